@@ -1,4 +1,4 @@
-/* The view of one node during a run: what nn/exec/op.h promises to operators. */
+/* The view of one node during a run: the functions of nn/exec/op.h for operators. */
 #include "nn/exec/internal.h"
 
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static steno_status no_memory(const struct steno_op_ctx *ctx, steno_err *err, in
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory for output %d", i);
 }
 
-/* Memory of a graph output whose size shows only now. */
+/* Memory of a graph output with a size that is known only now. */
 static void *grow_out(struct frame *f, int out, size_t bytes)
 {
     struct outbuf *o = &f->outs[out];
@@ -102,7 +102,7 @@ static void *memory_for(struct steno_op_ctx *ctx, struct slot *s, size_t bytes)
     return s->block ? s->block->data : NULL;
 }
 
-/* An output that nobody reads: the operator may still want to write it. */
+/* An output that nobody reads; the operator may still write it. */
 static steno_status unread(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
                            const struct steno_shape *shape, size_t bytes, struct steno_tensor **out,
                            steno_err *err)
@@ -143,7 +143,8 @@ steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
     if (!s)
         return unread(ctx, i, dtype, shape, bytes, out, err);
     if (s->planned && !ctx->eval_arena) {
-        /* Inference was wrong about this value: from now on its memory comes as it goes. */
+        /* Inference was wrong about this value: from now on its memory is allocated during the
+         * run. */
         ctx->ws->misplans++;
         ctx->plan->misplanned = true;
         s->planned = false;
@@ -160,7 +161,8 @@ steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
     return STENO_OK;
 }
 
-/* The tensor a step reads is the first member of its slot; a view of a pool block keeps it. */
+/* The tensor that a step reads is the first member of its slot. A view of a pool block holds a
+ * reference to the block. */
 static void share_block(struct slot *s, const struct steno_tensor *x)
 {
     const struct slot *from = (const struct slot *)(const void *)x;
@@ -230,7 +232,7 @@ steno_status steno_op_fail(const struct steno_op_ctx *ctx, steno_err *err, steno
 {
     char msg[sizeof err->msg];
     va_list ap;
-    (void)ctx; /* the node's name is put in front by who runs it */
+    (void)ctx; /* the caller puts the node's name in front */
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);

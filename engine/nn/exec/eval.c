@@ -1,4 +1,4 @@
-/* Nodes computed before any run: constants at load, shape arithmetic when a plan is made. */
+/* Evaluation of nodes outside a run: constants at load, shape arithmetic when a plan is made. */
 #include "nn/exec/internal.h"
 
 #include <string.h>

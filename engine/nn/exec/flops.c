@@ -1,5 +1,5 @@
-/* Floating point operations of a node, a multiplication and an addition counting as two. Only the
- * operators where time goes are counted: products, convolutions, attention. */
+/* Floating point operations of a node; a multiplication and an addition count as two. Only the
+ * costly operators are counted: products, convolutions, attention. */
 #include "nn/exec/internal.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static double conv(const struct steno_tensor *const *in, const struct slot *y)
     return per > 0 ? 2 * count(&y->t.shape) * count(&in[1]->shape) / per : 0;
 }
 
-/* Weights [C, M/group, k...]: every input element meets M/group * k of them. */
+/* Weights [C, M/group, k...]: every input element is multiplied with M/group * k of them. */
 static double conv_transpose(const struct steno_tensor *const *in)
 {
     double per = dim(&in[1]->shape, 0);
@@ -54,7 +54,7 @@ static double recurrent(const struct steno_tensor *const *in)
            (count(&in[1]->shape) + count(&in[2]->shape));
 }
 
-/* Both products, and the one with positions: nn/ops/op_fused_attention.c. */
+/* Both products, and the product with positions: nn/ops/op_fused_attention.c. */
 static double attention(const struct steno_node *n, const struct steno_tensor *const *in,
                         const struct slot *y)
 {
@@ -62,13 +62,13 @@ static double attention(const struct steno_node *n, const struct steno_tensor *c
     const double v_size = (double)steno_node_int(n, "v_size", 0);
     const int time = steno_node_int(n, "apart", 0) & 2 && in[1]->shape.rank == 4 ? 2 : 1;
     const double keys = dim(&in[1]->shape, time);
-    const double rows = v_size > 0 ? count(&y->t.shape) / v_size : 0; /* of all heads */
+    const double rows = v_size > 0 ? count(&y->t.shape) / v_size : 0; /* over all heads */
     const bool positions = n->n_in > 4 && in[4];
     return 2 * rows * keys * (size * (positions ? 2 : 1) + v_size);
 }
 
-/* Queries [B, T, h d], rows X [B, S, C], weights [C, h d] and [C, h v]: all of the queries with
- * both weights, and with every row twice for each head. */
+/* Queries [B, T, h d], rows X [B, S, C], weights [C, h d] and [C, h v]: all queries times both
+ * weights, and twice times every row for each head. */
 static double absorbed_attention(const struct steno_node *n, const struct steno_tensor *const *in,
                                  const struct slot *y)
 {
@@ -90,8 +90,8 @@ static double window_attention(const struct steno_node *n, const struct steno_te
                  : 0;
 }
 
-/* X [N, H, W, C], weights of both convolutions [O, C/group, k, k], lists of both in the attributes.
- */
+/* X [N, H, W, C], weights of both convolutions [O, C/group, k, k]; the attributes are lists for
+ * both. */
 static double conv_row_tiles(const struct steno_node *n, const struct steno_tensor *const *in,
                              const struct slot *y)
 {
@@ -99,7 +99,7 @@ static double conv_row_tiles(const struct steno_node *n, const struct steno_tens
     const int64_t *strides = steno_node_ints(n, "strides", &n_strides);
     const int64_t *dilations = steno_node_ints(n, "dilations", &n_dilations);
     const int64_t *pads = steno_node_ints(n, "pads", &n_pads);
-    double pixels = dim(&in[0]->shape, 0); /* of the first one's result */
+    double pixels = dim(&in[0]->shape, 0); /* of the first result */
     if (n_strides != 4 || n_dilations != 4 || n_pads != 8 || n->n_in < 4 || !in[3])
         return 0;
     for (int i = 0; i < 2; i++) {

@@ -1,4 +1,4 @@
-/* Running one graph: find or make the plan for these shapes, bind pointers, walk the steps. */
+/* Runs one graph: find or make the plan for these shapes, bind pointers, run the steps. */
 #include "nn/exec/internal.h"
 
 #include "base/clock.h"
@@ -13,7 +13,8 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-/* A body graph that keeps meeting new shapes (a loop that grows a tensor) is no longer planned. */
+/* After this many new shapes, a body graph (a loop that grows a tensor) gets one plan without
+ * shapes, which serves all later runs. */
 #define MAX_BODY_MISSES 16
 
 static steno_status no_memory(const struct workspace *ws, steno_err *err)
@@ -128,7 +129,8 @@ static void forget_plan(struct frame *f, int i)
     f->plans[i] = NULL;
 }
 
-/* Plans that show rows of tables which plan `at` has replaced by more would keep them. */
+/* Drop the plans that refer to table rows which plan `at` has replaced by more rows: they would
+ * keep the old rows alive. */
 static void drop_outgrown(struct frame *f, int at)
 {
     for (int i = 0; i < STENO_MAX_PLANS; i++) {
@@ -140,7 +142,7 @@ static void drop_outgrown(struct frame *f, int at)
     }
 }
 
-/* Room for what plan `at` has computed ahead: those used longest ago go. */
+/* Drop the least recently used plans until the plan constants, those of plan `at` included, fit. */
 static void limit_plan_constants(struct frame *f, int at)
 {
     for (;;) {
@@ -204,7 +206,8 @@ static bool reads(const struct frame *f, const struct steno_tensor *const *in, c
     return false;
 }
 
-/* Outputs of the last run may be inputs of this one: then this run writes to the other buffer. */
+/* An output of the last run may be an input of this one: then this run writes to the other
+ * buffer. */
 static steno_status size_outputs(struct frame *f, const struct plan *p,
                                  const struct steno_tensor *const *in, steno_err *err)
 {
@@ -275,14 +278,14 @@ static void poison(const struct frame *f, const struct plan *p, const struct ste
 #endif
 }
 
-/* For the profile: processor time where one thread does all the work, else the clock's. */
+/* For the profile: processor time if one thread does all the work, else wall-clock time. */
 static int64_t time_now(const struct workspace *ws)
 {
     return steno_team_size(ws->team) > 1 ? steno_now_ns() : steno_thread_ns();
 }
 
-/* A step of the main graph, without bodies whose steps ask for scratch themselves: what it needed
- * in a run before has a place in the arena. */
+/* True for a step of the main graph without bodies (steps of bodies request scratch themselves).
+ * The scratch that such a step used in an earlier run has a place in the arena. */
 static bool keeps_scratch(const struct frame *f, const struct step *s)
 {
     return !f->up && !s->sub;
@@ -345,7 +348,7 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
               : STENO_OK;
 }
 
-/* Graph outputs that did not come to lie in their buffer: inputs, constants, views, doubles. */
+/* Copy graph outputs that are not in their buffer: inputs, constants, views, duplicates. */
 static steno_status finish(struct frame *f, struct plan *p, steno_err *err)
 {
     for (int i = 0; i < f->g->n_outputs; i++) {
@@ -398,7 +401,7 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
     }
     if (!st)
         st = finish(f, p, err);
-    /* graph outputs die with the run; after a failure everything does */
+    /* graph outputs are released after the run; after a failure everything is */
     release(p->to_end, p->n_to_end);
     for (int32_t i = 0; st && i < p->n_slots; i++)
         if (p->slots[i].block) {

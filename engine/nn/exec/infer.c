@@ -101,7 +101,7 @@ steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n,
     return STENO_OK;
 }
 
-/* Entries of the values that no node writes. */
+/* Set the entries of the values that no node writes. */
 static void start(struct steno_infer *ic)
 {
     for (int32_t i = 0; i < ic->g->n_values; i++) {
@@ -117,7 +117,7 @@ static void start(struct steno_infer *ic)
     }
 }
 
-/* A value that inference computed, for passes. Short of memory it is simply not known. */
+/* Store a value that inference computed, for passes. Without memory it stays unknown. */
 static void remember(struct steno_graph *g, struct steno_value *v, const struct steno_tensor *t)
 {
     struct steno_tensor *copy = steno_arena_alloc(g->arena, sizeof *copy);
@@ -147,15 +147,14 @@ static bool same_elements(const struct steno_known *a, const struct steno_known 
     return true;
 }
 
-/* Of integer vectors whose elements are the same dimensions, all but the first learn of the first.
- */
+/* Integer vectors whose elements are the same dimensions: all but the first refer to the first. */
 static void note_equal(struct steno_infer *ic)
 {
     size_t size = 16;
     steno_value_id *table;
     while (size < 2 * (size_t)ic->g->n_nodes)
         size *= 2;
-    table = steno_arena_calloc(ic->mem, size, sizeof *table); /* value number + 1 */
+    table = steno_arena_calloc(ic->mem, size, sizeof *table); /* value id + 1 */
     for (int32_t i = 0; i < ic->g->n_values; i++)
         ic->g->values[i].equals = STENO_NONE;
     for (int32_t i = 0; table && i < ic->g->n_nodes; i++) {
@@ -192,8 +191,8 @@ static steno_status run(struct steno_infer *ic, steno_err *err)
             return st;
         if (st == STENO_ERR_NOMEM)
             return steno_fail(err, st, "out of memory in shape inference");
-        /* A body may never run with these shapes (exporters write If(a dimension is 1){Squeeze}):
-         * what is wrong in it is an error when it does. */
+        /* A body may never run with these shapes (exporters write If(a dimension is 1){Squeeze}),
+         * so an error in it is reported only when it runs. */
         if (st)
             forget_outputs(ic, &ic->g->nodes[i]);
     }
@@ -268,7 +267,7 @@ steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
         st = run(&ic, err);
         if (!st)
             note_equal(&ic);
-        if (st == STENO_ERR_INVAL) /* shapes that do not fit are the file's fault here */
+        if (st == STENO_ERR_INVAL) /* here it is the file that has contradictory shapes */
             st = steno_fail_in(err, STENO_ERR_FORMAT, "the model contradicts itself");
     } else {
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory in shape inference");

@@ -1,8 +1,8 @@
 /* Shape arithmetic with symbols: what is known of short integer vectors whose elements are
- * dimensions. Exporters compute the target of a Reshape as Concat(Slice(Shape(x), 0, 2), [-1]); at
- * load x's dimensions are symbols, so the vector has no value, but its elements are known as
- * "dimension n of x" or a number. With that, the Reshape's output keeps x's symbols, and passes see
- * that shapes are equal. When a plan is made all dimensions are numbers and nothing of this is
+ * dimensions. Exporters compute the target of a Reshape as Concat(Slice(Shape(x), 0, 2), [-1]). At
+ * load x's dimensions are symbols, so the vector has no value, but each of its elements is known as
+ * "dimension n of x" or a number. With that, the Reshape's output has x's symbols, and passes see
+ * that shapes are equal. When a plan is made, all dimensions are numbers and none of this is
  * needed. */
 #include "nn/exec/infer.h"
 
@@ -70,7 +70,7 @@ static bool gather(struct steno_infer *ic, struct steno_partial *p)
     return true;
 }
 
-/* One of Slice's optional vectors of length 1. */
+/* Read an optional vector of length 1 of Slice. */
 static bool one(const struct steno_infer *ic, int in, int64_t fallback, int64_t *out)
 {
     size_t n;
@@ -114,7 +114,7 @@ static bool copy(struct steno_infer *ic, struct steno_partial *p)
     return x != NULL;
 }
 
-/* a op b, one of them a symbol; false when it may be negative (a dimension is none). */
+/* a op b, one of them a symbol. False: the result may be negative, and then it is no dimension. */
 static bool symbolic(struct steno_infer *ic, char op, int64_t x, int64_t y, int64_t *r)
 {
     if (op == '-')
@@ -126,8 +126,8 @@ static bool symbolic(struct steno_infer *ic, char op, int64_t x, int64_t y, int6
     return true;
 }
 
-/* Elements a op b: numbers are computed; where a symbol is in it, a symbol that stands for the
- * result, as long as it cannot be negative. Scalars repeat. */
+/* Elements a op b. Numbers are computed. If one is a symbol, the result is a symbol, provided that
+ * it cannot be negative. Scalars repeat. */
 static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *a = of(ic, 0), *b = of(ic, 1);
@@ -140,8 +140,9 @@ static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
         bool sym = a->sym[ia] || b->sym[ib];
         if (sym && ((!a->sym[ia] && x < 0) || (!b->sym[ib] && y < 0)))
             return false;
+        /* no division by zero; negative numbers, which round differently, are left out */
         if (op == 'D' && !b->sym[ib] && (y <= 0 || (!a->sym[ia] && x < 0)))
-            return false; /* no division by zero; rounding of negative numbers is not our matter */
+            return false;
         if (sym) {
             if (!symbolic(ic, op, x, y, &r))
                 return false;
@@ -157,8 +158,8 @@ static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
     return true;
 }
 
-/* Where(Equal(a, b), x, y), as exporters write the target of an Expand (-1 stands for 1). A
- * dimension is never negative, so it differs from a number that is. */
+/* Where(Equal(a, b), x, y), as exporters write the target of an Expand (-1 means 1). A dimension is
+ * never negative, so it differs from a negative number. */
 static bool where(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *x = of(ic, 1), *y = of(ic, 2), *a, *b;
@@ -199,12 +200,12 @@ static bool evaluate(struct steno_infer *ic, struct steno_partial *p)
     return false;
 }
 
-/* The dimension that -1 stands for: what is left of `in` when `out`'s others are taken away, a
- * number or one symbol; a fresh symbol when more remains. */
+/* The dimension that -1 means: the product of `in` divided by the other dimensions of `out`. The
+ * result is a number or one symbol; a new symbol if more remains. */
 static int64_t rest(struct steno_infer *ic, struct steno_shape in, const struct steno_shape *out,
                     int hole)
 {
-    int64_t have = 1, used = 1, symbol = 0; /* product of the symbols that are left */
+    int64_t have = 1, used = 1, symbol = 0; /* product of the remaining symbols */
     for (int i = 0; i < out->rank; i++) {
         int k = 0;
         if (i == hole)
@@ -235,7 +236,7 @@ static int64_t rest(struct steno_infer *ic, struct steno_shape in, const struct 
     return used > 0 && have % used == 0 ? have / used : steno_infer_new_dim(ic);
 }
 
-/* Reshape with a target of which symbols are known. */
+/* Reshape to a target with known symbols. */
 static void reshape(struct steno_infer *ic)
 {
     const struct steno_partial *p = of(ic, 1);
@@ -262,7 +263,7 @@ static void reshape(struct steno_infer *ic)
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &out);
 }
 
-/* ConstantOfShape of a shape of which symbols are known. */
+/* ConstantOfShape of a shape with known symbols. */
 static void constant_of_shape(struct steno_infer *ic)
 {
     const struct steno_partial *p = of(ic, 0);
@@ -278,7 +279,7 @@ static void constant_of_shape(struct steno_infer *ic)
     steno_infer_set(ic, 0, ic->known[ic->node->out[0]].dtype, &out);
 }
 
-/* Expand to a shape of which symbols are known. */
+/* Expand to a shape with known symbols. */
 static void expand(struct steno_infer *ic)
 {
     const struct steno_partial *p = of(ic, 1);
@@ -313,7 +314,7 @@ static bool single(const struct steno_infer *ic, int in, int64_t *out)
     return true;
 }
 
-/* Concat of data: the sum of the lengths along its axis. */
+/* Concat of data: sum the lengths along its axis. */
 static void concat_length(struct steno_infer *ic, struct steno_shape *y)
 {
     int64_t axis = steno_node_int(ic->node, "axis", 1), sum = 0;
@@ -337,8 +338,8 @@ static void concat_length(struct steno_infer *ic, struct steno_shape *y)
     y->dim[axis] = sum;
 }
 
-/* Slice of data from its start to a symbol along one axis: all of it, that many, or, where the axis
- * is n long, the lesser of both. */
+/* Slice of data from its start to a symbol along one axis: the whole axis, that many elements, or
+ * the minimum of the two. */
 static void slice_length(struct steno_infer *ic, struct steno_shape *y)
 {
     struct steno_shape x = steno_infer_shape(ic, 0);
@@ -356,7 +357,7 @@ static void slice_length(struct steno_infer *ic, struct steno_shape *y)
         y->dim[axis] = steno_infer_expr(ic, 'm', end, x.dim[axis]);
 }
 
-/* Range by ones: end - start. */
+/* Range with step 1: end - start. */
 static void range_length(struct steno_infer *ic, struct steno_shape *y)
 {
     int64_t start, end, step, n;
@@ -373,7 +374,7 @@ static bool numbers(const struct steno_partial *p)
     return true;
 }
 
-/* All elements are numbers: the value is known, for the inference of its readers too. */
+/* If all elements are numbers, store them as the value, which the readers' inference sees too. */
 static bool keep_value(struct steno_infer *ic, struct steno_known *y, const struct steno_partial *p)
 {
     struct steno_tensor *t;

@@ -10,7 +10,7 @@ static int by_size(const void *a, const void *b)
     const struct steno_interval *y = *(struct steno_interval *const *)b;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
-    return x < y ? -1 : x > y; /* a total order: the same plan every time */
+    return x < y ? -1 : x > y; /* a total order, so that the plan is deterministic */
 }
 
 static bool meet(const struct steno_interval *a, const struct steno_interval *b)

@@ -1,11 +1,11 @@
-/* First half of a plan: infer with the concrete input shapes, compute ahead what shapes alone
- * decide, choose the nodes that are to be run. Of an If whose condition they decide, the branch
- * taken becomes part of the plan, its outputs the If's. */
+/* First half of making a plan: infer with the concrete input shapes, evaluate the nodes that shapes
+ * alone decide, and choose the nodes to run. If the shapes decide the condition of an If, the nodes
+ * of its branch become part of the plan, and the branch's outputs are the If's. */
 #include "nn/exec/internal.h"
 
 #include <string.h>
 
-/* A value computed with the plan takes memory as long as the plan lives. */
+/* A value that is computed with the plan takes memory as long as the plan lives. */
 #define EVAL_MAX_BYTES ((size_t)1 << 20)
 
 struct chooser {
@@ -21,7 +21,7 @@ struct chooser {
     steno_err *err;
 };
 
-/* A node that takes rows of a table: what read them may be there without it. */
+/* A node that takes rows from a table. If nothing else reads it, it need not run. */
 struct idle {
     struct idle *next;
     const struct steno_node *node;
@@ -63,7 +63,7 @@ static steno_status no_memory(const struct chooser *m)
     return steno_fail(m->err, STENO_ERR_NOMEM, "out of memory while planning");
 }
 
-/* Values and nodes of g, with the larger branch of each If. */
+/* Count the values and nodes of g, with the larger branch of each If. */
 static void count_room(const struct steno_graph *g, size_t *values, size_t *nodes)
 {
     *values = (size_t)g->n_values;
@@ -126,7 +126,7 @@ static void start_constant(struct chooser *m, struct part *part, steno_value_id 
     k->shape.rank = STENO_RANK_ANY;
     if (!v->constant && (v->producer != STENO_NONE || v->is_input))
         return;
-    /* a weight that its node has packed keeps its shape but has no bytes */
+    /* a weight that its node has packed has a shape but no bytes */
     s->home = HOME_KNOWN;
     s->t.dtype = v->dtype;
     s->t.shape = v->shape;
@@ -172,7 +172,7 @@ static void start_values(struct chooser *m, struct part *part, const struct sten
     }
 }
 
-/* Values of a branch: its own get slots, those from outside are the ones that are there. */
+/* Values of a branch: its own get new slots, captured ones use the slots that exist. */
 static void start_branch(struct chooser *m, struct part *part, const struct part *up)
 {
     const struct steno_graph *g = part->ic.g;
@@ -188,7 +188,7 @@ static void start_branch(struct chooser *m, struct part *part, const struct part
     }
 }
 
-/* A weight that its node has packed. */
+/* True for a weight that its node has packed. */
 static bool is_packed(const struct part *part, steno_value_id in)
 {
     const struct steno_value *v = &part->ic.g->values[in];
@@ -218,8 +218,9 @@ static bool inputs_known(const struct part *part, const struct steno_node *n)
     return true;
 }
 
-/* All outputs of known type, shape and modest size; false for unknown ones, unless the node is a
- * dynamic one on known inputs. */
+/* True when all outputs have a known type, a known shape and a modest size. The outputs of a node
+ * with STENO_OP_DYNAMIC need not be known. Products with packed weights must not be dynamic, and
+ * have a limit in total. */
 static bool worth_eval(struct chooser *m, const struct part *part, const struct steno_node *n)
 {
     const bool product = by_packed(part, n);
@@ -240,7 +241,7 @@ static bool worth_eval(struct chooser *m, const struct part *part, const struct 
     return true;
 }
 
-/* Value v is there with the plan. */
+/* Make value v a plan constant. */
 static void set_plan_constant(struct chooser *m, struct part *part, steno_value_id v,
                               const struct steno_tensor *t)
 {
@@ -279,7 +280,7 @@ static steno_status eval_for_plan(struct chooser *m, struct part *part, const st
     return STENO_OK;
 }
 
-/* A product of a table's rows is shown where the network keeps it. */
+/* If n is a product of table rows, let its output refer to the rows that the network holds. */
 static steno_status show_rows(struct chooser *m, struct part *part, const struct steno_node *n,
                               bool *shown)
 {
@@ -325,7 +326,7 @@ static void mark(void *arg, int32_t slot)
     read[slot] = true;
 }
 
-/* Nodes whose rows nobody takes from them any more are not run. */
+/* Remove nodes that take rows from a table if nothing reads them any more. */
 static steno_status drop_idle(struct chooser *m, const struct part *part)
 {
     const struct steno_graph *g = part->ic.g;
@@ -349,8 +350,8 @@ static steno_status drop_idle(struct chooser *m, const struct part *part)
     return STENO_OK;
 }
 
-/* Types and shapes of what a step will write. A node with a shape-only input needs the slot's shape
- * even though its data does not exist yet, so slots are filled as inference goes. */
+/* Note types and shapes of what a step will write. A node with a shape-only input needs the slot's
+ * shape before its data exists, so slots are filled during inference. */
 static void note_outputs(struct chooser *m, struct part *part, const struct steno_node *n)
 {
     for (int i = 0; i < n->n_out; i++) {
@@ -368,7 +369,7 @@ static void note_outputs(struct chooser *m, struct part *part, const struct sten
     }
 }
 
-/* The branch that an If with a known condition takes; NULL: it is to be run. */
+/* The branch that an If with a known condition takes; NULL: the If must be run. */
 static struct steno_graph *branch_taken(const struct chooser *m, const struct part *part,
                                         const struct steno_node *n)
 {
@@ -441,7 +442,7 @@ steno_status steno_plan_choose(struct plan *p, struct frame *f,
                                const struct steno_tensor *const *in, bool shapes, steno_arena *tmp,
                                struct steno_chosen **out, steno_err *err)
 {
-    /* dimensions not known are above any symbol of the graph's own */
+    /* new symbols for unknown dimensions start above all symbols of the graph */
     struct chooser m = {
         .f = f, .p = p, .next_dim = 1 << 20, .tmp = tmp, .shapes = shapes, .err = err};
     struct part part;

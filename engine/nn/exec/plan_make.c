@@ -1,5 +1,5 @@
-/* Making a plan: the nodes chosen (plan_choose.c) become steps, every value that is not known
- * beforehand gets a home, the arena is placed. */
+/* Makes a plan: the chosen nodes (plan_choose.c) become steps, every value that is not known before
+ * the run gets a home, and the arena is placed. */
 #include "nn/exec/internal.h"
 
 #include "nn/exec/plan.h"
@@ -11,7 +11,7 @@ struct maker {
     struct frame *f;
     struct plan *p;
     struct steno_chosen *chosen; /* [p->n_steps] */
-    steno_arena *tmp;            /* for the time of planning */
+    steno_arena *tmp;            /* lives while the plan is made */
     steno_err *err;
 };
 
@@ -115,7 +115,7 @@ static steno_status make_steps(struct maker *m)
     return STENO_OK;
 }
 
-/* Slots read for the last time at each step: pool blocks go back then. */
+/* List the slots that each step reads for the last time: their pool blocks are released then. */
 static steno_status dead_lists(struct maker *m)
 {
     struct plan *p = m->p;
@@ -148,7 +148,7 @@ static steno_status dead_lists(struct maker *m)
 
 /* ---- homes ---- */
 
-/* Slot s joins the memory of root r. */
+/* Let slot s share the memory of root r. */
 static void join(struct plan *p, struct slot *s, int32_t r)
 {
     struct slot *root = &p->slots[r];
@@ -166,8 +166,8 @@ static struct slot *input_slot(const struct maker *m, const struct step *s, int 
                : NULL;
 }
 
-/* May output 0 of step k overwrite input `in`: its memory is the arena's, nobody reads it later,
- * and no other input of the node lies there too. */
+/* True when output 0 of step k may overwrite input `in`: the input lies in the arena, no later step
+ * reads it, and no other input of the node shares its memory. */
 static bool may_overwrite(const struct maker *m, int32_t k, int in)
 {
     const struct step *step = &m->p->steps[k];
@@ -183,7 +183,8 @@ static bool may_overwrite(const struct maker *m, int32_t k, int in)
     return true;
 }
 
-/* Output 0 of a view is sure to be input 0 as it was planned: the step has nothing to find out. */
+/* True when output 0 of a view is certain to be input 0 as planned; the step then has nothing to
+ * do. */
 static bool planned_view(const struct maker *m, const struct step *step)
 {
     const struct slot *x = input_slot(m, step, 0), *o = step->out[0];
@@ -197,7 +198,7 @@ static bool planned_view(const struct maker *m, const struct step *step)
            !steno_shape_bytes(&x->t.shape, x->t.dtype, &bytes) && bytes == o->bytes;
 }
 
-/* True when the output of a view shares its input's memory. */
+/* Choose the home of a view's output. True: it shares its input's memory. */
 static bool home_of_view(struct maker *m, struct step *step, bool is_out)
 {
     struct slot *o = step->out[0];
@@ -213,7 +214,7 @@ static bool home_of_view(struct maker *m, struct step *step, bool is_out)
     if (is_out || x->home == HOME_ARENA)
         return false;
     o->home = HOME_VIEW;
-    /* the input's memory is bound before the run, not found while running */
+    /* the input's memory is bound before the run, not during it */
     if (planned_view(m, step) && x->home != HOME_POOL && (x->home != HOME_KNOWN || x->t.data) &&
         (x->home != HOME_VIEW || x->root != (int32_t)(x - m->p->slots))) {
         o->root = x->root;
@@ -256,7 +257,7 @@ static steno_status homes(struct maker *m)
             else if (s)
                 s->home = s->planned ? HOME_ARENA : HOME_POOL;
         }
-    /* A group that holds a graph output lives in that output's buffer instead of the arena. */
+    /* A group that holds a graph output lies in that output's buffer instead of the arena. */
     for (int i = 0; i < g->n_outputs; i++) {
         struct slot *s = steno_plan_slot(m->p, p->top, g->outputs[i]);
         struct slot *r = &p->slots[s->root];
@@ -305,7 +306,7 @@ static steno_status collect(struct maker *m)
     return STENO_OK;
 }
 
-/* Step that writes each slot, -1 for the others. */
+/* The step that writes each slot; -1 for slots that no step writes. */
 static void first_step(const struct plan *p, int32_t *first)
 {
     for (int32_t i = 0; i < p->n_slots; i++)
@@ -316,8 +317,8 @@ static void first_step(const struct plan *p, int32_t *first)
                 first[p->steps[k].out[i] - p->slots] = k;
 }
 
-/* Offsets of all that lies in the arena: values, and scratch that steps have asked for. With
- * scratch the arena takes at most `most` bytes, or all stays as it is. */
+/* Place everything that lies in the arena: values, and the scratch that steps have used. With
+ * scratch the arena takes at most `most` bytes; otherwise nothing changes. */
 static steno_status place(struct maker *m, size_t most)
 {
     struct plan *p = m->p;
@@ -332,7 +333,7 @@ static steno_status place(struct maker *m, size_t most)
     first_step(p, first);
     for (int32_t i = 0; i < n; i++)
         if (p->slots[i].home == HOME_ARENA && p->slots[i].root == i) {
-            /* the tail may be read by kernels: a block of its own where it is checked (ASan) */
+            /* kernels may read the tail: a separate block where ASan checks it */
 #ifdef STENO_SANITIZE
             v[i].bytes = p->slots[i].bytes + STENO_OVERREAD;
 #else

@@ -1,18 +1,19 @@
-/* The order of a plan's nodes. What reads only weights and what shapes decide could run at any
- * time, and a graph has it where its exporter came across it: the projected positions of all layers
- * ahead of the first one. Such a node runs just before the first that reads its result, so that one
- * place of the arena serves all layers. */
+/* The order of a plan's nodes. A node that reads only weights and values that shapes decide could
+ * run at any time. The graph has it where its exporter placed it: for example, the projected
+ * positions of all layers come before the first layer. Such a node is deferred until just before
+ * the first node that reads its result, so that one place in the arena serves all layers. */
 #include "nn/exec/internal.h"
 
-#define MAX_DEPTH 16 /* of late nodes that read one another */
+#define MAX_DEPTH 16 /* of deferred nodes that read one another */
 
 struct orderer {
     const struct plan *p;
     const struct steno_chosen *from; /* [p->n_steps] */
     struct steno_chosen *to;         /* [p->n_steps] */
-    int32_t n;                       /* so far */
-    int32_t *maker;                  /* by slot: 1 + the late node that writes it, 0: none */
-    uint8_t *depth;                  /* by node: of late ones that wait, 0: run, or about to */
+    int32_t n;                       /* nodes placed so far */
+    int32_t *maker;                  /* by slot: 1 + the deferred node that writes it, 0: none */
+    /* by node: depth of a deferred node that still waits; 0: not deferred, run, or about to run */
+    uint8_t *depth;
 };
 
 static size_t bytes_out(const struct orderer *o, const struct steno_chosen *c, bool *planned)
@@ -28,8 +29,9 @@ static size_t bytes_out(const struct orderer *o, const struct steno_chosen *c, b
     return sum;
 }
 
-/* How deep node c would lie among those that wait, 0: it is to run where it stands. One that reads
- * another's result keeps that one alive until then, so it must not be the smaller. */
+/* Depth of node c if it is deferred; 0: it runs where it stands. A deferred node that reads the
+ * result of another keeps that result alive until it runs, so its own result must not be
+ * smaller. */
 static int depth_of(const struct orderer *o, const struct steno_chosen *c)
 {
     int depth = 1;
@@ -54,7 +56,7 @@ static int depth_of(const struct orderer *o, const struct steno_chosen *c)
 
 static void run(struct orderer *o, int32_t k);
 
-/* What writes slot s is to run before whatever comes next. */
+/* Run the deferred node that writes slot s, if it still waits. */
 static void bring(void *arg, int32_t s)
 {
     struct orderer *o = arg;
@@ -97,7 +99,7 @@ steno_status steno_plan_order(const struct plan *p, struct steno_chosen **chosen
         else
             run(&o, k);
     }
-    for (int32_t s = 0; s < p->n_slots; s++) /* results that only the graph's caller reads */
+    for (int32_t s = 0; s < p->n_slots; s++) /* results that only the caller reads */
         bring(&o, s);
     *chosen = o.to;
     return STENO_OK;

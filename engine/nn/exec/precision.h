@@ -1,5 +1,4 @@
-/* What follows for operators from how the constant weights of products are kept, which is chosen
- * when a network is opened. */
+/* What the precision of constant weights, chosen when a network is opened, means for operators. */
 #ifndef STENO_NN_EXEC_PRECISION_H
 #define STENO_NN_EXEC_PRECISION_H
 
@@ -7,31 +6,33 @@
 
 #include <stddef.h>
 
-/* Attention may round its factors to bf16. */
+/* True when attention may round its factors to bf16. */
 static inline bool steno_precision_rounds_attention(enum steno_precision p)
 {
     return p == STENO_BF16_WEIGHTS || p == STENO_INT8_WEIGHTS;
 }
 
-/* Products that a graph has in 8 bits round activations as it says, over the range of a tensor, in
- * STENO_FP32, and else over the range of each row: nearer, and one node (nn/passes/pass_int8.c). */
+/* Products that a graph has in 8 bits: with STENO_FP32, activations are quantized as the graph
+ * says, over the range of a tensor. With other precisions they are quantized over the range of each
+ * row, which is more accurate and takes one node (nn/passes/pass_int8.c). */
 
-/* What rounding the weights did to a network. */
+/* The effect of the weights' precision on a network. */
 struct steno_precision_report {
-    enum steno_precision kept; /* what f32 weights are kept in; never STENO_AUTO_WEIGHTS */
-    bool bytes;                /* the file has products in 8 bits */
-    int products;              /* with constant weights, convolutions included */
-    int lowered;               /* kept in less than f32 */
-    double error;              /* sqrt(sum (w - rounded)^2 / sum w^2) over all of them */
-    double worst;              /* the same of the worst one */
+    /* precision of weights that are f32 in the file; never STENO_AUTO_WEIGHTS */
+    enum steno_precision kept;
+    bool bytes;   /* the file has 8-bit products */
+    int products; /* with constant weights, including convolutions */
+    int lowered;  /* products with weights in less than f32 */
+    double error; /* sqrt(sum (w - rounded)^2 / sum w^2) over all of them */
+    double worst; /* the same for the worst product */
     char worst_node[64];
     double square, square_error; /* the sums so far */
 };
 
-/* Sum of x^2. Inline: for a length that the caller knows it becomes vectors. */
+/* Sum of x^2. Inline, so that it vectorizes for a length that the caller knows. */
 static inline double steno_square_sum(const float *x, size_t n)
 {
-    enum { SUMS = 8 }; /* side by side: one waits for the last addition each time */
+    enum { SUMS = 8 }; /* independent sums: a single one would wait for each addition */
     double sum[SUMS] = {0}, all = 0;
     size_t i = 0;
     for (; i + SUMS <= n; i += SUMS)

@@ -1,5 +1,5 @@
-/* Preparing operators: attribute checks, packed weights. Weights are held once: a constant that
- * every reader has packed is dropped. */
+/* Prepares operators: attribute checks, packed weights. Weights are held once: a constant is
+ * dropped when every reader has packed it. */
 #include "nn/exec/internal.h"
 
 #include "base/pages.h"
@@ -13,12 +13,12 @@ struct steno_prepare {
     struct steno_graph *g;
     const struct steno_node *node;
     const steno_kernels *k;
-    uint32_t *consumed; /* by value number: readers that have their own copy; NULL: not counted */
-    uint32_t *stowed;   /* by value number: readers that hold it in the store */
-    uint32_t *read;     /* by value number: readers so far */
+    uint32_t *consumed; /* by value id: readers that have their own copy; NULL: not counted */
+    uint32_t *stowed;   /* by value id: readers whose copy is in the store */
+    uint32_t *read;     /* by value id: readers so far */
     struct steno_packed_store *store;
     size_t packed;
-    uint32_t packed_in; /* of this node */
+    uint32_t packed_in; /* inputs that this node has packed, as bits */
     enum steno_precision precision;
     struct steno_precision_report *report; /* or NULL */
 };
@@ -114,20 +114,22 @@ static struct steno_packed_block *next_block(struct steno_packed_store *s)
     return &s->block[s->n];
 }
 
-#if defined(__SANITIZE_ADDRESS__) /* every block on its own, so that reads past its end show */
+/* With ASan every block is separate, so that it sees reads past a block's end. */
+#if defined(__SANITIZE_ADDRESS__)
 #define CHUNK ((size_t)0)
 #define chunk_new(n) steno_aligned_alloc(n)
 #define chunk_cut(p, n, keep) ((void)(p), (void)(n), (void)(keep))
 #define chunk_free(p, n) ((void)(n), steno_aligned_free(p))
 #else
-/* Address space: what is not filled takes no memory, and goes back when the last block is there.
- * All of a network in one chunk: the last large page of each is filled in part only. */
+/* Chunks reserve address space: unused parts take no memory and go back after the last block. All
+ * weights of a network lie in one chunk, because the last large page of each chunk is only partly
+ * filled. */
 #define CHUNK ((size_t)1 << 30)
 #define chunk_new(n) steno_pages_new(n)
 #define chunk_cut(p, n, keep) steno_pages_cut(p, n, keep)
 #define chunk_free(p, n) steno_pages_free(p, n)
 #endif
-#define CHUNK_MIN ((size_t)32 << 20) /* where address space is limited */
+#define CHUNK_MIN ((size_t)32 << 20) /* used where address space is limited */
 
 static bool new_chunk(struct steno_packed_store *s, size_t bytes)
 {
@@ -144,7 +146,8 @@ static bool new_chunk(struct steno_packed_store *s, size_t bytes)
     return base != NULL;
 }
 
-/* Blocks side by side in large pages: a product with few rows reads its weights a fifth faster. */
+/* Cut a block from a chunk. Blocks are contiguous in large pages: a product with few rows reads its
+ * weights a fifth faster that way. */
 static void *from_chunk(struct steno_packed_store *s, size_t bytes)
 {
     struct steno_packed_chunk *c = s->n_chunks ? &s->chunk[s->n_chunks - 1] : NULL;
@@ -159,7 +162,8 @@ static void *from_chunk(struct steno_packed_store *s, size_t bytes)
     return c->base + c->used - need;
 }
 
-/* Operators ask in the order of packing, the same at every load of the same graph. */
+/* The order of requests is the order of packing, which is the same at every load of the same
+ * graph. */
 static void *from_cache(struct steno_packed_store *s, size_t bytes)
 {
     const struct steno_packed_block *b = &s->cached[s->n];
@@ -270,7 +274,7 @@ steno_status steno_prepare_one(struct steno_graph *g, struct steno_node *n, cons
 /* ---- the order of packing ---- */
 
 struct place {
-    size_t bytes; /* of the largest constant that the node reads */
+    size_t bytes; /* size of the largest constant that the node reads */
     int32_t node;
 };
 
@@ -282,9 +286,10 @@ static int larger_first(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Nodes with large constants first: while one is packed its elements take memory twice, as they are
- * in the file too, and that is to be little when nearly all is packed. By shapes, which a graph
- * from the cache has as well. NULL: out of memory. */
+/* Order of packing: nodes with large constants first. While a constant is packed, its elements take
+ * memory twice, since the file has them too; that should be little at the end, when nearly
+ * everything is packed. The order depends on shapes, which a graph from the cache has as well.
+ * NULL: out of memory. */
 static struct place *packing_order(const struct steno_graph *g)
 {
     struct place *order = calloc((size_t)g->n_nodes + 1, sizeof *order);

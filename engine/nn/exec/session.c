@@ -181,8 +181,8 @@ void steno_session_set_profile(steno_session *s, bool on)
     s->ws.profile = on;
 }
 
-/* What a node moves: nothing for a view; of a table that rows are taken from, the rows; weights as
- * they are packed. */
+/* Bytes that a node moves. A view counts 0, Gather counts only the rows that it takes, and packed
+ * weights count as packed. */
 static double bytes_of(const struct step *s)
 {
     const struct steno_graph *g = s->scope->g;

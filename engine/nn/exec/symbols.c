@@ -1,9 +1,8 @@
-/* Dimensions that are computed from others at load: the same computation of the same dimensions is
- * the same symbol, so that past + length is one dimension wherever a graph writes it, and (past +
- * length)
- * - past is length. A term is a number (0 or more) or a symbol (negative, never STENO_DIM_ANY); all
- * terms and results are dimensions and so at least 0. The table is bounded: beyond it, results are
- * fresh symbols, of which nothing is known but that they are dimensions. */
+/* Dimensions that are computed from others at load. The same computation on the same dimensions
+ * gives the same symbol: past + length is one dimension wherever a graph computes it, and (past +
+ * length) - past is length. A term is a number (0 or more) or a symbol (negative, never
+ * STENO_DIM_ANY). All terms and results are dimensions, so they are at least 0. The table is
+ * bounded; when it is full, results are new symbols of which nothing else is known. */
 #include "nn/exec/infer.h"
 
 #include <string.h>
@@ -12,9 +11,9 @@
 #define BUCKETS 512
 
 struct expr {
-    char op; /* + * / and m: the lesser of a and b */
+    char op; /* + * / and m, the minimum of a and b */
     int64_t a, b, r;
-    int16_t by_terms, by_result; /* next in the bucket, number + 1 */
+    int16_t by_terms, by_result; /* next in the bucket: index + 1 */
 };
 
 struct steno_expressions {
@@ -92,7 +91,8 @@ int64_t steno_infer_meet(const struct steno_infer *ic, int64_t a, int64_t b)
     for (int k = 0; k < 2; k++) {
         const struct expr *e = meaning(ic, k ? b : a);
         int64_t other = k ? a : b;
-        /* the lesser of a dimension and a number beyond 1: equal to that dimension, or no match */
+        /* the minimum of a dimension and a number above 1 broadcasts with that dimension only if it
+         * is equal */
         if (e && e->op == 'm' && e->a == other && e->b > 1)
             return other;
     }

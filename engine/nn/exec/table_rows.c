@@ -1,22 +1,22 @@
-/* Products of a table's rows, kept by the network for all its sessions.
+/* Products of table rows, which the network holds for all its sessions.
  *
  * Relative positions (Dai et al. 2019, section 3.3) are rows start .. end of a table of sines, as
- * many as the input has frames, and every layer multiplies them by weights of its own. Row r of
- * such a product is the same whatever the length is, so the longest input so far has those of all
- * shorter ones. Rows live as long as a plan shows them: what a longer input's replace goes with the
- * plans that still have it. */
+ * many as the input has frames; every layer multiplies them with its own weights. Row r of such a
+ * product is the same for every length, so the product for the longest input so far has the rows of
+ * all shorter ones. Rows live as long as a plan refers to them. When a longer input replaces them,
+ * the plans that refer to the old rows are dropped. */
 #include "nn/exec/internal.h"
 
 #include <string.h>
 
-#define START 1 /* inputs of Slice and Positions */
+#define START 1 /* input indices of Slice and Positions */
 #define END 2
 
 struct steno_table_rows {
     struct steno_row_store *store;
-    struct steno_table_rows *next; /* of the store, while it is the newest of its node */
+    struct steno_table_rows *next; /* in the store's list, while it is the newest of its node */
     const struct steno_node *node;
-    int64_t lo, hi; /* rows of the table */
+    int64_t lo, hi; /* table rows [lo, hi) */
     size_t row_bytes;
     int refs;
     bool newest;
@@ -53,7 +53,7 @@ static const struct steno_tensor *known(const struct steno_infer *ic, const stru
     return i < n->n_in && n->in[i] != STENO_NONE ? ic->known[n->in[i]].value : NULL;
 }
 
-/* One number among the known inputs. */
+/* Read a known input that is one i64 number. */
 static bool number(const struct steno_infer *ic, const struct steno_node *n, int i, int64_t *out)
 {
     const struct steno_tensor *t = known(ic, n, i);
@@ -63,7 +63,7 @@ static bool number(const struct steno_infer *ic, const struct steno_node *n, int
     return true;
 }
 
-/* Matrix [.., rows, columns] of one entry. */
+/* True for a matrix [.., rows, columns] whose other dimensions are 1. */
 static bool is_matrix(const struct steno_shape *s)
 {
     for (int d = 0; d < s->rank - 2; d++)
@@ -72,7 +72,7 @@ static bool is_matrix(const struct steno_shape *s)
     return s->rank >= 2;
 }
 
-/* Whole rows of the table, one after the other: their numbers are those of the result. */
+/* True when n takes consecutive whole rows of the table. */
 static bool takes_rows(const struct steno_infer *ic, const struct steno_node *n,
                        const struct steno_tensor *table)
 {
@@ -107,7 +107,7 @@ bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node
         return false;
     if (out->lo < INT32_MIN || out->hi > INT32_MAX ||
         (!*src->domain && (out->lo < 0 || out->hi > table->shape.dim[table->shape.rank - 2])))
-        return false; /* from the back, or up to the end */
+        return false; /* ranges from the back or to the end are left out */
     out->src = src;
     y = &ic->known[n->out[0]].shape;
     return out->lo < out->hi && is_matrix(y) && y->rank == table->shape.rank &&
@@ -136,8 +136,8 @@ static struct steno_table_rows *newest_of(const struct steno_row_store *s,
     return r;
 }
 
-/* Those that have the range, with one reference more. NULL: *range is what is to be computed, with
- * the rows that are there already; none where there is no room. */
+/* Find rows that include *range; they get another reference. NULL: *range becomes the rows to
+ * compute, existing rows included; it becomes empty if there is no room. */
 static struct steno_table_rows *take(struct steno_row_store *s, const struct steno_node *n,
                                      size_t row_bytes, struct steno_row_range *range)
 {
@@ -166,7 +166,7 @@ static struct steno_table_rows *take(struct steno_row_store *s, const struct ste
     return r;
 }
 
-/* The new rows become the newest of their node, unless somebody else's are more. */
+/* Make the new rows the newest of their node, unless the store has rows that include them. */
 static struct steno_table_rows *publish(struct steno_row_store *s, struct steno_table_rows *r)
 {
     struct steno_table_rows *old, *mine = r;
@@ -219,7 +219,7 @@ const void *steno_table_rows_data(const struct steno_table_rows *r, int64_t row)
 
 /* ---- computing ---- */
 
-/* The table's rows themselves: layers share them. */
+/* Evaluate the table's rows themselves; all layers share them. */
 static steno_status table_rows(struct workspace *ws, const struct steno_infer *ic,
                                const struct steno_row_range *range, struct steno_table_part *t,
                                steno_err *err)

@@ -106,7 +106,8 @@ void steno_workspace_merge_scratch(struct workspace *ws)
     for (size_t i = 0; i < ws->n_scratch; i++)
         total += ws->scratch[i].cap;
     steno_workspace_drop_scratch(ws);
-    (void)scratch_add(ws, total); /* without it the next request tries again and reports */
+    /* on failure the next request tries again and reports the error */
+    (void)scratch_add(ws, total);
 }
 
 void *steno_workspace_scratch(struct workspace *ws, size_t n)
