@@ -43,12 +43,14 @@ steno_status steno_whisper_logmel(const float *pcm, size_t n, size_t mels, float
     st = x ? spectra(f, pcm, n, x, max, &got, err)
            : steno_fail(err, STENO_ERR_NOMEM, "out of memory for the log-mel of %zu samples", n);
     steno_fbank_close(f);
+    if (!st && got < all)
+        st = steno_fail(err, STENO_ERR_INTERNAL, "log-mel: %zu of %zu frames", got, all);
     if (st) {
         free(x);
         return st;
     }
-    steno_logmel_whisper_scale(x, got < all ? got : all, mels);
-    *frames = n / 160 < got ? n / 160 : got;
+    steno_logmel_whisper_scale(x, all, mels);
+    *frames = n / 160;
     *out = x;
     return STENO_OK;
 }

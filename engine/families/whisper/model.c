@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/cpu.h"
 #include "families/whisper/build.h"
 
 /* ---- networks ------------------------------------------------------------------------------ */
@@ -30,7 +31,11 @@ static steno_status open_networks(struct steno_whisper *m, steno_err *err)
                                       .precision = m->opt.precision,
                                       .cache_dir = m->opt.cache_dir};
     char variant[80];
-    steno_status st;
+    unsigned cpu;
+    steno_status st = steno_cpu_choose(m->opt.cpu, &cpu, err);
+    if (st)
+        return st;
+    steno_kernels_init(&m->kernels, cpu);
     s.variant = variant;
     snprintf(variant, sizeof variant, "whisper encoder %lld %lld", (long long)m->dims.audio_heads,
              (long long)m->dims.text_heads);

@@ -3,6 +3,7 @@
 #define STENO_FAMILIES_WHISPER_MODEL_H
 
 #include "families/whisper/tokens.h"
+#include "nn/kernels/kernels.h"
 #include "nn/network/network.h"
 
 #define STENO_WHISPER_RATE 16000 /* Hz of the samples */
@@ -22,6 +23,7 @@ struct steno_whisper {
     struct steno_whisper_specials special;
     const steno_bpe *bpe;
     steno_network *encoder, *step;
+    steno_kernels kernels;
     float *audio_positions, *text_positions; /* [audio_ctx, d], [text_ctx, d'] */
     int32_t *suppressed;                     /* pieces that are not sampled */
     size_t n_suppressed;

@@ -1,0 +1,177 @@
+#include "families/whisper/decode.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+#include <zlib.h>
+
+struct steno_whisper_decode_options steno_whisper_decode_default(const struct steno_whisper *m)
+{
+    return (struct steno_whisper_decode_options){
+        .search = {.beam = 5,
+                   .patience = 1,
+                   .length_penalty = 1,
+                   .best_of = 5,
+                   .rules = steno_whisper_rules_default(m)},
+        .temperatures = {0, 0.2f, 0.4f, 0.6f, 0.8f, 1},
+        .n_temperatures = 6,
+        .compression = 2.4f,
+        .log_prob = -1,
+        .no_speech = 0.6f};
+}
+
+/* ---- how well a text compresses ------------------------------------------------------------ */
+
+static bool is_blank(utf8proc_int32_t c)
+{
+    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
+           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+const char *steno_whisper_strip(const char *text, size_t n, size_t *len)
+{
+    size_t begin = n, end = 0;
+    for (size_t at = 0; at < n;) {
+        utf8proc_int32_t c;
+        utf8proc_ssize_t step =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c);
+        size_t width = step > 0 ? (size_t)step : 1;
+        if (step <= 0 || !is_blank(c)) {
+            begin = at < begin ? at : begin;
+            end = at + width;
+        }
+        at += width;
+    }
+    *len = end > begin ? end - begin : 0;
+    return text + (begin < n ? begin : n);
+}
+
+/* Bytes of a text over those that zlib makes of them (level 6). */
+static steno_status compression_of(const char *text, size_t n, float *out, steno_err *err)
+{
+    uLongf packed = compressBound((uLong)n);
+    Bytef *to = malloc(packed);
+    int rc = to ? compress2(to, &packed, (const Bytef *)text, (uLong)n, Z_DEFAULT_COMPRESSION)
+                : Z_MEM_ERROR;
+    free(to);
+    if (rc != Z_OK)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu bytes of text", n);
+    *out = (float)n / (float)packed;
+    return STENO_OK;
+}
+
+static steno_status measure(const struct steno_whisper *m, struct steno_whisper_decoded *d,
+                            steno_err *err)
+{
+    struct steno_buf text;
+    const char *p;
+    size_t n;
+    steno_status st;
+    steno_buf_init(&text, 1 << 20);
+    st = steno_bpe_text(m->bpe, d->ids, d->n, &text);
+    p = steno_whisper_strip(text.data ? text.data : "", text.len, &n);
+    if (!st)
+        st = compression_of(p, n, &d->compression, err);
+    else
+        (void)steno_fail(err, st, "out of memory for text");
+    steno_buf_free(&text);
+    return st;
+}
+
+/* ---- a window ------------------------------------------------------------------------------ */
+
+static steno_status try(steno_whisper_runner *r, steno_whisper_search *s,
+                        steno_whisper_state *state, const struct steno_whisper_search_options *o,
+                        const int32_t *prompt, size_t n, struct steno_whisper_decoded *d,
+                        steno_err *err)
+{
+    struct steno_whisper_text t;
+    steno_status st = steno_whisper_search_start(s, o, state, prompt, n, err);
+    if (!st)
+        st = steno_whisper_search_run(s, r, err);
+    if (st)
+        return st;
+    t = steno_whisper_search_best(s);
+    memcpy(d->ids, t.ids, t.n * sizeof *d->ids);
+    memcpy(d->log_probs, t.log_probs, (t.n + t.ended) * sizeof *d->log_probs);
+    d->n = t.n;
+    d->ended = t.ended;
+    d->sum = t.sum;
+    d->avg_log_prob = t.sum / (double)(t.n + 1);
+    d->no_speech = t.no_speech;
+    d->temperature = o->temperature;
+    return measure(steno_whisper_runner_model(r), d, err);
+}
+
+bool steno_whisper_decoded_silent(const struct steno_whisper_decode_options *o,
+                                  const struct steno_whisper_decoded *d)
+{
+    return d->no_speech > o->no_speech && !(d->avg_log_prob > (double)o->log_prob);
+}
+
+static bool good(const struct steno_whisper_decode_options *o,
+                 const struct steno_whisper_decoded *d)
+{
+    const bool unlikely = d->avg_log_prob < (double)o->log_prob;
+    if (d->no_speech > o->no_speech && unlikely)
+        return true; /* silence is as good as it gets */
+    return !unlikely && !(d->compression > o->compression);
+}
+
+/* Of two that are not good the one that repeats itself less, then the likelier one. */
+static bool better(const struct steno_whisper_decode_options *o,
+                   const struct steno_whisper_decoded *a, const struct steno_whisper_decoded *b)
+{
+    const bool loops_a = a->compression > o->compression, loops_b = b->compression > o->compression;
+    return loops_a != loops_b ? loops_b : a->avg_log_prob > b->avg_log_prob;
+}
+
+steno_status steno_whisper_decode(steno_whisper_runner *r, steno_whisper_search *s,
+                                  steno_whisper_state *state,
+                                  const struct steno_whisper_decode_options *o,
+                                  const int32_t *prompt, size_t n,
+                                  struct steno_whisper_decoded *out, steno_err *err)
+{
+    struct steno_whisper_search_options so = o->search;
+    struct steno_whisper_decoded *d = malloc(sizeof *d);
+    steno_status st = STENO_OK;
+    if (!d)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < o->n_temperatures && !st; i++) {
+        so.temperature = o->temperatures[i];
+        so.seed = o->search.seed + i;
+        st = try(r, s, state, &so, prompt, n, d, err);
+        if (st)
+            break;
+        if (!i || good(o, d) || better(o, d, out))
+            *out = *d;
+        if (good(o, d))
+            break;
+        out->temperature = so.temperature; /* the last that was tried, whichever is taken */
+    }
+    free(d);
+    return st;
+}
+
+/* ---- languages ----------------------------------------------------------------------------- */
+
+steno_status steno_whisper_languages(steno_whisper_runner *r, steno_whisper_state *state,
+                                     float *out, steno_err *err)
+{
+    const struct steno_whisper *m = steno_whisper_runner_model(r);
+    const size_t n = (size_t)m->special.n_languages, first = 0;
+    struct steno_whisper_ask ask = {
+        .state = state, .token = &m->special.sot, .n = 1, .pick = &first, .n_pick = 1};
+    steno_status st;
+    if (!m->special.multilingual) {
+        memset(out, 0, n * sizeof *out);
+        out[0] = 1;
+        return STENO_OK;
+    }
+    st = steno_whisper_step(r, &ask, 1, err);
+    if (!st)
+        m->kernels.softmax_f32(out, ask.logits + m->special.first_language, 1, n);
+    return st;
+}
