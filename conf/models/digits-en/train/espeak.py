@@ -1,4 +1,4 @@
-"""libespeak-ng in process: many thousand short utterances without starting a program for each."""
+"""libespeak-ng in this process: thousands of short utterances without a program start for each."""
 import ctypes
 import ctypes.util
 
@@ -36,7 +36,7 @@ class Espeak:
         return np.concatenate(self.parts) if self.parts else np.zeros(0, np.int16)
 
     def phones(self, text):
-        """Phoneme names of a text, in the present voice's accent, stress marks dropped."""
+        """Phoneme names of a text in the current voice's accent, without stress marks."""
         if text in self.phone_cache:
             return self.phone_cache[text]
         buf = ctypes.create_string_buffer(text.encode())

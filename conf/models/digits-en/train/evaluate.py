@@ -82,7 +82,7 @@ class Runner:
 
 
 class Steno:
-    """The model directory around the network, through `steno transcribe` with the settings it ships with."""
+    """The network's model directory through `steno transcribe`, with its own settings."""
 
     timed = False  # no frames, so no delay
 
@@ -138,7 +138,7 @@ def join(rng, takes, mode):
 
 
 def strings(folder, speaker, per_mode=10, seed=0):
-    """[(mode, wave, tokens, word ends)] out of one speaker's takes."""
+    """[(mode, wave, tokens, word ends)] from one speaker's takes."""
     rng = np.random.default_rng(seed + sum(map(ord, speaker)))
     out = []
     for mode in MODES:
@@ -229,7 +229,7 @@ def tts(run, work):
 
 
 def prompts(run, work):
-    """The recorded prompts as they are, voice by voice: digits, digits in sentences, and all that holds none."""
+    """The recorded prompts, voice by voice: digits, digits in sentences, and all prompts without digits."""
     res = {}
     for pool in ("prompts", "prompts_held"):
         got = [(k, x, t, g) for k, x, t, g in items(work, pool, "dcnw") if "~" not in g]

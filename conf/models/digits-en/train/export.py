@@ -17,7 +17,7 @@ import model as M
 
 
 def load(paths):
-    """The mean of the checkpoints: a model tuned on new voices and the one it began from forget less together."""
+    """The mean of the checkpoints: the mean of a tuned model and its start forgets less than the tuned model."""
     net = M.Digits()
     if paths != "random":
         all_of = [torch.load(p, map_location="cpu", weights_only=True)["model"] for p in paths.split(",")]
@@ -53,7 +53,7 @@ def export(net, out, half=False):
     shapes = {"log_probs": [M.CHUNK, len(M.TOKENS)]}
     for n, s in zip(names, M.Stream.states()):
         shapes["new_" + n] = list(s.shape[1:])
-    for o in proto.graph.output:  # the exporter names the fixed dimensions too; say what they are
+    for o in proto.graph.output:  # the exporter names fixed dimensions too; set their values
         dims = o.type.tensor_type.shape.dim
         for d, size in zip(list(dims)[1:], shapes[o.name]):
             d.Clear()

@@ -103,7 +103,7 @@ class Mixer:
         h[0] = 1
         return h / np.sqrt((h ** 2).sum())
 
-    # ---- what is said ----
+    # ---- speech ----
 
     def join(self, pieces, mode, room):
         """pieces [(wave, tokens, phones)] -> (wave, tokens, phones) with pauses of one kind between them."""
@@ -166,12 +166,12 @@ class Mixer:
                 it = pick(rng, by_digit[last])
             x, tok, ph = self.take(it, trim_db)
             if real and rng.random() < 0.04 and tok[0] not in (10, 11):
-                x, tok, ph = x[::-1], [M.UNK], []  # a voice saying no word at all
+                x, tok, ph = x[::-1], [M.UNK], []  # a voice without any word
             chosen.append((x * 10 ** (rng.normal(0, lvl) / 20), tok, ph))
         return self.join(chosen, mode, room)
 
     def whole(self, kinds, room):
-        """Rendered utterances one after another, as they are."""
+        """Rendered utterances one after another, unchanged."""
         rng = self.rng
         pieces, used = [], 0
         kind = pick(rng, kinds)
@@ -213,7 +213,7 @@ class Mixer:
             return x, [], [], True
         return np.zeros(0, np.float32), [], [], False
 
-    # ---- what else is heard ----
+    # ---- other sounds ----
 
     def coloured(self, total):
         rng = self.rng
@@ -222,7 +222,7 @@ class Mixer:
         shape = np.interp(f, np.linspace(0, 1, 8), rng.normal(0, 6, 8)) - 10 * rng.uniform(0, 2.2) * np.log10(f * 40 + 1)
         z = (rng.standard_normal(bins, dtype=np.float32) + 1j * rng.standard_normal(bins, dtype=np.float32))
         x = np.fft.irfft(z * 10 ** (shape / 20), total).astype(np.float32)
-        if rng.random() < 0.4:  # traffic, wind: it comes and goes
+        if rng.random() < 0.4:  # traffic, wind: the level varies
             k = int(rng.integers(3, 16))
             x *= np.interp(np.arange(total), np.linspace(0, total, k), np.exp(rng.normal(0, 0.8, k)))
         return x
@@ -312,10 +312,10 @@ class Mixer:
         before = int(round(total * speed / 64)) * 64
         room = int(n * speed)
         lead = int(min(rng.exponential(0.35), 1.5) * RATE) if rng.random() < 0.85 else 0
-        bare = rng.random() < self.bare  # recordings cut hard, between digital silences or on a little noise
+        bare = rng.random() < self.bare  # takes without margins, between digital silences or on a little noise
         x, tokens, phones, free = (*self.digits(room - lead, mode="cut"), False) if bare else self.speech(room - lead)
         buf = np.zeros(before, np.float32)
-        if len(x) < room - lead and rng.random() < 0.4:  # anywhere, with the tail as short as it comes
+        if len(x) < room - lead and rng.random() < 0.4:  # anywhere, with any length of tail
             lead = int(rng.uniform(0, room - len(x)))
         buf[lead:lead + len(x)] = x
         spec = np.fft.rfft(buf)
@@ -401,8 +401,8 @@ def main():
     ap.add_argument("--pools", default="espeak,natural,speech")
     ap.add_argument("--weights", default="", help="NAME=W,...; a pool's share of the voices, else 1")
     ap.add_argument("--shards", type=int, default=100)
-    ap.add_argument("--digits", type=float, default=0.34, help="share of scenes put together from isolated digits")
-    ap.add_argument("--bare", type=float, default=0.0, help="share of scenes of recordings cut hard, without a room")
+    ap.add_argument("--digits", type=float, default=0.34, help="share of scenes that are joined from isolated digits")
+    ap.add_argument("--bare", type=float, default=0.0, help="share of scenes of takes without margins and without a room")
     ap.add_argument("--seed", type=int, default=0)
     args = ap.parse_args()
     torch.set_num_threads(1)

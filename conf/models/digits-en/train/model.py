@@ -16,8 +16,8 @@ BLANK, UNK = 0, 12
 
 SUB = 4              # input frames for one output frame
 CHUNK = 6            # output frames in a step
-LEFT = 24            # output frames of attention history
-OVERLAP = 3          # extra input frames the two strided convolutions look at
+LEFT = 24            # output frames of left context in attention
+OVERLAP = 3          # extra input frames that the two strided convolutions need
 SHIFT = CHUNK * SUB
 WINDOW = SHIFT + OVERLAP
 KERNEL = 9           # causal depthwise convolution
@@ -156,7 +156,7 @@ class Digits(nn.Module):
         self.tap, self.drop = tap, 0.0
 
     def front(self, x):
-        x = torch.log(torch.exp(x) + self.floor)  # as if white noise lay under everything: digital silence is no event
+        x = torch.log(torch.exp(x) + self.floor)  # acts like a floor of white noise: digital silence is no event
         x = ((x - self.mean) * self.scale).unsqueeze(1)
         x = F.relu(self.c2(F.relu(self.c1(x))))  # [B, C2, T', 9]
         return self.proj(x.transpose(1, 2).flatten(2))

@@ -71,7 +71,7 @@ def trim(x, floor_db=-45, keep=160):
 
 
 def level(x):
-    """To a common loudness, 0.08 RMS over the loud part, so that the mixer knows what it mixes."""
+    """Scale to a common loudness, 0.08 RMS over the loud part, so that the mixer knows the levels."""
     if not len(x):
         return x
     n = max(1, len(x) // 200)
@@ -117,7 +117,7 @@ class Out:
               {k: round(v, 2) for k, v in sorted(hours.items())}, flush=True)
 
 
-# ---- WORLD: another speaker out of a recorded one ----
+# ---- WORLD: another speaker from a recorded one ----
 
 def analyse(x, rate):
     import pyworld as pw
@@ -128,7 +128,7 @@ def analyse(x, rate):
 
 
 def manner(rng):
-    """How a made speaker differs: formants, pitch, liveliness, pace, breath."""
+    """How a converted speaker differs: formants, pitch, pitch range, pace, breath."""
     formant = float(np.exp(rng.uniform(np.log(0.82), np.log(1.24))))
     pitch = float(np.exp(np.log(formant) * rng.uniform(0.5, 2.5) + rng.uniform(-0.25, 0.25)))
     return dict(formant=formant, pitch=pitch, live=float(rng.uniform(0.3, 1.7)),
@@ -137,7 +137,7 @@ def manner(rng):
 
 
 def far_manner(rng):
-    """A speaker further away from a recorded one: formants and pitch apart from each other as often as together."""
+    """A speaker that differs more: in half of the cases formants and pitch are independent."""
     m = manner(rng)
     m["formant"] = float(np.exp(rng.uniform(np.log(0.8), np.log(1.27))))
     m["pitch"] = float(np.exp(rng.uniform(np.log(0.6), np.log(2.0)))) if rng.random() < 0.5 else \
@@ -181,7 +181,7 @@ def espeak_part(job):
     esp.voice("en-us")
     sents, words = T.sentences(), T.words()
 
-    def ids(s):  # phones in the reference accent, whatever voice speaks
+    def ids(s):  # phones in the reference accent, for every voice
         return phone_ids(esp, s)
     digit_phones = {w: ids(w) for w in T.DIGITS}
     for g in range(n_groups):
@@ -221,7 +221,7 @@ def espeak_part(job):
 
 
 def accent_part(job):
-    """Voices of other languages: the digits as their speakers say them, English sentences as they would misread them."""
+    """Voices of other languages: digits with that accent, English sentences as these voices mispronounce them."""
     seed, n_groups, variants = job
     rng = np.random.default_rng(seed)
     esp, out = Espeak(), Out()
@@ -246,7 +246,7 @@ def accent_part(job):
     return out
 
 
-# ---- flite and festival: recorded people, by way of diphones, HTS and clustergen ----
+# ---- flite and festival: recorded people, as diphones, HTS and clustergen ----
 
 def natural_texts(rng, sents, words, n_sent, n_string, n_digit, n_word, n_context):
     texts = []
@@ -367,7 +367,7 @@ HELD_PROMPTS = [("ru", "ru_RU_f_IvrvoiceRU", 0)]  # never trained on
 
 
 def pieces_of(x, longest=7 * RATE):
-    """Cut where it is quietest, so that each piece fits in a scene."""
+    """Cut at the quietest places, so that each part fits into a scene."""
     out = []
     while len(x) > longest:
         e = np.convolve(x[3 * RATE:longest] ** 2, np.ones(400), "valid")
@@ -378,8 +378,8 @@ def pieces_of(x, longest=7 * RATE):
 
 
 def prompts_part(job):
-    """Recorded prompts: English digits alone and in sentences, and a lot of running speech; other languages without
-    the digits themselves, for what is no English digit."""
+    """Recorded prompts: English digits alone and in sentences, and much running speech. Other languages come without
+    their digits and are examples of speech without English digits."""
     seed, language, folder, warps, prefix, share = job
     rng = np.random.default_rng(seed)
     esp, out = Espeak(), Out()
@@ -423,7 +423,7 @@ def prompts_part(job):
 
 
 def speech_part(folder):
-    """Running speech without transcript: training gets all but what HELD names; those are for the final count."""
+    """Running speech without transcript. Training gets all files except those in HELD, which are for the final test."""
     held = ("two_cities_16k.wav", "jfk.flac", "61-70968-0002.flac")
     train, test = Out(), Out()
     paths = sorted(glob.glob(os.path.join(folder, "speech", "*")) + glob.glob(os.path.join(folder, "librispeech", "*.flac"))
@@ -441,8 +441,8 @@ def speech_part(folder):
 
 
 class Apart:
-    """A job in a process of its own: some voices of other languages make libespeak-ng crash now and then. A job that
-    does is left out, the same one in every run."""
+    """A job in a process of its own: some voices of other languages sometimes crash libespeak-ng. A job that crashes
+    is left out, the same one in every run."""
 
     def __init__(self, fn):
         self.fn = fn
@@ -474,7 +474,7 @@ def main():
 
     def part_of(n):
         return max(1, round(n * args.scale))
-    with Pool(args.jobs, maxtasksperchild=1) as pool:  # a voice must not depend on what its process said before
+    with Pool(args.jobs, maxtasksperchild=1) as pool:  # a voice must not depend on earlier jobs of its process
         def run(name, fn, jobs):
             total = Out()
             for part in pool.imap(fn, jobs, chunksize=1):

@@ -2,9 +2,9 @@
 # Make the model again: run.sh DATA_DIR WORK_DIR [--loso]
 #
 # DATA_DIR holds fsdd/, speech/, librispeech/, formats/ (see README.md); WORK_DIR takes about 4 GB.
-# With --loso, five more models are made, each without one FSDD speaker, and counted on that speaker.
-# Environment: SCALE=0.01 a trial run on that share of the data and the steps; INSTALL=1 put the result in place of
-# the shipped model; APT=1 install missing Debian packages; PYTHON a Python that has requirements.txt already.
+# With --loso, five more models are made, each without one FSDD speaker, and tested on that speaker.
+# Environment: SCALE=0.01 a trial run on that share of the data and the steps; INSTALL=1 replace the shipped model
+# by the result; APT=1 install missing Debian packages; PYTHON a Python that has requirements.txt already.
 set -eu
 usage="usage: run.sh DATA_DIR WORK_DIR [--loso]"
 data=${1:?$usage} work=${2:?$usage}
@@ -58,7 +58,7 @@ if [ -e "$work/scale" ] && [ "$(cat "$work/scale")" != "$scale" ]; then
 fi
 echo "$scale" >"$work/scale"
 
-stage() {    # stage NAME COMMAND...: once; a stage that was cut off is begun again
+stage() {    # stage NAME COMMAND...: once; an interrupted stage begins again
     name=$1
     shift
     if [ -e "$work/done.$name" ]; then return; fi
@@ -123,7 +123,7 @@ done
 stage mix-prompts mix prompts --pools prompts,espeak,speech --weights prompts=1,espeak=0.03,speech=0.0001 --digits 0.3 \
     --bare 0.1 --shards "$(share 90)" --seed 71
 
-# The base hears synthetic voices only: single words first, then scenes, then scenes without the filler.
+# The base is trained on synthetic voices only: single words first, then scenes, then scenes without the filler.
 o=$work/checkpoints
 stage base-words train "$o/base_a.pt" --shards espeak --words "$(share 400)" --word-pools espeak --fillers \
     --steps "$(share 1200)" --lr 1e-3 --warmup "$(share 100)" --ema 0.998
@@ -132,7 +132,7 @@ stage base-fillers train "$o/base_b.pt" --init "$o/base_a.pt" --shards espeak=0.
 stage base train "$o/base.pt" --init "$o/base_b.pt" --shards espeak=0.4,natural=0.6 --steps "$(share 1400)" \
     --lr 1.5e-3 --warmup "$(share 50)" --ema 0.998 --phone-weight 0.08 --seed 3
 
-# Leave one speaker out, to say what an unseen speaker gets: a base that heard no FSDD, then the four others.
+# Leave one speaker out to measure unseen speakers: a base without FSDD, then training on the four others.
 if [ "${3:-}" = --loso ]; then
     stage base2-words train "$o/base2_a.pt" --shards espeak --words "$(share 300)" --word-pools espeak --fillers --bf16 \
         --steps "$(share 700)" --lr 1e-3 --warmup "$(share 100)" --ema 0.998
@@ -151,8 +151,8 @@ if [ "${3:-}" = --loso ]; then
     done
 fi
 
-# The model that ships: the rate goes up and down eight times; from the sixth on with the voices of other languages, in the
-# last two with recorded prompts, more made speakers and hard cuts.
+# The model that ships: the learning rate goes up and down eight times. The sixth time adds voices of other languages, the
+# last two add recorded prompts, more converted speakers and takes without margins.
 last=$o/base.pt
 tune_all() {    # tune_all NAME STEPS LR WARMUP EMA OTHERS SETS
     name=$1

@@ -1,4 +1,4 @@
-"""What the synthetic voices say: digit strings, strings inside sentences, ordinary sentences, words near to digits."""
+"""Texts of the synthetic voices: digit strings, strings in sentences, ordinary sentences, words similar to digits."""
 import glob
 import os
 import re
@@ -35,7 +35,7 @@ oh my dear friend|oh yes of course|he used to sing to them|a gift for my mother|
 he has won before|the team that won went to the park|the dog ate my homework""".replace("\n", "|").split("|")
 
 
-# The digits as speakers of other languages say them, spelt for the espeak-ng voice of that language; in DIGITS' order.
+# Digits with the accents of other languages, spelled for the espeak-ng voice of that language; in DIGITS' order.
 ACCENTED = {
     "fr": ["ziro ouane tou sri fore faïve sixe sévène éïte naïne o", "zéro ouanne tou fri faure faïf sikse sèvène éte naïne ô"],
     "de": ["siero uann tu srih fohr faif siks sewen äit nein oh", "zero wann tuh sri for faiw siks sewn eet nain o"],
@@ -51,8 +51,8 @@ ACCENTED = {
     "da": ["siro van tu sri får fajv siks seven ejt najn å"],
 }
 
-# Debian's prompts for the telephone exchange Asterisk, by file: the digits said in them, in order. A prompt not named
-# here or in UNSURE holds none. A word `for`, `to` or `one` that is no number counts as none, as in the sentences above.
+# Debian's prompts for the telephone exchange Asterisk, by file: their digits in order. A prompt that is neither here
+# nor in UNSURE has none. A word `for`, `to` or `one` that is no number does not count, as in the sentences above.
 PROMPTS = {
     "dictate/forhelp": [0], "dictate/record_help": [1, 8], "dir-instr": [1], "dir-multi9": [9], "dir-usingkeypad": [7, 9],
     "followme/options": [1, 2], "vm-advopts": [3], "vm-calldiffnum": [2], "vm-Cust1": [5], "vm-Cust2": [6], "vm-Cust3": [7],
@@ -63,7 +63,7 @@ PROMPTS = {
     "vm-tempgreeting": [1], "vm-tocallback": [2], "vm-tocallnum": [1], "vm-toenternumber": [1], "vm-toforward": [8],
     "vm-tohearenv": [3], "vm-tomakecall": [4], "vm-toreply": [1], "vm-torerecord": [3], "vm-undelete": [7],
 }
-# Digits too many or too far apart for a scene, a digit that may or may not count, or no certain transcript.
+# Too many digits for a scene, digits too far apart, a doubtful digit, or no certain transcript.
 UNSURE = """basic-pbx-ivr-main conf-adminmenu-162 conf-adminmenu-18 conf-adminmenu-menu8 conf-adminmenu conf-usermenu-162
 conf-usermenu demo-instruct dictate/play_help dir-intro-fn dir-intro priv-callee-options screen-callee-options vm-options
 vm-opts-full vm-msginstruct if-correct-press to-call-this-number to-listen-to-it to-rerecord-it spy-h323 conf-onlyone
@@ -73,7 +73,7 @@ confbridge-lock-extended beep beeperr ascending-2tone descending-2tone confbridg
 
 def digit_string(rng, low=2, high=10):
     n = int(rng.integers(low, high + 1))
-    oh = rng.random() < 0.35  # a speaker says zero or oh, seldom both
+    oh = rng.random() < 0.35  # a speaker says zero or oh, rarely both
     out = []
     for _ in range(n):
         if out and rng.random() < 0.12:
@@ -119,7 +119,7 @@ def context(rng):
 
 
 def sentences(folder="/usr/share/games/fortunes"):
-    """Ordinary sentences of 3 to 20 words that name no digit (the word `one` may appear: it is none there)."""
+    """Ordinary sentences of 3 to 20 words without digits (the word `one` may appear where it is no number)."""
     bad = {"zero", "two", "three", "four", "five", "six", "seven", "eight", "nine", "o"}
     out, seen = [], set()
     for path in sorted(glob.glob(os.path.join(folder, "*.u8"))):

@@ -20,8 +20,8 @@ BATCH_FRAMES = 6400
 
 
 def warp_matrices(rng, n=400):
-    """Other vocal tracts by interpolation between mel bins [n, 40, 40]: one factor of 0.84 to 1.2 for all, and each
-    region of the spectrum a little apart from it, as formants are."""
+    """Other vocal tracts by interpolation between mel bins [n, 40, 40]: one factor of 0.84 to 1.2 for all, and a small
+    deviation for each region of the spectrum, as for formants."""
     mel = lambda f: 1127 * np.log(1 + f / 700)
     hz = lambda m: 700 * (np.exp(m / 1127) - 1)
     step = (mel(3800) - mel(60)) / (M.BINS + 1)
@@ -40,7 +40,7 @@ def warp_matrices(rng, n=400):
 
 
 def pace(x, rng):
-    """x [B, T, BINS]: each scene read at a pace that changes from word to word, by about 15 %; its ends stay."""
+    """x [B, T, BINS]: each scene at a pace that changes from word to word by about 15 %; its ends stay in place."""
     b, t, _ = x.shape
     knots = max(2, t // 32)
     at = np.linspace(0, t - 1, knots)
@@ -101,7 +101,7 @@ class Shards:
 
 
 class Words:
-    """The first steps: one word in a second of little noise. CTC finds no way out of all-blank from hard scenes alone."""
+    """The first steps: one word in a second with little noise. From hard scenes alone CTC stays at all blanks."""
 
     def __init__(self, work, names, rng):
         self.pools, self.rng = mix.Pools(work, names), rng
@@ -123,7 +123,7 @@ class Words:
 
 
 def ctc(logp, targets, blank=0):
-    """Sum of CTC losses, alignments that do not fit left out."""
+    """Sum of CTC losses, without alignments that do not fit."""
     n = torch.tensor([len(t) for t in targets])
     if not len(targets):
         return logp.sum() * 0
@@ -143,7 +143,7 @@ def loss_of(net, batch, phone_weight, fillers, half):
         if free.any():
             f = logp[free]
             loss = loss - torch.logaddexp(f[..., M.BLANK], f[..., M.UNK]).sum()
-    else:        # all that is no digit is blank
+    else:        # everything that is no digit is blank
         loss = ctc(logp, [t[t != M.UNK] for t in toks])
     said = [i for i in known if len(phs[i])]
     aux = ctc(phones[said], [phs[i] for i in said]) if said else loss * 0
@@ -179,7 +179,7 @@ def main():
     net = M.Digits(phones=len(PHONES) + 1)
     if args.init:
         found = torch.load(args.init, weights_only=True)["model"]
-        absent = net.load_state_dict(found, strict=False)  # a phone head is left over or begun anew
+        absent = net.load_state_dict(found, strict=False)  # a phone head is unused or begins anew
         assert not [k for k in sum(absent, []) if not k.startswith("phone_head")], absent
     else:
         x = torch.cat([data.batch(False)[0].flatten(0, 1) for _ in range(12)])
