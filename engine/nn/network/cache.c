@@ -25,11 +25,11 @@
 struct head {
     char magic[8];
     struct steno_content key;
-    struct steno_content model; /* what the model file holds */
+    struct steno_content model; /* content of the model file */
     uint64_t size;              /* of the file */
     uint64_t table, n_blocks, graph, graph_bytes, facts;
     uint64_t blobs_sum, rest_sum; /* XXH3 of [HEAD, table), of [table, size) */
-    uint64_t head_sum;            /* of all above */
+    uint64_t head_sum;            /* of all fields above */
 };
 
 struct place {
@@ -52,11 +52,11 @@ struct steno_cache {
     int n_blocks;
 };
 
-struct refusal { /* begins as a head does */
+struct refusal { /* same layout as a head at the start */
     char magic[8];
     struct steno_content key, model;
     char why[sizeof((steno_err *)NULL)->msg];
-    uint64_t sum; /* of all above */
+    uint64_t sum; /* of all fields above */
 };
 _Static_assert(sizeof(struct refusal) >= sizeof(struct head) && sizeof(struct refusal) <= HEAD,
                "a refusal can be read as a head and is no cache");
@@ -240,7 +240,7 @@ static void put(struct out *o, const void *p, size_t n)
     o->at += n;
 }
 
-/* Elements at a multiple of 64 with readable bytes behind them; where they are. */
+/* Write n bytes at a multiple of 64, followed by readable bytes. Returns their offset. */
 static uint64_t put_blob(struct out *o, const void *p, size_t n)
 {
     static const char zeros[64 + STENO_OVERREAD];

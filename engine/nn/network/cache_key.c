@@ -23,7 +23,7 @@ struct note {
     char magic[8];
     struct steno_stamp stamp;
     struct steno_content model;
-    uint64_t sum; /* of all above */
+    uint64_t sum; /* of all fields above */
 };
 
 static const char magic[8] = "stnkey1";
@@ -33,8 +33,8 @@ const char *steno_cache_dir(void)
     const char *dir = getenv("STENO_CACHE");
     if (!dir)
         dir = getenv("CACHE_DIRECTORY");
-    return dir && *dir && !strchr(dir, ':') ? dir
-                                            : NULL; /* a list of folders: not ours to choose */
+    /* if it is a list of folders, the choice is not ours */
+    return dir && *dir && !strchr(dir, ':') ? dir : NULL;
 }
 
 bool steno_content_equal(const struct steno_content *a, const struct steno_content *b)
@@ -67,7 +67,7 @@ static struct steno_content hashed(const void *p, size_t n)
     return (struct steno_content){{h.low64, h.high64}};
 }
 
-/* Read and not mapped: a file that shrinks meanwhile must not be a signal. */
+/* Reads instead of mapping, so that a file that shrinks meanwhile cannot raise a signal. */
 static bool content_of(const char *path, struct steno_content *out)
 {
     enum { BLOCK = 1 << 18 };
@@ -123,7 +123,7 @@ static void write_note(const struct steno_cache_id *id)
         steno_atomic_file_discard(&file);
 }
 
-/* What the path holds: as noted, or hashed now. */
+/* Content of the path: from the note, or hashed now. */
 static bool know_model(struct steno_cache_id *id, const char *real)
 {
     struct note n;
@@ -180,7 +180,7 @@ bool steno_cache_current(const struct steno_cache_id *id, const char *path)
     return *id->file && stamp_of(path, &now) && !memcmp(&now, &id->stamp, sizeof now);
 }
 
-/* ---- what nobody asks for any more ---- */
+/* ---- caches that are no longer used ---- */
 
 static bool ends(const char *name, const char *end)
 {
@@ -188,7 +188,7 @@ static bool ends(const char *name, const char *end)
     return n > e && !strcmp(name + n - e, end);
 }
 
-/* A note in the folder says that some path holds it. */
+/* True when a note in the folder says that some path has this model. */
 static bool held(const char *dir, const struct steno_content *model)
 {
     DIR *d = opendir(dir);

@@ -1,14 +1,14 @@
-/* What a packed cache is of: the bytes of the model file, the source this library was built from,
- * the CPU level, the settings. Hashing 342 MB takes 62 ms of processor time, as much again as
- * mapping their cache, so what a path held is remembered with the file's stamp (place, size,
- * times):
+/* The origin of a packed cache: the bytes of the model file, the source from which this library was
+ * built, the CPU level, the settings. Hashing 342 MB takes 62 ms of processor time, as much again
+ * as mapping its cache. So the content of a path is noted together with the file's stamp (place,
+ * size, times):
  *
  *     BASE-<hash of the path>.stenokey     stamp, hash of the bytes
- *     BASE-<hash of all that>.stenopack    the cache (nn/network/cache.h)
+ *     BASE-<hash of the key>.stenopack     the cache (nn/network/cache.h)
  *
- * A model that was copied, moved or touched is hashed again and finds its cache; so do programs of
- * one build, and two places of one model. A path that holds another model than before takes the old
- * one's caches away, unless another path still holds it. */
+ * A model that was copied, moved or touched is hashed again and finds its cache. Programs of one
+ * build find the same cache, and so do two copies of one model. When a path gets another model, the
+ * caches of the old one are removed, unless another path still has that model. */
 #ifndef STENO_NN_NETWORK_CACHE_KEY_H
 #define STENO_NN_NETWORK_CACHE_KEY_H
 
@@ -30,24 +30,24 @@ struct steno_cache_id {
     char file[PATH_MAX], note[PATH_MAX], base[128];
     struct steno_stamp stamp;
     struct steno_content model, key;
-    struct steno_content before; /* what the path held when it was noted last; zeros: nothing */
-    bool noted;                  /* stamp and model are what the note says */
+    struct steno_content before; /* content of the path in the last note; zeros: no note */
+    bool noted;                  /* stamp and model come from the note */
 };
 
 bool steno_content_equal(const struct steno_content *a, const struct steno_content *b);
-/* Ours alone to write: what lies there is run. */
+/* True for a file that only we may write: its contents are executed. */
 bool steno_cache_trusted(const struct stat *sb);
-/* False: the model file cannot be read, changes meanwhile, or a name is too long; id->file is
- * empty. */
+/* Compute the key and the file names. False: the model file cannot be read, changes meanwhile, or a
+ * name is too long; id->file is then empty. */
 bool steno_cache_identify(struct steno_cache_id *id, const char *path, unsigned cpu,
                           const struct steno_network_options *o);
-/* The file is the one that was identified: what has been read since then is of it. */
+/* True when the file is still the identified one, so that all that was read since then is from
+ * it. */
 bool steno_cache_current(const struct steno_cache_id *id, const char *path);
-/* Write the note, and remove caches that nobody can ask for any more. Failures are nobody's
- * concern. */
+/* Write the note, and remove caches that no path can use any more. Failures are not reported. */
 void steno_cache_remember(const struct steno_cache_id *id, const char *dir);
 
-/* Files of external data of the model: what they are, and whether they still are. */
+/* Stamps and content of the model's files of external data, and whether they are still the same. */
 bool steno_cache_external(const char *model, const struct steno_onnx_info *info,
                           struct steno_stamp *stamps, struct steno_content *out);
 bool steno_cache_external_same(const char *model, const struct steno_onnx_info *info,

@@ -1,4 +1,4 @@
-/* A network as those see it who open, cache or rewrite it. What running needs of it is struct
+/* A network for the files that open, cache or rewrite it. The part that a run needs is struct
  * steno_network of nn/exec/internal.h. */
 #ifndef STENO_NN_NETWORK_INTERNAL_H
 #define STENO_NN_NETWORK_INTERNAL_H
@@ -14,9 +14,9 @@ struct steno_network_facts {
     size_t nodes_in_file;
 };
 
-/* Operators found, types and shapes inferred, of a graph that passes have seen. */
+/* Look up the operators, and infer types and shapes, of a graph after the passes. */
 STENO_MUST steno_status steno_network_resolve(struct steno_graph *g, steno_err *err);
-/* The passes of opt on the graph as it is now, which no one has packed yet. */
+/* Run the passes of opt on the present graph, from which nothing has been packed yet. */
 STENO_MUST steno_status steno_network_rewrite(steno_network *n,
                                               const struct steno_network_options *opt,
                                               steno_err *err);

@@ -33,7 +33,7 @@ static bool fused(const char *type, const char **domain, int *opset)
 struct missing {
     struct steno_buf list;
     int n;
-    steno_status st; /* the first node that lacks what its operator wants */
+    steno_status st; /* status of the first node that lacks a required input or output */
     steno_err *err;
 };
 
@@ -84,7 +84,7 @@ static steno_status resolve_all(struct steno_graph *g, steno_err *err)
     return st;
 }
 
-/* ---- constants that bodies capture become constants of the bodies ---- */
+/* ---- make constants that bodies capture constants of the bodies ---- */
 
 static int push_constants(struct steno_graph *body, void *arg)
 {
@@ -105,7 +105,7 @@ static int push_constants(struct steno_graph *body, void *arg)
     return 0;
 }
 
-/* ---- passes: what they need of the executor ---- */
+/* ---- passes: functions of the executor that they need ---- */
 
 static steno_status pass_infer(void *arg, struct steno_graph *g, steno_err *err)
 {
@@ -189,9 +189,10 @@ static int has_bytes(struct steno_graph *g, void *arg)
     return found;
 }
 
-/* What weights are to be kept in. The graph has seen no pass. What a quantizer has left in f32 (the
- * second convolution of a subsampling, mostly) it left for the sake of its results: in 8 bits it is
- * what brings them further from f32 than ONNX Runtime's (docs/log/2026-11-22.md). */
+/* Resolve the precision of the weights. The graph has not been rewritten yet. A quantizer leaves
+ * some products in f32 for the sake of accuracy (mostly the second convolution of a subsampling).
+ * These stay in f32 here: in 8 bits they would bring the results further from f32 than ONNX
+ * Runtime's (docs/log/2026-11-22.md). */
 static void resolve_precision(steno_network *n, enum steno_precision asked)
 {
     struct steno_precision_report *r = &n->precision;
@@ -201,13 +202,14 @@ static void resolve_precision(steno_network *n, enum steno_precision asked)
         r->kept = r->bytes && n->cpu & STENO_CPU_BF16 ? STENO_BF16_WEIGHTS : STENO_FP32;
 }
 
-/* data NULL: from the file. */
+/* Read or build the graph, and open the network. data NULL: read from the file. */
 static steno_status build(steno_network *n, const char *path, const void *data, size_t size,
                           const struct steno_network_options *opt, steno_err *err)
 {
     struct steno_onnx_options lo = {.max_bytes = opt->max_bytes,
                                     .native = native,
-                                    /* parts are cut out of the exporter's nodes, not of ours */
+                                    /* parts are cut out of the exporter's nodes, not out of fused
+                                     * ones */
                                     .fused = opt->opt_level && opt->part == STENO_PART_ALL ? fused
                                                                                            : NULL,
                                     .body = steno_body_text,
@@ -244,8 +246,8 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         steno_cache_refuse(n, path, opt, &id, err);
     n->rewrite_only = opt->rewrite_only;
     n->store.keep = caching;
-    steno_pages_trim(); /* what reading and rewriting has left free, before the weights are packed
-                         */
+    /* free the memory that reading and rewriting left, before weights are packed */
+    steno_pages_trim();
     if (!st && !n->rewrite_only)
         st = steno_prepare_graph(n->g, &n->k, n->precision.kept, &n->precision, &n->store,
                                  &n->packed_bytes, err);
