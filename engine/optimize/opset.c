@@ -1,6 +1,6 @@
-/* Saying a node in another opset of ai.onnx. Most versions of an operator only took in more element
- * types: the node stays as it is. Where the form changed (attributes that became inputs, defaults)
- * it is rewritten, or refused when there is no other way to say it. */
+/* Converts nodes to another opset of ai.onnx. Most versions of an operator only add element types;
+ * then the node stays unchanged. Where the form changed (attributes that became inputs, defaults)
+ * the node is rewritten, or refused if there is no equivalent. */
 #include "optimize/opset_table.h"
 #include "optimize/write_internal.h"
 
@@ -70,11 +70,11 @@ static Onnx__Attribute *add_attribute(const struct change *c, const char *name,
     onnx__attribute__init(a);
     a->name = steno_write_dup(c->w, name);
     a->type = kind;
-    c->m->attribute[c->m->n_attribute++] = a; /* write.c left room */
+    c->m->attribute[c->m->n_attribute++] = a; /* write.c has left room */
     return a->name ? a : NULL;
 }
 
-/* A new constant of the graph that the node is in. */
+/* Add a constant to the graph that contains the node. */
 static steno_status add_constant(const struct change *c, const int64_t *v, size_t n, char **name)
 {
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {(int64_t)n}}};
@@ -102,7 +102,7 @@ static steno_status add_constant(const struct change *c, const int64_t *v, size_
     return STENO_OK;
 }
 
-/* Attribute `name` (ints) becomes input 1. */
+/* Turn attribute `name` (ints) into input 1. */
 static steno_status to_input(const struct change *c, const char *name)
 {
     const Onnx__Attribute *a = attribute(c->m, name);
@@ -117,7 +117,7 @@ static steno_status to_input(const struct change *c, const char *name)
     return st;
 }
 
-/* Constant input 1 becomes attribute `name`. */
+/* Turn constant input 1 into attribute `name`. */
 static steno_status to_attribute(const struct change *c, const char *name)
 {
     const struct steno_tensor *t;
@@ -178,7 +178,7 @@ static steno_status split(const struct change *c)
         const struct steno_shape *x = &c->s->g->values[c->n->in[0]].shape;
         int64_t axis = steno_node_int(c->n, "axis", 0);
         axis += axis < 0 ? x->rank : 0;
-        bool given = c->n->n_in > 1 && c->n->in[1] >= 0; /* how long each part is */
+        bool given = c->n->n_in > 1 && c->n->in[1] >= 0; /* the lengths of the parts */
         if (!given &&
             (axis < 0 || axis >= x->rank || x->dim[axis] < 0 || x->dim[axis] % c->n->n_out))
             return refuse(c, "parts that may differ in size");
@@ -187,7 +187,8 @@ static steno_status split(const struct change *c)
     return STENO_OK;
 }
 
-/* Up to opset 12 the axes from `axis` on are flattened, by default 1; later it is one, the last. */
+/* Up to opset 12 Softmax flattens the axes from `axis` on, 1 by default. Later it is one axis, the
+ * last by default. */
 static steno_status softmax(const struct change *c)
 {
     int rank = c->s->g->values[c->n->in[0]].shape.rank;
@@ -211,7 +212,8 @@ static steno_status dropout(const struct change *c)
     return refuse(c, "its ratio is an attribute in one and an input in the other");
 }
 
-/* Attributes whose presence or value other than `plain` only the later version can say. */
+/* An attribute that only the later version has, or only the later version with a value other than
+ * `plain`. */
 static steno_status only_later(const struct change *c, int version, const char *name, int64_t plain)
 {
     if (!crosses(c, version) || c->from < version)
@@ -266,7 +268,7 @@ static steno_status quantize(const struct change *c)
     return st ? st : only_later(c, 23, "precision", 0);
 }
 
-/* Forms that differ in more than we rewrite. */
+/* Forms with differences that are not rewritten. */
 static steno_status apart(const struct change *c)
 {
     return refuse(c, "the two differ in meaning");
@@ -274,7 +276,7 @@ static steno_status apart(const struct change *c)
 
 static const struct rule {
     const char *type;
-    int below; /* the rule is asked when a version below this is on either side; 0: always */
+    int below; /* the rule applies when a version below this is on either side; 0: always */
     steno_status (*apply)(const struct change *c);
 } rules[] = {
     {"Squeeze", 13, axes13},

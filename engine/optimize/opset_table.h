@@ -1,11 +1,12 @@
-/* The versions of ai.onnx in which each operator's definition changed, the first being when it came
- * in. From the ONNX operator changelog (docs/Changelog.md), opset 1 to 28. */
+/* The versions of ai.onnx in which the definition of each operator changed; the first is the
+ * version that introduced it. From the ONNX operator changelog (docs/Changelog.md), opset 1 to
+ * 28. */
 #ifndef STENO_OPTIMIZE_OPSET_TABLE_H
 #define STENO_OPTIMIZE_OPSET_TABLE_H
 
 static const struct opset_row {
     const char *type;
-    unsigned char version[12]; /* 0 ends */
+    unsigned char version[12]; /* 0 ends the list */
 } opset_table[] = {
     {"Abs", {1, 6, 13}},
     {"Acos", {7, 22}},

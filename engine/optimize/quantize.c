@@ -1,4 +1,4 @@
-/* Which products get fewer bits. */
+/* Selects the products that are quantized. */
 #include "optimize/quantize_forms.h"
 
 #include "nn/passes/passes.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIN_WEIGHTS 256 /* elements: smaller products gain nothing */
+#define MIN_WEIGHTS 256 /* elements; smaller products gain nothing */
 
 static bool listed(const char *list, const char *name)
 {
@@ -31,7 +31,7 @@ static bool is(const struct steno_node *n, const char *type)
     return !n->dead && !*n->domain && !strcmp(n->op_type, type);
 }
 
-/* Made by passes; weights at some inputs are those of a MatMul. */
+/* True for a node of this type that a pass made; some of its inputs are weights of a MatMul. */
 static bool ours(const struct steno_node *n, const char *type)
 {
     return !n->dead && steno_pass_is_ours(n, type);
@@ -56,7 +56,8 @@ static const struct steno_tensor *gemm_weights(const struct steno_graph *g,
                : NULL;
 }
 
-/* Gemm of one constant, as MatMul and Add; left alone when it scales or transposes activations. */
+/* Replace a Gemm with a constant factor by MatMul and Add, unless it scales or transposes
+ * activations. */
 static steno_status split_gemm(struct steno_quantize_job *j, int32_t at)
 {
     const struct steno_node gemm = j->g->nodes[at];
@@ -157,7 +158,7 @@ steno_status steno_quantize_split(struct steno_graph *g, const struct steno_quan
 
 /* ---- finding products ---- */
 
-/* Input `in` of node n when it is weights; p says what is to be done with them. */
+/* Weights at input `in` of node n, or NULL; *p says what to do with them. */
 static const struct steno_tensor *weights_of(const struct steno_quantize_job *j,
                                              const struct steno_node *n, int in,
                                              struct steno_quantize_product *p)
@@ -165,7 +166,7 @@ static const struct steno_tensor *weights_of(const struct steno_quantize_job *j,
     const struct steno_tensor *w =
         in >= n->n_in || n->in[in] == STENO_NONE ? NULL : j->g->values[n->in[in]].constant;
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2)
-        return NULL; /* a product of activations, or of a batch: none of ours */
+        return NULL; /* a product of activations, or of a batch: not handled */
     describe(j->g, n, w, p);
     if (steno_numel(w) < MIN_WEIGHTS)
         p->kept = "too small";
@@ -224,7 +225,7 @@ static steno_status all_products(struct steno_quantize_job *j)
     for (int32_t i = 0, count = j->g->n_nodes; i < count; i++) {
         const struct steno_node *n = &j->g->nodes[i];
         bool absorbed =
-            half && ours(n, "AbsorbedAttention"); /* its keys' and values' projections */
+            half && ours(n, "AbsorbedAttention"); /* its projections of keys and values */
         steno_status st = STENO_OK;
         if (absorbed)
             st = product(j, i, 2);
@@ -264,7 +265,7 @@ steno_status steno_quantize(struct steno_graph *g, const struct steno_quantize_o
     return w.st;
 }
 
-/* ---- looking first ---- */
+/* ---- listing ---- */
 
 struct list {
     struct steno_quantize_product *p;

@@ -1,18 +1,18 @@
-/* Rewriting products by constant weights into fewer bits, for files: standard operators (ONNX)
- * where there are such, so that other runtimes run them too. Not a pass: it changes what is
+/* Quantizes products with constant weights, for files. Uses standard operators (ONNX) where they
+ * exist, so that other runtimes can run the files too. This is not a pass: it changes what is
  * computed.
  *
  * DYNAMIC   MatMul(x, W) -> DynamicQuantizeLinear(x), MatMulInteger(q, W i8), Cast, Mul of the
- *           scales, Mul: weights over their own range by column, activations by tensor. Products of
- *           one x share its DynamicQuantizeLinear.
+ *           scales, Mul. Weights have a range by column, activations by tensor. Products of one x
+ *           share its DynamicQuantizeLinear.
  * STATIC    MatMul(x, W) -> QuantizeLinear, DequantizeLinear (x, the range of calibration), MatMul
- * by DequantizeLinear(W i8, by column): what other tools call QDQ. Pass qdq makes an integer
- *           product of it.
+ *           by DequantizeLinear(W i8, by column). Other tools call this QDQ. Pass qdq turns it into
+ *           an integer product.
  * BLOCKS    MatMul(x, W) -> com.microsoft MatMulNBits: 4 or 8 bits, a scale for each block of rows
- *           of a column; activations stay f32
- * F16, BF16 W -> Cast(W in 16 bits) to f32: half the file. For graphs after the passes (which would
- *           undo it); the others are for graphs before the fusions (which then find the long form)
- */
+ *           of a column; activations stay f32.
+ * F16, BF16 W -> Cast(W in 16 bits) to f32, which halves the file. For graphs after the passes,
+ *           which would undo it. The other kinds are for graphs before the fusions, which then find
+ *           the long form. */
 #ifndef STENO_OPTIMIZE_QUANTIZE_H
 #define STENO_OPTIMIZE_QUANTIZE_H
 
@@ -26,44 +26,45 @@ enum steno_quantize_kind {
     STENO_QUANTIZE_BF16
 };
 
-/* x [.., rows] times weights [rows, columns] is y; strings are the graph's. */
+/* The product y of x [.., rows] and weights [rows, columns]; the strings belong to the graph. */
 struct steno_quantize_product {
     const char *node, *op_type;
     int64_t rows, columns;
     steno_value_id x, y;
-    const char *kept; /* why it was left alone, or NULL */
-    double error;     /* relative, of the weights: sqrt(sum (w - w')^2 / sum w^2); -1 when kept */
-    float lo, hi;     /* STATIC: the range of x */
-    bool in_body;     /* of If, Loop, Scan */
+    const char *kept; /* why it was not quantized, or NULL */
+    /* relative error of the weights: sqrt(sum (w - w')^2 / sum w^2); -1 if not quantized */
+    double error;
+    float lo, hi; /* STATIC: the range of x */
+    bool in_body; /* in a body of If, Loop or Scan */
 };
 
 struct steno_quantize_options {
     enum steno_quantize_kind kind;
-    int bits, block;   /* BLOCKS: 4 or 8; rows of a block, a power of two of at least 16 */
+    int bits, block;   /* BLOCKS: 4 or 8; rows per block, a power of two of at least 16 */
     bool reduce_range; /* DYNAMIC, STATIC: 7-bit weights, for runtimes whose 8-bit sums saturate */
-    /* Comma-separated patterns (* and ?) of node names, of operator types; or NULL. */
+    /* Comma-separated patterns (* and ?) of node names and of operator types; or NULL. */
     const char *exclude, *exclude_ops;
-    /* STATIC: what value x of the main graph was in calibration; false: nothing is known of it. */
+    /* STATIC: the range of value x of the main graph in calibration; false: not known. */
     bool (*range)(void *arg, steno_value_id x, float *lo, float *hi);
     void *range_arg;
-    /* Hears of each product. May be NULL. */
+    /* Called for each product. May be NULL. */
     void (*report)(void *arg, const struct steno_quantize_product *p);
     void *report_arg;
 };
 
-/* For all kinds but F16 and BF16, first: Gemm by a constant becomes MatMul and Add. The graph is to
- * be sorted and inferred anew. STENO_ERR_NOMEM. */
+/* For all kinds but F16 and BF16, to be called first: replace Gemm with a constant factor by MatMul
+ * and Add. The caller must sort the graph and infer it again. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_quantize_split(struct steno_graph *g,
                                              const struct steno_quantize_options *opt,
                                              steno_err *err);
-/* Products of the main graph that steno_quantize would take, *n of them in *out, to be freed.
- * STENO_ERR_NOMEM. */
+/* List the products of the main graph that steno_quantize would quantize: *n of them in *out, freed
+ * by the caller. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_quantize_list(struct steno_graph *g,
                                             const struct steno_quantize_options *opt,
                                             struct steno_quantize_product **out, int *n,
                                             steno_err *err);
-/* Products of g and its bodies; *changed gets their number. The graph is to be sorted and inferred
- * anew. STENO_ERR_INVAL for absurd options, STENO_ERR_NOMEM. */
+/* Quantize the products of g and its bodies; *changed gets their number. The caller must sort the
+ * graph and infer it again. STENO_ERR_INVAL: invalid options. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_quantize(struct steno_graph *g,
                                        const struct steno_quantize_options *opt, int *changed,
                                        steno_err *err);

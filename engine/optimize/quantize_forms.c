@@ -1,4 +1,4 @@
-/* The forms that products take in fewer bits: rounding, and the nodes that say it. */
+/* The quantized forms of products: rounding, and the nodes of each form. */
 #include "optimize/quantize_forms.h"
 
 #include "base/arena.h"
@@ -71,7 +71,7 @@ static double round_columns(const struct steno_tensor *w, float top, int8_t *q, 
     return relative(lost, square);
 }
 
-/* The DynamicQuantizeLinear of x, there already or new: its three outputs. */
+/* The outputs of the DynamicQuantizeLinear of x, which is added if x has none yet. */
 static steno_status quantized(struct steno_quantize_job *j, steno_value_id x, const char *name,
                               steno_value_id out[3])
 {
@@ -137,7 +137,7 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
 
 /* ---- static: activations over the range of calibration, weights by column ---- */
 
-/* One number as a constant. */
+/* Add a constant that is one number. */
 static steno_value_id number(struct steno_quantize_job *j, const char *name, steno_dtype t,
                              const void *value)
 {
@@ -148,7 +148,8 @@ static steno_value_id number(struct steno_quantize_job *j, const char *name, ste
     return v;
 }
 
-/* The DequantizeLinear of x's QuantizeLinear, there already or new. STENO_NONE: err is set. */
+/* The DequantizeLinear of x's QuantizeLinear; both are added if x has none yet. STENO_NONE: err is
+ * set. */
 static steno_value_id there_and_back(struct steno_quantize_job *j, steno_value_id x,
                                      const char *name, float lo, float hi)
 {
@@ -220,7 +221,7 @@ steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
 
 /* ---- blocks of 4 or 8 bits ---- */
 
-/* One block of column c, rows [from, to): zero point in the middle. */
+/* Quantize one block of column c, rows [from, to); the zero point is in the middle. */
 static double round_block(const struct steno_tensor *w, int bits, size_t c, size_t from, size_t to,
                           uint8_t *q, float *scale)
 {
@@ -232,7 +233,7 @@ static double round_block(const struct steno_tensor *w, int bits, size_t c, size
     for (size_t r = from; r < to; r++)
         if (fabsf(x[r * cols]) > fabsf(most))
             most = x[r * cols];
-    /* the extreme takes the end that has one step more */
+    /* the extreme gets the side that has one more step */
     s = most != 0 && isfinite(most) ? most / (float)-half : 1;
     for (size_t r = from; r < to; r++) {
         float v = fminf(fmaxf(rintf(x[r * cols] / s) + (float)half, 0), (float)(2 * half - 1));
@@ -290,7 +291,7 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
 
 /* ---- 16 bits ---- */
 
-/* Round to nearest even; IEEE 754 binary16 with subnormals, overflow to infinity. */
+/* Round to nearest even: IEEE 754 binary16 with subnormals; overflow gives infinity. */
 static uint16_t to_f16(float f)
 {
     uint32_t u, m;
@@ -305,7 +306,7 @@ static uint16_t to_f16(float f)
     if (e < -25)
         return sign;
     m |= 0x800000;
-    u = e < -14 ? (uint32_t)(-1 - e) : 13; /* bits that go */
+    u = e < -14 ? (uint32_t)(-1 - e) : 13; /* bits that are dropped */
     m = (m + (1u << (u - 1)) - 1 + (m >> u & 1)) >> u;
     if (e >= -14)
         m += (uint32_t)(e + 14) << 10;

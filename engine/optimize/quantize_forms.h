@@ -1,5 +1,5 @@
-/* Between optimize/quantize.c, which finds products, and optimize/quantize_forms.c, which rewrites
- * them. */
+/* Interface between optimize/quantize.c, which finds products, and optimize/quantize_forms.c, which
+ * rewrites them. */
 #ifndef STENO_OPTIMIZE_QUANTIZE_FORMS_H
 #define STENO_OPTIMIZE_QUANTIZE_FORMS_H
 
@@ -12,20 +12,20 @@ struct steno_quantize_job {
     steno_err *err;
 };
 
-/* Zeros of n dimensions, to be filled through *data. STENO_NONE: err is set. */
+/* Add a constant of zeros; the caller fills it through *data. STENO_NONE: err is set. */
 steno_value_id steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
                                     int rank, const int64_t *dims, void **data);
-/* Outputs are new values but where `out` names one. NULL: err is set. */
+/* Add a node. Its outputs are new values, except for the value `out` if given. NULL: err is set. */
 struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char *domain,
                                        const char *type, int opset, const char *name, int n_in,
                                        int n_out, int n_attr, steno_value_id out);
 
-/* Node `at` multiplies by w [rows, columns], its input 1 (sixteen: input `in`). What computes its
- * output instead is added (sixteen: its weights are); *error gets the relative rounding error of w.
- * STENO_ERR_NOMEM. */
+/* Replace the product of node `at` with w [rows, columns], its input 1. The new nodes compute its
+ * output. steno_quantize_sixteen instead replaces the weights at input `in`. *error gets the
+ * relative rounding error of w. STENO_ERR_NOMEM. */
 steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
                                     const struct steno_tensor *w, double *error);
-/* lo, hi: what its activations were in calibration. */
+/* lo, hi: the range of its activations in calibration. */
 steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
                                    const struct steno_tensor *w, float lo, float hi, double *error);
 steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,

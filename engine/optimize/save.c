@@ -1,4 +1,4 @@
-/* Writing a network's graph after the passes to a file. */
+/* Saves a network's graph, after the passes, to a file. */
 #include "optimize/save.h"
 
 #include "nn/network/internal.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Operators of domains that the file came with stay as they are; those that passes brought are
- * written as functions, but for com.microsoft where that is wanted. */
+/* Operators of domains in the input file are kept. Operators that passes made are written as
+ * functions, except those of com.microsoft if these are wanted. */
 struct kept {
     const struct steno_onnx_info *info;
     bool microsoft;
@@ -36,7 +36,7 @@ int steno_network_opset(const steno_network *n)
     return 0;
 }
 
-/* Input i of 64-bit integers is taken as 32-bit ones and widened. */
+/* Change 64-bit integer input i to 32 bits, and widen it. */
 static steno_status input_to_int32(struct steno_graph *g, int i, steno_err *err)
 {
     steno_value_id wide = g->inputs[i], v;
@@ -174,7 +174,8 @@ steno_status steno_network_expose(steno_network *n, const steno_value_id *values
             if (g->values[values[i]].is_input)
                 continue;
             names[i] = g->values[values[i]].name;
-            g->values[values[i]].name = ""; /* made up by the writer: names may repeat */
+            /* the writer makes up a name, because names may repeat */
+            g->values[values[i]].name = "";
         }
     }
     if (!st) {

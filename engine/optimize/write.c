@@ -1,5 +1,6 @@
-/* What a file for other tools says in its own way (nn/onnx/write.h has the rest): standard
- * operators in the wanted opset, functions for fused ones, large constants in a file beside it. */
+/* The parts of a file for other tools that differ from a packed cache (nn/onnx/write.h has the
+ * rest): standard operators in the requested opset, functions for fused ones, large constants in a
+ * separate file. */
 #include "optimize/write_internal.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 /* ---- nodes ---- */
 
-/* Written as it is, or as a function? */
+/* True when the node is written unchanged, false when as a function. */
 static bool keeps_form(const struct steno_onnx_write_options *opt, const struct steno_node *n)
 {
     if (*n->domain)
@@ -16,7 +17,7 @@ static bool keeps_form(const struct steno_onnx_write_options *opt, const struct 
     return steno_opset_since(n->op_type, opt->opset) != 0;
 }
 
-/* --contrib: operators of ONNX Runtime with the same meaning. *done false: there is none. */
+/* --contrib: use an operator of ONNX Runtime with the same meaning. *done false: there is none. */
 static steno_status as_contrib(struct writer *w, const struct steno_node *n, Onnx__Node *m,
                                bool *done)
 {
@@ -68,7 +69,8 @@ static steno_status to_data_file(struct file_writer *o, Onnx__Tensor *m, const v
                                  size_t bytes)
 {
     char number[32];
-    size_t pad = (4096 - o->data_bytes % 4096) % 4096; /* pages: readers may map them */
+    /* page boundaries, so that readers may map them */
+    size_t pad = (4096 - o->data_bytes % 4096) % 4096;
     steno_status st;
     static const char zeros[4096];
     if (fwrite(zeros, 1, pad, o->data_file) != pad || fwrite(data, 1, bytes, o->data_file) != bytes)
@@ -117,7 +119,7 @@ static steno_status write_functions(struct file_writer *o, Onnx__Model *m)
     return STENO_OK;
 }
 
-/* The first IR version that goes with an opset (ONNX, docs/Versioning.md). */
+/* The lowest IR version for an opset (ONNX, docs/Versioning.md). */
 static int64_t least_ir(int opset, bool functions)
 {
     int64_t v = opset >= 25 ? 12 : opset >= 23 ? 11 : opset >= 21 ? 10 : opset >= 19 ? 9 : 8;
@@ -194,7 +196,7 @@ static bool wants_external(const struct steno_graph *g, const struct steno_onnx_
            (opt->external == STENO_EXTERNAL_AUTO && constant_bytes(g) > (size_t)1 << 30);
 }
 
-/* Write through the page cache, see that all arrived, rename into place. */
+/* Flush, check for errors, rename into place. */
 static steno_status commit(FILE *f, const char *from, const char *to, bool failed, steno_err *err)
 {
     failed = fflush(f) || ferror(f) || failed;

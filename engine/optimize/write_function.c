@@ -1,19 +1,19 @@
-/* Fused nodes and regions as model-local functions. Equal functions are written once: two are equal
- * when their packed messages are, names apart, which is why a region's function has names of its
- * own inside: in0, out0, and v_1, v_2, ... in the order of the nodes. */
+/* Writes fused nodes and regions as model-local functions. Equal functions are written once: two
+ * are equal if their packed messages are, apart from their names. For that reason the names inside
+ * a region's function are its own: in0, out0, and v_1, v_2, ... in the order of the nodes. */
 #include "optimize/write_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define INLINE_BYTES 64 /* constants of a region up to this size are its function's own */
+#define INLINE_BYTES 64 /* constants of a region up to this size are in its function */
 
 static bool same_bytes(const struct write_function *f, const uint8_t *p, size_t n)
 {
     return f->n_key == n && !memcmp(f->key, p, n);
 }
 
-/* f, or the equal function that is there already; gives it its name. */
+/* Add f, or find an equal function; gives it its name. */
 static steno_status add_function(struct file_writer *o, const char *type, Onnx__Function *f,
                                  Onnx__Function **out)
 {
@@ -108,8 +108,8 @@ struct region {
     struct writer *w;
     const struct write_scope *outer;
     struct write_scope inner;
-    int32_t from, to;         /* its nodes */
-    uint32_t *reads;          /* by value: inputs of its nodes */
+    int32_t from, to;         /* nodes [from, to) */
+    uint32_t *reads;          /* by value id: inputs of its nodes */
     steno_value_id *in, *out; /* formal inputs and outputs */
     size_t n_in, n_out, n_const;
     Onnx__Node **consts;
@@ -152,7 +152,7 @@ static steno_status constant_node(struct writer *w, const char *name, const stru
     return m->output[0] ? steno_write_tensor(w, "", t, &a->t) : STENO_ERR_NOMEM;
 }
 
-/* A value that the region reads and does not write: a constant of its own, or an input. */
+/* Handle a value that the region reads and does not write: a constant of its own, or an input. */
 static steno_status from_outside(struct region *r, steno_value_id v)
 {
     const struct steno_tensor *t = r->inner.g->values[v].constant;
@@ -224,7 +224,8 @@ static steno_status names_of(struct writer *w, const char *const *names, const s
     return *out ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-/* Nodes of the function: its constants, those that conversions between opsets made, the nodes. */
+/* Nodes of the function: its constants, those made by conversions between opsets, then the
+ * nodes. */
 static steno_status region_nodes(struct region *r, Onnx__Function *f)
 {
     const struct steno_graph *g = r->inner.g;
@@ -237,7 +238,7 @@ static steno_status region_nodes(struct region *r, Onnx__Function *f)
             continue;
         st = steno_write_node(r->w, &r->inner, &g->nodes[i], &nodes[n]);
         if (!st)
-            nodes[n++]->name = none; /* the name of one layer's node */
+            nodes[n++]->name = none; /* it would be the name of one layer's node */
     }
     f->node =
         st ? NULL : steno_write_alloc(r->w, n + r->n_const + r->inner.n_extra + 1, sizeof *f->node);
@@ -256,7 +257,7 @@ static steno_status region_nodes(struct region *r, Onnx__Function *f)
     return st;
 }
 
-/* The function; names and imports made meanwhile are its own. */
+/* Write the function. Names and imports made meanwhile belong to it alone. */
 static steno_status region_function(struct region *r, Onnx__Function *f)
 {
     struct writer *w = r->w, saved = *w;
