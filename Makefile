@@ -57,7 +57,7 @@ cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
 # ---- sources ---------------------------------------------------------------------------------
 other_cpu := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),x86,arm)
 engine_c := $(wildcard $(addsuffix *.c,engine/ engine/*/ engine/*/*/ engine/*/*/*/))
-lib_src := $(filter-out engine/cli/% engine/optimize/% engine/nn/kernels/$(other_cpu)/% $(if $(filter x86,$(other_cpu)),engine/features/%_avx2.c),$(engine_c))
+lib_src := $(filter-out engine/cli/% engine/optimize/% engine/nn/kernels/$(other_cpu)/%,$(engine_c))
 opt_src := $(wildcard engine/optimize/*.c)
 cli_src := $(wildcard engine/cli/*.c)
 proto_src := $(wildcard protocol/*.c)
@@ -126,12 +126,12 @@ isa_amx := $(isa_bf16) -mamx-tile -mamx-int8 -mamx-bf16
 isa_avxvnni := $(isa_avx2) -mavxvnni
 isa_dotprod := -march=armv8.2-a+dotprod
 # Files of kernels alone (tests/isa.sh): any other one runs whatever the CPU has.
-isa_flags = $(if $(filter engine/nn/kernels/% engine/features/% tests/kernels/evex_%,$(1)),\
+isa_flags = $(if $(filter engine/nn/kernels/% tests/kernels/evex_%,$(1)),\
         $(foreach i,avx2 avx512 vnni bf16 amx avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i)))))
 # With UBSan -O3 takes 141 s of a processor for engine/nn/kernels/x86, -O1 39, more than tests save by it.
 kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(and $(findstring undefined,$(san_flags)),$(filter-out engine/nn/kernels/scalar/%,$(1))),,-O3) \
         $(if $(filter engine/nn/kernels/scalar/%,$(1)),,-ffp-contract=fast)) \
-        $(if $(filter engine/features/%_avx2.c,$(1)),-O3) $(if $(filter tests/kernels/%,$(1)),-O2)
+        $(if $(filter tests/kernels/%,$(1)),-O2)
 
 # What packed caches are of, beside the model: the library's source.
 $(B)/gen/source_id.h: $(lib_src) $(wildcard $(addsuffix *.h,engine/ engine/*/ engine/*/*/ engine/*/*/*/) engine/*/*.proto engine/*/*/*.proto)

@@ -15,10 +15,10 @@ check() { # NAME OUTPUT: passes when the output is empty
 
 # folder -> folders it may include from and link to, beside itself and base
 declare -A may=(
-    [base]="" [formats]="" [audio]="" [features]="" [search]="" [search/lm]="" [text]="formats"
+    [base]="" [formats]="" [audio]="" [features]="nn/kernels" [search]="" [search/lm]="" [text]="formats"
     [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"
-    [nn/ops]="nn/graph nn/kernels nn/exec features"
+    [nn/ops]="nn/graph nn/kernels nn/exec"
     [nn/passes]="nn/graph nn/kernels nn/exec nn/ops"
     [nn/network]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx"
     [optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"

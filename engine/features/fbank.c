@@ -11,7 +11,9 @@
 
 #include "base/cpu.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,51 +125,13 @@ static bool ready(const steno_fbank *f)
 
 /* ---- one frame -------------------------------------------------------------------------------*/
 
-static float mean_of(const float *x, size_t n)
-{
-    steno_v4 a = v4_set1(0), b = a;
-    float rest = 0;
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        a += v4_load(x + i);
-        b += v4_load(x + i + 4);
-    }
-    for (; i < n; i++)
-        rest += x[i];
-    return (v4_sum(a + b) + rest) / (float)n;
-}
-
-/* DC removal, pre-emphasis and window in one pass: x [length] -> f->frame. */
-static void prepare(steno_fbank *f, const float *x)
-{
-    float dc = f->opt.remove_dc ? mean_of(x, f->length) : 0, p = f->opt.preemph;
-    const steno_v4 dc4 = v4_set1(dc), p4 = v4_set1(p);
-    const float *w = f->window;
-    float *y = f->frame;
-    size_t i = 1;
-    y[0] = ((x[0] - dc) - p * (x[0] - dc)) * w[0]; /* Kaldi: the first sample is its own past */
-    for (; i + STENO_V4 <= f->length; i += STENO_V4)
-        v4_store(y + i,
-                 ((v4_load(x + i) - dc4) - p4 * (v4_load(x + i - 1) - dc4)) * v4_load(w + i));
-    for (; i < f->length; i++)
-        y[i] = ((x[i] - dc) - p * (x[i - 1] - dc)) * w[i];
-}
-
-static void compress(const struct steno_fbank_options *o, float *x)
-{
-    const steno_v4 floor = v4_set1(o->floor), scale = v4_set1(steno_compress_scale(o));
-    size_t i = 0;
-    for (; i < o->bins && steno_compress_by_four(o, i); i += STENO_V4) {
-        steno_v4 v = v4_max(v4_load(x + i), floor);
-        v4_store(x + i, o->log == STENO_LOG_NONE ? v : v4_log(v) * scale);
-    }
-    for (; i < o->bins; i++)
-        x[i] = steno_compress(o, x[i]);
-}
-
 static void compute(steno_fbank *f, const float *x, float *out)
 {
-    prepare(f, x);
+    if (f->frames) {
+        f->frames(&f->tables, x, 1, out);
+        return;
+    }
+    steno_fbank_window(&f->tables, x, f->frame);
     if (f->scratch)
         steno_fft_power_in(f->fft, f->frame, f->power, f->scratch);
     else
@@ -175,8 +139,8 @@ static void compute(steno_fbank *f, const float *x, float *out)
     if (f->opt.magnitude)
         for (size_t i = 0; i <= f->fft_size / 2; i++)
             f->power[i] = sqrtf(f->power[i]);
-    steno_mel_apply(f->mel, f->power, out);
-    compress(&f->opt, out);
+    steno_fbank_filter(&f->tables, f->power, out);
+    steno_fbank_compress(&f->tables, out);
 }
 
 /* Samples of frame `next`: in place, or gathered where it reaches over an edge. total: length of
@@ -197,18 +161,18 @@ static void next_frame(steno_fbank *f, float *out)
     f->next++;
 }
 
-/* Frames that are ready, at most `most`, into out; several at once where the CPU can. */
+/* Frames that are ready, at most `most`, into out; several at once where the kernel can. */
 static size_t ready_frames(steno_fbank *f, float *out, size_t most)
 {
     size_t made = 0, n;
     while (made < most && ready(f)) {
-        n = f->lanes ? inside(f, most - made) : 0;
-        if (n < STENO_LANES_MIN) {
+        n = f->frames ? inside(f, most - made) : 0;
+        if (!n) {
             next_frame(f, out + made++ * f->opt.bins);
             continue;
         }
-        n = n < STENO_LANES ? n : STENO_LANES;
-        f->lanes(f, f->buf + (start_of(f, f->next) - f->base), n, out + made * f->opt.bins);
+        f->frames(&f->tables, f->buf + (start_of(f, f->next) - f->base), n,
+                  out + made * f->opt.bins);
         f->next += (int64_t)n;
         made += n;
     }
@@ -289,17 +253,28 @@ static steno_status make_tables(steno_fbank *f, steno_err *err)
     return st;
 }
 
-/* Those of this CPU that can compute this front end. */
-static steno_lanes_fn *choose_lanes(const steno_fbank *f)
+/* What kernels take, and the slot of this CPU if it can compute this front end. */
+static void choose_kernel(steno_fbank *f)
 {
-#if defined(__x86_64__)
+    const struct steno_fbank_options *o = &f->opt;
+    struct steno_fbank_tables *t = &f->tables;
+    steno_kernels k;
     unsigned cpu = 0;
-    if (f->fft->block && f->fft_size <= STENO_LANES_FFT && !f->opt.magnitude &&
-        !steno_cpu_choose(NULL, &cpu, NULL) && cpu & STENO_CPU_AVX2)
-        return steno_fbank_lanes__avx2;
-#endif
-    (void)f;
-    return NULL;
+    if (steno_cpu_choose(NULL, &cpu, NULL))
+        cpu = 0; /* a level that is not there: who opens a network says so */
+    steno_kernels_init(&k, cpu);
+    *t = (struct steno_fbank_tables){.length = f->length,
+                                     .shift = f->shift,
+                                     .remove_dc = o->remove_dc,
+                                     .preemph = o->preemph,
+                                     .window = f->window,
+                                     .fft = f->fft->own,
+                                     .floor = o->floor,
+                                     .log = o->log != STENO_LOG_NONE,
+                                     .log_scale = o->log == STENO_LOG_10 ? 0.434294482f : 1};
+    steno_mel_tables(f->mel, t);
+    if (f->fft->block && f->fft_size <= STENO_FBANK_FFT && !o->magnitude)
+        f->frames = k.fbank_f32;
 }
 
 steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_options *opt,
@@ -329,7 +304,7 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
         steno_fbank_close(f);
         return st;
     }
-    f->lanes = choose_lanes(f);
+    choose_kernel(f);
     *out = f;
     return STENO_OK;
 }
@@ -360,7 +335,8 @@ steno_status steno_fbank_open_like(steno_fbank **out, const steno_fbank *like, s
                        .offset = like->offset,
                        .window = like->window,
                        .mel = like->mel,
-                       .lanes = like->lanes};
+                       .tables = like->tables,
+                       .frames = like->frames};
     st = allocate(f, err);
     if (!st)
         st = share_fft(f, like, err);

@@ -189,18 +189,18 @@ void steno_mel_close(steno_mel *m)
     free(m);
 }
 
+void steno_mel_tables(const steno_mel *m, struct steno_fbank_tables *t)
+{
+    t->bins = m->bins;
+    t->quad = m->quad;
+    t->weights = m->weights;
+}
+
 void steno_mel_apply(const steno_mel *m, const float *power, float *out)
 {
-    for (size_t i = 0; i < m->quads; i++) {
-        const struct steno_mel_quad *q = &m->quad[i];
-        const float *w = m->weights + q->at;
-        steno_v4 s[4] = {v4_set1(0), v4_set1(0), v4_set1(0), v4_set1(0)}, sums;
-        for (size_t at = 0; at < q->vectors * LANES; at += LANES, w += 4 * LANES)
-            for (size_t f = 0; f < 4; f++)
-                s[f] += v4_load(w + f * LANES) * v4_load(power + q->first[f] + at);
-        sums = v4_sums(s[0], s[1], s[2], s[3]);
-        memcpy(out + 4 * i, &sums, (m->bins - 4 * i < 4 ? m->bins - 4 * i : 4) * sizeof *out);
-    }
+    struct steno_fbank_tables t;
+    steno_mel_tables(m, &t);
+    steno_fbank_filter(&t, power, out);
 }
 
 size_t steno_mel_bins(const steno_mel *m)

@@ -412,6 +412,8 @@ int run_benchmarks(const char *only)
         return bench_winograd();
     if (only && strstr("attend", only))
         return bench_attend();
-    return bench_f32(only) ||
-           (!only && (bench_bf16() || bench_i8() || bench_winograd() || bench_attend()));
+    if (only && strstr("fbank_f32", only))
+        return bench_fbank();
+    return bench_f32(only) || (!only && (bench_bf16() || bench_i8() || bench_winograd() ||
+                                         bench_attend() || bench_fbank()));
 }

@@ -115,6 +115,7 @@ static void check_level(const char *level)
         check_winograd(&k);
         check_attention(&k);
         check_attend(&k);
+        check_fbank(&k);
     }
     if (now.shared)
         printf("# %s: %d slots have the functions of a level checked before\n", level, now.shared);

@@ -51,6 +51,7 @@ void check_conv(const steno_kernels *k);
 void check_winograd(const steno_kernels *k);
 void check_attention(const steno_kernels *k);
 void check_attend(const steno_kernels *k);
+void check_fbank(const steno_kernels *k);
 int run_benchmarks(const char *only);
 /* Nanoseconds of one call, as bench.c says. */
 double bench_time(void (*call)(const void *arg), const void *arg);
@@ -58,5 +59,6 @@ int bench_i8(void);
 int bench_bf16(void);
 int bench_winograd(void);
 int bench_attend(void);
+int bench_fbank(void);
 
 #endif

@@ -275,7 +275,7 @@ static void frames_side_by_side_have_the_bits_of_single_ones(void **state)
             steno_fbank *f;
             assert_int_equal(steno_fbank_open(&f, &o, NULL), STENO_OK);
             assert_int_equal(steno_fbank_whole(f, x, n, many, MAX_FRAMES, &frames), STENO_OK);
-            f->lanes = NULL;
+            f->frames = NULL;
             steno_fbank_reset(f);
             assert_int_equal(steno_fbank_whole(f, x, n, one, MAX_FRAMES, &single), STENO_OK);
             steno_fbank_close(f);

@@ -1,6 +1,6 @@
 #include "features/fft.h"
 #include "features/mel.h"
-#include "features/vec.h"
+#include "nn/kernels/vec4.h"
 #include "features/window.h"
 
 #include <math.h>

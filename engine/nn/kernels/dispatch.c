@@ -13,6 +13,7 @@ static void set_scalar(steno_kernels *k)
     steno_kernels_gemm_i8__scalar(k);
     steno_kernels_gemm_nbits__scalar(k);
     steno_kernels_gemm_w16__scalar(k);
+    steno_kernels_fbank__scalar(k);
 }
 
 #if defined(__x86_64__)
@@ -31,6 +32,7 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_gemm_wbf16__avx2(k);
     steno_kernels_gemm_wf16__avx2(k);
     steno_kernels_gemm_f32_w24__avx2(k);
+    steno_kernels_fbank__avx2(k);
 }
 
 static void set_avxvnni(steno_kernels *k)

@@ -15,6 +15,10 @@ void steno_kernels_attention__scalar(steno_kernels *k);
 void steno_kernels_gemm_i8__scalar(steno_kernels *k);
 void steno_kernels_gemm_nbits__scalar(steno_kernels *k);
 void steno_kernels_gemm_w16__scalar(steno_kernels *k);
+void steno_kernels_fbank__scalar(steno_kernels *k);
+/* The scalar slot, for levels that take over several frames only. */
+void steno_kernels_fbank_f32__scalar(const struct steno_fbank_tables *t, const float *x, size_t n,
+                                     float *out);
 void steno_kernels_gemm__blas(steno_kernels *k); /* after scalar; keeps it where OpenBLAS is not */
 /* The scalar product, for levels that take over large ones only. */
 void steno_kernels_gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a, size_t lda,
@@ -32,6 +36,7 @@ void steno_kernels_gemm_i8__avx2(steno_kernels *k);
 void steno_kernels_gemm_nbits__avx2(steno_kernels *k);
 void steno_kernels_gemm_wbf16__avx2(steno_kernels *k);
 void steno_kernels_gemm_wf16__avx2(steno_kernels *k);
+void steno_kernels_fbank__avx2(steno_kernels *k);
 void steno_kernels_elementwise__avx512(steno_kernels *k);
 void steno_kernels_rows__avx512(steno_kernels *k);
 void steno_kernels_gemm__avx512(steno_kernels *k);

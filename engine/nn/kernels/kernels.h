@@ -14,6 +14,7 @@
 #include "base/status.h"
 
 typedef struct steno_kernels steno_kernels;
+struct steno_fbank_tables; /* nn/kernels/fbank.h */
 
 /* Unary elementwise: y[i] = f(x[i]); x == y allowed. */
 typedef void steno_unary_f32(float *y, const float *x, size_t n);
@@ -396,6 +397,10 @@ struct steno_kernels {
      * y [T, C] = sum_k x[t + k, c] * w[k, c] + bias[c]; bias may be NULL. */
     void (*dwconv_f32)(float *y, const float *x, const float *w, const float *bias, size_t t,
                        size_t c, size_t k);
+    /* Log-mel energies of n frames that begin at x, x + shift, ...; out [n, bins]. x holds all
+     * their samples, finite ones. length <= fft.n <= STENO_FBANK_FFT. Every operation is rounded by
+     * itself and in the order of scalar/fbank.c: the bits depend neither on n nor on the level. */
+    void (*fbank_f32)(const struct steno_fbank_tables *t, const float *x, size_t n, float *out);
 };
 
 /* Fill every slot for the CPU mask (base/cpu.h), whatever was in k; those that say so are NULL

@@ -4,12 +4,12 @@
  * x [B, 1, S], w [2 F, 1, n] constant, the transform written as a convolution (spectrum.h);
  * attributes hop, root. y [B, F, T], F = n/2 + 1, T = (S - n) / hop + 1:
  *     y = re^2 + im^2 of Conv(x, w; strides hop), its square root where root is 1
- * The cost is n log n by features/fft.h instead of n^2, and w is not read. */
+ * The cost is n log n by nn/kernels/fft.h instead of n^2, and w is not read. */
 #include "nn/ops/spectrum.h"
 
-#include "features/fft.h"
-#include "nn/ops/internal.h"
+#include "nn/kernels/fft.h"
 #include "nn/ops/families.h"
+#include "nn/ops/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,8 +58,8 @@ bool steno_ops_is_dft(const struct steno_tensor *w)
 struct spectrum {
     size_t n, hop;
     bool root;
-    steno_fft *fft; /* used as frozen: scratch belongs to the caller */
-    float *window;  /* [n] */
+    struct steno_fft_tables fft;
+    float *window; /* [n], the transform's tables behind it */
 };
 
 static void release_spectrum(void *priv)
@@ -67,7 +67,6 @@ static void release_spectrum(void *priv)
     struct spectrum *p = priv;
     if (!p)
         return;
-    steno_fft_close(p->fft);
     steno_aligned_free(p->window);
     free(p);
 }
@@ -78,7 +77,6 @@ static steno_status prepare_spectrum(struct steno_prepare *pc, void **priv, sten
     const struct steno_tensor *w = steno_prepare_const(pc, 1);
     int64_t hop = steno_node_int(node, "hop", 0);
     struct spectrum *p;
-    steno_status st = STENO_OK;
     if (hop < 1 || hop > INT32_MAX || !steno_ops_is_dft(w))
         return steno_fail(err, STENO_ERR_FORMAT, "W is no windowed Fourier transform, or hop %lld",
                           (long long)hop);
@@ -87,16 +85,13 @@ static steno_status prepare_spectrum(struct steno_prepare *pc, void **priv, sten
         p->n = (size_t)w->shape.dim[2];
         p->hop = (size_t)hop;
         p->root = steno_node_int(node, "root", 0) != 0;
-        p->window = steno_aligned_alloc(p->n * sizeof *p->window);
+        p->window = steno_aligned_alloc((p->n + steno_fft_room(p->n)) * sizeof *p->window);
     }
-    if (!p || !p->window)
-        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for the window");
-    else
-        st = steno_fft_open(&p->fft, p->n, err);
-    if (st) {
+    if (!p || !p->window) {
         release_spectrum(p);
-        return st;
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for the window");
     }
+    steno_fft_fill(&p->fft, p->n, p->window + p->n);
     memcpy(p->window, w->data, p->n * sizeof *p->window);
     steno_prepare_packed(pc, p->n * sizeof *p->window);
     steno_prepare_consumed(pc, 1);
@@ -132,7 +127,7 @@ static void channel(const struct spectrum *p, const steno_kernels *k, const floa
     float *frame = scratch, *fft = frame + p->n, *power = fft + 2 * p->n;
     for (size_t t = 0; t < frames; t++) {
         k->mul_f32(frame, x + t * p->hop, 1, p->window, 1, p->n);
-        steno_fft_power_in(p->fft, frame, power, fft);
+        steno_fft_spectrum(&p->fft, frame, power, fft);
         if (p->root)
             k->sqrt_f32(power, power, bins);
         for (size_t f = 0; f < bins; f++)

@@ -1,15 +1,31 @@
-/* Eight frames side by side: a number of the computation of one frame (fbank.c, fft.c, mel.c) is a
+/* Eight frames side by side: a number of the computation of one frame (scalar/fbank.c, fft.c) is a
  * vector here, with a frame in each lane, so nothing goes across a vector but the transposes at
  * both ends. Every sum has the order that it has for one frame, and nothing is contracted to an
  * FMA: the bits do not depend on how many frames came at once, nor on the CPU.
  *
  * Eight lanes and not sixteen: the arrays of a 256-point transform are 16 KiB and stay in L1, and a
- * model's step is mostly a multiple of eight frames. */
-#include "features/internal.h"
+ * model's step is mostly a multiple of eight frames. NEON has no such level: its four lanes are
+ * full with one frame already. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC optimize("fp-contract=off")
+#endif
+#include "nn/kernels/fbank.h"
+#include "nn/kernels/internal.h"
+#include "nn/kernels/scalar/fbank_compress.h"
+
+#include <string.h>
+
+enum {
+    LANES = 8,
+    LANES_MIN = 3, /* from so many frames on they cost less than one by one */
+    FOUR = 4       /* lanes of scalar/fbank.c, whose order of sums this keeps */
+};
 
 typedef float v8 __attribute__((vector_size(32)));
 typedef int32_t v8i __attribute__((vector_size(32)));
-_Static_assert(sizeof(v8) / sizeof(float) == STENO_LANES, "a lane for each frame");
+_Static_assert(sizeof(v8) / sizeof(float) == LANES, "a lane for each frame");
 
 static inline v8 load(const float *p)
 {
@@ -27,7 +43,7 @@ static inline v8 set1(float x)
 #define VI v8i
 #define SET1 set1
 #define LOG v8_log
-#include "features/log_tmpl.h"
+#include "nn/kernels/tmpl/log_tmpl.h"
 
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -56,16 +72,16 @@ static inline void transpose(v8 v[8])
 /* ---- samples -> windowed frames ---------------------------------------------------------------*/
 
 /* Sample i of every frame into y[i]. Lanes without a frame repeat the last one. */
-static void gather(const steno_fbank *f, const float *x, size_t n, v8 *y)
+static void gather(const struct steno_fbank_tables *f, const float *x, size_t n, v8 *y)
 {
     size_t i = 0;
     for (; i + 8 <= f->length; i += 8) {
-        for (size_t k = 0; k < STENO_LANES; k++)
+        for (size_t k = 0; k < LANES; k++)
             y[i + k] = load(x + (k < n ? k : n - 1) * f->shift + i);
         transpose(y + i);
     }
     for (; i < f->length; i++)
-        for (size_t k = 0; k < STENO_LANES; k++)
+        for (size_t k = 0; k < LANES; k++)
             y[i][k] = x[(k < n ? k : n - 1) * f->shift + i];
 }
 
@@ -84,16 +100,16 @@ static v8 mean_of(const v8 *x, size_t n)
 }
 
 /* y [fft_size]: samples become windowed samples in place, zeros behind. */
-static void prepare(const steno_fbank *f, v8 *y)
+static void prepare(const struct steno_fbank_tables *f, v8 *y)
 {
-    const v8 dc = f->opt.remove_dc ? mean_of(y, f->length) : set1(0), p = set1(f->opt.preemph);
+    const v8 dc = f->remove_dc ? mean_of(y, f->length) : set1(0), p = set1(f->preemph);
     v8 before = y[0] - dc;
     for (size_t i = 0; i < f->length; i++) {
         v8 now = y[i] - dc;
         y[i] = (now - p * before) * set1(f->window[i]);
         before = now;
     }
-    for (size_t i = f->length; i < f->fft_size; i++)
+    for (size_t i = f->length; i < f->fft.n; i++)
         y[i] = set1(0);
 }
 
@@ -120,13 +136,13 @@ static inline void butterfly(const v8 *x, size_t in, v8 *y, size_t out, const fl
 }
 
 /* The stages of fft.c; a, b: [2 m]. Returns the one that the last stage wrote. */
-static const v8 *transform(const steno_fft *f, v8 *a, v8 *b)
+static const v8 *transform(const struct steno_fft_tables *f, v8 *a, v8 *b)
 {
     size_t m = f->m, run = 4, len = m / 4;
     const float *tw = f->tw;
     v8 *x = b, *y = a, *swap;
     for (size_t p = 0; p < m / 4; p++)
-        butterfly(a + 2 * p, m / 4, b + 8 * p, 1, tw + p / STENO_V4 * 24 + p % STENO_V4, STENO_V4);
+        butterfly(a + 2 * p, m / 4, b + 8 * p, 1, tw + p / FOUR * 24 + p % FOUR, FOUR);
     tw += 6 * (m / 4);
     for (; len >= 4; len /= 4, run *= 4) {
         for (size_t p = 0; p < len / 4; p++, tw += 6)
@@ -146,7 +162,7 @@ static const v8 *transform(const steno_fft *f, v8 *a, v8 *b)
     return y;
 }
 
-static void take_apart(const steno_fft *f, const v8 *z, v8 *power)
+static void take_apart(const struct steno_fft_tables *f, const v8 *z, v8 *power)
 {
     size_t m = f->m;
     const v8 half = set1(0.5f);
@@ -171,10 +187,10 @@ static void take_apart(const steno_fft *f, const v8 *z, v8 *power)
 static inline v8 filter(const struct steno_mel_quad *q, const float *weights, const v8 *power,
                         size_t i)
 {
-    const float *w = weights + q->at + i * STENO_V4;
+    const float *w = weights + q->at + i * FOUR;
     const v8 *p = power + q->first[i];
     v8 s0 = set1(0), s1 = s0, s2 = s0, s3 = s0;
-    for (size_t at = 0; at < q->vectors; at++, w += 4 * STENO_V4, p += STENO_V4) {
+    for (size_t at = 0; at < q->vectors; at++, w += 4 * FOUR, p += FOUR) {
         s0 += set1(w[0]) * p[0];
         s1 += set1(w[1]) * p[1];
         s2 += set1(w[2]) * p[2];
@@ -183,42 +199,59 @@ static inline v8 filter(const struct steno_mel_quad *q, const float *weights, co
     return (s0 + s1) + (s2 + s3);
 }
 
-/* Floor and logarithm of bin b, by the way that fbank.c takes for it. */
-static inline v8 compress(const struct steno_fbank_options *o, size_t b, v8 e)
+/* Floor and logarithm of bin b, by the way that one frame takes for it. */
+static inline v8 compress(const struct steno_fbank_tables *f, size_t b, v8 e)
 {
-    if (!steno_compress_by_four(o, b)) {
-        for (size_t k = 0; k < STENO_LANES; k++)
-            e[k] = steno_compress(o, e[k]);
+    v8i less;
+    if (!fbank_by_four(f, b)) {
+        for (size_t k = 0; k < LANES; k++)
+            e[k] = fbank_compress(f, e[k]);
         return e;
     }
-    v8i less = (v8i)(e < set1(o->floor));
-    e = (v8)(((v8i)set1(o->floor) & less) | ((v8i)e & ~less));
-    return o->log == STENO_LOG_NONE ? e : v8_log(e) * set1(steno_compress_scale(o));
+    less = (v8i)(e < set1(f->floor));
+    e = (v8)(((v8i)set1(f->floor) & less) | ((v8i)e & ~less));
+    return f->log ? v8_log(e) * set1(f->log_scale) : e;
 }
 
-static void energies(const steno_fbank *f, const v8 *power, size_t n, float *out)
+static void energies(const struct steno_fbank_tables *f, const v8 *power, size_t n, float *out)
 {
-    const steno_mel *m = f->mel;
-    for (size_t b = 0; b < m->bins; b += 8) {
-        size_t here = m->bins - b < 8 ? m->bins - b : 8;
+    for (size_t b = 0; b < f->bins; b += 8) {
+        size_t here = f->bins - b < 8 ? f->bins - b : 8;
         v8 e[8] = {set1(0)};
         for (size_t i = 0; i < here; i++)
-            e[i] = compress(&f->opt, b + i,
-                            filter(&m->quad[(b + i) / 4], m->weights, power, (b + i) % 4));
+            e[i] =
+                compress(f, b + i, filter(&f->quad[(b + i) / 4], f->weights, power, (b + i) % 4));
         transpose(e);
         for (size_t k = 0; k < n; k++)
-            memcpy(out + k * m->bins + b, &e[k], here * sizeof *out);
+            memcpy(out + k * f->bins + b, &e[k], here * sizeof *out);
     }
 }
 
-void steno_fbank_lanes__avx2(const steno_fbank *f, const float *x, size_t n, float *out)
+/* n (1 to LANES) frames. */
+static void at_once(const struct steno_fbank_tables *f, const float *x, size_t n, float *out)
 {
-    v8 a[STENO_LANES_FFT], b[STENO_LANES_FFT];
-    v8 power[STENO_LANES_FFT / 2 + 1 + STENO_MEL_PAD];
+    v8 a[STENO_FBANK_FFT], b[STENO_FBANK_FFT];
+    v8 power[STENO_FBANK_FFT / 2 + 1 + STENO_FBANK_PAD];
     gather(f, x, n, a);
     prepare(f, a);
-    take_apart(f->fft, transform(f->fft, a, b), power);
-    for (size_t i = 0; i < STENO_MEL_PAD; i++)
-        power[f->fft->m + 1 + i] = set1(0);
+    take_apart(&f->fft, transform(&f->fft, a, b), power);
+    for (size_t i = 0; i < STENO_FBANK_PAD; i++)
+        power[f->fft.m + 1 + i] = set1(0);
     energies(f, power, n, out);
+}
+
+static void fbank_f32__avx2(const struct steno_fbank_tables *t, const float *x, size_t n,
+                            float *out)
+{
+    for (; n >= LANES_MIN; x += LANES * t->shift, out += LANES * t->bins) {
+        const size_t some = n < LANES ? n : LANES;
+        at_once(t, x, some, out);
+        n -= some;
+    }
+    steno_kernels_fbank_f32__scalar(t, x, n, out);
+}
+
+void steno_kernels_fbank__avx2(steno_kernels *k)
+{
+    k->fbank_f32 = fbank_f32__avx2;
 }

@@ -1,7 +1,7 @@
 /* Four floats at a time in plain C: GCC's and Clang's vector types, which become SSE, NEON or
  * scalar code. Loops written over them need no permission to reorder sums. */
-#ifndef STENO_FEATURES_VEC_H
-#define STENO_FEATURES_VEC_H
+#ifndef STENO_NN_KERNELS_VEC4_H
+#define STENO_NN_KERNELS_VEC4_H
 
 #include <stdint.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static inline steno_v4 v4_max(steno_v4 a, steno_v4 b)
 #define VI steno_v4i
 #define SET1 v4_set1
 #define LOG v4_log
-#include "features/log_tmpl.h"
+#include "nn/kernels/tmpl/log_tmpl.h"
 
 static inline float v4_sum(steno_v4 v)
 {
