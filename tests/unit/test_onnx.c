@@ -459,7 +459,7 @@ static void a_function_that_never_writes_its_output_is_refused(void **state)
     mk_input(m, "x", STENO_F32, "2");
     mk_node(m, "my:Mute", "x", "y");
     mk_output(m, "y", STENO_F32, "2");
-    refused(m, STENO_ERR_FORMAT, "in function Mute: output 'b' is written by nothing");
+    refused(m, STENO_ERR_FORMAT, "in function Mute: nothing writes output 'b'");
 }
 
 static void functions_that_double_30_times_hit_the_node_limit(void **state)

@@ -82,7 +82,7 @@ static steno_status outputs_written(struct loader *l, const struct scope *f)
             st = steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < f->call->n_output && !st; i++)
         if (*f->call->output[i] && steno_names_find(&written, f->func->output[i]) == STENO_NONE)
-            st = steno_fail(l->err, STENO_ERR_FORMAT, "output '%s' is written by nothing",
+            st = steno_fail(l->err, STENO_ERR_FORMAT, "nothing writes output '%s'",
                             f->func->output[i]);
     steno_names_free(&written);
     return st;

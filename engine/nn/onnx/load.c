@@ -429,7 +429,7 @@ static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx_
         if (st)
             return st;
         if (v == STENO_NONE)
-            return steno_fail(l->err, STENO_ERR_FORMAT, "graph output '%s' is written by nothing",
+            return steno_fail(l->err, STENO_ERR_FORMAT, "nothing writes graph output '%s'",
                               m->output[i]->name);
         /* The shape that the file gives for an output is often wrong (the lengths used while
          * tracing). Types are taken from the file, shapes are inferred. */
@@ -483,8 +483,7 @@ static steno_status check_regions(struct loader *l, const struct steno_graph *g)
         while (r != STENO_NONE && r < g->n_regions && steps++ <= g->n_regions)
             r = g->regions[r].parent;
         if (r != STENO_NONE)
-            return steno_fail(l->err, STENO_ERR_FORMAT, "region %d lies in none that there is",
-                              (int)i);
+            return steno_fail(l->err, STENO_ERR_FORMAT, "region %d has no valid parent", (int)i);
     }
     for (int32_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].region < STENO_NONE || g->nodes[i].region >= g->n_regions)

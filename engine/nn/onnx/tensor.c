@@ -335,8 +335,8 @@ static steno_status read_elements(struct steno_onnx_source *s, Onnx__Tensor *m,
         st = find_place(s, m, bytes, &place, err);
     else if (m->raw_data.len < bytes && elements_there(m) < count)
         st = steno_fail(err, STENO_ERR_FORMAT,
-                        "tensor '%s': its data is shorter than its shape says (%zu elements)",
-                        m->name, count);
+                        "tensor '%s': its data is shorter than its shape (%zu elements)", m->name,
+                        count);
     if (st)
         return st;
     t->data = steno_aligned_alloc(bytes);
@@ -484,7 +484,7 @@ steno_status steno_onnx_stowed(const struct steno_onnx_options *opt, const Onnx_
         steno_shape_bytes(&t->shape, t->dtype, &bytes) || offset < -1 ||
         (offset >= 0 && ((uint64_t)offset > opt->n_stowed ||
                          bytes + STENO_OVERREAD > opt->n_stowed - (size_t)offset)))
-        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': stowed elements lie outside",
+        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': stowed elements are out of bounds",
                           m->name);
     t->data = NULL;
     if (offset >= 0)

@@ -177,7 +177,7 @@ static steno_status reshape(struct walk *w, struct steno_node *n, const char **w
     steno_value_id v;
     steno_status st;
     if (to->rank < 1 || to->dim[0] != 1 || steno_node_int(n, "allowzero", 0)) {
-        *why = "what it makes does not begin with an axis of 1";
+        *why = "its output does not begin with an axis of 1";
         return STENO_OK;
     }
     if (!old) /* computed from shapes: inference tells whether it follows them */
@@ -195,7 +195,7 @@ static steno_status scatter(struct walk *w, struct steno_node *n, const char **w
 {
     const struct steno_shape *places = &w->g->values[n->in[1]].shape;
     if (places->rank < 2 || places->dim[0] != 1 || rank_of(w, n->in[0]) < 1) {
-        *why = "places that do not begin with an axis of 1";
+        *why = "its indices do not begin with an axis of 1";
         return STENO_OK;
     }
     n->domain = "ai.steno.run";
@@ -239,7 +239,7 @@ static steno_status apply(struct walk *w, const struct rule *r, struct steno_nod
         good = behind(steno_node_int(n, "axis", 0), rank_of(w, n->in[0]));
         for (int i = 0; i < n->n_in; i++)
             if (!is_apart(w, n, i))
-                *why = "it joins what all streams share with what each has";
+                *why = "it joins values that all streams share with values of each stream";
         break;
     case RESHAPE:
         return reshape(w, n, why, err);
@@ -247,7 +247,7 @@ static steno_status apply(struct walk *w, const struct rule *r, struct steno_nod
         return scatter(w, n, why, err);
     }
     if (!good)
-        *why = "it works along the first axis, or on fewer axes than it gives";
+        *why = "it works along the first axis, or its inputs have fewer axes than its output";
     return STENO_OK;
 }
 
@@ -295,10 +295,10 @@ static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
     for (int i = 0; i < n->n_in; i++) {
         some = some || is_apart(w, n, i);
         if (r && is_apart(w, n, i) && (i >= 32 || !(r->apart >> i & 1)))
-            why = "an input that should be the same for all streams is not";
+            why = "an input that must be the same for all streams is not";
         else if (r && n->in[i] != STENO_NONE && w->count[n->in[i]] && !steno_pass_is(n, "Expand") &&
                  r->kind != RESHAPE)
-            why = "it reads how many streams there are";
+            why = "it depends on the number of streams";
     }
     if (steno_node_each_graph(n, any_graph, NULL))
         why = "it has bodies";
@@ -306,7 +306,7 @@ static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
         pass_count_on(w, n);
         return STENO_OK;
     } else if (!r)
-        why = "nothing is known of it";
+        why = "unknown operator";
     else if (!why)
         st = apply(w, r, n, &why, err);
     if (why)
@@ -335,8 +335,8 @@ static steno_status free_inputs(struct walk *w, const char *inputs, int64_t batc
         if (!v || v->shape.rank < 1 || v->shape.dim[0] != 1)
             return steno_fail(
                 err, STENO_ERR_INVAL,
-                "no batch of streams: '%.*s' is no input that begins with an axis of 1", (int)len,
-                at);
+                "no batch of streams: '%.*s' is not an input that begins with an axis of 1",
+                (int)len, at);
         v->shape.dim[0] = batch;
         w->apart[v - w->g->values] = true;
         at += len + (at[len] == ',');
@@ -351,7 +351,7 @@ static steno_status check(const struct walk *w, int32_t n_values, int64_t batch,
         const struct steno_value *v = &w->g->values[i];
         if (w->apart[i] && (v->shape.rank < 1 || v->shape.dim[0] != batch))
             return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                              "no batch of streams: '%.80s' does not begin with its extent",
+                              "no batch of streams: '%.80s' does not begin with the batch",
                               v->name);
     }
     return STENO_OK;

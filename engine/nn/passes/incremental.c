@@ -75,7 +75,7 @@ static steno_status find_rows(struct cut *c)
         if (!steno_pass_is(n, "Concat") || n->n_in != 2 || n->in[0] != l->cache ||
             (axis != 1 && axis != -2) || c->g->values[l->out].shape.rank != 3 ||
             c->g->values[l->cache].uses != 1)
-            return steno_cut_refuse(c, "a cache is not put together from its input and one row",
+            return steno_cut_refuse(c, "a cache is not its input and one new row",
                                     c->g->values[l->out].name);
         l->newest = n->in[1];
     }
@@ -89,7 +89,8 @@ static steno_status take_attention(struct cut *c, int32_t at, int *n_self)
     struct layer *l;
     if (steno_node_int(n, "apart", 0) || n->n_in < 7 || n->in[4] != STENO_NONE ||
         n->in[5] != STENO_NONE || n->in[6] != STENO_NONE)
-        return steno_cut_refuse(c, "attention with heads apart or relative positions", n->name);
+        return steno_cut_refuse(c, "attention with a separate axis of heads or relative positions",
+                                n->name);
     if (d & (DEP_TGT | DEP_CACHE)) {
         if (*n_self == c->n_layers)
             return steno_cut_refuse(c, "more self attentions than caches", n->name);
@@ -100,13 +101,13 @@ static steno_status take_attention(struct cut *c, int32_t at, int *n_self)
             return STENO_OK;
         if ((c->mask != STENO_NONE && c->mask != n->in[3]) || c->dep[n->in[3]] != DEP_TGT ||
             c->g->values[n->in[3]].dtype != STENO_F32)
-            return steno_cut_refuse(c, "a mask of another kind", n->name);
+            return steno_cut_refuse(c, "an unknown kind of mask", n->name);
         c->mask = n->in[3];
         return STENO_OK;
     }
     if (d != DEP_MEMORY || !*n_self || n->in[3] != STENO_NONE ||
         c->layer[*n_self - 1].cross != STENO_NONE)
-        return steno_cut_refuse(c, "attention to something else than prefix and memory", n->name);
+        return steno_cut_refuse(c, "attention to something other than prefix and memory", n->name);
     c->layer[*n_self - 1].cross = at;
     c->n_cross++;
     return STENO_OK;

@@ -145,7 +145,7 @@ steno_status steno_cut_prove_mask(struct cut *c)
         const int64_t both[PROOF_BATCH] = {t, t};
         st = compute(c, c->mask, both, PROOF_BATCH, 1, &one);
         if (!st && !mask_at(one, 1, 0, 0, &alone[t]))
-            st = steno_cut_refuse(c, "a mask of another shape", c->g->values[c->mask].name);
+            st = steno_cut_refuse(c, "an unexpected shape of the mask", c->g->values[c->mask].name);
         plain = plain && !st && alone[t] == 0;
     }
     if (!st)
@@ -153,7 +153,7 @@ steno_status steno_cut_prove_mask(struct cut *c)
     for (int i = 0; i < PROOF_BATCH * PROOF_LENGTH && !st; i++)
         if (!mask_at(whole, PROOF_LENGTH, i / PROOF_LENGTH, i % PROOF_LENGTH, &x) ||
             x != alone[proof[i]])
-            st = steno_cut_refuse(c, "a mask that is not of each token alone",
+            st = steno_cut_refuse(c, "a mask that does not depend on each token alone",
                                   c->g->values[c->mask].name);
     c->keeps_mask = !plain;
     return st;

@@ -276,8 +276,8 @@ static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v
             continue;
         if (f->fill > HIDES) {
             steno_pass_refuse(f->env, "attention", n,
-                              "the Where ahead of Softmax fills in %g, which might be a score; %g "
-                              "and below are none",
+                              "the Where before Softmax fills in %g, which might be a score; %g "
+                              "and below would hide",
                               f->fill, HIDES);
             continue;
         }

@@ -59,7 +59,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
     y = &g->values[after->out[0]].shape;
     if (!same_rows(x, y, k)) {
         char a[64], b[64];
-        steno_pass_refuse(env, "flat", n, "the axes of %s and %s ahead of %lld columns differ",
+        steno_pass_refuse(env, "flat", n, "the axes of %s and %s before %lld columns differ",
                           steno_shape_str(x, a, sizeof a), steno_shape_str(y, b, sizeof b),
                           (long long)k);
         return false;

@@ -28,7 +28,7 @@ static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_e
         if (w)
             steno_pass_refuse(env, "linear", m,
                               "weights are %s of rank %d, activations %s of rank %d; f32 of rank 2 "
-                              "and more are wanted",
+                              "and more are needed",
                               steno_dtype_name(w->dtype), w->shape.rank,
                               steno_dtype_name(g->values[x].dtype), g->values[x].shape.rank);
         return STENO_OK;

@@ -222,7 +222,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env,
         return false;
     if (!weights(g, n->in[1], conv ? 3 : 2, conv || steno_node_int(n, "transB", 0) ? 0 : 1, f)) {
         steno_pass_refuse(env, "qdq", n,
-                          "its weights are not 8-bit constants with one scale, or one for each "
+                          "its weights are not 8-bit constants with one scale, or one per "
                           "column");
         return false;
     }

@@ -20,7 +20,7 @@ static void near_miss(const struct steno_graph *g, const struct steno_pass_env *
         steno_pass_refuse(env, "softmax", last, "the two masks are different values");
     else if (!steno_pass_scalar(g, last->in[1], &zero) ||
              !steno_pass_scalar(g, first->in[1], &fill))
-        steno_pass_refuse(env, "softmax", last, "what stands for hidden keys is not constant");
+        steno_pass_refuse(env, "softmax", last, "the fill for hidden keys is not constant");
     else if (zero != 0)
         steno_pass_refuse(env, "softmax", last, "hidden keys get the weight %g, not 0", zero);
     else
