@@ -4,7 +4,7 @@ above what such a process takes without a network. In bytes.
     peak      maximum of resident memory, from before the network is read until after the run: weights as stored in
               memory, temporary second copies while they are packed, activations
     arena     ours: as the session reports; ONNX Runtime's: growth of the peak by two runs
-    """
+"""
 import json
 import os
 import subprocess

@@ -9,7 +9,7 @@ of the numbers and are printed below the figure. The same data give the same fil
     length.tsv   network precision frames steno_ms ort_ms: written by bench.py report --curves
     streams.tsv  series streams p50_ms p99_ms cpu_percent mean_batch: written by loadtest/curves.py together with
                  streams-time.tsv (series streams second batch), which is a fourth panel if it exists
-    """
+"""
 import argparse
 import csv
 import os

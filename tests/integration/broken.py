@@ -1,4 +1,4 @@
-"""A stenod whose calls fail on demand, or that is killed at one: tests/faults/inject.c is preloaded into it."""
+"""A stenod whose calls fail on demand, or that is killed at one of them: tests/faults/inject.c is preloaded into it."""
 import mmap
 import os
 import shutil
@@ -9,11 +9,11 @@ from daemon import BUILD, SAN, Stenod
 
 MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, HANG = range(1, 8)
 LIBRARY = os.path.join(BUILD, "tests", "faults", "inject.so")
-HAS_MEMORY = not {"address", "thread"} & set(SAN.split(","))  # their allocator is asked, not the preloaded one
+HAS_MEMORY = not {"address", "thread"} & set(SAN.split(","))  # otherwise the sanitizer's allocator is called, not the preloaded one
 SECRET = "a-secret-of-the-test-0123456789"
 HEADERS = {"Authorization": "Bearer " + SECRET}
 
-# not the sanitizer's runtime but the library comes first: it must see who calls
+# the library comes before the sanitizer's runtime, because it must see the caller
 os.environ["ASAN_OPTIONS"] = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))
 if not os.path.exists(LIBRARY):
     raise SystemExit(f"{LIBRARY} is not built (make tests)")
@@ -44,20 +44,20 @@ class Broken:
         self.page[0:8] = struct.pack("q", kind)
 
     def left(self):
-        """Calls that are left until one fails; 0 or less when it has."""
+        """Number of calls until one fails; 0 or less once it has failed."""
         return struct.unpack("q", self.page[8:16])[0]
 
     def mend(self):
-        """Nothing fails any more; how many calls were left."""
+        """Let no call fail any more. Returns the number of calls that were left."""
         self.page[0:8] = bytes(8)
         return self.left()
 
     def jump(self, seconds):
-        """The wall clock is wrong by so much."""
+        """Set the wall clock wrong by so many seconds."""
         self.page[32:40] = struct.pack("q", seconds)
 
     def sleep(self, seconds):
-        """The monotonic clock goes on by so much at once, as in a machine that was suspended."""
+        """Advance the monotonic clock by so many seconds at once, as after a suspension of the machine."""
         self.page[48:56] = struct.pack("q", seconds + struct.unpack("q", self.page[48:56])[0])
 
     def close(self):

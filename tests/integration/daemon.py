@@ -1,11 +1,11 @@
-"""A stenod on a free port, and TAP: what every test of the running server needs.
+"""A stenod on a free port, and TAP: the common parts of all tests of the running server.
 
     from daemon import Stenod, tap, case
     with Stenod("limits.sessions=2") as d:
         d.get("/healthz")
 
-A reply is not the end: what the server counts, logs and closes for it follows when the client has it already. A test that
-looks at any of that waits: settled() for counters of sessions, becomes() for one value, eventually() for the rest.
+A client may have a reply before the server has counted, logged and closed what belongs to it. A test that checks
+any of that must wait: settled() for counters of sessions, becomes() for one value, eventually() for the rest.
 """
 import http.client
 import json
@@ -26,21 +26,21 @@ from typing import NamedTuple
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release"))
 SAN = os.environ.get("STENO_SAN", "")
-SLOW = 8 if SAN else 1  # sanitizers are slower by about this much
+SLOW = 8 if SAN else 1  # sanitizers are slower by about this factor
 DIGITS = os.path.join(ROOT, "tests", "data", "digits.wav")
 with open(os.path.join(ROOT, "tests", "data", "digits.txt"), encoding="utf-8") as _f:
     DIGITS_TEXT = _f.read().strip()
 
 
 class Stenod:
-    """Starts in `with`; ends with SIGTERM and checks that it exits with 0 and no sanitizer report."""
+    """Starts in `with`. Ends with SIGTERM and checks for exit status 0 and no sanitizer report."""
 
     def __init__(self, *settings, args=(), cpu=None):
-        """cpu: level of the kernels, for tests that need recognition to take its time."""
+        """cpu: level of the kernels, for tests in which recognition must be slow."""
         self.cmd = [os.path.join(BUILD, "stenod"), "--listen", "127.0.0.1:0", *args]
         for s in settings:
             self.cmd += ["--set", s]
-        # what a loaded machine or a sanitizer leaves of its capacity is not what most tests are about
+        # most tests must not depend on the capacity of a loaded machine or of a sanitizer build
         self.env = {} if re.search(r"pool\.(capacity|calibration)=", " ".join(settings)) else {"STENO_POOL_CAPACITY": "256"}
         self.cpu = {"STENO_CPU": cpu} if cpu else {}
         self.proc = None
@@ -116,7 +116,7 @@ class Stenod:
             return 0
 
     def metric(self, name):
-        """Value of one series, by its full name with labels in any order; None if absent."""
+        """The value of one series, by its full name with labels in any order. None if it is absent."""
         want = re.match(r"([a-zA-Z_:]+)(?:\{(.*)\})?$", name)
         labels = set(filter(None, (want.group(2) or "").split(",")))
         for line in self.get("/metrics")[2].decode().splitlines():
@@ -126,19 +126,20 @@ class Stenod:
         return None
 
     def becomes(self, name, value):
-        """Wait until the series has the value, which it must come to."""
+        """Wait until the series has the value. Fails if that does not happen."""
         assert eventually(lambda: self.metric(name) == value), f"{name} is {self.metric(name)}, not {value}"
 
     def settled(self):
-        """Wait until every session whose reply was read is in the books: leaving them is the last that a session does.
+        """Wait until every session whose reply was read has been counted; counting is the last action of a session.
         Returns self: d.settled().metric(name)."""
         active = re.compile(r"^steno_sessions_active\{.*\} (?!0$).*", re.M)
         assert eventually(lambda: not active.search(self.get("/metrics")[2].decode())), active.findall(self.get("/metrics")[2].decode())
         return self
 
     def unbalanced(self):
-        """By api, what the counters of sessions and of their audio leave over: [started - ended - active, audio that
-        came - recognised - dropped], where that is anything. One page is no snapshot, so it may be for a moment."""
+        """By api, the remainders of the session counters and audio counters: [started - ended - active, audio that
+        came - recognized - dropped], where one of them is not 0. One page is not a snapshot, so remainders may
+        exist for a moment."""
         books = {}
         status, _, page = self.get("/metrics")
         if status != 200:
@@ -154,16 +155,17 @@ class Stenod:
         return {api: book for api, book in books.items() if book[0] or abs(book[1]) > 1e-6}
 
     def check_totals(self):
-        """What it said when it stopped: whatever ended a session, it was counted once, and so was its audio."""
+        """The totals in the log at the end: each session was counted once, however it ended, and so was its audio."""
         if "notice: stopped" not in self.output():
-            return  # its log is elsewhere, or full
+            return  # its log is elsewhere, or its disk is full
         m = re.search(r"stopped: (\d+) sessions started, (\d+) ended; (\S+) s of audio came, (\S+) were recognised, (\S+) dropped",
                       self.output())
         started, ended, came, recognised, dropped = map(float, m.groups())
         assert started == ended and abs(came - recognised - dropped) < 0.002, m.group(0)  # to the printed thousandth
 
     def adds_up(self):
-        """Whether nothing is left over, or nobody can look: it has no descriptor left, or is about to go."""
+        """Whether no remainder is left, or the page cannot be read because the server has no descriptor left or is
+        stopping."""
         try:
             return not self.unbalanced()
         except (OSError, http.client.HTTPException):
@@ -175,7 +177,7 @@ class Stenod:
             return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) / 1024
 
     def processor_seconds(self):
-        """Time of processors that it has used so far."""
+        """Processor time that it has used so far."""
         with open(f"/proc/{self.proc.pid}/stat", encoding="ascii") as f:
             user, system = f.read().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -191,20 +193,20 @@ def pcm(path=DIGITS):
         return w.readframes(w.getnframes()), w.getframerate()
 
 
-# for websockets.sync.client.connect. No pings of the client: while the server does not read, one behind audio waits as
-# long as the audio
+# For websockets.sync.client.connect. The client sends no pings: while the server does not read, a ping after audio
+# would wait as long as the audio.
 OPEN = dict(max_size=None, max_queue=None, compression=None, ping_interval=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
 
 
 class Conversation(NamedTuple):
-    messages: list  # parsed where they are JSON
-    code: int  # of the server's close
+    messages: list  # parsed if they are JSON
+    code: int  # of the server's close frame
     reason: str
-    headers: dict  # of the handshake's answer
+    headers: dict  # of the handshake's response
 
 
 def heard(ws):
-    """(messages, close code, reason): what the server says until it closes."""
+    """(messages, close code, reason): everything that the server sends until it closes."""
     from websockets.exceptions import ConnectionClosed
     out = []
     try:
@@ -216,8 +218,8 @@ def heard(ws):
 
 
 def converse(where, messages, **kw):
-    """A session at the URL: all messages are sent (a dict as JSON, str as text, bytes as audio, a list of them as fragments
-    of one) while the replies are read, until the server closes."""
+    """A session at the URL. All messages are sent (a dict as JSON, str as text, bytes as audio, a list of them as
+    fragments of one message) while the replies are read, until the server closes."""
     from websockets.exceptions import ConnectionClosed
     from websockets.sync.client import connect
     with connect(where, **{**OPEN, **kw}) as ws:
@@ -227,7 +229,7 @@ def converse(where, messages, **kw):
                 for m in messages:
                     ws.send(json.dumps(m) if isinstance(m, dict) else m)
             except ConnectionClosed:
-                pass  # the reader reports how it ended
+                pass  # the reader reports how the session ended
         t = threading.Thread(target=send)
         t.start()
         got = heard(ws)
@@ -236,7 +238,7 @@ def converse(where, messages, **kw):
 
 
 def raw(d, extra="", receive_buffer=0, query=""):
-    """A socket after the handshake, for what no library would send."""
+    """A socket after the handshake, to send what no library would send."""
     s = socket.socket()
     s.settimeout(60 * SLOW)
     if receive_buffer:
@@ -267,7 +269,8 @@ def frame(op, data, mask=True, fin=True):
 
 
 def read_messages(s):
-    """(text messages, close code) of what the server sends until it closes; 1006 without a close frame, 1005 where it has no code."""
+    """(text messages, close code) that the server sends until it closes. The code is 1006 without a close frame,
+    1005 for a close frame without a code."""
     data, texts = b"", []
     try:
         while True:
@@ -290,7 +293,7 @@ def read_messages(s):
 
 
 def eventually(what, seconds=30.0):
-    """Wait until what() is true; how long matters only where it never is."""
+    """Wait until what() is true. The time limit only matters if that never happens."""
     deadline = time.monotonic() + seconds * SLOW
     while time.monotonic() < deadline:
         if what():
@@ -303,17 +306,17 @@ _cases = []
 
 
 def case(fn):
-    """Decorator: a test, run by tap() in the order written; its name is the function's."""
+    """Decorator for a test. tap() runs the tests in the order of the file; a test has its function's name."""
     _cases.append(fn)
     return fn
 
 
 class Skip(Exception):
-    """The reason why a test could not run here."""
+    """The reason why a test cannot run here."""
 
 
 def tap(*args):
-    """Run the cases, each with args; print TAP; exit status."""
+    """Run the cases, each with args. Prints TAP; returns the exit status."""
     bad = 0
     print(f"1..{len(_cases)}", flush=True)
     only = sys.argv[1:]

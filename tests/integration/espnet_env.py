@@ -1,4 +1,4 @@
-"""The Python that has espnet_onnx: build/venv-espnet, as tests/espnet/venv.sh makes it."""
+"""The Python that has espnet_onnx: build/venv-espnet, made by tests/espnet/venv.sh."""
 import os
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -8,7 +8,7 @@ MADE = os.path.join(ROOT, "build", "venv-espnet", ".made")
 
 
 def missing():
-    """Why tests with espnet_onnx cannot run here, or None."""
+    """The reason why tests with espnet_onnx cannot run here, or None."""
     if not os.path.exists(PYTHON):
         return "no build/venv-espnet; tests/espnet/venv.sh makes it"
     with open(WANTED, encoding="utf-8") as wanted:

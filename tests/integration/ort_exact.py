@@ -1,10 +1,10 @@
-"""Sessions of onnxruntime whose sums of bytes do not saturate, whatever the CPU.
+"""Sessions of onnxruntime whose 8-bit sums do not saturate on any CPU.
 
-On CPUs without VNNI its products of u8 and i8 take an instruction that cuts sums of two products at 16 bits
-(vpmaddubsw): results are off by what is cut, and no reference. `session.x64quantprecision` has it take products of u8
-and u8 there, which are exact and slower; not all graphs survive its rewriting (onnxruntime 1.31).
+On CPUs without VNNI its products of u8 and i8 use an instruction that saturates sums of two products at 16 bits
+(vpmaddubsw). Such results are wrong and no reference. `session.x64quantprecision` makes onnxruntime use products
+of u8 and u8 there, which are exact and slower. Not all graphs survive this rewriting (onnxruntime 1.31).
 
-    ort_exact.py PROGRAM [ARGUMENT]...     another program in Python with such sessions
+    ort_exact.py PROGRAM [ARGUMENT]...     run another Python program with such sessions
 """
 import functools
 import runpy
@@ -18,7 +18,7 @@ Plain = onnxruntime.InferenceSession
 
 
 class Saturates(Exception):
-    """No session whose sums are exact: what the test asks has no answer on this CPU."""
+    """No session with exact sums exists, so the test cannot be answered on this CPU."""
 
     def __init__(self, why):
         super().__init__(f"onnxruntime's sums of bytes saturate on this CPU, its exact way fails: {str(why)[:100]}")
@@ -37,7 +37,7 @@ def saturates():
 
 
 class Session(Plain):
-    """As onnxruntime's. Raises Saturates where the exact way alone fails: a model or an input at fault fails both."""
+    """Like onnxruntime's. Raises Saturates if only the exact way fails. A bad model or input fails both ways."""
 
     def __init__(self, model, sess_options=None, *args, **kwargs):
         def plain():
@@ -50,7 +50,7 @@ class Session(Plain):
             options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             super().__init__(model, options, *args, **kwargs)
-        except Exception as e:  # onnxruntime has errors of its own
+        except Exception as e:  # onnxruntime has its own exceptions
             if not saturates():
                 raise
             plain()

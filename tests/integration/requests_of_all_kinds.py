@@ -1,5 +1,6 @@
-"""What clients ask of a server whose calls may fail (broken.py): each function is one request or stream, and gives True when
-it ended well, False when it was refused or cut off. Whatever comes in between is an error: an answer is whole or none."""
+"""Requests of clients to a server whose calls may fail (broken.py). Each function makes one request or stream. It
+returns True if that ended well and False if it was refused or cut off. Anything in between is an error: an answer
+is whole or does not exist."""
 import http.client
 import io
 import json
@@ -23,7 +24,7 @@ FORM_TYPE = f"multipart/form-data; boundary={BOUNDARY}"
 
 
 def form(*fields):
-    """A body of FORM_TYPE: the recording, and (name, value) fields."""
+    """A body of FORM_TYPE: the recording, and fields as (name, value)."""
     parts = [(f'name="{name}"', value.encode()) for name, value in fields] + [('name="file"; filename="a.wav"', WAV)]
     return b"".join(f"--{BOUNDARY}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + body + b"\r\n"
                     for head, body in parts) + f"--{BOUNDARY}--\r\n".encode()
@@ -41,7 +42,7 @@ FLAC, OGG = in_container("FLAC", "PCM_16"), in_container("OGG", "VORBIS")
 
 
 def refused(status, headers, got):
-    """An answer that is not 200 is one of those that are documented, and its JSON is whole."""
+    """A status other than 200 must be a documented one, and its JSON must be whole."""
     assert status in REFUSALS, (status, got)
     if headers.get("content-type", "").startswith("application/json"):
         json.loads(got)
@@ -49,7 +50,7 @@ def refused(status, headers, got):
 
 
 def posted(b, path, body, kind):
-    """Whether the recording was heard in an answer of JSON."""
+    """Whether the recording was recognized, by the text in a JSON answer."""
     status, headers, got = b.d.request("POST", path, body, {**HEADERS, "Content-Type": kind})
     if status != 200:
         return refused(status, headers, got)
@@ -70,7 +71,8 @@ def ogg(b):
 
 
 def events(b):
-    """An answer that comes while it is decoded: what stands in it is right, and only its last event says that it is all."""
+    """An answer that is sent while the audio is decoded. Its content must be correct, and only its last event may
+    say that it is complete."""
     status, headers, got = b.d.request("POST", "/v1/audio/transcriptions", FORM_OF_EVENTS, {**HEADERS, "Content-Type": FORM_TYPE})
     if status != 200:
         return refused(status, headers, got)
@@ -83,7 +85,7 @@ def events(b):
 
 
 def read(ws, until):
-    """Messages until one of the type; an error message or the end of the connection is another way out."""
+    """Read messages until one has the type. An error message or the end of the connection ends the reading too."""
     while True:
         m = json.loads(ws.recv(timeout=20 * SLOW))
         if m["type"] in (until, "error"):
@@ -99,20 +101,20 @@ def open_socket(url):
 
 
 def heard_to_the_end(ws, audio):
-    """Whether the audio that was still to be sent ends a session in which all was heard."""
+    """Send the rest of the audio and end the session. Whether all audio was recognized."""
     ws.send(audio)
     ws.send(json.dumps({"type": "end"}))
     final = read(ws, "final")
     if final["type"] == "error":
         return False
     last = read(ws, "end")
-    # what was said before an error is delivered before it; without one all of it must be there
+    # audio before an error is recognized before the error is sent; without an error all of it must be there
     assert last["type"] == "error" or final["text"] == DIGITS_TEXT, (final, last)
     return last["type"] == "end"
 
 
 def stream(b):
-    """A session that loses its connection in the middle and comes back."""
+    """A session that loses its connection in the middle and is resumed."""
     ws = open_socket(b.d.ws + "?resumable=true")
     ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}))
     ready = read(ws, "ready")
@@ -129,14 +131,14 @@ def stream(b):
 
 
 def gated(b):
-    """A session whose silence is skipped before the network."""
+    """A session with the VAD filter, which removes silence before the network."""
     with open_socket(b.d.ws + "?vad=energy") as ws:
         ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
         return heard_to_the_end(ws, PCM + bytes(4 * RATE))
 
 
 def vosk(b):
-    """One reply to each message, until the end of the audio is said."""
+    """One reply to each message, up to the reply to the end of the audio."""
     said = []
     with open_socket(f"ws://127.0.0.1:{b.d.port}/vosk") as ws:
         ws.send('{"config":{"sample_rate":%d}}' % RATE)
@@ -151,7 +153,7 @@ def vosk(b):
 
 
 def deepgram(b):
-    """Results, and Metadata when all were told."""
+    """Results, and Metadata after all results."""
     said = []
     with open_socket(f"ws://127.0.0.1:{b.d.port}/v1/listen?encoding=linear16&sample_rate={RATE}") as ws:
         for at in range(0, len(PCM), RATE):
@@ -189,7 +191,7 @@ def metrics(b):
 
 
 def asked(b, what):
-    """what(b); a lost connection is a refusal, an end of the server is none."""
+    """what(b); a lost connection is a refusal, the end of the server is not."""
     try:
         return what(b)
     except (OSError, http.client.HTTPException, WebSocketException, TimeoutError) as why:

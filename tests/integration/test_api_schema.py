@@ -1,4 +1,4 @@
-"""Real answers against docs/openapi.yaml and docs/asyncapi.yaml: what is documented is what is sent."""
+"""Real answers against docs/openapi.yaml and docs/asyncapi.yaml: the server sends what is documented."""
 import json
 import os
 import sys
@@ -17,7 +17,7 @@ def load(name):
 
 
 OPENAPI, ASYNCAPI = load("openapi.yaml"), load("asyncapi.yaml")
-USED = set()  # (path, status) that an answer was held against
+USED = set()  # (path, status) of the answers that were checked
 
 
 def resolve(doc, node):
@@ -33,7 +33,7 @@ def validate(doc, schema, value):
 
 
 def check(d, method, path, route=None, body=None, headers=None, want=200):
-    """One request; its answer must be one that openapi.yaml has. Returns the body, parsed if JSON."""
+    """One request. openapi.yaml must describe its answer. Returns the body, parsed if it is JSON."""
     status, got, raw = d.request(method, path, body, headers)
     assert status == want, (status, raw[:300])
     route = route or path.split("?")[0]
@@ -124,7 +124,7 @@ def the_other_routes(d):
     assert "steno_build_info" in check(d, "GET", "/metrics")
     assert "<html" in check(d, "GET", "/").lower()
     check(d, "GET", "/v1/stream", want=426)
-    for name in ("openapi.yaml", "asyncapi.yaml"):  # what is served is what docs/ holds
+    for name in ("openapi.yaml", "asyncapi.yaml"):  # the server serves the files of docs/
         assert yaml.safe_load(check(d, "GET", "/" + name)) == load(name)
 
 
@@ -164,7 +164,7 @@ def every_stream_message_is_described(d):
     got += talk(d, [{"type": "start", "encoding": "wav"}, WAV, {"type": "end"}])
     start = {"type": "start", "resumable": True}
     first = talk(d, [start, data, {"type": "end"}])
-    with connect(d.ws, **OPEN) as ws:  # and one that is taken up again
+    with connect(d.ws, **OPEN) as ws:  # and a resumed session
         ws.send(json.dumps(start))
         ready = json.loads(ws.recv(timeout=60 * SLOW))
         ask = {"session_id": ready["session_id"], "seq": 0}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The ONNX project's node tests through `steno run`, by the tool that counts them (TAP).
 
-Passing counts may only rise: WANTED is the number reached when it was last raised. Skips where the
-shared folder or the onnx package is absent, and on sanitizer builds, which are too slow for it.
+The number of passed tests may only rise: WANTED is the number when it was last raised. Skipped if the shared
+folder or the onnx package is absent, and in sanitizer builds, which are too slow.
 """
 import importlib.util
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Operators of the domain com.microsoft against ONNX Runtime (TAP). Skips without its package."""
+"""Operators of the domain com.microsoft against ONNX Runtime (TAP). Skipped without its package."""
 import importlib.util
 import os
 import subprocess
@@ -8,8 +8,9 @@ import tempfile
 
 from daemon import BUILD, SLOW
 
-# name: operator, number of outputs or which ones, attributes, inputs: a shape of f32, None = absent, a list = these i32, (kind, shape) with
-# kind u8, i8, zero (of i8), scale (0.01 to 0.1), ("i64", list). Each runs twice: all fed, and all but the first built in.
+# name: operator, number of outputs or which outputs, attributes, inputs. An input is a shape of f32, None = absent, a
+# list = these i32, or (kind, shape) with kind u8, i8, zero (of i8), scale (0.01 to 0.1), ("i64", list). Each case runs
+# twice: with all inputs fed, and with all but the first built in.
 CASES = {
     "gelu": ("Gelu", 1, {}, [(2, 3, 33)]),
     "bias_gelu": ("BiasGelu", 1, {}, [(2, 3, 33), (33,)]),
@@ -158,7 +159,7 @@ def make(rng, spec):
 
 
 def engine(model, feed, want, tolerance=(1e-4, 1e-5)):
-    """Run the model; "" or how its outputs differ from those wanted."""
+    """Run the model. Returns "" or the difference between its outputs and the expected ones."""
     import numpy as np
     import onnx
     with tempfile.TemporaryDirectory() as d:
@@ -199,7 +200,7 @@ def run(name, op, n_out, attrs, specs):
     names = [f"x{i}" if s is not None else "" for i, s in enumerate(specs)]
     values = {n: make(rng, s) for n, s in zip(names, specs) if n}
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # DynamicQuantizeLSTM rounds what one thread sees
+    options.intra_op_num_threads = 1  # DynamicQuantizeLSTM takes the range of each thread's part
     built_in = build(name, op, n_out, attrs, names, values, ["x0"])
     want = ort_exact.Session(built_in.SerializeToString(), options,
                              providers=["CPUExecutionProvider"]).run(None, {"x0": values["x0"]})
@@ -208,7 +209,7 @@ def run(name, op, n_out, attrs, specs):
 
 
 def position_bias(both, table, queries, keys, far):
-    """T5's buckets after the definition, in doubles."""
+    """T5's buckets by the definition, in double precision."""
     import math
     import numpy as np
     buckets, heads = table.shape
@@ -245,7 +246,7 @@ def run_gated_bias():
 
 
 def run_scan8(lens, directions):
-    """Scan of opset 8, with its batch axis and sequence lengths: no operator of this domain, but no node test has it."""
+    """Scan of opset 8, with its batch axis and sequence lengths. It is not in this domain, but no node test has it."""
     import numpy as np
     import ort_exact
     from onnx import TensorProto, helper
@@ -274,7 +275,7 @@ def main():
     import ort_exact
     bad = 0
     tests = {name: lambda name=name, case=case: run(name, *case) for name, case in CASES.items()}
-    # ONNX Runtime has these two for other devices only: held against their definition.
+    # ONNX Runtime has these two for other devices only, so they are compared with their definition.
     tests["relative_position_bias"] = lambda: run_position_bias(0)
     tests["relative_position_bias_both_ways"] = lambda: run_position_bias(1)
     tests["gated_relative_position_bias"] = run_gated_bias

@@ -1,5 +1,6 @@
-"""The dialects of others, spoken by their own clients where there is one: the packages openai and deepgram-sdk.
-vosk and sherpa-onnx have none on PyPI that only speaks the protocol; their clients' messages are written out."""
+"""The dialects of other servers, used by their own clients if such exist: the packages openai and deepgram-sdk. vosk
+and sherpa-onnx have no package on PyPI that only speaks the protocol; their clients' messages are written out
+here."""
 import asyncio
 import base64
 import json
@@ -29,7 +30,7 @@ def pieces(data, n=3200):
 # ---- Deepgram ----
 
 def transcript(results, **flags):
-    """Final texts of Results."""
+    """The texts of the final Results."""
     return " ".join(t for m in results if m.get("type") == "Results" and m["is_final"]
                     for t in [m["channel"]["alternatives"][0]["transcript"]] if t)
 
@@ -59,7 +60,7 @@ def deepgram_raw_audio_gives_results_then_metadata(d):
 
 @case
 def deepgram_without_interim_results_sends_none(d):
-    got, _, _, _ = converse(url(d, "/v1/listen", encoding="linear16", sample_rate=RATE), [PCM, b""])  # empty: close
+    got, _, _, _ = converse(url(d, "/v1/listen", encoding="linear16", sample_rate=RATE), [PCM, b""])  # an empty message closes
     assert transcript(got) == DIGITS_TEXT and all(m["is_final"] for m in got if m["type"] == "Results"), got
 
 
@@ -140,7 +141,7 @@ def deepgrams_own_client_hears_right(d):
 # ---- vosk ----
 
 def vosk_client(ws, chunk=8000, config=True):
-    """As vosk-server's client/python/test.py does: send, receive, ..., eof, receive."""
+    """Like vosk-server's client/python/test.py: send, receive, ..., eof, receive."""
     out = []
     if config:
         ws.send('{ "config" : { "sample_rate" : %d } }' % RATE)
@@ -222,7 +223,7 @@ def completed(got):
 
 
 def realtime(d, update, messages, beta=False, until=1):
-    """Events until `until` items are complete."""
+    """The events until `until` items are complete."""
     headers = {"OpenAI-Beta": "realtime=v1"} if beta else {}
     with connect(url(d, "/v1/realtime", intent="transcription"), additional_headers=headers, **OPEN) as ws:
         for m in [json.dumps(update)] + messages:

@@ -1,6 +1,7 @@
-"""Directories of espnet_onnx behind the server: search options per request over REST and WebSocket and
-from model.search give what `steno transcribe` gives with the same options; a streaming encoder over a
-WebSocket from end to end; quantized and compat, of the daemon and of a request. Needs ../shared (zoo/tiny, audio)."""
+"""Directories of espnet_onnx behind the server. Search options per request over REST and WebSocket and from
+model.search give the results of `steno transcribe` with the same options. A streaming encoder over a WebSocket
+from start to end. quantized and compat as settings of the daemon and of a request. Needs ../shared (zoo/tiny,
+audio)."""
 import io
 import json
 import math
@@ -43,7 +44,7 @@ def wav(pcm16):
 
 
 def run(model, options, *more, **env):
-    """What the command prints: JSON."""
+    """The JSON that the command prints."""
     names = {"n_best": "nbest", "pre_beam": "pre-beam"}
     flags = [x for k, v in options.items() for x in ("--" + names.get(k, k).replace("_", "-"), str(v))]
     p = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--model", model, "--format", "json", *flags, *more, AUDIO],
@@ -52,7 +53,7 @@ def run(model, options, *more, **env):
 
 
 def transcribe(model, options, *more):
-    """(text, score) of every alternative of every segment, as the command gives them."""
+    """(text, score) of every alternative of every segment, from the command."""
     return alternatives(json.loads(run(model, options, *more)))
 
 
@@ -78,12 +79,14 @@ def options_of_a_request_are_those_of_the_command():
 
 
 def packs(folder):
-    """{path: inode} of packed caches; one that was made anew has another inode: it was renamed into place."""
+    """{path: inode} of the packed caches. A cache that was made anew has a new inode, since it was renamed into
+    place."""
     return {e.path: e.inode() for e in os.scandir(folder) if e.name.endswith(".stenopack")}
 
 
 def damaged(pack, others):
-    """Its bytes with one flipped where the head, the weights and the graph are; half of it; another's whole."""
+    """The file with one byte flipped in the header, the weights and the graph; half of the file; another model's
+    file."""
     with open(pack, "rb") as f:
         good = f.read()
     for at in (20, 4096 + 64, len(good) - 64):
@@ -107,7 +110,7 @@ def parts_of_decoders_and_lms_are_cached_each_for_itself():
             assert run(model, options, *flags, STENO_CACHE=cache) == want, (model, flags, "first start")
             first = packs(cache)
             names = [os.path.basename(p).split(".onnx")[0].removesuffix("_qt") for p in first]
-            # step and once of the decoder; first_row of the compat mode is the LM's once
+            # step and once of the decoder; first_row in compat mode makes the LM's once
             parts = (names.count("xformer_decoder"), names.count("transformer_lm"))
             assert parts == ((2, 2) if "--compat" in flags else (2, 1)), (model, flags, names)
             assert run(model, options, *flags, STENO_CACHE=cache) == want, (model, flags, "second start")
@@ -195,7 +198,7 @@ def quantized_and_compat_are_settings_of_the_daemon():
 
 
 def eventually_loaded(ask):
-    """The answer once what it wants is loaded: who comes first is told to come again."""
+    """The answer once the needed model is loaded. An early client is told to come back."""
     got = []
 
     def there():
@@ -254,7 +257,7 @@ def a_stream_chooses_quantized_and_compat():
                 def ask(s=start, q=query):
                     try:
                         got = speak(d, [data], s, q)
-                    except InvalidStatus as e:  # the URL names it: told at the handshake
+                    except InvalidStatus as e:  # the URL names it, so the handshake answers
                         assert int(e.response.headers["Retry-After"]) >= 1 and q, e
                         return e.response.status_code, e.response.body.decode()
                     return (503 if got[-1].get("code") == "busy" else 200), got
@@ -279,7 +282,7 @@ def what_cannot_be_had_so_is_refused_by_name():
             if name != "quantize":
                 os.makedirs(os.path.join(where, "plain"), exist_ok=True)
                 os.symlink(os.path.join(os.path.abspath(OFFLINE), name), os.path.join(where, "plain", name))
-        with Stenod(f"models.dir={where}") as d:  # the default one is the model that ships
+        with Stenod(f"models.dir={where}") as d:  # the default model is the shipped one
             for query, status, param, why in (
                     ("quantized=true", 400, "quantized", "quantized: is for directories of espnet_onnx, the model 'digits-en' is none"),
                     ("compat=espnet-onnx", 400, "compat", "compat: is for directories of espnet_onnx"),
@@ -371,7 +374,7 @@ def every_protocol_tells_the_hypotheses_it_was_asked_for():
                        ['{"config":{"sample_rate":16000,"max_alternatives":3}}', x.tobytes(), '{"eof":1}']).messages
         assert [a["text"] for a in got[-1]["alternatives"]] == want and "text" not in got[-1], got[-1]
         assert [w["word"] for w in got[-1]["alternatives"][1]["result"]] == want[1].split(), got[-1]
-        # OpenAI: with verbose_json in the segments (ours), with json log-probabilities of the best one
+        # OpenAI: in the segments of verbose_json (ours), and as log-probabilities of the best text in json
         for fields, check in (({"response_format": "verbose_json", "n_best": "3"}, "segments"), ({"include[]": "logprobs"}, "logprobs")):
             body = b"".join(f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode()
                             for k, v in {**OPTIONS, **fields}.items())
@@ -388,8 +391,8 @@ def every_protocol_tells_the_hypotheses_it_was_asked_for():
 
 @case
 def speech_over_a_whole_utterance_encoder_is_cut_at_pauses():
-    """Speech, 1.5 s of quiet, speech: two segments with partials of their own, wherever messages are cut; and what an
-    upload of the same says."""
+    """Speech, 1.5 s of silence, speech: two segments, each with its partials, however the messages are cut; and the
+    result of the same audio as an upload."""
     audio()
     x, _ = soundfile.read(AUDIO, dtype="int16")
     data = x.tobytes()

@@ -1,5 +1,6 @@
-"""Damaged directories of espnet_onnx and hardly any audio: each damage is an error that names the file and what is wrong
-with it, nothing is inflated or read beyond its limit, silence and crumbs are no error. Needs ../shared (zoo/tiny, audio)."""
+"""Damaged directories of espnet_onnx, and audio without content. Each damage gives an error that names the file and
+the fault, nothing is unpacked or read beyond its limit, and silence or very short audio is not an error. Needs
+../shared (zoo/tiny, audio)."""
 import io
 import json
 import os
@@ -47,7 +48,7 @@ def transcribe(model, wav, *options):
 
 
 def refused(damage, *words):
-    """Exit status of bad data, and one line that has the words."""
+    """The exit status is that of bad data, and one line has the words."""
     p = transcribe(damaged(damage), AUDIO)
     assert p.returncode == 65 and p.stderr.count("\n") == 1, (p.returncode, p.stdout, p.stderr)
     for w in words:
@@ -70,7 +71,7 @@ def header(shape):
 
 
 def zip_bomb(folder):
-    """64 MB of zeros in 64 KB, as the archive says."""
+    """64 MB of zeros in 64 KB; the archive gives the true size."""
     with zipfile.ZipFile(os.path.join(folder, STATS), "w", zipfile.ZIP_DEFLATED) as z, z.open("count.npy", "w") as f:
         f.write(header((1 << 23,)))
         for _ in range(64):
@@ -78,7 +79,7 @@ def zip_bomb(folder):
 
 
 def lying_bomb(folder):
-    """The same, but the archive's directory says it were 100 bytes."""
+    """The same, but the archive's directory claims 100 bytes."""
     zip_bomb(folder)
     path = os.path.join(folder, STATS)
     with zipfile.ZipFile(path) as z:

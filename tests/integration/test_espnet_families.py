@@ -1,7 +1,7 @@
-"""Every kind of model that espnet_onnx exports, made and decoded by espnet_onnx itself (tests/espnet),
-against steno: the same token ids, scores within 1e-3. TAP.
+"""Every kind of model that espnet_onnx exports, made and decoded by espnet_onnx itself (tests/espnet), against
+steno: the same token ids, scores within 1e-3. TAP.
 
-Runs where build/venv-espnet is (tests/espnet/venv.sh makes it; it takes 1.5 GB), else it is skipped."""
+Runs if build/venv-espnet exists (made by tests/espnet/venv.sh, 1.5 GB); otherwise it is skipped."""
 import os
 import subprocess
 import sys
@@ -20,7 +20,7 @@ TESTS = os.path.join(ROOT, "tests", "espnet")
 
 
 def renumber(runs):
-    """Several runs' TAP as one."""
+    """The TAP of several runs as one."""
     lines = [line for r in runs for line in r.stdout.splitlines() if not line.startswith("1..")]
     print("1..%d" % sum(" - " in line and not line.startswith("#") for line in lines))
     n = 0
@@ -34,7 +34,7 @@ def renumber(runs):
 
 
 def final(d, data):
-    """The text that a live stream of the samples ends with."""
+    """The final text of a live stream of the samples."""
     pieces = [data[i:i + 6400] for i in range(0, len(data), 6400)]
     start = {"type": "start", "encoding": "s16le", "sample_rate": 16000, "endpointing": False, "maxlenratio": 0.3}
     got = converse(d.ws, [start, *pieces, {"type": "end"}]).messages
@@ -42,7 +42,8 @@ def final(d, data):
 
 
 def together(root):
-    """Streams of one worker, whose searches take turns on the same networks, say what each says alone. TAP."""
+    """Streams of one worker, whose searches use the same networks alternately, give the same results as each stream
+    alone. TAP."""
     lines, failed = [], False
     data = soundfile.read(os.path.join(root, "speech.wav"), dtype="int16")[0].tobytes()
     voices = [data, data[32000:128000], data[64000:]]

@@ -1,8 +1,10 @@
-"""`steno optimize DIR -o DIR2` of every recorded directory of espnet_onnx, full/ and quantize/ at once: espnet_onnx itself, on
-stock onnxruntime, loads DIR2 and gives the n-best list of DIR, ids the same, scores within 1e-3. And `steno` itself hears in DIR2
-what it hears in DIR, of files and of live streams, full and quantized, a token a step. TAP.
+"""`steno optimize DIR -o DIR2` for every recorded directory of espnet_onnx, full/ and quantize/ at once. espnet_onnx
+itself, on stock onnxruntime, loads DIR2 and gives the n-best list of DIR: the same ids, scores within 1e-3. And
+`steno` gives the same results with DIR2 as with DIR, for files and live streams, full and quantized, one token
+per step. TAP.
 
-Runs where ../shared is, else it is skipped; what espnet_onnx reads, where build/venv-espnet (tests/espnet/venv.sh) is."""
+Runs if ../shared exists, otherwise it is skipped; the part with espnet_onnx runs if build/venv-espnet exists
+(tests/espnet/venv.sh)."""
 import json
 import os
 import subprocess
@@ -16,7 +18,7 @@ STENO = os.path.join(os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 READ_BACK = os.path.join(ROOT, "tests", "espnet", "read_back.py")
 TINY, AUDIO = os.path.join(SHARED, "zoo", "tiny"), os.path.join(SHARED, "audio", "librispeech", "61-70968-0002.flac")
-NAMES = ["espnet-conformer-op13", "espnet-transformer-op13", "espnet-stream-conformer-op13"]  # those that are complete
+NAMES = ["espnet-conformer-op13", "espnet-transformer-op13", "espnet-stream-conformer-op13"]  # the complete ones
 
 
 def check(name, folder, options):
@@ -26,14 +28,14 @@ def check(name, folder, options):
 
 
 def heard(folder, *options):
-    """What `steno transcribe` says: lines of JSON, or why not."""
+    """The output of `steno transcribe`: lines of JSON, or the error."""
     p = subprocess.run([STENO, "transcribe", "--model", folder, "--format", "json", "--nbest", "3", *options, AUDIO], capture_output=True,
                        text=True)
     return [json.loads(line) for line in p.stdout.splitlines()] or p.stderr
 
 
 def alike(a, b, most=3e-3):
-    """The same but for the last digits of numbers: other sums of the same products."""
+    """Equal except for the last digits of numbers, because sums have another order."""
     if isinstance(a, dict):
         return isinstance(b, dict) and a.keys() == b.keys() and all(alike(a[k], b[k], most) for k in a if k not in ("file", "model"))
     if isinstance(a, list):
@@ -42,7 +44,7 @@ def alike(a, b, most=3e-3):
 
 
 def by_steno(name, folder, kind):
-    """Files, live streams, CTC alone, the compat mode; None, or what differs."""
+    """Files, live streams, CTC alone, the compat mode. Returns None, or the difference."""
     flags = ["--quantized"] * (kind == "quantized")
     steps = [subprocess.run([STENO, "model", "info", *flags, d], capture_output=True, text=True).stdout for d in (os.path.join(TINY, name), folder)]
     steps = [[line for line in s.splitlines() if line.startswith("steps")] for s in steps]
@@ -50,7 +52,7 @@ def by_steno(name, folder, kind):
         return f"model info: {steps}"
     for options in (["--stream"], [], ["--no-endpoint", "--ctc-weight", "1", "--lm-weight", "0"], ["--compat", "espnet-onnx"]):
         a, b = (heard(d, *flags, *options) for d in (os.path.join(TINY, name), folder))
-        # Without passes attention's last digits are others, and one of them in 8 bits may become the next whole number.
+        # Without passes the last digits of attention differ, and in 8 bits one of them may round to the next integer.
         most = 0.1 if options[0:1] == ["--compat"] and kind == "quantized" else 3e-3
         if isinstance(a, str) or not any(e.get("text") or e.get("nbest") for e in a) or not alike(a, b, most):
             return f"{options}: {str(a)[:100]} and {str(b)[:100]}"

@@ -1,6 +1,7 @@
-"""The nth call fails inside a running server: memory, sockets, files, threads, descriptors. Uploads, streams with a lost
-connection, dialects, keys, reloads, models loaded on demand, the end of the server and the administrator's socket meet it;
-every answer is whole or none, the next client is served, no descriptor stays open. tests/faults/inject.c makes the calls fail."""
+"""The nth call fails inside a running server: memory, sockets, files, threads, descriptors. This happens during
+uploads, streams with a lost connection, dialects, key checks, reloads, models loaded on demand, the end of the
+server and requests to the administrator's socket. Every answer is whole or missing, the next client is served,
+and no descriptor stays open. tests/faults/inject.c makes the calls fail."""
 import contextlib
 import http.client
 import json
@@ -22,7 +23,7 @@ from daemon import DIGITS_TEXT, ROOT, SAN, SLOW, Skip, case, eventually, heard, 
 from requests_of_all_kinds import ALL, COMMON, FORM_OF_EVENTS, FORM_TYPE, OPEN, PCM, RATE, WAV, administrate, asked, heard_to_the_end, open_socket, posted, read, upload
 
 EVERY = os.environ.get("STENO_TEST_SLOW") == "1"
-RUNS = 16 if SAN else 120  # calls tried of a kind, evenly over all that is asked; up to 500 of each where EVERY
+RUNS = 16 if SAN else 120  # number of tried calls per kind, spread evenly over all calls; up to 500 of each if EVERY
 
 
 def is_well(b, what=COMMON):
@@ -30,19 +31,19 @@ def is_well(b, what=COMMON):
 
 
 def calls_of(b, kind, scenario):
-    """How many calls of the kind it makes."""
+    """The number of calls of this kind that the scenario makes."""
     b.fail(kind, 1 << 40)
     scenario()
     return (1 << 40) - b.mend()
 
 
 def places(calls, runs):
-    """Numbers of calls: `runs` of them, evenly, from the first to the last."""
+    """The numbers of `runs` calls, evenly spread from the first to the last."""
     return range(1, calls + 1, max(1, -(-calls // (500 if EVERY else runs))))
 
 
 def try_all(b, kind, scenario, runs, expect=None):
-    """Each of `runs` calls fails in turn; how many did."""
+    """Let each of `runs` calls fail in turn. Returns the number of calls that failed."""
     failed = 0
     for n in places(calls_of(b, kind, scenario), runs):
         b.fail(kind, n)
@@ -92,7 +93,7 @@ def memory_that_is_refused_costs_one_request(_):
 
 @case
 def events_that_end_with_an_error_are_no_success(_):
-    """The status was 200 before anything failed: what the server counts is how the answer ended."""
+    """The status was 200 before anything failed. The server must count how the answer ended."""
     needs_memory(MEMORY)
     b = Broken()
     good = late = 0
@@ -133,7 +134,7 @@ def files_that_cannot_be_written_or_read_cost_one_request(_):
 
 @case
 def a_reload_in_need_leaves_the_old_in_force(_):
-    """Keys and model are read again while memory, files, threads and descriptors fail."""
+    """Keys and model are reloaded while memory, files, threads and descriptors fail."""
     b = Broken()
     try:
         with b.d as d:
@@ -142,7 +143,7 @@ def a_reload_in_need_leaves_the_old_in_force(_):
             def reload():
                 seen = d.output().count("kept as they were")
                 d.proc.send_signal(signal.SIGHUP)
-                eventually(lambda: d.output().count("kept as they were") > seen, 5)  # a log on a full disk does not say it
+                eventually(lambda: d.output().count("kept as they were") > seen, 5)  # a log on a full disk does not have the line
                 return True
 
             if HAS_MEMORY:
@@ -155,7 +156,7 @@ def a_reload_in_need_leaves_the_old_in_force(_):
 
 
 def try_some(b, kind, scenario):
-    """As try_all, where there may be few such calls or none."""
+    """Like try_all, for kinds with few such calls or none."""
     for n in range(1, 9, 8 if SAN else 1 if EVERY else 3):
         b.fail(kind, n)
         scenario()
@@ -165,10 +166,10 @@ def try_some(b, kind, scenario):
 
 
 def listens_on(pid):
-    """Port of the process by the kernel's table, for one whose log cannot be read; None before it listens."""
+    """The port of the process by the kernel's table, for a process whose log cannot be read. None before it listens."""
     own = set()
     for fd in os.scandir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # closed in the meantime
             own.add(os.readlink(fd.path))
     with open("/proc/net/tcp", encoding="ascii") as f:
         for _, at, _, state, *_, inode in (line.split()[:10] for line in list(f)[1:]):
@@ -178,7 +179,7 @@ def listens_on(pid):
 
 
 class Models:
-    """A server with many models beside its own, of which memory holds one: each load unloads another."""
+    """A server with many models besides its own. Memory holds one of them, so each load unloads another."""
 
     def __init__(self):
         self.used = 0
@@ -191,7 +192,7 @@ class Models:
         self.broken.d.cmd += ["--set", "models.dir=" + where, "--set", "models.memory=3M", "--set", "model.precision=int8"]
 
     def next_is_loaded(self):
-        """One that was never asked for: a model that could not be loaded is left alone for ten seconds."""
+        """Load a model that was never requested: the server does not retry a failed load for ten seconds."""
         b = self.broken
         shutil.rmtree(self.cache, ignore_errors=True)
         name = f"m{self.used}"
@@ -208,15 +209,15 @@ class Models:
             return out
         try:
             assert eventually(answered, 30), b.d.output()[-2000:]
-        except OSError:  # the connection's own descriptor or memory
+        except OSError:  # the connection's own descriptor or memory failed
             return False
         return out[0]
 
 
 @case
 def a_model_that_is_loaded_in_need_costs_one_request(_):
-    """Memory, files, threads, descriptors fail while a model is loaded on demand and another one is unloaded for it: the
-    request is told so, what is loaded serves on, and the next model is loaded."""
+    """Memory, files, threads or descriptors fail while a model is loaded on demand and another one is unloaded for
+    it. The request gets an error, loaded models still serve, and the next model is loaded."""
     for kind in (MEMORY, DISK, THREAD, DESCRIPTOR)[not HAS_MEMORY:]:
         m = Models()
         b = m.broken
@@ -235,8 +236,9 @@ def a_model_that_is_loaded_in_need_costs_one_request(_):
 
 
 def drained(b, kind, n):
-    """SIGTERM in the middle of a stream and of an upload, and the nth call from then on fails. ({"final": of the stream,
-    "end": of it, "upload": whether it was answered with 200}, each only where it came; calls that were left)."""
+    """SIGTERM in the middle of a stream and of an upload; the nth call from then on fails. Returns ({"final": of the
+    stream, "end": of it, "upload": whether the status was 200}, each only if it came; number of calls that were
+    left)."""
     out, begun, ending = {}, threading.Barrier(3), threading.Event()
 
     def speak():
@@ -282,7 +284,8 @@ def drained(b, kind, n):
 
 @case
 def the_end_of_a_server_in_need_is_an_end(_):
-    """SIGTERM while calls fail: it exits with 0 long before the time to drain is over, and what is told until then is right."""
+    """SIGTERM while calls fail: the server exits with 0 long before the drain timeout, and its answers until then
+    are correct."""
     tried = {}
     for kind in (MEMORY, RECEIVE, SEND, DISK)[not HAS_MEMORY:]:
         todo = [1 << 40]
@@ -299,13 +302,14 @@ def the_end_of_a_server_in_need_is_an_end(_):
                 todo = list(places(n - left, 1 if SAN else 4))
                 tried[kind] = len(todo)
             if out.get("final", {}).get("type") == "final":
-                assert DIGITS_TEXT.startswith(out["final"]["text"].rsplit(" ", 1)[0]), out  # the audio ends within a word
+                assert DIGITS_TEXT.startswith(out["final"]["text"].rsplit(" ", 1)[0]), out  # the audio ends inside a word
     print(f"# {tried}", flush=True)
 
 
 @case
 def a_full_disk_stops_neither_the_log_nor_the_start(_):
-    """Every write to a file fails from the start: what was measured cannot be kept, log lines are lost, requests are served."""
+    """Every write to a file fails from the start. Measured costs are not stored, log lines are lost, requests are
+    served."""
     b = Broken()
     d = b.d
     try:
@@ -329,8 +333,8 @@ def a_full_disk_stops_neither_the_log_nor_the_start(_):
 
 @case
 def a_start_that_fails_anywhere_says_so_and_leaves(_):
-    """The nth thread, descriptor, allocation cannot be had while the server starts: it ends with a status of sysexits.h and
-    a line, or serves without."""
+    """The nth thread, descriptor or allocation fails while the server starts. It exits with a status of sysexits.h
+    and a message, or serves without."""
     for kind, most, step in ((THREAD, 14, 1), (DESCRIPTOR, 25, 4), *[(MEMORY, 400, 50)] * HAS_MEMORY):
         for n in range(1, most, 1 if EVERY else step * 4 if SAN else step):
             b = Broken("pool.threads=2")
@@ -356,7 +360,7 @@ def a_start_that_fails_anywhere_says_so_and_leaves(_):
 
 @case
 def the_wall_clock_jumps_and_nobody_notices(_):
-    """Years forward and back during a stream: time-outs follow the monotonic clock."""
+    """The clock jumps years forward and back during a stream. Timeouts follow the monotonic clock."""
     b = Broken("websocket.idle_timeout=20s", "websocket.ping_interval=10s")
     try:
         with b.d as d:
@@ -365,7 +369,7 @@ def the_wall_clock_jumps_and_nobody_notices(_):
                     ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
                     ws.send(PCM[:RATE * 4])
                     b.jump(jump)
-                    time.sleep(1.2)  # a sweep of the connections falls into it
+                    time.sleep(1.2)  # includes a sweep of the connections
                     ws.send(PCM[RATE * 4:])
                     ws.send(json.dumps({"type": "end"}))
                     assert read(ws, "final")["text"] == DIGITS_TEXT
@@ -375,7 +379,8 @@ def the_wall_clock_jumps_and_nobody_notices(_):
 
 
 class Manager:
-    """The service manager's end of NOTIFY_SOCKET: all that it was told. Who does not read there holds up who tells."""
+    """The service manager's end of NOTIFY_SOCKET; records all messages. If it did not read them, the sender would
+    block."""
 
     def __init__(self, where):
         self.said = []
@@ -388,15 +393,16 @@ class Manager:
             self.said.append(message)
 
     def hears(self, what):
-        """Wait until it is told so from now on."""
+        """Wait until such a message arrives from now on."""
         before = len(self.said)
         assert eventually(lambda: any(what in m for m in self.said[before:])), self.said
 
 
 @case
 def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
-    """One of three workers does not come back from its round: the streams of others get their finals, the service manager
-    hears no more that the server lives, and would start it again. When the worker goes on, nothing was lost."""
+    """One of three workers hangs in its round. The streams of the other workers get their finals. The service
+    manager gets no more watchdog messages and would restart the server. When the worker continues, nothing is
+    lost."""
     b = Broken("pool.threads=3", "websocket.idle_timeout=1h", "server.drain_timeout=1s")
     where = os.path.join(b.folder, "notify")
     manager = Manager(where)
@@ -412,7 +418,7 @@ def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
                     ws.send(PCM[:half])
                     read(ws, "partial")
                 stuck, *others = all_
-                # who has heard a partial still has steps to go: a worker must not hang with the stream of another
+                # a stream with a partial still has steps to go: the worker must not hang with another stream's step
 
                 def at_rest():
                     return all(d.metric('steno_queue_depth{model="digits-en"}') + d.metric("steno_workers_busy") == 0 for _ in range(5))
@@ -429,7 +435,7 @@ def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
                 assert d.status("/healthz") == 503 and d.status("/readyz") == 503
                 assert upload(b)
                 before = len(manager.said)
-                time.sleep(2)  # two of the watchdog's times
+                time.sleep(2)  # two watchdog periods
                 assert not any("WATCHDOG=1" in m for m in manager.said[before:]), manager.said
                 b.mend()
                 assert read(stuck, "final")["text"] == DIGITS_TEXT
@@ -438,7 +444,7 @@ def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
                 assert eventually(lambda: d.status("/healthz") == 200 and d.status("/readyz") == 200)
                 is_well(b)
 
-                b.fail(HANG, 1)  # and once more, to the end
+                b.fail(HANG, 1)  # again, until the end of the server
                 ws = streams.enter_context(open_socket(d.ws))
                 ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
                 ws.send(PCM)
@@ -454,7 +460,7 @@ def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
 
 
 def lost_session(d):
-    """A resumable one whose connection has gone."""
+    """The id of a resumable session whose connection is lost."""
     with open_socket(d.ws + "?resumable=true") as ws:
         ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}))
         ready = read(ws, "ready")
@@ -474,7 +480,7 @@ def said_until_closed(s):
 
 @case
 def an_hour_passes_at_once_and_sessions_end_by_their_time_out(_):
-    """As in a machine that was suspended: who was there is told why it is over, who comes is served."""
+    """As after a suspension of the machine: old clients are told why their sessions ended, new ones are served."""
     b = Broken("limits.header_timeout=10min")
     try:
         with b.d as d:
@@ -490,7 +496,7 @@ def an_hour_passes_at_once_and_sessions_end_by_their_time_out(_):
                     ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
                     ws.send(PCM)
                     while json.loads(ws.recv(timeout=60 * SLOW))["audio_ms"] < 4500:
-                        pass  # all but the last word was heard
+                        pass  # all but the last word was recognized
                     b.sleep(3600)
                     got, code, _reason = heard(ws)
                     assert code == 1008 and got and got[-1].get("code") == "idle_timeout", (got, code)
@@ -505,7 +511,7 @@ def an_hour_passes_at_once_and_sessions_end_by_their_time_out(_):
                 except InvalidStatus as e:
                     assert e.response.status_code == 404, e.response
                 is_well(b)
-                assert eventually(lambda: d.status("/readyz") == 200)  # with the next canary, where one is an hour old
+                assert eventually(lambda: d.status("/readyz") == 200)  # after the next canary, if the last one is an hour old
             d.settled()
             assert d.metric('steno_sessions_total{api="transcribe",result="timeout"}') == 2
             assert d.metric('steno_sessions_total{api="stream",result="timeout"}') == 2

@@ -45,7 +45,7 @@ def close(got, want, tolerance):
 
 
 def reference(name, key):
-    """(wav path, recorded first 200 frames); the recording behind all of them is in one file."""
+    """(wav path, recorded first 200 frames). One file names the recording behind all of them."""
     with np.load(shared("zoo", "tiny", "frontend", "fbank-kaldi.npz")) as z:
         wav = write_wav(z["wav"])
     with np.load(shared("zoo", "tiny", "frontend", name)) as z:

@@ -1,4 +1,4 @@
-"""Clients that mean harm, and signals at every moment: the server bends and serves the next one."""
+"""Malicious clients, and signals at every moment: the server survives and serves the next client."""
 import os
 import random
 import resource
@@ -25,7 +25,7 @@ def dial(d):
 
 
 def answer(d, raw, pause=0.0):
-    """What comes back until the end of the connection."""
+    """All bytes until the end of the connection."""
     out = b""
     with dial(d) as s:
         try:
@@ -66,7 +66,7 @@ def bad_chunking_ends_the_connection_only(d):
     for chunks in (b"zz\r\nabc\r\n0\r\n\r\n", b"ffffffffffffffff\r\nabc", b"-1\r\n\r\n", b"3\r\nabcdef\r\n0\r\n\r\n", b"3;" + b"x" * 30000 + b"\r\nabc\r\n0\r\n\r\n",
                    b"5\r\nab", b"\r\n\r\n"):
         got = answer(d, head + chunks)
-        # a chunk's head that does not fit libmicrohttpd's memory is answered 500 by it (0.9.75)
+        # libmicrohttpd (0.9.75) answers a chunk header that exceeds its memory with 500
         assert not got or got.split()[1] in (b"400", b"408", b"413", b"431") + (b"500",) * (len(chunks) > 24576), (chunks[:40], got[:200])
     assert works(d.settled())
 
@@ -116,11 +116,11 @@ def thousands_of_half_open_connections_keep_nobody_out(_):
         assert works(d)
 
 
-PACE = 1.0  # s for each byte
+PACE = 1.0  # s per byte
 
 
 def write_slowly(s, data):
-    """A byte at a time until the server has something to say."""
+    """Send one byte at a time until the server answers."""
     for i in range(len(data)):
         s.sendall(data[i:i + 1])
         if select.select([s], [], [], PACE)[0]:
@@ -129,7 +129,7 @@ def write_slowly(s, data):
 
 
 def read_slowly(s, over):
-    """A byte at a time until it is over."""
+    """Receive one byte at a time until the end."""
     s.settimeout(PACE)
     while not over.wait(PACE):
         try:
@@ -146,7 +146,7 @@ def slow_head(d, _over):
         write_slowly(s, b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n")
         got = s.recv(65536)
         assert got.startswith(b"HTTP/1.1 408 ") and b'"head_timeout"' in got, got
-        assert s.recv(1) == b""  # no reset, which could take the answer with it
+        assert s.recv(1) == b""  # no reset, which could lose the answer
 
 
 def slow_body(d, _over):
@@ -159,7 +159,7 @@ def slow_body(d, _over):
 
 def slow_frame(d, _over):
     with raw(d) as s:
-        write_slowly(s, b"\x82\xff" + (1000).to_bytes(8, "big") + b"\0" * 4)  # of a frame the head alone
+        write_slowly(s, b"\x82\xff" + (1000).to_bytes(8, "big") + b"\0" * 4)  # only the header of a frame
         got, code = read_messages(s)
         assert code == 1008 and got[-1]["code"] == "idle_timeout", (got, code)
 
@@ -181,7 +181,7 @@ def slow_reader_of_a_stream(d, over):
 
 
 def slow_reader_of_an_answer(d, over, *fields):
-    """Segments of the smallest size let the kernel's buffers take little of it."""
+    """With segments of the smallest size the kernel's buffers hold little of the answer."""
     body = b"".join(b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % f for f in fields)
     body += b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + LONG + b"\r\n--b--\r\n"
     with socket.socket() as s:
@@ -197,12 +197,13 @@ def slow_reader_of_an_answer(d, over, *fields):
 
 @case
 def who_writes_or_reads_a_byte_a_second_is_ended_by_a_time_out_that_says_so(_):
-    """Heads, a body, a WebSocket frame; a stream's answers, a long answer, server-sent events. Others are served meanwhile."""
+    """Slow heads, a slow body, a slow WebSocket frame; slow readers of a stream's answers, of a long answer and of
+    server-sent events. Other clients are served at the same time."""
     words = ((b"response_format", b"verbose_json"), (b"timestamp_granularities[]", b"word"))
     clients = [(slow_head,)] * 20 + [(slow_body,), (slow_frame,), (slow_reader_of_a_stream,),
                                      (slow_reader_of_an_answer, *words), (slow_reader_of_an_answer, (b"stream", b"true"))]
     wait = 10 if SAN else 3
-    # a body of small segments takes its time on a busy machine: the other one's limit is not for it
+    # on a busy machine a body of small segments is slow; so the other server's limit does not apply to it
     with Stenod(f"limits.body_timeout={wait}s") as bodies, Stenod(
             f"limits.header_timeout={wait}s", f"limits.idle_timeout={wait}s", f"websocket.idle_timeout={wait}s",
             f"websocket.ping_interval={wait}s", f"websocket.slow_timeout={wait}s") as d:
@@ -225,7 +226,7 @@ def who_writes_or_reads_a_byte_a_second_is_ended_by_a_time_out_that_says_so(_):
         try:
             assert eventually(ended, 60), d.output()
         finally:
-            over.set()  # else those that read would for ever
+            over.set()  # otherwise the readers would read forever
         for t in threads:
             t.join()
         assert not wrong, wrong
@@ -237,7 +238,7 @@ def who_writes_or_reads_a_byte_a_second_is_ended_by_a_time_out_that_says_so(_):
 
 
 def traffic(d, stop, good):
-    """Uploads and half-done things until told; counts the right answers."""
+    """Uploads and half-finished requests until told to stop. Counts the correct answers."""
     rnd = random.Random(7)
     while not stop.is_set():
         try:
@@ -254,7 +255,7 @@ def traffic(d, stop, good):
                               b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
                     s.sendall(b"\x82\xfe\x10\x00\0\0\0\0" + WAV[:rnd.randrange(4096)])
         except OSError:
-            pass  # it was told to end
+            pass  # it was told to stop
 
 
 @case
@@ -279,7 +280,7 @@ def signals_at_any_moment_end_it_cleanly_and_lose_no_answer(_):
 
 @case
 def requests_that_are_none_while_it_stops_do_no_harm(_):
-    """libmicrohttpd answers them itself, and 0.9.75 reads an answer that is not there if it is being stopped meanwhile."""
+    """libmicrohttpd itself answers these requests. While it is stopped, 0.9.75 reads an answer that does not exist."""
     for strike in range(20, 200, 20):
         with Stenod() as d:
             held = []
@@ -294,14 +295,15 @@ def requests_that_are_none_while_it_stops_do_no_harm(_):
                 try:
                     s.sendall(b"nothing of HTTP\r\n\r\n")
                 except OSError:
-                    pass  # closed already
+                    pass  # already closed
             assert d.proc.wait(60 * SLOW) == 0, d.output()[-2000:]
             for s in held:
                 s.close()
 
 
 def stream_struck(d, strike, chunk):
-    """A stream whose server gets the signal `strike` before the chunk of that number; (text of its finals, last message, close code)."""
+    """A stream whose server gets the signal `strike` before the chunk of that number. Returns (text of its finals,
+    last message, close code)."""
 
     def messages():
         yield {"type": "start", "encoding": "s16le", "sample_rate": RATE}
@@ -316,7 +318,8 @@ def stream_struck(d, strike, chunk):
 
 @case
 def a_signal_at_any_moment_of_a_stream_loses_nothing_that_was_taken(_):
-    """SIGHUP: all is heard. SIGTERM: what was taken until then is, and the stream is told that the server drains."""
+    """SIGHUP: all audio is recognized. SIGTERM: all audio received by then is recognized, and the stream is told
+    that the server drains."""
     moments = range(0, (len(PCM) + RATE - 1) // RATE, 4 if SAN else 1)
     with Stenod() as d:
         for k in moments:
@@ -326,7 +329,7 @@ def a_signal_at_any_moment_of_a_stream_loses_nothing_that_was_taken(_):
         with Stenod() as d:
             text, last, code = stream_struck(d, signal.SIGTERM, k)
             assert last and last["type"] == "end" and code in (1000, 1012), (k, last, code)
-            # the audio may end within a word, which is then heard as another
+            # the audio may end inside a word, which then becomes another word
             assert DIGITS_TEXT.startswith(text) or DIGITS_TEXT.startswith(text.rsplit(" ", 1)[0]) or " " not in text, (k, text)
             assert code == 1012 or text == DIGITS_TEXT, (k, text)
             assert d.proc.wait(60 * SLOW) == 0
@@ -334,7 +337,7 @@ def a_signal_at_any_moment_of_a_stream_loses_nothing_that_was_taken(_):
 
 @case
 def a_signal_at_any_moment_of_an_upload_loses_no_answer(_):
-    """A request that is being received when SIGTERM comes is answered right, or with 503; SIGHUP changes nothing."""
+    """An upload that is being received at SIGTERM gets its correct answer or 503. SIGHUP changes nothing."""
     head = b"POST /v1/transcribe?format=text HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(WAV)
     raw = head + WAV
     for strike in (signal.SIGHUP, signal.SIGTERM):

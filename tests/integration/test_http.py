@@ -20,7 +20,7 @@ with open(DIGITS, "rb") as _f:
 
 
 def form(*parts, boundary="X-boundary-42"):
-    """multipart/form-data of (name, value) and (name, bytes, filename); its headers."""
+    """multipart/form-data of (name, value) and (name, bytes, filename), and its headers."""
     body = b""
     for name, value, *filename in parts:
         more = f'; filename="{filename[0]}"' if filename else ""
@@ -37,7 +37,7 @@ def transcribe(d, *fields, file=WAV, filename="digits.wav", model="digits-en"):
 
 
 def error_of(answer, status, code=None):
-    """The answer is an error in OpenAI's form; its "error" member."""
+    """The answer must be an error in OpenAI's form. Returns its "error" member."""
     got, headers, body = answer
     assert got == status, (got, body[:300])
     assert headers["content-type"] == "application/json", headers
@@ -87,7 +87,7 @@ def read_head(s):
 
 
 def long_wav(seconds):
-    """The digits again and again."""
+    """The digits repeated."""
     pcm = WAV[44:]
     n = int(seconds * 2 * struct.unpack("<I", WAV[24:28])[0])
     pcm = (pcm * (n // len(pcm) + 1))[:n]
@@ -196,7 +196,7 @@ def streamed_answer_is_the_same_text(d):
     assert [e["type"] for e in events] == ["transcript.text.delta"] * (len(events) - 1) + ["transcript.text.done"]
     assert "".join(e["delta"] for e in events[:-1]) == events[-1]["text"] == DIGITS_TEXT, events
     assert len(events) > 3, events
-    # what is wrong before the first event is an ordinary error
+    # a fault before the first event gives an ordinary error
     error_of(transcribe(d, ("stream", "true"), file=b"not audio at all, really"), 400, "invalid_data")
 
 
@@ -214,14 +214,14 @@ def plain_body_gives_every_format(d):
     j = json.loads(d.request("POST", "/v1/transcribe?words=false&segments=no&beam=4&n_best=2&channel=1", WAV)[2])
     assert len(j["segments"]) == 1 and "words" not in j["segments"][0], j
     curl = d.request("POST", "/v1/transcribe", WAV, {"Content-Type": "application/x-www-form-urlencoded"})
-    assert curl[0] == 200, curl  # what curl --data-binary says about any body
+    assert curl[0] == 200, curl  # the type that curl --data-binary sends for any body
 
 
 @case
 def one_channel_of_several_is_heard_in_either_form(d):
     mono = WAV[44:]
     rate = struct.unpack("<I", WAV[24:28])[0]
-    pairs = b"".join(b"\0\0" + mono[i:i + 2] for i in range(0, len(mono), 2))  # left silent, right spoken
+    pairs = b"".join(b"\0\0" + mono[i:i + 2] for i in range(0, len(mono), 2))  # silence on the left, speech on the right
     both = wav(rate=rate, channels=2, data=pairs)
     body, headers = form(("file", both, "x.wav"))
     for channel, said in (("1", ""), ("2", DIGITS_TEXT)):
@@ -303,7 +303,7 @@ def lying_and_truncated_files_give_what_is_there(d):
     assert "promises more" in cut[1]["x-steno-warning"], cut
     assert json.loads(cut[2])["warnings"] == [cut[1]["x-steno-warning"]], cut
     assert "warnings" not in json.loads(d.request("POST", "/v1/transcribe", WAV)[2])
-    for size in (0xFFFFFFFF, 0):  # unknown length, as pipes write it
+    for size in (0xFFFFFFFF, 0):  # unknown length, as written by pipes
         answer = d.request("POST", "/v1/transcribe", wav(rate=rate, data=pcm, data_size=size, riff_size=size))
         assert json.loads(answer[2])["text"] == DIGITS_TEXT, (size, answer)
 
@@ -329,7 +329,7 @@ def wrong_forms_are_named(d):
     assert "the body ends inside part 2" in e["message"] and e["param"] is None, e
     body, headers = form(("model", "digits-en"), ("file", WAV, "x.wav"))
     e = error_of(post(body[:-30], headers), 400)
-    assert e["param"] == "file", e  # not of the field before it
+    assert e["param"] == "file", e  # not the name of the field before it
     e = error_of(post(*form(("model", "digits-en"))), 400)
     assert e["param"] == "file", e
     status, _, body = post(*form(("file", WAV, "x.wav")))  # the served model, as curl -F file=@x asks
@@ -348,12 +348,12 @@ def wrong_forms_are_named(d):
 def bodies_over_the_limit_are_refused_before_they_are_read(d):
     with Stenod("limits.body=64K", "limits.audio=2s") as small:
         s = dial(small)
-        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n")  # and not a byte more
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n")  # and no byte more
         answer = read_all(s)
         assert answer.startswith(b"HTTP/1.1 413 "), answer
         assert b"Maximum content size limit (65536) exceeded (70000 bytes read)" in answer, answer
         s.close()
-        # one that sends everything regardless still reads the answer
+        # a client that sends everything can still read the answer
         error_of(small.request("POST", "/v1/transcribe", b"x" * 3_000_000), 413, "limit_exceeded")
         error_of(transcribe(small, file=b"x" * 3_000_000), 413, "limit_exceeded")
         error_of(small.request("POST", "/v1/transcribe", (b"x" * 1000 for _ in range(200))), 413, "limit_exceeded")
@@ -387,7 +387,7 @@ def beyond_capacity_the_answer_is_503_at_once(d):
         assert read_head(s).startswith(b"HTTP/1.1 200 ")
         s.close()
         assert eventually(lambda: transcribe(tight)[0] == 200)
-        # a stream is refused at the handshake
+        # the handshake of a stream is refused
         answer = tight.request("GET", "/v1/stream", None, {
             "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
             "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})
@@ -453,7 +453,7 @@ def half_open_and_slow_connections_hold_nobody_up(d):
         answer = read_all(s)
         assert answer.startswith(b"HTTP/1.1 408 ") and b"limits.body_timeout" in answer, answer
         s.close()
-        # and one that stops altogether
+        # and a body that stops
         s = dial(quick)
         s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nxx")
         answer = read_all(s)
@@ -473,13 +473,13 @@ def clients_gone_in_the_middle_are_noticed(d):
     assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 1)
     s.close()
     assert eventually(lambda: d.metric(gone) == before + 1)
-    for _ in range(30):  # data and FIN in one go
+    for _ in range(30):  # data and FIN together
         s = dial(d)
         s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 20000)
         s.close()
     assert eventually(lambda: d.metric(gone) == before + 31), d.metric(gone)
     before += 30
-    # gone while the recording is being worked on: the work stops
+    # gone while the recording is being recognized: the work stops
     audio = long_wav(1800)
     s = dial(d)
     s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(audio))
@@ -714,7 +714,7 @@ def a_second_signal_ends_at_once(d):
         leaving.proc.send_signal(signal.SIGTERM)
         assert eventually(lambda: leaving.status("/readyz") == 503)
         leaving.proc.send_signal(signal.SIGINT)
-        assert leaving.proc.wait(40 * SLOW) == 0, leaving.output()  # not after drain_timeout
+        assert leaving.proc.wait(40 * SLOW) == 0, leaving.output()  # not only after drain_timeout
         s.close()
 
 
@@ -735,7 +735,7 @@ def mistakes_at_start_are_named_and_have_their_exit_status(d):
         f.flush()
         code, _, err = run("--config", f.name)
         assert code == 78 and "'nowhere' is not ADDR:PORT" in err, (code, err)
-        assert run("--config", f.name, "--listen", "127.0.0.1:0", "--check-config")[0] == 0  # the option counts
+        assert run("--config", f.name, "--listen", "127.0.0.1:0", "--check-config")[0] == 0  # the option takes precedence
     code, _, err = run("--frobnicate")
     assert code == 64 and "unknown option --frobnicate" in err, (code, err)
     code, _, err = run("extra")
@@ -802,7 +802,7 @@ def sockets_of_systemd_are_served(d):
 
     def as_fd_3():
         os.dup2(listener.fileno(), 3, inheritable=True)
-    # LISTEN_PID must be the daemon's own: a shell that becomes it knows the number
+    # LISTEN_PID must be the daemon's own process id: a shell that becomes the daemon knows it
     with subprocess.Popen(["sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', os.path.join(BUILD, "stenod")],
                           env={**os.environ, "LISTEN_FDS": "1"}, cwd=ROOT, close_fds=False,
                           preexec_fn=as_fd_3, stderr=subprocess.PIPE, text=True) as p:
@@ -831,7 +831,7 @@ def threads_that_accept_refuse_and_decode_give_way_to_those_of_streams(_):
         base = os.getpriority(os.PRIO_PROCESS, d.proc.pid)
         for name in ("acceptor", "feeder", "MHD-worker"):
             assert nice[name] == {min(base + 10, 19)}, nice
-        assert nice["worker-0"] == nice["stenod"] == {base}, nice  # the second: main and WebSocket
+        assert nice["worker-0"] == nice["stenod"] == {base}, nice  # the second one: main and WebSocket thread
 
 
 @case

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Products and convolutions of 8-bit tensors against their definition in NumPy, to the last bit (TAP). Skips without the
-package onnx. The cases go round the CPU levels, and between weights that are fed and weights that are built in."""
+"""Products and convolutions of 8-bit tensors against their definition in NumPy, bit by bit (TAP). Skipped without
+the package onnx. The cases rotate through the CPU levels, and through fed and built-in weights."""
 import importlib.util
 import itertools
 import os
@@ -14,7 +14,7 @@ LEVELS = ("scalar", "avx2", "avx512", "native")
 
 
 def engine(name, op, attrs, values, fed, dtype, level):
-    """The one output of op(values), those named in `fed` as inputs, the others built in; or what went wrong."""
+    """The only output of op(values), or the error. The values named in `fed` are inputs, the others are built in."""
     import numpy as np
     import onnx
     from onnx import helper, numpy_helper
@@ -33,7 +33,7 @@ def engine(name, op, attrs, values, fed, dtype, level):
 
 
 def correlate(x, w, group, strides, pads, dilations):
-    """ONNX Conv of whole numbers, in int64."""
+    """ONNX Conv of integers, in int64."""
     import numpy as np
     n = x.ndim - 2
     x = np.pad(x, [(0, 0), (0, 0)] + [(pads[i], pads[i + n]) for i in range(n)])
@@ -53,7 +53,7 @@ def saturate(v, dtype):
 
 
 def conv_cases(rng):
-    """(name, operator, attributes, values, what is wanted)"""
+    """(name, operator, attributes, values, expected result)"""
     import numpy as np
     shapes = {"1d": ((2, 20, 37), (9, 20, 5), 1, [2], [3, 1], [2]), "1d_pointwise": ((1, 33, 50), (40, 33, 1), 1, [1], [0, 0], [1]),
               "2d": ((1, 16, 21, 19), (35, 16, 3, 3), 1, [2, 2], [1, 0, 1, 2], [1, 1]),

@@ -1,10 +1,11 @@
-"""int8 on the recorded networks (ESPnet's encoders, decoder, language model, block of a stream; Zipformer's chunks): how far
-from f32 the result is, next to ONNX Runtime's own int8 graph (TAP). Root mean square of the difference by that of the f32
-result, over the recorded inputs; of the language model over 64 rows of random tokens instead, since nine recorded ones do
-not tell two ways of rounding apart; of Zipformers over chunks that follow each other, each behind the states that the f32
-graph left. Neither the f32 graph opened in 8 bits nor its quantizer's graph, opened in whatever is fast, is further than
-that; the exact way gives its numbers, but for what a rounding that falls the other way becomes behind the layers of a
-Zipformer."""
+"""int8 on the recorded networks (ESPnet's encoders, decoder, language model and streaming block; Zipformer's
+chunks): the distance of the result from f32, compared with that of ONNX Runtime's own int8 graph (TAP). The
+distance is the root mean square of the difference divided by that of the f32 result, over the recorded inputs.
+For the language model it is taken over 64 rows of random tokens, because nine recorded rows cannot tell two ways
+of rounding apart. For Zipformers it is taken over consecutive chunks, each with the states that the f32 graph
+left. Neither the f32 graph opened in 8 bits nor the quantizer's graph, opened in the fast way, may be further
+from f32 than ONNX Runtime's graph. The exact way gives ONNX Runtime's numbers, except that after the layers of a
+Zipformer single roundings in the other direction show."""
 import importlib.util
 import itertools
 import os
@@ -26,7 +27,8 @@ NETWORKS = [("espnet-conformer-op13", ENCODER), ("espnet-transformer-op13", ENCO
 
 
 def block_states(folder, ref, case):
-    """What a block is given beside its features: the f32 states that the one before it left, positions, the mask of a block."""
+    """The inputs of a block besides its features: the f32 states of the block before it, positions, the mask of a
+    block."""
     n = int(case[-1])
     before = f"stream.block{n - 1}/full/next_"
     pe = np.load(f"{folder}/pe.npy")
@@ -39,7 +41,7 @@ def block_states(folder, ref, case):
 
 
 def said(graph, lengths, rows=64, tokens=31, width=32):
-    """Steps of a language model behind random tokens, with the keys that its f32 graph left, and its f32 results."""
+    """Steps of a language model after random tokens, with the cache of its f32 graph, and its f32 results."""
     session = ort_exact.Session(graph, providers=["CPUExecutionProvider"])
     tgt = np.random.default_rng(1).integers(1, tokens, (rows, max(lengths)))
     caches = [np.zeros((rows, 1, width), np.float32)] * 2
@@ -55,7 +57,7 @@ def said(graph, lengths, rows=64, tokens=31, width=32):
 
 
 def chunks(graph, feats):
-    """Chunks of recorded features with the states that the f32 graph left before each, and its f32 results."""
+    """Chunks of recorded features, each with the states that the f32 graph left before it, and its f32 results."""
     session = ort_exact.Session(graph, providers=["CPUExecutionProvider"])
     meta = session.get_modelmeta().custom_metadata_map
     window, step = int(meta["T"]), int(meta["decode_chunk_len"])
@@ -70,7 +72,7 @@ def chunks(graph, feats):
 
 
 def recorded(folder, network):
-    """Inputs and f32 results of each case."""
+    """The inputs and f32 results of each case."""
     _, output, cases = network
     feeds, wanted = [], []
     with np.load(os.path.join(TINY, "espnet-inputs.npz")) as z, np.load(f"{folder}/ref.npz") as ref:

@@ -33,7 +33,7 @@ def post(d, **headers):
 
 
 def refused(d, query="", **kw):
-    """The handshake's answer; it must not be let in."""
+    """The response of a handshake that must be refused."""
     try:
         connect(d.ws + query, **{**OPEN, **kw}).close()
     except InvalidStatus as e:
@@ -87,7 +87,7 @@ def one_session_too_many_of_a_key_is_429_and_others_go_on(d):
 
 @case
 def audio_beyond_the_share_ends_a_stream_after_its_finals_and_refuses_uploads(d):
-    # 5.8 s each, taken up to 4 s at a time: what is too much lasts for minutes
+    # 5.8 s each, accepted up to 4 s at a time: the excess lasts for minutes
     out, code, *_ = converse(d.ws + f"?sample_rate={RATE}&api_key={SMALL}", [PCM, PCM, PCM, {"type": "end"}])
     assert code == 1013, code
     assert out[-1]["type"] == "error" and "'small'" in out[-1]["message"], out[-1]

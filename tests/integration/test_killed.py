@@ -1,7 +1,7 @@
-"""SIGKILL at any moment: before each write of what the server keeps, before each message of a stream and of an upload's
-answer. The next start finds no half-written file, serves, and says that it does not know the session; what was said before
-was right and whole, and the client goes on from there. tests/faults/inject.c kills at the nth call."""
-# not under sanitizers: what is killed reports nothing
+"""SIGKILL at any moment: before each write of stored data, and before each message of a stream and of an upload's
+answer. The next start finds no half-written file, serves, and reports the session as unknown. All results before
+the kill were correct and whole, and the client continues after them. tests/faults/inject.c kills at the nth call."""
+# not under sanitizers: a killed process reports nothing
 import http.client
 import json
 import os
@@ -22,14 +22,14 @@ with open(DIGITS, "rb") as _f:
     WAV = _f.read()
 OPEN = dict(additional_headers=HEADERS, max_size=None, max_queue=None, compression=None, open_timeout=20 * SLOW, close_timeout=2,
             proxy=None)
-TIMES = 3  # the digits, with a pause behind each
+TIMES = 3  # the digits, each time followed by a pause
 PAUSE = bytes(2 * RATE)
 LONG = (PCM + PAUSE) * TIMES
-PLACES = 60 if os.environ.get("STENO_TEST_SLOW") == "1" else 12  # calls tried of a kind: the first, the last, some between
+PLACES = 60 if os.environ.get("STENO_TEST_SLOW") == "1" else 12  # number of tried calls per kind: the first, the last, some between
 
 
 class Killed(Broken):
-    """A stenod that keeps its caches in folders of its own, and may end by SIGKILL in `with`."""
+    """A stenod with caches in its own folders. It may end by SIGKILL in `with`."""
 
     def __init__(self, *settings):
         super().__init__("websocket.resume=30s", *settings)
@@ -37,7 +37,7 @@ class Killed(Broken):
         self.d.env["STENO_CACHE"] = self.cache
 
     def start(self):
-        """As a service manager would: the process runs, ready or killed."""
+        """Start it as a service manager does. Whether it is ready; otherwise it was killed."""
         d = self.d
         d.log = open(os.path.join(self.folder, "log"), "w+", encoding="utf-8")
         d.proc = subprocess.Popen(d.cmd, stderr=d.log, cwd=ROOT, env={**os.environ, **d.env})
@@ -54,7 +54,7 @@ class Killed(Broken):
         self.fail(kind, n, kill=True)
 
     def was_killed(self):
-        """Whether the call that was asked for came; then it has ended by it."""
+        """Whether the call was reached; then it has killed the process."""
         if self.mend() > 0:
             return False
         code = self.d.proc.wait(60 * SLOW)
@@ -93,7 +93,7 @@ def places(calls):
 
 
 def counted(b, kind, what):
-    """Calls of the kind that what() makes."""
+    """The number of calls of this kind that what() makes."""
     b.fail(kind, 1 << 40)
     what()
     return (1 << 40) - b.mend()
@@ -101,7 +101,7 @@ def counted(b, kind, what):
 
 @case
 def what_is_kept_is_whole_wherever_its_writer_was_killed(_):
-    """Packed model, its note, measured costs: a start that is killed at each write, then one that is not."""
+    """Packed model, its note, measured costs: a start that is killed at each write, then an undisturbed one."""
     with Killed() as b:
         calls = counted(b, DISK, b.start)
         works(b)
@@ -113,7 +113,7 @@ def what_is_kept_is_whole_wherever_its_writer_was_killed(_):
             b.forget()
             b.strike(DISK, n)
             b.start()
-            if not b.was_killed():  # a line of the log less
+            if not b.was_killed():  # one line of the log fewer
                 assert n > calls - 4, (n, calls, b.d.output())
                 b.stop()
                 continue
@@ -133,7 +133,7 @@ def say(ws, audio):
 
 
 def listen(b, audio, got):
-    """A session of the audio; its messages go to `got` until the end or until the server is gone."""
+    """A session of the audio. `got` gets its messages until the end or until the server is gone."""
     try:
         with connect(b.d.ws, **OPEN) as ws:
             try:
@@ -159,8 +159,8 @@ def words(messages):
 
 @case
 def finals_that_were_said_stay_said_and_the_rest_is_said_by_the_next_server(_):
-    """Before each send and receive of a stream. The new server knows no session of the old one (404); the client begins again
-    behind the last final it has."""
+    """Killed before each send and receive of a stream. The new server does not know the old session (404). The
+    client starts again after its last final."""
     with Killed() as b:
         assert b.start()
         calls, expected = {}, " ".join([DIGITS_TEXT] * TIMES)
@@ -176,7 +176,7 @@ def finals_that_were_said_stay_said_and_the_rest_is_said_by_the_next_server(_):
                 b.strike(kind, n)
                 got = []
                 listen(b, LONG, got)
-                if not b.was_killed():  # messages go together in fewer sends when the machine is busy
+                if not b.was_killed():  # on a busy machine several messages go into one send
                     assert words(got) == expected, (kind, n, most)
                     b.stop()
                     continue
@@ -193,7 +193,7 @@ def finals_that_were_said_stay_said_and_the_rest_is_said_by_the_next_server(_):
                 assert rest[-1]["type"] == "end" and " ".join(filter(None, (words(got), words(rest)))) == expected, (kind, n, words(got), words(rest))
                 b.stop()
         assert some, "no final came before any of the kills"
-        assert all(n >= 4 for n in killed.values()), killed  # the first sends and receives at least; how many there are is the load's
+        assert all(n >= 4 for n in killed.values()), killed  # at least the first sends and receives; the total depends on the load
 
 
 def refused(b, got):
@@ -206,7 +206,7 @@ def refused(b, got):
 
 
 def ask(b, path, body, kind):
-    """(status, body) of an answer that came whole, else None."""
+    """(status, body) of a complete answer, else None."""
     try:
         status, _, got = b.d.request("POST", path, body, {**HEADERS, "Content-Type": kind})
         return status, got
@@ -216,7 +216,8 @@ def ask(b, path, body, kind):
 
 @case
 def an_answer_is_whole_or_none_wherever_the_server_was_killed(_):
-    """Uploads whose answer is one body, and one that comes as it is decoded: a client never takes a part for the whole."""
+    """Uploads with an answer of one body, and with an answer that is sent while the audio is decoded. A client never
+    takes a part for the whole."""
     form = (b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + WAV + b"\r\n--b\r\nContent-Disposition: "
             b'form-data; name="stream"\r\n\r\ntrue\r\n--b--\r\n')
     uploads = (("/v1/transcribe?format=text", WAV, "audio/wav"), ("/v1/audio/transcriptions", form, "multipart/form-data; boundary=b"))

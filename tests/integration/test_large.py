@@ -1,6 +1,6 @@
-"""A network of more than 2 GiB, which no protobuf message holds: loaded from external data, run, optimized, written and
-quantized; numpy and onnxruntime say what is right. Needs 10 GiB of memory and 6 of disk, so only with STENO_TEST_SLOW=1.
-TAP."""
+"""A network of more than 2 GiB, more than a protobuf message can hold: loaded from external data, run, optimized,
+written and quantized. numpy and onnxruntime give the expected results. Needs 10 GiB of memory and 6 GiB of disk,
+so it runs only with STENO_TEST_SLOW=1. TAP."""
 import os
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from test_models import STENO, steno
 from test_optimize import optimize, session
 
-WIDTH, LAYERS, EVERY = 12288, 4, 64  # 4 matrices of 576 MiB; of 64 rows one is there, the others are holes in the file
+WIDTH, LAYERS, EVERY = 12288, 4, 64  # 4 matrices of 576 MiB; only every 64th row is stored, the others are holes in the file
 
 
 def weights(layer):
@@ -83,7 +83,7 @@ def main():
             for n in whole(d):
                 done += 1
                 print(f"ok {done} - large: {n}", flush=True)
-        except Exception as e:  # onnxruntime has errors of its own
+        except Exception as e:  # onnxruntime has its own exceptions
             print(f"not ok {done + 1} - large: {names[done]}\n# {type(e).__name__}: {str(e)[:500]}")
     print(f"1..{len(names)}")
     return done < len(names)

@@ -1,4 +1,4 @@
-"""steno-load as its user calls it: what it finds, counts, refuses, and how it ends."""
+"""steno-load as its users call it: its findings, its counts, its refusals and its end."""
 import json
 import os
 import signal
@@ -25,7 +25,7 @@ STREAMS, UPLOADS = "stream", "transcribe"  # label api of the server's metrics
 
 
 def short():
-    """A WAV that takes a second to say, with nothing beside it that tells what it says."""
+    """A WAV of one second without a file beside it that has its text."""
     path = os.path.join(WORK.name, "short.wav")
     with wave.open(path, "wb") as w:
         w.setparams((1, 2, RATE, 0, "NONE", ""))
@@ -37,7 +37,7 @@ SHORT = short()
 
 
 class Load:
-    """A run of steno-load; its figures as `j` once it has ended."""
+    """A run of steno-load. Its figures are in `j` when it has ended."""
 
     def __init__(self, url, *args, files=(DIGITS,)):
         self.json = tempfile.NamedTemporaryFile(dir=WORK.name, suffix=".json", delete=False).name
@@ -54,7 +54,7 @@ class Load:
         return self
 
     def counts(self, **want):
-        """The outcomes are these, all others 0."""
+        """The outcomes are exactly these; all others are 0."""
         got = {k: self.j[k] for k in OUTCOMES}
         assert got == {k: want.get(k, 0) for k in OUTCOMES}, (got, self.out, self.err)
         return self
@@ -65,7 +65,7 @@ def load(url, *args, files=(DIGITS,)):
 
 
 def adds_up(j, out):
-    """What holds of the figures of any run."""
+    """Rules for the figures of any run."""
     assert j["sessions"] == sum(j[k] for k in OUTCOMES), j
     assert 0 <= j["refused_late"] <= j["refused"] and j["seconds"] > 0 and j["own_cpu_seconds"] >= 0, j
     for name in TIMES:
@@ -96,7 +96,7 @@ def streams_in_every_encoding_are_right(d):
     j = run.j
     said = 6 * (len(PCM) / 2 / RATE + 1.5) + 6 * 2.5
     assert run.rc == OK and j["label"] == "every encoding" and j["users"] == 12 and not j["flat_out"], (run.rc, j)
-    assert abs(j["audio_seconds"] - said) < 0.1, (j["audio_seconds"], said)  # Opus fills its last packet up
+    assert abs(j["audio_seconds"] - said) < 0.1, (j["audio_seconds"], said)  # Opus pads its last packet
     assert j["seconds"] >= len(PCM) / 2 / RATE + 1.5, "nobody speaks faster than that"
     assert j["late_ms"]["n"] >= 10 * said - 12 and j["first_ms"]["n"] >= 6 and j["word_ms"]["n"] >= 6 * 7, j
     assert j["wer_percent"] == 0 and j["server"]["rss_mib"] > 1 and j["server"]["cpu_seconds"] > 0 and j["server"]["mean_batch"] >= 1, j
@@ -116,7 +116,7 @@ def uploads_of_several_files_are_right(d):
 
 @case
 def a_wrong_transcript_is_found(d):
-    # one word other, one that nobody said, one said that is not expected: three errors in seven words
+    # one word replaced, one word missing, one extra word in the result: three errors in seven words
     words = DIGITS_TEXT.split()
     wrong = " ".join(["xyz", *words[1:3], "abc", *words[3:-1]])
     for url, users in ((d.ws, 3), (d.url + "/v1/transcribe", 2)):
@@ -233,7 +233,7 @@ def who_is_refused_late_comes_back_when_told(_):
                 pass
             ws.send('{"type":"final","segment":0,"text":"yes","audio_ms":500}')
         except ConnectionClosed:
-            pass  # the run has failed, and says how
+            pass  # the run has failed and reports it
     with serve(talk, "127.0.0.1", 0) as server:
         t = threading.Thread(target=server.serve_forever)
         t.start()
@@ -290,7 +290,7 @@ def unusable_arguments_are_refused_by_name(d):
 @case
 def a_server_that_is_not_there_fails_every_session(_):
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))  # ours, and nobody listens
+        s.bind(("127.0.0.1", 0))  # our port, and nobody listens
         port = s.getsockname()[1]
         for kind in ("ws", "http"):
             run = load(f"{kind}://127.0.0.1:{port}", "--users", "3", "--sessions", "2").counts(failed=6)
@@ -330,7 +330,7 @@ def an_interrupted_run_reports(d):
         run.p.send_signal(number)
         run.end()
         assert run.rc == OK and run.j["dropped"] == 3 and not run.j["failed"], (run.rc, run.j)
-    with socket.socket() as s:  # takes connections and never answers
+    with socket.socket() as s:  # accepts connections and never answers
         s.bind(("127.0.0.1", 0))
         s.listen(8)
         runs = [Load(f"{kind}://127.0.0.1:{s.getsockname()[1]}", "--users", "1") for kind in ("http", "ws")]

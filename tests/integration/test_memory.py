@@ -1,5 +1,6 @@
-"""Memory of a model while it is loaded: packed weights, activations and nothing of size besides, in every precision.
-Peak resident memory of `steno bench` against the same of a network of a few bytes. No clock. TAP."""
+"""Memory of a model while it is loaded: packed weights, activations and nothing else of that size, in every
+precision. Peak resident memory of `steno bench`, compared with the peak for a network of a few bytes. No clock.
+TAP."""
 import os
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from memory import resident  # noqa: E402
 WORK = tempfile.mkdtemp(prefix="steno-memory-")
 STENO = os.path.join(BUILD, "steno")
 D, LAYERS, WIDE = 1024, 24, 8192
-SLACK = 11 << 20  # the matrix of 4 MiB that is being packed, in the file and out of it; the last large page
+SLACK = 11 << 20  # the matrix of 4 MiB that is being packed, before and after packing; and the last large page
 
 
 def save(path, nodes, consts, rank):
@@ -29,7 +30,8 @@ def save(path, nodes, consts, rank):
 
 
 def products(path, d, layers, quantized=False):
-    """x -> layers of [d, d]: MatMul, or Gemm with weights to be turned, or DynamicQuantizeLinear and MatMulInteger."""
+    """x -> layers of [d, d]: MatMul, or Gemm with weights to be transposed, or DynamicQuantizeLinear and
+    MatMulInteger."""
     rng = np.random.default_rng(3)
     nodes, consts, x = [], [], "x"
     for i in range(layers):
@@ -50,13 +52,13 @@ def products(path, d, layers, quantized=False):
 
 
 def peak(path, d, *options):
-    """(peak of the process, what the weights take, what the activations take), bytes"""
+    """(peak of the process, bytes of the weights, bytes of the activations)"""
     j, most = resident([STENO, "bench", path, "--runs", "1", "--json", "--shape", f"x=4x{d}", *options])
     return most, j["weights_bytes"], j["arena_bytes"]
 
 
 def widths():
-    """Bytes that a large weight takes in f32 and bf16: 24 bits from level avx2 on, 12 where it multiplies bf16."""
+    """Bytes of a large weight in f32 and bf16: 24 bits from level avx2 on, 12 bits if the CPU multiplies bf16."""
     path = products(os.path.join(WORK, "empty.onnx"), 16, 1)
     j, _ = resident([STENO, "bench", path, "--runs", "1", "--json", "--shape", "x=4x16"])
     levels = j["level"].split("+")
@@ -105,7 +107,8 @@ def a_network_with_a_cache_is_loaded_without_a_second_copy():
 
 
 def table_and_products(path):
-    """y = (row of a table + x) by small matrices, then by a large one: what is packed last lies in the file last."""
+    """y = (row of a table + x) times small matrices, then times a large one: the weight that is packed last is also
+    the last in the file."""
     rng = np.random.default_rng(4)
     consts = [("table", rng.standard_normal((WIDE, D)).astype("f4"))]
     consts += [(f"w{i}", (rng.standard_normal((D, WIDE if i == LAYERS else D)) / D ** 0.5).astype("f4")) for i in range(LAYERS + 1)]

@@ -1,10 +1,10 @@
-"""`steno run` against onnxruntime on whole models: the shipped one, and those under ../shared when it is
-there. Every CPU level and graph as it is (--opt-level 0) against all passes (3). TAP.
+"""`steno run` against onnxruntime on whole models: the shipped one, and those below ../shared if it exists. Every
+CPU level, with the graph unchanged (--opt-level 0) and with all passes (3). TAP.
 
-Largest difference allowed: 1e-4 of the largest magnitude (at least 1). Three steps with random inputs;
-state inputs start at zero and then take onnxruntime's state outputs, the same for both. Graphs with
-integer products: cosine at least 0.999 and 5 % of the range, since one rounding of a dynamic quantizer
-may fall either way. Under sanitizers one step: later ones take other numbers through the same code."""
+Largest difference allowed: 1e-4 of the largest magnitude (at least 1). Three steps with random inputs; state
+inputs start at zero and then get onnxruntime's state outputs in both. For graphs with integer products: cosine at
+least 0.999 and 5 % of the range, since a rounding of a dynamic quantizer may go either way. Under sanitizers one
+step: later steps run the same code with other numbers."""
 import os
 import re
 import subprocess
@@ -23,7 +23,7 @@ STENO = os.path.join(BUILD, "steno")
 TYPES = {"tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2", "tensor(int64)": "i8",
          "tensor(int32)": "i4", "tensor(bool)": "?", "tensor(uint8)": "u1", "tensor(int8)": "i1"}
 INTEGER = {"MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"}
-# What each family passes for its free dimensions and integer inputs.
+# Free dimensions and integer inputs of each family.
 DIMS = {
     "silero-vad": {"input": (1, 512), "state": (2, 1, 128)},
     "spelling-cnn": {},
@@ -69,7 +69,7 @@ def steno(path, feed, count, level, cpu, *args):
 
 
 def difference(name, want, got, quantized):
-    """Largest difference relative to the largest magnitude; raises when it is too large."""
+    """Largest difference relative to the largest magnitude. Raises if it is too large."""
     if got.shape != want.shape or got.dtype != want.dtype:
         raise AssertionError(f"{name}: {got.dtype}{got.shape}, expected {want.dtype}{want.shape}")
     if not want.size:
@@ -119,15 +119,15 @@ def models():
 
 
 def zoo(level, cpu):
-    """The exported encoders, decoders and joiners of ../shared/zoo, float and int8, by the tool beside it."""
+    """The exported encoders, decoders and joiners of ../shared/zoo, float and int8, by the zoo's own tool."""
     tool = os.path.join(SHARED, "tools", "zoo_check.py")
     folder = os.path.join(SHARED, "zoo", "tiny")
     if not os.path.exists(tool) or not os.path.isdir(folder):
         return None
     folders = [os.path.join(folder, f) for f in sorted(os.listdir(folder))]
     if cpu == "scalar":
-        # Its embedding holds values whose squares overflow f32: LayerNormalization then gives beta alone,
-        # but not in the scalar kernel, which sums in double.
+        # The squares of values in its embedding overflow f32: LayerNormalization then gives only beta, except in the
+        # scalar kernel, which sums in double.
         folders = [f for f in folders if not f.endswith("whisper-offline")]
     cmd = [sys.executable, ort_exact.__file__, tool, "--steno", STENO, "--steps", "1" if SAN else "2",
            "--opt-level", level, "--cpu", cpu, *[f for f in folders if os.path.isdir(f)]]

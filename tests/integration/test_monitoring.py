@@ -1,4 +1,4 @@
-"""What operators look at: the log as JSON, alert rules and dashboard against a live scrape."""
+"""What operators see: the log as JSON; alert rules and dashboard against a live scrape."""
 import json
 import os
 import re
@@ -29,7 +29,7 @@ def events(d, name):
 @case
 def every_line_of_the_log_is_an_object(d):
     assert all({"time", "level", "message"} <= set(x) for x in lines(d)), lines(d)
-    # what a client sends cannot forge a line or break one
+    # a client's text cannot forge or break a log line
     d.request("POST", "/v1/transcribe?model=%22%0A%7B%5C", WAV)
     assert eventually(lambda: 404 in [x["status"] for x in events(d, "request")])
 
@@ -69,7 +69,7 @@ def names_in(expression):
 
 
 def scraped(d):
-    """Names of all series of a live scrape."""
+    """The names of all series of a live scrape."""
     return set(re.findall(r"^([a-z_]+)", d.get("/metrics")[2].decode(), re.M)) - {""}
 
 
@@ -83,7 +83,7 @@ def every_metric_of_rules_and_dashboard_exists(d):
     expressions = [r["expr"] for r in rules] + [t["expr"] for p in board["panels"] for t in p["targets"]]
     wanted = set().union(*map(names_in, expressions))
     assert len(rules) > 5 and len(board["panels"]) > 10 and wanted - have == set(), wanted - have
-    # label values that are asked for are there, too
+    # the label values in rules and dashboard exist too
     page = d.get("/metrics")[2].decode()
     for e in expressions:
         for label, value in re.findall(r'(api|reason|result)=~?"([a-z|]+)"', e):

@@ -1,8 +1,8 @@
-"""`steno optimize` on whole models: onnx.checker passes the file, onnxruntime loads it and agrees with the
-original to 1e-4 (graphs with integer products: as test_models.py says), our own engine takes every fused
-function as one node and agrees too, and its report adds up. The shipped model always, ../shared/zoo/tiny
-when it is there; there also every --opset from 13 to 21 on some, --contrib, --input-int32, external weights
-and a whole model directory. TAP."""
+"""`steno optimize` on whole models: onnx.checker accepts the file; onnxruntime loads it and agrees with the original
+to 1e-4 (graphs with integer products: as test_models.py says); our own engine takes every fused function as one
+node and agrees too; the report adds up. Always on the shipped model, and on ../shared/zoo/tiny if it exists;
+there also every --opset from 13 to 21 on some models, --contrib, --input-int32, external weights and a whole
+model directory. TAP."""
 import collections
 import importlib.util
 import json
@@ -21,7 +21,7 @@ from test_models import INTEGER, ROOT, SHARED, STENO, carry, difference, feeds, 
 
 ZOO = os.path.join(SHARED, "zoo", "tiny")
 DIGITS = os.path.join(ROOT, "conf/models/digits-en/encoder.onnx")
-# Runtimes that need com.microsoft operators are told so; everything else must run on onnx alone.
+# The file declares whether it needs com.microsoft operators; every other file must run with onnx alone.
 FUSED = "ai.steno"
 
 
@@ -55,7 +55,7 @@ def session(path):
 
 
 def nodes(graph):
-    """Nodes by operator, bodies of If, Loop and Scan included."""
+    """The number of nodes by operator, including the bodies of If, Loop and Scan."""
     count = collections.Counter()
     for n in graph.node:
         count[n.domain, n.op_type.split("__")[0] if n.domain == FUSED else n.op_type] += 1
@@ -104,7 +104,8 @@ def first(path, sess):
 
 
 def compare(path, out, native=True):
-    """Two steps (under sanitizers one): the original in onnxruntime against the optimized file there and in our engine."""
+    """Two steps (under sanitizers one): the original in onnxruntime against the optimized file there and in our
+    engine."""
     a, b = session(path), session(out)
     names = [x.name for x in a.get_outputs()]
     if names != [x.name for x in b.get_outputs()] or [x.name for x in a.get_inputs()] != [x.name for x in b.get_inputs()]:
@@ -125,7 +126,7 @@ def compare(path, out, native=True):
 
 
 def recognised(out, report):
-    """Our engine takes every function of a fused operator as one node: as many steps as were written."""
+    """Our engine takes every function of a fused operator as one node: it runs as many steps as the file has nodes."""
     p = subprocess.run([STENO, "model", "info", out], capture_output=True, text=True, check=True)
     loaded = int(re.search(r"(\d+) in the file", p.stdout).group(1))
     if loaded != report["steps"]["optimized"]:
@@ -143,7 +144,7 @@ def whole(path, d, *args):
 
 
 def changed_body(d):
-    """A function of our name with another body is what its body says, not what our kernel does."""
+    """A function with our name but another body is computed by its body, not by our kernel."""
     path, out = os.path.join(d, "in.onnx"), os.path.join(d, "out.onnx")
     h = onnx.helper
     f = h.make_function(FUSED, "Glu", ["in0"], ["out0"], [h.make_node("Neg", ["in0"], ["out0"])],
@@ -204,13 +205,13 @@ def directory(path, d):
 
 
 def steps(path):
-    """How decoder and LM of a directory go on: kept keys and values are not to be lost."""
+    """How decoder and LM of a directory decode: keys and values must stay in the cache."""
     p = subprocess.run([STENO, "model", "info", path], capture_output=True, text=True, check=True)
     return "".join(" ".join(x.split()) for x in p.stdout.splitlines() if x.startswith("steps"))
 
 
 def twice(path, d):
-    """What is optimized stays so: the second file has the same operators."""
+    """Optimizing an optimized file changes nothing: the second file has the same operators."""
     a, b = os.path.join(d, "a.onnx"), os.path.join(d, "b.onnx")
     optimize(path, a)
     optimize(a, b)
@@ -221,7 +222,8 @@ def twice(path, d):
 
 
 def cached(path, d):
-    """With --cache the second run maps what the first one packed: the same bits as without, nothing written anew."""
+    """With --cache the second run maps the file that the first one packed: the same bits as without a cache, and no
+    file is written again."""
     feed = first(path, session(path))(0, None)
     count = len(session(path).get_outputs())
     plain = steno(path, feed, count, "3", "native")
@@ -251,7 +253,8 @@ ZOO_KINDS = {"espnet-conformer-op13/full/default_encoder.onnx": "conformer", "es
 
 
 def model_types(d):
-    """The right type passes, every other one is refused with what was found; bert and gpt2 are transformers."""
+    """The right model type is accepted; every other one is refused with what was found. bert and gpt2 are
+    transformers."""
     kinds = dict(KINDS)
     kinds.update({os.path.join(ZOO, k): v for k, v in ZOO_KINDS.items() if os.path.exists(os.path.join(ZOO, k))})
     for path, kind in kinds.items():
@@ -259,7 +262,7 @@ def model_types(d):
             fits = t in ("auto", kind) or (t == "transformer" and kind in ("bert", "gpt2"))
             rc, said = refusal(path, d, "--model-type", t)
             if kind == "transformer" and t == "gpt2":
-                continue  # layers that have no embeddings ahead and no memory: nothing tells them apart
+                continue  # layers without embeddings before them and without a memory: nothing tells these types apart
             if fits != (rc == 0) or (not fits and not ("found: " in said and path in said)):
                 raise AssertionError(f"{path} as {t}: exit {rc}: {said}")
     rc, said = refusal(os.path.dirname(DIGITS), d, "-o", os.path.join(d, "folder"), "--model-type", "bert")
@@ -279,7 +282,7 @@ def heads(d):
 
 
 def heads_told(d):
-    """Heads that come from an input: attention is found when the caller says how many there are."""
+    """The number of heads comes from an input: attention is found if the caller gives the number."""
     h, rng = onnx.helper, np.random.default_rng(4)
     n, consts = [], {}
 
@@ -359,7 +362,7 @@ def main():
             print(f"ok {n} - optimize: {name} ({said})", flush=True)
         except ort_exact.Saturates as e:
             print(f"ok {n} - optimize: {name} # SKIP {e}", flush=True)
-        except Exception as e:  # of onnx.checker and onnxruntime as well: one model's failure ends no run
+        except Exception as e:  # exceptions of onnx.checker and onnxruntime too; one model's failure must not end the run
             said = str(e).replace("\n", "\n# ")[:600]
             print(f"not ok {n} - optimize: {name}\n# {type(e).__name__}: {said}", flush=True)
             failed += 1

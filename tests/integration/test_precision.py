@@ -1,6 +1,6 @@
-"""Weights in 16 bits on the recorded ESPnet models: encoder and CTC both in bf16 or fp16, at every CPU level, against
-what was recorded in f32. The best token of every frame stays where it is no tie, no output is off by more than 2 % of
-its range. TAP."""
+"""16-bit weights on the recorded ESPnet models: encoder and CTC, both in bf16 or fp16, at every CPU level, against
+the recorded f32 results. The best token of every frame is the same unless it is a tie, and no output is off by
+more than 2 % of its range. TAP."""
 import os
 import sys
 
@@ -12,7 +12,7 @@ MODELS = ["espnet-conformer-op13", "espnet-transformer-op13"]
 LEVELS = [("bf16", "native"), ("bf16", "avx512"), ("bf16", "avx2"), ("bf16", "scalar"), ("fp16", "native")]
 
 
-TIE = 0.002  # of the range of the scores: frames whose two best tokens are closer may fall either way
+TIE = 0.002  # of the scores' range; frames whose two best tokens are closer than this may go either way
 
 
 def ctc(folder, x, precision, cpu):
@@ -20,7 +20,7 @@ def ctc(folder, x, precision, cpu):
 
 
 def changed(got, want):
-    """Frames with another best token than in f32, and how many of them are no ties."""
+    """The number of frames with another best token than in f32, and how many of them are not ties."""
     best = np.sort(want, -1)
     other = got.argmax(-1) != want.argmax(-1)
     return int(other.sum()), int((other & (best[..., -1] - best[..., -2] > TIE * np.ptp(want))).sum())

@@ -1,5 +1,5 @@
-"""steno optimize in fewer bits: the files run in onnxruntime and in our engine with the same outputs, the
-weights are what numpy makes of them, the errors reported are theirs. TAP."""
+"""steno optimize in fewer bits: onnxruntime and our engine give the same outputs for the files, the weights equal
+numpy's result, and the reported errors are correct. TAP."""
 import os
 import sys
 import tempfile
@@ -39,7 +39,7 @@ def x_of(rows=9):
 
 
 def agree(path, feed, limit):
-    """onnxruntime and our engine on one file; the outputs of the former."""
+    """Run onnxruntime and our engine on one file. Returns the outputs of onnxruntime."""
     s = session(path)
     outs = s.run(None, feed)
     for level in ("0", "3"):
@@ -137,7 +137,7 @@ def sixteen(kind):
 
 
 def halves_reach_every_product(d):
-    """Of a decoder that attends to rows not projected yet (AbsorbedAttention) and a language model."""
+    """For a decoder that attends to unprojected rows (AbsorbedAttention) and for a language model."""
     zoo = os.path.join(SHARED, "zoo", "tiny", "espnet-conformer-op13", "full")
     for f in ("xformer_decoder.onnx", "transformer_lm.onnx", "default_encoder.onnx"):
         if not os.path.exists(os.path.join(zoo, f)):
@@ -152,7 +152,7 @@ def halves_reach_every_product(d):
 
 
 def halves_round_as_numpy_does(d):
-    """Subnormals, ties, overflow: every kind of number through the weights of one product."""
+    """Subnormals, ties, overflow: every kind of number among the weights of one product."""
     rng = np.random.default_rng(2)
     w = (rng.standard_normal((64, 64)) * 10.0 ** rng.integers(-9, 5, (64, 64))).astype("f4")
     w[0, :8] = [0, -0.0, 65504, 65519.9, 6e-8, 2.98e-8, 1.00048828125, 1.00146484375]
@@ -166,7 +166,7 @@ def halves_round_as_numpy_does(d):
 
 
 def ranges(d, samples=3):
-    """.npz files of x, and what static quantization makes of the range that all have together."""
+    """.npz files of x, and the result of static quantization with the range of all files together."""
     xs = [np.random.default_rng(s).standard_normal((9 + s, K)).astype("f4") * (1 + s) for s in range(samples)]
     for i, x in enumerate(xs):
         np.savez(f"{d}/{i}.npz", x=x)
@@ -184,7 +184,7 @@ def static(level, gemm=False):
         third = next(p for p in r["products"] if "third" in p["node"])
         assert abs(third["low"] - lo) < 1e-6 and abs(third["high"] - hi) < 1e-6, third
         feed = x_of()
-        y, z = agree(f"{d}/q.onnx", feed, 0.01)  # in y, a sum's last bit may round an activation otherwise
+        y, z = agree(f"{d}/q.onnx", feed, 0.01)  # for y the last bit of a sum may round an activation the other way
         xq = np.clip(np.rint(feed["x"] / scale) + zero, 0, 255) - zero
         ws = np.max(np.abs(w), axis=0) / np.float32(127)
         want = xq @ np.clip(np.rint(w / ws), -127, 127) * (scale * ws)
@@ -192,18 +192,18 @@ def static(level, gemm=False):
         plain = session(f"{d}/a.onnx").run(None, feed)[0]
         assert np.linalg.norm(y - plain) < 0.05 * np.linalg.norm(plain)
         count = nodes(onnx.load(f"{d}/q.onnx").graph)
-        # basic: the common form; all: one function for each product, nothing widened again
+        # basic: the common form; all: one function per product, nothing is dequantized again
         if level == "basic":
             assert count["", "QuantizeLinear"] == 2 and count["", "DequantizeLinear"] == 5, count
         else:
             integer = sum(v for k, v in count.items() if k[1] in ("IntLinear", "MatMulInteger"))
-            assert count["", "DequantizeLinear"] == 0 and integer == 2, count  # x by w is one product
+            assert count["", "DequantizeLinear"] == 0 and integer == 2, count  # x times w is one product
     test.__name__ = f"static_{level}{'_gemm' if gemm else ''}"
     return test
 
 
 def static_by_percentile(d):
-    """One value a thousand times as large as all others: a percentile leaves it outside, minmax does not."""
+    """One value is a thousand times as large as all others: a percentile excludes it, minmax does not."""
     model(f"{d}/a.onnx")
     x = np.random.default_rng(3).standard_normal((500, K)).astype("f4")
     x[7, 7] = 4000
@@ -239,7 +239,7 @@ def recordings_calibrate_a_model(d):
 
 
 def layer_errors(kind, exact):
-    """Each product's output against f32, computed anew with numpy on samples of our own."""
+    """Each product's output against f32, computed with numpy on samples of our own."""
     def test(d):
         w, b, v = model(f"{d}/a.onnx")
         xs, args, *_ = ranges(d)
@@ -267,8 +267,8 @@ def operators_and_nodes_are_left_out(d):
 
 
 def made_by_onnxruntime(per_channel, kind):
-    """QDQ as onnxruntime's own quantizer writes it, convolutions, MatMul and Gemm: integers in our engine, the
-    numbers of onnxruntime, which makes integers of it too."""
+    """QDQ as onnxruntime's own quantizer writes it, for convolutions, MatMul and Gemm. Our engine computes in
+    integers and gives the numbers of onnxruntime, which computes in integers too."""
     def test(d):
         import logging
 
@@ -347,7 +347,7 @@ def main():
             print(f"ok {n} - quantize: {t.__name__}{' # ' + skip if skip else ''}", flush=True)
         except ort_exact.Saturates as e:
             print(f"ok {n} - quantize: {t.__name__} # SKIP {e}", flush=True)
-        except Exception as e:  # onnxruntime has errors of its own
+        except Exception as e:  # onnxruntime has its own exceptions
             said = str(e).replace("\n", "\n# ")[:500]
             print(f"not ok {n} - quantize: {t.__name__}\n# {type(e).__name__}: {said}", flush=True)
             failed += 1

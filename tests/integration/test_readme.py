@@ -1,5 +1,5 @@
-"""The README's examples, run as a newcomer would: every ```sh block, line by line, against a server
-on a free port in place of the one it names."""
+"""The README's examples, run like a new user would: every ```sh block, line by line, with a server on a free port
+instead of the named one."""
 import os
 import re
 import subprocess
@@ -38,7 +38,7 @@ def every_curl_example_gives_the_transcript(d):
     for c in examples:
         text = re.sub(r"[^a-z ]", " ", run(c.replace("curl ", "curl -fsS ", 1), d.port).lower()).split()
         it = iter(text)
-        assert heard() and all(word in it for word in heard()), (c, text)  # in order, between other text
+        assert heard() and all(word in it for word in heard()), (c, text)  # in order, with other text between
 
 
 @case

@@ -1,4 +1,4 @@
-"""Several models in one server: chosen per request, loaded on demand, unloaded, reloaded while streams run."""
+"""Several models in one server: selected per request, loaded on demand, unloaded, and reloaded while streams run."""
 import json
 import os
 import re
@@ -30,7 +30,7 @@ def post(d, model):
 
 
 def transcribed(d, model):
-    """The text, once the model is loaded: who comes first is told to come again."""
+    """The text, once the model is loaded. An early client is told to come back."""
     out = []
 
     def there():
@@ -43,7 +43,7 @@ def transcribed(d, model):
 
 
 def streaming(d, model):
-    """A connection to a stream of the model, once that is loaded."""
+    """The connection of a stream of the model, once that is loaded."""
     got = []
 
     def opened():
@@ -79,15 +79,15 @@ def a_model_is_loaded_when_it_is_wanted(_):
             assert listed[0] == "digits-en" and sorted(listed[1:]) == ["second", "third"], listed
             assert metric(d, "steno_model_loaded", "second") == 0 and metric(d, "steno_model_loaded", "digits-en") == 1
             assert transcribed(d, "second") == DIGITS_TEXT
-            with streaming(d, "second"):  # who uses it keeps it
+            with streaming(d, "second"):  # a model in use stays loaded
                 assert metric(d, "steno_model_loaded", "second") == 1 and metric(d, "steno_model_loaded", "third") == 0
             status, _, body = post(d, "fourth")
             assert status == 404 and "'second'" in body["error"]["message"] and "'fourth'" in body["error"]["message"], body
-            # nobody uses it: unloaded; the default stays
+            # without users it is unloaded; the default model stays
             assert eventually(lambda: metric(d, "steno_model_loaded", "second") == 0, 20)
             assert metric(d, "steno_model_loaded", "digits-en") == 1
             assert transcribed(d, "second") == DIGITS_TEXT and metric(d, "steno_model_generation", "second") >= 2
-            # who came too early was refused for a reason of its own: nothing has failed
+            # early requests were refused with a reason of their own, and no failure was counted
             refused = d.metric('steno_sessions_rejected_total{reason="loading"}')
             assert refused >= 2 and sum(d.settled().metric(f'steno_sessions_total{{api="{api}",result="refused"}}')
                                         for api in ("transcribe", "stream")) == refused
@@ -103,7 +103,7 @@ def a_stream_chooses_its_model_and_keeps_it_loaded(_):
             with streaming(d, "second") as ws:
                 ws.send(PCM)
                 assert json.loads(ws.recv(timeout=60 * SLOW))["model"] == "second"
-                time.sleep(2.5)  # more than idle_unload: it is in use
+                time.sleep(2.5)  # longer than idle_unload: the model is in use
                 assert metric(d, "steno_model_loaded", "second") == 1 and metric(d, "steno_model_users", "second") == 1
                 assert finish(ws) == DIGITS_TEXT
             assert eventually(lambda: metric(d, "steno_model_loaded", "second") == 0, 20)
@@ -176,14 +176,15 @@ def a_model_that_cannot_be_loaded_is_named_and_memory_is_kept(_):
         with Stenod(f"models.dir={where}", "models.memory=1M") as d:
             assert eventually(lambda: post(d, "broken")[0] == 500, 20)
             assert "broken" in post(d, "broken")[2]["error"]["message"]
-            # the default is always there; beside it nothing fits
+            # the default model is always loaded; no other fits beside it
             assert eventually(lambda: "models.memory" in post(d, "second")[2]["error"]["message"], 20), post(d, "second")
             assert post(d, "second")[0] == 503 and metric(d, "steno_model_loaded", "second") == 0
             assert post(d, "")[0] == 200
 
 
 def weight_bytes():
-    """Of one copy of the model, as the server counts them: a second copy does not fit, and it says why."""
+    """The size of one copy of the model, as the server counts it: a second copy does not fit, and the message has
+    the size."""
     with tempfile.TemporaryDirectory() as where:
         copy(where, "second")
         with Stenod(f"models.dir={where}", "models.memory=1K") as d:
@@ -208,18 +209,18 @@ def of_further_models_the_one_unused_longest_gives_way(_):
                 return {name for name in names if metric(d, "steno_model_loaded", name) == 1}
 
             def use(name):
-                """Afterwards nobody does, and no other was used later."""
+                """Use the model. Afterwards nobody uses it, and it is the one used last."""
                 assert transcribed(d, name) == DIGITS_TEXT
                 assert eventually(lambda: metric(d, "steno_model_users", name) == 0)
 
             def speak(ws, name):
-                ws.send(PCM[:RATE])  # from the first audio on it uses the model
+                ws.send(PCM[:RATE])  # the model is in use from the first audio on
                 assert eventually(lambda: metric(d, "steno_model_users", name) == 1)
 
-            with streaming(d, "second") as ws:  # used before all the others, and still
+            with streaming(d, "second") as ws:  # in use since before all the others
                 speak(ws, "second")
                 use("third")
-                assert loaded() == {"second", "third"}  # the default is there beside them: three in all
+                assert loaded() == {"second", "third"}  # together with the default one three are loaded
                 use("fourth")
                 assert loaded() == {"second", "fourth"}
                 assert "model third unloaded: models.memory" in d.output()
@@ -231,7 +232,7 @@ def of_further_models_the_one_unused_longest_gives_way(_):
             use("second")
             use("fourth")
             assert loaded() == {"second", "fourth"}
-            with streaming(d, "second") as a, streaming(d, "fourth") as b:  # nobody can give way
+            with streaming(d, "second") as a, streaming(d, "fourth") as b:  # no model can be unloaded
                 speak(a, "second")
                 speak(b, "fourth")
 
@@ -243,7 +244,7 @@ def of_further_models_the_one_unused_longest_gives_way(_):
                 for ws in (a, b):
                     ws.send(PCM[RATE:])
                     assert finish(ws) == DIGITS_TEXT
-            # the default was used by nobody all the time
+            # the default model was unused all the time
             assert metric(d, "steno_model_loaded", "digits-en") == 1 and metric(d, "steno_model_generation", "digits-en") == 1
             assert post(d, "")[2]["text"] == DIGITS_TEXT
 
@@ -260,7 +261,7 @@ def a_silent_stream_holds_no_model_and_hears_what_became_of_its_one(_):
                 d.proc.send_signal(signal.SIGHUP)
                 assert eventually(lambda: metric(d, "steno_model_generation", "digits-en") == 2, 30)
                 loading = d.metric('steno_sessions_rejected_total{reason="loading"}')
-                # replaced: the new one
+                # replaced: the stream uses the new model
                 replaced.send(PCM)
                 assert finish(replaced) == DIGITS_TEXT
                 # unloaded: it is loaded again meanwhile, and the client is told to come back
@@ -272,7 +273,7 @@ def a_silent_stream_holds_no_model_and_hears_what_became_of_its_one(_):
                 with streaming(d, "second") as again:
                     again.send(PCM)
                     assert finish(again) == DIGITS_TEXT
-                # gone: nothing to come back for
+                # removed: there is nothing to come back for
                 removed.send(PCM)
                 messages, code, _ = heard(removed)
                 error, = (m for m in messages if m["type"] == "error")
@@ -301,12 +302,12 @@ def what_was_measured_is_kept_for_the_next_start(_):
         capacity()
         path, costs = kept()
         assert len(costs["step"]) == 6 and costs["step"][0] > 0 and costs["slowed"] > 0, costs
-        # a machine on which the second of audio takes half a second of work: what is read is what counts
+        # costs of a machine on which a second of audio takes half a second: the stored costs are used
         slow = {"step": [0.001, None, None, None, None, None], "host": 0.5, "slowed": 1}
         write(path, slow)
         assert 1 <= capacity() <= 2 * os.cpu_count()
-        assert kept() == (path, slow)  # and was not measured again
-        for useless in ("nonsense", {**slow, "slowed": 9}):  # but these are
+        assert kept() == (path, slow)  # and were not measured again
+        for useless in ("nonsense", {**slow, "slowed": 9}):  # but these costs are measured again
             write(path, useless)
             capacity()
             assert kept()[0] == path and kept()[1] not in (useless, slow)

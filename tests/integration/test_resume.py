@@ -1,4 +1,4 @@
-"""A live session whose connection is lost and whose client comes back: nothing is missing, nothing is said twice."""
+"""A live session loses its connection and its client resumes it: nothing is missing, nothing is sent twice."""
 import json
 import random
 import signal
@@ -22,7 +22,7 @@ def waiting(d):
 
 
 def read(ws, until, got):
-    """Messages up to and with the first of the type `until`."""
+    """The messages up to and including the first one of type `until`."""
     while True:
         got.append(json.loads(ws.recv(timeout=60 * SLOW)))
         if got[-1]["type"] == until:
@@ -36,7 +36,7 @@ def read_all(ws, got):
 
 
 def cut(ws):
-    """As a network that is gone: a reset, no close frame."""
+    """Like a network failure: a reset without a close frame."""
     ws.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     ws.socket.shutdown(socket.SHUT_RDWR)
     ws.socket.close()
@@ -135,7 +135,7 @@ def random_cuts_and_takeovers(d):
                     cut(ws)
                 else:
                     ws.close_timeout = 0
-                # the new one comes while the old one stands, is being reset, or is gone: all the same
+                # the new connection comes while the old one is open, is being reset, or is gone; the result is the same
                 new = back(d, session, got)
                 r = read(new, "resumed", got)
                 sent = 2 * r["samples"]
@@ -163,7 +163,7 @@ def the_newer_of_two_connections_has_the_session(d):
 
 @case
 def results_that_were_never_read_are_said_again(d):
-    """Also when the session ended and the server had written all of it."""
+    """Also when the session has ended and the server has written all of it."""
     ws, got, session = begin(d)
     ws.send(PCM)
     ws.send('{"type":"end"}')
@@ -182,7 +182,7 @@ def end_and_cut_at_once(d):
     ws.send(PCM)
     ws.send('{"type":"end"}')
     cut(ws)
-    while True:  # a reset may take with it what the server had not read: then it says so
+    while True:  # a reset may lose what the server has not read; then the server says so
         ws = back(d, session, got)
         first = len(got)
         code = None

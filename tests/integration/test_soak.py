@@ -1,5 +1,5 @@
 # not under sanitizers: no program of ours runs
-"""What `make soak` judges, over courses of a run that are made up: leaks and drifts are found, what is none passes."""
+"""The judgement of `make soak`, on made-up courses of runs: leaks and drifts are found, other courses pass."""
 import contextlib
 import io
 import os
@@ -11,17 +11,17 @@ sys.path.insert(0, os.path.join(ROOT, "loadtest"))
 import soak  # noqa: E402
 
 MINUTES, EVERY, RELOAD = 3, 3, 20
-# resident MiB of three minutes under AddressSanitizer as measured, every 9 s: its quarantine fills, reloads come and go
+# resident MiB of three minutes under AddressSanitizer, measured every 9 s: its quarantine fills, reloads come and go
 ASAN = [80, 83, 84, 89, 89, 98, 90, 105, 97, 111, 97, 112, 97, 112, 99, 98, 113, 99, 113, 98]
 
 
 def course(mib=lambda t: 50.0, ms=lambda t: 5.0, cpu=lambda t: 0.02, seconds=60 * MINUTES, every=EVERY):
-    """The points of a run: memory, latency and processor time of a second of audio as functions of the time in s."""
+    """The points of a run. Memory, latency and processor time per second of audio are functions of the time in s."""
     return [dict(zip(soak.POINT, (t, mib(t), 20, ms(t), 30 * cpu(t), 30.0))) for t in range(every, seconds + 1, every)]
 
 
 def failed(fn, *args):
-    """What is not as it should be, by the first word of its line, and all that was printed."""
+    """The first words of the lines that report a failure, and all that was printed."""
     judge, out = soak.Judge(), io.StringIO()
     with contextlib.redirect_stdout(out):
         fn(judge, *args)
@@ -45,7 +45,7 @@ def a_flat_course_passes(_):
     for wave in (lambda t: 50 + reloads(t), lambda t: 50 + 0.3 * (t % 7), lambda t: 90 - t / 60, lambda t: 50 + 30 * (1 - 2.0 ** (-t / 6))):
         bad, out = judged(course(wave))
         assert not bad, out
-    # one that an hour long creeps by less than a MiB
+    # a run of an hour that creeps by less than a MiB
     bad, out = judged(course(lambda t: 50 + 0.9 * t / 3600 + reloads(t), seconds=3600, every=5))
     assert not bad, out
 
@@ -55,10 +55,10 @@ def a_leak_of_2_mb_a_minute_is_found(_):
     for base in (lambda t: 50.0, lambda t: 50 + reloads(t), lambda t: 50 + 30 * (1 - 2.0 ** (-t / 6))):
         bad, out = judged(course(lambda t: base(t) + 2 * t / 60))
         assert bad == ["memory", "memory"], out
-        # by its slope alone, too, where much growth is allowed
+        # by its slope alone too, if much growth is allowed
         bad, out = judged(course(lambda t: base(t) + 2 * t / 60), growth=24)
         assert bad == ["memory"] and "floor goes up by 2." in out or "floor goes up by 1.9" in out, out
-    # one that begins late
+    # a leak that starts late
     bad, out = judged(course(lambda t: 50 + max(0, t - 100) * 2 / 60))
     assert bad == ["memory", "memory"], out
 
@@ -86,7 +86,7 @@ def a_drift_is_found_and_a_slow_machine_is_none(_):
 
 
 def books(**change):
-    """A page of metrics that adds up, but for what is changed."""
+    """A page of metrics that adds up, except for the changed values."""
     m = {f'steno_sessions_started_total{{api="{api}"}}': n for api, n in (("stream", 7.0), ("transcribe", 3.0))}
     m |= {'steno_sessions_total{api="stream",result="ok"}': 4.0, 'steno_sessions_total{api="stream",result="gone"}': 3.0,
           'steno_sessions_total{api="transcribe",result="ok"}': 2.0, 'steno_sessions_total{api="transcribe",result="gone"}': 1.0,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# systemd reads the units without complaint, and their exposure stays low. TAP.
+# systemd accepts the units without complaint, and their exposure score stays low. TAP.
 set -u
 cd "$(dirname "$0")/../.." || exit 70
 echo "1..3"
@@ -10,7 +10,7 @@ fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 build=${STENO_BUILD:-$PWD/build/release}
-# as installed, with the paths it has there: a root with the program, and the targets of this system
+# as installed, with the installed paths: a root with the program and this system's targets
 units=$dir/usr/lib/systemd/system
 mkdir -p "$dir/usr/sbin" "$units"
 ln "$build/stenod" "$dir/usr/sbin/stenod" 2>/dev/null || cp "$build/stenod" "$dir/usr/sbin/stenod"

@@ -58,7 +58,7 @@ def it_shows_what_ran(d, path):
     assert code == 0 and answer["metrics"]['steno_sessions_total{api="transcribe",result="ok"}'] == 1, answer
     model, = answer["models"]
     assert model["default"] and model["pool"]["audio_seconds"] > 5 and sum(model["pool"]["batches"]) > 0, model
-    # every series of the page is there
+    # every series of the page exists
     series = {line.rsplit(" ", 1)[0] for line in d.get("/metrics")[2].decode().splitlines() if line[0] != "#"}
     assert series == set(answer["metrics"]), series ^ set(answer["metrics"])
 
@@ -82,7 +82,7 @@ def reload_does_what_sighup_does(d, path):
 def rude_clients_do_no_harm(d, path):
     for line in (b"\n", b"what\n", b"status \n", b"\0\n", b"\xff\xfe\n"):
         assert "error" in ask(path, line)[0], line
-    a, b = ask(path, b"status\nstatus\n", b"")  # two in one piece
+    a, b = ask(path, b"status\nstatus\n", b"")  # two commands in one write
     assert a["version"] == b["version"]
     long = socket.socket(socket.AF_UNIX)
     long.connect(path)
@@ -92,7 +92,7 @@ def rude_clients_do_no_harm(d, path):
     except (BrokenPipeError, ConnectionResetError):
         pass
     deaf = []
-    for _ in range(40):  # they ask and never read; the oldest give way
+    for _ in range(40):  # they send and never read; the oldest connections are closed
         s = socket.socket(socket.AF_UNIX)
         s.connect(path)
         s.setblocking(False)
@@ -161,7 +161,7 @@ def where_nobody_listens(_):
         assert code == 74 and path in err and "server.admin" in err and not out, (code, err)
         assert top("/" + "x" * 200, "--once")[0] == 64
         assert top(path, "--interval", "0")[0] == 64 and top(path, "more")[0] == 64
-        dead = socket.socket(socket.AF_UNIX)  # what a killed server leaves behind
+        dead = socket.socket(socket.AF_UNIX)  # the leftover of a killed server
         dead.bind(path)
         dead.close()
         with Stenod(f"server.admin={path}"):
@@ -169,7 +169,7 @@ def where_nobody_listens(_):
             cmd = [os.path.join(BUILD, "stenod"), "--listen", "127.0.0.1:0", "--set", f"server.admin={path}"]
             r = subprocess.run(cmd, capture_output=True, text=True, timeout=60 * SLOW)
             assert r.returncode == 69 and "server.admin" in r.stderr and "in use" in r.stderr, r
-            assert top(path, "--once")[0] == 0  # the first one still has it
+            assert top(path, "--once")[0] == 0  # the first server still has the socket
         with open(path, "w", encoding="utf-8") as f:
             f.write("a file of somebody")
         r = subprocess.run(cmd, capture_output=True, text=True, timeout=60 * SLOW)

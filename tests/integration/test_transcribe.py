@@ -19,7 +19,7 @@ EX_OK, EX_USAGE, EX_DATAERR, EX_NOINPUT, EX_IOERR = 0, 64, 65, 66, 74
 
 
 def tones(name, *parts, rate=8000, channels=1):
-    """A WAV of (Hz, seconds) parts; the tone model hears 500 Hz as one, 1000 Hz as two."""
+    """A WAV of (Hz, seconds) parts. The tone model recognizes 500 Hz as "one", 1000 Hz as "two"."""
     samples = []
     for hz, seconds in parts:
         samples += [round(9000 * math.sin(2 * math.pi * hz * i / rate)) if hz else 0
@@ -197,7 +197,7 @@ def wrong_options_are_usage_errors():
 @case
 def the_model_is_found_or_the_places_are_named():
     assert text(ONE, model=None, env={"STENO_MODEL": TONES}) == "one\n"
-    assert text(DIGITS, model=None).strip() != ""  # the one that ships, from the build tree
+    assert text(DIGITS, model=None).strip() != ""  # the shipped model, from the build tree
     fails(EX_NOINPUT, ONE, model="/nonexistent", says="/nonexistent: No such file")
 
 

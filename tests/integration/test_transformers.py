@@ -1,10 +1,11 @@
-"""Language models as exporters write them: BERT (PyTorch's chains: LayerNorm by nine nodes, Gelu by Erf, an
-additive mask, heads through Shape, Gather, Concat, Reshape) and GPT-2 (Conv1D as Reshape, Gemm, Reshape, one
-product for Q, K, V and Split, Gelu by Tanh, a causal mask by Where; with and without past keys and values),
-two layers with random weights. The same models as transformers has them (tests/data/lm). And single chains of which a fused operator is made.
+"""Language models as exporters write them. BERT: PyTorch's chains (LayerNorm as nine nodes, Gelu by Erf, an additive
+mask, heads through Shape, Gather, Concat, Reshape). GPT-2: Conv1D as Reshape, Gemm, Reshape; one product for Q,
+K, V and Split; Gelu by Tanh; a causal mask by Where; with and without past keys and values. Both with two layers
+and random weights. The same models as transformers exports them (tests/data/lm). And single chains that become a
+fused operator.
 
-`steno optimize` writes each as standard operators and functions: onnx.checker passes the file, onnxruntime and
-our engine agree with onnxruntime on the original, and no more nodes are left than counted here. TAP."""
+`steno optimize` writes each model as standard operators and functions. onnx.checker accepts the file, onnxruntime
+and our engine agree with onnxruntime on the original, and no more nodes are left than counted here. TAP."""
 import collections
 import os
 import subprocess
@@ -23,7 +24,7 @@ HIDDEN, HEADS, LAYERS, WORDS, PLACES = 32, 4, 2, 50, 64
 
 
 class Graph:
-    """Nodes by name; the names of results are made up, those of nodes are their results'."""
+    """Nodes by name. Results get generated names, nodes the names of their results."""
 
     def __init__(self, seed):
         self.rng, self.nodes, self.weights, self.n = np.random.default_rng(seed), [], [], 0
@@ -106,8 +107,9 @@ def bert():
 
 
 def keras():
-    """BERT as TensorFlow's converters write a Keras model: rows flat for each product, the bias after they have
-    their axes again, queries scaled, a mask that is subtracted, norms as x * (r gamma) + (beta - mean * (r gamma))."""
+    """BERT as TensorFlow's converters write a Keras model: rows are flattened for each product, the bias is added
+    after their axes are restored, queries are scaled, the mask is subtracted, norms are x * (r gamma) + (beta -
+    mean * (r gamma))."""
     g = Graph(4)
 
     def dense(x, rows, cols):

@@ -1,4 +1,5 @@
-"""Silence that does not go through the network: over every way in, the same words, and a metric that says how much."""
+"""The VAD filter removes silence before the network: for every kind of input the same words, and a metric with the
+removed time."""
 import io
 import json
 import os
@@ -10,7 +11,7 @@ from daemon import DIGITS_TEXT, ROOT, Skip, Stenod, case, converse, pcm, tap
 PCM, RATE = pcm()
 PAUSE = bytes(2 * 6 * RATE)
 TALK = PCM + PAUSE + PCM + PAUSE
-SAVED = 2 * 6 - 2 * (1.2 + 0.6)  # of 12 s: a second is heard behind speech, 0.2 s before it, windows lie across
+SAVED = 2 * 6 - 2 * (1.2 + 0.6)  # of 12 s: a second after speech and 0.2 s before it remain, and windows across the borders
 SILERO = os.path.join(os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared")), "models", "silero-vad")
 
 
@@ -25,7 +26,7 @@ def wav(samples):
 
 
 def stream(d, start=None, query=""):
-    """Texts of all finals."""
+    """The texts of all finals."""
     got = converse(d.ws + query, [{"type": "start", "encoding": "s16le", "sample_rate": RATE, **(start or {})},
                                   *(TALK[at:at + 1600] for at in range(0, len(TALK), 1600)), {"type": "end"}]).messages
     assert got[-1]["type"] == "end", got[-1]
@@ -33,7 +34,7 @@ def stream(d, start=None, query=""):
 
 
 def skipped(d, api):
-    """Seconds skipped by the sessions so far."""
+    """Seconds skipped so far, over all sessions."""
     return d.settled().metric(f'steno_vad_skipped_seconds_total{{api="{api}"}}')
 
 

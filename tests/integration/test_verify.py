@@ -1,4 +1,4 @@
-"""steno verify, profile and graph from outside: numbers against numpy, exit codes, forms. TAP."""
+"""steno verify, profile and graph from outside: numbers against numpy, exit codes, output formats. TAP."""
 import json
 import os
 import subprocess
@@ -22,7 +22,7 @@ def steno(*args, want=0):
 
 
 def model(path, scale, rows=7, wrong=0.0):
-    """y = (x W) scale, and one row of a table for each id; B differs by `wrong` in one weight."""
+    """y = (x W) scale, and one row of a table for each id. B has one weight that differs by `wrong`."""
     w = np.random.default_rng(3).standard_normal((8, 8)).astype("f4")
     w[0, 0] += wrong
     table = np.arange(rows * 2, dtype="f4").reshape(rows, 2)
@@ -48,7 +48,7 @@ def equal_networks(d):
 
 
 def different_networks(d):
-    """One weight is off by 0.25, the input has a variance of 1: y[..., 0] differs by 0.125 on average."""
+    """One weight is off by 0.25 and the input has variance 1: y[..., 0] differs by 0.125 on average."""
     a, b = model(f"{d}/a.onnx", 0.5), model(f"{d}/b.onnx", 0.5, wrong=0.25)
     r = json.loads(steno("verify", a, b, "--json", want=1)[0])
     y, z = r["outputs"]
@@ -59,7 +59,7 @@ def different_networks(d):
 
 
 def rows_stay_within_the_table(d):
-    """Ids are drawn from the table's rows: no sample is refused, and all rows are met."""
+    """Ids are drawn from the rows of the table: no sample is refused, and all rows occur."""
     a = model(f"{d}/a.onnx", 1, rows=3)
     r = json.loads(steno("verify", a, a, "--samples", "8", "--json")[0])
     assert r["samples"] == 8 and r["left_out"] == 0, r
@@ -93,7 +93,7 @@ def profile_adds_up(d):
     assert abs(sum(n["us"] for n in p["nodes"]) - p["us"]) < 1e-3 * p["us"] + 1e-6
     assert abs(p["gflop"] - 2 * 2 * 50 * 8 * 8 / 1e9) < 1e-12, p["gflop"]
     got = nodes["MatMul"]["gbytes_per_s"] * nodes["MatMul"]["us"] * 1e3
-    sizes = [4 * (2 * 50 * 8 + 8 * columns + 2 * 50 * 8) for columns in (8, 16, 32)]  # bytes in, packed weights, out
+    sizes = [4 * (2 * 50 * 8 + 8 * columns + 2 * 50 * 8) for columns in (8, 16, 32)]  # bytes of input, packed weights, output
     assert any(abs(got - want) < 0.01 * want for want in sizes), (got, sizes)
     assert {x["layer"] for x in p["layers"]} == {"/net/layers.0", "/net/layers.1", ""}, p["layers"]
     with open(trace, encoding="utf-8") as f:

@@ -1,4 +1,4 @@
-"""GET /v1/stream from outside, by a WebSocket library written by others (websockets)."""
+"""GET /v1/stream from outside, through an independent WebSocket library (websockets)."""
 import audioop
 import difflib
 import itertools
@@ -25,7 +25,7 @@ START = {"type": "start", "encoding": "s16le", "sample_rate": RATE}
 
 
 def stream(d, pieces, start=START, finish=True, query="", **kw):
-    """Send the pieces while reading; (messages, close code). str pieces are text, bytes audio."""
+    """Send the pieces while reading. Returns (messages, close code). str pieces are text, bytes are audio."""
     ends = [{"type": "end"}] if finish else []
     out, code, *_ = converse(d.ws + query, itertools.chain([start] if start else [], pieces, ends), **kw)
     for i, m in enumerate(out):
@@ -50,7 +50,7 @@ _heard = []
 
 
 def heard(d):
-    """What the model hears in the recording; that it is right is the first case's business."""
+    """The text that the model recognizes in the recording. The first case checks that it is right."""
     if not _heard:
         _heard.append(text(stream(d, [PCM])[0]))
         assert _heard[0]
@@ -134,7 +134,7 @@ def real_time_pace_gives_the_same_finals(d):
 
 @case
 def fragmented_messages_are_put_together(d):
-    # an iterable is sent as one message in many frames (RFC 6455, 5.4)
+    # an iterable becomes one message in many frames (RFC 6455, 5.4)
     got, code = stream(d, [chunks(PCM, 999)], start=None, query=f"?sample_rate={RATE}")
     assert code == 1000 and finals(got) == reference(d), got
 
@@ -150,13 +150,13 @@ def a_minute_as_fast_as_it_goes_is_read_at_the_recognisers_pace(d):
 
 
 def wav_of(pcm16):
-    """With the length unknown, as a pipe would have it."""
+    """A WAV of unknown length, as written by a pipe."""
     return (b"RIFF\xff\xff\xff\xffWAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, RATE, RATE * 2, 2, 16)
             + b"data\xff\xff\xff\xff" + pcm16)
 
 
 def alike(a, b):
-    """Share of equal words: for audio that was changed a little on its way."""
+    """Share of equal words: for audio that was changed slightly on its way."""
     return difflib.SequenceMatcher(None, a.split(), b.split()).ratio()
 
 
@@ -166,7 +166,7 @@ def every_encoding_hears_the_same(d):
     stereo = audioop.tostereo(PCM, 2, 1, 1)
     sixteen = audioop.ratecv(PCM, 2, 1, RATE, 16000, None)[0]
     u, a = audioop.lin2ulaw(PCM, 2), audioop.lin2alaw(PCM, 2)
-    forms = [ # what is sent, with which start; the 16-bit samples it stands for
+    forms = [ # the bytes to send, the start message, and the 16-bit samples that they stand for
         (floats, {"encoding": "f32le", "sample_rate": RATE}, PCM),
         (u, {"encoding": "mulaw"}, audioop.ulaw2lin(u, 2)),
         (a, {"encoding": "alaw"}, audioop.alaw2lin(a, 2)),
@@ -213,7 +213,7 @@ def opus_in_ogg_is_heard_in_any_cut(d):
 
 
 def ogg_packets(data):
-    """The packets of an Ogg stream (RFC 3533), its two headers left out."""
+    """The packets of an Ogg stream (RFC 3533) without its two headers."""
     packets, part, at = [], b"", 0
     while at < len(data):
         assert data[at:at + 4] == b"OggS"
@@ -299,7 +299,7 @@ def a_message_of_exactly_the_limit_is_taken(d):
 
 WAV_8K = wav_of(PCM[:400])
 BAD = [
-    # query, pieces, close code, error code, what the message names
+    # query, pieces, close code, error code, text in the message
     ("", ['{"type":"stop"}'], 1008, "invalid_argument", "stop"),
     ("", ["{nonsense"], 1007, "invalid_data", "line 1"),
     ("", ["[]"], 1007, "invalid_data", "object"),
@@ -348,13 +348,13 @@ def text_that_is_not_utf8_is_refused(d):
 
 
 def read_close(s):
-    """Close code of the server; 1006 if the connection just ended."""
+    """Close code of the server; 1006 if the connection ended without one."""
     return read_messages(s)[1]
 
 
 @case
 def audio_after_the_end_is_named_or_too_late(d):
-    """Which of the two depends on when the stream's last final is there (test_ws_session.c has each at its moment)."""
+    """Either of the two, depending on when the stream's last final is ready (test_ws_session.c tests both)."""
     with raw(d) as s:
         s.sendall(frame(2, PCM) + frame(1, b'{"type":"end"}') + frame(2, b"\0" * 320))
         got, code = read_messages(s)
@@ -386,7 +386,7 @@ def broken_framing_costs_nothing_that_was_said_before(d):
 
 @case
 def a_message_too_large_is_refused_by_its_header(d):
-    """Of a frame that says 9 MiB the head is enough; one who sends all of it still reads why."""
+    """The header of a frame that announces 9 MiB is enough. A client that sends all of it can still read the reason."""
     with raw(d) as s:
         s.sendall(b"\x82\xff" + struct.pack(">Q", 9 << 20) + b"\0" * 4)
         got, code = read_messages(s)
@@ -435,7 +435,7 @@ def control_frames_between_fragments_are_no_part_of_the_message(d):
 
 @case
 def text_in_one_read_with_more_audio_than_there_is_room_for_is_not_lost(d):
-    """Frames that come while the session is paused wait; none is refused or overtakes another."""
+    """Frames that arrive while the session is paused wait. None is refused or overtakes another."""
     with Stenod("pool.buffer=0.5") as tight, raw(tight, query=f"?sample_rate={RATE}") as s:
         s.sendall(b"".join(frame(2, c) + frame(1, b'{"type":"keepalive"}') for c in chunks(PCM, 2000)) +
                   frame(1, b'{"type":"finalize"}') + frame(1, b'{"type":"end"}'))
@@ -495,7 +495,7 @@ def twenty_streams_at_once_all_hear_right(d):
     ts = [threading.Thread(target=one, args=(i,)) for i in range(len(out))]
     for t in ts:
         t.start()
-    while any(t.is_alive() for t in ts):  # HTTP is served on the same port meanwhile
+    while any(t.is_alive() for t in ts):  # HTTP is served on the same port in the meantime
         assert d.status("/healthz") == 200
         time.sleep(0.1)
     for t in ts:
@@ -545,7 +545,7 @@ def memory_does_not_grow_with_sessions(d):
 
 @case
 def an_idle_session_takes_less_than_64_kib_beyond_its_states(_):
-    """Resident memory of sessions that were spoken to and are silent; states and window of the model are 119,008 bytes.
+    """Resident memory of idle sessions after speech. The model's states and window take 119,008 bytes.
     tests/unit/test_session_bytes.c counts the same at the allocator."""
     if SLOW > 1:
         raise Skip("sanitizers keep memory of their own")
@@ -555,7 +555,7 @@ def an_idle_session_takes_less_than_64_kib_beyond_its_states(_):
             ws = connect(d.ws, **OPEN)
             to.append(ws)
             ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
-            for at in range(0, len(PCM), RATE):  # half a second, heard before the next comes
+            for at in range(0, len(PCM), RATE):  # half a second each, recognized before the next one is sent
                 ws.send(PCM[at:at + RATE])
                 ws.send(json.dumps({"type": "finalize"}))
                 while json.loads(ws.recv(timeout=60 * SLOW))["type"] != "final":
@@ -600,7 +600,7 @@ def a_client_that_does_not_read_is_closed_and_others_go_on(_):
 
 
 def finalizes(s, n):
-    """Each is answered by a final; False when the server closed before it had taken them all."""
+    """Send n finalizes; a final answers each. False if the server closed before it had read them all."""
     try:
         for _ in range(n // 100):
             s.sendall(frame(1, b'{"type":"finalize"}') * 100)
@@ -633,7 +633,8 @@ def a_client_that_was_paused_and_reads_again_misses_nothing(_):
         s.settimeout(None)
         t = threading.Thread(target=send)
         t.start()
-        # half of the queue is full, or before that the kernel takes no more: nothing is read, so nothing is answered
+        # the queue is half full, or the kernel's buffers are full before that: the server reads nothing, so it answers
+        # nothing
         assert eventually(lambda: d.metric("steno_ws_rx_paused_total") > 0)
         used = d.processor_seconds()
         time.sleep(2)
@@ -646,7 +647,8 @@ def a_client_that_was_paused_and_reads_again_misses_nothing(_):
 
 @case
 def a_client_faster_than_real_time_is_read_as_fast_as_it_is_decoded(_):
-    """Twenty minutes flat out: they would be 19 MB as they came and 38 as samples, if they were taken before they are decoded."""
+    """Twenty minutes at full speed. If the server read them before decoding they would take 19 MB as sent and 38 MB
+    as samples."""
     piece = PCM + b"\0\0" * RATE * 2
     times = 1200 * RATE * 2 // len(piece)
     with Stenod("pool.buffer=0.5") as d:
@@ -667,12 +669,12 @@ def a_client_faster_than_real_time_is_read_as_fast_as_it_is_decoded(_):
 @case
 def silent_and_half_open_clients_are_closed(_):
     with Stenod("websocket.idle_timeout=5", "websocket.ping_interval=1") as d:
-        got, code = stream(d, [PCM], finish=False)  # answers pings, sends nothing more
+        got, code = stream(d, [PCM], finish=False)  # answers pings, sends nothing else
         assert code == 1008 and got[-1]["code"] == "idle_timeout", (got[-1], code)
         assert text(got) == heard(d), text(got)
-        with raw(d) as s:  # answers nothing at all
+        with raw(d) as s:  # answers nothing
             read_close(s)
-        with connect(d.ws, **OPEN) as ws:  # keepalive keeps a silent session
+        with connect(d.ws, **OPEN) as ws:  # keepalive keeps a silent session open
             until = time.monotonic() + 6
             while time.monotonic() < until:
                 ws.send('{"type":"keepalive"}')
@@ -693,7 +695,7 @@ def beyond_capacity_the_handshake_is_refused_at_once(_):
                 assert e.response.status_code == 503 and int(e.response.headers["Retry-After"]) > 0
                 assert json.loads(e.response.body)["error"]["code"] == "busy", e.response.body
             assert d.metric('steno_sessions_rejected_total{reason="sessions"}') == 1
-            # a client that does not wait for its answer hears it all the same; Deepgram's in its own form
+            # a client that does not wait for its answer still gets it; Deepgram's client in its own form
             with socket.create_connection(("127.0.0.1", d.port), 20 * SLOW) as s:
                 s.sendall(b"GET /v1/listen HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -714,7 +716,7 @@ def beyond_capacity_the_handshake_is_refused_at_once(_):
 
 @case
 def what_the_pool_cannot_carry_is_refused_at_the_handshake_and_uploads_are_not(roomy):
-    """limits.sessions would let many more in: it is the model's capacity that is used up."""
+    """limits.sessions would admit many more; the model's capacity is used up."""
     said = heard(roomy)
 
     def refused():
@@ -738,7 +740,7 @@ def what_the_pool_cannot_carry_is_refused_at_the_handshake_and_uploads_are_not(r
             assert d.metric('steno_sessions_rejected_total{reason="sessions"}') == 0
             status, _, body = d.request("POST", "/v1/transcribe", wav_of(PCM))
             assert status == 200 and json.loads(body)["text"] == said, body
-            for ws in (a, b):  # those inside notice nothing
+            for ws in (a, b):  # the admitted sessions are not affected
                 ws.send(PCM)
                 ws.send('{"type":"end"}')
                 assert text(messages_of(ws)[0]) == said
@@ -762,7 +764,7 @@ def drain_gives_running_streams_their_last_final(_):
             ws.send(json.dumps(START))
             ws.send(PCM)
             got, out = [], []
-            while not out or out[-1]["audio_ms"] < 4500:  # all but the last word was heard, perhaps that too
+            while not out or out[-1]["audio_ms"] < 4500:  # all but the last word was recognized, perhaps that too
                 out.append(json.loads(ws.recv(timeout=60 * SLOW)))
             t = threading.Thread(target=lambda: got.append(d.terminate()))
             t.start()
@@ -780,7 +782,7 @@ def drain_gives_running_streams_their_last_final(_):
 @case
 def drain_does_not_wait_longer_than_its_limit(_):
     with Stenod("server.drain_timeout=2") as d:
-        s = raw(d, receive_buffer=4096)  # reads nothing, so its last final and close frame stay here
+        s = raw(d, receive_buffer=4096)  # it reads nothing, so its last final and close frame remain in the server
         s.sendall(frame(1, b'{"type":"finalize"}') * 500)
         assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 1)
         assert d.terminate() == 0
