@@ -35,8 +35,8 @@ struct change {
 static steno_status refuse(const struct change *c, const char *why)
 {
     return steno_fail(c->w->err, STENO_ERR_UNSUPPORTED,
-                      "node '%s' (%s): no form of opset %d for that of opset %d: %s", c->n->name,
-                      c->n->op_type, c->to, c->from, why);
+                      "node '%s' (%s): no equivalent in opset %d of its form in opset %d: %s",
+                      c->n->name, c->n->op_type, c->to, c->from, why);
 }
 
 static bool crosses(const struct change *c, int version)
@@ -110,7 +110,7 @@ static steno_status to_input(const struct change *c, const char *name)
     if (!a)
         return STENO_OK;
     if (a->type != ONNX__ATTRIBUTE__KIND__INTS)
-        return refuse(c, "its attribute is no list of integers");
+        return refuse(c, "its attribute is not a list of integers");
     st = add_constant(c, a->ints, a->n_ints, &c->m->input[1]);
     c->m->n_input = 2;
     remove_attribute(c->m, name);
@@ -336,7 +336,7 @@ steno_status steno_opset_convert(struct writer *w, struct write_scope *s,
     if (c.from == c.to)
         return STENO_OK;
     if (c.from <= 0)
-        return refuse(&c, "the operator is unknown there");
+        return refuse(&c, "the operator does not exist there");
     if (c.from < 7)
         return apart(&c);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)

@@ -206,7 +206,7 @@ static steno_status product(struct steno_quantize_job *j, int32_t at, int in)
         return STENO_OK;
     if (!p.kept && j->opt->kind == STENO_QUANTIZE_STATIC &&
         (p.in_body || !j->opt->range(j->opt->range_arg, p.x, &p.lo, &p.hi)))
-        p.kept = p.in_body ? "in the body of a node" : "calibration never came here";
+        p.kept = p.in_body ? "in the body of a node" : "calibration did not reach it";
     if (!p.kept) {
         st = rewrite(j, at, in, w, &p);
         if (st)

@@ -135,7 +135,8 @@ static steno_status build(struct file_writer *o, const struct steno_graph *g, On
     steno_status st;
     if (opt->opset < 11)
         return steno_fail(o->w.err, STENO_ERR_UNSUPPORTED,
-                          "opset %d: models are written in 11 and later", opt->opset);
+                          "opset %d is not supported: models are written in opset 11 or later",
+                          opt->opset);
     o->w.form = &form;
     o->last = &o->functions;
     st = steno_write_model(&o->w, g, opt->opset, m);
@@ -229,7 +230,7 @@ static steno_status write_files(struct file_writer *o, const struct steno_graph 
                           "need a file of their own");
     s.f = fopen(p->model_new, "wb");
     if (!s.f)
-        return steno_fail(o->w.err, STENO_ERR_IO, "%s: cannot be made", p->model_new);
+        return steno_fail(o->w.err, STENO_ERR_IO, "%s: cannot be created", p->model_new);
     onnx__model__pack_to_buffer(&m, &s.base);
     written->bytes = s.n;
     written->data_bytes = o->data_bytes;
@@ -257,7 +258,7 @@ steno_status steno_onnx_write(const struct steno_graph *g, const char *path,
         o.data = p.data + (slash ? slash - path + 1 : 0);
         o.data_file = fopen(p.data_new, "wb");
         if (!o.data_file)
-            return steno_fail(err, STENO_ERR_IO, "%s: cannot be made", p.data_new);
+            return steno_fail(err, STENO_ERR_IO, "%s: cannot be created", p.data_new);
     }
     st = write_files(&o, g, &p, written ? written : &ignored);
     if (o.data_file) {

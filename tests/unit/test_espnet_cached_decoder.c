@@ -386,7 +386,7 @@ static void a_file_with_the_operator_has_nothing_to_read(void **state)
     assert_int_equal(steno_session_open(&run, n, NULL, &err), STENO_OK);
     assert_int_equal(steno_session_set(run, 0, &t, &err), STENO_OK);
     assert_int_equal(steno_session_run(run, &err), STENO_ERR_INVAL);
-    assert_non_null(strstr(err.msg, "no searches were lent"));
+    assert_non_null(strstr(err.msg, "no key/value cache is bound"));
     steno_session_close(run);
     steno_network_close(n);
     mk_unlink(path);

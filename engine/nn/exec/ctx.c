@@ -185,9 +185,7 @@ steno_status steno_op_view(struct steno_op_ctx *ctx, int i, int in, const struct
     if (!x || steno_shape_count(&x->shape, &have) || steno_shape_count(shape, &want) ||
         have != want)
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "output %d shows its input under a shape of "
-                          "another size",
-                          i);
+                          "output %d is a view of its input, but has another size", i);
     if (ctx->eval_arena || s->home == HOME_VIEW) {
         s->t.dtype = x->dtype;
         s->t.shape = *shape;
@@ -216,7 +214,7 @@ steno_status steno_op_subgraph(struct steno_op_ctx *ctx, const char *attr,
     if (n_in != f->g->n_inputs || n_out != f->g->n_outputs)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "body graph '%s' has %d inputs and %d outputs, "
-                          "wanted are %d and %d",
+                          "expected %d and %d",
                           attr, f->g->n_inputs, f->g->n_outputs, n_in, n_out);
     st = steno_frame_run(f, in, err);
     if (st)

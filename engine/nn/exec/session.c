@@ -63,18 +63,18 @@ steno_status steno_session_set(steno_session *s, int i, const struct steno_tenso
     bool ok;
     char want[96], got[96];
     if (i < 0 || i >= g->n_inputs)
-        return steno_fail(err, STENO_ERR_INVAL, "there is no input %d, the network has %d", i,
+        return steno_fail(err, STENO_ERR_INVAL, "there is no input %d; the network has %d", i,
                           g->n_inputs);
     v = &g->values[g->inputs[i]];
     if (v->dtype && t->dtype != v->dtype)
-        return steno_fail(err, STENO_ERR_INVAL, "input '%s' is %s, given is %s", v->name,
+        return steno_fail(err, STENO_ERR_INVAL, "input '%s' has type %s, but %s was given", v->name,
                           steno_dtype_name(v->dtype), steno_dtype_name(t->dtype));
     ok = steno_shape_known(&t->shape) && (v->shape.rank < 0 || v->shape.rank == t->shape.rank);
     for (int d = 0; ok && d < v->shape.rank; d++)
         ok = v->shape.dim[d] < 0 || v->shape.dim[d] == t->shape.dim[d];
     if (!ok)
-        return steno_fail(err, STENO_ERR_INVAL, "input '%s' has shape %s, given is %s", v->name,
-                          steno_shape_str(&v->shape, want, sizeof want),
+        return steno_fail(err, STENO_ERR_INVAL, "input '%s' has shape %s, but %s was given",
+                          v->name, steno_shape_str(&v->shape, want, sizeof want),
                           steno_shape_str(&t->shape, got, sizeof got));
     s->in[i] = *t;
     s->in_ptr[i] = &s->in[i];
@@ -105,7 +105,8 @@ steno_status steno_session_set_rows(steno_session *s, int i, const struct steno_
     struct steno_tensor apart = *t;
     steno_status st;
     if (steno_session_in_place(s, i) < 0)
-        return steno_fail(err, STENO_ERR_INVAL, "input %d is not a state that changes in place", i);
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "input %d is not a state that can be updated in place", i);
     apart.data = NULL;
     st = steno_session_set(s, i, &apart, err);
     if (!st)
@@ -125,7 +126,7 @@ steno_status steno_session_run(steno_session *s, steno_err *err)
     steno_status st;
     for (int i = 0; i < g->n_inputs; i++)
         if (!s->in_ptr[i])
-            return steno_fail(err, STENO_ERR_INVAL, "input '%s' is not set",
+            return steno_fail(err, STENO_ERR_INVAL, "input '%s' was not set",
                               g->values[g->inputs[i]].name);
     if (s->net->observer)
         s->net->observer->run(s->net->observer->arg, s->net->path, s->net, s->in);

@@ -148,10 +148,10 @@ steno_status steno_op_check_arity(const struct steno_node *n, steno_err *err)
         return STENO_OK;
     a = find(n);
     if ((k = absent(a->in, n->in, n->n_in)) >= 0)
-        return steno_fail(err, STENO_ERR_FORMAT, "node '%.80s': %.40s wants its input %d", n->name,
+        return steno_fail(err, STENO_ERR_FORMAT, "node '%.80s': %.40s requires input %d", n->name,
                           n->op_type, k);
     if ((k = absent(a->out, n->out, n->n_out)) >= 0)
-        return steno_fail(err, STENO_ERR_FORMAT, "node '%.80s': %.40s wants its output %d", n->name,
+        return steno_fail(err, STENO_ERR_FORMAT, "node '%.80s': %.40s requires output %d", n->name,
                           n->op_type, k);
     return STENO_OK;
 }

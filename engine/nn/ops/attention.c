@@ -228,5 +228,5 @@ steno_status steno_attention_check_columns(const struct steno_node *n, const cha
         ok = ok && steno_node_int(n, at[i], 0) >= 0 && steno_node_int(n, at[i], 0) < INT32_MAX;
     return ok ? STENO_OK
               : steno_fail(err, STENO_ERR_FORMAT,
-                           "heads, size, v_size or a first column is absurd");
+                           "heads, size, v_size or a first column is out of range");
 }

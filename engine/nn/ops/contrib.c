@@ -34,7 +34,7 @@ const char *steno_int8_check(const struct steno_int8 *w)
     int rank = w->q->shape.rank;
     if (!is_byte(w->q->dtype) || w->scale->dtype != STENO_F32 ||
         (w->zero && w->zero->dtype != w->q->dtype))
-        return "weights are u8 or i8, their scale f32, their zero point of their own type";
+        return "weights must be u8 or i8, their scale f32, their zero point of the weights' type";
     if (rank < 1)
         return "weights are a scalar";
     cols = (size_t)w->q->shape.dim[rank - 1];
@@ -198,7 +198,8 @@ steno_status steno_ops_fused_act(const struct steno_op_ctx *ctx, float *x, size_
         for (size_t i = 0; i < n; i++)
             x[i] = x[i] / (1 + fabsf(x[i]));
     } else {
-        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "activation '%s'", name);
+        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "activation '%s' is not supported",
+                             name);
     }
     return STENO_OK;
 }

@@ -27,9 +27,10 @@ steno_status steno_infer_nhwc(struct steno_infer *ic, const struct steno_shape *
     if (x->rank < 0)
         return STENO_OK;
     if (x->rank != win->n + 2)
-        return steno_fail(err, STENO_ERR_INVAL, "X has rank %d, W %d", x->rank, win->n + 2);
+        return steno_fail(err, STENO_ERR_INVAL, "X has rank %d, but W has rank %d", x->rank,
+                          win->n + 2);
     if (x->dim[x->rank - 1] >= 0 && (size_t)x->dim[x->rank - 1] != s->c_in)
-        return steno_fail(err, STENO_ERR_INVAL, "X has %lld channels, W and group take %zu",
+        return steno_fail(err, STENO_ERR_INVAL, "X has %lld channels, but W and group require %zu",
                           (long long)x->dim[x->rank - 1], s->c_in);
     for (int i = 0; i < win->n && !st; i++)
         if (x->dim[i + 1] >= 0)
@@ -92,7 +93,8 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
     if (!w || w->dtype != STENO_F32 || w->shape.rank < 3 || w->shape.rank > 4 || !steno_numel(w))
         return steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, f32, of rank 3 or 4");
     if (s->group != 1 && (s->group != s->c_in || s->c_out != s->c_in))
-        return steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s->group, s->c_in);
+        return steno_fail(err, STENO_ERR_FORMAT, "group %zu with %zu channels is not supported",
+                          s->group, s->c_in);
     c->s = *s;
     const bool fixed =
         precision == STENO_FP32 && s->group == 1 &&

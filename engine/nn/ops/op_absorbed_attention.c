@@ -92,7 +92,7 @@ static steno_status prepare_absorbed(struct steno_prepare *pc, void **priv, sten
         free(l);
         return steno_fail(
             err, STENO_ERR_FORMAT,
-            "weights are not constant, f32 or bytes, [C, heads * size] and [C, heads * v_size]");
+            "weights must be constant, f32 or bytes, [C, heads * size] and [C, heads * v_size]");
     }
     st = steno_prepare_weights_parts(pc, IN_WK, IN_WK_SCALE, l->heads, true, &l->wk, err);
     if (!st)
@@ -249,10 +249,10 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct job *j)
     if (q->shape.dim[0] != x->shape.dim[0] && q->shape.dim[0] != 1 && x->shape.dim[0] != 1)
         return "Q and X differ in batch";
     if (bias && (bias->dtype != STENO_F32 || steno_numel(bias) != l->heads * l->v_size))
-        return "the bias is not of one number for each column of V";
+        return "the bias must have one number for each column of V";
     if ((gamma && (gamma->dtype != STENO_F32 || steno_numel(gamma) != l->c)) ||
         (beta && (!gamma || beta->dtype != STENO_F32 || steno_numel(beta) != l->c)))
-        return "gamma and beta are not of one number for each column of X";
+        return "gamma and beta must have one number for each column of X";
     j->gamma = gamma ? gamma->data : NULL;
     j->beta = beta ? beta->data : NULL;
     j->eps = l->eps;

@@ -184,7 +184,8 @@ static steno_status read_mask(struct steno_op_ctx *ctx, const struct steno_tenso
         at *= (size_t)x.dim[i];
     }
     if (x.dim[3] > s->keys)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "attn_mask has %lld keys of %lld",
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "attn_mask has %lld keys, more than the %lld of K",
                              (long long)x.dim[3], (long long)s->keys);
     f = steno_op_scratch(ctx, (n + 1) * sizeof *f);
     if (!f)
@@ -218,7 +219,7 @@ static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s
     if (valid && (steno_numel(valid) != (size_t)s->batch || optional(ctx, 4)))
         return steno_op_fail(
             ctx, err, STENO_ERR_INVAL,
-            "nonpad_kv_seqlen needs one number for each of the batch and no past_key");
+            "nonpad_kv_seqlen needs one number for each batch entry, and no past_key");
     for (int64_t b = 0; b < s->batch; b++) {
         int64_t count = valid ? steno_ops_get_i64(valid, (size_t)b) : s->keys;
         count = count < 0 ? 0 : count > s->keys ? s->keys : count;
@@ -250,7 +251,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     wrong = attention_shapes(n, &q->shape, &steno_op_in(ctx, 1)->shape, &steno_op_in(ctx, 2)->shape,
                              past ? &past->shape : NULL, &s);
     if (!wrong && (past != NULL) != (optional(ctx, 5) != NULL))
-        wrong = "past_key and past_value come together";
+        wrong = "past_key and past_value must be given together";
     if (!wrong && (mode < 0 || mode > 3))
         wrong = "qk_matmul_output_mode is out of range";
     for (int i = 0; i < 3 && !wrong; i++)
@@ -357,8 +358,9 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
         if (ids) {
             int64_t id = steno_ops_get_i64(ids, at);
             if (id < 0 || (size_t)id >= entries)
-                return steno_op_fail(ctx, err, STENO_ERR_INVAL, "position %lld of %zu",
-                                     (long long)id, entries);
+                return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                                     "position %lld is outside caches of %zu", (long long)id,
+                                     entries);
             at = (size_t)id;
         }
         for (size_t k = 0; k < half; k++) {

@@ -253,7 +253,7 @@ static steno_status run_pair(struct steno_op_ctx *ctx, const struct binary_row *
     size_t n;
     p.half = steno_ops_is_half(a->dtype);
     if (a->dtype != b->dtype)
-        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "operands are %s and %s",
+        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "operands have different types, %s and %s",
                              steno_dtype_name(a->dtype), steno_dtype_name(b->dtype));
     p.fn = (unsigned)a->dtype < N_TYPES ? row->fn[p.half ? STENO_F32 : a->dtype] : NULL;
     if (!p.fn)
@@ -295,7 +295,8 @@ static steno_status run_prelu(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     if (!steno_shape_equal(&s, &steno_op_in(ctx, 0)->shape))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "slope does not broadcast to the input");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "the slope does not broadcast to the input");
     return run_binary(ctx, err);
 }
 

@@ -306,7 +306,7 @@ static const char *share_of(const struct cached *all, const struct steno_kv_view
     const struct steno_kv_layer *l = &v->layer[layer];
     *c = *all;
     if (layer >= v->n_layers || v->hyps > all->batch - at)
-        return "a search has other layers or more hypotheses";
+        return "it has too few layers, or more hypotheses than the batch";
     c->batch = v->hyps;
     c->q += at * all->q_row;
     c->y += at * all->heads * all->v_size;
@@ -361,7 +361,8 @@ static steno_status run_bound(struct steno_op_ctx *ctx, const struct cached *all
     char *scratch;
     steno_status st;
     if (!steno_op_bound_kv(ctx))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "no searches were lent to the session");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "no key/value cache is bound to the session");
     st = each_view(ctx, all, NULL, &most, err);
     if (st)
         return st;

@@ -181,7 +181,7 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
             kv = k->shape.rank == 4 ? 2 : 1;
     if (heads < 1 || q->shape.rank != 3 || k->shape.rank != v->shape.rank ||
         (k->shape.rank != 3 && k->shape.rank != 4) || q->shape.dim[2] % heads)
-        return "query is [batch, rows, hidden], key and value have rank 3 or 4";
+        return "query must be [batch, rows, hidden], key and value must have rank 3 or 4";
     d->heads = (size_t)heads;
     d->batch = (size_t)q->shape.dim[0];
     d->rows = (size_t)q->shape.dim[1];
@@ -201,7 +201,7 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
         return "bias does not fit";
     d->past = 0;
     if ((past != NULL) != (steno_contrib_in(ctx, 7) != NULL))
-        return "past_key and past_value come together";
+        return "past_key and past_value must be given together";
     if (past) {
         const struct steno_shape *s = &past->shape, *t = &steno_contrib_in(ctx, 7)->shape;
         if (s->rank != 4 || t->rank != 4 || (size_t)s->dim[0] != d->batch || s->dim[1] != heads ||
@@ -392,7 +392,7 @@ static steno_status project_bytes(struct steno_op_ctx *ctx, const struct steno_g
     steno_status st;
     if (!wrong && (scale->dtype != STENO_F32 || steno_numel(scale) != 1 ||
                    (x.a_zero && steno_numel(x.a_zero) != 1)))
-        wrong = "the activation takes one scale and one zero point";
+        wrong = "the activation must have one scale and one zero point";
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     st = steno_int8_spread(ctx, &w, &w.q->shape, *(const float *)scale->data, &like.scale,

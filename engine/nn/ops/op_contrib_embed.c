@@ -49,8 +49,9 @@ static steno_status look_up(const struct steno_op_ctx *ctx, const struct table *
     if (!t->t)
         return STENO_OK;
     if (id < 0 || (uint64_t)id >= t->rows)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "row %lld of an embedding of %zu",
-                             (long long)id, t->rows);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "row %lld is outside an embedding of %zu rows", (long long)id,
+                             t->rows);
     if (add)
         steno_op_kernels(ctx)->add_f32(sum, sum, 1, t->f + (size_t)id * hidden, 1, hidden);
     else
@@ -86,7 +87,7 @@ static steno_status embed_param(struct steno_op_ctx *ctx, int in, size_t hidden,
 {
     const struct steno_tensor *t = steno_op_in(ctx, in);
     if (!t || steno_numel(t) != hidden || !f32_or_half(t->dtype))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d has not %zu elements", in,
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d must have %zu elements", in,
                              hidden);
     *out = steno_ops_as_f32(ctx, t);
     return *out ? STENO_OK : steno_ops_nomem(ctx, err);
@@ -109,7 +110,7 @@ static steno_status run_embed(struct steno_op_ctx *ctx, steno_err *err)
     word = steno_op_in(ctx, 2);
     if (ids->shape.rank != 2 || word->shape.rank != 2 || word->shape.dim[1] < 1 || !is_index(ids) ||
         (steno_contrib_in(ctx, 1) != NULL) != (steno_contrib_in(ctx, 4) != NULL))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "ids and tables have rank 2");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "ids and tables must have rank 2");
     batch = (size_t)ids->shape.dim[0];
     seq = (size_t)ids->shape.dim[1];
     hidden = (size_t)word->shape.dim[1];
@@ -176,10 +177,10 @@ static const char *rotary_dims(const struct steno_op_ctx *ctx, struct rotary *r)
     if ((x->rank != 3 && x->rank != 4) || c->rank != 2 ||
         !steno_shape_equal(c, &steno_op_in(ctx, 3)->shape) ||
         !f32_or_half(steno_op_in(ctx, 0)->dtype))
-        return "input has rank 3 or 4, both caches the same rank 2";
+        return "the input must have rank 3 or 4, both caches the same shape of rank 2";
     if (heads < 0 || dim < 0 || (x->rank == 3 && dim > 0 && !heads) || c->dim[1] < 1 ||
         c->dim[1] > INT32_MAX)
-        return "num_heads or rotary_embedding_dim are out of range";
+        return "num_heads or rotary_embedding_dim is out of range";
     r->flat = x->rank == 3;
     size = !r->flat ? x->dim[3] : dim > 0 ? x->dim[2] / heads : 2 * c->dim[1];
     if (size < 1 || (r->flat && x->dim[2] % size) || 2 * c->dim[1] != (dim ? dim : size) ||
@@ -242,7 +243,8 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
         bool whole = steno_numel(ids) == 1;
         int64_t at = steno_ops_get_i64(ids, whole ? 0 : b * r.rows + row);
         if (at < 0 || (uint64_t)at >= r.positions || (whole && row >= r.positions - (size_t)at))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "position %lld of %zu", (long long)at,
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                                 "position %lld is outside caches of %zu", (long long)at,
                                  r.positions);
         at += whole ? (int64_t)row : 0;
         rotate(&r, fx + i * r.size, c + (size_t)at * r.half, s + (size_t)at * r.half,
@@ -288,7 +290,8 @@ static steno_status run_position_bias(struct steno_op_ctx *ctx, steno_err *err)
         size_t count;
         st = steno_ops_ints(ctx, 1 + k, &len[k], 1, &count, err);
         if (!st && (count != 1 || len[k] < 0 || len[k] > 1 << 20))
-            st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "lengths are one number below 2^20");
+            st = steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                               "a length must be one number of at most 2^20");
     }
     if (st)
         return st;
@@ -297,8 +300,9 @@ static steno_status run_position_bias(struct steno_op_ctx *ctx, steno_err *err)
     heads = t->shape.rank == 2 ? t->shape.dim[1] : 0;
     if (buckets < (both ? 4 : 2) || buckets > 1 << 24 || far <= buckets / (both ? 4 : 2) ||
         far > INT32_MAX || !f32_or_half(t->dtype))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%lld buckets for a distance of %lld",
-                             (long long)buckets, (long long)far);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "%lld buckets do not fit a distance of %lld", (long long)buckets,
+                             (long long)far);
     s = steno_ops_shape(4, (const int64_t[]){1, heads, len[0], len[1]});
     st = steno_op_out(ctx, 0, t->dtype, &s, &y, err);
     if (st || !steno_numel(y))
@@ -361,7 +365,7 @@ static const char *gated_dims(const struct steno_op_ctx *ctx, struct gated *g)
                              *w = &steno_op_in(ctx, 3)->shape;
     int64_t heads = steno_node_int(steno_op_node(ctx), "num_heads", 0);
     if (heads < 1 || q->rank != 3 || r->rank != 4 || w->rank != 2 || q->dim[2] % heads)
-        return "query has rank 3, rel_pos 4, weight 2; num_heads divides the width";
+        return "query must have rank 3, rel_pos 4, weight 2; num_heads must divide the width";
     g->batch = (size_t)q->dim[0];
     g->rows = (size_t)q->dim[1];
     g->heads = (size_t)heads;

@@ -64,7 +64,7 @@ static steno_status activation(struct steno_op_ctx *ctx, const struct slots *s, 
             return steno_ops_bad_type(ctx, err, x->dtype);
         if (steno_numel(scale) != 1 || (zero && steno_numel(zero) != 1))
             return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                                 "the activation takes one scale and one zero point");
+                                 "the activation must have one scale and one zero point");
         *b = (struct bytes){.a = *x, .scale = *(const float *)scale->data};
         if (zero)
             b->zero = *zero;
@@ -221,7 +221,7 @@ static steno_status finish_qgemm(struct steno_op_ctx *ctx, const int32_t *sum, c
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "C does not fit %zu x %zu", m, n);
     if (y->dtype != STENO_F32) {
         if (!ys || ys->dtype != STENO_F32 || steno_numel(ys) != 1)
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "y_scale is one f32");
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "y_scale must be one f32 number");
         if (!d)
             return steno_ops_nomem(ctx, err);
         inverse = 1 / steno_ops_get_f64(ys, 0);
@@ -273,7 +273,7 @@ static steno_status run_qgemm(struct steno_op_ctx *ctx, steno_err *err)
     if (!wrong && (x.a->shape.rank != 2 || w.q->shape.rank != 2))
         wrong = "factors must have rank 2";
     if (!wrong && (steno_numel(steno_op_in(ctx, 1)) != 1))
-        wrong = "a_scale is one number";
+        wrong = "a_scale must be one number";
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     x.a_zero = steno_contrib_in(ctx, 2);
@@ -320,9 +320,9 @@ static const char *read_nbits(const struct steno_node *node, struct nbits *b)
     if (k < 1 || n < 1 || k > INT32_MAX || n > INT32_MAX)
         return "K and N are out of range";
     if (bits != 2 && bits != 4 && bits != 8)
-        return "bits are 2, 4 or 8";
+        return "bits must be 2, 4 or 8";
     if (block < 16 || block > 1 << 20 || (block & (block - 1)))
-        return "block_size is a power of two from 16 on";
+        return "block_size must be a power of two of at least 16";
     *b = (struct nbits){
         .b = {.k = (size_t)k, .n = (size_t)n, .bits = (size_t)bits, .block = (size_t)block},
         .blocks = (size_t)((k + block - 1) / block)};
@@ -473,7 +473,7 @@ static steno_status run_nbits(struct steno_op_ctx *ctx, steno_err *err)
     if (!wrong && steno_contrib_in(ctx, 4))
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "g_idx is not supported");
     if (!wrong && (!s.rank || (size_t)s.dim[s.rank - 1] != b.b.k || !steno_ops_is_float(a->dtype)))
-        wrong = "A is floats [..., K]";
+        wrong = "A must be floats [..., K]";
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     s.dim[s.rank - 1] = (int64_t)b.b.n;

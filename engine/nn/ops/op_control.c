@@ -99,7 +99,8 @@ static steno_status infer_if(struct steno_infer *ic, steno_err *err)
             struct steno_shape s;
             steno_infer_subgraph_out(ic, i, &t, &s);
             if (seen && dtype[i] && t && t != dtype[i])
-                return steno_fail(err, STENO_ERR_FORMAT, "output %d is %s or %s", i,
+                return steno_fail(err, STENO_ERR_FORMAT,
+                                  "output %d is %s in one branch and %s in the other", i,
                                   steno_dtype_name(dtype[i]), steno_dtype_name(t));
             dtype[i] = t ? t : dtype[i];
             shape[i] = seen ? merge_shapes(ic, &shape[i], &s) : s;
@@ -143,8 +144,8 @@ static steno_status collect(struct steno_op_ctx *ctx, struct collector *c,
         c->shape = t->shape;
         c->bytes = steno_numel(t) * steno_dtype_size(t->dtype);
         if (t->shape.rank >= STENO_MAX_RANK)
-            return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "a scan output of rank %d",
-                                 t->shape.rank);
+            return steno_op_fail(ctx, err, STENO_ERR_LIMIT,
+                                 "a scan output has rank %d, which is too high", t->shape.rank);
     } else if (t->dtype != c->dtype || !steno_shape_equal(&t->shape, &c->shape)) {
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "a scan output changes its shape in iteration %zu", c->count);
@@ -190,7 +191,7 @@ static steno_status stack(struct steno_op_ctx *ctx, int out, const struct collec
     if (!steno_op_wants(ctx, out))
         return STENO_OK;
     if (!steno_ops_axis(axis, s.rank, &at))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scan axis %lld for rank %d",
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scan axis %lld is outside rank %d",
                              (long long)axis, s.rank);
     for (int i = 0; i < s.rank; i++)
         s.dim[i] = i == at ? (int64_t)c->count : c->shape.dim[i - (i > at)];
@@ -369,8 +370,8 @@ static steno_status scan_layout(const struct steno_node *n, struct scan *sc, ste
     sc->out_dirs = steno_node_ints(n, "scan_output_directions", &k[3]);
     if ((sc->in_axes && k[0] != (size_t)scans) || (sc->in_dirs && k[1] != (size_t)scans) ||
         (sc->out_axes && k[2] != (size_t)sc->outs) || (sc->out_dirs && k[3] != (size_t)sc->outs))
-        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': axes or directions of another number",
-                          n->name);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "node '%s': the number of axes or directions does not fit", n->name);
     return STENO_OK;
 }
 
@@ -398,7 +399,8 @@ static steno_status infer_scan(struct steno_infer *ic, steno_err *err)
         if (i < sc.states || shape[i].rank < 0)
             continue;
         if (!steno_ops_axis(sc.in_axes ? sc.in_axes[i - sc.states] : 0, shape[i].rank, &axis))
-            return steno_fail(err, STENO_ERR_INVAL, "scan axis outside rank %d", shape[i].rank);
+            return steno_fail(err, STENO_ERR_INVAL, "a scan axis is outside rank %d",
+                              shape[i].rank);
         len = shape[i].dim[axis];
         memmove(shape[i].dim + axis, shape[i].dim + axis + 1,
                 (size_t)(shape[i].rank - axis - 1) * sizeof *shape[i].dim);
@@ -437,11 +439,12 @@ static steno_status scan_inputs(struct steno_op_ctx *ctx, const struct scan *sc,
     for (int i = 0; i < sc->scans; i++) {
         const struct steno_tensor *x = steno_op_in(ctx, sc->states + i);
         if (!steno_ops_axis(sc->in_axes ? sc->in_axes[i] : 0, x->shape.rank, &axis[i]))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scan axis outside rank %d",
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "a scan axis is outside rank %d",
                                  x->shape.rank);
         if (i && (size_t)x->shape.dim[axis[i]] != *len)
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scan inputs of %zu and %lld elements",
-                                 *len, (long long)x->shape.dim[axis[i]]);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                                 "scan inputs differ in length, %zu and %lld", *len,
+                                 (long long)x->shape.dim[axis[i]]);
         *len = (size_t)x->shape.dim[axis[i]];
         slice[i].dtype = x->dtype;
         slice[i].shape.rank = x->shape.rank - 1;
@@ -523,7 +526,8 @@ static steno_status scan8_layout(const struct steno_node *n, struct scan8 *sc, s
     sc->outs = n->n_out - sc->states;
     sc->dirs = steno_node_ints(n, "directions", &count);
     if (sc->dirs && count != (size_t)scans)
-        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': %zu directions", n->name, count);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "node '%s': the number of directions, %zu, does not fit", n->name, count);
     return STENO_OK;
 }
 
@@ -592,14 +596,15 @@ static steno_status scan8_inputs(struct steno_op_ctx *ctx, struct scan8 *sc, ste
         const struct steno_tensor *x = steno_op_in(ctx, i);
         int need = i <= sc->states ? 1 : 2;
         if (!x || x->shape.rank < need)
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d has not %d axes", i, need);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d has fewer than %d axes", i,
+                                 need);
         if (i == n - 1) {
             sc->batch = (size_t)x->shape.dim[0];
             sc->seq = (size_t)x->shape.dim[1];
         }
         if ((size_t)x->shape.dim[0] != sc->batch ||
             (need == 2 && (size_t)x->shape.dim[1] != sc->seq))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is of another length", i);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d has another length", i);
     }
     return STENO_OK;
 }

@@ -40,10 +40,11 @@ static steno_status read_activation(const struct steno_node *n, struct conv *c, 
             c->act = names[i].act;
     c->act_apart = c->act == STENO_ACT_NONE;
     if (!steno_ops_fused_act_known(want))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "node '%s': activation '%s'", n->name, want);
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "node '%s': activation '%s' is not supported",
+                          n->name, want);
     if (c->act == STENO_ACT_CLIP) {
         if (!params || params->kind != STENO_ATTR_FLOATS || params->n != 2)
-            return steno_fail(err, STENO_ERR_FORMAT, "node '%s': Clip takes two activation_params",
+            return steno_fail(err, STENO_ERR_FORMAT, "node '%s': Clip needs two activation_params",
                               n->name);
         c->act_min = params->floats[0];
         c->act_max = params->floats[1];
@@ -61,7 +62,7 @@ steno_status steno_ops_conv_geometry(const struct steno_node *n, const struct st
     if (w->rank < 3)
         return steno_fail(err, STENO_ERR_INVAL, "W has rank %d", w->rank);
     if (group < 1 || w->dim[0] % group || w->dim[1] > INT32_MAX || group > INT32_MAX)
-        return steno_fail(err, STENO_ERR_INVAL, "group %lld for %lld output channels",
+        return steno_fail(err, STENO_ERR_INVAL, "group %lld does not fit %lld output channels",
                           (long long)group, (long long)w->dim[0]);
     for (size_t i = 0; i < count && given; i++)
         if ((int)count != w->rank - 2 || given[i] != w->dim[i + 2])
@@ -91,7 +92,8 @@ static steno_status infer_conv(struct steno_infer *ic, steno_err *err)
     struct steno_conv s;
     steno_status st;
     if (t && !steno_ops_is_float(t))
-        return steno_fail(err, STENO_ERR_FORMAT, "X is %s", steno_dtype_name(t));
+        return steno_fail(err, STENO_ERR_FORMAT, "X has type %s, expected a float type",
+                          steno_dtype_name(t));
     if (w.rank < 0 || !steno_shape_known(&w)) {
         y.rank = w.rank >= 0 ? w.rank : x.rank;
         for (int i = 0; i < y.rank; i++)
@@ -105,9 +107,9 @@ static steno_status infer_conv(struct steno_infer *ic, steno_err *err)
     if (st)
         return st;
     if (x.rank >= 0 && x.rank != w.rank)
-        return steno_fail(err, STENO_ERR_INVAL, "X has rank %d, W %d", x.rank, w.rank);
+        return steno_fail(err, STENO_ERR_INVAL, "X has rank %d, but W has rank %d", x.rank, w.rank);
     if (x.rank >= 0 && x.dim[1] >= 0 && (size_t)x.dim[1] != s.c_in)
-        return steno_fail(err, STENO_ERR_INVAL, "X has %lld channels, W and group take %zu",
+        return steno_fail(err, STENO_ERR_INVAL, "X has %lld channels, but W and group require %zu",
                           (long long)x.dim[1], s.c_in);
     y.rank = w.rank;
     y.dim[0] = x.rank >= 0 ? x.dim[0] : steno_infer_new_dim(ic);
@@ -452,7 +454,7 @@ static steno_status check_inputs(const struct steno_op_ctx *ctx, size_t c_out, s
         return steno_ops_bad_type(ctx, err, steno_ops_is_float(x->dtype) ? w->dtype : x->dtype);
     if (x->shape.rank != w->shape.rank || (size_t)x->shape.dim[1] != c_in)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "X of rank %d and %lld channels, expected %d and %zu", x->shape.rank,
+                             "X has rank %d and %lld channels, expected %d and %zu", x->shape.rank,
                              x->shape.rank > 1 ? (long long)x->shape.dim[1] : 0LL, w->shape.rank,
                              c_in);
     if (b && (b->dtype != x->dtype || steno_numel(b) != c_out))
@@ -487,8 +489,7 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
     for (int i = 0; i < win.n && !st; i++)
         st = steno_window_out(&win, i, x->shape.dim[i + 2], &ys.dim[i + 2], err);
     if (!st && z && (z->dtype != x->dtype || !steno_shape_equal(&z->shape, &ys)))
-        st = steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                           "the summand has another shape than the result");
+        st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "the summand and the result differ in shape");
     if (!st)
         st = steno_op_out(ctx, 0, x->dtype, &ys, &y, err);
     if (st || !steno_numel(y))
@@ -503,7 +504,8 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
         return run_fast(ctx, c, &s, y, err);
     }
     if ((z || c->act || c->act_apart) && x->dtype != STENO_F32)
-        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "fused form of %s with %d axes",
+        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED,
+                             "the fused form does not support %s with %d axes",
                              steno_dtype_name(x->dtype), win.n);
     struct loops l = {
         .batch = (size_t)x->shape.dim[0], .c_in = s.c_in, .c_out = s.c_out, .group = s.group};
@@ -527,22 +529,23 @@ static steno_status transposed_shape(const struct steno_node *n, const struct st
     const int64_t *want = steno_node_ints(n, "output_shape", &n_want);
     steno_status st;
     if (w->rank < 3 || x->rank != w->rank || x->dim[1] != w->dim[0])
-        return steno_fail(err, STENO_ERR_INVAL, "X of rank %d and W of rank %d do not fit", x->rank,
+        return steno_fail(err, STENO_ERR_INVAL, "X of rank %d does not fit W of rank %d", x->rank,
                           w->rank);
     if (group < 1 || group > INT32_MAX || w->dim[0] % group || w->dim[1] > INT32_MAX)
-        return steno_fail(err, STENO_ERR_INVAL, "group %lld for %lld channels", (long long)group,
-                          (long long)w->dim[0]);
+        return steno_fail(err, STENO_ERR_INVAL, "group %lld does not fit %lld channels",
+                          (long long)group, (long long)w->dim[0]);
     st = steno_window_read(n, w->rank - 2, w->dim + 2, win, err);
     if (st)
         return st;
     if ((pad && n_pad != (size_t)win->n) || (want && n_want != (size_t)win->n))
-        return steno_fail(err, STENO_ERR_INVAL, "output_padding or output_shape of another rank");
+        return steno_fail(err, STENO_ERR_INVAL, "output_padding or output_shape has another rank");
     *y = *x;
     y->dim[1] = w->dim[1] * group;
     for (int i = 0; i < win->n && !st; i++) {
         int64_t extra = pad ? pad[i] : 0, size = want ? want[i] : -1;
         if (extra < 0 || extra > INT32_MAX || (want && (size < 0 || size > INT32_MAX)))
-            return steno_fail(err, STENO_ERR_INVAL, "output_padding %lld, output_shape %lld",
+            return steno_fail(err, STENO_ERR_INVAL,
+                              "output_padding %lld or output_shape %lld is out of range",
                               (long long)extra, (long long)size);
         st = steno_window_out_transposed(win, i, x->dim[i + 2], extra, size, &y->dim[i + 2], err);
     }
@@ -555,7 +558,8 @@ static steno_status infer_transposed(struct steno_infer *ic, steno_err *err)
     steno_dtype t = steno_infer_dtype(ic, 0);
     struct steno_window win;
     if (t && !steno_ops_is_float(t))
-        return steno_fail(err, STENO_ERR_FORMAT, "X is %s", steno_dtype_name(t));
+        return steno_fail(err, STENO_ERR_FORMAT, "X has type %s, expected a float type",
+                          steno_dtype_name(t));
     if (steno_shape_known(&x) && steno_shape_known(&w)) {
         steno_status st = transposed_shape(steno_infer_node(ic), &x, &w, &win, &y, err);
         if (st)

@@ -24,7 +24,8 @@ static steno_status geometry(const struct steno_node *n, const struct steno_shap
     steno_status st;
     memset(g, 0, sizeof *g);
     if (x->rank < 3 || x->rank > STENO_WINDOW_MAX + 2 || w->rank != x->rank)
-        return steno_fail(err, STENO_ERR_INVAL, "input has rank %d, weight %d", x->rank, w->rank);
+        return steno_fail(err, STENO_ERR_INVAL, "the input has rank %d, but the weight has rank %d",
+                          x->rank, w->rank);
     if (group < 1 || (w->dim[0] >= 0 && w->dim[0] % group) ||
         (x->dim[1] >= 0 && w->dim[1] >= 0 && (x->dim[1] % group || x->dim[1] / group != w->dim[1])))
         return steno_fail(err, STENO_ERR_INVAL, "channels do not fit the weight");

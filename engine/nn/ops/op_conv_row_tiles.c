@@ -98,7 +98,7 @@ static steno_status prepare_stage(struct steno_prepare *pc, struct row_tiles *c,
     if (st)
         return st;
     if (i && s.c_in != c->conv[0].s.c_out)
-        return steno_fail(err, STENO_ERR_FORMAT, "%zu channels where %zu are made", s.c_in,
+        return steno_fail(err, STENO_ERR_FORMAT, "W1 takes %zu channels, but W0 makes %zu", s.c_in,
                           c->conv[0].s.c_out);
     c->ep[i] =
         (struct steno_gemm_epilogue){.alpha = 1,

@@ -125,9 +125,9 @@ static const char *make_plan(const char *text, const struct steno_shape *in, int
 {
     int label[STENO_MAX_RANK], dots = 0;
     if (!parse(text, e) || (e->implicit && !imply_output(e)))
-        return "the equation cannot be read";
+        return "the equation is not valid";
     if (e->n_terms != n_in)
-        return "the equation has another number of terms";
+        return "the equation does not have one term for each input";
     memset(p, 0, sizeof *p);
     for (int l = 0; l < LABELS; l++)
         p->extent[l] = -2;
@@ -139,7 +139,7 @@ static const char *make_plan(const char *text, const struct steno_shape *in, int
             if (*d == -2 || (*d == 1 && label[i] >= LETTERS) || (*d < 0 && x >= 0))
                 *d = x < 0 ? STENO_DIM_ANY : x;
             else if (*d >= 0 && x >= 0 && *d != x && !(x == 1 && label[i] >= LETTERS))
-                return "dimensions of a label differ";
+                return "the dimensions of a label differ";
             if (label[i] >= LETTERS && label[i] - LETTERS >= dots)
                 dots = label[i] - LETTERS + 1;
         }
@@ -157,7 +157,7 @@ static const char *make_plan(const char *text, const struct steno_shape *in, int
             if (p->extent[l] == -2)
                 return "a label of the result appears in no input";
             if (p->n_out == STENO_MAX_RANK)
-                return "rank of the result is too high";
+                return "the rank of the result is too high";
             p->order[p->n_out] = l;
             p->out.dim[p->n_out++] = p->extent[l];
         }
@@ -181,7 +181,7 @@ static steno_status infer_einsum(struct steno_infer *ic, steno_err *err)
     struct plan p;
     const char *wrong;
     if (n->n_in > MAX_TERMS || n->n_in < 1)
-        return steno_fail(err, STENO_ERR_LIMIT, "%d inputs", n->n_in);
+        return steno_fail(err, STENO_ERR_LIMIT, "%d inputs are not supported", n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         in[i] = steno_infer_shape(ic, i);
         if (in[i].rank < 0) {
@@ -257,7 +257,7 @@ static steno_status run_einsum(struct steno_op_ctx *ctx, steno_err *err)
     const char *wrong;
     steno_status st;
     if (n_in > MAX_TERMS || n_in < 1)
-        return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "%d inputs", n_in);
+        return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "%d inputs are not supported", n_in);
     st = steno_ops_need(ctx, n_in, err);
     if (st)
         return st;

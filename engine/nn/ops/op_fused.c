@@ -80,9 +80,10 @@ static steno_status run_linear(struct steno_op_ctx *ctx, steno_err *err)
     s = x->shape;
     s.dim[s.rank - 1] = (int64_t)l->w->n;
     if (bias && (bias->dtype != STENO_F32 || steno_numel(bias) != l->w->n))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the bias is not of %zu elements", l->w->n);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the bias must have %zu elements", l->w->n);
     if (residual && (residual->dtype != STENO_F32 || !steno_shape_equal(&residual->shape, &s)))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the residual has another shape");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "the residual and the result differ in shape");
     ep.bias = bias ? bias->data : NULL;
     ep.residual = residual ? residual->data : NULL;
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
@@ -123,7 +124,7 @@ static steno_status prepare_glu(struct steno_prepare *pc, void **priv, steno_err
     return act == STENO_ACT_SIGMOID || act == STENO_ACT_RELU || act == STENO_ACT_SILU ||
                    act == STENO_ACT_GELU
                ? STENO_OK
-               : steno_fail(err, STENO_ERR_FORMAT, "act is %lld", (long long)act);
+               : steno_fail(err, STENO_ERR_FORMAT, "act %lld is not supported", (long long)act);
 }
 
 static steno_unary_f32 *gate_of(const steno_kernels *k, enum steno_activation act)

@@ -291,7 +291,7 @@ static const char *read_positions(struct steno_op_ctx *ctx, struct steno_attenti
     for (int i = 0; i < 2; i++) {
         const struct steno_tensor *b = i ? pb : qb;
         if (b && (b->dtype != STENO_F32 || steno_numel(b) != a->q_heads * a->size))
-            return "q_bias or p_bias is not of one number for each column of Q";
+            return "q_bias and p_bias must have one number for each column of Q";
     }
     a->q_bias = qb ? qb->data : NULL;
     a->p_bias = pb ? pb->data : NULL;
@@ -303,9 +303,9 @@ static const char *read_positions(struct steno_op_ctx *ctx, struct steno_attenti
     a->p_len = (size_t)e.rows;
     a->p_by_key = !steno_node_int(steno_op_node(ctx), "shift", 1);
     if ((size_t)e.batch != a->batch && e.batch != 1)
-        return "P has another batch";
+        return "P has another batch size";
     return a->p_len < a->keys || (a->p_by_key && a->p_len > a->keys)
-               ? "there are not as many positions as keys"
+               ? "P must have one position for each key"
                : NULL;
 }
 

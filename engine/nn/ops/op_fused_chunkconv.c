@@ -73,7 +73,7 @@ static steno_status prepare_chunk_conv(struct steno_prepare *pc, void **priv, st
                           "weights must be constant, f32, [C,1,L+1], [C,1,odd], [C,T]");
     act = steno_node_int(n, "act", STENO_ACT_NONE);
     if (act != STENO_ACT_NONE && act != STENO_ACT_SWOOSH)
-        return steno_fail(err, STENO_ERR_FORMAT, "act is %lld", (long long)act);
+        return steno_fail(err, STENO_ERR_FORMAT, "act %lld is not supported", (long long)act);
     p = calloc(1, sizeof *p);
     if (p) {
         *p = (struct chunk_conv){.c = (size_t)w1->shape.dim[0],
@@ -211,8 +211,8 @@ static steno_status run_chunk_conv(struct steno_op_ctx *ctx, steno_err *err)
         !has_shape(cache, STENO_F32, j.n, p->c, p->k1 - 1) || !is_bias(b1, p->c) ||
         !is_bias(b2, p->c) || (mask && !has_shape(mask, STENO_BOOL, j.n, 1, p->t)))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "inputs do not fit %zu frames of %zu channels, %zu kept", p->t, p->c,
-                             p->k1 - 1);
+                             "inputs do not fit %zu frames of %zu channels with %zu cached frames",
+                             p->t, p->c, p->k1 - 1);
     s = x->shape;
     s.dim[2] = (int64_t)p->c;
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);

@@ -78,7 +78,8 @@ static steno_status prepare_spectrum(struct steno_prepare *pc, void **priv, sten
     int64_t hop = steno_node_int(node, "hop", 0);
     struct spectrum *p;
     if (hop < 1 || hop > INT32_MAX || !steno_ops_is_dft(w))
-        return steno_fail(err, STENO_ERR_FORMAT, "W is no windowed Fourier transform, or hop %lld",
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "W is not a windowed Fourier transform, or hop %lld is out of range",
                           (long long)hop);
     p = calloc(1, sizeof *p);
     if (p) {
@@ -111,7 +112,7 @@ static steno_status infer_spectrum(struct steno_infer *ic, steno_err *err)
     if (x.dim[2] < 0 || w.dim[2] < 0)
         x.dim[2] = steno_infer_new_dim(ic);
     else if (x.dim[2] < w.dim[2])
-        return steno_fail(err, STENO_ERR_INVAL, "%lld samples, a frame has %lld",
+        return steno_fail(err, STENO_ERR_INVAL, "x has %lld samples, a frame needs %lld",
                           (long long)x.dim[2], (long long)w.dim[2]);
     else
         x.dim[2] = (x.dim[2] - w.dim[2]) / hop + 1;
@@ -146,7 +147,7 @@ static steno_status run_spectrum(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st;
     if (!x || x->dtype != STENO_F32 || x->shape.rank != 3 || x->shape.dim[1] != 1 ||
         (size_t)x->shape.dim[2] < p->n)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "x is not f32 [B,1,%zu or more]", p->n);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "x must be f32 [B,1,%zu or more]", p->n);
     s = x->shape;
     samples = (size_t)s.dim[2];
     s.dim[1] = (int64_t)(p->n / 2 + 1);

@@ -45,12 +45,14 @@ static steno_status prepare_weights(struct steno_prepare *pc, void **priv, steno
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
         int64_t v = steno_node_int(n, extents[i], 1);
         if (v < 1 || v > 65535)
-            return steno_fail(err, STENO_ERR_FORMAT, "%s is %lld", extents[i], (long long)v);
+            return steno_fail(err, STENO_ERR_FORMAT, "%s is out of range: %lld", extents[i],
+                              (long long)v);
     }
     for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
         int64_t v = steno_node_int(n, firsts[i], 0);
         if (v < 0 || v > INT32_MAX)
-            return steno_fail(err, STENO_ERR_FORMAT, "%s is %lld", firsts[i], (long long)v);
+            return steno_fail(err, STENO_ERR_FORMAT, "%s is out of range: %lld", firsts[i],
+                              (long long)v);
     }
     return STENO_OK;
 }
@@ -264,7 +266,7 @@ static const char *read_values(struct steno_op_ctx *ctx, struct weights_job *j)
     if (!read_rows(j, steno_op_in(ctx, WV_X)))
         return "x must be [T, N, columns], f32";
     if (j->gated ? j->row != 3 * w : j->q_at + w > j->row)
-        return "x has not as many columns as it should";
+        return "x has the wrong number of columns";
     if (!is_f32(a, 4) || (!j->gated && (size_t)a->shape.dim[0] != j->heads) ||
         a->shape.dim[0] < 1 || (size_t)a->shape.dim[1] != j->n || (size_t)a->shape.dim[2] != j->t ||
         (size_t)a->shape.dim[3] < j->t)

@@ -113,7 +113,7 @@ static steno_status run_bias_norm(struct steno_op_ctx *ctx, steno_err *err)
     if (!is_f32(x) || !is_f32(bias) || x->shape.rank < 1 ||
         (int64_t)steno_numel(bias) != x->shape.dim[x->shape.rank - 1])
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "X and bias must be f32 of one last extent");
+                             "X and bias must be f32 with the same last extent");
     j.a = x->data;
     j.by = bias->data;
     return run_rows(ctx, &j, norm_rows, &x->shape, err);
@@ -127,10 +127,10 @@ static steno_status run_bypass(struct steno_op_ctx *ctx, steno_err *err)
     size_t n;
     if (!is_f32(a) || !is_f32(b) || !is_f32(scale) || a->shape.rank < 1 ||
         !steno_shape_equal(&a->shape, &b->shape))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "A and B must be f32 of one shape");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "A and B must be f32 of the same shape");
     n = steno_numel(scale);
     if (n != 1 && (int64_t)n != a->shape.dim[a->shape.rank - 1])
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the scale has %zu elements", n);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "a scale of %zu elements does not fit", n);
     j.a = a->data;
     j.b = b->data;
     j.by = scale->data;
@@ -148,8 +148,8 @@ static steno_status window_shape(struct steno_shape *s, steno_err *err)
     w = &s->dim[s->rank - 1];
     if (*t >= 0 && *w >= 0) {
         if (*w < *t || !*t)
-            return steno_fail(err, STENO_ERR_INVAL, "%lld columns for %lld rows", (long long)*w,
-                              (long long)*t);
+            return steno_fail(err, STENO_ERR_INVAL, "%lld columns do not fit %lld rows",
+                              (long long)*w, (long long)*t);
         *w -= *t - 1;
     } else {
         *w = STENO_DIM_ANY;

@@ -12,8 +12,8 @@ static const int64_t *indices(struct steno_op_ctx *ctx, const struct steno_tenso
     int64_t *v;
     *st = STENO_OK;
     if (t->dtype != STENO_I64 && t->dtype != STENO_I32) {
-        *st =
-            steno_op_fail(ctx, err, STENO_ERR_FORMAT, "indices are %s", steno_dtype_name(t->dtype));
+        *st = steno_op_fail(ctx, err, STENO_ERR_FORMAT, "indices have type %s",
+                            steno_dtype_name(t->dtype));
         return NULL;
     }
     v = n > SIZE_MAX / sizeof *v ? NULL : steno_op_scratch(ctx, n * sizeof *v);
@@ -187,8 +187,9 @@ static steno_status elements_args(struct steno_op_ctx *ctx, const struct steno_t
     if (!steno_ops_axis(steno_node_int(steno_op_node(ctx), "axis", 0), (*x)->shape.rank, axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     if ((*t)->shape.rank != (*x)->shape.rank)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "indices have rank %d, data %d",
-                             (*t)->shape.rank, (*x)->shape.rank);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "indices have rank %d, but data has rank %d", (*t)->shape.rank,
+                             (*x)->shape.rank);
     for (int i = 0; i < (*x)->shape.rank; i++)
         if (i != *axis && (*t)->shape.dim[i] > (*x)->shape.dim[i])
             return steno_op_fail(ctx, err, STENO_ERR_INVAL,
@@ -339,7 +340,7 @@ static steno_status nd_indices(struct steno_op_ctx *ctx, const struct steno_tens
     size_t n = steno_numel(t);
     int64_t *v;
     if (t->dtype != STENO_I64 && t->dtype != STENO_I32)
-        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "indices are %s",
+        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "indices have type %s",
                              steno_dtype_name(t->dtype));
     v = n > SIZE_MAX / sizeof *v ? NULL : steno_op_scratch(ctx, n * sizeof *v);
     if (!v)

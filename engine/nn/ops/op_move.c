@@ -58,7 +58,7 @@ static steno_status run_transpose(struct steno_op_ctx *ctx, steno_err *err)
     j.x = steno_op_in(ctx, 0);
     s.rank = j.x->shape.rank;
     if (!permutation(steno_op_node(ctx), s.rank, perm))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "perm is no permutation of %d axes",
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "perm is not a permutation of %d axes",
                              s.rank);
     steno_ops_strides(&j.x->shape, in);
     for (int i = 0; i < s.rank; i++) {
@@ -86,7 +86,7 @@ static steno_status infer_transpose(struct steno_infer *ic, steno_err *err)
     struct steno_shape in = steno_infer_shape(ic, 0), s = {.rank = in.rank};
     int perm[STENO_MAX_RANK];
     if (in.rank >= 0 && !permutation(steno_infer_node(ic), in.rank, perm))
-        return steno_fail(err, STENO_ERR_INVAL, "perm is no permutation of %d axes", in.rank);
+        return steno_fail(err, STENO_ERR_INVAL, "perm is not a permutation of %d axes", in.rank);
     for (int i = 0; i < in.rank; i++)
         s.dim[i] = in.dim[perm[i]];
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
@@ -106,7 +106,7 @@ static steno_status run_concat(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     if (!n_in)
-        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "no inputs");
+        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "there are no inputs");
     s = steno_op_in(ctx, 0)->shape;
     if (!steno_ops_axis(steno_node_int(node, "axis", 1), s.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
@@ -158,7 +158,8 @@ static steno_status infer_concat(struct steno_infer *ic, steno_err *err)
                 return steno_fail(err, STENO_ERR_INVAL, "axis out of range");
         }
         if (t.rank != s.rank)
-            return steno_fail(err, STENO_ERR_INVAL, "inputs of rank %d and %d", s.rank, t.rank);
+            return steno_fail(err, STENO_ERR_INVAL, "inputs differ in rank, %d and %d", s.rank,
+                              t.rank);
         for (int d = 0; d < s.rank; d++) {
             if (d == axis || t.dim[d] < 0)
                 continue;
@@ -184,13 +185,13 @@ static const char *split_lengths(int64_t dim, const int64_t *given, size_t n_giv
     int64_t sum = 0, part;
     if (given) {
         if (n_given != (size_t)n_out)
-            return "as many lengths as outputs are needed";
+            return "the number of lengths differs from the number of outputs";
         for (int i = 0; i < n_out; i++) {
             if (given[i] < 0 || given[i] > dim - sum)
-                return "lengths do not add up to the dimension";
+                return "the lengths do not add up to the dimension";
             sum += len[i] = given[i];
         }
-        return sum == dim ? NULL : "lengths do not add up to the dimension";
+        return sum == dim ? NULL : "the lengths do not add up to the dimension";
     }
     part = (dim + n_out - 1) / n_out;
     if (!uneven && dim % n_out)
@@ -222,7 +223,7 @@ static steno_status run_split(struct steno_op_ctx *ctx, steno_err *err)
     if (!steno_ops_axis(steno_node_int(node, "axis", 0), x->shape.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     if (n_out < 1 || n_out > MAX_PARTS)
-        return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "%d outputs", n_out);
+        return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "%d outputs are not supported", n_out);
     wrong = split_lengths(x->shape.dim[axis], found ? given : NULL, n_given, n_out,
                           node->opset >= 18, len);
     if (wrong)
@@ -257,7 +258,7 @@ static steno_status infer_split(struct steno_infer *ic, steno_err *err)
     size_t n = 0;
     bool found = false, known;
     if (node->n_out < 1 || node->n_out > MAX_PARTS)
-        return steno_fail(err, STENO_ERR_LIMIT, "%d outputs", node->n_out);
+        return steno_fail(err, STENO_ERR_LIMIT, "%d outputs are not supported", node->n_out);
     known = steno_ops_infer_axes(ic, "split", 1, given, MAX_PARTS, &n, &found) && s.rank >= 0;
     if (s.rank >= 0 && !steno_ops_axis(steno_node_int(node, "axis", 0), s.rank, &axis))
         return steno_fail(err, STENO_ERR_INVAL, "axis out of range");
@@ -327,7 +328,7 @@ static const char *slice_plan(const struct steno_shape *s, const struct slice_ar
         int axis;
         const char *wrong;
         if (!steno_ops_axis(a->axes[i], s->rank, &axis) || seen[axis])
-            return "axis out of range or repeated";
+            return "an axis is out of range or repeated";
         seen[axis] = true;
         if (s->dim[axis] < 0) { /* during inference */
             bool whole = a->start[i] == 0 && a->step[i] == 1 && a->end[i] >= INT32_MAX;
@@ -471,7 +472,8 @@ static steno_status run_tile(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     s = x->shape;
     if (n != (size_t)s.rank)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu repeats for rank %d", n, s.rank);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu repeats do not fit rank %d", n,
+                             s.rank);
     for (int i = 0; i < s.rank; i++)
         if (rep[i] < 0 || __builtin_mul_overflow(s.dim[i], rep[i], &s.dim[i]))
             return steno_op_fail(ctx, err, STENO_ERR_INVAL, "repeats[%d] is out of range", i);
@@ -499,7 +501,7 @@ static steno_status infer_tile(struct steno_infer *ic, steno_err *err)
     size_t n;
     bool known = steno_infer_ints(ic, 1, rep, STENO_MAX_RANK, &n);
     if (known && s.rank >= 0 && n != (size_t)s.rank)
-        return steno_fail(err, STENO_ERR_INVAL, "%zu repeats for rank %d", n, s.rank);
+        return steno_fail(err, STENO_ERR_INVAL, "%zu repeats do not fit rank %d", n, s.rank);
     for (int i = 0; i < s.rank; i++) {
         if (known && rep[i] == 1)
             continue;
@@ -658,7 +660,7 @@ static steno_status run_pad(struct steno_op_ctx *ctx, steno_err *err)
         if (!pad_dim(s.dim[i], before[i], after[i], &s.dim[i]))
             wrong = "a dimension becomes negative or overflows";
         else if (mode != PAD_CONSTANT && s.dim[i] && !x->shape.dim[i])
-            wrong = "nothing to repeat in an empty input";
+            wrong = "an empty input has nothing to repeat";
     }
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
@@ -672,7 +674,8 @@ static steno_status run_pad(struct steno_op_ctx *ctx, steno_err *err)
         double v = (double)steno_node_float(node, "value", 0);
         steno_ops_store_f64(&fill, x->dtype, &v, 1);
     } else {
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "constant_value is not one %s",
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "constant_value must be one number of type %s",
                              steno_dtype_name(x->dtype));
     }
     if (mode == PAD_CONSTANT) {

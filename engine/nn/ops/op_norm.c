@@ -410,7 +410,8 @@ static steno_status run_group(struct steno_op_ctx *ctx, steno_err *err)
     groups = instance ? c : (size_t)steno_node_int(node, "num_groups", 0);
     per_group = !instance && node->opset < 21; /* opset 18: scale and bias by group */
     if (c && (!groups || groups > c || c % groups))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu channels in %zu groups", c, groups);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "%zu channels do not divide into %zu groups", c, groups);
     if (steno_numel(g) != (per_group ? groups : c) || steno_numel(b) != steno_numel(g))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scale and bias do not fit %zu channels",
                              c);

@@ -64,13 +64,14 @@ static steno_status run_positions(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st;
     if (!t || t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != 1 ||
         !number(steno_op_in(ctx, 1), &start))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "table is not f32 [1, n, d], or no start");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "table must be f32 [1, n, d], start one i64 number");
     end = start + 1;
     if (steno_op_in(ctx, 2) && !number(steno_op_in(ctx, 2), &end))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "end is not one number");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "end must be one i64 number");
     if (start < -MAX_ROWS || end > MAX_ROWS || end - start > MAX_ROWS)
-        return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "positions %lld to %lld", (long long)start,
-                             (long long)end);
+        return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "positions %lld to %lld are out of range",
+                             (long long)start, (long long)end);
     s = t->shape;
     s.dim[1] = end > start ? end - start : 0;
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
@@ -113,7 +114,7 @@ static steno_status run_mask(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st;
     if (!last || last->dtype != STENO_I64 || last->shape.rank != 1 ||
         !number(steno_op_in(ctx, 1), &end) || end < 0 || end > MAX_ROWS)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "last is not i64 [B], or end is no length");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "last must be i64 [B], end a length");
     s = steno_ops_shape(2, (const int64_t[]){last->shape.dim[0], end});
     st = steno_op_out(ctx, 0, STENO_BOOL, &s, &y, err);
     for (int64_t b = 0; b < s.dim[0] && !st; b++)

@@ -28,7 +28,7 @@ static steno_status read_scaling(const struct steno_op_ctx *ctx, struct scaling 
     if (!steno_ops_is_float(s->dtype))
         return steno_ops_bad_type(ctx, err, s->dtype);
     if (z && steno_numel(z) != q->n)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu zero points for %zu scales",
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu zero points do not fit %zu scales",
                              steno_numel(z), q->n);
     if (q->n == 1 && s->shape.rank <= 1) {
         q->outer = q->axis = 1;
@@ -36,7 +36,7 @@ static steno_status read_scaling(const struct steno_op_ctx *ctx, struct scaling 
         return STENO_OK;
     }
     if (!steno_ops_axis(steno_node_int(node, "axis", 1), x->shape.rank, &axis))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis %lld outside rank %d",
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis %lld is outside rank %d",
                              (long long)steno_node_int(node, "axis", 1), x->shape.rank);
     q->outer = steno_ops_prod(&x->shape, 0, axis);
     q->axis = (size_t)x->shape.dim[axis];
@@ -103,7 +103,8 @@ static steno_status infer_quantize(struct steno_infer *ic, steno_err *err)
             t = STENO_U8;
     }
     if (t && !steno_ops_is_int(t))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "quantization to element type %d", (int)t);
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "quantization to element type %d is not supported", (int)t);
     steno_infer_set(ic, 0, t, &s);
     return STENO_OK;
 }
@@ -331,8 +332,8 @@ static steno_status qlinear_scales(struct steno_op_ctx *ctx, const struct steno_
         if (!s[i])
             return steno_ops_nomem(ctx, err);
         if (n[i] != 1 && (!n[i] || n[i] != (i == 1 ? p->n : p->m)))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu scales for %zu x %zu", n[i], p->m,
-                                 p->n);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu scales do not fit %zu x %zu", n[i],
+                                 p->m, p->n);
     }
     return STENO_OK;
 }

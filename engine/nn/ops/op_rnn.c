@@ -132,10 +132,11 @@ static steno_status read_attributes(const struct steno_node *n, struct rnn *p, s
     p->dirs = !strcmp(dir, "bidirectional") ? 2 : 1;
     p->reverse_first = !strcmp(dir, "reverse");
     if (p->dirs == 1 && !p->reverse_first && strcmp(dir, "forward"))
-        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': direction '%s'", n->name, dir);
+        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': direction '%s' is not known", n->name,
+                          dir);
     if (hidden < 0 || hidden > 1 << 24)
-        return steno_fail(err, STENO_ERR_LIMIT, "node '%s': hidden_size %lld", n->name,
-                          (long long)hidden);
+        return steno_fail(err, STENO_ERR_LIMIT, "node '%s': hidden_size %lld is out of range",
+                          n->name, (long long)hidden);
     p->hidden = (size_t)hidden;
     p->batch_first = steno_node_int(n, "layout", 0) != 0;
     p->input_forget = steno_node_int(n, "input_forget", 0) != 0;
@@ -369,7 +370,8 @@ static steno_status infer_rnn(struct steno_infer *ic, steno_err *err)
     if (st)
         return st;
     if (t == STENO_F64 || (t && !steno_ops_is_float(t)))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s of %s", n->op_type, steno_dtype_name(t));
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s does not support %s", n->op_type,
+                          steno_dtype_name(t));
     if (x.rank >= 0 && x.rank != 3)
         return steno_fail(err, STENO_ERR_INVAL, "X has rank %d, expected 3", x.rank);
     if (x.rank == 3) {

@@ -117,7 +117,7 @@ static steno_status topk_k(struct steno_op_ctx *ctx, int64_t *k, steno_err *err)
         steno_status st = steno_ops_ints(ctx, 1, k, 1, &n, err);
         if (st)
             return st;
-        return n == 1 ? STENO_OK : steno_op_fail(ctx, err, STENO_ERR_INVAL, "K is not one number");
+        return n == 1 ? STENO_OK : steno_op_fail(ctx, err, STENO_ERR_INVAL, "K must be one number");
     }
     *k = steno_node_int(steno_op_node(ctx), "k", -1);
     return STENO_OK;
@@ -147,7 +147,7 @@ static steno_status run_topk(struct steno_op_ctx *ctx, steno_err *err)
     if (!steno_ops_axis(steno_node_int(node, "axis", -1), x->shape.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     if (k < 0 || k > x->shape.dim[axis])
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "K is %lld, the axis has %lld elements",
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "K is %lld, but the axis has %lld elements",
                              (long long)k, (long long)x->shape.dim[axis]);
     s = x->shape;
     s.dim[axis] = k;
@@ -278,10 +278,12 @@ static steno_status run_onehot(struct steno_op_ctx *ctx, steno_err *err)
     d = steno_op_in(ctx, 1);
     v = steno_op_in(ctx, 2);
     if (steno_numel(d) != 1 || steno_numel(v) != 2)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "depth is one number, values are two");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "depth must be one number, values must be two");
     depth = steno_ops_get_i64(d, 0);
     if (depth < 0 || !steno_dtype_size(v->dtype))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "depth is %lld", (long long)depth);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "depth %lld is out of range",
+                             (long long)depth);
     wrong = onehot_shape(steno_op_node(ctx), &x->shape, depth, &s, &axis);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
@@ -379,7 +381,7 @@ static steno_status run_reverse_sequence(struct steno_op_ctx *ctx, steno_err *er
                              "batch and time must be the first two axes");
     if (steno_numel(len) != (size_t)x->shape.dim[batch_axis])
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "one length for each of the batch is needed");
+                             "sequence_lens needs one length for each batch entry");
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
     if (st)
         return st;
@@ -420,7 +422,7 @@ static steno_status run_compress(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     c = steno_op_in(ctx, 1);
     if (c->dtype != STENO_BOOL || c->shape.rank != 1)
-        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "condition must be a list of bool");
+        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "the condition must be a list of bool");
     if (a && !steno_ops_axis(steno_node_int(steno_op_node(ctx), "axis", 0), x->shape.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
     e = steno_dtype_size(x->dtype);
@@ -481,7 +483,7 @@ static steno_status run_eye(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     t = (steno_dtype)steno_node_int(node, "dtype", x->dtype);
     if (x->shape.rank != 2 || !steno_dtype_size(t))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input must have rank 2");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the input must have rank 2");
     st = steno_op_out(ctx, 0, t, &x->shape, &y, err);
     if (st)
         return st;

@@ -83,24 +83,24 @@ static const char *reshape_dims(const struct steno_shape *in, const int64_t *wan
     size_t rest = 1, total = 1;
     bool known = in->rank >= 0, out_known = true;
     if (n > STENO_MAX_RANK)
-        return "rank too high";
+        return "the rank is too high";
     out->rank = (int)n;
     for (size_t i = 0; i < n; i++) {
         int64_t d = want[i];
         if (d == -1) {
             if (hole >= 0)
-                return "more than one -1";
+                return "more than one dimension is -1";
             hole = (int)i;
             out->dim[i] = STENO_DIM_ANY;
             continue;
         }
         if (d < -1)
-            return "a dimension below -1";
+            return "a dimension is below -1";
         if (d == 0 && !allow_zero) {
             if (in->rank < 0)
                 d = STENO_DIM_ANY;
             else if ((int)i >= in->rank)
-                return "0 stands for an input dimension that is not there";
+                return "0 refers to an input dimension that does not exist";
             else
                 d = in->dim[i];
         }
@@ -114,7 +114,7 @@ static const char *reshape_dims(const struct steno_shape *in, const int64_t *wan
     if (known && steno_shape_count(in, &total))
         return "size overflows";
     if (hole < 0)
-        return known && out_known && total != rest ? "number of elements differs" : NULL;
+        return known && out_known && total != rest ? "the number of elements differs" : NULL;
     if (known && out_known) {
         if (rest == 0 ? total != 0 : total % rest != 0)
             return "-1 has no solution";
@@ -172,7 +172,7 @@ static steno_status run_reshape(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     if (!found)
-        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "no shape is given");
+        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "no shape was given");
     wrong = reshape_dims(&steno_op_in(ctx, 0)->shape, want, n,
                          steno_node_int(node, "allowzero", 0) != 0, &s);
     if (wrong)
@@ -231,7 +231,7 @@ static const char *squeeze_dims(const struct steno_shape *in, const int64_t *axe
     for (int i = 0; i < in->rank; i++) {
         if (all ? in->dim[i] == 1 : set[i]) {
             if (in->dim[i] >= 0 && in->dim[i] != 1)
-                return "the axis is not of length 1";
+                return "the axis does not have length 1";
             continue;
         }
         out->dim[out->rank++] = in->dim[i];
@@ -245,9 +245,9 @@ static const char *unsqueeze_dims(const struct steno_shape *in, const int64_t *a
     bool set[STENO_MAX_RANK];
     int rank = in->rank + (int)n;
     if (n > STENO_MAX_RANK || rank > STENO_MAX_RANK)
-        return "rank too high";
+        return "the rank is too high";
     if (!mark(axes, n, rank, true, set))
-        return "axis out of range or repeated";
+        return "an axis is out of range or repeated";
     out->rank = rank;
     for (int i = 0, j = 0; i < rank; i++)
         out->dim[i] = set[i] ? 1 : in->dim[j++];
@@ -564,11 +564,12 @@ static steno_status run_range(struct steno_op_ctx *ctx, steno_err *err)
     for (int i = 0; i < 3; i++) {
         v[i] = steno_op_in(ctx, i);
         if (steno_numel(v[i]) != 1 || v[i]->dtype != v[0]->dtype || !steno_dtype_size(v[i]->dtype))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "takes three numbers of one type");
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                                 "start, limit and delta must be three numbers of one type");
     }
     s.dim[0] = range_count(v);
     if (s.dim[0] < 0)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "step is 0, or there is no end");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the step is 0, or the range has no end");
     st = steno_op_out(ctx, 0, v[0]->dtype, &s, &y, err);
     if (st)
         return st;
@@ -598,7 +599,7 @@ static steno_status infer_range(struct steno_infer *ic, steno_err *err)
     }
     s.dim[0] = known ? range_count(v) : steno_infer_new_dim(ic);
     if (known && s.dim[0] < 0)
-        return steno_fail(err, STENO_ERR_INVAL, "step is 0, or there is no end");
+        return steno_fail(err, STENO_ERR_INVAL, "the step is 0, or the range has no end");
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
     return STENO_OK;
 }

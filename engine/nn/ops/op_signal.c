@@ -88,7 +88,7 @@ static const char *dft_plan(const struct steno_node *n, const struct steno_shape
     if (x->rank < 2 || !steno_ops_axis(axis, x->rank, &d->axis) || d->axis == x->rank - 1)
         return "axis out of range";
     if (x->dim[x->rank - 1] >= 0 && x->dim[x->rank - 1] != 1 && x->dim[x->rank - 1] != 2)
-        return "the last axis must be of length 1 or 2";
+        return "the last axis must have length 1 or 2";
     if (length < 0)
         length = x->dim[d->axis] < 0         ? STENO_DIM_ANY
                  : d->inverse && d->onesided ? 2 * (x->dim[d->axis] - 1)
@@ -137,7 +137,7 @@ static steno_status one_int(struct steno_op_ctx *ctx, int in, int64_t *v, steno_
     if (!t)
         return STENO_OK;
     if (steno_numel(t) != 1 || !steno_ops_is_int(t->dtype))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is not one integer", in);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d must be one integer", in);
     *v = steno_ops_get_i64(t, 0);
     return STENO_OK;
 }
@@ -376,7 +376,7 @@ static steno_status run_mel(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     for (int i = 0; i < 5; i++) {
         if (steno_numel(steno_op_in(ctx, i)) != 1)
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is not one number", i);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d must be one number", i);
         v[i] = steno_ops_get_f64(steno_op_in(ctx, i), 0);
     }
     if (!(v[0] >= 1 && v[0] <= 1e6 && v[1] >= 1 && v[1] <= (double)MAX_LENGTH && v[2] >= 1 &&

@@ -38,8 +38,8 @@ steno_status steno_ops_ints(const struct steno_op_ctx *ctx, int in, int64_t *out
                              steno_dtype_name(t->dtype));
     count = steno_numel(t);
     if (count > max)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "input %d holds %zu numbers, at most %zu fit", in, count, max);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d has %zu numbers, at most %zu fit",
+                             in, count, max);
     steno_ops_load_i64(out, t->data, t->dtype, count);
     *n = count;
     return STENO_OK;

@@ -387,7 +387,7 @@ steno_status steno_infer_linear(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 1);
     if (!x.rank || (w.rank >= 0 && w.rank != 2))
-        return steno_fail(err, STENO_ERR_INVAL, "X has rank %d, W %d", x.rank, w.rank);
+        return steno_fail(err, STENO_ERR_INVAL, "X has rank %d, but W has rank %d", x.rank, w.rank);
     if (x.rank > 0 && w.rank == 2) {
         if (x.dim[x.rank - 1] >= 0 && x.dim[x.rank - 1] != w.dim[0])
             return steno_fail(err, STENO_ERR_INVAL, "inner dimensions differ");
@@ -534,7 +534,8 @@ steno_status steno_prepare_weights_parts(struct steno_prepare *pc, int in, int s
                  !(s.wide = malloc(rows * cols * sizeof *s.wide + 1))))
         return steno_fail(err, STENO_ERR_FORMAT, "8-bit weights without scales, or out of memory");
     if (all % parts)
-        st = steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
+        st = steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu parts", all,
+                        parts);
     else
         st = pack_parts(pc, in, s,
                         describe(pc, f32 ? steno_prepare_precision(pc) : STENO_INT8_WEIGHTS,

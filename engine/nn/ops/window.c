@@ -11,7 +11,8 @@ static steno_status read_list(const struct steno_node *node, const char *name, s
     for (size_t i = 0; i < n; i++) {
         out[i] = v ? v[i] : fallback;
         if (out[i] < lo || out[i] > INT32_MAX)
-            return steno_fail(err, STENO_ERR_INVAL, "%s[%zu] is %lld", name, i, (long long)out[i]);
+            return steno_fail(err, STENO_ERR_INVAL, "%s[%zu] is out of range: %lld", name, i,
+                              (long long)out[i]);
     }
     return STENO_OK;
 }
@@ -30,7 +31,8 @@ steno_status steno_window_read(const struct steno_node *node, int n, const int64
     w->n = n;
     for (int i = 0; i < n && kernel; i++)
         if (kernel[i] < 1 || kernel[i] > INT32_MAX)
-            return steno_fail(err, STENO_ERR_INVAL, "kernel extent %lld", (long long)kernel[i]);
+            return steno_fail(err, STENO_ERR_INVAL, "kernel extent %lld is out of range",
+                              (long long)kernel[i]);
     if (kernel)
         memcpy(w->kernel, kernel, (size_t)n * sizeof *kernel);
     else if (!steno_node_ints(node, "kernel_shape", &count))
@@ -52,7 +54,7 @@ steno_status steno_window_read(const struct steno_node *node, int n, const int64
             w->auto_pad = (enum steno_auto_pad)i;
             return STENO_OK;
         }
-    return steno_fail(err, STENO_ERR_FORMAT, "auto_pad '%s'", pad);
+    return steno_fail(err, STENO_ERR_FORMAT, "auto_pad '%s' is not known", pad);
 }
 
 static void split_padding(struct steno_window *w, int a, int64_t total)
@@ -67,7 +69,7 @@ steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t
 {
     int64_t span = (w->kernel[a] - 1) * w->dilation[a] + 1, room, total;
     if (in > INT64_MAX / 4)
-        return steno_fail(err, STENO_ERR_LIMIT, "extent %lld", (long long)in);
+        return steno_fail(err, STENO_ERR_LIMIT, "extent %lld is too large", (long long)in);
     if (w->auto_pad == STENO_PAD_SAME_UPPER || w->auto_pad == STENO_PAD_SAME_LOWER) {
         *out = (in + w->stride[a] - 1) / w->stride[a];
         total = *out ? (*out - 1) * w->stride[a] + span - in : 0;
@@ -78,10 +80,9 @@ steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t
         w->before[a] = w->after[a] = 0;
     room = in + w->before[a] + w->after[a] - span;
     if (room < 0)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "a window of %lld does not fit into %lld with padding %lld and %lld",
-                          (long long)span, (long long)in, (long long)w->before[a],
-                          (long long)w->after[a]);
+        return steno_fail(
+            err, STENO_ERR_INVAL, "a window of %lld does not fit %lld with padding %lld and %lld",
+            (long long)span, (long long)in, (long long)w->before[a], (long long)w->after[a]);
     *out = room / w->stride[a] + 1;
     /* with ceil_mode a last, partial window counts if it starts inside the input or in the padding
      * before it */
@@ -95,8 +96,8 @@ steno_status steno_window_out_transposed(struct steno_window *w, int a, int64_t 
 {
     int64_t span = (w->kernel[a] - 1) * w->dilation[a] + 1, full;
     if (in < 1 || in > INT32_MAX)
-        return steno_fail(err, in < 1 ? STENO_ERR_INVAL : STENO_ERR_LIMIT, "extent %lld",
-                          (long long)in);
+        return steno_fail(err, in < 1 ? STENO_ERR_INVAL : STENO_ERR_LIMIT,
+                          "extent %lld is too large", (long long)in);
     full = (in - 1) * w->stride[a] + out_pad + span;
     if (want < 0 && (w->auto_pad == STENO_PAD_SAME_UPPER || w->auto_pad == STENO_PAD_SAME_LOWER))
         want = in * w->stride[a];
@@ -117,7 +118,8 @@ steno_status steno_window_out_transposed(struct steno_window *w, int a, int64_t 
         w->before[a] = w->after[a] = 0;
     *out = full - w->before[a] - w->after[a];
     if (*out < 0)
-        return steno_fail(err, STENO_ERR_INVAL, "padding %lld and %lld leave nothing of %lld",
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "padding %lld and %lld is more than the extent %lld",
                           (long long)w->before[a], (long long)w->after[a], (long long)full);
     return STENO_OK;
 }
