@@ -176,7 +176,7 @@ static void size_rows(struct job *j)
     j->part_bytes = j->score_bytes + j->work_bytes + STENO_ALIGN;
 }
 
-/* Choose the way of computing and the scratch of a part. False: sizes overflow. */
+/* Choose the method and the scratch of a part. False: sizes overflow. */
 static bool choose(struct job *j)
 {
     bool ok = true;

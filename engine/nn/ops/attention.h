@@ -81,9 +81,9 @@ const char *steno_attention_read_mask(struct steno_op_ctx *ctx, int in, struct s
  * window. */
 void steno_attention_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
                              size_t *to);
-/* Which of the keys [j0, j0 + n) row i of head h, batch entry b, sees: [*from, *to), relative to
- * j0. Returns the mask to add to their scores, or NULL. The mask is the caller's own, or is built
- * in `made` [n] where keys inside that range are hidden. */
+/* Find which of the keys [j0, j0 + n) row i of head h, batch entry b, sees: [*from, *to), relative
+ * to j0. Returns the mask to add to their scores, or NULL. It is a row of a->mask, or is built in
+ * `made` [n] if keys inside that range are hidden. */
 const float *steno_attention_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i,
                                       size_t j0, size_t n, float *made, size_t *from, size_t *to);
 

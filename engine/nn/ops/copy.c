@@ -29,9 +29,8 @@ static void merge(struct dims *m, int rank, const int64_t *dim, const int64_t *d
     }
 }
 
-#define BLOCK                                                                                      \
-    16 /* 16 x 16 elements of 4 bytes are 16 lines on each side: half of L1 stays free             \
-        */
+/* A block of 16 x 16 elements of 4 bytes is 16 lines on each side: half of L1 stays free. */
+#define BLOCK 16
 
 #define PLANE(NAME, T)                                                                             \
     /* A plane of rows x cols; neither side needs to be dense. */                                  \

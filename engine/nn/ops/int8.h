@@ -3,8 +3,8 @@
  *
  * A caller with f32 activations x [m,k] and weights packed at load does this:
  *     q = steno_op_scratch(ctx, m * k);
- *     steno_ops_range(ctx, x, m * k, &scale, &zero);
- *     steno_ops_quantize(ctx, q, x, m * k, scale, zero);
+ *     steno_ops_range(kernels, x, m * k, &scale, &zero);
+ *     steno_ops_quantize(ctx, q, x, m * k, scale, zero, false);
  *     steno_ops_gemm_i8(ctx, &(struct steno_gemm_i8){m, n, k, q, k, ...}); */
 #ifndef STENO_NN_OPS_INT8_H
 #define STENO_NN_OPS_INT8_H

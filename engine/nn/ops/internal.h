@@ -23,7 +23,7 @@ static inline bool steno_ops_is_half(steno_dtype t)
 {
     return t == STENO_F16 || t == STENO_BF16;
 }
-bool steno_ops_is_int(steno_dtype t); /* bool is not one */
+bool steno_ops_is_int(steno_dtype t); /* false for bool */
 
 /* IEEE 754 binary16 and bfloat16. Rounds to nearest even; overflow gives infinity. */
 float steno_ops_f16_to_f32(uint16_t h);

@@ -59,7 +59,7 @@ struct spectrum {
     size_t n, hop;
     bool root;
     struct steno_fft_tables fft;
-    float *window; /* [n], the transform's tables behind it */
+    float *window; /* [n], followed by the tables of the transform */
 };
 
 static void release_spectrum(void *priv)

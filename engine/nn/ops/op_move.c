@@ -560,7 +560,7 @@ static void pad_repeat(char *d, int64_t from, int64_t to, const char *x, int64_t
                        enum pad_mode mode, int64_t before)
 {
     if (mode == PAD_REFLECT && e == sizeof(float) && from < to && from - before > -have &&
-        to - before < 2 * have) { /* one mirror, as most audio is padded */
+        to - before < 2 * have) { /* one reflection, as for most audio */
         int64_t i = from;
         for (; i < to && i < before; i++)
             memcpy(d + (size_t)i * 4, x + (size_t)(before - i) * 4, 4);

@@ -321,7 +321,7 @@ static steno_status infer_view(struct steno_infer *ic, steno_err *err)
     if (in.rank >= 0 && known) {
         const char *wrong;
         if (!found && node->op_type[0] == 'S' && !steno_shape_known(&in)) {
-            /* unknown which dims are 1 */
+            /* it is not known which dims are 1 */
             steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), NULL);
             return STENO_OK;
         }

@@ -219,7 +219,7 @@ static steno_status run_window(struct steno_op_ctx *ctx, steno_err *err)
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     if (w.a.mask.data)
-        w.a.empty = NAN; /* Softmax of -inf alone */
+        w.a.empty = NAN; /* Softmax of -inf alone gives NaN */
     st = outputs(ctx, &w, err);
     if (st || !w.a.batch)
         return st;
