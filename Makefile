@@ -55,9 +55,12 @@ srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null) -lev
 cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
 
 # ---- sources ---------------------------------------------------------------------------------
-other_cpu := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),x86,arm)
-engine_c := $(wildcard $(addsuffix *.c,engine/ engine/*/ engine/*/*/ engine/*/*/*/))
-lib_src := $(filter-out engine/cli/% engine/optimize/% engine/nn/kernels/$(other_cpu)/%,$(engine_c))
+# Folders of libsteno.a, each above those that it uses (tests/layers.sh). A family is found by its folder.
+isa := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),arm,x86)
+nn_dirs := graph kernels kernels/scalar kernels/$(isa) onnx exec ops passes network
+families := $(patsubst engine/%/,%,$(wildcard engine/families/*/))
+lib_dirs := base formats audio $(addprefix nn/,$(nn_dirs)) features search search/lm text $(families) families recognizer pool
+lib_src := $(wildcard engine/*.c $(patsubst %,engine/%/*.c,$(lib_dirs)))
 opt_src := $(wildcard engine/optimize/*.c)
 cli_src := $(wildcard engine/cli/*.c)
 proto_src := $(wildcard protocol/*.c)
@@ -134,7 +137,7 @@ kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(and $(findstring u
         $(if $(filter tests/kernels/%,$(1)),-O2)
 
 # What packed caches are of, beside the model: the library's source.
-$(B)/gen/source_id.h: $(lib_src) $(wildcard $(addsuffix *.h,engine/ engine/*/ engine/*/*/ engine/*/*/*/) engine/*/*.proto engine/*/*/*.proto)
+$(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h $(patsubst %,engine/%/*.h,$(lib_dirs) nn/kernels/tmpl) engine/*/*.proto engine/*/*/*.proto)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)echo "#define STENO_SOURCE_ID \"$$(cat $^ | cksum)\"" >$@.new && mv $@.new $@
