@@ -2,8 +2,9 @@
 #ifndef STENO_CLI_OPTIMIZE_H
 #define STENO_CLI_OPTIMIZE_H
 
-#include "cli/calibrate.h"
+#include "cli/samples.h"
 #include "cli/tally.h"
+#include "optimize/calibrate.h"
 #include "optimize/save.h"
 #include "optimize/quantize.h"
 
@@ -34,7 +35,7 @@ struct optimize {
     struct steno_quantize_options quantize;
     long bits, block;
     struct cli_list calibrate;
-    int method; /* enum range_method */
+    int method; /* enum steno_range_method */
     double percentile;
     bool layer_errors;
     struct recorded_inputs *recorded_inputs;

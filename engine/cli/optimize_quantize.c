@@ -48,7 +48,7 @@ struct looked_at {
     int n;
     int *place; /* [2 n]: inputs, then outputs of the products */
     struct samples s;
-    struct range *range; /* [n] */
+    struct steno_range *range; /* [n] */
 };
 
 static void looked_at_free(struct looked_at *l)
@@ -91,6 +91,17 @@ static steno_status samples_of(const struct optimize *o, const char *in, struct 
     return st;
 }
 
+static steno_status set_sample(void *arg, int i, steno_session *s, steno_err *err)
+{
+    const struct samples *all = arg;
+    return cli_inputs_set(&all->v[i], s, err);
+}
+
+static struct steno_samples samples_to_run(struct looked_at *l)
+{
+    return (struct steno_samples){l->s.n, set_sample, &l->s};
+}
+
 static bool range_of(void *arg, steno_value_id x, float *lo, float *hi)
 {
     const struct looked_at *l = arg;
@@ -106,6 +117,7 @@ static bool range_of(void *arg, steno_value_id x, float *lo, float *hi)
 static steno_status look(struct optimize *o, const char *in, steno_network *n, struct looked_at *l,
                          steno_err *err)
 {
+    struct steno_samples samples;
     steno_status st = steno_network_products(n, &o->quantize, &l->p, &l->n, err);
     if (!st) {
         l->place = calloc((size_t)l->n * 2 + 1, sizeof *l->place);
@@ -126,31 +138,34 @@ static steno_status look(struct optimize *o, const char *in, steno_network *n, s
         o->quantize.kind = STENO_QUANTIZE_DYNAMIC;
         return samples_random(&l->s, l->net, RANDOM_SAMPLES, SEED, err);
     }
-    return calibrate(l->net, l->place, l->n, &l->s, (enum range_method)o->method, o->percentile,
-                     l->range, err);
+    samples = samples_to_run(l);
+    return steno_calibrate(l->net, l->place, l->n, &samples, (enum steno_range_method)o->method,
+                           o->percentile, l->range, err);
 }
 
 /* ---- error of each layer ---- */
 
-static void put_error(json_t *product, const struct value_error *e)
+static void put_error(json_t *product, const struct steno_value_error *e)
 {
-    double db = value_error_db(e);
+    double db = steno_value_error_db(e);
     (void)json_object_set_new(product, "max", json_real(e->max));
-    (void)json_object_set_new(product, "mean", json_real(value_error_mean(e)));
+    (void)json_object_set_new(product, "mean", json_real(steno_value_error_mean(e)));
     (void)json_object_set_new(product, "snr_db", json_real(isfinite(db) ? db : 999));
 }
 
-static steno_status layer_errors(struct optimize *o, steno_network *n, const struct looked_at *l,
+static steno_status layer_errors(struct optimize *o, steno_network *n, struct looked_at *l,
                                  steno_err *err)
 {
     int *place = calloc((size_t)l->n + 1, sizeof *place), used = 0;
-    struct value_error *e = calloc((size_t)l->n + 1, sizeof *e);
+    struct steno_value_error *e = calloc((size_t)l->n + 1, sizeof *e);
+    const struct steno_samples samples = samples_to_run(l);
     steno_network *q = NULL;
     char note[256];
     steno_err why = {0};
     steno_status st = place && e ? expose(n, l, false, place, &q, err)
                                  : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st && compare_values(l->net, l->place + l->n, q, place, l->n, &l->s, e, &used, &why)) {
+    if (!st &&
+        steno_values_compare(l->net, l->place + l->n, q, place, l->n, &samples, e, &used, &why)) {
         if (o->calibrate.n && o->quantize.kind == STENO_QUANTIZE_STATIC)
             st = steno_fail(err, why.code, "%s", why.msg);
         snprintf(note, sizeof note, "no errors by layer: %.200s", why.msg);

@@ -1,4 +1,4 @@
-#include "cli/calibrate.h"
+#include "optimize/calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,15 +20,15 @@ static steno_status begin(struct runs *r, steno_network *n, steno_err *err)
 }
 
 /* False: the network refuses this one. */
-static bool run(struct runs *r, const struct cli_inputs *in)
+static bool run(struct runs *r, const struct steno_samples *s, int i)
 {
-    if (cli_inputs_set(in, r->s, &r->why) || steno_session_run(r->s, &r->why))
+    if (s->set(s->arg, i, r->s, &r->why) || steno_session_run(r->s, &r->why))
         return false;
     r->used++;
     return true;
 }
 
-static steno_status some(const struct runs *r, const struct samples *s, steno_err *err)
+static steno_status some(const struct runs *r, const struct steno_samples *s, steno_err *err)
 {
     if (r->used)
         return STENO_OK;
@@ -38,7 +38,7 @@ static steno_status some(const struct runs *r, const struct samples *s, steno_er
 
 /* ---- ranges ---- */
 
-static void widen(const struct steno_tensor *t, struct range *r)
+static void widen(const struct steno_tensor *t, struct steno_range *r)
 {
     const float *x = t->data;
     size_t n = t->dtype == STENO_F32 ? steno_numel(t) : 0;
@@ -51,7 +51,7 @@ static void widen(const struct steno_tensor *t, struct range *r)
     }
 }
 
-static void count_bins(const struct steno_tensor *t, const struct range *r, double *bins)
+static void count_bins(const struct steno_tensor *t, const struct steno_range *r, double *bins)
 {
     const float *x = t->data;
     size_t n = t->dtype == STENO_F32 && r->seen && r->hi > r->lo ? steno_numel(t) : 0;
@@ -62,7 +62,7 @@ static void count_bins(const struct steno_tensor *t, const struct range *r, doub
         }
 }
 
-static void cut_share(struct range *r, const double *bins, double percentile)
+static void cut_share(struct steno_range *r, const double *bins, double percentile)
 {
     double all = 0, out, sum = 0, step = (double)(r->hi - r->lo) / BINS;
     int from = 0, to = BINS;
@@ -78,9 +78,9 @@ static void cut_share(struct range *r, const double *bins, double percentile)
     r->lo = (float)((double)r->lo + step * from);
 }
 
-steno_status calibrate(steno_network *n, const int *place, int count, const struct samples *s,
-                       enum range_method method, double percentile, struct range *out,
-                       steno_err *err)
+steno_status steno_calibrate(steno_network *n, const int *place, int count,
+                             const struct steno_samples *s, enum steno_range_method method,
+                             double percentile, struct steno_range *out, steno_err *err)
 {
     struct runs r;
     double *bins = calloc((size_t)count * BINS + 1, sizeof *bins);
@@ -89,16 +89,16 @@ steno_status calibrate(steno_network *n, const int *place, int count, const stru
         goto out;
     memset(out, 0, (size_t)count * sizeof *out);
     for (int i = 0; i < s->n; i++)
-        if (run(&r, &s->v[i]))
+        if (run(&r, s, i))
             for (int k = 0; k < count; k++)
                 widen(steno_session_get(r.s, place[k]), &out[k]);
     st = some(&r, s, err);
-    for (int i = 0; !st && method != RANGE_MINMAX && i < s->n; i++)
-        if (run(&r, &s->v[i]))
+    for (int i = 0; !st && method != STENO_RANGE_MINMAX && i < s->n; i++)
+        if (run(&r, s, i))
             for (int k = 0; k < count; k++)
                 count_bins(steno_session_get(r.s, place[k]), &out[k], bins + (size_t)k * BINS);
     for (int k = 0; !st && k < count; k++)
-        if (method == RANGE_PERCENTILE && out[k].hi > out[k].lo)
+        if (method == STENO_RANGE_PERCENTILE && out[k].hi > out[k].lo)
             cut_share(&out[k], bins + (size_t)k * BINS, percentile);
     steno_session_close(r.s);
 out:
@@ -108,17 +108,18 @@ out:
 
 /* ---- differences ---- */
 
-double value_error_mean(const struct value_error *e)
+double steno_value_error_mean(const struct steno_value_error *e)
 {
     return e->count > 0 ? e->sum / e->count : 0;
 }
 
-double value_error_db(const struct value_error *e)
+double steno_value_error_db(const struct steno_value_error *e)
 {
     return e->lost > 0 ? 10 * log10(fmax(e->square, 1e-300) / e->lost) : HUGE_VAL;
 }
 
-static void add(struct value_error *e, const struct steno_tensor *a, const struct steno_tensor *b)
+static void add(struct steno_value_error *e, const struct steno_tensor *a,
+                const struct steno_tensor *b)
 {
     const float *x = a->data, *y = b->data;
     size_t n =
@@ -137,9 +138,9 @@ static void add(struct value_error *e, const struct steno_tensor *a, const struc
     e->count += (double)n;
 }
 
-steno_status compare_values(steno_network *a, const int *a_place, steno_network *b,
-                            const int *b_place, int count, const struct samples *s,
-                            struct value_error *out, int *used, steno_err *err)
+steno_status steno_values_compare(steno_network *a, const int *a_place, steno_network *b,
+                                  const int *b_place, int count, const struct steno_samples *s,
+                                  struct steno_value_error *out, int *used, steno_err *err)
 {
     struct runs x = {NULL, 0, {0}}, y = {NULL, 0, {0}};
     steno_status st = begin(&x, a, err);
@@ -147,9 +148,9 @@ steno_status compare_values(steno_network *a, const int *a_place, steno_network 
         st = begin(&y, b, err);
     memset(out, 0, (size_t)count * sizeof *out);
     for (int i = 0; !st && i < s->n; i++) {
-        if (!run(&x, &s->v[i]))
+        if (!run(&x, s, i))
             continue;
-        if (!run(&y, &s->v[i]))
+        if (!run(&y, s, i))
             st = steno_fail(err, STENO_ERR_INTERNAL, "the quantized network refuses sample %d: %s",
                             i, y.why.msg);
         for (int k = 0; !st && k < count; k++)
