@@ -139,12 +139,12 @@ static const int64_t *numbers(const struct walk *w, const struct steno_node *n, 
 }
 
 /* True if axis a is not the first one. */
-static bool behind(int64_t a, int rank)
+static bool not_batch_axis(int64_t a, int rank)
 {
     return rank >= 0 && (a > 0 ? a < rank : a < 0 && a > -rank);
 }
 
-static bool axes_behind(const struct walk *w, const struct steno_node *n, int input)
+static bool not_batch_axes(const struct walk *w, const struct steno_node *n, int input)
 {
     size_t count = 0;
     int rank = rank_of(w, strcmp(n->op_type, "Unsqueeze") ? n->in[0] : n->out[0]);
@@ -152,7 +152,7 @@ static bool axes_behind(const struct walk *w, const struct steno_node *n, int in
     if (!axes)
         axes = numbers(w, n, input, &count);
     for (size_t i = 0; axes && i < count; i++)
-        if (!behind(axes[i], rank))
+        if (!not_batch_axis(axes[i], rank))
             return false;
     return axes && count;
 }
@@ -220,10 +220,10 @@ static steno_status apply(struct walk *w, const struct rule *r, struct steno_nod
         good = aligned(w, n);
         break;
     case AXIS:
-        good = behind(steno_node_int(n, "axis", r->extra), rank_of(w, n->in[0]));
+        good = not_batch_axis(steno_node_int(n, "axis", r->extra), rank_of(w, n->in[0]));
         break;
     case AXES:
-        good = axes_behind(w, n, r->extra);
+        good = not_batch_axes(w, n, r->extra);
         break;
     case PERM:
         perm = steno_node_ints(n, "perm", &count);
@@ -236,7 +236,7 @@ static steno_status apply(struct walk *w, const struct rule *r, struct steno_nod
         good = !is_apart(w, n, 3) || rank_of(w, n->in[3]) == 4;
         break;
     case JOIN:
-        good = behind(steno_node_int(n, "axis", 0), rank_of(w, n->in[0]));
+        good = not_batch_axis(steno_node_int(n, "axis", 0), rank_of(w, n->in[0]));
         for (int i = 0; i < n->n_in; i++)
             if (!is_apart(w, n, i))
                 *why = "it joins values that all streams share with values of each stream";
@@ -263,7 +263,7 @@ static bool leaves_count(const struct walk *w, const struct steno_node *n)
     if (steno_pass_is(n, "Slice"))
         return steno_pass_cut_of(w->g, n, &cut) && cut.start >= 1;
     for (size_t i = 0; at && i < k; i++)
-        if (!behind(at[i], (int)w->g->values[n->in[0]].shape.dim[0]))
+        if (!not_batch_axis(at[i], (int)w->g->values[n->in[0]].shape.dim[0]))
             return false;
     return at != NULL;
 }

@@ -253,7 +253,7 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id 
 }
 
 /* True if mask m, when added, does not broadcast the scores to a larger shape. */
-static bool narrow(const struct steno_graph *g, const struct found *f, steno_value_id m)
+static bool keeps_score_shape(const struct steno_graph *g, const struct found *f, steno_value_id m)
 {
     const struct steno_shape *s = &g->values[m].shape;
     if (s->rank < 0 || s->rank > 4)
@@ -285,7 +285,7 @@ static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v
         if (match_scores(g, f, n->in[k])) {
             f->where = n->in[0];
             f->where_hides = k == 2;
-            return narrow(g, f, f->where);
+            return keeps_score_shape(g, f, f->where);
         }
         f->n_gone--;
     }
@@ -300,7 +300,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
         f->mask = n->in[1];
         take(f, n);
         return (double)steno_node_float(n, "fill", 0) <= HIDES_TWICE &&
-               match_scores(g, f, n->in[0]) && narrow(g, f, f->mask);
+               match_scores(g, f, n->in[0]) && keeps_score_shape(g, f, f->mask);
     }
     n = steno_pass_only_use(g, v, "Softmax");
     if (!n || !along_keys(g, n))
@@ -314,7 +314,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
             (match_scores(g, f, add->in[k]) || match_where(g, f, add->in[k]))) {
             f->mask = add->in[1 - k];
             take(f, add);
-            return narrow(g, f, f->mask);
+            return keeps_score_shape(g, f, f->mask);
         }
     add = steno_pass_only_use(g, n->in[0], "Sub");
     if (!add || g->values[add->in[1]].dtype != STENO_F32 || !match_scores(g, f, add->in[0]))
@@ -322,7 +322,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
     f->mask = add->in[1];
     f->negated = true;
     take(f, add);
-    return narrow(g, f, f->mask);
+    return keeps_score_shape(g, f, f->mask);
 }
 
 static void match_output(struct steno_graph *g, struct found *f)

@@ -79,7 +79,7 @@ static bool matches_input(struct steno_graph *g, steno_value_id v, struct match 
 
 /* Find the new cache. z has three readers at most: the two convolutions and the Slice that keeps
  * its last columns. */
-static bool finds_kept(struct steno_graph *g, struct match *m)
+static bool find_new_cache(struct steno_graph *g, struct match *m)
 {
     steno_value_id z = m->cat->out[0];
     uint32_t others = 0;
@@ -135,7 +135,7 @@ static bool matches(struct steno_graph *g, struct steno_node *last, struct match
     struct steno_node *add = steno_pass_only_use(g, last->in[0], "Add");
     for (int side = 0; add && side < 2; side++) {
         *m = (struct match){.add = add, .last = last};
-        if (matches_sum(g, m, side) && matches_input(g, m->cat->in[1], m) && finds_kept(g, m) &&
+        if (matches_sum(g, m, side) && matches_input(g, m->cat->in[1], m) && find_new_cache(g, m) &&
             g->values[m->x].dtype == STENO_F32)
             return true;
     }

@@ -139,7 +139,7 @@ static steno_value_id scalar_zero(struct made *m, const struct side *s)
 }
 
 /* Return v of n numbers as [n, 1, ..., 1] with `ones` ones; a single number stays. */
-static steno_value_id stand(struct made *m, steno_value_id v, int64_t n, int ones)
+static steno_value_id as_column(struct made *m, steno_value_id v, int64_t n, int ones)
 {
     int64_t dims[STENO_MAX_RANK] = {n}, count = ones + 1;
     steno_value_id in[2] = {v, STENO_NONE};
@@ -160,7 +160,7 @@ static steno_status scaled(struct made *m, const struct found *f, steno_value_id
         return STENO_ERR_NOMEM;
     steno_pass_set_int(m->g, &m->g->nodes[m->g->n_nodes - 1], 0, "to", STENO_F32);
     s[0] = f->x.scale;
-    s[1] = stand(m, f->w.scale, f->n, ones);
+    s[1] = as_column(m, f->w.scale, f->n, ones);
     c = s[1] == STENO_NONE ? s[1] : add(m, "Mul", 13, s, 2, 0, STENO_NONE);
     if (c == STENO_NONE)
         return STENO_ERR_NOMEM;
@@ -170,7 +170,7 @@ static steno_status scaled(struct made *m, const struct found *f, steno_value_id
     if (v == STENO_NONE || b == STENO_NONE)
         return v == STENO_NONE ? STENO_ERR_NOMEM : STENO_OK;
     s[0] = v;
-    s[1] = stand(m, b, f->n, ones);
+    s[1] = as_column(m, b, f->n, ones);
     return s[1] == STENO_NONE || add(m, "Add", 13, s, 2, 0, y) == STENO_NONE ? STENO_ERR_NOMEM
                                                                              : STENO_OK;
 }

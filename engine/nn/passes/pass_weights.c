@@ -69,18 +69,18 @@ static steno_value_id columns_of(struct steno_graph *g, steno_value_id v, int64_
 }
 
 struct cache {
-    steno_value_id old, fresh, kept; /* kept: the new cache, or STENO_NONE */
+    steno_value_id old, added, updated; /* updated: the new cache, or STENO_NONE */
     struct steno_node *slice;
 };
 
-/* Match v = Concat(old, fresh) along `axis`, or fresh alone. Besides one node, only a Slice of as
+/* Match v = Concat(old, added) along `axis`, or added alone. Besides one node, only a Slice of as
  * many last rows as the cache has may read v. */
 static bool cache_of(struct steno_graph *g, steno_value_id v, int axis, struct cache *c)
 {
     struct steno_node *cat = steno_pass_producer(g, v);
     struct steno_pass_cut cut;
     int64_t all, left_context;
-    *c = (struct cache){.old = STENO_NONE, .fresh = v, .kept = STENO_NONE};
+    *c = (struct cache){.old = STENO_NONE, .added = v, .updated = STENO_NONE};
     if (!steno_pass_is(cat, "Concat") || steno_node_int(cat, "axis", 0) != axis)
         return true;
     all = g->values[v].shape.dim[axis];
@@ -90,7 +90,7 @@ static bool cache_of(struct steno_graph *g, steno_value_id v, int axis, struct c
         all <= left_context)
         return false;
     c->old = cat->in[0];
-    c->fresh = cat->in[1];
+    c->added = cat->in[1];
     for (int32_t i = 0; g->values[v].uses == 2 && !c->slice && i < g->n_nodes; i++)
         if (!g->nodes[i].dead && steno_pass_is(&g->nodes[i], "Slice") && g->nodes[i].in[0] == v)
             c->slice = &g->nodes[i];
@@ -100,7 +100,7 @@ static bool cache_of(struct steno_graph *g, steno_value_id v, int axis, struct c
         cut.end < (double)all ||
         (cut.start != (double)-left_context && cut.start != (double)(all - left_context)))
         return false;
-    c->kept = c->slice->out[0];
+    c->updated = c->slice->out[0];
     return true;
 }
 
@@ -113,7 +113,7 @@ static struct steno_node *add(struct steno_graph *g, const char *type, const cha
     y = steno_pass_add_node(g, "ai.steno", type, 1, name, n_in, 2, n_attr, err);
     if (y) {
         y->out[0] = out;
-        y->out[1] = c->kept;
+        y->out[1] = c->updated;
     }
     return y;
 }
@@ -144,7 +144,7 @@ static bool match_sum(struct steno_graph *g, struct weights *w, struct steno_nod
     w->x = columns_of(g, w->q.rows, &w->q_at);
     return w->q.n == w->k.n && w->q.n == w->r.n && w->q.size == w->k.size && p->rank == 4 &&
            p->dim[0] == w->q.n && p->dim[1] == 1 && p->dim[2] == w->r.size &&
-           columns_of(g, w->cache.fresh, &w->k_at) == w->x &&
+           columns_of(g, w->cache.added, &w->k_at) == w->x &&
            columns_of(g, w->r.rows, &w->p_at) == w->x && g->values[w->x].dtype == STENO_F32;
 }
 
@@ -220,7 +220,7 @@ static steno_status values(struct steno_graph *g, struct steno_node *product, in
     if (!end || !heads_of(g, product->in[1], false, &v) || !cache_of(g, v.rows, 0, &c) ||
         g->values[a].shape.dim[0] != v.n)
         return STENO_OK;
-    x = columns_of(g, c.fresh, &at);
+    x = columns_of(g, c.added, &at);
     out = end->out[0];
     end->dead = true;
     y = add(g, "WeightedValues", name, 3, 3, &c, out, err);
@@ -280,7 +280,7 @@ static steno_status nonlin(struct steno_graph *g, struct steno_node *product, in
     int64_t w = g->values[product->out[0]].shape.dim[3];
     mul = end ? steno_pass_only_reader(g, end->out[0]) : NULL;
     if (!steno_pass_is(mul, "Mul") || !cache_of(g, product->in[1], 2, &c) || w < 1 || w > 65535 ||
-        (x = gated(g, c.fresh)) == STENO_NONE ||
+        (x = gated(g, c.added)) == STENO_NONE ||
         third_of(g, mul->in[mul->in[0] == end->out[0]], 2, w) != x ||
         g->values[x].dtype != STENO_F32)
         return STENO_OK;

@@ -49,15 +49,16 @@ static bool columns_of(struct steno_graph *g, steno_value_id v, int64_t at, stru
     return true;
 }
 
-/* Return the Slice that keeps the last `held` of z's held + t rows. */
-static struct steno_node *kept_by(struct steno_graph *g, steno_value_id z, int64_t held, int64_t t)
+/* Return the Slice that keeps the last `cached` of z's cached + t rows. */
+static struct steno_node *cache_slice(struct steno_graph *g, steno_value_id z, int64_t cached,
+                                      int64_t t)
 {
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_pass_cut c;
         struct steno_node *n = &g->nodes[i];
         if (!n->dead && steno_pass_is(n, "Slice") && n->in[0] == z && steno_pass_cut_of(g, n, &c))
-            return (c.axis == 1 || c.axis == -2) && c.end >= (double)(held + t) &&
-                           (c.start == (double)t || c.start == (double)-held)
+            return (c.axis == 1 || c.axis == -2) && c.end >= (double)(cached + t) &&
+                           (c.start == (double)t || c.start == (double)-cached)
                        ? n
                        : NULL;
     }
@@ -116,7 +117,7 @@ static bool match(struct steno_graph *g, const struct steno_node *a, struct matc
         new_kv->dim[1] != q->dim[1] || cache->dim[0] == STENO_DIM_ANY ||
         cache->dim[0] != q->dim[0] || cache->dim[0] != new_kv->dim[0])
         return false;
-    m->cut = kept_by(g, m->k.of, cache->dim[1], new_kv->dim[1]);
+    m->cut = cache_slice(g, m->k.of, cache->dim[1], new_kv->dim[1]);
     return m->cut && read_by_us(g, a, m->k.of);
 }
 
