@@ -17,29 +17,29 @@
 
 static const char usage_text[] =
     "Usage: steno-load --url URL [OPTION]... FILE.wav...\n"
-    "Users speak (ws://) or upload (http://) recordings; prints latencies, errors, cost.\n\n"
-    "  --users N          at once; default 64\n"
-    "  --sessions N       of each user, one after the other; default 1\n"
-    "  --seconds S        instead: begin sessions for so long\n"
-    "  --ramp S           from the first user's beginning to the last's; default 1\n"
-    "  --think-ms N       between a user's sessions; default 0\n"
-    "  --retry            who is refused comes back when the server says; such\n"
+    "Users stream (ws://) or upload (http://) recordings; prints latencies, errors, cost.\n\n"
+    "  --users N          users at once; default 64\n"
+    "  --sessions N       sessions of each user, one after the other; default 1\n"
+    "  --seconds S        begin new sessions for S seconds instead\n"
+    "  --ramp S           time from the first user's start to the last one's; default 1\n"
+    "  --think-ms N       pause between a user's sessions; default 0\n"
+    "  --retry            a refused user comes back when the server says; refused\n"
     "                     sessions do not count\n"
-    "  --fast             as fast as the server reads instead of real time\n"
+    "  --fast             send as fast as the server reads, not in real time\n"
     "  --chunk-ms N       audio per message; default 100\n"
-    "  --say N            times a recording is said in one session; default 1\n"
-    "  --gap-ms N         of silence behind it each time; default 1500\n"
+    "  --say N            repetitions of a recording in one session; default 1\n"
+    "  --gap-ms N         silence after each repetition; default 1500\n"
     "  --encodings LIST   of s16le, f32le, mulaw, alaw, wav, opus; default s16le (uploads: wav)\n"
-    "  --expect TEXT      what is said in every FILE; default: what FILE.txt holds\n"
+    "  --expect TEXT      text of every FILE; default: the content of FILE.txt\n"
     "  --start JSON       more members of the start message: '\"beam\":4'\n"
     "  --key KEY          API key\n"
-    "  --drop PERCENT     of the streams hang up somewhere in the middle\n"
-    "  --pid PID          the server's: its processor time and memory\n"
+    "  --drop PERCENT     share of streams that hang up at some point\n"
+    "  --pid PID          the server's process: processor time and memory\n"
     "  --metrics URL      the server's metrics: batch sizes\n"
     "  --label TEXT       a name for the run\n"
     "  --json FILE        write all figures\n"
-    "  --max-p99 MS       fail when p99 of partials (uploads: answers) is larger\n"
-    "  --max-wer PERCENT  fail when the word error rate is larger; default: when a\n"
+    "  --max-p99 MS       fail if p99 of partials (uploads: answers) is larger\n"
+    "  --max-wer PERCENT  fail if the word error rate is larger; default: if a\n"
     "                     transcript is wrong\n"
     "  --help\n";
 
@@ -167,7 +167,7 @@ static steno_status read_clips(struct load_plan *p, char *const *files, int n, s
             steno_status st;
             if (!p->url.ws && strcmp(name, "wav") != 0)
                 return steno_fail(err, STENO_ERR_INVAL,
-                                  "encoding '%s' is for streams alone, uploads are wav", name);
+                                  "encoding '%s' is only for streams, uploads are wav", name);
             if (p->n_clips == LOAD_MAX_CLIPS)
                 return steno_fail(err, STENO_ERR_LIMIT, "more than %d recordings and encodings",
                                   LOAD_MAX_CLIPS);
@@ -197,8 +197,8 @@ static steno_status check_texts(const struct load_plan *p, steno_err *err)
                           "--start: '%.100s' is not members of a JSON object, or too long",
                           p->start);
     if (p->key && (strlen(p->key) > LOAD_KEY_BYTES || strpbrk(p->key, "\r\n")))
-        return steno_fail(err, STENO_ERR_INVAL, "--key: longer than %d bytes, or of several lines",
-                          LOAD_KEY_BYTES);
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "--key: longer than %d bytes, or more than one line", LOAD_KEY_BYTES);
     if (p->max_p99_ms >= 0 && p->fast && !strncmp(p->url_text, "ws:", 3))
         return steno_fail(err, STENO_ERR_INVAL, "--max-p99: with --fast no partial is timed");
     f = p->json ? fopen(p->json, "a") : NULL;

@@ -111,15 +111,15 @@ static steno_status add_opus(struct clip *c, const struct recording *r, size_t n
     OpusEncoder *enc = opus_encoder_create(c->rate, 1, OPUS_APPLICATION_VOIP, &code);
     steno_status st;
     if (!enc)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: Opus has no %d Hz: %s", c->file, c->rate,
-                          opus_strerror(code));
+        return steno_fail(err, STENO_ERR_INVAL, "%s: Opus does not support %d Hz: %s", c->file,
+                          c->rate, opus_strerror(code));
     c->packet_samples = (size_t)c->rate / 50;
     c->n_packets = (n * (size_t)times + c->packet_samples - 1) / c->packet_samples;
     c->samples = c->n_packets * c->packet_samples;
     c->packets = calloc(c->n_packets + 1, sizeof *c->packets);
     st = c->packets ? add_packets(c, r, enc, n) : STENO_ERR_NOMEM;
     opus_encoder_destroy(enc);
-    return st ? steno_fail(err, st, "%s: not encoded as Opus: %s", c->file,
+    return st ? steno_fail(err, st, "%s: cannot encode as Opus: %s", c->file,
                            steno_status_info(st)->name)
               : STENO_OK;
 }
@@ -185,7 +185,7 @@ steno_status clip_read(struct clip *c, const char *file, const char *encoding, i
     c->samples = n * (size_t)times;
     if (!c->samples) {
         recording_free(&r);
-        return steno_fail(err, STENO_ERR_INVAL, "%s: no audio in it", file);
+        return steno_fail(err, STENO_ERR_INVAL, "%s: contains no audio", file);
     }
     if (!strcmp(encoding, "wav"))
         st = add_header(c, c->samples * c->frame);

@@ -135,15 +135,15 @@ static int judge(const struct load_run *r)
         sessions(r) == r->outcomes[LOAD_REFUSED])
         rc = EX_UNAVAILABLE;
     if (p->max_wer >= 0 && wer(r) > p->max_wer) {
-        printf("FAILED: word error rate %.2f %%, at most %.2f was asked for\n", wer(r), p->max_wer);
+        printf("FAILED: word error rate %.2f %%, limit %.2f\n", wer(r), p->max_wer);
         rc = EX_UNAVAILABLE;
     }
     if (p->max_p99_ms >= 0 && !times->n) {
-        printf("FAILED: nothing was timed, p99 of at most %.1f ms was asked for\n", p->max_p99_ms);
+        printf("FAILED: nothing was timed, limit of p99 %.1f ms\n", p->max_p99_ms);
         rc = EX_UNAVAILABLE;
     }
     if (p->max_p99_ms >= 0 && p99 > p->max_p99_ms) {
-        printf("FAILED: p99 is %.1f ms, at most %.1f was asked for\n", p99, p->max_p99_ms);
+        printf("FAILED: p99 is %.1f ms, limit %.1f\n", p99, p->max_p99_ms);
         rc = EX_UNAVAILABLE;
     }
     return rc;
@@ -152,13 +152,13 @@ static int judge(const struct load_run *r)
 int load_report(const struct load_run *r)
 {
     const struct row rows[] = {
-        {"first", "first partial: since the stream began", &r->first},
+        {"first", "first partial, since the stream began", &r->first},
         {"partial", "since its audio was sent", &r->partial},
-        {"word", "shown, since the chunk it ends in was sent", &r->word},
+        {"word", "first shown, since the chunk in which it ends was sent", &r->word},
         {"final", "since its audio, or `end`, was sent", &r->final},
         {"answer", r->plan->url.ws ? "closed, since `end` was sent" : "since the request began",
          &r->answer},
-        {"late", "how late this program sent", &r->late},
+        {"late", "delay with which this program sent", &r->late},
     };
     size_t n = sizeof rows / sizeof *rows;
     print(r, rows, n);

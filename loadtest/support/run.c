@@ -212,7 +212,7 @@ steno_status load_run(struct load_run *r, const struct load_plan *p, steno_err *
     r->t0_ns = steno_now_ns();
     r->stop_ns = p->seconds > 0 ? r->t0_ns + (int64_t)(p->seconds * 1e9) : 0;
     if (p->pid && !process_usage_read(&r->before, p->pid))
-        return steno_fail(err, STENO_ERR_INVAL, "there is no process %d", p->pid);
+        return steno_fail(err, STENO_ERR_INVAL, "process %d does not exist", p->pid);
     st = take_signals(r, err);
     if (!st)
         st = make_users(r, err);
