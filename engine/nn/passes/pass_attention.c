@@ -267,7 +267,7 @@ static bool along_keys(const struct steno_graph *g, const struct steno_node *sof
     return g->values[softmax->in[0]].shape.rank == 4 && (axis == 3 || axis == -1);
 }
 
-/* Match scores of which a Where replaces some by a fill that hides. */
+/* Match scores in which a Where replaces some with a fill that hides. */
 static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_only_use(g, v, "Where");

@@ -364,7 +364,8 @@ static bool take_producers(struct walk *w)
             if (r == MIXED)
                 break;
         }
-        if (n->region == STENO_NONE && r >= 0 && n->n_in && !has_body(n)) /* alone */
+        /* a node with a body stays alone */
+        if (n->region == STENO_NONE && r >= 0 && n->n_in && !has_body(n))
             n->region = r;
         top = n->region == STENO_NONE ? MIXED : steno_node_top_region(g, n);
         for (int k = 0; k < n->n_in; k++)

@@ -53,7 +53,7 @@ static bool is_curve(const struct steno_node *n)
     return false;
 }
 
-/* Make the node read x and write a new value, which a Transpose makes its old output. */
+/* Make the node read x and write a new value; a Transpose of it writes the old output. */
 static steno_status sink(struct steno_graph *g, int32_t at, steno_value_id x, steno_err *err)
 {
     struct steno_node *n = &g->nodes[at];

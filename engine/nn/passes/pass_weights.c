@@ -55,7 +55,7 @@ static bool heads_of(struct steno_graph *g, steno_value_id v, bool transposed, s
     return true;
 }
 
-/* Return the value of which v is columns from *at on. */
+/* Return the value that v is columns of, from column *at on. */
 static steno_value_id columns_of(struct steno_graph *g, steno_value_id v, int64_t *at)
 {
     struct steno_node *n = steno_pass_producer(g, v);
@@ -197,7 +197,7 @@ static bool is_weights(struct steno_graph *g, steno_value_id v)
     return steno_pass_is_ours(steno_pass_producer(g, v), "AttentionWeights");
 }
 
-/* Return the Reshape that makes [h, N, T, d] [T, N, h d] again, or NULL. */
+/* Return the Reshape that restores [T, N, h d] from [h, N, T, d], or NULL. */
 static struct steno_node *joined(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *t = steno_pass_only_reader(g, v);
