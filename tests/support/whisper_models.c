@@ -93,3 +93,26 @@ float *whisper_recording(const char *rel, size_t *n)
     free(file);
     return x;
 }
+
+const struct whisper_zoo whisper_zoo[] = {{"jfk", "zoo/whisper/audio/jfk_16k.flac", true},
+                                          {"ls0", "audio/librispeech/61-70968-0000.flac", true},
+                                          {"ls1", "audio/librispeech/61-70968-0001.flac", false},
+                                          {"ls2", "audio/librispeech/61-70968-0002.flac", false},
+                                          {"intent", "audio/speech/intent.wav", true},
+                                          {"beckett", "audio/speech/beckett.wav", false},
+                                          {"endgame", "zoo/whisper/audio/endgame_16k.flac", false},
+                                          {"two_cities", "audio/speech/two_cities_16k.wav", false},
+                                          {"silero60", "audio/formats/silero-test.wav", false},
+                                          {"es", "zoo/whisper/audio/es_16k.flac", true},
+                                          {"ja", "zoo/whisper/audio/ja_16k.flac", true},
+                                          {"silence10", "silence10", true},
+                                          {"noise10", "noise10", false},
+                                          {NULL, NULL, false}};
+
+bool whisper_zoo_wanted(const struct whisper_zoo *z, const char *which)
+{
+    const char *only = getenv("STENO_WHISPER_ONLY");
+    if (!strcmp(which, "tiny.en") && (!strcmp(z->name, "es") || !strcmp(z->name, "ja")))
+        return false;
+    return only ? !strcmp(only, z->name) : z->brief || getenv("STENO_WHISPER_ALL");
+}

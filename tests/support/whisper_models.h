@@ -17,4 +17,15 @@ bool whisper_model_file(const char *which, const char *name, char *path, size_t 
  * ../shared/zoo/whisper/make.py, and of zeros. */
 float *whisper_recording(const char *rel, size_t *n);
 
+/* Recordings of ../shared/zoo/whisper: NAME.json of each model has what faster-whisper made of it.
+ */
+struct whisper_zoo {
+    const char *name, *file; /* below ../shared, or a name that whisper_recording knows */
+    bool brief;              /* seconds long: for every run of the tests */
+};
+extern const struct whisper_zoo whisper_zoo[]; /* ends with one without name */
+/* Whether tests take it: the brief ones; $STENO_WHISPER_ALL: all; $STENO_WHISPER_ONLY: the one of
+ * that name. What is not English is not for models of English. */
+bool whisper_zoo_wanted(const struct whisper_zoo *z, const char *which);
+
 #endif

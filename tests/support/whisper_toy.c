@@ -379,11 +379,14 @@ static void write_hf(const struct set *s, bool half, struct steno_buf *b)
 
 static void put_ggml_tensor(const struct tensor *t, bool q8, struct steno_buf *b)
 {
-    const bool matrix = t->rank > 1 && !strstr(t->name, "positional"),
-               bytes = q8 && t->rank == 2 && matrix;
-    u(b, (uint32_t)t->rank, 4);
+    const bool matrix = t->rank > 1 && !strstr(t->name, "positional");
+    const bool bytes = q8 && t->rank == 2 && matrix;
+    const bool column = strstr(t->name, "conv") && t->rank == 1; /* biases of convolutions */
+    u(b, (uint32_t)t->rank + column, 4);
     u(b, (uint32_t)strlen(t->name), 4);
     u(b, bytes ? 8 : matrix ? 1 : 0, 4);
+    if (column)
+        u(b, 1, 4);
     for (int r = t->rank; r-- > 0;)
         u(b, (uint32_t)t->dim[r], 4);
     must(steno_buf_puts(b, t->name));

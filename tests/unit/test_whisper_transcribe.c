@@ -17,25 +17,6 @@
 #include "tests/support/shared.h"
 #include "tests/support/whisper_models.h"
 
-static const struct {
-    const char *name, *file;
-    bool brief;
-} recordings[] = {
-    {"jfk", "zoo/whisper/audio/jfk_16k.flac", true},
-    {"ls0", "audio/librispeech/61-70968-0000.flac", true},
-    {"ls1", "audio/librispeech/61-70968-0001.flac", false},
-    {"ls2", "audio/librispeech/61-70968-0002.flac", false},
-    {"intent", "audio/speech/intent.wav", true},
-    {"beckett", "audio/speech/beckett.wav", false},
-    {"endgame", "zoo/whisper/audio/endgame_16k.flac", false},
-    {"two_cities", "audio/speech/two_cities_16k.wav", false},
-    {"silero60", "audio/formats/silero-test.wav", false},
-    {"es", "zoo/whisper/audio/es_16k.flac", true},
-    {"ja", "zoo/whisper/audio/ja_16k.flac", true},
-    {"silence10", "silence10", true},
-    {"noise10", "noise10", false},
-};
-
 /* What is compared, as it comes. */
 struct check {
     const char *what; /* for messages */
@@ -187,7 +168,8 @@ static int check_languages(const struct steno_json_node *root, steno_whisper_run
     return 1;
 }
 
-static int check_file(steno_whisper_runner *r, const char *which, size_t i, int *done)
+static int check_file(steno_whisper_runner *r, const char *which, const struct whisper_zoo *z,
+                      int *done)
 {
     static const char *const variants[] = {"beam1",      "beam5",       "beam1_nots",
                                            "beam5_nots", "beam1_words", "beam5_words"};
@@ -197,21 +179,16 @@ static int check_file(steno_whisper_runner *r, const char *which, size_t i, int 
     void *json;
     float *pcm;
     int wrong = 0;
-    const char *only = getenv("STENO_WHISPER_ONLY");
-    if ((only && strcmp(only, recordings[i].name)) ||
-        (!only && !recordings[i].brief && !getenv("STENO_WHISPER_ALL")) ||
-        (!strcmp(which, "tiny.en") && strlen(recordings[i].name) == 2))
-        return 0;
-    snprintf(rel, sizeof rel, "zoo/whisper/%s/%s.json", which, recordings[i].name);
+    snprintf(rel, sizeof rel, "zoo/whisper/%s/%s.json", which, z->name);
     json = steno_test_shared(rel, &bytes);
-    pcm = json ? whisper_recording(recordings[i].file, &n) : NULL;
+    pcm = json ? whisper_recording(z->file, &n) : NULL;
     if (!pcm) {
         free(json);
         return 0;
     }
     assert_int_equal(steno_json_parse(&j, json, bytes, rel, NULL), STENO_OK);
     for (size_t v = 0; v < 6; v++) {
-        snprintf(what, sizeof what, "%s %s %s", which, recordings[i].name, variants[v]);
+        snprintf(what, sizeof what, "%s %s %s", which, z->name, variants[v]);
         wrong += check_recording(r, steno_json_root(j), variants[v], what, pcm, n);
         ++*done;
     }
@@ -234,8 +211,9 @@ static void check_model(const char *which)
         skip();
     if (steno_whisper_open(&m, dir, &o, &err) || steno_whisper_runner_open(&r, m, &err))
         fail_msg("%s", err.msg);
-    for (size_t i = 0; i < sizeof recordings / sizeof *recordings; i++)
-        wrong += check_file(r, which, i, &done);
+    for (const struct whisper_zoo *z = whisper_zoo; z->name; z++)
+        if (whisper_zoo_wanted(z, which))
+            wrong += check_file(r, which, z, &done);
     steno_whisper_runner_close(r);
     steno_whisper_close(m);
     print_message("# %s: %d of %d differ\n", which, wrong, done);

@@ -19,6 +19,7 @@
 struct kept {
     float *own;   /* [heads, cap, 2 size] */
     void *memory; /* [heads, size, cap], then [heads, cap, size]; or pieces in bf16 */
+    float *keys;  /* beside pieces, of layers with a head that follows time: [heads, size, cap] */
 };
 
 struct steno_whisper_state {
@@ -30,6 +31,7 @@ struct steno_whisper_state {
     struct steno_kv_layer *view; /* [layers] */
     int32_t *list[2];            /* [cap_hyps, text_ctx]: now, and room for the next */
     size_t hyps, cap_hyps, length;
+    bool keeps_keys;
     bool *used;    /* [cap] rows that a list names */
     int32_t *slot; /* [cap_hyps or text_ctx] rows of the tokens of a step */
 };
@@ -85,6 +87,7 @@ void steno_whisper_state_close(steno_whisper_state *s)
     for (size_t i = 0; s->kept && i < s->layers; i++) {
         steno_aligned_free(s->kept[i].own);
         steno_aligned_free(s->kept[i].memory);
+        steno_aligned_free(s->kept[i].keys);
     }
     free(s->kept);
     free(s->view);
@@ -107,6 +110,11 @@ size_t steno_whisper_state_bytes(const steno_whisper_state *s)
 {
     return s->layers *
            (2 * s->heads * s->cap * s->size * sizeof(float) + memory_bytes(s, s->cap_memory));
+}
+
+void steno_whisper_state_keep_keys(steno_whisper_state *s)
+{
+    s->keeps_keys = true;
 }
 
 size_t steno_whisper_state_length(const steno_whisper_state *s)
@@ -178,6 +186,8 @@ static bool grow_memory(steno_whisper_state *s, size_t n)
         return true;
     for (size_t i = 0; i < s->layers; i++) {
         steno_aligned_free(s->kept[i].memory);
+        steno_aligned_free(s->kept[i].keys);
+        s->kept[i].keys = NULL;
         s->kept[i].memory = steno_aligned_zeroed(memory_bytes(s, cap));
         if (!s->kept[i].memory) {
             s->cap_memory = 0;
@@ -258,17 +268,24 @@ const struct steno_whisper *steno_whisper_runner_model(const steno_whisper_runne
 
 /* ---- a window ------------------------------------------------------------------------------ */
 
-/* kv [rows, 2 d'] as the products read them. */
-static void keep_floats(const steno_whisper_state *s, float *to, const float *kv, size_t rows)
+/* Keys of kv [rows, 2 d'], turned. */
+static void keep_keys(const steno_whisper_state *s, float *to, const float *kv, size_t rows)
 {
     const size_t d = s->heads * s->size, cap = s->cap_memory;
-    float *values = to + d * cap;
     for (size_t r0 = 0; r0 < rows; r0 += 16) { /* a cache line of each column at a time */
         const size_t r1 = rows - r0 < 16 ? rows : r0 + 16;
         for (size_t i = 0; i < d; i++)
             for (size_t r = r0; r < r1; r++)
                 to[i * cap + r] = kv[r * 2 * d + i];
     }
+}
+
+/* kv [rows, 2 d'] as the products read them. */
+static void keep_floats(const steno_whisper_state *s, float *to, const float *kv, size_t rows)
+{
+    const size_t d = s->heads * s->size, cap = s->cap_memory;
+    float *values = to + d * cap;
+    keep_keys(s, to, kv, rows);
     for (size_t h = 0; h < s->heads; h++)
         for (size_t r = 0; r < rows; r++)
             memcpy(values + (h * cap + r) * s->size, kv + r * 2 * d + d + h * s->size,
@@ -288,6 +305,26 @@ static void keep_pieces(const steno_whisper_state *s, char *to, const float *kv,
         }
 }
 
+static bool follows_time(const steno_whisper_state *s, size_t layer)
+{
+    for (size_t i = 0; i < s->m->n_heads; i++)
+        if ((size_t)s->m->heads[i].layer == layer)
+            return true;
+    return false;
+}
+
+static bool keep_keys_beside(steno_whisper_state *s, size_t layer, const float *kv, size_t rows)
+{
+    struct kept *k = &s->kept[layer];
+    if (!s->keeps || !s->keeps_keys || !follows_time(s, layer))
+        return true;
+    if (!k->keys)
+        k->keys = steno_aligned_zeroed(s->heads * s->size * s->cap_memory * sizeof *k->keys);
+    if (k->keys)
+        keep_keys(s, k->keys, kv, rows);
+    return k->keys != NULL;
+}
+
 static steno_status keep_memory(steno_whisper_runner *r, steno_whisper_state *s, size_t rows,
                                 steno_err *err)
 {
@@ -300,6 +337,8 @@ static steno_status keep_memory(steno_whisper_runner *r, steno_whisper_state *s,
             keep_pieces(s, s->kept[i].memory, kv, rows);
         else
             keep_floats(s, s->kept[i].memory, kv, rows);
+        if (!keep_keys_beside(s, i, kv, rows))
+            return no_memory(err);
     }
     s->n_memory = rows;
     return STENO_OK;
@@ -545,7 +584,9 @@ void steno_whisper_cross_scores(const steno_whisper_runner *r, const steno_whisp
 {
     const size_t d = s->heads * s->size, h = (size_t)head.head;
     const float *q = steno_session_get(r->step, r->query[head.layer])->data;
-    const float *k = (const float *)s->kept[head.layer].memory + h * s->size * s->cap_memory;
+    const struct kept *kept = &s->kept[head.layer];
+    const float *all = s->keeps ? kept->keys : kept->memory;
+    const float *k = all + h * s->size * s->cap_memory;
     const float scale = 1 / sqrtf((float)s->size);
     memset(out, 0, n * keys * sizeof *out);
     for (size_t i = 0; i < n; i++)

@@ -17,6 +17,9 @@ const struct steno_whisper *steno_whisper_runner_model(const steno_whisper_runne
 STENO_MUST steno_status steno_whisper_state_open(steno_whisper_state **out,
                                                  const struct steno_whisper *m, steno_err *err);
 void steno_whisper_state_close(steno_whisper_state *s);
+/* Windows encoded from now on are to be aligned: the keys of heads that follow time are kept in
+ * f32, whatever the network's precision. */
+void steno_whisper_state_keep_keys(steno_whisper_state *s);
 /* Memory of keys and values. */
 size_t steno_whisper_state_bytes(const steno_whisper_state *s);
 
@@ -52,7 +55,8 @@ STENO_MUST steno_status steno_whisper_step(steno_whisper_runner *r, struct steno
 size_t steno_whisper_state_length(const steno_whisper_state *s);
 
 /* Cross attention of the last step, whose only ask was a text of n tokens: scores before the
- * softmax of one head with key rows 0 .. keys. out [n, keys]. */
+ * softmax of one of the model's heads with key rows 0 .. keys. out [n, keys].
+ * s keeps keys. */
 void steno_whisper_cross_scores(const steno_whisper_runner *r, const steno_whisper_state *s,
                                 struct steno_whisper_head head, size_t n, size_t keys, float *out);
 

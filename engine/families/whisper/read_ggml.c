@@ -147,6 +147,8 @@ static steno_status read_tensor(struct file *f)
         return steno_fail(f->err, STENO_ERR_FORMAT,
                           "%s: tensor '%s' does not fit: %zu bytes are left of the file", f->name,
                           t.name, steno_whisper_left(&f->at));
+    while (t.rank > 1 && t.dim[t.rank - 1] == 1) /* biases of convolutions are [d, 1] */
+        t.rank--;
     return steno_whisper_add(f->w, &t, f->err);
 }
 

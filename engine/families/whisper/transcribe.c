@@ -516,6 +516,8 @@ static steno_status prepare(struct job *j, const float *pcm, size_t n)
         st = steno_whisper_state_open(&j->state, j->m, j->err);
     if (!st)
         st = steno_whisper_logmel(pcm, n, (size_t)j->m->dims.mels, &j->mel, &j->frames, j->err);
+    if (!st && j->o->words)
+        steno_whisper_state_keep_keys(j->state);
     if (!st)
         st = encode(j, j->o->hotwords, CONTEXT, &j->hotwords);
     if (!st)

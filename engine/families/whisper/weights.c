@@ -240,13 +240,9 @@ static const char *shape_text(int rank, const int64_t *dim, char *out, size_t si
     return out;
 }
 
-/* Trailing axes of 1 make no difference: ggml has biases of convolutions as [d, 1]. */
 static bool same_shape(const struct steno_whisper_tensor *t, int rank, const int64_t *dim)
 {
-    int r = t->rank;
-    while (r > rank && t->dim[r - 1] == 1)
-        r--;
-    return r == rank && !memcmp(t->dim, dim, (size_t)rank * sizeof *dim);
+    return t->rank == rank && !memcmp(t->dim, dim, (size_t)rank * sizeof *dim);
 }
 
 /* Tensor `name`, whose shape is to be dim [rank] with a size of 0 for any; those are filled in. */
