@@ -5,7 +5,7 @@
         d.get("/healthz")
 
 A client may have a reply before the server has counted, logged and closed what belongs to it. A test that checks
-any of that must wait: settled() for counters of sessions, becomes() for one value, eventually() for the rest.
+any of that must wait: wait_idle() for counters of sessions, becomes() for one value, eventually() for the rest.
 """
 import http.client
 import json
@@ -129,9 +129,9 @@ class Stenod:
         """Wait until the series has the value. Fails if that does not happen."""
         assert eventually(lambda: self.metric(name) == value), f"{name} is {self.metric(name)}, not {value}"
 
-    def settled(self):
+    def wait_idle(self):
         """Wait until every session whose reply was read has been counted; counting is the last action of a session.
-        Returns self: d.settled().metric(name)."""
+        Returns self: d.wait_idle().metric(name)."""
         active = re.compile(r"^steno_sessions_active\{.*\} (?!0$).*", re.M)
         assert eventually(lambda: not active.search(self.get("/metrics")[2].decode())), active.findall(self.get("/metrics")[2].decode())
         return self
@@ -205,7 +205,7 @@ class Conversation(NamedTuple):
     headers: dict  # of the handshake's response
 
 
-def heard(ws):
+def until_closed(ws):
     """(messages, close code, reason): everything that the server sends until it closes."""
     from websockets.exceptions import ConnectionClosed
     out = []
@@ -232,7 +232,7 @@ def converse(where, messages, **kw):
                 pass  # the reader reports how the session ended
         t = threading.Thread(target=send)
         t.start()
-        got = heard(ws)
+        got = until_closed(ws)
         t.join()
         return Conversation(*got, ws.response.headers)
 

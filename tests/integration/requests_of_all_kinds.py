@@ -100,7 +100,7 @@ def open_socket(url):
         raise ConnectionError("closed before the request was written") from why
 
 
-def heard_to_the_end(ws, audio):
+def recognized_to_the_end(ws, audio):
     """Send the rest of the audio and end the session. Whether all audio was recognized."""
     ws.send(audio)
     ws.send(json.dumps({"type": "end"}))
@@ -127,14 +127,14 @@ def stream(b):
     ws.socket.close()
     with open_socket(f"{b.d.ws}?session_id={ready['session_id']}&seq={ready['seq']}") as ws:
         m = read(ws, "resumed")
-        return m["type"] != "error" and heard_to_the_end(ws, PCM[2 * m["samples"]:])
+        return m["type"] != "error" and recognized_to_the_end(ws, PCM[2 * m["samples"]:])
 
 
-def gated(b):
+def filtered(b):
     """A session with the VAD filter, which removes silence before the network."""
     with open_socket(b.d.ws + "?vad=energy") as ws:
         ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
-        return heard_to_the_end(ws, PCM + bytes(4 * RATE))
+        return recognized_to_the_end(ws, PCM + bytes(4 * RATE))
 
 
 def vosk(b):
@@ -202,4 +202,4 @@ def asked(b, what):
 
 
 COMMON = (upload, stream, administrate, metrics)
-ALL = (*COMMON, events, flac, ogg, gated, vosk, deepgram)
+ALL = (*COMMON, events, flac, ogg, filtered, vosk, deepgram)

@@ -90,12 +90,12 @@ def the_descriptions_are_well_formed(_):
 @case
 def transcriptions_in_every_format(d):
     body, headers = form([("model", "digits-en")], WAV)
-    heard = check(d, "POST", OPENAI, body=body, headers=headers)["text"]
-    assert heard.split()[0] == DIGITS_TEXT.split()[0], heard
+    got = check(d, "POST", OPENAI, body=body, headers=headers)["text"]
+    assert got.split()[0] == DIGITS_TEXT.split()[0], got
     body, headers = form([("model", "digits-en"), ("response_format", "verbose_json"),
                           ("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")], WAV)
     v = check(d, "POST", OPENAI, body=body, headers=headers)
-    assert v["text"] == heard and [w["word"] for w in v["words"]] == heard.split() and v["segments"]
+    assert v["text"] == got and [w["word"] for w in v["words"]] == got.split() and v["segments"]
     assert abs(v["duration"] - len(pcm()[0]) / 2 / pcm()[1]) < 0.01
     for f in ("text", "srt", "vtt"):
         body, headers = form([("model", "digits-en"), ("response_format", f)], WAV)

@@ -11,7 +11,7 @@ import urllib.parse
 
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Skip, Stenod, case, converse, eventually, heard, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap, until_closed
 
 PCM, RATE = pcm()
 with open(DIGITS, "rb") as _f:
@@ -85,7 +85,7 @@ def deepgram_finalize_is_answered(d):
         m = json.loads(ws.recv(timeout=60 * SLOW))
         assert m["from_finalize"] and m["channel"]["alternatives"][0]["transcript"] == "", m
         ws.send('{"type":"CloseStream"}')
-        got, code, _ = heard(ws)
+        got, code, _ = until_closed(ws)
         assert code == 1000 and got[-1]["type"] == "Metadata", (got, code)
 
 
@@ -111,7 +111,7 @@ def deepgram_rest_has_its_own_form(d):
 
 
 @case
-def deepgrams_own_client_hears_right(d):
+def deepgrams_own_client_gets_the_transcript(d):
     try:
         from deepgram import DeepgramClient
         from deepgram.core.events import EventType
@@ -176,7 +176,7 @@ def vosk_reset_gives_a_final_and_goes_on(d):
             m = json.loads(ws.recv(timeout=60 * SLOW))
             assert (told + " " + m["text"]).strip() == DIGITS_TEXT and "result" not in m, (told, m)
         ws.send('{"eof":1}')
-        got, code, _ = heard(ws)
+        got, code, _ = until_closed(ws)
         assert got == [{"text": ""}] and code == 1000, (got, code)
 
 
@@ -265,7 +265,7 @@ def realtime_with_detection_ends_items_itself(d):
 
 
 @case
-def realtime_beta_clients_hear_the_old_names(d):
+def realtime_beta_clients_get_the_old_names(d):
     update = {"type": "transcription_session.update", "session": {"input_audio_format": "g711_ulaw", "turn_detection": None,
                                                                   "input_audio_transcription": {"model": "whisper-1"}}}
     import audioop  # pylint: disable=deprecated-module
@@ -292,7 +292,7 @@ def realtime_mistakes_are_told_and_the_session_goes_on(d):
 
 
 @case
-def openais_own_client_hears_right(d):
+def openais_own_client_gets_the_transcript(d):
     try:
         from openai import AsyncOpenAI
     except ImportError as e:

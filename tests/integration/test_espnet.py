@@ -98,7 +98,7 @@ def damaged(pack, others):
 
 
 @case
-def parts_of_decoders_and_lms_are_cached_each_for_itself():
+def parts_of_decoders_and_lms_are_cached_separately():
     need_shared()
     options = {**OPTIONS, "n_best": 3}
     for model, flags in ((OFFLINE, ()), (OFFLINE, ("--quantized",)), (OFFLINE, ("--quantized", "--precision", "int8")),
@@ -275,7 +275,7 @@ def a_stream_chooses_quantized_and_compat():
 
 
 @case
-def what_cannot_be_had_so_is_refused_by_name():
+def unavailable_variants_are_refused_by_name():
     audio()
     with tempfile.TemporaryDirectory() as where:
         for name in os.listdir(OFFLINE):

@@ -127,7 +127,7 @@ def not_a_number(name):
 
 
 @case
-def archives_that_blow_up_are_refused_before_they_do():
+def zip_bombs_are_refused_before_they_are_unpacked():
     need_shared()
     refused(zip_bomb, STATS, r"count.npy has 6710\d+ bytes, the limit is")
     refused(lying_bomb, STATS, r"count\.npy")
@@ -166,7 +166,7 @@ def scores_that_are_not_numbers_are_an_error():
 
 
 @case
-def hardly_any_audio_is_no_error():
+def very_short_audio_is_not_an_error():
     need_shared()
     wav = os.path.join(WORK, "x.wav")
     noise = np.random.default_rng(0).standard_normal(RATE) * 8000
@@ -180,7 +180,7 @@ def hardly_any_audio_is_no_error():
 
 
 @case
-def an_hour_of_silence_is_heard_to_its_end_and_says_nothing():
+def an_hour_of_silence_is_processed_to_its_end_without_text():
     need_shared()
     wav = os.path.join(WORK, "hour.wav")
     soundfile.write(wav, np.zeros(3600 * RATE, "int16"), RATE)

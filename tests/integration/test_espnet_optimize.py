@@ -27,7 +27,7 @@ def check(name, folder, options):
     return p.returncode, said[-1] if said else "nothing said"
 
 
-def heard(folder, *options):
+def transcribed(folder, *options):
     """The output of `steno transcribe`: lines of JSON, or the error."""
     p = subprocess.run([STENO, "transcribe", "--model", folder, "--format", "json", "--nbest", "3", *options, AUDIO], capture_output=True,
                        text=True)
@@ -51,7 +51,7 @@ def by_steno(name, folder, kind):
     if steps[0] != steps[1] or not steps[0] or "whole" in steps[0][0]:
         return f"model info: {steps}"
     for options in (["--stream"], [], ["--no-endpoint", "--ctc-weight", "1", "--lm-weight", "0"], ["--compat", "espnet-onnx"]):
-        a, b = (heard(d, *flags, *options) for d in (os.path.join(TINY, name), folder))
+        a, b = (transcribed(d, *flags, *options) for d in (os.path.join(TINY, name), folder))
         # Without passes the last digits of attention differ, and in 8 bits one of them may round to the next integer.
         most = 0.1 if options[0:1] == ["--compat"] and kind == "quantized" else 3e-3
         if isinstance(a, str) or not any(e.get("text") or e.get("nbest") for e in a) or not alike(a, b, most):

@@ -19,8 +19,8 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
 from broken import DESCRIPTOR, DISK, HANG, HAS_MEMORY, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
-from daemon import DIGITS_TEXT, ROOT, SAN, SLOW, Skip, case, eventually, heard, tap
-from requests_of_all_kinds import ALL, COMMON, FORM_OF_EVENTS, FORM_TYPE, OPEN, PCM, RATE, WAV, administrate, asked, heard_to_the_end, open_socket, posted, read, upload
+from daemon import DIGITS_TEXT, ROOT, SAN, SLOW, Skip, case, eventually, tap, until_closed
+from requests_of_all_kinds import ALL, COMMON, FORM_OF_EVENTS, FORM_TYPE, OPEN, PCM, RATE, WAV, administrate, asked, recognized_to_the_end, open_socket, posted, read, upload
 
 EVERY = os.environ.get("STENO_TEST_SLOW") == "1"
 RUNS = 16 if SAN else 120  # number of tried calls per kind, spread evenly over all calls; up to 500 of each if EVERY
@@ -105,7 +105,7 @@ def events_that_end_with_an_error_are_no_success(_):
                 b.mend()
                 good += got.endswith(b"[DONE]\n\n")
                 late += status == 200 and b'"error"' in got
-            d.settled()
+            d.wait_idle()
             assert late > 0, good
             assert d.metric('steno_sessions_total{api="openai",result="ok"}') == good, (good, late)
     finally:
@@ -133,7 +133,7 @@ def files_that_cannot_be_written_or_read_cost_one_request(_):
 
 
 @case
-def a_reload_in_need_leaves_the_old_in_force(_):
+def a_failed_reload_keeps_the_old_state(_):
     """Keys and model are reloaded while memory, files, threads and descriptors fail."""
     b = Broken()
     try:
@@ -215,7 +215,7 @@ class Models:
 
 
 @case
-def a_model_that_is_loaded_in_need_costs_one_request(_):
+def a_failed_load_costs_one_request(_):
     """Memory, files, threads or descriptors fail while a model is loaded on demand and another one is unloaded for
     it. The request gets an error, loaded models still serve, and the next model is loaded."""
     for kind in (MEMORY, DISK, THREAD, DESCRIPTOR)[not HAS_MEMORY:]:
@@ -283,7 +283,7 @@ def drained(b, kind, n):
 
 
 @case
-def the_end_of_a_server_in_need_is_an_end(_):
+def a_server_whose_calls_fail_still_ends(_):
     """SIGTERM while calls fail: the server exits with 0 long before the drain timeout, and its answers until then
     are correct."""
     tried = {}
@@ -392,14 +392,14 @@ class Manager:
         while message := self.socket.recv(4096).decode():
             self.said.append(message)
 
-    def hears(self, what):
+    def wait_for(self, what):
         """Wait until such a message arrives from now on."""
         before = len(self.said)
         assert eventually(lambda: any(what in m for m in self.said[before:])), self.said
 
 
 @case
-def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
+def a_stuck_worker_holds_only_its_own_stream_and_stops_the_watchdog_messages(_):
     """One of three workers hangs in its round. The streams of the other workers get their finals. The service
     manager gets no more watchdog messages and would restart the server. When the worker continues, nothing is
     lost."""
@@ -410,7 +410,7 @@ def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
     with contextlib.ExitStack() as streams:
         try:
             with b.d as d:
-                manager.hears("WATCHDOG=1")
+                manager.wait_for("WATCHDOG=1")
                 all_ = [streams.enter_context(open_socket(d.ws)) for _ in range(6)]
                 half = len(PCM) // 4 * 2
                 for ws in all_:
@@ -420,15 +420,15 @@ def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
                 stuck, *others = all_
                 # a stream with a partial still has steps to go: the worker must not hang with another stream's step
 
-                def at_rest():
+                def idle():
                     return all(d.metric('steno_queue_depth{model="digits-en"}') + d.metric("steno_workers_busy") == 0 for _ in range(5))
-                assert eventually(at_rest)
+                assert eventually(idle)
                 b.fail(HANG, 1)
                 stuck.send(PCM[half:])
                 stuck.send(json.dumps({"type": "end"}))
                 assert eventually(lambda: b.left() <= 0), b.left()
                 for ws in others:
-                    assert heard_to_the_end(ws, PCM[half:])
+                    assert recognized_to_the_end(ws, PCM[half:])
                 assert upload(b)
                 b.sleep(11)
                 assert eventually(lambda: "hangs for" in d.output()), d.output()
@@ -440,7 +440,7 @@ def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
                 b.mend()
                 assert read(stuck, "final")["text"] == DIGITS_TEXT
                 assert read(stuck, "end")["type"] == "end"
-                manager.hears("WATCHDOG=1")
+                manager.wait_for("WATCHDOG=1")
                 assert eventually(lambda: d.status("/healthz") == 200 and d.status("/readyz") == 200)
                 is_well(b)
 
@@ -479,7 +479,7 @@ def said_until_closed(s):
 
 
 @case
-def an_hour_passes_at_once_and_sessions_end_by_their_time_out(_):
+def an_hour_passes_at_once_and_sessions_end_by_their_timeout(_):
     """As after a suspension of the machine: old clients are told why their sessions ended, new ones are served."""
     b = Broken("limits.header_timeout=10min")
     try:
@@ -498,7 +498,7 @@ def an_hour_passes_at_once_and_sessions_end_by_their_time_out(_):
                     while json.loads(ws.recv(timeout=60 * SLOW))["audio_ms"] < 4500:
                         pass  # all but the last word was recognized
                     b.sleep(3600)
-                    got, code, _reason = heard(ws)
+                    got, code, _reason = until_closed(ws)
                     assert code == 1008 and got and got[-1].get("code") == "idle_timeout", (got, code)
                     assert [m["text"] for m in got if m["type"] == "final" and m["text"]] == [DIGITS_TEXT], got
                     got = said_until_closed(head)
@@ -512,7 +512,7 @@ def an_hour_passes_at_once_and_sessions_end_by_their_time_out(_):
                     assert e.response.status_code == 404, e.response
                 is_well(b)
                 assert eventually(lambda: d.status("/readyz") == 200)  # after the next canary, if the last one is an hour old
-            d.settled()
+            d.wait_idle()
             assert d.metric('steno_sessions_total{api="transcribe",result="timeout"}') == 2
             assert d.metric('steno_sessions_total{api="stream",result="timeout"}') == 2
     finally:

@@ -68,7 +68,7 @@ def bad_chunking_ends_the_connection_only(d):
         got = answer(d, head + chunks)
         # libmicrohttpd (0.9.75) answers a chunk header that exceeds its memory with 500
         assert not got or got.split()[1] in (b"400", b"408", b"413", b"431") + (b"500",) * (len(chunks) > 24576), (chunks[:40], got[:200])
-    assert works(d.settled())
+    assert works(d.wait_idle())
 
 
 @case
@@ -196,7 +196,7 @@ def slow_reader_of_an_answer(d, over, *fields):
 
 
 @case
-def who_writes_or_reads_a_byte_a_second_is_ended_by_a_time_out_that_says_so(_):
+def clients_at_a_byte_per_second_are_ended_by_a_timeout_that_says_so(_):
     """Slow heads, a slow body, a slow WebSocket frame; slow readers of a stream's answers, of a long answer and of
     server-sent events. Other clients are served at the same time."""
     words = ((b"response_format", b"verbose_json"), (b"timestamp_granularities[]", b"word"))
@@ -230,7 +230,7 @@ def who_writes_or_reads_a_byte_a_second_is_ended_by_a_time_out_that_says_so(_):
         for t in threads:
             t.join()
         assert not wrong, wrong
-        d.settled()
+        d.wait_idle()
         for server, api, n in ((d, "openai", 2), (d, "stream", 2), (bodies, "transcribe", 1)):
             assert server.metric(f'steno_sessions_total{{api="{api}",result="timeout"}}') == n, api
         assert d.metric('steno_sessions_rejected_total{reason="slow"}') == 20
@@ -279,7 +279,7 @@ def signals_at_any_moment_end_it_cleanly_and_lose_no_answer(_):
 
 
 @case
-def requests_that_are_none_while_it_stops_do_no_harm(_):
+def invalid_requests_while_it_stops_do_no_harm(_):
     """libmicrohttpd itself answers these requests. While it is stopped, 0.9.75 reads an answer that does not exist."""
     for strike in range(20, 200, 20):
         with Stenod() as d:

@@ -218,7 +218,7 @@ def plain_body_gives_every_format(d):
 
 
 @case
-def one_channel_of_several_is_heard_in_either_form(d):
+def one_channel_of_several_can_be_selected_in_either_form(d):
     mono = WAV[44:]
     rate = struct.unpack("<I", WAV[24:28])[0]
     pairs = b"".join(b"\0\0" + mono[i:i + 2] for i in range(0, len(mono), 2))  # silence on the left, speech on the right
@@ -267,7 +267,7 @@ def wrong_parameters_are_named(d):
 @case
 def empty_uploads_are_named(d):
     errors = 'steno_audio_decode_errors_total{api="transcribe",reason="empty"}'
-    before = d.settled().metric(errors)
+    before = d.wait_idle().metric(errors)
     assert "empty" in error_of(d.request("POST", "/v1/transcribe", b""), 400, "invalid_data")["message"]
     e = error_of(transcribe(d, file=b""), 400, "invalid_data")
     assert e["param"] == "file" and "empty" in e["message"], e
@@ -277,7 +277,7 @@ def empty_uploads_are_named(d):
 
 
 @case
-def what_is_no_audio_is_refused_with_its_reason(d):
+def files_without_audio_are_refused_with_a_reason(d):
     pcm = b"\1\0" * 800
     for name, data, status, says in [
             ("text", b"Hello world, I am no recording.\n" * 20, 400, "Hello"),
@@ -408,7 +408,7 @@ def memory_of_uploads_is_bounded(d):
 
 
 @case
-def a_stream_on_a_used_connection_hears_426(d):
+def a_stream_on_a_used_connection_gets_426(d):
     s = dial(d)
     s.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
     first = read_head(s)
@@ -434,7 +434,7 @@ def connections_are_kept_alive(d):
 # ---- clients that misbehave ----------------------------------------------------------------------
 
 @case
-def half_open_and_slow_connections_hold_nobody_up(d):
+def half_open_and_slow_connections_delay_nobody(d):
     with Stenod("limits.header_timeout=3s", "limits.body_timeout=5s", "limits.idle_timeout=4s") as quick:
         idle = [dial(quick) for _ in range(200)]
         slow = dial(quick)
@@ -467,7 +467,7 @@ def half_open_and_slow_connections_hold_nobody_up(d):
 @case
 def clients_gone_in_the_middle_are_noticed(d):
     gone = 'steno_sessions_total{api="transcribe",result="gone"}'
-    before = d.settled().metric(gone)
+    before = d.wait_idle().metric(gone)
     s = dial(d)
     s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 1000)
     assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 1)
@@ -654,7 +654,7 @@ def metrics_are_there_from_the_start_and_add_up(d):
                 assert re.fullmatch(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+(Inf)?', line), line
         assert transcribe(fresh)[0] == 200
         fresh.request("POST", "/v1/transcribe", b"no audio")
-        fresh.settled()
+        fresh.wait_idle()
         assert fresh.metric('steno_sessions_total{api="openai",result="ok"}') == 1
         assert fresh.metric('steno_sessions_total{api="transcribe",result="bad"}') == 1
         seconds = fresh.metric('steno_audio_seconds_total{api="openai"}')
@@ -767,7 +767,7 @@ def mistakes_at_start_are_named_and_have_their_exit_status(d):
 
 
 @case
-def systemd_hears_when_it_is_ready_and_that_it_lives(d):
+def systemd_is_told_when_it_is_ready_and_alive(d):
     with tempfile.TemporaryDirectory() as dir_:
         path = os.path.join(dir_, "notify")
         s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -780,12 +780,12 @@ def systemd_hears_when_it_is_ready_and_that_it_lives(d):
                 env={**os.environ, "NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000000",
                      "JOURNAL_STREAM": f"{stat.st_dev}:{stat.st_ino}"}) as p:
             os.close(journal)
-            heard = []
-            while not (any("READY=1" in m for m in heard) and sum("WATCHDOG=1" in m for m in heard) >= 2):
-                heard.append(s.recv(4096).decode())
+            told = []
+            while not (any("READY=1" in m for m in told) and sum("WATCHDOG=1" in m for m in told) >= 2):
+                told.append(s.recv(4096).decode())
             p.send_signal(signal.SIGTERM)
-            while "STOPPING=1" not in heard[-1]:
-                heard.append(s.recv(4096).decode())
+            while "STOPPING=1" not in told[-1]:
+                told.append(s.recv(4096).decode())
             assert p.wait(30 * SLOW) == 0
             with os.fdopen(reader, encoding="utf-8") as f:
                 log = f.read()
@@ -821,7 +821,7 @@ def sockets_of_systemd_are_served(d):
 
 
 @case
-def threads_that_accept_refuse_and_decode_give_way_to_those_of_streams(_):
+def threads_that_accept_refuse_and_decode_have_lower_priority_than_streams(_):
     with Stenod() as d:
         nice = {}
         for t in os.listdir(f"/proc/{d.proc.pid}/task"):
@@ -851,7 +851,7 @@ def ipv6_and_several_addresses(d):
 
 
 @case
-def hours_of_silence_are_heard_to_the_end(d):
+def hours_of_silence_are_processed_to_the_end(d):
     hours = 3 if os.environ.get("STENO_TEST_SLOW") == "1" else 0.2
     silence = wav(rate=8000, tag=7, bits=8, data=b"\xff" * int(hours * 3600 * 8000))
     before = d.rss()

@@ -60,14 +60,14 @@ def a_key_may_come_in_every_usual_way(d):
     for headers in ({"Authorization": "Bearer " + ONE}, {"Authorization": "Token " + ONE}, {"X_API_Key": TWO}):
         status, _, body = post(d, **headers)
         assert status == 200 and body["text"] == DIGITS_TEXT, body
-        d.settled()
+        d.wait_idle()
     for query, kw in (("", {"additional_headers": {"Authorization": "Bearer " + ONE}}), ("?api_key=" + TWO, {}),
                       ("", {"additional_headers": {"X-API-Key": TWO}}), ("", {"subprotocols": ["token", TWO]})):
         with connect(d.ws + query, **{**OPEN, **kw}) as ws:
             assert ws.subprotocol == ("token" if "subprotocols" in kw else None)
             ws.send('{"type":"end"}')
             assert [json.loads(ws.recv(timeout=20 * SLOW))["type"] for _ in range(2)] == ["ready", "end"]
-        d.settled()
+        d.wait_idle()
 
 
 @case
@@ -80,7 +80,7 @@ def one_session_too_many_of_a_key_is_429_and_others_go_on(d):
         status, headers, body = post(d, Authorization="Bearer " + ONE)
         assert status == 429 and int(headers["retry-after"]) >= 1 and int(headers["retry-after-ms"]) >= 1, headers
         assert post(d, Authorization="Bearer " + TWO)[0] == 200
-    d.settled()
+    d.wait_idle()
     assert post(d, Authorization="Bearer " + ONE)[0] == 200
     d.becomes('steno_sessions_rejected_total{reason="quota"}', 2)
 

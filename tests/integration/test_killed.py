@@ -100,7 +100,7 @@ def counted(b, kind, what):
 
 
 @case
-def what_is_kept_is_whole_wherever_its_writer_was_killed(_):
+def stored_files_are_whole_wherever_their_writer_was_killed(_):
     """Packed model, its note, measured costs: a start that is killed at each write, then an undisturbed one."""
     with Killed() as b:
         calls = counted(b, DISK, b.start)
@@ -158,7 +158,7 @@ def words(messages):
 
 
 @case
-def finals_that_were_said_stay_said_and_the_rest_is_said_by_the_next_server(_):
+def finals_stay_valid_and_the_next_server_gives_the_rest(_):
     """Killed before each send and receive of a stream. The new server does not know the old session (404). The
     client starts again after its last final."""
     with Killed() as b:

@@ -85,7 +85,7 @@ def adds_up(j, out):
 
 
 def ended(d, api, result):
-    return d.settled().metric(f'steno_sessions_total{{api="{api}",result="{result}"}}')
+    return d.wait_idle().metric(f'steno_sessions_total{{api="{api}",result="{result}"}}')
 
 
 @case
@@ -176,7 +176,7 @@ def the_slowest_answers_are_judged(d):
 
 
 @case
-def who_hangs_up_is_counted_apart(d):
+def hangups_are_counted_apart(d):
     gone = ended(d, STREAMS, "gone")
     run = load(d.ws, "--users", "5", "--sessions", "2", "--drop", "100", "--fast").counts(dropped=10)
     assert run.rc == OK and run.j["audio_seconds"] < 10 * (len(PCM) / 2 / RATE + 1.5), run.j
@@ -216,7 +216,7 @@ def a_share_that_is_used_up_refuses_and_a_wrong_key_fails(_):
 
 
 @case
-def who_is_refused_late_comes_back_when_told(_):
+def clients_refused_late_come_back_when_told(_):
     began = []
 
     def talk(ws):
@@ -324,7 +324,7 @@ def a_connection_that_the_server_gave_up_is_made_anew(_):
 def an_interrupted_run_reports(d):
     api = 'steno_sessions_active{api="stream"}'
     for number in (signal.SIGINT, signal.SIGTERM):
-        d.settled()
+        d.wait_idle()
         run = Load(d.ws, "--users", "3", "--seconds", "3600")
         d.becomes(api, 3)
         run.p.send_signal(number)

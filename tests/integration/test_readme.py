@@ -21,7 +21,7 @@ def run(command, port=0):
     return p.stdout
 
 
-def heard():
+def expected():
     return run("build/steno transcribe tests/data/digits.wav").split()
 
 
@@ -38,7 +38,7 @@ def every_curl_example_gives_the_transcript(d):
     for c in examples:
         text = re.sub(r"[^a-z ]", " ", run(c.replace("curl ", "curl -fsS ", 1), d.port).lower()).split()
         it = iter(text)
-        assert heard() and all(word in it for word in heard()), (c, text)  # in order, with other text between
+        assert expected() and all(word in it for word in expected()), (c, text)  # in order, with other text between
 
 
 @case
@@ -47,7 +47,7 @@ def the_stream_example_gives_the_transcript(d):
     assert examples
     for c in examples:
         said = " ".join(re.findall(r" final +(.*?) +\(", run(c, d.port)))
-        assert said.split() == heard(), (c, said)
+        assert said.split() == expected(), (c, said)
 
 
 @case
@@ -56,7 +56,7 @@ def the_command_examples_give_the_transcript(d):
     assert len(examples) >= 3
     for c in examples:
         out = run(c)
-        assert all(word in out for word in heard()), (c, out)
+        assert all(word in out for word in expected()), (c, out)
 
 
 @case

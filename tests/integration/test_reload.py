@@ -12,7 +12,7 @@ import time
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, converse, eventually, heard, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, converse, eventually, pcm, tap, until_closed
 
 PCM, RATE = pcm()
 MODEL = os.path.join(ROOT, "conf", "models", "digits-en")
@@ -62,7 +62,7 @@ def metric(d, name, model):
 
 def finish(ws):
     ws.send('{"type":"end"}')
-    return said(heard(ws)[0])
+    return said(until_closed(ws)[0])
 
 
 def said(messages):
@@ -89,7 +89,7 @@ def a_model_is_loaded_when_it_is_wanted(_):
             assert transcribed(d, "second") == DIGITS_TEXT and metric(d, "steno_model_generation", "second") >= 2
             # early requests were refused with a reason of their own, and no failure was counted
             refused = d.metric('steno_sessions_rejected_total{reason="loading"}')
-            assert refused >= 2 and sum(d.settled().metric(f'steno_sessions_total{{api="{api}",result="refused"}}')
+            assert refused >= 2 and sum(d.wait_idle().metric(f'steno_sessions_total{{api="{api}",result="refused"}}')
                                         for api in ("transcribe", "stream")) == refused
             assert d.metric('steno_sessions_total{api="transcribe",result="failed"}') == 0
             assert d.metric('steno_sessions_rejected_total{reason="capacity"}') == 0
@@ -198,7 +198,7 @@ def weight_bytes():
 
 
 @case
-def of_further_models_the_one_unused_longest_gives_way(_):
+def the_model_unused_longest_is_unloaded(_):
     with tempfile.TemporaryDirectory() as where:
         names = ("second", "third", "fourth")
         for name in names:
@@ -250,7 +250,7 @@ def of_further_models_the_one_unused_longest_gives_way(_):
 
 
 @case
-def a_silent_stream_holds_no_model_and_hears_what_became_of_its_one(_):
+def a_silent_stream_holds_no_model_and_is_told_what_became_of_it(_):
     with tempfile.TemporaryDirectory() as where:
         for name in ("second", "third"):
             copy(where, name)
@@ -266,7 +266,7 @@ def a_silent_stream_holds_no_model_and_hears_what_became_of_its_one(_):
                 assert finish(replaced) == DIGITS_TEXT
                 # unloaded: it is loaded again meanwhile, and the client is told to come back
                 unloaded.send(PCM)
-                messages, code, _ = heard(unloaded)
+                messages, code, _ = until_closed(unloaded)
                 error, = (m for m in messages if m["type"] == "error")
                 assert code == 1013 and error["retry_after"] >= 1 and "being loaded" in error["message"], (messages, code)
                 assert d.metric('steno_sessions_rejected_total{reason="loading"}') == loading + 1
@@ -275,14 +275,14 @@ def a_silent_stream_holds_no_model_and_hears_what_became_of_its_one(_):
                     assert finish(again) == DIGITS_TEXT
                 # removed: there is nothing to come back for
                 removed.send(PCM)
-                messages, code, _ = heard(removed)
+                messages, code, _ = until_closed(removed)
                 error, = (m for m in messages if m["type"] == "error")
                 assert code not in (1000, 1011, 1013) and "'third'" in error["message"], (messages, code)
             assert d.status("/readyz") == 200
 
 
 @case
-def what_was_measured_is_kept_for_the_next_start(_):
+def measured_costs_are_kept_for_the_next_start(_):
     with tempfile.TemporaryDirectory() as where:
         cache = os.path.join(where, "cache")
 

@@ -10,7 +10,7 @@ import tempfile
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import DIGITS_TEXT, OPEN, SLOW, Stenod, case, eventually, heard, pcm, tap
+from daemon import DIGITS_TEXT, OPEN, SLOW, Stenod, case, eventually, pcm, tap, until_closed
 
 PCM, RATE = pcm()
 START = {"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}
@@ -30,7 +30,7 @@ def read(ws, until, got):
 
 
 def read_all(ws, got):
-    more, code, _ = heard(ws)
+    more, code, _ = until_closed(ws)
     got += more
     return code
 
@@ -158,18 +158,18 @@ def the_newer_of_two_connections_has_the_session(d):
     new.send('{"type":"end"}')
     assert read_all(new, got) == 1000
     check(d, got)
-    assert d.settled().metric("steno_ws_sessions_resumed_total") == before + 1
+    assert d.wait_idle().metric("steno_ws_sessions_resumed_total") == before + 1
 
 
 @case
-def results_that_were_never_read_are_said_again(d):
+def unread_results_are_sent_again(d):
     """Also when the session has ended and the server has written all of it."""
     ws, got, session = begin(d)
     ws.send(PCM)
     ws.send('{"type":"end"}')
     lost = []
     assert read_all(ws, lost) == 1000  # ... and all of that is lost
-    d.settled()
+    d.wait_idle()
     ws = back(d, session, got)
     assert read_all(ws, got) == 1000
     check(d, got)
@@ -203,7 +203,7 @@ def end_and_cut_at_once(d):
 
 
 @case
-def nobody_else_gets_it(d):
+def wrong_ids_and_positions_are_refused(d):
     ws, got, session = begin(d)
     cut(ws)
     assert eventually(lambda: waiting(d) == 1)
@@ -220,33 +220,33 @@ def nobody_else_gets_it(d):
 
 
 @case
-def who_closes_or_did_not_ask_does_not_come_back(d):
+def closed_and_other_sessions_are_not_resumed(d):
     ws, got, session = begin(d)
     ws.close()
-    d.settled()
+    d.wait_idle()
     refused(d, session, got, 404, "session_not_found")
     ws, got, session = begin(d, {**START, "resumable": False})
     assert "resume_seconds" not in got[0]
     cut(ws)
-    d.settled()
+    d.wait_idle()
     refused(d, session, got, 404, "session_not_found")
 
 
 @case
-def after_its_time_it_is_gone(_):
+def after_its_time_a_session_is_gone(_):
     with Stenod("websocket.resume=1") as d:
         ws, got, session = begin(d)
         assert got[0]["resume_seconds"] == 1
         ws.send(PCM[:20000])
         cut(ws)
-        assert d.settled().metric('steno_sessions_total{api="stream",result="gone"}') == 1
+        assert d.wait_idle().metric('steno_sessions_total{api="stream",result="gone"}') == 1
         refused(d, session, got, 404, "session_not_found")
         assert waiting(d) == 0
     with Stenod("websocket.resume=0") as d:
         ws, got, session = begin(d)
         assert got[0]["resume_seconds"] == 0
         cut(ws)
-        assert d.settled().metric('steno_sessions_total{api="stream",result="gone"}') == 1
+        assert d.wait_idle().metric('steno_sessions_total{api="stream",result="gone"}') == 1
 
 
 @case
@@ -275,7 +275,7 @@ def a_session_that_waits_keeps_its_place_and_its_owner(_):
 
 
 @case
-def a_drain_waits_for_who_may_come_back(_):
+def a_drain_waits_for_resumable_sessions(_):
     d = Stenod("server.drain_timeout=60", "websocket.resume=600")
     with d:
         ws, got, session = begin(d)

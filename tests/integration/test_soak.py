@@ -76,7 +76,7 @@ def a_sanitizer_may_grow_but_not_leak(_):
 
 
 @case
-def a_drift_is_found_and_a_slow_machine_is_none(_):
+def a_drift_is_found_and_a_slow_machine_is_not_a_drift(_):
     assert judged(course(ms=lambda t: 5 + t * t / 10))[0] == ["partials"]
     assert judged(course(ms=lambda t: 5 + t / 3))[0] == [], "below a tenth of a second nobody waits"
     assert judged(course(ms=lambda t: 900.0, cpu=lambda t: 0.9))[0] == [], "slow, and no slower"

@@ -48,7 +48,7 @@ def served(fn):
 def it_shows_what_ran(d, path):
     with open(DIGITS, "rb") as f:
         assert d.request("POST", "/v1/transcribe", f.read())[0] == 200
-    d.settled()
+    d.wait_idle()
     code, out, err = top(path, "--once")
     assert code == 0 and not err, (code, err)
     assert out.startswith("stenod ") and "serving" in out and "digits-en" in out and "LATENCY" in out, out

@@ -35,7 +35,7 @@ def stream(d, start=None, query=""):
 
 def skipped(d, api):
     """Seconds skipped so far, over all sessions."""
-    return d.settled().metric(f'steno_vad_skipped_seconds_total{{api="{api}"}}')
+    return d.wait_idle().metric(f'steno_vad_skipped_seconds_total{{api="{api}"}}')
 
 
 @case
@@ -66,7 +66,7 @@ def uploads_ask_for_it(d):
 
 
 @case
-def what_is_no_choice_is_refused_by_name(d):
+def unknown_choices_are_refused_by_name(d):
     status, _, text = d.request("POST", "/v1/transcribe?vad=loud", wav(PCM))
     assert status == 400 and b"off, energy, silero" in text, text
     status, _, text = d.request("POST", "/v1/transcribe?vad=silero", wav(PCM))
@@ -76,7 +76,7 @@ def what_is_no_choice_is_refused_by_name(d):
 
 
 @case
-def the_server_says_so_for_all(_):
+def the_server_can_set_it_for_all(_):
     with Stenod("vad.mode=energy") as d:
         assert stream(d) == [DIGITS_TEXT] * 2
         assert skipped(d, "stream") > SAVED
@@ -86,7 +86,7 @@ def the_server_says_so_for_all(_):
 
 
 @case
-def silero_tells_as_well(_):
+def silero_skips_silence_too(_):
     if not os.path.isdir(SILERO):
         raise Skip(f"{SILERO} is not there")
     with Stenod("vad.model=" + SILERO) as d:
@@ -95,7 +95,7 @@ def silero_tells_as_well(_):
 
 
 @case
-def a_detector_that_is_none_stops_the_start(_):
+def a_bad_detector_stops_the_start(_):
     try:
         with Stenod("vad.model=conf/models"):
             raise AssertionError("it started")

@@ -18,7 +18,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from daemon import DIGITS_TEXT, OPEN, ROOT, SAN, SLOW, Skip, Stenod, case, converse, eventually, frame, pcm, raw, read_messages, tap
-from daemon import heard as messages_of
+from daemon import until_closed as messages_of
 
 PCM, RATE = pcm()
 START = {"type": "start", "encoding": "s16le", "sample_rate": RATE}
@@ -46,15 +46,15 @@ def text(messages):
     return " ".join(m["text"] for m in messages if m["type"] == "final" and m["text"])
 
 
-_heard = []
+_expected = []
 
 
-def heard(d):
+def expected(d):
     """The text that the model recognizes in the recording. The first case checks that it is right."""
-    if not _heard:
-        _heard.append(text(stream(d, [PCM])[0]))
-        assert _heard[0]
-    return _heard[0]
+    if not _expected:
+        _expected.append(text(stream(d, [PCM])[0]))
+        assert _expected[0]
+    return _expected[0]
 
 
 _reference = []
@@ -161,7 +161,7 @@ def alike(a, b):
 
 
 @case
-def every_encoding_hears_the_same(d):
+def every_encoding_gives_the_same_text(d):
     floats = struct.pack(f"<{len(PCM) // 2}f", *(s / 32768 for (s,) in struct.iter_unpack("<h", PCM)))
     stereo = audioop.tostereo(PCM, 2, 1, 1)
     sixteen = audioop.ratecv(PCM, 2, 1, RATE, 16000, None)[0]
@@ -179,7 +179,7 @@ def every_encoding_hears_the_same(d):
         want = finals(stream(d, [means])[0])
         assert code == 1000 and finals(got) == want, (more, text(got), got[-1])
     got, _ = stream(d, chunks(sixteen, 3200), {"type": "start"})  # the defaults: s16le, 16 kHz
-    assert alike(text(got), heard(d)) > 0.7, ("16 kHz", text(got))
+    assert alike(text(got), expected(d)) > 0.7, ("16 kHz", text(got))
 
 
 @case
@@ -196,7 +196,7 @@ def not_a_number_and_infinity_count_as_silence(d):
 
 
 @case
-def opus_in_ogg_is_heard_in_any_cut(d):
+def opus_in_ogg_is_recognized_in_any_split(d):
     import io
     import numpy as np
     import soundfile as sf
@@ -208,7 +208,7 @@ def opus_in_ogg_is_heard_in_any_cut(d):
     ogg = buf.getvalue()
     for size in (1, 777, len(ogg)):
         got, code = stream(d, chunks(ogg, size), {"type": "start", "encoding": "opus"})
-        assert code == 1000 and alike(text(got), heard(d)) > 0.7, (size, text(got), got[-1])
+        assert code == 1000 and alike(text(got), expected(d)) > 0.7, (size, text(got), got[-1])
         assert abs(got[-1]["audio_ms"] - len(PCM) / 2 / RATE * 1000) < 30, got[-1]
 
 
@@ -229,7 +229,7 @@ def ogg_packets(data):
 
 
 @case
-def bare_opus_packets_are_heard(d):
+def bare_opus_packets_are_recognized(d):
     import io
     import numpy as np
     import soundfile as sf
@@ -239,7 +239,7 @@ def bare_opus_packets_are_heard(d):
     except Exception as e:
         raise Skip(f"this libsndfile writes no Opus: {e}") from None
     got, code = stream(d, ogg_packets(buf.getvalue()), {"type": "start", "encoding": "opus"})
-    assert code == 1000 and alike(text(got), heard(d)) > 0.7, (text(got), got[-1])
+    assert code == 1000 and alike(text(got), expected(d)) > 0.7, (text(got), got[-1])
 
 
 @case
@@ -247,13 +247,13 @@ def the_last_word_is_not_lost_when_audio_ends_with_it(d):
     ref = [w for f in reference(d) for w in f["words"]]
     cut = int((ref[-1]["end"] + 0.06) * RATE) * 2
     got, code = stream(d, [PCM[:cut]])
-    assert code == 1000 and text(got) == heard(d), text(got)
+    assert code == 1000 and text(got) == expected(d), text(got)
 
 
 @case
 def audio_without_start_means_16_khz_or_what_the_query_says(d):
     got, code = stream(d, [PCM], start=None, query=f"?encoding=s16le&sample_rate={RATE}&words=false")
-    assert code == 1000 and text(got) == heard(d), got[-1]
+    assert code == 1000 and text(got) == expected(d), got[-1]
     assert got[0]["sample_rate"] == RATE and not any("words" in m for m in got if m["type"] == "final")
     got, code = stream(d, [b"\0" * 3200], start=None)
     assert code == 1000 and got[0]["sample_rate"] == 16000 and got[0]["encoding"] == "s16le", got
@@ -273,12 +273,12 @@ def finalize_is_always_answered_and_the_stream_goes_on(d):
 def what_was_not_asked_for_is_not_sent(d):
     got, _ = stream(d, chunks(PCM, 1600), {**START, "interim": False, "words": False})
     assert not any(m["type"] == "partial" or "words" in m for m in got if m["type"] != "ready"), got
-    assert text(got) == heard(d)
+    assert text(got) == expected(d)
     got, _ = stream(d, [PCM], {**START, "alternatives": 3, "beam": 8})
     alts = [m["alternatives"] for m in got if m["type"] == "final" and m["text"]]
     assert alts and all(1 <= len(a) <= 3 for a in alts), got
     got, _ = stream(d, [PCM], {**START, "endpointing": False})
-    assert len(finals(got)) == 1 and text(got) == heard(d), got
+    assert len(finals(got)) == 1 and text(got) == expected(d), got
 
 
 @case
@@ -336,7 +336,7 @@ def bad_input_gets_an_error_that_names_it_and_a_close_code(d):
 @case
 def an_error_costs_nothing_that_was_said_before(d):
     got, code = stream(d, [PCM, '{"type":"go"}'], finish=False)
-    assert code == 1008 and got[-1]["type"] == "error" and text(got) == heard(d), got[-1]
+    assert code == 1008 and got[-1]["type"] == "error" and text(got) == expected(d), got[-1]
 
 
 @case
@@ -381,7 +381,7 @@ def broken_framing_costs_nothing_that_was_said_before(d):
     with raw(d, query=f"?sample_rate={RATE}") as s:
         s.sendall(frame(2, PCM) + frame(2, PCM, mask=False))
         got, code = read_messages(s)
-        assert code == 1002 and got[-1]["type"] == "error" and text(got) == heard(d), (got[-1], code)
+        assert code == 1002 and got[-1]["type"] == "error" and text(got) == expected(d), (got[-1], code)
 
 
 @case
@@ -430,7 +430,7 @@ def control_frames_between_fragments_are_no_part_of_the_message(d):
         s.sendall(frame(2, PCM[:half], fin=False) + frame(9, b"in between") + frame(10, b"unasked") +
                   frame(0, PCM[half:]) + frame(1, b'{"type":"e', fin=False) + frame(9, b"") + frame(0, b'nd"}'))
         got, code = read_messages(s)
-        assert code == 1000 and text(got) == heard(d), (got[-1], code)
+        assert code == 1000 and text(got) == expected(d), (got[-1], code)
 
 
 @case
@@ -440,7 +440,7 @@ def text_in_one_read_with_more_audio_than_there_is_room_for_is_not_lost(d):
         s.sendall(b"".join(frame(2, c) + frame(1, b'{"type":"keepalive"}') for c in chunks(PCM, 2000)) +
                   frame(1, b'{"type":"finalize"}') + frame(1, b'{"type":"end"}'))
         got, code = read_messages(s)
-        assert code == 1000 and text(got) == heard(d), (got[-1], code)
+        assert code == 1000 and text(got) == expected(d), (got[-1], code)
 
 
 @case
@@ -468,7 +468,7 @@ def pings_between_audio_are_answered(d):
             assert ws.ping().wait(20 * SLOW)
         ws.send('{"type":"end"}')
         got = messages_of(ws)[0]
-    assert text(got) == heard(d)
+    assert text(got) == expected(d)
 
 
 @case
@@ -487,7 +487,7 @@ def long_headers_of_browsers_and_proxies_fit(d):
 
 
 @case
-def twenty_streams_at_once_all_hear_right(d):
+def twenty_streams_at_once_all_get_the_transcript(d):
     out = [None] * 20
 
     def one(i):
@@ -500,13 +500,13 @@ def twenty_streams_at_once_all_hear_right(d):
         time.sleep(0.1)
     for t in ts:
         t.join()
-    assert out == [heard(d)] * len(out), out
+    assert out == [expected(d)] * len(out), out
 
 
 @case
 def clients_that_vanish_leave_nothing_behind(d):
     before = d.descriptors()
-    gone = d.settled().metric('steno_sessions_total{api="stream",result="gone"}')
+    gone = d.wait_idle().metric('steno_sessions_total{api="stream",result="gone"}')
     for how in range(12):
         s = raw(d)
         s.sendall(frame(1, json.dumps(START).encode()))
@@ -516,17 +516,17 @@ def clients_that_vanish_leave_nothing_behind(d):
         if how % 3 == 2:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset
         s.close()
-    assert d.settled().metric('steno_sessions_total{api="stream",result="gone"}') == gone + 12
+    assert d.wait_idle().metric('steno_sessions_total{api="stream",result="gone"}') == gone + 12
     assert eventually(lambda: d.descriptors() <= before), (before, d.descriptors())
 
 
 @case
 def a_client_that_closes_early_is_gone_not_an_error(d):
-    gone = d.settled().metric('steno_sessions_total{api="stream",result="gone"}')
+    gone = d.wait_idle().metric('steno_sessions_total{api="stream",result="gone"}')
     with connect(d.ws, **OPEN) as ws:
         ws.send(json.dumps(START))
         ws.send(PCM[:4000])
-    assert d.settled().metric('steno_sessions_total{api="stream",result="gone"}') == gone + 1
+    assert d.wait_idle().metric('steno_sessions_total{api="stream",result="gone"}') == gone + 1
 
 
 @case
@@ -574,10 +574,10 @@ def an_idle_session_takes_less_than_64_kib_beyond_its_states(_):
 
 @case
 def metrics_count_what_happened(d):
-    ok = d.settled().metric('steno_sessions_total{api="stream",result="ok"}')
+    ok = d.wait_idle().metric('steno_sessions_total{api="stream",result="ok"}')
     seconds = d.metric('steno_audio_seconds_total{api="stream"}')
     stream(d, [PCM])
-    assert d.settled().metric('steno_sessions_total{api="stream",result="ok"}') == ok + 1
+    assert d.wait_idle().metric('steno_sessions_total{api="stream",result="ok"}') == ok + 1
     assert abs(d.metric('steno_audio_seconds_total{api="stream"}') - seconds - len(PCM) / 2 / RATE) < 0.01
     assert d.metric("steno_partial_latency_seconds_count") > 0
 
@@ -595,7 +595,7 @@ def a_client_that_does_not_read_is_closed_and_others_go_on(_):
             pass  # closed while sending, or its buffers full: also fine
         d.becomes('steno_sessions_total{api="stream",result="timeout"}', 1)
         assert d.rss() - rss < 64 * SLOW
-        assert text(stream(d, [PCM])[0]) == heard(d)
+        assert text(stream(d, [PCM])[0]) == expected(d)
         s.close()
 
 
@@ -661,7 +661,7 @@ def a_client_faster_than_real_time_is_read_as_fast_as_it_is_decoded(_):
                 most[0] = max(most[0], d.rss())
         got, code = stream(d, flat_out())
         assert code == 1000 and abs(got[-1]["audio_ms"] - times * len(piece) / 2 / RATE * 1000) < 5, got[-1]
-        assert len(text(got).split()) >= times * len(heard(d).split()) * 0.95, text(got)
+        assert len(text(got).split()) >= times * len(expected(d).split()) * 0.95, text(got)
         assert d.metric("steno_ws_rx_paused_total") > times
         assert SAN or most[0] - before < 6, (before, most[0])
 
@@ -671,7 +671,7 @@ def silent_and_half_open_clients_are_closed(_):
     with Stenod("websocket.idle_timeout=5", "websocket.ping_interval=1") as d:
         got, code = stream(d, [PCM], finish=False)  # answers pings, sends nothing else
         assert code == 1008 and got[-1]["code"] == "idle_timeout", (got[-1], code)
-        assert text(got) == heard(d), text(got)
+        assert text(got) == expected(d), text(got)
         with raw(d) as s:  # answers nothing
             read_close(s)
         with connect(d.ws, **OPEN) as ws:  # keepalive keeps a silent session open
@@ -711,13 +711,13 @@ def beyond_capacity_the_handshake_is_refused_at_once(_):
             b.send('{"type":"end"}')
             a.recv(timeout=20 * SLOW)
         assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0)
-        assert text(stream(d, [PCM])[0]) == heard(d)
+        assert text(stream(d, [PCM])[0]) == expected(d)
 
 
 @case
 def what_the_pool_cannot_carry_is_refused_at_the_handshake_and_uploads_are_not(roomy):
     """limits.sessions would admit many more; the model's capacity is used up."""
-    said = heard(roomy)
+    said = expected(roomy)
 
     def refused():
         return d.metric('steno_sessions_rejected_total{reason="capacity"}')
@@ -744,7 +744,7 @@ def what_the_pool_cannot_carry_is_refused_at_the_handshake_and_uploads_are_not(r
                 ws.send(PCM)
                 ws.send('{"type":"end"}')
                 assert text(messages_of(ws)[0]) == said
-        assert text(stream(d.settled(), [PCM])[0]) == said
+        assert text(stream(d.wait_idle(), [PCM])[0]) == said
         assert refused() == 1 and d.metric('steno_sessions_total{api="stream",result="ok"}') == 3
 
 
@@ -752,7 +752,7 @@ def what_the_pool_cannot_carry_is_refused_at_the_handshake_and_uploads_are_not(r
 def audio_over_the_limit_is_refused_after_its_transcript(_):
     with Stenod("limits.audio=10", "websocket.message=64K") as d:
         got, code = stream(d, chunks(PCM + b"\0\0" * RATE * 6, 8000))
-        assert code == 1009 and "10 s" in got[-1]["message"] and text(got) == heard(d), got[-1]
+        assert code == 1009 and "10 s" in got[-1]["message"] and text(got) == expected(d), got[-1]
         got, code = stream(d, [b"\0" * 100000])
         assert code == 1009 and "65536 bytes" in got[-1]["message"], got[-1]
 
@@ -773,7 +773,7 @@ def drain_gives_running_streams_their_last_final(_):
             out += rest
             assert code == 1012 and quietly == 1012
             assert last["type"] == "end" and last["reason"] == "draining"
-            assert text(out) == heard(d), out
+            assert text(out) == expected(d), out
             assert out[-1]["type"] == "end" and out[-1]["reason"] == "draining", out[-1]
         t.join()
         assert got[-1] == 0, got[-1]
@@ -797,16 +797,16 @@ def the_documented_python_client_runs(d):
     p = subprocess.run([sys.executable, "-c", code, "tests/data/digits.wav"], cwd=ROOT, timeout=60 * SLOW,
                        capture_output=True, text=True, check=False)
     said = " ".join(re.findall(r"^final (.*)$", p.stdout, re.M))
-    assert p.returncode == 0 and said == heard(d), (p.stdout, p.stderr)
+    assert p.returncode == 0 and said == expected(d), (p.stdout, p.stderr)
 
 
 @case
-def the_demo_client_hears_right(d):
+def the_demo_client_gets_the_transcript(d):
     exe = os.path.join(os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release")), "loadtest", "wsclient")
     p = subprocess.run([exe, "--url", d.ws, "--fast", "tests/data/digits.wav"], cwd=ROOT, timeout=60 * SLOW,
                        capture_output=True, text=True, check=False)
     said = " ".join(re.findall(r"final    (.*?)  ?\s*\(", p.stdout))
-    assert p.returncode == 0 and said.strip() == heard(d), (p.stdout, p.stderr)
+    assert p.returncode == 0 and said.strip() == expected(d), (p.stdout, p.stderr)
 
 
 if __name__ == "__main__":

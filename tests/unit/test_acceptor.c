@@ -285,7 +285,7 @@ static void endless_heads_are_answered_431(void **state)
     close_fixture(&f);
 }
 
-static void connections_over_the_limit_hear_503_at_once(void **state)
+static void connections_over_the_limit_get_503_at_once(void **state)
 {
     struct fixture f;
     char got[1024];
@@ -312,7 +312,7 @@ static void connections_over_the_limit_hear_503_at_once(void **state)
     close_fixture(&f);
 }
 
-static void silent_connections_give_way_to_those_that_speak(void **state)
+static void silent_connections_are_closed_for_those_that_send(void **state)
 {
     struct fixture f;
     char got[64];
@@ -413,8 +413,8 @@ int main(void)
         cmocka_unit_test(unusable_lengths_of_bodies_are_known),
         cmocka_unit_test(slow_heads_are_answered_408_and_silent_ones_dropped),
         cmocka_unit_test(endless_heads_are_answered_431),
-        cmocka_unit_test(connections_over_the_limit_hear_503_at_once),
-        cmocka_unit_test(silent_connections_give_way_to_those_that_speak),
+        cmocka_unit_test(connections_over_the_limit_get_503_at_once),
+        cmocka_unit_test(silent_connections_are_closed_for_those_that_send),
         cmocka_unit_test(one_address_has_its_own_limit),
         cmocka_unit_test(refused_requests_can_still_be_written_to_the_end),
         cmocka_unit_test(port_in_use_is_named),

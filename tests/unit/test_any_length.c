@@ -83,7 +83,7 @@ static void check_rows(const struct steno_tensor *y, int64_t n, int64_t first, i
         }
 }
 
-static void positions_go_on_behind_the_table(void **state)
+static void positions_continue_past_the_table(void **state)
 {
     static const int64_t lengths[] = {1, ROWS - 1, ROWS, ROWS + 1, 5 * ROWS};
     struct mk_graph *m = mk_new(13);
@@ -104,7 +104,7 @@ static void positions_go_on_behind_the_table(void **state)
 
 /* ESPnet: rows n - 1 - T + 1 .. n - 1 + T of a table in which row n - 1, the middle one, is
  * position 0. */
-static void relative_positions_go_on_at_both_ends(void **state)
+static void relative_positions_continue_at_both_ends(void **state)
 {
     static const int64_t lengths[] = {1, ROWS, ROWS + 1, 4 * ROWS};
     struct mk_graph *m = mk_new(13);
@@ -125,7 +125,7 @@ static void relative_positions_go_on_at_both_ends(void **state)
     steno_network_close(n);
 }
 
-static void masks_of_length_go_on(void **state)
+static void length_masks_continue_past_the_table(void **state)
 {
     for (int below = 0; below < 2; below++) {
         static uint8_t flags[ROWS * ROWS];
@@ -157,7 +157,7 @@ static void masks_of_length_go_on(void **state)
     }
 }
 
-static void other_tables_end_where_they_do(void **state)
+static void other_tables_are_left_alone(void **state)
 {
     struct mk_graph *m = mk_new(13);
     steno_network *n;
@@ -177,10 +177,10 @@ static void other_tables_end_where_they_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(positions_go_on_behind_the_table),
-        cmocka_unit_test(relative_positions_go_on_at_both_ends),
-        cmocka_unit_test(masks_of_length_go_on),
-        cmocka_unit_test(other_tables_end_where_they_do),
+        cmocka_unit_test(positions_continue_past_the_table),
+        cmocka_unit_test(relative_positions_continue_at_both_ends),
+        cmocka_unit_test(length_masks_continue_past_the_table),
+        cmocka_unit_test(other_tables_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void the_old_file_stays_until_the_new_one_is_whole(void **state)
 
 /* A writer that is killed between any two steps leaves the old file. The next writer overwrites
  * its leftovers. */
-static void what_a_killed_writer_left_is_written_over(void **state)
+static void leftovers_of_a_killed_writer_are_overwritten(void **state)
 {
     (void)state;
     struct steno_atomic_file f;
@@ -111,7 +111,7 @@ static void what_a_killed_writer_left_is_written_over(void **state)
     gone(temp);
 }
 
-static void of_two_writers_the_second_is_told_so(void **state)
+static void the_second_of_two_writers_gets_an_error(void **state)
 {
     (void)state;
     struct steno_atomic_file a, b;
@@ -127,7 +127,7 @@ static void of_two_writers_the_second_is_told_so(void **state)
     steno_atomic_file_discard(&b);
 }
 
-static void what_is_in_the_way_is_named_and_not_touched(void **state)
+static void an_obstacle_is_named_and_not_touched(void **state)
 {
     (void)state;
     struct steno_atomic_file f;
@@ -175,9 +175,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_old_file_stays_until_the_new_one_is_whole, begin, end),
-        cmocka_unit_test_setup_teardown(what_a_killed_writer_left_is_written_over, begin, end),
-        cmocka_unit_test_setup_teardown(of_two_writers_the_second_is_told_so, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_in_the_way_is_named_and_not_touched, begin, end),
+        cmocka_unit_test_setup_teardown(leftovers_of_a_killed_writer_are_overwritten, begin, end),
+        cmocka_unit_test_setup_teardown(the_second_of_two_writers_gets_an_error, begin, end),
+        cmocka_unit_test_setup_teardown(an_obstacle_is_named_and_not_touched, begin, end),
         cmocka_unit_test_setup_teardown(a_place_that_cannot_be_written_is_named, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,7 +203,7 @@ static void check(const struct form *f)
     }
 }
 
-static void every_form_is_near(void **state)
+static void every_form_is_close_to_scalar_f32(void **state)
 {
     static const size_t sizes[][2] = {{1, 9},   {8, 8},   {24, 24},  {31, 33},   {32, 32},
                                       {42, 42}, {64, 64}, {65, 150}, {150, 150}, {40, 520}};
@@ -228,7 +228,7 @@ static void an_int8_network_attends_in_the_same_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_is_near),
+        cmocka_unit_test(every_form_is_close_to_scalar_f32),
         cmocka_unit_test(an_int8_network_attends_in_the_same_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,7 +54,7 @@ static void long_messages_are_cut_and_terminated(void **state)
 }
 
 /* If the message is too long, the first place and the reason stay; the middle is cut. */
-static void long_ways_keep_place_and_reason(void **state)
+static void long_messages_keep_place_and_reason(void **state)
 {
     steno_err err;
     (void)state;
@@ -230,7 +230,7 @@ int main(void)
         cmocka_unit_test(every_status_has_a_row),
         cmocka_unit_test(fail_fills_the_message_and_returns_the_code),
         cmocka_unit_test(long_messages_are_cut_and_terminated),
-        cmocka_unit_test(long_ways_keep_place_and_reason),
+        cmocka_unit_test(long_messages_keep_place_and_reason),
         cmocka_unit_test(size_arithmetic_reports_overflow),
         cmocka_unit_test(arena_blocks_are_aligned_zeroed_and_apart),
         cmocka_unit_test(large_pages_are_aligned_zeroed_and_whole),

@@ -86,7 +86,7 @@ static void the_lowest_number_is_merged_first(void **state)
     steno_bpe_close(b);
 }
 
-static void special_pieces_are_no_text(void **state)
+static void special_pieces_are_not_text(void **state)
 {
     steno_bpe *b = parse(LINES);
     int32_t ids[4];
@@ -121,7 +121,7 @@ static void broken_characters_are_replaced(void **state)
     }
 }
 
-static void what_is_wrong_is_named(void **state)
+static void every_fault_is_named(void **state)
 {
     static const char *const cases[][2] = {
         {"a\n\xE6\x9D\xB1\n", "v: piece 1: character 0 stands for no byte"},
@@ -214,9 +214,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_gives_the_same_vocabulary),
         cmocka_unit_test(the_lowest_number_is_merged_first),
-        cmocka_unit_test(special_pieces_are_no_text),
+        cmocka_unit_test(special_pieces_are_not_text),
         cmocka_unit_test(broken_characters_are_replaced),
-        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(every_fault_is_named),
         cmocka_unit_test(english_numbers_are_tiktokens),
         cmocka_unit_test(multilingual_numbers_are_tiktokens),
         cmocka_unit_test(tokenizer_json_is_the_same_vocabulary),

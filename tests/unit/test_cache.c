@@ -282,7 +282,7 @@ static char *copy_of(const char *path)
     return other;
 }
 
-static void a_copy_and_a_touched_file_find_the_cache_by_what_they_hold(void **state)
+static void a_copy_and_a_touched_file_find_the_cache_by_their_content(void **state)
 {
     static const struct timespec then[2] = {{1000000000, 0}, {1000000000, 0}};
     char *path = write_model(0), *other = copy_of(path), name[300];
@@ -397,7 +397,7 @@ static void many_processes_start_at_once(void **state)
     mk_unlink(path);
 }
 
-static void without_a_folder_to_write_nothing_is_lost(void **state)
+static void without_a_writable_folder_models_still_load(void **state)
 {
     char *path = write_model(0);
     struct steno_network_options opt = {.opt_level = -1, .cache_dir = "/proc/nowhere"};
@@ -473,12 +473,12 @@ int main(void)
         cmocka_unit_test(layers_come_back),
         cmocka_unit_test(a_damaged_cache_is_made_anew),
         cmocka_unit_test(a_replaced_model_takes_the_place_of_the_old_cache),
-        cmocka_unit_test(a_copy_and_a_touched_file_find_the_cache_by_what_they_hold),
+        cmocka_unit_test(a_copy_and_a_touched_file_find_the_cache_by_their_content),
         cmocka_unit_test(a_cache_goes_when_no_path_holds_its_model),
         cmocka_unit_test(notes_are_checked),
         cmocka_unit_test(a_cache_that_others_may_write_is_not_read),
         cmocka_unit_test(many_processes_start_at_once),
-        cmocka_unit_test(without_a_folder_to_write_nothing_is_lost),
+        cmocka_unit_test(without_a_writable_folder_models_still_load),
         cmocka_unit_test(a_refused_part_is_remembered_with_its_reason),
     };
     int failed;

@@ -86,7 +86,7 @@ static void utterance_normalisation_has_nemo_and_espnet_forms(void **state)
 }
 
 /* norm_means and norm_vars of ESPnet's utterance_mvn. */
-static void means_and_deviations_are_switched_each_for_itself(void **state)
+static void means_and_deviations_are_switched_separately(void **state)
 {
     struct steno_utterance_norm o = STENO_NORM_ESPNET;
     float x[10];
@@ -107,7 +107,7 @@ static void means_and_deviations_are_switched_each_for_itself(void **state)
     near(x[8], 5);
 }
 
-static void one_frame_and_none_are_no_trouble(void **state)
+static void one_frame_or_none_is_accepted(void **state)
 {
     float x[2] = {4, 5};
     (void)state;
@@ -142,8 +142,8 @@ int main(void)
         cmocka_unit_test(global_mean_and_deviation_are_applied_per_dimension),
         cmocka_unit_test(statistics_give_mean_and_deviation),
         cmocka_unit_test(utterance_normalisation_has_nemo_and_espnet_forms),
-        cmocka_unit_test(means_and_deviations_are_switched_each_for_itself),
-        cmocka_unit_test(one_frame_and_none_are_no_trouble),
+        cmocka_unit_test(means_and_deviations_are_switched_separately),
+        cmocka_unit_test(one_frame_or_none_is_accepted),
         cmocka_unit_test(impossible_statistics_are_refused_with_their_place),
     };
     return cmocka_run_group_tests_name("cmvn", tests, NULL, NULL);

@@ -25,7 +25,7 @@ static void none(size_t m, size_t n, size_t k, const float *a, size_t lda, const
         (void)part, (void)n_parts;
 }
 
-static void large_weights_are(void **state)
+static void large_weights_are_compressed(void **state)
 {
     const steno_kernels k = {.gemm_f32_w24 = {.part = none}}, plain = {0};
     (void)state;
@@ -163,7 +163,7 @@ static void weights_of_many_rows_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_weights_are),
+        cmocka_unit_test(large_weights_are_compressed),
         cmocka_unit_test(batch_does_not_matter),
         cmocka_unit_test(sums_are_those_of_f32),
         cmocka_unit_test(weights_of_many_rows_stay),

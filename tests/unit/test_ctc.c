@@ -69,7 +69,7 @@ static void say(float *s, const int *tok, int frames, int vocab, float p)
 static const int repeated[] = {0, A, A, 0, A, 0, 0, B, B, B, 0};
 #define REPEATED 11
 
-static void greedy_hears_repeated_tokens_only_across_a_blank(void **state)
+static void greedy_repeats_a_token_only_across_a_blank(void **state)
 {
     (void)state;
     float s[REPEATED * 3];
@@ -90,7 +90,7 @@ static void greedy_hears_repeated_tokens_only_across_a_blank(void **state)
     steno_ctc_greedy_close(g);
 }
 
-static void reset_does_not_hear_a_sounding_token_twice(void **state)
+static void reset_does_not_repeat_a_sounding_token(void **state)
 {
     (void)state;
     float s[REPEATED * 3];
@@ -173,7 +173,7 @@ static void beam_keeps_prefix_score_when_blank_wins(void **state)
 }
 
 /* Found by fuzz_stream: such a word had no start of speech, so the endpoint dropped it. */
-static void a_word_that_wins_no_frame_is_a_sound_all_the_same(void **state)
+static void a_word_that_wins_no_frame_still_counts_as_sound(void **state)
 {
     (void)state;
     float s[4];
@@ -434,11 +434,11 @@ static void options_out_of_range_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greedy_hears_repeated_tokens_only_across_a_blank),
-        cmocka_unit_test(reset_does_not_hear_a_sounding_token_twice),
+        cmocka_unit_test(greedy_repeats_a_token_only_across_a_blank),
+        cmocka_unit_test(reset_does_not_repeat_a_sounding_token),
         cmocka_unit_test(blank_penalty_brings_out_weak_tokens),
         cmocka_unit_test(beam_sums_the_paths_of_a_prefix),
-        cmocka_unit_test(a_word_that_wins_no_frame_is_a_sound_all_the_same),
+        cmocka_unit_test(a_word_that_wins_no_frame_still_counts_as_sound),
         cmocka_unit_test(beam_keeps_prefix_score_when_blank_wins),
         cmocka_unit_test(beam_scores_equal_the_sum_over_all_paths),
         cmocka_unit_test(any_chunking_gives_the_same_hypotheses),

@@ -102,7 +102,7 @@ static void files_are_found_by_key_by_name_and_by_role(void **state)
     steno_espnet_conf_close(&c);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void every_fault_is_named(void **state)
 {
     static const struct {
         const char *from, *to, *message;
@@ -359,7 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_found_by_key_by_name_and_by_role, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_fault_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(an_ngram_model_is_found_beside_the_configuration, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_missing_token_list_is_made_of_the_pieces, setup,

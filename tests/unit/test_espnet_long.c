@@ -82,7 +82,7 @@ static void push(steno_stepper *p, steno_stream *s, const float *pcm, size_t n, 
     }
 }
 
-static void memory_and_work_stay_what_they_were(void **state)
+static void memory_and_work_stay_constant(void **state)
 {
     static float pcm[20 * RATE];
     const char *root = getenv("STENO_SHARED");
@@ -130,7 +130,7 @@ static void memory_and_work_stay_what_they_were(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_and_work_stay_what_they_were),
+        cmocka_unit_test(memory_and_work_stay_constant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

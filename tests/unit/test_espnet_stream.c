@@ -533,7 +533,7 @@ static void the_end_is_not_lost(void **state)
 
 /* Encoders of whole utterances hear a segment again when it has grown by a third, so all they hear
  * is at most four times the segment: in 19 s that is a dozen times. */
-static void partials_of_whole_utterances_have_a_budget(void **state)
+static void partials_of_whole_utterances_have_a_work_limit(void **state)
 {
     struct steno_stream_options o = {.no_endpointing = true};
     const size_t want = 19 * 16000;
@@ -672,7 +672,7 @@ static void ctc_alone_takes_each_block_once(void **state)
     free(pcm);
 }
 
-static void silence_and_crumbs_say_nothing(void **state)
+static void silence_and_very_short_audio_give_no_text(void **state)
 {
     static const char *const dirs[] = {OFFLINE, STREAMING};
     static float zeros[16000];
@@ -712,10 +712,10 @@ int main(void)
         cmocka_unit_test(a_stream_that_fails_fails_alone),
         cmocka_unit_test(a_recording_is_cut_at_its_silences),
         cmocka_unit_test(the_end_is_not_lost),
-        cmocka_unit_test(partials_of_whole_utterances_have_a_budget),
+        cmocka_unit_test(partials_of_whole_utterances_have_a_work_limit),
         cmocka_unit_test(partials_come_with_blocks),
         cmocka_unit_test(ctc_alone_takes_each_block_once),
-        cmocka_unit_test(silence_and_crumbs_say_nothing),
+        cmocka_unit_test(silence_and_very_short_audio_give_no_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,7 +174,7 @@ static void channel_is_the_mean_or_the_one_asked_for(void **state)
     free(w.data);
 }
 
-static void what_is_no_audio_is_refused_by_its_first_bytes(void **state)
+static void files_without_audio_are_refused_by_their_first_bytes(void **state)
 {
     static const struct {
         const char *data;
@@ -560,7 +560,7 @@ int main(void)
         cmocka_unit_test(mp3_and_ogg_opus_files_are_read_to_their_end),
         cmocka_unit_test(lossy_encodings_carry_the_same_sound),
         cmocka_unit_test(channel_is_the_mean_or_the_one_asked_for),
-        cmocka_unit_test(what_is_no_audio_is_refused_by_its_first_bytes),
+        cmocka_unit_test(files_without_audio_are_refused_by_their_first_bytes),
         cmocka_unit_test(truncated_wav_gives_what_is_there_and_says_so),
         cmocka_unit_test(longer_than_the_limit_is_refused_early_or_in_the_middle),
         cmocka_unit_test(header_that_promises_hours_does_not_trip_the_limit),

@@ -190,7 +190,7 @@ static void refused_by_name(void **state)
 
 /* x [1, ?, 6] times a number computed from its extents: from all of them, or from the second
  * one. Only the latter does not depend on the number of streams. */
-static void the_number_of_streams_is_not_to_be_read(void **state)
+static void graphs_that_read_the_number_of_streams_are_refused(void **state)
 {
     static const int64_t second = 1;
     static float x[STREAMS * ROWS * WIDTH];
@@ -228,7 +228,7 @@ static void the_number_of_streams_is_not_to_be_read(void **state)
     }
 }
 
-static void inputs_that_are_none(void **state)
+static void wrong_inputs_are_named(void **state)
 {
     static const char *const lists[] = {"y", "x,", "x,nothing", "first", "free"};
     (void)state;
@@ -367,8 +367,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(traced_for_one_stream),
         cmocka_unit_test(refused_by_name),
-        cmocka_unit_test(the_number_of_streams_is_not_to_be_read),
-        cmocka_unit_test(inputs_that_are_none),
+        cmocka_unit_test(graphs_that_read_the_number_of_streams_are_refused),
+        cmocka_unit_test(wrong_inputs_are_named),
         cmocka_unit_test(blocks_of_espnet),
         cmocka_unit_test(ranges_over_all_streams_are_refused),
     };

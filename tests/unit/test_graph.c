@@ -198,7 +198,7 @@ static void a_body_orders_its_node_after_what_it_captures(void **state)
     steno_graph_free(g);
 }
 
-static void constants_are_held_once_and_let_go(void **state)
+static void constants_are_stored_once_and_freed(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1, .dim = {100}}};
@@ -331,7 +331,7 @@ int main(void)
         cmocka_unit_test(a_node_that_reads_itself_is_a_cycle),
         cmocka_unit_test(unwritten_and_twice_written_values_are_named),
         cmocka_unit_test(a_body_orders_its_node_after_what_it_captures),
-        cmocka_unit_test(constants_are_held_once_and_let_go),
+        cmocka_unit_test(constants_are_stored_once_and_freed),
         cmocka_unit_test(replaced_values_move_everywhere),
         cmocka_unit_test(dump_cleans_names_from_the_file),
         cmocka_unit_test(shapes_broadcast_as_numpy_does),

@@ -190,7 +190,7 @@ static bool becomes(struct fixture *f, bool (*check)(steno_health *, struct sten
     return false;
 }
 
-static int fed(struct fixture *f)
+static int watchdog_messages(struct fixture *f)
 {
     char text[256];
     int n = 0;
@@ -203,12 +203,12 @@ static int fed(struct fixture *f)
 }
 
 /* Whether the watchdog gets `times` messages within a minute. */
-static bool is_fed(struct fixture *f, int times)
+static bool is_kept_alive(struct fixture *f, int times)
 {
     int n = 0;
     for (int i = 0; i < 6000 && n < times; i++) {
         usleep(10000);
-        n += fed(f);
+        n += watchdog_messages(f);
     }
     return n >= times;
 }
@@ -264,21 +264,22 @@ static void not_ready_while_draining(void **state)
     close_fixture(&f);
 }
 
-static void a_hanging_worker_stops_the_watchdogs_food(void **state)
+static void a_hanging_worker_stops_the_watchdog_messages(void **state)
 {
     struct fixture f = {0};
     (void)state;
     open_fixture(&f);
-    assert_true(is_fed(&f, 2));
+    assert_true(is_kept_alive(&f, 2));
     atomic_store(&f.pool.hangs, true);
     assert_true(becomes(&f, steno_health_live, false, "worker 1 hangs for 3600"));
     assert_true(becomes(&f, steno_health_ready, false, "a worker hangs"));
-    (void)fed(&f);
+    (void)watchdog_messages(&f);
     usleep(900000);
-    assert_true(fed(&f) <= 1); /* from a look that was under way; without the hang about five */
+    assert_true(watchdog_messages(&f) <=
+                1); /* from a look that was under way; without the hang about five */
     atomic_store(&f.pool.hangs, false);
     assert_true(becomes(&f, steno_health_live, true, "ok"));
-    assert_true(is_fed(&f, 1));
+    assert_true(is_kept_alive(&f, 1));
     close_fixture(&f);
 }
 
@@ -289,7 +290,7 @@ int main(void)
         cmocka_unit_test(not_ready_while_recognition_fails_or_is_mute),
         cmocka_unit_test(full_pool_is_ready_as_long_as_it_steps),
         cmocka_unit_test(not_ready_while_draining),
-        cmocka_unit_test(a_hanging_worker_stops_the_watchdogs_food),
+        cmocka_unit_test(a_hanging_worker_stops_the_watchdog_messages),
     };
     return cmocka_run_group_tests_name("health", tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void a_document_becomes_a_tree(void **state)
     steno_json_close(j);
 }
 
-static void what_is_no_json_is_refused(void **state)
+static void text_that_is_not_json_is_refused(void **state)
 {
     static const char *const cases[][2] = {{"", "line 1: a value expected"},
                                            {"{", "line 1: a key expected"},
@@ -92,7 +92,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_document_becomes_a_tree),
-        cmocka_unit_test(what_is_no_json_is_refused),
+        cmocka_unit_test(text_that_is_not_json_is_refused),
         cmocka_unit_test(depth_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ static steno_key *find(steno_keys *k, const char *secret)
     return key;
 }
 
-static void without_a_file_everybody_is_nobody_and_may_do_all(void **state)
+static void without_a_file_every_client_is_anonymous_and_unlimited(void **state)
 {
     steno_keys *k;
     steno_key *key = (void *)1;
@@ -121,7 +121,7 @@ static void requests_and_audio_come_back_with_time(void **state)
     steno_keys_close(k);
 }
 
-static void a_rush_of_a_key_is_spread_over_seconds_and_another_does_not_wait_for_it(void **state)
+static void a_rush_of_one_key_is_spread_over_seconds_and_delays_no_other(void **state)
 {
     steno_keys *k = with("[one]\nkey = " A "\nsessions = 1\n[two]\nkey = " B "\nsessions = 1\n");
     steno_key *one = find(k, A), *two = find(k, B);
@@ -203,11 +203,11 @@ static void wrong_files_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_file_everybody_is_nobody_and_may_do_all),
+        cmocka_unit_test(without_a_file_every_client_is_anonymous_and_unlimited),
         cmocka_unit_test(a_key_is_found_by_its_secret_alone),
         cmocka_unit_test(sessions_at_once_are_counted),
         cmocka_unit_test(requests_and_audio_come_back_with_time),
-        cmocka_unit_test(a_rush_of_a_key_is_spread_over_seconds_and_another_does_not_wait_for_it),
+        cmocka_unit_test(a_rush_of_one_key_is_spread_over_seconds_and_delays_no_other),
         cmocka_unit_test(a_reload_keeps_what_runs_and_what_was_used),
         cmocka_unit_test(wrong_files_are_named),
     };

@@ -141,7 +141,7 @@ static void every_series_is_there_at_zero(void **state)
     steno_stats_free(st);
 }
 
-static void who_is_refused_is_told_different_seconds_in_a_crowd(void **state)
+static void refused_clients_of_a_crowd_get_different_retry_times(void **state)
 {
     struct steno_config c;
     struct steno_stats *st = steno_stats_new();
@@ -276,7 +276,7 @@ int main(void)
         cmocka_unit_test(no_addition_of_many_threads_is_lost),
         cmocka_unit_test(every_series_is_there_at_zero),
         cmocka_unit_test(sessions_beyond_capacity_are_refused_at_once_and_counted),
-        cmocka_unit_test(who_is_refused_is_told_different_seconds_in_a_crowd),
+        cmocka_unit_test(refused_clients_of_a_crowd_get_different_retry_times),
         cmocka_unit_test(audio_that_came_was_recognised_or_dropped),
         cmocka_unit_test(sums_of_seconds_are_printed_to_the_sample),
         cmocka_unit_test(memory_of_all_uploads_is_bounded),

@@ -113,7 +113,7 @@ static void fails_with(struct dir *d, steno_status want, const char *rest)
         fail_msg("\"%s\", expected \"%s...\"", err.msg, msg);
 }
 
-static void what_is_missing_in_a_directory_is_named(void **state)
+static void missing_files_of_a_directory_are_named(void **state)
 {
     (void)state;
     struct dir d = {.path = "/tmp/steno-test-XXXXXX"};
@@ -156,7 +156,7 @@ int main(void)
         cmocka_unit_test(defaults_fill_what_is_left_out),
         cmocka_unit_test(mistakes_are_named_with_their_line),
         cmocka_unit_test(windows_must_fit_shift_and_subsampling),
-        cmocka_unit_test(what_is_missing_in_a_directory_is_named),
+        cmocka_unit_test(missing_files_of_a_directory_are_named),
         cmocka_unit_test(unknown_families_and_features_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

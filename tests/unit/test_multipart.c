@@ -103,7 +103,7 @@ static void quotes_and_semicolons_in_names_do_not_confuse(void **state)
            "a\"b(x; name=evil)=v;");
 }
 
-static void what_is_wrong_is_named(void **state)
+static void every_fault_is_named(void **state)
 {
     static const struct {
         const char *type, *body;
@@ -192,7 +192,7 @@ int main(void)
         cmocka_unit_test(any_split_gives_the_same_parts),
         cmocka_unit_test(preamble_epilogue_and_padding_are_skipped),
         cmocka_unit_test(quotes_and_semicolons_in_names_do_not_confuse),
-        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(every_fault_is_named),
         cmocka_unit_test(endless_headers_and_parts_are_limits),
         cmocka_unit_test(callbacks_can_stop_it),
     };

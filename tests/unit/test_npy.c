@@ -100,7 +100,7 @@ static void the_data_starts_at_a_multiple_of_64(void **state)
     fclose(f);
 }
 
-static void fortran_order_is_turned_around(void **state)
+static void fortran_order_becomes_c_order(void **state)
 {
     /* numpy.asfortranarray([[1, 2, 3], [4, 5, 6]]) is stored as 1 4 2 5 3 6 */
     static const int32_t lies[] = {1, 4, 2, 5, 3, 6};
@@ -170,7 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_and_type_comes_back),
         cmocka_unit_test(the_data_starts_at_a_multiple_of_64),
-        cmocka_unit_test(fortran_order_is_turned_around),
+        cmocka_unit_test(fortran_order_becomes_c_order),
         cmocka_unit_test(broken_files_are_told_apart),
         cmocka_unit_test(every_truncation_is_an_error),
     };

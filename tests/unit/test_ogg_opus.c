@@ -249,7 +249,7 @@ static void truncated_stream_is_delivered_and_flagged(void **state)
     oggmake_free(&m);
 }
 
-static void what_is_no_ogg_opus_is_refused(void **state)
+static void other_bytes_than_ogg_opus_are_refused(void **state)
 {
     struct oggmake m;
     struct result r;
@@ -393,7 +393,7 @@ int main(void)
         cmocka_unit_test(damaged_bytes_cost_their_page_alone),
         cmocka_unit_test(comment_header_of_megabytes_is_not_collected),
         cmocka_unit_test(truncated_stream_is_delivered_and_flagged),
-        cmocka_unit_test(what_is_no_ogg_opus_is_refused),
+        cmocka_unit_test(other_bytes_than_ogg_opus_are_refused),
         cmocka_unit_test(lying_headers_are_refused_with_their_values),
         cmocka_unit_test(recording_matches_the_file_reader),
         cmocka_unit_test(packets_decode_one_by_one_and_lost_ones_are_concealed),

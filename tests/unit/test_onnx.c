@@ -402,7 +402,7 @@ static void a_function_that_calls_itself_is_refused(void **state)
 
 /* Two functions that call each other; a function that calls itself in a branch of an If; 30
  * functions that each call the previous one twice, which would be 2^30 nodes. */
-static void functions_without_end_are_refused(void **state)
+static void endless_functions_are_refused(void **state)
 {
     struct mk_graph *m = mk_new(17), *f, *body;
     char name[2][16];
@@ -763,7 +763,7 @@ int main(void)
         cmocka_unit_test(functions_are_inlined),
         cmocka_unit_test(function_attributes_come_from_the_call_or_the_default),
         cmocka_unit_test(a_function_that_calls_itself_is_refused),
-        cmocka_unit_test(functions_without_end_are_refused),
+        cmocka_unit_test(endless_functions_are_refused),
         cmocka_unit_test(a_function_that_never_writes_its_output_is_refused),
         cmocka_unit_test(functions_that_double_30_times_hit_the_node_limit),
         cmocka_unit_test(external_data_is_read_at_its_offset),

@@ -36,7 +36,7 @@ static void near(double got, double want)
         fail_msg("%g, not %g", got, want);
 }
 
-static void without_a_word_of_others_all_is_there(void **state)
+static void without_figures_of_others_the_capacity_is_full(void **state)
 {
     struct steno_pool_others o = {0};
     (void)state;
@@ -49,7 +49,7 @@ static void without_a_word_of_others_all_is_there(void **state)
     near(steno_pool_others_fit(&o, 3, OWN), 1500);
 }
 
-static void a_job_beside_takes_its_part_and_gives_it_back(void **state)
+static void a_job_of_others_lowers_the_capacity_while_it_runs(void **state)
 {
     struct machine m = {.free = 100};
     (void)state;
@@ -65,7 +65,7 @@ static void a_job_beside_takes_its_part_and_gives_it_back(void **state)
 
 /* A proxy uses half of what the streams use. The pool learns it at half load and remembers it
  * without load. */
-static void what_comes_with_the_streams_is_remembered(void **state)
+static void load_that_comes_with_the_streams_is_remembered(void **state)
 {
     struct machine m = {.free = 100};
     (void)state;
@@ -80,7 +80,7 @@ static void what_comes_with_the_streams_is_remembered(void **state)
     near(steno_pool_others_fit(&m.o, 3, OWN), 1500);
 }
 
-static void others_who_want_all_of_it_get_half(void **state)
+static void others_that_want_all_processors_get_half(void **state)
 {
     struct machine m = {.free = 100};
     (void)state;
@@ -95,10 +95,10 @@ static void others_who_want_all_of_it_get_half(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_word_of_others_all_is_there),
-        cmocka_unit_test(a_job_beside_takes_its_part_and_gives_it_back),
-        cmocka_unit_test(what_comes_with_the_streams_is_remembered),
-        cmocka_unit_test(others_who_want_all_of_it_get_half),
+        cmocka_unit_test(without_figures_of_others_the_capacity_is_full),
+        cmocka_unit_test(a_job_of_others_lowers_the_capacity_while_it_runs),
+        cmocka_unit_test(load_that_comes_with_the_streams_is_remembered),
+        cmocka_unit_test(others_that_want_all_processors_get_half),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

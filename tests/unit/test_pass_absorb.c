@@ -87,7 +87,7 @@ static void one_batch_serves_all(void **state)
           false);
 }
 
-static void what_is_no_step_stays(void **state)
+static void near_misses_of_a_step_stay(void **state)
 {
     (void)state;
     check("MatMul x,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT "MatMul q,k s; Softmax s w;" JOIN,
@@ -134,7 +134,7 @@ static void check_norm(const char *x, const char *text, bool hits)
 #define OF_N "MatMul l,wq q2; MatMul n,wk k2; MatMul n,wv va; Add va,bv v2;" SPLIT
 #define PLAIN "MatMul q,k s; Softmax s w;" JOIN
 
-static void a_step_normalizes_where_it_attends(void **state)
+static void normalization_moves_into_the_attention(void **state)
 {
     (void)state;
     check_norm("2,t,8", NORM "Slice n,from,far,one l;" OF_N PLAIN, true);
@@ -153,7 +153,7 @@ static void a_step_normalizes_where_it_attends(void **state)
                true);
 }
 
-static void what_others_read_is_normalized_for_them(void **state)
+static void rows_with_other_readers_stay_normalized(void **state)
 {
     (void)state;
     check_norm("2,t,8", NORM "Slice n,from,far,one l; Neg n z; -> z;" OF_N PLAIN, false);
@@ -362,9 +362,9 @@ int main(void)
         cmocka_unit_test(a_step_leaves_its_prefix_unprojected),
         cmocka_unit_test(masks_are_those_of_attention),
         cmocka_unit_test(one_batch_serves_all),
-        cmocka_unit_test(what_is_no_step_stays),
-        cmocka_unit_test(a_step_normalizes_where_it_attends),
-        cmocka_unit_test(what_others_read_is_normalized_for_them),
+        cmocka_unit_test(near_misses_of_a_step_stay),
+        cmocka_unit_test(normalization_moves_into_the_attention),
+        cmocka_unit_test(rows_with_other_readers_stay_normalized),
         cmocka_unit_test(every_precision_and_level_is_as_near_as_its_format),
         cmocka_unit_test(a_quantized_graph_is_absorbed_in_8_bits),
     };

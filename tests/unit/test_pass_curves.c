@@ -55,7 +55,7 @@ static void gelu_in_every_spelling(void **state)
           {"Exp x e; Div e,root a; Erf a b; Add b,one u; Mul e,u f; Mul f,half y", 2});
 }
 
-static void what_is_no_gelu(void **state)
+static void near_misses_of_gelu(void **state)
 {
     (void)state;
     CHECK("gelu", false, {"Div x,wide a; Erf a b; Add b,one e; Mul x,e f; Mul f,half y", 5},
@@ -81,7 +81,7 @@ static void swish_in_every_spelling(void **state)
           {"Softplus x s; Tanh s t; Mul x,t y", 1});
 }
 
-static void what_is_no_swish(void **state)
+static void near_misses_of_swish(void **state)
 {
     (void)state;
     CHECK("swish", false, {"Sigmoid x s; Mul s,x y; -> s", 2},
@@ -94,9 +94,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gelu_in_every_spelling),
-        cmocka_unit_test(what_is_no_gelu),
+        cmocka_unit_test(near_misses_of_gelu),
         cmocka_unit_test(swish_in_every_spelling),
-        cmocka_unit_test(what_is_no_swish),
+        cmocka_unit_test(near_misses_of_swish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static void tables_that_are_read_stay(void **state)
     outer("Equal u,u t; Gather t,c2 row; Cast row y to=1", false, -1);
 }
 
-static void what_is_filled_with_ones_changes_nothing(void **state)
+static void masks_filled_with_ones_disappear(void **state)
 {
     static const struct {
         const char *op;
@@ -121,7 +121,7 @@ static void a_sum_of_ones_is_a_dimension(void **state)
     ones("t,1,4", 1, "ReduceSum f,c0 l keepdims=0; Cast l i to=7; Cast i y to=1", true);
 }
 
-static void other_sums_are_taken(void **state)
+static void other_sums_are_computed(void **state)
 {
     (void)state;
     ones("1,t,4", 3, "ReduceSum f,last l keepdims=0; Cast l i to=7; Cast i y to=1", false);
@@ -168,9 +168,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_table_are_picked_before_it_is_made),
         cmocka_unit_test(tables_that_are_read_stay),
-        cmocka_unit_test(what_is_filled_with_ones_changes_nothing),
+        cmocka_unit_test(masks_filled_with_ones_disappear),
         cmocka_unit_test(a_sum_of_ones_is_a_dimension),
-        cmocka_unit_test(other_sums_are_taken),
+        cmocka_unit_test(other_sums_are_computed),
         cmocka_unit_test(the_mask_of_espnet_is_a_row),
     };
     return cmocka_run_group_tests_name("pass_masks", tests, NULL, NULL);

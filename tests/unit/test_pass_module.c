@@ -57,7 +57,7 @@ static void padding_and_activation_go_into_the_depthwise_convolution(void **stat
           "depthwise", false, 3);
 }
 
-static void what_is_no_such_convolution_stays(void **state)
+static void near_misses_of_the_module_stay(void **state)
 {
     (void)state;
     check("2,t,8", "Transpose x a perm=[0,2,1]; Conv a,wide c; Transpose c y perm=[0,2,1]",
@@ -271,7 +271,7 @@ static void layers_are_one_node_to_readers(void **state)
 
 /* The nodes that depend on shapes alone form one region. If data comes between them they form
  * two: execution never leaves a region and enters it again. */
-static void what_shapes_decide_is_one_node(void **state)
+static void nodes_of_shapes_alone_are_one_region(void **state)
 {
     (void)state;
     check_layers("one = [1]; two = [2]; half = 0.5;" RAMP("x", "u") "Add x,u y", "Shapes", 1, 2);
@@ -280,7 +280,7 @@ static void what_shapes_decide_is_one_node(void **state)
                  "Shapes", 2, 5);
 }
 
-static void what_is_no_layer_stays_nodes(void **state)
+static void near_misses_of_layers_stay_nodes(void **state)
 {
     (void)state;
     /* no normalization; a block whose inner value is read outside is still a block */
@@ -295,13 +295,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_stays_the_slow_axis_through_a_module),
         cmocka_unit_test(padding_and_activation_go_into_the_depthwise_convolution),
-        cmocka_unit_test(what_is_no_such_convolution_stays),
+        cmocka_unit_test(near_misses_of_the_module_stay),
         cmocka_unit_test(products_of_one_input_become_one),
         cmocka_unit_test(columns_of_one_product_are_read_where_they_are),
         cmocka_unit_test(layers_are_one_node_to_readers),
         cmocka_unit_test(a_zipformers_layer_is_one_node),
-        cmocka_unit_test(what_shapes_decide_is_one_node),
-        cmocka_unit_test(what_is_no_layer_stays_nodes),
+        cmocka_unit_test(nodes_of_shapes_alone_are_one_region),
+        cmocka_unit_test(near_misses_of_layers_stay_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void check(const struct graph *c, size_t n, const char *pass)
         check(s_, sizeof s_ / sizeof *s_, PASS);                                                   \
     } while (0)
 
-static void what_is_done_is_not_done_again(void **state)
+static void repeated_operators_disappear(void **state)
 {
     (void)state;
     CHECK("again", {"t,8", "Relu x a; Relu a y", true, 1, 0},
@@ -51,7 +51,7 @@ static void what_is_done_is_not_done_again(void **state)
           {"t,8", "Greater x,half a; Not a b; Not b c; Where c,x,two y", true, 2, 0});
 }
 
-static void what_passes_its_input_on(void **state)
+static void operators_without_effect_disappear(void **state)
 {
     (void)state;
     CHECK("identity", {"t,8", "Dropout x a is_test=1 ratio=0.5; Tanh a y", true, 1, 6},
@@ -422,8 +422,8 @@ static void sum_of_embeddings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_done_is_not_done_again),
-        cmocka_unit_test(what_passes_its_input_on),
+        cmocka_unit_test(repeated_operators_disappear),
+        cmocka_unit_test(operators_without_effect_disappear),
         cmocka_unit_test(attributes_become_inputs),
         cmocka_unit_test(gates_of_every_kind),
         cmocka_unit_test(transposed_factors_of_gemm),

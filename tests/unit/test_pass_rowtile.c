@@ -177,7 +177,7 @@ static void row_tiles_give_the_same_bits(void **state)
         check_pair(&pairs[i], STENO_FP32, NULL);
 }
 
-static void in_less_than_f32_too(void **state)
+static void row_tiles_in_16_and_8_bits(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -187,7 +187,7 @@ static void in_less_than_f32_too(void **state)
     check_pair(&pairs[6], STENO_FP16_WEIGHTS, NULL);
 }
 
-static void and_on_lesser_cpus(void **state)
+static void row_tiles_at_lower_cpu_levels(void **state)
 {
     (void)state;
     check_pair(&pairs[1], STENO_FP32, "scalar");
@@ -352,8 +352,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(row_tiles_give_the_same_bits),
-        cmocka_unit_test(in_less_than_f32_too),
-        cmocka_unit_test(and_on_lesser_cpus),
+        cmocka_unit_test(row_tiles_in_16_and_8_bits),
+        cmocka_unit_test(row_tiles_at_lower_cpu_levels),
         cmocka_unit_test(the_arena_is_without_the_first_result),
         cmocka_unit_test(scratch_and_activations_share_memory),
         cmocka_unit_test(too_few_rows_are_refused),

@@ -48,7 +48,7 @@ static void transform_is_found(void **state)
     check("n,1,100", "Conv x,w c;" HALVES "Mul re,re a; Mul im,im b; Add b,a p; Sqrt p y", true, 1);
 }
 
-static void what_is_no_transform_stays(void **state)
+static void near_misses_of_a_transform_stay(void **state)
 {
     (void)state;
     make_basis(-1);
@@ -72,7 +72,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transform_is_found),
-        cmocka_unit_test(what_is_no_transform_stays),
+        cmocka_unit_test(near_misses_of_a_transform_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static void bias_norm_with_and_without_scale(void **state)
           "biasnorm", true, 1);
 }
 
-static void what_is_no_bias_norm(void **state)
+static void near_misses_of_bias_norm(void **state)
 {
     static const char *const texts[] = {
         "Sub x,b d; Pow d,two q; ReduceMean q m axes=[1] keepdims=1; Pow m,half r; Mul x,r y",
@@ -153,7 +153,7 @@ static void chunk_convolution_with_all_its_parts(void **state)
           true, 1);
 }
 
-static void what_is_no_chunk_convolution(void **state)
+static void near_misses_of_chunk_convolution(void **state)
 {
     (void)state;
     chunk("Where mask,zero,a h;" CHUNK "Slice z,short,big,n2,n1 kept; -> kept", false, -1);
@@ -209,7 +209,7 @@ static void attention_whose_weights_serve_three_products(void **state)
     attention(ZT_COLUMNS ZT_SCORES "Softmax sum a axis=3; -> a", 1);
 }
 
-static void what_is_no_such_attention(void **state)
+static void near_misses_of_attention(void **state)
 {
     (void)state;
     attention(ZT_COLUMNS ZT_SCORES "Where mask,fill,sum w; Softmax w a axis=2;" ZT_VALUES "-> y",
@@ -243,15 +243,15 @@ int main(void)
         cmocka_unit_test(swoosh_in_both_spellings),
         cmocka_unit_test(swoosh_goes_into_products_and_convolutions),
         cmocka_unit_test(bias_norm_with_and_without_scale),
-        cmocka_unit_test(what_is_no_bias_norm),
+        cmocka_unit_test(near_misses_of_bias_norm),
         cmocka_unit_test(bypass_by_channel_and_by_number),
         cmocka_unit_test(glu_of_slices),
         cmocka_unit_test(relative_window_is_found),
         cmocka_unit_test(chunk_convolution_with_all_its_parts),
-        cmocka_unit_test(what_is_no_chunk_convolution),
+        cmocka_unit_test(near_misses_of_chunk_convolution),
         cmocka_unit_test(chunk_convolution_with_gate_and_activation),
         cmocka_unit_test(attention_whose_weights_serve_three_products),
-        cmocka_unit_test(what_is_no_such_attention),
+        cmocka_unit_test(near_misses_of_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -360,7 +360,7 @@ static void every_activation_of_linear(void **state)
     }
 }
 
-static void linear_leaves_what_it_cannot_take(void **state)
+static void linear_leaves_near_misses(void **state)
 {
     struct mk_graph *m = start();
     (void)state;
@@ -422,7 +422,7 @@ static void unknown_pass_names_are_refused(void **state)
 
 /* Passes read an operator's required inputs and attributes without checks. A file without them
  * is refused by name before any pass runs. */
-static void nodes_without_what_their_operator_wants_are_refused(void **state)
+static void nodes_without_required_inputs_are_refused(void **state)
 {
     static const struct {
         const char *text, *lacks; /* the part of the message; NULL: the file is accepted */
@@ -487,10 +487,10 @@ int main(void)
         cmocka_unit_test(linear_takes_bias_activation_scale_and_residual),
         cmocka_unit_test(symbols_travel_through_shape_arithmetic),
         cmocka_unit_test(every_activation_of_linear),
-        cmocka_unit_test(linear_leaves_what_it_cannot_take),
+        cmocka_unit_test(linear_leaves_near_misses),
         cmocka_unit_test(depthwise_convolution_keeps_time_slow),
         cmocka_unit_test(unknown_pass_names_are_refused),
-        cmocka_unit_test(nodes_without_what_their_operator_wants_are_refused),
+        cmocka_unit_test(nodes_without_required_inputs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

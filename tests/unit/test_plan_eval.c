@@ -216,7 +216,7 @@ static void loops_see_into_branches(void **state)
 }
 
 /* A condition that depends on data is evaluated in every run. */
-static void what_data_decides_is_not_planned(void **state)
+static void conditions_on_data_are_evaluated_in_every_run(void **state)
 {
     static const float none = 0;
     struct mk_graph *m = mk_new(17), *yes = mk_body(m), *no = mk_body(m);
@@ -291,7 +291,7 @@ static void views_take_no_step(void **state)
 
 /* A Scan whose body doubles the size of its state, against the rule that a state keeps its
  * shape. Shape inference is wrong about the result, and so about its views. */
-static void views_of_what_was_planned_wrongly_follow_it(void **state)
+static void views_follow_a_value_that_was_planned_wrongly(void **state)
 {
     static const int64_t flat[1] = {-1};
     struct mk_graph *m = mk_new(17), *body = mk_body(m);
@@ -339,9 +339,9 @@ int main(void)
         cmocka_unit_test(both_branches_are_taken_in_turn),
         cmocka_unit_test(outputs_of_a_branch_come_from_anywhere),
         cmocka_unit_test(loops_see_into_branches),
-        cmocka_unit_test(what_data_decides_is_not_planned),
+        cmocka_unit_test(conditions_on_data_are_evaluated_in_every_run),
         cmocka_unit_test(views_take_no_step),
-        cmocka_unit_test(views_of_what_was_planned_wrongly_follow_it),
+        cmocka_unit_test(views_follow_a_value_that_was_planned_wrongly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static steno_pool *held_up(const struct steno_pool_options *o, struct client *c)
     return p;
 }
 
-static void those_who_wait_go_together(void **state)
+static void waiting_streams_share_a_batch(void **state)
 {
     (void)state;
     static struct client c[MANY];
@@ -111,7 +111,7 @@ static const struct steno_pool_costs slow = {.step = {10, (double)INFINITY, (dou
                                                       (double)INFINITY, (double)INFINITY,
                                                       (double)INFINITY}};
 
-static void owners_take_turns(void **state)
+static void owners_are_served_round_robin(void **state)
 {
     (void)state;
     static struct client c[8];
@@ -181,7 +181,7 @@ static void live_goes_before_uploads_and_uploads_before_jobs(void **state)
 }
 
 /* Streams of four windows, one worker, no batches: round robin. */
-static void streams_of_a_class_take_turns(void **state)
+static void streams_of_a_class_are_served_round_robin(void **state)
 {
     (void)state;
     static struct client c[4];
@@ -208,7 +208,7 @@ static void wait_partials(struct client *c, int n)
 
 /* Uploads of an hour are in the middle; then one of two seconds comes. All of it runs before the
  * long ones continue. */
-static void a_short_upload_stands_behind_no_long_one(void **state)
+static void a_short_upload_goes_before_long_ones(void **state)
 {
     (void)state;
     enum { LONG = 4, CLIP = 2 * RATE / WINDOW };
@@ -283,7 +283,7 @@ static void an_upload_is_not_made_to_wait(void **state)
     close_all(c, 3, p);
 }
 
-static void nobody_waits_longer_than_agreed(void **state)
+static void no_stream_waits_longer_than_the_batch_wait(void **state)
 {
     (void)state;
     static struct client c;
@@ -349,7 +349,7 @@ static void live_streams_above_the_capacity_are_refused(void **state)
 
 /* Many clients ask at once and open a little later. The pool promises no more places than it
  * has. */
-static void a_place_that_was_told_of_is_kept_for_a_moment(void **state)
+static void a_promised_place_is_kept_for_a_moment(void **state)
 {
     (void)state;
     struct steno_pool_options o = {.workers = 1, .capacity = 2};
@@ -380,7 +380,7 @@ static void a_place_that_was_told_of_is_kept_for_a_moment(void **state)
 }
 
 /* The capacity falls between the promise and the opening: the promise still holds. */
-static void a_place_that_was_told_of_outlives_the_capacity(void **state)
+static void a_promised_place_outlives_the_capacity(void **state)
 {
     (void)state;
     struct steno_pool_options o = {.workers = 1, .capacity = 2};
@@ -444,7 +444,7 @@ static void capacity_follows_from_what_a_stream_costs(void **state)
     steno_pool_close(p);
 }
 
-static void costs_are_corrected_by_what_workers_take(void **state)
+static void costs_are_corrected_by_measured_times(void **state)
 {
     (void)state;
     const struct steno_pool_costs costs = {
@@ -505,7 +505,7 @@ static double other_after(steno_pool *p, double audio)
     return p->load.other - before;
 }
 
-static void a_rush_at_the_door_is_not_what_streams_cost(void **state)
+static void a_rush_of_clients_does_not_change_the_costs(void **state)
 {
     (void)state;
     const struct steno_pool_costs costs = {
@@ -533,24 +533,24 @@ static void a_rush_at_the_door_is_not_what_streams_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(those_who_wait_go_together),
+        cmocka_unit_test(waiting_streams_share_a_batch),
         cmocka_unit_test(batches_are_counted_and_told),
         cmocka_unit_test(batching_can_be_switched_off),
         cmocka_unit_test(live_goes_before_uploads_and_uploads_before_jobs),
-        cmocka_unit_test(streams_of_a_class_take_turns),
-        cmocka_unit_test(a_short_upload_stands_behind_no_long_one),
-        cmocka_unit_test(owners_take_turns),
+        cmocka_unit_test(streams_of_a_class_are_served_round_robin),
+        cmocka_unit_test(a_short_upload_goes_before_long_ones),
+        cmocka_unit_test(owners_are_served_round_robin),
         cmocka_unit_test(streams_without_an_owner_go_as_they_come),
         cmocka_unit_test(a_crowd_waits_for_a_full_batch),
         cmocka_unit_test(an_upload_is_not_made_to_wait),
-        cmocka_unit_test(nobody_waits_longer_than_agreed),
+        cmocka_unit_test(no_stream_waits_longer_than_the_batch_wait),
         cmocka_unit_test(closing_ends_the_wait),
         cmocka_unit_test(live_streams_above_the_capacity_are_refused),
-        cmocka_unit_test(a_place_that_was_told_of_is_kept_for_a_moment),
-        cmocka_unit_test(a_place_that_was_told_of_outlives_the_capacity),
+        cmocka_unit_test(a_promised_place_is_kept_for_a_moment),
+        cmocka_unit_test(a_promised_place_outlives_the_capacity),
         cmocka_unit_test(capacity_follows_from_what_a_stream_costs),
-        cmocka_unit_test(costs_are_corrected_by_what_workers_take),
-        cmocka_unit_test(a_rush_at_the_door_is_not_what_streams_cost),
+        cmocka_unit_test(costs_are_corrected_by_measured_times),
+        cmocka_unit_test(a_rush_of_clients_does_not_change_the_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

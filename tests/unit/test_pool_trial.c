@@ -149,7 +149,7 @@ static void the_pool_serves_while_streams_are_measured(void **state)
     assert_int_equal(open_steppers, 0);
 }
 
-static void nothing_is_measured_where_the_capacity_is_given(void **state)
+static void with_a_given_capacity_nothing_is_measured(void **state)
 {
     struct told t = TOLD;
     struct steno_pool_options o = options(&t, 'T');
@@ -173,7 +173,7 @@ static void *close_it(void *pool)
     return NULL;
 }
 
-static void closing_gives_the_measuring_up(void **state)
+static void closing_stops_the_measurement(void **state)
 {
     struct told t = TOLD;
     struct steno_pool_options o = options(&t, 'T');
@@ -209,7 +209,7 @@ static void options_that_do_not_suit_the_model_are_left_out(void **state)
     steno_pool_close(p);
 }
 
-static void a_trial_that_fails_is_told_and_the_pool_serves_on(void **state)
+static void a_failed_trial_is_reported_and_the_pool_serves(void **state)
 {
     struct told t = TOLD;
     struct steno_pool_options o = options(&t, 'T');
@@ -232,10 +232,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batching_network_is_measured_before_the_pool_opens),
         cmocka_unit_test(the_pool_serves_while_streams_are_measured),
-        cmocka_unit_test(nothing_is_measured_where_the_capacity_is_given),
-        cmocka_unit_test(closing_gives_the_measuring_up),
+        cmocka_unit_test(with_a_given_capacity_nothing_is_measured),
+        cmocka_unit_test(closing_stops_the_measurement),
         cmocka_unit_test(options_that_do_not_suit_the_model_are_left_out),
-        cmocka_unit_test(a_trial_that_fails_is_told_and_the_pool_serves_on),
+        cmocka_unit_test(a_failed_trial_is_reported_and_the_pool_serves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

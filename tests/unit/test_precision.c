@@ -195,7 +195,7 @@ static void weights_are_held_once_and_small(void **state)
     assert_true(bytes[STENO_INT8_WEIGHTS] <= filled(64) + 12 * (64 + 32 + 32) + 3 * 64 + biases);
 }
 
-static void the_report_says_what_was_lost(void **state)
+static void the_report_has_the_errors(void **state)
 {
     steno_network *n = network(STENO_INT8_WEIGHTS);
     const struct steno_precision_report *r = steno_network_precision(n);
@@ -292,7 +292,7 @@ static void a_quantized_graph_rounds_by_rows_unless_exact(void **state)
     steno_network_close(n);
 }
 
-static void what_a_quantizer_left_in_f32_is_not_put_in_8_bits(void **state)
+static void layers_that_a_quantizer_left_in_f32_stay_in_f32(void **state)
 {
     unsigned cpu;
     enum steno_precision want;
@@ -447,9 +447,9 @@ int main(void)
         cmocka_unit_test(rows_and_threads_do_not_matter),
         cmocka_unit_test(a_pixel_depends_on_its_patch_alone),
         cmocka_unit_test(weights_are_held_once_and_small),
-        cmocka_unit_test(the_report_says_what_was_lost),
+        cmocka_unit_test(the_report_has_the_errors),
         cmocka_unit_test(a_quantized_graph_rounds_by_rows_unless_exact),
-        cmocka_unit_test(what_a_quantizer_left_in_f32_is_not_put_in_8_bits),
+        cmocka_unit_test(layers_that_a_quantizer_left_in_f32_stay_in_f32),
         cmocka_unit_test(auto_leaves_an_f32_graph_alone),
         cmocka_unit_test(attention_is_as_near_as_16_bits),
         cmocka_unit_test(the_profile_counts_weights_as_they_are_kept),

@@ -77,7 +77,7 @@ static void *spin_nicely(void *arg)
 
 /* The free time does not include the work of this process's own low-priority threads
  * (steno_thread_give_way). The thread is alive at both measurements, as a server's threads are. */
-static void own_threads_that_give_way_are_no_free_time(void **state)
+static void own_low_priority_threads_are_not_free_time(void **state)
 {
     double free = steno_cpu_free(), later;
     int64_t start = steno_now_ns(), now;
@@ -197,7 +197,7 @@ static void version_1_has_its_quota_in_two_files(void **state)
     expect(&t, (double)INFINITY);
 }
 
-static void what_says_nothing_sets_no_limit(void **state)
+static void unreadable_limits_are_no_limits(void **state)
 {
     static const char *const groups[] = {"", "0", "0:", "0::", "0::a", ":::", "0::/a\n0::/\n"};
     static const char *const max[] = {"", "max", "0 0", "-1 100000", "100000", "100000 0", "x y"};
@@ -221,10 +221,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_the_process_may_use_are_counted),
         cmocka_unit_test(free_time_grows_no_faster_than_time),
-        cmocka_unit_test(own_threads_that_give_way_are_no_free_time),
+        cmocka_unit_test(own_low_priority_threads_are_not_free_time),
         cmocka_unit_test(the_least_quota_of_a_group_and_those_above_it_counts),
         cmocka_unit_test(version_1_has_its_quota_in_two_files),
-        cmocka_unit_test(what_says_nothing_sets_no_limit),
+        cmocka_unit_test(unreadable_limits_are_no_limits),
         cmocka_unit_test(one_processor_is_free_for_no_longer_than_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

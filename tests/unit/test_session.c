@@ -299,7 +299,7 @@ static void products_of_shapes_alone_are_kept(void **state)
 
 /* After steno_session_trim a session holds no activations and gives the same results. The plan
  * stays unless all is trimmed. */
-static void a_session_that_rested_holds_nothing_and_goes_on(void **state)
+static void a_trimmed_session_holds_nothing_and_still_runs(void **state)
 {
     static float x[TABLE * WIDE];
     const struct steno_tensor t = f32(x, 2, (int64_t[]){TABLE, WIDE});
@@ -370,7 +370,7 @@ static void outputs_may_be_the_next_inputs(void **state)
     steno_network_close(n);
 }
 
-static void sessions_of_one_network_do_not_meet(void **state)
+static void sessions_of_one_network_are_independent(void **state)
 {
     steno_network *n = network(streaming(), 3);
     steno_session *a = session(n), *b = session(n);
@@ -470,7 +470,7 @@ static void inputs_read_later_are_not_overwritten(void **state)
     steno_network_close(n);
 }
 
-static void a_shape_that_only_data_tells_runs_and_is_planned(void **state)
+static void shapes_that_depend_on_data_run_and_are_planned(void **state)
 {
     struct mk_graph *m = mk_new(17);
     steno_network *n;
@@ -484,11 +484,11 @@ static void a_shape_that_only_data_tells_runs_and_is_planned(void **state)
     mk_input(m, "x", STENO_F32, "1");
     mk_input(m, "shape", STENO_I64, "2");
     mk_node(m, "Expand", "x,shape", "big");
-    mk_node(m, "Transpose", "big", "turned");
-    mk_node(m, "Identity", "turned", "same"); /* a view of memory outside the plan */
+    mk_node(m, "Transpose", "big", "transposed");
+    mk_node(m, "Identity", "transposed", "same"); /* a view of memory outside the plan */
     mk_node(m, "Neg", "same", "minus");
     mk_node(m, "Add", "minus,same", "zero");
-    mk_node(m, "Sub", "zero,turned", "y");
+    mk_node(m, "Sub", "zero,transposed", "y");
     mk_output(m, "y", STENO_F32, NULL);
     n = network(m, 0);
     s = session(n);
@@ -558,7 +558,7 @@ static void every_missing_operator_is_listed(void **state)
     refused(m, STENO_ERR_UNSUPPORTED, want);
 }
 
-static void shapes_that_cannot_meet_are_refused_at_load(void **state)
+static void incompatible_shapes_are_refused_at_load(void **state)
 {
     static const float w[3] = {1, 2, 3};
     struct mk_graph *m = mk_new(17);
@@ -742,15 +742,15 @@ int main(void)
         cmocka_unit_test(empty_tensors_run),
         cmocka_unit_test(steady_state_allocates_nothing),
         cmocka_unit_test(products_of_shapes_alone_are_kept),
-        cmocka_unit_test(a_session_that_rested_holds_nothing_and_goes_on),
+        cmocka_unit_test(a_trimmed_session_holds_nothing_and_still_runs),
         cmocka_unit_test(outputs_may_be_the_next_inputs),
-        cmocka_unit_test(sessions_of_one_network_do_not_meet),
+        cmocka_unit_test(sessions_of_one_network_are_independent),
         cmocka_unit_test(outputs_of_every_origin),
         cmocka_unit_test(inputs_read_later_are_not_overwritten),
-        cmocka_unit_test(a_shape_that_only_data_tells_runs_and_is_planned),
+        cmocka_unit_test(shapes_that_depend_on_data_run_and_are_planned),
         cmocka_unit_test(wrong_inputs_are_refused_with_names),
         cmocka_unit_test(every_missing_operator_is_listed),
-        cmocka_unit_test(shapes_that_cannot_meet_are_refused_at_load),
+        cmocka_unit_test(incompatible_shapes_are_refused_at_load),
         cmocka_unit_test(constants_fold_and_dead_nodes_go),
         cmocka_unit_test(folding_does_not_blow_up_memory),
         cmocka_unit_test(sizes_that_overflow_at_run_time_are_errors),

@@ -238,7 +238,7 @@ static void *random_lengths(void *arg)
     return NULL;
 }
 
-static void threads_take_and_replace_them(void **state)
+static void threads_read_and_replace_them(void **state)
 {
     float whole[ROWS * WIDE], ones[ROWS * WIDE];
     steno_network *n = load(graph(SLICE, WIDE), STENO_FP32);
@@ -259,7 +259,7 @@ static void threads_take_and_replace_them(void **state)
     steno_network_close(n);
 }
 
-static void what_is_too_much_is_computed_in_every_run(void **state)
+static void too_large_products_are_computed_in_every_run(void **state)
 {
     const size_t wide = (size_t)1 << 19; /* one row takes 2 MiB */
     steno_network *n = load(graph(SLICE, wide), STENO_FP32);
@@ -319,8 +319,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_kept_for_shorter_inputs),
         cmocka_unit_test(sessions_share_them),
-        cmocka_unit_test(threads_take_and_replace_them),
-        cmocka_unit_test(what_is_too_much_is_computed_in_every_run),
+        cmocka_unit_test(threads_read_and_replace_them),
+        cmocka_unit_test(too_large_products_are_computed_in_every_run),
         cmocka_unit_test(near_misses_are_computed),
         cmocka_unit_test(rows_that_are_read_stay),
     };

@@ -152,7 +152,7 @@ static void searches_find_what_espnet_finds(void **state)
 
 /* Frames pushed one at a time, in twos, or all but the first: the results are those of the
  * whole. */
-static void pieces_give_what_the_whole_does(void **state)
+static void pieces_give_the_result_of_the_whole(void **state)
 {
     static const enum steno_transducer_search all[] = {
         STENO_TRANSDUCER_GREEDY, STENO_TRANSDUCER_DEFAULT, STENO_TRANSDUCER_TSD,
@@ -224,7 +224,7 @@ static void assert_same(steno_transducer *a, steno_transducer *b)
 
 /* Memory collected after every frame or never: the same results, with and without a language
  * model. */
-static void what_is_collected_is_not_missed(void **state)
+static void collecting_memory_changes_no_result(void **state)
 {
     enum { LONG = 600 };
     float *frames = malloc(LONG * sizeof *frames);
@@ -355,7 +355,7 @@ static void a_language_model_changes_the_words(void **state)
     }
 }
 
-static void scores_that_are_no_numbers_are_an_error(void **state)
+static void scores_that_are_not_numbers_are_an_error(void **state)
 {
     (void)state;
     int calls = 0;
@@ -451,12 +451,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searches_find_what_espnet_finds),
-        cmocka_unit_test(pieces_give_what_the_whole_does),
-        cmocka_unit_test(what_is_collected_is_not_missed),
+        cmocka_unit_test(pieces_give_the_result_of_the_whole),
+        cmocka_unit_test(collecting_memory_changes_no_result),
         cmocka_unit_test(an_hour_takes_no_more_memory_than_a_minute),
         cmocka_unit_test(every_sequence_is_predicted_once),
         cmocka_unit_test(a_language_model_changes_the_words),
-        cmocka_unit_test(scores_that_are_no_numbers_are_an_error),
+        cmocka_unit_test(scores_that_are_not_numbers_are_an_error),
         cmocka_unit_test(alsd_keeps_the_order_of_its_beam_where_nothing_ended),
         cmocka_unit_test(edges),
     };

@@ -159,7 +159,7 @@ static void check_saving(const steno_vad *vad)
     steno_buf_free(&gated.finals);
 }
 
-static void pauses_are_passed_over_and_finals_stay(void **state)
+static void pauses_are_removed_and_finals_stay(void **state)
 {
     steno_vad *v = open_vad(NULL);
     (void)state;
@@ -209,7 +209,7 @@ static void pieces_of_any_size_give_the_same(void **state)
 }
 
 /* The middle is inside a pause. */
-static void a_finalize_begins_anew_behind_the_filter(void **state)
+static void a_finalize_restarts_the_stream_after_the_filter(void **state)
 {
     steno_vad *v = open_vad(NULL);
     struct filtered all = run_filter(NULL, RATE, talk, n_talk, 800, true);
@@ -248,7 +248,7 @@ static void a_directory_without_the_network_is_refused_by_its_name(void **state)
     assert_null(v);
 }
 
-static void a_network_that_is_no_detector_is_refused(void **state)
+static void a_network_that_is_not_a_detector_is_refused(void **state)
 {
     char dir[] = "/tmp/steno-gate-XXXXXX", at[64], root[4096];
     char to[4200];
@@ -266,7 +266,7 @@ static void a_network_that_is_no_detector_is_refused(void **state)
     rmdir(dir);
 }
 
-static void silero_passes_the_same_pauses_over(void **state)
+static void silero_removes_the_same_pauses(void **state)
 {
     const char *shared = getenv("STENO_SHARED");
     char dir[4096];
@@ -286,15 +286,15 @@ static void silero_passes_the_same_pauses_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pauses_are_passed_over_and_finals_stay),
+        cmocka_unit_test(pauses_are_removed_and_finals_stay),
         cmocka_unit_test(speech_alone_goes_through_whole),
         cmocka_unit_test(silence_alone_runs_no_network_and_says_nothing),
         cmocka_unit_test(pieces_of_any_size_give_the_same),
-        cmocka_unit_test(a_finalize_begins_anew_behind_the_filter),
+        cmocka_unit_test(a_finalize_restarts_the_stream_after_the_filter),
         cmocka_unit_test(other_rates_pass_the_resampler_first),
         cmocka_unit_test(a_directory_without_the_network_is_refused_by_its_name),
-        cmocka_unit_test(a_network_that_is_no_detector_is_refused),
-        cmocka_unit_test(silero_passes_the_same_pauses_over),
+        cmocka_unit_test(a_network_that_is_not_a_detector_is_refused),
+        cmocka_unit_test(silero_removes_the_same_pauses),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

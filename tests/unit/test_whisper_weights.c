@@ -115,7 +115,7 @@ static void check_refused(enum whisper_toy_format f, const char *from, const cha
     steno_buf_free(&b);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void every_fault_is_named(void **state)
 {
     (void)state;
     check_refused(WHISPER_TOY_CT2_F32, "WhisperSpec", "WhisqerSpec", 11, "neither CTranslate2's");
@@ -201,7 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_gives_the_same_view),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
-        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(every_fault_is_named),
         cmocka_unit_test(blocks_of_ggml),
         cmocka_unit_test(halves_are_widened_exactly),
     };

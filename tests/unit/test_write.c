@@ -108,7 +108,7 @@ static struct mk_graph *squeezed(int opset)
     return m;
 }
 
-static void nodes_are_said_in_other_opsets(void **state)
+static void nodes_are_written_in_other_opsets(void **state)
 {
     static const int opsets[] = {11, 12, 13, 17, 18, 21};
     (void)state;
@@ -205,7 +205,7 @@ static void regions_are_one_function_for_equal_layers(void **state)
     mk_free(m);
 }
 
-static void what_an_opset_cannot_say_is_named(void **state)
+static void forms_that_an_opset_lacks_are_named(void **state)
 {
     struct steno_save_options so = {.opset = 12};
     struct mk_graph *m = mk_new(13);
@@ -247,7 +247,7 @@ static void tell(void *arg, const char *pass, const char *node, const char *why)
     snprintf(t->why, sizeof t->why, "%s", why);
 }
 
-static void a_near_miss_is_told(void **state)
+static void near_misses_are_reported(void **state)
 {
     struct told t = {.n = 0};
     struct steno_network_options opt = {
@@ -307,10 +307,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_keep_what_they_capture),
         cmocka_unit_test(metadata_and_symbols_stay),
-        cmocka_unit_test(nodes_are_said_in_other_opsets),
+        cmocka_unit_test(nodes_are_written_in_other_opsets),
         cmocka_unit_test(regions_are_one_function_for_equal_layers),
-        cmocka_unit_test(what_an_opset_cannot_say_is_named),
-        cmocka_unit_test(a_near_miss_is_told),
+        cmocka_unit_test(forms_that_an_opset_lacks_are_named),
+        cmocka_unit_test(near_misses_are_reported),
         cmocka_unit_test(a_network_opened_for_running_is_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,13 +74,13 @@ steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err 
 
 /* ---- the fixture ---------------------------------------------------------------------------- */
 
-struct house {
+struct fixture {
     struct steno_config conf;
     steno_models models;
     struct steno_server srv;
     struct steno_ws_admission admission;
     int closed, lingers; /* calls of the owner's callbacks */
-    int outside;         /* the client's end of the socket */
+    int client_end;      /* the client's end of the socket */
     struct steno_ws_handshake handshake;
     char answer[2048];
 };
@@ -88,12 +88,12 @@ struct house {
 static void on_closed(void *user, const struct steno_peer *peer)
 {
     (void)peer;
-    ((struct house *)user)->closed++;
+    ((struct fixture *)user)->closed++;
 }
 
 static void on_linger(void *user, int fd)
 {
-    ((struct house *)user)->lingers++;
+    ((struct fixture *)user)->lingers++;
     shutdown(fd, SHUT_WR);
     close(fd);
 }
@@ -101,7 +101,7 @@ static void on_linger(void *user, int fd)
 static const struct steno_ws_owner owner = {on_closed, on_linger};
 
 /* settings: configuration settings separated by blanks. keys: the text of a key file, or NULL. */
-static void build(struct house *h, const char *settings, const char *keys)
+static void open_fixture(struct fixture *h, const char *settings, const char *keys)
 {
     memset(h, 0, sizeof *h);
     assert_int_equal(steno_config_init(&h->conf, NULL), STENO_OK);
@@ -121,7 +121,7 @@ static void build(struct house *h, const char *settings, const char *keys)
     h->admission = (struct steno_ws_admission){.srv = &h->srv, .owner = &owner, .user = h};
 }
 
-static void pull_down(struct house *h)
+static void close_fixture(struct fixture *h)
 {
     assert_int_equal(h->models.in_use, 0);
     assert_int_equal(steno_limits_active(h->srv.limits), 0);
@@ -131,15 +131,15 @@ static void pull_down(struct house *h)
     steno_config_free(&h->conf);
 }
 
-static double refused(const struct house *h, enum steno_rejection why)
+static double refused(const struct fixture *h, enum steno_rejection why)
 {
     return steno_metric_value(h->srv.stats->sessions_rejected[why]);
 }
 
 /* A handshake for target with additional headers, and `behind` sent right after its head. True:
  * admitted, *fd is the descriptor. False: refused, h->answer has the answer. */
-static bool knock(struct house *h, const char *target, const char *headers, const char *behind,
-                  int *fd)
+static bool send_handshake(struct fixture *h, const char *target, const char *headers,
+                           const char *behind, int *fd)
 {
     struct steno_peer peer = {.len = 0};
     char head[1024];
@@ -152,7 +152,7 @@ static bool knock(struct house *h, const char *target, const char *headers, cons
     assert_int_equal(send(pair[1], head, (size_t)n, 0), n);
     if (*behind)
         assert_int_equal(send(pair[1], behind, strlen(behind), 0), strlen(behind));
-    h->outside = pair[1];
+    h->client_end = pair[1];
     *h->answer = '\0';
     if (steno_ws_admit(&h->admission, pair[0], &peer, head, (size_t)n, &h->handshake)) {
         *fd = pair[0];
@@ -164,28 +164,28 @@ static bool knock(struct house *h, const char *target, const char *headers, cons
 }
 
 /* The handshake is admitted and then released. */
-static void expect_in(struct house *h, const char *target, const char *headers)
+static void expect_admitted(struct fixture *h, const char *target, const char *headers)
 {
     int fd, closed = h->closed;
-    if (!knock(h, target, headers, "", &fd))
+    if (!send_handshake(h, target, headers, "", &fd))
         fail_msg("%s: %s", target, h->answer);
     /* after admission the closing is reported by the new owner of the connection */
     assert_int_equal(h->closed, closed);
     steno_ws_handshake_release(&h->srv, &h->handshake);
     close(fd);
-    close(h->outside);
+    close(h->client_end);
 }
 
 /* The handshake is refused with this status. The answer contains each of the lines in `says`,
  * which ends with NULL. */
-static void expect_out(struct house *h, const char *target, const char *headers, int status,
-                       const char *const *says)
+static void expect_refused(struct fixture *h, const char *target, const char *headers, int status,
+                           const char *const *says)
 {
     char line[32];
     int fd, closed = h->closed;
     snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
-    if (knock(h, target, headers, "", &fd))
-        fail_msg("%s was let in", target);
+    if (send_handshake(h, target, headers, "", &fd))
+        fail_msg("%s was admitted", target);
     if (strncmp(h->answer, line, strlen(line)))
         fail_msg("%s: %s instead of %d", target, h->answer, status);
     for (; *says; says++)
@@ -196,7 +196,7 @@ static void expect_out(struct house *h, const char *target, const char *headers,
 }
 
 /* Seconds in the last answer's Retry-After. */
-static int retry_after(const struct house *h)
+static int retry_after(const struct fixture *h)
 {
     const char *at = strstr(h->answer, "\r\nRetry-After: ");
     return at ? (int)strtol(at + 15, NULL, 10) : 0;
@@ -206,7 +206,7 @@ static int retry_after(const struct house *h)
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
-static void whoever_asks_properly_comes_in(void **state)
+static void correct_handshakes_are_admitted(void **state)
 {
     static const struct {
         const char *target, *headers;
@@ -221,13 +221,13 @@ static void whoever_asks_properly_comes_in(void **state)
         {"/v1/realtime?intent=transcription", GOOD, STENO_SESSION_REALTIME, ""},
         {"/vosk", GOOD, STENO_SESSION_VOSK, ""},
     };
-    struct house h;
+    struct fixture h;
     (void)state;
-    build(&h, "", NULL);
+    open_fixture(&h, "", NULL);
     for (size_t i = 0; i < sizeof handshakes / sizeof *handshakes; i++) {
         int fd;
         char byte;
-        if (!knock(&h, handshakes[i].target, handshakes[i].headers, "!", &fd))
+        if (!send_handshake(&h, handshakes[i].target, handshakes[i].headers, "!", &fd))
             fail_msg("%s: %s", handshakes[i].target, h.answer);
         assert_int_equal(h.handshake.api, handshakes[i].api);
         assert_string_equal(steno_ws_subprotocol(h.handshake.dialect, &h.handshake.hs),
@@ -239,172 +239,173 @@ static void whoever_asks_properly_comes_in(void **state)
          * yet */
         assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 1);
         assert_int_equal(byte, '!');
-        assert_int_equal(recv(h.outside, &byte, 1, MSG_DONTWAIT), -1);
+        assert_int_equal(recv(h.client_end, &byte, 1, MSG_DONTWAIT), -1);
         steno_ws_handshake_release(&h.srv, &h.handshake);
         steno_ws_handshake_release(&h.srv, &h.handshake); /* the second call has no effect */
         assert_int_equal(steno_limits_active(h.srv.limits), 0);
         close(fd);
-        close(h.outside);
+        close(h.client_end);
     }
     assert_int_equal(h.closed + h.lingers, 0);
-    pull_down(&h);
+    close_fixture(&h);
 }
 
-static void what_is_no_handshake_of_ours_is_told_why(void **state)
+static void wrong_handshakes_are_told_why(void **state)
 {
-    struct house h;
+    struct fixture h;
     (void)state;
-    build(&h, "", NULL);
+    open_fixture(&h, "", NULL);
     h.models.full = true; /* capacity is checked last */
-    expect_out(&h, "/v1/nothing", GOOD, 404,
-               SAYS("not_found", "/v1/stream", "Connection: close\r\n"));
-    expect_out(&h, "/v1/stream", "Sec-WebSocket-Version: 13\r\n", 400, SAYS("invalid_argument"));
-    expect_out(&h, "/v1/stream", "Sec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n", 400,
-               SAYS("invalid_argument"));
-    expect_out(&h, "/v1/stream",
-               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 12\r\n", 426,
-               SAYS("upgrade_required", "Sec-WebSocket-Version: 13\r\n"));
-    expect_out(&h, "/v1/stream", GOOD "Sec-WebSocket-Protocol: chat\r\n", 400,
-               SAYS("'chat'", "which speaks steno.v1"));
+    expect_refused(&h, "/v1/nothing", GOOD, 404,
+                   SAYS("not_found", "/v1/stream", "Connection: close\r\n"));
+    expect_refused(&h, "/v1/stream", "Sec-WebSocket-Version: 13\r\n", 400,
+                   SAYS("invalid_argument"));
+    expect_refused(&h, "/v1/stream", "Sec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n", 400,
+                   SAYS("invalid_argument"));
+    expect_refused(&h, "/v1/stream",
+                   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 12\r\n",
+                   426, SAYS("upgrade_required", "Sec-WebSocket-Version: 13\r\n"));
+    expect_refused(&h, "/v1/stream", GOOD "Sec-WebSocket-Protocol: chat\r\n", 400,
+                   SAYS("'chat'", "which speaks steno.v1"));
     assert_int_equal(h.models.acquired, 0);
-    pull_down(&h);
+    close_fixture(&h);
 }
 
-static void a_key_is_looked_for_in_four_places(void **state)
+static void a_key_is_found_in_four_places(void **state)
 {
-    struct house h;
+    struct fixture h;
     (void)state;
-    build(&h, "", "[one]\nkey = " SECRET "\n");
-    expect_in(&h, "/v1/stream", GOOD "Authorization: Bearer " SECRET "\r\n");
-    expect_in(&h, "/v1/stream", GOOD "Authorization: Token " SECRET "\r\n");
-    expect_in(&h, "/v1/stream", GOOD "X-API-Key: " SECRET "\r\n");
-    expect_in(&h, "/v1/stream", GOOD "Sec-WebSocket-Protocol: token, " SECRET "\r\n");
-    expect_in(&h, "/v1/stream?api_key=" SECRET, GOOD);
+    open_fixture(&h, "", "[one]\nkey = " SECRET "\n");
+    expect_admitted(&h, "/v1/stream", GOOD "Authorization: Bearer " SECRET "\r\n");
+    expect_admitted(&h, "/v1/stream", GOOD "Authorization: Token " SECRET "\r\n");
+    expect_admitted(&h, "/v1/stream", GOOD "X-API-Key: " SECRET "\r\n");
+    expect_admitted(&h, "/v1/stream", GOOD "Sec-WebSocket-Protocol: token, " SECRET "\r\n");
+    expect_admitted(&h, "/v1/stream?api_key=" SECRET, GOOD);
     assert_string_equal(steno_key_name(h.handshake.key), "one");
-    expect_out(
+    expect_refused(
         &h, "/v1/stream", GOOD, 401,
         SAYS("invalid_api_key", "is needed", "WWW-Authenticate: Bearer\r\n", "X-Request-Id: req_"));
-    expect_out(&h, "/v1/stream?api_key=" OTHER, GOOD, 401, SAYS("not known"));
+    expect_refused(&h, "/v1/stream?api_key=" OTHER, GOOD, 401, SAYS("not known"));
     assert_null(strstr(h.answer, OTHER));
     /* the header takes precedence over the URL */
-    expect_out(&h, "/v1/stream?api_key=" SECRET, GOOD "Authorization: Bearer " OTHER "\r\n", 401,
-               SAYS("not known"));
+    expect_refused(&h, "/v1/stream?api_key=" SECRET, GOOD "Authorization: Bearer " OTHER "\r\n",
+                   401, SAYS("not known"));
     assert_true(refused(&h, STENO_REJECT_KEY) == 3);
     /* without a valid key a client learns nothing of the models and takes no place */
     assert_int_equal(h.models.acquired, 5);
-    pull_down(&h);
+    close_fixture(&h);
 }
 
-static void without_a_place_it_is_503_and_when_to_come_again(void **state)
+static void without_a_place_the_answer_is_503_with_retry_after(void **state)
 {
-    struct house h;
+    struct fixture h;
     int fd;
     (void)state;
-    build(&h, "limits.sessions=1 limits.retry_after=7s", NULL);
+    open_fixture(&h, "limits.sessions=1 limits.retry_after=7s", NULL);
     h.models.full = true;
-    expect_out(&h, "/v1/stream", GOOD ID, 503,
-               SAYS("\"busy\"", "as many streams as it carries", "Retry-After: 7\r\n", ID));
+    expect_refused(&h, "/v1/stream", GOOD ID, 503,
+                   SAYS("\"busy\"", "as many streams as it carries", "Retry-After: 7\r\n", ID));
     h.models.full = false;
     h.models.loading = true;
-    expect_out(&h, "/v1/stream", GOOD, 503, SAYS("being loaded", "Retry-After: 7\r\n"));
+    expect_refused(&h, "/v1/stream", GOOD, 503, SAYS("being loaded", "Retry-After: 7\r\n"));
     h.models.loading = false;
-    assert_true(knock(&h, "/v1/stream", GOOD, "", &fd));
-    close(h.outside);
+    assert_true(send_handshake(&h, "/v1/stream", GOOD, "", &fd));
+    close(h.client_end);
     {
         struct steno_ws_handshake first = h.handshake;
-        expect_out(&h, "/v1/stream", GOOD, 503,
-                   SAYS("all 1 places for streams", "Retry-After: 7\r\n"));
+        expect_refused(&h, "/v1/stream", GOOD, 503,
+                       SAYS("all 1 places for streams", "Retry-After: 7\r\n"));
         steno_ws_handshake_release(&h.srv, &first);
     }
     close(fd);
-    expect_in(&h, "/v1/stream", GOOD);
+    expect_admitted(&h, "/v1/stream", GOOD);
     steno_limits_drain(h.srv.limits);
-    expect_out(&h, "/v1/stream", GOOD, 503,
-               SAYS("\"draining\"", "shutting down", "Retry-After: 7\r\n"));
+    expect_refused(&h, "/v1/stream", GOOD, 503,
+                   SAYS("\"draining\"", "shutting down", "Retry-After: 7\r\n"));
     assert_true(refused(&h, STENO_REJECT_CAPACITY) == 1 && refused(&h, STENO_REJECT_LOADING) == 1 &&
                 refused(&h, STENO_REJECT_SESSIONS) == 1 && refused(&h, STENO_REJECT_DRAINING) == 1);
-    pull_down(&h);
+    close_fixture(&h);
 }
 
-static void a_key_without_quota_hears_429_and_others_come_in(void **state)
+static void a_key_without_quota_gets_429_and_others_are_admitted(void **state)
 {
-    struct house h;
+    struct fixture h;
     struct steno_ws_handshake first;
     int fd;
     (void)state;
-    build(&h, "limits.retry_after=7s",
-          "[one]\nkey = " SECRET "\nsessions = 1\n[two]\nkey = " OTHER
-          "\nrequests_per_minute = 2\n");
-    assert_true(knock(&h, "/v1/stream?api_key=" SECRET, GOOD, "", &fd));
+    open_fixture(&h, "limits.retry_after=7s",
+                 "[one]\nkey = " SECRET "\nsessions = 1\n[two]\nkey = " OTHER
+                 "\nrequests_per_minute = 2\n");
+    assert_true(send_handshake(&h, "/v1/stream?api_key=" SECRET, GOOD, "", &fd));
     first = h.handshake;
-    close(h.outside);
-    expect_out(&h, "/v1/stream?api_key=" SECRET, GOOD ID, 429,
-               SAYS("quota_exceeded", "'one'", "Retry-After: 1\r\n", ID));
+    close(h.client_end);
+    expect_refused(&h, "/v1/stream?api_key=" SECRET, GOOD ID, 429,
+                   SAYS("quota_exceeded", "'one'", "Retry-After: 1\r\n", ID));
     assert_int_equal(steno_limits_active(h.srv.limits), 1); /* its place was returned */
-    expect_in(&h, "/v1/stream?api_key=" OTHER, GOOD);
-    expect_in(&h, "/v1/stream?api_key=" OTHER, GOOD);
-    expect_out(&h, "/v1/stream?api_key=" OTHER, GOOD, 429, SAYS("'two'"));
+    expect_admitted(&h, "/v1/stream?api_key=" OTHER, GOOD);
+    expect_admitted(&h, "/v1/stream?api_key=" OTHER, GOOD);
+    expect_refused(&h, "/v1/stream?api_key=" OTHER, GOOD, 429, SAYS("'two'"));
     assert_in_range(retry_after(&h), 2, 30); /* the next request is allowed in half a minute */
     steno_ws_handshake_release(&h.srv, &first);
     close(fd);
-    expect_in(&h, "/v1/stream?api_key=" SECRET, GOOD);
+    expect_admitted(&h, "/v1/stream?api_key=" SECRET, GOOD);
     assert_true(refused(&h, STENO_REJECT_QUOTA) == 2);
-    pull_down(&h);
+    close_fixture(&h);
 }
 
 /* The admission passes on what only the session can answer in its dialect. */
 static void wrong_settings_are_left_to_the_session(void **state)
 {
-    struct house h;
+    struct fixture h;
     (void)state;
-    build(&h, "", NULL);
+    open_fixture(&h, "", NULL);
     h.models.full = true;
-    expect_in(&h, "/v1/stream?model=nowhere", GOOD);
+    expect_admitted(&h, "/v1/stream?model=nowhere", GOOD);
     assert_string_equal(h.models.asked, "nowhere");
-    expect_in(&h, "/v1/stream?model=%zz", GOOD);
-    expect_in(&h, "/v1/stream?quantized=perhaps", GOOD);
+    expect_admitted(&h, "/v1/stream?model=%zz", GOOD);
+    expect_admitted(&h, "/v1/stream?quantized=perhaps", GOOD);
     assert_int_equal(h.models.acquired, 1);
-    expect_out(&h, "/v1/stream?model=digits-en&colour=red", GOOD, 503, SAYS("busy"));
-    pull_down(&h);
+    expect_refused(&h, "/v1/stream?model=digits-en&colour=red", GOOD, 503, SAYS("busy"));
+    close_fixture(&h);
 }
 
-static void who_comes_back_to_a_session_needs_no_place(void **state)
+static void resumed_sessions_need_no_place(void **state)
 {
-    struct house h;
+    struct fixture h;
     int fd;
     (void)state;
-    build(&h, "", "[one]\nkey = " SECRET "\nsessions = 1\n");
+    open_fixture(&h, "", "[one]\nkey = " SECRET "\nsessions = 1\n");
     h.models.full = true;
     steno_limits_drain(h.srv.limits);
-    assert_true(knock(&h, "/v1/stream?session_id=sess_1&api_key=" SECRET, GOOD, "", &fd));
+    assert_true(send_handshake(&h, "/v1/stream?session_id=sess_1&api_key=" SECRET, GOOD, "", &fd));
     assert_true(h.handshake.resumes && !h.handshake.entered);
     steno_ws_handshake_release(&h.srv, &h.handshake);
     close(fd);
-    close(h.outside);
+    close(h.client_end);
     /* a resumed session still needs its key, and a dialect with resumable sessions */
-    expect_out(&h, "/v1/stream?session_id=sess_1", GOOD, 401, SAYS("is needed"));
-    expect_out(&h, "/v1/listen?session_id=sess_1&api_key=" SECRET, GOOD, 503,
-               SAYS("shutting down"));
-    pull_down(&h);
+    expect_refused(&h, "/v1/stream?session_id=sess_1", GOOD, 401, SAYS("is needed"));
+    expect_refused(&h, "/v1/listen?session_id=sess_1&api_key=" SECRET, GOOD, 503,
+                   SAYS("shutting down"));
+    close_fixture(&h);
 }
 
-static void deepgrams_clients_hear_its_form(void **state)
+static void deepgrams_clients_get_its_form(void **state)
 {
-    struct house h;
+    struct fixture h;
     (void)state;
-    build(&h, "limits.retry_after=3s", "[one]\nkey = " SECRET "\nrequests_per_minute = 1\n");
+    open_fixture(&h, "limits.retry_after=3s", "[one]\nkey = " SECRET "\nrequests_per_minute = 1\n");
     h.models.full = true;
-    expect_out(&h, "/v1/listen", GOOD ID, 401,
-               SAYS("\"err_code\":\"invalid_api_key\"", "\"request_id\":\"mine-1\"", ID,
-                    "dg-request-id: mine-1\r\n", "WWW-Authenticate: Bearer\r\n"));
-    expect_out(&h, "/v1/listen?api_key=" SECRET, GOOD ID, 503,
-               SAYS("\"err_code\":", "Retry-After: 3\r\n", "dg-request-id: mine-1\r\n"));
+    expect_refused(&h, "/v1/listen", GOOD ID, 401,
+                   SAYS("\"err_code\":\"invalid_api_key\"", "\"request_id\":\"mine-1\"", ID,
+                        "dg-request-id: mine-1\r\n", "WWW-Authenticate: Bearer\r\n"));
+    expect_refused(&h, "/v1/listen?api_key=" SECRET, GOOD ID, 503,
+                   SAYS("\"err_code\":", "Retry-After: 3\r\n", "dg-request-id: mine-1\r\n"));
     h.models.full = false;
-    expect_in(&h, "/v1/listen?api_key=" SECRET, GOOD);
-    expect_out(&h, "/v1/listen?api_key=" SECRET, GOOD, 429,
-               SAYS("\"err_code\":\"quota_exceeded\"", "dg-request-id: req_"));
+    expect_admitted(&h, "/v1/listen?api_key=" SECRET, GOOD);
+    expect_refused(&h, "/v1/listen?api_key=" SECRET, GOOD, 429,
+                   SAYS("\"err_code\":\"quota_exceeded\"", "dg-request-id: req_"));
     assert_in_range(retry_after(&h), 2, 60);
-    pull_down(&h);
+    close_fixture(&h);
 }
 
 static void only_harmless_request_ids_are_kept(void **state)
@@ -430,7 +431,7 @@ static void only_harmless_request_ids_are_kept(void **state)
     }
 }
 
-static void a_rush_has_ten_lines_a_second(void **state)
+static void a_rush_logs_ten_lines_per_second(void **state)
 {
     struct steno_log_ration r = {0};
     (void)state;
@@ -441,30 +442,30 @@ static void a_rush_has_ten_lines_a_second(void **state)
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
-static void who_sends_on_behind_a_refused_head_still_hears_it(void **state)
+static void a_client_that_sends_after_a_refused_head_still_reads_the_answer(void **state)
 {
-    struct house h;
+    struct fixture h;
     int fd;
     (void)state;
-    build(&h, "", NULL);
+    open_fixture(&h, "", NULL);
     h.models.full = true;
-    assert_false(knock(&h, "/v1/stream", GOOD, "more", &fd));
+    assert_false(send_handshake(&h, "/v1/stream", GOOD, "more", &fd));
     assert_non_null(strstr(h.answer, "HTTP/1.1 503 "));
     assert_int_equal(h.lingers, 1); /* closing at once would reset the connection */
     assert_int_equal(h.closed, 1);
-    pull_down(&h);
+    close_fixture(&h);
 }
 
-static void who_is_gone_before_the_answer_leaves_nothing(void **state)
+static void a_client_that_left_before_the_answer_leaves_nothing(void **state)
 {
     static const char head[] = "GET /v1/stream HTTP/1.1\r\nConnection: Upgrade\r\n"
                                "Upgrade: websocket\r\n" GOOD "\r\n";
     const size_t n = sizeof head - 1;
-    struct house h;
+    struct fixture h;
     struct steno_peer peer = {.len = 0};
     int pair[2];
     (void)state;
-    build(&h, "", NULL);
+    open_fixture(&h, "", NULL);
     /* a refusal that nobody reads */
     h.models.full = true;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
@@ -481,12 +482,12 @@ static void who_is_gone_before_the_answer_leaves_nothing(void **state)
     assert_false(steno_ws_admit(&h.admission, pair[0], &peer, head, n, &h.handshake));
     assert_int_equal(h.closed, 2);
     assert_int_equal(h.models.acquired, 1);
-    pull_down(&h);
+    close_fixture(&h);
 }
 
 /* The acceptor's thread delivers the head, as in the daemon. */
-struct entrance {
-    struct house house;
+struct listener {
+    struct fixture fixture;
     steno_acceptor *acceptor;
     pthread_mutex_t lock;
     pthread_cond_t came;
@@ -495,11 +496,11 @@ struct entrance {
 
 static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
 {
-    struct entrance *e = user;
+    struct listener *e = user;
     struct steno_request_head rq;
     bool ours = steno_request_head_parse(head, len, &rq) && rq.upgrade &&
-                steno_ws_serves(&e->house.conf, rq.path, rq.path_len);
-    if (ours && !steno_ws_admit(&e->house.admission, fd, peer, head, len, &e->house.handshake))
+                steno_ws_serves(&e->fixture.conf, rq.path, rq.path_len);
+    if (ours && !steno_ws_admit(&e->fixture.admission, fd, peer, head, len, &e->fixture.handshake))
         return;
     pthread_mutex_lock(&e->lock);
     *(ours ? &e->in : &e->others) = fd;
@@ -507,7 +508,7 @@ static void on_head(void *user, int fd, const struct steno_peer *peer, const cha
     pthread_mutex_unlock(&e->lock);
 }
 
-static int wait_for(struct entrance *e, const int *fd)
+static int wait_for(struct listener *e, const int *fd)
 {
     struct timespec until;
     int got;
@@ -542,18 +543,18 @@ static void send_slowly(int fd, const char *text)
     }
 }
 
-static void heads_in_pieces_are_decided_when_they_are_whole(void **state)
+static void heads_in_pieces_are_answered_when_they_are_whole(void **state)
 {
     static const char ours[] = "GET /v1/stream HTTP/1.1\r\nConnection: Upgrade\r\n"
                                "Upgrade: websocket\r\n" GOOD;
     static const char other[] = "GET /v2/stream HTTP/1.1\r\nConnection: Upgrade\r\n"
                                 "Upgrade: websocket\r\n" GOOD "\r\nbehind";
-    struct entrance e = {0};
-    struct house *h = &e.house;
+    struct listener e = {0};
+    struct fixture *h = &e.fixture;
     char got[512];
     int fd;
     (void)state;
-    build(h, "server.listen=127.0.0.1:0", NULL);
+    open_fixture(h, "server.listen=127.0.0.1:0", NULL);
     pthread_mutex_init(&e.lock, NULL);
     pthread_cond_init(&e.came, NULL);
     assert_int_equal(steno_acceptor_open(&e.acceptor, &h->conf, h->srv.stats, on_head, &e, NULL),
@@ -583,25 +584,25 @@ static void heads_in_pieces_are_decided_when_they_are_whole(void **state)
     steno_acceptor_close(e.acceptor);
     pthread_mutex_destroy(&e.lock);
     pthread_cond_destroy(&e.came);
-    pull_down(h);
+    close_fixture(h);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whoever_asks_properly_comes_in),
-        cmocka_unit_test(what_is_no_handshake_of_ours_is_told_why),
-        cmocka_unit_test(a_key_is_looked_for_in_four_places),
-        cmocka_unit_test(without_a_place_it_is_503_and_when_to_come_again),
-        cmocka_unit_test(a_key_without_quota_hears_429_and_others_come_in),
+        cmocka_unit_test(correct_handshakes_are_admitted),
+        cmocka_unit_test(wrong_handshakes_are_told_why),
+        cmocka_unit_test(a_key_is_found_in_four_places),
+        cmocka_unit_test(without_a_place_the_answer_is_503_with_retry_after),
+        cmocka_unit_test(a_key_without_quota_gets_429_and_others_are_admitted),
         cmocka_unit_test(wrong_settings_are_left_to_the_session),
-        cmocka_unit_test(who_comes_back_to_a_session_needs_no_place),
-        cmocka_unit_test(deepgrams_clients_hear_its_form),
+        cmocka_unit_test(resumed_sessions_need_no_place),
+        cmocka_unit_test(deepgrams_clients_get_its_form),
         cmocka_unit_test(only_harmless_request_ids_are_kept),
-        cmocka_unit_test(a_rush_has_ten_lines_a_second),
-        cmocka_unit_test(who_sends_on_behind_a_refused_head_still_hears_it),
-        cmocka_unit_test(who_is_gone_before_the_answer_leaves_nothing),
-        cmocka_unit_test(heads_in_pieces_are_decided_when_they_are_whole),
+        cmocka_unit_test(a_rush_logs_ten_lines_per_second),
+        cmocka_unit_test(a_client_that_sends_after_a_refused_head_still_reads_the_answer),
+        cmocka_unit_test(a_client_that_left_before_the_answer_leaves_nothing),
+        cmocka_unit_test(heads_in_pieces_are_answered_when_they_are_whole),
     };
     return cmocka_run_group_tests_name("ws_admission", tests, NULL, NULL);
 }

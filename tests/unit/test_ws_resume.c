@@ -155,7 +155,7 @@ static void in_order(const struct fixture *f, size_t n)
         assert_int_equal(f->fake.received[i], (int)i);
 }
 
-static void finals_made_meanwhile_are_said_once_and_the_next_sample_is_named(void **state)
+static void finals_in_the_meantime_are_sent_once_and_the_next_sample_is_named(void **state)
 {
     struct fixture *f = *state;
     text(f, START);
@@ -172,7 +172,7 @@ static void finals_made_meanwhile_are_said_once_and_the_next_sample_is_named(voi
     in_order(f, 20);
 }
 
-static void what_was_written_but_never_arrived_is_said_again(void **state)
+static void lost_messages_are_sent_again(void **state)
 {
     struct fixture *f = *state;
     text(f, START);
@@ -186,7 +186,7 @@ static void what_was_written_but_never_arrived_is_said_again(void **state)
     EXPECT(f, "ready", "\"seq\":1,", "\"seq\":2,", "\"seq\":3,", "\"seq\":4,");
 }
 
-static void samples_that_came_before_are_passed_over_and_half_ones_come_again(void **state)
+static void repeated_samples_are_skipped_and_half_samples_come_again(void **state)
 {
     struct fixture *f = *state;
     text(f, START);
@@ -202,7 +202,7 @@ static void samples_that_came_before_are_passed_over_and_half_ones_come_again(vo
     in_order(f, 30);
 }
 
-static void audio_that_waits_for_room_counts_as_come(void **state)
+static void audio_that_waits_for_room_counts_as_received(void **state)
 {
     struct fixture *f = *state;
     struct steno_pool_note room = {.kind = STENO_POOL_ROOM};
@@ -247,7 +247,7 @@ static void a_session_that_ended_meanwhile_says_so_and_closes(void **state)
     assert_int_equal(f->fake.ends, 1);
 }
 
-static void a_drain_meanwhile_is_told(void **state)
+static void a_drain_in_the_meantime_is_reported(void **state)
 {
     struct fixture *f = *state;
     struct steno_ws_session_state st;
@@ -263,7 +263,7 @@ static void a_drain_meanwhile_is_told(void **state)
     assert_int_equal(st.close_code, 1012);
 }
 
-static void what_cannot_be_kept_or_has_not_come_is_refused_and_nothing_changes(void **state)
+static void unavailable_positions_are_refused_and_nothing_changes(void **state)
 {
     struct fixture f;
     steno_err err;
@@ -353,13 +353,13 @@ int main(void)
 {
 #define CASE(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(finals_made_meanwhile_are_said_once_and_the_next_sample_is_named),
-        CASE(what_was_written_but_never_arrived_is_said_again),
-        CASE(samples_that_came_before_are_passed_over_and_half_ones_come_again),
-        CASE(audio_that_waits_for_room_counts_as_come),
+        CASE(finals_in_the_meantime_are_sent_once_and_the_next_sample_is_named),
+        CASE(lost_messages_are_sent_again),
+        CASE(repeated_samples_are_skipped_and_half_samples_come_again),
+        CASE(audio_that_waits_for_room_counts_as_received),
         CASE(a_session_that_ended_meanwhile_says_so_and_closes),
-        CASE(a_drain_meanwhile_is_told),
-        cmocka_unit_test(what_cannot_be_kept_or_has_not_come_is_refused_and_nothing_changes),
+        CASE(a_drain_in_the_meantime_is_reported),
+        cmocka_unit_test(unavailable_positions_are_refused_and_nothing_changes),
         CASE(only_those_who_asked_and_did_not_close_come_back),
         CASE(a_container_cannot_be_taken_up_in_its_middle),
         cmocka_unit_test(the_history_keeps_the_newest_within_its_bytes),

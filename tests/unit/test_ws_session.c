@@ -113,7 +113,7 @@ static struct steno_ws_session_state state_of(struct fixture *f)
 
 /* The samples that were received and dropped. In every state, all received samples were either
  * taken or dropped. */
-static size_t let_go(struct fixture *f)
+static size_t dropped_samples(struct fixture *f)
 {
     struct steno_ws_session_state st = state_of(f);
     size_t received = (size_t)lrint(st.received_seconds * f->fake.rate);
@@ -124,7 +124,7 @@ static size_t let_go(struct fixture *f)
 
 static int teardown(void **state)
 {
-    (void)let_go(*state);
+    (void)dropped_samples(*state);
     steno_ws_session_free(((struct fixture *)*state)->s);
     return 0;
 }
@@ -358,7 +358,7 @@ static void any_split_and_any_back_pressure_gives_the_same_samples(void **state)
             assert_true(fabs(sum_in_pieces(pieces[i], rooms[k]) - want) < 1e-6);
 }
 
-static void end_and_errors_wait_for_audio_that_is_held_back(void **state)
+static void end_and_errors_wait_for_audio_without_room(void **state)
 {
     struct fixture *f = *state;
     char pcm[400] = {0};
@@ -367,7 +367,7 @@ static void end_and_errors_wait_for_audio_that_is_held_back(void **state)
     assert_false(steno_ws_session_readable(f->s));
     steno_ws_session_drain(f->s);
     assert_int_equal(f->fake.ends, 0);
-    assert_int_equal(let_go(f), 150); /* if the session ended now */
+    assert_int_equal(dropped_samples(f), 150); /* if the session ended now */
     f->fake.room = SIZE_MAX;
     steno_ws_session_resume(f->s);
     assert_int_equal(f->fake.taken, 200);
@@ -465,14 +465,14 @@ static const unsigned char wav[] = {
     16,  0,   0,   0,   1,    0,    1,    0,    0x22, 0x56, 0,    0,    0x44, 0xac, 0,   0,
     2,   0,   16,  0,   'd',  'a',  't',  'a',  0xff, 0xff, 0xff, 0xff, 1,    0,    2,   0};
 
-static void audio_without_a_place_is_let_go_of(void **state)
+static void audio_without_a_place_is_dropped(void **state)
 {
     struct fixture *f = *state;
     f->fake.open_status = STENO_ERR_BUSY;
     text(f, "{\"type\":\"start\",\"encoding\":\"wav\"}");
     expect(f, "ready", NULL, NULL);
     binary(f, wav, sizeof wav); /* the first sample makes the rate known and requests a place */
-    assert_int_equal(let_go(f), 2);
+    assert_int_equal(dropped_samples(f), 2);
     expect_busy(f, "all places are taken");
 }
 
@@ -494,14 +494,14 @@ static void audio_refused_in_the_middle_is_busy_after_its_finals(void **state)
     f->fake.no_more = true;
     binary(f, pcm, sizeof pcm);
     assert_int_equal(f->fake.ends, 1);
-    assert_int_equal(let_go(f), 160);
+    assert_int_equal(dropped_samples(f), 160);
     note_text(f, STENO_FINAL, "nine");
     note(f, STENO_POOL_DONE, STENO_OK);
     expect(f, "final", "text", "nine");
     expect_busy(f, "its audio is used up");
 }
 
-static void a_failure_inside_is_told_as_ours(void **state)
+static void an_internal_failure_is_reported_as_ours(void **state)
 {
     struct fixture *f = *state;
     text(f, "{\"type\":\"start\"}");
@@ -512,7 +512,7 @@ static void a_failure_inside_is_told_as_ours(void **state)
     assert_int_equal(state_of(f).ending, STENO_WS_FAILED);
 }
 
-static void what_failed_inside_gets_nothing_more(void **state)
+static void a_failed_stream_gets_nothing_more(void **state)
 {
     struct fixture *f = *state;
     int16_t pcm[160] = {0};
@@ -572,7 +572,7 @@ static void audio_past_the_limit_is_refused_and_the_rest_transcribed(void **stat
     expect(&f, "error", "message", "longer than the limit of 1 s");
     expect_close(&f, 1009, "limit_exceeded");
     /* the block that exceeded the limit; no further block is decoded */
-    assert_true(let_go(&f) > 0 && let_go(&f) <= 4000);
+    assert_true(dropped_samples(&f) > 0 && dropped_samples(&f) <= 4000);
     steno_ws_session_free(f.s);
 }
 
@@ -678,17 +678,17 @@ int main(void)
         TEST(text_in_pieces_is_one_message_and_bounded),
         TEST(binary_messages_are_bounded),
         TEST(any_split_and_any_back_pressure_gives_the_same_samples),
-        TEST(end_and_errors_wait_for_audio_that_is_held_back),
+        TEST(end_and_errors_wait_for_audio_without_room),
         TEST(a_finalize_the_recogniser_cannot_take_yet_waits),
         TEST(audio_after_end_is_told_but_costs_no_final),
         TEST(drain_sends_the_last_final_and_closes_1012),
         TEST(drain_before_any_audio_closes_at_once),
         TEST(idle_clients_get_their_finals_then_the_reason),
-        TEST(audio_without_a_place_is_let_go_of),
+        TEST(audio_without_a_place_is_dropped),
         TEST(no_place_in_the_pool_is_busy_at_once),
         TEST(audio_refused_in_the_middle_is_busy_after_its_finals),
-        TEST(a_failure_inside_is_told_as_ours),
-        TEST(what_failed_inside_gets_nothing_more),
+        TEST(an_internal_failure_is_reported_as_ours),
+        TEST(a_failed_stream_gets_nothing_more),
         TEST(a_client_that_does_not_read_loses_partials_then_the_connection),
         TEST(revised_partials_are_counted),
         TEST(audio_past_the_limit_is_refused_and_the_rest_transcribed),
