@@ -153,6 +153,7 @@ struct steno_graph *steno_graph_new(struct steno_graph *parent);
  * (nn/network/network.c). */
 void steno_graph_free(struct steno_graph *g);
 
+/* Append a value of unknown type and shape. Copies the name; NULL or "": none. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_graph_add_value(struct steno_graph *g, const char *name,
                                               steno_value_id *out, steno_err *err);
 /* Append a node. Copies names. The inputs and outputs arrays get the given counts and are set to
@@ -224,6 +225,8 @@ struct steno_join_part {
     float factor;
 };
 enum { STENO_JOIN_MAX = 3 };
+/* Make the join of part [n <= STENO_JOIN_MAX], all with the same number of rows. STENO_ERR_NOMEM.
+ */
 STENO_MUST steno_status steno_graph_join(struct steno_graph *g, const char *name,
                                          const struct steno_join_part *part, int n,
                                          steno_value_id *out, steno_err *err);
@@ -245,6 +248,8 @@ size_t steno_graph_const_bytes(const struct steno_graph *g);
 /* Return the negative dim of a symbolic dimension; adds the symbol if it is new. */
 int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param);
 
+/* Return the attribute of this name, or NULL. The functions below return `fallback` if it is absent
+ * or of another kind. */
 const struct steno_attr *steno_node_attr(const struct steno_node *n, const char *name);
 int64_t steno_node_int(const struct steno_node *n, const char *name, int64_t fallback);
 float steno_node_float(const struct steno_node *n, const char *name, float fallback);
@@ -264,6 +269,7 @@ void steno_graph_recount(struct steno_graph *g);
 void steno_graph_replace_uses(struct steno_graph *g, steno_value_id from, steno_value_id to);
 /* Return the value that is read in place of v. */
 steno_value_id steno_graph_replacement_of(struct steno_graph *g, steno_value_id v);
+/* Do all replacements that were noted in g, also where its bodies capture the values. */
 void steno_graph_apply_replacements(struct steno_graph *g);
 /* Remove dead nodes from the array (numbers change; producers are recounted). */
 void steno_graph_compact(struct steno_graph *g);
@@ -297,8 +303,8 @@ STENO_MUST steno_status steno_graph_capture(struct steno_graph *g, steno_value_i
 /* Allocate from the graph's arena. NULL: out of memory or over the limit, and err is set. */
 void *steno_graph_alloc(struct steno_graph *g, size_t n, size_t size, steno_err *err);
 
-/* Write g and its subgraphs as text (one line per node) or Graphviz dot. */
 struct steno_buf;
+/* Append g and its subgraphs to out as text (one line per node) or Graphviz dot. */
 STENO_MUST steno_status steno_graph_dump(const struct steno_graph *g, bool dot,
                                          struct steno_buf *out);
 

@@ -42,6 +42,7 @@ STENO_MUST steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Ten
 STENO_MUST steno_status steno_onnx_stowed(const struct steno_onnx_options *opt,
                                           const Onnx__Tensor *m, struct steno_tensor *t,
                                           bool *stowed, steno_err *err);
+/* Read a sparse tensor as a dense one; *t as in steno_onnx_tensor. */
 STENO_MUST steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__SparseTensor *m,
                                           struct steno_tensor *t, steno_err *err);
 
@@ -75,6 +76,7 @@ struct steno_onnx_heap {
     ProtobufCAllocator alloc;
     size_t used, max;
 };
+/* Start an empty heap with this limit in bytes. */
 void steno_onnx_heap_init(struct steno_onnx_heap *h, size_t max);
 /* True if a byte string of this length is a steno_aligned_alloc block. */
 bool steno_onnx_is_block(size_t n);
@@ -113,8 +115,10 @@ struct loader {
 
 /* Return the opset version that is imported for a domain at this place; 0 if none is. */
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain);
+/* Append nodes [n] of scope s to its graph: their outputs become values, then the nodes follow. */
 STENO_MUST steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **nodes,
                                          size_t n);
+/* Read graph m into s->g: inputs, initializers, nodes, outputs. */
 STENO_MUST steno_status steno_onnx_graph(struct loader *l, struct scope *s, Onnx__Graph *m);
 /* Find the value that `name` means in scope s; a body captures it from outside if needed.
  * STENO_NONE if unknown. */
@@ -125,8 +129,10 @@ bool steno_onnx_omitted(const struct scope *s, const char *name);
 /* Return the attribute that a function's caller gives under this name, or the function's default;
  * NULL if there is neither, or outside of functions. */
 const Onnx__Attribute *steno_onnx_call_attr(const struct scope *s, const char *name);
+/* Read the attributes of node m into n. */
 STENO_MUST steno_status steno_onnx_attrs(struct loader *l, struct scope *s, const Onnx__Node *m,
                                          struct steno_node *n);
+/* Inline the call m of function f. */
 STENO_MUST steno_status steno_onnx_call(struct loader *l, struct scope *s, const Onnx__Node *m,
                                         const Onnx__Function *f);
 

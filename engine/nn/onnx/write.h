@@ -63,6 +63,7 @@ enum { STENO_WRITE_SMALL = 1024 }; /* bytes: smaller constants stay in the messa
  * packing. */
 STENO_MUST steno_status steno_write_model(struct writer *w, const struct steno_graph *g, int opset,
                                           Onnx__Model *m);
+/* Free the memory of the messages. */
 void steno_write_end(struct writer *w);
 /* Append the packed message to out. */
 STENO_MUST steno_status steno_write_pack(const Onnx__Model *m, struct steno_buf *out,
@@ -76,6 +77,7 @@ char *steno_write_read(struct writer *w, const char *name);
 char *steno_write_node_name(struct writer *w, const char *name);
 /* Return a new name: `stem`, or stem_1, stem_2, ... NULL: err is set. */
 const char *steno_write_name(struct writer *w, const char *stem);
+/* Import at least this opset version of a domain. STENO_ERR_LIMIT: too many domains. */
 STENO_MUST steno_status steno_write_import(struct writer *w, const char *domain, int version);
 /* Elements are borrowed. */
 STENO_MUST steno_status steno_write_tensor(struct writer *w, const char *name,
@@ -83,13 +85,17 @@ STENO_MUST steno_status steno_write_tensor(struct writer *w, const char *name,
 /* Append an entry to m's external_data, which has room for it. */
 STENO_MUST steno_status steno_write_external(struct writer *w, Onnx__Tensor *m, const char *key,
                                              const char *value);
+/* Write type and shape of v under this name. */
 STENO_MUST steno_status steno_write_value(struct writer *w, const struct steno_graph *g,
                                           const char *name, const struct steno_value *v,
                                           Onnx__ValueInfo **out);
+/* Write an attribute; body graphs are written too. */
 STENO_MUST steno_status steno_write_attr(struct writer *w, struct write_scope *s,
                                          const struct steno_attr *a, Onnx__Attribute **out);
+/* Write node n of s->g; the form finishes it. */
 STENO_MUST steno_status steno_write_node(struct writer *w, struct write_scope *s,
                                          const struct steno_node *n, Onnx__Node **out);
+/* Write s->g with names, nodes and constants. */
 STENO_MUST steno_status steno_write_graph(struct writer *w, struct write_scope *s,
                                           Onnx__Graph **out);
 int steno_write_inputs(const struct steno_node *n); /* without absent ones at the end */

@@ -111,6 +111,7 @@ struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain
 STENO_MUST steno_status steno_pass_add_slice(struct steno_graph *g, const char *name,
                                              steno_value_id x, const int64_t *const v[4], size_t n,
                                              steno_value_id out, steno_err *err);
+/* Set attribute number `attr` of a node that steno_pass_add_node made. */
 void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
                         int64_t v);
 void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
