@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What ESPnet's BatchBeamSearchOnline makes of scores and a decoder that are a few numbers each.
+"""The results of ESPnet's BatchBeamSearchOnline for scores and a decoder that are a few numbers each.
 
     block_search.py > tests/data/espnet/block_search.json
 
-Rows come a block at a time (24, then 16 each). The decoder keeps a state of V numbers: each token
-makes it state/2 + step[token] + rows[number of rows so far % 7], and its scores are the state's
-log-softmax; so a state says over how many rows it was made, and going back shows. What is taken out
-of ESPnet's results: generate.OnlineSearch, search_blocks.
+Encoder frames come in blocks (24 first, then 16 each). The decoder keeps a state of V numbers. Each token changes
+it to state/2 + step[token] + rows[number of frames so far % 7]; the scores are the state's log-softmax. So a
+state shows the number of frames for which it was made, and a rewind is visible. generate.OnlineSearch and
+search_blocks say which of ESPnet's results are left out.
 """
 import json
 import sys
@@ -39,7 +39,7 @@ class Decoder(BatchScorerInterface, torch.nn.Module):
 
 
 class Ctc:
-    """Rows are their own log-probabilities."""
+    """The frames are their own log-probabilities."""
 
     def log_softmax(self, x):
         return x.clone()

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""`steno transcribe --compat espnet-onnx` against what generate.py recorded.
+"""`steno transcribe --compat espnet-onnx` against the results recorded by generate.py.
 
     compare.py [--optimize] STENO DIR [NAME...]
 
-TAP, one line for each model: the same token ids in the same order, scores within 1e-3, and of the
-quantized networks the best hypothesis; where the
-reference says "no compat", the same texts and scores without --compat. --optimize: of what
-`steno optimize` makes of the model's directory.
+TAP, one line per model: the same token ids in the same order and scores within 1e-3; for the quantized networks
+the best hypothesis. If the reference says "no compat", the same texts and scores without --compat. --optimize:
+with the output of `steno optimize` for the model's directory.
 """
 import json
 import subprocess
@@ -28,18 +27,18 @@ def run(steno, model, wav, options, count, compat, more=()):
     answer = json.loads(done.stdout)
     if compat:
         return answer["nbest"]
-    return answer["segments"][0].get("alternatives", answer["segments"])    # one has no score
+    return answer["segments"][0].get("alternatives", answer["segments"])    # a single one has no score
 
 
 def differs(want, got):
-    """None, or what the first difference is. Of equally good hypotheses either may come first."""
+    """None, or the first difference. Equally good hypotheses may come in any order."""
     for i, w in enumerate(want):
         if i >= len(got):
             return "%d hypotheses, expected %d" % (len(got), len(want))
         g = got[i]
         if abs(g.get("score", w["score"]) - w["score"]) > 1e-3 + 1e-6 * abs(w["score"]):   # sums in f32
             return "hypothesis %d has score %.5f, expected %.5f" % (i, g["score"], w["score"])
-        if "token_ids" not in g:        # no compat: texts, words apart by one space
+        if "token_ids" not in g:        # no compat: texts, with one space between words
             if g["text"].split() != w["text"].split():
                 return "alternative %d is '%s', expected '%s'" % (i, g["text"], w["text"])
         elif list(g["token_ids"]) != w["yseq"]:
@@ -48,7 +47,7 @@ def differs(want, got):
 
 
 def differs_live(steno, model, wav, row):
-    """The final of a live stream says the same, and something was shown before."""
+    """The final of a live stream has the same text, and partials came before it."""
     options = [str(x) for k, v in row["options"].items() for x in ("--" + k.split("_size")[0].replace("_", "-"), v)]
     done = subprocess.run([steno, "transcribe", "--model", str(model), "--format", "json", "--stream", "--no-endpoint", *options, str(wav)],
                           capture_output=True, text=True, timeout=300)
@@ -60,7 +59,7 @@ def differs_live(steno, model, wav, row):
 
 
 def differs_quantized(steno, model, wav, ref):
-    """The same for the best hypothesis of quantize/, scores within 0.15."""
+    """The same for the best hypothesis of quantize/, with scores within 0.15."""
     want = ref["best"]
     got = run(steno, model, wav, ref["options"], 1, True, ["--quantized"])[0]
     if list(got["token_ids"]) != want["yseq"] or not abs(got["score"] - want["score"]) < 0.15:
@@ -78,7 +77,7 @@ def optimized(steno, model, tmp):
 
 
 def check(steno, root, case, optimize):
-    """None, or what differs."""
+    """None, or the difference."""
     ref = json.loads((root / case / "nbest.json").read_text())
     with tempfile.TemporaryDirectory() as tmp:
         model = optimized(steno, root / case, tmp) if optimize else root / case

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Small ESPnet models with random weights, exported by espnet_onnx, and what espnet_onnx recognises
-with them.
+"""Small ESPnet models with random weights, exported by espnet_onnx, and espnet_onnx's results with them.
 
     generate.py OUT WAV [NAME...]
 
-Writes OUT/speech.wav (WAV at 16 kHz), and for each NAME (all of CASES by default) the directory
-OUT/NAME as espnet_onnx wrote it, with paths made relative, and OUT/NAME/nbest.json:
-{"reference": ..., "rows": [{"options": {...}, "nbest": [...]}, ...], "quantized": {"options": {...}, "best": {...}}}. Where espnet_onnx 0.2.1 fails,
-the reference is "espnet_onnx, repaired" (repaired_split below), or "espnet": ESPnet's own search on
-its own modules.
+Writes OUT/speech.wav (WAV at 16 kHz), and for each NAME (default: all of CASES) the directory OUT/NAME as
+espnet_onnx wrote it, with relative paths, and OUT/NAME/nbest.json:
+{"reference": ..., "rows": [{"options": {...}, "nbest": [...]}, ...], "quantized": {"options": {...}, "best": {...}}}.
+If espnet_onnx 0.2.1 fails, the reference is "espnet_onnx, repaired" (repaired_split below), or "espnet": ESPnet's
+own search on its own modules.
 
-espnet_onnx 0.2.1 runs under torch 2.13 and numpy 2 with five repairs, none of which changes what a
-model computes: RNN encoders start from zeros; torch.onnx.export is told dynamo=False; packages that are imported but not used are
-replaced by empty ones; the wheel lacks convert_map.yml, so encoders are wrapped here; and float() of
-an array of one element is allowed again.
+espnet_onnx 0.2.1 runs under torch 2.13 and numpy 2 with five repairs. None of them changes what a model computes:
+RNN encoders start from zeros; torch.onnx.export gets dynamo=False; packages that are imported but not used are
+replaced by empty ones; encoders are wrapped here, since the wheel lacks convert_map.yml; float() of an array of
+one element is allowed again.
 """
 import functools
 import importlib.abc
@@ -54,7 +53,7 @@ class Empty(types.ModuleType):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Asked last, so only for what is not installed."""
+    """Python calls this finder last, so it only gets packages that are not installed."""
 
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in UNUSED:
@@ -185,8 +184,8 @@ def randomize(module, seed, gain=1.0):
                 p.normal_(0, 0.1, generator=g)
 
 
-# name: encoder, decoder, LM, transducer search, decoding options; of the n-gram case the reference is
-# ESPnet's search with KenLM: espnet_onnx exports the weight alone, and makes no scorer of it
+# name: encoder, decoder, LM, transducer search, decoding options. For the n-gram case the reference is ESPnet's search
+# with KenLM, because espnet_onnx exports only the weight and makes no scorer.
 JOINT = [dict(ctc_weight=0.3, beam_size=5), dict(ctc_weight=0.5, beam_size=3, maxlenratio=0.3),
          dict(ctc_weight=0.0, beam_size=4, maxlenratio=0.2)]
 LM = [dict(r, lm_weight=w) for r in JOINT[:2] for w in (0.3, 0.8)]
@@ -221,12 +220,12 @@ CASES = {
                 dict(beam_size=4, search_type="maes", nstep=2, prefix_alpha=1), [{}]),
     "td_unnormed": ("transformer", "transducer", None, dict(beam_size=3, score_norm=False), [{}]),
     "td_lm": ("transformer", "transducer", "LSTM", dict(beam_size=3, lm_weight=0.4), [{}]),
-    # of these it is ESPnet's block-synchronous search
+    # for these the reference is ESPnet's block-synchronous search
     "stream_transformer": ("stream_transformer", "transformer", None, None, JOINT[:2]),
     "stream_conformer": ("stream_conformer", "transformer", "transformer", None,
                          [dict(JOINT[0], lm_weight=w) for w in (0.0, 0.4)]),
     "stream_rnn": ("stream_conformer", "location", None, None, JOINT),      # Growing, below
-    # ... and of these its search over the rows of the blocks
+    # ... and for these its search over the frames of the blocks
     "stream_td": ("stream_conformer", "transducer", None, dict(beam_size=4), [{}]),
     "stream_td_tsd": ("stream_conformer", "transducer", None,
                       dict(beam_size=4, search_type="tsd", max_sym_exp=3), [{}]),
@@ -240,8 +239,8 @@ CASES = {
                        [dict(r, lm_weight=w) for r, w in zip(JOINT, (0.0, 0.4, 0.3))]),
     "stream_rnn_dot": ("stream_transformer", "dot", None, None, JOINT[1:]),
 }
-UTTERANCE_MVN = {"e_branchformer": {}}      # the others have global statistics; with norm_vars 0.2.1 fails (doubles into ONNX Runtime)
-SHORT_WINDOW = ("att_dot", "e_branchformer", "stream_transformer")     # of 400 samples in 512, as many recipes have it
+UTTERANCE_MVN = {"e_branchformer": {}}      # the others have global statistics; with norm_vars 0.2.1 fails (it passes doubles to ONNX Runtime)
+SHORT_WINDOW = ("att_dot", "e_branchformer", "stream_transformer")     # 400 samples in 512, as in many recipes
 
 
 def statistics(path):
@@ -292,7 +291,7 @@ def build(case, seed, stats):
         s.beam_search_transducer = BeamSearchTransducer(
             decoder=dec, joint_network=joint, lm=lm, token_list=toks, **search)
         s.beam_search_transducer.lm_weight = search.get("lm_weight", 0)
-        s.beam_search_transducer.expansion_beta = 2     # ESPnet keeps beam + beta since
+        s.beam_search_transducer.expansion_beta = 2     # later versions of ESPnet keep beam + beta
         return s
     scorers = dict(decoder=dec, ctc=CTCPrefixScorer(ctc=model.ctc, eos=model.eos),
                    length_bonus=LengthBonus(VOCAB))
@@ -305,7 +304,7 @@ def build(case, seed, stats):
 
 
 def write_arpa(path, seed):
-    """3-grams over the characters; what is left out backs off."""
+    """3-grams over the characters; missing ones back off."""
     g = np.random.default_rng(seed)
     words = ["<unk>", "<s>", "</s>"] + tokens()[2:-1]
     logp = lambda: "%.4f" % -g.uniform(0.05, 2.5)  # noqa: E731
@@ -335,7 +334,7 @@ def get_encoder(model, frontend, preencoder, config, convert_map):
         return ContextualBlockXformerEncoder(model, **config)
     if hasattr(model, "enc"):
         rnn = OnnxRNNEncoder(model, None)
-        for layer in rnn.enc:       # zeros, as 0.2.1 gives them to a GRU; an LSTM it gives one of two
+        for layer in rnn.enc:       # zeros, as 0.2.1 passes to a GRU; to an LSTM it passes only one of two states
             layer.layer.initial_state = None
         return Wrapped(rnn, frontend, **config)
     model.embed.out[-1] = get_pos_emb(model.embed.out[-1], 256)
@@ -343,7 +342,7 @@ def get_encoder(model, frontend, preencoder, config, convert_map):
 
 
 def plain(config, base):
-    """Relative paths, Python's own numbers."""
+    """Relative paths and plain Python numbers."""
     if isinstance(config, dict):
         return {k: plain(v, base) for k, v in config.items()}
     if isinstance(config, (list, tuple)):
@@ -383,9 +382,8 @@ transducer_search.float = one
 
 
 def repaired_split(self, status):
-    """0.2.1 takes z of the layers from status[layers : 2 * number of attentions]: right for one
-    layer and one attention alone.  With coverage the exported graph wants one row of weights,
-    and takes their sum."""
+    """0.2.1 takes z of the layers from status[layers : 2 * number of attentions], which is right only for one layer
+    and one attention. With coverage the exported graph expects one row of weights but gets their sum."""
     n = self.decoder_length
     att = [a.sum(axis=0, keepdims=True) if a.ndim == 3 else a for a in status[2 * n:]]
     return status[:n], status[n:2 * n], att
@@ -417,10 +415,10 @@ def by_onnx(out, options, x, repaired, quantized=False):
 
 
 def quantized(case, out, x):
-    """What espnet_onnx says first with the networks of quantize/. Options that keep it short: one
-    activation that rounds the other way changes scores by some hundredths, and in a long search of
-    random weights everything behind it; what is long all the same is left out. 0.2.1 does not write where a transducer's quantized
-    prediction network is."""
+    """espnet_onnx's best hypothesis with the networks of quantize/. The options keep it short: one activation that
+    rounds the other way changes scores by some hundredths, and in a long search with random weights everything
+    after it. Cases that are long nevertheless are left out. 0.2.1 does not write the location of a transducer's
+    quantized prediction network."""
     options = dict(ctc_weight=0.3, beam_size=2, maxlenratio=0.08)
     if CASES[case][3]:
         options = dict(beam_size=CASES[case][3]["beam_size"])
@@ -435,7 +433,7 @@ def quantized(case, out, x):
         rnn = config["decoder"]["dec_type"] == "RNNDecoder"
         best = by_onnx(out, options, x, rnn, True)[0]
         return dict(options=options, best=best) if len(best["yseq"]) < 60 else None
-    except Exception as e:  # noqa: B902 - a fault of 0.2.1; said in the result
+    except Exception as e:  # noqa: B902 - a fault of 0.2.1; the result names it
         if os.environ.get("TRACE"):
             traceback.print_exc()
         print("# %s, quantized: espnet_onnx: %s: %s" % (case, type(e).__name__, str(e)[:120]))
@@ -445,7 +443,7 @@ def quantized(case, out, x):
 
 
 def by_espnet(case, seed, stats, options, x):
-    s = build(case, seed, stats)      # the export has changed the other one
+    s = build(case, seed, stats)      # the export has modified the other model
     with torch.no_grad():
         if CASES[case][3]:      # in single precision its sum over frames is off by more than 1e-3
             torch.set_default_dtype(torch.float64)
@@ -472,7 +470,7 @@ def by_espnet(case, seed, stats, options, x):
 
 
 class OnlineSearch(BatchBeamSearchOnline):
-    """ESPnet's, but at the greatest length eos is not appended in place, which moves other
+    """ESPnet's search, except at the greatest length: there eos is not appended in place, because that changes other
     hypotheses' tokens."""
 
     def post_process(self, i, maxlen, minlen, maxlenratio, hyps, ended):
@@ -484,8 +482,8 @@ class OnlineSearch(BatchBeamSearchOnline):
 
 
 def search_blocks(search, rows, ratio):
-    """rows as blocks give them; each hypothesis that ended once, where ESPnet has it twice, and at
-    the greatest length the one that eos was put behind."""
+    """The search with frames as blocks give them. Hypotheses that ended: each once, where ESPnet has them twice, and at the greatest
+    length the one with eos appended."""
     at, end, hop = 0, BLOCKS["block_size"] - BLOCKS["look_ahead"], BLOCKS["hop_size"]
     while end < len(rows):
         search(rows[at:end], maxlenratio=ratio, is_final=False)
@@ -497,7 +495,7 @@ def search_blocks(search, rows, ratio):
 
 
 def rows_by_blocks(model, x):
-    """The encoder's rows; behind the end it hears silence until every row has come out."""
+    """The encoder's frames. After the end of the audio it gets silence until every frame has come out."""
     feats, _ = model._extract_feats(torch.from_numpy(x)[None], torch.tensor([len(x)]))
     feats = torch.cat([feats, torch.full((1, 400, 80), float(np.log(1e-10)))], 1)
     feats, _ = model.normalize(feats)
@@ -512,8 +510,8 @@ def rows_by_blocks(model, x):
 
 
 class Growing(BatchScorerInterface, torch.nn.Module):
-    """ESPnet's RNN decoder where rows are still coming, which ESPnet has no form of: what the attention
-    remembers of a row that came later is that it had no weight."""
+    """ESPnet's RNN decoder while frames are still coming, which ESPnet does not have: for frames that came later the
+    attention stores a weight of zero."""
 
     def __init__(self, decoder):
         super().__init__()
@@ -527,7 +525,7 @@ class Growing(BatchScorerInterface, torch.nn.Module):
         def longer(a):
             return [longer(i) for i in a] if isinstance(a, list) else \
                 torch.nn.functional.pad(a, (0, len(x) - a.shape[-1]))
-        z = self.decoder.init_state(x)      # forgets the keys of fewer rows
+        z = self.decoder.init_state(x)      # drops the keys of the smaller number of frames
         if state is not None:
             z = dict(state, workspace=z["workspace"], a_prev=longer(state["a_prev"]))
         return self.decoder.score(y, z, x)
@@ -605,14 +603,14 @@ def make(case, out, x, seed):
             options = dict(beam_size=CASES[case][3]["beam_size"])
         try:
             nbest = by_onnx(out, options, x, False)
-        except Exception as e:  # noqa: B902 - a fault of 0.2.1; said in the result
+        except Exception as e:  # noqa: B902 - a fault of 0.2.1; the result names it
             if os.environ.get("TRACE"):
                 traceback.print_exc()
             print("# %s: espnet_onnx: %s: %s" % (case, type(e).__name__, str(e)[:120]))
             reference = "espnet_onnx, repaired" if attention else "espnet"
             nbest = by_onnx(out, options, x, True) if attention else \
                 by_espnet(case, seed, stats, options, x)
-        if attention and not options["ctc_weight"]:     # with CTC ESPnet's search is another one,
+        if attention and not options["ctc_weight"]:     # with CTC ESPnet's search differs,
             one = dict(options, beam_size=1)            # and its coverage mixes up hypotheses
             same(by_onnx(out, one, x, True), by_espnet(case, seed, stats, one, x))
         rows.append(dict(options=options, nbest=nbest))

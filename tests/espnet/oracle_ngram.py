@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Scores that KenLM, asked as ESPnet's scorer asks it (espnet/nets/scorers/ngram.py), gives the model
-of tests/unit/test_ngram.c: prints its table, and checks that the binaries made of it
-(tests/data/ngram) give the same. --arpa FILE writes the model, for build_binary."""
+"""KenLM's scores for the model of tests/unit/test_ngram.c, called as ESPnet's scorer calls it
+(espnet/nets/scorers/ngram.py). Prints the table of the test, and checks that the binaries of the model
+(tests/data/ngram) give the same scores. --arpa FILE writes the model, for build_binary."""
 import argparse
 import re
 import sys

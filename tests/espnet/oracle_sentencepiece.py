@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Texts that sentencepiece itself makes of the cases in tests/unit/test_sentencepiece.c."""
+"""The texts of sentencepiece itself for the cases in tests/unit/test_sentencepiece.c."""
 import sentencepiece
 
 MARK = "\u2581"
@@ -14,7 +14,7 @@ def piece(text, kind):
 def model(trims):
     pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), (MARK + "a", 1), ("b", 1), (MARK, 1),
               ("x%sy" % MARK, 4)] + [("<0x%02X>" % i, 6) for i in range(256)]
-    byte_fallback = b"\x12\x03\x98\x02\x01"       # sentencepiece wants all bytes, or none
+    byte_fallback = b"\x12\x03\x98\x02\x01"       # sentencepiece requires all bytes, or none
     return b"".join(piece(*p) for p in pieces) + byte_fallback + b"\x1A\x02\x20" + bytes([trims])
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""espnet_onnx's and ESPnet's transducer searches over the toy networks of
-tests/unit/test_transducer.c: prints its table of expected results."""
+"""The transducer searches of espnet_onnx and ESPnet over the toy networks of tests/unit/test_transducer.c. Prints
+its table of expected results."""
 import importlib.util
 import sys
 from math import sin
@@ -29,7 +29,7 @@ def key(yseq):
 
 
 class Decoder:
-    """A row is the key of the sequence, a state nothing."""
+    """A prediction is the key of the sequence; the state is empty."""
 
     dunits, odim, blank_id, device = 1, VOCAB, 0, "cpu"
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Do two directories of espnet_onnx give the same n-best lists in espnet_onnx itself, on stock onnxruntime?
+"""Whether two directories of espnet_onnx give the same n-best lists in espnet_onnx itself, on stock onnxruntime.
 
     read_back.py A B WAV [--quantized] [--streaming]
 
-Prints one line with the largest difference of scores; status 1 and the first difference when ids are others or scores are
-more than 1e-3 apart. Every option is the directories' own."""
+Prints one line with the largest difference of scores. Status 1 and the first difference if ids differ or scores
+are more than 1e-3 apart. All options are those of the directories."""
 import os
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make build/venv-espnet: the packages that generate.py needs (about 1.5 GB installed with torch for CPUs alone).
+# Make build/venv-espnet: the packages that generate.py needs (about 1.5 GB installed, with torch for CPUs only).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 stamp=build/venv-espnet/.made

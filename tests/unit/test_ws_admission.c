@@ -1,10 +1,8 @@
 /* Admission of WebSocket handshakes: who is admitted, who is refused, and with which answer. The
  * pool is a fake that can be full; the test holds the other end of each socket. */
-/* link: server/ws_admission.c server/handshake.c server/refusal.c server/keys.c server/retry_spreader.c */
-/* link: server/limits.c server/server.c */
-/* link: server/acceptor.c server/head.c server/metrics.c server/stats.c server/config.c */
-/* link: server/address.c */
-/* link: server/log.c */
+/* link: server/ws_admission.c server/handshake.c server/refusal.c server/keys.c */
+/* link: server/retry_spreader.c server/limits.c server/server.c server/acceptor.c server/head.c */
+/* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
