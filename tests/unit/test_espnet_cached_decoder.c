@@ -1,7 +1,8 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
 /* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
-/* Decoders and language models one token at a time: the same scores as from whole prefixes, however
- * the beam is reordered; no allocation once warm; graphs that cannot be cut are refused by name. */
+/* Decoders and language models with a key/value cache: the scores equal those of whole prefixes
+ * for any order of the beam; no allocation once warm; graphs that cannot be cut are refused by
+ * name. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,10 +22,10 @@
 
 #define BEAM 5
 #define STEPS 40
-#define ROWS 150 /* two pieces of what is kept in bf16 */
+#define ROWS 150 /* two KV pages of the bf16 cache */
 
-/* Of the networks that are opened, and how far scores of whole prefixes may be: rounding differs.
- */
+/* The precision of the networks to open, and the allowed distance from scores of whole prefixes
+ * (rounding differs). */
 static enum steno_precision precision = STENO_FP32;
 static float tolerance = 2e-4f;
 
@@ -41,7 +42,7 @@ static float random_float(void)
     return (float)random_below(20001) / 10000.0f - 1;
 }
 
-/* One search: hypotheses, and who came from whom, at random. */
+/* One search with random hypotheses and random parents. */
 struct beam {
     int32_t tokens[BEAM][STEPS + 1], parent[BEAM];
     const int32_t *prefix[BEAM];
@@ -64,7 +65,8 @@ static void advance(struct beam *b, int32_t vocab)
     for (size_t i = 0; i < b->n; i++) {
         b->parent[i] = (int32_t)random_below((uint32_t)old.n);
         memcpy(b->tokens[i], old.tokens[b->parent[i]], sizeof b->tokens[i]);
-        b->tokens[i][b->length] = (int32_t)random_below((uint32_t)vocab); /* masked 0 too */
+        /* 0 too, which is masked */
+        b->tokens[i][b->length] = (int32_t)random_below((uint32_t)vocab);
         b->prefix[i] = b->tokens[i];
     }
     b->length++;
@@ -74,7 +76,7 @@ struct pair {
     steno_network *whole_net, *step_net, *once_net;
     steno_espnet_scorer *whole;
     steno_cached_decoder *step;
-    struct steno_cached_decoder_search self; /* its own state */
+    struct steno_cached_decoder_search self; /* the decoder's own state */
     int32_t vocab;
     float rows[ROWS * 64];
     int64_t dim;
@@ -120,7 +122,7 @@ static void close_pair(struct pair *p)
     steno_network_close(p->once_net);
 }
 
-/* As `score` of a struct steno_joint_scorer. */
+/* Like `score` of a struct steno_joint_scorer. */
 static steno_status score_one(struct steno_cached_decoder_search *self,
                               const int32_t *const *prefix, size_t length, const int32_t *parent,
                               size_t n, float *out, steno_err *err)
@@ -208,7 +210,7 @@ static void exported_lm_scores_as_from_whole_prefixes(void **state)
     }
 }
 
-/* ---- made graphs ---------------------------------------------------------------------------- */
+/* ---- graphs made by the test --------------------------------------------------------------- */
 
 enum fault { NONE, MASK_OF_OTHERS, MIXES_POSITIONS };
 
@@ -221,7 +223,7 @@ static void weights(struct mk_graph *m, const char *name, const char *dims, size
     free(w);
 }
 
-/* Names with the layer's number in place of #. */
+/* `names` with the layer's number in place of #. */
 static void number(char *out, size_t size, const char *names, int layer)
 {
     size_t n = 0;
@@ -363,7 +365,7 @@ static void refused(enum fault fault, const char *why)
     mk_unlink(path);
 }
 
-/* The operator reads what a session is lent, and nothing that a file could say. */
+/* The operator reads a cache that the session binds. A file cannot supply one. */
 static void a_file_with_the_operator_has_nothing_to_read(void **state)
 {
     static float q[4];
@@ -413,7 +415,7 @@ static void graphs_that_cannot_be_cut_are_refused(void **state)
     mk_free(m);
 }
 
-/* The first utterance makes plans and buffers, the second one finds them all. */
+/* The first utterance makes plans and buffers, the second one reuses them. */
 static void steps_allocate_nothing_once_warm(void **state)
 {
     char *path = made_lm(NONE);
@@ -436,13 +438,13 @@ static void steps_allocate_nothing_once_warm(void **state)
             advance(&b, p.vocab);
         }
     }
-    assert_int_equal(sizes, 62); /* beams of 1 to 5 were seen */
+    assert_int_equal(sizes, 62); /* beams of 1 to 5 occurred */
     assert_int_equal(allocations, before);
     close_pair(&p);
     mk_unlink(path);
 }
 
-/* The beam's prefixes from their beginning, in the state that s came with. */
+/* Score the beam's prefixes from their beginning, in the state of s. */
 static void score_anew(struct steno_cached_decoder_search *s, const float *rows, int64_t dim,
                        const struct beam *b, float *out)
 {
@@ -455,7 +457,7 @@ static void score_anew(struct steno_cached_decoder_search *s, const float *rows,
             score_one(s, b->prefix, length, length == 1 ? none : same, b->n, out, NULL), STENO_OK);
 }
 
-/* One step, compared with the same prefixes scored anew. */
+/* One step, compared with the same prefixes scored from their beginning. */
 static void compare_anew(struct pair *p, steno_cached_decoder_state *k, const float *rows,
                          const struct beam *b)
 {
@@ -469,7 +471,7 @@ static void compare_anew(struct pair *p, steno_cached_decoder_state *k, const fl
                      (double)want[i]);
 }
 
-/* At random the last step is done again, or the two last ones. */
+/* Randomly repeat the last step, or the last two steps. */
 static void goes_back(struct pair *p, const float *rows)
 {
     static struct beam now, before;
@@ -482,7 +484,7 @@ static void goes_back(struct pair *p, const float *rows)
     assert_int_equal(
         steno_cached_decoder_start(p->step, k, rows, rows ? ROWS / 2 : 0, p->dim, BEAM, NULL),
         STENO_OK);
-    if (rows) /* in two pieces */
+    if (rows) /* in two parts */
         assert_int_equal(steno_cached_decoder_extend(p->step, k, rows + ROWS / 2 * p->dim,
                                                      ROWS - ROWS / 2, p->dim, NULL),
                          STENO_OK);
@@ -519,14 +521,14 @@ static void steps_can_be_taken_back(void **state)
     close_pair(&p);
     mk_unlink(made);
     if (!shared_file(path, sizeof path, ZOO "xformer_decoder.onnx"))
-        return; /* said why */
+        return; /* the reason was printed */
     open_pair(&p, path, STENO_ESPNET_SCORER_DECODER, 2, 32, 31, false);
     goes_back(&p, p.rows);
     close_pair(&p);
 }
 
-/* Searches of one network, each with its own rows and as far as it happens to be, scored by turns
- * alone and together. */
+/* Several searches of one network, each with its own encoder frames and its own length, scored
+ * randomly alone and together. */
 enum { SEARCHES = 30 };
 
 struct several {
@@ -562,7 +564,7 @@ static void end_several(struct several *s)
     }
 }
 
-/* Those of `who` go one step on; number bad asks for a token that there is not. */
+/* The searches in `who` take one step. Search `bad` requests a token that does not exist. */
 static void step_several(struct several *s, const size_t *who, size_t n, size_t bad)
 {
     struct steno_score_request a[SEARCHES];
@@ -606,7 +608,7 @@ static void several_states(struct pair *p, bool rows)
                 who[n++] = i;
         if (n)
             step_several(&s, who, n, SIZE_MAX);
-        for (size_t k = 0; k < n; k++) { /* on, or the same step again */
+        for (size_t k = 0; k < n; k++) { /* the next step, or the same one again */
             bool again = random_below(4) == 0;
             if (!again)
                 advance(&s.b[who[k]], p->vocab);
@@ -632,7 +634,7 @@ static void several_searches_score_as_each_alone(void **state)
     close_pair(&p);
     mk_unlink(made);
     if (!shared_file(path, sizeof path, ZOO "xformer_decoder.onnx"))
-        return; /* said why */
+        return; /* the reason was printed */
     open_pair(&p, path, STENO_ESPNET_SCORER_DECODER, 2, 32, 31, false);
     several_states(&p, true);
     close_pair(&p);
@@ -645,7 +647,7 @@ static void bf16_networks_score_alike(void **state)
     struct pair p;
     (void)state;
     if (!shared_file(path, sizeof path, ZOO "xformer_decoder.onnx"))
-        return; /* said why */
+        return; /* the reason was printed */
     for (size_t i = 0; i < 2; i++) {
         precision = narrow[i];
         tolerance = i ? 0.2f : 0.1f;
@@ -659,9 +661,9 @@ static void bf16_networks_score_alike(void **state)
     tolerance = 2e-4f;
 }
 
-enum { LONG = 900 }; /* steps: rows kept are most of the memory */
+enum { LONG = 900 }; /* steps; cached rows are most of the memory */
 
-/* Bytes after LONG steps of `most` hypotheses, of which all but one die at every step. */
+/* The bytes after LONG steps of `most` hypotheses, of which only one survives each step. */
 static size_t bytes_of(const char *path, size_t most)
 {
     static int32_t tokens[2][1000];
@@ -682,8 +684,7 @@ static size_t bytes_of(const char *path, size_t most)
     return bytes;
 }
 
-/* Rows that no hypothesis needs any more are written again: 900 rows live, though 1,800 were made.
- */
+/* Cache rows that no hypothesis uses are reused: 900 rows live, although 1,800 were written. */
 static void memory_does_not_grow_with_dead_hypotheses(void **state)
 {
     char *path = made_lm(NONE);

@@ -1,4 +1,4 @@
-/* config.yaml of espnet_onnx: what is taken, and what each thing wrong with it is called. */
+/* config.yaml of espnet_onnx: which settings are used, and how the message names each fault. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +91,8 @@ static void files_are_found_by_key_by_name_and_by_role(void **state)
     put(b->path, good);
     if (steno_espnet_conf_open(&c, b->dir, &err))
         fail_msg("%s", err.msg);
-    snprintf(want, sizeof want, "%s/full/default_encoder.onnx", b->dir); /* of another machine */
+    /* a path on another machine */
+    snprintf(want, sizeof want, "%s/full/default_encoder.onnx", b->dir);
     assert_string_equal(c.encoder.full, want);
     snprintf(want, sizeof want, "%s/full/xformer_decoder_renamed.onnx", b->dir);
     assert_string_equal(c.decoder.full, want);
@@ -185,8 +186,8 @@ static struct steno_espnet_conf replace_and_open(struct box *b, const char *from
     return c;
 }
 
-/* The file that no key names: the one *.arpa, else the one *gram.bin; and none where it has no
- * weight. */
+/* The n-gram file that no key names: the only *.arpa, else the only *gram.bin. None if its
+ * weight is zero. */
 static void an_ngram_model_is_found_beside_the_configuration(void **state)
 {
     static const char *const names[] = {"words.arpa", "4gram.bin"};
@@ -207,7 +208,7 @@ static void an_ngram_model_is_found_beside_the_configuration(void **state)
     }
 }
 
-/* <unk>, <s>, then two pieces: ESPnet's recipes list them between <blank>, <unk> and <sos/eos>. */
+/* <unk>, <s>, then two pieces. ESPnet's recipes put them between <blank>, <unk> and <sos/eos>. */
 static void a_missing_token_list_is_made_of_the_pieces(void **state)
 {
     static const char model[] = "\n\011\n\005<unk>\030\002\n\007\n\003<s>\030\003"
@@ -250,7 +251,7 @@ static void a_missing_network_is_named(void **state)
     steno_espnet_conf_close(&c);
 }
 
-/* tag_config.yaml beside the directory that holds the model, as in espnet_onnx's cache. */
+/* tag_config.yaml beside the model's directory, as in espnet_onnx's cache. */
 static void a_tag_leads_to_its_directory(void **state)
 {
     static const struct {
@@ -340,12 +341,14 @@ static void damaged_archives_are_refused(void **state)
     assert_int_equal(read_all(zip, n, 1 << 20), STENO_NEED_MORE); /* past the last member */
     assert_int_equal(read_all(zip, n, 100), STENO_ERR_LIMIT);
     for (size_t cut = 0; cut < n; cut++) {
-        char *part = malloc(cut + 1); /* of its own size: reads past it would be seen */
+        /* a block of exactly this size, so that reads past it are seen */
+        char *part = malloc(cut + 1);
         memcpy(part, zip, cut);
         assert_int_equal(read_all(part, cut, 1 << 20), STENO_ERR_FORMAT);
         free(part);
     }
-    for (size_t i = 0; i < n; i++) { /* every byte once: an error or, in times and names, none */
+    /* flip every byte once: an error; none where the byte is part of a time or name */
+    for (size_t i = 0; i < n; i++) {
         char was = zip[i];
         zip[i] = (char)~was;
         (void)!read_all(zip, n, 1 << 20);

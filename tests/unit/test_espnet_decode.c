@@ -1,10 +1,12 @@
-/* Joint search on recorded encoder outputs, and the whole way from audio, against every row that
- * espnet_onnx 0.2.1 recorded (zoo/tiny, decode.json): the same tokens, scores within 1e-3 in f32.
- * In int8 a difference in the last bit of an activation can round to another integer, and does a
- * few times per utterance: the same tokens from recorded encoder outputs, scores within 0.1; from
- * audio, where the encoder rounds too, the encoder's rows are compared. Over 120 steps of random
- * weights a search can hang on one such integer, and which way it rounds on how the compiler
- * contracts a product and a sum: recorded is then what rows give that differ in their last bits. */
+/* Joint search on recorded encoder frames, and the whole way from audio, against every row that
+ * espnet_onnx 0.2.1 recorded (zoo/tiny, decode.json): the same tokens, scores within 1e-3 in
+ * f32.
+ * In int8 a difference in the last bit of an activation can round to another integer; that
+ * happens a few times per utterance. So in int8: the same tokens from recorded encoder frames,
+ * scores within 0.1. From audio the encoder rounds too, so its frames are compared instead.
+ * With random weights, a search of 120 steps can depend on one such integer, and its rounding
+ * depends on how the compiler contracts a product and a sum. In such a case the recorded result
+ * must come from encoder frames that differ in their last bits. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -92,7 +94,8 @@ static struct steno_espnet_search settings(const struct steno_espnet *e, json_t 
     return s;
 }
 
-/* Encoder rows that espnet_onnx recorded for the row's recording; free a->data. */
+/* The encoder frames that espnet_onnx recorded for the row's recording. The caller frees
+ * a->data. */
 static void recorded(const struct bench *b, json_t *row, struct steno_npy *a)
 {
     const char *wav = json_string_value(json_object_get(row, "wav"));
@@ -113,7 +116,7 @@ static void recorded(const struct bench *b, json_t *row, struct steno_npy *a)
     fail_msg("%s is not in the archive", want);
 }
 
-/* What of a result is not as recorded, in `why`; false when all is. */
+/* Whether the result differs from the recorded one; `why` says in what. */
 static bool differs(json_t *row, const steno_joint *got, char *why, size_t size)
 {
     json_t *want = json_object_get(row, "nbest"), *hyp;
@@ -137,7 +140,7 @@ static bool differs(json_t *row, const steno_joint *got, char *why, size_t size)
     return false;
 }
 
-/* Change each of n values by at most four of its last bits. */
+/* Change each of n values by at most four units in the last place. */
 static void jitter(float *x, size_t n)
 {
     static uint32_t state = 1;
@@ -147,7 +150,7 @@ static void jitter(float *x, size_t n)
     }
 }
 
-/* Fail unless the search of n rows of the encoder as the row of the table says ends as recorded. */
+/* Search n encoder frames with the row's settings. Fail unless the result is the recorded one. */
 static void decodes_as_recorded(struct steno_espnet *e, steno_espnet_runner *r, json_t *row,
                                 const float *rows, size_t n)
 {
@@ -202,8 +205,8 @@ static void recorded_rows_decode_as_recorded(void **state)
     assert_int_equal(done, 72);
 }
 
-/* Rows of the encoder within the distance that int8 itself has from f32 in this zoo; true when they
- * are the recorded ones but for the last bits: no activation was rounded the other way. */
+/* Fail if the encoder frames are further from the recorded ones than int8 is from f32 in this
+ * zoo. True when they differ in the last bits only: no activation was rounded the other way. */
 static bool near_recorded(const struct bench *b, json_t *row, const float *rows, size_t n)
 {
     struct steno_npy want = {0};
@@ -260,7 +263,7 @@ static void audio_decodes_as_recorded(void **state)
             assert_int_equal(rows, (size_t)number(row, "encoder_frames"));
             if (near_recorded(&b, row, enc, rows)) {
                 decodes_as_recorded(e, r, row, enc, rows);
-                /* activations of the encoder do not lie beside the search's */
+                /* the encoder's activations do not occupy memory beside the search */
                 assert_int_equal(steno_session_arena_bytes(steno_espnet_encoder(r)), 0);
                 compared++;
             } else {
@@ -271,7 +274,7 @@ static void audio_decodes_as_recorded(void **state)
         }
         close_bench(&b);
     }
-    assert_true(compared >= 60); /* all of f32 */
+    assert_true(compared >= 60); /* all f32 rows */
 }
 
 int main(void)

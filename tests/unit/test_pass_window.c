@@ -60,7 +60,7 @@ static void near_misses_stay(void **state)
     check(SPLITS "Slice z,n1,far,n1 kept; " ATTEND, false, 5); /* keeps seven of eight rows */
     check(SPLITS "Slice z,n3,far,n1 kept; " ATTEND "; Relu z p; -> p", false, 6);
     check(SPLITS "Slice z,n3,far,n1 kept; " ATTEND "; Relu v p; -> p", false, 6);
-    /* the kept rows are not the cache */
+    /* the new rows come before the cache */
     check("Split x,qs q,new axis=2; Concat new,cache z axis=1; Split z,ks k,v axis=-1;"
           "Slice z,n3,far,n1 kept; " ATTEND,
           false, 5);
