@@ -284,7 +284,7 @@ static steno_status json(steno_err *err)
     return st;
 }
 
-static void json_is_never_without_what_could_not_be_had(void **state)
+static void json_is_whole_or_absent_without_memory(void **state)
 {
     (void)state;
     spoken = steno_transcript_new(0);
@@ -422,7 +422,7 @@ static bool served(int portno)
     return !strcmp(got, "served");
 }
 
-static void without_descriptors_it_sheds_and_goes_on(void **state)
+static void without_descriptors_it_closes_clients_and_still_serves(void **state)
 {
     struct steno_config c;
     struct steno_stats *stats;
@@ -448,10 +448,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_forms_and_answers_survive_failures),
-        cmocka_unit_test(json_is_never_without_what_could_not_be_had),
+        cmocka_unit_test(json_is_whole_or_absent_without_memory),
         cmocka_unit_test(series_and_admission_survive_failures),
         cmocka_unit_test(threads_and_sockets_survive_failures),
-        cmocka_unit_test(without_descriptors_it_sheds_and_goes_on),
+        cmocka_unit_test(without_descriptors_it_closes_clients_and_still_serves),
     };
     return cmocka_run_group_tests_name("http faults", tests, NULL, NULL);
 }

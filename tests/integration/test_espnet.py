@@ -173,7 +173,7 @@ def bad_options_are_refused_by_name():
 
 
 @case
-def model_search_is_what_requests_leave_open():
+def model_search_fills_options_that_requests_leave_open():
     audio()
     chosen = ", ".join(f"{k}={v}" for k, v in OPTIONS.items())
     with Stenod(f"model.dir={OFFLINE}", f"model.search={chosen}") as d:

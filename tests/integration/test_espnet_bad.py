@@ -144,7 +144,7 @@ def statistics_that_do_not_fit_are_named():
 
 
 @case
-def a_token_list_of_another_length_is_told_with_both_numbers():
+def a_token_list_of_another_length_is_named_with_both_numbers():
     need_shared()
     refused(config(r"  list:\n", "  list:\n  - more\n"), "ctc_out is 31 wide, the token list has 32 entries")
     refused(config(r"  - <unk>\n", ""), "the token list has 30 entries|sos|30")
@@ -191,7 +191,7 @@ def an_hour_of_silence_is_processed_to_its_end_without_text():
 
 
 @case
-def the_server_goes_on_after_audio_of_no_use():
+def the_server_still_serves_after_unusable_audio():
     need_shared()
     with open(AUDIO, "rb") as f:
         speech = f.read()

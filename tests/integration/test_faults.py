@@ -92,7 +92,7 @@ def memory_that_is_refused_costs_one_request(_):
 
 
 @case
-def events_that_end_with_an_error_are_no_success(_):
+def events_that_end_with_an_error_are_not_counted_as_success(_):
     """The status was 200 before anything failed. The server must count how the answer ended."""
     needs_memory(MEMORY)
     b = Broken()

@@ -294,7 +294,7 @@ def files_without_audio_are_refused_with_a_reason(d):
 
 
 @case
-def lying_and_truncated_files_give_what_is_there(d):
+def lying_and_truncated_files_give_their_samples(d):
     pcm = WAV[44:]
     rate = struct.unpack("<I", WAV[24:28])[0]
     cut = d.request("POST", "/v1/transcribe", WAV[:len(WAV) // 2])
@@ -610,7 +610,7 @@ def many_uploads_at_once_are_all_right(d):
 
 
 @case
-def a_short_clip_does_not_wait_behind_long_recordings(d):
+def a_short_clip_does_not_wait_for_long_recordings(d):
     with Stenod("pool.threads=1") as one_worker:
         audio = long_wav(1800)
         busy = []

@@ -71,7 +71,7 @@ def a_key_may_come_in_every_usual_way(d):
 
 
 @case
-def one_session_too_many_of_a_key_is_429_and_others_go_on(d):
+def one_session_too_many_of_a_key_gets_429_and_others_continue(d):
     one = {"additional_headers": {"Authorization": "Bearer " + ONE}}
     with connect(d.ws, **OPEN, **one):
         status, headers, body = refused(d, **one)

@@ -59,7 +59,7 @@ def an_upload_is_one_line_too(d):
 
 
 @case
-def nothing_of_what_was_said_is_logged(d):
+def no_recognized_text_is_logged(d):
     log = d.output()
     assert DIGITS_TEXT not in log and "seven one" not in log
 

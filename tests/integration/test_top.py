@@ -154,7 +154,7 @@ def in_a_terminal_it_draws_and_gives_it_back(_, path):
 
 
 @case
-def where_nobody_listens(_):
+def without_a_server_it_says_so(_):
     with tempfile.TemporaryDirectory() as where:
         path = os.path.join(where, "none.sock")
         code, out, err = top(path, "--once")

@@ -162,7 +162,7 @@ def a_bad_file_is_named_and_the_others_are_done():
 
 
 @case
-def a_model_that_is_not_there_is_no_input():
+def a_missing_model_is_missing_input():
     for args in (["transcribe", "--model", "/nonexistent", ONE], ["run", "/nonexistent", "--output-dir", WORK],
                  ["bench", "/nonexistent"], ["model", "info", "/nonexistent"]):
         r = subprocess.run([STENO, *args], capture_output=True, timeout=60 * SLOW)
@@ -171,7 +171,7 @@ def a_model_that_is_not_there_is_no_input():
 
 
 @case
-def a_cut_off_file_gives_what_it_has_and_a_warning():
+def a_truncated_file_gives_its_text_and_a_warning():
     cut = os.path.join(WORK, "cut.wav")
     with open(LONG, "rb") as f:
         data = f.read()

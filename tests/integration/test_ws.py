@@ -270,7 +270,7 @@ def finalize_is_always_answered_and_the_stream_goes_on(d):
 
 
 @case
-def what_was_not_asked_for_is_not_sent(d):
+def unrequested_messages_are_not_sent(d):
     got, _ = stream(d, chunks(PCM, 1600), {**START, "interim": False, "words": False})
     assert not any(m["type"] == "partial" or "words" in m for m in got if m["type"] != "ready"), got
     assert text(got) == expected(d)
@@ -334,7 +334,7 @@ def bad_input_gets_an_error_that_names_it_and_a_close_code(d):
 
 
 @case
-def an_error_costs_nothing_that_was_said_before(d):
+def an_error_costs_no_audio_before_it(d):
     got, code = stream(d, [PCM, '{"type":"go"}'], finish=False)
     assert code == 1008 and got[-1]["type"] == "error" and text(got) == expected(d), got[-1]
 
@@ -377,7 +377,7 @@ def broken_framing_is_named_and_closed_with_1002(d):
 
 
 @case
-def broken_framing_costs_nothing_that_was_said_before(d):
+def broken_framing_costs_no_audio_before_it(d):
     with raw(d, query=f"?sample_rate={RATE}") as s:
         s.sendall(frame(2, PCM) + frame(2, PCM, mask=False))
         got, code = read_messages(s)
@@ -583,7 +583,7 @@ def metrics_count_what_happened(d):
 
 
 @case
-def a_client_that_does_not_read_is_closed_and_others_go_on(_):
+def a_client_that_does_not_read_is_closed_and_others_continue(_):
     with Stenod("websocket.send_queue=8192") as d:
         s = raw(d, receive_buffer=4096)
         flood = frame(1, b'{"type":"finalize"}') * 200
@@ -715,7 +715,7 @@ def beyond_capacity_the_handshake_is_refused_at_once(_):
 
 
 @case
-def what_the_pool_cannot_carry_is_refused_at_the_handshake_and_uploads_are_not(roomy):
+def streams_over_the_capacity_are_refused_at_the_handshake_and_uploads_are_not(roomy):
     """limits.sessions would admit many more; the model's capacity is used up."""
     said = expected(roomy)
 

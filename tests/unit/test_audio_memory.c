@@ -71,7 +71,7 @@ static void chunk(steno_resampler *r, steno_fbank *f, const float *x, size_t n)
             abort();
 }
 
-static void counting_sees_what_libraries_allocate(void **state)
+static void allocations_of_libraries_are_counted(void **state)
 {
     steno_resampler *r;
     size_t before = calls, same;
@@ -216,7 +216,7 @@ static void three_hours_of_silence_need_no_more_memory_than_a_second(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counting_sees_what_libraries_allocate),
+        cmocka_unit_test(allocations_of_libraries_are_counted),
         cmocka_unit_test(resampler_and_filter_bank_allocate_nothing_per_chunk),
         cmocka_unit_test(live_feeds_allocate_nothing_per_chunk),
         cmocka_unit_test(three_hours_of_silence_need_no_more_memory_than_a_second),

@@ -72,7 +72,7 @@ static void a_search_can_go_back(void **state)
 }
 
 /* Elements that were added later are zero in earlier states. */
-static void longer_states_have_zeros_behind(void **state)
+static void longer_states_are_filled_with_zeros(void **state)
 {
     struct steno_beam_states b = {0};
     (void)state;
@@ -94,7 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_has_its_parents_state),
         cmocka_unit_test(a_search_can_go_back),
-        cmocka_unit_test(longer_states_have_zeros_behind),
+        cmocka_unit_test(longer_states_are_filled_with_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

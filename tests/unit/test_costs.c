@@ -65,7 +65,7 @@ static void identify(const struct place *p, struct steno_costs_id *id, int batch
     assert_true(*id->file);
 }
 
-static void what_is_kept_comes_back(void **state)
+static void stored_costs_are_read_back(void **state)
 {
     const struct place *p = *state;
     struct steno_costs_id id;
@@ -85,7 +85,7 @@ static void what_is_kept_comes_back(void **state)
     assert_true(fabs(got.host - costs.host) < 1e-8 * costs.host);
 }
 
-static void what_was_measured_on_a_busy_machine_is_measured_again(void **state)
+static void costs_from_a_busy_machine_are_measured_again(void **state)
 {
     const struct place *p = *state;
     struct steno_costs_id id;
@@ -185,7 +185,7 @@ static void damage_is_as_good_as_nothing(void **state)
     assert_true(steno_costs_load(&id, &got));
 }
 
-static void nowhere_to_keep_it_is_no_failure(void **state)
+static void without_a_folder_nothing_fails(void **state)
 {
     const struct place *p = *state;
     struct steno_costs_id id;
@@ -226,12 +226,12 @@ int main(void)
 {
 #define CASE(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(what_is_kept_comes_back),
-        CASE(what_was_measured_on_a_busy_machine_is_measured_again),
+        CASE(stored_costs_are_read_back),
+        CASE(costs_from_a_busy_machine_are_measured_again),
         CASE(a_machine_that_is_never_quiet_is_measured_three_times),
         CASE(the_name_follows_content_and_settings_alone),
         CASE(damage_is_as_good_as_nothing),
-        CASE(nowhere_to_keep_it_is_no_failure),
+        CASE(without_a_folder_nothing_fails),
         CASE(the_environment_names_the_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

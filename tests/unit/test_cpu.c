@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-static void level_never_raises_what_is_there(void **state)
+static void a_level_never_raises_the_detected_one(void **state)
 {
     static const char *const names[] = {"scalar", "avx2", "avx512", "vnni",
                                         "bf16",   "amx",  "native", "random"};
@@ -92,7 +92,7 @@ static void denormals_flush_and_come_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(level_never_raises_what_is_there),
+        cmocka_unit_test(a_level_never_raises_the_detected_one),
         cmocka_unit_test(unknown_level_is_named_in_the_error),
         cmocka_unit_test(environment_lowers_the_level_and_a_name_wins),
         cmocka_unit_test(detection_agrees_with_the_compiler_runtime),

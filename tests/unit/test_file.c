@@ -206,7 +206,7 @@ static void files_without_audio_are_refused_by_their_first_bytes(void **state)
     }
 }
 
-static void truncated_wav_gives_what_is_there_and_says_so(void **state)
+static void truncated_wav_gives_its_samples_and_is_flagged(void **state)
 {
     struct wavgen w = ramp(1, 16000, 5000);
     struct clip c;
@@ -561,7 +561,7 @@ int main(void)
         cmocka_unit_test(lossy_encodings_carry_the_same_sound),
         cmocka_unit_test(channel_is_the_mean_or_the_one_asked_for),
         cmocka_unit_test(files_without_audio_are_refused_by_their_first_bytes),
-        cmocka_unit_test(truncated_wav_gives_what_is_there_and_says_so),
+        cmocka_unit_test(truncated_wav_gives_its_samples_and_is_flagged),
         cmocka_unit_test(longer_than_the_limit_is_refused_early_or_in_the_middle),
         cmocka_unit_test(header_that_promises_hours_does_not_trip_the_limit),
         cmocka_unit_test(files_pipes_and_memory_read_alike),

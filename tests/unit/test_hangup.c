@@ -40,7 +40,7 @@ static bool happened(const atomic_int *count)
     return atomic_load(count) > 0;
 }
 
-static void a_client_that_leaves_is_told_once(void **state)
+static void a_client_that_leaves_is_reported_once(void **state)
 {
     steno_hangup *h;
     struct seen s = {0};
@@ -82,7 +82,7 @@ static void a_deadline_passes_without_events(void **state)
     steno_hangup_close(h);
 }
 
-static void a_half_closed_client_is_told_apart_and_watched_on(void **state)
+static void a_half_closed_client_is_recognized_and_still_watched(void **state)
 {
     steno_hangup *h;
     struct seen s = {0};
@@ -142,9 +142,9 @@ static void forget_waits_for_a_running_call_and_ends_the_watch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_that_leaves_is_told_once),
+        cmocka_unit_test(a_client_that_leaves_is_reported_once),
         cmocka_unit_test(a_deadline_passes_without_events),
-        cmocka_unit_test(a_half_closed_client_is_told_apart_and_watched_on),
+        cmocka_unit_test(a_half_closed_client_is_recognized_and_still_watched),
         cmocka_unit_test(forget_waits_for_a_running_call_and_ends_the_watch),
     };
     return cmocka_run_group_tests_name("hangup", tests, NULL, NULL);

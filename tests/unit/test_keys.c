@@ -138,7 +138,7 @@ static void a_rush_of_one_key_is_spread_over_seconds_and_delays_no_other(void **
     steno_keys_close(k);
 }
 
-static void a_reload_keeps_what_runs_and_what_was_used(void **state)
+static void a_reload_keeps_sessions_and_used_quotas(void **state)
 {
     steno_keys *k = with("[one]\nkey = " A "\nsessions = 1\n[two]\nkey = " B "\n");
     steno_key *one = find(k, A), *two = find(k, B), *key;
@@ -208,7 +208,7 @@ int main(void)
         cmocka_unit_test(sessions_at_once_are_counted),
         cmocka_unit_test(requests_and_audio_come_back_with_time),
         cmocka_unit_test(a_rush_of_one_key_is_spread_over_seconds_and_delays_no_other),
-        cmocka_unit_test(a_reload_keeps_what_runs_and_what_was_used),
+        cmocka_unit_test(a_reload_keeps_sessions_and_used_quotas),
         cmocka_unit_test(wrong_files_are_named),
     };
     return cmocka_run_group_tests_name("keys", tests, NULL, NULL);

@@ -16,7 +16,7 @@
     "[model]\nname = m\nfamily = ctc_streaming\n[features]\nsample_rate = 8000\nmel_bins = 40\n"   \
     "[network]\nfile = e.onnx\nwindow_frames = 27\nshift_frames = 24\nsubsampling = 4\n"
 
-static void defaults_fill_what_is_left_out(void **state)
+static void missing_values_get_defaults(void **state)
 {
     (void)state;
     struct steno_model_conf c;
@@ -153,7 +153,7 @@ static void unknown_families_and_features_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_fill_what_is_left_out),
+        cmocka_unit_test(missing_values_get_defaults),
         cmocka_unit_test(mistakes_are_named_with_their_line),
         cmocka_unit_test(windows_must_fit_shift_and_subsampling),
         cmocka_unit_test(missing_files_of_a_directory_are_named),

@@ -113,7 +113,7 @@ static void all_at_once_is_one_by_one(void **state)
     steno_ngram_close(m);
 }
 
-static void without_unknown_it_is_very_unlikely(void **state)
+static void an_unknown_token_is_very_unlikely_without_unk(void **state)
 {
     (void)state;
     steno_ngram *m = parse("\\data\\\nngram 1=2\n\\1-grams:\n-0.5 a\n-0.7 b\n\\end\\\n");
@@ -317,7 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_are_those_of_kenlm),
         cmocka_unit_test(all_at_once_is_one_by_one),
-        cmocka_unit_test(without_unknown_it_is_very_unlikely),
+        cmocka_unit_test(an_unknown_token_is_very_unlikely_without_unk),
         cmocka_unit_test(wrong_files_are_refused_with_the_line),
         cmocka_unit_test(a_binary_scores_as_kenlm),
         cmocka_unit_test(a_binary_scores_as_its_text),

@@ -113,7 +113,7 @@ static void fortran_order_becomes_c_order(void **state)
     steno_aligned_free(a.data);
 }
 
-static void broken_files_are_told_apart(void **state)
+static void broken_files_are_named(void **state)
 {
     static const struct {
         const char *header;
@@ -171,7 +171,7 @@ int main(void)
         cmocka_unit_test(every_rank_and_type_comes_back),
         cmocka_unit_test(the_data_starts_at_a_multiple_of_64),
         cmocka_unit_test(fortran_order_becomes_c_order),
-        cmocka_unit_test(broken_files_are_told_apart),
+        cmocka_unit_test(broken_files_are_named),
         cmocka_unit_test(every_truncation_is_an_error),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -222,7 +222,7 @@ static void empty_tensors_are_fine(void **state)
     steno_graph_free(g);
 }
 
-static void broken_graphs_name_what_is_wrong(void **state)
+static void broken_graphs_are_named(void **state)
 {
     struct mk_graph *m;
     (void)state;
@@ -626,7 +626,7 @@ static void every_truncation_is_an_error_or_a_smaller_model(void **state)
     mk_free(m);
 }
 
-static void files_that_are_not_models_are_told_apart(void **state)
+static void files_that_are_not_models_are_named(void **state)
 {
     struct steno_graph *g = NULL;
     steno_err err = {0};
@@ -756,7 +756,7 @@ int main(void)
         cmocka_unit_test(typed_fields_of_every_element_type),
         cmocka_unit_test(tensors_whose_data_does_not_fit_their_shape),
         cmocka_unit_test(empty_tensors_are_fine),
-        cmocka_unit_test(broken_graphs_name_what_is_wrong),
+        cmocka_unit_test(broken_graphs_are_named),
         cmocka_unit_test(bodies_capture_from_outside),
         cmocka_unit_test(bodies_within_bodies_have_a_limit),
         cmocka_unit_test(nested_bytes_are_refused_before_they_recurse),
@@ -771,7 +771,7 @@ int main(void)
         cmocka_unit_test(a_link_out_of_the_folder_is_refused),
         cmocka_unit_test(external_data_without_a_file_is_refused),
         cmocka_unit_test(every_truncation_is_an_error_or_a_smaller_model),
-        cmocka_unit_test(files_that_are_not_models_are_told_apart),
+        cmocka_unit_test(files_that_are_not_models_are_named),
         cmocka_unit_test(sequences_are_refused_by_name),
         cmocka_unit_test(weights_over_the_limit_are_refused),
     };

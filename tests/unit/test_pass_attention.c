@@ -397,7 +397,7 @@ static void a_window_of_keys(void **state)
     check(LEGACY, WINDOW, false, shapes + 3, 1);
 }
 
-static void relative_positions_behind_a_cache(void **state)
+static void relative_positions_after_a_cache(void **state)
 {
     static const struct shape shapes[] = {
         {1, 1, 1, 1}, {1, 3, 9, 11}, {2, 24, 40, 63}, {1, 65, 90, 154}, {1, 70, 600, 669}};
@@ -451,7 +451,7 @@ int main(void)
         cmocka_unit_test(relative_positions_of_the_latest_form),
         cmocka_unit_test(relative_positions_of_the_legacy_form),
         cmocka_unit_test(a_window_of_keys),
-        cmocka_unit_test(relative_positions_behind_a_cache),
+        cmocka_unit_test(relative_positions_after_a_cache),
         cmocka_unit_test(positions_by_key),
         cmocka_unit_test(near_misses_stay),
     };

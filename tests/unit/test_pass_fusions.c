@@ -208,7 +208,7 @@ static void relative_shift_is_found(void **state)
 }
 
 /* At run time this is the shift, but the graph does not say that t is 4. */
-static void another_fold_is_no_shift(void **state)
+static void another_fold_is_not_a_shift(void **state)
 {
     struct mk_graph *m = start("1,2,t,5");
     (void)state;
@@ -331,7 +331,7 @@ int main(void)
         cmocka_unit_test(conv_takes_its_activation),
         cmocka_unit_test(masked_softmax_is_found),
         cmocka_unit_test(relative_shift_is_found),
-        cmocka_unit_test(another_fold_is_no_shift),
+        cmocka_unit_test(another_fold_is_not_a_shift),
         cmocka_unit_test(int8_product_is_found),
         cmocka_unit_test(a_transpose_is_folded_into_weights),
         cmocka_unit_test(the_shape_of_a_transpose_is_known_ahead_of_it),

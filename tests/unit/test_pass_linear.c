@@ -127,7 +127,7 @@ static void whole_chain_becomes_one_node(void **state)
         compare(&chains[i]);
 }
 
-static void what_others_read_or_broadcast_stays(void **state)
+static void transposes_with_other_readers_or_broadcasts_stay(void **state)
 {
     static const struct chain chains[] = {
         {{{"Add", "p,b", "q"}, {"Relu", "q", "y"}}, "q", 2},    /* q is a graph output */
@@ -149,7 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_chain_becomes_one_node),
-        cmocka_unit_test(what_others_read_or_broadcast_stays),
+        cmocka_unit_test(transposes_with_other_readers_or_broadcasts_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

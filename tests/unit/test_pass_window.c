@@ -78,7 +78,7 @@ static void set_x(steno_session *s, int step)
     assert_int_equal(steno_session_set(s, 0, &x, NULL), STENO_OK);
 }
 
-static void states_in_their_own_memory_become_what_the_output_is(void **state)
+static void states_in_place_equal_the_output(void **state)
 {
     struct mk_graph *m = graph(SPLITS "Slice z,n3,far,n1 kept; " ATTEND, "n,5,24");
     size_t size;
@@ -149,7 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_to_the_rows_before_is_one_node),
         cmocka_unit_test(near_misses_stay),
-        cmocka_unit_test(states_in_their_own_memory_become_what_the_output_is),
+        cmocka_unit_test(states_in_place_equal_the_output),
         cmocka_unit_test(a_state_that_others_read_is_not_changed_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,7 +69,7 @@ static void waiting_streams_share_a_batch(void **state)
     close_all(c, 0, p);
 }
 
-static void batches_are_counted_and_told(void **state)
+static void batches_are_counted_and_reported(void **state)
 {
     (void)state;
     static struct client c[4];
@@ -534,7 +534,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waiting_streams_share_a_batch),
-        cmocka_unit_test(batches_are_counted_and_told),
+        cmocka_unit_test(batches_are_counted_and_reported),
         cmocka_unit_test(batching_can_be_switched_off),
         cmocka_unit_test(live_goes_before_uploads_and_uploads_before_jobs),
         cmocka_unit_test(streams_of_a_class_are_served_round_robin),

@@ -99,7 +99,7 @@ static double apart(const float *a, const float *b, int n)
     return most / range;
 }
 
-static void results_move_by_what_the_format_loses(void **state)
+static void results_differ_by_the_error_of_the_format(void **state)
 {
     /* each weight and activation has an error of at most half a step; the K errors mostly cancel */
     static const struct {
@@ -443,7 +443,7 @@ static void the_profile_counts_weights_as_they_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_move_by_what_the_format_loses),
+        cmocka_unit_test(results_differ_by_the_error_of_the_format),
         cmocka_unit_test(rows_and_threads_do_not_matter),
         cmocka_unit_test(a_pixel_depends_on_its_patch_alone),
         cmocka_unit_test(weights_are_held_once_and_small),

@@ -99,7 +99,7 @@ static double apart(const float *a, const float *b)
     return most;
 }
 
-static void results_move_by_what_the_format_loses(void **state)
+static void results_differ_by_the_error_of_the_format(void **state)
 {
     static const struct {
         enum steno_precision p;
@@ -151,7 +151,7 @@ static void batch_and_threads_do_not_matter(void **state)
         }
 }
 
-static void weights_take_what_the_precision_says(void **state)
+static void weights_have_the_size_of_the_precision(void **state)
 {
     const size_t weights = GATES * H * (IN + H);
     size_t bytes[4];
@@ -172,9 +172,9 @@ static void weights_take_what_the_precision_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_move_by_what_the_format_loses),
+        cmocka_unit_test(results_differ_by_the_error_of_the_format),
         cmocka_unit_test(batch_and_threads_do_not_matter),
-        cmocka_unit_test(weights_take_what_the_precision_says),
+        cmocka_unit_test(weights_have_the_size_of_the_precision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

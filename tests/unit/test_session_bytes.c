@@ -287,7 +287,7 @@ static void an_idle_session_holds_less_than_64_kib_beyond_its_states(void **stat
     check("{\"type\":\"start\",\"sample_rate\":8000}");
 }
 
-static void so_does_one_that_can_be_resumed(void **state)
+static void a_resumable_session_holds_no_more(void **state)
 {
     (void)state;
     check("{\"type\":\"start\",\"sample_rate\":8000,\"resumable\":true}");
@@ -373,7 +373,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_idle_session_holds_less_than_64_kib_beyond_its_states),
-        cmocka_unit_test(so_does_one_that_can_be_resumed),
+        cmocka_unit_test(a_resumable_session_holds_no_more),
         cmocka_unit_test(a_full_session_holds_no_more_than_is_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -560,7 +560,7 @@ static void a_model_may_ask_for_a_beam(void **state)
 
 /* Silent padding before the signal does not shift times, neither at the start nor after a
  * finalize. */
-static void silence_before_a_run_takes_no_time(void **state)
+static void left_padding_shifts_no_times(void **state)
 {
     (void)state;
     static const int leads[] = {1, 4, 24, 100};
@@ -594,7 +594,7 @@ static void silence_before_a_run_takes_no_time(void **state)
     free(a.pcm);
 }
 
-static void info_tells_what_the_directory_says(void **state)
+static void info_has_the_directorys_values(void **state)
 {
     (void)state;
     struct steno_model_info i;
@@ -663,9 +663,9 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(words_reach_as_far_as_the_model_says_and_do_not_overlap),
         cmocka_unit_test(a_model_may_ask_for_a_beam),
-        cmocka_unit_test(silence_before_a_run_takes_no_time),
+        cmocka_unit_test(left_padding_shifts_no_times),
         cmocka_unit_test(auto_takes_the_narrowest_weights_that_model_and_cpu_allow),
-        cmocka_unit_test(info_tells_what_the_directory_says),
+        cmocka_unit_test(info_has_the_directorys_values),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

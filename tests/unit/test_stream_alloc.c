@@ -86,7 +86,7 @@ static void a_thousand_chunks_allocate_nothing(void **state)
     check(8000, 1);
 }
 
-static void nor_with_resampling_and_a_beam(void **state)
+static void nothing_is_allocated_with_resampling_and_a_beam(void **state)
 {
     (void)state;
     check(48000, 8);
@@ -112,7 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_chunks_allocate_nothing),
-        cmocka_unit_test(nor_with_resampling_and_a_beam),
+        cmocka_unit_test(nothing_is_allocated_with_resampling_and_a_beam),
         cmocka_unit_test(streams_share_the_tables_of_their_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,7 +94,7 @@ static void figures_are_those_between_two_answers(void **state)
     free(t);
 }
 
-static void without_one_before_they_are_those_since_the_start(void **state)
+static void without_an_earlier_answer_figures_count_from_the_start(void **state)
 {
     char *t = view_of(first, NULL, 0);
     (void)state;
@@ -118,7 +118,7 @@ static void a_reloaded_model_begins_anew(void **state)
     free(t);
 }
 
-static void what_is_no_answer_is_told(void **state)
+static void bad_answers_are_named(void **state)
 {
     static const char *const bad[] = {"{}",
                                       "[]",
@@ -158,9 +158,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_those_between_two_answers),
-        cmocka_unit_test(without_one_before_they_are_those_since_the_start),
+        cmocka_unit_test(without_an_earlier_answer_figures_count_from_the_start),
         cmocka_unit_test(a_reloaded_model_begins_anew),
-        cmocka_unit_test(what_is_no_answer_is_told),
+        cmocka_unit_test(bad_answers_are_named),
         cmocka_unit_test(lines_are_cut_to_the_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

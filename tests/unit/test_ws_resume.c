@@ -222,7 +222,7 @@ static void audio_that_waits_for_room_counts_as_received(void **state)
     in_order(f, 20);
 }
 
-static void a_session_that_ended_meanwhile_says_so_and_closes(void **state)
+static void a_session_that_ended_in_the_meantime_says_so_and_closes(void **state)
 {
     struct fixture *f = *state;
     struct steno_ws_session_state st;
@@ -284,7 +284,7 @@ static void unavailable_positions_are_refused_and_nothing_changes(void **state)
     steno_ws_session_free(f.s);
 }
 
-static void only_those_who_asked_and_did_not_close_come_back(void **state)
+static void only_resumable_sessions_without_a_close_are_resumed(void **state)
 {
     static const char *const never[] = {"{\"type\":\"start\"}",
                                         "{\"type\":\"start\",\"resumable\":false}"};
@@ -357,10 +357,10 @@ int main(void)
         CASE(lost_messages_are_sent_again),
         CASE(repeated_samples_are_skipped_and_half_samples_come_again),
         CASE(audio_that_waits_for_room_counts_as_received),
-        CASE(a_session_that_ended_meanwhile_says_so_and_closes),
+        CASE(a_session_that_ended_in_the_meantime_says_so_and_closes),
         CASE(a_drain_in_the_meantime_is_reported),
         cmocka_unit_test(unavailable_positions_are_refused_and_nothing_changes),
-        CASE(only_those_who_asked_and_did_not_close_come_back),
+        CASE(only_resumable_sessions_without_a_close_are_resumed),
         CASE(a_container_cannot_be_taken_up_in_its_middle),
         cmocka_unit_test(the_history_keeps_the_newest_within_its_bytes),
     };

@@ -388,7 +388,7 @@ static void a_finalize_the_recogniser_cannot_take_yet_waits(void **state)
     assert_int_equal(f->fake.finalizes, 1);
 }
 
-static void audio_after_end_is_told_but_costs_no_final(void **state)
+static void audio_after_end_is_an_error_but_costs_no_final(void **state)
 {
     struct fixture *f = *state;
     char pcm[400] = {0};
@@ -680,7 +680,7 @@ int main(void)
         TEST(any_split_and_any_back_pressure_gives_the_same_samples),
         TEST(end_and_errors_wait_for_audio_without_room),
         TEST(a_finalize_the_recogniser_cannot_take_yet_waits),
-        TEST(audio_after_end_is_told_but_costs_no_final),
+        TEST(audio_after_end_is_an_error_but_costs_no_final),
         TEST(drain_sends_the_last_final_and_closes_1012),
         TEST(drain_before_any_audio_closes_at_once),
         TEST(idle_clients_get_their_finals_then_the_reason),
