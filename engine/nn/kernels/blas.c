@@ -1,11 +1,11 @@
 /* Products through OpenBLAS, for CPUs that have none of our vector levels.
  *
- * Where we have a level it is ahead (docs/kernels.md), and merely linking OpenBLAS costs every
- * start of the command 6 ms and a thread; so it is loaded only when this level is chosen, and found
- * again by name at each call: a lookup of some 100 ns before a product of at least 100 us. Small
- * products, and all of them where the library is missing, take the scalar way. OpenBLAS sums in an
- * order of its own choosing, so at this level, and only here, a row's bits may depend on the rows
- * computed with it. */
+ * Our vector levels are faster than OpenBLAS (docs/kernels.md), and linking OpenBLAS alone adds 6
+ * ms and a thread to every start of the command. So the library is loaded only when this level is
+ * chosen. Each call looks its functions up by name: some 100 ns before a product of at least 100
+ * us. Small products run on the scalar level, and all products do where the library is missing.
+ * OpenBLAS chooses its own order of summation: at this level, and only here, the bits of a row may
+ * depend on the rows computed with it. */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 
 #include "nn/kernels/internal.h"
@@ -34,7 +34,7 @@ static sgemm_fn *worth_blas(size_t m, size_t n, size_t k, size_t lda, size_t ldb
         ldb > INT_MAX || ldc > INT_MAX || (double)m * (double)n * (double)k < 1e6)
         return NULL;
     p = find("cblas_sgemm");
-    memcpy(&fn, &p, sizeof fn); /* POSIX: dlsym's pointer may be a function's */
+    memcpy(&fn, &p, sizeof fn); /* POSIX: a pointer from dlsym may be a function pointer */
     return fn;
 }
 
@@ -61,7 +61,7 @@ static void gemm_f32__blas(size_t m, size_t n, size_t k, const float *a, size_t 
         finish_rows(m, n, c, ldc, ep);
 }
 
-/* The scalar level's packed form is B as [K,N]. */
+/* The packed form is that of the scalar level: B as [K,N]. */
 static void gemm_f32_packed__blas(size_t m, size_t n, size_t k, const float *a, size_t lda,
                                   const void *packed, float *c, size_t ldc,
                                   const struct steno_gemm_epilogue *ep)
@@ -91,7 +91,8 @@ void steno_kernels_gemm__blas(steno_kernels *k)
 {
     void (*set_threads)(int) = NULL;
     void *p;
-    if (!dlopen("libopenblas.so.0", RTLD_NOW | RTLD_GLOBAL)) /* stays loaded for good */
+    if (!dlopen("libopenblas.so.0",
+                RTLD_NOW | RTLD_GLOBAL)) /* stays loaded until the process ends */
         return;
     p = find("openblas_set_num_threads");
     memcpy(&set_threads, &p, sizeof set_threads);

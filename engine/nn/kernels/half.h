@@ -1,4 +1,4 @@
-/* 16-bit floats, for weights: round to nearest even, infinities and NaN kept. */
+/* 16-bit floats for weights. Conversions round to nearest even and keep infinities and NaN. */
 #ifndef STENO_NN_KERNELS_HALF_H
 #define STENO_NN_KERNELS_HALF_H
 
@@ -22,7 +22,7 @@ static inline float half_from_bf16(uint16_t h)
     return x;
 }
 
-/* IEEE 754 binary16: beyond 65504 infinity, below 2^-14 denormal. */
+/* IEEE 754 binary16: infinity above 65504, denormal below 2^-14. */
 static inline uint16_t half_to_f16(float x)
 {
     uint32_t u, sign, mag;
@@ -37,7 +37,8 @@ static inline uint16_t half_to_f16(float x)
     if (mag >= 0x38800000u)
         return (uint16_t)(sign | ((mag - 0x38000000u + 0xfffu + (mag >> 13 & 1u)) >> 13));
     memcpy(&f, &mag, sizeof f);
-    f += 0.5f; /* an ulp of 0.5 is 2^-24, the step of denormal halves: the sum rounds there */
+    f +=
+        0.5f; /* an ulp of 0.5 is 2^-24, the step of denormal halves, so the sum is rounded to it */
     memcpy(&u, &f, sizeof u);
     return (uint16_t)(sign | (u - 0x3f000000u));
 }

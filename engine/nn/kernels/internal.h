@@ -1,4 +1,4 @@
-/* Who fills which slots: each file of a level sets those of its family. */
+/* The functions that fill the kernel table: each file of a level sets the slots of its family. */
 #ifndef STENO_NN_KERNELS_INTERNAL_H
 #define STENO_NN_KERNELS_INTERNAL_H
 
@@ -16,11 +16,11 @@ void steno_kernels_gemm_i8__scalar(steno_kernels *k);
 void steno_kernels_gemm_nbits__scalar(steno_kernels *k);
 void steno_kernels_gemm_w16__scalar(steno_kernels *k);
 void steno_kernels_fbank__scalar(steno_kernels *k);
-/* The scalar slot, for levels that take over several frames only. */
+/* The scalar slot, for levels that replace it for several frames only. */
 void steno_kernels_fbank_f32__scalar(const struct steno_fbank_tables *t, const float *x, size_t n,
                                      float *out);
-void steno_kernels_gemm__blas(steno_kernels *k); /* after scalar; keeps it where OpenBLAS is not */
-/* The scalar product, for levels that take over large ones only. */
+void steno_kernels_gemm__blas(steno_kernels *k); /* after scalar; no change without OpenBLAS */
+/* The scalar product, for levels that replace it for large products only. */
 void steno_kernels_gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a, size_t lda,
                                     bool trans_a, const float *b, size_t ldb, bool trans_b,
                                     float *c, size_t ldc, const struct steno_gemm_epilogue *ep,
@@ -51,7 +51,7 @@ void steno_kernels_gemm_i8__avxvnni(steno_kernels *k); /* after avx2 */
 void steno_kernels_gemm_i8__vnni(steno_kernels *k);    /* after avx512 */
 void steno_kernels_gemm__bf16(steno_kernels *k);       /* after avx512 */
 void steno_kernels_gemm_i8__amx(steno_kernels *k);     /* after vnni */
-void steno_kernels_gemm__amx(steno_kernels *k);        /* after bf16: weights in bf16 */
+void steno_kernels_gemm__amx(steno_kernels *k);        /* after bf16: bf16 weights */
 void steno_kernels_gemm_f32_w24__avx2(steno_kernels *k);
 void steno_kernels_gemm_f32_w24__avx512(steno_kernels *k);
 void steno_kernels_gemm_f32_w24__amx(steno_kernels *k);
@@ -78,7 +78,7 @@ void steno_kernels_gemm_wf16__neon(steno_kernels *k);
 void steno_kernels_gemm_i8__dotprod(steno_kernels *k); /* after neon */
 #endif
 
-/* All rows see keys [j, j + n), and nothing is added to their scores. */
+/* True when all rows see keys [j, j + n) and nothing is added to their scores. */
 static inline bool attend_sees_all(const struct steno_attend *a, size_t j, size_t n)
 {
     for (size_t i = 0; a->seen && i < a->m; i++)
@@ -87,11 +87,12 @@ static inline bool attend_sees_all(const struct steno_attend *a, size_t j, size_
     return true;
 }
 
-/* Scale, its reciprocal and zero point of u8 for numbers in [lo, hi], which holds 0. */
+/* Scale, its reciprocal (*by) and the zero point of u8 for numbers in [lo, hi], which contains
+ * 0. */
 static inline float quantize_range(float lo, float hi, float *by, int32_t *zero)
 {
     float scale = (hi - lo) / 255, at;
-    if (!(scale > 0) || !(1 / scale <= FLT_MAX)) /* all (nearly) zeros: any scale says the same */
+    if (!(scale > 0) || !(1 / scale <= FLT_MAX)) /* all numbers are (nearly) zero: any scale does */
         scale = 1;
     *by = 1 / scale;
     at = -lo * *by;

@@ -1,13 +1,13 @@
 /* Kernel table: one pointer per inner loop, filled for a CPU level by steno_kernels_init.
  *
- * scalar/ fills every slot, complete and readable: it is the specification the other levels are
- * checked against (tests/kernels/kcheck). Rules that hold for every slot:
- * - no alignment is required of activations, and none is read beyond its last element: only packed
- *   buffers (layout private to the level) are padded, to the size their *_bytes function states;
- * - an output may be the very same array as an input where the slot says so, never overlap partly;
- * - n, rows, m = 0 is allowed and does nothing; NaN in gives NaN out unless stated;
- * - results do not depend on address, on what is in memory beyond, or on the thread that runs it.
- */
+ * The files in scalar/ fill every slot and are written to be read: they are the specification, and
+ * tests/kernels/kcheck checks all other levels against it. Rules for every slot:
+ * - Activations need no alignment and are not read beyond their last element. Only packed buffers
+ *   are padded, to the size that their *_bytes function returns; their layout is private to the
+ *   level.
+ * - An output may be the same array as an input where the slot says so. They never overlap in part.
+ * - n, rows or m = 0 is allowed and does nothing. NaN in gives NaN out unless stated otherwise.
+ * - Results do not depend on addresses, on memory beyond the arrays, or on the thread. */
 #ifndef STENO_NN_KERNELS_KERNELS_H
 #define STENO_NN_KERNELS_KERNELS_H
 
@@ -18,8 +18,8 @@ struct steno_fbank_tables; /* nn/kernels/fbank.h */
 
 /* Unary elementwise: y[i] = f(x[i]); x == y allowed. */
 typedef void steno_unary_f32(float *y, const float *x, size_t n);
-/* Binary elementwise, stride 1, or one side a scalar (stride 0: only element 0 is read).
- * y == a and y == b allowed where that side has stride 1. */
+/* Binary elementwise: each side has stride 1, or is a scalar (stride 0: only element 0 is read).
+ * y == a and y == b are allowed where that side has stride 1. */
 typedef void steno_binary_f32(float *y, const float *a, size_t a_stride, const float *b,
                               size_t b_stride, size_t n);
 
@@ -34,43 +34,43 @@ enum steno_activation {
     STENO_ACT_SWOOSH
 };
 
-/* f32 weights B [K,N] packed for this CPU level's gemm: layout private to the level. */
+/* f32 weights B [K,N] packed for the gemm of this CPU level; the layout is private to the level. */
 struct steno_packed_b {
     size_t k, n;
     size_t bytes; /* of data */
-    void *data;   /* steno_aligned_alloc'd by the caller with gemm_f32_packed_bytes */
+    void *data; /* allocated by the caller with steno_aligned_alloc, gemm_f32_packed_bytes bytes */
 };
 
-/* What happens to a result tile while it is in registers: C = act(alpha * A*B + bias) + residual.
+/* Epilogue, applied to a result tile in registers: C = act(alpha * A*B + bias) + residual.
  * A NULL epilogue is {.alpha = 1}. */
 struct steno_gemm_epilogue {
     const float *bias;     /* [N], or [M] when bias_rows, or NULL */
-    const float *residual; /* [M, ldr] added after the activation, or NULL; must not overlap C */
+    const float *residual; /* [M, ldr], added after the activation, or NULL; must not overlap C */
     size_t ldr;
     enum steno_activation act;
-    float act_min, act_max; /* STENO_ACT_CLIP; of STENO_ACT_SWOOSH shift and offset */
-    float alpha;            /* scale of A*B before the bias; 1 usual. 0 is taken literally */
-    bool bias_rows;         /* bias belongs to rows of C (convolution: output channels) */
+    float act_min, act_max; /* bounds of STENO_ACT_CLIP; shift and offset of STENO_ACT_SWOOSH */
+    float alpha;            /* scale of A*B before the bias, usually 1; 0 means 0 */
+    bool bias_rows;         /* bias has one number per row of C (convolution: output channels) */
 };
 
-/* An 8-bit product: C = ep(sum_k (A[i,k] - a_zero[i]) (B[k,j] - b_zero[j])), the sums exact modulo
- * 2^32 at every level. Packed B knows its signs and zero points. With scale NULL, C is the i32 sums
- * and ep is not looked at; else C is f32, each step rounded by itself (no fused multiply-adds), so
- * that before the activation all levels give the same bits:
+/* An 8-bit product: C = ep(sum_k (A[i,k] - a_zero[i]) (B[k,j] - b_zero[j])). The sums are exact
+ * modulo 2^32 at every level. Packed B contains its signedness and zero points. With scale NULL, C
+ * is the i32 sums and ep is ignored. Otherwise C is f32 and each step is rounded by itself (no
+ * fused multiply-add), so that all levels give the same bits before the activation:
  *     v = f32(sum) * scale[j];  v *= row_scale[i];  v += bias[j];  v = act(v);  v += residual[i,j]
- * with what is NULL left out; alpha and bias_rows of ep are not looked at. SiLU is within 2^-13 of
- * its value: a fiftieth of a step of 8 bits. */
+ * Steps whose operand is NULL are left out. alpha and bias_rows of ep are ignored. SiLU is within
+ * 2^-13 of the exact value, a fiftieth of a step of 8 bits. */
 struct steno_gemm_i8 {
     size_t m, n, k;
     const void *a; /* [M, lda] bytes */
     size_t lda;
-    /* Rows of A that may be read, without effect from M on; 0: M. Where they are steno_gemm_i8_rows
-     * and lda is steno_gemm_i8_lda, an odd number of 64 bytes, level amx multiplies A where it
-     * lies. */
+    /* Number of rows of A that are readable memory; 0: M. Rows from M on do not change the result.
+     * Level amx multiplies A in place, without a copy, where a_rows is steno_gemm_i8_rows(m) and
+     * lda is steno_gemm_i8_lda(k), an odd multiple of 64 bytes. */
     size_t a_rows;
     bool a_signed;                        /* A is i8, else u8 */
-    const int32_t *a_zero;                /* within A's range; NULL = 0 */
-    size_t a_zero_step;                   /* 0: one for all rows; 1: one for each */
+    const int32_t *a_zero;                /* within the range of A's type; NULL = 0 */
+    size_t a_zero_step;                   /* 0: one for all rows; 1: one per row */
     const void *packed;                   /* from gemm_i8_pack */
     const float *scale;                   /* [N] or NULL */
     const float *row_scale;               /* [M] or NULL */
@@ -89,23 +89,24 @@ static inline size_t steno_gemm_i8_rows(size_t m)
     return (m + 31) / 32 * 32;
 }
 
-/* 8-bit weights to be packed: stored [K,N], or [N,K] when trans, with row stride ldb. */
+/* 8-bit weights to pack: stored [K,N], or [N,K] when trans, with row stride ldb. */
 struct steno_weights_i8 {
     size_t k, n;
     const void *b;
     size_t ldb;
     bool trans, is_signed;
-    const int32_t *zero; /* within B's range; NULL = 0 */
-    size_t zero_step;    /* 0: one for all columns; 1: one for each */
+    const int32_t *zero; /* within the range of B's type; NULL = 0 */
+    size_t zero_step;    /* 0: one for all columns; 1: one per column */
 };
 
 struct steno_conv;
 
-/* The f32 product with weights in fewer bits: slots as gemm_f32_packed_bytes, gemm_f32_pack (rounds
- * to nearest even) and gemm_f32_packed_part, and the same promises. The kernel widens the weights,
- * or, at level bf16, rounds A to bf16 as well (to nearest even, denormals to zero), sums in f32,
- * and has SiLU within 2^-13. conv: as conv_nhwc_f32 with group 1; packed is of [kernel0 * kernel1 *
- * c_in, c_out], tap by tap all channels of each. */
+/* The f32 product with weights in fewer bits. The slots work like gemm_f32_packed_bytes,
+ * gemm_f32_pack (here it rounds to nearest even) and gemm_f32_packed_part, with the same
+ * guarantees. The kernel widens the weights. At level bf16 it rounds A to bf16 instead (to nearest
+ * even, denormals to zero), sums in f32, and computes SiLU within 2^-13. conv: as conv_nhwc_f32
+ * with group 1; its packed weights are [kernel0 * kernel1 * c_in, c_out], all channels of one tap
+ * after the other. */
 struct steno_gemm_weights {
     size_t (*packed_bytes)(size_t k, size_t n);
     void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
@@ -114,13 +115,13 @@ struct steno_gemm_weights {
                  size_t n_parts);
     void (*conv)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                  const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
-    /* As conv_winograd_f32 below; NULL where conv is faster for all images (level amx). */
+    /* As conv_winograd_f32 below. NULL where conv is faster for all images (level amx). */
     void (*conv_winograd)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                           const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
 };
 
-/* Weights of few bits with a scale and zero point for each block of K, [N] rows of [blocks] blocks
- * as ONNX Runtime's MatMulNBits has them: w[k,n] = (q - zero) * scale. */
+/* Weights of few bits with a scale and a zero point for each block of K: [N] rows of [blocks]
+ * blocks, in the layout of ONNX Runtime's MatMulNBits. w[k,n] = (q - zero) * scale. */
 struct steno_nbits {
     size_t k, n, bits, block; /* bits 2, 4, 8; block even */
     const uint8_t *q;         /* [N, blocks, block * bits / 8], lowest bits first */
@@ -135,9 +136,9 @@ static inline uint8_t steno_nbits_value(const struct steno_nbits *b, size_t k, s
     return (uint8_t)(row[k * b->bits / 8] >> (k * b->bits % 8) & ((1u << b->bits) - 1));
 }
 
-/* The f32 product with such weights, kept as small as they are and widened in the kernel. After
- * packing q, scale and zero are not looked at. work: scratch of work_bytes for all parts together.
- * Sums are f32; their order, and so the last bits, may depend on M. */
+/* The f32 product with steno_nbits weights. They keep their few bits in memory and the kernel
+ * widens them. q, scale and zero are not read after packing. work: scratch of work_bytes for all
+ * parts together. Sums are f32. Their order, and so the last bits, may depend on M. */
 struct steno_gemm_nbits {
     size_t (*packed_bytes)(const struct steno_nbits *b);
     void (*pack)(void *dst, const struct steno_nbits *b);
@@ -149,19 +150,20 @@ struct steno_gemm_nbits {
 
 /* One image through one 2-D convolution; 1-D has in[0] = out[0] = kernel[0] = 1. Channels first:
  * x [c_in, in0, in1], w [c_out, c_in / group, kernel0, kernel1], y [c_out, out0, out1].
- * Padding is implicit zeros: `pad` is what comes before; what comes after follows from `out`.
- * ONNX Conv, opset 1 and later. */
+ * Padding is implicit zeros: `pad` is the padding before the image; the padding after it follows
+ * from `out`. ONNX Conv, opset 1 and later. */
 struct steno_conv {
     size_t c_in, c_out, group; /* group divides both */
     size_t in[2], out[2], kernel[2], stride[2], dilation[2], pad[2];
 };
 
 /* One head of attention with few rows and keys: y [m, v_size] = softmax(scale * q k' + mask) v.
- * q [m, size], k [n, size], v [n, v_size], mask [m, n] or NULL; ld: row strides in elements. Rows
- * of k up to a multiple of 8 are read, without effect. y overlaps nothing. */
+ * q [m, size], k [n, size], v [n, v_size], mask [m, n] or NULL; ld*: row strides in elements. Up to
+ * a multiple of 8 rows of k are read; the additional ones do not change the result. y overlaps no
+ * input. */
 #define STENO_ATTEND_FEW_ROWS 8
 #define STENO_ATTEND_FEW_KEYS 64
-#define STENO_ATTEND_FEW_SIZE 128 /* size is no more; v_size may be anything */
+#define STENO_ATTEND_FEW_SIZE 128 /* maximum of size; v_size has none */
 struct steno_attend_few {
     const float *q, *k, *v, *mask;
     float *y;
@@ -169,37 +171,37 @@ struct steno_attend_few {
     float scale;
 };
 
-/* Keys [from, to) are seen; mask, of the first key of the call on, is added to their scores, or
- * NULL. */
+/* The keys that a row sees: [from, to). mask, which may be NULL, is added to their scores; its
+ * first element belongs to the first key of the call. */
 struct steno_attend_seen {
     size_t from, to;
     const float *mask;
 };
 
-/* A tile of rows of one head of attention, keys [from, to) of it, in f32, or factors rounded to
- * bf16 and sums f32: t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o
- * += w v where max is the largest of a row so far, in units of the kernel's own, and o and sum, of
- * w, are kept in units of e^max. So several calls, for keys that follow each other, add up; sum 0,
- * max -inf and `first` begin. o / sum is the result; max -inf and a sum that is not NaN: the row
- * saw no key. */
+/* A row tile of one head of attention, for keys [from, to), in f32 or with factors rounded to bf16
+ * and sums in f32:
+ *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o += w v
+ * max is the largest t of a row so far, in a unit private to the kernel. o and sum (of w) are in
+ * units of e^max. Several calls for consecutive keys accumulate: start with sum 0, max -inf and
+ * `first`. The result is o / sum. Where max is -inf and sum is not NaN, the row saw no key. */
 #define STENO_ATTEND_ROWS 32
-#define STENO_ATTEND_SIZE 256 /* size is no more; v_size may be anything */
+#define STENO_ATTEND_SIZE 256 /* maximum of size; v_size has none */
 #define STENO_KV_PAGE_KEYS 128
 struct steno_attend {
-    size_t m, keys, size, v_size;     /* rows, 1..STENO_ATTEND_ROWS; keys: of all that is packed */
+    size_t m, keys, size, v_size;     /* m: rows, 1..STENO_ATTEND_ROWS; keys: all packed keys */
     const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
     size_t ldq;
     const void *k, *v; /* from gemm_f32_pack or gemm_bf16.pack: [size, keys], [keys, v_size] */
-    /* Positions, packed as [size, .] from the one on that goes with key `from`, or NULL: score (i,
-     * j) takes number j - from of them or, shifted, j - from + STENO_ATTEND_ROWS - 1 - i, and whole
-     * panels of 32 are read. */
+    /* Positions, packed as [size, .] from the one for key `from` on, or NULL. Score (i, j) uses
+     * position j - from or, with shifted, j - from + STENO_ATTEND_ROWS - 1 - i. Whole panels of 32
+     * are read. */
     const void *p;
     bool shifted;
     size_t from, to; /* from: a multiple of 32 */
     float scale;
-    const struct steno_attend_seen *seen; /* [m], or NULL: all */
+    const struct steno_attend_seen *seen; /* [m], or NULL: rows see all keys */
     bool first;
-    bool cold;        /* k, v and what lies behind come from memory: it is called closer */
+    bool cold; /* k, v and what follows them in memory are not in the caches: prefetch them */
     float *max, *sum; /* [m] */
     float *o;         /* [STENO_ATTEND_ROWS, steno_attend_ldo(v_size)] */
 };
@@ -213,13 +215,13 @@ struct steno_kernels {
     const char *level; /* "scalar", "avx2", "avx512", ... */
     unsigned cpu;      /* STENO_CPU_* mask in use */
 
-    /* Multiply-adds in registers, `turns` times around; returns how many floating point operations
-     * that were (nn/kernels/peak.h times it). */
+    /* Runs multiply-adds in registers for `rounds` rounds. Returns the number of floating point
+     * operations (nn/kernels/peak.h times them). */
     double (*peak_f32)(size_t rounds);
-    double (*peak_bf16)(size_t rounds); /* of what gemm_bf16 multiplies with */
+    double (*peak_bf16)(size_t rounds); /* with the instruction of gemm_bf16 */
 
     /* ---- elementwise ----
-     * Errors against the exact value, over the whole range, of the vector levels: exp, log, erf,
+     * Errors of the vector levels against the exact value, over the whole range: exp, log, erf,
      * tanh, sigmoid <= 4 ulp (tested); silu x*sigmoid(x), gelu x/2*(1+erf(x/sqrt 2)): a few ulp of
      * the larger factor. min, max, relu, clip give NaN for NaN. */
     steno_unary_f32 *exp_f32, *log_f32, *tanh_f32, *sigmoid_f32, *erf_f32, *silu_f32, *gelu_f32,
@@ -232,7 +234,7 @@ struct steno_kernels {
     /* Gated linear unit: y = a * sigmoid(b); y may be a or b. */
     void (*glu_f32)(float *y, const float *a, const float *b, size_t n);
     /* y = log(1 + e^(x - shift)) - 0.08 x - offset; x == y allowed. The two sums are rounded to f32
-     * as they stand. Zipformer (Yao et al. 2024, section 3.4): SwooshL 4, 0.035; SwooshR 1,
+     * as written. Zipformer (Yao et al. 2024, section 3.4): SwooshL 4, 0.035; SwooshR 1,
      * 0.313261687. */
     void (*swoosh_f32)(float *y, const float *x, size_t n, float shift, float offset);
     /* y += scale * x. */
@@ -243,8 +245,8 @@ struct steno_kernels {
     float (*max_reduce_f32)(const float *x, size_t n);
     float (*min_reduce_f32)(const float *x, size_t n);
     float (*dot_f32)(const float *a, const float *b, size_t n);
-    /* y[i * ldy + j] = a_i b_j for m rows a_i and `cols` rows b_j, both of n: a product with B
-     * transposed which is small and not packed. */
+    /* y[i * ldy + j] = a_i b_j for m rows a_i and `cols` rows b_j of n elements each: a small
+     * product with a transposed B that is not packed. */
     void (*dots_f32)(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b,
                      size_t ldb, size_t cols, size_t n);
 
@@ -262,28 +264,30 @@ struct steno_kernels {
     /* One block of a row of softmax (online softmax: Milakov and Gimelshein 2018):
      *     t = scale * (s + bias) + mask      (bias, mask: n elements or NULL)
      *     m' = max(*max, t), s = e^(t - m'), *sum = *sum * c + sum of s, *max = m'
-     * returns c = e^(*max - m'), by which what earlier blocks gave is to be multiplied. *max starts
-     * at -inf, *sum at 0. As long as every t is -inf, s = 0 and c = 1. */
+     * Returns c = e^(*max - m'); the caller multiplies the results of earlier blocks by it. Start
+     * with *max -inf and *sum 0. While every t so far is -inf, s = 0 and c = 1. */
     float (*softmax_step_f32)(float *s, size_t n, float scale, const float *bias, const float *mask,
                               float *max, float *sum);
-    /* One head of one query and rows that lie anywhere: number i is rows + at[i] * row.
+    /* One head of one query against rows at arbitrary places: row i is at rows + at[i] * row.
      * s[i] = scale * q . row i for i < n. */
     void (*dot_rows_f32)(float *s, size_t n, const float *q, size_t size, float scale,
                          const float *rows, size_t row, const int32_t *at);
     /* y[0, size) = sum of w[i] * row i. */
     void (*mix_rows_f32)(float *y, size_t size, const float *w, size_t n, const float *rows,
                          size_t row, const int32_t *at);
-    /* struct steno_attend_few for m (1..STENO_ATTEND_FEW_ROWS) rows and n
-     * (1..STENO_ATTEND_FEW_KEYS) keys: y is NaN where a row's scores are all -inf. Takes 40 KiB of
+    /* Attention of struct steno_attend_few for m (1..STENO_ATTEND_FEW_ROWS) rows and n
+     * (1..STENO_ATTEND_FEW_KEYS) keys. y is NaN where all scores of a row are -inf. Needs 40 KiB of
      * stack. */
     void (*attend_few_f32)(size_t m, size_t n, const struct steno_attend_few *a);
-    /* NULL: no such way. Takes 110 KiB of stack. gemm_panel divides 32 where they are. */
+    /* NULL where the level has none. Need 110 KiB of stack. Where they exist, gemm_panel divides
+     * 32. */
     void (*attend_f32)(const struct steno_attend *a);
     void (*attend_bf16)(const struct steno_attend *a);
-    /* Keys [n, ldk] and values [n, ldv] of a head become numbers `at` and on of a piece,
-     * STENO_KV_PAGE_KEYS of them as attend_bf16 reads them: what gemm_bf16.pack makes of [size,
-     * STENO_KV_PAGE_KEYS] keys, then, where those end, of [STENO_KV_PAGE_KEYS, v_size] values. What
-     * else is in it stays; it begins as zeros. NULL: no such way. */
+    /* Append keys [n, ldk] and values [n, ldv] of a head to a KV page, as numbers `at` and on of
+     * its STENO_KV_PAGE_KEYS. The layout is what attend_bf16 reads: gemm_bf16.pack of [size,
+     * STENO_KV_PAGE_KEYS] keys, followed by gemm_bf16.pack of [STENO_KV_PAGE_KEYS, v_size] values.
+     * The rest of the page does not change; a new page is all zeros. NULL where the level has
+     * none. */
     void (*kv_append_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n,
                            const float *k, size_t ldk, const float *v, size_t ldv);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
@@ -291,25 +295,26 @@ struct steno_kernels {
                           size_t cols);
 
     /* ---- matrix product ---- C[M,N] = act(alpha * A[M,K] * B[K,N] + bias) + residual; row strides
-     * lda, ldc in elements. K = 0 gives the epilogue of zeros. C must not overlap A or B.
-     * ep may be NULL. Packed form: B from gemm_f32_pack in gemm_f32_packed_bytes bytes, 64-byte
-     * aligned. Needs up to 256 KiB of the caller's stack (bf16 and 8 bits at level amx 1.2 MiB). */
+     * lda, ldc in elements. K = 0 gives the epilogue of zeros. C must not overlap A or B. ep may be
+     * NULL. Packed form: B from gemm_f32_pack, gemm_f32_packed_bytes bytes, 64-byte aligned. Needs
+     * up to 256 KiB of the caller's stack (bf16 and 8 bits at level amx: 1.2 MiB). */
     size_t (*gemm_f32_packed_bytes)(size_t k, size_t n);
-    /* Where it is not 0, packed columns n, a multiple of it, and others packed behind them are one
-     * packed B of all of them, in f32 and in 16 bits. */
+    /* Columns of a panel, or 0. Where it is not 0, packed matrices can be joined: if all but the
+     * last have a multiple of gemm_panel columns and each lies right behind the one before, they
+     * are one packed B with the columns of all. This holds for f32 and for 16 bits. */
     size_t gemm_panel;
     /* trans: B is stored [N,K] with row stride ldb; else [K,N]. */
     void (*gemm_f32_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     void (*gemm_f32_packed)(size_t m, size_t n, size_t k, const float *a, size_t lda,
                             const void *packed, float *c, size_t ldc,
                             const struct steno_gemm_epilogue *ep);
-    /* The same product shared out: call once for every part in [0, n_parts), in any order, on any
-     * threads. The kernel chooses rows or columns; a part may be empty. Bits equal those of
-     * gemm_f32_packed whatever n_parts is. */
+    /* The same product in parts. Call it once for every part in [0, n_parts), in any order, on any
+     * threads. The kernel divides the rows or the columns; a part may be empty. The bits equal
+     * those of gemm_f32_packed for every n_parts. */
     void (*gemm_f32_packed_part)(size_t m, size_t n, size_t k, const float *a, size_t lda,
                                  const void *packed, float *c, size_t ldc,
                                  const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
-    /* Unpacked, both sides activations: trans_a: A is stored [K,M]; trans_b: B is stored [N,K].
+    /* Unpacked: both sides are activations. trans_a: A is stored [K,M]; trans_b: B is stored [N,K].
      * work: 64-byte aligned scratch of gemm_f32_work bytes (may be 0). */
     size_t (*gemm_f32_work)(size_t m, size_t n, size_t k);
     void (*gemm_f32)(size_t m, size_t n, size_t k, const float *a, size_t lda, bool trans_a,
@@ -317,63 +322,66 @@ struct steno_kernels {
                      const struct steno_gemm_epilogue *ep, void *work);
 
     struct steno_gemm_weights gemm_bf16, gemm_f16;
-    /* f32 itself, with weights in 24 bits: whole numbers times a power of two of each column. What
-     * that loses is at most 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of a f32 sum of as
-     * many. Level amx (x86/gemm_f32_w24_amx.c) makes such numbers of each row of A, too, all anew
-     * for each block of up to 512 of K, and sums of blocks are exact; the others
-     * (x86/gemm_f32_w24_tmpl.h) sum in f32. Bits depend on a row of A, a column of B, K and N
-     * alone. Numbers of A below 2^-90 count for less or nothing. A row of A that has infinite
-     * numbers or NaN is multiplied as they are; a column of B with one gives NaN. part NULL: no
-     * such way. */
+    /* The f32 product with weights in 24 bits: integers times a power of two per column. The error
+     * that this adds is at most 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of the error
+     * of an f32 sum of that length. Level amx (x86/gemm_f32_w24_amx.c) converts each row of A to
+     * such numbers too, with new powers of two for each block of up to 512 of K; the sums of a
+     * block are exact. The other levels (x86/gemm_f32_w24_tmpl.h) sum in f32. The bits depend only
+     * on the row of A, the column of B, K and N. Numbers of A below 2^-90 lose precision or count
+     * as zero. A row of A with infinities or NaN is multiplied in plain f32. A column of B with one
+     * gives NaN. part is NULL where the level has none. */
     struct steno_gemm_weights gemm_f32_w24;
-    /* gemm_bf16 with weights in 12 bits (x86/gemm_bf16_w12_amx.c, gemm_bf16_w12_bf16.c): numbers
-     * below 2^-13 of the largest of their column become the nearest of 0 and a power of two there;
-     * where there are none, the bits are those of gemm_bf16. A column with infinite numbers or NaN
-     * may be all NaN, and numbers of A count as infinite from 2^79 on. part NULL: no such way. */
+    /* gemm_bf16 with weights in 12 bits (x86/gemm_bf16_w12_amx.c, gemm_bf16_w12_bf16.c). A number
+     * below 2^-13 of the largest of its column becomes 0 or a certain power of two, whichever is
+     * nearer. Without such numbers the bits equal those of gemm_bf16. A column with infinities or
+     * NaN may become all NaN, and numbers of A from 2^79 on count as infinite. part is NULL where
+     * the level has none. */
     struct steno_gemm_weights gemm_bf16_w12;
-    size_t compressed_max_rows; /* more rows lose by gemm_f32_w24 and gemm_bf16_w12; 0: none do */
+    size_t compressed_max_rows; /* with more rows gemm_f32_w24 and gemm_bf16_w12 are slower than
+                                   uncompressed weights; 0: with no number of rows */
     struct steno_gemm_nbits gemm_nbits;
 
-    /* ---- 8-bit product ---- packed weights take one byte each (K rounded up to the level's group,
-     * N to its panel) and 8 bytes a column; 64-byte aligned. gemm_i8_part is called once for every
-     * part in [0, n_parts), as gemm_f32_packed_part is. */
+    /* ---- 8-bit product ---- Packed weights take one byte each (K rounded up to the level's group,
+     * N to its panel) and 8 bytes per column; 64-byte aligned. Call gemm_i8_part once for every
+     * part in [0, n_parts), like gemm_f32_packed_part. */
     double (*peak_i8)(size_t rounds); /* as peak_f32, in integer operations */
     size_t (*gemm_i8_packed_bytes)(size_t k, size_t n);
     void (*gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w);
     void (*gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts);
-    size_t gemm_i8_rows; /* with so many rows for each part, parts have rows, not columns; 0: not by
-                            their number alone */
+    size_t gemm_i8_rows; /* parts with this many rows each are divided by rows, not columns; 0: the
+                          * number of rows alone does not decide */
     /* q = saturate(round_half_even(x / scale) + zero) to u8, or to i8 when to_signed; NaN gives 0.
      * ONNX QuantizeLinear, opset 10. */
     void (*quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
                          bool to_signed);
 
-    /* x over its own range and 0 to u8: scale = (max - min) / 255 (1 where that is 0), *zero =
-     * rint(-min / scale), q = saturate(round_half_even(x * (1 / scale)) + zero). NaN does not count
-     * for the range and gives 0. Returns the scale. n = 0: 1 and 0. All levels give the same bits.
-     * As ONNX DynamicQuantizeLinear but for the reciprocal. */
+    /* Quantize x to u8 over the range of x and 0: scale = (max - min) / 255 (1 where that is 0),
+     * *zero = rint(-min / scale), q = saturate(round_half_even(x * (1 / scale)) + zero). NaN is
+     * left out of the range and gives 0. Returns the scale. n = 0: scale 1 and zero 0. All levels
+     * give the same bits. Like ONNX DynamicQuantizeLinear, except for the reciprocal. */
     float (*quantize_row_f32)(uint8_t *q, const float *x, size_t n, int32_t *zero);
-    /* Its two halves. range[0] and range[1] become the smallest and the largest of what they are
-     * and x, NaN left out; then x is rounded over a range that holds 0 and all of x. */
+    /* The two halves of quantize_row_f32. range_f32 extends [range[0], range[1]] to contain all of
+     * x; NaN is left out. quantize_in_f32 rounds x over such a range, which must contain 0 and all
+     * of x. */
     void (*range_f32)(const float *x, size_t n, float *range);
     float (*quantize_in_f32)(uint8_t *q, const float *x, size_t n, const float *range,
                              int32_t *zero);
 
-    /* ---- rows of a convolution with fewer multiplications (winograd.h) ----
-     * Sum of n_x rows [n]: x[0]; x[0] + s1 x[1]; (x[0] + s1 x[1]) + s0 (x[2] + s1 x[3]), s -1 where
-     * minus, else 1. range as in range_f32, of the sum. Returns where it is: in `to`, or x[0]. All
-     * levels give the same bits. */
+    /* ---- rows of a Winograd convolution (winograd.h) ----
+     * Sum of n_x rows of n elements: x[0]; x[0] + s1 x[1]; or (x[0] + s1 x[1]) + s0 (x[2] + s1
+     * x[3]). s0 and s1 are -1 where minus is true, else 1. range: extended by the sum, as in
+     * range_f32. Returns the sum: `to`, or x[0]. All levels give the same bits. */
     const float *(*sum_rows_f32)(float *to, const float *const *x, size_t n_x, const bool *minus,
                                  size_t n, float *range);
-    /* row [n] added to count[0] x count[1] pixels of y, `line` floats between those along axis 0, n
-     * along axis 1; minus[d]: subtracted from the second along axis d. */
+    /* Add row [n] to count[0] x count[1] pixels of y. Pixels are `line` floats apart along axis 0
+     * and n along axis 1. minus[d]: subtract from the second pixel along axis d. */
     void (*spread_row_f32)(float *y, size_t line, const size_t *count, const bool *minus,
                            const float *row, size_t n);
 
-    /* ---- convolution ---- one image (batch is the caller's loop). ep: bias [c_out] with bias_rows
-     * set, act, residual like y with ldr = out0*out1. conv_f32_work is for all n_parts together;
-     * the parts share one work block and may run at the same time; the bits do not depend on
-     * n_parts. */
+    /* ---- convolution ---- One image (the caller loops over the batch). ep: bias [c_out] with
+     * bias_rows set, act, residual like y with ldr = out0*out1. conv_f32_work returns the size for
+     * all n_parts together: the parts share one work block and may run at the same time. The bits
+     * do not depend on n_parts. */
     size_t (*conv_f32_packed_bytes)(const struct steno_conv *s);
     void (*conv_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
     size_t (*conv_f32_work)(const struct steno_conv *s, size_t n_parts);
@@ -381,15 +389,16 @@ struct steno_kernels {
                      const struct steno_gemm_epilogue *ep, void *work, size_t part, size_t n_parts);
     /* The same with channels last: x [in0, in1, c_in], y [out0, out1, c_out], w as above. group is
      * 1, or c_in with c_out = c_in. ep: bias [c_out] (bias_rows not set), act, residual like y with
-     * ldr = c_out. Needs no work. */
+     * ldr = c_out. Needs no work block. */
     size_t (*conv_nhwc_f32_packed_bytes)(const struct steno_conv *s);
     void (*conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
     void (*conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                           const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
-    /* The same for what steno_winograd_fits (nn/kernels/winograd.h), with fewer multiplications
-     * where the image is large enough; packed: steno_winograd_weights' rows, turned, by
-     * gemm_f32_pack, of [STENO_WINOGRAD_SLOTS * c_in, c_out]. Sums and differences of up to 4
-     * pixels are taken first: an infinite or NaN pixel gives NaN in up to 9 outputs around. */
+    /* The same for convolutions that steno_winograd_fits accepts (nn/kernels/winograd.h), with
+     * fewer multiplications where the image is large enough. packed: by gemm_f32_pack,
+     * [STENO_WINOGRAD_SLOTS * c_in, c_out], from the transposed result of steno_winograd_weights.
+     * The kernel first takes sums and differences of up to 4 pixels, so an infinite or NaN pixel
+     * gives NaN in up to 9 outputs around it. */
     void (*conv_winograd_f32)(const struct steno_conv *s, const float *x, const void *packed,
                               float *y, const struct steno_gemm_epilogue *ep, size_t part,
                               size_t n_parts);
@@ -403,11 +412,12 @@ struct steno_kernels {
     void (*fbank_f32)(const struct steno_fbank_tables *t, const float *x, size_t n, float *out);
 };
 
-/* Fill every slot for the CPU mask (base/cpu.h), whatever was in k; those that say so are NULL
- * where a level has none. Frozen afterwards. */
+/* Fill every slot of k for the CPU mask (base/cpu.h). The old contents of k are ignored. A slot is
+ * NULL only where its comment allows it. k is frozen afterwards. */
 void steno_kernels_init(steno_kernels *k, unsigned cpu);
 
-/* Bytes of the keys of a piece (kv_append_bf16), behind which its values begin; of all of it. */
+/* Bytes of the keys of a KV page (kv_append_bf16), after which its values begin; bytes of the whole
+ * page. */
 static inline size_t steno_kv_page_key_bytes(const steno_kernels *k, size_t size)
 {
     return k->gemm_bf16.packed_bytes(size, STENO_KV_PAGE_KEYS);

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* Of 200 short turns: 10 ms. Where a turn takes long (an emulator), few have to do. */
+/* The best of up to 200 short runs, about 10 ms. The time limit ends it early where a run takes
+ * long (an emulator). */
 static double fastest(const steno_kernels *k, double (*peak)(size_t rounds))
 {
     const int64_t until = steno_now_ns() + 500 * 1000000;
@@ -43,8 +44,8 @@ double steno_peak_ops_i8(const steno_kernels *k)
 
 enum { LINE = 64 / sizeof(float) };
 
-/* One core of a CPU with many line buffers reads memory a fifth faster so than by loads alone
- * (docs/kernels.md): lines called 2 KiB before their use, and a little work between two of them. */
+/* Fastest on a core with many line buffers: a fifth faster than loads alone (docs/kernels.md). It
+ * prefetches lines 2 KiB before their use and does a little work between two of them. */
 static float sum_called(const float *x, size_t n)
 {
     enum { DISTANCE = 2048 / sizeof *x };
@@ -57,8 +58,8 @@ static float sum_called(const float *x, size_t n)
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* One that calls lines by itself, for each of several streams (Zen 3), reads four of them a fifth
- * faster than one. */
+/* Fastest on a core whose hardware prefetcher follows several streams (Zen 3): it reads four of
+ * them a fifth faster than one. */
 static float sum_four(const float *x, size_t n)
 {
     float sum[4] = {0};
@@ -68,9 +69,9 @@ static float sum_four(const float *x, size_t n)
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* Read by whichever of three ways is fastest. Every page is written first: those that never were
- * are all the same one, read from the caches. The last ones may still be there, so only the first
- * half is read. */
+/* Measures reading in three ways and returns the fastest. Every page is written first, because
+ * pages that were never written are all the same page and would be read from the caches. The last
+ * pages may still be in the caches, so only the first half is read. */
 double steno_peak_bandwidth(void)
 {
     const size_t bytes = (size_t)144 << 20, slice = (size_t)16 << 20;

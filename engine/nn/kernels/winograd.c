@@ -1,8 +1,9 @@
 #include "nn/kernels/winograd.h"
 
-enum { MIN_CHANNELS = 128 }; /* each product's sums are added to C once per c_in */
+enum { MIN_CHANNELS = 128 }; /* each product adds its sums to C: once per c_in multiply-adds */
 
-/* Four channels: a whole element of weights in the fewest bits, with which each slot begins. */
+/* Channels must be a multiple of four: a whole element of the weights of fewest bits, so that each
+ * slot begins with a whole element. */
 bool steno_winograd_fits(const struct steno_conv *s)
 {
     for (int d = 0; d < 2; d++)

@@ -2,16 +2,19 @@
  * (Winograd, Arithmetic Complexity of Computations, 1980; for images Lavin and Gray,
  * arXiv:1509.09308).
  *
- * Along one axis y[i] = w0 e[i] + w1 o[i] + w2 e[i+1], e the even and o the odd inputs. Three
- * outputs that follow each other take 3 products for o, and for e 4 instead of 6: a = (e0 - e2) w0
- * b = (e1 + e2) (w0 + w2) / 2     c = (e2 - e1) (w0 - w2) / 2 d = (e3 - e1) w2     y0 = a + b + c
- * y1 = b - c    y2 = b + c + d The two outputs that may be left at the end of an axis take 2 + 3,
- * F(2,2), with the same weights: a = (e0 - e1) w0     b = (e1 + e1) (w0 + w2) / 2     d = (e2 - e1)
- * w2    y0 = a + b    y1 = b + d a single one the three of the sum. So two axes take 49 products
- * for 9 outputs instead of 81, with 25 kinds of weights instead of 9; all factors are 1 and -1, so
+ * Along one axis y[i] = w0 e[i] + w1 o[i] + w2 e[i+1], with e the even and o the odd inputs. Three
+ * consecutive outputs need 3 products for o, and for e 4 instead of 6:
+ *     a = (e0 - e2) w0     b = (e1 + e2) (w0 + w2) / 2     c = (e2 - e1) (w0 - w2) / 2
+ *     d = (e3 - e1) w2     y0 = a + b + c     y1 = b - c     y2 = b + c + d
+ * If two outputs remain at the end of an axis, they need 2 + 3 products, F(2,2), with the same
+ * weights:
+ *     a = (e0 - e1) w0     b = (e1 + e1) (w0 + w2) / 2     d = (e2 - e1) w2
+ *     y0 = a + b     y1 = b + d
+ * A single remaining output needs the three of the plain sum. On two axes, 9 outputs take 49
+ * products instead of 81, with 25 kinds of weights instead of 9. All factors are 1 and -1, so the
  * sums lose hardly any accuracy.
  *
- * Kinds along an axis, of the weights and so of the products: */
+ * Kinds of weights, and so of products, along an axis: */
 #ifndef STENO_NN_KERNELS_WINOGRAD_H
 #define STENO_NN_KERNELS_WINOGRAD_H
 
@@ -29,9 +32,9 @@ enum steno_winograd_kind {
 };
 #define STENO_WINOGRAD_SLOTS (STENO_WINOGRAD_KINDS * STENO_WINOGRAD_KINDS)
 
-/* Which of the 25 matrices [c_in, c_out] has this kind along axis 0 and that along axis 1: the nine
- * of the convolution itself come first, tap by tap, so that the plain sum reads the same weights.
- */
+/* Index of the matrix [c_in, c_out] of kind0 along axis 0 and kind1 along axis 1, among the 25. The
+ * nine of the convolution itself come first, tap by tap, so that the plain sum reads the same
+ * weights. */
 static inline size_t steno_winograd_slot(int kind0, int kind1)
 {
     if (kind0 < 3 && kind1 < 3)
@@ -39,13 +42,12 @@ static inline size_t steno_winograd_slot(int kind0, int kind1)
     return (size_t)(kind0 < 3 ? 9 + kind0 * 2 + kind1 - 3 : 15 + (kind0 - 3) * 5 + kind1);
 }
 
-/* Along an axis: what a product of a kind is needed for, a single output (ODD) or three that follow
- * each other. */
+/* What a product of a kind computes along an axis: its contribution to one output (ODD), or to a
+ * group of up to three consecutive outputs (other kinds). */
 struct steno_winograd_unit {
-    size_t from[2]; /* positions in the image that are added, or (all but PLUS) subtracted;
-                       SIZE_MAX: none */
-    size_t to,
-        n; /* outputs [to, to + n) that it is added to; kind MINUS: subtracted from the second */
+    size_t from[2]; /* positions in the image: from[0] minus from[1], or their sum for PLUS;
+                     * SIZE_MAX: none */
+    size_t to, n;   /* adds to outputs [to, to + n); kind MINUS subtracts from the second */
 };
 
 static inline size_t steno_winograd_units(int kind, size_t out)
@@ -57,7 +59,7 @@ static inline size_t steno_winograd_units(int kind, size_t out)
     return out / 3 + (out % 3 > (kind == STENO_WINOGRAD_PLUS));
 }
 
-/* Unit u along axis d. Positions wrap below zero in the padding, as they do in patches_tmpl.h. */
+/* Unit u along axis d. Positions in the padding wrap below zero, as in patches_tmpl.h. */
 static inline struct steno_winograd_unit steno_winograd_unit(const struct steno_conv *s, int d,
                                                              int kind, size_t u)
 {
@@ -78,10 +80,10 @@ static inline struct steno_winograd_unit steno_winograd_unit(const struct steno_
     }
 }
 
-/* 3x3, stride 2, group 1, and enough channels that the additions do not matter. */
+/* True for 3x3, stride 2, group 1, and enough channels that the additions cost little. */
 bool steno_winograd_fits(const struct steno_conv *s);
-/* w [c_out, c_in, 3, 3] as to [c_out, 25, c_in]: the transpose of what gemm_*_pack is to pack for
- * the winograd slots of the kernel table. */
+/* Transform weights w [c_out, c_in, 3, 3] to [c_out, 25, c_in]: the transpose of what gemm_*_pack
+ * packs for the winograd slots of the kernel table. */
 void steno_winograd_weights(float *to, const float *w, size_t c_out, size_t c_in);
 
 #endif

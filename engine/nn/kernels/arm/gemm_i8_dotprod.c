@@ -1,5 +1,5 @@
-/* sdot: four products of s8 summed to each lane, nothing saturates. udot would want weights
- * unsigned, usdot is a later extension (I8MM). */
+/* sdot adds four products of s8 to each lane; nothing saturates. udot needs unsigned weights, and
+ * usdot is a later extension (I8MM). */
 #include "nn/kernels/arm/vec_i32_neon.h"
 
 #undef ISA

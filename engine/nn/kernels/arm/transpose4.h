@@ -1,10 +1,10 @@
-/* Transposition in blocks of 4 x 4 floats. Same name as x86/transpose8.h. */
+/* Transpose in blocks of 4 x 4 floats. Same name as in x86/transpose8.h. */
 #ifndef STENO_NN_KERNELS_ARM_TRANSPOSE4_H
 #define STENO_NN_KERNELS_ARM_TRANSPOSE4_H
 
 #include "nn/kernels/arm/vec_neon.h"
 
-/* A block of rows x cols, each 1..4: reads and writes nothing else. */
+/* A block of rows x cols, 1..4 each. Reads and writes nothing else. */
 static inline void transpose4(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                               size_t cols)
 {

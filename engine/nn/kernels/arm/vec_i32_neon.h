@@ -1,5 +1,4 @@
-/* Four 32-bit integers at a time: NEON. Same names as x86/vec_i32_avx2.h, where each is explained.
- */
+/* Four 32-bit integers at a time: NEON. Same names as x86/vec_i32_avx2.h, which explains them. */
 #ifndef STENO_NN_KERNELS_ARM_VEC_I32_NEON_H
 #define STENO_NN_KERNELS_ARM_VEC_I32_NEON_H
 

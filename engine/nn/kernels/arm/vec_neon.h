@@ -1,5 +1,5 @@
-/* Four floats at a time: NEON (AArch64). Same names as x86/vec_avx2.h, where each is explained, so
- * that the templates in x86 are written once. */
+/* Four floats at a time: NEON (AArch64). Same names as x86/vec_avx2.h, which explains them, so that
+ * the templates in tmpl/ are written once. */
 #ifndef STENO_NN_KERNELS_ARM_VEC_NEON_H
 #define STENO_NN_KERNELS_ARM_VEC_NEON_H
 
@@ -8,7 +8,7 @@
 
 #define ISA neon
 #define VL 4
-#define V_REGISTER "w" /* constraint of asm */
+#define V_REGISTER "w" /* asm constraint */
 
 typedef float32x4_t vf;
 typedef uint32x4_t vm; /* lane mask: all ones or zero per lane */
@@ -34,7 +34,7 @@ static inline vm v_tail(size_t n)
     static const uint32_t lane[4] = {0, 1, 2, 3};
     return vcltq_u32(vld1q_u32(lane), vdupq_n_u32((uint32_t)n));
 }
-/* Masked-off lanes are not touched in memory. */
+/* Memory of lanes outside the mask is not accessed. */
 static inline vf v_load_m(const float *p, vm m)
 {
     vf v = vdupq_n_f32(0);
@@ -68,7 +68,7 @@ static inline vf v_fnma(vf a, vf b, vf c)
 {
     return vfmsq_f32(c, a, b);
 }
-/* b where either is NaN, as the templates expect of x86. */
+/* Returns b where either is NaN, as the templates expect from x86. */
 static inline vf v_max(vf a, vf b)
 {
     return vbslq_f32(vcgtq_f32(a, b), a, b);
@@ -145,6 +145,6 @@ static inline int v_any(vm m)
     return vmaxvq_u32(m) != 0;
 }
 
-#include "nn/kernels/arm/transpose4.h" /* transpose_blocks, with these vectors */
+#include "nn/kernels/arm/transpose4.h" /* transpose_blocks, for these vectors */
 
 #endif

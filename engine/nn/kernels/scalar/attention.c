@@ -1,5 +1,5 @@
-/* Softmax over a row of attention scores that comes in blocks; scores and sums of rows that lie
- * anywhere: the specification. */
+/* Attention, the specification: softmax over blocks of a row of scores; scores and weighted sums of
+ * rows at arbitrary places. */
 #include "nn/kernels/internal.h"
 
 #include <math.h>

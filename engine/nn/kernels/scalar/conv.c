@@ -1,4 +1,4 @@
-/* Convolution, the specification: the sum as ONNX Conv writes it, one output at a time. */
+/* Convolution, the specification: the sum of ONNX Conv, one output at a time. */
 #include "nn/kernels/internal.h"
 #include "nn/kernels/scalar/epilogue.h"
 
@@ -25,7 +25,7 @@ static size_t conv_f32_work__scalar(const struct steno_conv *s, size_t n_parts)
     return 0;
 }
 
-/* Sum over one input channel's window; a tap outside the image counts as zero. */
+/* Sum over the window of one input channel. A tap outside the image counts as zero. */
 static float window(const struct steno_conv *s, const float *x, const float *w, size_t o0,
                     size_t o1)
 {
@@ -99,7 +99,7 @@ static void conv_nhwc_f32__scalar(const struct steno_conv *s, const float *x, co
         }
 }
 
-/* The plain sum: of the packed weights the first nine slots, [taps, c_in, c_out]. */
+/* The plain sum. It reads the first nine slots of the packed weights: [taps, c_in, c_out]. */
 static void conv_winograd_f32__scalar(const struct steno_conv *s, const float *x,
                                       const void *packed, float *y,
                                       const struct steno_gemm_epilogue *ep, size_t part,

@@ -1,4 +1,4 @@
-/* Elementwise functions as libm has them: the specification. */
+/* Elementwise functions by libm: the specification. */
 #include "nn/kernels/internal.h"
 #include "nn/kernels/scalar/epilogue.h"
 
@@ -23,7 +23,7 @@
         }                                                                                          \
     }
 
-/* From e^-|v|, so that results near zero keep their digits. */
+/* Uses e^-|v|, so that results near zero keep their digits. */
 static float sigmoid(float v)
 {
     float e = expf(-fabsf(v));
@@ -35,7 +35,7 @@ static float gelu(float v)
     return 0.5f * v * (1.0f + erff(v * 0.70710678118654752440f));
 }
 
-/* The larger; NaN if either is (numpy.maximum, ONNX Max), unlike fmaxf. */
+/* The larger one; NaN if either is NaN (numpy.maximum, ONNX Max), unlike fmaxf. */
 static float max2(float u, float v)
 {
     return u > v || u != u ? u : v;

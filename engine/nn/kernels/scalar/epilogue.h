@@ -1,4 +1,4 @@
-/* What a matrix product or convolution does with a finished sum, one element at a time. */
+/* The epilogue of a matrix product or convolution, one element at a time. */
 #ifndef STENO_NN_KERNELS_SCALAR_EPILOGUE_H
 #define STENO_NN_KERNELS_SCALAR_EPILOGUE_H
 

@@ -1,4 +1,4 @@
-/* Matrix product, the specification: plain row-by-row sums. The packed form is B as [K,N]. */
+/* Matrix product, the specification: plain sums, row by row. The packed form is B as [K,N]. */
 #include "nn/kernels/internal.h"
 #include "nn/kernels/scalar/epilogue.h"
 
@@ -18,7 +18,7 @@ static void gemm_f32_pack__scalar(void *dst, const float *b, size_t ldb, bool tr
             *p++ = trans ? b[j * ldb + i] : b[i * ldb + j];
 }
 
-/* Rows [i0, i1) of C. Each row is built in C itself, k by k, so that B is read along its rows. */
+/* Rows [i0, i1) of C. Sums grow in C itself, k by k, so that B is read along its rows. */
 static void rows(size_t i0, size_t i1, size_t n, size_t k, const float *a, size_t a_row,
                  size_t a_col, const float *b, size_t b_row, size_t b_col, float *c, size_t ldc,
                  const struct steno_gemm_epilogue *ep)

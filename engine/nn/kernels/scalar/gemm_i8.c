@@ -1,5 +1,5 @@
-/* 8-bit product, the specification. Packed: [K,N] bytes as they were, behind a header that says
- * what they are and the zero points [N]. Unsigned sums: wrap-around is defined. */
+/* 8-bit product, the specification. Packed: a header (signedness, zero points [N]), then the bytes
+ * [K,N] as they were. Sums are unsigned, because unsigned wrap-around is defined. */
 #include "nn/kernels/internal.h"
 #include "nn/kernels/scalar/epilogue.h"
 
@@ -28,7 +28,7 @@ static void gemm_i8_pack__scalar(void *dst, const struct steno_weights_i8 *w)
             *p++ = w->trans ? b[j * w->ldb + i] : b[i * w->ldb + j];
 }
 
-/* Row `a` times column `b` of row stride n, in differences from the zero points. */
+/* Dot product of row `a` and column `b` (row stride n) of the differences from the zero points. */
 static int32_t dot(const struct steno_gemm_i8 *g, const uint8_t *a, uint32_t a_zero,
                    const uint8_t *b, bool b_signed, uint32_t b_zero)
 {
@@ -44,7 +44,7 @@ static int32_t dot(const struct steno_gemm_i8 *g, const uint8_t *a, uint32_t a_z
 static float finish(const struct steno_gemm_i8 *g, int32_t sum, size_t i, size_t j)
 {
     float v = (float)sum * g->scale[j];
-    volatile float rounded; /* kernels are compiled with contraction */
+    volatile float rounded; /* kernels are compiled with contraction; volatile prevents it here */
     rounded = v;
     if (g->row_scale)
         rounded = rounded * g->row_scale[i];

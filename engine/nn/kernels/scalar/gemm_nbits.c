@@ -1,4 +1,4 @@
-/* f32 product with block-quantized weights, the specification. Packed: the values [K,N] of one byte
+/* f32 product with block-quantized weights, the specification. Packed: the values [K,N], one byte
  * each, then scales and zero points [blocks,N]. */
 #include "nn/kernels/internal.h"
 #include "nn/kernels/scalar/epilogue.h"

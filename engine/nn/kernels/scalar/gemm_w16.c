@@ -1,4 +1,4 @@
-/* f32 product with weights of 16 bits, the specification. Packed: [K,N]. */
+/* f32 product with 16-bit weights, the specification. Packed: [K,N]. */
 #include "nn/kernels/half.h"
 #include "nn/kernels/internal.h"
 #include "nn/kernels/scalar/epilogue.h"
@@ -8,7 +8,7 @@ static size_t packed_bytes(size_t k, size_t n)
     return k * n * sizeof(uint16_t);
 }
 
-/* Of the image, SIZE_MAX outside. */
+/* Index of the input pixel that a tap of an output pixel reads; SIZE_MAX outside the image. */
 static size_t pixel_of_tap(const struct steno_conv *s, size_t pixel, size_t tap)
 {
     const size_t o[2] = {pixel / s->out[1], pixel % s->out[1]};
@@ -45,7 +45,7 @@ static size_t pixel_of_tap(const struct steno_conv *s, size_t pixel, size_t tap)
                 row[j] = epilogue_scalar(row[j], i, j, ep);                                        \
         }                                                                                          \
     }                                                                                              \
-    /* Weights of one tap and all channels, times a pixel, or nothing outside the image. */        \
+    /* y += the pixel x times the weights of one tap. */                                           \
     static void tap_##T(const struct steno_conv *s, const float *x, const uint16_t *w, float *y)   \
     {                                                                                              \
         for (size_t c = 0; c < s->c_in; c++, w += s->c_out)                                        \

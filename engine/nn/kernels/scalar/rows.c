@@ -1,5 +1,6 @@
 /* Reductions, softmax and normalisation over rows, transpose: the specification.
- * Sums run in double here, so that an error bound on the other levels measures them alone. */
+ * Sums are in double here, so that an error bound on the other levels measures only those
+ * levels. */
 #include "nn/kernels/internal.h"
 
 #include <math.h>
@@ -78,8 +79,8 @@ static void layernorm_f32__scalar(float *y, const float *x, size_t rows, size_t 
         mean /= (double)cols;
         for (size_t i = 0; i < cols; i++)
             var += ((double)x[i] - mean) * ((double)x[i] - mean);
-        /* The variance is an f32 like in every other level: beyond its range the row becomes beta.
-         */
+        /* The variance is an f32, as in every other level: beyond the range of f32 the row becomes
+         * beta. */
         double scale = 1.0 / sqrt((double)(float)(var / (double)cols + (double)eps));
         for (size_t i = 0; i < cols; i++) {
             double v = ((double)x[i] - mean) * scale;

@@ -1,4 +1,5 @@
-/* The activation of an epilogue, on n vectors (math_tmpl.h) or one. Included after math_tmpl.h. */
+/* The activation of an epilogue, on n vectors (math_tmpl.h) or on one. Included after
+ * math_tmpl.h. */
 #ifndef STENO_NN_KERNELS_TMPL_ACTIVATE_TMPL_H
 #define STENO_NN_KERNELS_TMPL_ACTIVATE_TMPL_H
 

@@ -1,46 +1,48 @@
 /* A block of rows times a block of K by AMX, in place of the register tiles of tiles_tmpl.h.
  * Included by gemm_tmpl.h and gemm_i8_tmpl.h after NR = 32, struct product, struct part and
  *   AMX_DOT(t, a, b)   AMX_DOT_U8 or AMX_DOT_BF16
- *   AMX_MOST           rows of a block
- *   AMX_DEEP(rows)     lanes of K of a panel in L1, with that many rows
+ *   AMX_MOST           maximum of rows of a block
+ *   AMX_DEEP(rows)     lanes of K of a panel that stay in L1, for that many rows
  *   AMX_B_ROW          bytes of a panel's row
- *   amx_done(p, part, tile, r0, h, j)  finished sums [h][NR] of rows r0 on and panel j to C;
- * defined later A panel has a row of NR lanes of 32 bits for each lane of K, so 16 rows of its left
- * or right half are a register as they lie there. Lanes of K are a multiple of 16: packed B and the
- * copy of A are filled up with zeros.
+ * The includer defines later
+ *   amx_done(p, part, tile, r0, h, j)
+ *                      finished sums [h][NR], rows from r0 on and panel j, to C
  *
- * Up to 32 rows times a panel are summed in four registers, two of A and two of B go with them: 4
- * KiB are read for 64 cycles of products. From L2 that takes twice as long (Granite Rapids, 37
- * bytes a cycle), so one side has to stay in L1: of many rows the panel, AMX_DEEP lanes of it,
- * while A passes by TILELOADDT1, which does not displace it; of few rows A, and the panels pass.
- * A's copy is in L2 with as much of K as there is room for, so that sums of a panel seldom have to
- * wait in C for the rest of K: they wait beside each other in L2. They go on where they were left,
- * so their bits do not depend on the blocks. */
+ * For each 32-bit lane of K a panel has a row of NR lanes. So 16 rows of its left or right half can
+ * be loaded as one register without rearrangement. The lanes of K are a multiple of 16: packed B
+ * and the copy of A are padded with zeros.
+ *
+ * Up to 32 rows times a panel are summed in four registers; two registers of A and two of B go with
+ * them. So 4 KiB are read for 64 cycles of products. Reads from L2 take twice as long (Granite
+ * Rapids, 37 bytes a cycle), so one side must stay in L1. With many rows that side is the panel,
+ * AMX_DEEP lanes of it; A is read by TILELOADDT1, which does not displace the panel. With few rows
+ * it is A, and the panels are read that way. The copy of A is in L2 with as much of K as fits
+ * there, so that sums of a panel seldom wait in C for the rest of K: they wait in an array in L2.
+ * Later blocks continue from the stored sums, so the bits do not depend on the blocks. */
 
 enum {
     AMX_HIGH = 2 * AMX_ROWS, /* rows of a tile */
-    AMX_L2_DISTANCE =
-        8192 /* bytes before their use that weights for a single tile are called closer */
+    AMX_L2_DISTANCE = 8192   /* bytes of prefetch distance for weights of a single tile */
 };
 
 struct amx_tile {
     size_t rows;  /* up to 32 */
     size_t lanes; /* of K */
-    bool few;     /* no other tile reads this panel */
+    bool few;     /* this tile alone reads the panel */
     const void *a;
     size_t a_row; /* bytes */
     const void *b;
-    const void *prefetch; /* calls prefetch_lines cache lines from here on closer at each step, but
-                             for few */
+    const void *prefetch; /* each step prefetches prefetch_lines cache lines from here on; unused
+                           * with few */
     size_t prefetch_lines;
-    const void *from; /* sums so far, or NULL: zeros; whole registers */
+    const void *from; /* sums so far, or NULL: zeros; has whole registers */
     size_t from_row;
     void *to;
     size_t to_row;
 };
 
-/* Sums that are done but for rows [r, rows), which go to C between the products of the next tile:
- * those keep the vector units idle, and these keep memory idle. */
+/* Finished sums. Rows [r, rows) are not in C yet; they are stored between the products of the next
+ * tile. The products leave the vector units idle, and the stores leave the memory idle. */
 struct amx_waiting {
     const struct product *p;
     const struct part *part;
@@ -51,13 +53,13 @@ struct amx_waiting {
 static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0,
                      size_t h, size_t j);
 
-/* Rows for each of so many steps. */
+/* Rows to store in each of `steps` steps. */
 static inline size_t amx_share(const struct amx_waiting *w, size_t steps)
 {
     return steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
 }
 
-/* n more rows. */
+/* Store n more rows. */
 static inline void amx_finish(struct amx_waiting *w, size_t n)
 {
     n = w->rows - w->r < n ? w->rows - w->r : n;
@@ -66,7 +68,7 @@ static inline void amx_finish(struct amx_waiting *w, size_t n)
     w->r += n;
 }
 
-/* Registers 0 to 3: sums of 16 rows or, where high, 32. */
+/* Registers 0 to 3: sums of 16 rows or, with high, of 32. */
 static inline void amx_zero_sums(void)
 {
     AMX_ZERO(0);
@@ -97,7 +99,7 @@ static inline void amx_store_sums(void *to, size_t row, bool high)
     }
 }
 
-/* A quarter of the lines of a step closer. */
+/* Prefetch a quarter of the lines of a step. */
 static inline __attribute__((always_inline)) void amx_prefetch(const char *b, int quarter)
 {
     enum { LINES = AMX_LANES * NR / 64 };
@@ -165,23 +167,23 @@ static void amx_product(const struct amx_tile *t, struct amx_waiting *w)
     amx_store_sums(t->to, t->to_row, high);
 }
 
-/* Copied rows of A times panels of B. */
+/* A block: copied rows of A times panels of B. */
 struct amx_block {
     const struct product *p;
     const struct part *part;
     const char *a;
     size_t a_row; /* bytes */
     size_t rows, lanes;
-    const char *b;    /* of panel 0 */
+    const char *b;    /* panel 0 */
     size_t panel;     /* bytes */
-    char *c;          /* of the first row */
+    char *c;          /* the first row */
     size_t c_row;     /* bytes */
     size_t n;         /* columns */
-    bool first, last; /* of all K */
-    bool plain;       /* sums are what goes to C */
+    bool first, last; /* of all of K */
+    bool plain;       /* C takes the sums as they are */
 };
 
-/* Sums of h rows that C holds so far. */
+/* Read the sums of h rows that C holds so far. */
 static void amx_fetch(const struct amx_block *x, size_t r0, size_t h, size_t j, int32_t *tile)
 {
     const size_t left = x->n - j * NR, cols = left < NR ? left : NR;
@@ -195,11 +197,11 @@ struct amx_piece {
     size_t j, u0, u1;
     const char *b;
     const char
-        *prefetch; /* the next one; `lines` cache lines of that are called at each step of a tile */
+        *prefetch; /* the next one; each step of a tile prefetches `lines` cache lines of it */
     size_t lines;
 };
 
-/* Number i of n of panel j. */
+/* Part i of the n parts of panel j along K. */
 static struct amx_piece amx_piece_at(const struct amx_block *x, size_t j, size_t i, size_t n,
                                      size_t lines)
 {
@@ -208,13 +210,13 @@ static struct amx_piece amx_piece_at(const struct amx_block *x, size_t j, size_t
     return (struct amx_piece){j, u0, steps * (i + 1) / n * AMX_LANES, b, b, lines};
 }
 
-/* Rows from r0 on times a piece; tile: where their sums wait. */
+/* Rows from r0 on times a piece. tile: where their sums wait. */
 static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_piece *y,
                         int32_t *tile, struct amx_waiting *w)
 {
     const size_t h = x->rows - r0 < AMX_HIGH ? x->rows - r0 : AMX_HIGH;
     const bool whole =
-        h % AMX_ROWS == 0 && (y->j + 1) * NR <= x->n; /* C itself can be from and to */
+        h % AMX_ROWS == 0 && (y->j + 1) * NR <= x->n; /* C itself can be `from` and `to` */
     char *c = x->c + r0 * x->c_row + y->j * NR * sizeof *tile;
     struct amx_tile t = {.rows = h,
                          .lanes = y->u1 - y->u0,
@@ -246,8 +248,8 @@ static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_p
 
 enum { AMX_THREE = 3 * AMX_ROWS };
 
-/* 33 to 48 rows times panel j: six registers of sums, one of A and one of B, so that B passes once,
- * as it comes from memory, and A twice. */
+/* 33 to 48 rows times panel j: six registers of sums, one of A and one of B. B is read once, as it
+ * comes from memory, and A twice. */
 static void amx_three(const struct amx_block *x, size_t j, int32_t *tile, struct amx_waiting *w)
 {
     const size_t steps = x->lanes / AMX_LANES, some = amx_share(w, steps);
@@ -329,7 +331,8 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
     amx_finish(&w, AMX_HIGH);
 }
 
-/* Rows of the next block of so many: blocks of as many tiles each, or one less. */
+/* Rows of the next block when `left` rows are left. The blocks have the same number of tiles, or
+ * one less. */
 static size_t amx_rows_of(size_t left)
 {
     const size_t blocks = (left + AMX_MOST - 1) / AMX_MOST,
@@ -338,7 +341,8 @@ static size_t amx_rows_of(size_t left)
     return rows < left ? rows : left;
 }
 
-/* K of a block of such rows whose copy has `room`, all in lanes: of nearly the same depth each. */
+/* Depth in lanes of a block of K for that many rows, so that the copy of A fits into `room` lanes.
+ * All blocks have nearly the same depth. */
 static size_t amx_depth(size_t lanes, size_t rows, size_t room)
 {
     const size_t tiles = (amx_rows_of(rows) + AMX_HIGH - 1) / AMX_HIGH, steps = lanes / AMX_LANES;
@@ -350,16 +354,18 @@ static size_t amx_depth(size_t lanes, size_t rows, size_t room)
     return n ? (steps + n - 1) / n * AMX_LANES : 0;
 }
 
-/* Where part `part` of n_parts of m rows begins, in whole tiles. Three tiles and more for each part
- * are shared out by rows, whatever the weights' size: rows are in the cache of the core that made
- * them, and fetching half of them from another's takes longer than reading the weights twice. */
+/* First row of part `part` of n_parts of m rows, in whole tiles. From three tiles per part on, rows
+ * are divided and not columns, whatever the size of the weights. Rows are in the cache of the core
+ * that computed them; to fetch half of them from another core's cache takes longer than to read the
+ * weights twice. */
 static size_t amx_first_row(size_t m, size_t part, size_t n_parts)
 {
     const size_t tiles = (m + AMX_HIGH - 1) / AMX_HIGH, at = tiles * part / n_parts * AMX_HIGH;
     return at < m ? at : m;
 }
 
-/* Products in registers alone, `turns` of them; k: of a lane. Returns how many operations. */
+/* `rounds` products in registers alone; k: multiply-adds of a lane. Returns the number of
+ * operations. */
 __attribute__((unused)) static double amx_peak(size_t rounds, size_t k)
 {
     BEGIN(AMX_ROWS);

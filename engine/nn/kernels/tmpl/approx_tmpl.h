@@ -1,15 +1,16 @@
-/* Activations behind a product of 8 or 16 bits, near enough for what reads them. Included after
- * math_tmpl.h. */
+/* Approximate activations after a product of 8 or 16 bits, as accurate as the next product needs.
+ * Included after math_tmpl.h. */
 #ifndef STENO_NN_KERNELS_TMPL_APPROX_TMPL_H
 #define STENO_NN_KERNELS_TMPL_APPROX_TMPL_H
 
 #include "nn/kernels/tmpl/activate_tmpl.h"
 
-/* x = x / (1 + e^-x) within 2^-13 of it, for n vectors: half the work of v_silu, and the factors of
- * the product before it were of 8 or 16 bits, as those of the next one are. e^-x = 2^whole 2^f, |f|
- * <= 1/2; 2^f by its polynomial of degree 4 of least relative error (2.6e-6). Far from zero the
- * quotient is x or 0 anyway. Each step for all vectors before the next: one's way is longer than
- * what a CPU looks through for other work. */
+/* x = x / (1 + e^-x) within 2^-13 of it, for n vectors. This is half the work of v_silu. The
+ * accuracy suffices, because the factors of the product before and of the next one have 8 or 16
+ * bits.
+ * e^-x = 2^whole 2^f, |f| <= 1/2; 2^f by its polynomial of degree 4 of least relative error
+ * (2.6e-6). Far from zero the quotient is x or 0 anyway. Each step runs for all vectors before the
+ * next step, because the dependency chain of one is longer than the CPU's window for other work. */
 V_MANY_OF approx_silu(vf *x, int n)
 {
     vf f[V_MANY], whole[V_MANY], p[V_MANY];

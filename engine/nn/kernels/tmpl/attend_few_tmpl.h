@@ -1,9 +1,9 @@
-/* Attention of a few rows to a few keys, one head, for one vector width. K is transposed into the
- * first cache, a vector of keys for each column; then both products have the same shape: for each
- * step of the inner size two vectors are read and a number of each row is broadcast, sums in
- * registers (8 rows x 2 vectors, with 16 registers 8 x 1). A step of a chunk has so few
- * multiplications (6 rows, 30 keys, 32 columns: 11,520) that a general product's packing and
- * dispatch cost more than they do. */
+/* Attention of a few rows to a few keys, one head, for one vector width. K is transposed into L1,
+ * one vector of keys per column. Then both products have the same shape: each step of the inner
+ * size reads two vectors and broadcasts one number per row. Sums stay in registers (8 rows x 2
+ * vectors; with 16 registers 8 x 1). A step of a chunk has so few multiplications (6 rows, 30 keys,
+ * 32 columns: 11,520) that packing and dispatch of the general product cost more than the
+ * multiplications. */
 
 #if VL == 8
 #define ATTEND_VECTORS 1 /* 16 registers */
@@ -11,8 +11,8 @@
 #define ATTEND_VECTORS 2
 #endif
 
-/* y [m, n] (ldy) = x [m, k] (ldx) * b [k, n] (ldb), times one factor for each row; rows is m, known
- * where this is compiled; n: at most ATTEND_VECTORS vectors. */
+/* y [m, n] (ldy) = x [m, k] (ldx) * b [k, n] (ldb), times one factor per row. rows is m, a constant
+ * at compile time. n: at most ATTEND_VECTORS vectors. */
 static inline __attribute__((always_inline)) void
 attend_block(const size_t rows, const float *x, size_t ldx, const float *b, size_t ldb, size_t k,
              float *y, size_t ldy, size_t n, const float *factor)
@@ -71,8 +71,8 @@ static inline void attend_product(size_t rows, const float *x, size_t ldx, const
     }
 }
 
-/* Scores of a row to weights that are still to be divided by their sum: *factor. Without a branch,
- * so that the processor works on several rows at a time. A row of -inf alone becomes NaN. */
+/* Scores of a row to weights before their division by the sum; *factor is the reciprocal of the
+ * sum. No branches, so that the CPU overlaps several rows. A row that is all -inf becomes NaN. */
 static inline void attend_weigh(float *p, size_t n, vf scale, const float *mask, float *factor)
 {
     vf top = v_set1(-INFINITY), sum = v_zero();

@@ -1,17 +1,18 @@
-/* Attention of up to 32 rows of one head for one vector width, KEYS keys at a time: what rows have
- * with positions and with keys goes from registers to L1, is read from there once, and becomes
- * weights in its place; these are the left factor of the product with V, whose sums wait for the
- * next block (online softmax: Milakov and Gimelshein 2018; Dao et al., FlashAttention, 2022).
+/* Attention of up to 32 rows of one head for one vector width, KEYS keys at a time. The products of
+ * the rows with positions and keys are stored in L1, read from there once, and replaced by weights.
+ * The weights are the left factor of the product with V, whose sums are kept for the next block
+ * (online softmax: Milakov and Gimelshein 2018; Dao et al., FlashAttention, 2022).
  * Included after vec_<isa>.h by attend_avx2.c, attend_avx512.c, attend_neon.c, and, with
  * ATTEND_PAIRS, by attend_bf16.c.
  *
- * K, V and positions are packed as gemm_tmpl.h packs weights, in panels of NR columns; q and
- * weights are what that calls A: numbers, or pairs of bf16 that follow each other. Register tiles
- * are of its size, and of nearly equal height.
+ * K, V and positions are packed in panels of NR columns, as gemm_tmpl.h packs weights. q and
+ * weights are what gemm_tmpl.h calls A: numbers, or pairs of consecutive bf16. Register tiles have
+ * the same size as there, and nearly equal heights.
  *
- * Scores begin as what positions give. Row i + 1 of these is shifted by one less than row i, as if
- * rows were that much shorter. Positions that keys of the next block need again, ROWS of them, lie
- * behind those of this block and stay there, so each is multiplied once. */
+ * The sums of scores start with the products with positions. Row i + 1 reads these one column
+ * earlier than row i: the row stride is one element shorter. The next block needs the last ROWS
+ * products with positions again. They are stored behind those of this block and moved to the front
+ * afterwards, so each is computed once. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
@@ -23,14 +24,14 @@ enum {
     NR = 2 * VL,
     ROWS = STENO_ATTEND_ROWS,
     KEYS = 128,
-    TILE = VL == 8 ? 6 : 12, /* rows of a register tile: NR columns of sums, two vectors of B, one
-                                number of A */
+    TILE = VL == 8 ? 6 : 12, /* rows of a register tile, for NR columns of sums, two vectors of B,
+                              * one number of A */
 #ifdef ATTEND_PAIRS
-    STEP = 2, /* numbers of an element */
+    STEP = 2, /* numbers per element */
 #else
     STEP = 1,
 #endif
-    /* Row strides of what is in L1: an odd number of cache lines. */
+    /* Row strides of the buffers in L1: an odd number of cache lines. */
     Q_ROW = STENO_ATTEND_SIZE / STEP + 16,
     S_ROW = KEYS + ROWS + 16
 };
@@ -40,18 +41,18 @@ _Static_assert(ROWS % NR == 0 && KEYS % NR == 0 && ROWS % VL == 0,
 
 struct work {
     alignas(64) float q[ROWS * Q_ROW],
-        qp[ROWS * Q_ROW]; /* elements of rows for K and for positions */
-    /* What rows have with positions, then their scores, then their weights. */
+        qp[ROWS * Q_ROW]; /* elements: rows for K, rows for positions */
+    /* Products of the rows with positions, then their scores, then their weights. */
     alignas(64) float s[ROWS * S_ROW];
     alignas(64) float top[ROWS * VL],
-        sum[ROWS * VL]; /* lane by lane: largest score of the block, sum of weights */
+        sum[ROWS * VL]; /* per lane: the largest score of the block; the sum of weights */
     alignas(64) float high[ROWS], max[ROWS], base[ROWS], keep[ROWS];
 };
 
 #define ALWAYS static inline __attribute__((always_inline))
 
 #ifdef ATTEND_PAIRS
-static const float unit = 1.44269504088896341f; /* weights are powers of two */
+static const float unit = 1.44269504088896341f; /* weights are computed as powers of two */
 
 ALWAYS vf mac(vf a, vf b, vf sum)
 {
@@ -63,7 +64,7 @@ ALWAYS void weights_of(vf *x, int n)
     approx_exp2_each(x, n);
 }
 
-/* Two vectors of numbers as elements. */
+/* Store two vectors of numbers as elements. */
 ALWAYS void put(float *to, vf low, vf high)
 {
     v_store(to, (vf)_mm512_cvtne2ps_pbh(high, low));
@@ -76,7 +77,7 @@ ALWAYS vf mac(vf a, vf b, vf sum)
     return v_fma(a, b, sum);
 }
 
-/* Exponentials of numbers that are no more than what an ulp makes of 0. */
+/* Exponentials of numbers that exceed 0 by no more than an ulp. */
 ALWAYS void weights_of(vf *x, int n)
 {
     V_EACH(i, n) x[i] = v_max(v_set1(-105.0f), x[i]);
@@ -95,7 +96,7 @@ static size_t depth_of(size_t k)
     return (k + STEP - 1) / STEP;
 }
 
-/* Rows of q plus a bias as elements. */
+/* Rows of q plus a bias, as elements. */
 static void fill(const struct steno_attend *a, const float *bias, float *to)
 {
     const float *q = a->q;
@@ -118,19 +119,19 @@ static void fill(const struct steno_attend *a, const float *bias, float *to)
 struct tile {
     const float *a, *b;
     size_t steps;
-    const float
-        *from; /* what sums begin with, where A is weights times keep of each row; NULL: zeros */
+    const float *from; /* sums start with this or, where A is weights, with this times keep of each
+                        * row; NULL: zeros */
     size_t from_row;
     const float *keep;
     float *to;
     size_t to_row;
-    float *top; /* raised to the sums, lane by lane; or NULL */
+    float *top; /* per row and lane: raised to the largest sum; or NULL */
 };
 
 #define EACH_ROW _Pragma("GCC unroll 12") for (int i = 0; i < h; i++)
 
-/* h rows, a_row floats apart; on: sums begin with what is there. All three are known where this is
- * compiled. */
+/* h rows, a_row floats apart. on: sums start with x->from. h, a_row and on are constants at compile
+ * time. */
 ALWAYS void tile_of(const struct tile *x, int h, size_t a_row, bool on)
 {
     vf s[TILE][2];
@@ -201,11 +202,11 @@ TILE_OF(12)
             of##_11, of##_12                                                                       \
     }
 #endif
-/* [whether sums begin with what is there][rows] */
+/* [sums start with from][rows] */
 static tile_fn *const by_q[2][TILE + 1] = {TILES(q_new), TILES(q_on)};
 static tile_fn *const by_s[2][TILE + 1] = {TILES(s_new), TILES(s_on)};
 
-/* All m rows; x is of row 0. */
+/* All m rows; x describes row 0. */
 ALWAYS void each_tile(const struct tile *x, size_t m, tile_fn *const (*by)[TILE + 1], size_t a_row)
 {
     const size_t tiles = (m + TILE - 1) / TILE;
@@ -221,8 +222,8 @@ ALWAYS void each_tile(const struct tile *x, size_t m, tile_fn *const (*by)[TILE 
     }
 }
 
-/* Scores of n keys from j on, and with tops the largest of each lane among the whole panels of
- * them. */
+/* Scores of n keys from j on. With tops, w->top becomes the largest score of each lane; the last
+ * panel is left out unless it is whole. */
 static void scores(const struct steno_attend *a, struct work *w, size_t j, size_t n, bool tops)
 {
     const size_t panel = depth_of(a->size) * NR, cols = (n + NR - 1) / NR * NR,
@@ -245,8 +246,8 @@ static void scores(const struct steno_attend *a, struct work *w, size_t j, size_
     }
 }
 
-/* o, in units of the weights by now, or zeros for the first keys, plus weights times n keys of V
- * from j on. */
+/* o += weights times V, for n keys from j on. o is first converted to the unit of the new weights,
+ * or starts with zeros at the first keys. */
 static void add_values(const struct steno_attend *a, struct work *w, size_t j, size_t n)
 {
     const bool first = a->first && j == a->from;
@@ -261,7 +262,7 @@ static void add_values(const struct steno_attend *a, struct work *w, size_t j, s
     }
 }
 
-/* x where its lanes, of keys from `at` on, are in [from, to), else -inf. */
+/* The lanes of x are keys from `at` on: those outside [from, to) become -inf. */
 ALWAYS vf lanes_in(vf x, size_t at, size_t from, size_t to)
 {
     const size_t lo = from > at ? from - at : 0, hi = to > at ? to - at : 0;
@@ -269,8 +270,8 @@ ALWAYS vf lanes_in(vf x, size_t at, size_t from, size_t to)
     return v_select(v_tail(lo < VL ? lo : VL), v_set1(-INFINITY), x);
 }
 
-/* Row i, keys [j, j + n): scores in units of weights, -inf where it sees none, and the largest of
- * each lane. */
+/* Row i, keys [j, j + n): scores in the unit of weights, -inf for keys that the row does not see,
+ * and the largest score of each lane. */
 static void mask_row(const struct steno_attend *a, struct work *w, size_t i, size_t j, size_t n)
 {
     const struct steno_attend_seen all = {0, a->to, NULL}, seen = a->seen ? a->seen[i] : all;
@@ -292,8 +293,8 @@ static void mask_row(const struct steno_attend *a, struct work *w, size_t i, siz
     v_store(w->top + i * VL, top);
 }
 
-/* Columns [n, cols) of all rows to -inf, and what stands in their panel before them into the
- * largest of each lane. */
+/* Columns [n, cols) of all rows become -inf. The columns before n in the same panel now count for
+ * the largest score of each lane. */
 static void cut(const struct steno_attend *a, struct work *w, size_t n, size_t cols)
 {
     for (size_t i = 0; i < a->m; i++)
@@ -305,7 +306,8 @@ static void cut(const struct steno_attend *a, struct work *w, size_t n, size_t c
         }
 }
 
-/* The largest scores so far of all rows, and what was summed in units of the ones before. */
+/* Update the largest scores so far of all rows. keep: the factor from the old unit of the sums to
+ * the new one. */
 static void raise(struct work *w, size_t m, float scale)
 {
     for (size_t i = 0; i < m; i++)
@@ -333,7 +335,7 @@ ALWAYS vf weigh_some(const float *s, float *to, int n, vf by, vf base)
     return x[0];
 }
 
-/* Row i of scores to weights, and their sum. */
+/* Row i of scores to weights; adds to their sum. */
 static void weigh(struct work *w, size_t i, size_t cols, float scale)
 {
     float *s = w->s + i * S_ROW;

@@ -1,13 +1,13 @@
-/* For one vector width: softmax over a row of attention scores that comes in blocks, two passes
- * over a row that lies in the first cache, scale, position term and mask in the first one; scores
- * and weighted sums of rows that lie anywhere, each read once. */
+/* Attention scores for one vector width. Softmax over a row of scores that comes in blocks takes
+ * two passes over a row in L1; the first one applies scale, position term and mask. Scores and
+ * weighted sums of rows at arbitrary places read each row once. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
 
 #include <string.h>
 
-/* t = scale * (s + bias) + mask on the lanes m; what is masked off comes back as -inf. */
+/* t = scale * (s + bias) + mask on the lanes m; the other lanes become -inf. */
 static inline vf score(const float *s, const float *bias, const float *mask, vf scale, vm m)
 {
     vf t = v_load_m(s, m);
@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) vf scores(float *s, size_t n, vf sc
     return v_max_nan(top, top2);
 }
 
-/* s = e^(s - top), n vectors; sums of even and of odd ones. */
+/* s = e^(s - top), n vectors. sum: separate sums of even and odd vectors. */
 V_MANY_OF weights_of(float *s, int n, vf top, vf *sum)
 {
     vf e[V_MANY];
@@ -87,7 +87,7 @@ static float V_NAME(softmax_step_f32)(float *s, size_t n, float scale, const flo
     return keep;
 }
 
-/* Products of q with `several` rows at a time, so that their sums across lanes overlap. */
+/* Dot products of q with `several` rows at a time, so that their horizontal sums overlap. */
 static inline __attribute__((always_inline)) void dots(int several, float *s, const float *q,
                                                        size_t size, float scale, const float *rows,
                                                        size_t row, const int32_t *at)
@@ -126,7 +126,7 @@ static void V_NAME(dot_rows_f32)(float *s, size_t n, const float *q, size_t size
         dots(1, s + i, q, size, scale, rows, row, at + i);
 }
 
-/* Columns [0, 4 VL) of the sum stay in registers while all rows pass. */
+/* Columns [0, 4 VL) of the sum stay in registers while all rows are read. */
 static void V_NAME(mix_rows_f32)(float *y, size_t size, const float *w, size_t n, const float *rows,
                                  size_t row, const int32_t *at)
 {

@@ -1,18 +1,18 @@
-/* Convolution for one vector width; included after gemm_tmpl.h, whose blocks it drives.
+/* Convolution for one vector width. Included after gemm_tmpl.h, whose blocks it drives.
  *
- * An image that needs padding is copied with its zeros to work first, one group's channels at a
- * time; everything below then reads inside the image.
+ * An image that needs padding is first copied to work with its zeros, one group's channels at a
+ * time. All code below then reads inside the image.
  *
- * General: for each group, Y [c_out/g, pixels] = W [c_out/g, K] * patches [K, pixels] with
- * K = c_in/g * kernel0 * kernel1, one way or the other:
- * - many pixels: W is the left side. The patches are never there as a whole: for KC rows of K and
- * at most GROUP panels of pixels they are gathered into work in the layout of packed B, used for
- * every output channel, and overwritten by the next;
- * - few pixels (a short chunk, silero-vad's 4): transposed, patches on the left, output channels
- * fill the vectors, and the small result is transposed at the end. Weights are packed as the right
- * side of the second form; the first transposes them back in the small blocks in which the product
- * copies its left side anyway. Both sum over K in order with the same operations, so which one is
- * chosen does not show in the bits.
+ * General: for each group, Y [c_out/g, pixels] = W [c_out/g, K] * patches [K, pixels] with K =
+ * c_in/g * kernel0 * kernel1, in one of two forms:
+ * - Many pixels: W is the left side. The patches never exist as a whole. For KC rows of K and at
+ *   most GROUP panels of pixels they are gathered into work in the layout of packed B, used for
+ *   every output channel, and overwritten by the next ones.
+ * - Few pixels (a short chunk, silero-vad's 4): the product is transposed. Patches are on the left,
+ *   output channels fill the vectors, and the small result is transposed at the end.
+ * Weights are packed as the right side of the second form. The first form transposes them back in
+ * the small blocks in which the product copies its left side anyway. Both forms sum over K in the
+ * same order with the same operations, so the choice does not change the bits.
  *
  * Depthwise: per channel, every vector of outputs sums its taps with plain unaligned loads. */
 
@@ -47,7 +47,7 @@ static void V_NAME(conv_f32_pack)(void *dst, const float *w, const struct steno_
     ((float *)dst + g * panels(outs) * NR * k, w + g * outs * k, k, true, k, outs);
 }
 
-/* How far along axis d the outputs reach into the padded image. */
+/* Elements of the padded image along axis d that the outputs read. */
 static size_t reach(const struct steno_conv *s, int d)
 {
     return (s->out[d] - 1) * s->stride[d] + (s->kernel[d] - 1) * s->dilation[d] + 1;
@@ -64,7 +64,7 @@ static inline void fill_zero(float *out, size_t n)
         v_store_m(out + c, v_tail(n - c < VL ? n - c : VL), v_zero());
 }
 
-/* Row i0 of an image (zeros when it is outside), with zeros before and behind. */
+/* Copy row i0 of an image with zeros before and behind; a row of zeros when i0 is outside. */
 static inline void pad_row(const struct steno_conv *s, const float *x, size_t i0, float *out)
 {
     const size_t cols = reach(s, 1), before = s->pad[1] < cols ? s->pad[1] : cols;
@@ -83,7 +83,7 @@ static inline void pad_row(const struct steno_conv *s, const float *x, size_t i0
     fill_zero(out + n, cols - before - n);
 }
 
-/* Channels of one group, as far as the outputs reach. */
+/* Padded copies of the channels of one group, as far as the outputs read. */
 static void pad_images(const struct steno_conv *s, const float *x, size_t channels, float *out)
 {
     const size_t rows = reach(s, 0), cols = reach(s, 1);
@@ -92,8 +92,8 @@ static void pad_images(const struct steno_conv *s, const float *x, size_t channe
             pad_row(s, x, r - s->pad[0], out); /* wraps below zero */
 }
 
-/* Depthwise channels padded before the first is used: a load that spans two recent stores waits for
- * both to leave the store buffer. */
+/* Number of depthwise channels that are padded before the first is used: a load that spans two
+ * recent stores waits until both have left the store buffer. */
 enum { PAD_CHANNELS = 8 };
 
 /* Floats of work for one part: the padded image, then the patches. */
@@ -103,16 +103,16 @@ static size_t pad_work(const struct steno_conv *s)
     return needs_padding(s) ? (channels * reach(s, 0) * reach(s, 1) + 15) / 16 * 16 : 0;
 }
 
-/* A copy of the image, transposed, is the patches of this one. */
+/* True when the patches are the image itself, or its transpose. */
 static bool pointwise(const struct steno_conv *s)
 {
     return s->kernel[0] * s->kernel[1] == 1 && s->stride[0] == 1 && s->stride[1] == 1 &&
            s->in[0] == s->out[0] && s->in[1] == s->out[1];
 }
 
-/* Estimated cycles of both forms: gathering 1 a number in the first, 4 a run of kernel[1] numbers
- * in the second, 0.4 for transposing W or the image, 0.5 for the result, products 1 per 32. The
- * choice does not depend on n_parts. */
+/* Compares the estimated cycles of both forms. Gathering takes 1 per number in the first form and 4
+ * per run of kernel[1] numbers in the second. Transposing W or the image takes 0.4, transposing the
+ * result 0.5, products 1 per 32. The choice does not depend on n_parts. */
 static bool few_pixels(const struct steno_conv *s)
 {
     const double n = (double)(s->out[0] * s->out[1]), k = (double)conv_taps(s);
@@ -140,16 +140,16 @@ static size_t V_NAME(conv_f32_work)(const struct steno_conv *s, size_t n_parts)
     return n_parts * part_work(s) * sizeof(float);
 }
 
-/* p[0], p[step], ... in the first n lanes. Steps of 2 are two loads and a shuffle; gather
- * instructions are left out on purpose: they were no faster where measured (Cascade Lake), and CPUs
- * whose microcode mitigates Intel GDS (2023) make them slow. */
+/* p[0], p[step], ... in the first n lanes. A step of 2 takes two loads and a shuffle. Gather
+ * instructions are avoided on purpose: they were no faster where measured (Cascade Lake), and
+ * microcode that mitigates Intel GDS (2023) makes them slow. */
 static inline vf load_step(const float *p, size_t step, size_t n)
 {
     alignas(64) float one_by_one[VL];
     if (step == 1)
         return v_load_m(p, v_tail(n));
     if (step == 2) {
-        size_t end = 2 * n - 1; /* elements touched */
+        size_t end = 2 * n - 1; /* elements read */
         if (end <= VL)
             return v_even(v_load_m(p, v_tail(end)), v_zero());
         return v_even(v_load(p), v_load_m(p + VL, v_tail(end - VL)));
@@ -159,12 +159,12 @@ static inline vf load_step(const float *p, size_t step, size_t n)
     return v_load_m(one_by_one, v_tail(n));
 }
 
-/* Pixels of one image row: n of them from element `from` of a channel on. */
+/* n pixels of one image row, from element `from` of a channel on. */
 struct segment {
     size_t from, n;
 };
 
-/* Pixels [p, p + n) as segments; how many. */
+/* Split pixels [p, p + n) into segments. Returns their number. */
 static size_t segments(const struct steno_conv *s, size_t p, size_t n, struct segment *seg)
 {
     size_t o0 = p / s->out[1], o1 = p % s->out[1], count = 0;
@@ -183,7 +183,7 @@ static size_t segments(const struct steno_conv *s, size_t p, size_t n, struct se
 static void gather(const struct steno_conv *s, const float *x, size_t k, size_t kc,
                    const struct segment *seg, size_t count, size_t wide, float *dst)
 {
-    alignas(64) float row[GROUP * NR + VL]; /* whole vectors are stored, the last ones too far */
+    alignas(64) float row[GROUP * NR + VL]; /* the last vector stores too far */
     const size_t per = s->kernel[0] * s->kernel[1], image = s->in[0] * s->in[1];
     memset(row, 0, sizeof row);
     for (size_t i = 0; i < kc; i++) {
@@ -269,8 +269,9 @@ static void gather_pixels(const struct steno_conv *s, const float *x, float *to)
     }
 }
 
-/* A short line of one axis, dilation 1: the taps that fall inside are known once for each pixel,
- * and zeros go where they are needed, so there is no padded copy of the image. */
+/* True for a short line of one axis with dilation 1. The taps that fall inside the image are
+ * computed once per pixel and zeros are written for the others, so there is no padded copy of the
+ * image. */
 static bool is_line(const struct steno_conv *s)
 {
     return s->in[0] == 1 && s->out[0] == 1 && s->kernel[0] == 1 && s->dilation[1] == 1 &&
@@ -282,7 +283,7 @@ static void gather_line(const struct steno_conv *s, const float *x, float *to)
 {
     const size_t channels = s->c_in / s->group, in = s->in[1], run = s->kernel[1];
     for (size_t p = 0; p < s->out[1]; p++, to += channels * run) {
-        const size_t start = p * s->stride[1]; /* of the padded line */
+        const size_t start = p * s->stride[1]; /* in the padded line */
         size_t lo = start < s->pad[1] ? s->pad[1] - start : 0;
         size_t hi = in + s->pad[1] > start ? in + s->pad[1] - start : 0;
         hi = hi < run ? hi : run;
@@ -303,7 +304,7 @@ static void gather_line(const struct steno_conv *s, const float *x, float *to)
     }
 }
 
-/* The same for output channel panels [j0, j1) of a group, transposed. */
+/* The second form, transposed, for panels [j0, j1) of a group's output channels. */
 static void conv_few(const struct steno_conv *s, const float *x, const float *w, float *y,
                      const struct steno_gemm_epilogue *ep, float *work, size_t j0, size_t j1)
 {
@@ -337,7 +338,7 @@ static void conv_few(const struct steno_conv *s, const float *x, const float *w,
     }
 }
 
-/* The convolution of an image that pad_images has made. */
+/* The convolution of the image that pad_images made. */
 static struct steno_conv padded_shape(const struct steno_conv *s)
 {
     struct steno_conv to = *s;
@@ -348,7 +349,7 @@ static struct steno_conv padded_shape(const struct steno_conv *s)
     return to;
 }
 
-/* Pixels are shared out while there are enough panels, else output channels. */
+/* Parts divide the pixels while there are enough panels, else the output channels. */
 static void conv_general(const struct steno_conv *s, const float *x, const float *w, float *y,
                          const struct steno_gemm_epilogue *ep, float *work, size_t part,
                          size_t n_parts)
@@ -384,7 +385,7 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
     }
 }
 
-/* Which lanes a vector of n outputs reads: of the vector at its first tap, and of the one behind it
+/* The lanes that a vector of n outputs reads: of the vector at its tap, and of the following vector
  * where outputs step by two. */
 struct lanes {
     vm first, second;
@@ -397,15 +398,14 @@ static inline struct lanes lanes_of(size_t n, size_t step)
     return l;
 }
 
-/* `width` vectors of sums, each `next` floats of the image behind the one before; x: the first tap
- * of the first; step: 1 or 2 columns from output to output. Always inlined with constant width,
- * step. */
+/* `width` vectors of sums, `next` floats of the image apart. x: the first tap of the first one.
+ * step: 1 or 2 columns from output to output. Always inlined with constant width and step. */
 static inline __attribute__((always_inline)) void depthwise_sums(const struct steno_conv *s,
                                                                  const float *x, size_t next,
                                                                  const float *w, int width,
                                                                  struct lanes l, int step, vf *out)
 {
-    vf acc[4]; /* not `out`, which the caller takes the address of: these stay in registers */
+    vf acc[4]; /* not `out`, whose address is taken: these stay in registers */
 #pragma GCC unroll 4
     for (int i = 0; i < width; i++)
         acc[i] = v_zero();
@@ -428,7 +428,7 @@ static inline __attribute__((always_inline)) void depthwise_sums(const struct st
         out[i] = acc[i];
 }
 
-/* The columns [o1, o1 + VL) of output rows [o0, o0 + 4), fewer at the edges. */
+/* Columns [o1, o1 + VL) of output rows [o0, o0 + 4), fewer at the edges. */
 static inline __attribute__((always_inline)) void
 depthwise_rows(const struct steno_conv *s, const struct product *p, const float *x, const float *w,
                size_t o, size_t o0, size_t o1, int step)
@@ -451,8 +451,8 @@ depthwise_rows(const struct steno_conv *s, const struct product *p, const float 
     }
 }
 
-/* One output row (time): four vectors side by side while there are that many; the last four may
- * start early and write some outputs twice. */
+/* One output row (time), four vectors at a time. The last four may start early and write some
+ * outputs twice. */
 static void depthwise_line(const struct steno_conv *s, const struct product *p, const float *x,
                            const float *w, size_t o)
 {
@@ -474,7 +474,7 @@ static void depthwise_line(const struct steno_conv *s, const struct product *p, 
     }
 }
 
-/* Steps of three and more along a row: every tap collects its own lanes. */
+/* Steps of three and more along a row: every tap gathers its own lanes. */
 static void depthwise_strided(const struct steno_conv *s, const struct product *p, const float *x,
                               const float *w, size_t o)
 {
@@ -548,10 +548,10 @@ static void V_NAME(conv_f32)(const struct steno_conv *s, const float *x, const v
 
 enum { TIME = VL == 16 ? 12 : 6, FEW = TIME / 3, TAPS = 64 };
 
-/* Outputs of a vector of channels, or the lanes m of it, at TIME times. The rows of x that a tap
- * meets stay in registers: the next one meets all but the first of them and one more, so each tap
- * is two loads for TIME multiply-adds. Registers take turns, hence as many taps at once. w: taps
- * `ldw` apart. */
+/* Outputs of a vector of channels (or its lanes m) at TIME times. The rows of x that a tap
+ * multiplies stay in registers. The next tap needs the same rows without the first and with one
+ * more, so each tap takes two loads for TIME multiply-adds. The registers are reused in rotation,
+ * hence the unrolling by TIME taps. w: taps `ldw` apart. */
 static inline __attribute__((always_inline)) void dw_many(float *y, const float *x, const float *w,
                                                           size_t ldw, const float *bias, size_t c,
                                                           size_t k, bool whole, vm m)
@@ -584,8 +584,8 @@ static inline __attribute__((always_inline)) void dw_many(float *y, const float 
             v_store_m(y, m, acc[r]);
 }
 
-/* Few times, `width` vectors of channels: each weight vector is loaded once for all of them, each
- * row of x as often as it meets a tap, from the first cache. */
+/* Few times, `width` vectors of channels. Each weight vector is loaded once for all of them. Each
+ * row of x is loaded from L1 once per tap. */
 static inline __attribute__((always_inline)) void dw_rows(float *y, const float *x, const float *w,
                                                           size_t ldw, const float *bias, size_t c,
                                                           size_t k, int rows, int width, vm m)
@@ -618,13 +618,14 @@ static inline __attribute__((always_inline)) void dw_rows(float *y, const float 
     }
 }
 
-/* All times of two vectors of channels, or of one (the lanes m of it). */
+/* All times of two vectors of channels, or of one (its lanes m). */
 static inline __attribute__((always_inline)) void dw_columns(float *y, const float *x,
                                                              const float *w, const float *bias,
                                                              size_t t, size_t c, size_t k,
                                                              int width, vm m)
 {
-    float taps[TAPS * NR]; /* the columns' own, side by side: rows of w lie a power of two apart */
+    float taps[TAPS * NR]; /* the taps of these columns, contiguous: rows of w may be a power of two
+                            * apart */
     const bool many = t >= TIME;
     size_t ldw = c;
     if (k <= TAPS && t > 1) {
@@ -635,8 +636,8 @@ static inline __attribute__((always_inline)) void dw_columns(float *y, const flo
                           width == 2 ? v_load(w + l * c + (size_t)j * VL) : v_load_m(w + l * c, m));
         w = taps;
     }
-    /* What is left over is done FEW at a time and one by one, or all again together with some of
-     * what is done. */
+    /* The remaining times are computed FEW at a time and then one by one. Where that takes longer,
+     * the last TIME times are computed together, some of them again. */
     while (t >= TIME || (many && t / FEW + t % FEW >= TIME / FEW)) {
         const size_t back = t < TIME ? (TIME - t) * c : 0;
         dw_many(y - back, x - back, w, ldw, bias, c, k, width == 2, m);

@@ -1,5 +1,5 @@
-/* Elementwise slots for one vector width. Memory-bound but for the transcendental ones; one vector
- * per turn, the tail under a mask, so nothing is read or written beyond n. */
+/* Elementwise slots for one vector width. All but the transcendental ones are memory-bound. Each
+ * step takes one vector; the tail is masked, so nothing is read or written beyond n. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
@@ -18,7 +18,7 @@
         }                                                                                          \
     }
 
-/* The same for a function of several vectors at a time (math_tmpl.h); y, x and n are among the
+/* The same for a function of several vectors at a time (math_tmpl.h). y, x and n are among the
  * parameters. */
 #define UNARY_EACH(name, each, parameters)                                                         \
     static void V_NAME(name##_f32) parameters                                                      \
@@ -37,7 +37,7 @@
         }                                                                                          \
     }
 
-/* One loop per combination of vector and scalar operands. */
+/* One loop for each combination of vector and scalar operands. */
 #define BINARY(name, expr)                                                                         \
     static void V_NAME(name##_f32)(float *y, const float *a, size_t a_stride, const float *b,      \
                                    size_t b_stride, size_t n)                                      \
@@ -137,7 +137,7 @@ static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
 }
 
 /* Twelve chains: more than latency (4 or 5) times units (2). The empty asm keeps each chain in a
- * register and from being computed at compile time. */
+ * register and prevents evaluation at compile time. */
 static double V_NAME(peak_f32)(size_t rounds)
 {
     const vf a = v_set1(0.999f), b = v_set1(0.5f);

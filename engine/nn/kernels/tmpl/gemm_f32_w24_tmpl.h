@@ -1,10 +1,10 @@
-/* f32 products whose weights are kept in 24 bits: whole numbers q, |q| <= 2^23, times a power of
- * two of each column. Products of few rows are bound by reading weights, of which there are a
- * quarter less; sums are those of f32 otherwise, in the order of k. What rounding loses is at most
- * 2^-24 of a column's largest weight, the order of what a sum of f32 loses. An element is q of k
- * and k + 1, a word of a line 2^8 q (scaled_tmpl.h): 10 operations a row of a panel find room
- * beside the 56 multiply-adds of the highest tile of AVX-512. A is multiplied by 2^-36 as it is
- * copied, so that no sum is beyond what f32 has; numbers of it below 2^-90 lose bits.
+/* f32 products with weights in 24 bits: integers q, |q| <= 2^23, times a power of two per column.
+ * Products of few rows are bound by reading weights, and these have a quarter fewer bytes. Sums are
+ * f32 sums in the order of k, as without compression. Rounding loses at most 2^-24 of a column's
+ * largest weight, the order of the error of an f32 sum. An element is q of k and q of k + 1; a word
+ * of a line is 2^8 q (scaled_tmpl.h). Widening a row of a panel takes 10 operations, which fit
+ * beside the 56 multiply-adds of the highest tile of AVX-512. A is multiplied by 2^-36 when it is
+ * copied, so that no sum exceeds the range of f32; numbers of A below 2^-90 lose bits.
  *
  * Included after vec_i32_<isa>.h and
  *   widen_two     see scaled_tiles_tmpl.h */
@@ -64,6 +64,5 @@ void V_NAME(steno_kernels_gemm_f32_w24)(steno_kernels *k)
 {
     k->gemm_f32_w24 =
         (struct steno_gemm_weights){packed_bytes, pack, product_part, conv_part, conv_winograd};
-    k->compressed_max_rows =
-        27; /* a tile of AVX-512 and nearly another: chunks of streams have as many */
+    k->compressed_max_rows = 27; /* nearly two tiles of AVX-512; a chunk of a stream has as many */
 }

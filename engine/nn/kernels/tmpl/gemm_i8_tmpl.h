@@ -1,30 +1,32 @@
 /* The 8-bit product (kernels.h, struct steno_gemm_i8) for one vector width and one instruction.
  *
- * Included after vec_<isa>.h, vec_i32_<isa>.h and these, which differ:
- *   KG    k that one 32-bit lane takes: 4 with vpdpbusd (u8 x s8 summed in i32, no saturation),
- *         2 with vpmaddwd on bytes widened to 16 bits. vpmaddubsw is of no use: its sum of two
- *         products saturates at 16 bits, and the detours that keep it exact (a bit of A by itself)
- *         cost more instructions than widening, which every row of a tile shares.
- *   A_U8, A_S8  the instruction wants A unsigned (or signed): the other kind is shifted by 128.
+ * Included after vec_<isa>.h, vec_i32_<isa>.h and the definitions that differ:
+ *   KG    values of k per 32-bit lane: 4 with vpdpbusd (u8 x s8 summed in i32, no saturation), 2
+ *         with vpmaddwd on bytes widened to 16 bits. vpmaddubsw is not used: its sum of two
+ *         products saturates at 16 bits, and the workarounds that keep it exact (one bit of A
+ *         apart) cost more instructions than widening, which all rows of a tile share.
+ *   A_U8, A_S8   the instruction needs A unsigned (or signed): the other kind is shifted by 128.
  *   weights(p), dot(acc, a, b)
  *
- * Packed B: header, [NP] sums of each column less its zero point, panels of NR = 2 VL columns, each
- * [K / KG][NR][KG] of i8 (u8 shifted by 128), zero beyond K and N, then [NP] zero points, which are
- * mostly 0 and then not read. With NP columns, sums modulo 2^32:
+ * Packed B: header, then [NP] column sums of the values less their zero points, then panels of NR =
+ * 2 VL columns, each [K / KG][NR][KG] of i8 (u8 shifted by 128), zero beyond K and N, then [NP]
+ * zero points, which are mostly 0 and then not read. NP is the number of columns of whole panels.
+ * Modulo 2^32:
  *     sum (a - za)(b - zb) = sum a b - za * sum (b - zb) - zb * sum a
- * so the inner loop knows no zero points; sums of rows of A are taken only where a zb is not 0.
+ * So the inner loop knows no zero points, and sums of rows of A are computed only where a zb is not
+ * 0.
  *
- * Register tile, cutting of M, panels at a time for few rows, rows of A copied to the stack with a
- * fixed stride: as in gemm_tmpl.h, and for the same reasons. A lane of KG bytes is what a float is
- * there, so a block of KU lanes has the same size. Blocks of K longer than that leave their sums in
- * C, which has 32-bit elements either way. */
+ * Register tiles, the division of M, several panels at a time for few rows, and rows of A copied to
+ * the stack with a fixed stride are as in gemm_tmpl.h, for the same reasons. A lane of KG bytes
+ * takes the place of a float there, so a block of KU lanes has the same size. Blocks of K longer
+ * than that leave their sums in C, which has 32-bit elements in both cases. */
 #ifndef A_U8
 #define A_U8 0
 #endif
 #ifndef A_S8
 #define A_S8 0
 #endif
-#ifndef BEGIN /* before and after the work of a call for so many rows */
+#ifndef BEGIN /* before and after the work of a call with that many rows */
 #define BEGIN(rows) ((void)0)
 #define END() ((void)0)
 #endif
@@ -42,10 +44,11 @@ enum {
     NR = 2 * VL,
 #ifdef AMX_DOT
     MR = 32,
-    ROWS_OF_PART = 96,   /* and more: parts have rows */
-    MC = 512,            /* a panel read from L3 takes as long as its product with 200 rows */
-    KU_STEP = AMX_LANES, /* panels are filled up to a multiple of that many lanes */
-    A_ROOM = MC * 528,   /* of the copy of A, lanes: 1 MiB of L2, 512 lanes of most rows */
+    ROWS_OF_PART = 96, /* from this number on, parts divide the rows */
+    MC = 512, /* maximum of rows; reading a panel from L3 takes as long as its product with 200
+               * rows */
+    KU_STEP = AMX_LANES, /* panels are padded to a multiple of this many lanes */
+    A_ROOM = MC * 528,   /* lanes of the copy of A: 1 MiB of L2, 512 lanes of most rows */
 #else
     MR = VL == 16  ? 14
          : VL == 4 ? 8
@@ -54,28 +57,26 @@ enum {
                  : 126, /* rows of A copied at a time: a multiple of MR; 200 to 260 KiB, in L2 */
     KU_STEP = 1,
     KU = VL == 8 ? 1024
-                 : 512, /* lanes of K in a block: 2048 bytes, 4096 of avxvnni or 1024 of NEON */
+                 : 512, /* lanes of K in a block: 2048 bytes; 4096 of avxvnni or 1024 of NEON */
     A_LD = KU + 16,     /* row stride of the copy, lanes */
     A_ROOM = MC * A_LD,
 #endif
     LANE_ROW = NR * KG,       /* bytes of one lane of K in a panel */
-    STEPS = VL == 16 ? 1 : 4, /* lanes of K that a turn of the inner loop takes */
+    STEPS = VL == 16 ? 1 : 4, /* lanes of K per step of the inner loop */
     CALLERS = LANE_ROW * STEPS < 128
                   ? 1
-                  : LANE_ROW * STEPS / 64, /* tiles that together call the next panel */
-    L1_DISTANCE = 8, /* lanes before their use that weights for more tiles, in L2 by then, are
-                 called into L1 */
+                  : LANE_ROW * STEPS / 64, /* tiles that together prefetch the next panel */
+    L1_DISTANCE = 8, /* prefetch distance in lanes into L1, for weights of several tiles, which are
+                      * in L2 by then */
     L2_DISTANCE =
-        VL == 8
-            ? 2048
-            : 8192, /* bytes before their use that weights for a single tile are called closer */
-    L2_DISTANCE_FEW = 2048,     /* ... of one or two rows */
-    STREAM_DISTANCE = 16384,    /* ... into L1 by a tile that reads STREAM */
-    STREAM_DISTANCE_ONE = 12288 /* ... of a single row */
+        VL == 8 ? 2048 : 8192,  /* prefetch distance in bytes for weights of a single tile */
+    L2_DISTANCE_FEW = 2048,     /* the same for one or two rows */
+    STREAM_DISTANCE = 16384,    /* the same into L1, for a tile that reads STREAM */
+    STREAM_DISTANCE_ONE = 12288 /* the same for a single row */
 };
 
 struct head {         /* 64 bytes */
-    int32_t any_zero; /* a zero point that is not 0 */
+    int32_t any_zero; /* some zero point is not 0 */
     int32_t unused[15];
 };
 
@@ -83,10 +84,11 @@ typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_nex
                       const int8_t *prefetch, int32_t *tile);
 
 #ifndef AMX_DOT
-/* acc += a lane of A of each row times one of B, w vectors wide. A tile that is the only one to
- * read B calls all of it, L2_DISTANCE bytes before its use: two rows and more are at work for as
- * long as memory is, and the CPU by itself does one after the other. One row is at work for less,
- * of eight lanes two are. Eight lanes at a time leave the CPU time to call B from L2 by itself. */
+/* acc += a lane of A of each row times a lane of B, w vectors wide. A tile that alone reads B
+ * prefetches all of it, L2_DISTANCE bytes before its use. With two rows and more, computing takes
+ * as long as reading memory, and without prefetching the CPU would do one after the other. A single
+ * row computes for less time (as do two rows with eight lanes). With eight lanes the CPU has time
+ * to fetch B from L2 into L1 by itself. */
 static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w,
                                                              const int32_t *a, const int8_t *b,
                                                              size_t b_next, vi *acc)
@@ -108,15 +110,14 @@ static inline __attribute__((always_inline)) void micro_step(enum reads reads, i
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++) {
             acc[r * w + j] = dot(acc[r * w + j], av, bv[j]);
-            if (STEPS >
-                1) /* sums of several steps in another order need more registers than there are */
+            if (STEPS > 1) /* another order of sums needs more registers */
                 __asm__("" : "+" V_REGISTER(acc[r * w + j]));
         }
     }
 }
 
-/* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile ku / STEPS cache
- * lines from `ahead` on are called into L2. */
+/* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart. Meanwhile it prefetches ku /
+ * STEPS cache lines from `prefetch` on into L2. */
 static inline __attribute__((always_inline)) void micro(enum reads reads, int mr, int panels,
                                                         size_t ku, const int32_t *a,
                                                         const int8_t *b, size_t b_next,
@@ -153,9 +154,10 @@ MICRO(micro, SHARED, 2, 2)
 #endif
 #include "nn/kernels/tmpl/tiles_tmpl.h"
 
-/* The kernel of the only tile, this high, with panels left, and how many of them it takes: several
- * where one alone has too few sums to hide the latency of a product. Two rows of wide vectors have
- * enough, and weights that come from memory are one stream. */
+/* The kernel for a tile of `rows` rows that alone reads B, with `left` panels left. *panels: how
+ * many panels it takes at once. It takes several where one alone has too few sums to hide the
+ * latency of a product. Two rows of wide vectors have enough sums, and one panel at a time reads
+ * weights from memory as one stream. */
 static micro_fn *few_of(size_t rows, size_t left, bool streams, size_t *panels)
 {
     *panels = rows == 1 ? 4 : rows == 2 && VL < 16 ? 2 : 1;
@@ -186,12 +188,12 @@ static size_t V_NAME(gemm_i8_packed_bytes)(size_t k, size_t n)
     return sizeof(struct head) + panels_of(n) * (2 * NR * sizeof(int32_t) + lanes_of(k) * LANE_ROW);
 }
 
-/* The parts of a packed block. */
+/* The parts of a packed B. */
 struct packed {
     const struct head *head;
     const int32_t *sum, *zero; /* [NP] */
     const int8_t *panels;
-    size_t panel; /* bytes of one */
+    size_t panel; /* bytes of a panel */
 };
 
 static struct packed open_packed(const void *data, size_t k, size_t n)
@@ -205,7 +207,7 @@ static struct packed open_packed(const void *data, size_t k, size_t n)
     return p;
 }
 
-/* Columns [j, j + cols) to the panel at dst; their sums added to sum. */
+/* Pack columns [j, j + cols) into the panel at dst and add their sums to sum. */
 static void pack_panel(int8_t *dst, int32_t *sum, const struct steno_weights_i8 *w, size_t j,
                        size_t cols)
 {
@@ -246,11 +248,11 @@ static void V_NAME(gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w)
 struct product {
     const struct steno_gemm_i8 *g;
     struct packed b;
-    int32_t a_shift; /* what A's elements are raised by */
-    int32_t a_zero;  /* of all rows, raised, where they share one */
+    int32_t a_shift; /* A's elements are raised by this */
+    int32_t a_zero;  /* zero point of A, raised, where all rows share one */
 };
 
-/* Row stride of the copy of A, lanes. */
+/* Row stride of the copy of A in lanes. */
 static inline size_t copy_ld(size_t lanes)
 {
 #ifdef AMX_DOT
@@ -261,7 +263,7 @@ static inline size_t copy_ld(size_t lanes)
 #endif
 }
 
-/* n bytes to lanes; the last ones are filled up with zeros. */
+/* n bytes to lanes; the rest of the last lane is zero. */
 static void copy_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed)
 {
     for (size_t u = n / KG; u < lanes_of(n); u++)
@@ -286,7 +288,7 @@ static void copy_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed)
 #endif
 }
 
-/* Sum of row i of A, raised. */
+/* Sum of row i of A, after raising. */
 static int32_t row_sum(const struct product *p, size_t i)
 {
     const uint8_t *a = (const uint8_t *)p->g->a + i * p->g->lda;
@@ -298,18 +300,18 @@ static int32_t row_sum(const struct product *p, size_t i)
 
 /* ---- finished sums to C ---- */
 
-/* The value as rounded: nothing contracts across. */
+/* v, rounded: keeps the compiler from fusing operations across it. */
 static inline vf rounded(vf v)
 {
     __asm__("" : "+" V_REGISTER(v));
     return v;
 }
 
-/* Rows of one vector of columns: what is the same for all of them. */
+/* Values that are the same for all rows of one vector of columns. */
 struct column {
     size_t j;
     vm m;
-    vi sum, zero, shared; /* shared: zero point of A times sum, where all rows have one */
+    vi sum, zero, shared; /* shared: zero point of A times sum, where all rows have the same one */
     vf scale, bias;
 };
 
@@ -346,7 +348,7 @@ static inline void finish_floats(const struct product *p, const struct column *c
     v_store_m((float *)g->c + i * g->ldc + c->j, c->m, v);
 }
 
-/* Sum of row i, without zero points yet. */
+/* Finish a sum of row i; zero points are not subtracted yet. */
 static inline void finish(const struct product *p, const struct column *c, vi sum, size_t i,
                           int32_t a_sum)
 {
@@ -363,29 +365,30 @@ static inline void finish(const struct product *p, const struct column *c, vi su
         vi_store_m((int32_t *)g->c + i * g->ldc + c->j, c->m, sum);
 }
 
-/* What a block goes through: rows from i0 on copied to buf, lanes from u0 on. */
+/* The input of a block: rows from i0 on copied to buf, lanes from u0 on. */
 struct part {
     const int32_t *buf;
     size_t ld;            /* of buf */
-    const int32_t *a_sum; /* of the copied rows, when the last block needs them */
+    const int32_t *a_sum; /* of the copied rows, if the last block needs them */
     const int8_t *b;      /* lane u0 of panel 0 */
     size_t i0, ku;
     bool first, last;
 };
 
-/* What the rows of a tile have in common: a panel's columns, and where C and a residual go on. */
+/* Values that are the same for all rows of a tile: a panel's columns, and the places in C and a
+ * residual. */
 struct rounded_tile {
     vi sum[2], digits[2]; /* of the columns */
     vf scale[2], bias[2];
     const int32_t *zero; /* of each row of A, less shift */
     int32_t shift;
-    const float *row_scale, *residual; /* residual: or NULL */
+    const float *row_scale, *residual; /* row_scale [M]; residual or NULL */
     float *c;
     size_t ldr, ldc, width; /* of residual, C and the tile */
     bool first, small;      /* small: sums are below 2^22 */
 };
 
-/* Rows [r, r + n) through the epilogue, as finish_floats does it. */
+/* Rows [r, r + n) through the epilogue, with the operations of finish_floats. */
 V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epilogue *ep,
                       const int32_t *tile, size_t r, int n, bool biased, enum steno_activation act)
 {
@@ -415,8 +418,8 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
     V_EACH(i, 2 * n) v_store(t->c + (r + i / 2) * t->ldc + i % 2 * VL, v[i]);
 }
 
-/* What nearly all products are: rows rounded one by one, weights without zero points, a whole
- * panel. The same operations as in store_tile with nothing left to decide for each vector. */
+/* The most frequent case: a row_scale and zero point per row, weights without zero points, a whole
+ * panel. The operations are those of store_tile, without decisions per vector. */
 static inline __attribute__((always_inline)) void
 store_rounded(const struct product *p, const struct part *a, const int32_t *tile, size_t r0,
               size_t rows, size_t width, size_t j, bool biased, enum steno_activation act)
@@ -447,7 +450,7 @@ store_rounded(const struct product *p, const struct part *a, const int32_t *tile
         finish_rows(&t, ep, tile, r, 1, biased, act);
 }
 
-/* Sums of a block of K that is not the last, a whole panel. */
+/* Store the sums of a block of K that is not the last, for a whole panel. */
 static void store_sums(const struct product *p, const struct part *a, const int32_t *tile,
                        size_t r0, size_t rows, size_t width, size_t j)
 {
@@ -503,8 +506,8 @@ static void store_tile(const struct product *p, const struct part *a, const int3
 
 /* ---- loops ---- */
 
-/* What finishing panels [j, j + panels) reads besides the sums, called closer while those are made:
- * with few rows the weights come from memory, and so does this. */
+/* Prefetch what finishing panels [j, j + panels) reads besides the sums, while the sums are
+ * computed. With few rows the weights come from memory, and so does this. */
 static inline void prefetch_columns(const struct product *p, size_t j, size_t panels)
 {
     const size_t end = (j + panels) * NR < p->g->n ? (j + panels) * NR : p->g->n;
@@ -517,19 +520,20 @@ static inline void prefetch_columns(const struct product *p, size_t j, size_t pa
     }
 }
 
-/* Panels before its turn that a panel's columns are called: with the weights, or a panel. */
+/* How many panels ahead of its use prefetch_columns fetches a panel's columns: as far ahead as the
+ * weights, and at least one panel. */
 static inline size_t prefetch_distance(const struct product *p)
 {
     return 1 + STREAM_DISTANCE_ONE / (p->b.panel + 1);
 }
 
 #ifndef ONE_ROW
-#define ONE_ROW(p) weights(p) /* how a single row reads them */
+#define ONE_ROW(p) weights(p) /* how a single row reads weights */
 #endif
 
-/* One row, all of K: panel by panel, so that the weights are read as one stream whatever K is, from
- * the registers to C. Sums of even and odd lanes apart: enough of them to hide the latency of a
- * product. */
+/* One row, all of K. It takes panel by panel and stores results from the registers to C, so that
+ * the weights are read as one stream for every K. Even and odd lanes have separate sums: enough
+ * sums to hide the latency of a product. */
 static inline __attribute__((always_inline)) void
 one_row_as(enum reads reads, const struct product *p, const struct part *a, size_t j0, size_t j1)
 {
@@ -616,8 +620,8 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
         store_tile(p, a, tile + q * NR, r0, h, step * NR, (j + q) * NR);
 }
 
-/* Panels [j0, j1) for `rows` copied rows: panel by panel, so that one stays in the caches while all
- * rows pass. */
+/* Panels [j0, j1) for `rows` copied rows: panel by panel, so that a panel stays in the caches while
+ * it is multiplied by all rows. */
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
     const size_t tiles = (rows + MR - 1) / MR;
@@ -625,7 +629,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
     micro_fn *fn;
     size_t step;
     if (rows == 1 && a->first && a->last &&
-        VL != 8) { /* eight lanes: four panels at a time are read a fifth faster */
+        VL != 8) { /* eight lanes: four panels at once are a fifth faster */
         one_row(p, a, j0, j1);
         return;
     }
@@ -650,7 +654,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 }
 #endif
 
-/* Rows copied at a time: nearly as many each, or whole tiles. */
+/* Rows to copy at a time: nearly the same number each time, or whole tiles. */
 static size_t rows_of(size_t left)
 {
 #ifdef AMX_DOT
@@ -661,7 +665,7 @@ static size_t rows_of(size_t left)
 #endif
 }
 
-/* A is as its copy would be: it is not copied, and K not cut. */
+/* True when A already has the layout of its copy: then it is not copied, and K is not divided. */
 static bool lies_well(const struct steno_gemm_i8 *g)
 {
 #ifdef AMX_DOT
@@ -697,7 +701,7 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
     }
 }
 
-/* K of a block: of few rows, more of it has room. */
+/* K of a block: deeper for few rows. */
 static size_t depth_of(size_t k, size_t rows)
 {
 #ifdef AMX_DOT
@@ -715,14 +719,14 @@ static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, s
     size_t k0 = 0;
     if (j0 >= j1)
         return;
-    do { /* once even for k = 0 */
+    do { /* runs once even for k = 0 */
         size_t kc = p->g->k - k0 < most ? p->g->k - k0 : most;
         multiply_block(p, i0, i1, j0, j1, k0, kc);
         k0 += kc;
     } while (k0 < p->g->k);
 }
 
-/* Rows or columns as gemm_tmpl.h shares them out. */
+/* Parts divide rows or columns as in gemm_tmpl.h. */
 static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts)
 {
     const int32_t shift = A_U8 && g->a_signed ? 128 : A_S8 && !g->a_signed ? -128 : 0;
@@ -762,8 +766,7 @@ static double V_NAME(peak_i8)(size_t rounds)
         acc[i] = vi_set1(i);
     for (size_t t = 0; t < rounds; t++) {
 #pragma GCC unroll 12
-        for (int i = 0; i < 12;
-             i++) { /* a is another one each time: what is done before the sum is done again */
+        for (int i = 0; i < 12; i++) { /* changes a: no work can be shared */
             acc[i] = dot(acc[i], a, b);
             __asm__ volatile("" : "+" V_REGISTER(acc[i]), "+" V_REGISTER(a));
         }

@@ -1,19 +1,21 @@
-/* The f32 product over weights of 4 or 8 bits with a scale (and zero point) for each block of K
- * (kernels.h, struct steno_nbits), widened on the way: the weights are read from memory as small as
- * they are. Included after vec_<isa>.h and vec_i32_<isa>.h; uses the tiles of gemm_tmpl.h.
+/* The f32 product with weights of 4 or 8 bits that have a scale (and zero point) for each block of
+ * K (kernels.h, struct steno_nbits). The kernel reads the small weights from memory and widens them
+ * in registers. Included after vec_<isa>.h and vec_i32_<isa>.h; uses the tiles of gemm_tmpl.h.
  *
- * Packed: panels of NR columns; in a panel, block by block: [NR] scales, [NR] zero points, then
- * 8 bits: [block][NR] bytes; 4 bits (and 2, widened to 4): [block / 2][NR] bytes, the even k low.
- * The last block is as long as the others, its values beyond K are never read as weights.
+ * Packed: panels of NR columns. A panel has, block by block: [NR] scales, [NR] zero points, then
+ *   8 bits:   [block][NR] bytes
+ *   4 bits:   (and 2, widened to 4) [block / 2][NR] bytes, the even k in the low half
+ * The last block is as long as the others. Its values beyond K are never used as weights.
  *
- * Up to FEW rows: one pass over the panel. Per block the products with the bare values are summed
+ * Up to FEW rows: one pass over the panel. Per block, the products with the plain values are summed
  * (even and odd k apart, for the latency of the multiply-add), then
  *     sum a (q - z) s = s (sum a q - z sum a)
- * which costs three instructions for a vector of values, shared by the rows: about the speed of
+ * This costs three instructions for a vector of values, shared by the rows: about the speed of
  * memory at 4 bits. More rows: KB values of K at a time are widened into a panel of floats in L1,
  * and the tiles of the f32 product run over it.
  *
- * The two sum in different order; which is taken depends on M, so bits may depend on M here. */
+ * The two ways sum in different orders. M decides which one runs, so here the bits may depend on
+ * M. */
 #include "nn/kernels/tmpl/gemm_tmpl.h"
 
 enum { FEW = VL == 16 ? 4 : 2, KB = 128 };
@@ -85,8 +87,8 @@ static inline __attribute__((always_inline)) void sum_block(int rows, bool nibbl
     }
 }
 
-/* Panel j for few rows. a: rows copied with stride lda, zero beyond K; sums [blocks][FEW] of them.
- */
+/* Panel j for few rows. a: rows copied with stride lda, zero beyond K. sums [blocks][FEW]: their
+ * sums. */
 static inline __attribute__((always_inline)) void
 few_rows(const struct product *p, int rows, const struct steno_nbits *b, const uint8_t *panel,
          size_t i0, size_t j, const float *a, size_t lda, const float *sums)
@@ -117,7 +119,7 @@ few_rows(const struct product *p, int rows, const struct steno_nbits *b, const u
                true);
 }
 
-/* KC values of K at most pass at a time, so that the copied rows have a place on the stack. */
+/* At most KC values of K at a time, so that the copied rows fit on the stack. */
 static void multiply_few(const struct product *p, const struct steno_nbits *b,
                          const uint8_t *packed, float *work, size_t i0, size_t rows, size_t j0,
                          size_t j1)

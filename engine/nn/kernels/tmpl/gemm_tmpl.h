@@ -1,26 +1,27 @@
 /* C = act(alpha A B + bias) + residual in f32 for one vector width.
  *
- * Packed B: panels of NR = 2 VL columns, each [K][NR] row-major, the last one filled with zero
- * columns; so a panel is one sequential stream whatever M is.
+ * Packed B: panels of NR = 2 VL columns, each [K][NR] row-major, the last one padded with zero
+ * columns. So a panel is one sequential stream for every M.
  *
  * Register tile: MR rows x NR columns. AVX-512 has 32 registers: 14 x 2 accumulators + 2 of B + 1
- * broadcast of A; AVX2 has 16: 6 x 2 + 2 + 1. M is cut into tiles of nearly equal height rather
- * than 14, 14, ..., 2, because a low tile is short of independent sums to hide the FMA latency. For
+ * broadcast of A. AVX2 has 16: 6 x 2 + 2 + 1. M is divided into tiles of nearly equal height and
+ * not 14, 14, ..., 2, because a low tile has too few independent sums to hide the FMA latency. For
  * the same reason low tiles take several panels at a time.
  *
- * Blocks: KC rows of B x NR columns stay in L2 while MC rows of A pass, and the first tiles
- * prefetch the next panel; those rows of A are copied to the stack with a fixed row stride first,
- * so that the inner loop addresses them by constants and the power-of-two strides of real models do
- * not fall into the same cache sets. Measured on a 2.5 GHz Cascade Lake (1 MiB L2, 153 GFLOP/s): KC
- * 256 to 512 gains 10 % at K = 1024 (C is read and written half as often), prefetch another 8 %.
+ * Blocks: KC rows of B x NR columns stay in L2 while they are multiplied by MC rows of A, and the
+ * first tiles prefetch the next panel. Those rows of A are first copied to the stack with a fixed
+ * row stride. So the inner loop addresses them by constants, and the power-of-two strides of real
+ * models do not fall into the same cache sets. Measured on a 2.5 GHz Cascade Lake (1 MiB L2, 153
+ * GFLOP/s): KC 256 to 512 gains 10 % at K = 1024 (C is read and written half as often), prefetch
+ * another 8 %.
  *
- * Every element of C is summed over k in order, in blocks of KC: its bits do not depend on M, on
- * the tile it falls into, or on how the work is shared out. */
+ * Every element of C is summed over k in order, in blocks of KC. Its bits do not depend on M, on
+ * the tile, or on the division of the work. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
 
-#ifdef GEMM_APPROX /* what goes on is rounded to bf16 anyway */
+#ifdef GEMM_APPROX /* the output is rounded to bf16 anyway */
 #include "nn/kernels/tmpl/approx_tmpl.h"
 #define ACTIVATE_EACH activate_approx_each
 #define ACTIVATE activate_approx
@@ -35,15 +36,17 @@
 #include <stdalign.h>
 #include <string.h>
 
-/* An element of packed B is a float, or what the file that includes this says with GEMM_W16:
- *   b_t, b_load    an element, and a vector of them widened to f32 (gemm_w16_tmpl.h)
- * and with GEMM_PAIRS besides: an element is two of bf16 that follow each other along K, and so is
- * one of the copy of A (gemm_bf16.c): mac            sum + a * b, both products of each lane
- *   round_pairs    n floats of A as (n + 1) / 2 pairs, the last filled up with zero
- * K then counts pairs, in products and below. GEMM_SCALED (scaled_tmpl.h) alone: an element is two
- * of these, or of numbers, that follow each other along K, in 6 bytes, and K counts these: K_STEP
- * numbers of an element round_pairs    n floats of A as they are multiplied, two words for K_STEP
- * of them, the last filled up with zero */
+/* An element of packed B is a float, or with GEMM_W16 what the includer defines:
+ *   b_t, b_load    an element, and a vector of elements widened to f32 (gemm_w16_tmpl.h)
+ * With GEMM_PAIRS too, an element is two consecutive bf16 along K, and so is an element of the copy
+ * of A (gemm_bf16.c):
+ *   mac            sum + a * b, both products of each lane
+ *   round_pairs    n floats of A as (n + 1) / 2 pairs, the last one padded with zero
+ * K then counts pairs, in products and below. With GEMM_SCALED (scaled_tmpl.h), an element has 6
+ * bytes and holds two consecutive pairs, or two numbers, along K. K counts elements:
+ *   K_STEP         numbers per element
+ *   round_pairs    n floats of A in the form that is multiplied, two words for K_STEP numbers, the
+ *                  last one padded with zero */
 #ifdef GEMM_SCALED
 #define GEMM_W16
 #define GEMM_PAIRS
@@ -62,10 +65,7 @@ static inline vf b_load(const b_t *p)
 enum { FLOATS = 0 };
 #endif
 #ifdef AMX_DOT
-enum {
-    K_STEP = 2,
-    KC_STEP = AMX_LANES
-}; /* panels are filled up to a multiple of that many pairs */
+enum { K_STEP = 2, KC_STEP = AMX_LANES }; /* panels are padded to a multiple of this many pairs */
 #elif defined(GEMM_SCALED)
 enum { KC_STEP = 1 };
 #elif defined(GEMM_PAIRS)
@@ -79,12 +79,12 @@ static inline vf mac(vf a, vf b, vf sum)
 #endif
 
 #ifdef GEMM_SCALED
-enum { WORDS = 2 }; /* of the copy of A for each element of B */
+enum { WORDS = 2 }; /* words of the copy of A per element of B */
 #else
 enum { WORDS = 1 };
 #endif
 
-#ifndef BEGIN /* before and after the work of a call for so many rows */
+#ifndef BEGIN /* before and after the work of a call with that many rows */
 #define BEGIN(rows) ((void)0)
 #define END() ((void)0)
 #endif
@@ -93,10 +93,11 @@ enum {
     NR = 2 * VL,
 #ifdef AMX_DOT
     MR = 32,
-    MC = 512,          /* a panel read from L3 takes as long as its product with 200 rows */
-    KC = 256,          /* of the pieces that A is gathered and rounded in */
-    A_LD = 0,          /* they are single rows */
-    A_ROOM = MC * 400, /* of the copy of A: 800 KiB of L2; at 1 MiB weights and C displace it */
+    MC = 512, /* maximum of rows; reading a panel from L3 takes as long as its product with 200
+               * rows */
+    KC = 256, /* columns of A that are gathered and rounded at a time */
+    A_LD = 0, /* these are single rows */
+    A_ROOM = MC * 400, /* of the copy of A: 800 KiB of L2; with 1 MiB, weights and C displace it */
 #else
     MR = VL == 16     ? 14
          : VL == 4    ? 8
@@ -110,27 +111,30 @@ enum {
     A_LD = KC * WORDS + 16, /* row stride of the copy */
     A_ROOM = MC * A_LD,
 #endif
-    STEPS = VL == 16 ? 1 : 4, /* values of k that a turn of the inner loop takes */
+    STEPS = VL == 16 ? 1 : 4, /* values of k per step of the inner loop */
     B_ROW = NR * sizeof(b_t), /* bytes of one k in a panel */
-    CALLERS =
-        B_ROW * STEPS < 128 ? 1 : B_ROW * STEPS / 64, /* tiles that together call the next panel */
-    SHORT = 128, /* columns of A that are copied without a call */
-    L1_DISTANCE =
-        8, /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
+    CALLERS = B_ROW * STEPS < 128
+                  ? 1
+                  : B_ROW * STEPS / 64, /* tiles that together prefetch the next panel */
+    SHORT = 128,     /* up to this many columns of A are copied without a call of memcpy */
+    L1_DISTANCE = 8, /* prefetch distance in rows of B into L1, for B of several tiles, which is in
+                      * L2 by then */
     L2_DISTANCE = VL == 8 && sizeof(b_t) == 4
                       ? 16
-                      : 64, /* rows of B before its use that it is called for a single tile */
-    L2_DISTANCE_FEW = sizeof(b_t) == 4 ? 16 : 0, /* ... of one or two rows; 0: as for more tiles */
+                      : 64, /* prefetch distance in rows of B for a single tile */
+    L2_DISTANCE_FEW =
+        sizeof(b_t) == 4 ? 16 : 0, /* the same for one or two rows; 0: as for several tiles */
     IN_L1 = VL == 16 && FLOATS
                 ? 48
-                : 0, /* ... of three or four, not into L2 but L1; 0: as for more rows */
+                : 0, /* the same for three or four rows, into L1 and not L2; 0: as for more rows */
     STREAM_DISTANCE =
-        12288, /* bytes of B before their use that a tile that reads STREAM calls into L1 */
-    STREAM_DISTANCE_FEW = FLOATS ? 8192 : STREAM_DISTANCE /* ... of up to four rows */
+        12288, /* prefetch distance in bytes of B into L1, for a tile that reads STREAM */
+    STREAM_DISTANCE_FEW = FLOATS ? 8192 : STREAM_DISTANCE /* the same for up to four rows */
 };
 
-/* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements
- * later is called. Up to L2_BYTES bytes B is in L2 as like as not, if the network is small. */
+/* How up to PACED_ROWS rows read B with GEMM_PACED: load a vector at p, and prefetch the one
+ * `prefetch` elements later. B of up to L2_BYTES bytes is probably in L2, if the network is
+ * small. */
 #ifdef GEMM_PACED
 enum { PACED_ROWS = 6, L2_BYTES = 0 };
 #define LOAD_PACED GEMM_PACED
@@ -143,12 +147,13 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
                       const b_t *prefetch, float *tile);
 
 #if !defined(AMX_DOT) && !defined(GEMM_SCALED)
-/* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B
- * calls all of it, L2_DISTANCE rows before its use: three rows and more are at work for as long as
- * memory is, and the CPU by itself does one after the other. One and two are at work for less: of
- * 16 lanes they call 2 KiB ahead, of fewer, and of numbers to widen, nothing. Three and four are
- * between: f32 of 16 lanes into L1. Eight floats at a time leave the CPU time to call rows from L2
- * by itself. */
+/* acc += a column of A times a row of B, w vectors wide. A tile that alone reads B prefetches all
+ * of it, L2_DISTANCE rows before its use. With three rows and more, computing takes as long as
+ * reading memory, and without prefetching the CPU would do one after the other. One and two rows
+ * compute for less time. With 16 lanes they prefetch 2 KiB ahead of their use; with fewer lanes, or
+ * when numbers are widened, they do not prefetch. Three and four rows are in between: f32 with 16
+ * lanes prefetches into L1. With eight floats the CPU has time to fetch rows from L2 into L1 by
+ * itself. */
 static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w,
                                                              const float *a, const b_t *b,
                                                              size_t b_row, size_t b_next,
@@ -180,9 +185,10 @@ static inline __attribute__((always_inline)) void micro_step(enum reads reads, i
     }
 }
 
-/* ... all kc of them; of a shared B, `lines` (1 or 2) times kc / STEPS cache lines from `ahead` on
- * are called, of one that more than four rows read STREAM its own rows and then those there: panels
- * of a convolution do not lie one behind the other. */
+/* micro_step for all kc rows of B. With a shared B it prefetches `lines` (1 or 2) times kc / STEPS
+ * cache lines from `prefetch` on. With STREAM and more than four rows it prefetches its own rows of
+ * B first and then those at `prefetch`, because panels of a convolution do not follow each other in
+ * memory. */
 static inline __attribute__((always_inline)) void
 micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const float *a, const b_t *b,
             size_t b_row, size_t b_next, const b_t *prefetch, vf *acc)
@@ -207,11 +213,11 @@ micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const floa
         micro_step(reads, mr, w, a, b, b_row, b_next, stream_b, acc);
 }
 
-/* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined
- * with constant lines, mr and w, so that acc lives in registers. Four k a turn, with their places
- * in a packed panel as constants, are 21 operations each for 12 of FMA in the highest tile of AVX2,
- * one k a turn 27. A core dispatches 24 to 36 in the time of 12 FMA, half of them where its other
- * thread works as well. */
+/* tile [mr][w * VL] = A [mr][kc] * B; rows of B are b_row floats apart, panels b_next. Always
+ * inlined with constant lines, mr and w, so that acc stays in registers. In the highest tile of
+ * AVX2 each k takes 12 FMA. With four k per step and constant offsets in a packed panel there are
+ * 21 operations per k, with one k per step 27. A core dispatches 24 to 36 in the time of 12 FMA,
+ * and half of that when its other thread works too. */
 static inline __attribute__((always_inline)) void micro(enum reads reads, size_t lines, int mr,
                                                         int w, size_t kc, const float *a,
                                                         const b_t *b, size_t b_row, size_t b_next,
@@ -237,7 +243,7 @@ static inline __attribute__((always_inline)) void micro(enum reads reads, size_t
         micro(reads == ALONE && mr < 3 && !L2_DISTANCE_FEW ? SHARED : reads, 1, mr, 2 * panels,    \
               kc, a, b, b_row, b_next, prefetch, tile);                                            \
     }
-/* ... of the first half of a panel whose other half is empty. */
+/* The same for the first half of a panel whose second half is empty. */
 #define HALF(mr)                                                                                   \
     static void half_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,    \
                           const b_t *prefetch, float *tile)                                        \
@@ -246,7 +252,7 @@ static inline __attribute__((always_inline)) void micro(enum reads reads, size_t
     }
 MICRO(micro, SHARED, 1, 4)
 MICRO(micro, SHARED, 2, 2)
-/* Of two panels at once, by rows. */
+/* Kernels of two panels at once, by rows. */
 #if VL == 8
 MICRO(few, ALONE, 3, 2)
 static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, few_3x2};
@@ -258,7 +264,9 @@ static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, micro_3x2, micro_4
 #include "nn/kernels/tmpl/tiles_tmpl.h"
 HALF(1)
 HALF(2)
-HALF(3) HALF(4) HALF(5) HALF(6)
+HALF(3)
+HALF(4)
+HALF(5) HALF(6)
 #if VL == 16
     HALF(7) HALF(8) HALF(9) HALF(10) HALF(11) HALF(12) HALF(13)
         HALF(14) static micro_fn *const half_by_rows[MR + 1] = {
@@ -272,7 +280,8 @@ HALF(3) HALF(4) HALF(5) HALF(6)
         NULL, half_1, half_2, half_3, half_4, half_5, half_6, half_7, half_8};
 #endif
 #if VL == 8 && !defined(GEMM_W16)
-/* Tiles that are too few to call all of the next panel, a line a turn each, call two. */
+/* When the tiles are too few to prefetch all of the next panel at one line per step, they prefetch
+ * two. */
 #define TWO_LINES(mr)                                                                              \
     static void two_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,     \
                          const b_t *prefetch, float *tile)                                         \
@@ -281,14 +290,15 @@ HALF(3) HALF(4) HALF(5) HALF(6)
     }
 TWO_LINES(3)
 TWO_LINES(4)
-TWO_LINES(5) TWO_LINES(6) static micro_fn *const two_by_rows[MR + 1] = {NULL,  NULL,  NULL, two_3,
-                                                                        two_4, two_5, two_6};
+TWO_LINES(5)
+TWO_LINES(6)
+static micro_fn *const two_by_rows[MR + 1] = {NULL, NULL, NULL, two_3, two_4, two_5, two_6};
 #else
-#define two_by_rows micro_by_rows /* two tiles and one line are enough */
+#define two_by_rows micro_by_rows /* two tiles at one line per step suffice */
 #endif
-/* Panels a tile of this height takes at a time, where its own sums are too few to hide the latency
- * of an FMA. With wide vectors one, so that weights that come from memory are read as one stream;
- * small ones do not. */
+/* Panels that a tile of this height takes at a time, where one panel has too few sums to hide the
+ * FMA latency. Wide vectors take one panel, so that weights from memory are read as one stream; if
+ * B is small they take several. */
 static size_t panels_at_once(size_t rows, bool small)
 {
     const size_t most = VL == 16 ? 4 : VL == 8 && sizeof(b_t) == 4 ? 3 : 2;
@@ -298,41 +308,41 @@ static size_t panels_at_once(size_t rows, bool small)
 
 struct product {
     size_t n, k;
-    size_t depth; /* columns of A: k, or with pairs twice that or one less */
+    size_t depth; /* columns of A: k, or with pairs 2 k or 2 k - 1 */
     const float *a;
     size_t a_row, a_col; /* strides */
-    /* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A, for an A that is not there as such: the
-     * patches of `image`, whose pixels are at a. Else NULL. */
+    /* Copies rows [i0, i0 + rows) and columns [k0, k0 + kc) of an A that does not exist in memory:
+     * the patches of `image`, whose pixels are at a. Else NULL. */
     void (*gather)(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
                    size_t kc);
     const struct steno_conv *image;
-    /* Columns [k0, k0 + n) of row i where they lie one after the other, or NULL: gather knows them.
-     */
+    /* Returns columns [k0, k0 + n) of row i where they are contiguous in memory, else NULL: then
+     * gather copies them. May be NULL. */
     const float *(*in_place)(const struct product *p, size_t i, size_t k0, size_t n);
-    /* winograd_tmpl.h: sums are added to what C has, by spread, where it is there. */
+    /* winograd_tmpl.h: add sums to C. With spread, that function stores them. */
     bool add;
     void (*spread)(const struct product *p, const float *tile, size_t rows, size_t width, size_t i,
                    size_t j, size_t cols);
     const struct winograd *few;
-    bool a_panels;   /* A is the transpose of a packed B: panels of NR rows of A, [K][NR] each */
+    bool a_panels;   /* A is the transpose of a packed B: panels of NR rows of A, each [K][NR] */
     const b_t *b;    /* element (k, panel j): b[k * b_row + j * b_next] */
-    const b_t *then; /* what is read after the last row of all panels, of panel 0; NULL: what lies
-                        behind them */
-    const float *shift; /* GEMM_SCALED: exponents of what sums of each column are multiplied by,
-                           whole panels */
+    const b_t *then; /* panel 0 of what is read after the last row of all panels; NULL: the panels
+                      * that follow in memory */
+    const float *shift; /* GEMM_SCALED: per column, in whole panels, the exponent of the power of
+                         * two that its sums are multiplied by */
     size_t b_row, b_next;
     float *c;
     size_t ldc;
     const struct steno_gemm_epilogue *ep;
 };
 
-/* k as products count it. */
+/* k in the unit in which products count it. */
 static size_t depth_of(size_t k)
 {
     return (k + KC_STEP * K_STEP - 1) / (KC_STEP * K_STEP) * KC_STEP;
 }
 
-/* Row-major A times a packed B. */
+/* The product of a row-major A and a packed B. */
 static struct product product_of(size_t n, size_t k, const float *a, size_t lda, const void *packed,
                                  float *c, size_t ldc, const struct steno_gemm_epilogue *ep)
 {
@@ -355,7 +365,7 @@ static struct product product_of(size_t n, size_t k, const float *a, size_t lda,
     return p;
 }
 
-/* Finished sums of row i, columns from j on, lanes m: through the epilogue to C. */
+/* Store finished sums of row i, columns from j on, lanes m, through the epilogue to C. */
 static inline void store_vector(const struct product *p, vf v, size_t i, size_t j, vm m,
                                 const struct steno_gemm_epilogue *ep)
 {
@@ -372,7 +382,7 @@ static inline void store_vector(const struct product *p, vf v, size_t i, size_t 
     v_store_m(p->c + i * p->ldc + j, m, v);
 }
 
-/* `cols` columns of a tile from j on, at most a panel. */
+/* Store `cols` columns of a tile from j on, at most a panel. */
 static void store_some(const struct product *p, const float *tile, size_t rows, size_t width,
                        size_t i, size_t j, size_t cols, bool first,
                        const struct steno_gemm_epilogue *ep)
@@ -401,7 +411,8 @@ static void store_some(const struct product *p, const float *tile, size_t rows, 
         }
 }
 
-/* n rows of a tile of a whole panel from row i on: no masks, the bias stays in registers. */
+/* Store n rows of a tile of a whole panel from row i on: without masks, and the bias stays in
+ * registers. */
 V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t width, size_t i,
                      size_t j, bool first, const struct steno_gemm_epilogue *ep, const vf *bias)
 {
@@ -424,8 +435,8 @@ V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t w
     V_EACH(x, 2 * n) v_store(c + (size_t)(x / 2) * p->ldc + x % 2 * VL, v[x]);
 }
 
-/* ... all of its rows, with an activation of next to no operations: what rows have in common is
- * decided once, since to decide it for each took two thirds of what a product of K = 16 does. */
+/* Store all rows of a tile with an activation of next to no operations. All decisions are made once
+ * per tile: made once per row, they took two thirds of the time of a product of K = 16. */
 static inline __attribute__((always_inline)) void
 store_lightly(const struct product *p, const float *tile, size_t rows, size_t width, size_t i,
               size_t j, bool first, const struct steno_gemm_epilogue *ep, const vf *bias,
@@ -509,7 +520,7 @@ static inline size_t copy_ld(size_t kc)
 #endif
 }
 
-/* Columns [k0, k0 + n) of row i of A where they lie, or NULL. */
+/* Columns [k0, k0 + n) of row i of A in place, or NULL. */
 __attribute__((unused)) static const float *row_in_place(const struct product *p, size_t i,
                                                          size_t k0, size_t n)
 {
@@ -518,7 +529,7 @@ __attribute__((unused)) static const float *row_in_place(const struct product *p
     return p->in_place ? p->in_place(p, i, k0, n) : NULL;
 }
 
-/* ... or gathered in buf. */
+/* The same, or else gathered into buf. */
 __attribute__((unused)) static const float *row_of(const struct product *p, float *buf, size_t i,
                                                    size_t k0, size_t n)
 {
@@ -529,7 +540,7 @@ __attribute__((unused)) static const float *row_of(const struct product *p, floa
     return buf;
 }
 
-/* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A to buf [rows][copy_ld(kc)]. */
+/* Copy rows [i0, i0 + rows) and columns [k0, k0 + kc) of A to buf [rows][copy_ld(kc)]. */
 #ifdef GEMM_PAIRS
 static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
                    size_t kc)
@@ -573,7 +584,7 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
 }
 #endif
 
-/* What block goes through: rows copied to buf, k from k0 on; b: row k0 of panel 0. */
+/* The input of a block: rows copied to buf, k from k0 on. b: row k0 of panel 0. */
 struct part {
     const float *buf;
     const b_t *b;
@@ -615,7 +626,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 #include "nn/kernels/tmpl/scaled_tiles_tmpl.h"
 #else
 /* Rows [r0, r0 + h) of the part times `step` panels from j on, by a kernel of one panel from
- * `by_rows`; calls `ahead` closer. */
+ * `by_rows`; prefetches from `prefetch` on. */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
                            size_t j, size_t step, micro_fn *const *by_rows, const b_t *prefetch)
 {
@@ -633,7 +644,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
     }
 }
 
-/* What is read behind panels [j0, j1) of a part: the first of them further down K, or what comes
+/* What is read after panels [j0, j1) of a part: the first of them further down K, or what comes
  * next. */
 static inline const b_t *after(const struct product *p, const struct part *a, size_t j0, size_t j1)
 {
@@ -642,9 +653,9 @@ static inline const b_t *after(const struct product *p, const struct part *a, si
     return p->then ? p->then + j0 * p->b_next : a->b - a->k0 * p->b_row + j1 * p->b_next;
 }
 
-/* Panels [j0, j1) for rows that are one tile and n parts that follow each other along k. A panel
- * after the other with all of k, so that weights that come from memory are one stream, which the
- * CPU prefetches: it stops where blocks of k are all of a panel that is read. */
+/* Panels [j0, j1) for rows that are one tile and n consecutive parts along k. All of k of one panel
+ * comes before the next panel, so that weights from memory are one stream. The hardware prefetcher
+ * follows such a stream; it stops where only a block of k of each panel is read. */
 static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows,
                      size_t j0, size_t j1)
 {
@@ -664,9 +675,10 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
     }
 }
 
-/* Panels [j0, j1) for `rows` copied rows. Panel by panel, so that one stays in the caches while all
- * rows pass; but where all panels stay there together (short K), tile by tile, so that C is written
- * along its rows: a convolution of 1 channel to 512 spends its time there. */
+/* Panels [j0, j1) for `rows` copied rows. It takes panel by panel, so that a panel stays in the
+ * caches while it is multiplied by all rows. Where all panels fit there together (short K), it
+ * takes tile by tile, so that C is written along its rows: a convolution of 1 channel to 512 spends
+ * its time there. */
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
     const size_t tiles = (rows + MR - 1) / MR, lines = CALLERS > 2 && tiles < CALLERS ? 2 : 1;
@@ -692,8 +704,8 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 }
 #endif
 
-/* Rows copied at a time: nearly as many each, as a low block reads all of B, too; or whole tiles.
- */
+/* Rows to copy at a time: nearly the same number each time, because a low block reads all of B too;
+ * or whole tiles. */
 static size_t rows_of(size_t left)
 {
 #ifdef AMX_DOT
@@ -734,7 +746,8 @@ static void multiply_tile(const struct product *p, size_t i0, size_t rows, size_
 }
 #endif
 
-/* K of a block: for AMX of nearly the same depth each, and where rows are few deeper. */
+/* K of a block. For AMX all blocks have nearly the same depth, and with few rows they are
+ * deeper. */
 static size_t depth_of_block(size_t k, size_t rows)
 {
 #ifdef AMX_DOT
@@ -760,7 +773,7 @@ __attribute__((unused)) static void multiply(const struct product *p, size_t i0,
         return;
     }
 #endif
-    do { /* once even for k = 0, where the result is the epilogue of zeros */
+    do { /* runs once even for k = 0, where the result is the epilogue of zeros */
         size_t kc = p->k - k0 < most ? p->k - k0 : most;
         multiply_block(p, p->b + k0 * p->b_row, i0, i1, j0, j1, k0, kc);
         k0 += kc;
@@ -773,8 +786,8 @@ static size_t panels(size_t n)
 }
 
 #ifndef GEMM_W16
-/* Rows are shared out when every part gets some full tiles; weights larger than the caches are
- * better read by one part each, so else columns. */
+/* Parts divide the rows when every part gets some full tiles. Weights larger than the caches are
+ * better read by one part each: then parts divide the columns. */
 __attribute__((unused)) static void multiply_part(const struct product *p, size_t m, size_t part,
                                                   size_t n_parts)
 {
@@ -792,7 +805,7 @@ static size_t V_NAME(gemm_f32_packed_bytes)(size_t k, size_t n)
     return panels(n) * k * NR * sizeof(float);
 }
 
-/* One panel: columns [0, cols) of b, the rest zero. */
+/* Pack one panel: columns [0, cols) of b, the rest zero. */
 static void pack_panel(float *dst, const float *b, size_t ldb, bool trans, size_t k, size_t cols)
 {
     if (trans) {
@@ -838,7 +851,7 @@ static size_t V_NAME(gemm_f32_work)(size_t m, size_t n, size_t k)
     return V_NAME(gemm_f32_packed_bytes)(k, n);
 }
 
-/* B as it lies in memory is read row by row where it is wide enough; a transposed B and the last,
+/* An unpacked B is read row by row where it fills whole panels. A transposed B and the last,
  * partial panel are packed first. */
 static void V_NAME(gemm_f32)(size_t m, size_t n, size_t k, const float *a, size_t lda, bool trans_a,
                              const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,

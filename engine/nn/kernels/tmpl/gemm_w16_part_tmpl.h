@@ -1,8 +1,8 @@
-/* Products and convolutions of struct steno_gemm_weights, the work shared out. Included after
- * gemm_tmpl.h with GEMM_W16. */
+/* Products and convolutions of struct steno_gemm_weights, by parts. Included after gemm_tmpl.h with
+ * GEMM_W16. */
 #include "nn/kernels/tmpl/patches_tmpl.h"
 #ifdef AMX_DOT
-#define conv_winograd NULL /* what it saves is little beside the sums it takes */
+#define conv_winograd NULL /* it saves little compared with the sums it needs */
 #else
 #include "nn/kernels/tmpl/winograd_tmpl.h"
 #endif

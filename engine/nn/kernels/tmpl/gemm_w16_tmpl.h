@@ -1,7 +1,8 @@
-/* The f32 product of gemm_tmpl.h with packed weights of 16 bits, widened as they are loaded: half
- * the bytes where reading weights is what takes the time. Included after vec_<isa>.h and these:
+/* The f32 product of gemm_tmpl.h with 16-bit packed weights that are widened when they are loaded.
+ * It reads half the bytes, which helps where reading weights takes the time. Included after
+ * vec_<isa>.h and
  *   to_half(x)    rounding of one weight
- * and followed by b_load: VL of them as f32. */
+ * The includer then defines b_load: VL weights as f32. */
 #define GEMM_W16
 typedef uint16_t b_t;
 static inline vf b_load(const b_t *p);

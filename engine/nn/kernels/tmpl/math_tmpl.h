@@ -1,12 +1,12 @@
-/* exp, log, tanh, sigmoid, erf on one vector. Included after vec_<isa>.h.
- * Every function is right for NaN, infinities and denormals (unless the thread flushes those), and
- * within 4 ulp of the exact value everywhere; kcheck walks the whole float range. */
+/* exp, log, tanh, sigmoid, erf on vectors. Included after vec_<isa>.h.
+ * Every function is correct for NaN, infinities and denormals (unless the thread flushes those),
+ * and within 4 ulp of the exact value everywhere; kcheck tests the whole float range. */
 #ifndef STENO_NN_KERNELS_TMPL_MATH_TMPL_H
 #define STENO_NN_KERNELS_TMPL_MATH_TMPL_H
 
 #include <math.h>
 
-/* b where either is NaN is the machine's rule, so the operand that may be NaN comes second. */
+/* The instructions return b where either is NaN, so the operand that may be NaN comes second. */
 static inline vf v_clamp(vf x, float lo, float hi)
 {
     return v_min(v_set1(hi), v_max(v_set1(lo), x));
@@ -22,16 +22,16 @@ static inline vf v_min_nan(vf a, vf b)
     return v_select(v_is_nan(a), a, v_min(a, b));
 }
 
-/* Functions of n vectors (n constant, at most V_MANY) take each step for all of them before the
- * next: one vector's way through an exponential is longer than what a CPU looks through for other
- * work, so a loop over whole ones leaves it waiting (Cascade Lake, a scheduler of 97 operations: 18
- * cycles a vector for 11). The single form is the same with one. */
+/* Functions of n vectors (n constant, at most V_MANY) run each step for all vectors before the next
+ * step. The dependency chain of an exponential is longer than the CPU's window for other work, so a
+ * loop over whole exponentials stalls (Cascade Lake, a scheduler of 97 operations: 18 cycles a
+ * vector instead of 11). The single form is the same with n = 1. */
 enum { V_MANY = VL == 16 ? 4 : 2 };
 #define V_EACH(i, n) _Pragma("GCC unroll 4") for (int i = 0; i < (n); i++)
 #define V_MANY_OF static inline __attribute__((always_inline)) void
 
-/* e^x = 2^n e^r, |r| <= ln(2)/2, ln(2) in two parts; polynomial of Cephes expf (Moshier). x in
- * [-105, 89]. */
+/* e^x = 2^n e^r, |r| <= ln(2)/2, ln(2) in two parts; polynomial of Cephes expf (Moshier). x must be
+ * in [-105, 89]. */
 V_MANY_OF v_exp_clamped_each(vf *x, int n)
 {
     vf whole[V_MANY], r[V_MANY], p[V_MANY];
@@ -81,8 +81,8 @@ static inline vf v_log(vf x)
     y = v_fma(e, v_set1(-2.12194440e-4f), y);
     y = v_fnma(z, v_set1(0.5f), y);
     y = v_fma(e, v_set1(0.693359375f), m + y);
-    /* Compared with zero and not with the smallest denormal: that one is zero, too, where denormals
-     * are flushed, as they are while operators run. */
+    /* Compares with zero and not with the smallest denormal: while operators run, denormals are
+     * flushed, and the smallest denormal is zero too. */
     y = v_select(v_lt(v_zero(), v_abs(x)), y, v_set1(-INFINITY));
     y = v_select(v_lt(x, v_set1(INFINITY)), y, x); /* inf, NaN */
     return v_select(v_lt(x, v_zero()), v_set1(NAN), y);
@@ -107,7 +107,8 @@ V_MANY_OF v_tanh_each(vf *x, int n)
     x[i] = v_select(v_lt(a[i], v_set1(0.625f)), p[i], v_copysign(e[i], x[i]));
 }
 
-/* 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their digits. */
+/* 1 / (1 + e^-x), computed from e^-|x| so that nothing overflows and small results keep their
+ * digits. */
 V_MANY_OF v_sigmoid_each(vf *x, int n)
 {
     const vf one = v_set1(1.0f);
@@ -117,7 +118,7 @@ V_MANY_OF v_sigmoid_each(vf *x, int n)
     V_EACH(i, n) x[i] = v_select(v_lt(x[i], v_zero()), e[i], one) / (one + e[i]);
 }
 
-/* Two minimax forms meeting at 475/512: odd polynomial below, 1 - e^P(|x|) above (the scheme and
+/* Two minimax forms that meet at 475/512: an odd polynomial below, 1 - e^P(|x|) above (scheme and
  * coefficients of N. Juffa's erff, each below 1 ulp with an exact exp). */
 V_MANY_OF v_erf_each(vf *x, int n)
 {
@@ -175,7 +176,7 @@ V_MANY_OF v_log1p_unit_each(vf *x, int n)
     V_EACH(i, n) x[i] = p[i] * x[i];
 }
 
-/* log(1 + e^(x - shift)) - 0.08 x - offset, with e^-|x - shift|. */
+/* log(1 + e^(x - shift)) - 0.08 x - offset, computed from e^-|x - shift|. */
 V_MANY_OF v_swoosh_each(vf *x, int n, float shift, float offset)
 {
     vf z[V_MANY], e[V_MANY];

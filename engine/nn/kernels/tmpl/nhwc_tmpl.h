@@ -1,17 +1,17 @@
-/* Convolution of channels-last images for one vector width; included after gemm_tmpl.h.
+/* Convolution of channels-last images for one vector width. Included after gemm_tmpl.h.
  *
- * General: patches_tmpl.h. One channel, 3x3, with which most networks begin: below, its weights in
- * registers.
+ * General: patches_tmpl.h. One channel, 3x3, the first layer of most networks: below, with its
+ * weights in registers.
  *
- * Depthwise: vectors of channels, TILE pixels of a row at a time share each weight; a tap outside
- * the image is left out, so nothing is padded. */
+ * Depthwise: vectors of channels; TILE pixels of a row share each weight load. A tap outside the
+ * image is skipped, so nothing is padded. */
 
 #include "nn/kernels/tmpl/patches_tmpl.h"
 #include "nn/kernels/tmpl/winograd_tmpl.h"
 
 static bool nhwc_depthwise(const struct steno_conv *s)
 {
-    return s->group > 1; /* the contract: then it is c_in, and c_out too */
+    return s->group > 1; /* by the contract group is then c_in, and c_out too */
 }
 
 static size_t nhwc_taps(const struct steno_conv *s)
@@ -26,8 +26,8 @@ static size_t V_NAME(conv_nhwc_f32_packed_bytes)(const struct steno_conv *s)
     return V_NAME(gemm_f32_packed_bytes)(nhwc_taps(s), s->c_out);
 }
 
-/* w [c_out, c_in / group, kernel0, kernel1]; depthwise: [taps, c_out]; else the product's panels.
- */
+/* w [c_out, c_in / group, kernel0, kernel1] to [taps, c_out] where depthwise, else to the panels of
+ * the product. */
 static void V_NAME(conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s)
 {
     const size_t per = s->kernel[0] * s->kernel[1], ins = s->c_in / s->group, k = per * ins;
@@ -45,13 +45,13 @@ static void V_NAME(conv_nhwc_f32_pack)(void *dst, const float *w, const struct s
                 to[(o / NR * k + t * ins + c) * NR + o % NR] = w[(o * ins + c) * per + t];
 }
 
-/* Steps in floats from one tap, row of taps, output pixel to the next. */
+/* Distances in floats between taps, rows of taps, and output pixels. */
 struct dw_steps {
     size_t x_tap, x_row, w_tap, w_row, pixel;
 };
 
-/* out [pixels][width] vectors of sums over rows x taps; x: first tap of the first pixel; m: lanes
- * when width is 1. Always inlined with constant pixels and width. */
+/* out [pixels][width]: vectors of sums over rows x taps. x: the first tap of the first pixel. m:
+ * the lanes when width is 1. Always inlined with constant pixels and width. */
 static inline __attribute__((always_inline)) void dw_sums(const struct dw_steps *s, const float *x,
                                                           const float *w, size_t rows, size_t taps,
                                                           int pixels, int width, vm m, float *out)
@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) void dw_sums(const struct dw_steps 
         v_store(out + (size_t)i * VL, acc[i]);
 }
 
-/* Functions of their own: inlined together they would share registers for addresses. */
+/* Separate functions: inlined together they would compete for address registers. */
 #define DW_SUMS(pixels, width)                                                                     \
     static __attribute__((noinline)) void dw_##pixels##x##width(                                   \
         const struct dw_steps *s, const float *x, const float *w, size_t rows, size_t taps, vm m,  \
@@ -93,16 +93,16 @@ DW_SUMS(1, 2)
 DW_SUMS(6, 1)
 DW_SUMS(6, 2)
 
-/* What the outputs of one row have in common. */
+/* Values that are the same for all outputs of one row. */
 struct dw_row {
     const struct steno_conv *s;
     struct dw_steps steps;
-    const float *x, *w; /* image row of the first tap inside; its weights; both at these channels */
-    size_t rows;        /* of taps inside */
-    size_t left, right; /* output columns whose taps are all inside */
+    const float *x, *w; /* image row of the first tap inside; its weights; both at channel c */
+    size_t rows;        /* rows of taps inside the image */
+    size_t left, right; /* output columns [left, right) have all their taps inside */
 };
 
-/* Taps of output o along axis d that lie inside: [*a, *b). */
+/* The taps of output o along axis d that are inside the image: [*a, *b). */
 static void taps_inside(const struct steno_conv *s, int d, size_t o, size_t *a, size_t *b)
 {
     const size_t at = o * s->stride[d];
@@ -143,7 +143,7 @@ static void dw_row(const struct dw_row *r, const struct product *p, size_t o0, s
     }
 }
 
-/* Parts share out the channels. */
+/* Parts divide the channels. */
 static void nhwc_rows(const struct steno_conv *s, const float *x, const float *w, float *y,
                       const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {
@@ -175,27 +175,27 @@ static void nhwc_rows(const struct steno_conv *s, const float *x, const float *w
     }
 }
 
-/* ---- one channel, 3x3: nine multiply-adds are too few for a product, which gathers as much ----
- */
+/* ---- one channel, 3x3: nine multiply-adds per output are too few for the general product, whose
+ * gathering costs as much ---- */
 
 enum {
     STEM_TAPS = 9,
     STEM_PIXELS = 6,
     STEM_WIDE = 2048,
-    STEM_VECTORS = VL == 8 ? 1 : 2 /* of weights at a time */
+    STEM_VECTORS = VL == 8 ? 1 : 2 /* vectors of weights at a time */
 };
 
 static bool nhwc_stem(const struct steno_conv *s)
 {
     const size_t most =
-        VL == 8 ? 4 * NR
-                : s->c_out; /* 16 registers hold one vector's: more broadcasts than a product has */
+        VL == 8 ? 4 * NR : s->c_out; /* 16 registers hold the weights of one vector only, which
+                                      * takes more broadcasts than a product does */
     return s->c_in == 1 && s->group == 1 && s->c_out <= most && s->kernel[0] == 3 &&
            s->kernel[1] == 3 && s->dilation[0] == 1 && s->dilation[1] == 1 &&
            (s->out[1] - 1) * s->stride[1] + 3 <= STEM_WIDE;
 }
 
-/* The three rows of x that output row o0 needs, from its first tap on, zeros where x has none. */
+/* The three rows of x that output row o0 reads, from the first tap on; zeros outside x. */
 static void stem_rows(const struct steno_conv *s, const float *x, size_t o0,
                       float rows[3][STEM_WIDE + VL])
 {
@@ -210,7 +210,7 @@ static void stem_rows(const struct steno_conv *s, const float *x, size_t o0,
 }
 
 /* tile [pixels][NR]: all taps, in order, of pixels `stride` apart. w: [STEM_TAPS][NR]. Always
- * inlined with constant pixels and, but for rare ones, stride. */
+ * inlined with constant pixels and, except for rare strides, constant stride. */
 static inline __attribute__((always_inline)) void stem_tile(const float *from, size_t stride,
                                                             const float *w, int pixels, float *tile)
 {
@@ -238,8 +238,8 @@ static inline __attribute__((always_inline)) void stem_tile(const float *from, s
     }
 }
 
-/* One output row of a panel of channels. The last tile may start early and write some pixels twice.
- */
+/* One output row of a panel of channels. The last tile may start early and write some pixels
+ * twice. */
 static inline __attribute__((always_inline)) void stem_line(const struct product *p,
                                                             const struct steno_conv *s,
                                                             const float *rows, size_t stride,
@@ -258,7 +258,7 @@ static inline __attribute__((always_inline)) void stem_line(const struct product
     }
 }
 
-/* Parts share out the rows, or where there are fewer the channels. */
+/* Parts divide the rows or, where rows are too few, the channels. */
 static void stem(const struct steno_conv *s, const float *x, const float *packed, float *y,
                  const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {

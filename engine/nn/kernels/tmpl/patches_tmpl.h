@@ -1,12 +1,13 @@
-/* Convolution of a channels-last image as a product; included after gemm_tmpl.h.
+/* Convolution of a channels-last image as a product. Included after gemm_tmpl.h.
  *
- * Y [pixels, c_out] = patches [pixels, K] * W [K, c_out], K = kernel0 * kernel1 * c_in with
- * the channels fastest. The patches are never there as a whole: where the product copies a block of
- * its left side, this one gathers it, and a run of channels is one plain copy. Blocks of pixels are
- * the outer loop, so that a block of Y stays in L2 through all of K; the weights come from L3 again
- * for each block, one multiply-add in 2 MC per number read. */
+ * Y [pixels, c_out] = patches [pixels, K] * W [K, c_out], K = kernel0 * kernel1 * c_in with the
+ * channels fastest. The patches never exist as a whole. Where the product copies a block of its
+ * left side, this one gathers it, and a run of channels is one plain copy. Blocks of pixels are the
+ * outer loop, so that a block of Y stays in L2 for all of K. The weights come from L3 again for
+ * each block: one number read per 2 MC operations. */
 
-/* n floats; the runs are often of a few (one input channel), where a call would cost more. */
+/* Copy n floats. Runs are often short (one input channel), where a call would cost more than the
+ * copy. */
 static inline void copy_run(float *to, const float *from, size_t n)
 {
     if (n < VL) {
@@ -17,9 +18,9 @@ static inline void copy_run(float *to, const float *from, size_t n)
     memcpy(to, from, n * sizeof *to);
 }
 
-/* Elements [from, from + n) of one pixel's patch row (kernel[1] * c_in of them), tap by tap; x: the
- * image row, or NULL when it lies outside; first: column of the first tap, which may lie outside as
- * well (wraps below zero). */
+/* Elements [from, from + n) of one pixel's patch row (kernel[1] * c_in elements), tap by tap. x:
+ * the image row, or NULL when it is outside. first: column of the first tap, which may be outside
+ * too (wraps below zero). */
 static void gather_taps(const struct steno_conv *s, const float *x, size_t first, size_t from,
                         size_t n, float *to)
 {
@@ -33,7 +34,7 @@ static void gather_taps(const struct steno_conv *s, const float *x, size_t first
     }
 }
 
-/* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of the patches to buf [rows][A_LD]. */
+/* Gather rows [i0, i0 + rows) and columns [k0, k0 + kc) of the patches to buf [rows][A_LD]. */
 static void gather_patches(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
                            size_t kc)
 {
@@ -62,7 +63,8 @@ static void gather_patches(const struct product *p, float *buf, size_t i0, size_
     }
 }
 
-/* Columns [k0, k0 + n) of the patch of pixel i, where they are a run of the image. */
+/* Columns [k0, k0 + n) of the patch of pixel i, where they are contiguous in the image, else
+ * NULL. */
 static const float *patch_in_place(const struct product *p, size_t i, size_t k0, size_t n)
 {
     const struct steno_conv *s = p->image;
@@ -77,8 +79,8 @@ static const float *patch_in_place(const struct product *p, size_t i, size_t k0,
     return p->a + (row * s->in[1] + first) * s->c_in + c;
 }
 
-/* One image; w: packed [K, c_out], or more rows of which these are the first: b_next elements from
- * panel to panel then, else 0. */
+/* One image. w: packed [K, c_out], with b_next 0; or the first rows of a packed B with more rows,
+ * whose panels are b_next elements apart. */
 __attribute__((unused)) static void product_of_patches(const struct steno_conv *s, const float *x,
                                                        const void *w, size_t b_next, float *y,
                                                        const struct steno_gemm_epilogue *ep,

@@ -1,36 +1,37 @@
 /* How a register tile of a product reads packed weights.
  *
- * Calls that go far ahead go on into the weights of the next product, which lie behind: a run reads
- * them in the order they were packed in. So memory has something to do while a node ends and the
- * next begins. */
+ * Prefetches with a long distance run on into the weights of the next product: they follow in
+ * memory, because a run reads weights in the order of packing. So the memory stays busy while a
+ * node ends and the next one begins. */
 #ifndef STENO_NN_KERNELS_TMPL_PREFETCH_H
 #define STENO_NN_KERNELS_TMPL_PREFETCH_H
 
 #include <stdbool.h>
 
 enum reads {
-    SHARED,  /* B has been called into L2; calls the next panel there */
+    SHARED,  /* B has been prefetched into L2; prefetches the next panel into L2 */
     SHARED1, /* the same, into L1, which passes it on to L2: where streams_weights */
-    ALONE,   /* the only tile to read B, most likely from memory: calls it */
-    STREAM,  /* the same, far ahead and into L1: where streams_weights */
-    FIRST,   /* SHARED, and stores what it has widened (scaled_tiles_tmpl.h) */
-    REST     /* what FIRST has stored */
+    ALONE,   /* the only tile that reads B, probably from memory: prefetches it */
+    STREAM,  /* the same, with a long distance and into L1: where streams_weights */
+    FIRST,   /* as SHARED; also stores what it widens (scaled_tiles_tmpl.h) */
+    REST     /* reads what FIRST has stored */
 };
 
-/* Whether products of few rows gain by calling weights 12 to 16 KiB ahead into L1: on AMD's CPUs
- * with AVX-VNNI, Zen 5 on, where it has 48 KiB. With 32 KiB it has no room for them (Zen 4: a sixth
- * slower from six rows on); Intel's of 48 KiB were not measured. */
+/* True where products of few rows are faster when weights are prefetched 12 to 16 KiB before their
+ * use into L1: on AMD's CPUs with AVX-VNNI, Zen 5 on, whose L1 has 48 KiB. An L1 of 32 KiB is too
+ * small for them (Zen 4: a sixth slower from six rows on). Intel's CPUs with 48 KiB were not
+ * measured. */
 static inline bool streams_weights(void)
 {
-#if defined(__x86_64__) && !defined(__clang__) /* whose runtime does not know AVX-VNNI everywhere  \
-                                                */
+#if defined(__x86_64__) && !defined(__clang__) /* clang's runtime does not know AVX-VNNI           \
+                                                * everywhere */
     return __builtin_cpu_is("amd") && __builtin_cpu_supports("avxvnni");
 #else
     return false;
 #endif
 }
 
-/* A line of the next panel. */
+/* Prefetch a line of the next panel. */
 static inline __attribute__((always_inline)) void prefetch_next(enum reads reads, const void *line)
 {
     if (reads == SHARED1)

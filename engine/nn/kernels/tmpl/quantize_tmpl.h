@@ -1,5 +1,5 @@
-/* Numbers to bytes, and rows of the Winograd convolution in bytes (kernels.h) for one vector width;
- * included by gemm_i8_tmpl.h, whose vectors it uses. */
+/* Quantization to bytes, and rows of the Winograd convolution in bytes (kernels.h), for one vector
+ * width. Included by gemm_i8_tmpl.h, whose vectors it uses. */
 static void V_NAME(quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
                                  bool to_signed)
 {
@@ -18,7 +18,7 @@ static void V_NAME(range_f32)(const float *x, size_t n, float *range)
 {
     vf lo = v_set1(range[0]), hi = v_set1(range[1]), lo2 = lo, hi2 = hi;
     size_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) { /* of a number and NaN v_min and v_max give the second */
+    for (; i + 2 * VL <= n; i += 2 * VL) { /* v_min, v_max: b where a or b is NaN */
         const vf a = v_load(x + i), b = v_load(x + i + VL);
         lo = v_min(a, lo);
         hi = v_max(a, hi);
@@ -37,7 +37,7 @@ static void V_NAME(range_f32)(const float *x, size_t n, float *range)
     }
 }
 
-/* No x is beyond the range, so every product by the reciprocal is a small integer or NaN. */
+/* No x is outside the range, so every product with the reciprocal is a small integer or NaN. */
 static inline vi to_step(const float *x, vf by, vi zero)
 {
     return vi_add(vi_round(v_load(x) * by), zero);
@@ -70,9 +70,9 @@ static float V_NAME(quantize_row_f32)(uint8_t *q, const float *x, size_t n, int3
     return V_NAME(quantize_in_f32)(q, x, n, range, zero);
 }
 
-/* ---- rows of a convolution with fewer multiplications ---- */
+/* ---- rows of a Winograd convolution ---- */
 
-/* Whole vectors are not masked: AVX2 would take three times as long. */
+/* Whole vectors are loaded without a mask: a masked load on AVX2 would take three times as long. */
 static inline __attribute__((always_inline)) vf load_some(const float *x, size_t left)
 {
     return left < VL ? v_load_m(x, v_tail(left)) : v_load(x);
@@ -86,7 +86,7 @@ static inline __attribute__((always_inline)) void store_some(float *x, size_t le
         v_store(x, v);
 }
 
-/* Elements [i, i + left) of the sum, a vector of them at most. */
+/* Elements [i, i + left) of the sum, at most one vector. */
 static inline __attribute__((always_inline)) vf sum_of(const float *const *x, size_t n_x, vf s0,
                                                        vf s1, size_t i, size_t left)
 {
@@ -96,7 +96,7 @@ static inline __attribute__((always_inline)) vf sum_of(const float *const *x, si
     return v;
 }
 
-/* Of a number and NaN v_min and v_max give the second. */
+/* v_min and v_max of a number and NaN return the second operand. */
 static inline __attribute__((always_inline)) void sum_and_range(float *to, const float *const *x,
                                                                 size_t n_x, const bool *minus,
                                                                 size_t n, float *range)
@@ -132,7 +132,8 @@ static const float *V_NAME(sum_rows_f32)(float *to, const float *const *x, size_
     return to;
 }
 
-/* Elements [i, i + left) of the row to `count` pixels beside each other, to the second with s1. */
+/* Add elements [i, i + left) of the row to `count` adjacent pixels, to the second one with sign
+ * s1. */
 static inline __attribute__((always_inline)) void
 spread_along(float *y, size_t count, vf s, vf s1, const float *row, size_t n, size_t i, size_t left)
 {

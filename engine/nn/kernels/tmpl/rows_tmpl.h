@@ -1,10 +1,11 @@
 /* Reductions, softmax, normalisation and transpose for one vector width.
- * Sums run in four vectors side by side, which also bounds their error by about n / (4 VL) eps. */
+ * Sums run in four parallel vectors, which also bounds their error by about n / (4 VL) eps. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
 
-/* acc op= f(x) over n elements in four accumulators; rest: what a masked-off lane contributes. */
+/* acc op= f(x) over n elements in four accumulators. rest: the contribution of lanes outside the
+ * mask. */
 #define REDUCE(acc, init, step, join)                                                              \
     do {                                                                                           \
         vf s0 = init, s1 = init, s2 = init, s3 = init;                                             \
@@ -52,15 +53,14 @@ static float V_NAME(dot_f32)(const float *a, const float *b, size_t n)
 
 #if defined(__x86_64__)
 #define KEEP(x)                                                                                    \
-    __asm__(                                                                                       \
-        ""                                                                                         \
-        : "+" V_REGISTER(                                                                          \
-            x)) /* in a register: as an operand of each multiply-add it would be read for each */
+    __asm__(""                                                                                     \
+            : "+" V_REGISTER(x)) /* keeps it in a register: as a memory operand of each            \
+                                  * multiply-add it would be loaded for each */
 #else
 #define KEEP(x) ((void)0)
 #endif
 
-/* A few rows a_i times one b_j, or two: eight sums at most. */
+/* A few rows a_i times one or two rows b_j: at most eight sums. */
 static inline __attribute__((always_inline)) void dots_of(float *y, size_t ldy, const float *a,
                                                           size_t lda, size_t m, const float *b,
                                                           size_t ldb, size_t cols, size_t n)
@@ -117,7 +117,7 @@ static void V_NAME(dots_f32)(float *y, size_t ldy, const float *a, size_t lda, s
         dots_of_cols(y + c, ldy, a, lda, m, b + c * ldb, ldb, 1, n);
 }
 
-/* The largest lane, NaN if there is one. */
+/* The largest lane; NaN if any lane is NaN. */
 static inline float hmax_nan(vf s)
 {
     return v_any(v_is_nan(s)) ? NAN : v_hmax(s);
@@ -151,7 +151,8 @@ static float V_NAME(min_reduce_f32)(const float *x, size_t n)
     return -hmax_nan(v_neg(s));
 }
 
-/* n vectors of e^(x - top), to y when it is given; sums of even and of odd ones. */
+/* n vectors of e^(x - top), stored to y unless it is NULL. sum: separate sums of even and odd
+ * vectors. */
 V_MANY_OF exp_block(float *y, const float *x, int n, vf top, vf *sum)
 {
     vf e[V_MANY];
@@ -162,7 +163,7 @@ V_MANY_OF exp_block(float *y, const float *x, int n, vf top, vf *sum)
         V_EACH(i, n) v_store(y + i * VL, e[i]);
 }
 
-/* y = e^(x - max) when y is given; returns the sum. */
+/* y = e^(x - max) unless y is NULL. Returns the sum. */
 static float exp_sum(float *y, const float *x, size_t n, float max)
 {
     const vf top = v_set1(max);
@@ -264,8 +265,7 @@ static void normalize(float *y, const float *x, size_t n, float mean, float scal
     }
 }
 
-/* Rows in twos: what is done to one fills the time that the sums of the other take to come
- * together. */
+/* Two rows at a time: the work on one fills the latency of the horizontal sums of the other. */
 static void V_NAME(layernorm_f32)(float *y, const float *x, size_t rows, size_t cols,
                                   const float *gamma, const float *beta, float eps)
 {

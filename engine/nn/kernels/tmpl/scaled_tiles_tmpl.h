@@ -1,35 +1,36 @@
-/* Tiles of products whose weights are kept in 24 or 12 bits (scaled_tmpl.h); included by
- * gemm_tmpl.h. What the including file says besides: widen_two     a row of a panel as 4 vectors of
- * words, both of the first half of each element, then both of the second; busy: three rows and more
- * keep the ports of multiply-adds busy
+/* Tiles of products with weights in 24 or 12 bits (scaled_tmpl.h). Included by gemm_tmpl.h. The
+ * includer also defines
+ *   widen_two     a row of a panel as 4 vectors of words, two of the first half of each element,
+ *                 then two of the second. busy: with three rows and more the ports of multiply-adds
+ *                 are busy
  *
- * The operations that widen take turns with multiply-adds: on Zen 5 they cost 2 % of the time of
- * f32 and 6 to 12 of that of bf16, where 512-bit operations have two ports in all some fifth, with
- * 8 lanes nearly a third. So the first tile stores what it has widened, SPAN rows of a panel at a
- * time, 16 KiB, and the others read that while their sums wait in memory; the order of k stays.
- * That costs 5 to 9 % by itself, so that up to three tiles of 16 lanes widen each for itself. */
+ * Widening operations compete with multiply-adds for ports. On Zen 5 they cost 2 % of the time of
+ * f32 and 6 to 12 % of that of bf16. Where 512-bit operations have only two ports they cost about a
+ * fifth, and with 8 lanes nearly a third. So the first tile stores what it widens, SPAN rows of a
+ * panel (16 KiB) at a time, and the other tiles read that, while the sums of all wait in memory.
+ * The order of k does not change. The stores cost 5 to 9 % themselves, so up to three tiles of 16
+ * lanes each widen by themselves. */
 
 enum {
-    WIDE_ROW = WORDS * NR,                /* words of a row of a panel */
-    LINES = (NR * sizeof(b_t) + 63) / 64, /* that a row has to do with */
-    FEW_ROWS =
-        VL == 8 ? 4
-        : K_STEP == 2
-            ? 3
-            : 2, /* wait for B: called into L1 by 8 lanes, by the CPU itself where there are 16 */
-    DISTANCE_FEW = 40,         /* rows of B before their use: 7.5 KiB */
-    DISTANCE_MANY = 48,        /* of more rows, into L2 */
-    STREAM_DISTANCE_MANY = 64, /* of a tile that reads STREAM, into L1: 12 KiB */
+    WIDE_ROW = WORDS * NR,                /* words of a widened row of a panel */
+    LINES = (NR * sizeof(b_t) + 63) / 64, /* cache lines per row */
+    FEW_ROWS = VL == 8       ? 4
+               : K_STEP == 2 ? 3
+                             : 2, /* up to this many rows wait for B. With 8 lanes it is prefetched
+                                   * into L1; with 16 the CPU does so by itself */
+    DISTANCE_FEW = 40,            /* prefetch distance in rows of B: 7.5 KiB */
+    DISTANCE_MANY = 48,           /* the same for more rows, into L2 */
+    STREAM_DISTANCE_MANY = 64,    /* the same for a tile that reads STREAM, into L1: 12 KiB */
     STREAM_DISTANCE_TWO =
-        K_STEP == 2 ? DISTANCE_FEW : STREAM_DISTANCE_MANY, /* ... of one or two rows */
-    SPAN = 64 /* rows of B that are widened before the next tile has them */
+        K_STEP == 2 ? DISTANCE_FEW : STREAM_DISTANCE_MANY, /* the same for one or two rows */
+    SPAN = 64 /* rows of B that are widened before the next tile reads them */
 };
 
 typedef void scaled_fn(size_t kc, const float *a, const b_t *b, const char *next, float *wide,
                        float *tile, bool more);
 
-/* acc += a column of A times two vectors of B. One after the other: sums of several steps in
- * another order need more registers than there are. */
+/* acc += a column of A times two vectors of B, step by step: summing several steps in another order
+ * needs more registers than there are. */
 static inline __attribute__((always_inline)) void scaled_step(int mr, const float *a, const vf *v,
                                                               vf *acc)
 {
@@ -42,8 +43,8 @@ static inline __attribute__((always_inline)) void scaled_step(int mr, const floa
     }
 }
 
-/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel, NULL of ALONE and STREAM;
- * wide: [kc][WIDE_ROW] of FIRST and REST. Always inlined with constant role and mr. */
+/* tile [mr][NR] = A [mr][kc] * B, or += with more. next: the next panel; NULL for ALONE and STREAM.
+ * wide: [kc][WIDE_ROW], for FIRST and REST. Always inlined with constant role and mr. */
 static inline __attribute__((always_inline)) void scaled_micro(enum reads role, int mr, size_t kc,
                                                                const float *a, const b_t *b,
                                                                const char *next, float *wide,
@@ -101,7 +102,9 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
 #define SCALED_ALL(mr) SCALED_ALONE(mr) SCALED(SHARED, mr) SCALED(FIRST, mr) SCALED(REST, mr)
 SCALED_ALONE(1)
 SCALED_ALONE(2)
-SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
+SCALED_ALL(3)
+SCALED_ALL(4)
+SCALED_ALL(5)
 #define SCALED_LOW(role) scaled_##role##_3, scaled_##role##_4, scaled_##role##_5
 #if VL == 16
     SCALED_ALL(6) SCALED_ALL(7) SCALED_ALL(8) SCALED_ALL(9) SCALED_ALL(10) SCALED_ALL(11)
@@ -113,7 +116,7 @@ SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
 #else
 #define SCALED_HIGH(role)
 #endif
-    /* Two tiles and more are of half of MR and more. */
+    /* With two tiles and more, each has at least half of MR rows. */
     static scaled_fn *const scaled_by_rows[][MR + 1] = {
         [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, SCALED_LOW(ALONE) SCALED_HIGH(ALONE)},
 #if VL == 16
@@ -123,9 +126,9 @@ SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
         [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
         [REST] = {NULL, NULL, NULL, SCALED_LOW(REST) SCALED_HIGH(REST)}};
 
-/* One and two rows by small weights, in L2 as like as not: several panels at a time, b_next
- * elements apart, since two sums a panel, each behind the last, are a row of it in the time of two
- * multiply-adds. tile: [panels][mr][NR]. */
+/* One or two rows times small weights, which are probably in L2. It takes several panels at a time,
+ * b_next elements apart. The two sums of a single panel would form dependency chains that limit it
+ * to one row per two multiply-add latencies. tile: [panels][mr][NR]. */
 static inline __attribute__((always_inline)) void scaled_beside(int mr, int panels, size_t kc,
                                                                 const float *a, const b_t *b,
                                                                 size_t b_next, float *tile)
@@ -160,7 +163,7 @@ static void beside_2x2(size_t kc, const float *a, const b_t *b, size_t b_next, f
     scaled_beside(2, 2, kc, a, b, b_next, tile);
 }
 
-/* v 2^by, NaN where by is. */
+/* v 2^by; NaN where by is NaN. */
 static inline vf shifted(vf v, vf by)
 {
 #if VL == 16
@@ -170,7 +173,7 @@ static inline vf shifted(vf v, vf by)
 #endif
 }
 
-/* A tile of sums, rows [r0, r0 + h) of the part times panel j, to C. */
+/* Store a tile of sums, rows [r0, r0 + h) of the part times panel j, to C. */
 static inline void scaled_store(const struct product *p, const struct part *a, float *tile,
                                 size_t r0, size_t h, size_t j)
 {
@@ -182,8 +185,8 @@ static inline void scaled_store(const struct product *p, const struct part *a, f
                a->k0 + a->kc == p->k);
 }
 
-/* Panels [j0, j1) for rows that are one tile and n parts that follow each other along k: a panel
- * after the other with all of k, so that weights that come from memory are one stream. */
+/* Panels [j0, j1) for rows that are one tile and n consecutive parts along k. All of k of one panel
+ * comes before the next panel, so that weights from memory are one stream. */
 static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows,
                      size_t j0, size_t j1)
 {
@@ -204,7 +207,7 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
     }
 }
 
-/* Panel j for several tiles; next: the one that comes then. */
+/* Panel j for several tiles. next: the panel that follows. */
 static void scaled_panel(const struct product *p, const struct part *a, size_t rows, size_t j,
                          const b_t *next)
 {

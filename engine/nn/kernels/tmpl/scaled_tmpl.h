@@ -1,20 +1,22 @@
-/* Products whose weights are kept in 24 or 12 bits: packing, and the slots. Weights of a column
- * count from a power of two that its largest one gives, so that they need fewer bits; sums are
- * multiplied by it when they are done.
+/* Products with weights in 24 or 12 bits: packing, and the slots. The weights of a column are
+ * relative to a power of two that its largest weight determines, so they need fewer bits. Finished
+ * sums are multiplied by that power.
  *
- * Packed B: the exponent of each column's power as a float, whole panels, then panels of NR
- * columns. An element is 6 bytes of one column that two words of A are multiplied with, a row of a
- * panel three lines of VL lanes: line 0    first words, columns 0 to VL - 1 line 1    first words,
- * columns VL to 2 VL - 1 line 2    second words, columns 0 to VL - 1 with three quarters of the
- * bits of each lane, as they stand in a word. What is left of them are the second words of the
- * other VL columns. So lines are loaded as they are, and the quarter that is put together costs
- * less than shuffling bytes that lie in order would. Its operations are for the ports that
- * multiply-adds leave.
+ * Packed B: the exponent of each column's power as a float, for whole panels, then panels of NR
+ * columns. An element has 6 bytes of one column and is multiplied by two words of A. A row of a
+ * panel has three lines of VL lanes:
+ *   line 0    first words, columns 0 to VL - 1
+ *   line 1    first words, columns VL to 2 VL - 1
+ *   line 2    second words, columns 0 to VL - 1
+ * These words use three quarters of the bits of each lane, in the positions of a word. The
+ * remaining bits hold the second words of the other VL columns. So lines are loaded as they are,
+ * and only a quarter of the words must be assembled. This costs less than shuffling bytes that are
+ * stored in order, and its operations use ports that multiply-adds leave free.
  *
- * The file that includes this after gemm_tmpl.h says
- *   struct columns        what packing needs to know of VL columns
- *   columns_of            the same and their exponents from each one's largest number, without its
- * sign pack_row              rows [K_STEP][NR] of B to a row of a panel */
+ * The file that includes this after gemm_tmpl.h defines
+ *   struct columns        what packing must know of VL columns
+ *   columns_of            fills it, and returns the exponents, from each column's largest magnitude
+ *   pack_row              rows [K_STEP][NR] of B to a row of a panel */
 static size_t packed_bytes(size_t k, size_t n)
 {
     return panels(n) * NR * (sizeof(float) + depth_of(k) * sizeof(b_t));
@@ -22,7 +24,7 @@ static size_t packed_bytes(size_t k, size_t n)
 
 enum { SOME = 64 }; /* rows of B at a time */
 
-/* Rows [k0, k0 + rows) of `cols` columns, the others zero. */
+/* Rows [k0, k0 + rows) of `cols` columns; the other columns are zero. */
 static void unpacked(float to[SOME][NR], const float *b, size_t ldb, bool trans, size_t k0,
                      size_t rows, size_t cols)
 {
@@ -33,7 +35,7 @@ static void unpacked(float to[SOME][NR], const float *b, size_t ldb, bool trans,
         transpose_blocks(to[0], NR, b + k0, ldb, cols, rows);
     for (size_t i = 0; !trans && i < rows; i++) {
         const float *from = b + (k0 + i) * ldb;
-        __builtin_prefetch(from + 16 * ldb); /* rows are pages apart, out of the CPU's sight */
+        __builtin_prefetch(from + 16 * ldb); /* rows are pages apart: no hardware prefetch */
         __builtin_prefetch(from + 16 * ldb + VL);
         v_store(to[i], v_load_m(from, m[0]));
         v_store(to[i] + VL, v_load_m(from + VL, m[1]));
@@ -45,7 +47,7 @@ static void pack_panel(b_t *to, float *shift, const float *b, size_t ldb, bool t
 {
     alignas(64) float w[SOME][NR];
     vf most[2] = {v_zero(), v_zero()},
-       odd[2] = {v_zero(), v_zero()}; /* odd: NaN where a number is, or infinite */
+       odd[2] = {v_zero(), v_zero()}; /* odd: NaN in columns with NaN or an infinity */
     struct columns c[2];
     for (size_t k0 = 0; k0 < k; k0 += SOME) {
         const size_t rows = k - k0 < SOME ? k - k0 : SOME;

@@ -1,8 +1,9 @@
 /* The register tiles of a product for one vector width, by their height. Included by gemm_tmpl.h
- * and gemm_i8_tmpl.h after micro_fn, MR              a kernel's type; the highest tile MICRO(name,
- * reads, mr, panels)  defines the kernel name_MRxPANELS; reads: see prefetch.h. A tile that is the
- * only one to read B makes a difference from five rows on (of eight lanes from three, of 16 from
- * one) */
+ * and gemm_i8_tmpl.h after
+ *   micro_fn, MR                     a kernel's type; the highest tile
+ *   MICRO(name, reads, mr, panels)   defines the kernel name_MRxPANELS; reads: see prefetch.h
+ * A tile that alone reads B needs its own kernel from five rows on (with eight lanes from three,
+ * with 16 from one). */
 #if VL == 16
 #define BOTH(mr)                                                                                   \
     MICRO(micro, SHARED, mr, 1)                                                                    \
@@ -69,7 +70,7 @@ static micro_fn *const next_by_rows[MR + 1] = {NULL,     next_1x1, next_2x1,
 #define next_by_rows micro_by_rows
 #endif
 
-/* Of several tiles. */
+/* Kernels for several tiles. */
 static inline micro_fn *const *shared_by_rows(void)
 {
     return streams_weights() ? next_by_rows : micro_by_rows;

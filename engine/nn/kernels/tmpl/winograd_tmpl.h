@@ -1,20 +1,21 @@
-/* 3x3 convolution of stride 2 by nn/kernels/winograd.h for one vector width; included after
+/* 3x3 convolution of stride 2 by nn/kernels/winograd.h for one vector width. Included after
  * patches_tmpl.h.
  *
- * One product per slot of the weights. Its rows, units, are what that kind of product is needed
- * for: along an axis one for each output (kind ODD) or one for each three of them (the others).
- * Nothing of the transforms is ever in memory as a whole: sums and differences of pixels are made
- * where the product copies a block of its left side, and a finished register tile is added to Y
- * wherever it belongs, to up to 9 pixels. Y starts as zeros; the product of kinds ODD and ODD
- * touches each pixel once and comes last, with the epilogue.
+ * There is one product per slot of the weights. Its rows are units: along an axis one unit per
+ * output (kind ODD) or one per three outputs (the other kinds). The transforms never exist in
+ * memory as a whole. Sums and differences of pixels are computed where the product copies a block
+ * of its left side. A finished register tile is added to Y at all its places, up to 9 pixels. Y
+ * starts as zeros. The product of kinds ODD and ODD touches each pixel once and comes last, with
+ * the epilogue.
  *
- * Blocks of about MC units of outer products, so that Y's part (up to 9 pixels each) stays in the
- * caches while the 25 products pass; the weights come from L3 or memory again for each block. */
+ * Blocks have about MC units of outer products, so that their part of Y (up to 9 pixels per unit)
+ * stays in the caches for all 25 products. The weights come from L3 or memory again for each
+ * block. */
 #include "nn/kernels/winograd.h"
 
 struct winograd_row {
     const float *from[4]; /* pixels, axis 0 slower; NULL: zeros */
-    float *to;            /* first pixel of Y */
+    float *to;            /* first pixel in Y */
     size_t n[2];          /* pixels along each axis */
 };
 
@@ -23,11 +24,11 @@ struct winograd {
     const float *x;
     float *y;
     int kind[2];
-    size_t first; /* row of the product that row[0] is */
+    size_t first; /* row of the product that row[0] describes */
     struct winograd_row row[MC];
 };
 
-/* The table for rows [i, i + rows) of the product. */
+/* Fill the table for rows [i, i + rows) of the product. */
 static void winograd_rows(struct winograd *w, size_t i, size_t rows)
 {
     const struct steno_conv *s = w->s;
@@ -50,7 +51,7 @@ static void winograd_rows(struct winograd *w, size_t i, size_t rows)
     }
 }
 
-/* to = (a + s1 b) + s0 (c + s1 d), n floats; two: only a and b, with s1. */
+/* to = (a + s1 b) + s0 (c + s1 d), n floats. two: only a and b, with s1. */
 static inline __attribute__((always_inline)) void winograd_sum(float *to, const float *const *from,
                                                                size_t n, vf s0, vf s1, bool two)
 {
@@ -96,7 +97,7 @@ static void winograd_gather(const struct product *p, float *buf, size_t i0, size
         winograd_gather_row(p->few, &p->few->row[i0 + r - p->few->first], k0, kc, buf + r * A_LD);
 }
 
-/* c += v or c -= v, lanes m; whole: all of them. */
+/* c += v or c -= v, lanes m. whole: all lanes. */
 static inline __attribute__((always_inline)) void winograd_add(float *c, vf v, bool minus, vm m,
                                                                bool whole)
 {
@@ -107,7 +108,7 @@ static inline __attribute__((always_inline)) void winograd_add(float *c, vf v, b
         v_store_m(c, m, sum);
 }
 
-/* Columns [j, j + cols) of `rows` rows from i on: each to all of its pixels. */
+/* Add columns [j, j + cols) of `rows` rows from i on, each to all of its pixels. */
 static inline __attribute__((always_inline)) void winograd_tile(const struct winograd *w,
                                                                 const float *tile, size_t rows,
                                                                 size_t width, size_t i, size_t j,
@@ -140,8 +141,8 @@ static void winograd_spread(const struct product *p, const float *tile, size_t r
         winograd_tile(p->few, tile, rows, width, i, j, cols, false);
 }
 
-/* The product of w's kinds for outputs [o0, o1) of axis 0, units [u0, u1) where they are of three;
- * `then` is the slot of the one that comes next. */
+/* The product of w's kinds for outputs [o0, o1) of axis 0, units [u0, u1) where units have three
+ * outputs. `then` is the slot of the next product. */
 static void winograd_product(struct winograd *w, struct product p, size_t then, size_t o0,
                              size_t u0, size_t u1, size_t j0, size_t j1)
 {
@@ -163,7 +164,8 @@ static void winograd_product(struct winograd *w, struct product p, size_t then, 
     }
 }
 
-/* The n-th pair of kinds whose product is made: ODD and ODD is the last, then it begins anew. */
+/* The n-th pair of kinds in the order of the products. ODD and ODD comes last; after it the order
+ * starts again. */
 static int winograd_pair(int n)
 {
     enum {
@@ -201,9 +203,9 @@ static size_t winograd_rows_of_all(size_t out)
     return n;
 }
 
-/* By counts alone, so that bits depend on the image's extents only. A matrix of weights that comes
- * from memory takes the time of READ rows of it (30 GB/s and 118 GFLOP/s in f32; in 16 bits both
- * are twice that), and there are 16 more of them. */
+/* Decides by counts alone, so that the bits depend only on the extents of the image. Reading a
+ * matrix of weights from memory takes the time of READ rows of its product (30 GB/s and 118 GFLOP/s
+ * in f32; in 16 bits both are twice that), and there are 16 more matrices. */
 static bool winograd_pays(const struct steno_conv *s)
 {
     enum { READ = 8 };
