@@ -520,8 +520,8 @@ static inline void prefetch_columns(const struct product *p, size_t j, size_t pa
     }
 }
 
-/* How many panels ahead of its use prefetch_columns fetches a panel's columns: as far ahead as the
- * weights, and at least one panel. */
+/* How many panels before its use a panel's columns are prefetched: the distance of the weights, and
+ * at least one panel. */
 static inline size_t prefetch_distance(const struct product *p)
 {
     return 1 + STREAM_DISTANCE_ONE / (p->b.panel + 1);

@@ -150,7 +150,7 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
 /* acc += a column of A times a row of B, w vectors wide. A tile that alone reads B prefetches all
  * of it, L2_DISTANCE rows before its use. With three rows and more, computing takes as long as
  * reading memory, and without prefetching the CPU would do one after the other. One and two rows
- * compute for less time. With 16 lanes they prefetch 2 KiB ahead of their use; with fewer lanes, or
+ * compute for less time. With 16 lanes they prefetch at a distance of 2 KiB; with fewer lanes, or
  * when numbers are widened, they do not prefetch. Three and four rows are in between: f32 with 16
  * lanes prefetches into L1. With eight floats the CPU has time to fetch rows from L2 into L1 by
  * itself. */
@@ -266,7 +266,8 @@ HALF(1)
 HALF(2)
 HALF(3)
 HALF(4)
-HALF(5) HALF(6)
+HALF(5)
+HALF(6)
 #if VL == 16
     HALF(7) HALF(8) HALF(9) HALF(10) HALF(11) HALF(12) HALF(13)
         HALF(14) static micro_fn *const half_by_rows[MR + 1] = {

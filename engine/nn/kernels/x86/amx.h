@@ -1,6 +1,6 @@
-/* AMX: eight registers of 16 rows x 64 bytes, and a product of two of them added to a third
- * (amx_ops.h). Here registers have their full size, but for few rows; other rows and lanes that are
- * not there are zeros, or are not looked at afterwards. */
+/* AMX: eight registers of 16 rows x 64 bytes, and the product of two of them added to a third
+ * (amx_ops.h). Registers have their full size here, except with few rows. Rows and lanes without
+ * data are zeros, or their results are ignored. */
 #ifndef STENO_NN_KERNELS_X86_AMX_H
 #define STENO_NN_KERNELS_X86_AMX_H
 
@@ -12,13 +12,13 @@
 
 enum {
     AMX_ROWS = 16,
-    AMX_LANES = 16 /* of 32 bits in a row */
+    AMX_LANES = 16 /* 32-bit lanes of a row */
 };
 
-/* Between amx_begin and amx_end the calling thread may use tiles. What a thread leaves in them is
- * saved with every switch to another one, so they are given back. rows: of the product; where they
- * are fewer than 16, registers 0, 1 and 4 have as many, where fewer than 32, 2, 3 and 5 what is
- * above 16, and loads and products take that much less time. */
+/* Between amx_begin and amx_end the calling thread may use tiles. The contents of tiles are saved
+ * at every thread switch, so amx_end releases them. rows: of the product. With fewer than 16 rows,
+ * registers 0, 1 and 4 have that many. With 17 to 31 rows, registers 2, 3 and 5 have the rows above
+ * 16. Loads and products then take that much less time. */
 static inline void amx_begin(size_t rows)
 {
     const uint8_t low = (uint8_t)(rows < AMX_ROWS ? rows ? rows : 1 : AMX_ROWS);
@@ -27,11 +27,11 @@ static inline void amx_begin(size_t rows)
     amx_configure((const uint8_t[8]){low, low, high, high, low, high, 16, 16});
 }
 
-/* The next of a run of lines of weights that are called from memory to L2 while rows in L2 are
- * multiplied, and before it every third of the lines AMX_HW_PREFETCH_DISTANCE bytes on: that is
- * enough for the CPU's own prefetcher to bring the two between. It has no need of the line buffers,
- * which the rows wait for as long as weights fill them (16, 150 to 180 ns each). far: where the run
- * began, to begin with. */
+/* Prefetch the next line of a run of weights from memory into L2, while rows in L2 are multiplied.
+ * Also prefetch every third of the lines at a distance of AMX_HW_PREFETCH_DISTANCE bytes: that
+ * suffices for the hardware prefetcher to fetch the two lines in between. The hardware prefetcher
+ * does not use the line buffers (16, 150 to 180 ns each); when prefetches of weights fill these,
+ * loads of rows wait. hw_prefetch: initially the start of the run. */
 enum { AMX_HW_PREFETCH_DISTANCE = 4096 };
 
 #define AMX_PREFETCH_NEXT(line, hw_prefetch, pace)                                                 \
@@ -45,8 +45,9 @@ enum { AMX_HW_PREFETCH_DISTANCE = 4096 };
         AMX_PACE(pace);                                                                            \
     } while (0)
 
-/* n lines called to L2 in the order of memory, number `from` and on of a run, and every fifth of
- * them AMX_HW_PREFETCH_DISTANCE bytes on: for few rows, which have nothing in L2 to wait for. */
+/* Prefetch n lines into L2 in the order of memory, as numbers `from` and on of a run, and every
+ * fifth of the lines at a distance of AMX_HW_PREFETCH_DISTANCE bytes. For few rows, which do not
+ * wait for loads from L2. */
 static inline __attribute__((always_inline)) void amx_prefetch_lines(const char *line, int from,
                                                                      int n)
 {
@@ -59,7 +60,7 @@ static inline __attribute__((always_inline)) void amx_prefetch_lines(const char 
     }
 }
 
-/* Stride of the copy of A, lanes: an odd number of cache lines, so that rows fall into different
+/* Stride of the copy of A in lanes: an odd number of cache lines, so that rows fall into different
  * sets. */
 static inline size_t amx_copy_ld(size_t lanes)
 {

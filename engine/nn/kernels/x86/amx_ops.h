@@ -1,7 +1,9 @@
-/* The instructions of AMX, and what else of amx.h and its users is no C (Intel SDM vol. 1, chapter
- * 18; vol. 2, LDTILECFG, TILELOADD, TDPBUSD, TDPBF16PS). tests/emulated has the same in C.
+/* The instructions of AMX, and the other parts of amx.h and its users that are not C (Intel SDM
+ * vol. 1, chapter 18; vol. 2, LDTILECFG, TILELOADD, TDPBUSD, TDPBF16PS). tests/emulated has the
+ * same in C.
  *
- * Written out, because the compiler's own macros do not say that a load reads memory. */
+ * These are asm statements, because the compiler's own macros do not say that a load reads
+ * memory. */
 #ifndef STENO_NN_KERNELS_X86_AMX_OPS_H
 #define STENO_NN_KERNELS_X86_AMX_OPS_H
 
@@ -9,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Rows of each register, all of 64 bytes. */
+/* Set the rows of each register; all rows have 64 bytes. */
 static inline void amx_configure(const uint8_t rows[8])
 {
     struct {
@@ -29,13 +31,13 @@ static inline void amx_end(void)
 }
 
 #define AMX_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
-/* Rows `stride` bytes apart. */
+/* Load rows that are `stride` bytes apart. */
 #define AMX_LOAD(t, from, stride)                                                                  \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"((const void *)(from)),                  \
                      "r"((size_t)(stride))                                                         \
                      : "memory")
-/* The same, past L1 where that is full: for what is read once before it would be displaced anyway.
- */
+/* The same, bypassing L1 where it is full: for data that is read once before it would be displaced
+ * anyway. */
 #define AMX_PASS(t, from, stride)                                                                  \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t ::"r"((const void *)(from)),                \
                      "r"((size_t)(stride))                                                         \
@@ -44,18 +46,18 @@ static inline void amx_end(void)
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"((void *)(to)),                      \
                      "r"((size_t)(stride))                                                         \
                      : "memory")
-/* t += a b: of each 32-bit lane 4 products u8 x i8, or 2 of bf16. */
+/* t += a b: for each 32-bit lane 4 products u8 x i8, or 2 of bf16. */
 #define AMX_DOT_U8(t, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 #define AMX_DOT_I8(t, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 #define AMX_DOT_BF16(t, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 
-/* n no-operations between two lines that are called from memory. One core of a CPU with AMX reads
- * memory a fifth to a quarter faster (Granite Rapids, 20 GB/s) where there is some work between one
- * line and the next, as these are: they take room in the window of instructions under way, so fewer
+/* n no-operations between two prefetches from memory. One core of a CPU with AMX reads memory a
+ * fifth to a quarter faster (Granite Rapids, 20 GB/s) when there is some work between two lines.
+ * The no-operations act as such work: they fill the window of instructions in flight, so fewer
  * lines wait for the 16 line buffers at a time. */
 #define AMX_PACE(n) __asm__ volatile(".rept %c0\n\tnop\n\t.endr" ::"i"(n))
 
-/* 64 bytes, where this stands: calls around it stay before and after. */
+/* Load 64 bytes at this place: prefetches before and after it keep their order. */
 static inline __attribute__((always_inline)) __m512i amx_line(const void *p)
 {
     __m512i v;

@@ -1,7 +1,8 @@
-/* Slots `part` and `conv` of struct steno_gemm_weights for a product that lays out tiles by itself,
- * the work shared out. Included after patches_tmpl.h and MULTIPLY(p, i0, i1, j0, j1)  rows [i0, i1)
- * of tiles of 16 and panels [j0, j1), which configures tiles PANELS(n)                    of n
- * columns */
+/* Slots `part` and `conv` of struct steno_gemm_weights, for a product that arranges its tiles
+ * itself. Divides the work into parts. Included after patches_tmpl.h and
+ *   MULTIPLY(p, i0, i1, j0, j1)   rows [i0, i1), in tiles of 16, and panels [j0, j1); configures
+ *                                 tiles
+ *   PANELS(n)                     panels of n columns */
 
 static void share(const struct product *p, size_t m, size_t part, size_t n_parts)
 {
@@ -9,7 +10,7 @@ static void share(const struct product *p, size_t m, size_t part, size_t n_parts
     if (!m)
         return;
     if (n_parts > 1 &&
-        tiles >= 6 * n_parts) { /* rows stay in the cache of the core that made them */
+        tiles >= 6 * n_parts) { /* rows stay in the cache of the core that computed them */
         const size_t i1 = tiles * (part + 1) / n_parts * AMX_ROWS;
         MULTIPLY(p, tiles * part / n_parts * AMX_ROWS, i1 < m ? i1 : m, 0, np);
     } else

@@ -1,13 +1,13 @@
-/* 2^x for weights that become bf16: sixteen lanes. Included after vec_avx512.h. */
+/* 2^x for weights that are rounded to bf16: sixteen lanes. Included after vec_avx512.h. */
 #ifndef STENO_NN_KERNELS_X86_APPROX_EXP2_TMPL_H
 #define STENO_NN_KERNELS_X86_APPROX_EXP2_TMPL_H
 
 #define APPROX_EACH(v, n) _Pragma("GCC unroll 8") for (int v = 0; v < (n); v++)
-enum { APPROX_MANY = 8 }; /* vectors that take each step together, at most */
+enum { APPROX_MANY = 8 }; /* maximum of vectors that take each step together */
 
-/* 2^x within 3e-6, denormals aside; 0 for -inf. What x has above the next whole number below it
- * goes through a polynomial, 1 + f P(f), fitted to 2^f on [0, 1] (least squares, reweighted until
- * its relative errors were level); the scaling takes that whole number itself. */
+/* 2^x within 3e-6, except for denormals; 0 for -inf. The fraction f of x above the next lower
+ * integer goes through a polynomial, 1 + f P(f), fitted to 2^f on [0, 1] (least squares, reweighted
+ * until its relative errors were level). The scaling instruction applies the integer itself. */
 static inline __attribute__((always_inline)) void approx_exp2_each(vf *x, int n)
 {
     vf f[APPROX_MANY], p[APPROX_MANY];

@@ -1,12 +1,12 @@
-/* Attention of up to 32 rows of one head by AMX's products of bf16, KEYS keys at a time: scores and
- * positions go from tiles to L1, are read from there once, and become weights in bf16, a row of a
- * block at a time in registers; these are the left factor of the product with V, whose sums wait in
- * L2 for the next block (online softmax: Milakov and Gimelshein 2018; Dao et al., FlashAttention,
- * 2022).
+/* Attention of up to 32 rows of one head by AMX's products of bf16, KEYS keys at a time. Scores and
+ * products with positions go from tiles to L1 and are read from there once. They become bf16
+ * weights in registers, one row of a block at a time. The weights are the left factor of the
+ * product with V, whose sums wait in L2 for the next block (online softmax: Milakov and Gimelshein
+ * 2018; Dao et al., FlashAttention, 2022).
  *
- * K, V and positions are packed as gemm_bf16_amx.c packs weights: panels of NR columns, each a row
- * of NR pairs for every two of the other axis, that filled up with zeros to a multiple of 16 rows,
- * so that 16 rows of half a panel are a register. */
+ * K, V and positions are packed as gemm_bf16_amx.c packs weights: panels of NR columns, with a row
+ * of NR pairs for every two elements of the other axis. That axis is padded with zeros to a
+ * multiple of 16 rows of pairs, so that 16 rows of half a panel are a register. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/x86/amx.h"
@@ -25,19 +25,19 @@ enum {
     /* Lanes of a row of each buffer: an odd number of cache lines. */
     Q_ROW = STENO_ATTEND_SIZE / 2 + AMX_LANES,
     S_ROW = KEYS + ROWS + VL,
-    STEP_BYTES = AMX_LANES * NR * 4, /* of 16 rows of a panel */
-    PREFETCH_DISTANCE = 8 << 10      /* bytes from what is read to what is called, in L2 by then */
+    STEP_BYTES = AMX_LANES * NR * 4, /* bytes of 16 rows of a panel */
+    PREFETCH_DISTANCE = 8 << 10      /* bytes of prefetch distance, into L2 */
 };
 
 _Static_assert(ROWS == 2 * AMX_ROWS && KEYS % NR == 0, "rows are two tiles, keys whole panels");
 
 struct work {
     alignas(64) uint32_t q[ROWS * Q_ROW],
-        qp[ROWS * Q_ROW]; /* rows for K and for positions, pairs */
-    /* What rows have with positions, then their scores, then, in pairs, their weights: each takes
-     * the place of the one before, so that all that is at work fits into L1. */
+        qp[ROWS * Q_ROW]; /* pairs: rows for K, rows for positions */
+    /* Products of the rows with positions, then their scores, then their weights in pairs. Each
+     * replaces the one before, so that all of the working data fits into L1. */
     alignas(64) float s[ROWS * S_ROW];
-    alignas(64) float sum[ROWS * VL]; /* of weights, lane by lane */
+    alignas(64) float sum[ROWS * VL]; /* of weights, per lane */
     alignas(64) float max[ROWS], base[ROWS], keep[ROWS];
     size_t ldo;
 };
@@ -50,7 +50,7 @@ static size_t lanes_of(size_t k)
 #define KV_PAGE_DEPTH lanes_of
 #include "nn/kernels/x86/kv_append_bf16_tmpl.h"
 
-/* Columns [c, c + 32) of rows of q plus a bias to pairs of bf16; some: only those. */
+/* Columns [c, c + 32) of rows of q plus a bias, as pairs of bf16. some: only that many columns. */
 static inline __attribute__((always_inline)) void
 fill_step(const struct steno_attend *a, const float *bias, uint32_t *to, size_t c, size_t some)
 {
@@ -59,7 +59,7 @@ fill_step(const struct steno_attend *a, const float *bias, uint32_t *to, size_t 
              b1 = bias ? v_load_m(bias + c + VL, high) : v_zero();
     const float *q = a->q + c;
     for (size_t i = 0; i < a->m; i++, q += a->ldq) {
-        __builtin_prefetch(q + ROWS * a->ldq); /* of the next tile */
+        __builtin_prefetch(q + ROWS * a->ldq); /* for the next tile */
         __builtin_prefetch(q + ROWS * a->ldq + VL);
         _mm512_store_si512(
             to + i * Q_ROW + c / 2,
@@ -67,7 +67,7 @@ fill_step(const struct steno_attend *a, const float *bias, uint32_t *to, size_t 
     }
 }
 
-/* Rows of q plus a bias, filled up with zeros. */
+/* Rows of q plus a bias, padded with zeros. */
 static void fill(const struct steno_attend *a, const float *bias, uint32_t *to)
 {
     size_t c = 0;
@@ -77,11 +77,11 @@ static void fill(const struct steno_attend *a, const float *bias, uint32_t *to)
         fill_step(a, bias, to, c, a->size - c);
 }
 
-/* Where finished sums of 16 columns go; at NULL: there are none. */
+/* Where to store finished sums of 16 columns. at NULL: none. */
 struct finished {
     float *at;
     size_t row;
-    bool odd; /* they are in registers 2 and 3, else 0 and 1 */
+    bool odd; /* the sums are in registers 2 and 3, else in 0 and 1 */
 };
 
 /* A product of the rows with 16 columns. */
@@ -89,11 +89,11 @@ struct half {
     const uint32_t *a;
     size_t a_row, lanes;
     const char *b;
-    const float *from; /* or NULL: zeros */
+    const float *from; /* sums start with this, or NULL: with zeros */
     size_t from_row;
     float *to;
     size_t to_row;
-    const char *prefetch; /* memory to be called closer, as much as B is read; or NULL */
+    const char *prefetch; /* memory to prefetch, at the speed at which B is read; or NULL */
 };
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -110,9 +110,9 @@ ALWAYS void store(const struct finished *f, bool odd, bool high)
         AMX_STORE(0, f->at, 4 * f->row);
 }
 
-/* Sums of half x to registers 2 and 3 or, not odd, 0 and 1, while those of the half before are
- * stored: a store right behind the products that it waits for keeps others waiting (95 of 308
- * cycles for two halves). */
+/* Compute the sums of half x in registers 2 and 3 if odd, else in 0 and 1, and store those of the
+ * half before meanwhile. A store right after the products that it waits for would make others wait
+ * (95 of 308 cycles for two halves). */
 ALWAYS void half_of(const struct half *x, const struct finished *before, bool odd, bool high)
 {
     const uint32_t *a = x->a;
@@ -178,9 +178,10 @@ static void last_half(const struct finished *f, bool high)
         store(f, f->odd, true);
 }
 
-/* Scores of n keys from j on. Sums begin with what positions give: row i + 1 of these is shifted by
- * one less than row i, as if rows were that much shorter. Columns [0, c + 16) are not read any more
- * once the sums of columns c on have begun, so they are where those go. */
+/* Scores of n keys from j on. The sums start with the products with positions; row i + 1 reads
+ * these one column earlier than row i, because the row stride is one element shorter. Once the sums
+ * of columns c on have started, columns [0, c + 16) are not read again, so the sums are stored
+ * there. */
 static void scores(const struct steno_attend *a, struct work *w, size_t j, size_t n,
                    struct finished *f)
 {
@@ -204,8 +205,8 @@ static void scores(const struct steno_attend *a, struct work *w, size_t j, size_
     }
 }
 
-/* o, in units of the weights by now, or zeros for the first keys, plus weights times n keys of V
- * from j on. */
+/* o += weights times V, for n keys from j on. o is already in the unit of the new weights, or
+ * starts with zeros at the first keys. */
 static void add_values(const struct steno_attend *a, const struct work *w, size_t j, size_t n,
                        struct finished *f)
 {
@@ -236,8 +237,8 @@ ALWAYS vf fold(vf a, vf b, bool max)
     return max ? v_max(a, b) : _mm512_add_ps(a, b);
 }
 
-/* The largest lane of each of 16 vectors, or its sum: two vectors are folded into one, four times.
- */
+/* The largest lane, or the sum of lanes, of each of 16 vectors: two vectors are folded into one,
+ * four times. */
 ALWAYS vf fold_each(const vf *x, bool max)
 {
     vf a[8], b[4], c[2];
@@ -257,14 +258,14 @@ ALWAYS vf fold_each(const vf *x, bool max)
                 max);
 }
 
-/* Lanes of a vector that begins with key `at` which are in [from, to). */
+/* The lanes of a vector of keys from `at` on that are in [from, to). */
 static inline vm lanes_in(size_t at, size_t from, size_t to)
 {
     const size_t lo = from > at ? from - at : 0, hi = to > at ? to - at : 0;
     return v_tail(hi < VL ? hi : VL) & (vm)~v_tail(lo < VL ? lo : VL);
 }
 
-/* Row i of scores as they are, KEYS of them: the largest of each lane. */
+/* The largest of each lane of row i of scores, KEYS of them, all seen. */
 ALWAYS vf whole_row(const struct work *w, size_t i)
 {
     const float *s = w->s + i * S_ROW;
@@ -275,8 +276,8 @@ ALWAYS vf whole_row(const struct work *w, size_t i)
     return x[0];
 }
 
-/* Row i, n vectors from key j on: scores in powers of two, -inf where it sees none; the largest of
- * each lane. */
+/* Row i, n vectors from key j on: scores as powers of two, -inf for keys that the row does not see.
+ * Returns the largest of each lane. */
 static vf part_row(const struct steno_attend *a, struct work *w, size_t i, size_t j, size_t n)
 {
     const struct steno_attend_seen all = {0, a->to, NULL}, seen = a->seen ? a->seen[i] : all;
@@ -301,8 +302,8 @@ static vf part_row(const struct steno_attend *a, struct work *w, size_t i, size_
     return top;
 }
 
-/* The largest scores so far of 16 rows from i0 on, and what was summed in units of the ones before.
- */
+/* Update the largest scores so far of 16 rows from i0 on. keep: the factor from the old unit of the
+ * sums to the new one. */
 static void raise(struct work *w, size_t i0, const vf *tops, float scale)
 {
     const vf old = v_load(w->max + i0), top = v_max(fold_each(tops, true) * v_set1(scale), old);
@@ -313,7 +314,8 @@ static void raise(struct work *w, size_t i0, const vf *tops, float scale)
     v_store(w->keep + i0, v_select(v_lt(old, top), keep, v_set1(1.0f)));
 }
 
-/* Row i of scores, n vectors, to weights in bf16, and their sum; its o to their units. */
+/* Row i of scores, n vectors, to bf16 weights; adds to their sum. Converts the row of o to the new
+ * unit. */
 ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n, float scale,
                   bool first)
 {
@@ -332,7 +334,7 @@ ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n,
         v_store(o + c, v_load(o + c) * keep);
 }
 
-/* All rows of scores of n keys from j on to weights. */
+/* All rows of scores of n keys from j on, to weights. */
 static void weigh_rows(const struct steno_attend *a, struct work *w, size_t j, size_t n)
 {
     const bool whole = a->scale > 0 && n == KEYS && attend_sees_all(a, j, n),

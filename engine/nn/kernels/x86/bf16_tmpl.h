@@ -1,11 +1,12 @@
-/* The product with weights in bf16 on CPUs that multiply such numbers, to f32 sums. A is rounded to
- * bf16, to nearest even, as it is copied; denormals count as zero on both sides. Included after
- * vec_avx512.h by gemm_bf16.c      vdpbf16ps: two products added to each of 16 sums gemm_bf16_amx.c
- * AMX tiles, with AMX_DOT, BEGIN and END defined
+/* The product with bf16 weights and f32 sums, on CPUs that multiply bf16. A is rounded to bf16, to
+ * nearest even, when it is copied. Denormals count as zero on both sides. Included after
+ * vec_avx512.h by
+ *   gemm_bf16.c       vdpbf16ps: adds two products to each of 16 sums
+ *   gemm_bf16_amx.c   AMX tiles, with AMX_DOT, BEGIN and END defined
  *
  * Packed B: panels of NR columns as in gemm_tmpl.h, each [(K + 1) / 2][NR] pairs of weights that
- * follow each other along K, an odd K filled up with zero (by AMX a multiple of 16 pairs): one
- * vector of pairs goes with a broadcast of one pair of A. Tiles and blocks are those of f32 (a pair
+ * are consecutive along K. An odd K is padded with zero (for AMX to a multiple of 16 pairs). One
+ * vector of pairs is multiplied by a broadcast pair of A. Tiles and blocks are those of f32 (a pair
  * is as wide as a float), so a block is 2 KC deep. */
 #include <stdint.h>
 
@@ -48,7 +49,7 @@ static size_t packed_bytes(size_t k, size_t n)
     return panels(n) * depth_of(k) * NR * sizeof(b_t);
 }
 
-/* 16 vectors of 16 lanes of 32 bits, turned. */
+/* Transpose 16 vectors of 16 32-bit lanes. */
 static inline void transpose_rows(__m512i r[VL])
 {
     __m512i t[VL];
@@ -58,7 +59,7 @@ static inline void transpose_rows(__m512i r[VL])
         t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < VL; i += 4) { /* r[i + c]: column c of each lane of 128 bits, four rows */
+    for (int i = 0; i < VL; i += 4) { /* r[i + c]: column c of each 128-bit lane, four rows */
         r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
         r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
         r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
@@ -78,7 +79,7 @@ static inline void transpose_rows(__m512i r[VL])
     memcpy(r, t, sizeof t);
 }
 
-/* Columns of a panel that are rows of b, VL of them. */
+/* Columns of a panel, VL of them, that are rows of b. */
 static void pack_transposed(b_t *p, const float *b, size_t ldb, size_t k, size_t cols)
 {
     for (size_t i = 0; i < k; i += 2 * VL, p += VL * NR) {
@@ -95,7 +96,7 @@ static void pack_transposed(b_t *p, const float *b, size_t ldb, size_t k, size_t
     }
 }
 
-/* VL columns of rows b and, where it is there, b2 as pairs. */
+/* VL columns of the rows b and b2, as pairs; b2 may be NULL (zeros). */
 static inline __m512i pairs_of(const float *b, const float *b2, vm m)
 {
     const __m512i both =

@@ -1,17 +1,20 @@
-/* The product with weights in bf16 of gemm_bf16_amx.c, with weights kept in 12 bits: products of
- * few rows take as long as their weights take to be read. The lower byte of a number is kept as it
- * is, the last bit of the exponent and the fraction; of the upper one its sign, and how far the
- * rest of the exponent is below that of the largest number of the column, 1 to 7 in units of two:
- * 14 powers of two. Smaller numbers, below 2^-13 of the largest, become the smallest of those or 0.
- * All others are what they were, and so are the bits of a product of them.
+/* The bf16 product of gemm_bf16_amx.c with weights in 12 bits. Products of few rows take the time
+ * of reading their weights. The lower byte of a bf16 weight, the last bit of the exponent and the
+ * fraction, is kept as it is. The upper byte is reduced to 4 bits: the sign, and the upper seven
+ * bits of the exponent relative to those of the largest number of the column, as 1 to 7 (7 for the
+ * largest). That covers 14 powers of two. Smaller numbers, below 2^-13 of the largest, become the
+ * smallest of these powers or 0. All others do not change, and neither do the bits of a product of
+ * them.
  *
- * Packed B: panels of 32 columns, each a head of 64 bytes, the upper byte of each column's
- * exponents less 7 in the order in which rows have them, then steps of 32 of K. A step is 8 units
- * of 192 bytes for 4 of K: 64 bytes of halves, the lower of the first two of K; lower bytes of
- * these; those of the last two. Of 16 bytes, the first 8 are of the left half of the panel, two of
- * K of each column, so that bytes interleave to a row of a tile of bf16 for each half. A step is
- * widened to L1 between the products of the step before, of many rows a piece of several steps at a
- * time. */
+ * Packed B: panels of 32 columns. A panel starts with 64 bytes: for each column the upper seven
+ * bits of its largest exponent less 7, in the order of columns in rows. Steps of 32 of K follow. A
+ * step has 8 units of 192 bytes for 4 of K each:
+ *   64 bytes   of half bytes; the low halves for the first two of K
+ *   64 bytes   of lower bytes of the first two of K
+ *   64 bytes   of lower bytes of the last two of K
+ * Of each 16 bytes the first 8 belong to the left half of the panel, with two of K of each column,
+ * so that interleaving bytes gives a bf16 tile row of each half. Few rows widen a step into L1
+ * between the products of the step before; many rows widen several steps at a time. */
 #include "nn/kernels/x86/amx.h"
 #include "nn/kernels/x86/vec_avx512.h"
 
@@ -21,20 +24,20 @@
 #include "nn/kernels/tmpl/patches_tmpl.h"
 
 enum {
-    SPAN = 32, /* of K: a step */
+    SPAN = 32, /* of K per step */
     HEAD = 64,
-    UNIT = 192,       /* bytes of 4 of K */
-    UNITS = SPAN / 4, /* of a step */
+    UNIT = 192,       /* bytes for 4 of K */
+    UNITS = SPAN / 4, /* units per step */
     STEP = UNIT * UNITS,
-    TILE = AMX_ROWS * 64, /* bytes of a half of a step, widened, or of A */
+    TILE = AMX_ROWS * 64, /* bytes of half a step, widened, or of a tile of A */
     WIDE = 2 * TILE,
-    DEEP = 16,               /* steps of a piece at most: 32 KiB, in L1 */
-    MOST = 512,              /* rows at a time */
-    ROOM = 800 << 10,        /* bytes of these, in L2 */
-    FEW = 3 * AMX_ROWS,      /* rows whose sums stay in registers */
-    HIGH = 2 * AMX_ROWS,     /* rows that pass together where they are more */
+    DEEP = 16,               /* maximum of steps of a piece: 32 KiB, in L1 */
+    MOST = 512,              /* maximum of rows at a time */
+    ROOM = 800 << 10,        /* maximum of bytes of these rows, in L2 */
+    FEW = 3 * AMX_ROWS,      /* maximum of rows whose sums stay in registers */
+    HIGH = 2 * AMX_ROWS,     /* rows that are multiplied together when there are more */
     BINADES = 7,             /* twice as many powers of two are kept */
-    FEW_ROWS_DISTANCE = 8192 /* bytes before their use that weights of few rows are called closer */
+    FEW_ROWS_DISTANCE = 8192 /* prefetch distance in bytes for weights of few rows */
 };
 
 typedef __m512i vi;
@@ -58,14 +61,14 @@ static size_t packed_bytes(size_t k, size_t n)
 
 /* ---- packing ---- */
 
-/* Up to 32 columns of some rows of B, the first NR of each row of floats. */
+/* Up to 32 columns of some rows of B: the first NR floats of each row. */
 struct source {
     const float *b;
     size_t ld, rows;
     vm left, right;
 };
 
-/* Row k in bf16, a word for each column; beyond the rows 0. */
+/* Row k in bf16, a word per column; 0 beyond the rows. */
 static inline vi source_row(const struct source *s, size_t k)
 {
     const float *x = s->b + k * s->ld;
@@ -74,7 +77,7 @@ static inline vi source_row(const struct source *s, size_t k)
     return (vi)_mm512_cvtne2ps_pbh(v_load_m(x + VL, s->right), v_load_m(x, s->left));
 }
 
-/* Rows [k, k + n) of columns [j, j + cols), turned where they have to be. */
+/* Rows [k, k + n) of columns [j, j + cols), transposed if trans. */
 static struct source source_at(const float *b, size_t ldb, bool trans, size_t j, size_t cols,
                                size_t k, size_t n, float *transposed)
 {
@@ -85,14 +88,14 @@ static struct source source_at(const float *b, size_t ldb, bool trans, size_t j,
     return (struct source){transposed, NR, n, left, right};
 }
 
-/* Row k of words to lower bytes and half bytes, in words as well. */
+/* Words of a row to lower bytes and half bytes, in words too. */
 static inline void tighten(vi h, vi base, vi *low, vi *half)
 {
     const vi bare = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
     const vi above = _mm512_sub_epi16(_mm512_srli_epi16(bare, 8), base);
     const vi sign = _mm512_and_si512(_mm512_srli_epi16(h, 12), _mm512_set1_epi16(8));
     const __mmask32 there = _mm512_cmpgt_epi16_mask(above, _mm512_setzero_si512());
-    /* the smallest is 2^(2 (base + 1)): half of it and more become it */
+    /* the smallest kept power is 2^(2 (base + 1)): numbers of half of it and more become it */
     const __mmask32 nearly = _mm512_cmpeq_epi16_mask(above, _mm512_setzero_si512()) &
                              _mm512_test_epi16_mask(h, _mm512_set1_epi16(0x80)) &
                              _mm512_test_epi16_mask(base, base);
@@ -121,7 +124,7 @@ static void pack_unit(uint8_t *to, const struct source *s, size_t k, vi base, vi
 static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n)
 {
     enum { SOME = 8 * SPAN };
-    /* bytes 16 q on: columns 4 q to 4 q + 3 of the left half, then of the right one, two of K of
+    /* 16 bytes q: columns 4 q to 4 q + 3 of the left half, then of the right half, two of K of
      * each */
     static const uint16_t columns[NR] = {0,  1,  2,  3,  16, 17, 18, 19, 4,  5,  6,
                                          7,  20, 21, 22, 23, 8,  9,  10, 11, 24, 25,
@@ -153,12 +156,13 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
 
 /* ---- widening ---- */
 
-/* Weights on their way to bf16: panels from j on, of each steps [step0, step0 + steps). */
+/* Position in the weights that are widened to bf16: panels from j on, steps [step0, step0 + steps)
+ * of each. */
 struct stream {
     const uint8_t *b; /* panel 0 */
     size_t panel;     /* bytes */
     size_t step0, steps, j, j1, i;
-    const uint8_t *at; /* the next unit; NULL: all have passed */
+    const uint8_t *at; /* the next unit; NULL: none left */
     vi base;
 };
 
@@ -179,8 +183,8 @@ static inline void stream_next(struct stream *s)
     stream_at(s);
 }
 
-/* A line, and a later one closer: from memory to L2, in the order of memory, which is how that is
- * read fastest, or where it has been called that far already (near) to L1. */
+/* Load a line and prefetch a later one: from memory into L2 in the order of memory, which is the
+ * fastest order; or into L1, if in_l2. */
 static inline __attribute__((always_inline)) vi line_of(const uint8_t *p, bool in_l2)
 {
     vi v;
@@ -193,7 +197,7 @@ static inline __attribute__((always_inline)) vi line_of(const uint8_t *p, bool i
     return v;
 }
 
-/* 2 of K of all columns to a row of a tile of either half. */
+/* 2 of K of all columns, to a tile row of both halves. */
 static inline __attribute__((always_inline)) void widen_rows(uint8_t *to, vi halves, vi low,
                                                              vi base)
 {
@@ -205,7 +209,7 @@ static inline __attribute__((always_inline)) void widen_rows(uint8_t *to, vi hal
     _mm512_storeu_si512(to + TILE, _mm512_unpackhi_epi8(low, high));
 }
 
-/* Units [from, from + n) of the stream's step to the step at `to`. */
+/* Units [from, from + n) of the stream's step, to the step at `to`. */
 static inline __attribute__((always_inline)) void widen(const struct stream *s, uint8_t *to,
                                                         size_t from, size_t n, bool in_l2)
 {
@@ -214,7 +218,7 @@ static inline __attribute__((always_inline)) void widen(const struct stream *s, 
     to += from * 2 * 64;
 #pragma GCC unroll 8
     for (size_t u = 0; u < n; u++, at += UNIT, to += 2 * 64) {
-        if (!in_l2) /* one line of each three, as AMX_PREFETCH_NEXT does */
+        if (!in_l2) /* one of three lines, as AMX_PREFETCH_NEXT does */
             __builtin_prefetch(at + FEW_ROWS_DISTANCE + AMX_HW_PREFETCH_DISTANCE, 0, 2);
         const vi halves = line_of(at, in_l2), low = line_of(at + 64, in_l2),
                  low2 = line_of(at + 128, in_l2);
@@ -232,14 +236,14 @@ static void widen_step(struct stream *s, uint8_t *to)
 
 /* ---- rows of A ---- */
 
-/* Some rows of A in bf16: [tiles][steps][16][64], tiles of nearly as many rows each: products take
- * as long as a tile has rows. */
+/* Rows of A in bf16: [tiles][steps][16][64]. The tiles have nearly the same number of rows, because
+ * the time of a product depends on the rows of its tile. */
 struct rows {
     const struct product *p;
     uint8_t *bf16;
     size_t i0, rows, tiles, high;
     size_t step0, steps;
-    bool first, last; /* of all K */
+    bool first, last; /* of all of K */
 };
 
 static void row_to_bf16(uint8_t *to, const float *x, size_t n, size_t steps)
@@ -277,7 +281,7 @@ static void rows_to_bf16(const struct rows *a)
 
 /* ---- finished sums to C ---- */
 
-/* Sums that are done but for rows [r, rows), which go to C between the products that follow. */
+/* Finished sums. Rows [r, rows) are not in C yet; they are stored between later products. */
 struct waiting {
     const struct rows *a;
     const float *sums; /* [rows][NR] */
@@ -305,7 +309,7 @@ static size_t share_of(const struct waiting *w, size_t steps)
     return steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
 }
 
-/* What C has so far of rows from r0 on. */
+/* Read the sums that C holds so far, of rows from r0 on. */
 static void fetch(const struct rows *a, size_t r0, size_t rows, size_t j, float *sums)
 {
     const struct product *p = a->p;
@@ -317,7 +321,7 @@ static void fetch(const struct rows *a, size_t r0, size_t rows, size_t j, float 
 /* ---- up to 48 rows: sums stay in registers, left half 0, 2, 4 and right half 1, 3, 5; A is 6 and
  * B 7 ---- */
 
-/* Rows of sums are ld floats apart, tiles one after the other with `high` rows each. */
+/* Rows of sums are ld floats apart. Tiles follow each other, with `high` rows each. */
 #define EACH_SUM(OP, sums, ld, high, tiles)                                                        \
     do {                                                                                           \
         OP(0, sums, 4 * (ld));                                                                     \
@@ -415,7 +419,7 @@ static inline __attribute__((always_inline)) void few_panels(const struct rows *
 
 /* ---- more rows: 32 at a time, sums 0 to 3, A 4 and 5, B 6 and 7 ---- */
 
-/* n cache lines from *ahead on closer. */
+/* Prefetch n cache lines from *prefetch on. */
 static inline __attribute__((always_inline)) void
 prefetch_lines(const uint8_t **prefetch, const uint8_t **hw_prefetch, size_t n)
 {
@@ -423,14 +427,16 @@ prefetch_lines(const uint8_t **prefetch, const uint8_t **hw_prefetch, size_t n)
         AMX_PREFETCH_NEXT(*prefetch, *hw_prefetch, 6);
 }
 
-/* A piece of a panel, widened, stays in L1 while all rows pass; behind the last of them comes the
- * next one. */
+/* A widened piece of a panel stays in L1 while all rows are multiplied by it. The last rows
+ * overwrite it with the next piece. */
 static void many_panels(const struct rows *a, struct stream *s)
 {
     alignas(64) float sums[MOST * NR];
     alignas(64) uint8_t wide[DEEP * WIDE];
     const size_t deep =
-        a->tiles > DEEP / 2 ? DEEP : DEEP / 2; /* few rows leave L1 to what is widened */
+        a->tiles > DEEP / 2
+            ? DEEP
+            : DEEP / 2; /* with few rows the pieces are smaller, so that they stay in L1 */
     const size_t pieces = (a->steps + deep - 1) / deep, a_tile = a->steps * TILE,
                  pairs = (a->tiles + 1) / 2;
     const struct product *p = a->p;
@@ -453,8 +459,8 @@ static void many_panels(const struct rows *a, struct stream *s)
                 const uint8_t *x = a->bf16 + t * a_tile + s0 * TILE;
                 uint8_t *b = wide;
                 float *at = sums + r0 * NR;
-                /* C itself has sums that wait for the rest of K, or all that there is to a result
-                 */
+                /* C itself holds sums that wait for the rest of K, or results without an
+                 * epilogue */
                 const bool whole = rows == (1 + high) * a->high && (j + 1) * NR <= p->n;
                 float *c = p->c + (a->i0 + r0) * p->ldc + j * NR;
                 if (!q && a->first) {
@@ -498,7 +504,7 @@ static void many_panels(const struct rows *a, struct stream *s)
     finish_some(&w, HIGH);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole product ---- */
 
 /* Rows [i0, i1), panels [j0, j1). */
 static void multiply_w12(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
@@ -522,7 +528,7 @@ static void multiply_w12(const struct product *p, size_t i0, size_t i1, size_t j
                                          (uint8_t)a.high, (uint8_t)a.high, (uint8_t)a.high,
                                          (uint8_t)(a.tiles > 3 ? 16 : a.high), 16});
         at_once = ROOM / (a.tiles * TILE);
-        blocks = (all + at_once - 1) / at_once; /* of K, of nearly the same depth */
+        blocks = (all + at_once - 1) / at_once; /* of K, all of nearly the same depth */
         for (size_t s0 = 0, b = 0; b < blocks; s0 += a.steps, b++) {
             struct stream s = {
                 .b = (const uint8_t *)p->b, .panel = panel_bytes(p->depth), .j = j0, .j1 = j1};

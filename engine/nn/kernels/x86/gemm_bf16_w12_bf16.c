@@ -1,16 +1,17 @@
-/* The product with weights in bf16 of gemm_bf16.c, with weights kept in 12 bits: products of few
- * rows take as long as their weights take to be read. Kept are the sign, the fraction and how far
- * the exponent is above `base`, 2 to 15; the largest number of a column has 14 or 15. So 14 powers
- * of two have room; smaller numbers become the smallest of those or 0, by the rules of
- * gemm_bf16_w12_amx.c. All others are what they were, and so are the bits of a product of them.
+/* The bf16 product of gemm_bf16.c with weights in 12 bits. Products of few rows take the time of
+ * reading their weights. A weight keeps its sign, its fraction, and the distance of its exponent
+ * above `base`, 2 to 15. The largest number of a column has 14 or 15, so 14 powers of two are
+ * covered. Smaller numbers become the smallest of these powers or 0, by the rules of
+ * gemm_bf16_w12_amx.c. All others do not change, and neither do the bits of a product of them.
  *
- * An element is four numbers of a column along K, a word of a line two of them (scaled_tmpl.h): of
- * each half of a word bit 15 is the sign, bits 10 to 0 are what is left of exponent and fraction,
- * so that it is a number of bf16 as it stands, 2^base times too small. Bits 14 to 11 are of the
- * second words of columns 16 to 31: of line 0 the exponent, of line 1 the upper bits of the
- * fraction, of line 2 the sign and the lower ones. 10 operations widen 128 weights. A is multiplied
- * by 2^48 as it is rounded, so that products are above the smallest number; from 2^79 on it is
- * infinite, and products below 2^-63 of a column's largest number count as nothing. */
+ * An element is four numbers of a column along K. A word of a line is two of them (scaled_tmpl.h):
+ * in each half of a word, bit 15 is the sign and bits 10 to 0 are what remains of exponent and
+ * fraction. So each half is a valid bf16 number, too small by 2^base. Bits 14 to 11 belong to the
+ * second words of columns 16 to 31: those of line 0 are the exponent, of line 1 the upper bits of
+ * the fraction, of line 2 the sign and the lower bits of the fraction. 10 operations widen 128
+ * weights. A is multiplied by 2^48 when it is rounded, so that products stay above the smallest
+ * number. From 2^79 on A is infinite, and products below 2^-63 of a column's largest number count
+ * as zero. */
 #include "nn/kernels/x86/vec_avx512.h"
 
 #undef ISA
@@ -28,7 +29,7 @@ static inline vf mac(vf a, vf b, vf sum)
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
 
-/* Bits of `a` where mask has ones, else of b. */
+/* Bits of `a` where mask is 1, else of b. */
 static inline __m512i chosen(uint16_t mask, __m512i a, __m512i b)
 {
     return _mm512_ternarylogic_epi32(_mm512_set1_epi16((int16_t)mask), a, b, 0xca);
@@ -49,7 +50,7 @@ static inline __attribute__((always_inline)) void widen_two(vf *v, const void *b
     v[3] = (vf)chosen(0x8007, ends, upper);
 }
 
-/* Numbers of x from the i-th of n on, lifted. */
+/* One vector of the numbers of x from i on, of n, times 2^48. */
 static inline vf lifted(const float *x, size_t i, size_t n)
 {
     return v_load_m(x + i, v_tail(n <= i ? 0 : n - i < VL ? n - i : VL)) * v_set1(0x1p48f);
@@ -67,8 +68,8 @@ static inline void round_pairs(float *to, const float *from, size_t n)
 #include "nn/kernels/tmpl/gemm_tmpl.h"
 
 struct columns {
-    __m512i base; /* in both halves of a word: upper seven bits of an exponent, what is above them
-                     is kept */
+    __m512i base; /* in both halves of a word: the upper seven bits of an exponent. Exponents above
+                   * it are kept */
 };
 
 static vf columns_of(struct columns *c, vf most)
@@ -99,7 +100,7 @@ static inline __m512i words(const float *w, const float *next, const struct colu
                   above = _mm512_srli_epi16(bare, 8);
     const __m512i sign = _mm512_and_si512(h, _mm512_set1_epi16((int16_t)0x8000));
     const __mmask32 there = _mm512_cmpgt_epi16_mask(above, c->base);
-    /* the smallest is 2^(2 (base + 1)): half of it and more become it */
+    /* the smallest kept power is 2^(2 (base + 1)): numbers of half of it and more become it */
     const __mmask32 nearly = _mm512_cmpeq_epi16_mask(above, c->base) &
                              _mm512_test_epi16_mask(h, _mm512_set1_epi16(0x80)) &
                              _mm512_test_epi16_mask(c->base, c->base);
@@ -107,7 +108,7 @@ static inline __m512i words(const float *w, const float *next, const struct colu
         _mm512_maskz_mov_epi16(there, _mm512_sub_epi16(bare, _mm512_slli_epi16(c->base, 8)));
     const __m512i left = _mm512_mask_mov_epi16(kept, nearly, _mm512_set1_epi16(0x100));
     const __m512i all = _mm512_or_si512(left, _mm512_maskz_mov_epi16(there | nearly, sign));
-    return bits(all, 0x87ff); /* NaN has more */
+    return bits(all, 0x87ff); /* NaN has more bits */
 }
 
 static void pack_row(float *to, float w[][NR], const struct columns *c)

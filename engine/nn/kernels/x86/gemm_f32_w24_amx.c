@@ -1,28 +1,28 @@
-/* f32 products by AMX's products of bytes, which are 29 times as many as the f32 multiply-adds of
- * the same core (Granite Rapids). Numbers become whole ones of 24 bits, by a power of two that the
- * largest of them gives: weights for each column, rows of A each, and both anew for each block of
- * up to 512 of K. Such a number is three digits of a byte, q = 2^16 h + 2^8 m + l, each in [-128,
- * 127]. Of the nine products of the digits of two numbers q r = 2^32 h h' + 2^24 (h m' + m h') +
- * 2^16 (h l' + m m' + l h') + 2^8 (m l' + l m') + l l' eight are made, and summed over the block
- * without any rounding, in four sums; the ninth is below 2^-30 of the product of the two largest
- * numbers. (Without the two of 2^8 the error would be twice that of f32 sums.) Ootomo, Ozaki and
- * Yokota, DGEMM on integer matrix multiplication unit (2024), arXiv:2306.11975, after Ozaki, Ogita,
- * Oishi and Rump, Error-free transformations of matrix multiplication (2012): with digits in place
- * of slices.
+/* f32 products by AMX's products of bytes: a core makes 29 times as many of them as f32
+ * multiply-adds (Granite Rapids). Numbers become 24-bit integers, scaled by a power of two that the
+ * largest of them determines: per column for weights and per row for A, both anew for each block of
+ * up to 512 of K. An integer is three digits of a byte, q = 2^16 h + 2^8 m + l, each in [-128,
+ * 127]. Of the nine products of the digits of two numbers,
+ *     q r = 2^32 h h' + 2^24 (h m' + m h') + 2^16 (h l' + m m' + l h') + 2^8 (m l' + l m') + l l'
+ * eight are computed and summed over the block in four sums, without any rounding. The ninth is
+ * below 2^-30 of the product of the two largest numbers. (Without the two products of 2^8 the error
+ * would be twice that of f32 sums.) Ootomo, Ozaki and Yokota, DGEMM on integer matrix
+ * multiplication unit (2024), arXiv:2306.11975, after Ozaki, Ogita, Oishi and Rump, Error-free
+ * transformations of matrix multiplication (2012): with digits in place of slices.
  *
- * So what is lost goes by the largest number of a block of a row or column, not by each number: at
- * most 2^-23 of it times the sum of what it is multiplied with. Sums of f32 as long lose as much.
- * And weights take 24 bits of memory, not 32: products of few rows are as much faster, which are
- * bound by it.
+ * The error depends on the largest number of a block of a row or column, not on each number. It is
+ * at most 2^-23 of that number times the sum of the numbers it is multiplied by; f32 sums of that
+ * length lose as much. Weights take 24 bits of memory and not 32. Products of few rows, which are
+ * bound by memory, are faster by that factor.
  *
- * Packed B: panels of 16 columns, each of blocks of K: the exponents of the columns, 16 floats,
- * then for every 64 of K three tiles of 16 x 64 bytes, highest digits first. Row i of a tile has of
- * each column k = i, 16 + i, 32 + i, 48 + i: so a row of A needs no other order than that of 4
- * vectors of 16 floats. */
+ * Packed B: panels of 16 columns, each with its blocks of K. A block has the exponents of the
+ * columns, 16 floats, and then for every 64 of K three tiles of 16 x 64 bytes, highest digits
+ * first. Row i of a tile has for each column k = i, 16 + i, 32 + i, 48 + i. So a row of A is used
+ * in the order of 4 vectors of 16 floats. */
 #include "nn/kernels/x86/amx.h"
 #include "nn/kernels/x86/vec_avx512.h"
 
-/* A line, and another one later from memory. */
+/* Load a line, and prefetch a later one from memory. */
 #define GEMM_PACED(p, prefetch) paced_line(p, (p) + (prefetch))
 static inline __attribute__((always_inline)) vf paced_line(const float *p, const float *later)
 {
@@ -38,18 +38,18 @@ static inline __attribute__((always_inline)) vf paced_line(const float *p, const
 
 enum {
     DIGITS = 3,
-    SPAN = 64,              /* of K, a step; and bytes of a tile's row */
-    COLUMNS = AMX_LANES,    /* of a panel */
-    TILE = AMX_ROWS * SPAN, /* bytes of one digit of 16 rows or columns, one step */
+    SPAN = 64,              /* of K per step; also bytes of a tile's row */
+    COLUMNS = AMX_LANES,    /* columns of a panel */
+    TILE = AMX_ROWS * SPAN, /* bytes of one digit of 16 rows or columns, for one step */
     STEP = DIGITS * TILE,
-    PRODUCTS = 8, /* of digits, of 9 */
-    SCALES = 4,   /* sums of products of digits: of 2^32, 2^24, 2^16 and 2^8 */
+    PRODUCTS = 8, /* products of digits, out of 9 */
+    SCALES = 4,   /* sums of products of digits, for 2^32, 2^24, 2^16 and 2^8 */
     HEAD = COLUMNS * sizeof(float),
-    BLOCK = 8,      /* steps of a block of K at most: 24 KiB of a panel, in L1 */
-    MOST = 256,     /* rows at a time */
-    ROOM = 1 << 20, /* bytes of their digits, in L2 */
+    BLOCK = 8,      /* maximum of steps of a block of K: 24 KiB of a panel, in L1 */
+    MOST = 256,     /* maximum of rows at a time */
+    ROOM = 1 << 20, /* bytes of the digits of these rows, in L2 */
     SUMS = SCALES * AMX_ROWS * COLUMNS,
-    FEW_ROWS_DISTANCE = 8192 /* bytes before their use that weights of few rows are called closer */
+    FEW_ROWS_DISTANCE = 8192 /* prefetch distance in bytes for weights of few rows */
 };
 
 /* ---- shapes ---- */
@@ -83,8 +83,8 @@ static size_t panels_of(size_t n)
 
 typedef __m512i vi;
 
-/* By what power of two numbers of which the largest has the bits `most`, without its sign, become
- * whole: to no more than 0x7f7f7f, whose digits are 127. Above 2^126 it is none. */
+/* The power of two that makes numbers integers of at most 0x7f7f7f, whose digits are 127. most: the
+ * bits of the largest number, without its sign. The power is at most 2^126. */
 static inline vi shift_of(vi most)
 {
     const vi exponent = _mm512_srli_epi32(_mm512_add_epi32(most, _mm512_set1_epi32(0x20000)), 23);
@@ -102,14 +102,14 @@ static inline vi magnitude(vf v)
     return _mm512_and_si512((vi)v, _mm512_set1_epi32(0x7fffffff));
 }
 
-enum { ODD = 0x7f800000 }; /* magnitudes from here on are infinite or none */
+enum { ODD = 0x7f800000 }; /* magnitudes from here on are infinite or NaN */
 
-/* 64 numbers to a row of a tile of each digit, TILE apart, highest first: lane i has number i of
- * each q. */
+/* 64 numbers to a row of a tile of each digit. The tiles are TILE apart, highest digits first. Lane
+ * i has number i of each q. */
 static inline __attribute__((always_inline)) void put_digits(int8_t *to, const vi q[4])
 {
     const vi half =
-        _mm512_set1_epi32(0x8080); /* digits of q + half are those of q, raised by 128 */
+        _mm512_set1_epi32(0x8080); /* digits of q + half are the digits of q, raised by 128 */
     vi u[4], even[2], odd[2];
 #pragma GCC unroll 4
     for (int t = 0; t < 4; t++)
@@ -143,7 +143,7 @@ static vf source_row(const struct source *s, size_t k, size_t n)
     return k < n ? v_load_m(s->b + k * s->ldb, s->m) : v_zero();
 }
 
-/* n rows to a block of a panel of that many steps. */
+/* Pack n rows into a block of a panel with `steps` steps. */
 static void pack_block(int8_t *to, const struct source *s, size_t n, size_t steps)
 {
     vi most = _mm512_setzero_si512(), shift;
@@ -192,22 +192,23 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
 
 /* ---- rows of A ---- */
 
-/* Some rows of A and some blocks of K, as digits: [tiles][steps][DIGITS][16][64], tiles of nearly
- * as many rows each: products take as long as a tile has rows. What lies behind the rows of the
- * last one is not looked at. */
+/* Rows of A for some blocks of K, as digits: [tiles][steps][DIGITS][16][64]. The tiles have nearly
+ * the same number of rows, because the time of a product depends on the rows of its tile. Data
+ * behind the rows of the last tile is not used. */
 struct rows {
     const struct product *p;
     int8_t *digits;
     size_t i0, rows, tiles;
-    size_t high;           /* rows of a tile, but for the last */
-    size_t step0, steps;   /* of K */
-    size_t block0, blocks; /* of K */
-    bool odd;              /* a row with numbers that are infinite or none */
-    float exponent[ROOM / STEP / BLOCK + 1][MOST]; /* of each block and row */
+    size_t high;                                   /* rows of a tile; the last may have fewer */
+    size_t step0, steps;                           /* of K */
+    size_t block0, blocks;                         /* of K */
+    bool odd;                                      /* a row has infinities or NaN */
+    float exponent[ROOM / STEP / BLOCK + 1][MOST]; /* for each block and row */
 };
 
-/* n numbers of a row to the digits of so many steps, filled up with zeros. Returns the power of two
- * that they were divided by, NaN for a row that has no digits. */
+/* n numbers of a row to the digits of `steps` steps, padded with zeros. Returns the exponent that
+ * the digits must be multiplied by, or NaN for a row with infinities or NaN, which has no
+ * digits. */
 static float row_to_digits(int8_t *to, const float *x, size_t n, size_t steps)
 {
     vi most = _mm512_setzero_si512(), most2 = most, shift;
@@ -264,15 +265,15 @@ static void rows_to_digits(struct rows *a)
 
 /* ---- finished sums to C ---- */
 
-/* Sums that are done but for rows [r, rows), which go to C between the products that follow. */
+/* Finished sums. Rows [r, rows) are not in C yet; they are stored between later products. */
 struct waiting {
     const struct product *p;
     const int32_t *sums; /* [SCALES][16][16] */
     size_t i0, r, rows, j;
     const float *exponent; /* of the rows */
-    vf columns;            /* exponents */
+    vf columns;            /* exponents of the columns */
     vm m;
-    bool first, last; /* of all K */
+    bool first, last; /* of all of K */
 };
 
 /* high + low / 256, rounded. */
@@ -318,7 +319,7 @@ V_MANY_OF finish_rows(const struct waiting *w, size_t r, int n)
     V_EACH(i, n) v_store_m(c + (size_t)i * p->ldc, w->m, v[i]);
 }
 
-/* n more rows; noinline: its constants do not take the registers of the loops around. */
+/* Store n more rows. noinline: its constants must not take registers of the loops around it. */
 static __attribute__((noinline)) void finish(struct waiting *w, size_t n)
 {
     n = w->rows - w->r < n ? w->rows : w->r + n;
@@ -343,7 +344,7 @@ static void begin(size_t rows)
     amx_configure((const uint8_t[8]){low, low, low, low, low, low, low, AMX_ROWS});
 }
 
-/* n cache lines from *ahead on closer. */
+/* Prefetch n cache lines from *prefetch on. */
 static inline __attribute__((always_inline)) void prefetch_lines(const char **prefetch,
                                                                  const char **hw_prefetch, size_t n)
 {
@@ -352,7 +353,7 @@ static inline __attribute__((always_inline)) void prefetch_lines(const char **pr
         AMX_PREFETCH_NEXT(*prefetch, *hw_prefetch, 10);
 }
 
-/* The eight products of a step of one tile, PREFETCH after each. */
+/* The eight products of a step of one tile, with PREFETCH after each. */
 #define EIGHT_PRODUCTS(LOAD_A, a, LOAD_B, b, PREFETCH)                                             \
     do {                                                                                           \
         LOAD_B(7, b, SPAN);                                                                        \
@@ -383,8 +384,8 @@ static inline __attribute__((always_inline)) void prefetch_lines(const char **pr
 struct piece {
     const char *b; /* its first tile */
     size_t steps;
-    const char *prefetch; /* called closer meanwhile: */
-    size_t lines;         /* so many of its lines at each step */
+    const char *prefetch; /* memory to prefetch meanwhile */
+    size_t lines;         /* lines of it at each step */
 };
 
 static size_t share_of(const struct waiting *w, size_t steps)
@@ -408,8 +409,8 @@ static void store_sums(int32_t *sums)
     AMX_STORE(3, sums + 3 * AMX_ROWS * COLUMNS, SPAN);
 }
 
-/* sums [SCALES][16][16] = a tile of A times the piece, whose lines are called closer as they are
- * used: no other tile uses them. */
+/* sums [SCALES][16][16] = a tile of A times the piece, whose lines are prefetched meanwhile: no
+ * other tile uses them. */
 static void tile_alone(const char *a, const struct piece *y, int32_t *sums, struct waiting *w)
 {
     const size_t some = share_of(w, y->steps);
@@ -424,8 +425,8 @@ static void tile_alone(const char *a, const struct piece *y, int32_t *sums, stru
     store_sums(sums);
 }
 
-/* The same of one of several tiles, while the piece is in L1; each: lines called after each
- * product, or 0: all of a step before it. */
+/* The same for one of several tiles, while the piece is in L1. each: lines to prefetch after each
+ * product, or 0: all lines of a step before the step. */
 static inline __attribute__((always_inline)) void
 tile_of_some(const char *a, const struct piece *y, int32_t *sums, struct waiting *w, size_t each)
 {
@@ -452,8 +453,8 @@ static void tile_of(const char *a, const struct piece *y, int32_t *sums, struct 
         tile_of_some(a, y, sums, w, 0);
 }
 
-/* Lines of a step that each of so many tiles calls: with few of them whole ones for each product.
- */
+/* Lines per step that each of the tiles prefetches: with few tiles a whole number of lines per
+ * product. */
 static size_t lines_of(size_t tiles)
 {
     enum { LINES = STEP / 64 };
@@ -463,7 +464,7 @@ static size_t lines_of(size_t tiles)
 
 /* ---- a single row, by vectors ---- */
 
-/* 16 columns of a tile's row, and a line later from memory. */
+/* Load 16 columns of a tile's row, and prefetch a later line from memory. */
 static inline __attribute__((always_inline)) vi paced_bytes(const int8_t *p)
 {
     __builtin_prefetch(p + FEW_ROWS_DISTANCE, 0, 2);
@@ -472,9 +473,9 @@ static inline __attribute__((always_inline)) vi paced_bytes(const int8_t *p)
     return v;
 }
 
-/* Sums of the first row of a tile by vpdpbusd, whose first factor has no sign: digits of A are
- * raised by 128, and 128 times the sums of B's taken off. So weights are read line by line in their
- * order, as memory likes it best. */
+/* Sums of the first row of a tile by vpdpbusd. Its first factor is unsigned: digits of A are raised
+ * by 128, and 128 times the sums of B's digits are subtracted. So weights are read line by line in
+ * their order, which is the fastest order for the memory. */
 static void row_alone(const int8_t *a, const struct piece *y, int32_t *sums, struct waiting *w)
 {
     const vi raise = _mm512_set1_epi8(-128);
@@ -504,7 +505,7 @@ static void row_alone(const int8_t *a, const struct piece *y, int32_t *sums, str
     }
     finish_some(w, 1);
     for (size_t d = 0; d < SCALES; d++) {
-        vi raised = _mm512_setzero_si512(); /* what sums of 2^(32 - 8 d) have too much */
+        vi raised = _mm512_setzero_si512(); /* excess of the sums of 2^(32 - 8 d) */
         for (size_t i = d == SCALES - 1; i <= d && i < DIGITS; i++)
             raised = _mm512_add_epi32(raised, _mm512_add_epi32(all[0][i], all[1][i]));
         _mm512_store_si512(sums + d * AMX_ROWS * COLUMNS,
@@ -512,7 +513,7 @@ static void row_alone(const int8_t *a, const struct piece *y, int32_t *sums, str
     }
 }
 
-/* Tile t of the rows, block b of theirs, panel j: its sums, to be finished. */
+/* The sums of tile t of the rows, block b of theirs, and panel j, to be finished. */
 static struct waiting waiting_of(const struct rows *a, size_t t, size_t b, size_t j,
                                  const int8_t *head, const int32_t *sums)
 {
@@ -569,7 +570,7 @@ static void multiply_rows(const struct rows *a, size_t j0, size_t j1)
     finish_some(&w, AMX_ROWS);
 }
 
-/* Row i again by f32 multiply-adds, for one that has no digits. */
+/* Compute row i again with f32 multiply-adds: a row that has no digits. */
 static void plain_row(const struct product *p, size_t i, size_t j0, size_t j1)
 {
     const size_t steps = steps_of(p->depth), panel = panel_bytes(p->depth);
@@ -621,7 +622,7 @@ static void multiply_w24(const struct product *p, size_t i0, size_t i1, size_t j
 {
     alignas(64) int8_t digits[ROOM];
     const size_t all = steps_of(p->depth), blocks = blocks_of(all);
-    struct rows a; /* its exponents would take longer to clear than a small product */
+    struct rows a; /* not cleared: that takes longer than a small product */
     a.p = p;
     a.digits = digits;
     for (size_t i = i0, rows; i < i1 && j0 < j1; i += rows) {
@@ -655,7 +656,7 @@ static void multiply_w24(const struct product *p, size_t i0, size_t i1, size_t j
 #define PANELS panels_of
 #include "nn/kernels/x86/amx_weights_tmpl.h"
 
-/* ---- the plain product, which asks for weights as memory likes it here ---- */
+/* ---- the plain product, with loads and prefetches in the order that suits this memory ---- */
 
 static void plain(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed,
                   float *c, size_t ldc, const struct steno_gemm_epilogue *ep)

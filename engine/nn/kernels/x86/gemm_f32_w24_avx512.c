@@ -2,14 +2,14 @@
 
 #include <stdbool.h>
 
-/* The last numbers of a row of a panel, whose three bytes are the lowest of the words of its three
- * lines. */
+/* The last numbers of a row of a panel. Their three bytes are the lowest bytes of the words of the
+ * three lines. */
 static inline __attribute__((always_inline)) __m512i last_of(const char *x, bool busy)
 {
     const __mmask64 byte1 = 0x2222222222222222, byte2 = 0x4444444444444444,
                     byte3 = 0x8888888888888888;
     const char *y = x + 64, *z = y + 64;
-    if (busy) { /* shifts take turns with multiply-adds, loads across two lines do not */
+    if (busy) { /* shifts compete with multiply-adds for ports; loads across two lines do not */
         const __m512i upper =
             _mm512_mask_loadu_epi8(_mm512_maskz_loadu_epi8(byte1, z - 1), byte2, y - 2);
         return _mm512_mask_loadu_epi8(upper, byte3, x - 3);

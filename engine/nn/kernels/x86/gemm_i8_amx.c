@@ -1,7 +1,7 @@
 #include "nn/kernels/x86/amx.h"
 #include "nn/kernels/x86/vec_i32_avx512.h"
 
-/* A line of the weights, and another one later from memory. */
+/* Load a line of the weights, and prefetch a later one from memory. */
 static inline __attribute__((always_inline)) vi paced_line(const int8_t *p)
 {
     __builtin_prefetch(p + 8192, 0, 2);

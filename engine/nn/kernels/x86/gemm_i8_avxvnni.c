@@ -1,5 +1,5 @@
-/* vpdpbusd of CPUs without AVX-512 (Alder Lake on, Zen 5): the vnni level's sums, eight lanes wide.
- */
+/* vpdpbusd of CPUs without AVX-512 (Alder Lake on, Zen 5): the sums of the vnni level, eight lanes
+ * wide. */
 #include "nn/kernels/x86/vec_i32_avx2.h"
 
 #undef ISA

@@ -1,8 +1,8 @@
-/* Keys and values of attention that are kept in bf16 as they come, as packing all of them would lay
- * them (kernels.h: kv_append_bf16). Included after vec_avx512.h with KV_PAGE_DEPTH    pairs that a
- * panel has for so many numbers of a key */
+/* Append keys and values of attention to a bf16 KV page, in the layout of packing all of them at
+ * once (kernels.h: kv_append_bf16). Included after vec_avx512.h with
+ *   KV_PAGE_DEPTH(size)   pairs that a panel has for keys of that many numbers */
 
-/* Pairs of a key's numbers are a panel's row apart; to: its column. */
+/* Store a key. Its pairs are a panel's row apart. to: its column. */
 static void append_key(uint32_t *to, size_t size, const float *k)
 {
     enum { WIDE = 2 * VL };
@@ -21,7 +21,8 @@ static void append_key(uint32_t *to, size_t size, const float *k)
     }
 }
 
-/* Numbers of two values that follow each other lie in turn; `odd`: it is the second of them. */
+/* Store a value. The numbers of two consecutive values are interleaved; `odd`: this is the second
+ * one. */
 static void append_value(char *to, size_t v_size, bool odd, const float *v)
 {
     enum { WIDE = 2 * VL };

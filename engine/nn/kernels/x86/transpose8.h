@@ -1,5 +1,5 @@
-/* Transpose of 8x8 blocks of floats, AVX2 (used by both levels: wider blocks gain nothing, the
- * eight cache lines written are the limit). */
+/* Transpose of 8x8 blocks of floats, AVX2. Both levels use it: wider blocks gain nothing, because
+ * the eight cache lines that are written are the limit. */
 #ifndef STENO_NN_KERNELS_X86_TRANSPOSE8_H
 #define STENO_NN_KERNELS_X86_TRANSPOSE8_H
 
@@ -38,7 +38,7 @@ static inline void transpose8(float *dst, size_t ldd, const float *src, size_t l
         _mm256_storeu_ps(dst + i * ldd, r[i]);
 }
 
-/* The first n of 8 floats. AVX2's masked store takes some twenty operations on Zen 4, that of
+/* Store the first n of 8 floats. AVX2's masked store takes some twenty operations on Zen 4, that of
  * AVX-512 two. */
 #ifdef __AVX512VL__
 typedef __mmask8 transpose8_mask;
@@ -53,7 +53,7 @@ typedef __m256i transpose8_mask;
 #define TRANSPOSE8_STORE(p, m, v) _mm256_maskstore_ps(p, m, v)
 #endif
 
-/* A block of rows x cols, each 1..8: reads and writes nothing else. */
+/* A block of rows x cols, 1..8 each. Reads and writes nothing else. */
 static inline void transpose8_edge(float *dst, size_t ldd, const float *src, size_t lds,
                                    size_t rows, size_t cols)
 {

@@ -1,5 +1,5 @@
-/* Eight floats at a time: AVX2 + FMA. Same names as vec_avx512.h, so that templates (*_tmpl.h) are
- * written once. + - * / on vf are the compiler's own vector operators. */
+/* Eight floats at a time: AVX2 + FMA. Same names as in vec_avx512.h, so that the templates
+ * (*_tmpl.h) are written once. + - * / on vf are the compiler's own vector operators. */
 #ifndef STENO_NN_KERNELS_X86_VEC_AVX2_H
 #define STENO_NN_KERNELS_X86_VEC_AVX2_H
 
@@ -8,7 +8,7 @@
 
 #define ISA avx2
 #define VL 8
-#define V_REGISTER "v" /* constraint of asm */
+#define V_REGISTER "v" /* asm constraint */
 
 typedef __m256 vf;
 typedef __m256i vm; /* lane mask: all ones or zero per lane */
@@ -29,13 +29,13 @@ static inline void v_store(float *p, vf v)
 {
     _mm256_storeu_ps(p, v);
 }
-/* First n lanes, n <= VL. */
+/* Mask of the first n lanes, n <= VL. */
 static inline vm v_tail(size_t n)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane);
 }
-/* Masked-off lanes are not touched in memory; they load as zero. */
+/* Memory of lanes outside the mask is not accessed; they load as zero. */
 static inline vf v_load_m(const float *p, vm m)
 {
     return _mm256_maskload_ps(p, m);
@@ -52,7 +52,7 @@ static inline vf v_fnma(vf a, vf b, vf c) /* c - a * b */
 {
     return _mm256_fnmadd_ps(a, b, c);
 }
-/* b where either is NaN (the instruction's rule). */
+/* Returns b where either is NaN (the rule of the instruction). */
 static inline vf v_max(vf a, vf b)
 {
     return _mm256_max_ps(a, b);
@@ -89,13 +89,14 @@ static inline vf v_neg(vf a)
 {
     return _mm256_xor_ps(_mm256_set1_ps(-0.0f), a);
 }
-/* Magnitude of a, sign of s. */
+/* Magnitude of a with the sign of s. */
 static inline vf v_copysign(vf a, vf s)
 {
     const vf sign = _mm256_set1_ps(-0.0f);
     return _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, s));
 }
-/* a * 2^n for integral n in [-250, 250]; two exact factors, so a denormal result rounds once. */
+/* a * 2^n for integer n in [-250, 250]. Two exact factors, so that a denormal result is rounded
+ * once. */
 static inline vf v_ldexp(vf a, vf n)
 {
     __m256i e = _mm256_cvtps_epi32(n), e1 = _mm256_srai_epi32(e, 1), e2 = _mm256_sub_epi32(e, e1);
@@ -104,14 +105,14 @@ static inline vf v_ldexp(vf a, vf n)
     vf f2 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e2, bias), 23));
     return a * f1 * f2;
 }
-/* t = *whole + the fraction, |fraction| <= 1/2; t as if within [-126, 150]. */
+/* t = *whole + the fraction, |fraction| <= 1/2. t is clamped to [-126, 150]. */
 static inline vf v_fraction(vf t, vf *whole)
 {
     t = v_min(v_set1(150.0f), v_max(v_set1(-126.0f), t));
     *whole = v_round(t);
     return t - *whole;
 }
-/* 1 / a, within 2^-13 of it. */
+/* 1 / a within 2^-13 of it. */
 static inline vf v_approx_recip(vf a)
 {
     return v_set1(1.0f) / a;
@@ -151,6 +152,6 @@ static inline int v_any(vm m)
     return _mm256_movemask_ps(_mm256_castsi256_ps(m));
 }
 
-#include "nn/kernels/x86/transpose8.h" /* transpose_blocks, with these vectors */
+#include "nn/kernels/x86/transpose8.h" /* transpose_blocks, for these vectors */
 
 #endif

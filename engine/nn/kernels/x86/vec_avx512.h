@@ -1,4 +1,4 @@
-/* Sixteen floats at a time: AVX-512 F, DQ. Same names as vec_avx2.h, where each is explained. */
+/* Sixteen floats at a time: AVX-512 F, DQ. Same names as vec_avx2.h, which explains them. */
 #ifndef STENO_NN_KERNELS_X86_VEC_AVX512_H
 #define STENO_NN_KERNELS_X86_VEC_AVX512_H
 
@@ -8,7 +8,7 @@
 #define ISA avx512
 #define VL 16
 #ifndef V_REGISTER
-#define V_REGISTER "v" /* constraint of asm */
+#define V_REGISTER "v" /* asm constraint */
 #endif
 
 typedef __m512 vf;
@@ -95,7 +95,7 @@ static inline vf v_ldexp(vf a, vf n)
 {
     return _mm512_scalef_ps(a, n);
 }
-/* No bounds are needed: vreduceps takes any t, and vscalefps any *whole. */
+/* Needs no clamp: vreduceps takes any t, and vscalefps any *whole. */
 static inline vf v_fraction(vf t, vf *whole)
 {
     const vf f = _mm512_reduce_ps(t, 8);
@@ -133,6 +133,6 @@ static inline int v_any(vm m)
     return m;
 }
 
-#include "nn/kernels/x86/transpose8.h" /* transpose_blocks, with these vectors */
+#include "nn/kernels/x86/transpose8.h" /* transpose_blocks, for these vectors */
 
 #endif

@@ -1,4 +1,4 @@
-/* Eight 32-bit integers at a time: AVX2. Same names as vec_i32_avx512.h. */
+/* Eight 32-bit integers at a time: AVX2. Same names as in vec_i32_avx512.h. */
 #ifndef STENO_NN_KERNELS_X86_VEC_I32_AVX2_H
 #define STENO_NN_KERNELS_X86_VEC_I32_AVX2_H
 
@@ -33,7 +33,7 @@ static inline void vi_store_m(void *p, vm m, vi v)
 {
     _mm256_maskstore_epi32(p, m, v);
 }
-/* VL bytes, unsigned. */
+/* Load VL unsigned bytes. */
 static inline vi vi_bytes(const void *p)
 {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
@@ -64,8 +64,8 @@ static inline vi vi_digits(vi x)
     return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi32(0x7fff)),
                            _mm256_slli_epi32(_mm256_srai_epi32(x, 15), 24));
 }
-/* s - x z, |z| < 256: the lower digit times -z, and the upper one, 2^8 of it, times -2^7 z. A
- * product of 32 bits takes twice as long. */
+/* s - x z, |z| < 256: the lower digit times -z, plus the upper one, stored times 2^8, times -2^7 z.
+ * A 32-bit product takes twice as long. */
 static inline vi vi_less(vi s, vi digits, int32_t z)
 {
     const uint32_t by = ((uint32_t)-z & 0xffff) | (uint32_t)-z << 23;
@@ -75,29 +75,29 @@ static inline vf vi_to_float(vi a)
 {
     return _mm256_cvtepi32_ps(a);
 }
-/* VL pairs of bytes widened to pairs of 16 bits. */
+/* Load VL pairs of bytes, widened to pairs of 16 bits. */
 static inline vi vi_widen(const void *p)
 {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
 }
-/* Sums of the two products of 16-bit pairs, added. */
+/* Add the sums of the two products of 16-bit pairs to acc. */
 static inline vi vi_madd(vi acc, vi a, vi b)
 {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
 }
-/* To nearest even; NaN as the most negative number. */
+/* Round to nearest even; NaN becomes the most negative number. */
 static inline vi vi_round(vf v)
 {
     return _mm256_cvtps_epi32(v);
 }
-/* The lanes of a, then those of b, c, d, at most 255 and at least 0. */
+/* Store the lanes of a, then of b, c and d, clamped to 0 and 255. */
 static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     const vi low = _mm256_packs_epi32(a, b), high = _mm256_packs_epi32(c, d);
     vi_store(p, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
 }
-/* The low bytes of lanes [0, n); NaN lanes of `from` as 0. */
+/* Store the low bytes of lanes [0, n); 0 where `from` is NaN. */
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {
     __m256 ordered = _mm256_cmp_ps(from, from, _CMP_ORD_Q);

@@ -1,5 +1,5 @@
-/* Sixteen 32-bit integers at a time: AVX-512 F, BW. Same names as
- * vec_i32_avx2.h, where each is explained. */
+/* Sixteen 32-bit integers at a time: AVX-512 F, BW. Same names as vec_i32_avx2.h, which explains
+ * them. */
 #ifndef STENO_NN_KERNELS_X86_VEC_I32_AVX512_H
 #define STENO_NN_KERNELS_X86_VEC_I32_AVX512_H
 
@@ -34,7 +34,7 @@ static inline void vi_store_m(void *p, vm m, vi v)
 {
     _mm512_mask_storeu_epi32(p, m, v);
 }
-/* VL bytes, unsigned. */
+/* Load VL unsigned bytes. */
 static inline vi vi_bytes(const void *p)
 {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(p));
