@@ -288,7 +288,7 @@ struct steno_kernels {
      * STENO_KV_PAGE_KEYS] keys, followed by gemm_bf16.pack of [STENO_KV_PAGE_KEYS, v_size] values.
      * The rest of the page does not change; a new page is all zeros. NULL where the level has
      * none. */
-    void (*kv_append_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n,
+    void (*kv_append_bf16)(void *page, size_t size, size_t v_size, size_t at, size_t n,
                            const float *k, size_t ldk, const float *v, size_t ldv);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,

@@ -46,7 +46,7 @@ enum { LINE = 64 / sizeof(float) };
 
 /* Fastest on a core with many line buffers: a fifth faster than loads alone (docs/kernels.md). It
  * prefetches lines 2 KiB before their use and does a little work between two of them. */
-static float sum_called(const float *x, size_t n)
+static float sum_prefetched(const float *x, size_t n)
 {
     enum { DISTANCE = 2048 / sizeof *x };
     float sum[4] = {0};
@@ -80,7 +80,7 @@ double steno_peak_bandwidth(void)
     double best = 0;
     steno_kernels k;
     steno_kernels_init(&k, steno_cpu_detect());
-    float (*const way[])(const float *, size_t) = {k.sum_f32, sum_called, sum_four};
+    float (*const way[])(const float *, size_t) = {k.sum_f32, sum_prefetched, sum_four};
     if (!x)
         return 0;
     memset(x, 1, 2 * bytes);

@@ -193,7 +193,7 @@ static void amx_fetch(const struct amx_block *x, size_t r0, size_t h, size_t j, 
 }
 
 /* Lanes [u0, u1) of panel j. */
-struct amx_piece {
+struct amx_slice {
     size_t j, u0, u1;
     const char *b;
     const char
@@ -202,16 +202,16 @@ struct amx_piece {
 };
 
 /* Part i of the n parts of panel j along K. */
-static struct amx_piece amx_piece_at(const struct amx_block *x, size_t j, size_t i, size_t n,
+static struct amx_slice amx_slice_at(const struct amx_block *x, size_t j, size_t i, size_t n,
                                      size_t lines)
 {
     const size_t steps = x->lanes / AMX_LANES, u0 = steps * i / n * AMX_LANES;
     const char *b = x->b + j * x->panel + u0 * AMX_B_ROW;
-    return (struct amx_piece){j, u0, steps * (i + 1) / n * AMX_LANES, b, b, lines};
+    return (struct amx_slice){j, u0, steps * (i + 1) / n * AMX_LANES, b, b, lines};
 }
 
-/* Rows from r0 on times a piece. tile: where their sums wait. */
-static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_piece *y,
+/* Rows from r0 on times a slice. tile: where their sums wait. */
+static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_slice *y,
                         int32_t *tile, struct amx_waiting *w)
 {
     const size_t h = x->rows - r0 < AMX_HIGH ? x->rows - r0 : AMX_HIGH;
@@ -305,7 +305,7 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
     const size_t tiles = (x->rows + AMX_HIGH - 1) / AMX_HIGH;
     struct amx_waiting w = {0};
     const size_t lines = (STEP_LINES + tiles - 1) / tiles;
-    struct amx_piece next = amx_piece_at(x, j0, 0, n, lines);
+    struct amx_slice next = amx_slice_at(x, j0, 0, n, lines);
     size_t parity = 0;
     if (x->rows > AMX_HIGH && x->rows <= AMX_THREE) {
         for (size_t j = j0; j < j1; j++)
@@ -315,10 +315,10 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
     }
     for (size_t j = j0; j < j1; j++)
         for (size_t i = 0; i < n; i++) {
-            struct amx_piece y = next;
+            struct amx_slice y = next;
             if (i + 1 < n || j + 1 < j1)
-                next = i + 1 < n ? amx_piece_at(x, j, i + 1, n, lines)
-                                 : amx_piece_at(x, j + 1, 0, n, lines);
+                next = i + 1 < n ? amx_slice_at(x, j, i + 1, n, lines)
+                                 : amx_slice_at(x, j + 1, 0, n, lines);
             y.prefetch = next.b;
             for (size_t r = 0; r < x->rows; r += AMX_HIGH, parity ^= 1)
                 amx_tile_at(x, r, &y,

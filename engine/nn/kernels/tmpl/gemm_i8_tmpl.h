@@ -63,9 +63,9 @@ enum {
 #endif
     LANE_ROW = NR * KG,       /* bytes of one lane of K in a panel */
     STEPS = VL == 16 ? 1 : 4, /* lanes of K per step of the inner loop */
-    CALLERS = LANE_ROW * STEPS < 128
-                  ? 1
-                  : LANE_ROW * STEPS / 64, /* tiles that together prefetch the next panel */
+    PREFETCHERS = LANE_ROW * STEPS < 128
+                      ? 1
+                      : LANE_ROW * STEPS / 64, /* tiles that together prefetch the next panel */
     L1_DISTANCE = 8, /* prefetch distance in lanes into L1, for weights of several tiles, which are
                       * in L2 by then */
     L2_DISTANCE =
@@ -648,7 +648,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         const int8_t *next = a->b + (j + 1) * p->b.panel;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            tile_at(p, a, r0, h, j, by_rows[h], 1, next + t % CALLERS * (a->ku / STEPS) * 64);
+            tile_at(p, a, r0, h, j, by_rows[h], 1, next + t % PREFETCHERS * (a->ku / STEPS) * 64);
         }
     }
 }

@@ -113,9 +113,9 @@ enum {
 #endif
     STEPS = VL == 16 ? 1 : 4, /* values of k per step of the inner loop */
     B_ROW = NR * sizeof(b_t), /* bytes of one k in a panel */
-    CALLERS = B_ROW * STEPS < 128
-                  ? 1
-                  : B_ROW * STEPS / 64, /* tiles that together prefetch the next panel */
+    PREFETCHERS = B_ROW * STEPS < 128
+                      ? 1
+                      : B_ROW * STEPS / 64, /* tiles that together prefetch the next panel */
     SHORT = 128,     /* up to this many columns of A are copied without a call of memcpy */
     L1_DISTANCE = 8, /* prefetch distance in rows of B into L1, for B of several tiles, which is in
                       * L2 by then */
@@ -269,16 +269,25 @@ HALF(4)
 HALF(5)
 HALF(6)
 #if VL == 16
-    HALF(7) HALF(8) HALF(9) HALF(10) HALF(11) HALF(12) HALF(13)
-        HALF(14) static micro_fn *const half_by_rows[MR + 1] = {
-            NULL,   half_1, half_2,  half_3,  half_4,  half_5,  half_6, half_7,
-            half_8, half_9, half_10, half_11, half_12, half_13, half_14};
+HALF(7)
+HALF(8)
+HALF(9)
+HALF(10)
+HALF(11)
+HALF(12)
+HALF(13)
+HALF(14)
+static micro_fn *const half_by_rows[MR + 1] = {NULL,    half_1,  half_2,  half_3,  half_4,
+                                               half_5,  half_6,  half_7,  half_8,  half_9,
+                                               half_10, half_11, half_12, half_13, half_14};
 #elif VL == 8
-    static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3,
-                                                   half_4, half_5, half_6};
+static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3,
+                                               half_4, half_5, half_6};
 #else
-    HALF(7) HALF(8) static micro_fn *const half_by_rows[MR + 1] = {
-        NULL, half_1, half_2, half_3, half_4, half_5, half_6, half_7, half_8};
+HALF(7)
+HALF(8)
+static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, half_4,
+                                               half_5, half_6, half_7, half_8};
 #endif
 #if VL == 8 && !defined(GEMM_W16)
 /* When the tiles are too few to prefetch all of the next panel at one line per step, they prefetch
@@ -682,7 +691,8 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
  * its time there. */
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
-    const size_t tiles = (rows + MR - 1) / MR, lines = CALLERS > 2 && tiles < CALLERS ? 2 : 1;
+    const size_t tiles = (rows + MR - 1) / MR,
+                 lines = PREFETCHERS > 2 && tiles < PREFETCHERS ? 2 : 1;
     micro_fn *const *by_rows = lines == 2 ? two_by_rows : shared_by_rows();
     const bool along_rows = (j1 - j0) * NR * a->kc * sizeof(b_t) <= (size_t)192 << 10;
     if (tiles == 1) {
@@ -699,7 +709,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
             tile_at(p, a, r0, h, j, 1, by_rows,
-                    next + t % (CALLERS / lines) * lines * (a->kc / STEPS) * 64 / sizeof *next);
+                    next + t % (PREFETCHERS / lines) * lines * (a->kc / STEPS) * 64 / sizeof *next);
         }
     }
 }

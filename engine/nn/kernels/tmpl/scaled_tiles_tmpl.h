@@ -107,8 +107,15 @@ SCALED_ALL(4)
 SCALED_ALL(5)
 #define SCALED_LOW(role) scaled_##role##_3, scaled_##role##_4, scaled_##role##_5
 #if VL == 16
-    SCALED_ALL(6) SCALED_ALL(7) SCALED_ALL(8) SCALED_ALL(9) SCALED_ALL(10) SCALED_ALL(11)
-        SCALED_ALL(12) SCALED_ALL(13) SCALED_ALL(14)
+SCALED_ALL(6)
+SCALED_ALL(7)
+SCALED_ALL(8)
+SCALED_ALL(9)
+SCALED_ALL(10)
+SCALED_ALL(11)
+SCALED_ALL(12)
+SCALED_ALL(13)
+SCALED_ALL(14)
 #define SCALED_HIGH(role)                                                                          \
     , scaled_##role##_6, scaled_##role##_7, scaled_##role##_8, scaled_##role##_9,                  \
         scaled_##role##_10, scaled_##role##_11, scaled_##role##_12, scaled_##role##_13,            \
@@ -116,15 +123,15 @@ SCALED_ALL(5)
 #else
 #define SCALED_HIGH(role)
 #endif
-    /* With two tiles and more, each has at least half of MR rows. */
-    static scaled_fn *const scaled_by_rows[][MR + 1] = {
-        [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, SCALED_LOW(ALONE) SCALED_HIGH(ALONE)},
+/* With two tiles and more, each has at least half of MR rows. */
+static scaled_fn *const scaled_by_rows[][MR + 1] = {
+    [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, SCALED_LOW(ALONE) SCALED_HIGH(ALONE)},
 #if VL == 16
-        [STREAM] = {NULL, scaled_STREAM_1, scaled_STREAM_2, SCALED_LOW(STREAM) SCALED_HIGH(STREAM)},
+    [STREAM] = {NULL, scaled_STREAM_1, scaled_STREAM_2, SCALED_LOW(STREAM) SCALED_HIGH(STREAM)},
 #endif
-        [SHARED] = {NULL, NULL, NULL, SCALED_LOW(SHARED) SCALED_HIGH(SHARED)},
-        [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
-        [REST] = {NULL, NULL, NULL, SCALED_LOW(REST) SCALED_HIGH(REST)}};
+    [SHARED] = {NULL, NULL, NULL, SCALED_LOW(SHARED) SCALED_HIGH(SHARED)},
+    [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
+    [REST] = {NULL, NULL, NULL, SCALED_LOW(REST) SCALED_HIGH(REST)}};
 
 /* One or two rows times small weights, which are probably in L2. It takes several panels at a time,
  * b_next elements apart. The two sums of a single panel would form dependency chains that limit it

@@ -89,7 +89,7 @@ static struct source source_at(const float *b, size_t ldb, bool trans, size_t j,
 }
 
 /* Words of a row to lower bytes and half bytes, in words too. */
-static inline void tighten(vi h, vi base, vi *low, vi *half)
+static inline void compress(vi h, vi base, vi *low, vi *half)
 {
     const vi bare = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
     const vi above = _mm512_sub_epi16(_mm512_srli_epi16(bare, 8), base);
@@ -111,8 +111,8 @@ static void pack_unit(uint8_t *to, const struct source *s, size_t k, vi base, vi
     vi halves = _mm512_setzero_si512();
     for (size_t i = 0; i < 2; i++) {
         vi low[2], half[2];
-        tighten(source_row(s, k + 2 * i), base, &low[0], &half[0]);
-        tighten(source_row(s, k + 2 * i + 1), base, &low[1], &half[1]);
+        compress(source_row(s, k + 2 * i), base, &low[0], &half[0]);
+        compress(source_row(s, k + 2 * i + 1), base, &low[1], &half[1]);
         low[0] = _mm512_or_si512(low[0], _mm512_slli_epi16(low[1], 8));
         half[0] = _mm512_or_si512(half[0], _mm512_slli_epi16(half[1], 8));
         _mm512_storeu_si512(to + 64 + 64 * i, _mm512_permutexvar_epi16(order, low[0]));
