@@ -112,7 +112,7 @@ static steno_status push_raw(steno_feed *f, const unsigned char *p, size_t n, si
     return got || at < n ? STENO_OK : STENO_NEED_MORE;
 }
 
-/* The header has just become known: does it fit what was asked for? */
+/* Check the header of a WAV stream, which has just become known, against the options. */
 static steno_status accept_wav(steno_feed *f, const struct steno_wav_info *w, steno_err *err)
 {
     if (f->wanted_rate && f->wanted_rate != w->sample_rate)
@@ -134,11 +134,11 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
     const struct steno_wav_info *w;
     steno_status st;
     while (at < n && got < max) {
-        /* what the channels are, and so how many samples fill `out`, is known after the header */
+        /* the header gives the number of channels, and so the number of samples that fill `out` */
         room = f->rate ? (max - got) * f->channels : STENO_CHANNELS_MAX;
         room = room < BLOCK ? room : BLOCK;
         if (room < STENO_CHANNELS_MAX)
-            break; /* all but full, and the reader wants room for any frame */
+            break; /* nearly full: the reader needs room for a frame of the most channels */
         st = steno_wav_push(f->wav, p + at, n - at, &k, f->block, room, &frames, err);
         if (st && st != STENO_NEED_MORE)
             return st;

@@ -1,5 +1,5 @@
-/* One struct for all origins: `source` hides whether bytes are in memory, in a file or come from a
- * pipe; `fill` hides which reader decodes. Both readers give blocks of interleaved samples, which
+/* One struct for all origins. `source` hides whether the bytes come from memory, a file or a pipe;
+ * `fill` hides which reader decodes. Both readers give blocks of interleaved samples, which
  * steno_audio_read mixes to mono. */
 #include "audio/file.h"
 
@@ -19,8 +19,8 @@
 
 #define IN_BYTES 65536
 #define BLOCK_SAMPLES 8192 /* interleaved */
-#define SNIFF 64           /* as much as shows an Ogg page with OpusHead in it */
-#define SHOWN 9            /* bytes of what is no audio, in the message */
+#define SNIFF 64           /* enough for an Ogg page with OpusHead */
+#define SHOWN 9            /* bytes shown in the message when the input is not audio */
 #define PIPE_BYTES_DEFAULT ((size_t)512 << 20)
 
 struct source {
@@ -30,13 +30,13 @@ struct source {
     int64_t base; /* offset of the descriptor at open */
     int64_t size; /* -1 = pipe */
     int64_t pos;
-    unsigned char head[SNIFF]; /* of a pipe, read for sniffing */
+    unsigned char head[SNIFF]; /* the first bytes of a pipe, read to detect the format */
     size_t head_len;
 };
 
 struct steno_audio {
     struct source src;
-    struct steno_buf held; /* a pipe that had to be read whole */
+    struct steno_buf held; /* the whole input of a pipe, for formats that need it */
     struct steno_audio_options opt;
     struct steno_audio_info info;
     int64_t delivered, limit; /* frames; limit -1 = none */
@@ -65,7 +65,7 @@ static ssize_t read_retry(int fd, void *buf, size_t n)
     return k;
 }
 
-/* Up to n bytes at the current position: 0 = end, -1 = error in errno. */
+/* Read up to n bytes at the current position: 0 = end, -1 = error in errno. */
 static ssize_t source_read(struct source *s, void *buf, size_t n)
 {
     ssize_t k;
@@ -96,7 +96,7 @@ static ssize_t source_read(struct source *s, void *buf, size_t n)
     return k;
 }
 
-/* The first bytes, position unchanged. */
+/* Get the first bytes without a change of the position. */
 static ssize_t source_sniff(struct source *s, unsigned char *head)
 {
     ssize_t k = 0;
@@ -122,7 +122,7 @@ static steno_status io_error(steno_err *err, int e)
     return steno_fail(err, STENO_ERR_IO, "reading the audio: %s", strerror(e));
 }
 
-/* ---- which format ----------------------------------------------------------------------------*/
+/* ---- format detection ------------------------------------------------------------------------ */
 
 enum kind { KIND_WAV, KIND_OPUS, KIND_SNDFILE, KIND_WEBM, KIND_MP4, KIND_UNKNOWN };
 
@@ -133,7 +133,7 @@ static bool starts(const unsigned char *h, size_t n, const char *magic, size_t l
 
 static enum kind sniff(const unsigned char *h, size_t n)
 {
-    /* MPEG audio: 11 set bits, then version, layer, bitrate and rate that are not reserved. */
+    /* MPEG audio: 11 set bits, then version, layer, bitrate and rate with no reserved value. */
     bool mpeg = n >= 4 && h[0] == 0xFF && (h[1] & 0xE0) == 0xE0 && (h[1] & 0x18) != 0x08 &&
                 (h[1] & 0x06) != 0 && (h[2] & 0xF0) != 0xF0 && (h[2] & 0x0C) != 0x0C;
     if (starts(h, n, "RIFF", 4) || starts(h, n, "RF64", 4) || starts(h, n, "BW64", 4))
@@ -169,7 +169,7 @@ static steno_status refuse(enum kind k, const unsigned char *h, size_t n, steno_
 
 /* ---- our own WAV reader ----------------------------------------------------------------------*/
 
-/* More input into a->in if it is used up; *end at the end of it. */
+/* Read more input into a->in if it is used up; *end at the end of the input. */
 static steno_status refill(steno_audio *a, bool *end, steno_err *err)
 {
     ssize_t k;
@@ -232,8 +232,8 @@ static steno_status open_wav(steno_audio *a, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- our own Ogg Opus reader: pipes, where libsndfile would have to wait for the end
- * -----------*/
+/* ---- our own Ogg Opus reader, for pipes: libsndfile would have to wait for the end
+ * ------------ */
 
 static steno_status fill_opus(steno_audio *a, steno_err *err)
 {
@@ -254,8 +254,8 @@ static steno_status fill_opus(steno_audio *a, steno_err *err)
     return STENO_OK;
 }
 
-/* head: the first page. The rate is the one the encoder was given (RFC 7845 section 5.1, field 5),
- * as libsndfile has it for files. */
+/* head: the first page. The rate is that of the encoder's input (RFC 7845 section 5.1, field 5), as
+ * libsndfile gives it for files. */
 static steno_status open_opus(steno_audio *a, const unsigned char *head, steno_err *err)
 {
     const unsigned char *field = head + 28 + 12;
@@ -406,7 +406,8 @@ static steno_status open_sndfile(steno_audio *a, steno_err *err)
     a->snd = sf_open_virtual(&vio, SFM_READ, &info, a);
     if (a->last_errno)
         return io_error(err, a->last_errno);
-    if (!a->snd) /* the text of a failed open is libsndfile's one global, good enough to show */
+    if (!a->snd) /* the error text of a failed open is one global of libsndfile; it is good enough
+                    to show */
         return steno_fail(err, STENO_ERR_FORMAT, "the audio does not open: %s", sf_strerror(NULL));
     a->info.sample_rate = info.samplerate;
     a->info.channels = (unsigned)info.channels;
@@ -478,7 +479,7 @@ static steno_status check_options(steno_audio *a, steno_err *err)
     return STENO_OK;
 }
 
-/* WAV of an encoding that our reader lacks (ADPCM, GSM): libsndfile may know it. */
+/* WAV of an encoding that our reader lacks (ADPCM, GSM): libsndfile may support it. */
 static steno_status open_odd_wav(steno_audio *a, steno_err *err)
 {
     steno_err ours = err ? *err : (steno_err){0};
@@ -614,7 +615,7 @@ steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n
         if (k > (uint64_t)(a->limit - a->delivered))
             k = (size_t)(a->limit - a->delivered);
     }
-    if (a->opus) /* mixed already */
+    if (a->opus) /* already mono */
         memcpy(mono, a->block + a->block_at, k * sizeof *mono);
     else
         steno_pcm_mix(a->block + a->block_at * a->info.channels, k, a->info.channels,

@@ -2,10 +2,10 @@
  *
  *   bytes --libogg sync--> pages --on_page--> packets of one page --decode_next--> samples
  *
- * All packets of a page are taken out before the first is decoded, because only the page's granule
- * position, less the durations of all of them, tells where the first one lies: that is how lost
- * pages and trimmed ends are seen (RFC 7845 section 4). Positions are counted at 48 kHz, the unit
- * of granule positions, whatever rate is decoded. */
+ * All packets of a page are collected before the first is decoded. Only the page's granule position
+ * less the durations of all its packets gives the position of the first one: this shows lost pages
+ * and trimmed ends (RFC 7845 section 4). Positions count at 48 kHz, the unit of granule positions,
+ * whatever the decoding rate. */
 #include "audio/ogg_opus.h"
 
 #include <inttypes.h>
@@ -18,10 +18,10 @@
 
 #define GRANULE_RATE 48000
 #define MAX_PACKET_48K 5760
-#define MAX_CONCEAL_48K 48000 /* of one gap */
+#define MAX_CONCEAL_48K 48000 /* maximum per gap */
 #define FEED_BYTES 4096
 #define MAX_PAGE_PACKETS 255
-#define MAX_PACKET_BYTES (1 << 20) /* an endless packet is dropped here */
+#define MAX_PACKET_BYTES (1 << 20) /* a packet that grows to this size is dropped */
 
 int steno_opus_rate_for(int rate)
 {
@@ -107,32 +107,32 @@ enum phase { WANT_HEAD, WANT_TAGS, AUDIO };
 
 struct steno_ogg_opus {
     int rate;
-    unsigned channel; /* asked for */
+    unsigned channel; /* the channel that the caller asked for */
     enum phase phase;
     ogg_sync_state sync;
     ogg_stream_state stream;
     bool sync_ok, stream_ok;
-    unsigned char magic[4]; /* of the input, until they were compared */
+    unsigned char magic[4]; /* the first bytes of the input, until they are compared */
     unsigned n_magic;
-    bool ate;        /* the next byte pushed has been taken already: see push */
+    bool ate;        /* the next byte pushed was already taken: see pump */
     uint64_t offset; /* bytes taken */
 
     /* the current logical stream */
-    bool has_headers, ended; /* some Opus header was read; its end-of-stream page was seen */
-    unsigned channels;       /* of the stream */
-    unsigned decoded;        /* channels that the decoder gives: 1, or all */
+    bool has_headers, ended; /* an Opus header was read; its end-of-stream page was read */
+    unsigned channels;       /* channels of the stream */
+    unsigned decoded;        /* channels that the decoder outputs: 1, or all */
     OpusMSDecoder *dec;
     float *scratch; /* [STENO_OPUS_MAX_FRAMES, decoded] when decoded > 1 */
     int64_t skip;   /* samples at rate still to discard (pre-skip) */
     bool have_pos;
-    int64_t pos; /* granule position behind the last packet of the last page */
+    int64_t pos; /* granule position after the last packet of the last page */
 
     /* packets of the current page */
     ogg_packet packet[MAX_PAGE_PACKETS];
     int duration[MAX_PAGE_PACKETS]; /* 48 kHz samples; 0 = damaged */
     unsigned at, count;
     int64_t conceal;   /* 48 kHz samples missing before packet[at] */
-    int64_t trim;      /* samples at rate that do not belong to the signal at the page's end */
+    int64_t trim;      /* samples at rate at the page's end that are not part of the signal */
     int64_t page_left; /* 48 kHz samples from packet[at] to the end of the page */
     steno_err error;
 };
@@ -184,7 +184,7 @@ void steno_ogg_opus_close(steno_ogg_opus *o)
     free(o);
 }
 
-/* What OpusHead says (RFC 7845 section 5.1). */
+/* The contents of OpusHead (RFC 7845 section 5.1). */
 struct head {
     unsigned channels, preskip, streams, coupled;
     int gain;
@@ -242,7 +242,7 @@ static steno_status parse_head(steno_ogg_opus *o, const unsigned char *p, size_t
 static steno_status make_decoder(steno_ogg_opus *o, const struct head *h)
 {
     int code;
-    /* A mono decoder mixes a stereo stream by itself, at half the cost. */
+    /* A mono decoder mixes a stereo stream itself, at half the cost. */
     bool mono = !o->channel && h->streams == 1;
     drop_decoder(o);
     o->decoded = mono ? 1 : h->channels;
@@ -262,7 +262,7 @@ static steno_status make_decoder(steno_ogg_opus *o, const struct head *h)
     return STENO_OK;
 }
 
-/* First page of a logical stream: ours if it begins with OpusHead. */
+/* First page of a logical stream: this is our stream if it begins with OpusHead. */
 static steno_status on_first_page(steno_ogg_opus *o, const ogg_page *page)
 {
     struct head h;
@@ -270,7 +270,7 @@ static steno_status on_first_page(steno_ogg_opus *o, const ogg_page *page)
     if (page->body_len < 8 || memcmp(page->body, "OpusHead", 8))
         return STENO_OK;
     if (o->phase == WANT_TAGS)
-        return STENO_OK; /* a second Opus stream side by side: the first one counts */
+        return STENO_OK; /* a second, parallel Opus stream: only the first one counts */
     st = parse_head(o, page->body, (size_t)page->body_len, &h);
     if (!st)
         st = make_decoder(o, &h);
@@ -285,7 +285,7 @@ static steno_status on_first_page(steno_ogg_opus *o, const ogg_page *page)
     return STENO_OK;
 }
 
-/* Comments may hold megabytes of pictures: they are passed over page by page, never collected. */
+/* Comments may contain megabytes of pictures: they are skipped page by page, never collected. */
 static void on_tags_page(steno_ogg_opus *o, const ogg_page *page)
 {
     if (!ogg_page_packets(page))
@@ -294,7 +294,7 @@ static void on_tags_page(steno_ogg_opus *o, const ogg_page *page)
     ogg_stream_reset(&o->stream);
 }
 
-/* Take the packets out of the stream. Returns their total length at 48 kHz. */
+/* Collect the packets of the current page. Returns their total length at 48 kHz. */
 static int64_t collect(steno_ogg_opus *o)
 {
     int64_t total = 0;
@@ -305,7 +305,7 @@ static int64_t collect(steno_ogg_opus *o)
         int n = 0;
         got = ogg_stream_packetout(&o->stream, p);
         if (got < 0)
-            continue; /* a hole: positions tell its length */
+            continue; /* a hole: the positions give its length */
         if (!got)
             break;
         if (p->bytes > 0)
@@ -316,16 +316,17 @@ static int64_t collect(steno_ogg_opus *o)
     return total;
 }
 
-/* Compare the page's position with ours: what is missing before it, what is too much at its end. */
+/* Compare the page's position with ours: samples missing before it, and excess samples at its
+ * end. */
 static void place(steno_ogg_opus *o, const ogg_page *page, int64_t total)
 {
     int64_t end = ogg_page_granulepos(page), start;
     o->conceal = o->trim = 0;
     o->page_left = total;
     if (!o->count)
-        return; /* a long packet goes on over this page */
+        return; /* a long packet continues after this page */
     if (end < 0 || end > INT64_MAX / 64) {
-        o->pos += total; /* nonsense: go by the durations */
+        o->pos += total; /* an impossible position: use the durations */
         return;
     }
     start = end - total;
@@ -342,7 +343,7 @@ static void place(steno_ogg_opus *o, const ogg_page *page, int64_t total)
 static void on_audio_page(steno_ogg_opus *o, ogg_page *page)
 {
     if (ogg_stream_pagein(&o->stream, page))
-        return; /* not our serial number, or a damaged page: positions show the gap */
+        return; /* another serial number, or a damaged page: positions show the gap */
     place(o, page, collect(o));
     if (o->stream.body_fill - o->stream.body_returned > MAX_PACKET_BYTES)
         ogg_stream_reset(&o->stream);
@@ -364,7 +365,8 @@ static steno_status on_page(steno_ogg_opus *o, ogg_page *page)
     return STENO_OK;
 }
 
-/* Decode or conceal n48 samples into out; pre-skip and end trimming applied. Returns samples. */
+/* Decode or conceal n48 samples into out, and apply pre-skip and end trimming. Returns the
+ * samples. */
 static size_t emit(steno_ogg_opus *o, const ogg_packet *p, int n48, float *out)
 {
     float *dst = o->decoded > 1 ? o->scratch : out;
@@ -372,7 +374,7 @@ static size_t emit(steno_ogg_opus *o, const ogg_packet *p, int n48, float *out)
     int64_t skip, keep;
     got = p ? opus_multistream_decode_float(o->dec, p->packet, (opus_int32)p->bytes, dst, want, 0)
             : opus_multistream_decode_float(o->dec, NULL, 0, dst, want, 0);
-    if (got < 0 && p) /* damaged inside: the time it takes is known */
+    if (got < 0 && p) /* damaged inside: its duration is known */
         got = opus_multistream_decode_float(o->dec, NULL, 0, dst, want, 0);
     if (got < 0) {
         memset(dst, 0, (size_t)want * o->decoded * sizeof *dst);
@@ -383,7 +385,7 @@ static size_t emit(steno_ogg_opus *o, const ogg_packet *p, int n48, float *out)
     skip = o->skip < got ? o->skip : got;
     o->skip -= skip;
     keep = got - skip;
-    if (p) { /* cut what lies behind the end of the signal */
+    if (p) { /* remove samples after the end of the signal */
         int64_t behind = at_rate(o, o->page_left - n48);
         int64_t cut = o->trim > behind ? o->trim - behind : 0;
         keep = cut > keep ? 0 : keep - cut;
@@ -395,7 +397,8 @@ static size_t emit(steno_ogg_opus *o, const ogg_packet *p, int n48, float *out)
     return (size_t)keep;
 }
 
-/* Next piece of the current page, if out has room. False: no packet left, or no room (*full). */
+/* Decode or conceal the next part of the current page, if out has room. Returns false if no packet
+ * is left, or if there is no room (*full). */
 static bool decode_next(steno_ogg_opus *o, float *out, size_t room, size_t *made, bool *full)
 {
     int n48 = o->conceal > 960 ? 960 : (int)(o->conceal / 120 * 120); /* 20 ms; 2.5 ms units */
@@ -427,7 +430,7 @@ static steno_status check_magic(steno_ogg_opus *o, const unsigned char *p, size_
     return STENO_OK;
 }
 
-/* Next page out of what has been fed, skipping damage. */
+/* The next page of the bytes fed so far; damage is skipped. */
 static bool next_page(steno_ogg_opus *o, ogg_page *page)
 {
     int got;
@@ -449,9 +452,9 @@ static steno_status feed(steno_ogg_opus *o, const unsigned char *p, size_t n)
     return o->n_magic < 4 ? check_magic(o, p, n) : STENO_OK;
 }
 
-/* libogg may hold several pages when all input has been fed and out is full. So that "everything
- * taken" still means "nothing left inside", the last byte is then reported as not taken and passed
- * over when it comes again (`ate`). */
+/* libogg may hold several pages when all input was fed and out is full. "All bytes taken" must
+ * still mean "nothing left inside". So the last byte is then reported as not taken, and skipped
+ * when it is pushed again (`ate`). */
 static steno_status pump(steno_ogg_opus *o, const unsigned char *p, size_t n, size_t *at,
                          float *out, size_t max, size_t *made)
 {
@@ -477,7 +480,7 @@ static steno_status pump(steno_ogg_opus *o, const unsigned char *p, size_t n, si
         } else {
             break;
         }
-        if (st) /* samples first; the error is kept and comes with the next call */
+        if (st) /* samples come first; the error is kept for the next call */
             return *made ? STENO_OK : st;
     }
     if (full && *at == n && n) {

@@ -18,7 +18,7 @@ struct check {
     vorbis_info info;
     vorbis_comment comment;
     int headers;      /* parsed so far */
-    bool begun, done; /* the stream's first page was seen; nothing more to look at */
+    bool begun, done; /* the stream's first page was read; nothing more to check */
     size_t bytes;
 };
 
@@ -31,7 +31,7 @@ static steno_status damaged(const struct check *c, const char *how, steno_err *e
 static steno_status on_packet(struct check *c, ogg_packet *p, steno_err *err)
 {
     if (!c->headers && (p->bytes < 7 || memcmp(p->packet, "\1vorbis", 7))) {
-        c->done = true; /* another codec: its own reader judges it */
+        c->done = true; /* another codec: its own reader checks it */
         return STENO_OK;
     }
     if (vorbis_synthesis_headerin(&c->info, &c->comment, p))

@@ -94,7 +94,7 @@ static uint32_t le32(const unsigned char *p)
 
 static float clean(float v)
 {
-    /* One comparison rejects NaN and infinities; the cut keeps squares and sums finite. */
+    /* One comparison rejects NaN and infinities. The limit keeps squares and sums finite. */
     if (!(fabsf(v) <= STENO_PCM_FLOAT_MAX))
         return isfinite(v) ? copysignf(STENO_PCM_FLOAT_MAX, v) : 0.0f;
     return v;
@@ -131,7 +131,7 @@ void steno_pcm_decode(enum steno_pcm_format f, const void *in, size_t n, float *
         for (i = 0; i < n; i++)
             out[i] = (float)(int16_t)le16(p + 2 * i) * (1.0f / 32768);
         break;
-    case STENO_PCM_S24LE: /* placed in the upper three bytes, so that the sign comes by itself */
+    case STENO_PCM_S24LE: /* placed in the upper three bytes, so that the sign is right */
         for (i = 0; i < n; i++, p += 3)
             out[i] =
                 (float)(int32_t)((uint32_t)p[0] << 8 | le16(p + 1) << 16) * (1.0f / 2147483648.0f);
@@ -221,7 +221,7 @@ size_t steno_pcm_push(struct steno_pcm *p, const void *data, size_t n, size_t *u
         steno_pcm_decode(p->format, d + at, whole, out + made);
     made += whole;
     at += whole * size;
-    if (n - at < size) { /* the rest is a piece of one sample: keep it even if out is full now */
+    if (n - at < size) { /* the rest is a part of one sample: keep it even if out is full */
         while (at < n)
             p->part[p->have++] = d[at++];
     }

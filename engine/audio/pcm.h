@@ -1,13 +1,13 @@
-/* Raw samples of every plain encoding -> f32 in [-1,1], whole or in pieces of any size. Pure. */
+/* Raw samples of every plain encoding to f32 in [-1,1], whole or in parts of any size. Pure. */
 #ifndef STENO_AUDIO_PCM_H
 #define STENO_AUDIO_PCM_H
 
 #include "base/status.h"
 
-/* Sample rates that enter the engine; anything else is refused with both limits in the message. */
+/* Sample rates that the engine accepts; others are refused with both limits in the message. */
 #define STENO_RATE_MIN 8000
 #define STENO_RATE_MAX 192000
-/* Most channels of one recording that are accepted. */
+/* Maximum of channels of a recording. */
 #define STENO_CHANNELS_MAX 64
 
 enum steno_pcm_format {
@@ -26,23 +26,23 @@ enum steno_pcm_format {
 size_t steno_pcm_bytes(enum steno_pcm_format f);
 /* "u8" "s16le" "s24le" "s32le" "f32le" "f64le" "mulaw" "alaw" */
 const char *steno_pcm_name(enum steno_pcm_format f);
-/* By that name (also "pcm16", "s16", "linear16", "f32", "float32", "ulaw", "pcmu", "pcma",
- * "g711_ulaw", "g711_alaw"); STENO_ERR_UNSUPPORTED lists what there is. */
+/* Find a format by that name (also "pcm16", "s16", "linear16", "f32", "float32", "ulaw", "pcmu",
+ * "pcma", "g711_ulaw", "g711_alaw"). STENO_ERR_UNSUPPORTED lists the known names. */
 STENO_MUST steno_status steno_pcm_parse(const char *name, enum steno_pcm_format *out,
                                         steno_err *err);
 
-/* Decode n whole samples: in [n * steno_pcm_bytes(f)] bytes of any alignment -> out [n].
- * Integers are divided by 2^(bits-1), so the result is in [-1, 1). Floating point is taken as it is
- * but for NaN and infinities, which become 0 (one bad sample must not silence a whole stream) and
- * magnitudes above STENO_PCM_FLOAT_MAX, which are cut to it. */
+/* Decode n whole samples: in [n * steno_pcm_bytes(f)] bytes of any alignment to out [n]. Integers
+ * are divided by 2^(bits-1), so the result is in [-1, 1). Floating point values do not change, with
+ * two exceptions: NaN and infinities become 0 (one bad sample must not silence a whole stream), and
+ * magnitudes above STENO_PCM_FLOAT_MAX are clamped to it. */
 #define STENO_PCM_FLOAT_MAX 65536.0f
 void steno_pcm_decode(enum steno_pcm_format f, const void *in, size_t n, float *out);
 
-/* The same clean-up of samples that are f32 already: NaN, Inf -> 0, magnitude cut. in == out ok. */
+/* Clean f32 samples in the same way: NaN, Inf to 0, magnitudes clamped. in == out is allowed. */
 void steno_pcm_clean(const float *in, size_t n, float *out);
 
-/* Interleaved frames -> mono. in [frames, channels]; channel: 0 = mean of all, k = the k-th of
- * them counted from 1 (k <= channels). out [frames]; in == out allowed. */
+/* Mix interleaved frames to mono. in [frames, channels]; channel: 0 = mean of all, k = the k-th
+ * counted from 1 (k <= channels). out [frames]; in == out is allowed. */
 void steno_pcm_mix(const float *in, size_t frames, unsigned channels, unsigned channel, float *out);
 
 /* Incremental decoder: plain data, no memory of its own. Confined. */
@@ -53,10 +53,9 @@ struct steno_pcm {
 };
 
 void steno_pcm_init(struct steno_pcm *p, enum steno_pcm_format f);
-/* Append bytes cut anywhere, get every complete sample. out [max]; returns the number of samples.
- * *used < n only when out is full (call again with the rest). Room for a whole push:
- * n / steno_pcm_bytes(f) + 1. At the end p->have != 0 means that the input ended inside a sample.
- */
+/* Append bytes, cut anywhere, and decode every complete sample. out [max]; returns the number of
+ * samples. *used < n only when out is full (call again with the rest). Room for a whole push: n /
+ * steno_pcm_bytes(f) + 1. p->have != 0 at the end means that the input ended inside a sample. */
 size_t steno_pcm_push(struct steno_pcm *p, const void *data, size_t n, size_t *used, float *out,
                       size_t max);
 

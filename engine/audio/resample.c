@@ -1,18 +1,19 @@
-/* libsoxr with a shorter filter than its recipes have. Measured at 20-bit precision (HQ), greatest
- * lag of the output behind the input:
+/* libsoxr with a shorter filter than that of its recipes. Measured at 20-bit precision (HQ), the
+ * greatest delay of the output behind the input:
  *
  *   rates          HQ recipe   here
  *   16000 -> 8000   115 ms     27 ms
  *   48000 -> 8000   157 ms     16 ms
  *   44100 -> 16000   40 ms      9 ms
  *
- * Two things make the difference: DFT blocks no longer than the filter needs (log2_large_dft_size
- * 8; costs a factor of two in time, still 0.2 ms per second of audio), and a transition band from
- * 0.9 to 1.1 of the lower Nyquist frequency. What then aliases lies above 0.9 of Nyquist, where
- * speech features have their last bin or none. Going up, images would be new sound, so there the
- * band ends at 1.0.
+ * Two settings make the difference. DFT blocks are no longer than the filter needs
+ * (log2_large_dft_size 8; this doubles the time, to 0.2 ms per second of audio). The transition
+ * band is 0.9 to 1.1 of the lower Nyquist frequency. Aliases then lie above 0.9 of Nyquist, where
+ * speech features have their last bin or none. For a higher output rate, images would add sound, so
+ * there the band ends at 1.0.
  *
- * libsoxr's own result does not depend on how the input is cut (checked by test_resample). */
+ * The result of libsoxr itself does not depend on how the input is cut (test_resample checks
+ * it). */
 #include "audio/resample.h"
 
 #include "audio/pcm.h"
@@ -22,11 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Input per call into libsoxr: bounds what its queues grow to, whatever is pushed. */
+/* Input per call of libsoxr: bounds its queues, whatever is pushed. */
 #define BLOCK 1024
 
 struct steno_resampler {
-    soxr_t soxr; /* NULL: equal rates */
+    soxr_t soxr; /* NULL when the rates are equal */
     int in_rate, out_rate;
     int64_t taken, made;
     bool flushing;
@@ -148,7 +149,7 @@ steno_status steno_resampler_reset(steno_resampler *r, steno_err *err)
     r->flushing = false;
     if (!r->soxr)
         return STENO_OK;
-    soxr_delete(r->soxr); /* soxr_clear (0.1.3) leaves the first block of the old signal behind */
+    soxr_delete(r->soxr); /* soxr_clear (0.1.3) keeps the first block of the old signal */
     r->soxr = NULL;
     return create(r, err);
 }

@@ -1,6 +1,6 @@
-/* A state machine over (id, size) chunks. Every state says how many bytes it wants in `head`; the
- * bytes are collected there, so the cut of the input never matters. Only the data chunk bypasses
- * the collection: its samples go straight from the input to the output. */
+/* A state machine over (id, size) chunks. Every state says how many bytes it needs in `head`, and
+ * the bytes are collected there, so the cut of the input does not matter. Only the samples of the
+ * data chunk are not collected: they go directly from the input to the output. */
 #include "audio/wav.h"
 
 #include <inttypes.h>
@@ -15,11 +15,11 @@ enum state {
     CHUNK, /* 8 bytes: id, size */
     DS64,  /* 28 bytes of the ds64 chunk */
     FMT,   /* up to 40 bytes of the fmt chunk */
-    SKIP,  /* skip bytes, then CHUNK */
+    SKIP,  /* skip `skip` bytes, then CHUNK */
     DATA,
-    PROBE, /* 8 bytes behind a data chunk of length 0: another chunk, or samples after all? */
-    HELD,  /* samples after all: those 8 bytes come first */
-    DONE,  /* whatever follows the data */
+    PROBE, /* 8 bytes after a data chunk of length 0: another chunk, or samples? */
+    HELD,  /* samples: those 8 bytes come first */
+    DONE,  /* the bytes after the data */
     FAILED
 };
 
@@ -31,13 +31,13 @@ struct steno_wav {
     unsigned char head[FMT_MAX];
     unsigned have, want;
     uint64_t offset;    /* bytes taken so far */
-    uint64_t skip;      /* SKIP: bytes to go, pad byte included */
+    uint64_t skip;      /* SKIP: bytes left, including the pad byte */
     uint64_t riff_size; /* as in the header; ds64's for RF64 */
     uint64_t ds64_data; /* data size from ds64 */
     bool rf64, have_ds64, have_fmt;
-    uint64_t chunk_rest; /* FMT, DS64: bytes of the chunk behind the collected ones */
+    uint64_t chunk_rest; /* FMT, DS64: bytes of the chunk after the collected ones */
     bool data_unknown;
-    uint64_t data_left; /* bytes of the data chunk to go, unless unknown */
+    uint64_t data_left; /* bytes of the data chunk left, if known */
     unsigned align;     /* bytes per frame */
     struct steno_pcm pcm;
     unsigned in_frame; /* samples of an unfinished frame, held in frame[] */
@@ -199,22 +199,22 @@ static void on_ds64(steno_wav *w)
     skip_then_chunk(w, w->chunk_rest);
 }
 
-/* Lengths that writers to a pipe put in: all ones or a header's length less (ffmpeg, GStreamer),
- * about 2 GiB (sox 0x7FFFF000, arecord 0x80000000). */
+/* Lengths that writers to a pipe use: all ones, or that less the length of a header (ffmpeg,
+ * GStreamer); about 2 GiB (sox 0x7FFFF000, arecord 0x80000000). */
 static bool placeholder(uint64_t size)
 {
     return (size >= 0xFFFFFF00u && size <= 0xFFFFFFFFu) ||
            (size >= 0x7FFFF000u && size <= 0x80000100u);
 }
 
-/* Is the data length in the header no real one? See wav.h. */
+/* True if the data length in the header is a placeholder; see wav.h. */
 static bool length_unknown(const steno_wav *w, uint32_t size)
 {
     if (w->have_ds64 && size == 0xFFFFFFFFu)
         return w->ds64_data == UINT64_MAX || !w->ds64_data;
     if (size)
         return placeholder(size);
-    /* offset - 8 bytes belong to the RIFF chunk so far: does it claim more? */
+    /* so far offset - 8 bytes belong to the RIFF chunk: does its size exceed them? */
     return w->riff_size <= w->offset - 8 || placeholder(w->riff_size);
 }
 
@@ -238,9 +238,9 @@ static steno_status on_data(steno_wav *w, uint32_t size)
     return STENO_OK;
 }
 
-/* The data chunk said 0 bytes, yet the RIFF size has room for more: a chunk behind an empty one, or
- * a recorder that never went back to write the length. A chunk has a printable id and ends within
- * the RIFF size; random bytes pass for that in 1 of 10^5 files of 2 MB. */
+/* The data chunk has length 0, but the RIFF size has room for more. Either another chunk follows an
+ * empty data chunk, or the recorder did not go back to write the length. A chunk has a printable id
+ * and ends within the RIFF size; random bytes match that in 1 of 10^5 files of 2 MB. */
 static void on_probe(steno_wav *w)
 {
     bool chunk = w->offset + le32(w->head + 4) <= w->riff_size + 8;
@@ -251,12 +251,12 @@ static void on_probe(steno_wav *w)
         return;
     }
     w->state = HELD;
-    w->offset -= 8; /* counted when they are taken as samples */
+    w->offset -= 8; /* they are counted when they are taken as samples */
     w->data_unknown = true;
     w->info.frames = -1;
 }
 
-/* A chunk header is complete: the id decides the next state. */
+/* A chunk header is complete: its id decides the next state. */
 static steno_status on_chunk(steno_wav *w)
 {
     uint32_t size = le32(w->head + 4);
@@ -287,7 +287,8 @@ static steno_status on_chunk(steno_wav *w)
     return STENO_OK;
 }
 
-/* Collect header bytes; act when the state has all it wants. Returns bytes taken. */
+/* Collect header bytes, and act when the state has all it needs. Returns the number of bytes
+ * taken. */
 static size_t take_header(steno_wav *w, const unsigned char *p, size_t n, steno_status *st)
 {
     size_t k = w->want - w->have < n ? w->want - w->have : n;
@@ -318,7 +319,7 @@ static size_t take_header(steno_wav *w, const unsigned char *p, size_t n, steno_
     return k;
 }
 
-/* Samples of the data chunk -> whole frames. An unfinished frame waits in w->frame. */
+/* Decode samples of the data chunk to whole frames. An unfinished frame waits in w->frame. */
 static size_t take_data(steno_wav *w, const unsigned char *p, size_t n, float *out, size_t max,
                         size_t *frames)
 {

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #define BLOCK_BYTES (64 * 1024)
-#define LARGE_FROM (2 * STENO_PAGE_LARGE) /* bytes worth large pages of their own */
+#define LARGE_FROM                                                                                 \
+    (2 * STENO_PAGE_LARGE) /* blocks from this size on get large pages of their own */
 
 struct block {
     struct block *next;
@@ -15,9 +16,9 @@ struct block {
 };
 
 struct steno_arena {
-    struct block *head; /* the block that is being filled; older ones behind it */
+    struct block *head; /* the block that is being filled; older ones follow it */
     size_t used, max;
-    bool over; /* the last NULL was for max */
+    bool over; /* the last NULL was because of max */
 };
 
 void *steno_aligned_alloc(size_t n)
@@ -33,7 +34,7 @@ void *steno_aligned_alloc(size_t n)
     p = aligned_alloc(align, whole ? whole : STENO_ALIGN);
     if (!p)
         return NULL;
-    if (align > STENO_ALIGN) /* not the rest: it would be resident as a whole page */
+    if (align > STENO_ALIGN) /* not the last part, which would be resident as a whole large page */
         steno_pages_enlarge(p, total & ~(align - 1));
     memset((char *)p + n, 0, (total & ~(size_t)(STENO_ALIGN - 1)) - n);
     return p;
@@ -125,7 +126,8 @@ static void *take(steno_arena *a, size_t n, size_t align)
             a->over = false;
             return NULL;
         }
-        if (need > BLOCK_BYTES && a->head) { /* a big one goes behind: the head keeps its room */
+        if (need > BLOCK_BYTES &&
+            a->head) { /* a big block goes behind the head, which keeps its room */
             b->next = a->head->next;
             a->head->next = b;
         } else {

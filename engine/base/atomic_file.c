@@ -8,8 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What was opened is still the file of that name (who held the lock before may have renamed it),
- * plain, ours alone, and of one name. */
+/* Check that the open file still has its name (the process that held the lock before may have
+ * renamed it), and that it is a regular file that we own, that others cannot write, with a single
+ * link. */
 static steno_status check(const struct steno_atomic_file *f, steno_err *err)
 {
     struct stat mine, named;
@@ -50,7 +51,7 @@ steno_status steno_atomic_file_open(struct steno_atomic_file *f, const char *pat
 
 steno_status steno_atomic_file_commit(struct steno_atomic_file *f, bool sync, steno_err *err)
 {
-    /* closed after it has its name: until then the lock is held */
+    /* the rename comes before the close: the lock is held until then */
     bool ok = (!sync || !fsync(f->fd)) && !rename(f->temp, f->path);
     int why = errno;
     if (!ok) {

@@ -1,15 +1,15 @@
-/* Growing byte buffer with a mandatory maximum. Confined. */
+/* Growing byte buffer with a mandatory maximum size. Confined. */
 #ifndef STENO_BASE_BUF_H
 #define STENO_BASE_BUF_H
 
 #include "base/status.h"
 
 struct steno_buf {
-    char *data; /* always NUL-terminated once something was added; NULL before */
+    char *data; /* NUL-terminated once something was added; NULL before */
     size_t len, cap, max;
 };
 
-/* max: largest len in bytes; adding more is STENO_ERR_LIMIT, with nothing added. */
+/* max: largest len in bytes. Adding more is STENO_ERR_LIMIT and adds nothing. */
 void steno_buf_init(struct steno_buf *b, size_t max);
 void steno_buf_free(struct steno_buf *b);
 void steno_buf_reset(struct steno_buf *b);
@@ -20,9 +20,9 @@ STENO_MUST steno_status steno_buf_printf(struct steno_buf *b, const char *fmt, .
     STENO_PRINTF(2, 3);
 /* Remove the first n bytes. */
 void steno_buf_drop(struct steno_buf *b, size_t n);
-/* Back to a length that it had: what was added since is dropped. */
+/* Truncate to an earlier length: everything added since is removed. */
 void steno_buf_cut(struct steno_buf *b, size_t len);
-/* Hand over the memory (free with free()); the buffer is empty afterwards. */
+/* Transfer the memory to the caller (free it with free()); the buffer is empty afterwards. */
 char *steno_buf_take(struct steno_buf *b, size_t *len);
 
 #endif

@@ -1,4 +1,4 @@
-/* Monotonic time, and a thread's own. */
+/* Monotonic time, and the CPU time of a thread. */
 #ifndef STENO_BASE_CLOCK_H
 #define STENO_BASE_CLOCK_H
 
@@ -13,7 +13,7 @@ static inline int64_t steno_now_ns(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Nanoseconds of processor time of the calling thread: without what others take of the machine. */
+/* Nanoseconds of CPU time of the calling thread: time that other threads use does not count. */
 static inline int64_t steno_thread_ns(void)
 {
     struct timespec ts;

@@ -21,7 +21,7 @@
 
 #define FLUSH 0x8040u /* FTZ, DAZ: Intel SDM vol. 1, 11.6.3 and 10.2.3 */
 
-/* XCR0 bits: which register files the operating system saves. */
+/* XCR0 bits: the register files that the operating system saves. */
 enum {
     XCR0_YMM = 1u << 1 | 1u << 2,
     XCR0_ZMM = XCR0_YMM | 1u << 5 | 1u << 6 | 1u << 7,
@@ -35,8 +35,9 @@ static unsigned xcr0(void)
     return lo;
 }
 
-/* Linux gives tile registers to a process that asks (arch_prctl ARCH_REQ_XCOMP_PERM,
- * Documentation/arch/x86/xstate.rst); without it the first tile instruction is SIGILL. */
+/* Linux permits tile registers only to a process that asks for them (arch_prctl
+ * ARCH_REQ_XCOMP_PERM, Documentation/arch/x86/xstate.rst); otherwise the first tile instruction is
+ * SIGILL. */
 static bool amx_permission(void)
 {
 #if defined(__linux__) && defined(SYS_arch_prctl)
@@ -52,7 +53,7 @@ static unsigned detect_x86(void)
 {
     unsigned a, b, c, d, b7 = 0, c7 = 0, d7 = 0, a71 = 0, os, mask = 0;
     const unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* F DQ BW VL */
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27)) /* OSXSAVE: xgetbv may be used */
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27)) /* OSXSAVE: xgetbv is allowed */
         return 0;
     os = xcr0();
     if (__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) && a >= 1)

@@ -1,11 +1,12 @@
-/* Whole files into memory. */
+/* Read whole files into memory. */
 #ifndef STENO_BASE_FILE_H
 #define STENO_BASE_FILE_H
 
 #include "base/status.h"
 
-/* *bytes: malloc'd, the caller's to free, a zero byte behind the *n bytes. STENO_ERR_IO (the
- * reason), STENO_ERR_LIMIT (more than max), STENO_ERR_NOMEM; messages begin with the path. */
+/* Read a file. *bytes: malloc'd, freed by the caller, with a zero byte after the *n bytes.
+ * STENO_ERR_IO (the reason), STENO_ERR_LIMIT (more than max), STENO_ERR_NOMEM; messages begin with
+ * the path. */
 STENO_MUST steno_status steno_file_read(const char *path, size_t max, char **bytes, size_t *n,
                                         steno_err *err);
 

@@ -1,5 +1,6 @@
-/* Weights are read once in a run, front to back. In pages of 4 KiB the processor's prefetchers stop
- * at each end of a page and, in a virtual machine, the walk to the next one is two-dimensional. */
+/* A run reads weights once, from front to back. With pages of 4 KiB the hardware prefetchers stop
+ * at each end of a page, and in a virtual machine the page walk to the next one is
+ * two-dimensional. */
 #include "base/pages.h"
 
 #include "base/status.h"
@@ -12,9 +13,9 @@
 #endif
 
 #define PAGE                                                                                       \
-    ((size_t)64 << 10) /* whole pages wherever this runs: arm64 has them of 4, 16 and 64 KiB */
+    ((size_t)64 << 10) /* whole pages on every machine: arm64 has pages of 4, 16 and 64 KiB */
 
-/* Not up to a large page: its rest would be resident with it. */
+/* Rounds up to whole pages, not to a large page: the rest of a large page would be resident too. */
 static bool whole_pages(size_t n, size_t *total)
 {
     if (!n || !steno_add_size(n, PAGE - 1, total))
@@ -26,7 +27,7 @@ static bool whole_pages(size_t n, size_t *total)
 void steno_pages_enlarge(void *p, size_t n)
 {
 #ifdef MADV_HUGEPAGE
-    (void)madvise(p, n, MADV_HUGEPAGE); /* advice: refused where the kernel has no large pages */
+    (void)madvise(p, n, MADV_HUGEPAGE); /* only advice: refused by kernels without large pages */
 #else
     (void)p;
     (void)n;
@@ -68,8 +69,8 @@ void steno_pages_rest(const void *p, size_t n)
 void steno_pages_for_large(void)
 {
 #ifdef __GLIBC__
-    /* glibc raises the limit with every large block that is freed, up to 32 MiB: then a model's
-     * weights on their way into packed ones leave holes in the heap. */
+    /* glibc raises the threshold with every large block that is freed, up to 32 MiB. Then the
+     * weights of a model, which are freed after packing, would leave holes in the heap. */
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
 #endif
 }

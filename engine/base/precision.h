@@ -1,4 +1,4 @@
-/* How a network keeps the weights of its products. */
+/* The number formats in which a network stores the weights of its products. */
 #ifndef STENO_BASE_PRECISION_H
 #define STENO_BASE_PRECISION_H
 
@@ -9,14 +9,14 @@ extern "C" {
 #endif
 
 enum steno_precision {
-    STENO_FP32,         /* as the file has them */
+    STENO_FP32,         /* as in the file */
     STENO_BF16_WEIGHTS, /* 16 bits, widened in the kernel; sums in f32 */
-    STENO_INT8_WEIGHTS, /* i8 with a scale per output channel. Activations are rounded to u8 on the
-                           way, with a range per row (products) or patch (convolutions). A network
-                           that a quantizer made already: as STENO_AUTO_WEIGHTS */
+    STENO_INT8_WEIGHTS, /* i8 with a scale per output channel. Activations are rounded to u8 in the
+                         * product, with a range per row (products) or patch (convolutions). For a
+                         * network that is already quantized: the same as STENO_AUTO_WEIGHTS */
     STENO_FP16_WEIGHTS, /* as bf16, in IEEE half precision */
-    STENO_AUTO_WEIGHTS  /* the narrowest that the model allows and the CPU multiplies natively:
-                           int8, then bf16, then f32 */
+    STENO_AUTO_WEIGHTS  /* the fewest bits that the model allows and the CPU multiplies natively:
+                         * int8, then bf16, then f32 */
 };
 
 /* "fp32", "bf16", "int8", "fp16", "auto". Never NULL. */

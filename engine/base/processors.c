@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST 1024 /* that are counted, as in cpu_set_t */
+#define MOST 1024 /* maximum counted, as in cpu_set_t */
 
 #if defined(__linux__)
-/* The set is all of them where the kernel has more than the C library's type holds. */
+/* False if the kernel has more processors than the C library's type holds: then all are allowed. */
 static bool allowed(cpu_set_t *set)
 {
     CPU_ZERO(set);
@@ -34,8 +34,7 @@ int steno_cpu_count(void)
 }
 
 #if defined(__linux__)
-/* Of the line of a thread (proc(5), /proc/PID/stat): its time in user mode where it is nice, else
- * 0. */
+/* The user time of a thread if it is nice, else 0, from its line in /proc/PID/stat (proc(5)). */
 static double nice_ticks_of(const char *task)
 {
     char path[64], line[512], *name_end;
@@ -45,7 +44,7 @@ static double nice_ticks_of(const char *task)
     snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", task);
     f = fopen(path, "re");
     if (!f)
-        return 0; /* it has ended */
+        return 0; /* the thread has ended */
     name_end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
     fclose(f);
     if (!name_end ||
@@ -55,7 +54,7 @@ static double nice_ticks_of(const char *task)
     return nice > 0 ? user : 0;
 }
 
-/* What this process's own threads have of the machine's nice time. */
+/* The share of this process's own threads in the machine's nice time. */
 static double own_nice_ticks(void)
 {
     double ticks = 0;
@@ -79,7 +78,7 @@ double steno_cpu_free(void)
     FILE *f = fopen("/proc/stat", "re");
     if (!f)
         return -1;
-    /* the processors come first; what follows is long */
+    /* the lines of processors come first; the rest is long */
     while (fgets(line, sizeof line, f) && line[0] == 'c') {
         unsigned cpu;
         double nice, idle, wait;
@@ -110,7 +109,7 @@ static bool read_line(const char *dir, const char *name, char *line, size_t size
     return ok;
 }
 
-/* Of one group: microseconds in a period, or "max" (version 2), or below 0 (version 1). */
+/* Quota of one group: microseconds in a period; "max" (version 2) or negative (version 1): none. */
 static double quota_of(const char *dir, bool unified)
 {
     char line[64], period[64];
@@ -129,8 +128,9 @@ static double quota_of(const char *dir, bool unified)
     return quota > 0 && of > 0 ? quota / of : (double)INFINITY;
 }
 
-/* Of the group at `path` below `mount` and all above it. Where the hierarchy is seen from inside a
- * container the path may lead nowhere: its upper end is the container's own. */
+/* The least quota of the group at `path` below `mount` and of all groups above it. Inside a
+ * container the path may not exist; then the upper end of the hierarchy is the container's own
+ * group. */
 static double least_quota(const char *mount, const char *path, bool unified)
 {
     char dir[2 * PATH_MAX];
@@ -147,7 +147,7 @@ static double least_quota(const char *mount, const char *path, bool unified)
     }
 }
 
-/* "cpu" among controllers that commas separate. */
+/* True if "cpu" is one of the controllers, which are separated by commas. */
 static bool has_cpu(char *controllers)
 {
     char *rest = NULL;
@@ -164,7 +164,7 @@ double steno_cpu_quota_at(const char *groups, const char *mount)
     FILE *f = fopen(groups, "re");
     if (!f)
         return INFINITY;
-    snprintf(cpu, sizeof cpu, "%s/cpu", mount); /* where version 1 has it */
+    snprintf(cpu, sizeof cpu, "%s/cpu", mount); /* the place in version 1 */
     while (fgets(line, sizeof line, f)) {       /* hierarchy:controllers:path */
         char *controllers = strchr(line, ':'), *path;
         line[strcspn(line, "\n")] = '\0';

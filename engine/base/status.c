@@ -50,7 +50,7 @@ steno_status steno_fail_in(steno_err *err, steno_status st, const char *fmt, ...
         n = vsnprintf(err->msg, sizeof err->msg, fmt, ap);
         va_end(ap);
         if (n >= 0 && (size_t)n + 2 < sizeof err->msg) {
-            /* too long: what is in the middle goes, the reason stands at the end */
+            /* too long: shorten it in the middle, because the reason is at the end */
             size_t room = sizeof err->msg - (size_t)n - 3, len = strlen(inner);
             const char *rest = len <= room ? inner : inner + len - room + 3;
             snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s%.*s",

@@ -22,7 +22,7 @@ extern "C" {
 
 typedef enum {
     STENO_OK,
-    STENO_NEED_MORE, /* only from push and parse functions: not an error, more input is needed */
+    STENO_NEED_MORE, /* only from push and parse functions: more input is needed, no error */
     STENO_ERR_INVAL,
     STENO_ERR_NOMEM,
     STENO_ERR_IO,
@@ -35,14 +35,14 @@ typedef enum {
     STENO_STATUS_COUNT
 } steno_status;
 
-/* What went wrong, where, with which values. Plain data, caller-owned; every function takes NULL.
- */
+/* An error: what, where, with which values. Plain data, owned by the caller; every function accepts
+ * NULL. */
 typedef struct {
     steno_status code;
     char msg[1024]; /* a model with many missing operators lists them all */
 } steno_err;
 
-/* How one status shows at the edges of the process. */
+/* What a status is mapped to at the edges of the process. */
 struct steno_status_map {
     const char *name; /* "invalid_argument": stable, used in JSON error codes and metric labels */
     int http;         /* HTTP status */
@@ -51,18 +51,19 @@ struct steno_status_map {
     int log_level;    /* syslog level 0..7 */
 };
 
-/* Row of the one table; an unknown status maps to STENO_ERR_INTERNAL's row. Never NULL. */
+/* The status's row of the table; an unknown status gets the row of STENO_ERR_INTERNAL. Never
+ * NULL. */
 STENO_API const struct steno_status_map *steno_status_info(steno_status st);
 
-/* Fill err (may be NULL) and return code, so that `return steno_fail(err, ...)` reads well. */
+/* Fill err (may be NULL) and return code: `return steno_fail(err, ...)`. */
 STENO_API steno_status steno_fail(steno_err *err, steno_status code, const char *fmt, ...)
     STENO_PRINTF(3, 4);
 
-/* Put "context: " in front of err's message (cut at the end if too long) and return st. */
+/* Prepend "context: " to err's message (truncated if too long) and return st. */
 STENO_API steno_status steno_fail_in(steno_err *err, steno_status st, const char *fmt, ...)
     STENO_PRINTF(3, 4);
 
-/* Checked size arithmetic for untrusted extents: false (out untouched) on overflow. */
+/* Checked size arithmetic for untrusted extents: false (out unchanged) on overflow. */
 static inline bool steno_mul_size(size_t a, size_t b, size_t *out)
 {
     size_t r;

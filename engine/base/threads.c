@@ -1,16 +1,17 @@
-/* A job is published by one 64-bit ticket {epoch, parts left}: a bit for each of them or, of more
- * than 32, their number. A worker takes a part by moving the ticket to one with a part less; that
- * succeeds only while job e is unfinished, so the job fields it read before belong to e: a worker
- * that wakes late cannot touch a later job with stale fields, and nobody has to wait for workers
- * that sleep. The caller waits for `done` parts only.
+/* A job is published by one 64-bit ticket {epoch, parts left}. The parts left are a bit each or, if
+ * there are more than 32, their number. A worker takes a part by replacing the ticket by one with a
+ * part less. That succeeds only while the job of the epoch is unfinished, so the job fields that
+ * the worker read before belong to that epoch. A worker that wakes up late cannot touch a later job
+ * with stale fields, and nobody waits for sleeping workers. The caller waits only until `done` has
+ * counted all parts.
  *
- * Part i is thread i's, the caller being number 0, for as long as that one is there to take it:
- * parts are mostly ranges of rows, and what a thread wrote last lies in the cache of its core.
- * Others take it when they have none of their own left.
+ * Part i belongs to thread i, with the caller as number 0, if that thread comes to take it in time.
+ * Parts are mostly ranges of rows, and what a thread wrote last is in the cache of its core. Other
+ * threads take the part when they have none of their own left.
  *
- * Sleeping follows Dekker: the sleeper counts itself and then looks at the ticket, the publisher
- * writes the ticket and then looks at the count, both sequentially consistent, so one of them sees
- * the other. */
+ * Sleeping follows Dekker's algorithm. The sleeper counts itself and then reads the ticket; the
+ * publisher writes the ticket and then reads the count. Both are sequentially consistent, so one of
+ * them sees the other. */
 #include "base/threads.h"
 
 #include "base/cpu.h"
@@ -30,12 +31,12 @@
 
 enum {
     MAX_THREADS = 1024,
-    SPINS = 1600, /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz.
-                     Longer than the work of a node that is not shared out, which waking a virtual
-                     processor would double; shorter than a scheduling quantum. */
-    PATIENCE =
-        20, /* pauses, a microsecond, before a worker without a part of its own takes another's */
-    MASKED = 32 /* parts of a job that have a bit each */
+    SPINS = 1600,  /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz.
+                    * Longer than a node that runs on one thread, whose time waking a virtual
+                    * processor would double; shorter than a scheduling quantum. */
+    PATIENCE = 20, /* pauses, a microsecond, before a worker without a part of its own takes
+                      another's part */
+    MASKED = 32    /* up to this number, parts of a job have a bit each */
 };
 
 struct worker {
@@ -47,14 +48,14 @@ struct worker {
 struct steno_team {
     int size, started;
     struct worker *workers;
-    _Atomic uint64_t ticket; /* epoch << 32 | parts left, as bits or their number */
+    _Atomic uint64_t ticket; /* epoch << 32 | parts left, as bits or as their number */
     atomic_int n_parts, done;
     _Atomic(void (*)(void *, int)) fn;
     _Atomic(void *) arg;
     atomic_bool stop;
-    atomic_int sleepers;      /* workers in wait for a ticket */
-    atomic_bool caller_waits; /* the caller is in wait for `done` */
-    pthread_mutex_t lock;     /* guards nothing but the two conditions */
+    atomic_int sleepers;      /* workers that wait for a ticket */
+    atomic_bool caller_waits; /* the caller waits for `done` */
+    pthread_mutex_t lock;     /* guards only the two conditions */
     pthread_cond_t work, idle;
 };
 
@@ -98,7 +99,7 @@ steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(vo
 
 void steno_thread_give_way(void)
 {
-#if defined(__linux__) /* elsewhere it would be the whole process */
+#if defined(__linux__) /* on other systems it would affect the whole process */
     (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 10);
 #endif
 }
@@ -117,8 +118,8 @@ static unsigned epoch_of(uint64_t ticket)
     return (unsigned)(ticket >> 32);
 }
 
-/* The part that thread `self` takes of those left, and in *then those left without it. Of bits its
- * own or the next one's that is left. */
+/* The part that thread `self` takes of those left. *then: the parts left without it. Of parts with
+ * a bit it takes its own, or the next one that is left. */
 static int part_of(uint32_t left, int n, int self, uint32_t *then)
 {
     uint32_t from;
@@ -133,7 +134,7 @@ static int part_of(uint32_t left, int n, int self, uint32_t *then)
     return part;
 }
 
-/* Take and run parts of job `epoch` until none is left. */
+/* Take and run parts of job `epoch` until none are left. */
 static void work_on(steno_team *t, unsigned epoch, int self)
 {
     uint64_t now = atomic_load_explicit(&t->ticket, memory_order_acquire);
@@ -156,7 +157,7 @@ static void work_on(steno_team *t, unsigned epoch, int self)
                                                    memory_order_acq_rel, memory_order_acquire))
             continue;
         fn(arg, part);
-        /* seq_cst: pairs with the caller, which sets caller_waits and then looks at done */
+        /* seq_cst: pairs with the caller, which sets caller_waits and then reads done */
         if (atomic_fetch_add(&t->done, 1) + 1 == n && atomic_load(&t->caller_waits)) {
             pthread_mutex_lock(&t->lock);
             pthread_cond_signal(&t->idle);
@@ -196,7 +197,7 @@ static void *work(void *p)
     }
 }
 
-/* A new epoch with the job fields already stored, and a wake-up for those that sleep. */
+/* Publish a new epoch, after the job fields are stored, and wake the sleeping workers. */
 static void publish(steno_team *t, int n_parts)
 {
     unsigned epoch = epoch_of(atomic_load_explicit(&t->ticket, memory_order_relaxed)) + 1;

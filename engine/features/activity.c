@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-#define FLOOR_START (-60.0) /* a quiet room before a microphone */
-#define FLOOR_LOW (-75.0)   /* digital silence must not make a whisper of dither loud */
-#define RISE_PER_SECOND 3.0 /* a fan that is switched on is floor after some seconds */
-#define CLEAR_DB 12.0       /* above the floor */
+#define FLOOR_START (-60.0) /* a quiet room at a microphone */
+#define FLOOR_LOW (-75.0)   /* in digital silence, dither must not count as loud */
+#define RISE_PER_SECOND 3.0 /* after some seconds, the noise of a fan counts as floor */
+#define CLEAR_DB 12.0       /* above the noise floor */
 #define LOUD_RUN 3
 
 void steno_activity_init(struct steno_activity *a, double frame_seconds)

@@ -1,12 +1,12 @@
-/* Samples are kept in one linear buffer that always starts early enough for the next frame and ends
- * with the newest sample:
+/* Samples are kept in one linear buffer. It starts early enough for the next frame and ends with
+ * the newest sample:
  *
  *     base                 start(next)              base + len = samples taken
  *      |------ history --------|------ window ---------|
  *
- * A frame is computed straight from it; only frames that reach over an edge of the signal are
- * gathered sample by sample first. History behind the last `length` samples is kept too, because
- * mirrored edges at the end look back that far. */
+ * A frame is computed directly from the buffer. Only frames that reach over an edge of the signal
+ * are first gathered sample by sample. The buffer also keeps history before the last `length`
+ * samples, because mirrored edges at the end need it. */
 #include "features/internal.h"
 
 #include "base/cpu.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM 1024 /* samples the buffer takes beyond what frames need: fewer moves */
+#define ROOM 1024 /* samples in the buffer beyond those that frames need: fewer moves */
 
 struct steno_fbank_options steno_fbank_kaldi(int sample_rate, size_t bins)
 {
@@ -63,8 +63,8 @@ static int64_t frame_offset(enum steno_edges edges, size_t length, size_t shift,
 {
     if (edges == STENO_EDGES_REFLECT)
         return (int64_t)(shift / 2) - (int64_t)(length / 2);
-    /* the transform is centred, and the window in it: half a sample apart where one of them is odd
-     */
+    /* the transform is centred, and the window in it: half a sample apart where one length is
+     * odd */
     return edges == STENO_EDGES_CENTER ? (int64_t)((fft - length) / 2) - (int64_t)(fft / 2) : 0;
 }
 
@@ -92,7 +92,7 @@ static int64_t start_of(const steno_fbank *f, int64_t t)
     return t * (int64_t)f->shift + f->offset;
 }
 
-/* Index that stands in for one outside [0, n): mirrored as often as it takes. */
+/* Index of the sample that replaces index i outside [0, n), mirrored as often as necessary. */
 static int64_t mirror(enum steno_edges edges, int64_t i, int64_t n)
 {
     int64_t skip = edges == STENO_EDGES_CENTER; /* the edge sample itself is not repeated */
@@ -103,7 +103,7 @@ static int64_t mirror(enum steno_edges edges, int64_t i, int64_t n)
     return i;
 }
 
-/* Frames from `next` on, at most `most`, that lie within the samples so far. */
+/* Number of frames from `next` on that lie within the samples so far, at most `most`. */
 static size_t inside(const steno_fbank *f, size_t most)
 {
     int64_t start = start_of(f, f->next), room = f->base + (int64_t)f->len - start;
@@ -114,7 +114,7 @@ static size_t inside(const steno_fbank *f, size_t most)
     return n < most ? n : most;
 }
 
-/* Can frame `next` be computed with the samples so far, whatever follows? */
+/* True if frame `next` can be computed from the samples so far, whatever follows. */
 static bool ready(const steno_fbank *f)
 {
     int64_t start = start_of(f, f->next), total = f->base + (int64_t)f->len;
@@ -143,8 +143,8 @@ static void compute(steno_fbank *f, const float *x, float *out)
     steno_fbank_compress(&f->tables, out);
 }
 
-/* Samples of frame `next`: in place, or gathered where it reaches over an edge. total: length of
- * the signal as far as mirroring at the end is concerned. */
+/* Samples of frame `next`: in place, or gathered where the frame reaches over an edge. total:
+ * length of the signal, for mirroring at the end. */
 static const float *frame_samples(steno_fbank *f, int64_t total)
 {
     int64_t start = start_of(f, f->next);
@@ -161,7 +161,7 @@ static void next_frame(steno_fbank *f, float *out)
     f->next++;
 }
 
-/* Frames that are ready, at most `most`, into out; several at once where the kernel can. */
+/* Compute frames that are ready, at most `most`, into out; several at once where the kernel can. */
 static size_t ready_frames(steno_fbank *f, float *out, size_t most)
 {
     size_t made = 0, n;
@@ -179,14 +179,14 @@ static size_t ready_frames(steno_fbank *f, float *out, size_t most)
     return made;
 }
 
-/* Forget what neither the next frame nor a mirrored end can need. */
+/* Drop samples that neither the next frame nor a mirrored end needs. */
 static void drop(steno_fbank *f)
 {
     int64_t keep = start_of(f, f->next), total = f->base + (int64_t)f->len;
     if (f->opt.edges != STENO_EDGES_SNIP && keep > total - (int64_t)f->length)
         keep = total - (int64_t)f->length;
     if (keep > total)
-        keep = total; /* hop longer than the window: samples between frames */
+        keep = total; /* the hop is longer than the window: samples between frames */
     if (keep <= f->base)
         return;
     f->len = (size_t)(total - keep);
@@ -224,7 +224,7 @@ static steno_status no_memory(steno_err *err)
     return steno_fail(err, STENO_ERR_NOMEM, "fbank: out of memory");
 }
 
-/* What belongs to one signal. */
+/* Allocate the parts that belong to one signal. */
 static steno_status allocate(steno_fbank *f, steno_err *err)
 {
     f->cap = 2 * f->length + f->shift + ROOM;
@@ -235,7 +235,7 @@ static steno_status allocate(steno_fbank *f, steno_err *err)
     return f->buf && f->edge && f->frame && f->power ? STENO_OK : no_memory(err);
 }
 
-/* What any number of signals can share. */
+/* Compute the parts that any number of signals can share. */
 static steno_status make_tables(steno_fbank *f, steno_err *err)
 {
     const struct steno_fbank_options *o = &f->opt;
@@ -253,7 +253,7 @@ static steno_status make_tables(steno_fbank *f, steno_err *err)
     return st;
 }
 
-/* What kernels take, and the slot of this CPU if it can compute this front end. */
+/* The kernel's tables, and this CPU's slot if it can compute this front end. */
 static void choose_kernel(steno_fbank *f)
 {
     const struct steno_fbank_options *o = &f->opt;
@@ -261,7 +261,7 @@ static void choose_kernel(steno_fbank *f)
     steno_kernels k;
     unsigned cpu = 0;
     if (steno_cpu_choose(NULL, &cpu, NULL))
-        cpu = 0; /* a level that is not there: who opens a network says so */
+        cpu = 0; /* an unknown level: opening a network reports it */
     steno_kernels_init(&k, cpu);
     *t = (struct steno_fbank_tables){.length = f->length,
                                      .shift = f->shift,
@@ -309,7 +309,8 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
     return STENO_OK;
 }
 
-/* The transform of another: ours is only read, kissfft's has its scratch inside. */
+/* Use the transform of another front end. Our own transform is only read; kissfft's has scratch
+ * inside, so it is opened anew. */
 static steno_status share_fft(steno_fbank *f, const steno_fbank *like, steno_err *err)
 {
     if (!like->fft->block)
@@ -360,7 +361,7 @@ void steno_fbank_close(steno_fbank *f)
         free(f->window);
         steno_mel_close(f->mel);
     }
-    if (!f->shares || !f->scratch) /* with scratch it is another's */
+    if (!f->shares || !f->scratch) /* with scratch it belongs to another front end */
         steno_fft_close(f->fft);
     free(f->scratch);
     free(f);

@@ -43,7 +43,7 @@ void steno_fft_close(steno_fft *f)
 {
     if (!f)
         return;
-    free(f->plan); /* one block of malloc: kiss_fftr_free is free() */
+    free(f->plan); /* one malloc block: kiss_fftr_free is free() */
     free(f->spec);
     free(f->block);
     free(f);

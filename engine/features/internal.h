@@ -1,4 +1,4 @@
-/* What the parts of the front end share. */
+/* Types that the parts of the front end share. */
 #ifndef STENO_FEATURES_INTERNAL_H
 #define STENO_FEATURES_INTERNAL_H
 
@@ -17,7 +17,7 @@ struct steno_fft {
     /* kissfft */
     kiss_fftr_cfg plan;
     kiss_fft_cpx *spec; /* [n/2 + 1] */
-    /* sizes of nn/kernels/fft.h: one block of memory, with scratch [2 n] behind the tables */
+    /* sizes of nn/kernels/fft.h: one block of memory, the tables and after them scratch [2 n] */
     float *block, *scratch;
     struct steno_fft_tables own;
 };
@@ -30,27 +30,27 @@ struct steno_mel {
 
 struct steno_fbank {
     struct steno_fbank_options opt;
-    bool shares; /* window, filters and, where it is ours, the transform are another's */
+    bool shares; /* window, filters and (if it is ours) the transform belong to another front end */
     size_t length, shift, fft_size;
     int64_t offset;  /* start of frame 0 */
     int64_t base;    /* index of buf[0] in the signal */
-    int64_t next;    /* frame to compute */
+    int64_t next;    /* the next frame to compute */
     size_t len, cap; /* of buf */
     float *buf;
-    float *window; /* [length], scale folded in */
-    float *edge;   /* [length] a frame that reaches over an edge */
-    float *frame;  /* [fft_size] windowed, zeros behind */
-    float *power;  /* [fft_size/2 + 1 + STENO_MEL_PAD] */
-    float
-        *scratch; /* [2 fft_size] for a transform of ours, whose plan then is only read; or NULL */
+    float *window;  /* [length], scale folded in */
+    float *edge;    /* [length] a frame that reaches over an edge */
+    float *frame;   /* [fft_size] windowed, followed by zeros */
+    float *power;   /* [fft_size/2 + 1 + STENO_MEL_PAD] */
+    float *scratch; /* [2 fft_size] for our own transform, whose plan is then only read; or NULL */
     steno_fft *fft;
     steno_mel *mel;
-    struct steno_fbank_tables tables; /* all of the above, as kernels take it */
-    /* The CPU's slot; NULL: this front end's transform, or what it makes of it, is another. */
+    struct steno_fbank_tables tables; /* all of the above, in the form of the kernel */
+    /* The CPU's slot. NULL: the slot does not compute this front end's transform or what follows
+     * it. */
     void (*frames)(const struct steno_fbank_tables *t, const float *x, size_t n, float *out);
 };
 
-/* mel.c: the filters in t. */
+/* mel.c: sets the filters in t. */
 void steno_mel_tables(const steno_mel *m, struct steno_fbank_tables *t);
 
 #endif

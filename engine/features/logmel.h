@@ -1,4 +1,4 @@
-/* Front ends with a centred STFT, as options of fbank.h, and Whisper's range compression. */
+/* Front ends with a centred STFT as options of fbank.h, and Whisper's range compression. */
 #ifndef STENO_FEATURES_LOGMEL_H
 #define STENO_FEATURES_LOGMEL_H
 
@@ -10,8 +10,8 @@
 struct steno_fbank_options steno_logmel_espnet(int sample_rate, size_t n_fft, size_t win_length,
                                                size_t hop, size_t bins, double fmin, double fmax);
 /* Whisper (openai/whisper audio.py): n_fft 400, hop 160 at 16 kHz, 80 or 128 Slaney mels, log10
- * with clip 1e-10. Whisper drops the last frame (n / hop of them): the caller does too. Then the
- * window's range is compressed by steno_logmel_whisper_scale. */
+ * with clip 1e-10. Whisper drops the last frame (n / hop frames remain): the caller must do so too.
+ * Then steno_logmel_whisper_scale compresses the window's range. */
 struct steno_fbank_options steno_logmel_whisper(size_t bins);
 /* In place over one whole window [frames, bins]: x = (max(x, max - 8) + 4) / 4. */
 void steno_logmel_whisper_scale(float *x, size_t frames, size_t bins);

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Filters are computed four at a time, their sums put together without a step that works across one
- * vector. The four of a quad read equally many vectors (neighbours are about equally wide), with
- * zero weights where a filter is over; a filter that would read past the spectrum starts earlier
- * instead. Weights lie as they are read: [quad][vector][filter of the quad][lane]. */
+/* Filters are computed four at a time, and their sums are combined without an operation across one
+ * vector. The four filters of a quad read the same number of vectors (neighbours have about the
+ * same width), with zero weights beyond a filter's end. A filter that would read past the spectrum
+ * starts earlier. Weights are in the order of reading: [quad][vector][filter of the quad][lane]. */
 #define LANES STENO_V4
 
 struct layout {
@@ -16,8 +16,8 @@ struct layout {
     double low, high, step; /* on the mel axis */
 };
 
-/* Kaldi computes all of this in float (mel-computations.h); the same here, so that the filters are
- * its filters to the last bits. */
+/* Kaldi computes all of this in float (mel-computations.h). This code does the same, so that the
+ * filters are equal to the last bits. */
 static float kaldi_mel(float hz)
 {
     return 1127.0f * logf(1.0f + hz / 700.0f);
@@ -41,7 +41,7 @@ static float kaldi_weight(const struct layout *g, size_t bin, size_t k)
     float left = low + (float)bin * step, centre = low + (float)(bin + 1) * step;
     float right = low + (float)(bin + 2) * step, mel = kaldi_mel(g->bin_hz * (float)k);
     if (k >= g->fft_size / 2 || mel <= left || mel >= right)
-        return 0; /* the Nyquist bin has no part in Kaldi's filters */
+        return 0; /* Kaldi's filters do not use the Nyquist bin */
     return mel <= centre ? (mel - left) / (centre - left) : (right - mel) / (right - centre);
 }
 
@@ -62,7 +62,7 @@ static float weight(const struct layout *g, size_t bin, size_t k)
     return g->kind == STENO_MEL_KALDI ? kaldi_weight(g, bin, k) : slaney_weight(g, bin, k);
 }
 
-/* FFT bins [*first, *last] that a filter weighs. */
+/* The FFT bins [*first, *last] to which a filter gives weight. */
 static steno_status support(const struct layout *g, size_t bin, size_t *first, size_t *last,
                             steno_err *err)
 {

@@ -1,4 +1,4 @@
-/* Triangular mel filters over a power spectrum, kept sparse. Frozen after open. */
+/* Triangular mel filters over a power spectrum, stored sparse. Frozen after open. */
 #ifndef STENO_FEATURES_MEL_H
 #define STENO_FEATURES_MEL_H
 
@@ -7,25 +7,25 @@
 typedef struct steno_mel steno_mel;
 
 enum steno_mel_kind {
-    /* HTK scale 1127 ln(1 + f/700) (The HTK Book, section 5.4); triangles drawn on the mel axis, no
-     * normalisation, Nyquist bin unused: Kaldi's mel-computations.cc. */
+    /* HTK scale 1127 ln(1 + f/700) (The HTK Book, section 5.4); triangles linear on the mel axis,
+     * no normalisation, Nyquist bin unused: Kaldi's mel-computations.cc. */
     STENO_MEL_KALDI,
-    /* Slaney scale (Auditory Toolbox: linear to 1 kHz, logarithmic above); triangles drawn on the
-     * Hz axis, area-normalised by 2 / (f[m+2] - f[m]): librosa.filters.mel defaults, as ESPnet,
-     * Whisper and NeMo use them. */
+    /* Slaney scale (Auditory Toolbox: linear to 1 kHz, logarithmic above); triangles linear on the
+     * Hz axis, area-normalised by 2 / (f[m+2] - f[m]): librosa.filters.mel defaults, as used by
+     * ESPnet, Whisper and NeMo. */
     STENO_MEL_SLANEY
 };
 
-/* fft_size: points of the transform; low, high: edge frequencies in Hz, high <= 0 counts from
- * Nyquist downwards (Kaldi's convention: 0 = Nyquist, -400 = 7600 at 16 kHz).
+/* Open filters. fft_size: points of the transform. low, high: edge frequencies in Hz; high <= 0
+ * counts down from Nyquist (Kaldi's convention: 0 = Nyquist, -400 = 7600 at 16 kHz).
  * STENO_ERR_INVAL: edges out of order, bins outside 1..512, or (Kaldi kind) a filter too narrow to
- * hold an FFT bin; the message names it. */
+ * contain an FFT bin; the message names it. */
 STENO_MUST steno_status steno_mel_open(steno_mel **out, enum steno_mel_kind kind, int sample_rate,
                                        size_t fft_size, size_t bins, double low, double high,
                                        steno_err *err);
 void steno_mel_close(steno_mel *m);
-/* power [fft_size/2 + 1] -> out [bins]. STENO_MEL_PAD finite floats behind power are read, without
- * effect. */
+/* power [fft_size/2 + 1] -> out [bins]. Reads STENO_MEL_PAD more floats after power, which must be
+ * finite and have no effect. */
 #define STENO_MEL_PAD 3
 void steno_mel_apply(const steno_mel *m, const float *power, float *out);
 size_t steno_mel_bins(const steno_mel *m);

@@ -1,4 +1,4 @@
-/* Analysis windows, by the names that Kaldi and PyTorch give them. */
+/* Analysis windows, by Kaldi's and PyTorch's names. */
 #ifndef STENO_FEATURES_WINDOW_H
 #define STENO_FEATURES_WINDOW_H
 

@@ -1,6 +1,6 @@
 /* Recursive descent over a private copy of the bytes. Strings are unescaped in place (an escape is
- * never shorter than what it stands for) and terminated where their closing quote was, so that a
- * document costs its bytes and its nodes, and nothing for each string. */
+ * never shorter than its character) and terminated at the place of their closing quote. So a
+ * document takes memory for its bytes and nodes, and none for each string. */
 #include "formats/json.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static int hex4(const char *p)
     return v;
 }
 
-/* \uXXXX at s->p (behind the backslash), a surrogate pair as one character. */
+/* \uXXXX at s->p (after the backslash); a surrogate pair is one character. */
 static steno_status unescape_unicode(struct parser *s, char **to)
 {
     int c = hex4(s->p + 1), low;
@@ -91,7 +91,7 @@ static steno_status unescape(struct parser *s, char **to)
     return STENO_OK;
 }
 
-/* s->p stands on the opening quote. */
+/* s->p is at the opening quote. */
 static steno_status parse_string(struct parser *s, const char **out)
 {
     char *begin = ++s->p, *to = begin;
@@ -156,7 +156,7 @@ static steno_status parse_key(struct parser *s, struct steno_json_node *n)
     return STENO_OK;
 }
 
-/* The children of a list or object; s->p stands behind its opening bracket. */
+/* The children of a list or object; s->p is after its opening bracket. */
 static steno_status parse_children(struct parser *s, struct steno_json_node *n, char close)
 {
     struct steno_json_node *last = NULL;
@@ -208,7 +208,7 @@ static size_t digits(const char *p)
     return strspn(p, "0123456789");
 }
 
-/* Bytes of the number at p; 0: none. */
+/* Length in bytes of the number at p; 0: none. */
 static size_t number_length(const char *p)
 {
     const char *at = p + (*p == '-');
@@ -232,7 +232,7 @@ static size_t number_length(const char *p)
     return (size_t)(at - p);
 }
 
-/* A number or a name, copied: what follows it may be needed. */
+/* A number or a name. It is copied, because the byte after it may be needed. */
 static steno_status parse_plain(struct parser *s, struct steno_json_node *n)
 {
     static const struct {

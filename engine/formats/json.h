@@ -1,5 +1,5 @@
-/* A JSON document (RFC 8259) as a tree. Input is hostile: depth, nodes and bytes are bounded, and
- * strings must be UTF-8. Frozen after parse. */
+/* A JSON document (RFC 8259) as a tree. The input is untrusted: depth, nodes and bytes are bounded,
+ * and strings must be UTF-8. Frozen after parse. */
 #ifndef STENO_FORMATS_JSON_H
 #define STENO_FORMATS_JSON_H
 
@@ -22,16 +22,16 @@ enum steno_json_kind {
 
 struct steno_json_node {
     enum steno_json_kind kind;
-    const char *key;  /* member of an object: its name, unescaped, terminated; else NULL */
+    const char *key;  /* member of an object: its name, unescaped and terminated; else NULL */
     const char *text; /* string: its value; number, true, false: as written; else NULL */
     size_t line;      /* from 1 */
     size_t n;         /* list, object: children */
     const struct steno_json_node *first, *next;
 };
 
-/* Parse n bytes, borrowed for the call; name stands in messages. STENO_ERR_FORMAT with the line:
- * not JSON, no UTF-8, a NUL in a string. STENO_ERR_LIMIT: over one of the bounds above. A key given
- * twice is kept twice; steno_json_get returns the first. */
+/* Parse n bytes, borrowed for the call; name is used in messages. STENO_ERR_FORMAT, with the line:
+ * not JSON, not UTF-8, or a NUL in a string. STENO_ERR_LIMIT: over one of the bounds above.
+ * Duplicate keys are all kept; steno_json_get returns the first. */
 STENO_MUST steno_status steno_json_parse(steno_json **out, const void *bytes, size_t n,
                                          const char *name, steno_err *err);
 /* Read and parse a file. STENO_ERR_IO: the reason. */
@@ -39,12 +39,12 @@ STENO_MUST steno_status steno_json_open(steno_json **out, const char *path, sten
 void steno_json_close(steno_json *j);
 
 const struct steno_json_node *steno_json_root(const steno_json *j);
-/* Member of an object; NULL if there is none or `object` is NULL or no object. Linear in members.
- */
+/* Find a member of an object. NULL if there is none, or if `object` is NULL or not an object.
+ * Linear in the number of members. */
 const struct steno_json_node *steno_json_get(const struct steno_json_node *object, const char *key);
-/* An integer number within min..max; false for everything else (NULL, fractions, exponents). */
+/* Get an integer in min..max. False for everything else (NULL, fractions, exponents). */
 bool steno_json_int(const struct steno_json_node *n, int64_t min, int64_t max, int64_t *out);
-/* false unless n is true or false. */
+/* Get a boolean. False unless n is true or false. */
 bool steno_json_bool(const struct steno_json_node *n, bool *out);
 
 #endif

@@ -15,7 +15,7 @@ static steno_status bad(steno_err *err, const char *path, const char *what)
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", path, what);
 }
 
-/* The value after 'key': in the header, a Python dictionary literal. */
+/* The value after 'key': in the header, which is a Python dictionary literal. */
 static const char *find(const char *header, const char *key)
 {
     char quoted[40];
@@ -170,7 +170,7 @@ steno_status steno_npy_parse(const void *bytes, size_t n, const char *name, size
                              struct steno_npy *out, steno_err *err)
 {
     struct steno_npy a = {0};
-    void *unwritten; /* fmemopen takes a plain pointer; mode "r" does not write */
+    void *unwritten; /* fmemopen takes a non-const pointer; mode "r" does not write */
     FILE *f;
     steno_status st;
     memcpy(&unwritten, &bytes, sizeof unwritten);
@@ -200,7 +200,7 @@ steno_status steno_npy_write(const char *path, const struct steno_npy *a, steno_
     n = snprintf(header, sizeof header,
                  "{'descr': '%c%c%d', 'fortran_order': False, 'shape': %s, }",
                  a->item == 1 ? '|' : '<', a->kind, a->item, shape);
-    while ((n + 11) % 64) /* the format asks for data aligned to 64 */
+    while ((n + 11) % 64) /* the format requires data aligned to 64 */
         header[n++] = ' ';
     header[n++] = '\n';
     pre[8] = (unsigned char)(n & 0xff);

@@ -1,5 +1,5 @@
-/* NumPy array files: format NPY 1.0, 2.0, 3.0 (numpy.lib.format), little-endian, C order written,
- * C and Fortran order read. */
+/* NumPy array files: format NPY 1.0, 2.0, 3.0 (numpy.lib.format), little-endian. Writes C order,
+ * reads C and Fortran order. */
 #ifndef STENO_FORMATS_NPY_H
 #define STENO_FORMATS_NPY_H
 
@@ -13,15 +13,15 @@ struct steno_npy {
     int rank;
     int64_t dim[STENO_NPY_MAX_RANK];
     size_t bytes;
-    void *data; /* C order; steno_aligned_alloc'd, the holder's to free */
+    void *data; /* C order; from steno_aligned_alloc, freed by the holder */
 };
 
-/* STENO_ERR_IO, STENO_ERR_FORMAT (not such a file, cut short), STENO_ERR_UNSUPPORTED (element type,
- * byte order), STENO_ERR_LIMIT (over max_bytes). */
+/* Read a file. STENO_ERR_IO, STENO_ERR_FORMAT (not such a file, cut short), STENO_ERR_UNSUPPORTED
+ * (element type, byte order), STENO_ERR_LIMIT (over max_bytes). */
 STENO_MUST steno_status steno_npy_read(const char *path, size_t max_bytes, struct steno_npy *out,
                                        steno_err *err);
-/* The same from memory, borrowed for the call; name: for messages. Claimed data beyond the n bytes
- * is STENO_ERR_LIMIT. */
+/* The same from memory, borrowed for the call; name is used in messages. STENO_ERR_LIMIT: the
+ * header claims data beyond the n bytes. */
 STENO_MUST steno_status steno_npy_parse(const void *bytes, size_t n, const char *name,
                                         size_t max_bytes, struct steno_npy *out, steno_err *err);
 STENO_MUST steno_status steno_npy_write(const char *path, const struct steno_npy *a,

@@ -7,7 +7,7 @@
 #include "formats/map.h"
 
 struct steno_safetensors {
-    struct steno_map map; /* n 0: the bytes are the caller's */
+    struct steno_map map; /* n 0: the bytes belong to the caller */
     steno_json *header;
     struct steno_safetensor *tensor; /* sorted by name */
     size_t n;

@@ -1,9 +1,9 @@
-/* Hugging Face's safetensors files, mapped: names, types, shapes and where the elements are.
+/* Hugging Face's safetensors files, mapped: names, types, shapes and places of the elements.
  *
  *     u64 header bytes | header: JSON {name: {dtype, shape, data_offsets: [from, to)}, ...} | data
  *
  * Offsets count from the end of the header (https://huggingface.co/docs/safetensors, "Format").
- * Every claim of the header is checked against the file before anybody follows it. Frozen. */
+ * Every claim of the header is checked against the file before it is used. Frozen. */
 #ifndef STENO_FORMATS_SAFETENSORS_H
 #define STENO_FORMATS_SAFETENSORS_H
 
@@ -16,20 +16,20 @@ typedef struct steno_safetensors steno_safetensors;
 
 struct steno_safetensor {
     const char *name;
-    const char *dtype; /* as the file spells it: "F32", "F16", "BF16", "I8", ... */
-    size_t item;       /* bytes of one element */
+    const char *dtype; /* as spelled in the file: "F32", "F16", "BF16", "I8", ... */
+    size_t item;       /* bytes per element */
     int rank;
     int64_t dim[STENO_SAFETENSORS_MAX_RANK];
     size_t count;     /* elements */
-    const void *data; /* count * item bytes at any address; lives as long as the file is open */
+    const void *data; /* count * item bytes, without alignment; valid while the file is open */
 };
 
-/* Map a file. STENO_ERR_IO: the reason. STENO_ERR_FORMAT names the file, the tensor, what is wrong
- * with it and what was expected: a header longer than the file, offsets outside the data or that do
- * not match shape and type, an unknown type, a name given twice. */
+/* Map a file. STENO_ERR_IO: the reason. STENO_ERR_FORMAT names the file, the tensor, the fault and
+ * what was expected: a header longer than the file, offsets outside the data or in conflict with
+ * shape and type, an unknown type, a duplicate name. */
 STENO_MUST steno_status steno_safetensors_open(steno_safetensors **out, const char *path,
                                                steno_err *err);
-/* The same from memory, which must outlive it; name stands for the path in messages. */
+/* The same from memory, which must outlive the object; name replaces the path in messages. */
 STENO_MUST steno_status steno_safetensors_parse(steno_safetensors **out, const void *bytes,
                                                 size_t n, const char *name, steno_err *err);
 void steno_safetensors_close(steno_safetensors *s);

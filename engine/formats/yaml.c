@@ -13,7 +13,7 @@
 #define MAX_BYTES ((size_t)64 << 20)
 #define MAX_NODES ((size_t)1 << 21)
 #define MAX_DEPTH 32
-#define MAX_KEYS 4096 /* of one mapping: each is compared with the ones before */
+#define MAX_KEYS 4096 /* keys of one mapping: each is compared with all earlier ones */
 
 struct steno_yaml {
     steno_arena *mem;
@@ -21,10 +21,10 @@ struct steno_yaml {
     struct steno_yaml_node *root;
 };
 
-/* A node whose children are still coming. */
+/* A node whose children are not complete. */
 struct open_node {
     struct steno_yaml_node *node, *last;
-    char *key; /* mapping: read, its value not yet */
+    char *key; /* mapping: the key was read, its value was not */
 };
 
 struct builder {
@@ -65,7 +65,7 @@ static bool has_key(const struct steno_yaml_node *map, const char *key)
     return false;
 }
 
-/* Hang n below the innermost open node. */
+/* Add n as a child of the innermost open node. */
 static steno_status attach(struct builder *b, struct steno_yaml_node *n, steno_err *err)
 {
     struct open_node *o;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#define END_SIZE 22   /* end of central directory without its comment */
+#define END_SIZE 22   /* end of central directory record without its comment */
 #define ENTRY_SIZE 46 /* central directory header */
 #define LOCAL_SIZE 30 /* local file header */
 #define MAX_COMMENT 65535
@@ -25,7 +25,7 @@ static steno_status bad(steno_err *err, const char *name, const char *what)
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", name, what);
 }
 
-/* The end record stands at the end, behind it at most a comment. */
+/* The end record is at the end of the file; only a comment may follow it. */
 static const uint8_t *find_end(const uint8_t *p, size_t n)
 {
     size_t first = n > END_SIZE + MAX_COMMENT ? n - END_SIZE - MAX_COMMENT : 0;
@@ -37,8 +37,8 @@ static const uint8_t *find_end(const uint8_t *p, size_t n)
     return NULL;
 }
 
-/* Where the data of entry e begins: behind its local header, which has name and extra of its own.
- */
+/* Find the data of entry e: they follow its local header, whose name and extra field have lengths
+ * of their own. */
 static steno_status locate(const uint8_t *p, size_t n, const char *name, size_t local,
                            struct steno_zip_member *m, steno_err *err)
 {
@@ -66,7 +66,7 @@ steno_status steno_zip_member(const void *bytes, size_t n, const char *name, siz
                           MAX_MEMBERS);
     if (i >= count)
         return STENO_NEED_MORE;
-    for (;; i--) { /* entries have no fixed length: from the first on */
+    for (;; i--) { /* entries have no fixed length: start from the first */
         size_t rest = at <= n ? n - at : 0, length;
         if (rest < ENTRY_SIZE || get32(p + at) != 0x02014b50u)
             return bad(err, name, "damaged archive: bad central directory");
@@ -96,11 +96,11 @@ steno_status steno_zip_member(const void *bytes, size_t n, const char *name, siz
     return st;
 }
 
-/* Raw deflate; room for exactly `size` bytes, so a bomb stops there. */
+/* Inflate raw deflate data into room for exactly `size` bytes, so that a bomb stops there. */
 static bool inflate_all(const uint8_t *in, size_t n, uint8_t *out, size_t size)
 {
     z_stream z = {0};
-    void *unwritten; /* zlib's interface knows no const */
+    void *unwritten; /* zlib's interface has no const */
     int rc;
     memcpy(&unwritten, &in, sizeof unwritten);
     z.next_in = unwritten;

@@ -5,7 +5,7 @@
 #include <utf8proc.h>
 #include <xxhash.h>
 
-#define WORD_MAX 1024 /* bytes merged at a time: merging is quadratic */
+#define WORD_MAX 1024 /* maximum of bytes merged at a time: merging is quadratic */
 #define NO_PIECE INT32_MAX
 
 /* ---- building ------------------------------------------------------------------------------ */
@@ -58,8 +58,8 @@ steno_status steno_bpe_put(steno_bpe *b, int64_t id, const char *bytes, size_t n
     return b->piece[id].p ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
 }
 
-/* The byte that a character stands for in GPT-2's printable form; -1: none. 33 to 126, 161 to 172
- * and 174 to 255 stand for themselves, the other 68 bytes in order for 256 and on. */
+/* The byte of a character in GPT-2's printable form; -1: none. 33 to 126, 161 to 172 and 174 to 255
+ * represent themselves; the characters from 256 on represent the other 68 bytes in order. */
 static int printed_byte(utf8proc_int32_t c)
 {
     if ((c >= 33 && c <= 126) || (c >= 161 && c <= 172) || (c >= 174 && c <= 255))
@@ -171,11 +171,11 @@ int32_t steno_bpe_find(const steno_bpe *b, const void *bytes, size_t n)
     return n && n <= STENO_BPE_MAX_PIECE ? b->slots[slot_of(b, bytes, n)] : -1;
 }
 
-/* ---- cutting text into words --------------------------------------------------------------- */
+/* ---- splitting text into words -------------------------------------------------------------- */
 
 enum kind { BLANK, LETTER, DIGIT, OTHER };
 
-/* White_Space of the Unicode character database. */
+/* White_Space of the Unicode Character Database. */
 static bool is_blank(utf8proc_int32_t c)
 {
     return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
@@ -183,7 +183,7 @@ static bool is_blank(utf8proc_int32_t c)
            c == 0x205F || c == 0x3000;
 }
 
-/* Kind of the character at p, *len bytes; what is no UTF-8 is one byte of OTHER. */
+/* Kind of the character at p, *len bytes. Invalid UTF-8 is one byte of OTHER. */
 static enum kind kind_at(const char *p, const char *end, size_t *len)
 {
     utf8proc_int32_t c;
@@ -220,7 +220,7 @@ static size_t contraction(const char *p, const char *end)
     return 0;
 }
 
-/* \s+(?!\S)|\s+ : a run of blanks leaves its last one to the word behind it. */
+/* \s+(?!\S)|\s+ : a run of blanks leaves its last one to the following word. */
 static size_t blanks(const char *p, const char *end)
 {
     const char *at = p, *last = p;
@@ -232,7 +232,7 @@ static size_t blanks(const char *p, const char *end)
     return (size_t)((at < end && last > p ? last : at) - p);
 }
 
-/* Bytes of the word at p < end. */
+/* Length in bytes of the word at p < end. */
 static size_t word_at(const char *p, const char *end)
 {
     const char *at = p;
@@ -255,7 +255,7 @@ struct parts {
     const steno_bpe *b;
     const char *word;
     uint16_t from[WORD_MAX + 1]; /* part i is bytes from[i] .. from[i + 1] */
-    int32_t pair[WORD_MAX];      /* number of parts i and i + 1 together, NO_PIECE: none */
+    int32_t pair[WORD_MAX]; /* number of the piece of parts i and i + 1 joined; NO_PIECE: none */
     size_t n;
 };
 
@@ -354,8 +354,8 @@ steno_status steno_bpe_bytes(const steno_bpe *b, const int32_t *ids, size_t n,
     return STENO_OK;
 }
 
-/* Bytes at p that may begin a character: the longest part of one that some character has, >= 1.
- * (Unicode 15, table 3-7) */
+/* The longest prefix of the bytes at p that some character begins with, at least 1 byte. (Unicode
+ * 15, table 3-7) */
 static size_t broken_part(const unsigned char *p, size_t n)
 {
     size_t want = *p >= 0xF0 && *p <= 0xF4 ? 4 : *p >= 0xE0 ? 3 : *p >= 0xC2 ? 2 : 1, at = 1;

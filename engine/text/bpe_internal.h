@@ -1,4 +1,4 @@
-/* For the files of bpe.h. */
+/* Shared by the files of bpe.h. */
 #ifndef STENO_TEXT_BPE_INTERNAL_H
 #define STENO_TEXT_BPE_INTERNAL_H
 
@@ -15,13 +15,13 @@ struct steno_bpe {
 
 /* An empty vocabulary that takes numbers below STENO_BPE_MAX_PIECES. NULL: out of memory. */
 steno_bpe *steno_bpe_empty(void);
-/* Piece `id` is n bytes, copied; numbers below it that nobody gave are not in use. */
+/* Set piece `id` to n bytes, copied. Lower numbers that are never set are not used. */
 STENO_MUST steno_status steno_bpe_put(steno_bpe *b, int64_t id, const char *bytes, size_t n,
                                       const char *name, steno_err *err);
-/* The same of GPT-2's printable form. */
+/* The same from GPT-2's printable form. */
 STENO_MUST steno_status steno_bpe_put_printed(steno_bpe *b, int64_t id, const char *text, size_t n,
                                               const char *name, steno_err *err);
-/* All pieces are there. Then special ones and the table of spellings are known. */
+/* Call when all pieces are set: finds the special ones and fills the hash table. */
 STENO_MUST steno_status steno_bpe_finish(steno_bpe *b, const char *name, steno_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* The files that byte-level vocabularies come in. */
+/* The file formats of byte-level vocabularies. */
 #include "text/bpe_internal.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static steno_status read_numbers(steno_bpe *b, const struct steno_json_node *obj
     return st;
 }
 
-/* Some stand in model.vocab as well, with the same number. */
+/* Some are in model.vocab too, with the same number. */
 static steno_status read_added(steno_bpe *b, const struct steno_json_node *list, const char *name,
                                steno_err *err)
 {

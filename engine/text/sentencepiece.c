@@ -17,7 +17,7 @@
 struct piece {
     const char *text;
     enum steno_sentencepiece_type type;
-    unsigned char byte; /* of a byte piece */
+    unsigned char byte; /* the byte of a byte piece */
 };
 
 struct steno_sentencepiece {
@@ -33,7 +33,8 @@ struct steno_sentencepiece {
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* An empty piece costs two bytes in the file and about 100 here: memory is bounded by the file. */
+/* An empty piece takes two bytes in the file and about 100 here: memory is bounded by the file
+ * size. */
 struct heap {
     ProtobufCAllocator alloc;
     size_t left;
@@ -269,7 +270,7 @@ static steno_status add_spaced(struct steno_buf *out, const char *piece)
     return st;
 }
 
-/* begin: nothing has been written yet. *seen: a word mark was taken off. */
+/* Append the text of a piece. begin: nothing was written before. *seen: a word mark was removed. */
 static steno_status add_text(const steno_sentencepiece *s, const char *piece, int32_t id,
                              bool begin, bool *seen, struct steno_buf *out)
 {
@@ -282,12 +283,12 @@ static steno_status add_text(const steno_sentencepiece *s, const char *piece, in
         return steno_buf_puts(out, s->unknown_text);
     if (begin && (s->dummy_prefix || s->trims) && strncmp(piece, MARK, MARK_LEN) == 0) {
         piece += MARK_LEN;
-        *seen = !s->trims; /* where spaces are trimmed, all of them at the head go */
+        *seen = !s->trims; /* where spaces are trimmed, all of them at the beginning are removed */
     }
     return add_spaced(out, piece);
 }
 
-/* A run of byte pieces. */
+/* Append a run of byte pieces. */
 static steno_status add_bytes(const unsigned char *p, size_t n, struct steno_buf *out)
 {
     steno_status st = STENO_OK;

@@ -118,7 +118,7 @@ static steno_status grow(steno_tokens *t, int32_t id)
     return STENO_OK;
 }
 
-/* Split "piece id" at the last run of blanks; returns the id or -1. */
+/* Split "piece id" at the last run of blanks. Returns the id or -1. */
 static int32_t split_line(const char *s, size_t n, size_t *piece_len)
 {
     size_t d = n;
@@ -143,7 +143,7 @@ static steno_status parse_line(steno_tokens *t, const char *s, size_t n, const c
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s:%zu: expected \"piece id\" with an id below %d", name, line,
                           STENO_TOKENS_MAX);
-    if (len == 0) { /* an exporter wrote the space symbol bare */
+    if (len == 0) { /* the exporter wrote a plain space as the piece */
         s = " ";
         len = 1;
     }

@@ -1,11 +1,11 @@
 /* Vocabulary of a model: token numbers to text pieces.
  *
- * tokens.txt holds one "piece id" per line (the form icefall, WeNet and NeMo exports share). The id
- * is what follows the last blank or tab, the piece what stands before it; a line that holds nothing
- * but an id names the piece " ". Ids are 0..n-1, each once, in any order.
- * U+2581 (▁, SentencePiece's mark) or a space at the head of a piece begins a word; a piece that is
- * one CJK ideograph or kana is a word of its own, without a space before it; <0x00>..<0xFF> stand
- * for single bytes (SentencePiece byte fallback). Frozen. */
+ * tokens.txt has one "piece id" per line (the form that icefall, WeNet and NeMo exports share). The
+ * id follows the last blank or tab, and the piece is the text before it. A line with only an id
+ * names the piece " ". Ids are 0..n-1, each once, in any order.
+ * U+2581 (▁, SentencePiece's mark) or a space at the beginning of a piece begins a word. A piece
+ * that is one CJK ideograph or kana is a word by itself, without a space before it. <0x00>..<0xFF>
+ * represent single bytes (SentencePiece byte fallback). Frozen. */
 #ifndef STENO_TEXT_TOKENS_H
 #define STENO_TEXT_TOKENS_H
 
@@ -18,31 +18,33 @@ typedef struct steno_tokens steno_tokens;
 #define STENO_TOKENS_MAX_FILE (64 << 20)
 
 enum {
-    STENO_TOKEN_WORD = 1u << 0,  /* begins a word, a space before it */
-    STENO_TOKEN_ALONE = 1u << 1, /* a word by itself, no space before it */
-    STENO_TOKEN_DROP = 1u << 2,  /* heard, but not written (<unk>, <blk>, ...) */
+    STENO_TOKEN_WORD = 1u << 0,  /* begins a word, with a space before it */
+    STENO_TOKEN_ALONE = 1u << 1, /* a word by itself, without a space before it */
+    STENO_TOKEN_DROP = 1u << 2,  /* recognized, but not written (<unk>, <blk>, ...) */
     STENO_TOKEN_BYTE = 1u << 3   /* one byte of a character */
 };
 
-/* Read a file or its bytes (name: for messages). STENO_ERR_FORMAT with the line that is wrong. */
+/* Read a file, or its bytes (name is used in messages). STENO_ERR_FORMAT with the number of the
+ * wrong line. */
 STENO_MUST steno_status steno_tokens_open(steno_tokens **out, const char *path, steno_err *err);
 STENO_MUST steno_status steno_tokens_parse(steno_tokens **out, const char *bytes, size_t n,
                                            const char *name, steno_err *err);
 void steno_tokens_close(steno_tokens *t);
 
-/* Before the vocabulary is shared: hide every piece named in list (separated by blanks).
- * STENO_ERR_FORMAT for a name that is not in the vocabulary. */
+/* Hide every piece named in list (separated by blanks). Call it before the vocabulary is shared.
+ * STENO_ERR_FORMAT: a name is not in the vocabulary. */
 STENO_MUST steno_status steno_tokens_drop(steno_tokens *t, const char *list, steno_err *err);
 
 int32_t steno_tokens_count(const steno_tokens *t);
-/* Number of the piece exactly as the file spells it; -1 if there is none. */
+/* Number of the piece with exactly this spelling in the file; -1 if there is none. */
 int32_t steno_tokens_find(const steno_tokens *t, const char *piece);
-/* What token id adds to a word, its word mark removed; *len bytes, not terminated. id in range. */
+/* The text that token id adds to a word, without the word mark; *len bytes, not terminated. id in
+ * range. */
 const char *steno_tokens_text(const steno_tokens *t, int32_t id, size_t *len);
-/* The piece as the file spells it, terminated. */
+/* The piece as spelled in the file, terminated. */
 const char *steno_tokens_piece(const steno_tokens *t, int32_t id);
 unsigned steno_tokens_flags(const steno_tokens *t, int32_t id); /* STENO_TOKEN_* */
-/* Every written token is a whole word: nothing can be added to a word later. */
+/* True if every written token is a whole word: then nothing can be added to a word later. */
 bool steno_tokens_whole_words(const steno_tokens *t);
 
 #endif

@@ -62,7 +62,7 @@ steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t byt
     return st ? st : steno_buf_reserve(&w->words, bytes);
 }
 
-/* Copy text, with U+FFFD for what byte pieces left broken. */
+/* Copy text, with U+FFFD for invalid UTF-8 from byte pieces. */
 static steno_status add_repaired(struct steno_buf *out, const char *s, size_t n)
 {
     while (n) {
@@ -79,7 +79,7 @@ static steno_status add_repaired(struct steno_buf *out, const char *s, size_t n)
     return STENO_OK;
 }
 
-/* The open word's bytes stand at the end of w->words from `from` on. */
+/* The bytes of the open word are at the end of w->words, from `from` on. */
 static steno_status repair(struct steno_words *w, size_t from)
 {
     steno_status st;
@@ -100,7 +100,7 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
     o->any = false;
     if (o->bytes)
         st = repair(w, o->span.text);
-    if (st || w->words.len == o->span.text) /* a lone word mark: no word */
+    if (st || w->words.len == o->span.text) /* only a word mark: no word */
         return st;
     st = steno_buf_add(&w->words, "", 1);
     if (!st)
@@ -147,7 +147,7 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
     return steno_buf_add(&w->words, text, len);
 }
 
-/* Every word is settled whose last token is, and behind which another word has begun. */
+/* A word is stable if its last token is stable and another word has begun after it. */
 static void mark_stable(struct steno_words *w, size_t closed, bool all)
 {
     w->stable_words = all ? w->n : closed < w->n ? closed : w->n;
@@ -180,7 +180,7 @@ steno_status steno_words_build(struct steno_words *w, const steno_tokens *t,
         if (!st && !(steno_tokens_flags(t, spans[i].token) & STENO_TOKEN_DROP))
             st = add_token(w, t, &o, &spans[i]);
         if (i < stable && !whole)
-            closed = w->n; /* words that another one has closed so far */
+            closed = w->n; /* number of words so far that a following word has closed */
     }
     if (!st)
         st = close_word(w, &o);

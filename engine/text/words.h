@@ -1,7 +1,7 @@
-/* Tokens to words: text, frames and confidence of each, and how much of it is settled.
+/* Tokens to words: text, frames and confidence of each word, and how many words are stable.
  *
- * A word's confidence is the geometric mean, over its tokens, of the token's highest posterior in
- * its frames. Confined; buffers are kept from call to call. */
+ * The confidence of a word is the geometric mean over its tokens of the token's highest posterior
+ * in its frames. Confined; buffers are kept between calls. */
 #ifndef STENO_TEXT_WORDS_H
 #define STENO_TEXT_WORDS_H
 
@@ -10,30 +10,31 @@
 #include "text/tokens.h"
 
 struct steno_word_span {
-    size_t text;         /* offset in `words` text, terminated */
-    size_t end;          /* where the word ends in `line` */
-    int64_t first, last; /* frames, both included */
+    size_t text;         /* offset in the text of `words`, terminated */
+    size_t end;          /* end of the word in `line` */
+    int64_t first, last; /* frames, both inclusive */
     float confidence;    /* 0..1 */
 };
 
 struct steno_words {
-    struct steno_buf line;  /* the words joined as they are written; data NULL when empty */
-    struct steno_buf words; /* the words one by one, each terminated */
+    struct steno_buf line;  /* the words joined as written; data NULL when empty */
+    struct steno_buf words; /* the words one after the other, each terminated */
     struct steno_buf scratch;
     struct steno_word_span *w;
     size_t n, cap;
-    size_t stable_words, stable_bytes; /* whole words at the head that can't change any more */
-    float confidence;                  /* geometric mean over the words; 0 when there are none */
+    size_t stable_words,
+        stable_bytes; /* whole words at the beginning that cannot change any more */
+    float confidence; /* geometric mean over the words; 0 if there are none */
 };
 
 void steno_words_init(struct steno_words *w);
 void steno_words_free(struct steno_words *w);
-/* Make room now, so that hypotheses up to this size allocate nothing. */
+/* Allocate now, so that hypotheses up to this size allocate nothing. */
 STENO_MUST steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t bytes);
-/* The whole line, "" when there is none yet. */
+/* The whole line; "" if there is none yet. */
 const char *steno_words_line(const struct steno_words *w);
-/* stable: how many of the n tokens at the head are settled. Span tokens must be in range.
- * STENO_ERR_NOMEM, STENO_ERR_LIMIT (64 MiB of text). */
+/* Build words from n tokens. stable: the number of tokens at the beginning that cannot change any
+ * more. Span tokens must be in range. STENO_ERR_NOMEM, STENO_ERR_LIMIT (64 MiB of text). */
 STENO_MUST steno_status steno_words_build(struct steno_words *w, const steno_tokens *t,
                                           const struct steno_span *spans, size_t n, size_t stable);
 

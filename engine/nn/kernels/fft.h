@@ -11,9 +11,9 @@ struct steno_fft_tables {
     const float *cosine, *sine; /* [m/2 + 1] of pi k/m */
 };
 
-/* Floats of the tables; 0: not such an n. */
+/* Number of floats of the tables; 0: n is no such length. */
 size_t steno_fft_room(size_t n);
-/* room [steno_fft_room(n)], which the tables point into. */
+/* Fill t. room [steno_fft_room(n)]: the tables point into it. */
 void steno_fft_fill(struct steno_fft_tables *t, size_t n, float *room);
 /* x [n] -> power [n/2 + 1] = |X[k]|^2, k from DC to Nyquist, no scaling. scratch [2 n]. */
 void steno_fft_spectrum(const struct steno_fft_tables *t, const float *x, float *power,

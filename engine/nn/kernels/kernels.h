@@ -406,9 +406,10 @@ struct steno_kernels {
      * y [T, C] = sum_k x[t + k, c] * w[k, c] + bias[c]; bias may be NULL. */
     void (*dwconv_f32)(float *y, const float *x, const float *w, const float *bias, size_t t,
                        size_t c, size_t k);
-    /* Log-mel energies of n frames that begin at x, x + shift, ...; out [n, bins]. x holds all
-     * their samples, finite ones. length <= fft.n <= STENO_FBANK_FFT. Every operation is rounded by
-     * itself and in the order of scalar/fbank.c: the bits depend neither on n nor on the level. */
+    /* Log-mel energies of n frames that begin at x, x + shift, ...; out [n, bins]. x contains all
+     * their samples, which are finite. length <= fft.n <= STENO_FBANK_FFT. Every operation is
+     * rounded by itself and in the order of scalar/fbank.c: the bits depend neither on n nor on the
+     * level. */
     void (*fbank_f32)(const struct steno_fbank_tables *t, const float *x, size_t n, float *out);
 };
 

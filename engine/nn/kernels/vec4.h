@@ -1,5 +1,5 @@
 /* Four floats at a time in plain C: GCC's and Clang's vector types, which become SSE, NEON or
- * scalar code. Loops written over them need no permission to reorder sums. */
+ * scalar code. Loops written with them do not need the permission to reorder sums. */
 #ifndef STENO_NN_KERNELS_VEC4_H
 #define STENO_NN_KERNELS_VEC4_H
 
@@ -27,14 +27,15 @@ static inline steno_v4 v4_set1(float x)
     return (steno_v4){x, x, x, x};
 }
 
-/* Lanes of a and b by number, b's from 4 on. Both compilers fold it into one or two shuffles. */
+/* Lanes of a and b by number; those of b start at 4. Both compilers make one or two shuffles of
+ * it. */
 #if defined(__clang__)
 #define V4_SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
 #else
 #define V4_SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (steno_v4i){i, j, k, l})
 #endif
 
-/* The four sums of a, b, c, d. */
+/* The horizontal sums of a, b, c and d. */
 static inline steno_v4 v4_sums(steno_v4 a, steno_v4 b, steno_v4 c, steno_v4 d)
 {
     steno_v4 ab = V4_SHUFFLE(a, b, 0, 4, 2, 6) + V4_SHUFFLE(a, b, 1, 5, 3, 7);

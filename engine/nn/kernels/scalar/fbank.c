@@ -1,5 +1,5 @@
-/* One frame at a time, over vectors of four that every CPU has. The order of its sums is part of
- * the slot's promise: other levels compute several frames at once with the same bits. */
+/* One frame at a time, with vectors of four that every CPU has. The order of its sums is part of
+ * the slot's contract: other levels compute several frames at once with the same bits. */
 #include "nn/kernels/fbank.h"
 #include "nn/kernels/internal.h"
 #include "nn/kernels/scalar/fbank_compress.h"
@@ -26,7 +26,7 @@ void steno_fbank_window(const struct steno_fbank_tables *t, const float *x, floa
     const float *w = t->window;
     float *y = frame;
     size_t i = 1;
-    y[0] = ((x[0] - dc) - p * (x[0] - dc)) * w[0]; /* Kaldi: the first sample is its own past */
+    y[0] = ((x[0] - dc) - p * (x[0] - dc)) * w[0]; /* Kaldi: x[-1] is x[0] */
     for (; i + STENO_V4 <= t->length; i += STENO_V4)
         v4_store(y + i,
                  ((v4_load(x + i) - dc4) - p4 * (v4_load(x + i - 1) - dc4)) * v4_load(w + i));

@@ -1,14 +1,14 @@
-/* A real signal of n = 2m samples is transformed as m complex numbers x[2i] + j x[2i+1], whose
- * spectrum Z is then taken apart (Numerical Recipes, section 12.3.2):
+/* A real signal of n = 2m samples is transformed as m complex numbers x[2i] + j x[2i+1]. Their
+ * spectrum Z is then split (Numerical Recipes, section 12.3.2):
  *
  *     E = (Z[k] + conj Z[m-k]) / 2,  O = (Z[k] - conj Z[m-k]) / 2j,  X[k] = E + exp(-j pi k/m) O
  *
  * The complex transform is Stockham's autosort (Van Loan, Computational Frameworks for the FFT,
- * section 1.7) with radix 4, and one radix-2 stage where log2 m is odd: no bit reversal, inner
- * loops over contiguous numbers, real and imaginary parts in arrays of their own, so that four lie
- * in a vector. Stage by stage `run` butterflies of the same twiddle stand side by side; where run
- * is 1, in the first stage, four different butterflies share a vector and the results are
- * transposed.
+ * section 1.7) with radix 4, and one radix-2 stage where log2 m is odd. It needs no bit reversal.
+ * Inner loops run over contiguous numbers, and real and imaginary parts are in separate arrays, so
+ * that a vector holds four of them. In each stage, `run` butterflies with the same twiddle are
+ * adjacent. In the first stage run is 1: there four different butterflies share a vector, and the
+ * results are transposed.
  *
  * Measured at 256 points: 0.53 us against 1.7 us for kissfft (docs/features.md). */
 #include "nn/kernels/fft.h"
@@ -21,9 +21,9 @@
 
 #define PI 3.14159265358979323846
 
-/* For each radix-4 stage of length len and each p < len/4: exp(-2 pi j p k / len), k = 1, 2, 3. In
- * the first stage six vectors for four p at a time, later six numbers for each p. Returns floats.
- */
+/* For each radix-4 stage of length len and each p < len/4: exp(-2 pi j p k / len), k = 1, 2, 3. The
+ * first stage has six vectors for four p at a time, later stages six numbers for each p. Returns
+ * the number of floats. */
 static size_t fill_twiddles(size_t m, float *tw)
 {
     size_t at = 0, run = 1;
@@ -61,7 +61,7 @@ void steno_fft_fill(struct steno_fft_tables *t, size_t n, float *room)
 
 /* ---- complex transform -----------------------------------------------------------------------*/
 
-struct work { /* the caller's scratch: the stages go from one pair to the other */
+struct work { /* the caller's scratch: stages alternate between the two pairs */
     const struct steno_fft_tables *t;
     float *re, *im, *re2, *im2; /* [m] each */
 };
@@ -99,7 +99,8 @@ static inline void store_transposed(float *p, const steno_v4 v[4])
     v4_store(p + 12, V4_SHUFFLE(c, d, 2, 3, 6, 7));
 }
 
-/* run = 1: y[4p + k] from x[p + k m/4]; four p per vector. Returns the twiddles behind. */
+/* run = 1: y[4p + k] from x[p + k m/4]; four p per vector. Returns the twiddles of the next
+ * stage. */
 static const float *first_stage(const struct work *f, const float *tw)
 {
     size_t quarter = f->t->m / 4;
@@ -145,7 +146,7 @@ static const float *stage(size_t len, size_t run, const float *re, const float *
     return tw;
 }
 
-/* Last stage when a factor of 2 is left: sums and differences of the halves. */
+/* The last stage when a factor of 2 remains: sums and differences of the halves. */
 static void halves(size_t m, const float *re, const float *im, float *yr, float *yi)
 {
     for (size_t q = 0; q < m / 2; q += STENO_V4) {
@@ -158,7 +159,7 @@ static void halves(size_t m, const float *re, const float *im, float *yr, float 
     }
 }
 
-/* In: f->re, f->im. Out: the pair of arrays that the last stage wrote. */
+/* Input: f->re, f->im. Output: the pair of arrays that the last stage wrote. */
 static void transform(const struct work *f, const float **zr, const float **zi)
 {
     float *a = f->re2, *b = f->im2, *c = f->re, *d = f->im, *swap;

@@ -1,15 +1,15 @@
-/* A logarithm for vectors of any width; the bits are the same in all. Defined before it is
- * included: V and VI (vectors of float and int32_t), SET1 (a number in all lanes), LOG (the name).
- */
-/* Natural logarithm of normal positive numbers, within 2 ulp (test_vec walks the range). Range
- * reduction to [sqrt(1/2), sqrt(2)) and polynomial of Cephes' logf (S. L. Moshier, netlib). */
+/* A logarithm for vectors of any width, with the same bits for all. Define before the inclusion: V
+ * and VI (vectors of float and int32_t), SET1 (a number in all lanes), LOG (the name). */
+/* Natural logarithm of normal positive numbers, within 2 ulp (test_vec tests the whole range).
+ * Range reduction to [sqrt(1/2), sqrt(2)) and polynomial of Cephes' logf (S. L. Moshier,
+ * netlib). */
 static inline V LOG(V x)
 {
     const VI bits = (VI)x;
     VI e = (bits >> 23) - 126, low;
     V m = (V)((bits & 0x007FFFFF) | 0x3F000000), z, y, ef; /* [0.5, 1) */
     low = (VI)(m < SET1(0.707106781f));
-    e += low; /* true is -1 */
+    e += low; /* a true comparison is -1 */
     m = m - SET1(1) + (V)((VI)m & low);
     ef = __builtin_convertvector(e, V);
     z = m * m;

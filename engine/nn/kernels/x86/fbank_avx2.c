@@ -1,11 +1,11 @@
-/* Eight frames side by side: a number of the computation of one frame (scalar/fbank.c, fft.c) is a
- * vector here, with a frame in each lane, so nothing goes across a vector but the transposes at
- * both ends. Every sum has the order that it has for one frame, and nothing is contracted to an
- * FMA: the bits do not depend on how many frames came at once, nor on the CPU.
+/* Eight frames at a time. Where one frame is computed with a number (scalar/fbank.c, fft.c), this
+ * has a vector with one frame per lane. So nothing crosses lanes except the transposes at both
+ * ends. Every sum has the same order as for one frame, and nothing is contracted to an FMA: the
+ * bits depend neither on the number of frames nor on the CPU.
  *
- * Eight lanes and not sixteen: the arrays of a 256-point transform are 16 KiB and stay in L1, and a
- * model's step is mostly a multiple of eight frames. NEON has no such level: its four lanes are
- * full with one frame already. */
+ * Eight lanes and not sixteen: the arrays of a 256-point transform have 16 KiB and stay in L1, and
+ * a model's step is mostly a multiple of eight frames. NEON has no such level: one frame already
+ * fills its four lanes. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #else
@@ -19,8 +19,8 @@
 
 enum {
     LANES = 8,
-    LANES_MIN = 3, /* from so many frames on they cost less than one by one */
-    FOUR = 4       /* lanes of scalar/fbank.c, whose order of sums this keeps */
+    LANES_MIN = 3, /* from this number of frames on it is faster than one frame at a time */
+    FOUR = 4       /* lanes of scalar/fbank.c, whose order of sums this file keeps */
 };
 
 typedef float v8 __attribute__((vector_size(32)));
@@ -71,7 +71,7 @@ static inline void transpose(v8 v[8])
 
 /* ---- samples -> windowed frames ---------------------------------------------------------------*/
 
-/* Sample i of every frame into y[i]. Lanes without a frame repeat the last one. */
+/* Sample i of every frame to y[i]. Lanes without a frame repeat the last frame. */
 static void gather(const struct steno_fbank_tables *f, const float *x, size_t n, v8 *y)
 {
     size_t i = 0;
@@ -85,7 +85,7 @@ static void gather(const struct steno_fbank_tables *f, const float *x, size_t n,
             y[i][k] = x[(k < n ? k : n - 1) * f->shift + i];
 }
 
-/* Sums as mean_of() of fbank.c has them: two vectors of four, then the rest. */
+/* Sums in the order of mean_of() of scalar/fbank.c: two vectors of four, then the rest. */
 static v8 mean_of(const v8 *x, size_t n)
 {
     v8 s0 = set1(0), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, rest = s0;
@@ -99,7 +99,7 @@ static v8 mean_of(const v8 *x, size_t n)
     return ((((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))) + rest) / set1((float)n);
 }
 
-/* y [fft_size]: samples become windowed samples in place, zeros behind. */
+/* y [fft_size]: samples to windowed samples in place, followed by zeros. */
 static void prepare(const struct steno_fbank_tables *f, v8 *y)
 {
     const v8 dc = f->remove_dc ? mean_of(y, f->length) : set1(0), p = set1(f->preemph);
@@ -115,8 +115,8 @@ static void prepare(const struct steno_fbank_tables *f, v8 *y)
 
 /* ---- transform --------------------------------------------------------------------------------*/
 
-/* Complex number k of an array is re at [2 k], im at [2 k + 1]. t: twiddles with `step` between the
- * six numbers. in: distance of the four that go in, out: of those that come out. */
+/* Complex number k of an array is re at [2 k], im at [2 k + 1]. t: the six twiddles, `step` floats
+ * apart. in, out: distance between the four inputs, and between the four outputs. */
 static inline void butterfly(const v8 *x, size_t in, v8 *y, size_t out, const float *t, size_t step)
 {
     const v8 *x0 = x, *x1 = x + 2 * in, *x2 = x + 4 * in, *x3 = x + 6 * in;
@@ -135,7 +135,7 @@ static inline void butterfly(const v8 *x, size_t in, v8 *y, size_t out, const fl
     y3[1] = (br - dr) * set1(t[5 * step]) + (bi - di) * set1(t[4 * step]);
 }
 
-/* The stages of fft.c; a, b: [2 m]. Returns the one that the last stage wrote. */
+/* The stages of fft.c. a, b: [2 m]. Returns the array that the last stage wrote. */
 static const v8 *transform(const struct steno_fft_tables *f, v8 *a, v8 *b)
 {
     size_t m = f->m, run = 4, len = m / 4;
@@ -155,7 +155,7 @@ static const v8 *transform(const struct steno_fft_tables *f, v8 *a, v8 *b)
     }
     if (len == 1)
         return x;
-    for (size_t q = 0; q < m; q++) { /* a factor of 2 is left: m/2 numbers of two parts */
+    for (size_t q = 0; q < m; q++) { /* a factor of 2 remains: m/2 numbers of two parts */
         y[q] = x[q] + x[q + m];
         y[q + m] = x[q] - x[q + m];
     }
@@ -183,7 +183,7 @@ static void take_apart(const struct steno_fft_tables *f, const v8 *z, v8 *power)
 
 /* ---- spectrum -> energies ---------------------------------------------------------------------*/
 
-/* Filter `i` of the quad; four sums, as mel.c has one for each lane of its vectors. */
+/* Filter `i` of the quad. It has four sums, one for each lane of the vectors of scalar/fbank.c. */
 static inline v8 filter(const struct steno_mel_quad *q, const float *weights, const v8 *power,
                         size_t i)
 {
@@ -199,7 +199,7 @@ static inline v8 filter(const struct steno_mel_quad *q, const float *weights, co
     return (s0 + s1) + (s2 + s3);
 }
 
-/* Floor and logarithm of bin b, by the way that one frame takes for it. */
+/* Floor and logarithm of bin b, computed as for one frame. */
 static inline v8 compress(const struct steno_fbank_tables *f, size_t b, v8 e)
 {
     v8i less;
