@@ -2,12 +2,13 @@
 
 #include <math.h>
 
-#define LATELY 5.0 /* s: a look counts for its time in this */
-#define FEW 0.02   /* of the rate that fits: what the others do is theirs alone */
-#define MANY 0.25  /* likewise: what they do more than alone comes from the audio */
-#define THEIRS                                                                                     \
-    0.5 /* most of what is there that their own work counts for: others who want more share        \
-           it with this process, as the kernel's scheduler does */
+#define LATELY 5.0 /* s: time constant of the means */
+#define FEW 0.02   /* of the rate that fits: below it, all load of others is their own */
+/* Above it, load of others beyond their own comes from the audio. */
+#define MANY 0.25
+/* limit of their own load, of the processors: others who take more share them with this process,
+ * as the kernel's scheduler does */
+#define THEIRS 0.5
 
 static void blend(double *value, double measured, double seconds)
 {

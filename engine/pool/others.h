@@ -1,27 +1,30 @@
-/* What else the machine does: how much of its processors is left to this process, and how much of
- * the rest comes and goes with the streams (a proxy in front, clients on the same machine). */
+/* The load of other processes on the machine: how much of the processors is left to this one, and
+ * how much of that load comes and goes with the streams (a proxy in front, clients on the same
+ * machine). */
 #ifndef STENO_POOL_OTHERS_H
 #define STENO_POOL_OTHERS_H
 
 #include <stdint.h>
 
 struct steno_pool_others {
-    double busy;  /* processors that others keep busy, lately */
-    double rate;  /* s of audio per s meanwhile */
-    double alone; /* busy, when there was next to no audio last */
-    double each;  /* s per s of audio: what the others take more with more of it */
-    /* at the last look; free is not above 0 before the first */
+    double busy;  /* processors that others keep busy, recent mean */
+    double rate;  /* s of audio per s in the same time */
+    double alone; /* busy, as of the last time with next to no audio */
+    /* Additional load of others, s per s of audio. */
+    double each;
+    /* at the last look; free is 0 before the first */
     int64_t at_ns;
     double free, process;
 };
 
-/* At now_ns: the machine's processors (cpus of them) have been free for `free` s so far and worked
- * `process` s for this process; 0 where the first is not known. rate: s of audio per s since the
- * last look; most: of which the machine can carry about as much. */
+/* Record a look at now_ns. free, process: seconds so far that the machine's `cpus` processors have
+ * been free, and have worked for this process; free is 0 if not known. rate: s of audio per s since
+ * the last look; most: about the rate that the machine can carry. */
 void steno_pool_others_look(struct steno_pool_others *o, int64_t now_ns, int cpus, double free,
                             double process, double rate, double most);
-/* The rate that fits where this process may take, with the others, `cpus` processors, and takes
- * `own` s for a s of audio. What others do of their own leaves it half of them at least. */
+/* Return the rate that fits if this process and the others may take `cpus` processors together,
+ * and this process takes `own` s per s of audio. The others' own work leaves it at least half of
+ * them. */
 double steno_pool_others_fit(const struct steno_pool_others *o, double cpus, double own);
 
 #endif

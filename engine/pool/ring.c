@@ -24,7 +24,7 @@ static steno_status grow(struct steno_ring *r, size_t want)
     if (want > 4 * FIRST)
         while (cap < want)
             cap *= 2;
-    else if (cap < want) /* a network's window and a chunk, most often: no more than that */
+    else if (cap < want) /* usually a network's window and a chunk: exactly that */
         cap = (want + FIRST - 1) / FIRST * FIRST;
     if (cap > r->max)
         cap = r->max;
@@ -76,6 +76,6 @@ void steno_ring_drop(struct steno_ring *r, size_t n)
         return;
     r->head = (r->head + n) % r->cap;
     r->len -= n;
-    if (!r->len && r->cap > KEEP) /* a burst is over: a stream may be silent for long */
+    if (!r->len && r->cap > KEEP) /* after a burst: a stream may be silent for long */
         steno_ring_free(r);
 }

@@ -1,5 +1,5 @@
-/* Samples waiting in a stream: a ring that grows on demand up to a limit. Not locked: the stream's
- * mutex guards it. */
+/* Samples waiting in a stream: a ring that grows on demand up to a limit. The stream's mutex guards
+ * it. */
 #ifndef STENO_POOL_RING_H
 #define STENO_POOL_RING_H
 
@@ -13,10 +13,11 @@ struct steno_ring {
 
 void steno_ring_init(struct steno_ring *r, size_t max);
 void steno_ring_free(struct steno_ring *r);
-/* Append as much of pcm [n] as the limit allows; *taken <= n. STENO_ERR_NOMEM: nothing was. */
+/* Append as much of pcm [n] as the limit allows; *taken <= n. STENO_ERR_NOMEM: nothing was
+ * appended. */
 STENO_MUST steno_status steno_ring_push(struct steno_ring *r, const float *pcm, size_t n,
                                         size_t *taken);
-/* Copy up to n samples from the head without taking them; returns how many. */
+/* Copy up to n samples from the head without removing them; returns the number. */
 size_t steno_ring_peek(const struct steno_ring *r, float *out, size_t n);
 void steno_ring_drop(struct steno_ring *r, size_t n); /* n <= len */
 

@@ -1,20 +1,22 @@
-/* Who is next, and with whom.
+/* Chooses the next streams and their batch.
  *
- * Ready streams wait in a heap by deadline: the moment they became ready, plus the slack of their
- * class, for an upload plus the audio it has had so far (up to OLD: who has had little goes first,
- * so a short one never stands behind a long one), plus one step's time for every stream of the same
- * owner that already waits; so owners take turns however many streams each has.
+ * Ready streams wait in a heap by deadline: the time when they became ready, plus the slack of
+ * their class, plus, for an upload, its audio so far (up to OLD). So an upload with little audio
+ * goes first, and a short one never waits for a long one. One step's time is added for every stream
+ * of the same owner that already waits, so owners are served round robin however many streams each
+ * has.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
- * leaves some to workers that are idle. Where live steps alone would keep most workers busy (the
- * demand of capacity.c), one worker at a time waits for company, at most wait_ns since the first
- * became ready: a larger batch costs less per stream, and the time saved belongs to everything else
- * on the machine. Uploads never wait: they have a step ready as soon as the last one is done. */
+ * leaves some to idle workers. If live steps alone would keep most workers busy (the demand of
+ * capacity.c), one worker at a time waits for a larger batch, at most wait_ns after the first
+ * stream became ready. A larger batch costs less per stream, and the time saved is free for
+ * everything else on the machine. Uploads never wait: their next step is ready as soon as the last
+ * one is done. */
 #include "base/clock.h"
 #include "pool/internal.h"
 
 #define SECOND INT64_C(1000000000)
-#define OLD 29 /* s; with it an upload still goes before a job */
+#define OLD 29 /* s; an upload of this age still goes before a job */
 
 static const int64_t slack_ns[STENO_POOL_CLASSES] = {0, SECOND, 60 * SECOND};
 
@@ -65,7 +67,7 @@ static int64_t owner_delay_ns(const steno_pool *p, const steno_pool_stream *ps)
     return (int64_t)(p->owners[ps->owner] * p->load.costs.step[0] * 1e9);
 }
 
-/* The caller holds ps->lock. */
+/* Audio that an upload has had, up to OLD. The caller holds ps->lock. */
 static int64_t had_ns(const steno_pool_stream *ps)
 {
     int64_t seconds = ps->consumed / ps->rate;
@@ -87,7 +89,8 @@ void steno_pool_enqueue(steno_pool_stream *ps, bool wake)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Until when the first of the heap should wait for company; not later than now: it should not. */
+/* Until when the first stream of the heap should wait for a larger batch; not after now: it should
+ * not wait. */
 static int64_t batch_deadline(const steno_pool *p)
 {
     if (p->n_ready >= p->batch_max || p->n_ready > p->n_ready_live || !steno_pool_crowded(p))
@@ -111,7 +114,7 @@ static void wait_for_work(steno_pool *p)
     p->idle--;
 }
 
-/* How many to take: as many as a batch holds, but not what idle workers could begin with now. */
+/* Number of streams to take: up to a batch, but leave what idle workers could begin now. */
 static int share(const steno_pool *p)
 {
     int n = (p->n_ready + p->idle) / (p->idle + 1);
