@@ -1,7 +1,8 @@
-/* One step: every scorer gives [hypotheses, vocab]; their weighted sum picks each hypothesis'
- * pre-beam tokens; CTC scores those and eos; the best `beam` pairs of hypothesis and token go on.
- * What ended in eos moves to the list of results and its place stays empty: the beam narrows, as in
- * ESPnet. Sums are single precision in ESPnet's order, so that near ties fall the same way. */
+/* One step: every scorer gives [hypotheses, vocab]. Their weighted sum selects the pre-beam tokens
+ * of each hypothesis, and CTC scores those and eos. The best `beam` pairs of hypothesis and token
+ * become the new hypotheses. A hypothesis that ends in eos moves to the results and is not
+ * replaced: the beam becomes narrower, as in ESPnet. Sums are in single precision in ESPnet's
+ * order, so that near ties have the same outcome. */
 #include "search/aed_beam.h"
 
 #include <math.h>
@@ -10,8 +11,8 @@
 
 #include "search/ctc_prefix.h"
 
-#define END_LENGTHS 3      /* end detection looks at this many lengths */
-#define END_MARGIN (-10.0) /* ... and at scores this far behind the best */
+#define END_LENGTHS 3      /* end detection checks this many lengths */
+#define END_MARGIN (-10.0) /* ... for scores this far below the best */
 
 struct candidate {
     float score;
@@ -20,33 +21,36 @@ struct candidate {
 
 struct ended {
     double score;
-    size_t at, n; /* tokens in `results` */
+    size_t at, n; /* its n tokens start here in `results` */
 };
 
 struct steno_joint {
     struct steno_joint_options o;
     steno_ctc_prefix *prefix; /* NULL: no CTC */
-    size_t k;                 /* tokens CTC scores for each hypothesis, eos included */
-    float *sum, *part;        /* [beam, vocab]; one scorer's */
-    float *partial_scores; /* [beam, vocab] weighted scores of a partial scorer; made when needed */
+    size_t k;                 /* tokens per hypothesis that CTC scores, including eos */
+    float *sum, *part;        /* [beam, vocab]: the weighted sum; the scores of one scorer */
+    float *partial_scores;    /* [beam, vocab] weighted scores of a partial scorer; allocated when
+                                 needed */
     bool has_partial_scores;
-    float *key;   /* ... of the scorer that chooses the pre-beam; NULL: the sum does */
+    float *key;   /* [beam, vocab] scores of the scorer that selects the pre-beam; NULL: the sum
+                     selects it */
     int32_t *ids; /* [k] tokens that CTC scores */
     float *ctc;   /* [k] */
     struct candidate *pick, *heap; /* [beam]; [max(beam, k)] */
-    /* hypotheses: tokens [beam, cap], now and next */
+    /* tokens [beam, cap] of the hypotheses, current and next */
     int32_t *now, *next;
     size_t cap;
     const int32_t **rows;
     int32_t *parent, *from, *token; /* [beam] */
     double *score;                  /* [beam] */
     size_t n, length;
-    /* block by block: those of the step before, and scores of now while a step is tried */
+    /* block by block: the hypotheses before the last step, and the scores before the step that is
+     * tried */
     int32_t *prev;
     double *prev_score, *kept_score; /* [beam] */
-    size_t n_prev, n_kept;           /* n_prev 0: none */
-    size_t frames, index;            /* seen so far; steps taken */
-    size_t n_scored;                 /* steps that scorers have seen */
+    size_t n_prev, n_kept;           /* n_prev 0: there are none */
+    size_t frames, index;            /* frames so far; steps so far */
+    size_t n_scored;                 /* steps that the scorers have computed */
     /* results */
     int32_t *results;
     size_t n_results, cap_results;
@@ -128,7 +132,7 @@ void steno_joint_close(steno_joint *j)
 
 /* ---- the best n ---------------------------------------------------------------------------- */
 
-/* Equal scores: the earlier one. NaN is never better. */
+/* With equal scores the earlier one wins. NaN is never better. */
 static bool better(const struct candidate *a, const struct candidate *b)
 {
     if (a->score != b->score)
@@ -136,7 +140,7 @@ static bool better(const struct candidate *a, const struct candidate *b)
     return a->hyp != b->hyp ? a->hyp < b->hyp : a->token < b->token;
 }
 
-/* heap[0] is the worst of the n kept. */
+/* heap[0] is the worst of the n candidates. */
 static void sift(struct candidate *heap, size_t n, size_t i)
 {
     for (;;) {
@@ -189,8 +193,8 @@ static void add_weighted(const steno_joint *j, double weight)
         j->sum[i] += w * j->part[i];
 }
 
-/* The tokens of hypothesis h that CTC is to score, into ids; returns how many. `key`: its row of
- * the scores that choose. */
+/* Select the tokens of hypothesis h that CTC will score, into ids. Returns their number. `key`: the
+ * hypothesis' row of the scores that select. */
 static size_t choose_tokens(const steno_joint *j, const float *key)
 {
     size_t v = (size_t)j->o.vocab, n = 0, at = 0;
@@ -213,7 +217,7 @@ static size_t choose_tokens(const steno_joint *j, const float *key)
     return at;
 }
 
-/* What a partial scorer gave waits until CTC has its tokens. */
+/* Keep the scores of a partial scorer until the tokens for CTC are selected. */
 static steno_status keep_partial_scores(steno_joint *j, double weight, steno_err *err)
 {
     size_t n = j->n * (size_t)j->o.vocab;
@@ -227,7 +231,7 @@ static steno_status keep_partial_scores(steno_joint *j, double weight, steno_err
     return STENO_OK;
 }
 
-/* What scorer number i said goes into the sums. */
+/* Add the scores of scorer i to the sums. */
 static steno_status take_scores(steno_joint *j, const struct steno_joint_scorer *s, size_t i,
                                 steno_err *err)
 {
@@ -250,7 +254,7 @@ static void request(struct steno_score_request *requests, size_t n,
     }
 }
 
-/* Scorer number i of all searches that go on and give it a weight. */
+/* Request the scores of scorer i for all searches that continue and give it a weight. */
 static void request_scores(struct steno_joint_block *const *b, size_t n, size_t i)
 {
     struct steno_score_request requests[STENO_JOINT_MOST];
@@ -296,7 +300,7 @@ static void score_all(struct steno_joint_block *const *b, size_t n)
     }
 }
 
-/* Candidates of hypothesis h go into pick. */
+/* Offer the candidates of hypothesis h to pick. */
 static steno_status extend_hyp(steno_joint *j, size_t h, size_t *n_pick)
 {
     const float *row = j->sum + h * (size_t)j->o.vocab;
@@ -321,7 +325,7 @@ static steno_status extend_hyp(steno_joint *j, size_t h, size_t *n_pick)
     return STENO_OK;
 }
 
-/* The picked pairs become the hypotheses. */
+/* Make the picked pairs the hypotheses. */
 static void go_on(steno_joint *j, size_t n_pick)
 {
     int32_t *swap = j->now;
@@ -341,7 +345,7 @@ static void go_on(steno_joint *j, size_t n_pick)
     j->length++;
 }
 
-/* The scores are there: the best pairs become the hypotheses. */
+/* With all scores known, make the best pairs the hypotheses. */
 static steno_status choose(steno_joint *j, steno_err *err)
 {
     size_t n_pick = 0;
@@ -356,7 +360,7 @@ static steno_status choose(steno_joint *j, steno_err *err)
     return STENO_OK;
 }
 
-/* One step of each. */
+/* One step of each search. */
 static void step(struct steno_joint_block *const *b, size_t n)
 {
     score_all(b, n);
@@ -397,8 +401,8 @@ static steno_status keep_result(steno_joint *j, size_t h, bool add_eos)
     return STENO_OK;
 }
 
-/* Hypotheses that ended leave; those that stay close ranks. Ended before `min_len` they are lost.
- */
+/* Move ended hypotheses to the results and close the gaps. Those that end before `min_len` are
+ * dropped. */
 static steno_status collect(steno_joint *j, size_t i, size_t min_len, bool last)
 {
     size_t stay = 0;
@@ -461,14 +465,14 @@ static void sort_results(steno_joint *j)
 
 /* ---- one utterance ------------------------------------------------------------------------- */
 
-/* Tokens for a ratio, see struct steno_joint_options. */
+/* Number of tokens for a ratio; see struct steno_joint_options. */
 static size_t to_length(double ratio, size_t frames)
 {
     double n = ratio < 0 ? floor(-ratio) : floor(ratio * (double)frames);
     return n < 1e7 ? (size_t)n : (size_t)1e7;
 }
 
-/* Room for prefixes of max_len tokens beside sos and eos; those there are stay. */
+/* Reserve memory for prefixes of max_len tokens, plus sos and eos; existing prefixes are kept. */
 static steno_status reserve_tokens(steno_joint *j, size_t max_len)
 {
     size_t cap = j->cap ? j->cap : 256;
@@ -559,7 +563,7 @@ steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *sc
             return st;
         if (j->n_ended || j->o.as_espnet_onnx || min_ratio < 0.1)
             break;
-        min_ratio -= 0.1; /* as ESPnet: nothing ended, so shorter outputs count too */
+        min_ratio -= 0.1; /* as ESPnet: no hypothesis ended, so shorter outputs count too */
     }
     sort_results(j);
     return STENO_OK;
@@ -600,8 +604,8 @@ static void set_hyps(steno_joint *j, const double *score, size_t n)
         j->rows[i] = j->now + i * j->cap;
 }
 
-/* Before a step over the frames so far: scorers that saw this one, or the one behind it, go back.
- */
+/* Before a step over the frames so far: scorers that already computed this step, or the one after
+ * it, go back. */
 static void begin_step(const struct steno_joint_block *b)
 {
     steno_joint *j = b->j;
@@ -621,7 +625,7 @@ static bool said_before(const int32_t *tokens, size_t n)
     return false;
 }
 
-/* One of the hypotheses that the step gave has ended, or repeats a token. */
+/* True if a hypothesis of this step has ended, or repeats a token. */
 static bool reads_past(const steno_joint *j)
 {
     for (size_t h = 0; h < j->n; h++)
@@ -646,7 +650,7 @@ static steno_status keep_step(steno_joint *j, steno_err *err)
     return STENO_OK;
 }
 
-/* What the newest token's step read may lie at the end of the audio: it is taken again. */
+/* Undo the newest kept step: it may have used the end of the audio so far. */
 static void roll_back(steno_joint *j)
 {
     if (j->index < 2 || !j->n_prev)
@@ -659,7 +663,7 @@ static void roll_back(steno_joint *j)
         steno_ctc_prefix_back(j->prefix);
 }
 
-/* There is a step to take; where not, the block is over. */
+/* True if there is a step to take; otherwise the block is over. */
 static bool wants_step(struct steno_joint_block *b)
 {
     const steno_joint *j = b->j;
@@ -680,7 +684,8 @@ static void end_step(struct steno_joint_block *b)
     bool at_end = j->index + 1 == max_len;
     if (b->st)
         return;
-    if (b->last) { /* the end is looked for before what ended in this step counts, as in ESPnet */
+    if (b->last) { /* as in ESPnet, end detection runs before the hypotheses that ended in this step
+                      count */
         b->over = !at_end && j->o.max_len_ratio == 0 && end_detected(j, j->index);
         if (!b->over && collect(j, j->index++, to_length(j->o.min_len_ratio, j->frames), at_end))
             b->st = steno_fail(b->err, STENO_ERR_NOMEM, "beam search: out of memory");
@@ -735,7 +740,7 @@ struct steno_joint_hyp steno_joint_running(const steno_joint *j)
                 : none;
 }
 
-/* ---- results of both ----------------------------------------------------------------------- */
+/* ---- results of both forms ------------------------------------------------------------------ */
 
 size_t steno_joint_count(const steno_joint *j)
 {

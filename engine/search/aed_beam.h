@@ -2,9 +2,9 @@
  * bonus: ESPnet's BatchBeamSearch (espnet/nets/batch_beam_search.py), one step for all hypotheses
  * at once.
  *
- * Scorers are reached through a function pointer and name hypotheses by their index in the call
- * before, so that caches are reordered, never looked up. In steady state nothing is allocated:
- * memory grows with the longest utterance so far and is kept. Confined. */
+ * Scorers are called through a function pointer. They identify hypotheses by their index in the
+ * previous call, so that caches are reordered and never looked up. In steady state nothing is
+ * allocated: memory grows with the longest utterance so far and is kept. Confined. */
 #ifndef STENO_SEARCH_AED_BEAM_H
 #define STENO_SEARCH_AED_BEAM_H
 
@@ -12,7 +12,7 @@
 
 typedef struct steno_joint steno_joint;
 
-/* What `score` is asked, of one search among several. */
+/* A request for scores of one search; a call may have several. */
 struct steno_score_request {
     void *self;
     const int32_t *const *prefix; /* [n] of [length] */
@@ -20,7 +20,7 @@ struct steno_score_request {
     const int32_t *parent; /* [n] */
     size_t n;
     float *out;      /* [n, vocab] */
-    steno_status st; /* the answer */
+    steno_status st; /* the result */
     steno_err *err;  /* or NULL */
 };
 
@@ -29,36 +29,35 @@ struct steno_joint_scorer {
     void *self;
     double weight;
     /* out [n, vocab]: log-probabilities of the token after each prefix. prefix[i]: [length] tokens,
-     * sos first; hypothesis i is number parent[i] of the call before with one token more. length 1:
-     * a new utterance. */
+     * sos first; hypothesis i is hypothesis parent[i] of the previous call with one token more.
+     * length 1: a new utterance. */
     steno_status (*score)(void *self, const int32_t *const *prefix, size_t length,
                           const int32_t *parent, size_t n, float *out, steno_err *err);
-    /* Instead of `score`, of n searches at once, each with a self of its own, which fail one by
-     * one; NULL: `score` is called for each. */
+    /* Replaces `score` for n searches at once, each with its own self; each may fail by itself.
+     * NULL: `score` is called for each. */
     void (*score_each)(struct steno_score_request *requests, size_t n);
-    /* The next call of score is about the prefixes of the call before it over again (calls 0), or
-     * of the one before that (calls 1); whose parents they are does not count then. Block by block
-     * alone; NULL: cannot. */
+    /* The next call of score repeats the prefixes of the last call (calls 0) or of the call before
+     * it (calls 1); then `parent` is not used. Needed only block by block; NULL: not supported. */
     void (*rewind)(void *self, int calls);
-    /* It has no say in which tokens CTC looks at, only in what those score (ESPnet's partial
-     * scorers); without CTC the same as any other. At most one. */
+    /* The scorer does not influence which tokens CTC scores, only the scores of those (ESPnet's
+     * partial scorers). Without CTC it is like any other. At most one. */
     bool partial;
 };
 
 struct steno_joint_options {
     int32_t vocab, sos, eos, blank;
     size_t beam;      /* 1..vocab */
-    size_t pre_beam;  /* tokens of each hypothesis that CTC looks at; 0 = all */
-    int pre_beam_key; /* scorer that chooses them (of weight > 0), -1 = the weighted sum of all */
+    size_t pre_beam;  /* tokens per hypothesis that CTC scores; 0 = all */
+    int pre_beam_key; /* scorer that selects them (of weight > 0), -1 = the weighted sum of all */
     double ctc_weight, length_bonus; /* per token */
-    /* Longest output: 0 = as many tokens as frames, and the end is detected (Watanabe et al. 2017,
-     * eq. 50); > 0 this share of the frames; < 0 that many tokens. Shortest: the same, 0 = none. */
+    /* Longest output: 0 = as many tokens as frames, with end detection (Watanabe et al. 2017, eq.
+     * 50); > 0 this fraction of the frames; < 0 that number of tokens. Shortest output: the same, 0
+     * = no minimum. */
     double max_len_ratio, min_len_ratio;
-    size_t max_tokens; /* what scorers have positions for; 0 = any number */
-    /* What espnet_onnx 0.2.1 does: min_len_ratio has no effect, an empty result is not tried again.
-     */
+    size_t max_tokens; /* number of positions that scorers have; 0 = unlimited */
+    /* As espnet_onnx 0.2.1: min_len_ratio has no effect, and an empty result is not tried again. */
     bool as_espnet_onnx;
-    bool no_repetition; /* block by block: a token said before is no reason to wait */
+    bool no_repetition; /* block by block: a repeated token does not stop the search */
 };
 
 struct steno_joint_hyp {
@@ -67,32 +66,32 @@ struct steno_joint_hyp {
     double score;
 };
 
-/* STENO_ERR_INVAL: beam out of range. */
+/* Open a search. STENO_ERR_INVAL: beam out of range. */
 STENO_MUST steno_status steno_joint_open(steno_joint **out, const struct steno_joint_options *opt,
                                          steno_err *err);
 void steno_joint_close(steno_joint *j);
-/* Search one utterance. ctc: [frames, vocab] log-probabilities, NULL allowed where ctc_weight is 0;
- * scorers of weight 0 are not called. At most `frames` steps; frames >= 1. STENO_ERR_NOMEM, errors
- * of scorers, STENO_ERR_FORMAT when nothing but NaN is left to choose from. */
+/* Search one utterance. ctc: [frames, vocab] log-probabilities; NULL is allowed if ctc_weight is 0.
+ * Scorers of weight 0 are not called. At most `frames` steps; frames >= 1. STENO_ERR_NOMEM, errors
+ * of scorers, STENO_ERR_FORMAT: all scores are NaN. */
 STENO_MUST steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *scorers,
                                         size_t n_scorers, const float *ctc, size_t frames,
                                         steno_err *err);
-/* Hypotheses that ended, best first; valid until the next run. */
+/* Hypotheses that ended, best first. Valid until the next run. */
 size_t steno_joint_count(const steno_joint *j);
 struct steno_joint_hyp steno_joint_get(const steno_joint *j, size_t i);
 
 /* The same block by block: ESPnet's BatchBeamSearchOnline (Tsunoo et al., "Streaming Transformer
- * ASR with Blockwise Synchronous Beam Search", 2021). Over the rows so far the search takes steps
- * until a hypothesis ends, or the newest token of one is in it already (equation 11): then it reads
- * past the audio, the step is undone together with the one before it, and it goes on when there is
- * more. The last block goes to the end. Scorers need `rewind`. Where ESPnet's own has faults it is
- * without them: ended hypotheses count once, and the limit of length ends nothing before the last
- * block. */
+ * ASR with Blockwise Synchronous Beam Search", 2021). The search takes steps over the frames so far
+ * until a hypothesis ends, or the newest token of one already occurs in it (equation 11). Then it
+ * has read past the audio: this step and the one before it are undone, and the search continues
+ * when there is more audio. The last block is searched to the end. Scorers need `rewind`. Faults of
+ * ESPnet's own code are not copied: ended hypotheses count once, and the length limit ends nothing
+ * before the last block. */
 void steno_joint_begin(steno_joint *j);
-/* ctc [frames, vocab]: the utterance from its beginning; scorers know the same frames. last: at
- * most so many steps of the last block, STENO_NEED_MORE when there are more (call again with the
- * same); 0: it is not the last. After the last block: steno_joint_count, steno_joint_get. Errors as
- * steno_joint_run's. */
+/* ctc [frames, vocab]: the utterance from its beginning; scorers know the same frames. last: 0: not
+ * the last block; else the maximum of steps of the last block, with STENO_NEED_MORE if steps remain
+ * (call again with the same arguments). After the last block: steno_joint_count, steno_joint_get.
+ * Errors as those of steno_joint_run. */
 struct steno_joint_block {
     steno_joint *j;
     const struct steno_joint_scorer *scorers;
@@ -101,16 +100,16 @@ struct steno_joint_block {
     size_t frames, last;
     steno_status st; /* the result */
     steno_err *err;  /* or NULL */
-    size_t steps;    /* the search's own: left of `last` */
-    bool over;       /* ... no further step in this block */
+    size_t steps;    /* private: steps left of `last` */
+    bool over;       /* private: no further step in this block */
 };
-/* Blocks of n searches, at most STENO_JOINT_MOST, step by step side by side: scorer i of each is
- * asked at once, where it has score_each. A search that fails does so alone. Results are those of
- * one search after the other. */
+/* Search blocks of n searches, at most STENO_JOINT_MOST, together step by step: scorer i of all of
+ * them is called at once, if it has score_each. A search that fails does not affect the others.
+ * Results are the same as those of one search after the other. */
 enum { STENO_JOINT_MOST = 32 };
 void steno_joint_blocks(struct steno_joint_block *blocks, size_t n);
-/* The best hypothesis that has not ended: sos ... without eos; n is 0 before the first block.
- * Valid until the next block. */
+/* The best hypothesis that has not ended: sos ... without eos. n is 0 before the first block. Valid
+ * until the next block. */
 struct steno_joint_hyp steno_joint_running(const steno_joint *j);
 
 #endif

@@ -40,7 +40,7 @@ void steno_align_free(struct steno_align *a)
     *a = (struct steno_align){0};
 }
 
-/* Fewest frames that hold the tokens: a blank must stand between equal ones. */
+/* Minimum of frames for the tokens: equal neighbours need a blank between them. */
 static size_t frames_needed(const int32_t *tokens, size_t n)
 {
     size_t need = n;
@@ -54,7 +54,7 @@ static double score(const float *row, int32_t c)
     return row[c] > -1e10F ? (double)row[c] : -1e10;
 }
 
-/* back[t][s]: how many states the best path came up to reach s at t: 0, 1 or 2. */
+/* back[t][s]: how many states the best path advanced to reach s at t: 0, 1 or 2. */
 static void forward(struct steno_align *a, const float *x, size_t frames, int32_t vocab,
                     int32_t blank, const int32_t *tokens, size_t n)
 {

@@ -1,18 +1,20 @@
 /* CTC prefix beam search.
  *
- * Prefixes live in a trie: a node is (parent, token); equal prefixes are one node, so merging two
- * ways to reach a prefix is a look at the children of a node. A live hypothesis holds for its node
- *   pb, pnb   log-probability of all alignments that end in a blank, in the node's token
- *   vb, vnb   the single best of each, with its word times: the frames of the token under way and a
- *             shared, immutable list of the tokens before
- * Trie nodes and list entries are counted and come from two pools indexed by number, so that growth
- * moves them without harm and, once the pools are large enough, a frame allocates nothing.
+ * Prefixes are stored in a trie: a node is (parent, token). Equal prefixes are one node, so merging
+ * two ways to a prefix is a look-up among the children of a node. A live hypothesis has for its
+ * node
+ *   pb, pnb   log-probability of all alignments that end in a blank, or in the node's token
+ *   vb, vnb   the single best alignment of each, with its word times: the frames of the current
+ *             token and a shared, immutable list of the tokens before it
+ * Trie nodes and list entries are reference-counted. They come from two pools and are addressed by
+ * index, so the pools may move when they grow. Once the pools are large enough, a frame allocates
+ * nothing.
  *
  * One frame: each hypothesis stays (blank, or its own token again) or is extended by one of the
- * frame's top_k tokens; candidates for the same node add up (log domain, double); the best `beam`
- * go on. Ties are decided by age, so the result does not depend on memory layout.
+ * frame's top_k tokens. Candidates for the same node add up (log domain, double). The best `beam`
+ * candidates continue. Ties are decided by age, so the result does not depend on memory layout.
  *
- * After a reset the root stands for the token that was sounding: hearing it again without a blank
+ * After a reset the root represents the token of the last frame: the same token without a blank
  * between adds nothing, as in the greedy decoder. */
 #include "search/ctc.h"
 
@@ -21,22 +23,23 @@
 #include <string.h>
 
 #define NIL (-1)
-#define FIRST_PATHS 128 /* nodes, links: doubled as hypotheses grow */
+#define FIRST_PATHS 128 /* nodes, links: doubled when hypotheses grow */
 #define FIRST_SPANS 32
 #define MOST                                                                                       \
-    1e4f /* scores are log-probabilities; a broken network's +Inf must not turn sums to NaN */
+    1e4f /* limit of scores, which are log-probabilities: +Inf of a broken network must not turn   \
+            sums into NaN */
 #define NEVER (-(double)INFINITY)
 
-struct node {                           /* of the trie */
-    int32_t parent, token, child, next; /* next: sibling, or free list */
+struct node {                           /* a node of the trie */
+    int32_t parent, token, child, next; /* next: sibling, or next in the free list */
     uint32_t refs;                      /* children + hypotheses */
     int32_t depth;
-    int32_t slot; /* candidate of this frame, valid if stamp is the frame's */
+    int32_t slot; /* its candidate of this frame, valid if stamp is the frame's */
     int64_t stamp;
 };
 
-struct link {       /* finished tokens of an alignment */
-    int32_t parent; /* or free list */
+struct link {       /* a finished token of an alignment */
+    int32_t parent; /* or next in the free list */
     uint32_t refs;
     struct steno_span span;
 };
@@ -44,8 +47,8 @@ struct link {       /* finished tokens of an alignment */
 struct path {
     double score;
     int32_t tail;         /* link of the last finished token */
-    int32_t count;        /* tokens, the one under way included */
-    struct steno_span at; /* token under way; token NIL = none yet */
+    int32_t count;        /* tokens, including the current one */
+    struct steno_span at; /* the current token; NIL = none yet */
 };
 
 struct hyp {
@@ -65,10 +68,10 @@ struct steno_ctc_beam {
     struct pool nodes, links;
     struct hyp *live, *cand;
     int32_t n_live, n_cand, cap_cand;
-    int32_t committed; /* tokens at the head that commit() has decided */
+    int32_t committed; /* tokens at the beginning that commit() has fixed */
     int32_t *top;      /* [top_k] tokens of the frame, best first */
     int32_t n_top;
-    float *row; /* the frame's scores, penalty taken, NaN removed */
+    float *row; /* the frame's scores, with the penalty subtracted and without NaN */
     struct steno_span *out;
     size_t out_cap;
     int64_t frame, last_sound, stamp;
@@ -107,7 +110,7 @@ static bool pool_reserve(struct pool *p, int32_t more)
     return true;
 }
 
-/* Room was reserved before the frame. */
+/* The memory was reserved before the frame. */
 static int32_t node_new(steno_ctc_beam *b, int32_t parent, int32_t token)
 {
     int32_t i = b->nodes.free;
@@ -176,7 +179,7 @@ static void path_set(steno_ctc_beam *b, struct path *p, const struct path *from)
     *p = *from;
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- open and close ------------------------------------------------------------------------- */
 
 static void drop_hyp(steno_ctc_beam *b, struct hyp *h)
 {
@@ -187,7 +190,7 @@ static void drop_hyp(steno_ctc_beam *b, struct hyp *h)
 
 static const struct path no_path = {.score = NEVER, .tail = NIL, .at = {.token = NIL}};
 
-/* Only the empty prefix; token: what was sounding, or NIL. */
+/* Start with the empty prefix alone. token: the token of the last frame, or NIL. */
 static void begin(steno_ctc_beam *b, int32_t token)
 {
     struct hyp *h = &b->live[0];
@@ -297,7 +300,7 @@ static int32_t child_of(steno_ctc_beam *b, int32_t node, int32_t token)
     return node_new(b, node, token);
 }
 
-/* The best alignment goes one frame on, in the same token or in a blank. */
+/* Continue the best alignment by one frame, in the same token or in a blank. */
 static void keep_path(steno_ctc_beam *b, struct path *to, const struct path *from, double logp,
                       bool sounding)
 {
@@ -313,7 +316,7 @@ static void keep_path(steno_ctc_beam *b, struct path *to, const struct path *fro
     }
 }
 
-/* ... or a new token begins; *frozen caches the list entry of the token that ends. */
+/* Continue it with a new token; *frozen caches the list entry of the token that ends. */
 static void extend_path(steno_ctc_beam *b, struct path *to, const struct path *from, int32_t token,
                         double logp, int32_t *frozen)
 {
@@ -324,7 +327,7 @@ static void extend_path(steno_ctc_beam *b, struct path *to, const struct path *f
     if (from->at.token != NIL) {
         if (*frozen == NIL) {
             *frozen = link_new(b, from->tail, &from->at);
-            link_at(b, *frozen)->refs = 1; /* the cache's own */
+            link_at(b, *frozen)->refs = 1; /* the reference of the cache */
         }
         p.tail = *frozen;
     }
@@ -370,7 +373,8 @@ static void advance(steno_ctc_beam *b, const struct hyp *h)
     link_unref(b, frozen[1]);
 }
 
-/* The likeliest top_k tokens but for the blank, best first; equal ones in order of number. */
+/* The likeliest top_k tokens without the blank, best first; equal ones in the order of their
+ * numbers. */
 static void find_top(steno_ctc_beam *b)
 {
     b->n_top = 0;
@@ -399,12 +403,12 @@ static void take_row(steno_ctc_beam *b, const float *row)
     b->row[blank] -= b->opt.blank_penalty;
     find_top(b);
     if (b->row[blank] == -INFINITY && b->n_top == 0)
-        b->row[blank] = 0; /* nothing can be told from this frame: it counts as silence */
+        b->row[blank] = 0; /* the frame has no information: it counts as silence */
     if (b->n_top && b->row[b->top[0]] > b->row[blank])
         b->last_sound = b->frame;
 }
 
-/* Keep the best `beam` candidates, best first; the older of equals first. */
+/* Keep the best `beam` candidates, best first; of equal ones the older first. */
 static void prune(steno_ctc_beam *b)
 {
     int32_t n = 0;
@@ -437,7 +441,7 @@ static const struct path *best_path(const struct hyp *h)
 }
 
 /* A frame is not silent if its likeliest token is not the blank (take_row), or if the best
- * hypothesis has a token there: alignments can add up to a word that never wins a frame. */
+ * hypothesis has a token there: alignments can add up to a word whose tokens never win a frame. */
 static void note_sound(steno_ctc_beam *b)
 {
     const struct path *p = best_path(&b->live[0]);
@@ -445,7 +449,7 @@ static void note_sound(steno_ctc_beam *b)
         b->last_sound = p->at.last;
 }
 
-/* Tokens at the head of the path that ended before frame `until`. */
+/* Number of tokens at the beginning of the path that ended before frame `until`. */
 static int32_t old_tokens(const steno_ctc_beam *b, const struct path *p, int64_t until)
 {
     int32_t n = p->count, l = p->tail;
@@ -463,8 +467,8 @@ static int32_t ancestor(const steno_ctc_beam *b, int32_t node, int32_t depth)
     return node;
 }
 
-/* What lies far enough back is decided: scores of frames long after a token say next to nothing
- * about it, so hypotheses that differ there only keep the shared head short. */
+/* Commit tokens that are far enough in the past. Scores of frames long after a token say almost
+ * nothing about it, so hypotheses that differ there only keep the shared prefix short. */
 static void commit(steno_ctc_beam *b)
 {
     int32_t depth, head, n = 1;
@@ -486,7 +490,7 @@ static void commit(steno_ctc_beam *b)
 
 static steno_status step(steno_ctc_beam *b, const float *row)
 {
-    /* each candidate may need a node and each live hypothesis two list entries */
+    /* Each candidate may need a node, and each live hypothesis two list entries. */
     if (!pool_reserve(&b->nodes, b->cap_cand) || !pool_reserve(&b->links, 2 * b->opt.beam))
         return STENO_ERR_NOMEM;
     take_row(b, row);

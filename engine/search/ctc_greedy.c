@@ -3,14 +3,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define FIRST 256 /* tokens there is room for at first */
+#define FIRST 256 /* initial room for tokens */
 
 struct steno_ctc_greedy {
     struct steno_ctc_options opt;
     struct steno_span *spans;
     size_t n, cap;
     double score;
-    int32_t prev; /* likeliest token of the frame before; the blank at the start */
+    int32_t prev; /* likeliest token of the previous frame; the blank at the start */
     int64_t frame, last_sound;
 };
 

@@ -6,20 +6,21 @@
 
 #define ZERO STENO_PREFIX_ZERO
 
-/* Forward variables are probabilities, not their logarithms: a frame costs two products and no
- * call. A probability of a thousand frames is below what a double holds, so it is a double times
- * 2^(UNIT * scale) with a scale for each frame, which goes down while both variables of the frame
- * are below 2^-UNIT. What is 2^-(4 UNIT) of another in the same sum counts as nothing. */
+/* Forward variables are probabilities, not logarithms, so a frame costs two products and no
+ * function call. Over a thousand frames a probability becomes too small for a double. So it is a
+ * double times 2^(UNIT * scale), with a scale for each frame. The scale goes down while both
+ * variables of the frame are below 2^-UNIT. A term that is 2^-(4 UNIT) of another in the same sum
+ * is ignored. */
 #define UNIT 256
 #define LEAST                                                                                      \
-    (-500.0) /* a frame's log-probability below this counts as this: its product with 2^-UNIT is a \
-                double */
+    (-500.0) /* minimum of a frame's log-probability: its product with 2^-UNIT is still a double   \
+              */
 #define LN_UNIT (UNIT * 0.69314718055994530942)
 #define SMALL 0x1p-256 /* 2^-UNIT */
 
-/* One prefix. */
+/* The state of one prefix. */
 struct state {
-    double *n, *b;  /* [frames] that alignments to it end in its last token, in a blank */
+    double *n, *b;  /* [frames] of alignments that end in its last token; in a blank */
     int32_t *scale; /* [frames] */
     double psi;     /* log-probability of the prefix */
     int32_t last;
@@ -33,12 +34,12 @@ struct steno_ctc_prefix {
     struct state *now, *next; /* [states] */
     double *r;                /* [2 sets, states, 2, cap_frames] */
     int32_t *scales;          /* [2 sets, states, cap_frames] */
-    double *weight, *repeat;  /* [cap_frames] phi, for new tokens and for the last again */
+    double *weight, *repeat;  /* [cap_frames] phi, for new tokens and for the last token again */
     double *quiet;            /* [cap_frames] probabilities of blank */
-    double **column;          /* [vocab] those of a token, made when it is first asked for */
-    int32_t *used;            /* columns made for this utterance */
+    double **column;          /* [vocab] probabilities of a token, computed when first needed */
+    int32_t *used;            /* columns computed for this utterance */
     size_t n_used;
-    double **pool; /* memory of columns, [cap_frames] each, kept from utterance to utterance */
+    double **pool; /* memory of columns, [cap_frames] each, kept between utterances */
     size_t n_pool, cap_pool;
 };
 
@@ -103,7 +104,7 @@ void steno_ctc_prefix_close(steno_ctc_prefix *p)
     free(p->scales);
     free(p->used);
     free(p->r);
-    free(p->weight); /* and what lies behind it */
+    free(p->weight); /* also frees the arrays after it */
     free(p);
 }
 
@@ -119,7 +120,7 @@ static void move_state(struct state *s, double *to, int32_t *scale, size_t cap, 
     s->scale = scale;
 }
 
-/* Room for `frames`; the states' first `keep` frames stay. */
+/* Reserve room for `frames`; the first `keep` frames of the states are kept. */
 static steno_status reserve(steno_ctc_prefix *p, size_t frames, size_t keep)
 {
     size_t cap = p->cap_frames ? p->cap_frames + p->cap_frames / 2 : 128, n;
@@ -146,7 +147,7 @@ static steno_status reserve(steno_ctc_prefix *p, size_t frames, size_t keep)
     free(p->r);
     free(p->scales);
     free(p->weight);
-    drop_pool(p); /* its pieces are too short now */
+    drop_pool(p); /* its columns are too short now */
     p->r = r;
     p->scales = scales;
     p->weight = more;
@@ -156,7 +157,7 @@ static steno_status reserve(steno_ctc_prefix *p, size_t frames, size_t keep)
     return STENO_OK;
 }
 
-/* NaN and what lies below "log 0" count as that. */
+/* NaN and values below "log 0" count as "log 0". */
 static double at(const steno_ctc_prefix *p, size_t t, int32_t c)
 {
     double v = (double)p->x[t * (size_t)p->vocab + (size_t)c];
@@ -168,7 +169,7 @@ static double probability(double x)
     return x > LEAST ? exp(x) : x > ZERO / 10 ? exp(LEAST) : 0;
 }
 
-/* The scores are x [frames, vocab] from now on. */
+/* From now on the scores are x [frames, vocab]. */
 static void take_scores(steno_ctc_prefix *p, const float *x, size_t frames)
 {
     for (size_t i = 0; i < p->n_used; i++)
@@ -180,7 +181,7 @@ static void take_scores(steno_ctc_prefix *p, const float *x, size_t frames)
         p->quiet[t] = probability(at(p, t, p->blank));
 }
 
-/* Frames [from, frames) of s in blanks only; b: before them. */
+/* Continue s with blanks only, frames [from, frames). b: its blank variable before them. */
 static void go_on_quietly(const steno_ctc_prefix *p, struct state *s, size_t from, double b,
                           int32_t scale)
 {
@@ -240,13 +241,13 @@ static steno_status make_column(steno_ctc_prefix *p, int32_t c)
     q = p->column[c] = p->pool[p->n_used];
     p->used[p->n_used++] = c;
     for (size_t t = 0; t < p->frames; t++)
-        q[t] = at(p, t, c); /* all of them on their way from memory at once */
+        q[t] = at(p, t, c); /* a loop of its own, so that the loads from memory overlap */
     for (size_t t = 0; t < p->frames; t++)
         q[t] = probability(q[t]);
     return STENO_OK;
 }
 
-/* w = phi at one scale, which is returned: the largest of all frames. n NULL: without it. */
+/* w = phi at a common scale, the largest of all frames, which is returned. n NULL: without n. */
 static int32_t weigh(const struct state *s, const double *n, size_t frames, double *w)
 {
     int32_t most = INT32_MIN;
@@ -263,7 +264,7 @@ static int32_t weigh(const struct state *s, const double *n, size_t frames, doub
 
 static double dot(const double *a, const double *b, size_t n)
 {
-    double s0 = 0, s1 = 0, s2 = 0, s3 = 0; /* four chains: the sum does not wait for itself */
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0; /* four chains hide the latency of the additions */
     size_t i = 0;
     for (; i + 4 <= n; i += 4) {
         s0 += a[i] * b[i];
@@ -276,7 +277,7 @@ static double dot(const double *a, const double *b, size_t n)
     return (s0 + s1) + (s2 + s3);
 }
 
-/* psi of s extended by c, weights w of s at `scale`. */
+/* psi of s extended by c. w: the weights of s, at `scale`. */
 static double extend(const steno_ctc_prefix *p, const struct state *s, int32_t c, const double *w,
                      int32_t scale)
 {
@@ -317,14 +318,14 @@ steno_status steno_ctc_prefix_score(steno_ctc_prefix *p, size_t h, const int32_t
     return STENO_OK;
 }
 
-/* Sums so far, at one scale. */
+/* The sums so far, at one scale. */
 struct sums {
     double n, b, psi;
     int32_t scale;
 };
 
-/* The sums go over to another scale. psi, which is of all frames and not of the last, is added to
- * the logarithm `total`. */
+/* Convert the sums to another scale. psi, a sum over all frames, is first added to the logarithm
+ * `total`. */
 static void change_scale(struct sums *a, int32_t scale, double *total)
 {
     const double f = scale > a->scale ? down(scale - a->scale) : 1 / SMALL;
@@ -335,7 +336,8 @@ static void change_scale(struct sums *a, int32_t scale, double *total)
     a->scale = scale;
 }
 
-/* phi, which is `above` scales above the sums, at the scale they then have: the higher one. */
+/* Bring phi and the sums to the same scale, the higher one, and return phi. `above`: phi's scale
+ * minus that of the sums. */
 static double meet(struct sums *a, double phi, int32_t above, double *total)
 {
     if (above > 0 ? phi > 0 : !(a->n > 0 || a->b > 0))

@@ -2,12 +2,11 @@
  * Recognition", 2017, algorithm 2): the log-probability that a CTC output begins with given tokens.
  *
  * For a prefix g, r_n[t] and r_b[t] are the log-probabilities of all alignments of frames 0..t to g
- * that end in its last token, or in a blank. Extended by token c its score is
+ * that end in its last token, or in a blank. The score of g extended by token c is
  *     psi(g c) = log( [x[0,c] if g is empty] + sum over t >= max(|g|,1) of phi[t-1] p[t,c] ),
- * phi = r_n + r_b, without r_n when c repeats the last token. That sum needs the prefix' own r
- * only, so candidates cost a dot product each. The r of a candidate are computed when it was
- * chosen. All of it in probabilities with a scale beside them (prefix.c): no logarithm per frame.
- * Confined. */
+ * phi = r_n + r_b, without r_n when c repeats the last token. That sum needs only the prefix' own
+ * r, so a candidate costs a dot product. The r of a candidate are computed when it is selected. All
+ * of this uses probabilities with scales (ctc_prefix.c): no logarithm per frame. Confined. */
 #ifndef STENO_SEARCH_CTC_PREFIX_H
 #define STENO_SEARCH_CTC_PREFIX_H
 
@@ -15,30 +14,31 @@
 
 typedef struct steno_ctc_prefix steno_ctc_prefix;
 
-#define STENO_PREFIX_ZERO (-1e10) /* "log 0", as ESPnet writes it */
+#define STENO_PREFIX_ZERO (-1e10) /* ESPnet's value for "log 0" */
 
-/* vocab, blank, eos: of the scores; states: hypotheses held at a time. */
+/* Open. vocab, blank, eos: of the scores; states: maximum of hypotheses at a time. */
 STENO_MUST steno_status steno_ctc_prefix_open(steno_ctc_prefix **out, int32_t vocab, int32_t blank,
                                               int32_t eos, size_t states, steno_err *err);
 void steno_ctc_prefix_close(steno_ctc_prefix *p);
-/* New utterance: x [frames, vocab] log-probabilities, borrowed until the next one. State 0 is the
- * empty prefix. frames >= 1. STENO_ERR_NOMEM. */
+/* Start an utterance: x [frames, vocab] log-probabilities, borrowed until the next one. State 0 is
+ * the empty prefix. frames >= 1. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ctc_prefix_start(steno_ctc_prefix *p, const float *x, size_t frames);
-/* More frames of the same utterance: x [frames, vocab] from its beginning, frames >= 1 as many as
- * before or more. The n states of now go on in blanks only (Tsunoo et al., "Streaming Transformer
- * ASR with Blockwise Synchronous Beam Search", 2021, eq. 14). STENO_ERR_NOMEM. */
+/* Add frames to the same utterance: x [frames, vocab] from its beginning; frames >= 1 and not fewer
+ * than before. The n current states continue with blanks only (Tsunoo et al., "Streaming
+ * Transformer ASR with Blockwise Synchronous Beam Search", 2021, eq. 14). STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ctc_prefix_extend(steno_ctc_prefix *p, size_t n, const float *x,
                                                 size_t frames);
-/* log-probability of state h's prefix extended by each of n tokens, less that of the prefix itself;
- * token eos: of the prefix being all there is; blank: STENO_PREFIX_ZERO. STENO_ERR_NOMEM. */
+/* log-probability of state h's prefix extended by each of n tokens, less that of the prefix itself.
+ * Token eos: of the prefix as the whole output. Blank: STENO_PREFIX_ZERO. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ctc_prefix_score(steno_ctc_prefix *p, size_t h, const int32_t *tokens,
                                                size_t n, float *out);
-/* The next states: number i is state from[i] of now extended by token[i]; n <= states. */
+/* Compute the next states: state i is the current state from[i] extended by token[i]; n <=
+ * states. */
 void steno_ctc_prefix_advance(steno_ctc_prefix *p, const int32_t *from, const int32_t *token,
                               size_t n);
-/* The states of before the last advance are those of now; once for each advance. */
+/* Go back to the states before the last advance; at most once per advance. */
 void steno_ctc_prefix_back(steno_ctc_prefix *p);
-/* State i's log-probability as a prefix. */
+/* Log-probability of state i's prefix. */
 double steno_ctc_prefix_total(const steno_ctc_prefix *p, size_t i);
 
 #endif

@@ -1,13 +1,13 @@
-/* The searches that take a frame at a time, best first or all together, and what is the same for
- * all. transducer_internal.h opens with the data. */
+/* The searches that process one frame at a time (best first, or all hypotheses together), and the
+ * code that all searches share. rnnt_internal.h begins with the data. */
 #include "search/rnnt_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_POPS                                                                                   \
-    4096 /* of one frame in the default search: with real scores it ends long before               \
-          */
+    4096 /* maximum of expansions in a frame of the default search: with real scores it ends long  \
+          * before */
 
 steno_status steno_transducer_open(steno_transducer **out,
                                    const struct steno_transducer_options *opt, steno_err *err)
@@ -120,7 +120,7 @@ double steno_transducer_hyp_lm(const steno_transducer *t, int32_t p, int32_t k)
                             : 0;
 }
 
-/* The k best tokens other than the blank, into top, best first. */
+/* The k best tokens except the blank, into top, best first. */
 static void choose(steno_transducer *t, const float *logp, size_t k)
 {
     size_t n = 0;
@@ -145,7 +145,7 @@ struct hyp steno_transducer_hyp_extend(steno_transducer *t, const struct hyp *h,
     return x;
 }
 
-/* The first of equals. */
+/* The first one of equals. */
 static size_t best_of(const struct list *l)
 {
     size_t best = 0;
@@ -222,9 +222,10 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
     return st;
 }
 
-/* ---- default: best first within a frame ----------------------------------------------------- */
+/* ---- default: best first within a frame ---------------------------------------------------- */
 
-/* The best hypothesis leaves `hyps`: as it is to `kept`, extended back to `hyps`. */
+/* Remove the best hypothesis from `hyps`: add it to `kept` as it is, and its extensions to
+ * `hyps`. */
 static steno_status expand_best(steno_transducer *t, const float *enc, size_t f, steno_err *err)
 {
     size_t at = best_of(&t->hyps);
@@ -251,7 +252,8 @@ static steno_status expand_best(steno_transducer *t, const float *enc, size_t f,
     return lost ? steno_transducer_hyp_oom(err) : STENO_OK;
 }
 
-/* Those of `kept` that no open hypothesis can reach any more, worst first; false: too few yet. */
+/* Sort the hypotheses of `kept` that no open hypothesis can exceed, worst first. False: there are
+ * too few yet. */
 static bool decided(steno_transducer *t, bool anyway)
 {
     double open = t->hyps.h[best_of(&t->hyps)].score;
@@ -289,7 +291,8 @@ static steno_status default_search(steno_transducer *t, const float *enc, size_t
 
 /* ---- time-synchronous ----------------------------------------------------------------------- */
 
-/* c's hypotheses end the frame: those that `a` had before this round (the first n_a) add up. */
+/* The hypotheses of c end the frame. One that `a` already had before this round (the first n_a)
+ * adds to its score. */
 static steno_status end_frame(steno_transducer *t, size_t n_a)
 {
     size_t v = (size_t)t->o.vocab;
@@ -354,7 +357,7 @@ static steno_status search(steno_transducer *t, const float *enc, size_t frames,
     return steno_fail(err, STENO_ERR_INVAL, "transducer search %d", (int)t->o.search);
 }
 
-/* ESPnet's last sort: by score for each token, the root's blank among them. */
+/* ESPnet's last sort: by score per token, including the root's blank. */
 static void sort_results(steno_transducer *t)
 {
     for (size_t i = 0; i < t->kept.n && t->o.score_norm; i++)
@@ -388,7 +391,7 @@ steno_status steno_transducer_push(steno_transducer *t, const struct steno_trans
     t->tree.nets = nets;
     if (frames)
         st = search(t, enc, frames, dim, err);
-    t->tree.nets = NULL; /* lent for the call */
+    t->tree.nets = NULL; /* borrowed for the call */
     t->frames += frames;
     if (st)
         t->kept.n = 0;

@@ -1,13 +1,14 @@
-/* Alignment-length-synchronous search: step i makes every hypothesis one symbol longer, so that one
- * of u tokens is at frame i - u. Which frame is the last one matters to hypotheses that have come
- * there, and how many tokens there may be (u_max) to steps behind it; so all steps before the
- * newest frame's are the same however long the utterance will be, and are taken as rows come. */
+/* Alignment-length-synchronous search. Step i makes every hypothesis one symbol longer, so that one
+ * of u tokens is at frame i - u. The last frame only matters to hypotheses that have reached it,
+ * and the maximum of tokens (u_max) only to later steps. So all steps before the newest frame are
+ * the same for every length of the utterance, and they are taken as frames arrive. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "search/rnnt_internal.h"
 
-/* Hypotheses of the same tokens become one, the first; a final that is one of them goes along. */
+/* Merge hypotheses of the same tokens into the first one. If it is also a final one, its final
+ * score is updated. */
 static void recombine(steno_transducer *t, struct list *l)
 {
     size_t n = 0;
@@ -26,7 +27,7 @@ static void recombine(steno_transducer *t, struct list *l)
     l->n = n;
 }
 
-/* Hypotheses of u tokens are at frame step - u. Those that have frames left go to c. */
+/* Hypotheses of u tokens are at frame step - u. Those with frames left are added to c. */
 static steno_status at_step(steno_transducer *t, size_t frames, steno_err *err)
 {
     t->c.n = 0;
@@ -63,7 +64,7 @@ static steno_status extend(steno_transducer *t, size_t frames)
     return lost ? STENO_ERR_NOMEM : STENO_OK;
 }
 
-/* Steps up to number `end`; frames: of the utterance, SIZE_MAX while it is not over. */
+/* Take the steps before `end`. frames: of the utterance, SIZE_MAX while it is not complete. */
 static steno_status take_steps(steno_transducer *t, size_t end, size_t frames, steno_err *err)
 {
     for (; t->step < end; t->step++) {
@@ -107,7 +108,7 @@ static steno_status add_rows(steno_transducer *t, const float *enc, size_t frame
     return STENO_OK;
 }
 
-/* Rows that every hypothesis is past go, once they are half of those there are. */
+/* Drop the frames that every hypothesis has passed, once they are half of all that are kept. */
 static void drop_rows(steno_transducer *t)
 {
     size_t least = t->first_row + t->n_rows, gone;

@@ -1,4 +1,4 @@
-/* NSC and MAES: n_step tokens in a frame, after prefixes have caught up. */
+/* NSC and MAES: n_step tokens per frame, after prefix search. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 
 /* ---- n-step constrained, modified adaptive expansion ----------------------------------------- */
 
-/* Longest first, equals in order. */
+/* Sort the longest first, with the order of equals kept. */
 static void sort_by_length(const steno_transducer *t, struct list *l)
 {
     for (size_t i = 1; i < l->n; i++) {
@@ -18,13 +18,13 @@ static void sort_by_length(const steno_transducer *t, struct list *l)
     }
 }
 
-/* Token number `at` of sequence p, the root's being 0. */
+/* Token `at` of sequence p; the root's is number 0. */
 static int32_t token_at(const steno_transducer *t, int32_t p, uint32_t at)
 {
     return t->tree.p[steno_transducer_tree_head(&t->tree, p, at + 1)].token;
 }
 
-/* Score of the shorter hypothesis saying the rest of the longer one in this frame. */
+/* Score of the shorter hypothesis if it emits the rest of the longer one in this frame. */
 static steno_status catch_up(steno_transducer *t, const struct hyp *shorter,
                              const struct hyp *longer, const float *enc, double *score,
                              steno_err *err)
@@ -73,7 +73,7 @@ static bool has(const struct list *l, size_t n, int32_t p)
     return false;
 }
 
-/* The first blank after the last step of a frame. */
+/* Add the first blank after the last step of a frame. */
 static steno_status add_blank(steno_transducer *t, struct list *l, const float *enc, steno_err *err)
 {
     steno_status st = l->n ? steno_transducer_hyp_join(t, l, enc, false, err) : STENO_OK;
@@ -90,7 +90,7 @@ static steno_status append(struct list *to, const struct list *from)
     return STENO_OK;
 }
 
-/* One frame of NSC: hyps in, kept out; a: blanks (ESPnet's S), b: extended ones (V). */
+/* One frame of NSC: from hyps to kept. a: blanks (ESPnet's S), b: extended hypotheses (V). */
 static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, steno_err *err)
 {
     size_t v = (size_t)t->o.vocab;
@@ -136,7 +136,7 @@ static int best_first(const void *a, const void *b)
     return x->token < y->token ? -1 : 1;
 }
 
-/* Tokens of hypothesis i, the blank among them, whose score is within gamma of its best. */
+/* The tokens of hypothesis i, including the blank, whose score is within gamma of the best. */
 static size_t choose_close(steno_transducer *t, size_t i)
 {
     const float *logp = t->tree.logp + i * (size_t)t->o.vocab;
@@ -151,7 +151,7 @@ static size_t choose_close(steno_transducer *t, size_t i)
     return n < most ? n : most;
 }
 
-/* One step: blanks to a, the rest to b. c: the hypotheses this frame began with. */
+/* One step: blanks to a, the rest to b. c: the hypotheses at the beginning of the frame. */
 static steno_status maes_expand(steno_transducer *t, size_t f)
 {
     bool lost = false;

@@ -8,9 +8,10 @@
 #include "base/arena.h"
 
 #define MAX_PREFIXES (1 << 26)
-#define FULL 4096 /* sequences, and links, that are not worth a collection */
+#define FULL 4096 /* up to this number of sequences, and of links, a collection is not worthwhile  \
+                   */
 
-/* ---- blocks of a row and a state ------------------------------------------------------------ */
+/* ---- blocks of a row and a state ------------------------------------------------------------- */
 
 static bool reserve_owners(struct steno_transducer_pool *l, size_t n)
 {
@@ -28,7 +29,7 @@ static bool reserve_owners(struct steno_transducer_pool *l, size_t n)
     return true;
 }
 
-/* One that is not in use; there is one. */
+/* Take a block that is not in use; there must be one. */
 static void *pop_free(struct steno_transducer_pool *l)
 {
     void *block = l->free;
@@ -54,20 +55,20 @@ static size_t pool_bytes(const struct steno_transducer_pool *l, size_t blocks)
     return blocks * l->floats * sizeof(float);
 }
 
-/* Those not in use, until all there are take at most so many bytes. */
+/* Free blocks that are not in use, until all blocks together take at most `bytes`. */
 static void trim(struct steno_transducer_pool *l, size_t bytes)
 {
     while (l->free && pool_bytes(l, l->n_used + l->n_free) > bytes)
         steno_aligned_free(pop_free(l));
 }
 
-/* A multiple of what kernels read at once, and of a pointer. */
+/* Rounded up to a multiple of what kernels read at once, and of a pointer. */
 static size_t rounded(size_t floats)
 {
     return (floats + 15) / 16 * 16;
 }
 
-/* Sequences last asked for before frame `oldest` lose what they have. */
+/* Free the rows of sequences that were last used before frame `oldest`. */
 static void free_rows(struct steno_transducer_tree *t, uint32_t oldest)
 {
     for (int k = 0; k < 2; k++) {
@@ -221,7 +222,7 @@ bool steno_transducer_tree_rows_due(struct steno_transducer_tree *t)
            t->row_bytes;
 }
 
-/* A row is made from the state before it: so the parent's stays as well. */
+/* A row is computed from the state before it, so the parent's row is kept too. */
 void steno_transducer_tree_mark_rows(struct steno_transducer_tree *t, int32_t p)
 {
     int32_t up = t->p[p].parent;
@@ -230,8 +231,8 @@ void steno_transducer_tree_mark_rows(struct steno_transducer_tree *t, int32_t p)
         t->p[up].seen = t->frame;
 }
 
-/* Rows asked for in the frame that is over may well be asked for again; where those alone are more
- * than half of what there is room for, what goes on keeps its own. */
+/* Rows of the last frame are likely to be used again, so they are kept. If they alone take more
+ * than half of the room, only the rows of continuing hypotheses are kept. */
 void steno_transducer_tree_sweep(struct steno_transducer_tree *t)
 {
     size_t bytes = 0;
@@ -268,7 +269,7 @@ void steno_transducer_tree_mark(struct steno_transducer_tree *t, int32_t p, int3
         t->links[link].moved = 0;
 }
 
-/* What has a row stays too. */
+/* Sequences with a row are kept too. */
 void steno_transducer_tree_number(struct steno_transducer_tree *t)
 {
     int32_t n = 0;
@@ -301,7 +302,7 @@ void steno_transducer_tree_place(const struct steno_transducer_tree *t, int32_t 
     *link = *link < 0 ? -1 : t->links[*link].moved;
 }
 
-/* When it is worth looking again. */
+/* The number at which the next collection is worthwhile. */
 static int32_t full(int32_t n)
 {
     return n < MAX_PREFIXES / 2 ? n + n / 2 + FULL : MAX_PREFIXES;
@@ -347,7 +348,7 @@ static steno_status oom(steno_err *err)
     return steno_fail(err, STENO_ERR_NOMEM, "transducer search: out of memory");
 }
 
-/* Which of the sequences lack a row, each once, into todo. */
+/* The sequences that lack a row, each once, into todo. Returns their number. */
 static size_t find_missing(struct steno_transducer_tree *t, const int32_t *p, size_t n, int which)
 {
     size_t m = 0;
@@ -365,19 +366,19 @@ static size_t find_missing(struct steno_transducer_tree *t, const int32_t *p, si
     return m;
 }
 
-/* The pool's blocks are of the size that the networks ask for. */
+/* The networks decide the size of the pool's blocks. */
 static void set_size(struct steno_transducer_pool *l, size_t floats)
 {
     if (l->floats == floats)
         return;
-    assert(!l->n_used); /* one utterance, one set of networks */
+    assert(!l->n_used); /* one utterance uses one set of networks */
     trim(l, 0);
     l->floats = floats;
 }
 
-/* Rows and states of the m sequences in todo. Their parents have theirs: a sequence is only made by
- * extending one that has been looked at, and what goes on keeps its parent's
- * (steno_transducer_tree_mark). */
+/* Compute rows and states of the m sequences in todo. Their parents have theirs: a sequence is only
+ * made by extending one whose row was computed, and the rows of the parents of continuing
+ * hypotheses are kept (steno_transducer_tree_mark_rows). */
 static steno_status compute(struct steno_transducer_tree *t, size_t m, int which, steno_err *err)
 {
     const struct steno_transducer_nets *x = t->nets;
@@ -434,7 +435,7 @@ steno_status steno_transducer_tree_score_lm(struct steno_transducer_tree *t, con
                    err);
 }
 
-/* In place; false when it is not a distribution. */
+/* In place; false if it is not a distribution. */
 static bool log_softmax(float *x, size_t n)
 {
     double sum = 0;

@@ -1,9 +1,9 @@
-/* The file: test values, parameters and counts, vocabulary, 1-grams, one table per longer order,
- * then the words, each with a zero byte (layout: kpu/kenlm, lm/binary_format.cc, lm/vocab.cc,
- * lm/search_hashed.hh, lm/trie.hh; Heafield 2011). An n-gram is looked up from its last word
- * backwards. Probing: keys are 64-bit hashes of the word numbers so far, 0 an empty bucket. Trie:
- * each entry holds where the entries of one word more begin, the next entry where they end.
- * Numbers are little-endian. */
+/* The file has test values, parameters and counts, the vocabulary, 1-grams, one table per longer
+ * order, and then the words, each with a zero byte (layout: kpu/kenlm, lm/binary_format.cc,
+ * lm/vocab.cc, lm/search_hashed.hh, lm/trie.hh; Heafield 2011). An n-gram is looked up from its
+ * last word backwards. Probing: keys are 64-bit hashes of the word numbers so far; 0 is an empty
+ * bucket. Trie: each entry has the start of its entries of one word more; the next entry has their
+ * end. Numbers are little-endian. */
 #include "search/lm/kenlm.h"
 
 #include <float.h>
@@ -19,14 +19,14 @@
 
 enum type { PROBING = 0, TRIE = 2 };
 
-/* Entries of one order. */
+/* The entries of one order. */
 struct table {
     const unsigned char *at;
     uint64_t n;       /* entries; buckets of a hash table */
     uint64_t size;    /* bytes of a bucket */
-    unsigned bits;    /* trie: of an entry */
-    unsigned next;    /* trie: of them, those of the pointer */
-    bool has_backoff; /* all but the longest */
+    unsigned bits;    /* trie: bits of an entry */
+    unsigned next;    /* trie: bits of the pointer in it */
+    bool has_backoff; /* true for all orders but the longest */
 };
 
 struct steno_kenlm {
@@ -36,10 +36,10 @@ struct steno_kenlm {
     float multiplier;
     bool has_words;
     struct table vocabulary;
-    uint64_t n_words;   /* with <unk> */
+    uint64_t n_words;   /* including <unk> */
     unsigned word_bits; /* trie */
     const unsigned char *unigrams;
-    struct table tables[STENO_KENLM_MAX_ORDER + 1]; /* from 2 */
+    struct table tables[STENO_KENLM_MAX_ORDER + 1]; /* from order 2 */
 };
 
 struct reader {
@@ -50,12 +50,12 @@ struct reader {
     steno_err *err;
 };
 
-/* Where a look-up stands, and what it found. */
+/* The position and the result of a look-up. */
 struct place {
     uint64_t hash;       /* probing */
     uint64_t begin, end; /* trie: entries of one word more */
     float prob, backoff;
-    bool more; /* longer ones may follow */
+    bool more; /* longer n-grams may exist */
 };
 
 static uint32_t get32(const unsigned char *p)
@@ -104,21 +104,21 @@ static uint64_t hash_more(uint64_t hash, uint64_t word)
     return (hash * 8978948897894561157U) ^ ((1 + word) * 17894857484156487943U);
 }
 
-/* The bucket of a key, NULL if there is none. */
+/* The bucket of a key; NULL if there is none. */
 static const unsigned char *find_key(const struct table *t, uint64_t key)
 {
     uint64_t i = key % t->n;
     for (;; i = i + 1 == t->n ? 0 : i + 1) {
         const unsigned char *p = t->at + i * t->size;
         uint64_t got = get64(p);
-        if (!got) /* before the key: 0 is none */
+        if (!got) /* test this before the key: 0 is an empty bucket */
             return NULL;
         if (got == key)
             return p;
     }
 }
 
-/* bits <= 57 of them from a bit on; 8 bytes lie behind every table. */
+/* Read `bits` <= 57 bits, from a bit position on; 8 more bytes follow every table. */
 static uint64_t get_bits(const struct table *t, uint64_t from, unsigned bits)
 {
     return (get64(t->at + from / 8) >> (from % 8)) & ((1ULL << bits) - 1);
@@ -166,7 +166,7 @@ static bool longer_in_trie(const steno_kenlm *m, const struct table *t, uint64_t
     return false;
 }
 
-/* The sign of a probability says, set, that no n-gram goes on to the left. */
+/* A set sign bit of a probability says that no n-gram continues to the left. */
 static void put_value(const unsigned char *value, bool has_backoff, struct place *p)
 {
     float prob = get_float(value);
@@ -187,7 +187,7 @@ static void look_up_word(const steno_kenlm *m, uint64_t word, struct place *p)
     }
 }
 
-/* From an n-gram of order - 1 words to that with a word more on its left; false: there is none. */
+/* Extend an n-gram of order - 1 words by a word on its left; false: there is no such n-gram. */
 static bool look_up_longer(const steno_kenlm *m, int order, uint64_t word, struct place *p)
 {
     const struct table *t = &m->tables[order];
@@ -208,7 +208,7 @@ static steno_status wrong(const struct reader *r, const char *what)
     return steno_fail(r->err, STENO_ERR_FORMAT, "%s: byte %zu: %s", r->name, r->at, what);
 }
 
-/* n * size bytes from here at *at, and on behind them; false if the file ends before. */
+/* *at: the next n * size bytes, which are consumed; false if the file ends before. */
 static bool take(struct reader *r, uint64_t n, uint64_t size, const unsigned char **at)
 {
     if (n > (r->n - r->at) / size)
@@ -305,7 +305,7 @@ static steno_status too_short(const struct reader *r, const char *what, int orde
                       r->name, r->at, order, what, r->n);
 }
 
-/* A hash table of n entries; at least one bucket is empty. */
+/* A hash table of n entries; at least one bucket must be empty. */
 static steno_status read_buckets(struct reader *r, struct table *t, uint64_t n, uint64_t size,
                                  int order)
 {
@@ -324,7 +324,7 @@ static steno_status read_buckets(struct reader *r, struct table *t, uint64_t n, 
 
 static bool good(float v)
 {
-    return fabsf(v) <= MAX_NUMBER; /* not of NaN */
+    return fabsf(v) <= MAX_NUMBER; /* false for NaN */
 }
 
 static steno_status bad_number(const struct reader *r, int order, uint64_t i)
@@ -460,7 +460,7 @@ static steno_status read_trie(struct reader *r)
     return st;
 }
 
-/* The words stand last, <unk> first: what was read before has the size it should. */
+/* The words come last, <unk> first. This also checks that all earlier parts have the right size. */
 static steno_status check_words(const struct reader *r)
 {
     if (r->m->has_words && (r->n - r->at < 6 || memcmp(r->bytes + r->at, "<unk>", 6) != 0))
@@ -518,7 +518,7 @@ int32_t steno_kenlm_word(const steno_kenlm *m, const char *word)
         const unsigned char *p = find_key(&m->vocabulary, hash);
         return p ? (int32_t)get32(p + 8) : 0;
     }
-    while (low < high) { /* sorted; a word's number is its place, <unk> before all */
+    while (low < high) { /* sorted; a word's number is its position, with <unk> before all */
         uint64_t mid = low + (high - low) / 2, got = get64(m->vocabulary.at + 8 * mid);
         if (got == hash)
             return (int32_t)mid + 1;
@@ -532,7 +532,8 @@ int32_t steno_kenlm_word(const steno_kenlm *m, const char *word)
 
 /* ---- scores -------------------------------------------------------------------------------- */
 
-/* past[i]: the back-offs of the contexts of i words and more. Returns how many words count. */
+/* past[i]: the sum of the back-offs of the contexts of i words and more. Returns how many words
+ * count. */
 static int sum_backoffs(const steno_kenlm *m, const int32_t *newest, int n,
                         double past[static STENO_KENLM_MAX_ORDER + 1])
 {
@@ -562,7 +563,7 @@ void steno_kenlm_score(const steno_kenlm *m, const int32_t *context, size_t n, c
     for (size_t i = 0; i < n_words; i++) {
         struct place p;
         float prob;
-        int length = 0; /* of the context with the word behind it */
+        int length = 0; /* of the context including the following word */
         look_up_word(m, (uint64_t)words[i], &p);
         prob = p.prob;
         for (; length < k && p.more; length++) {

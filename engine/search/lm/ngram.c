@@ -1,8 +1,8 @@
-/* A tree: the children of a context are the words that n-grams of one word more end in. A score is
- *     p(w | h) = prob(h w) if there is such an n-gram, else backoff(h) + p(w | h without its
- * oldest) with backoff 0 where h is no n-gram (Katz; KenLM's BaseScore, Heafield 2011). All tokens
- * at once: 1-grams plus every back-off, then the children of ever longer contexts in place of what
- * stands there. */
+/* A tree: the children of a context are the last words of n-grams of one word more. A score is
+ *     p(w | h) = prob(h w) if that n-gram exists,
+ *     else backoff(h) + p(w | h without its oldest word), with backoff 0 if h is no n-gram
+ * (Katz; KenLM's BaseScore, Heafield 2011). For all tokens at once: start with the 1-grams plus
+ * every back-off, then replace the scores of the children of ever longer contexts. */
 #include "search/lm/ngram.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@
 #include "base/file.h"
 #include "search/lm/kenlm.h"
 
-#define ABSENT 1.0F            /* no n-gram of its own: a context that longer ones were given for */
-#define UNKNOWN_PROB (-100.0F) /* of <unk> where the file has none, as KenLM */
+#define ABSENT 1.0F            /* not an n-gram itself: a context of longer ones */
+#define UNKNOWN_PROB (-100.0F) /* of <unk> if the file has none, as in KenLM */
 #define MAX_NODES (1 << 28)
 
 _Static_assert(STENO_KENLM_MAX_ORDER == STENO_NGRAM_MAX_ORDER, "counts of either");
@@ -27,10 +27,10 @@ struct node {
 };
 
 struct steno_ngram {
-    steno_kenlm *binary; /* then this and bytes alone are used */
-    char *bytes;         /* [n_bytes] of the binary */
+    steno_kenlm *binary; /* a KenLM binary: then only this and bytes are used */
+    char *bytes;         /* [n_bytes] of the binary file */
     size_t n_bytes;
-    steno_arena *mem;   /* of words */
+    steno_arena *mem;   /* memory of the words */
     struct node *nodes; /* 0: the root */
     int32_t n, cap;
     int32_t *parents; /* [cap] */
@@ -49,7 +49,7 @@ struct reader {
     steno_ngram *m;
     const char *at, *end, *name;
     size_t line;
-    const char *text; /* the current line, [len], without its end */
+    const char *text; /* the current line, [len], without its line end */
     size_t len;
     steno_err *err;
 };
@@ -179,7 +179,7 @@ static int32_t add_child(steno_ngram *m, int32_t parent, int32_t word)
 
 /* ---- ARPA ---------------------------------------------------------------------------------- */
 
-/* The next line that is not blank; false at the end. */
+/* Read the next line that is not blank; false at the end. */
 static bool next_line(struct reader *r)
 {
     while (r->at < r->end) {
@@ -207,7 +207,7 @@ static steno_status wrong(const struct reader *r, const char *what)
     return steno_fail(r->err, STENO_ERR_FORMAT, "%s:%zu: %s", r->name, r->line, what);
 }
 
-/* "ngram 2=17": order and count; false when it is no such line. */
+/* "ngram 2=17": order and count; false if it is no such line. */
 static bool header_line(const struct reader *r, long *order, int64_t *count)
 {
     char *end;
@@ -239,7 +239,7 @@ static steno_status read_header(struct reader *r)
     return r->m->order ? STENO_OK : wrong(r, "the header names no n-grams");
 }
 
-/* A field up to a blank; false when there is none. */
+/* A field up to the next blank; false if there is none. */
 static bool field(const char **at, const char *end, const char **text, size_t *len)
 {
     while (*at < end && (**at == ' ' || **at == '\t'))
@@ -321,7 +321,7 @@ static steno_status read_section(struct reader *r, int n)
     return STENO_OK;
 }
 
-/* <unk>, and what a sentence begins with. */
+/* Find <unk> and the marker of the beginning of a sentence. */
 static steno_status find_marks(struct reader *r)
 {
     steno_ngram *m = r->m;
@@ -376,7 +376,7 @@ static steno_status parse_arpa(steno_ngram **out, const char *bytes, size_t n, c
     return st;
 }
 
-/* bytes: this function's from now on. */
+/* Takes ownership of bytes. */
 static steno_status take_binary(steno_ngram **out, char *bytes, size_t n, const char *name,
                                 steno_err *err)
 {
@@ -477,7 +477,7 @@ size_t steno_ngram_bytes(const steno_ngram *m)
 
 /* ---- scores -------------------------------------------------------------------------------- */
 
-/* Node of a context, -1 if no n-gram begins so. */
+/* Node of a context; -1 if no n-gram begins with it. */
 static int32_t find_context(const steno_ngram *m, const int32_t *words, size_t n)
 {
     int32_t node = 0;
@@ -504,7 +504,7 @@ double steno_ngram_score(const steno_ngram *m, const int32_t *context, size_t n,
         if (hit >= 0 && m->nodes[hit].prob != ABSENT)
             return sum + (double)m->nodes[hit].prob;
         if (!n)
-            return sum + (double)UNKNOWN_PROB; /* every word is a 1-gram: not reached */
+            return sum + (double)UNKNOWN_PROB; /* not reached: every word is a 1-gram */
         if (node >= 0)
             sum += (double)m->nodes[node].backoff;
     }
@@ -513,8 +513,8 @@ double steno_ngram_score(const steno_ngram *m, const int32_t *context, size_t n,
 struct steno_ngram_map {
     const steno_ngram *m;
     size_t n, n_unknown;
-    int32_t *word;    /* [n] of a token */
-    int32_t *token;   /* [words] of a word, -1 = none; ARPA */
+    int32_t *word;    /* [n] word of a token */
+    int32_t *token;   /* [words] token of a word, -1 = none; ARPA only */
     int32_t *unknown; /* [n_unknown] tokens */
 };
 
@@ -560,7 +560,7 @@ size_t steno_ngram_map_unknown(const steno_ngram_map *p)
     return p->n_unknown;
 }
 
-/* The children of a context in place of what shorter ones said. */
+/* Replace the scores of a context's children, which shorter contexts gave. */
 static void put_children(const steno_ngram_map *p, int32_t node, double backoff, float *out)
 {
     const struct node *nodes = p->m->nodes;
@@ -576,7 +576,7 @@ static void put_children(const steno_ngram_map *p, int32_t node, double backoff,
     }
 }
 
-/* Every token is looked up: hashes do not tell which words follow a context. */
+/* Look up every token: hash tables do not tell which words follow a context. */
 static void score_binary(const steno_ngram_map *p, const int32_t *context, size_t n, float *out)
 {
     double score[64];
@@ -591,7 +591,7 @@ static void score_binary(const steno_ngram_map *p, const int32_t *context, size_
 void steno_ngram_map_score(const steno_ngram_map *p, const int32_t *tokens, size_t n, float *out)
 {
     int32_t context[STENO_NGRAM_MAX_ORDER], node[STENO_NGRAM_MAX_ORDER];
-    double behind[STENO_NGRAM_MAX_ORDER]; /* back-offs of all longer contexts */
+    double behind[STENO_NGRAM_MAX_ORDER]; /* sums of the back-offs of longer contexts */
     size_t most = (size_t)p->m->order - 1, k = n + 1 < most ? n + 1 : most;
     for (size_t i = 0; i < k; i++) { /* the last k of <s> and the tokens */
         size_t at = n + 1 - k + i;
