@@ -1,4 +1,4 @@
-/* A CPU of every level there is of x86-64: the kernels beside this are made of AVX2 and C. */
+/* A CPU with every level of x86-64: the emulated kernels need only AVX2 and C. */
 #include "base/cpu.h"
 
 #include "nn/kernels/x86/amx_ops.h"

@@ -1,13 +1,13 @@
 /* The instructions of AVX-512 (F, BW, DQ, VL, VNNI, BF16) and of AVX-VNNI that
- * engine/nn/kernels/x86 uses, in C and AVX2: before the compiler's <immintrin.h> on the path, so
- * that the kernels of every level can be run on a CPU that ends at AVX2 (tests/emulated.sh). What
- * each gives is what the Intel SDM vol. 2 says of it; speed is no aim. GCC alone.
+ * engine/nn/kernels/x86 uses, in C and AVX2. This file precedes the compiler's <immintrin.h> on the
+ * include path, so that the kernels of every level run on a CPU with AVX2 (tests/emulated.sh). The
+ * results are those that the Intel SDM vol. 2 defines; speed does not matter. GCC only.
  *
  * Two halves of 32 bytes where AVX2 has the same operation, else lane by lane. */
 #ifndef TESTS_EMULATED_IMMINTRIN_H
 #define TESTS_EMULATED_IMMINTRIN_H
 
-/* all of <immintrin.h> up to AVX2: what comes after would declare the names below */
+/* include all of <immintrin.h> up to AVX2; later headers would declare the names below */
 #define _IMMINTRIN_H_INCLUDED
 #include <smmintrin.h>
 #include <avxintrin.h>
@@ -31,7 +31,7 @@ typedef uint64_t __mmask64;
 
 enum { _MM_MANT_NORM_p5_1 = 2, _MM_MANT_SIGN_src = 0 };
 
-/* A register, as whatever it is taken for. */
+/* A register, by the type of its elements. */
 union emulated {
     __m512 ps;
     __m512d pd;
@@ -55,7 +55,7 @@ union emulated {
 /* ---- two halves --------------------------------------------------------------------------------
  */
 
-/* name: of the instruction with 512 bits; half: of that with 256; what: field of the union. */
+/* name: the 512-bit instruction; half: the 256-bit one; what: a field of the union. */
 #define EMULATED_1(type, name, half, what)                                                         \
     EMULATED type name(type a)                                                                     \
     {                                                                                              \
@@ -161,7 +161,7 @@ EMULATED __m512i _mm512_setzero_si512(void)
     return (__m512i){0};
 }
 #define _mm512_setr_epi32(...) (((union emulated){.i32 = {__VA_ARGS__}}).si)
-/* Last lane first. */
+/* The last lane comes first. */
 EMULATED __m512i emulated_reverse32(union emulated a)
 {
     union emulated x;
@@ -193,7 +193,7 @@ EMULATED_LOAD(__m512, _mm512_loadu_ps)
 EMULATED_LOAD(__m512i, _mm512_loadu_si512)
 EMULATED_STORE(__m512, _mm512_storeu_ps)
 EMULATED_STORE(__m512i, _mm512_storeu_si512)
-/* At a multiple of 64: the instruction faults elsewhere. */
+/* The address must be a multiple of 64: otherwise the instruction faults. */
 EMULATED __m512i _mm512_load_si512(const void *p)
 {
     if ((uintptr_t)p % 64)
@@ -250,7 +250,7 @@ EMULATED __m512i _mm512_cvtps_epi32(__m512 a)
     EMULATED_LANES(2) x.si2[i] = _mm256_cvtps_epi32(x.ps2[i]);
     return x.si;
 }
-/* Lanes `from`, part the field of their register in the union, widened to lanes `to`. */
+/* Lanes `from` of `part`, a field of the register's union, widened to lanes `to`. */
 #define EMULATED_WIDEN(name, type, part, from, lanes, to)                                          \
     EMULATED __m512i name(type a)                                                                  \
     {                                                                                              \
@@ -323,7 +323,7 @@ EMULATED __mmask16 _mm512_cmp_ps_mask(__m512 a, __m512 b, int how)
     }
     return (__mmask16)m;
 }
-/* A bit for each lane, of what op says of the two. */
+/* One bit per lane: the result of op on the two lanes. */
 #define EMULATED_MASK(name, type, lanes, field, op)                                                \
     EMULATED type name(__m512i a, __m512i b)                                                       \
     {                                                                                              \
@@ -381,7 +381,7 @@ EMULATED __m512i _mm512_maskz_cvtps_epi32(__mmask16 m, __m512 a)
     return x.si;
 }
 
-/* Of lanes whose bit is not set memory is not touched. */
+/* Memory of lanes whose bit is not set is not accessed. */
 EMULATED __m512 _mm512_maskz_loadu_ps(__mmask16 m, const void *p)
 {
     union emulated x = {.ps = {0}};
@@ -456,8 +456,8 @@ EMULATED float _mm512_reduce_max_ps(__m512 a)
     return _mm_cvtss_f32(_mm_max_ss(z, _mm_shuffle_ps(z, z, 1)));
 }
 
-/* how: bits 0 to 2 the direction (0 nearest, 1 down), above 3 how many bits behind the point are
- * kept. */
+/* how: bits 0 to 2 are the direction (0 nearest, 1 down), the bits above 3 the number of fraction
+ * bits to keep. */
 EMULATED __m512 _mm512_roundscale_ps(__m512 a, int how)
 {
     union emulated x = {.ps = a};
@@ -472,7 +472,7 @@ EMULATED __m512 _mm512_roundscale_ps(__m512 a, int how)
     }
     return x.ps;
 }
-/* What roundscale leaves; of an infinity 0. */
+/* The remainder of roundscale; 0 for an infinity. */
 EMULATED __m512 _mm512_reduce_ps(__m512 a, int how)
 {
     union emulated x = {.ps = a}, y = {.ps = _mm512_roundscale_ps(a, how & 0xf7)};
@@ -508,7 +508,7 @@ EMULATED __m512 _mm512_getexp_ps(__m512 a)
                              : logbf(x.f[i]);
     return x.ps;
 }
-/* a by a power of 2, in [1/2, 1); of 0, infinities and their like the instruction has 1. */
+/* a times a power of 2, in [1/2, 1). For 0, infinities and NaN the instruction returns 1. */
 EMULATED __m512 _mm512_getmant_ps(__m512 a, int norm, int sign)
 {
     union emulated x = {.ps = a};
@@ -526,7 +526,7 @@ EMULATED __m512 _mm512_getmant_ps(__m512 a, int norm, int sign)
     }
     return x.ps;
 }
-/* Relative error below 2^-14: with no more right than that. */
+/* Relative error below 2^-14, and no more accurate than that. */
 EMULATED __m512 _mm512_rcp14_ps(__m512 a)
 {
     union emulated x = {.ps = a};
@@ -541,8 +541,8 @@ EMULATED __m512 _mm512_rcp14_ps(__m512 a)
 /* ---- products ----------------------------------------------------------------------------------
  */
 
-/* Sums of 4 products of bytes: bytes 0 and 2 of each, then 1 and 3. b has signs, a as `sign` says.
- */
+/* Sums of 4 products of bytes: bytes 0 and 2 of each lane, then 1 and 3. b is signed; a as `sign`
+ * says. */
 EMULATED __m256i emulated_bytes(__m256i sum, __m256i a, __m256i b, _Bool sign)
 {
     const __m256i a0 = sign ? _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8)
@@ -566,7 +566,7 @@ EMULATED __m512i _mm512_dpwssd_epi32(__m512i sum, __m512i a, __m512i b)
 {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
 }
-/* Round to nearest even; what is no normal number becomes 0, NaN quiet. */
+/* Round to nearest even; numbers that are not normal become 0, NaN becomes quiet. */
 EMULATED uint16_t emulated_bf16(float f)
 {
     uint32_t u;
@@ -595,8 +595,8 @@ EMULATED __m256bh _mm512_cvtneps_pbh(__m512 a)
     union emulated x = {.si = _mm512_cvtne2ps_pbh(a, a)};
     return x.si2[0];
 }
-/* The second of each pair first, rounded after every step; results that are no normal numbers are
- * 0. */
+/* The second product of each pair comes first, and every step is rounded; results that are not
+ * normal are 0. */
 EMULATED float emulated_dot_bf16(float sum, const uint16_t *a, const uint16_t *b)
 {
     for (int i = 1; i >= 0; i--) {

@@ -1,7 +1,7 @@
 /* kcheck --bench: time of every slot at every level, as a Markdown table.
- * A number is the smallest of several short samples of this thread's processor time: other
- * processes can only add to a sample (caches, memory, the sibling hyperthread), so the smallest is
- * closest to what the code costs. */
+ * A number is the smallest of several short samples of this thread's CPU time. Other processes can
+ * only add to a sample (caches, memory, the sibling hyperthread), so the smallest is closest to the
+ * cost of the code. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -16,7 +16,7 @@
 
 enum { LEVELS = 4, SAMPLES = 9, MAX_FLOATS = 9 << 20 };
 
-struct run { /* what one measured call works on */
+struct run { /* the data of one measured call */
     const steno_kernels *k;
     const struct bench *b;
     float *x, *w, *y; /* inputs, weights or second input, output */
@@ -139,8 +139,8 @@ static void call_nhwc(const struct run *r)
     r->k->conv_nhwc_f32(&r->conv, r->x, r->packed, r->y, NULL, 0, 1);
 }
 
-/* Subsampling of ESPnet (1 -> 256 -> 256 channels, stride 2), the shipped model's, depthwise along
- * time, pointwise. m: row of this table. */
+/* ESPnet's subsampling (1 -> 256 -> 256 channels, stride 2), that of the shipped model, depthwise
+ * along time, pointwise. m: row of this table. */
 static const struct steno_conv convs[] = {
     {1, 256, 1, {100, 80}, {49, 39}, {3, 3}, {2, 2}, {1, 1}, {0, 0}},
     {256, 256, 1, {49, 39}, {24, 19}, {3, 3}, {2, 2}, {1, 1}, {0, 0}},
@@ -172,7 +172,7 @@ static const struct bench benches[] = {
     {"max_reduce_f32", call_max, 1, 4096, 1, 0, 4, PLAIN},
     {"dot_f32", call_dot, 1, 4096, 1, 0, 8, PLAIN},
     {"dot_f32", call_dot, 1, 512, 1, 2, 8, PLAIN},
-    {"dots_f32", call_dots, 16, 512, 1, 2, 4, PLAIN}, /* 8 rows times 2 */
+    {"dots_f32", call_dots, 16, 512, 1, 2, 4, PLAIN}, /* 8 rows times 2 rows */
     {"softmax_f32", call_softmax, 100, 100, 1, 0, 8, PLAIN},
     {"log_softmax_f32", call_log_softmax, 25, 5000, 1, 0, 8, PLAIN},
     {"layernorm_f32", call_layernorm, 100, 256, 1, 0, 8, PLAIN},
@@ -250,7 +250,8 @@ double bench_time(void (*call)(const void *arg), const void *arg)
         for (size_t i = 0; i < times; i++)
             call(arg);
         ns = cpu_ns() - start;
-        if (ns < 300000 && times < 1000000) { /* short samples fit between others' time slices */
+        if (ns < 300000 &&
+            times < 1000000) { /* short samples fit into the time slices between other processes */
             times *= ns < 30000 ? 8 : 2;
             continue;
         }

@@ -1,4 +1,4 @@
-/* kcheck --bench attend: a tile of rows of attention, at the best level. */
+/* kcheck --bench attend: a row tile of attention, at the best level. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -80,7 +80,7 @@ int bench_attend(void)
     void *packed[3];
     steno_kernels_init(&k, steno_cpu_detect());
     x = steno_aligned_alloc((size_t)PLACES * SIZE * sizeof *x);
-    for (int i = 0; i < 3; i++) /* as much as f32 takes */
+    for (int i = 0; i < 3; i++) /* as many bytes as f32 needs */
         packed[i] = steno_aligned_alloc((size_t)PLACES * SIZE * sizeof *x);
     if (x && packed[0] && packed[1] && packed[2]) {
         fill_uniform(x, (size_t)PLACES * SIZE);

@@ -1,5 +1,5 @@
-/* kcheck --bench gemm_bf16: products and convolutions with weights in bf16, at the levels that have
- * a way of their own with them, and against f32. */
+/* kcheck --bench gemm_bf16: products and convolutions with bf16 weights, at the levels that have
+ * their own kernels for them, compared with f32. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -12,8 +12,8 @@
 
 enum { LEVELS = 4, MAX_FLOATS = 9 << 20 };
 
-/* n 0: the convolution from c_in to m channels with 3x3 taps and stride 2 that ESPnet begins with,
- * 49x39 pixels */
+/* n 0: the first convolution of ESPnet, from c_in to m channels with 3x3 taps and stride 2, 49x39
+ * pixels */
 static const struct {
     size_t m, n, k;
 } shapes[] = {{1, 512, 512},   {1, 2048, 512},   {1, 4096, 2048},  {4, 2048, 512},

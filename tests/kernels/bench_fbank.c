@@ -1,4 +1,5 @@
-/* kcheck --bench fbank: log-mel frames, 24 of a signal in one call and one in each, by level. */
+/* kcheck --bench fbank: log-mel frames, by level: 24 frames of a signal in one call, and one per
+ * call. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/cpu.h"
@@ -55,7 +56,7 @@ int bench_fbank(void)
                                           .floor = FLT_EPSILON,
                                           .log = true,
                                           .log_scale = 1};
-        for (size_t q = 0; q < bins / 4; q++) /* as wide as mel filters are on the average */
+        for (size_t q = 0; q < bins / 4; q++) /* the average width of mel filters */
             quad[q] = (struct steno_mel_quad){.vectors = 2, .at = 32 * q};
         if (steno_fft_room(fft) > ROOM)
             return 1;

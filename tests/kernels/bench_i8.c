@@ -38,7 +38,8 @@ static void call_f32(const void *arg)
     r->k->gemm_f32_packed(r->g.m, r->g.n, r->g.k, r->fa, r->g.k, r->f_packed, r->fc, r->g.n, NULL);
 }
 
-/* Time of one product at level k, f32 in and out as IntLinear uses it; then of the f32 product. */
+/* Time of one product at level k with f32 input and output, as IntLinear uses it; then of the f32
+ * product. */
 static double time_one(const steno_kernels *k, size_t at, uint8_t *bytes, float *floats,
                        double *f32)
 {

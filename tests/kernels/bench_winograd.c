@@ -1,5 +1,5 @@
-/* kcheck --bench winograd: 3x3 convolutions of stride 2 with all multiplications and with fewer,
- * from the same weights' nine and twenty-five matrices. */
+/* kcheck --bench winograd: 3x3 convolutions of stride 2, with all multiplications and with fewer,
+ * from the nine and the twenty-five matrices of the same weights. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -35,7 +35,7 @@ static void call(const void *arg)
                                                                  0, 1);
 }
 
-/* Nanoseconds, or a negative number when memory is short. rows: weights, of any values. */
+/* Nanoseconds, or a negative number when out of memory. rows: weights with any values. */
 static double time_of(struct run *r, const float *rows)
 {
     const size_t k = (r->few ? STENO_WINOGRAD_SLOTS : 9) * r->s.c_in, n = r->s.c_out;

@@ -1,5 +1,5 @@
-/* attend_f32 and attend_bf16 against sums of doubles over the same factors, rounded for bf16: what
- * is left are f32 sums and the rounding of weights to bf16. */
+/* attend_f32 and attend_bf16 against sums in double over the same factors (rounded, for bf16). The
+ * remaining errors are those of f32 sums and of rounding weights to bf16. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -13,17 +13,17 @@ enum positions { NONE, SHIFTED, BY_KEY };
 enum seen { ALL, RANGES, MASKS };
 
 struct attend_case {
-    size_t m, keys, size, v_size, call; /* call: keys of each call */
+    size_t m, keys, size, v_size, call; /* call: keys per call */
     enum positions positions;
     enum seen seen;
     bool bias;
     bool use_bf16; /* attend_bf16 */
 };
 
-/* Factors, and what rows see, of all keys. */
+/* Factors of all keys, and the keys that rows see. */
 struct factors {
     float *q, *k, *v, *p, *q_bias, *p_bias, *mask;
-    size_t ldq, ldk, ldv, ldp, places; /* places: positions */
+    size_t ldq, ldk, ldv, ldp, places; /* places: number of positions */
     struct steno_attend_seen seen[STENO_ATTEND_ROWS];
 };
 
@@ -88,7 +88,7 @@ static double score(const struct factors *f, const struct attend_case *c, size_t
     return t;
 }
 
-/* Row i of o / sum against the exact one; NaN where the row sees nothing. */
+/* Row i of o / sum against the exact one; NaN if the row sees no key. */
 static void row_is_right(const struct factors *f, const struct attend_case *c, float scale,
                          size_t i, const float *o, float max, float sum)
 {
@@ -207,7 +207,7 @@ static void shapes(const steno_kernels *k, bool use_bf16)
                                turn % 11 ? 0.25f : -0.5f);
 }
 
-/* Keys and values that come bit by bit lie as those that are packed at one go. */
+/* Keys and values that are appended one after the other have the layout of packing all at once. */
 static void kept(const steno_kernels *k, size_t size, size_t v_size)
 {
     enum { N = STENO_KV_PAGE_KEYS };
@@ -234,7 +234,7 @@ static void kept(const steno_kernels *k, size_t size, size_t v_size)
     steno_aligned_free(got);
 }
 
-/* One row, 40 keys of one number each: what numbers that are none do. */
+/* One row, 40 keys of one number each: the effect of NaN and infinities. */
 static void odd_numbers(const steno_kernels *k, bool use_bf16)
 {
     enum { KEYS = 40 };

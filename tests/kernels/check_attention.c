@@ -4,7 +4,8 @@
 
 struct row {
     size_t n, block;
-    float *s, *bias, *mask, *weight; /* weight: what the steps leave, brought to the last maximum */
+    float *s, *bias, *mask,
+        *weight; /* weight: the weights that the steps give, in the unit of the last maximum */
     float scale, max, sum;
 };
 
@@ -39,7 +40,7 @@ static void run_blocks(const steno_kernels *k, struct row *r)
     }
 }
 
-/* Each t is rounded three times, each weight passes one multiplication per block. */
+/* Each t is rounded three times, and each weight takes one multiplication per block. */
 static void compare(const struct row *r)
 {
     double max = -INFINITY, sum = 0, top = 0, bound;
@@ -106,7 +107,7 @@ static void nan_stays(const steno_kernels *k)
     }
 }
 
-/* n of 64 rows of row floats, the first `size` of which count, against sums in double. */
+/* n of 64 rows that are `row` floats apart, with `size` floats each, against sums in double. */
 static void rows_anywhere(const steno_kernels *k, size_t size, size_t n, bool mixed)
 {
     const size_t row = size + 3, out = mixed ? size : n;
@@ -149,11 +150,11 @@ struct attend_case {
     bool mask;
 };
 
-/* Scores are rounded size times, what they give e^(.) of; then n sums of products. */
+/* Scores have `size` rounding errors, which go through e^(.); then n products are summed. */
 static void attend_one(const steno_kernels *k, const struct attend_case *c)
 {
     const size_t ldq = c->size + 3, ldk = c->size + 1, ldv = c->v_size + 2, ldy = c->v_size + 5;
-    const size_t past = (c->n + 7) / 8 * 8; /* rows of k that may be read */
+    const size_t past = (c->n + 7) / 8 * 8; /* rows of k that the kernel may read */
     float *q = guard_new((c->m - 1) * ldq + c->size), *kk = guard_new(past * ldk);
     float *v = guard_new((c->n - 1) * ldv + c->v_size),
           *y = guard_new((c->m - 1) * ldy + c->v_size);

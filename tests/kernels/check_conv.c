@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes are {time, width}; out follows from in, total padding, kernel, stride. Real ones: digits-en
- * subsampling and depthwise, ESPnet conv2d subsampling, Zipformer's 1->8 3x3, silero-vad's STFT as
- * a convolution with stride, a pointwise one. */
+/* Sizes are {time, width}; out follows from in, total padding, kernel, stride. Shapes of real
+ * models: digits-en subsampling and depthwise, ESPnet conv2d subsampling, Zipformer's 1->8 3x3,
+ * silero-vad's STFT as a convolution with stride, a pointwise one. */
 static const struct conv_case {
     size_t c_in, c_out, group, in[2], kernel[2], stride[2], dilation[2], pad[2], after[2];
 } cases[] = {
@@ -37,7 +37,7 @@ static const struct conv_case {
     {70, 40, 1, {9, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {40, 70, 1, {12, 11}, {3, 3}, {2, 2}, {2, 2}, {2, 3}, {2, 2}},
     {512, 40, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, /* patches of 512 that are not
-                                                                     copied */
+                                                                   * copied */
     {512, 40, 1, {4, 9}, {2, 2}, {1, 1}, {1, 3}, {0, 1}, {0, 1}},
     {256, 40, 1, {9, 21}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
     {100, 100, 100, {7, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
@@ -94,7 +94,7 @@ static void to_nhwc(float *to, const float *from, size_t channels, size_t pixels
             to[p * channels + c] = from[c * pixels + p];
 }
 
-/* terms: as many more products of numbers of up to 1. */
+/* terms: number of additional products of numbers of up to 1. */
 static void compare_conv(const struct steno_conv *s, const float *x, const float *w, const float *y,
                          const struct steno_gemm_epilogue *ep, double terms, size_t number)
 {
@@ -156,7 +156,7 @@ static void run_case(const steno_kernels *k, size_t number, size_t n_parts, bool
     guard_free(whole);
 }
 
-/* The channels-last form of a case, held against the exact sums in the other layout. */
+/* The channels-last form of a case, against the exact sums in the other layout. */
 static void run_nhwc(const steno_kernels *k, size_t number, size_t n_parts, bool epilogue)
 {
     struct steno_conv s = shape_of(&cases[number]);
@@ -203,8 +203,8 @@ static void round_to_bf16(float *x, size_t n)
         x[i] = half_from_bf16(half_to_bf16(x[i]));
 }
 
-/* The same with weights in bf16, against the exact sums over what was rounded; or in 24 or 12 bits.
- */
+/* The same with bf16 weights, against the exact sums of the rounded numbers; or with weights in 24
+ * or 12 bits. */
 static void run_weights(const steno_kernels *k, const struct steno_gemm_weights *g, size_t number,
                         size_t n_parts, bool epilogue)
 {
@@ -227,7 +227,8 @@ static void run_weights(const steno_kernels *k, const struct steno_gemm_weights 
     to_nhwc(xt, x, s.c_in, image);
     to_nhwc(rt, residual, s.c_out, pixels);
     expected.residual = residual;
-    for (size_t i = 0; i < nw && g == &k->gemm_bf16_w12; i++) /* nothing that 12 bits do not keep */
+    for (size_t i = 0; i < nw && g == &k->gemm_bf16_w12;
+         i++) /* only numbers that 12 bits can represent */
         w[i] = copysignf(fmaxf(fabsf(w[i]), 0x1p-11f), w[i]);
     for (size_t o = 0; o < s.c_out; o++)
         to_nhwc(rows + o * taps * s.c_in, w + o * taps * s.c_in, s.c_in, taps);

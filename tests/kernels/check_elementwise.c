@@ -36,8 +36,8 @@ struct unary_case {
     double ulp, slope;
     bool product;
 };
-/* Bounds of exp to erf: the largest error of 20 million floats of all binades (docs/kernels.md) and
- * a little, a quarter at most. */
+/* Bounds of exp to erf: the largest error of 20 million floats of all binades (docs/kernels.md),
+ * plus at most a quarter. */
 #define SLOT(name) #name, offsetof(steno_kernels, name)
 static const struct unary_case unaries[] = {
     {SLOT(exp_f32), exp, 1.1, 0, false},      {SLOT(log_f32), log, 1, 0, false},
@@ -91,7 +91,7 @@ static void compare_unary(const struct unary_case *u, const float *y, const floa
 {
     for (size_t i = 0; i < n; i++) {
         double want = u->exact((double)x[i]);
-        /* silu and gelu multiply by x: a denormal factor has an absolute error, 2^-149 at best */
+        /* silu and gelu multiply by x: a denormal factor has an absolute error, at best 2^-149 */
         double tiny = u->product ? (fabs((double)x[i]) + 1) * 0x1p-147 : 0;
         if (close_to(y[i], want, tiny))
             continue;
@@ -105,7 +105,7 @@ static void compare_unary(const struct unary_case *u, const float *y, const floa
     }
 }
 
-/* silu and gelu of minus infinity are NaN by their formula, whatever the limit is. */
+/* silu and gelu of minus infinity are NaN by their formula, whatever their limit is. */
 static void keep_off_minus_infinity(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -130,7 +130,8 @@ static void unary_lengths(const struct unary_case *u, steno_unary_f32 *fn)
     }
 }
 
-/* Every 1021st float, both signs: 4.2 million values, all binades; of few, 1024 of each. */
+/* Every 1021st float, both signs: 4.2 million values, all binades. With fewer checks, 1024 values
+ * per binade. */
 static void unary_whole_range(const struct unary_case *u, steno_unary_f32 *fn)
 {
     enum { N = 4096, STRIDE = KCHECK_FEW ? 8191 : 1021 };
@@ -207,7 +208,7 @@ static void check_glu(const steno_kernels *k, size_t n)
     guard_free(y);
 }
 
-/* Two sums of the size of |x| and of log(1 + e^z) are rounded, and both constants. */
+/* Two sums of the size of |x| and of log(1 + e^z) are rounded, and so are both constants. */
 static void check_swoosh(const steno_kernels *k, size_t n)
 {
     float *x = guard_new(n), *y = guard_new(n);

@@ -1,6 +1,6 @@
 /* The slot fbank_f32 against the definition in double: every energy within the rounding of its
- * samples, of a transform of log2 n stages and of the filter's sum; and, bit by bit, against the
- * scalar level one frame at a time, which is what the slot promises. */
+ * samples, of a transform of log2 n stages, and of the filter's sum. Also bit by bit against the
+ * scalar level, one frame at a time, as the slot's contract says. */
 #include "tests/kernels/kcheck.h"
 
 #include "nn/kernels/fbank.h"
@@ -20,7 +20,7 @@ static const struct fbank_case {
     {400, 512, 160, 80, true, true, 0.97f, FLT_EPSILON, 1}, /* Kaldi's at 16 kHz */
     {200, 256, 80, 40, true, true, 0.97f, FLT_EPSILON, 1},  /* ... and at 8 kHz */
     {512, 512, 128, 80, false, true, 0, 1e-10f, 0.434294482f},
-    {129, 256, 1, 23, true, true, 0.5f, 0, 1}, /* no floor: the library's logarithm throughout */
+    {129, 256, 1, 23, true, true, 0.5f, 0, 1}, /* no floor: the C library's logarithm throughout */
     {64, 64, 200, 1, false, false, 1, 0, 1},
     {7, 64, 3, 81, true, false, 0.97f, 0.25f, 1},
     {320, 512, 160, 18, false, true, 0.97f, 1e-6f, 1},
@@ -34,7 +34,7 @@ struct front {
     double cosine[MAX_N], sine[MAX_N]; /* of 2 pi i/n */
 };
 
-/* Filters of random places and weights; those of a quad have one width. */
+/* Filters with random places and weights; those of a quad have the same width. */
 static void fill_filters(struct front *f, size_t bins, size_t spectrum)
 {
     size_t at = 0;
@@ -77,7 +77,7 @@ static bool front_init(struct front *f, const struct fbank_case *c)
     return true;
 }
 
-/* |X|^2 of a frame, [n/2 + 1], and what each may be off by. */
+/* |X|^2 of a frame, [n/2 + 1], and the error bound of each. */
 static void exact_power(const struct front *f, const float *x, double *power, double *off)
 {
     const struct steno_fbank_tables *t = &f->t;
@@ -118,7 +118,7 @@ static void check_frame(const struct front *f, const float *x, const float *got,
         if (t->log) {
             const double low = fmax(e - d, floor), want = log(fmax(e, floor));
             if (!(low > 0))
-                continue; /* rounding may have left nothing of it */
+                continue; /* rounding may have reduced it to nothing */
             d = (log(fmax(e + d, floor)) - log(low) + 8 * EPS * (fabs(want) + 1)) *
                 (double)t->log_scale;
             e = want * (double)t->log_scale;

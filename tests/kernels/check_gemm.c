@@ -31,9 +31,10 @@ struct setup {
     float *a, *b, *c, *bias, *residual;
     struct steno_gemm_epilogue ep;
     const struct steno_gemm_epilogue *use;
-    double slack; /* added to the magnitude of the products, times that of A; 0 usual */
+    double slack; /* added to the magnitude of the products, times that of A; usually 0 */
     bool near;    /* SiLU is within 2^-13 */
-    bool w24; /* numbers are rounded to 24 bits of the largest of their row of A, or column of B */
+    bool w24; /* numbers are rounded to 24 bits relative to the largest of their row of A, or column
+                 of B */
 };
 
 static size_t span(size_t rows, size_t cols, size_t ld)
@@ -112,7 +113,7 @@ static double activate(double v, const struct steno_gemm_epilogue *ep)
     return v;
 }
 
-/* Against double: k eps sum|a b| for the product, then the epilogue's own roundings; activations
+/* Against double: k eps sum|a b| for the product, then the roundings of the epilogue; activations
  * have slope <= 1.13. */
 static void compare_element(const struct setup *t, size_t i, size_t j)
 {
@@ -131,8 +132,8 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
     }
     mag += t->slack * of_a;
     bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
-    if (t->w24) /* half a step of 2^-22 of the largest, and the ninth product; sums of blocks of
-                     512 */
+    if (t->w24) /* half a step of 2^-22 of the largest number, and the ninth product; sums of blocks
+                 * of 512 */
         bound = 2.05 * EPS * (most_a * of_b + most_b * of_a) +
                 EPS / 32 * (double)t->s.k * most_a * most_b +
                 ((double)t->s.k / 256 + 4) * EPS * mag + 1e-38;
@@ -156,7 +157,7 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
                   j, (double)t->c[i * t->ldc + j], want, bound);
 }
 
-/* All of C, or so many random elements of it; and nothing written between its rows. */
+/* All of C, or that number of random elements of it. Nothing may be written between its rows. */
 static void compare(const struct setup *t)
 {
     const size_t total = t->s.m * t->s.n, most = KCHECK_FEW ? 600 : 2000;
@@ -220,7 +221,7 @@ static void same_bits(const struct setup *t, const float *whole, const char *wha
             test_fail("m %zu n %zu k %zu: row %zu differs %s", t->s.m, t->s.n, t->s.k, i, what);
 }
 
-/* However the work is shared out, and whichever rows are computed together: the same bits. */
+/* Any number of parts, and any set of rows computed together, give the same bits. */
 static void parts(const steno_kernels *k)
 {
     for (size_t i = 0; i < N_SHAPES; i++)
@@ -265,7 +266,7 @@ static void nan_stays_in_its_row(const steno_kernels *k)
 
 /* ---- f32 in 24 bits ---- */
 
-/* Blocks of rows, pieces of K, several of them that meet in C, and panels that are not full. */
+/* Blocks of rows, several parts of K whose sums meet in C, and panels that are not full. */
 static const struct shape large[] = {
     {1, 70, 2100},  {17, 64, 1100}, {33, 97, 130}, {300, 50, 600},  {65, 40, 64},    {257, 33, 900},
     {40, 32, 9000}, {24, 96, 512},  {31, 64, 32},  {600, 20, 2200}, {250, 40, 9728}, {60, 70, 700}};
@@ -305,7 +306,7 @@ static void w24_of(const steno_kernels *k, struct shape s, int variant)
         k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
     t.w24 = true;
     compare(&t);
-    if (!(variant & 8)) /* no bias of rows */
+    if (!(variant & 8)) /* no bias per row */
         rows_alone(&k->gemm_f32_w24, &t, b);
     steno_aligned_free(b);
     setup_free(&t);
@@ -321,8 +322,8 @@ static void w24(const steno_kernels *k)
             w24_of(k, large[i], variant);
 }
 
-/* Infinite numbers and NaN in rows 0 and the last of A and column 20 of B: such a row is as its
- * numbers say, such a column NaN, the rest as if they were not there. */
+/* Infinities and NaN in rows 0 and the last of A and in column 20 of B: such a row has the result
+ * of its numbers, such a column is NaN, and the rest has the result without them. */
 static void odd_numbers(const steno_kernels *k, size_t m, float odd)
 {
     struct setup t;
@@ -358,7 +359,7 @@ static void odd_numbers(const steno_kernels *k, size_t m, float odd)
     setup_free(&t);
 }
 
-/* Far from 1, whole rows and columns or one number of each. */
+/* Numbers far from 1: whole rows and columns, or one number of each. */
 static void scaled(const steno_kernels *k, float of_a, float of_b, bool one)
 {
     struct setup t;
@@ -376,7 +377,7 @@ static void scaled(const steno_kernels *k, float of_a, float of_b, bool one)
     setup_free(&t);
 }
 
-/* Root of the mean square of what is off. */
+/* Root mean square of the errors. */
 static double off(const struct setup *t)
 {
     double squares = 0;
@@ -390,8 +391,8 @@ static double off(const struct setup *t)
     return sqrt(squares / (double)(t->s.m * t->s.n));
 }
 
-/* Sums without rounding make up for rounded numbers (amx); next to rounded sums, rounded weights
- * are little. */
+/* Exact sums make up for rounded numbers (amx). Compared with rounded sums, rounded weights matter
+ * little. */
 static void as_near_as_f32(const steno_kernels *k)
 {
     for (size_t n = 512; n <= 2048; n *= 2) {
@@ -413,7 +414,7 @@ static void as_near_as_f32(const steno_kernels *k)
     }
 }
 
-/* Numbers of few bits are what they are, and their sums exact. */
+/* Numbers of few bits do not change, and their sums are exact. */
 static void whole_numbers(const steno_kernels *k)
 {
     struct setup t;
@@ -442,7 +443,7 @@ static void whole_numbers(const steno_kernels *k)
 typedef uint16_t round_fn(float x);
 typedef float widen_fn(uint16_t h);
 
-/* No neighbour is closer, ties are even; NaN and infinities stay. */
+/* No neighbour is closer, and ties go to even; NaN and infinities stay. */
 static void rounds_to_nearest(round_fn *round_to, widen_fn *widen, uint16_t infinity)
 {
     for (int i = 0; i < 200000; i++) {
@@ -450,7 +451,7 @@ static void rounds_to_nearest(round_fn *round_to, widen_fn *widen, uint16_t infi
         uint16_t h;
         float x;
         double d;
-        if (i % 3 == 0) /* the range of halves, their ties */
+        if (i % 3 == 0) /* the range of halves, and ties */
             bits = (bits & 0x8000ffffu) | (uint32_t)(0x3280 + random_below(0x1600)) << 16;
         if (i % 3 == 1)
             bits &= 0xfffff000u;
@@ -478,7 +479,7 @@ static void round_all(float *x, size_t n, round_fn *round_to, widen_fn *widen)
         x[i] = widen(round_to(x[i]));
 }
 
-/* rounds_a: the level's kernel does that too. */
+/* rounds_a: the level's kernel also rounds A. */
 static void sixteen_bits(const struct steno_gemm_weights *g, round_fn *round_to, widen_fn *widen,
                          bool rounds_a)
 {
@@ -493,7 +494,7 @@ static void sixteen_bits(const struct steno_gemm_weights *g, round_fn *round_to,
             g->pack(b, t.b, t.ldb, t.trans_b, t.s.k, t.s.n);
             for (size_t p = 0; p < 3; p++)
                 g->part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
-            if (!(variant & 8)) /* no bias of rows */
+            if (!(variant & 8)) /* no bias per row */
                 rows_alone(g, &t, b);
             round_all(t.b, span(t.trans_b ? t.s.n : t.s.k, t.trans_b ? t.s.k : t.s.n, t.ldb),
                       round_to, widen);
@@ -506,7 +507,8 @@ static void sixteen_bits(const struct steno_gemm_weights *g, round_fn *round_to,
         }
 }
 
-/* What 12 bits keep of x in a column whose largest number has the exponent's upper bits `most`. */
+/* The value that 12 bits keep of x, in a column whose largest number has the upper exponent bits
+ * `most`. */
 static float w12_of(float x, int most)
 {
     const uint16_t h = half_to_bf16(x), sign = h & 0x8000;
@@ -517,7 +519,7 @@ static float w12_of(float x, int most)
                                                             : 0);
 }
 
-/* Columns of t->b as 12 bits keep them. */
+/* Replace the columns of t->b by the values that 12 bits keep. */
 static void tighten(struct setup *t)
 {
     const size_t down = t->trans_b ? 1 : t->ldb, along = t->trans_b ? t->ldb : 1;
@@ -533,7 +535,7 @@ static void tighten(struct setup *t)
     }
 }
 
-/* The bits of bf16 with what is left of the weights; spread: the numbers are of up to 2^-spread. */
+/* The same bits as bf16 with the reduced weights. spread: the numbers go down to 2^-spread. */
 static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, int spread, float odd)
 {
     const struct steno_gemm_weights *g = &k->gemm_bf16_w12;
@@ -565,7 +567,7 @@ static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, in
                 test_fail("m %zu n %zu k %zu spread %d: c[%zu,%zu] = %a, not %a", t.s.m, t.s.n,
                           t.s.k, spread, i, j, (double)got, (double)exp);
         }
-    if (!(variant & 8)) /* no bias of rows */
+    if (!(variant & 8)) /* no bias per row */
         rows_alone(g, &t, b);
     guard_free(want);
     steno_aligned_free(b);
@@ -589,7 +591,8 @@ static void w12(const steno_kernels *k)
     }
 }
 
-/* Weights of few bits: the rows of B that they stand for, against the product by them. */
+/* Weights of few bits: the product by them, against the product with the rows of B that they
+ * represent. */
 static void few_bits(const steno_kernels *k)
 {
     static const size_t all_bits[] = {2, 4, 8}, all_blocks[] = {16, 32, 256};
@@ -631,7 +634,7 @@ static void few_bits(const steno_kernels *k)
             k->gemm_nbits.pack(packed, &b);
             for (size_t p = 0; p < 3; p++)
                 k->gemm_nbits.part(&b, t.s.m, t.a, t.lda, packed, t.c, t.ldc, t.use, work, p, 3);
-            t.slack = 2 << b.bits; /* q and its zero point are summed apart */
+            t.slack = 2 << b.bits; /* q and its zero point are summed separately */
             compare(&t);
             steno_aligned_free(packed);
             steno_aligned_free(work);
@@ -648,7 +651,7 @@ void check_gemm(const steno_kernels *k)
         test_end();
     }
     if (strcmp(k->level, "blas") && test_begin(k, "gemm_bf16")) {
-        if (!strcmp(k->level, "scalar")) /* no level has its own */
+        if (!strcmp(k->level, "scalar")) /* no other level has its own */
             rounds_to_nearest(half_to_bf16, half_from_bf16, 0x7f80);
         sixteen_bits(&k->gemm_bf16, half_to_bf16, half_from_bf16, k->cpu & STENO_CPU_BF16);
         test_end();
@@ -664,7 +667,7 @@ void check_gemm(const steno_kernels *k)
         nan_stays_in_its_row(k);
         test_end();
     }
-    /* at level blas the bits are OpenBLAS's affair; there `packed` goes through parts instead */
+    /* at level blas OpenBLAS decides the bits; there `packed` goes through parts instead */
     if (strcmp(k->level, "blas") && test_begin(k, "gemm_f32_packed_part")) {
         parts(k);
         test_end();

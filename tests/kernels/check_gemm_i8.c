@@ -32,7 +32,7 @@ struct setup {
     struct steno_gemm_epilogue ep;
 };
 
-/* n bytes that end at an inaccessible page; the allocation itself goes to *mem. */
+/* n bytes that end at an inaccessible page; *mem receives the allocation itself. */
 static uint8_t *bytes_new(size_t n, float **mem)
 {
     size_t floats = (n + 3) / 4;
@@ -83,7 +83,7 @@ static void setup_new(struct setup *t, const steno_kernels *k, struct shape s, u
     t->w.zero_step = !!(variant & 64);
     t->g = (struct steno_gemm_i8){.m = s.m, .n = s.n, .k = s.k, .a_signed = variant & 1};
     t->g.lda = s.k + (variant >> 1 & 3);
-    if (!(variant & 1) && variant % 3 == 0) { /* as rounding writes it */
+    if (!(variant & 1) && variant % 3 == 0) { /* the layout that rounding writes */
         t->g.lda = steno_gemm_i8_lda(s.k);
         t->g.a_rows = steno_gemm_i8_rows(s.m);
     }
@@ -224,7 +224,7 @@ static void product(const steno_kernels *k, struct shape s, unsigned variant, si
     setup_free(&t);
 }
 
-/* 255 * 127 in all places: what a 16-bit sum of two products would not hold. */
+/* 255 * 127 everywhere: a 16-bit sum of two products cannot hold it. */
 static void extremes(const steno_kernels *k)
 {
     static const uint8_t ends[] = {0x00, 0x7f, 0x80, 0xff};
@@ -272,8 +272,8 @@ static void rounding(const steno_kernels *k)
         }
 }
 
-/* Every level as the definition says, element by element; what is infinite or overflows the range
- * is left to the scale alone. */
+/* Every level against the definition, element by element. For infinities and ranges that overflow,
+ * only the scale is checked. */
 static void rows_rounded(const steno_kernels *k)
 {
     static const float special[] = {NAN, 0.0f, -0.0f, 1e-40f, -1e-38f, 3e38f, -3e38f, INFINITY};

@@ -82,7 +82,8 @@ static void extremes(const steno_kernels *k, bool largest)
         }
 }
 
-/* What a row check needs: spread of the inputs, mask some with -inf, compare a row. */
+/* The parts of a row check: the spread of the inputs, whether some are -inf, and a function that
+ * compares a row. */
 typedef void row_check(const float *y, const float *x, size_t n);
 
 static double row_stats(const float *x, size_t n, double *max)
@@ -96,8 +97,8 @@ static double row_stats(const float *x, size_t n, double *max)
     return sum;
 }
 
-/* exp(x - max): the subtraction's rounding costs |x - max| eps, the function 4 ulp, the sum n eps.
- */
+/* exp(x - max): the rounding of the subtraction costs |x - max| eps, the function 4 ulp, the sum n
+ * eps. */
 static void softmax_row(const float *y, const float *x, size_t n)
 {
     double max, sum = row_stats(x, n, &max);

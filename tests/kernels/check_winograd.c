@@ -1,5 +1,5 @@
-/* The winograd slots against the sums that nn/kernels/winograd.h writes down, products and all: the
- * same bound as for every sum of products, over the products that this form does. */
+/* The winograd slots against the sums in nn/kernels/winograd.h, with their products: the same bound
+ * as for every sum of products, over the products of this form. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Outputs, what is padded in front, and image rows beyond the last tap (negative: padding). */
+/* Outputs, padding before the image, and image rows after the last tap (negative: padding). */
 static const struct winograd_case {
     size_t c_in, c_out, out[2], pad[2];
     int more[2];
@@ -22,12 +22,12 @@ static const struct winograd_case {
     {128, 16, {52, 21}, {0, 0}, {0, 0}},  {128, 48, {17, 6}, {1, 1}, {-1, -1}},
 };
 
-/* What an output takes along one axis: up to four products of a sum of two inputs by a sum of
+/* The terms of an output along one axis: up to four products of a sum of two inputs and a sum of
  * weights. */
 struct term {
-    int in[2], n, sign; /* n inputs, the second with this sign */
+    int in[2], n, sign; /* n inputs, the second one with this sign */
     float w[3];
-    int times; /* the product's sign in the output */
+    int times; /* sign of the product in the output */
 };
 
 static int terms_of(const struct steno_conv *s, int d, size_t o, bool plain, struct term *t)
@@ -53,7 +53,7 @@ static int terms_of(const struct steno_conv *s, int d, size_t o, bool plain, str
 }
 
 struct rounding {
-    bool plain, weights, data; /* the plain sum; what is rounded to bf16 */
+    bool plain, weights, data; /* the plain sum; whether weights and data are rounded to bf16 */
 };
 
 static float round_if(bool yes, float v)
@@ -67,7 +67,7 @@ static float pixel(const struct steno_conv *s, const float *x, int i0, int i1, s
     return inside ? x[((size_t)i0 * s->in[1] + (size_t)i1) * s->c_in + c] : 0;
 }
 
-/* Where along an axis the terms have the same weights: below KINDS. */
+/* Index of the weights of a term along an axis, below KINDS; equal weights have equal indices. */
 enum { KINDS = 7 };
 static int kind_of(const struct steno_conv *s, int d, size_t o, bool plain)
 {
@@ -83,7 +83,7 @@ struct pixel_terms {
     const float *weights; /* [n, c_out, c_in] */
 };
 
-/* Sums of inputs, with the products' signs. */
+/* Sums of inputs, with the signs of the products. */
 static void data_of(const struct steno_conv *s, const float *x, struct pixel_terms *p, bool rounded)
 {
     for (int j = 0; j < p->n0 * p->n1; j++) {
@@ -102,7 +102,7 @@ static void data_of(const struct steno_conv *s, const float *x, struct pixel_ter
     }
 }
 
-/* Sums of weights; [n, c_out, c_in]. */
+/* Sums of weights: [n, c_out, c_in]. */
 static float *weights_of(const struct steno_conv *s, const float *w, const struct pixel_terms *p,
                          bool rounded)
 {
@@ -123,7 +123,7 @@ static float *weights_of(const struct steno_conv *s, const float *w, const struc
     return out;
 }
 
-/* sum and, in *mag, sum of magnitudes, of output channel o. */
+/* The sum of output channel o, and in *mag the sum of magnitudes. */
 static double sum_of(const struct steno_conv *s, const struct pixel_terms *p, size_t o, double *mag)
 {
     double sum = 0;
@@ -139,7 +139,7 @@ static double sum_of(const struct steno_conv *s, const struct pixel_terms *p, si
     return sum;
 }
 
-/* How many outputs of pixel `at` are out of bounds; those are named when say is set. */
+/* Number of outputs of pixel `at` that are out of bounds; say: report them. */
 static size_t wrong_at(const struct steno_conv *s, const struct pixel_terms *p, size_t at,
                        const float *y, const struct steno_gemm_epilogue *ep, size_t number,
                        bool say)
@@ -165,7 +165,7 @@ static size_t wrong_at(const struct steno_conv *s, const struct pixel_terms *p, 
     return found;
 }
 
-/* The same of all pixels. */
+/* The same for all pixels. */
 static size_t wrong(const struct steno_conv *s, const float *x, const float *w, const float *y,
                     const struct steno_gemm_epilogue *ep, const struct rounding *how, size_t number,
                     bool say)
@@ -211,7 +211,7 @@ struct arrays {
     size_t nx, ny;
 };
 
-/* Weights NULL: f32 as it is. */
+/* Weights NULL: f32 without conversion. */
 static void call(const steno_kernels *k, const struct steno_gemm_weights *g,
                  const struct steno_conv *s, const float *x, const void *packed, float *y,
                  const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)

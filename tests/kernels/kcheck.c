@@ -15,10 +15,10 @@ static struct {
     char name[96];
     int number, failed_tests, failures, shared;
 } now;
-static steno_kernels seen[16]; /* levels that were checked before this one */
+static steno_kernels seen[16]; /* levels checked before this one */
 static size_t n_seen;
 
-/* Every function that the check of this slot calls. */
+/* True if both levels have the same functions in all slots that the check of `slot` calls. */
 static bool same_functions(const steno_kernels *a, const steno_kernels *b, const char *slot)
 {
 #define AT(member) offsetof(steno_kernels, member)
@@ -73,7 +73,7 @@ void test_end(void)
     fflush(stdout);
 }
 
-/* The avxvnni level on a CPU that has its instruction in the other encoding alone. */
+/* The avxvnni level on a CPU that has its instruction only in the other encoding. */
 static void init_evex(steno_kernels *k, unsigned mask)
 {
 #if defined(__x86_64__)
@@ -93,7 +93,7 @@ static void check_level(const char *level)
     steno_kernels k;
     unsigned mask;
     steno_err err;
-    memset(&k, 0xa5, sizeof k); /* steno_kernels_init has to fill all of it */
+    memset(&k, 0xa5, sizeof k); /* steno_kernels_init must fill all of it */
     if (steno_cpu_level(level, steno_cpu_detect(), &mask, &err)) {
         fprintf(stderr, "kcheck: %s\n", err.msg);
         exit(64);
@@ -107,7 +107,7 @@ static void check_level(const char *level)
     }
     now.shared = 0;
     check_gemm(&k);
-    if (strcmp(k.level, "blas")) { /* the rest of that one is the scalar level's */
+    if (strcmp(k.level, "blas")) { /* the other slots of level blas are those of scalar */
         check_elementwise(&k);
         check_rows(&k);
         check_gemm_i8(&k);
@@ -122,7 +122,7 @@ static void check_level(const char *level)
     seen[n_seen++] = k;
 }
 
-/* name is one of a list with commas; of no list every name is. */
+/* True if name is in the list, which is separated by commas; without a list, every name is. */
 static bool is_listed(const char *list, const char *name)
 {
     const size_t n = strlen(name);
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     const char *levels = NULL;
     char text[128];
     for (int i = 1; i < argc; i++) {
-#ifndef KCHECK_NO_BENCH /* it links OpenBLAS, which a cross compiler has not */
+#ifndef KCHECK_NO_BENCH /* it links OpenBLAS, which a cross compiler does not have */
         if (strcmp(argv[i], "--bench") == 0)
             return run_benchmarks(i + 1 < argc ? argv[i + 1] : NULL);
 #endif

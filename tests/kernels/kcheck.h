@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* Under an emulator, and under sanitizers, which look at memory, fewer numbers of the same shapes
- * are held against the exact ones. */
+/* Under an emulator, and under sanitizers that check memory, fewer numbers of the same shapes are
+ * compared with the exact ones. */
 #if defined(KCHECK_NO_BENCH) || defined(STENO_SANITIZE)
 enum { KCHECK_FEW = 1 };
 #else
@@ -20,15 +20,15 @@ enum { KCHECK_FEW = 0 };
 void steno_kernels_gemm_i8__evex(steno_kernels *k);
 
 /* ---- kcheck.c: one TAP line per slot and level ---- */
-/* Start a test; false when the command line leaves it out. */
+/* Start a test. False if the command line excludes it. */
 bool test_begin(const steno_kernels *k, const char *slot);
-/* One failing comparison: reported with its context, the first few per test. */
+/* Report a failed comparison with its context; only the first few of a test are printed. */
 void test_fail(const char *fmt, ...) STENO_PRINTF(1, 2);
 void test_end(void);
 
 /* ---- memory.c ---- */
-/* n floats whose end touches an inaccessible page: reading or writing past them is a fault. The
- * canary in front of them is checked by guard_free, which fails the test if it changed. */
+/* n floats whose end touches an inaccessible page: reading or writing past them is a fault.
+ * guard_free checks the canary before them and fails the test if it changed. */
 float *guard_new(size_t n);
 void guard_free(float *p);
 /* Deterministic numbers: uniform in [-1,1], or of any magnitude, with infinities and NaN. */
@@ -39,7 +39,7 @@ void fill_wild(float *x, size_t n);
 
 /* |got - want| in units of the last place of want; 0 when both are NaN or the same infinity. */
 double ulp_error(float got, double want);
-/* Within bound, NaN and infinities alike. */
+/* True if got is within bound of want; NaN and infinities must be equal. */
 bool close_to(float got, double want, double bound);
 
 /* ---- the families ---- */
@@ -53,7 +53,7 @@ void check_attention(const steno_kernels *k);
 void check_attend(const steno_kernels *k);
 void check_fbank(const steno_kernels *k);
 int run_benchmarks(const char *only);
-/* Nanoseconds of one call, as bench.c says. */
+/* Nanoseconds of one call, as described in bench.c. */
 double bench_time(void (*call)(const void *arg), const void *arg);
 int bench_i8(void);
 int bench_bf16(void);

@@ -6,10 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CANARY = 64 }; /* floats in front */
+enum { CANARY = 64 }; /* floats before the array */
 static const uint32_t canary_bits = 0x5a5a1234;
 
-struct head { /* at the start of the mapping */
+struct head { /* at the beginning of the mapping */
     size_t mapped;
 };
 
@@ -45,7 +45,7 @@ void guard_free(float *p)
             test_fail("wrote %zu floats in front of an array", i);
             break;
         }
-    /* the head is at the start of the mapping that holds the canary */
+    /* The head is at the beginning of the mapping that contains the canary. */
     base = (char *)((uintptr_t)(p - CANARY) / page() * page());
     h = (struct head *)(void *)base;
     if ((char *)(p - CANARY) - base < (ptrdiff_t)sizeof *h)

@@ -1,5 +1,5 @@
-/* As engine/nn/kernels/x86/amx_ops.h, in C: the eight registers are a thread's own memory. Before
- * that one on the path. */
+/* The same as engine/nn/kernels/x86/amx_ops.h, in C: the eight registers are memory of the thread.
+ * This file precedes that one on the include path. */
 #ifndef STENO_KERNELS_X86_AMX_OPS_H
 #define STENO_KERNELS_X86_AMX_OPS_H
 
@@ -14,7 +14,7 @@ struct emulated_tiles {
 };
 extern _Thread_local struct emulated_tiles emulated_tiles;
 
-/* The instruction faults where registers are not configured. */
+/* The instruction faults if registers are not configured. */
 #define EMULATED_TILE(t)                                                                           \
     (*(emulated_tiles.configured ? &emulated_tiles.row[t]                                          \
                                  : (__builtin_trap(), &emulated_tiles.row[t])))
@@ -52,7 +52,7 @@ EMULATED __m512i emulated_dot_floats(__m512i sum, __m512i a, __m512i b)
     return (__m512i)_mm512_dpbf16_ps((__m512)sum, a, b);
 }
 
-/* t += a b: row i of a has 16 factors of 4 bytes for each of the rows of b. */
+/* t += a b: row i of a has 16 factors of 4 bytes, one for each row of b. */
 #define EMULATED_DOT(name, dot)                                                                    \
     static __attribute__((noinline, unused)) void name(int t, int a, int b)                        \
     {                                                                                              \
