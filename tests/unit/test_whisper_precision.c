@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/transcribe.h"
 #include "formats/json.h"
 #include "tests/support/shared.h"
 #include "tests/support/whisper_models.h"
+#include "tests/support/whisper_run.h"
 
 #define MAX_WORDS 400
 
@@ -62,10 +62,9 @@ static size_t distance(const struct words *a, const struct words *b)
     return row[b->n];
 }
 
-static steno_status take(void *arg, const struct steno_whisper_segment *s)
+static void take(void *arg, const struct steno_whisper_segment *s)
 {
     add_words(arg, s->text);
-    return STENO_OK;
 }
 
 static bool read_recorded(const char *which, const char *name, struct words *w)
@@ -91,17 +90,19 @@ static bool read_recorded(const char *which, const char *name, struct words *w)
 static void check_one(steno_whisper_runner *r, const char *which, const struct whisper_zoo *z,
                       size_t *wrong, size_t *all)
 {
-    struct steno_whisper_transcribe_options o =
-        steno_whisper_transcribe_default(steno_whisper_runner_model(r));
+    struct steno_whisper_recording_options o =
+        steno_whisper_recording_default(steno_whisper_runner_model(r));
     struct words *want = calloc(2, sizeof *want), *have = want + 1;
-    const struct steno_whisper_sink sink = {take, NULL, have};
-    struct steno_whisper_summary sum;
+    const struct whisper_sink sink = {take, NULL, have};
+    int language;
+    float probability;
     size_t n, d;
     float *pcm;
     assert_non_null(want);
     o.decode.n_temperatures = 1;
     if (read_recorded(which, z->name, want) && (pcm = whisper_recording(z->file, &n))) {
-        assert_int_equal(steno_whisper_transcribe(r, pcm, n, &o, &sink, &sum, NULL), STENO_OK);
+        assert_int_equal(whisper_run(r, pcm, n, 0, &o, &sink, &language, &probability, NULL),
+                         STENO_OK);
         d = distance(want, have);
         if (d && getenv("STENO_WHISPER_ALL"))
             print_message("# %s %s: %zu of %zu words\n", which, z->name, d, want->n);

@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "families/whisper/transcribe.h"
 #include "formats/json.h"
 #include "tests/support/shared.h"
 #include "tests/support/whisper_models.h"
+#include "tests/support/whisper_run.h"
 
 /* What is compared, as it comes. */
 struct check {
@@ -97,13 +97,13 @@ static void check_words(struct check *c, const struct steno_whisper_segment *s)
     }
 }
 
-static steno_status check_segment(void *arg, const struct steno_whisper_segment *s)
+static void check_segment(void *arg, const struct steno_whisper_segment *s)
 {
     struct check *c = arg;
     c->n_segments++;
     if (!c->segment) {
         WRONG(c, "one segment more than recorded: '%s'", s->text);
-        return STENO_OK;
+        return;
     }
     if (strcmp(s->text, steno_json_get(c->segment, "text")->text))
         WRONG(c, "'%s', recorded '%s'", s->text, steno_json_get(c->segment, "text")->text);
@@ -115,18 +115,18 @@ static steno_status check_segment(void *arg, const struct steno_whisper_segment 
         WRONG(c, "seek %zu, recorded %s", s->seek, steno_json_get(c->segment, "seek")->text);
     check_words(c, s);
     c->segment = c->segment->next;
-    return STENO_OK;
 }
 
 static int check_recording(steno_whisper_runner *r, const struct steno_json_node *root,
                            const char *variant, const char *what, const float *pcm, size_t n)
 {
     const struct steno_json_node *v = steno_json_get(root, variant);
-    struct steno_whisper_transcribe_options o =
-        steno_whisper_transcribe_default(steno_whisper_runner_model(r));
+    struct steno_whisper_recording_options o =
+        steno_whisper_recording_default(steno_whisper_runner_model(r));
     struct check c = {.what = what};
-    const struct steno_whisper_sink sink = {check_segment, check_window, &c};
-    struct steno_whisper_summary sum;
+    const struct whisper_sink sink = {check_segment, check_window, &c};
+    int language = -1;
+    float probability = 0;
     steno_err err = {0};
     o.decode.n_temperatures = 1;
     o.decode.search.beam = variant[4] == '5' ? 5 : 1;
@@ -134,12 +134,12 @@ static int check_recording(steno_whisper_runner *r, const struct steno_json_node
     o.words = strstr(variant, "words") != NULL;
     c.window = steno_json_get(v, "windows")->first;
     c.segment = steno_json_get(v, "segments")->first;
-    if (steno_whisper_transcribe(r, pcm, n, &o, &sink, &sum, &err))
+    if (whisper_run(r, pcm, n, 0, &o, &sink, &language, &probability, &err))
         WRONG(&c, "%s", err.msg);
     if (c.window || c.segment)
         WRONG(&c, "recorded windows or segments that did not come");
-    if (strcmp(steno_whisper_language_code(sum.language), steno_json_get(v, "language")->text))
-        WRONG(&c, "language %s", steno_whisper_language_code(sum.language));
+    if (strcmp(steno_whisper_language_code(language), steno_json_get(v, "language")->text))
+        WRONG(&c, "language %s", steno_whisper_language_code(language));
     if (getenv("STENO_WHISPER_ALL"))
         print_message("# %s: %zu windows, log-probability within %.4f, words within %.2f s%s\n",
                       what, c.n_windows, c.worst_sum, c.worst_word, c.wrong ? " DIFFERENT" : "");
@@ -150,20 +150,21 @@ static int check_languages(const struct steno_json_node *root, steno_whisper_run
                            const float *pcm, size_t n)
 {
     const struct steno_json_node *list = steno_json_get(root, "language_probs");
-    struct steno_whisper_transcribe_options o =
-        steno_whisper_transcribe_default(steno_whisper_runner_model(r));
+    struct steno_whisper_recording_options o =
+        steno_whisper_recording_default(steno_whisper_runner_model(r));
     struct check c = {.what = "language"};
-    const struct steno_whisper_sink sink = {check_segment, NULL, &c};
-    struct steno_whisper_summary sum;
+    const struct whisper_sink sink = {check_segment, NULL, &c};
+    int language = -1;
+    float probability = 0;
     if (!list)
         return 0;
     o.decode.n_temperatures = 1;
     o.decode.search.beam = 1;
     o.decode.search.max_new = 1;
-    assert_int_equal(steno_whisper_transcribe(r, pcm, n, &o, &sink, &sum, NULL), STENO_OK);
-    if (fabs((double)sum.language_probability - number(list->first->first->next)) < 1e-3)
+    assert_int_equal(whisper_run(r, pcm, n, 0, &o, &sink, &language, &probability, NULL), STENO_OK);
+    if (fabs((double)probability - number(list->first->first->next)) < 1e-3)
         return 0;
-    print_message("# language probability %.5f, recorded %s\n", (double)sum.language_probability,
+    print_message("# language probability %.5f, recorded %s\n", (double)probability,
                   list->first->first->next->text);
     return 1;
 }

@@ -6,20 +6,24 @@
 
 #define MEDIAN 7 /* columns of the filter */
 
-/* What one pass over the heads works on. */
-struct aligner {
+#define TOKENS 456 /* of a pass, at most */
+
+/* One pass over the heads. */
+struct steno_whisper_aligner {
     const struct steno_whisper *m;
-    size_t rows, columns; /* of the scores: all tokens of the pass */
-    size_t first, kept;   /* rows that are aligned */
-    float *scores;        /* [rows, columns] of one head */
-    float *filtered;      /* [columns] */
-    float *sum;           /* [kept, columns] over the heads */
+    int32_t token[TOKENS];
+    size_t pick[TOKENS], n; /* pieces of text */
+    size_t rows, columns;   /* of the scores: all tokens of the pass */
+    size_t first, kept;     /* rows that are aligned */
+    float *scores;          /* [rows, columns] of one head */
+    float *filtered;        /* [columns] */
+    float *sum;             /* [kept, columns] over the heads */
 };
 
 /* ---- one head ------------------------------------------------------------------------------ */
 
 /* Each column to mean 0 and deviation 1 over the tokens. */
-static void standardize(const struct aligner *a)
+static void standardize(const steno_whisper_aligner *a)
 {
     for (size_t c = 0; c < a->columns; c++) {
         float *x = a->scores + c;
@@ -50,7 +54,7 @@ static float median7(const float *x, const size_t *at)
 }
 
 /* Median of 7 along time, mirrored at the ends. */
-static void filter(const struct aligner *a, const float *x, float *y)
+static void filter(const steno_whisper_aligner *a, const float *x, float *y)
 {
     const int64_t n = (int64_t)a->columns, half = MEDIAN / 2;
     for (int64_t c = 0; c < n; c++) {
@@ -64,7 +68,7 @@ static void filter(const struct aligner *a, const float *x, float *y)
     }
 }
 
-static void add_head(const struct aligner *a)
+static void add_head(const steno_whisper_aligner *a)
 {
     a->m->kernels.softmax_f32(a->scores, a->scores, a->rows, a->columns);
     standardize(a);
@@ -114,7 +118,7 @@ static void warp(const float *x, size_t n, size_t m, float scale, unsigned char 
     }
 }
 
-static steno_status warp_all(const struct aligner *a, int32_t *jump, steno_err *err)
+static steno_status warp_all(const steno_whisper_aligner *a, int32_t *jump, steno_err *err)
 {
     const size_t columns = a->columns + 1;
     unsigned char *trace = malloc((a->kept + 1) * columns);
@@ -142,37 +146,49 @@ static void read_probabilities(const struct steno_whisper *m, const float *logit
     }
 }
 
-static steno_status run_pass(steno_whisper_runner *r, steno_whisper_state *state,
-                             const int32_t *start, size_t n_start, const int32_t *ids, size_t n,
-                             struct steno_whisper_alignment *out, steno_err *err)
+steno_status steno_whisper_aligner_open(steno_whisper_aligner **out, const struct steno_whisper *m,
+                                        steno_err *err)
 {
-    const struct steno_whisper *m = steno_whisper_runner_model(r);
-    int32_t *token = malloc((n_start + n + 2) * sizeof *token);
-    size_t *pick = malloc((n + 1) * sizeof *pick);
-    float *scratch = malloc((size_t)m->dims.vocab * sizeof *scratch);
-    struct steno_whisper_ask ask = {
-        .state = state, .token = token, .n = n_start + n + 2, .pick = pick, .n_pick = n};
-    steno_status st =
-        token && pick && scratch ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st) {
-        memcpy(token, start, n_start * sizeof *token);
-        token[n_start] = m->special.no_times;
-        memcpy(token + n_start + 1, ids, n * sizeof *token);
-        token[n_start + 1 + n] = m->special.eot;
-        for (size_t i = 0; i < n; i++)
-            pick[i] = n_start + i;
-        st = steno_whisper_step(r, &ask, 1, err);
-    }
-    if (!st)
-        read_probabilities(m, ask.logits, ids, n, scratch, out->probability);
-    free(token);
-    free(pick);
-    free(scratch);
-    return st;
+    steno_whisper_aligner *a = calloc(1, sizeof *a);
+    if (!a)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    a->m = m;
+    *out = a;
+    return STENO_OK;
 }
 
-static steno_status add_heads(steno_whisper_runner *r, steno_whisper_state *state,
-                              struct aligner *a, int32_t *jump, steno_err *err)
+void steno_whisper_aligner_close(steno_whisper_aligner *a)
+{
+    free(a);
+}
+
+steno_status steno_whisper_aligner_ask(steno_whisper_aligner *a, steno_whisper_state *state,
+                                       const int32_t *start, size_t n_start, const int32_t *ids,
+                                       size_t n, size_t columns, struct steno_whisper_ask *ask,
+                                       steno_err *err)
+{
+    a->n = n;
+    a->rows = n_start + n + 2;
+    a->columns = columns ? columns : 1;
+    a->first = n_start;
+    a->kept = n + 1;
+    if (a->rows > TOKENS || a->rows > (size_t)a->m->dims.text_ctx)
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "%zu pieces to align, the decoder has %lld positions", a->rows,
+                          (long long)a->m->dims.text_ctx);
+    memcpy(a->token, start, n_start * sizeof *start);
+    a->token[n_start] = a->m->special.no_times;
+    memcpy(a->token + n_start + 1, ids, n * sizeof *ids);
+    a->token[n_start + 1 + n] = a->m->special.eot;
+    for (size_t i = 0; i < n; i++)
+        a->pick[i] = n_start + i;
+    *ask = (struct steno_whisper_ask){
+        .state = state, .token = a->token, .n = a->rows, .pick = a->pick, .n_pick = n};
+    return STENO_OK;
+}
+
+static steno_status add_heads(steno_whisper_aligner *a, const steno_whisper_runner *r,
+                              const struct steno_whisper_ask *ask, int32_t *jump, steno_err *err)
 {
     a->scores = malloc(a->rows * a->columns * sizeof *a->scores);
     a->filtered = malloc(a->columns * sizeof *a->filtered);
@@ -180,35 +196,34 @@ static steno_status add_heads(steno_whisper_runner *r, steno_whisper_state *stat
     if (!a->scores || !a->filtered || !a->sum)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < a->m->n_heads; i++) {
-        steno_whisper_cross_scores(r, state, a->m->heads[i], a->rows, a->columns, a->scores);
+        steno_whisper_cross_scores(r, ask, a->m->heads[i], a->columns, a->scores);
         add_head(a);
     }
     return warp_all(a, jump, err);
 }
 
-steno_status steno_whisper_align(steno_whisper_runner *r, steno_whisper_state *state,
-                                 const int32_t *start, size_t n_start, const int32_t *ids, size_t n,
-                                 size_t columns, struct steno_whisper_alignment *out,
-                                 steno_err *err)
+steno_status steno_whisper_aligner_take(steno_whisper_aligner *a, const steno_whisper_runner *r,
+                                        const struct steno_whisper_ask *ask,
+                                        struct steno_whisper_alignment *out, steno_err *err)
 {
-    struct aligner a = {.m = steno_whisper_runner_model(r),
-                        .rows = n_start + n + 2,
-                        .columns = columns ? columns : 1,
-                        .first = n_start,
-                        .kept = n + 1};
+    float *scratch = malloc((size_t)a->m->dims.vocab * sizeof *scratch);
     steno_status st;
-    *out = (struct steno_whisper_alignment){.n = n};
-    out->jump = calloc(n + 1, sizeof *out->jump);
-    out->probability = calloc(n + 1, sizeof *out->probability);
-    st = out->jump && out->probability ? STENO_OK
-                                       : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st)
-        st = run_pass(r, state, start, n_start, ids, n, out, err);
-    if (!st)
-        st = add_heads(r, state, &a, out->jump, err);
-    free(a.scores);
-    free(a.filtered);
-    free(a.sum);
+    *out = (struct steno_whisper_alignment){.n = a->n};
+    out->jump = calloc(a->n + 1, sizeof *out->jump);
+    out->probability = calloc(a->n + 1, sizeof *out->probability);
+    st = scratch && out->jump && out->probability
+             ? STENO_OK
+             : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st) {
+        read_probabilities(a->m, ask->logits, a->token + a->first + 1, a->n, scratch,
+                           out->probability);
+        st = add_heads(a, r, ask, out->jump, err);
+    }
+    free(scratch);
+    free(a->scores);
+    free(a->filtered);
+    free(a->sum);
+    a->scores = a->filtered = a->sum = NULL;
     if (st)
         steno_whisper_alignment_free(out);
     return st;

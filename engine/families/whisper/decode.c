@@ -6,6 +6,16 @@
 #include <utf8proc.h>
 #include <zlib.h>
 
+struct steno_whisper_decoder {
+    const struct steno_whisper *m;
+    struct steno_whisper_decode_options o;
+    steno_whisper_search *search;
+    steno_whisper_state *state;
+    const int32_t *prompt; /* the caller's, until the result is there */
+    size_t n_prompt, tried;
+    struct steno_whisper_decoded now, best;
+};
+
 struct steno_whisper_decode_options steno_whisper_decode_default(const struct steno_whisper *m)
 {
     return (struct steno_whisper_decode_options){
@@ -82,18 +92,10 @@ static steno_status measure(const struct steno_whisper *m, struct steno_whisper_
 
 /* ---- a window ------------------------------------------------------------------------------ */
 
-static steno_status try(steno_whisper_runner *r, steno_whisper_search *s,
-                        steno_whisper_state *state, const struct steno_whisper_search_options *o,
-                        const int32_t *prompt, size_t n, struct steno_whisper_decoded *d,
-                        steno_err *err)
+static steno_status read_result(steno_whisper_decoder *w, steno_err *err)
 {
-    struct steno_whisper_text t;
-    steno_status st = steno_whisper_search_start(s, o, state, prompt, n, err);
-    if (!st)
-        st = steno_whisper_search_run(s, r, err);
-    if (st)
-        return st;
-    t = steno_whisper_search_best(s);
+    const struct steno_whisper_text t = steno_whisper_search_best(w->search);
+    struct steno_whisper_decoded *d = &w->now;
     memcpy(d->ids, t.ids, t.n * sizeof *d->ids);
     memcpy(d->log_probs, t.log_probs, (t.n + t.ended) * sizeof *d->log_probs);
     d->n = t.n;
@@ -101,8 +103,8 @@ static steno_status try(steno_whisper_runner *r, steno_whisper_search *s,
     d->sum = t.sum;
     d->avg_log_prob = t.sum / (double)(t.n + 1);
     d->no_speech = t.no_speech;
-    d->temperature = o->temperature;
-    return measure(steno_whisper_runner_model(r), d, err);
+    d->temperature = w->o.temperatures[w->tried];
+    return measure(w->m, d, err);
 }
 
 bool steno_whisper_decoded_silent(const struct steno_whisper_decode_options *o,
@@ -128,50 +130,85 @@ static bool better(const struct steno_whisper_decode_options *o,
     return loops_a != loops_b ? loops_b : a->avg_log_prob > b->avg_log_prob;
 }
 
-steno_status steno_whisper_decode(steno_whisper_runner *r, steno_whisper_search *s,
-                                  steno_whisper_state *state,
-                                  const struct steno_whisper_decode_options *o,
-                                  const int32_t *prompt, size_t n,
-                                  struct steno_whisper_decoded *out, steno_err *err)
+steno_status steno_whisper_decoder_open(steno_whisper_decoder **out, const struct steno_whisper *m,
+                                        steno_err *err)
 {
-    struct steno_whisper_search_options so = o->search;
-    struct steno_whisper_decoded *d = malloc(sizeof *d);
-    steno_status st = STENO_OK;
+    steno_whisper_decoder *d = calloc(1, sizeof *d);
+    steno_status st;
     if (!d)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    for (size_t i = 0; i < o->n_temperatures && !st; i++) {
-        so.temperature = o->temperatures[i];
-        so.seed = o->search.seed + i;
-        st = try(r, s, state, &so, prompt, n, d, err);
-        if (st)
-            break;
-        if (!i || good(o, d) || better(o, d, out))
-            *out = *d;
-        if (good(o, d))
-            break;
-        out->temperature = so.temperature; /* the last that was tried, whichever is taken */
-    }
-    free(d);
+    d->m = m;
+    st = steno_whisper_search_open(&d->search, m, err);
+    if (st)
+        steno_whisper_decoder_close(d);
+    else
+        *out = d;
     return st;
 }
 
-/* ---- languages ----------------------------------------------------------------------------- */
-
-steno_status steno_whisper_languages(steno_whisper_runner *r, steno_whisper_state *state,
-                                     float *out, steno_err *err)
+void steno_whisper_decoder_close(steno_whisper_decoder *d)
 {
-    const struct steno_whisper *m = steno_whisper_runner_model(r);
-    const size_t n = (size_t)m->special.n_languages, first = 0;
-    struct steno_whisper_ask ask = {
-        .state = state, .token = &m->special.sot, .n = 1, .pick = &first, .n_pick = 1};
-    steno_status st;
-    if (!m->special.multilingual) {
-        memset(out, 0, n * sizeof *out);
-        out[0] = 1;
+    if (!d)
+        return;
+    steno_whisper_search_close(d->search);
+    free(d);
+}
+
+static steno_status start_search(steno_whisper_decoder *d, steno_err *err)
+{
+    struct steno_whisper_search_options o = d->o.search;
+    o.temperature = d->o.temperatures[d->tried];
+    o.seed += d->tried;
+    return steno_whisper_search_start(d->search, &o, d->state, d->prompt, d->n_prompt, err);
+}
+
+steno_status steno_whisper_decoder_start(steno_whisper_decoder *d,
+                                         const struct steno_whisper_decode_options *o,
+                                         steno_whisper_state *state, const int32_t *prompt,
+                                         size_t n, steno_err *err)
+{
+    if (!o->n_temperatures || o->n_temperatures > STENO_WHISPER_MAX_TEMPERATURES)
+        return steno_fail(err, STENO_ERR_INVAL, "%zu temperatures, 1 to %d expected",
+                          o->n_temperatures, STENO_WHISPER_MAX_TEMPERATURES);
+    d->o = *o;
+    d->state = state;
+    d->prompt = prompt;
+    d->n_prompt = n;
+    d->tried = 0;
+    return start_search(d, err);
+}
+
+bool steno_whisper_decoder_ask(steno_whisper_decoder *d, struct steno_whisper_ask *ask)
+{
+    return steno_whisper_search_ask(d->search, ask);
+}
+
+/* A text is there: take it, or try the next temperature. */
+static steno_status judge(steno_whisper_decoder *d, steno_err *err)
+{
+    steno_status st = read_result(d, err);
+    bool enough;
+    if (st)
+        return st;
+    enough = good(&d->o, &d->now);
+    if (!d->tried || enough || better(&d->o, &d->now, &d->best))
+        d->best = d->now;
+    if (!enough) /* the last that was tried, whichever is taken */
+        d->best.temperature = d->now.temperature;
+    if (enough || ++d->tried == d->o.n_temperatures)
         return STENO_OK;
-    }
-    st = steno_whisper_step(r, &ask, 1, err);
-    if (!st)
-        m->kernels.softmax_f32(out, ask.logits + m->special.first_language, 1, n);
-    return st;
+    return start_search(d, err);
+}
+
+steno_status steno_whisper_decoder_take(steno_whisper_decoder *d,
+                                        const struct steno_whisper_ask *ask, steno_err *err)
+{
+    struct steno_whisper_ask more;
+    steno_whisper_search_take(d->search, ask);
+    return steno_whisper_search_ask(d->search, &more) ? STENO_OK : judge(d, err);
+}
+
+const struct steno_whisper_decoded *steno_whisper_decoder_result(const steno_whisper_decoder *d)
+{
+    return &d->best;
 }

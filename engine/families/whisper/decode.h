@@ -30,20 +30,27 @@ struct steno_whisper_decoded {
     float no_speech, compression, temperature;
 };
 
-/* The runner and search are lent; state has the window. */
-STENO_MUST steno_status steno_whisper_decode(steno_whisper_runner *r, steno_whisper_search *s,
-                                             steno_whisper_state *state,
-                                             const struct steno_whisper_decode_options *o,
-                                             const int32_t *prompt, size_t n,
-                                             struct steno_whisper_decoded *out, steno_err *err);
+/* One window's temperatures, a step at a time, as search.h has it. Confined. */
+typedef struct steno_whisper_decoder steno_whisper_decoder;
+STENO_MUST steno_status steno_whisper_decoder_open(steno_whisper_decoder **out,
+                                                   const struct steno_whisper *m, steno_err *err);
+void steno_whisper_decoder_close(steno_whisper_decoder *d);
+/* state has the window. Errors as of steno_whisper_search_start. */
+STENO_MUST steno_status steno_whisper_decoder_start(steno_whisper_decoder *d,
+                                                    const struct steno_whisper_decode_options *o,
+                                                    steno_whisper_state *state,
+                                                    const int32_t *prompt, size_t n,
+                                                    steno_err *err);
+/* What it wants of the next step; false: the result is there. */
+bool steno_whisper_decoder_ask(steno_whisper_decoder *d, struct steno_whisper_ask *ask);
+STENO_MUST steno_status steno_whisper_decoder_take(steno_whisper_decoder *d,
+                                                   const struct steno_whisper_ask *ask,
+                                                   steno_err *err);
+const struct steno_whisper_decoded *steno_whisper_decoder_result(const steno_whisper_decoder *d);
+
 /* Silence: no text is to be written. */
 bool steno_whisper_decoded_silent(const struct steno_whisper_decode_options *o,
                                   const struct steno_whisper_decoded *d);
-
-/* Probability of each language [n_languages of the model] from a window that state has; out is in
- * the order of tokens.h. Of a model for English alone: 1 for English. */
-STENO_MUST steno_status steno_whisper_languages(steno_whisper_runner *r, steno_whisper_state *state,
-                                                float *out, steno_err *err);
 
 /* First byte and number of bytes of text [n] without the white space at its ends (Python's strip).
  */

@@ -1,69 +1,165 @@
 #include "families/whisper/mel.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "features/logmel.h"
 
-#define PADDING 160 /* zeros behind the recording (faster_whisper/feature_extractor.py) */
+#define PADDING 160 /* zeros behind the recording */
+#define HOP 160
+#define BLOCK 1024 /* frames made room for at a time */
 
-/* x: room for all frames of n samples and the padding. */
-static steno_status spectra(steno_fbank *f, const float *pcm, size_t n, float *x, size_t max,
-                            size_t *frames, steno_err *err)
-{
-    static const float zeros[PADDING];
-    const size_t bins = steno_fbank_bins(f);
-    size_t used, got;
-    steno_status st = steno_fbank_push(f, pcm, n, &used, x, max, frames);
-    if (st && st != STENO_NEED_MORE)
-        return steno_fail(err, st, "log-mel: %zu samples", n);
-    st = steno_fbank_push(f, zeros, PADDING, &used, x + *frames * bins, max - *frames, &got);
-    if (st && st != STENO_NEED_MORE)
-        return steno_fail(err, st, "log-mel: %zu samples", n);
-    do {
-        *frames += got;
-        st = steno_fbank_flush(f, x + *frames * bins, max - *frames, &got);
-    } while (!st && got && *frames + got <= max);
-    return st && st != STENO_NEED_MORE ? steno_fail(err, st, "log-mel: %zu samples", n) : STENO_OK;
-}
+struct steno_whisper_mel {
+    steno_fbank *bank;
+    size_t mels;
+    float *x;            /* [cap, mels] frames from number `base` on */
+    size_t base, n, cap; /* n: of those in x */
+    size_t samples;
+    float max;
+    bool ended;
+};
 
-steno_status steno_whisper_logmel(const float *pcm, size_t n, size_t mels, float **out,
-                                  size_t *frames, steno_err *err)
+steno_status steno_whisper_mel_open(steno_whisper_mel **out, size_t mels, steno_err *err)
 {
     const struct steno_fbank_options o = steno_logmel_whisper(mels);
-    const size_t all = (n + PADDING) / 160, max = all + 2;
-    size_t got = 0, bytes;
-    steno_fbank *f = NULL;
-    float *x = NULL;
-    steno_status st = steno_fbank_open(&f, &o, err);
+    steno_whisper_mel *f = calloc(1, sizeof *f);
+    steno_status st;
+    if (!f)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    f->mels = mels;
+    f->max = -INFINITY;
+    st = steno_fbank_open(&f->bank, &o, err);
     if (st)
-        return st;
-    if (steno_mul_size(max, mels * sizeof *x, &bytes))
-        x = malloc(bytes);
-    st = x ? spectra(f, pcm, n, x, max, &got, err)
-           : steno_fail(err, STENO_ERR_NOMEM, "out of memory for the log-mel of %zu samples", n);
-    steno_fbank_close(f);
-    if (!st && got < all)
-        st = steno_fail(err, STENO_ERR_INTERNAL, "log-mel: %zu of %zu frames", got, all);
-    if (st) {
-        free(x);
-        return st;
+        steno_whisper_mel_close(f);
+    else
+        *out = f;
+    return st;
+}
+
+void steno_whisper_mel_close(steno_whisper_mel *f)
+{
+    if (!f)
+        return;
+    steno_fbank_close(f->bank);
+    free(f->x);
+    free(f);
+}
+
+static bool reserve(steno_whisper_mel *f, size_t frames)
+{
+    size_t cap = f->cap ? f->cap : BLOCK, bytes;
+    float *x;
+    if (f->n + frames <= f->cap)
+        return true;
+    while (cap < f->n + frames)
+        cap += cap / 2;
+    if (!steno_mul_size(cap, f->mels * sizeof *x, &bytes) || !(x = realloc(f->x, bytes)))
+        return false;
+    f->x = x;
+    f->cap = cap;
+    return true;
+}
+
+static void count(steno_whisper_mel *f, size_t frames)
+{
+    const float *x = f->x + f->n * f->mels;
+    for (size_t i = 0; i < frames * f->mels; i++)
+        f->max = x[i] > f->max ? x[i] : f->max;
+    f->n += frames;
+}
+
+static steno_status push(steno_whisper_mel *f, const float *pcm, size_t n, steno_err *err)
+{
+    while (n) {
+        size_t used, got;
+        steno_status st;
+        if (!reserve(f, BLOCK))
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a spectrogram");
+        st = steno_fbank_push(f->bank, pcm, n, &used, f->x + f->n * f->mels, BLOCK, &got);
+        if (st && st != STENO_NEED_MORE)
+            return steno_fail(err, st, "log-mel of %zu samples", n);
+        count(f, got);
+        pcm += used;
+        n -= used;
     }
-    steno_logmel_whisper_scale(x, all, mels);
-    *frames = n / 160;
-    *out = x;
     return STENO_OK;
 }
 
-void steno_whisper_frames(const float *mel, size_t from, size_t n, size_t mels, size_t rows,
+steno_status steno_whisper_mel_push(steno_whisper_mel *f, const float *pcm, size_t n,
+                                    steno_err *err)
+{
+    if (f->ended)
+        return steno_fail(err, STENO_ERR_INVAL, "samples after the end of the recording");
+    f->samples += n;
+    return push(f, pcm, n, err);
+}
+
+steno_status steno_whisper_mel_end(steno_whisper_mel *f, steno_err *err)
+{
+    static const float zeros[PADDING];
+    const size_t all = (f->samples + PADDING) / HOP;
+    size_t got = 1;
+    steno_status st = STENO_OK;
+    if (f->ended)
+        return STENO_OK;
+    f->ended = true;
+    st = push(f, zeros, PADDING, err);
+    while (!st && got && f->base + f->n < all) {
+        if (!reserve(f, BLOCK))
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a spectrogram");
+        st = steno_fbank_flush(f->bank, f->x + f->n * f->mels, BLOCK, &got);
+        if (st)
+            return steno_fail(err, st, "log-mel of %zu samples", f->samples);
+        got =
+            f->base + f->n + got < all ? got : all - f->base - f->n; /* the last frame is dropped */
+        count(f, got);
+    }
+    return st;
+}
+
+size_t steno_whisper_mel_frames(const steno_whisper_mel *f)
+{
+    const size_t all = f->base + f->n;
+    return f->ended && all > f->samples / HOP ? f->samples / HOP : all;
+}
+
+const float *steno_whisper_mel_at(const steno_whisper_mel *f, size_t from, size_t *n)
+{
+    *n = from < f->base + f->n ? f->base + f->n - from : 0;
+    return from < f->base ? NULL : f->x + (from - f->base) * f->mels;
+}
+
+void steno_whisper_mel_drop(steno_whisper_mel *f, size_t from)
+{
+    size_t n = from > f->base ? from - f->base : 0;
+    n = n < f->n ? n : f->n;
+    if (n < BLOCK) /* seldom, so that little is moved */
+        return;
+    memmove(f->x, f->x + n * f->mels, (f->n - n) * f->mels * sizeof *f->x);
+    f->n -= n;
+    f->base += n;
+}
+
+float steno_whisper_mel_floor(const steno_whisper_mel *f)
+{
+    return f->max - 8;
+}
+
+void steno_whisper_frames(const float *mel, size_t n, float floor, size_t mels, size_t rows,
                           float *out)
 {
-    const float *x = mel + from * mels;
+    n = n < rows ? n : rows;
     memset(out, 0, rows * 3 * mels * sizeof *out);
-    for (size_t t = 0; t < rows; t++)
-        for (size_t k = 0; k < 3; k++) {
-            const size_t at = t + k; /* one more than the frame */
-            if (at >= 1 && at <= n && at <= rows)
-                memcpy(out + (3 * t + k) * mels, x + (at - 1) * mels, mels * sizeof *out);
+    for (size_t t = 0; t < n; t++) {
+        float *middle = out + (3 * t + 1) * mels;
+        for (size_t b = 0; b < mels; b++) {
+            const float x = mel[t * mels + b];
+            middle[b] = ((x > floor ? x : floor) + 4) / 4;
         }
+        if (t)
+            memcpy(out + (3 * (t - 1) + 2) * mels, middle, mels * sizeof *out);
+        if (t + 1 < rows)
+            memcpy(out + 3 * (t + 1) * mels, middle, mels * sizeof *out);
+    }
 }

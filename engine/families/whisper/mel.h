@@ -1,18 +1,35 @@
-/* Whisper's input: log-mel of a whole recording, and windows of it as the encoder takes them. */
+/* Whisper's input: log-mel frames of a recording as it comes, and windows of it as the encoder
+ * takes them (faster-whisper, feature_extractor.py). */
 #ifndef STENO_FAMILIES_WHISPER_MEL_H
 #define STENO_FAMILIES_WHISPER_MEL_H
 
 #include "base/status.h"
 
-/* Log-mel of pcm [n] at 16 kHz as faster-whisper computes it: 160 zeros are appended, the range
- * below the recording's maximum is cut to 8 decades, (x + 4) / 4. *out: [*frames, mels], malloc'd,
- * the caller's to free; *frames = n / 160 (what the appended zeros add is left out, but counts for
- * the maximum). STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_whisper_logmel(const float *pcm, size_t n, size_t mels, float **out,
-                                             size_t *frames, steno_err *err);
-/* Frames `from` to from + n of mel [.., mels], followed by frames of 0, as rows for the encoder:
- * out [rows, 3 mels], row t is frames t - 1, t, t + 1; zeros beyond both ends. */
-void steno_whisper_frames(const float *mel, size_t from, size_t n, size_t mels, size_t rows,
+typedef struct steno_whisper_mel steno_whisper_mel; /* confined */
+
+STENO_MUST steno_status steno_whisper_mel_open(steno_whisper_mel **out, size_t mels,
+                                               steno_err *err);
+void steno_whisper_mel_close(steno_whisper_mel *f);
+/* Append samples at 16 kHz. STENO_ERR_NOMEM, STENO_ERR_INVAL after the end. */
+STENO_MUST steno_status steno_whisper_mel_push(steno_whisper_mel *f, const float *pcm, size_t n,
+                                               steno_err *err);
+/* No more samples: 160 zeros are appended, and all frames are there. */
+STENO_MUST steno_status steno_whisper_mel_end(steno_whisper_mel *f, steno_err *err);
+/* Frames of the recording so far, 10 ms each: after the end, samples / 160. One more lies behind
+ * them then, made of the zeros, which the detection of languages sees. */
+size_t steno_whisper_mel_frames(const steno_whisper_mel *f);
+/* Frames from number `from` on, logarithms to base 10; *n: how many lie there. */
+const float *steno_whisper_mel_at(const steno_whisper_mel *f, size_t from, size_t *n);
+/* Frames before number `from` are not needed any more. */
+void steno_whisper_mel_drop(steno_whisper_mel *f, size_t from);
+/* What quieter bands are raised to: 8 decades below the loudest so far. */
+float steno_whisper_mel_floor(const steno_whisper_mel *f);
+
+/* n frames mel [n, mels], raised to the floor and scaled, (x + 4) / 4, and frames of 0 behind them,
+ * as rows for the encoder: out [rows, 3 mels], row t is frames t - 1, t, t + 1; zeros beyond both
+ * ends.
+ */
+void steno_whisper_frames(const float *mel, size_t n, float floor, size_t mels, size_t rows,
                           float *out);
 
 #endif

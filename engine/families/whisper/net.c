@@ -355,7 +355,7 @@ steno_status steno_whisper_encode(steno_whisper_runner *r, steno_whisper_state *
     if (!w->rows || w->rows > (size_t)d->audio_ctx)
         return steno_fail(err, STENO_ERR_INVAL, "a window of %zu rows, 1 to %lld expected", w->rows,
                           (long long)d->audio_ctx);
-    steno_whisper_frames(w->mel, w->from, w->n, (size_t)d->mels, 2 * w->rows, r->frames);
+    steno_whisper_frames(w->mel, w->n, w->floor, (size_t)d->mels, 2 * w->rows, r->frames);
     memcpy(frames.shape.dim, (int64_t[]){1, 2 * (int64_t)w->rows, 3 * d->mels},
            3 * sizeof(int64_t));
     memcpy(positions.shape.dim, (int64_t[]){1, (int64_t)w->rows, d->audio_state},
@@ -493,13 +493,13 @@ static struct steno_kv_view view_of(const struct steno_whisper_ask *a)
 }
 
 /* Inputs of the run; *picked entries get scores. */
-static void fill(steno_whisper_runner *r, const struct steno_whisper_ask *ask, size_t n,
-                 size_t *picked)
+static void fill(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n, size_t *picked)
 {
     size_t at = 0;
     *picked = 0;
     for (size_t i = 0; i < n; at += ask[i++].n) {
         const struct steno_whisper_ask *a = &ask[i];
+        ask[i].entry = at;
         embed(r, a, at);
         r->view[i] = view_of(a);
         for (size_t p = 0; p < (a->parent ? a->n : a->n_pick); p++)
@@ -579,19 +579,20 @@ steno_status steno_whisper_step(steno_whisper_runner *r, struct steno_whisper_as
 
 /* ---- cross attention ----------------------------------------------------------------------- */
 
-void steno_whisper_cross_scores(const steno_whisper_runner *r, const steno_whisper_state *s,
-                                struct steno_whisper_head head, size_t n, size_t keys, float *out)
+void steno_whisper_cross_scores(const steno_whisper_runner *r, const struct steno_whisper_ask *a,
+                                struct steno_whisper_head head, size_t keys, float *out)
 {
+    const steno_whisper_state *s = a->state;
     const size_t d = s->heads * s->size, h = (size_t)head.head;
-    const float *q = steno_session_get(r->step, r->query[head.layer])->data;
+    const float *q = (const float *)steno_session_get(r->step, r->query[head.layer])->data;
     const struct kept *kept = &s->kept[head.layer];
     const float *all = s->keeps ? kept->keys : kept->memory;
     const float *k = all + h * s->size * s->cap_memory;
     const float scale = 1 / sqrtf((float)s->size);
-    memset(out, 0, n * keys * sizeof *out);
-    for (size_t i = 0; i < n; i++)
+    memset(out, 0, a->n * keys * sizeof *out);
+    for (size_t i = 0; i < a->n; i++)
         for (size_t c = 0; c < s->size; c++) {
-            const float v = q[i * d + h * s->size + c] * scale;
+            const float v = q[(a->entry + i) * d + h * s->size + c] * scale;
             const float *row = k + c * s->cap_memory;
             float *y = out + i * keys;
             for (size_t t = 0; t < keys; t++)

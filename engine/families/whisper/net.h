@@ -23,11 +23,13 @@ void steno_whisper_state_keep_keys(steno_whisper_state *s);
 /* Memory of keys and values. */
 size_t steno_whisper_state_bytes(const steno_whisper_state *s);
 
-/* A window: frames from .. from + n of mel [.., mels], then frames of 0 up to 2 * rows; rows <=
- * audio_ctx. Afterwards s has the window's keys and values, and no text. */
+/* A window: n frames of mel [n, mels], logarithms to base 10, which are raised to the floor and
+ * scaled, (x + 4) / 4, then frames of 0 up to 2 * rows; rows <= audio_ctx. Afterwards s has the
+ * window's keys and values, and no text. */
 struct steno_whisper_window {
     const float *mel;
-    size_t from, n, rows;
+    size_t n, rows;
+    float floor;
 };
 STENO_MUST steno_status steno_whisper_encode(steno_whisper_runner *r, steno_whisper_state *s,
                                              const struct steno_whisper_window *w, steno_err *err);
@@ -45,6 +47,7 @@ struct steno_whisper_ask {
     size_t n;             /* n plus what was before: at most text_ctx */
     const size_t *pick;   /* a text: [n_pick] tokens whose scores are wanted, in order */
     size_t n_pick;
+    size_t entry;        /* result: its first entry of the run */
     const float *logits; /* result: [n_pick or n, vocab]; the runner's, until its next step */
 };
 /* STENO_ERR_LIMIT: no room for so many tokens. Then, and where memory runs out, states are without
@@ -54,10 +57,9 @@ STENO_MUST steno_status steno_whisper_step(steno_whisper_runner *r, struct steno
 /* Tokens that each of the state's hypotheses has. */
 size_t steno_whisper_state_length(const steno_whisper_state *s);
 
-/* Cross attention of the last step, whose only ask was a text of n tokens: scores before the
- * softmax of one of the model's heads with key rows 0 .. keys. out [n, keys].
- * s keeps keys. */
-void steno_whisper_cross_scores(const steno_whisper_runner *r, const steno_whisper_state *s,
-                                struct steno_whisper_head head, size_t n, size_t keys, float *out);
+/* Cross attention of the last step, in which `a` was a text: scores before the softmax of one of
+ * the model's heads with key rows 0 .. keys. a->state keeps keys. out [a->n, keys]. */
+void steno_whisper_cross_scores(const steno_whisper_runner *r, const struct steno_whisper_ask *a,
+                                struct steno_whisper_head head, size_t keys, float *out);
 
 #endif

@@ -374,16 +374,3 @@ struct steno_whisper_text steno_whisper_search_best(const steno_whisper_search *
                                        .sum = (double)best->score,
                                        .no_speech = s->no_speech};
 }
-
-steno_status steno_whisper_search_run(steno_whisper_search *s, steno_whisper_runner *r,
-                                      steno_err *err)
-{
-    struct steno_whisper_ask ask;
-    while (steno_whisper_search_ask(s, &ask)) {
-        steno_status st = steno_whisper_step(r, &ask, 1, err);
-        if (st)
-            return st;
-        steno_whisper_search_take(s, &ask);
-    }
-    return STENO_OK;
-}

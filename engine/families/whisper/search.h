@@ -47,8 +47,4 @@ bool steno_whisper_search_ask(steno_whisper_search *s, struct steno_whisper_ask 
 void steno_whisper_search_take(steno_whisper_search *s, const struct steno_whisper_ask *ask);
 /* The best text; valid until the next start. */
 struct steno_whisper_text steno_whisper_search_best(const steno_whisper_search *s);
-/* All of it for one search. */
-STENO_MUST steno_status steno_whisper_search_run(steno_whisper_search *s, steno_whisper_runner *r,
-                                                 steno_err *err);
-
 #endif

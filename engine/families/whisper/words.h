@@ -15,14 +15,26 @@ struct steno_whisper_alignment {
     float *probability; /* [n] */
 };
 
+/* A pass over the decoder that alignment needs, a text for a step (net.h). Confined. */
+typedef struct steno_whisper_aligner steno_whisper_aligner;
+STENO_MUST steno_status steno_whisper_aligner_open(steno_whisper_aligner **out,
+                                                   const struct steno_whisper *m, steno_err *err);
+void steno_whisper_aligner_close(steno_whisper_aligner *a);
 /* ids [n] is text alone, in the window that state has; start [n_start] begins the transcript
- * (without timestamps); columns of the encoder's rows that are recording. Memory of *out is the
- * caller's to free with steno_whisper_alignment_free. STENO_ERR_LIMIT: more pieces than the decoder
- * has room for. */
-STENO_MUST steno_status steno_whisper_align(steno_whisper_runner *r, steno_whisper_state *state,
-                                            const int32_t *start, size_t n_start,
-                                            const int32_t *ids, size_t n, size_t columns,
-                                            struct steno_whisper_alignment *out, steno_err *err);
+ * (without timestamps); columns of the encoder's rows are recording. *ask: for the step.
+ * STENO_ERR_LIMIT: more pieces than the decoder has room for. */
+STENO_MUST steno_status steno_whisper_aligner_ask(steno_whisper_aligner *a,
+                                                  steno_whisper_state *state, const int32_t *start,
+                                                  size_t n_start, const int32_t *ids, size_t n,
+                                                  size_t columns, struct steno_whisper_ask *ask,
+                                                  steno_err *err);
+/* The step has been run by r. Memory of *out is the caller's to free with
+ * steno_whisper_alignment_free. */
+STENO_MUST steno_status steno_whisper_aligner_take(steno_whisper_aligner *a,
+                                                   const steno_whisper_runner *r,
+                                                   const struct steno_whisper_ask *ask,
+                                                   struct steno_whisper_alignment *out,
+                                                   steno_err *err);
 void steno_whisper_alignment_free(struct steno_whisper_alignment *a);
 
 /* A word of a window: pieces first .. first + n of the text. */

@@ -1,0 +1,81 @@
+/* A recording to segments of text, window after window, as its samples come (faster-whisper 1.2.1,
+ * transcribe.py, generate_segments: in f32 and with the whole recording there from the beginning
+ * the results are the same).
+ *
+ *     open; { push; while ready { step; while next } }; end; while ready { step; while next };
+ * close
+ *
+ * A step is one run of the decoder, of many recordings at once. Confined. */
+#ifndef STENO_FAMILIES_WHISPER_RECORDING_H
+#define STENO_FAMILIES_WHISPER_RECORDING_H
+
+#include "families/whisper/decode.h"
+
+typedef struct steno_whisper_recording steno_whisper_recording;
+
+#define STENO_WHISPER_BATCH 32 /* recordings of a step, at most */
+
+struct steno_whisper_recording_options {
+    struct steno_whisper_decode_options decode;
+    int language;   /* number of tokens.h; -1: detected in the first window */
+    bool translate; /* to English; STENO_ERR_UNSUPPORTED of a model for English alone */
+    bool times;     /* segments by timestamps; false: one for each window */
+    bool words;     /* times of words */
+    /* The text so far goes before each window, until one was decoded at a higher temperature */
+    bool condition;
+    float condition_reset;
+    const char *prompt;   /* text that goes before the first window, or NULL */
+    const char *prefix;   /* text that the first window begins with, or NULL */
+    const char *hotwords; /* text that goes before every window, or NULL */
+};
+
+/* decode's defaults; times, condition, reset at 0.5; language detected. */
+struct steno_whisper_recording_options
+steno_whisper_recording_default(const struct steno_whisper *m);
+
+struct steno_whisper_word {
+    const char *text;  /* with the blank before it */
+    double start, end; /* seconds */
+    float probability;
+};
+
+struct steno_whisper_segment {
+    size_t seek;       /* mel frame where its window begins */
+    double start, end; /* seconds */
+    const char *text;
+    const int32_t *ids; /* timestamps among them */
+    size_t n_ids;
+    const struct steno_whisper_word *words;
+    size_t n_words;
+};
+
+/* STENO_ERR_INVAL, STENO_ERR_UNSUPPORTED: an option that does not fit the model. Texts of o are
+ * borrowed for the call. */
+STENO_MUST steno_status
+steno_whisper_recording_open(steno_whisper_recording **out, const struct steno_whisper *m,
+                             const struct steno_whisper_recording_options *o, steno_err *err);
+void steno_whisper_recording_close(steno_whisper_recording *r);
+/* Append samples at 16 kHz; any number. */
+STENO_MUST steno_status steno_whisper_recording_push(steno_whisper_recording *r, const float *pcm,
+                                                     size_t n, steno_err *err);
+/* No more of them: what is left is a window, however short. */
+STENO_MUST steno_status steno_whisper_recording_end(steno_whisper_recording *r, steno_err *err);
+/* There is work for a step: a window of 30 s is full, or the rest of the recording is there. */
+bool steno_whisper_recording_ready(const steno_whisper_recording *r);
+/* One run of the decoder for n <= STENO_WHISPER_BATCH recordings of the runner's model, all ready;
+ * windows are encoded before it. st [n], err [n] or NULL: how it went; a recording that failed is
+ * to be closed. Segments of a window that were not read are gone. */
+void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_recording *const *r,
+                                   size_t n, steno_status *st, steno_err *err);
+/* The next segment of the window that was finished last; valid until the next step. */
+bool steno_whisper_recording_next(steno_whisper_recording *r, struct steno_whisper_segment *out);
+
+/* Windows that are finished, and what the last one was decoded to; its prompt [*n]. Valid until the
+ * next step. */
+size_t steno_whisper_recording_windows(const steno_whisper_recording *r);
+const struct steno_whisper_decoded *
+steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t **prompt, size_t *n);
+/* Number of the language, -1 while it is not known; *probability: 1 where it was given. */
+int steno_whisper_recording_language(const steno_whisper_recording *r, float *probability);
+
+#endif
