@@ -1,17 +1,17 @@
-/* What a stream costs on this machine, and how many it can carry.
+/* Costs of a stream on this machine, and the capacity.
  *
  * At start the network is timed on noise for every batch size, and everything around it (features,
- * search, the end of a stream) by some streams of a few seconds of sound each (trial.c). Where the
- * network is the streams' own, those alone tell; as they may take seconds, the pool serves
- * meanwhile, a few streams for each worker. While running, both are compared with what the workers
- * really take, other load on the machine included, and what the process spends outside its workers
- * (sockets, JSON) is added. A live stream then takes, per second of audio,
+ * search, the end of a stream) with some streams of a few seconds of sound each (trial.c). If
+ * streams run networks of their own, only those streams count. They may take seconds, so the pool
+ * serves meanwhile, with a few streams per worker. At run time both are compared with what the
+ * workers really take, which includes other load on the machine, and the process's time outside its
+ * workers (sockets, JSON) is added. A live stream then takes, per second of audio,
  *
  *     worker = host + step(largest batch) / largest batch / chunk * slower
  *
- * of a worker's time and worker * running + other of a processor's; the capacity is what fits into
- * LOAD of the workers, beside everything else that the machine does (others.c) into BUSY of the
- * processors, and into BUSY of what the control group may use up. */
+ * of a worker's time, and worker * running + other of a processor's. The capacity is what fits into
+ * LOAD of the workers, into BUSY of the processors together with everything else that the machine
+ * does (others.c), and into BUSY of the control group's quota. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,18 +20,22 @@
 #include "base/processors.h"
 #include "pool/internal.h"
 
-#define LOAD 0.85 /* of a worker's time that streams may take: queues grow beyond */
-#define BUSY 0.7  /* of the processors' time, others' work included: latencies grow beyond */
-#define LOOK_NS 500000000 /* between two corrections */
-#define ENOUGH 1.0        /* s of audio that a correction must rest on */
-#define WEIGHT 20.0       /* s of audio that the value so far counts for */
-#define OTHER 150e-6      /* s per s of audio until it is seen: ten messages, 15 us each on Zen 4 */
-#define AT_ONCE 0.1       /* most of the way that one look goes */
-#define TURNOVER 0.1 /* opened and closed, of the live ones, between two looks: more is a rush */
-#define CROWDED 1.0  /* of the workers, that live steps would keep busy alone: batches needed */
-#define WORTH 0.97   /* a larger batch must cost less than this per stream */
-#define UNKNOWN 4    /* streams of a worker until it is known what they cost: large ones, too */
-#define MOST_SLOWER 20.0 /* bounds of the correction */
+#define LOAD 0.85 /* share of a worker's time for streams; above it queues grow */
+/* Share of the processors' time, others' work included; above it latencies grow. */
+#define BUSY 0.7
+#define LOOK_NS 500000000 /* between two looks */
+#define ENOUGH 1.0        /* s of audio that a correction needs */
+#define WEIGHT 20.0       /* s of audio: weight of the value so far */
+/* s per s of audio until it is measured: ten messages of 15 us on Zen 4. */
+#define OTHER 150e-6
+#define AT_ONCE 0.1 /* largest part of the way that one look goes */
+/* Streams opened and closed between two looks, relative to live ones; more is a rush. */
+#define TURNOVER 0.1
+/* Demand of live steps, relative to the workers, above which batches are needed. */
+#define CROWDED 1.0
+#define WORTH 0.97       /* a larger batch must cost less than this per stream, relatively */
+#define UNKNOWN 4        /* streams per worker until their cost is known, even of large models */
+#define MOST_SLOWER 20.0 /* bounds of the correction are 1 / this and this */
 
 static double cpu_seconds(clockid_t clock)
 {
@@ -59,7 +63,8 @@ double steno_pool_planned(const steno_pool *p, size_t n)
 
 /* ---- at start ------------------------------------------------------------------------------ */
 
-/* The smallest batch whose cost per stream is about the least; sizes above it are not used. */
+/* Return the largest batch size that is worth it: each larger size must cost less per stream by
+ * WORTH. Larger sizes are marked unused. */
 static int best_batch(struct steno_pool_costs *c, int limit)
 {
     double best = c->step[0];
@@ -100,7 +105,8 @@ static steno_status measure(steno_pool *p, steno_stepper *s, bool *whole, steno_
     *whole = !c.more;
     if (*whole)
         return steno_pool_try(p, s, &p->load.costs.host, err);
-    p->load.measuring = !p->opt.capacity; /* the rest is the streams', and may take long */
+    /* The streams' own networks are measured later, which may take long. */
+    p->load.measuring = !p->opt.capacity;
     return STENO_OK;
 }
 
@@ -118,7 +124,8 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     steno_pool_watch_begin(&w);
     limit = p->ops->stepper_max(s);
     l->chunk = p->ops->chunk_seconds(p->model);
-    if (!(l->chunk > 0)) /* a model that hears a recording as a whole: all it does is the host's */
+    /* A model without chunks takes whole recordings: all it does counts as host. */
+    if (!(l->chunk > 0))
         l->chunk = 1;
     l->cpus = steno_cpu_count();
     l->quota = steno_cpu_quota();
@@ -137,7 +144,7 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     return st;
 }
 
-/* ---- while running ------------------------------------------------------------------------- */
+/* ---- at run time -------------------------------------------------------------------------- */
 
 static double workers_cpu(const steno_pool *p)
 {
@@ -147,26 +154,26 @@ static double workers_cpu(const steno_pool *p)
     return sum;
 }
 
-/* A moment with many streams rests on much audio and is a moment still: what a thousand streams
- * that begin together cost for half a second is no price. Nor is what few cost the price of many,
- * whose batches are larger and whose threads need not be woken for each: share is the square of how
- * much of the capacity is in use. */
+/* One look with many streams covers much audio but little time: what a thousand streams that begin
+ * together cost for half a second is not their usual cost. And the cost of few streams is not that
+ * of many, which run in larger batches and wake their threads less often. So share is the square of
+ * the part of the capacity that is in use. */
 static void correct(double *value, double measured, double audio, double share)
 {
     *value += (measured - *value) * fmin(audio / (audio + WEIGHT), AT_ONCE) * share;
 }
 
-/* Streams opened and closed so far. */
+/* Number of streams opened plus closed so far. */
 static int64_t turnover(const steno_pool *p)
 {
     return 2 * (int64_t)p->stats.opened - p->stats.active;
 }
 
-/* Few streams were opened or closed since the last look, and not more were turned away than run:
- * what was spent is the price of the audio of those that do. What a rush at the door costs is not,
- * for it does not grow with their audio, and every refusal would make the next one likelier; nor
- * what hundreds of streams cost that end together, shared out over the little audio of those left.
- */
+/* True if few streams were opened or closed since the last look, and at most as many refused as
+ * run. Only then is the time spent the cost of the running streams' audio. The cost of a rush of
+ * clients is not: it does not grow with the audio, and each refusal would make the next one
+ * likelier. Nor is the cost of hundreds of streams that end together, divided by the little audio
+ * of those left. */
 static bool is_steady(const steno_pool *p)
 {
     const struct steno_pool_load *l = &p->load;
@@ -181,7 +188,7 @@ double steno_pool_each(const steno_pool *p)
     return l->costs.host + step;
 }
 
-/* Streams that run by the pace of real time, by what they take. */
+/* Number of streams that fit in real time, by their costs. */
 static double fits(const steno_pool *p)
 {
     const struct steno_pool_load *l = &p->load;

@@ -1,4 +1,4 @@
-/* Life of pool and streams. schedule.c says who is next, worker.c does the work. */
+/* Life of pool and streams. schedule.c chooses streams, worker.c does the work. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,12 +9,12 @@
 #include "pool/internal.h"
 
 #define DEFAULT_STREAMS 256
-#define MAX_STREAMS 1000000 /* all of limits.sessions, limits.uploads and a canary */
+#define MAX_STREAMS 1000000 /* limits.sessions, limits.uploads and a canary together */
 #define DEFAULT_BUFFER 4.0
 #define DEFAULT_WAIT 0.02
 #define DEFAULT_RUN 0.1
 #define MAX_WORKERS 1024
-#define PROMISE_NS 1000000000 /* a place that was told of is kept so long, at most twice */
+#define PROMISE_NS 1000000000 /* a reserved place is kept at least this long, at most twice */
 
 static int model_rate(const steno_model *m)
 {
@@ -52,7 +52,7 @@ static const struct steno_pool_ops recogniser = {
     .cpu_free = steno_cpu_free,
 };
 
-/* Hand the stream to the workers if there is something to do; ps->lock held. */
+/* Queue the stream for the workers if there is something to do. ps->lock is held. */
 static void wake(steno_pool_stream *ps)
 {
     if (ps->held || !steno_pool_has_work(ps))
@@ -87,7 +87,7 @@ static steno_status check_options(struct steno_pool_options *o, steno_err *err)
         o->workers = (int)fmin(fmin(steno_cpu_count(), ceil(steno_cpu_quota())), MAX_WORKERS);
     if (o->max_streams == 0)
         o->max_streams = DEFAULT_STREAMS;
-    if (o->buffer_seconds == 0) /* exactly: not set */
+    if (o->buffer_seconds == 0) /* exactly 0: not set */
         o->buffer_seconds = DEFAULT_BUFFER;
     if (o->batch_wait == 0)
         o->batch_wait = DEFAULT_WAIT;
@@ -134,7 +134,7 @@ static steno_status start(steno_pool *p, const struct steno_pool_costs *costs, s
     return st || !p->load.measuring ? st : steno_pool_try_later(p, err);
 }
 
-/* Timed waits are on the monotonic clock: the other one jumps. */
+/* Timed waits use the monotonic clock, which does not jump. */
 static void init_locks(steno_pool *p)
 {
     pthread_condattr_t monotonic;
@@ -187,8 +187,8 @@ steno_status steno_pool_open(steno_pool **out, steno_model *m, const struct sten
     return steno_pool_open_with(out, &recogniser, m, opt, err);
 }
 
-/* No worker runs any more: every stream learns that it is over. A callback may close its stream, so
- * the list is walked from its head each time. */
+/* No worker runs any more: tell every stream that it is over. A callback may close its stream, so
+ * the walk starts at the list's head each time. */
 static void finish_streams(steno_pool *p)
 {
     const steno_err err = {STENO_ERR_CANCELLED, "pool closed"};
@@ -268,7 +268,7 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int
 
 /* ---- streams ------------------------------------------------------------------------------- */
 
-/* What was promised and not asked for is free again. */
+/* Drop reservations that were not used in time. */
 static void forget_promises(steno_pool *p)
 {
     int64_t now = steno_now_ns(), past = now - p->promised_ns;
@@ -279,8 +279,9 @@ static void forget_promises(steno_pool *p)
     p->promised_ns = now;
 }
 
-/* The pool's lock is held. promised: places that count as taken, too; sure: the stream was told
- * that there is one, whatever the capacity has come to be since. */
+/* Check for a place; the pool's lock is held. promised: reserved places, which count as taken.
+ * sure: a place was reserved for the stream, so the capacity, which may have changed since, does
+ * not matter. */
 static steno_status find_place(steno_pool *p, bool counted, int promised, bool sure, steno_err *err)
 {
     int live = p->stats.live + promised;
@@ -341,7 +342,7 @@ static void leave_place(steno_pool *p, bool counted)
     pool_unref(p);
 }
 
-/* Slot 0 is nobody's. */
+/* Slot 0 is for streams without an owner. */
 static unsigned owner_slot(uint64_t owner)
 {
     return owner ? 1 + (unsigned)(owner * 0x9e3779b97f4a7c15u >> 32) % (STENO_POOL_OWNERS - 1) : 0;
@@ -427,8 +428,8 @@ void steno_pool_stream_free(steno_pool_stream *ps)
     leave_place(p, counted);
 }
 
-/* Remember when samples came; with the table full the last entry stretches, so that a latency is
- * rather overstated. */
+/* Remember when samples arrived. If the table is full, the last entry is extended, so a latency may
+ * be overstated but not understated. */
 static void mark(steno_pool_stream *ps)
 {
     if (ps->n_marks < STENO_POOL_MARKS)
@@ -458,7 +459,7 @@ steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, siz
         ps->want_room = true;
     if (!st)
         wake(ps);
-    pthread_mutex_unlock(&ps->lock); /* from here on ps may be gone: closed in a callback */
+    pthread_mutex_unlock(&ps->lock); /* from here on ps may be freed: closed in a callback */
     return st;
 }
 

@@ -1,7 +1,7 @@
-/* What a stream costs beside its network, or at all where the network is the stream's own: some
- * streams of a few seconds of sound each, heard to the end, as live ones will be (search, beam),
- * while the other workers do the same, for they share memory and caches. The first one makes plans
- * and buffers and does not count. */
+/* Measures the cost of a stream beside its network, or its whole cost if the network is the
+ * stream's own. Some streams of a few seconds of sound each run to their end, with the options of
+ * live ones (search, beam). Meanwhile the other workers do the same, because they share memory and
+ * caches. The first stream makes plans and buffers and does not count. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,13 +10,14 @@
 #include "base/threads.h"
 #include "pool/internal.h"
 
-#define SECONDS 3.0  /* of sound through a stream */
-#define WARMING 0.7  /* ... through the first one: a window of every network */
-#define TYPICAL 10.0 /* s of a stream: a live one's end costs more than what it hears meanwhile */
-#define BLOCK 1024   /* samples at a time */
-#define TRIALS 5     /* streams, of which the median counts */
-#define MOST 0.6     /* s that they may take before the last one begins */
-#define OTHER_WORKERS 63 /* other workers that are at it meanwhile */
+#define SECONDS 3.0 /* of sound per stream */
+#define WARMING 0.7 /* of sound for the first stream: a window of every network */
+/* s, assumed length of a live stream, over which the cost of its end is spread. */
+#define TYPICAL 10.0
+#define BLOCK 1024       /* samples per feed */
+#define TRIALS 5         /* streams; their median counts */
+#define MOST 0.6         /* s of processor time after which no further stream starts */
+#define OTHER_WORKERS 63 /* limit of other workers that run at the same time */
 
 struct trial {
     const steno_pool *p;
@@ -29,8 +30,8 @@ static bool is_over(const struct trial *t)
     return atomic_load_explicit(t->over, memory_order_relaxed);
 }
 
-/* Something like speech, in [-0.5, 0.5]: a voice at 120 Hz through a resonance that moves four
- * times a second, a little noise, and every fourth syllable left out. n samples from sample `from`
+/* Write a sound like speech, in [-0.5, 0.5]: pulses at 120 Hz through a resonance that moves four
+ * times a second, a little noise, and every fourth syllable silent. n samples from sample `from`
  * on; state: of the resonance. */
 static void sound(float *pcm, size_t n, size_t from, int rate, float state[2])
 {
@@ -57,13 +58,14 @@ static void drain(const struct steno_pool_ops *ops, steno_stream *s)
         ;
 }
 
-/* Processor time of this thread so far, without that of the network. */
+/* Processor time of this thread so far, without the network's. */
 static double without_network(const struct trial *t)
 {
     return steno_pool_thread_cpu() - (double)t->p->ops->network_cpu(t->stepper) * 1e-9;
 }
 
-/* So many seconds of it through s, to the end; *heard: without_network when all was heard. */
+/* Feed `seconds` of sound through s and flush. *speech_seconds: without_network after all sound was
+ * fed. */
 static steno_status feed_speech(const struct trial *t, steno_stream *s, double seconds,
                                 double *speech_seconds, steno_err *err)
 {
@@ -96,7 +98,8 @@ static steno_status feed_speech(const struct trial *t, steno_stream *s, double s
     return st;
 }
 
-/* A stream as the pool's options say; where they do not suit this model, one as it comes. */
+/* Open a stream with the pool's trial options; with default options if the model does not support
+ * those. */
 static steno_status open_stream(const struct trial *t, steno_stream **s, steno_err *err)
 {
     const struct steno_stream_options plain = {0};
@@ -107,8 +110,8 @@ static steno_status open_stream(const struct trial *t, steno_stream **s, steno_e
                : st;
 }
 
-/* One stream: *each is this thread's processor time without that of the network, in seconds for a
- * second of audio of a stream of TYPICAL seconds, *all that of the trial as a whole, in seconds. */
+/* Run one stream. *each: this thread's processor time without the network's, in seconds per second
+ * of audio of a stream of TYPICAL seconds. *all: processor time of the whole run, in seconds. */
 static steno_status try_one(const struct trial *t, double seconds, double *each, double *all,
                             steno_err *err)
 {
@@ -149,7 +152,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of some streams, the lesser one of two; fewer where one takes long. */
+/* The median of some streams (of two, the lesser); fewer streams if they take long. */
 static steno_status measure_host(const struct trial *t, double *host, steno_err *err)
 {
     double each[TRIALS], spent = 0, all;
@@ -187,7 +190,7 @@ steno_status steno_pool_try(const steno_pool *p, steno_stepper *stepper, double 
     return st;
 }
 
-/* ---- while the pool serves already --------------------------------------------------------- */
+/* ---- while the pool serves ---------------------------------------------------------------- */
 
 static void *try_later(void *pool)
 {

@@ -1,6 +1,6 @@
-/* What a worker does in one round: take the streams with the earliest deadlines, feed each until
- * its window is full (or a finalize, or its end, is done), run the network for those as one batch,
- * deliver what came of it, put back those with more to do. */
+/* One round of a worker: take the streams with the earliest deadlines, feed each until its window
+ * is full (or do a finalize or its end), run the network for the full ones as one batch, deliver
+ * the results, and put back streams with more to do. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static void stamp(struct steno_pool_worker *w)
     atomic_store_explicit(&w->since_ns, steno_now_ns(), memory_order_relaxed);
 }
 
-/* Call back unless the stream is being closed. */
+/* Call back, unless the stream is being closed. */
 static void tell(steno_pool_stream *ps, struct steno_pool_note *note)
 {
     bool closed;
@@ -37,7 +37,7 @@ static void tell(steno_pool_stream *ps, struct steno_pool_note *note)
         ps->fn(ps->user, ps, note);
 }
 
-/* Seconds since the audio of this event had arrived. */
+/* Return the seconds since the audio of this event arrived. */
 static double latency_of(steno_pool_stream *ps, const struct steno_event *ev)
 {
     int64_t at = (int64_t)ceil(ev->time * ps->rate - 0.5), ns = 0;
@@ -81,14 +81,14 @@ void steno_pool_finish(steno_pool_stream *ps, steno_status st, const steno_err *
     pthread_mutex_unlock(&ps->lock);
     if (again)
         return;
-    ps->pool->ops->close(ps->rec); /* its memory goes now, its place when the owner closes */
+    ps->pool->ops->close(ps->rec); /* memory is freed now, the place when the owner closes */
     ps->rec = NULL;
     tell(ps, &note);
 }
 
-/* ---- one turn ------------------------------------------------------------------------------ */
+/* ---- one round ---------------------------------------------------------------------------- */
 
-/* Copy out audio up to the next finalize, or find what else is due. */
+/* Copy audio up to the next finalize, or find what else is due. */
 static enum job next_job(steno_pool_stream *ps, float *block, size_t *n)
 {
     enum job job = JOB_NONE;
@@ -113,8 +113,9 @@ static enum job next_job(steno_pool_stream *ps, float *block, size_t *n)
 static void forget_marks(steno_pool_stream *ps)
 {
     size_t old = 0;
+    /* marks older than a second are not needed: results lag less */
     while (old + 1 < ps->n_marks && ps->marks[old + 1].end <= ps->consumed - ps->rate)
-        old++; /* what came a second ago is past: results lag by less than that */
+        old++;
     if (old) {
         memmove(ps->marks, ps->marks + old, (ps->n_marks - old) * sizeof *ps->marks);
         ps->n_marks -= old;
@@ -166,7 +167,7 @@ static void ended(struct steno_pool_worker *w, steno_pool_stream *ps)
     steno_pool_finish(ps, is_cancelled(ps) ? STENO_ERR_CANCELLED : STENO_OK, NULL);
 }
 
-/* Feed until a window is full, t->steps = true; or do what else is due. */
+/* Feed until a window is full (t->steps = true), or do what else is due. */
 static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item *t)
 {
     steno_pool_stream *ps = t->ps;
@@ -210,8 +211,8 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item 
     return st;
 }
 
-/* Give the stream back: to the heap if it has more to do, else to whoever pushes next. last: of
- * this round, so that this worker comes for it at once, and wakes others for what it leaves. */
+/* Return the stream to the heap if it has more to do, else to the next push. last: the last one of
+ * this round; this worker takes streams next, and wakes others for the rest. */
 static void put_back(steno_pool_stream *ps, bool last)
 {
     bool closed;
@@ -242,7 +243,7 @@ static void begin(struct steno_pool_item *t)
     pthread_mutex_unlock(&ps->lock);
 }
 
-/* The network for those whose windows are full; each is charged its share of the time. */
+/* Run the network for the streams whose windows are full; each is charged its share of the time. */
 static size_t run_steps(struct steno_pool_worker *w)
 {
     const struct steno_pool_ops *ops = w->pool->ops;
@@ -273,7 +274,7 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
 {
     int64_t start = steno_now_ns();
     steno_pool_stream *ps = t->ps;
-    bool mine; /* closed from a callback of this round: nobody else will free it */
+    bool mine; /* closed in a callback of this round: only we free it */
     if (t->steps && !t->st)
         deliver(w, ps);
     if (t->st)
@@ -333,10 +334,10 @@ static void serve(struct steno_pool_worker *w)
         conclude(w, &w->items[i]);
     work.network = (double)network * 1e-9;
     work.host = (double)(steno_now_ns() - start) * 1e-9 - work.network;
-    if (network) /* of a step of a search by itself, none */
+    if (network) /* 0 if only searches stepped */
         work.planned = steno_pool_planned(w->pool, work.steps);
     if (ops->cpu_free && steno_pool_look_due(w->pool))
-        work.cpu_free = ops->cpu_free(); /* reads a file: not with the lock */
+        work.cpu_free = ops->cpu_free(); /* reads a file, so without the lock */
     account(w, &work, wait);
 }
 
