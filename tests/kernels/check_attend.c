@@ -208,7 +208,7 @@ static void shapes(const steno_kernels *k, bool use_bf16)
 }
 
 /* Keys and values that are appended one after the other have the layout of packing all at once. */
-static void kept(const steno_kernels *k, size_t size, size_t v_size)
+static void appended_equals_packed(const steno_kernels *k, size_t size, size_t v_size)
 {
     enum { N = STENO_KV_PAGE_KEYS };
     const size_t at_v = steno_kv_page_key_bytes(k, size),
@@ -286,8 +286,8 @@ void check_attend(const steno_kernels *k)
     }
     if (k->kv_append_bf16 && test_begin(k, "kv_append_bf16")) {
         for (size_t size = 1; size <= 160; size += 13)
-            kept(k, size, 161 - size);
-        kept(k, 64, 64);
+            appended_equals_packed(k, size, 161 - size);
+        appended_equals_packed(k, 64, 64);
         test_end();
     }
 }

@@ -32,7 +32,7 @@ struct setup {
     struct steno_gemm_epilogue ep;
     const struct steno_gemm_epilogue *use;
     double slack; /* added to the magnitude of the products, times that of A; usually 0 */
-    bool near;    /* SiLU is within 2^-13 */
+    bool approx;  /* SiLU is within 2^-13 */
     bool w24; /* numbers are rounded to 24 bits relative to the largest of their row of A, or column
                  of B */
 };
@@ -146,7 +146,7 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
             want += (double)ep->bias[ep->bias_rows ? i : j];
         bound += 8 * EPS * (fabs(want) + 1);
         want = activate(want, ep);
-        bound += t->near && ep->act == STENO_ACT_SILU ? 0x1p-13 * fabs(want) : 0;
+        bound += t->approx && ep->act == STENO_ACT_SILU ? 0x1p-13 * fabs(want) : 0;
         if (ep->residual)
             want += (double)ep->residual[i * ep->ldr + j];
         bound += 4 * EPS * fabs(want);
@@ -393,7 +393,7 @@ static double off(const struct setup *t)
 
 /* Exact sums make up for rounded numbers (amx). Compared with rounded sums, rounded weights matter
  * little. */
-static void as_near_as_f32(const steno_kernels *k)
+static void as_accurate_as_f32(const steno_kernels *k)
 {
     for (size_t n = 512; n <= 2048; n *= 2) {
         struct setup t;
@@ -500,7 +500,7 @@ static void sixteen_bits(const struct steno_gemm_weights *g, round_fn *round_to,
                       round_to, widen);
             if (rounds_a)
                 round_all(t.a, span(t.s.m, t.s.k, t.lda), round_to, widen);
-            t.near = rounds_a;
+            t.approx = rounds_a;
             compare(&t);
             steno_aligned_free(b);
             setup_free(&t);
@@ -520,7 +520,7 @@ static float w12_of(float x, int most)
 }
 
 /* Replace the columns of t->b by the values that 12 bits keep. */
-static void tighten(struct setup *t)
+static void keep_12_bits(struct setup *t)
 {
     const size_t down = t->trans_b ? 1 : t->ldb, along = t->trans_b ? t->ldb : 1;
     for (size_t j = 0; j < t->s.n; j++) {
@@ -552,7 +552,7 @@ static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, in
     if (!b || !plain)
         exit(2);
     g->pack(b, t.b, t.ldb, t.trans_b, t.s.k, t.s.n);
-    tighten(&t);
+    keep_12_bits(&t);
     k->gemm_bf16.pack(plain, t.b, t.ldb, t.trans_b, t.s.k, t.s.n);
     k->gemm_bf16.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, plain, t.c, t.ldc, t.use, 0, 1);
     want = t.c;
@@ -686,7 +686,7 @@ void check_gemm(const steno_kernels *k)
             scaled(k, 3.4e38f, 1e-3f, one);
         }
         whole_numbers(k);
-        as_near_as_f32(k);
+        as_accurate_as_f32(k);
         test_end();
     }
     if (k->gemm_bf16_w12.part && test_begin(k, "gemm_bf16_w12")) {
