@@ -120,7 +120,7 @@ static steno_status accept_wav(steno_feed *f, const struct steno_wav_info *w, st
                           "sample rate %d Hz was announced, the WAV header says %d", f->wanted_rate,
                           w->sample_rate);
     if (f->channel > w->channels)
-        return steno_fail(err, STENO_ERR_INVAL, "channel %u was asked for, the audio has %u",
+        return steno_fail(err, STENO_ERR_INVAL, "channel %u was requested, the audio has %u",
                           f->channel, w->channels);
     f->rate = w->sample_rate;
     f->channels = w->channels;

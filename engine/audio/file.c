@@ -408,7 +408,8 @@ static steno_status open_sndfile(steno_audio *a, steno_err *err)
         return io_error(err, a->last_errno);
     if (!a->snd) /* the error text of a failed open is one global of libsndfile; it is good enough
                     to show */
-        return steno_fail(err, STENO_ERR_FORMAT, "the audio does not open: %s", sf_strerror(NULL));
+        return steno_fail(err, STENO_ERR_FORMAT, "the audio cannot be opened: %s",
+                          sf_strerror(NULL));
     a->info.sample_rate = info.samplerate;
     a->info.channels = (unsigned)info.channels;
     a->info.format = container_name(info.format);
@@ -427,7 +428,7 @@ static steno_status fill_sndfile(steno_audio *a, steno_err *err)
         a->ended = true;
         if (sf_error(a->snd))
             return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: does not decode after %" PRId64 " samples: %s", a->info.format,
+                              "%s: cannot be decoded after %" PRId64 " samples: %s", a->info.format,
                               a->delivered, sf_strerror(a->snd));
         a->info.truncated = a->info.frames > a->delivered;
         return STENO_OK;
@@ -466,7 +467,7 @@ static steno_status check_options(steno_audio *a, steno_err *err)
 {
     double seconds = (double)a->info.frames / a->info.sample_rate;
     if (a->opt.channel > a->info.channels)
-        return steno_fail(err, STENO_ERR_INVAL, "channel %u was asked for, the audio has %u",
+        return steno_fail(err, STENO_ERR_INVAL, "channel %u was requested, the audio has %u",
                           a->opt.channel, a->info.channels);
     a->limit = -1;
     if (a->opt.max_seconds <= 0)

@@ -234,7 +234,7 @@ static steno_status parse_head(steno_ogg_opus *o, const unsigned char *p, size_t
     if (!h->channels || h->channels > STENO_CHANNELS_MAX)
         return steno_fail(&o->error, STENO_ERR_FORMAT, "Ogg Opus: %u channels", h->channels);
     if (o->channel > h->channels)
-        return steno_fail(&o->error, STENO_ERR_INVAL, "channel %u was asked for, the audio has %u",
+        return steno_fail(&o->error, STENO_ERR_INVAL, "channel %u was requested, the audio has %u",
                           o->channel, h->channels);
     return parse_mapping(o, p, n, h);
 }

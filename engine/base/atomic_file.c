@@ -20,7 +20,8 @@ static steno_status check(const struct steno_atomic_file *f, steno_err *err)
         return steno_fail(err, STENO_ERR_BUSY, "%s: another process has just written it", f->path);
     if (!S_ISREG(mine.st_mode) || mine.st_uid != geteuid() || mine.st_nlink != 1 ||
         mine.st_mode & (S_IWGRP | S_IWOTH))
-        return steno_fail(err, STENO_ERR_IO, "%s: is in the way and not ours alone", f->temp);
+        return steno_fail(err, STENO_ERR_IO, "%s: exists and is not a regular file of ours alone",
+                          f->temp);
     return STENO_OK;
 }
 

@@ -70,7 +70,7 @@ static steno_status unescape_unicode(struct parser *s, char **to)
         c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
         s->p += 6;
     } else if (c <= 0 || (c >= 0xDC00 && c < 0xE000)) {
-        return wrong(s, c == 0 ? "a string holds NUL" : "no \\u escape");
+        return wrong(s, c == 0 ? "a string contains NUL" : "no \\u escape");
     }
     *to += utf8proc_encode_char(c, (utf8proc_uint8_t *)*to);
     return STENO_OK;

@@ -14,7 +14,7 @@ static steno_status map_fd(struct steno_map *out, int fd, const char *path, sten
     if (fstat(fd, &s))
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(s.st_mode))
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: no plain file", path);
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: not a regular file", path);
     if (!s.st_size) {
         *out = (struct steno_map){0};
         return STENO_OK;

@@ -62,7 +62,7 @@ static steno_status read_shape(const struct reader *r, const struct steno_json_n
         int64_t *d = &t->dim[t->rank++];
         if (!steno_json_int(v, 0, INT64_MAX, d) || (uint64_t)*d > SIZE_MAX ||
             !steno_mul_size(t->count, (size_t)*d, &t->count))
-            return wrong(r, t->name, "its shape is no list of sizes");
+            return wrong(r, t->name, "its shape is not a list of sizes");
     }
     return STENO_OK;
 }
@@ -76,7 +76,7 @@ static steno_status read_place(const struct reader *r, const struct steno_json_n
     if (!v || v->kind != STENO_JSON_LIST || v->n != 2 ||
         !steno_json_int(v->first, 0, INT64_MAX, &from) ||
         !steno_json_int(v->first->next, from, INT64_MAX, &to))
-        return wrong(r, t->name, "data_offsets are no [from, to)");
+        return wrong(r, t->name, "data_offsets is not [from, to)");
     if ((uint64_t)to > r->n)
         return steno_fail(r->err, STENO_ERR_FORMAT,
                           "%s: tensor '%.100s': its elements end at byte %lld, the data has %zu",
@@ -96,7 +96,7 @@ static steno_status read_tensor(const struct reader *r, const struct steno_json_
     steno_status st;
     t->name = entry->key;
     if (entry->kind != STENO_JSON_OBJECT)
-        return wrong(r, t->name, "its entry is no object");
+        return wrong(r, t->name, "its entry is not an object");
     st = read_type(r, entry, t);
     if (!st)
         st = read_shape(r, entry, t);
@@ -113,7 +113,7 @@ static steno_status read_tensors(steno_safetensors *s, const struct reader *r)
 {
     const struct steno_json_node *root = steno_json_root(s->header);
     if (root->kind != STENO_JSON_OBJECT)
-        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: the header is no JSON object", r->name);
+        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: the header is not a JSON object", r->name);
     s->tensor = calloc(root->n + 1, sizeof *s->tensor);
     if (!s->tensor)
         return steno_fail(r->err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
@@ -152,7 +152,7 @@ static steno_status read_file(steno_safetensors *s, const unsigned char *p, size
     header = le64(p);
     if (header > n - 8)
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: a header of %llu bytes, the file has %zu behind its length", name,
+                          "%s: a header of %llu bytes, the file has %zu after the length", name,
                           (unsigned long long)header, n - 8);
     if (header > STENO_SAFETENSORS_MAX_HEADER)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: a header of %llu bytes", name,

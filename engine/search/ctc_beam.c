@@ -25,9 +25,7 @@
 #define NIL (-1)
 #define FIRST_PATHS 128 /* nodes, links: doubled when hypotheses grow */
 #define FIRST_SPANS 32
-#define MOST                                                                                       \
-    1e4f /* limit of scores, which are log-probabilities: +Inf of a broken network must not turn   \
-            sums into NaN */
+#define MOST 1e4f /* limit of scores: +Inf of a broken network must not give NaN sums */
 #define NEVER (-(double)INFINITY)
 
 struct node {                           /* a node of the trie */

@@ -12,9 +12,7 @@
  * variables of the frame are below 2^-UNIT. A term that is 2^-(4 UNIT) of another in the same sum
  * is ignored. */
 #define UNIT 256
-#define LEAST                                                                                      \
-    (-500.0) /* minimum of a frame's log-probability: its product with 2^-UNIT is still a double   \
-              */
+#define LEAST (-500.0) /* least log-probability of a frame: times 2^-UNIT it is still a double */
 #define LN_UNIT (UNIT * 0.69314718055994530942)
 #define SMALL 0x1p-256 /* 2^-UNIT */
 

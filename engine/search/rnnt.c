@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_POPS                                                                                   \
-    4096 /* maximum of expansions in a frame of the default search: with real scores it ends long  \
-          * before */
+#define MAX_POPS 4096 /* maximum of expansions per frame; real scores need far fewer */
 
 steno_status steno_transducer_open(steno_transducer **out,
                                    const struct steno_transducer_options *opt, steno_err *err)

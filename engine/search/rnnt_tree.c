@@ -8,8 +8,7 @@
 #include "base/arena.h"
 
 #define MAX_PREFIXES (1 << 26)
-#define FULL 4096 /* up to this number of sequences, and of links, a collection is not worthwhile  \
-                   */
+#define FULL 4096 /* fewer sequences or links: a collection does not pay */
 
 /* ---- blocks of a row and a state ------------------------------------------------------------- */
 
@@ -463,7 +462,7 @@ steno_status steno_transducer_tree_join(struct steno_transducer_tree *t, const f
     for (size_t i = 0; i < n && !st; i++)
         if (!log_softmax(t->logp + i * v, v))
             st = steno_fail(err, STENO_ERR_FORMAT,
-                            "transducer search: the scores of token %u are no distribution",
+                            "transducer search: the scores of token %u are not a distribution",
                             (unsigned)t->p[p[i]].length);
     return st;
 }

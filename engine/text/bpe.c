@@ -82,7 +82,7 @@ steno_status steno_bpe_put_printed(steno_bpe *b, int64_t id, const char *text, s
         int byte = step > 0 ? printed_byte(c) : -1;
         if (byte < 0)
             return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: piece %lld: character %zu stands for no byte", name,
+                              "%s: piece %lld: character %zu does not represent a byte", name,
                               (long long)id, len);
         bytes[len] = (char)byte;
         at += (size_t)step;

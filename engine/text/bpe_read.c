@@ -20,7 +20,7 @@ static steno_status read_list(steno_bpe *b, const struct steno_json_node *list, 
     steno_status st = STENO_OK;
     for (const struct steno_json_node *n = list->first; n && !st; n = n->next, id++) {
         if (n->kind != STENO_JSON_STRING)
-            return wrong(name, n, "a piece that is no string", err);
+            return wrong(name, n, "a piece is not a string", err);
         st = steno_bpe_put_printed(b, id, n->text, strlen(n->text), name, err);
     }
     return st;

@@ -113,15 +113,16 @@ static steno_status add_piece(steno_sentencepiece *s, const StenoSpm__Piece *fro
     p->type = (enum steno_sentencepiece_type)from->type;
     byte = byte_of(p->text);
     if (p->type == STENO_SENTENCEPIECE_BYTE && byte < 0)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: piece %d, '%.32s', is no byte", name,
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: piece %d, '%.32s', is not a byte", name,
                           (int)s->n, p->text);
     p->byte = (unsigned char)(byte < 0 ? 0 : byte);
     slot = slot_of(s, p->text);
     if (s->slots[slot] >= 0)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: piece %d, '%.32s', is piece %d again", name,
-                          (int)s->n, p->text, (int)s->slots[slot]);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: piece %d, '%.32s', is a duplicate of piece %d", name, (int)s->n,
+                          p->text, (int)s->slots[slot]);
     if (p->type == STENO_SENTENCEPIECE_UNKNOWN && s->unknown >= 0)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: pieces %d and %d are both the unknown one",
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: pieces %d and %d are both the unknown piece",
                           name, (int)s->unknown, (int)s->n);
     if (p->type == STENO_SENTENCEPIECE_UNKNOWN)
         s->unknown = s->n;
@@ -158,7 +159,7 @@ static steno_status take(steno_sentencepiece *s, const StenoSpm__Model *m, const
                           s->model_type);
     if (strlen(surface) > STENO_SENTENCEPIECE_MAX_PIECE ||
         !is_text((const uint8_t *)surface, strlen(surface)))
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: trainer_spec.unk_surface is no short text",
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: trainer_spec.unk_surface is not a short text",
                           name);
     s->dummy_prefix = !n || n->add_dummy_prefix;
     s->trims = !n || n->remove_extra_whitespaces;
@@ -168,7 +169,7 @@ static steno_status take(steno_sentencepiece *s, const StenoSpm__Model *m, const
     if (st)
         return st;
     if (s->unknown < 0)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: no piece is the unknown one", name);
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: no unknown piece", name);
     s->unknown_text = steno_arena_strdup(s->mem, surface);
     return s->unknown_text ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
 }

@@ -156,7 +156,7 @@ static steno_status parse_line(steno_tokens *t, const char *s, size_t n, const c
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     tok = &t->t[id];
     if (tok->piece)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s:%zu: id %d again", name, line, (int)id);
+        return steno_fail(err, STENO_ERR_FORMAT, "%s:%zu: duplicate id %d", name, line, (int)id);
     tok->piece = steno_arena_strndup(t->arena, s, len);
     if (!tok->piece)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);

@@ -52,8 +52,7 @@ union emulated {
 #define EMULATED static inline __attribute__((always_inline, unused))
 #define EMULATED_LANES(n) for (int i = 0; i < (n); i++)
 
-/* ---- two halves --------------------------------------------------------------------------------
- */
+/* ---- two halves ---- */
 
 /* name: the 512-bit instruction; half: the 256-bit one; what: a field of the union. */
 #define EMULATED_1(type, name, half, what)                                                         \
@@ -125,8 +124,7 @@ EMULATED_SHIFT(_mm512_slli_epi32, _mm256_slli_epi32)
 EMULATED_SHIFT(_mm512_srli_epi32, _mm256_srli_epi32)
 EMULATED_SHIFT(_mm512_srai_epi32, _mm256_srai_epi32)
 
-/* ---- constants, memory, other types ------------------------------------------------------------
- */
+/* ---- constants, memory, other types ---- */
 
 EMULATED __m512 _mm512_set1_ps(float v)
 {
@@ -268,8 +266,7 @@ EMULATED __m512 _mm512_cvtph_ps(__m256i a)
     return x.ps;
 }
 
-/* ---- order of lanes ----------------------------------------------------------------------------
- */
+/* ---- order of lanes ---- */
 
 #define EMULATED_PERMUTE(name, lanes, field)                                                       \
     EMULATED __m512i name(__m512i at, __m512i a)                                                   \
@@ -297,8 +294,7 @@ EMULATED __m512 _mm512_shuffle_f32x4(__m512 a, __m512 b, int which)
     return (__m512)_mm512_shuffle_i32x4((__m512i)a, (__m512i)b, which);
 }
 
-/* ---- masks -------------------------------------------------------------------------------------
- */
+/* ---- masks ---- */
 
 EMULATED __mmask16 _mm512_cmp_ps_mask(__m512 a, __m512 b, int how)
 {
@@ -438,8 +434,7 @@ EMULATED void _mm512_mask_i32scatter_epi32(void *p, __mmask16 m, __m512i at, __m
     EMULATED_LANES(16) if (m >> i & 1) memcpy((char *)p + (int64_t)k.i32[i] * scale, &x.i32[i], 4);
 }
 
-/* ---- arithmetic lane by lane -------------------------------------------------------------------
- */
+/* ---- arithmetic lane by lane ---- */
 
 EMULATED int _mm512_reduce_max_epi32(__m512i a)
 {
@@ -538,8 +533,7 @@ EMULATED __m512 _mm512_rcp14_ps(__m512 a)
     return x.ps;
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 /* Sums of 4 products of bytes: bytes 0 and 2 of each lane, then 1 and 3. b is signed; a as `sign`
  * says. */

@@ -124,10 +124,10 @@ static void broken_characters_are_replaced(void **state)
 static void every_fault_is_named(void **state)
 {
     static const char *const cases[][2] = {
-        {"a\n\xE6\x9D\xB1\n", "v: piece 1: character 0 stands for no byte"},
+        {"a\n\xE6\x9D\xB1\n", "v: piece 1: character 0 does not represent a byte"},
         {"{\"a\": 0, \"b\": 0}", "v: number 0 is given twice"},
         {"{\"a\": -1}", "v: line 1: piece 'a' has no number from 0 to 1048575"},
-        {"[\"a\",\n 1]", "v: line 2: a piece that is no string"},
+        {"[\"a\",\n 1]", "v: line 2: a piece is not a string"},
         {"{\"model\": {\"vocab\": []}}", "v: line 1: the model has no vocab"},
         {"{\"model\": {\"vocab\": {}}}", "v: a vocabulary without pieces"},
         {"", "v: a vocabulary without pieces"}};

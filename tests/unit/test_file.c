@@ -170,7 +170,7 @@ static void channel_is_the_mean_or_the_one_asked_for(void **state)
     }
     opt.channel = 4;
     assert_int_equal(decode(w.data, w.len, &opt, 77, &c, &err), STENO_ERR_INVAL);
-    assert_string_equal(err.msg, "channel 4 was asked for, the audio has 3");
+    assert_string_equal(err.msg, "channel 4 was requested, the audio has 3");
     free(w.data);
 }
 
@@ -193,7 +193,7 @@ static void files_without_audio_are_refused_by_their_first_bytes(void **state)
         {"\0\0\0\x20"
          "ftypM4A ",
          12, STENO_ERR_UNSUPPORTED, "MP4"},
-        {"fLaC\0\0\0\x22", 8, STENO_ERR_FORMAT, "does not open"},
+        {"fLaC\0\0\0\x22", 8, STENO_ERR_FORMAT, "cannot be opened"},
         {"OggS nothing", 12, STENO_ERR_FORMAT, "no whole page"},
     };
     (void)state;

@@ -52,7 +52,7 @@ static void text_that_is_not_json_is_refused(void **state)
                                            {"\"abc", "line 1: a string does not end"},
                                            {"\"\\x\"", "line 1: unknown escape in a string"},
                                            {"\"\\u12\"", "line 1: no \\u escape"},
-                                           {"\"\\u0000\"", "line 1: a string holds NUL"},
+                                           {"\"\\u0000\"", "line 1: a string contains NUL"},
                                            {"\"\\ud800x\"", "line 1: half of a surrogate pair"},
                                            {"\"\\udc00\"", "line 1: no \\u escape"},
                                            {"\"\xE6\x9D\"", "line 1: a string is not UTF-8"},

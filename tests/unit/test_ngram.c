@@ -140,11 +140,11 @@ static void wrong_files_are_refused_with_the_line(void **state)
         {"\\data\\\nngram 1=1\n\\1-grams:\nnan a\n\\end\\\n", "lm.arpa:4: no log-probability"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n0.5 a\n\\end\\\n", "above 0"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1\n\\end\\\n", "too few words"},
-        {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a b\n\\end\\\n", "no back-off"},
+        {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a b\n\\end\\\n", "not a back-off"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a -1 -1\n\\end\\\n", "more than a back-off"},
         {"\\data\\\nngram 1=2\n\\1-grams:\n-1 a\n-1 a\n\\end\\\n", "lm.arpa:5: this n-gram was"},
         {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a b\n\\end\\\n",
-         "lm.arpa:7: a word that no 1-gram"},
+         "lm.arpa:7: a word without a 1-gram"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a\n", "expected \\end\\"},
         {"\\data\\\nngram 99=1\n", "orders must be"},
     };

@@ -136,7 +136,7 @@ static void stereo_is_mixed_or_one_channel_picked(void **state)
     }
     decode(m.data, m.len, 16000, 3, 999, &r);
     assert_int_equal(r.st, STENO_ERR_INVAL);
-    assert_string_equal(r.err.msg, "channel 3 was asked for, the audio has 2");
+    assert_string_equal(r.err.msg, "channel 3 was requested, the audio has 2");
     free(r.x);
     oggmake_free(&m);
 }

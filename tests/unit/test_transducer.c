@@ -367,7 +367,7 @@ static void scores_that_are_not_numbers_are_an_error(void **state)
         steno_err err = {0};
         assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
         assert_int_equal(steno_transducer_run(t, &nets, enc, FRAMES, 1, &err), STENO_ERR_FORMAT);
-        assert_non_null(strstr(err.msg, "no distribution"));
+        assert_non_null(strstr(err.msg, "not a distribution"));
         assert_int_equal(steno_transducer_count(t), 0);
         steno_transducer_close(t);
     }

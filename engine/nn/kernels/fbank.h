@@ -15,9 +15,7 @@ struct steno_mel_quad {
     size_t at;         /* index in weights[] */
 };
 
-#define STENO_FBANK_FFT                                                                            \
-    512 /* longest transform of the slot: of longer ones, eight do not fit                         \
-         * into L1 */
+#define STENO_FBANK_FFT 512 /* longest transform of the slot: eight of 512 fit into L1 */
 #define STENO_FBANK_PAD                                                                            \
     3 /* finite floats after a spectrum; filters read them, but they have no effect */
 

@@ -254,8 +254,8 @@ struct steno_kernels {
      * softmax: exp(x - max) / sum; log_softmax: x - max - log(sum). */
     void (*softmax_f32)(float *y, const float *x, size_t rows, size_t cols);
     void (*log_softmax_f32)(float *y, const float *x, size_t rows, size_t cols);
-    /* y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; gamma, beta may be NULL.
-     */
+    /* y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; gamma and beta may be
+     * NULL. */
     void (*layernorm_f32)(float *y, const float *x, size_t rows, size_t cols, const float *gamma,
                           const float *beta, float eps);
     /* y = x / sqrt(mean(x*x) + eps) * gamma; gamma may be NULL. */

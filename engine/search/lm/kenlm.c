@@ -330,7 +330,7 @@ static bool good(float v)
 static steno_status bad_number(const struct reader *r, int order, uint64_t i)
 {
     return steno_fail(r->err, STENO_ERR_FORMAT,
-                      "%s: %d-grams: entry %llu: a log-probability or back-off that is no number",
+                      "%s: %d-grams: entry %llu: a log-probability or back-off is not a number",
                       r->name, order, (unsigned long long)i);
 }
 
@@ -350,7 +350,7 @@ static steno_status read_hashed_vocabulary(struct reader *r)
     for (uint64_t i = 0; i < m->vocabulary.n && !st; i++) {
         const unsigned char *p = m->vocabulary.at + i * 12;
         if (get64(p) && get32(p + 8) >= m->n_words)
-            st = wrong(r, "a word whose number is none of a 1-gram");
+            st = wrong(r, "a word without the number of a 1-gram");
     }
     return st;
 }
@@ -390,7 +390,7 @@ static unsigned bits_of(uint64_t most)
 static steno_status bad_pointer(const struct reader *r, int order, uint64_t i)
 {
     return steno_fail(r->err, STENO_ERR_FORMAT,
-                      "%s: %d-grams: entry %llu: a pointer that goes back or beyond the %d-grams",
+                      "%s: %d-grams: entry %llu: a pointer goes back or beyond the %d-grams",
                       r->name, order, (unsigned long long)i, order + 1);
 }
 

@@ -265,7 +265,7 @@ static steno_status set_node(struct reader *r, int32_t node, float prob, float b
 {
     struct node *x = &r->m->nodes[node];
     if (x->prob != ABSENT)
-        return wrong(r, "this n-gram was there before");
+        return wrong(r, "duplicate n-gram");
     x->prob = prob;
     x->backoff = backoff;
     return STENO_OK;
@@ -290,15 +290,15 @@ static steno_status read_ngram(struct reader *r, int n)
             return wrong(r, "a zero byte in a word");
         word = n == 1 ? add_word(r->m, text, len) : r->m->word_slots[word_slot(r->m, text, len)];
         if (word < 0)
-            return n == 1 ? oom(r) : wrong(r, "a word that no 1-gram introduces");
+            return n == 1 ? oom(r) : wrong(r, "a word without a 1-gram");
         node = add_child(r->m, node, word);
         if (node < 0)
             return oom(r);
     }
     if (field(&at, end, &text, &len) && !number(text, len, &backoff))
-        return wrong(r, "what follows the words is no back-off");
+        return wrong(r, "the field after the words is not a back-off");
     if (field(&at, end, &text, &len))
-        return wrong(r, "more than a back-off behind the words");
+        return wrong(r, "more than a back-off after the words");
     return set_node(r, node, prob, backoff);
 }
 

@@ -11,8 +11,8 @@
  *
  * The sums of scores start with the products with positions. Row i + 1 reads these one column
  * earlier than row i: the row stride is one element shorter. The next block needs the last ROWS
- * products with positions again. They are stored behind those of this block and moved to the front
- * afterwards, so each is computed once. */
+ * products with positions again. They are stored after those of this block and moved to the front
+ * at the end of the block, so each is computed once. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"

@@ -23,8 +23,7 @@ enum reads {
  * measured. */
 static inline bool streams_weights(void)
 {
-#if defined(__x86_64__) && !defined(__clang__) /* clang's runtime does not know AVX-VNNI           \
-                                                * everywhere */
+#if defined(__x86_64__) && !defined(__clang__) /* clang's runtime may not know avxvnni */
     return __builtin_cpu_is("amd") && __builtin_cpu_supports("avxvnni");
 #else
     return false;

@@ -53,9 +53,7 @@ static float V_NAME(dot_f32)(const float *a, const float *b, size_t n)
 
 #if defined(__x86_64__)
 #define KEEP(x)                                                                                    \
-    __asm__(""                                                                                     \
-            : "+" V_REGISTER(x)) /* keeps it in a register: as a memory operand of each            \
-                                  * multiply-add it would be loaded for each */
+    __asm__("" : "+" V_REGISTER(x)) /* in a register: else each multiply-add would load it */
 #else
 #define KEEP(x) ((void)0)
 #endif

@@ -194,7 +194,7 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
 
 /* Rows of A for some blocks of K, as digits: [tiles][steps][DIGITS][16][64]. The tiles have nearly
  * the same number of rows, because the time of a product depends on the rows of its tile. Data
- * behind the rows of the last tile is not used. */
+ * after the rows of the last tile is not used. */
 struct rows {
     const struct product *p;
     int8_t *digits;
@@ -384,7 +384,7 @@ static inline __attribute__((always_inline)) void prefetch_lines(const char **pr
 struct piece {
     const char *b; /* its first tile */
     size_t steps;
-    const char *prefetch; /* memory to prefetch meanwhile */
+    const char *prefetch; /* memory to prefetch during the products */
     size_t lines;         /* lines of it at each step */
 };
 
@@ -409,8 +409,8 @@ static void store_sums(int32_t *sums)
     AMX_STORE(3, sums + 3 * AMX_ROWS * COLUMNS, SPAN);
 }
 
-/* sums [SCALES][16][16] = a tile of A times the piece, whose lines are prefetched meanwhile: no
- * other tile uses them. */
+/* sums [SCALES][16][16] = a tile of A times the piece. The piece's lines are prefetched at the same
+ * time: no other tile uses them. */
 static void tile_alone(const char *a, const struct piece *y, int32_t *sums, struct waiting *w)
 {
     const size_t some = share_of(w, y->steps);
