@@ -18,6 +18,7 @@ put 755 "$build/stenod" "$sbindir/stenod"
 put 755 "$build/loadtest/steno-load" "$bindir/steno-load"
 put 644 "$build/libsteno.a" "$libdir/libsteno.a"
 put 644 engine/steno.h "$includedir/steno/steno.h"
+put 644 engine/base/precision.h "$includedir/steno/base/precision.h"
 put 644 engine/base/status.h "$includedir/steno/base/status.h"
 
 pc=$build/steno.pc

@@ -23,28 +23,20 @@ done
 got=$(cd / && "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/models/digits-en" "$OLDPWD/tests/data/digits.wav" 2>&1)
 [ "$got" = "$(cat tests/data/digits.txt)" ]; check $? "the installed command transcribes the sample" "$got"
 
-# a user's own program, compiled only with the installed files
-cat >"$root/user.c" <<'C'
-#include <stdio.h>
-#include <steno.h>
-int main(int argc, char **argv)
-{
-    steno_err err = {0};
-    steno_model *m = NULL;
-    if (argc < 2 || steno_model_open(&m, argv[1], NULL, &err)) {
-        fprintf(stderr, "%s\n", err.msg);
-        return 1;
-    }
-    puts(steno_version());
-    steno_model_close(m);
-    return 0;
-}
-C
 flags=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root" pkg-config --cflags steno 2>&1 | sed "s|$root$root|$root|g")
 libs=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --libs steno 2>&1)
-# shellcheck disable=SC2086
-out=$(gcc -std=c11 ${flags} -o "$root/user" "$root/user.c" -L"$root/usr/lib" $libs 2>&1 && "$root/user" "$root/usr/share/steno/models/digits-en" 2>&1)
-check $? "a program builds and runs with steno.pc" "$out"
+model=$root/usr/share/steno/models/digits-en
+user() { # NAME COMPILER...: tests/installed/transcribe.c, compiled only with the installed files
+    local out name=$1
+    shift
+    # shellcheck disable=SC2086
+    out=$("$@" -Wall -Wextra -Wpedantic -Werror ${flags} -o "$root/user" tests/installed/transcribe.c -x none -L"$root/usr/lib" $libs 2>&1 &&
+        "$root/user" "$model" tests/data/digits.wav 2>&1)
+    [ "$(sed 's/ ([0-9]* tokens)$//' <<<"$out" | tr '\n' ' ' | sed 's/ $//')" = "$(cat tests/data/digits.txt)" ]
+    check $? "$name" "$out"
+}
+user "a C program builds and runs with steno.pc" gcc -std=c11
+user "a C++ program builds and runs with steno.pc" g++ -std=c++17 -x c++
 make -s uninstall DESTDIR="$root" PREFIX=/usr >/dev/null 2>&1
 left=$(find "$root/usr" "$root/etc" -type f ! -path '*/etc/steno/steno.conf' 2>/dev/null | head -n 5)
 [ -z "$left" ]; check $? "uninstall leaves only the administrator's configuration" "$left"
