@@ -4,3 +4,8 @@ const char *steno_version(void)
 {
     return STENO_VERSION;
 }
+
+int steno_abi_version(void)
+{
+    return STENO_ABI_VERSION;
+}

@@ -37,17 +37,21 @@ struct figures {
     size_t n, cap;
 };
 
+#define MAX_OPTIONS 8
+
 struct options {
     const char *dir, *file;
     struct steno_model_options model;
     struct steno_stream_options stream;
+    struct steno_option given[MAX_OPTIONS],
+        streams[MAX_OPTIONS]; /* of families; those of streams */
     int n, batch;
     double seconds;
 };
 
 struct sim {
     const struct options *o;
-    steno_stepper *stepper;
+    steno_batcher *batcher;
     struct voice *voices;
     float *pcm;
     size_t n_pcm, chunk;
@@ -162,7 +166,7 @@ static void turn(struct sim *s, struct voice **who, size_t n)
             ready[k++] = who[i]->stream;
     }
     if (k)
-        steno_streams_step(s->stepper, ready, k, st, err);
+        steno_streams_step(s->batcher, ready, k, st, err);
     t = processor_seconds() - t;
     for (size_t i = 0; i < k; i++)
         if (st[i])
@@ -234,7 +238,7 @@ static void run(const struct options *o, steno_model *m, struct sim s)
     struct steno_stream_options so = o->stream;
     steno_err err;
     so.sample_rate = s.rate;
-    if (steno_stepper_open(&s.stepper, m, o->batch, &err))
+    if (steno_batcher_open(&s.batcher, m, o->batch, &err))
         die(err.msg);
     s.voices = must(calloc((size_t)o->n, sizeof *s.voices));
     for (int i = 0; i < o->n; i++) {
@@ -249,7 +253,7 @@ static void run(const struct options *o, steno_model *m, struct sim s)
     while (go_on(&s))
         ;
     printf("| %d | %d | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", o->n,
-           steno_stepper_max(s.stepper), 100 * s.busy / o->seconds,
+           steno_batcher_max(s.batcher), 100 * s.busy / o->seconds,
            100 * s.busy / (o->seconds * o->n), (double)s.steps / (double)s.turns,
            1e3 * quantile(&s.partial, 0.5), 1e3 * quantile(&s.partial, 0.95),
            1e3 * quantile(&s.partial, 0.99), 1e3 * quantile(&s.partial, 1),
@@ -257,7 +261,7 @@ static void run(const struct options *o, steno_model *m, struct sim s)
     fflush(stdout);
     for (int i = 0; i < o->n; i++)
         steno_stream_close(s.voices[i].stream);
-    steno_stepper_close(s.stepper);
+    steno_batcher_close(s.batcher);
     free(s.partial.v);
     free(s.final.v);
     free(s.voices);
@@ -272,10 +276,18 @@ static const char usage[] =
     "  --precision NAME, --quantized, --beam N, --ctc-weight W, --lm-weight W,\n"
     "  --maxlenratio R     as of `steno transcribe`\n";
 
-static void search(struct options *o, unsigned what, double *to, const char *text)
+/* Those of streams are given to the model, too: a language model of weight 0 is not loaded. */
+static void set_option(struct options *o, const char *name, const char *value)
 {
-    o->stream.search.set |= what;
-    *to = strtod(text, NULL);
+    const struct steno_option_info *info = steno_option_find(name);
+    struct steno_option given = {name, value};
+    if (!info || o->model.n_options == MAX_OPTIONS)
+        die("an option that no model family has, or too many of them");
+    o->given[o->model.n_options++] = given;
+    if (info->scope == STENO_OPTION_OF_STREAM)
+        o->streams[o->stream.n_options++] = given;
+    o->model.options = o->given;
+    o->stream.options = o->streams;
 }
 
 static const char *parse(struct options *o, int argc, char **argv)
@@ -301,22 +313,23 @@ static const char *parse(struct options *o, int argc, char **argv)
             o->batch = (int)strtol(optarg, NULL, 10);
             break;
         case 'p':
-            o->model.precision = optarg;
+            if (!steno_precision_find(optarg, &o->model.precision))
+                die("--precision is none of fp32, bf16, int8, fp16, auto");
             break;
         case 'q':
-            o->model.quantized = true;
+            set_option(o, "quantized", "yes");
             break;
         case 'w':
             o->stream.beam = (int)strtol(optarg, NULL, 10);
             break;
         case 'c':
-            search(o, STENO_SEARCH_CTC_WEIGHT, &o->stream.search.ctc_weight, optarg);
+            set_option(o, "ctc_weight", optarg);
             break;
         case 'l':
-            search(o, STENO_SEARCH_LM_WEIGHT, &o->stream.search.lm_weight, optarg);
+            set_option(o, "lm_weight", optarg);
             break;
         case 'x':
-            search(o, STENO_SEARCH_MAX_LEN, &o->stream.search.max_len_ratio, optarg);
+            set_option(o, "maxlenratio", optarg);
             break;
         default:
             fputs(usage, c == 'h' ? stdout : stderr);
@@ -332,7 +345,8 @@ static const char *parse(struct options *o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.model = {.threads = 1, .precision = "auto"}, .batch = 1, .seconds = 30};
+    struct options o = {
+        .model = {.threads = 1, .precision = STENO_AUTO_WEIGHTS}, .batch = 1, .seconds = 30};
     struct sim s = {.o = &o};
     const char *at = parse(&o, argc, argv);
     steno_model *m = NULL;

@@ -94,7 +94,7 @@ double steno_pool_watch_end(const struct steno_pool_watch *w)
 }
 
 /* *whole: nothing of it is left for later. */
-static steno_status measure(steno_pool *p, steno_stepper *s, bool *whole, steno_err *err)
+static steno_status measure(steno_pool *p, steno_batcher *s, bool *whole, steno_err *err)
 {
     struct steno_step_costs c = {0};
     steno_status st = p->ops->measure(s, p->opt.batch_run, &c, err);
@@ -115,14 +115,14 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
 {
     struct steno_pool_load *l = &p->load;
     int limit = p->opt.batch ? p->opt.batch : STENO_BATCH_MAX;
-    steno_stepper *s = NULL;
+    steno_batcher *s = NULL;
     struct steno_pool_watch w;
     bool whole = false;
-    steno_status st = p->ops->stepper_open(&s, p->model, limit, err);
+    steno_status st = p->ops->batcher_open(&s, p->model, limit, err);
     if (st)
         return st;
     steno_pool_watch_begin(&w);
-    limit = p->ops->stepper_max(s);
+    limit = p->ops->batcher_max(s);
     l->chunk = p->ops->chunk_seconds(p->model);
     /* A model without chunks takes whole recordings: all it does counts as host. */
     if (!(l->chunk > 0))
@@ -137,7 +137,7 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
         l->costs = *known;
     else
         st = measure(p, s, &whole, err);
-    p->ops->stepper_close(s);
+    p->ops->batcher_close(s);
     p->batch_max = best_batch(&l->costs, limit);
     if (!st && whole && p->opt.on_measured)
         p->opt.on_measured(p->opt.measured_user, &l->costs, steno_pool_watch_end(&w), 0);

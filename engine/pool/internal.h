@@ -26,17 +26,17 @@ struct steno_pool_ops {
     bool (*next)(steno_stream *s, struct steno_event *ev);
     double (*skipped)(const steno_stream *s); /* NULL: it never skips */
     /* a worker's own */
-    steno_status (*stepper_open)(steno_stepper **out, const steno_model *m, int max,
+    steno_status (*batcher_open)(steno_batcher **out, const steno_model *m, int max,
                                  steno_err *err);
-    void (*stepper_close)(steno_stepper *p);
-    int (*stepper_max)(const steno_stepper *p);
-    void (*set_costs)(steno_stepper *p, const struct steno_step_costs *c);
-    void (*step)(steno_stepper *p, steno_stream *const *s, size_t n, steno_status *st,
+    void (*batcher_close)(steno_batcher *p);
+    int (*batcher_max)(const steno_batcher *p);
+    void (*set_costs)(steno_batcher *p, const struct steno_step_costs *c);
+    void (*step)(steno_batcher *p, steno_stream *const *s, size_t n, steno_status *st,
                  steno_err *err);
-    steno_status (*measure)(steno_stepper *p, double longest, struct steno_step_costs *c,
+    steno_status (*measure)(steno_batcher *p, double longest, struct steno_step_costs *c,
                             steno_err *err);
-    int64_t (*network_ns)(const steno_stepper *p); /* in runs of the network so far */
-    int64_t (*network_cpu)(steno_stepper *p);      /* the same in processor time */
+    int64_t (*network_ns)(const steno_batcher *p); /* in runs of the network so far */
+    int64_t (*network_cpu)(steno_batcher *p);      /* the same in processor time */
     double (*chunk_seconds)(const steno_model *m);
     double (*cpu_free)(void); /* as steno_cpu_free; NULL: not known */
 };
@@ -92,7 +92,7 @@ struct steno_pool_item { /* a work item: one stream in a round */
 
 struct steno_pool_worker {
     steno_pool *pool;
-    steno_stepper *stepper;
+    steno_batcher *batcher;
     pthread_t thread;
     bool started;
     double cpu; /* s this thread has used; guarded by the pool's lock */
@@ -213,7 +213,7 @@ double steno_pool_watch_end(const struct steno_pool_watch *w);
 /* trial.c */
 /* Measure the processor time per second of a stream's audio, without the network's runs for
  * batches. STENO_ERR_CANCELLED: the pool closes. */
-STENO_MUST steno_status steno_pool_try(const steno_pool *p, steno_stepper *stepper, double *host,
+STENO_MUST steno_status steno_pool_try(const steno_pool *p, steno_batcher *batcher, double *host,
                                        steno_err *err);
 /* The same on a new thread, which sets load.costs; the workers may run. */
 STENO_MUST steno_status steno_pool_try_later(steno_pool *p, steno_err *err);

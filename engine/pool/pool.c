@@ -40,14 +40,14 @@ static const struct steno_pool_ops recogniser = {
     .flush = steno_stream_flush,
     .next = steno_stream_next,
     .skipped = steno_stream_skipped,
-    .stepper_open = steno_stepper_open,
-    .stepper_close = steno_stepper_close,
-    .stepper_max = steno_stepper_max,
-    .set_costs = steno_stepper_set_costs,
+    .batcher_open = steno_batcher_open,
+    .batcher_close = steno_batcher_close,
+    .batcher_max = steno_batcher_max,
+    .set_costs = steno_batcher_set_costs,
     .step = steno_streams_step,
-    .measure = steno_stepper_measure,
-    .network_ns = steno_stepper_network_ns,
-    .network_cpu = steno_stepper_network_cpu,
+    .measure = steno_batcher_measure,
+    .network_ns = steno_batcher_network_ns,
+    .network_cpu = steno_batcher_network_cpu,
     .chunk_seconds = model_chunk,
     .cpu_free = steno_cpu_free,
 };
@@ -75,7 +75,7 @@ static void pool_unref(steno_pool *p)
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->batch_full);
     for (int i = 0; p->workers && i < p->n_workers; i++)
-        p->ops->stepper_close(p->workers[i].stepper);
+        p->ops->batcher_close(p->workers[i].batcher);
     free(p->heap);
     free(p->workers);
     free(p);
@@ -111,12 +111,12 @@ static steno_status start_worker(steno_pool *p, struct steno_pool_worker *w, uns
 {
     struct steno_step_costs c;
     char name[16];
-    steno_status st = p->ops->stepper_open(&w->stepper, p->model, p->batch_max, err);
+    steno_status st = p->ops->batcher_open(&w->batcher, p->model, p->batch_max, err);
     if (st)
         return st;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         c.seconds[i] = p->load.costs.step[i];
-    p->ops->set_costs(w->stepper, &c);
+    p->ops->set_costs(w->batcher, &c);
     w->pool = p;
     atomic_init(&w->busy, false);
     atomic_init(&w->since_ns, steno_now_ns());

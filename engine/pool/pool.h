@@ -49,7 +49,9 @@ struct steno_pool_options {
      * NULL. */
     void (*on_batch)(void *user, size_t streams);
     void *user;
-    struct steno_stream_options trial; /* what live streams will ask for: they are measured so */
+    /* What live streams will ask for: they are measured so. Its options are borrowed until close.
+     */
+    struct steno_stream_options trial;
     /* Once, where costs is NULL (and, for streams with networks of their own, the capacity is
      * open): what was measured (NULL: it failed), and how much longer that took than the processor
      * worked for it. While the pool opens, or, where streams run networks of their own and it takes

@@ -21,7 +21,7 @@
 
 struct trial {
     const steno_pool *p;
-    steno_stepper *stepper;
+    steno_batcher *batcher;
     const _Atomic bool *over; /* give it up; relaxed: no data hangs on it */
 };
 
@@ -61,7 +61,7 @@ static void drain(const struct steno_pool_ops *ops, steno_stream *s)
 /* Processor time of this thread so far, without the network's. */
 static double without_network(const struct trial *t)
 {
-    return steno_pool_thread_cpu() - (double)t->p->ops->network_cpu(t->stepper) * 1e-9;
+    return steno_pool_thread_cpu() - (double)t->p->ops->network_cpu(t->batcher) * 1e-9;
 }
 
 /* Feed `seconds` of sound through s and flush. *speech_seconds: without_network after all sound was
@@ -77,7 +77,7 @@ static steno_status feed_speech(const struct trial *t, steno_stream *s, double s
     steno_status st = STENO_OK;
     while (!st && !done && !is_over(t)) {
         if (ops->ready(s)) {
-            ops->step(t->stepper, &s, 1, &st, err);
+            ops->step(t->batcher, &s, 1, &st, err);
         } else if (at < total || used < n) {
             if (used == n) {
                 n = total - at < BLOCK ? total - at : BLOCK;
@@ -139,10 +139,10 @@ static void *run_beside(void *arg)
     struct other_worker *c = arg;
     struct trial t = {.p = c->p, .over = c->over};
     double each, all;
-    steno_status st = c->p->ops->stepper_open(&t.stepper, c->p->model, 1, NULL);
+    steno_status st = c->p->ops->batcher_open(&t.batcher, c->p->model, 1, NULL);
     while (!st && !is_over(&t))
         st = try_one(&t, SECONDS, &each, &all, NULL);
-    c->p->ops->stepper_close(t.stepper);
+    c->p->ops->batcher_close(t.batcher);
     return NULL;
 }
 
@@ -169,10 +169,10 @@ static steno_status measure_host(const struct trial *t, double *host, steno_err 
     return STENO_OK;
 }
 
-steno_status steno_pool_try(const steno_pool *p, steno_stepper *stepper, double *host,
+steno_status steno_pool_try(const steno_pool *p, steno_batcher *batcher, double *host,
                             steno_err *err)
 {
-    const struct trial t = {p, stepper, &p->give_up};
+    const struct trial t = {p, batcher, &p->give_up};
     struct other_worker others[OTHER_WORKERS] = {{0}};
     int n = p->n_workers - 1 < OTHER_WORKERS ? p->n_workers - 1 : OTHER_WORKERS;
     _Atomic bool over = false;
@@ -196,16 +196,16 @@ static void *try_later(void *pool)
 {
     steno_pool *p = pool;
     struct steno_pool_costs costs;
-    steno_stepper *stepper = NULL;
+    steno_batcher *batcher = NULL;
     struct steno_pool_watch w;
     double host = 0, each;
     steno_err err = {0};
     steno_status st;
     steno_pool_watch_begin(&w);
-    st = p->ops->stepper_open(&stepper, p->model, 1, &err);
+    st = p->ops->batcher_open(&batcher, p->model, 1, &err);
     if (!st)
-        st = steno_pool_try(p, stepper, &host, &err);
-    p->ops->stepper_close(stepper);
+        st = steno_pool_try(p, batcher, &host, &err);
+    p->ops->batcher_close(batcher);
     pthread_mutex_lock(&p->lock);
     p->load.measuring = false;
     if (!st)

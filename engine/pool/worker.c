@@ -257,7 +257,7 @@ static size_t run_steps(struct steno_pool_worker *w)
     if (!n)
         return 0;
     stamp(w);
-    ops->step(w->stepper, w->rec, n, w->st, w->err);
+    ops->step(w->batcher, w->rec, n, w->st, w->err);
     each = (steno_now_ns() - start) / (int64_t)n;
     if (w->pool->opt.on_batch)
         w->pool->opt.on_batch(w->pool->opt.user, n);
@@ -315,7 +315,7 @@ static void serve(struct steno_pool_worker *w)
 {
     struct steno_pool_work work = {0};
     const struct steno_pool_ops *ops = w->pool->ops;
-    int64_t start = steno_now_ns(), network = ops->network_ns(w->stepper), t = start, now;
+    int64_t start = steno_now_ns(), network = ops->network_ns(w->batcher), t = start, now;
     double wait = 0;
     for (size_t i = 0; i < w->n; i++) {
         struct steno_pool_item *item = &w->items[i];
@@ -329,7 +329,7 @@ static void serve(struct steno_pool_worker *w)
         t = now;
     }
     work.steps = run_steps(w);
-    network = ops->network_ns(w->stepper) - network;
+    network = ops->network_ns(w->batcher) - network;
     for (size_t i = 0; i < w->n; i++)
         conclude(w, &w->items[i]);
     work.network = (double)network * 1e-9;

@@ -30,10 +30,11 @@ static steno_status grow(const struct column *cols, size_t n_cols, size_t n, siz
 }
 
 static steno_status reserve(struct steno_events *q, size_t recs, size_t words, size_t alts,
-                            size_t tokens)
+                            size_t tokens, size_t ids)
 {
     void *r = q->recs, *w = q->words, *wt = q->word_text;
-    void *a = q->alts, *at = q->alt_text, *aw = q->alt_words, *ak = q->alt_tokens, *k = q->tokens;
+    void *a = q->alts, *at = q->alt_text, *aw = q->alt_words, *ak = q->alt_tokens;
+    void *ai = q->alt_ids, *k = q->tokens, *d = q->ids;
     steno_status st = grow((struct column[]){{&r, sizeof *q->recs}}, 1, q->n, recs, &q->cap);
     if (!st)
         st = grow((struct column[]){{&w, sizeof *q->words}, {&wt, sizeof *q->word_text}}, 2,
@@ -42,11 +43,14 @@ static steno_status reserve(struct steno_events *q, size_t recs, size_t words, s
         st = grow((struct column[]){{&a, sizeof *q->alts},
                                     {&at, sizeof *q->alt_text},
                                     {&aw, sizeof *q->alt_words},
-                                    {&ak, sizeof *q->alt_tokens}},
-                  4, q->n_alts, alts, &q->cap_alts);
+                                    {&ak, sizeof *q->alt_tokens},
+                                    {&ai, sizeof *q->alt_ids}},
+                  5, q->n_alts, alts, &q->cap_alts);
     if (!st)
         st = grow((struct column[]){{&k, sizeof *q->tokens}}, 1, q->n_tokens, tokens,
                   &q->cap_tokens);
+    if (!st)
+        st = grow((struct column[]){{&d, sizeof *q->ids}}, 1, q->n_ids, ids, &q->cap_ids);
     q->recs = r;
     q->words = w;
     q->word_text = wt;
@@ -54,7 +58,9 @@ static steno_status reserve(struct steno_events *q, size_t recs, size_t words, s
     q->alt_text = at;
     q->alt_words = aw;
     q->alt_tokens = ak;
+    q->alt_ids = ai;
     q->tokens = k;
+    q->ids = d;
     return st;
 }
 
@@ -64,7 +70,7 @@ steno_status steno_events_init(struct steno_events *q)
     *q = (struct steno_events){0};
     steno_buf_init(&q->text, MAX_TEXT);
     st = steno_buf_reserve(&q->text, 1000);
-    return st ? st : reserve(q, 4, 32, 4, 8);
+    return st ? st : reserve(q, 4, 32, 4, 64, 8);
 }
 
 void steno_events_free(struct steno_events *q)
@@ -77,7 +83,9 @@ void steno_events_free(struct steno_events *q)
     free(q->alt_text);
     free(q->alt_words);
     free(q->alt_tokens);
+    free(q->alt_ids);
     free(q->tokens);
+    free(q->ids);
     *q = (struct steno_events){0};
 }
 
@@ -87,6 +95,7 @@ static void cut_back(struct steno_events *q, const struct steno_event_rec *r)
     q->n_words = r->words;
     q->n_alts = r->alternatives;
     q->n_tokens = r->tokens;
+    q->n_ids = r->ids;
 }
 
 static steno_status add_text(struct steno_events *q, const char *s, size_t *at)
@@ -105,25 +114,38 @@ static steno_status add_words(struct steno_events *q, const struct steno_word *w
     return st;
 }
 
+static void add_tokens(struct steno_events *q, const struct steno_token *t, size_t n)
+{
+    if (n)
+        memcpy(q->tokens + q->n_tokens, t, n * sizeof *t);
+    q->n_tokens += n;
+}
+
+static steno_status add_alternative(struct steno_events *q, const struct steno_alternative *a)
+{
+    size_t k = q->n_alts++;
+    steno_status st;
+    q->alts[k] = *a;
+    q->alt_words[k] = q->n_words;
+    q->alt_tokens[k] = q->n_tokens;
+    q->alt_ids[k] = q->n_ids;
+    add_tokens(q, a->tokens, a->n_tokens);
+    if (a->n_ids)
+        memcpy(q->ids + q->n_ids, a->ids, a->n_ids * sizeof *a->ids);
+    q->n_ids += a->n_ids;
+    st = add_text(q, a->text, &q->alt_text[k]);
+    return st ? st : add_words(q, a->words, a->n_words);
+}
+
 static steno_status add_parts(struct steno_events *q, const struct steno_event *ev)
 {
     size_t at;
     steno_status st = add_text(q, ev->text, &at);
     if (!st)
         st = add_words(q, ev->words, ev->n_words);
-    for (size_t i = 0; i < ev->n_alternatives && !st; i++) {
-        const struct steno_alternative *a = &ev->alternatives[i];
-        size_t k = q->n_alts++;
-        q->alts[k] = *a;
-        q->alt_words[k] = q->n_words;
-        q->alt_tokens[k] = q->n_tokens;
-        if (a->n_tokens)
-            memcpy(q->tokens + q->n_tokens, a->tokens, a->n_tokens * sizeof *q->tokens);
-        q->n_tokens += a->n_tokens;
-        st = add_text(q, a->text, &q->alt_text[k]);
-        if (!st)
-            st = add_words(q, a->words, a->n_words);
-    }
+    add_tokens(q, ev->tokens, ev->n_tokens);
+    for (size_t i = 0; i < ev->n_alternatives && !st; i++)
+        st = add_alternative(q, &ev->alternatives[i]);
     return st;
 }
 
@@ -138,17 +160,18 @@ static bool superseded(const struct steno_events *q, const struct steno_event *e
 steno_status steno_events_add(struct steno_events *q, const struct steno_event *ev)
 {
     struct steno_event_rec rec;
-    size_t words = ev->n_words, tokens = 0;
+    size_t words = ev->n_words, tokens = ev->n_tokens, ids = 0;
     steno_status st;
     for (size_t i = 0; i < ev->n_alternatives; i++) {
         words += ev->alternatives[i].n_words;
         tokens += ev->alternatives[i].n_tokens;
+        ids += ev->alternatives[i].n_ids;
     }
-    st = reserve(q, 1, words, ev->n_alternatives, tokens);
+    st = reserve(q, 1, words, ev->n_alternatives, tokens, ids);
     if (st)
         return st;
     if (q->head == q->n) {
-        q->head = q->n = q->n_words = q->n_alts = q->n_tokens = 0;
+        q->head = q->n = q->n_words = q->n_alts = q->n_tokens = q->n_ids = 0;
         steno_buf_reset(&q->text);
     } else if (superseded(q, ev)) {
         cut_back(q, &q->recs[--q->n]);
@@ -157,7 +180,8 @@ steno_status steno_events_add(struct steno_events *q, const struct steno_event *
                                    .text = q->text.len,
                                    .words = q->n_words,
                                    .alternatives = q->n_alts,
-                                   .tokens = q->n_tokens};
+                                   .tokens = q->n_tokens,
+                                   .ids = q->n_ids};
     st = add_parts(q, ev);
     if (st) {
         cut_back(q, &rec);
@@ -182,6 +206,7 @@ bool steno_events_next(struct steno_events *q, struct steno_event *ev)
     *ev = r->ev;
     ev->text = q->text.data + r->text;
     ev->words = q->words + r->words;
+    ev->tokens = q->tokens + r->tokens;
     ev->alternatives = q->alts + r->alternatives;
     point_words(q, r->words, ev->n_words);
     for (size_t i = r->alternatives; i < r->alternatives + ev->n_alternatives; i++) {
@@ -189,33 +214,8 @@ bool steno_events_next(struct steno_events *q, struct steno_event *ev)
         a->text = q->text.data + q->alt_text[i];
         a->words = q->words + q->alt_words[i];
         a->tokens = q->tokens + q->alt_tokens[i];
+        a->ids = q->ids + q->alt_ids[i];
         point_words(q, q->alt_words[i], a->n_words);
     }
     return true;
-}
-
-/* ---- for those who make them ---- */
-
-steno_status steno_event_words_reserve(struct steno_event_words *o, size_t n, size_t least)
-{
-    size_t cap = o->cap ? o->cap : least;
-    struct steno_word *p;
-    if (n <= o->cap)
-        return STENO_OK;
-    while (cap < n)
-        cap *= 2;
-    p = realloc(o->w, cap * sizeof *p);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    o->w = p;
-    o->cap = cap;
-    return STENO_OK;
-}
-
-uint64_t steno_event_fingerprint(const char *text, size_t stable)
-{
-    uint64_t h = 14695981039346656037u ^ stable; /* FNV-1a */
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 1099511628211u;
-    return h;
 }

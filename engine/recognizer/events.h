@@ -12,7 +12,7 @@
 
 struct steno_event_rec {
     struct steno_event ev;
-    size_t text, words, alternatives, tokens; /* where its parts begin */
+    size_t text, words, alternatives, tokens, ids; /* where its parts begin */
 };
 
 struct steno_events {
@@ -21,10 +21,11 @@ struct steno_events {
     struct steno_word *words;
     size_t *word_text; /* offset of each word's text */
     struct steno_alternative *alts;
-    size_t *alt_text, *alt_words, *alt_tokens;
-    int32_t *tokens;
+    size_t *alt_text, *alt_words, *alt_tokens, *alt_ids;
+    struct steno_token *tokens;
+    int32_t *ids;
     size_t n, cap, head; /* head: next to read */
-    size_t n_words, cap_words, n_alts, cap_alts, n_tokens, cap_tokens;
+    size_t n_words, cap_words, n_alts, cap_alts, n_tokens, cap_tokens, n_ids, cap_ids;
 };
 
 /* STENO_ERR_NOMEM; free() is due in any case. */
@@ -34,19 +35,5 @@ void steno_events_free(struct steno_events *q);
 STENO_MUST steno_status steno_events_add(struct steno_events *q, const struct steno_event *ev);
 /* What it points to is valid until the next add. */
 bool steno_events_next(struct steno_events *q, struct steno_event *ev);
-
-/* ---- for those who make them ---- */
-
-/* Words that events point to while they are made. */
-struct steno_event_words {
-    struct steno_word *w;
-    size_t cap;
-};
-/* Room for n words; the first call gives at least `least`. STENO_ERR_NOMEM: as it was. */
-STENO_MUST steno_status steno_event_words_reserve(struct steno_event_words *o, size_t n,
-                                                  size_t least);
-/* Tells one partial from the next: FNV-1a over the text; stable: bytes of it that are settled, 0
- * where nobody is told. */
-uint64_t steno_event_fingerprint(const char *text, size_t stable);
 
 #endif

@@ -33,7 +33,7 @@ struct fake {
     _Atomic int inside; /* calls inside the fake; never two */
 };
 
-_Atomic int open_fakes, open_steppers, measured;
+_Atomic int open_fakes, open_batchers, measured;
 
 static float sample(int64_t i)
 {
@@ -184,7 +184,7 @@ void fake_wait_batches(int n)
     pthread_mutex_unlock(&book.lock);
 }
 
-static void fake_step(steno_stepper *p, steno_stream *const *s, size_t n, steno_status *st,
+static void fake_step(steno_batcher *p, steno_stream *const *s, size_t n, steno_status *st,
                       steno_err *err)
 {
     (void)p;
@@ -224,40 +224,40 @@ static steno_status fake_flush(steno_stream *s, bool end, bool *done, steno_err 
     return STENO_OK;
 }
 
-/* ---- the stepper: costs are given, batches are counted --------------------------------------- */
+/* ---- the batcher: costs are given, batches are counted --------------------------------------- */
 
-static steno_status fake_stepper_open(steno_stepper **out, const steno_model *m, int max,
+static steno_status fake_batcher_open(steno_batcher **out, const steno_model *m, int max,
                                       steno_err *err)
 {
     int *p = malloc(sizeof *p);
     (void)m;
     if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "stepper");
+        return steno_fail(err, STENO_ERR_NOMEM, "batcher");
     *p = max;
-    *out = (steno_stepper *)(void *)p;
-    atomic_fetch_add(&open_steppers, 1);
+    *out = (steno_batcher *)(void *)p;
+    atomic_fetch_add(&open_batchers, 1);
     return STENO_OK;
 }
 
-static void fake_stepper_close(steno_stepper *p)
+static void fake_batcher_close(steno_batcher *p)
 {
     if (p)
-        atomic_fetch_sub(&open_steppers, 1);
+        atomic_fetch_sub(&open_batchers, 1);
     free(p);
 }
 
-static int fake_stepper_max(const steno_stepper *p)
+static int fake_batcher_max(const steno_batcher *p)
 {
     return *(const int *)(const void *)p;
 }
 
-static void fake_set_costs(steno_stepper *p, const struct steno_step_costs *c)
+static void fake_set_costs(steno_batcher *p, const struct steno_step_costs *c)
 {
     (void)p;
     assert_true(c->seconds[0] > 0);
 }
 
-static steno_status fake_measure(steno_stepper *p, double longest, struct steno_step_costs *c,
+static steno_status fake_measure(steno_batcher *p, double longest, struct steno_step_costs *c,
                                  steno_err *err)
 {
     (void)p;
@@ -269,13 +269,13 @@ static steno_status fake_measure(steno_stepper *p, double longest, struct steno_
     return STENO_OK;
 }
 
-static int64_t fake_network_ns(const steno_stepper *p)
+static int64_t fake_network_ns(const steno_batcher *p)
 {
     (void)p;
     return 0;
 }
 
-static int64_t fake_network_cpu(steno_stepper *p)
+static int64_t fake_network_cpu(steno_batcher *p)
 {
     (void)p;
     return 0;
@@ -312,9 +312,9 @@ const struct steno_pool_ops fake_ops = {
     .step = fake_step,
     .flush = fake_flush,
     .next = fake_next,
-    .stepper_open = fake_stepper_open,
-    .stepper_close = fake_stepper_close,
-    .stepper_max = fake_stepper_max,
+    .batcher_open = fake_batcher_open,
+    .batcher_close = fake_batcher_close,
+    .batcher_max = fake_batcher_max,
     .set_costs = fake_set_costs,
     .measure = fake_measure,
     .network_ns = fake_network_ns,

@@ -14,7 +14,7 @@ enum { RATE = 8000, WINDOW = 1000 };
 /* The options carry the scenario. stream.beam: microseconds per step. n_best: number of the step
  * that fails. sample_rate 1: open fails. endpoint.longest: the name in fake_log. */
 extern const struct steno_pool_ops fake_ops;
-extern _Atomic int open_fakes, open_steppers, measured;
+extern _Atomic int open_fakes, open_batchers, measured;
 
 /* The steps so far: the names of their streams in order, a blank after each batch. */
 void fake_log_reset(void);

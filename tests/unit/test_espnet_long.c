@@ -58,7 +58,7 @@ struct work {
     double longest; /* seconds from a segment's first word to its last */
 };
 
-static void push(steno_stepper *p, steno_stream *s, const float *pcm, size_t n, struct work *w)
+static void push(steno_batcher *p, steno_stream *s, const float *pcm, size_t n, struct work *w)
 {
     struct steno_event ev;
     steno_status st = STENO_OK;
@@ -93,14 +93,14 @@ static void memory_and_work_stay_constant(void **state)
     char dir[512];
     size_t n = read_all(pcm, sizeof pcm / sizeof *pcm), at = 0, used[MINUTES], before, most = 0;
     struct work w = {0};
-    steno_stepper *p = NULL;
+    steno_batcher *p = NULL;
     (void)state;
     if (!n)
         skip();
     snprintf(dir, sizeof dir, "%s/zoo/tiny/espnet-stream-conformer-op13",
              root ? root : "../shared");
     if (steno_model_open(&m, dir, NULL, &err) || steno_stream_open(&s, m, &o, &err) ||
-        steno_stepper_open(&p, m, 1, &err))
+        steno_batcher_open(&p, m, 1, &err))
         fail_msg("%s", err.msg);
     for (int minute = 0; minute < MINUTES; minute++) {
         before = w.steps;
@@ -122,7 +122,7 @@ static void memory_and_work_stay_constant(void **state)
     if (used[MINUTES - 1] > used[2] + SLACK)
         fail_msg("%zu bytes in use after 3 minutes, %zu after %d", used[2], used[MINUTES - 1],
                  MINUTES);
-    steno_stepper_close(p);
+    steno_batcher_close(p);
     steno_stream_close(s);
     steno_model_close(m);
 }

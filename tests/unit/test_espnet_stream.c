@@ -17,7 +17,7 @@
 #include "formats/npy.h"
 #include "formats/zip.h"
 #include "families/espnet/stream.h"
-#include "recognizer/stream.h"
+#include "recognizer/stream_internal.h"
 #include "steno.h"
 #include "tests/support/shared.h"
 
@@ -403,7 +403,7 @@ static void a_stream_that_fails_fails_alone(void **state)
     struct steno_stream_options o = {.sample_rate = 16000, .n_best = 2, .beam = 4};
     size_t n, at[4] = {0};
     float *pcm = read_audio("61-70968-0002.flac", &n);
-    steno_stepper *p = NULL;
+    steno_batcher *p = NULL;
     steno_stream *s[4] = {NULL}; /* the last one goes alone */
     bool over[4] = {false}, failed = false;
     struct steno_buf said[4];
@@ -412,14 +412,14 @@ static void a_stream_that_fails_fails_alone(void **state)
     if (!pcm)
         skip();
     m = open_model(STREAMING);
-    assert_true(m->espnet->batches);
-    assert_int_equal(steno_stepper_open(&p, m, 8, NULL), 0);
+    assert_true(m->info.batches);
+    assert_int_equal(steno_batcher_open(&p, m, 8, NULL), 0);
     for (int i = 0; i < 4; i++) {
         steno_buf_init(&said[i], 1 << 22);
         assert_int_equal(steno_stream_open(&s[i], m, &o, NULL), 0);
     }
     while (!(over[0] && over[2] && over[3])) {
-        struct steno_espnet_stream *poor = (struct steno_espnet_stream *)s[1];
+        struct steno_espnet_stream *poor = s[1]->state;
         steno_stream *ready[4];
         steno_status st[4];
         size_t k = 0;
@@ -449,7 +449,7 @@ static void a_stream_that_fails_fails_alone(void **state)
         steno_stream_close(s[i]);
         steno_buf_free(&said[i]);
     }
-    steno_stepper_close(p);
+    steno_batcher_close(p);
     steno_model_close(m);
     free(pcm);
 }
@@ -461,7 +461,7 @@ static void a_recording_is_cut_at_its_silences(void **state)
     enum { PARTS = 3 };
     size_t n, quiet = 24000, at = 0, steps = 0, part, all;
     float *pcm = read_audio("61-70968-0002.flac", &n), *rec;
-    steno_stepper *stepper = NULL;
+    steno_batcher *batcher = NULL;
     steno_stream *s = NULL;
     steno_model *m;
     bool done = false;
@@ -474,7 +474,7 @@ static void a_recording_is_cut_at_its_silences(void **state)
     for (size_t i = 0; i < PARTS; i++)
         memcpy(rec + i * part, pcm, n * sizeof *rec);
     m = open_model(OFFLINE);
-    assert_int_equal(steno_stepper_open(&stepper, m, 1, NULL), 0);
+    assert_int_equal(steno_batcher_open(&batcher, m, 1, NULL), 0);
     assert_int_equal(
         steno_stream_open(&s, m, &(struct steno_stream_options){.no_partials = true}, NULL), 0);
     while (!done) {
@@ -483,7 +483,7 @@ static void a_recording_is_cut_at_its_silences(void **state)
         if (steno_stream_ready(s)) {
             steno_status st;
             steno_err err;
-            steno_streams_step(stepper, &s, 1, &st, &err);
+            steno_streams_step(batcher, &s, 1, &st, &err);
             assert_int_equal(st, 0);
             steps++;
             while (steno_stream_next(s, &ev))
@@ -499,7 +499,7 @@ static void a_recording_is_cut_at_its_silences(void **state)
     }
     assert_true(steps >= PARTS);
     steno_stream_close(s);
-    steno_stepper_close(stepper);
+    steno_batcher_close(batcher);
     steno_model_close(m);
     free(rec);
     free(pcm);
@@ -539,7 +539,7 @@ static void partials_of_whole_utterances_have_a_work_limit(void **state)
     const size_t want = 19 * 16000;
     size_t n, fed = 0, heard = 0, steps = 0, last = 0;
     float *pcm = read_audio("61-70968-0002.flac", &n);
-    steno_stepper *p = NULL;
+    steno_batcher *p = NULL;
     steno_stream *s = NULL;
     steno_model *m;
     steno_status st = STENO_OK;
@@ -547,7 +547,7 @@ static void partials_of_whole_utterances_have_a_work_limit(void **state)
     if (!pcm)
         skip();
     m = open_model(OFFLINE);
-    assert_int_equal(steno_stepper_open(&p, m, 1, NULL), 0);
+    assert_int_equal(steno_batcher_open(&p, m, 1, NULL), 0);
     assert_int_equal(steno_stream_open(&s, m, &o, NULL), 0);
     while (fed < want) {
         size_t used, k = n - fed % n < 1600 ? n - fed % n : 1600;
@@ -565,7 +565,7 @@ static void partials_of_whole_utterances_have_a_work_limit(void **state)
     assert_true(steps >= 8 && steps <= 13 && heard <= 4 * want);
     assert_int_equal(steno_stream_end(s, NULL), 0);
     steno_stream_close(s);
-    steno_stepper_close(p);
+    steno_batcher_close(p);
     steno_model_close(m);
     free(pcm);
 }
@@ -614,12 +614,14 @@ static void partials_come_with_blocks(void **state)
 static steno_stream *say(steno_model *m, const float *pcm, size_t n, int beam, double ctc_weight,
                          char *text, size_t size)
 {
-    struct steno_stream_options o = {.no_endpointing = true, .beam = beam};
+    char weight[32];
+    const struct steno_option search[] = {
+        {"ctc_weight", weight}, {"lm_weight", "0"}, {"penalty", "0"}};
+    struct steno_stream_options o = {
+        .no_endpointing = true, .beam = beam, .options = search, .n_options = 3};
     struct steno_event ev;
     steno_stream *s = NULL;
-    o.search = (struct steno_search_options){.set = STENO_SEARCH_CTC_WEIGHT |
-                                                    STENO_SEARCH_LM_WEIGHT | STENO_SEARCH_PENALTY,
-                                             .ctc_weight = ctc_weight};
+    snprintf(weight, sizeof weight, "%g", ctc_weight);
     text[0] = '\0';
     assert_int_equal(steno_stream_open(&s, m, &o, NULL), 0);
     assert_int_equal(steno_stream_push(s, pcm, n, NULL), 0);
@@ -641,14 +643,14 @@ static void ctc_alone_takes_each_block_once(void **state)
     if (!pcm)
         skip();
     m = open_model(STREAMING);
-    frames = n / m->hop + 1;
+    frames = n / m->info.hop + 1;
     rows = ((frames - 1) / 2 - 1) / 2; /* two convolutions of width 3 and stride 2 */
     for (int beam = 1; beam <= 4; beam += 3) {
         char text[4096], other[4096];
         steno_stream *alone = say(m, pcm, n, beam, 1, text, sizeof text);
         steno_stream *joint = say(m, pcm, n, 2, 0.3, other, sizeof other);
-        const struct steno_espnet_stream *a = (struct steno_espnet_stream *)alone;
-        const struct steno_espnet_stream *j = (struct steno_espnet_stream *)joint;
+        const struct steno_espnet_stream *a = alone->state;
+        const struct steno_espnet_stream *j = joint->state;
         struct steno_hyp best = {0};
         struct steno_words w;
         size_t count = 1;
@@ -662,7 +664,7 @@ static void ctc_alone_takes_each_block_once(void **state)
             best = steno_ctc_greedy_best(a->greedy);
         }
         steno_words_init(&w);
-        assert_int_equal(steno_words_build(&w, m->tokens, best.spans, best.n, 0), 0);
+        assert_int_equal(steno_words_build(&w, m->info.tokens, best.spans, best.n, 0), 0);
         assert_string_equal(text, steno_words_line(&w));
         steno_words_free(&w);
         steno_stream_close(alone);

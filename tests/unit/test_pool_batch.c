@@ -35,7 +35,7 @@ static void close_all(struct client *c, int n, steno_pool *p)
         client_close(&c[i]);
     steno_pool_close(p);
     assert_int_equal(open_fakes, 0);
-    assert_int_equal(open_steppers, 0);
+    assert_int_equal(open_batchers, 0);
 }
 
 /* One worker, held in a step of stream '0'. */

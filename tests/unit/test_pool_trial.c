@@ -14,7 +14,7 @@
 
 /* ---- a family whose streams run networks of their own ---- */
 
-static steno_status measure_nothing(steno_stepper *p, double longest, struct steno_step_costs *c,
+static steno_status measure_nothing(steno_batcher *p, double longest, struct steno_step_costs *c,
                                     steno_err *err)
 {
     (void)p;
@@ -26,7 +26,7 @@ static steno_status measure_nothing(steno_stepper *p, double longest, struct ste
     return STENO_OK;
 }
 
-static void take_any_costs(steno_stepper *p, const struct steno_step_costs *c)
+static void take_any_costs(steno_batcher *p, const struct steno_step_costs *c)
 {
     (void)p;
     (void)c;
@@ -112,7 +112,7 @@ static void a_batching_network_is_measured_before_the_pool_opens(void **state)
     p = fake_pool(&o);
     assert_int_equal(t.times, 1); /* the costs are known: nothing is measured */
     steno_pool_close(p);
-    assert_int_equal(open_steppers, 0);
+    assert_int_equal(open_batchers, 0);
 }
 
 static void the_pool_serves_while_streams_are_measured(void **state)
@@ -146,7 +146,7 @@ static void the_pool_serves_while_streams_are_measured(void **state)
     steno_pool_close(p);
     assert_int_equal(t.times, 1);
     assert_int_equal(open_fakes, 0);
-    assert_int_equal(open_steppers, 0);
+    assert_int_equal(open_batchers, 0);
 }
 
 static void with_a_given_capacity_nothing_is_measured(void **state)
@@ -191,7 +191,7 @@ static void closing_stops_the_measurement(void **state)
     pthread_join(closer, NULL);
     assert_int_equal(t.times, 0);
     assert_int_equal(open_fakes, 0);
-    assert_int_equal(open_steppers, 0);
+    assert_int_equal(open_batchers, 0);
 }
 
 static void options_that_do_not_suit_the_model_are_left_out(void **state)

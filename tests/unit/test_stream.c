@@ -610,7 +610,7 @@ static void info_has_the_directorys_values(void **state)
     assert_true(i.weight_bytes > 0 && i.stream_bytes > 0);
 }
 
-static size_t weight_bytes(const char *precision, const char *level)
+static size_t weight_bytes(enum steno_precision precision, const char *level)
 {
     const struct steno_model_options o = {.precision = precision};
     struct steno_model_info i;
@@ -628,19 +628,20 @@ static size_t weight_bytes(const char *precision, const char *level)
 static void auto_takes_the_narrowest_weights_that_model_and_cpu_allow(void **state)
 {
     static const struct {
-        const char *level, *precision;
+        const char *level;
+        enum steno_precision precision;
         unsigned needs;
-    } rows[] = {{"avx2", "fp32", STENO_CPU_AVX2},
-                {"avx512", "fp32", STENO_CPU_AVX512},
-                {"vnni", "int8", STENO_CPU_VNNI},
-                {"bf16", "int8", STENO_CPU_VNNI}};
+    } rows[] = {{"avx2", STENO_FP32, STENO_CPU_AVX2},
+                {"avx512", STENO_FP32, STENO_CPU_AVX512},
+                {"vnni", STENO_INT8_WEIGHTS, STENO_CPU_VNNI},
+                {"bf16", STENO_INT8_WEIGHTS, STENO_CPU_VNNI}};
     unsigned have = steno_cpu_detect();
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (have & rows[i].needs) {
             size_t narrow = weight_bytes(rows[i].precision, rows[i].level);
-            assert_int_equal(weight_bytes("auto", rows[i].level), narrow);
-            assert_true(narrow < weight_bytes("fp32", rows[i].level) || i < 2);
+            assert_int_equal(weight_bytes(STENO_AUTO_WEIGHTS, rows[i].level), narrow);
+            assert_true(narrow < weight_bytes(STENO_FP32, rows[i].level) || i < 2);
         }
 }
 

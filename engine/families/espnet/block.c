@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/npy.h"
-#include "recognizer/stream.h"
+#include "families/family.h"
 
 #define MAX_PE ((size_t)1 << 30)
 

@@ -1,15 +1,24 @@
-/* A directory of espnet_onnx as a steno_model. */
+/* Family espnet: a directory of espnet_onnx. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "families/espnet/block.h"
+#include "families/espnet/family.h"
+#include "families/espnet/internal.h"
+#include "families/espnet/stream.h"
 #include "families/espnet/recurrent.h"
-#include "recognizer/internal.h"
+#include "families/common/path.h"
+#include "families/option.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 begins a word */
 #define MAX_VOCAB_TEXT ((size_t)64 << 20)
+#define FAMILY "espnet"
+#define COMPAT "espnet-onnx"
+#define LONGEST 20.0 /* s: an utterance, unless a stream says otherwise */
+#define CHUNK 0.8    /* s of audio per step where the encoder takes whole utterances */
 
 /* token.list as the text of tokens.txt: <space> is the word mark, a word vocabulary has it at every
  * entry. */
@@ -27,7 +36,8 @@ static steno_status list_tokens(const struct steno_espnet_conf *c, struct steno_
 }
 
 /* What is heard but not written: blank, <unk>, and the marks of beginning and end. */
-static steno_status drop_marks(steno_model *m, const struct steno_espnet_conf *c, steno_err *err)
+static steno_status drop_marks(struct steno_espnet_model *m, const struct steno_espnet_conf *c,
+                               steno_err *err)
 {
     const int32_t marks[] = {c->blank, c->sos, c->eos, -1};
     bool words = strcmp(c->token_type, "word") == 0;
@@ -44,7 +54,8 @@ static steno_status drop_marks(steno_model *m, const struct steno_espnet_conf *c
 }
 
 /* Control pieces of the BPE model (<s>, </s>, <pad>, ...) are no text. */
-static steno_status drop_controls(steno_model *m, const struct steno_espnet_conf *c, steno_err *err)
+static steno_status drop_controls(struct steno_espnet_model *m, const struct steno_espnet_conf *c,
+                                  steno_err *err)
 {
     steno_status st = STENO_OK;
     for (int32_t i = 0; c->sentencepiece && i < c->vocab && !st; i++) {
@@ -57,9 +68,9 @@ static steno_status drop_controls(steno_model *m, const struct steno_espnet_conf
     return st;
 }
 
-static steno_status open_tokens(steno_model *m, steno_err *err)
+static steno_status open_tokens(struct steno_espnet_model *m, steno_err *err)
 {
-    const struct steno_espnet_conf *c = &m->espnet->conf;
+    const struct steno_espnet_conf *c = &m->net.conf;
     struct steno_buf b;
     steno_status st;
     steno_buf_init(&b, MAX_VOCAB_TEXT);
@@ -72,29 +83,6 @@ static steno_status open_tokens(steno_model *m, steno_err *err)
     if (!st)
         st = drop_marks(m, c, err);
     return st ? st : drop_controls(m, c, err);
-}
-
-static void copy_text(char *to, size_t size, const char *from)
-{
-    snprintf(to, size, "%.*s", (int)size - 1, from);
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* The name of the model is that of its directory. */
-static void set_name(steno_model *m, const char *dir)
-{
-    size_t end = strlen(dir), begin;
-    while (end > 1 && dir[end - 1] == '/')
-        end--;
-    begin = end;
-    while (begin > 0 && dir[begin - 1] != '/')
-        begin--;
-    snprintf(m->conf.name, sizeof m->conf.name, "%.*s", (int)(end - begin), dir + begin);
 }
 
 /* What a stream holds of a segment of so many samples: these; of a streaming encoder the rows,
@@ -113,71 +101,118 @@ static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
     return samples / e->frame_samples * row;
 }
 
-static void fill_conf(steno_model *m)
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* The name of the model is that of its directory. */
+static void set_names(struct steno_espnet_model *m)
 {
-    const struct steno_espnet *e = m->espnet;
-    struct steno_model_conf *c = &m->conf;
-    set_name(m, e->conf.dir);
-    copy_text(c->family, sizeof c->family, "espnet");
-    copy_text(c->feature_type, sizeof c->feature_type, "espnet-logmel");
-    copy_text(c->network, sizeof c->network,
-              base_name(e->opt.quantized ? e->conf.encoder.quantized : e->conf.encoder.full));
-    c->sample_rate = (int)e->conf.rate;
-    c->mel_bins = (int)e->conf.bins;
-    c->subsampling = (int)(e->frame_samples / (size_t)e->conf.hop_length);
-    c->beam = (int)steno_espnet_defaults(e).beam;
-    /* "a step": a block, or the first partial of an utterance */
-    c->window_frames = c->shift_frames =
-        e->blocks ? (int)steno_espnet_next_frames(&e->conf)
-                  : (int)(0.8 * (double)c->sample_rate / (double)e->conf.hop_length);
-    c->rule1_silence = 5;
-    c->rule2_silence = 0.8;
-    c->rule3_length = 20;
-    if (e->max_rows) {
-        double most = (double)(e->max_rows * e->frame_samples) / (double)e->conf.rate;
-        c->rule3_length = most < c->rule3_length ? most : c->rule3_length;
-    }
-    m->blank = e->conf.blank;
-    m->hop = (size_t)e->conf.hop_length;
-    m->stream_bytes = segment_bytes(e, (size_t)(c->rule3_length * c->sample_rate));
+    const struct steno_espnet *e = &m->net;
+    int n;
+    const char *name = steno_path_name(e->conf.dir, &n);
+    snprintf(m->name, sizeof m->name, "%.*s", n, name);
+    name = steno_path_name(e->opt.quantized ? e->conf.encoder.quantized : e->conf.encoder.full, &n);
+    snprintf(m->network, sizeof m->network, "%.*s", n, name);
 }
 
-steno_status steno_espnet_model_open(steno_model *m, const struct steno_model_options *opt,
-                                     steno_err *err)
+static struct steno_espnet_options read_options(const struct steno_family_open *o)
 {
-    struct steno_espnet_options o = {.threads = m->threads};
+    const char *compat = steno_option_value(o->options, o->n_options, "compat");
+    double lm = 1;
+    struct steno_espnet_options e = {.threads = o->threads,
+                                     .cpu = o->cpu,
+                                     .precision = o->precision,
+                                     .plain = o->plain,
+                                     .observer = o->observer};
+    (void)steno_option_get_flag(o->options, o->n_options, "quantized", &e.quantized);
+    e.as_espnet_onnx = compat && strcmp(compat, COMPAT) == 0;
+    if (e.as_espnet_onnx && e.precision == STENO_AUTO_WEIGHTS)
+        e.precision = STENO_FP32; /* results of another program, to the bit */
+    e.without_lm = steno_option_get_number(o->options, o->n_options, "lm_weight", &lm) && lm == 0;
+    return e;
+}
+
+static void close_model(void *model)
+{
+    struct steno_espnet_model *m = model;
+    if (!m)
+        return;
+    if (m->opened)
+        steno_espnet_close(&m->net);
+    steno_tokens_close(m->tokens);
+    free(m);
+}
+
+static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    const struct steno_espnet_options e = read_options(o);
+    struct steno_espnet_model *m = calloc(1, sizeof *m);
     steno_status st;
-    if (opt) {
-        o.cpu = opt->cpu;
-        st = steno_model_precision(opt, NULL, &o.precision, err);
-        if (st)
-            return st;
-        o.quantized = opt->quantized;
-        o.plain = opt->plain;
-        o.observer = opt->observer;
-        o.without_lm = opt->without_lm;
-        o.as_espnet_onnx = opt->compat != NULL;
-        if (opt->compat && strcmp(opt->compat, "espnet-onnx") != 0)
-            return steno_fail(err, STENO_ERR_INVAL, "compat is '%.40s'; there is: espnet-onnx",
-                              opt->compat);
-    }
-    m->espnet = calloc(1, sizeof *m->espnet);
-    if (!m->espnet)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
-    st = steno_espnet_open(m->espnet, m->dir, &o, err);
+    if (!m)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    m->opened = true;
+    st = steno_espnet_open(&m->net, o->dir, &e, err);
     if (!st)
         st = open_tokens(m, err);
-    if (!st)
-        fill_conf(m);
-    return st;
+    if (st) {
+        close_model(m);
+        return st;
+    }
+    set_names(m);
+    m->defaults = steno_espnet_defaults(&m->net);
+    steno_espnet_apply_options(&m->defaults, o->options, o->n_options);
+    *model = m;
+    return STENO_OK;
 }
 
-void steno_espnet_model_close(steno_model *m)
+static bool probe(const char *dir)
 {
-    if (!m->espnet)
-        return;
-    steno_espnet_close(m->espnet);
-    free(m->espnet);
+    return steno_espnet_is_dir(dir);
+}
+
+static steno_status check(const char *dir, const struct steno_option *options, size_t n,
+                          steno_err *err)
+{
+    bool quantized = false;
+    if (steno_option_get_flag(options, n, "quantized", &quantized) && quantized &&
+        !steno_path_readable(dir, "quantize"))
+        return steno_fail(err, STENO_ERR_INVAL, "quantized: %s has no folder quantize/", dir);
+    return STENO_OK;
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct steno_espnet_model *m = model;
+    const struct steno_espnet *e = &m->net;
+    const struct steno_espnet_conf *c = &e->conf;
+    double rate = (double)c->rate, longest = LONGEST;
+    /* "a step": a block, or the first partial of an utterance */
+    double hop = (double)c->hop_length / rate;
+    double chunk = hop * (e->blocks ? (double)steno_espnet_next_frames(c) : floor(CHUNK / hop));
+    if (e->max_rows)
+        longest = fmin(longest, (double)(e->max_rows * e->frame_samples) / rate);
+    *out =
+        (struct steno_family_info){.name = m->name,
+                                   .version = "",
+                                   .language = "",
+                                   .license = "",
+                                   .network = m->network,
+                                   .results_of = e->opt.as_espnet_onnx ? COMPAT : "",
+                                   .tokens = m->tokens,
+                                   .sample_rate = (int)c->rate,
+                                   .hop = (size_t)c->hop_length,
+                                   .feature_bins = (int)c->bins,
+                                   .frame_samples = e->frame_samples,
+                                   .chunk_seconds = chunk,
+                                   .weight_bytes = steno_espnet_weight_bytes(e),
+                                   .stream_bytes = segment_bytes(e, (size_t)(longest * rate)),
+                                   .endpoint = {5, 0.8, longest},
+                                   .limit = e->max_rows ? longest : 0,
+                                   .batches = e->batches,
+                                   .untimed = true,
+                                   .feeding = STENO_FEED_SEGMENTS,
+                                   .segments = {.whole = e->opt.as_espnet_onnx,
+                                                .incremental = steno_espnet_by_blocks(e),
+                                                .no_partials = e->blocks && e->opt.as_espnet_onnx}};
 }
 
 /* ---- for people ---------------------------------------------------------------------------- */
@@ -207,15 +242,13 @@ static void describe_spm(FILE *out, const struct steno_espnet_conf *c)
         fprintf(out, "%d tokens of the list are none of them\n", (int)c->not_in_sentencepiece);
 }
 
-void steno_espnet_describe(const steno_model *m, FILE *out)
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
 {
+    const struct steno_espnet *e = &((const struct steno_espnet_model *)model)->net;
     static const char *const norms[] = {"none", "global mean and variance",
                                         "mean and variance of the utterance"};
-    const struct steno_espnet *e = m->espnet;
     const struct steno_espnet_conf *c = &e->conf;
-    struct steno_model_info i;
-    steno_model_get_info(m, &i);
-    fprintf(out, "model      %s, %s%s\n", i.name, i.family,
+    fprintf(out, "model      %s, %s%s\n", i->name, i->family,
             e->opt.as_espnet_onnx ? ", as espnet_onnx 0.2.1" : "");
     fprintf(out, "directory  %s\n", c->dir);
     fprintf(out, "config     %s\n", c->path);
@@ -237,11 +270,12 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
     if (e->blocks)
         fprintf(out, "blocks     %s\n",
                 e->batches ? "of several streams at once" : "one stream at a time");
-    fprintf(out, "rows       %lld wide, every %.0f ms\n", (long long)e->dim, i.frame_seconds * 1e3);
+    fprintf(out, "rows       %lld wide, every %.0f ms\n", (long long)e->dim,
+            i->frame_seconds * 1e3);
     if (e->max_rows)
         fprintf(out, "positions  %zu rows, so %.1f s of audio at most in one utterance\n",
                 e->max_rows, (double)(e->max_rows * e->frame_samples) / (double)c->rate);
-    fprintf(out, "tokens     %zu, %s, blank %s, sos %s, eos %s\n", i.vocab_size, c->token_type,
+    fprintf(out, "tokens     %zu, %s, blank %s, sos %s, eos %s\n", i->vocab_size, c->token_type,
             c->tokens[c->blank], c->tokens[c->sos], c->tokens[c->eos]);
     describe_spm(out, c);
     if (e->ngram)
@@ -263,6 +297,49 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
     fprintf(out,
             "memory     weights %.2f MiB shared, %.2f MiB for each worker, "
             "%.2f MiB a stream\n",
-            (double)i.weight_bytes / 1048576, (double)e->runner_bytes / 1048576,
-            (double)i.stream_bytes / 1048576);
+            (double)i->weight_bytes / 1048576, (double)e->runner_bytes / 1048576,
+            (double)i->stream_bytes / 1048576);
 }
+
+static const struct steno_option_info options[] = {
+    {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
+     "take the networks of quantize/"},
+    {FAMILY, "compat", STENO_OPTION_CHOICE, STENO_OPTION_OF_MODEL, 0, 0, COMPAT "|none", "none",
+     "give the results of espnet_onnx 0.2.1, its faults included"},
+    {FAMILY, "ctc_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 1, NULL, "",
+     "share of CTC in the joint search; the decoder has the rest; 1 without lm_weight: CTC alone"},
+    {FAMILY, "lm_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "",
+     "weight of the language model; 0: it is not loaded"},
+    {FAMILY, "penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -100, 100, NULL, "",
+     "bonus for each token"},
+    {FAMILY, "maxlenratio", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -1e6, 100, NULL, "",
+     "longest output: 0 = end detection, R > 0 of the frames, R < 0 tokens"},
+    {FAMILY, "minlenratio", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -1e6, 100, NULL, "",
+     "shortest output: 0 = none, R > 0 of the frames, R < 0 tokens"},
+    {FAMILY, "pre_beam", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 1000, NULL, "",
+     "tokens that CTC looks at, as a multiple of the beam"},
+};
+
+const struct steno_family steno_family_espnet = {.name = FAMILY,
+                                                 .layout = "config.yaml",
+                                                 .options = options,
+                                                 .n_options = sizeof options / sizeof *options,
+                                                 .probe = probe,
+                                                 .check = check,
+                                                 .open = open_model,
+                                                 .close = close_model,
+                                                 .info = get_info,
+                                                 .describe = describe,
+                                                 .state_new = steno_espnet_state_new,
+                                                 .state_free = steno_espnet_stream_free,
+                                                 .reset = steno_espnet_reset,
+                                                 .worker_open = steno_espnet_worker_open,
+                                                 .worker_close = steno_espnet_worker_close,
+                                                 .step = steno_espnet_step,
+                                                 .hypotheses = steno_espnet_hypotheses,
+                                                 .trial_open = steno_espnet_trial_open,
+                                                 .trial_run = steno_espnet_trial_run,
+                                                 .trial_close = steno_espnet_trial_close,
+                                                 .accept = steno_espnet_accept,
+                                                 .accepted = steno_espnet_accepted,
+                                                 .missing = steno_espnet_missing};

@@ -5,7 +5,7 @@
 
 #include "families/espnet/ngram.h"
 #include "families/espnet/runner.h"
-#include "recognizer/stream.h"
+#include "families/family.h"
 
 /* ---- search settings ----------------------------------------------------------------------- */
 
@@ -111,7 +111,7 @@ static struct steno_joint_scorer scorer(void *self, double weight, score_fn *sco
         .self = self, .weight = weight, .score = score, .rewind = rewind};
 }
 
-static struct steno_joint_scorer stepper(struct steno_cached_decoder_search *self, double weight)
+static struct steno_joint_scorer batcher(struct steno_cached_decoder_search *self, double weight)
 {
     return (struct steno_joint_scorer){.self = self,
                                        .weight = weight,
@@ -139,14 +139,14 @@ static void make_scorers(struct scorers *x, steno_espnet_runner *r,
         x->s[x->n++] = scorer(r->recurrent.decoder, w, steno_espnet_rnn_decoder_score,
                               steno_espnet_rnn_decoder_rewind);
     else if (r->decoder_step)
-        x->s[x->n++] = stepper(&x->decoder, w);
+        x->s[x->n++] = batcher(&x->decoder, w);
     else
         x->s[x->n++] = scorer(r->decoder, w, steno_espnet_scorer_score, NULL);
     if (r->recurrent.lm)
         x->s[x->n++] =
             scorer(r->recurrent.lm, s->lm_weight, steno_espnet_rnn_score, steno_espnet_rnn_rewind);
     else if (r->lm_step)
-        x->s[x->n++] = stepper(&x->lm, s->lm_weight);
+        x->s[x->n++] = batcher(&x->lm, s->lm_weight);
     else if (r->lm)
         x->s[x->n++] = scorer(r->lm, s->lm_weight, steno_espnet_scorer_score, NULL);
     if (r->e->ngram)

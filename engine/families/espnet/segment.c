@@ -9,22 +9,22 @@
 
 /* ---- contextual blocks --------------------------------------------------------------------- */
 
-size_t steno_espnet_stream_frames_wanted(const struct steno_espnet_stream *s)
+size_t steno_espnet_frames_wanted(const struct steno_espnet_stream *s)
 {
-    const struct steno_espnet_conf *c = &s->model->espnet->conf;
+    const struct steno_espnet_conf *c = &s->net->conf;
     return s->state.block ? steno_espnet_next_frames(c) : steno_espnet_first_frames(c);
 }
 
-steno_status steno_espnet_stream_make_frames(struct steno_espnet_stream *s, size_t end)
+steno_status steno_espnet_make_frames(struct steno_espnet_stream *s, const float *pcm,
+                                      size_t dropped, size_t end)
 {
-    const struct steno_espnet *e = s->model->espnet;
+    const struct steno_espnet *e = s->net;
     size_t bins = (size_t)e->conf.bins;
-    while (s->fed < end && s->n_feats < steno_espnet_stream_frames_wanted(s)) {
+    while (s->fed < end && s->n_feats < steno_espnet_frames_wanted(s)) {
         float *to = s->feats + s->n_feats * bins;
         size_t used = 0, made = 0;
-        steno_status st =
-            steno_fbank_push(s->fbank, s->pcm + (s->fed - s->cut), end - s->fed, &used, to,
-                             steno_espnet_stream_frames_wanted(s) - s->n_feats, &made);
+        steno_status st = steno_fbank_push(s->fbank, pcm + (s->fed - dropped), end - s->fed, &used,
+                                           to, steno_espnet_frames_wanted(s) - s->n_feats, &made);
         if (st && st != STENO_NEED_MORE)
             return st;
         steno_espnet_normalise(e, to, made);
@@ -44,7 +44,7 @@ static size_t rows_kept(const struct steno_espnet_stream *s)
 
 static steno_status reserve_rows(struct steno_espnet_stream *s, size_t n)
 {
-    const struct steno_espnet *e = s->model->espnet;
+    const struct steno_espnet *e = s->net;
     size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = rows_kept(s);
     size_t cap = s->cap_rows ? s->cap_rows : 128;
     float *rows, *ctc;
@@ -75,7 +75,7 @@ static steno_status reserve_rows(struct steno_espnet_stream *s, size_t n)
 static steno_status keep_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
                               size_t n)
 {
-    const struct steno_espnet *e = s->model->espnet;
+    const struct steno_espnet *e = s->net;
     size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, at = rows_kept(s);
     steno_status st = reserve_rows(s, at + n);
     if (st)
@@ -94,17 +94,17 @@ static steno_status take_rows(struct steno_espnet_stream *s, const float *rows, 
     steno_status st = STENO_OK;
     if (ctc)
         st = steno_ctc_greedy_push(s->greedy, ctc, n);
-    if (st || !steno_espnet_stream_ctc_alone(s))
+    if (st || !steno_espnet_ctc_alone(s))
         return st ? st : keep_rows(s, rows, ctc, n);
     s->n_rows += n;
     s->n_taken = s->n_rows;
     return s->beam ? steno_ctc_beam_push(s->beam, ctc, n) : STENO_OK;
 }
 
-steno_status steno_espnet_stream_encode(struct steno_espnet_stream *const *s, size_t n,
+steno_status steno_espnet_encode_blocks(struct steno_espnet_stream *const *s, size_t n,
                                         steno_espnet_runner *r, steno_err *err)
 {
-    const struct steno_espnet *e = s[0]->model->espnet;
+    const struct steno_espnet *e = s[0]->net;
     struct steno_espnet_state *state[STENO_BATCH_MAX];
     const float *feats[STENO_BATCH_MAX], *rows, *ctc;
     size_t each = 0;
@@ -116,8 +116,8 @@ steno_status steno_espnet_stream_encode(struct steno_espnet_stream *const *s, si
             st = steno_espnet_state_reset(state[i], e, err);
     }
     if (!st)
-        st = steno_espnet_block(r, state, feats, n, steno_espnet_stream_frames_wanted(s[0]), &rows,
-                                &each, err);
+        st = steno_espnet_block(r, state, feats, n, steno_espnet_frames_wanted(s[0]), &rows, &each,
+                                err);
     if (!st && steno_espnet_ctc(r, rows, n * each, &ctc, NULL))
         ctc = NULL; /* one by one, then: whose scores are none is told */
     for (size_t i = 0; i < n && !st; i++) {
@@ -129,12 +129,12 @@ steno_status steno_espnet_stream_encode(struct steno_espnet_stream *const *s, si
     return st;
 }
 
-steno_status steno_espnet_stream_block(struct steno_espnet_stream *s, steno_espnet_runner *r,
-                                       size_t max, steno_err *err)
+steno_status steno_espnet_take_block(struct steno_espnet_stream *s, steno_espnet_runner *r,
+                                     size_t max, steno_err *err)
 {
     const float *rows, *ctc;
     size_t n;
-    steno_status st = s->block.rows ? STENO_OK : steno_espnet_stream_encode(&s, 1, r, err);
+    steno_status st = s->block.rows ? STENO_OK : steno_espnet_encode_blocks(&s, 1, r, err);
     if (st)
         return st;
     rows = s->block.rows;
@@ -159,19 +159,18 @@ static steno_status transduce_on(struct steno_espnet_stream *s, steno_espnet_run
     return steno_espnet_transduce_on(r, &s->search, s->rows, n, &s->transduced, err);
 }
 
-void steno_espnet_stream_search(struct steno_espnet_stream_work *work, size_t n,
-                                steno_espnet_runner *r)
+void steno_espnet_search_blocks(struct steno_espnet_work *work, size_t n, steno_espnet_runner *r)
 {
     struct steno_espnet_block_search_block b[STENO_BATCH_MAX];
-    struct steno_espnet_stream_work *of[STENO_BATCH_MAX];
+    struct steno_espnet_work *of[STENO_BATCH_MAX];
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
-        struct steno_espnet_stream_work *t = &work[i];
+        struct steno_espnet_work *t = &work[i];
         struct steno_espnet_stream *s = t->s;
         if (t->st || !s->n_rows)
             continue;
-        if (steno_espnet_is_transducer(s->model->espnet))
-            t->st = transduce_on(s, r, t->err);
+        if (steno_espnet_is_transducer(s->net))
+            t->st = transduce_on(s, r, t->item->err);
         if (!s->blocks)
             continue;
         b[m] = (struct steno_espnet_block_search_block){.search = s->blocks,
@@ -179,7 +178,7 @@ void steno_espnet_stream_search(struct steno_espnet_stream_work *work, size_t n,
                                                         .ctc = s->ctc,
                                                         .n_rows = s->n_rows,
                                                         .last = t->last,
-                                                        .err = t->err};
+                                                        .err = t->item->err};
         of[m++] = t;
     }
     steno_espnet_block_search_blocks(b, m, r);
@@ -191,7 +190,7 @@ void steno_espnet_stream_search(struct steno_espnet_stream_work *work, size_t n,
  * whatever subsamples by `subsample`. */
 static size_t rows_of(const struct steno_espnet_stream *s, size_t n)
 {
-    const struct steno_espnet *e = s->model->espnet;
+    const struct steno_espnet *e = s->net;
     size_t sub = (size_t)e->conf.subsample;
     size_t frames = (size_t)steno_fbank_count(&e->fbank, (int64_t)n);
     if (e->conf.center && n <= (size_t)e->conf.n_fft / 2)
@@ -200,11 +199,13 @@ static size_t rows_of(const struct steno_espnet_stream *s, size_t n)
 }
 
 /* Frames of the next block: of the segment's n samples, then of its end, then silence. */
-static steno_status last_frames(struct steno_espnet_stream *s, size_t n)
+static steno_status last_frames(const struct steno_step_item *item)
 {
-    const struct steno_espnet *e = s->model->espnet;
-    size_t bins = (size_t)e->conf.bins, want = steno_espnet_stream_frames_wanted(s), made = 1;
-    steno_status st = steno_espnet_stream_make_frames(s, n);
+    struct steno_espnet_stream *s = item->state;
+    size_t n = item->n;
+    const struct steno_espnet *e = s->net;
+    size_t bins = (size_t)e->conf.bins, want = steno_espnet_frames_wanted(s), made = 1;
+    steno_status st = steno_espnet_make_frames(s, item->pcm, item->dropped, n);
     float *to;
     while (!st && made && s->fed == n && s->n_feats < want) {
         to = s->feats + s->n_feats * bins;
@@ -222,53 +223,55 @@ static steno_status last_frames(struct steno_espnet_stream *s, size_t n)
     return st;
 }
 
-/* The first n samples are the segment. One of the blocks that are left until every row has come
- * out; STENO_NEED_MORE: it was not the last. */
-static steno_status flush_block(struct steno_espnet_stream *s, steno_espnet_runner *r, size_t n,
-                                steno_err *err)
+/* The item's samples are the segment. One of the blocks that are left until every row has come out;
+ * STENO_NEED_MORE: it was not the last. */
+static steno_status flush_block(const struct steno_step_item *item, steno_espnet_runner *r)
 {
-    size_t want = rows_of(s, n);
+    struct steno_espnet_stream *s = item->state;
+    size_t want = rows_of(s, item->n);
     steno_status st;
     if (s->n_rows >= want)
         return STENO_OK;
-    st = last_frames(s, n);
+    st = last_frames(item);
     if (st)
-        return steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
-    st = steno_espnet_stream_block(s, r, want, err);
+        return steno_espnet_told(st, item->err);
+    st = steno_espnet_take_block(s, r, want, item->err);
     return st || s->n_rows >= want ? st : STENO_NEED_MORE;
 }
 
-bool steno_espnet_stream_wants_block(struct steno_espnet_stream *s)
+bool steno_espnet_wants_block(const struct steno_step_item *item)
 {
-    size_t n = s->n - s->keep;
-    if (!steno_espnet_stream_by_blocks(s) || s->due != STENO_DUE_FINAL)
-        return steno_espnet_stream_by_blocks(s) && s->due == STENO_DUE_PARTIAL;
-    return s->n_rows < rows_of(s, n) && !last_frames(s, n); /* an error comes again in the step */
+    const struct steno_espnet_stream *s = item->state;
+    if (!steno_espnet_by_blocks(s->net) || item->goal != STENO_STEP_FINAL)
+        return steno_espnet_by_blocks(s->net);
+    /* an error comes again in the step */
+    return s->n_rows < rows_of(s, item->n) && !last_frames(item);
 }
 
 /* ---- a segment ----------------------------------------------------------------------------- */
 
-steno_status steno_espnet_stream_recognise(struct steno_espnet_stream *s, steno_espnet_runner *r,
-                                           size_t n, struct steno_espnet_stream_scores *x,
-                                           steno_err *err)
+steno_status steno_espnet_recognise(const struct steno_step_item *item, steno_espnet_runner *r,
+                                    struct steno_espnet_scores *x)
 {
+    struct steno_espnet_stream *s = item->state;
+    steno_err *err = item->err;
     const float *feats;
     size_t frames;
     steno_status st = STENO_OK;
-    *x = (struct steno_espnet_stream_scores){0};
-    if (steno_espnet_stream_by_blocks(s)) {
-        st = flush_block(s, r, n, err);
-        *x = (struct steno_espnet_stream_scores){s->ctc, s->rows, s->n_rows};
+    *x = (struct steno_espnet_scores){0};
+    if (steno_espnet_by_blocks(s->net)) {
+        st = flush_block(item, r);
+        *x = (struct steno_espnet_scores){s->ctc, s->rows, s->n_rows};
         return st;
     }
-    if (s->model->espnet->blocks) {
-        st = steno_espnet_onnx_rows(r, s->pcm, n, &s->rows, &x->rows, err);
+    if (s->net->blocks) {
+        st = steno_espnet_onnx_rows(r, item->pcm, item->n, &s->rows, &x->rows, err);
         x->enc = s->rows; /* the one segment of a compat stream: freed with it */
         return st ? st : steno_espnet_ctc(r, x->enc, x->rows, &x->ctc, err);
     }
-    if (n < steno_espnet_stream_samples(s, MIN_SEGMENT) && !s->whole)
+    if (item->n < (size_t)(MIN_SEGMENT * (double)s->net->conf.rate) && !s->whole)
         return STENO_OK;
-    st = steno_espnet_features(r, s->pcm, n, &feats, &frames, err);
+    st = steno_espnet_features(r, item->pcm, item->n, &feats, &frames, err);
     if (!st)
         st = steno_espnet_encode(r, feats, frames, &x->enc, &x->rows, err);
     if (!st && x->rows)

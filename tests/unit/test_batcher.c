@@ -13,7 +13,8 @@
 
 #include "audio/file.h"
 #include "base/buf.h"
-#include "recognizer/internal.h"
+#include "families/ctc/internal.h"
+#include "recognizer/model.h"
 #include "recognizer/stream.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
@@ -126,7 +127,7 @@ static void talker_listen(struct talker *t, int digits)
 }
 
 /* All to their ends, each round one call for those that are ready. */
-static void run_together(steno_stepper *p, struct talker *t, int n, int digits)
+static void run_together(steno_batcher *p, struct talker *t, int n, int digits)
 {
     for (;;) {
         steno_stream *ready[ALL];
@@ -149,12 +150,12 @@ static void run_together(steno_stepper *p, struct talker *t, int n, int digits)
 static void compare_as(const char *dir, const struct steno_model_options *opt, int n, int digits)
 {
     steno_model *m = model_open_as(dir, opt);
-    steno_stepper *alone = NULL, *together = NULL;
+    steno_batcher *alone = NULL, *together = NULL;
     static struct talker a[ALL], b[ALL];
-    assert_true(m->ctc.batches || m->espnet->batches);
-    assert_int_equal(steno_stepper_open(&alone, m, 1, NULL), STENO_OK);
-    assert_int_equal(steno_stepper_open(&together, m, ALL, NULL), STENO_OK);
-    assert_int_equal(steno_stepper_max(together), ALL);
+    assert_true(m->info.batches);
+    assert_int_equal(steno_batcher_open(&alone, m, 1, NULL), STENO_OK);
+    assert_int_equal(steno_batcher_open(&together, m, ALL, NULL), STENO_OK);
+    assert_int_equal(steno_batcher_max(together), ALL);
     for (int i = 0; i < n; i++) {
         talker_open(&a[i], m, i);
         talker_open(&b[i], m, i);
@@ -167,8 +168,8 @@ static void compare_as(const char *dir, const struct steno_model_options *opt, i
         talker_close(&a[i]);
         talker_close(&b[i]);
     }
-    steno_stepper_close(alone);
-    steno_stepper_close(together);
+    steno_batcher_close(alone);
+    steno_batcher_close(together);
     steno_model_close(m);
 }
 
@@ -178,7 +179,8 @@ static void compare(const char *dir, int n, int digits)
 }
 
 /* Where the CPU does not multiply such numbers, the next best kernels stand in. */
-static const char *const precisions[] = {"fp32", "bf16", "fp16", "int8"};
+static const enum steno_precision precisions[] = {STENO_FP32, STENO_BF16_WEIGHTS,
+                                                  STENO_FP16_WEIGHTS, STENO_INT8_WEIGHTS};
 #define N_PRECISIONS (sizeof precisions / sizeof *precisions)
 
 static void a_stream_says_the_same_among_31_others(void **state)
@@ -262,25 +264,26 @@ static void score(const struct steno_ctc_network *net, int n, int size, float *s
 
 /* apart: how far a score may be from that of the stream alone, as a share of 1 + its size; 0: the
  * same bits. */
-static void compare_scores(const char *dir, const char *cpu, const char *precision, int n,
+static void compare_scores(const char *dir, const char *cpu, enum steno_precision precision, int n,
                            float apart)
 {
     const struct steno_model_options opt = {.cpu = cpu, .precision = precision};
     steno_model *m = model_open_as(dir, &opt);
-    size_t len = (size_t)(STEPS * n) * (size_t)(m->ctc.rows * m->ctc.vocab);
+    const struct steno_ctc_network *net = &((struct steno_ctc_model *)m->impl)->net;
+    size_t len = (size_t)(STEPS * n) * (size_t)(net->rows * net->vocab);
     float *alone = malloc(len * sizeof *alone), *batch = malloc(len * sizeof *batch);
     assert_non_null(alone);
     assert_non_null(batch);
-    score(&m->ctc, n, 1, alone);
+    score(net, n, 1, alone);
     for (int size = 2; size <= ALL && size < 2 * n; size *= 2) {
-        score(&m->ctc, n, size, batch);
+        score(net, n, size, batch);
         for (size_t i = 0; i < len; i++)
             if (!isfinite(alone[i]) ||
                 (memcmp(&alone[i], &batch[i], sizeof *alone) != 0 &&
                  !(fabsf(alone[i] - batch[i]) < apart * (1 + fabsf(alone[i])))))
                 fail_msg("%s, %s, %s: in batches of %d score %zu is %a, alone %a", dir,
-                         cpu ? cpu : "native", precision, size, i, (double)batch[i],
-                         (double)alone[i]);
+                         cpu ? cpu : "native", steno_precision_name(precision), size, i,
+                         (double)batch[i], (double)alone[i]);
     }
     free(alone);
     free(batch);
@@ -305,7 +308,7 @@ static void scores_have_the_same_bits_in_every_batch(void **state)
 static void scores_of_openblas_differ_in_the_last_digits(void **state)
 {
     (void)state;
-    compare_scores(DIGITS, "blas", "fp32", 9, 1e-5f);
+    compare_scores(DIGITS, "blas", STENO_FP32, 9, 1e-5f);
 }
 
 /* Costs decide how a number of streams is cut into batches; the sum tells how. */
@@ -329,15 +332,15 @@ static void costs_are_measured_size_by_size(void **state)
 {
     (void)state;
     steno_model *m = model_open(TONES);
-    steno_stepper *p = NULL;
+    steno_batcher *p = NULL;
     struct steno_step_costs c;
-    assert_int_equal(steno_stepper_open(&p, m, 4, NULL), STENO_OK);
-    assert_int_equal(steno_stepper_measure(p, 1.0, &c, NULL), STENO_OK);
+    assert_int_equal(steno_batcher_open(&p, m, 4, NULL), STENO_OK);
+    assert_int_equal(steno_batcher_measure(p, 1.0, &c, NULL), STENO_OK);
     assert_true(c.seconds[0] > 0 && isfinite(c.seconds[0]));
-    assert_true(isinf(c.seconds[3]) && isinf(c.seconds[5])); /* above the stepper's max */
-    assert_int_equal(steno_stepper_measure(p, 0, &c, NULL), STENO_OK);
+    assert_true(isinf(c.seconds[3]) && isinf(c.seconds[5])); /* above the batcher's max */
+    assert_int_equal(steno_batcher_measure(p, 0, &c, NULL), STENO_OK);
     assert_true(isfinite(c.seconds[0]) && isinf(c.seconds[1]));
-    steno_stepper_close(p);
+    steno_batcher_close(p);
     steno_model_close(m);
 }
 
@@ -347,7 +350,7 @@ static void costs_are_measured_size_by_size(void **state)
  * of `kind`: 'b' mixes the streams of a batch, 'f' has a batch of 1 in its shapes. */
 static char *make_model(char kind)
 {
-    char *dir = strdup("/tmp/steno-stepper-XXXXXX"), cmd[400];
+    char *dir = strdup("/tmp/steno-batcher-XXXXXX"), cmd[400];
     static const int64_t shape_one[] = {1, 11, 40}, pick[] = {0}, to[] = {2}, ax[] = {1},
                          bins_to[] = {5}, bins_ax[] = {2};
     bool fixed = kind == 'f';
@@ -399,17 +402,17 @@ static void a_network_that_mixes_its_batch_gets_none(void **state)
     for (const char *kind = "bf"; *kind; kind++) {
         char *dir = make_model(*kind);
         steno_model *m = model_open(dir);
-        steno_stepper *p = NULL;
+        steno_batcher *p = NULL;
         static struct talker t[3];
-        assert_false(m->ctc.batches);
-        assert_int_equal(steno_stepper_open(&p, m, ALL, NULL), STENO_OK);
-        assert_int_equal(steno_stepper_max(p), 1);
+        assert_false(m->info.batches);
+        assert_int_equal(steno_batcher_open(&p, m, ALL, NULL), STENO_OK);
+        assert_int_equal(steno_batcher_max(p), 1);
         for (int i = 0; i < 3; i++)
             talker_open(&t[i], m, i);
         run_together(p, t, 3, 9); /* one after the other */
         for (int i = 0; i < 3; i++)
             talker_close(&t[i]);
-        steno_stepper_close(p);
+        steno_batcher_close(p);
         steno_model_close(m);
         drop_model(dir);
     }

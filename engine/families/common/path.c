@@ -1,0 +1,35 @@
+#include "families/common/path.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+char *steno_path_join(const char *dir, const char *file)
+{
+    size_t n = strlen(dir), size = n + strlen(file) + 2;
+    char *p = malloc(size);
+    if (p)
+        snprintf(p, size, "%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", file);
+    return p;
+}
+
+bool steno_path_readable(const char *dir, const char *file)
+{
+    char *path = steno_path_join(dir, file);
+    bool readable = path && access(path, R_OK) == 0;
+    free(path);
+    return readable;
+}
+
+const char *steno_path_name(const char *path, int *n)
+{
+    size_t end = strlen(path), begin;
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    *n = (int)(end - begin);
+    return path + begin;
+}

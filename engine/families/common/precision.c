@@ -1,0 +1,19 @@
+#include "families/common/precision.h"
+
+#include "base/cpu.h"
+
+steno_status steno_choose_precision(enum steno_precision asked, const char *cpu, bool allows_int8,
+                                    bool allows_bf16, enum steno_precision *out, steno_err *err)
+{
+    unsigned has;
+    steno_status st;
+    *out = asked;
+    if (asked != STENO_AUTO_WEIGHTS || !(allows_int8 || allows_bf16))
+        return STENO_OK;
+    st = steno_cpu_choose(cpu, &has, err);
+    if (!st)
+        *out = allows_int8 && has & STENO_CPU_VNNI   ? STENO_INT8_WEIGHTS
+               : allows_bf16 && has & STENO_CPU_BF16 ? STENO_BF16_WEIGHTS
+                                                     : STENO_FP32;
+    return st;
+}

@@ -1,0 +1,226 @@
+/* Family ctc_streaming: a directory with model.conf, one network and a list of tokens
+ * (docs/models.md). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/common/path.h"
+#include "families/common/precision.h"
+#include "families/ctc/family.h"
+#include "families/ctc/internal.h"
+
+#define FAMILY "ctc_streaming"
+#define UNHEARD -30.0F /* log-probability of every token in a window that is passed over */
+
+static bool probe(const char *dir)
+{
+    return steno_path_readable(dir, "model.conf");
+}
+
+static steno_status no_memory(const struct steno_ctc_model *m, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+}
+
+static steno_status open_conf(struct steno_ctc_model *m, steno_err *err)
+{
+    char *path = steno_path_join(m->dir, "model.conf");
+    steno_status st = path ? steno_model_conf_open(&m->conf, path, err) : no_memory(m, err);
+    free(path);
+    if (st)
+        return st;
+    if (strcmp(m->conf.family, FAMILY) != 0)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: family '%s' is unknown; there is: " FAMILY, m->dir, m->conf.family);
+    if (strcmp(m->conf.feature_type, "kaldi-fbank") != 0)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: feature type '%s' is unknown; there is: kaldi-fbank", m->dir,
+                          m->conf.feature_type);
+    return STENO_OK;
+}
+
+static steno_status open_tokens(struct steno_ctc_model *m, steno_err *err)
+{
+    char *path = steno_path_join(m->dir, m->conf.tokens);
+    steno_status st = path ? steno_tokens_open(&m->tokens, path, err) : no_memory(m, err);
+    if (!st && (st = steno_tokens_drop(m->tokens, m->conf.drop, err)))
+        st = steno_fail_in(err, st, "%s: drop", path);
+    if (!st && (m->blank = steno_tokens_find(m->tokens, m->conf.blank)) < 0)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: blank '%s' is not in the vocabulary", path,
+                        m->conf.blank);
+    /* the blank is never written, and does not count as a piece that could continue a word */
+    if (!st)
+        st = steno_tokens_drop(m->tokens, m->conf.blank, err);
+    free(path);
+    return st;
+}
+
+static steno_status open_features(struct steno_ctc_model *m, steno_err *err)
+{
+    struct steno_fbank_options o = steno_fbank_kaldi(m->conf.sample_rate, (size_t)m->conf.mel_bins);
+    steno_status st;
+    o.low = m->conf.low_freq;
+    o.high = m->conf.high_freq;
+    o.edges = m->conf.snip_edges ? STENO_EDGES_SNIP : STENO_EDGES_REFLECT;
+    o.scale = (float)m->conf.sample_scale;
+    st = steno_fbank_open(&m->front, &o, err);
+    if (st)
+        return steno_fail_in(err, st, "%s: [features]", m->dir);
+    m->hop = steno_fbank_shift(m->front);
+    return STENO_OK;
+}
+
+static steno_status open_network(struct steno_ctc_model *m, const struct steno_family_open *o,
+                                 steno_err *err)
+{
+    struct steno_network_options opt = {.cpu = o->cpu,
+                                        .cache_dir = steno_cache_dir(),
+                                        .observer = o->observer,
+                                        .opt_level = o->plain ? 0 : -1};
+    char *path = steno_path_join(m->dir, m->conf.network);
+    steno_status st = path ? steno_choose_precision(o->precision, o->cpu, m->conf.int8,
+                                                    m->conf.bf16, &opt.precision, err)
+                           : no_memory(m, err);
+    if (!st)
+        st = steno_network_open(&m->network, path, &opt, err);
+    free(path);
+    return st ? st
+              : steno_ctc_network_bind(&m->net, m->network, &m->conf, steno_tokens_count(m->tokens),
+                                       m->blank, err);
+}
+
+/* Scores that say: nothing. */
+static steno_status make_quiet(struct steno_ctc_model *m, steno_err *err)
+{
+    size_t n = (size_t)(m->net.rows * m->net.vocab);
+    m->quiet = malloc(n * sizeof *m->quiet);
+    if (!m->quiet)
+        return no_memory(m, err);
+    for (size_t i = 0; i < n; i++)
+        m->quiet[i] = (int64_t)i % m->net.vocab == m->blank ? 0 : UNHEARD;
+    return STENO_OK;
+}
+
+static void close_model(void *model)
+{
+    struct steno_ctc_model *m = model;
+    if (!m)
+        return;
+    steno_ctc_network_unbind(&m->net);
+    steno_network_close(m->network);
+    steno_fbank_close(m->front);
+    steno_tokens_close(m->tokens);
+    free(m->quiet);
+    free(m->dir);
+    free(m);
+}
+
+static steno_status open_parts(struct steno_ctc_model *m, const struct steno_family_open *o,
+                               steno_err *err)
+{
+    steno_status st = open_conf(m, err);
+    if (!st)
+        st = open_tokens(m, err);
+    if (!st)
+        st = open_features(m, err);
+    if (!st)
+        st = open_network(m, o, err);
+    if (!st)
+        st = make_quiet(m, err);
+    return st ? st : steno_ctc_try(m, err);
+}
+
+static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_ctc_model *m = calloc(1, sizeof *m);
+    steno_status st;
+    if (m)
+        m->dir = strdup(o->dir);
+    if (!m || !m->dir) {
+        free(m);
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    }
+    m->threads = o->threads;
+    st = open_parts(m, o, err);
+    if (st)
+        close_model(m);
+    else
+        *model = m;
+    return st;
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct steno_ctc_model *m = model;
+    const struct steno_model_conf *c = &m->conf;
+    double frame = (double)m->hop / c->sample_rate;
+    *out = (struct steno_family_info){
+        .name = c->name,
+        .version = c->version,
+        .language = c->language,
+        .license = c->license,
+        .network = c->network,
+        .results_of = "",
+        .tokens = m->tokens,
+        .sample_rate = c->sample_rate,
+        .hop = m->hop,
+        .feature_bins = c->mel_bins,
+        .frame_samples = m->hop * (size_t)c->subsampling,
+        .chunk_seconds = frame * c->shift_frames,
+        .lookahead_seconds = frame * (c->window_frames - c->shift_frames),
+        .weight_bytes = steno_network_weight_bytes(m->network),
+        .stream_bytes = m->net.state_bytes + (size_t)(m->net.window * m->net.bins) * sizeof(float),
+        .endpoint = {c->rule1_silence, c->rule2_silence, c->rule3_length},
+        .word_before = c->word_before,
+        .word_after = c->word_after,
+        .batches = m->net.batches,
+        .feeding = STENO_FEED_WINDOWS,
+        .windows = {.front = m->front,
+                    .frames = (size_t)m->net.window,
+                    .shift = (size_t)m->net.shift,
+                    .left_padding = (size_t)c->lead_frames,
+                    .right_padding = (size_t)c->tail_frames,
+                    .rows = (size_t)m->net.rows}};
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct steno_ctc_model *m = model;
+    const struct steno_model_conf *c = &m->conf;
+    fprintf(out, "model      %s %s, %s, language %s, licence %s\n", i->name, i->version, i->family,
+            i->language, i->license);
+    fprintf(out, "directory  %s\n", i->dir);
+    fprintf(out, "features   %s, %d Hz, %d bins, %g to %g Hz\n", c->feature_type, i->sample_rate,
+            i->feature_bins, c->low_freq,
+            c->high_freq > 0 ? c->high_freq : i->sample_rate / 2.0 + c->high_freq);
+    fprintf(out, "network    %s, %d states\n", i->network, m->net.n_states);
+    fprintf(out, "steps      %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
+            i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
+    fprintf(out, "decoder    %zu tokens, blank %s, beam %d\n", i->vocab_size, c->blank, c->beam);
+    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
+            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+}
+
+const struct steno_family steno_family_ctc = {.name = FAMILY,
+                                              .layout = "model.conf",
+                                              .probe = probe,
+                                              .open = open_model,
+                                              .close = close_model,
+                                              .info = get_info,
+                                              .describe = describe,
+                                              .state_new = steno_ctc_stream_new,
+                                              .state_free = steno_ctc_stream_free,
+                                              .reset = steno_ctc_reset,
+                                              .worker_open = steno_ctc_worker_open,
+                                              .worker_close = steno_ctc_worker_close,
+                                              .step = steno_ctc_step,
+                                              .hypotheses = steno_ctc_hypotheses,
+                                              .trial_open = steno_ctc_trial_open,
+                                              .trial_run = steno_ctc_trial_run,
+                                              .trial_close = steno_ctc_trial_close,
+                                              .consume = steno_ctc_consume,
+                                              .skip = steno_ctc_skip,
+                                              .frames = steno_ctc_frames,
+                                              .last_sound = steno_ctc_last_sound,
+                                              .n_tokens = steno_ctc_n_tokens};

@@ -1,0 +1,14 @@
+#include "families/registry.h"
+
+#include "families/ctc/family.h"
+#include "families/espnet/family.h"
+
+const struct steno_family *const steno_families[] = {&steno_family_ctc, &steno_family_espnet, NULL};
+
+const struct steno_family *steno_family_of(const char *dir)
+{
+    for (size_t i = 0; steno_families[i]; i++)
+        if (steno_families[i]->probe(dir))
+            return steno_families[i];
+    return NULL;
+}

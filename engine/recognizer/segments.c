@@ -1,0 +1,382 @@
+/* Feeding by segments: samples -> hops -> is somebody speaking (features/activity.h)?
+ *
+ * Speech opens a segment, with some audio from before; silence, length or a request closes it. The
+ * segment's samples are kept until the family has accepted them. Where the family takes whole
+ * segments a partial is due when the segment has grown by a third, so all partials together cost at
+ * most four times the segment, however long it is. Where it accepts samples as they come, a step is
+ * due when it has enough of them.
+ *
+ * What is due depends on samples alone, so events do not depend on how the audio was cut into
+ * pushes. Without endpointing there is one segment from the first sample to the end (or to
+ * finalize), silence and all. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recognizer/stream_internal.h"
+
+#define BEFORE_SECONDS 0.3 /* audio kept in front of the first loud hop */
+#define SLACK 1024         /* samples of silence that are forgotten at once, at least */
+#define FIRST_PARTIAL 0.8  /* s of a segment before its first partial */
+#define GROWTH (1.0 / 3.0) /* ... and what it must grow by for the next */
+
+static size_t to_samples(const steno_stream *s, double seconds)
+{
+    return (size_t)(seconds * s->model->info.sample_rate);
+}
+
+static bool is_incremental(const steno_stream *s)
+{
+    return s->model->info.segments.incremental;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static void begin_segment(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    g->dropped = 0;
+    g->speaking = g->whole;
+    g->quiet = 0;
+    g->partial = to_samples(s, FIRST_PARTIAL);
+    g->due = g->final = false;
+    s->results.shown = 0;
+}
+
+static steno_status open_segments(steno_stream *s, steno_err *err)
+{
+    struct steno_segments *g = &s->in.g;
+    const struct steno_family_info *i = &s->model->info;
+    struct steno_endpoint_rules *e = &s->opt.endpoint;
+    (void)err;
+    if (i->limit > 0)
+        e->longest = fmin(e->longest, i->limit);
+    g->whole = s->opt.no_endpointing || i->segments.whole;
+    steno_activity_init(&g->activity, (double)i->hop / i->sample_rate);
+    begin_segment(s);
+    return STENO_OK;
+}
+
+static void close_segments(steno_stream *s)
+{
+    free(s->in.g.pcm);
+}
+
+/* ---- clock ----------------------------------------------------------------------------------- */
+
+/* Sample `at` of the segment on the stream's clock, not past the audio there is. */
+static double seconds(const steno_stream *s, double at)
+{
+    double t = (double)s->base / s->opt.sample_rate +
+               ((double)s->in.g.from + at) / s->model->info.sample_rate;
+    double end = (double)s->taken / s->opt.sample_rate;
+    return t > end ? end : t;
+}
+
+static double frame_time(const steno_stream *s, int64_t frame)
+{
+    return seconds(s, (double)frame * (double)s->model->info.frame_samples);
+}
+
+static double heard(const steno_stream *s)
+{
+    return seconds(s, (double)(s->in.g.n - s->in.g.keep));
+}
+
+static double begin(const steno_stream *s)
+{
+    return seconds(s, 0);
+}
+
+/* ---- audio in -------------------------------------------------------------------------------- */
+
+static steno_status append(struct steno_segments *g, const float *pcm, size_t n)
+{
+    size_t cap = g->cap ? g->cap : 16384, had = g->n - g->dropped;
+    float *p;
+    if (had + n > g->cap) {
+        while (cap < had + n)
+            cap *= 2;
+        p = realloc(g->pcm, cap * sizeof *p);
+        if (!p)
+            return STENO_ERR_NOMEM;
+        g->pcm = p;
+        g->cap = cap;
+    }
+    memcpy(g->pcm + had, pcm, n * sizeof *pcm);
+    g->n += n;
+    return STENO_OK;
+}
+
+/* The segment begins `gone` samples later. */
+static void move_begin(struct steno_segments *g, size_t gone)
+{
+    memmove(g->pcm, g->pcm + gone, (g->n - gone) * sizeof *g->pcm);
+    g->n -= gone;
+    g->seen -= gone;
+    g->from += (int64_t)gone;
+}
+
+/* Nobody speaks: only what might stand in front of a word is kept. */
+static void forget_silence(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    size_t before = to_samples(s, BEFORE_SECONDS);
+    if (g->n >= 4 * before + SLACK)
+        move_begin(g, g->n - before);
+}
+
+/* The segment begins BEFORE_SECONDS in front of the hop just seen. */
+static steno_status begin_speech(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    size_t before = to_samples(s, BEFORE_SECONDS);
+    if (g->seen > before)
+        move_begin(g, g->seen - before);
+    g->speaking = true;
+    g->quiet = 0;
+    return steno_results_start(s);
+}
+
+static void close_segment(struct steno_segments *g, enum steno_final_reason reason, size_t keep)
+{
+    g->due = g->final = true;
+    g->reason = reason;
+    g->keep = keep;
+}
+
+/* One hop of the segment through the energy rule and the rules of endpointing. */
+static steno_status take_hop(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    const struct steno_endpoint_rules *e = &s->opt.endpoint;
+    size_t hop = s->model->info.hop;
+    bool loud = steno_activity_push(&g->activity, g->pcm + (g->seen - g->dropped), hop);
+    g->seen += hop;
+    if (!g->speaking) {
+        if (loud)
+            return begin_speech(s);
+        forget_silence(s);
+        return STENO_OK;
+    }
+    g->quiet = loud ? 0 : g->quiet + 1;
+    if ((size_t)g->quiet * hop >= to_samples(s, e->silence_after))
+        close_segment(g, STENO_FINAL_ENDPOINT, g->n - g->seen);
+    else if (g->seen >= to_samples(s, e->longest))
+        close_segment(g, STENO_FINAL_LENGTH, g->n - g->seen);
+    return STENO_OK;
+}
+
+/* Hops until something is due. */
+static steno_status take_hops(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    const struct steno_segments_info *i = &s->model->info.segments;
+    steno_status st = STENO_OK;
+    while (!st && !g->due && !g->whole && g->n - g->seen >= s->model->info.hop)
+        st = take_hop(s);
+    if (st || g->due || !g->speaking)
+        return st;
+    if (is_incremental(s))
+        return s->family->accept(s->state, g->pcm, g->dropped, g->whole ? g->n : g->seen, &g->due);
+    g->due = !s->opt.no_partials && !i->no_partials && g->n >= g->partial;
+    return STENO_OK;
+}
+
+/* Pending samples join the segment a hop at a time, so that what is due is due at the same sample
+ * whatever the pushes were. */
+static steno_status drain(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    size_t hop = s->model->info.hop;
+    steno_status st = take_hops(s);
+    while (!st && !g->due && s->pos < s->len) {
+        size_t room = hop - (size_t)((g->from + (int64_t)g->n) % (int64_t)hop);
+        size_t k = s->len - s->pos < room ? s->len - s->pos : room;
+        st = append(g, s->pending + s->pos, k);
+        if (st)
+            break;
+        s->pos += k;
+        if (k == room)
+            st = take_hops(s);
+    }
+    return st;
+}
+
+static steno_status arrive(steno_stream *s, steno_err *err)
+{
+    (void)s;
+    (void)err;
+    return STENO_OK;
+}
+
+static bool undrained(const steno_stream *s)
+{
+    return s->pos < s->len || s->in.g.due;
+}
+
+static bool ready(const steno_stream *s)
+{
+    return s->in.g.due;
+}
+
+static size_t block(const steno_stream *s, size_t n)
+{
+    (void)s;
+    return n;
+}
+
+/* Samples at the model's rate until the rules or a partial ask for a step. */
+static size_t missing_by_rules(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    size_t hop = s->model->info.hop, quiet = (size_t)g->quiet * hop;
+    size_t rule = to_samples(s, s->opt.endpoint.silence_after);
+    size_t longest = to_samples(s, s->opt.endpoint.longest);
+    size_t partial = g->partial > g->n ? g->partial - g->n : 1;
+    size_t need = rule > quiet ? rule - quiet : 1;
+    if (longest > g->n && longest - g->n < need)
+        need = longest - g->n;
+    return !s->opt.no_partials && partial < need ? partial : need;
+}
+
+static size_t missing(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    size_t need = to_samples(s, FIRST_PARTIAL) / 2;
+    if (g->due)
+        return 0;
+    if (is_incremental(s))
+        need = g->speaking ? s->family->missing(s->state) : need;
+    else if (g->whole)
+        need = s->opt.no_partials ? to_samples(s, 10) : g->partial > g->n ? g->partial - g->n : 1;
+    else if (g->speaking)
+        need = missing_by_rules(s);
+    need = need * (size_t)s->opt.sample_rate / (size_t)s->model->info.sample_rate;
+    return need < 1 ? 1 : need;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static void fill_item(const steno_stream *s, struct steno_step_item *item)
+{
+    const struct steno_segments *g = &s->in.g;
+    item->pcm = g->pcm;
+    item->dropped = g->dropped;
+    item->n = g->final ? g->n - g->keep : g->n;
+    item->goal = g->final             ? STENO_STEP_FINAL
+                 : s->opt.no_partials ? STENO_STEP_ADVANCE
+                                      : STENO_STEP_PARTIAL;
+}
+
+/* Samples that the family has accepted are of no more use. */
+static void drop_accepted(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    size_t accepted = s->family->accepted(s->state);
+    size_t end = g->whole || accepted < g->seen ? accepted : g->seen, gone = end - g->dropped;
+    if (2 * gone < g->n - g->dropped)
+        return;
+    g->dropped = end;
+    memmove(g->pcm, g->pcm + gone, (g->n - g->dropped) * sizeof *g->pcm);
+}
+
+/* Samples behind the end of the segment stay for the next one. */
+static steno_status drop_segment(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    size_t gone = g->n - g->keep;
+    memmove(g->pcm, g->pcm + (gone - g->dropped), g->keep * sizeof *g->pcm);
+    g->n = g->keep;
+    g->seen = g->seen > gone ? g->seen - gone : 0;
+    g->from += (int64_t)gone;
+    g->keep = 0;
+    begin_segment(s);
+    return s->family->reset(s->state, STENO_RESET_UTTERANCE, NULL);
+}
+
+static steno_status finish_partial(steno_stream *s, steno_status st)
+{
+    struct steno_segments *g = &s->in.g;
+    if (is_incremental(s))
+        drop_accepted(s);
+    else
+        g->partial = g->n + (size_t)(GROWTH * (double)g->n);
+    g->due = false;
+    return st || s->opt.no_partials ? st : steno_results_partial(s);
+}
+
+static steno_status finish_step(steno_stream *s, const struct steno_step_item *item)
+{
+    steno_status st = item->st, dropped;
+    if (!s->in.g.final)
+        return finish_partial(s, st);
+    if (!st && item->more)
+        return STENO_OK;
+    if (!st)
+        st = steno_results_final(s, s->in.g.reason);
+    dropped = drop_segment(s);
+    return st ? st : dropped;
+}
+
+/* ---- end of a run ---------------------------------------------------------------------------- */
+
+/* What is open becomes final; in a run without speech only a request gets an answer. */
+static void close_open(struct steno_segments *g, bool end)
+{
+    g->closing = true;
+    if (end && !(g->speaking && g->n))
+        return;
+    if (!g->speaking)
+        g->n = g->seen = 0;
+    close_segment(g, end ? STENO_FINAL_END : STENO_FINAL_REQUEST, 0);
+}
+
+/* Until a step is due, or all audio is in. */
+static steno_status flush_audio(steno_stream *s, bool end, steno_err *err)
+{
+    struct steno_segments *g = &s->in.g;
+    steno_status st = steno_stream_told(drain(s), err);
+    while (!st && !g->due && !g->closing) {
+        s->pos = s->len = 0;
+        st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
+        if (st == STENO_NEED_MORE)
+            st = STENO_OK;
+        if (!st && s->len)
+            st = steno_stream_told(drain(s), err);
+        else if (!st)
+            close_open(g, end);
+    }
+    return st;
+}
+
+static steno_status flush(steno_stream *s, bool end, bool *done, steno_err *err)
+{
+    struct steno_segments *g = &s->in.g;
+    steno_status st = flush_audio(s, end, err);
+    if (st || g->due)
+        return st;
+    *done = true;
+    g->closing = false;
+    g->n = g->seen = g->dropped = 0;
+    s->ended = end;
+    g->from = 0;
+    begin_segment(s);
+    st = s->family->reset(s->state, STENO_RESET_RECORDING, err);
+    return st || end ? st : steno_stream_restart(s, err);
+}
+
+const struct steno_feeder steno_feed_segments = {.open = open_segments,
+                                                 .close = close_segments,
+                                                 .arrive = arrive,
+                                                 .drain = drain,
+                                                 .undrained = undrained,
+                                                 .ready = ready,
+                                                 .missing = missing,
+                                                 .block = block,
+                                                 .fill_item = fill_item,
+                                                 .finish_step = finish_step,
+                                                 .flush = flush,
+                                                 .frame_time = frame_time,
+                                                 .heard = heard,
+                                                 .begin = begin};
