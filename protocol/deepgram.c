@@ -79,7 +79,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     if (!strcmp(name, "channels"))
         return steno_query_int(name, value, 1, STENO_AUDIO_MAX_CHANNELS, &d->start.audio.channels,
                                err);
-    if (!strcmp(name, "model") || !strcmp(name, "alternatives") || steno_native_is_search(name))
+    if (!strcmp(name, "model") || !strcmp(name, "alternatives") || steno_native_is_option(name))
         return steno_native_query(name, value, &d->start, err);
     if (!strcmp(name, "interim_results"))
         return steno_query_bool(name, value, &s->interim, err);

@@ -40,14 +40,14 @@ static void init(struct steno_dialect_session *d)
     d->start.audio.sample_rate = RATE;
 }
 
-/* model, intent, language ...: a name of ours is taken as the model, names of our search as that,
- * the rest is others'. */
+/* model, intent, language ...: a name of ours is taken as the model, beam and options of families
+ * as such, the rest is others'. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
 {
     if (!strcmp(name, "beta"))
         state_of(d)->beta = true;
-    if (!strcmp(name, "model") || steno_native_is_search(name))
+    if (!strcmp(name, "model") || steno_native_is_option(name))
         return steno_native_query(name, value, &d->start, err);
     return STENO_OK;
 }

@@ -299,13 +299,11 @@ static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
-/* Token ids where the search has them, without those of beginning and end. */
 static steno_status put_tokens(struct steno_buf *out, const struct steno_event *seg)
 {
-    const struct steno_alternative *a = seg->n_alternatives ? seg->alternatives : NULL;
     steno_status st = steno_buf_puts(out, ",\"tokens\":[");
-    for (size_t i = 1; a && i + 1 < a->n_tokens; i++)
-        THEN(st, steno_buf_printf(out, i > 1 ? ",%d" : "%d", (int)a->tokens[i]));
+    for (size_t i = 0; i < seg->n_tokens; i++)
+        THEN(st, steno_buf_printf(out, i ? ",%d" : "%d", (int)seg->tokens[i].id));
     return THEN(st, steno_buf_puts(out, "]"));
 }
 

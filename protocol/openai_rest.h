@@ -68,9 +68,9 @@ STENO_MUST steno_status steno_openai_put_logprobs(struct steno_buf *out, const s
 /* {"text", "logprobs"?, "usage": {"type": "duration", "seconds"}} */
 STENO_MUST steno_status steno_openai_write_json(struct steno_buf *out,
                                                 const struct steno_openai_result *r);
-/* {"task", "language", "duration", "text", "words"?, "segments"?, "usage"}. Segments of a joint
- * search have their token ids; where more than one hypothesis was wanted, "alternatives": [{"text",
- * "confidence", "score"}] (ours). */
+/* {"task", "language", "duration", "text", "words"?, "segments"?, "usage"}. Segments have their
+ * token ids; where more than one hypothesis was wanted, "alternatives": [{"text", "confidence",
+ * "score"}] (ours). */
 STENO_MUST steno_status steno_openai_write_verbose(struct steno_buf *out,
                                                    const struct steno_openai_result *r, bool words,
                                                    bool segments);

@@ -214,7 +214,7 @@ steno_status steno_nbest_json_write(struct steno_buf *out, const struct steno_ev
     json_t *list = json_array();
     for (size_t i = 0; list && ev && i < ev->n_alternatives; i++) {
         const struct steno_alternative *a = &ev->alternatives[i];
-        json_t *o = with(json_object(), "token_ids", ids_json(a->tokens, a->n_tokens));
+        json_t *o = with(json_object(), "token_ids", ids_json(a->ids, a->n_ids));
         o = with(o, "score", json_real(isfinite(a->score) ? a->score : 0));
         list = and_then(list, with(o, "text", json_string(a->text)));
     }

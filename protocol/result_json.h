@@ -33,7 +33,8 @@ STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, steno_tra
  *      "text", "stable" (partial: the settled head of text), "confidence", "words",
  *      "reason" (final)} */
 STENO_MUST steno_status steno_event_json_write(struct steno_buf *out, const struct steno_event *ev);
-/* The alternatives of one final as espnet_onnx's n-best list (`--compat espnet-onnx`):
+/* The alternatives of one final as a list of n best, for models that give the results of another
+ * program (struct steno_model_info, results_of):
  *     {"nbest": [{"token_ids": [sos, ..., eos], "score", "text"}, ...]}
  * on one line, newline included. ev NULL: an empty list. */
 STENO_MUST steno_status steno_nbest_json_write(struct steno_buf *out, const struct steno_event *ev);

@@ -9,7 +9,6 @@
 
 #include "protocol/json_text.h"
 #include "protocol/result_json.h"
-#include "protocol/search.h"
 
 /* ---- client messages --------------------------------------------------------------------- */
 
@@ -42,8 +41,7 @@ static const struct field {
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
-    "endpointing, resumable, vad, silence_alone, silence_after, longest, " STENO_SEARCH_NAMES      \
-    ", " STENO_VARIANT_NAMES
+    "endpointing, resumable, vad, silence_alone, silence_after, longest"
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -56,10 +54,12 @@ void steno_native_start_init(struct steno_native_start *s)
 
 static const struct field *find_field(const char *name, steno_err *err)
 {
+    char names[STENO_OPTIONS_NAMES];
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (!strcmp(name, fields[i].name))
             return &fields[i];
-    steno_fail(err, STENO_ERR_INVAL, "unknown field '%.40s', known are " FIELD_NAMES, name);
+    steno_fail(err, STENO_ERR_INVAL, "unknown field '%.40s', known are " FIELD_NAMES "%s", name,
+               steno_options_names(names));
     return NULL;
 }
 
@@ -98,30 +98,14 @@ static steno_status set_number(const struct field *f, struct steno_native_start 
     return STENO_OK;
 }
 
-static steno_status set_variant(const char *name, const json_t *v, struct steno_native_start *s,
-                                steno_err *err)
-{
-    bool flag = !strcmp(name, "quantized");
-    const char *text = json_string_value(v);
-    if (flag ? !json_is_boolean(v) : !text)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: must be %s", name,
-                          flag ? "true or false" : "a string");
-    if (flag)
-        text = json_is_true(v) ? "true" : "false";
-    return steno_variant_set(&s->variant, name, text, err);
-}
-
 static steno_status set_json(const char *name, const json_t *v, struct steno_native_start *s,
                              steno_err *err)
 {
     static const char *const want[] = {"a string", "a string",      "a string",
                                        "a number", "true or false", "a number of seconds"};
     const struct field *f;
-    if (steno_search_is_option(name))
-        return json_is_number(v) ? steno_search_set(&s->search, name, json_number_value(v), err)
-                                 : steno_fail(err, STENO_ERR_INVAL, "%s: must be a number", name);
-    if (steno_variant_is_option(name))
-        return set_variant(name, v, s, err);
+    if (steno_options_known(name))
+        return steno_options_set_json(&s->options, name, v, err);
     f = find_field(name, err);
     if (!f)
         return STENO_ERR_INVAL;
@@ -136,9 +120,9 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
     return steno_fail(err, STENO_ERR_INVAL, "%s: must be %s", f->name, want[f->kind]);
 }
 
-bool steno_native_is_search(const char *name)
+bool steno_native_is_option(const char *name)
 {
-    return !strcmp(name, "beam") || steno_search_is_option(name) || steno_variant_is_option(name);
+    return !strcmp(name, "beam") || steno_options_known(name);
 }
 
 steno_status steno_native_query(const char *name, const char *value, struct steno_native_start *io,
@@ -147,10 +131,8 @@ steno_status steno_native_query(const char *name, const char *value, struct sten
     const struct field *f;
     char *end;
     double v;
-    if (steno_search_is_option(name))
-        return steno_search_set_text(&io->search, name, value, err);
-    if (steno_variant_is_option(name))
-        return steno_variant_set(&io->variant, name, value, err);
+    if (steno_options_known(name))
+        return steno_options_set(&io->options, name, value, err);
     f = find_field(name, err);
     if (!f)
         return STENO_ERR_INVAL;
@@ -362,10 +344,8 @@ steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_
                               "\"alternatives\":%d,\"beam\":%d",
                               s->interim ? "true" : "false", s->words ? "true" : "false",
                               s->endpointing ? "true" : "false", s->alternatives, s->beam);
-    if (!st && s->variant.quantized == STENO_CHOICE_YES)
-        st = steno_buf_puts(out, ",\"quantized\":true");
-    if (!st && s->variant.compat == STENO_CHOICE_YES)
-        st = steno_buf_puts(out, ",\"compat\":\"" STENO_COMPAT_NAME "\"");
+    if (!st)
+        st = steno_options_write(out, &s->options);
     if (!st && s->resumable)
         st = steno_buf_printf(out, ",\"resume_seconds\":%.3g", s->resume_seconds);
     return st ? st : steno_buf_puts(out, "}");

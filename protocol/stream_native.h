@@ -6,8 +6,8 @@
 #define STENO_PROTOCOL_STREAM_NATIVE_H
 
 #include "base/buf.h"
+#include "protocol/options.h"
 #include "protocol/vad.h"
-#include "protocol/variant.h"
 #include "steno.h"
 #include "steno_audio.h"
 
@@ -37,8 +37,9 @@ struct steno_native_start {
     int alternatives;      /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
     int beam;              /* 0 = the model's own; else 1..STENO_MAX_BEAM, raised to alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
-    struct steno_search_options search;   /* joint search; what is not set is the server's */
-    struct steno_variant variant;         /* of the model; from `ready` on what it is */
+    /* Of the model's family; what is not set is the server's. From `ready` on those of models are
+     * what holds. */
+    struct steno_options options;
 };
 
 /* s16le at 16 kHz, mono, partials, words, endpoints, one alternative. */
@@ -61,10 +62,9 @@ STENO_MUST steno_status steno_native_parse(const char *text, size_t n,
 STENO_MUST steno_status steno_native_query(const char *name, const char *value,
                                            struct steno_native_start *io, steno_err *err);
 
-/* Whether it is a name of `start` that says how the model searches, or which of a directory's
- * models is meant (beam, n-best apart): what other dialects' queries take as well, being no name of
- * theirs. */
-bool steno_native_is_search(const char *name);
+/* Whether it is `beam` or an option of a model family: what other dialects' queries take as well,
+ * being no name of theirs. */
+bool steno_native_is_option(const char *name);
 
 /* Fill in what follows from the rest (the encoding's own rate, a beam wide enough) and check the
  * fields against each other; parse does it for a `start`. */

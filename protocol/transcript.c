@@ -57,12 +57,17 @@ static const struct steno_word *copy_words(steno_arena *a, const struct steno_wo
     return out;
 }
 
-static const int32_t *copy_tokens(steno_arena *a, const int32_t *x, size_t n)
+static void *copy_array(steno_arena *a, const void *x, size_t n, size_t size)
 {
-    int32_t *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
+    void *out = steno_arena_calloc(a, n ? n : 1, size);
     if (out && n)
-        memcpy(out, x, n * sizeof *out);
+        memcpy(out, x, n * size);
     return out;
+}
+
+static const struct steno_token *copy_tokens(steno_arena *a, const struct steno_token *x, size_t n)
+{
+    return copy_array(a, x, n, sizeof *x);
 }
 
 static const struct steno_alternative *
@@ -74,7 +79,8 @@ copy_alternatives(steno_arena *a, const struct steno_alternative *x, size_t n)
         out[i].text = steno_arena_strdup(a, x[i].text);
         out[i].words = copy_words(a, x[i].words, x[i].n_words);
         out[i].tokens = copy_tokens(a, x[i].tokens, x[i].n_tokens);
-        if (!out[i].text || !out[i].words || !out[i].tokens)
+        out[i].ids = copy_array(a, x[i].ids, x[i].n_ids, sizeof *x[i].ids);
+        if (!out[i].text || !out[i].words || !out[i].tokens || !out[i].ids)
             return NULL;
     }
     return out;
@@ -110,8 +116,11 @@ steno_status steno_transcript_add(steno_transcript *t, const struct steno_event 
         return STENO_OK;
     copy.text = steno_arena_strdup(t->arena, ev->text);
     copy.words = copy_words(t->arena, ev->words, ev->n_words);
+    copy.tokens = copy_tokens(t->arena, ev->tokens, ev->n_tokens);
     copy.alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
-    st = copy.text && copy.words && copy.alternatives ? reserve(t) : steno_arena_failure(t->arena);
+    st = copy.text && copy.words && copy.tokens && copy.alternatives
+             ? reserve(t)
+             : steno_arena_failure(t->arena);
     if (!st && t->n)
         st = steno_buf_puts(&t->text, " ");
     if (!st)

@@ -1,7 +1,6 @@
 #include "server/config.h"
 
 #include "protocol/dialect.h"
-#include "protocol/search.h"
 #include "protocol/vad.h"
 #include "server/address.h"
 #include "server/log.h"
@@ -33,6 +32,7 @@ static const struct row rows[] = {
 #define ROWS (sizeof rows / sizeof *rows)
 _Static_assert(ROWS <= sizeof((struct steno_config *)0)->from, "config.from has a place per row");
 
+#define MODEL "model"       /* the section of the families' options */
 #define MAX_VALUE 4096      /* bytes of one value */
 #define MAX_FILE (1u << 20) /* bytes of a configuration file */
 
@@ -167,6 +167,71 @@ static steno_status set_row(struct steno_config *c, const struct row *r, const c
     return st;
 }
 
+/* ---- options of families --------------------------------------------------------------------- */
+
+/* Row i of the families' table, NULL past the last. *first: no earlier row has its name, so that it
+ * is a setting. */
+static const struct steno_option_info *option_at(size_t i, bool *first)
+{
+    const struct steno_option_info *o = i < STENO_CONFIG_OPTIONS ? steno_option_at(i) : NULL;
+    *first = o && steno_option_find(o->name) == o;
+    return o;
+}
+
+/* Place of an option in option_from; STENO_CONFIG_OPTIONS: it is none. */
+static size_t find_option(const char *section, const char *key)
+{
+    const struct steno_option_info *o;
+    bool first;
+    for (size_t i = 0; !strcmp(section, MODEL) && (o = option_at(i, &first)); i++)
+        if (first && !strcmp(o->name, key))
+            return i;
+    return STENO_CONFIG_OPTIONS;
+}
+
+/* An empty value unsets it: the model's own holds. */
+static steno_status set_option(struct steno_config *c, size_t at, const char *value,
+                               enum steno_config_source from, steno_err *err)
+{
+    const struct steno_option_info *o = steno_option_at(at);
+    steno_err why;
+    steno_status st = STENO_OK;
+    if (*value)
+        st = steno_options_set(&c->options, o->name, value, &why);
+    else
+        steno_options_unset(&c->options, o->name);
+    if (st) /* the message begins with the option's name */
+        return steno_fail(err, st, MODEL ".%.1000s", why.msg);
+    c->option_from[at] = (unsigned char)from;
+    return STENO_OK;
+}
+
+static void option_variable(const struct steno_option_info *o, char *out, size_t size)
+{
+    int n = snprintf(out, size, "STENO_MODEL_%s", o->name);
+    for (int i = 0; i < n && out[i]; i++)
+        out[i] = (char)toupper((unsigned char)out[i]);
+}
+
+static steno_status read_option_variables(struct steno_config *c, steno_err *err)
+{
+    const struct steno_option_info *o;
+    bool first;
+    for (size_t i = 0; (o = option_at(i, &first)); i++) {
+        char name[64];
+        const char *value;
+        steno_status st;
+        option_variable(o, name, sizeof name);
+        value = first ? getenv(name) : NULL;
+        st = value ? set_option(c, i, value, STENO_CONFIG_ENVIRONMENT, err) : STENO_OK;
+        if (st)
+            return steno_fail_in(err, st, "environment variable %s", name);
+    }
+    return STENO_OK;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
 static const struct row *find_row(const char *section, const char *key)
 {
     for (const struct row *r = rows; r < rows + ROWS; r++)
@@ -175,36 +240,51 @@ static const struct row *find_row(const char *section, const char *key)
     return NULL;
 }
 
-/* The key that a misspelt one most likely meant: same first letters, at least three. */
-static const struct row *similar_row(const char *key)
+struct candidate {
+    const char *section, *key; /* NULL: none */
+    size_t same;               /* first letters */
+};
+
+static void consider(struct candidate *best, const char *section, const char *known,
+                     const char *key)
 {
-    const struct row *best = NULL;
-    size_t longest = 2;
-    for (const struct row *r = rows; r < rows + ROWS; r++) {
-        size_t n = 0;
-        while (key[n] && key[n] == r->key[n])
-            n++;
-        if (n > longest) {
-            longest = n;
-            best = r;
-        }
-    }
+    size_t n = 0;
+    while (key[n] && key[n] == known[n])
+        n++;
+    if (n > best->same)
+        *best = (struct candidate){section, known, n};
+}
+
+/* The key that a misspelt one most likely meant: same first letters, at least three. */
+static struct candidate similar_key(const char *key)
+{
+    struct candidate best = {.same = 2};
+    const struct steno_option_info *o;
+    bool first;
+    for (const struct row *r = rows; r < rows + ROWS; r++)
+        consider(&best, r->section, r->key, key);
+    for (size_t i = 0; (o = option_at(i, &first)); i++)
+        consider(&best, MODEL, o->name, key);
     return best;
 }
 
 steno_status steno_config_set(struct steno_config *c, const char *section, const char *key,
                               const char *value, enum steno_config_source from, steno_err *err)
 {
-    const struct row *r = find_row(section, key), *like;
+    const struct row *r = find_row(section, key);
+    struct candidate like;
+    size_t option = find_option(section, key);
     if (r)
         return set_row(c, r, value, from, err);
+    if (option < STENO_CONFIG_OPTIONS)
+        return set_option(c, option, value, from, err);
     if (!*section)
         return steno_fail(err, STENO_ERR_INVAL, "key '%.60s' stands before the first [section]",
                           key);
-    like = similar_row(key);
-    if (like)
+    like = similar_key(key);
+    if (like.key)
         return steno_fail(err, STENO_ERR_INVAL, "unknown key %.60s.%.60s (%s.%s is known)", section,
-                          key, like->section, like->key);
+                          key, like.section, like.key);
     return steno_fail(err, STENO_ERR_INVAL, "unknown key %.60s.%.60s", section, key);
 }
 
@@ -252,7 +332,7 @@ struct source {
     const char *name, *text;
     size_t len, at;
     int line, error_line;
-    bool given[ROWS];
+    bool given[ROWS + STENO_CONFIG_OPTIONS];
     steno_status status;
     steno_err *err;
 };
@@ -293,10 +373,12 @@ static int on_key(void *user, const char *section, const char *key, const char *
 {
     struct source *s = user;
     const struct row *r = find_row(section, key);
+    size_t at = r ? (size_t)(r - rows) : ROWS + find_option(section, key);
+    bool known = at < ROWS + STENO_CONFIG_OPTIONS;
     steno_err err;
     if (s->status)
         return 0;
-    if (r && s->given[r - rows]) {
+    if (known && s->given[at]) {
         steno_fail(&err, STENO_ERR_INVAL, "%s.%s is given twice", section, key);
         source_fail(s, STENO_ERR_INVAL, err.msg);
         return 0;
@@ -305,7 +387,8 @@ static int on_key(void *user, const char *section, const char *key, const char *
         source_fail(s, err.code, err.msg);
         return 0;
     }
-    s->given[r - rows] = true;
+    if (known)
+        s->given[at] = true;
     return 1;
 }
 
@@ -357,18 +440,22 @@ steno_status steno_config_read_environment(struct steno_config *c, steno_err *er
         if (st)
             return steno_fail_in(err, st, "environment variable %s", r->env);
     }
-    return STENO_OK;
+    return read_option_variables(c, err);
 }
 
-steno_status steno_config_search(const struct steno_config *c, struct steno_stream_options *io,
+steno_status steno_config_search(const struct steno_config *c, const char *family,
+                                 struct steno_options *options, struct steno_stream_options *io,
                                  steno_err *err)
 {
-    struct steno_search_options defaults = {0};
+    struct steno_options defaults = c->options, list = {0};
     int beam = 0;
-    steno_status st = steno_search_read_list(&defaults, &beam, c->search, err);
+    steno_status st = steno_options_read_list(&list, &beam, c->search, err);
     if (st)
         return steno_fail_in(err, st, "model.search");
-    steno_search_complete(&io->search, &defaults);
+    steno_options_keep(&defaults, STENO_OPTION_OF_STREAM, family);
+    steno_options_keep(&list, STENO_OPTION_OF_STREAM, family);
+    steno_options_complete(options, &defaults);
+    steno_options_complete(options, &list);
     if (!io->beam)
         io->beam = beam > io->n_best || !beam ? beam : io->n_best;
     return STENO_OK;
@@ -378,17 +465,17 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     struct steno_address addresses[STENO_MAX_ADDRESSES];
     enum steno_vad_choice vad;
+    enum steno_precision precision;
     size_t n;
     int level;
     steno_status st = steno_address_parse_list(c->listen, addresses, &n, err);
     if (st)
         return steno_fail_in(err, st, "server.listen");
-    st = steno_config_search(c, &(struct steno_stream_options){0}, err);
+    st = steno_config_search(c, NULL, &(struct steno_options){0}, &(struct steno_stream_options){0},
+                             err);
     if (st)
         return st;
-    if (strcmp(c->precision, "auto") && strcmp(c->precision, "fp32") &&
-        strcmp(c->precision, "bf16") && strcmp(c->precision, "fp16") &&
-        strcmp(c->precision, "int8"))
+    if (!steno_precision_find(c->precision, &precision))
         return steno_fail(err, STENO_ERR_INVAL,
                           "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8",
                           c->precision);
@@ -397,9 +484,6 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
         return steno_fail_in(err, st, "vad.mode");
     if (vad == STENO_VAD_SILERO && !*c->vad_model)
         return steno_fail(err, STENO_ERR_INVAL, "vad.mode: silero needs vad.model");
-    if (*c->compat && strcmp(c->compat, "espnet-onnx"))
-        return steno_fail(err, STENO_ERR_INVAL, "model.compat: '%.40s' is not espnet-onnx",
-                          c->compat);
     st = steno_log_level(c->log_level, &level, err);
     if (st)
         return steno_fail_in(err, st, "log.level");
@@ -447,9 +531,29 @@ static void print_value(const struct steno_config *c, const struct row *r, FILE 
     }
 }
 
+static const char *const source_names[] = {"default", "file", "environment", "option"};
+
+/* The options follow the rows of their section. */
+static bool ends_model_section(const struct row *r)
+{
+    return !strcmp(r->section, MODEL) && (r + 1 == rows + ROWS || strcmp(r[1].section, MODEL));
+}
+
+static void print_options(const struct steno_config *c, FILE *out)
+{
+    const struct steno_option_info *o;
+    bool first;
+    for (size_t i = 0; (o = option_at(i, &first)); i++) {
+        char text[STENO_OPTION_TEXT];
+        const char *value = steno_options_get(&c->options, o->name, text);
+        if (first)
+            fprintf(out, "%s = %s ; %s\n", o->name, value ? value : o->fallback,
+                    source_names[c->option_from[i]]);
+    }
+}
+
 void steno_config_print(const struct steno_config *c, FILE *out)
 {
-    static const char *const from[] = {"default", "file", "environment", "option"};
     const char *section = "";
     for (const struct row *r = rows; r < rows + ROWS; r++) {
         if (strcmp(section, r->section)) {
@@ -458,7 +562,9 @@ void steno_config_print(const struct steno_config *c, FILE *out)
         }
         fprintf(out, "%s = ", r->key);
         print_value(c, r, out);
-        fprintf(out, " ; %s\n", from[c->from[r - rows]]);
+        fprintf(out, " ; %s\n", source_names[c->from[r - rows]]);
+        if (ends_model_section(r))
+            print_options(c, out);
     }
 }
 
@@ -477,6 +583,30 @@ static void print_comment(const char *doc, FILE *out)
     }
 }
 
+static void print_sample_key(const char *doc, const char *env, const char *key, const char *value,
+                             FILE *out)
+{
+    print_comment(doc, out);
+    fprintf(out, "# Environment: %s\n#%s =%s%s\n", env, key, *value ? " " : "", value);
+}
+
+static void print_sample_options(FILE *out)
+{
+    const struct steno_option_info *o;
+    bool first;
+    for (size_t i = 0; (o = option_at(i, &first)); i++) {
+        char env[64], doc[512];
+        if (!first)
+            continue;
+        option_variable(o, env, sizeof env);
+        snprintf(doc, sizeof doc,
+                 "Family %s: %s. Holds where a request does not say otherwise (%s).%s", o->family,
+                 o->help, o->name, *o->fallback ? "" : " Empty: the model's own.");
+        fputc('\n', out);
+        print_sample_key(doc, env, o->name, o->fallback, out);
+    }
+}
+
 void steno_config_print_sample(FILE *out)
 {
     const char *section = "";
@@ -490,8 +620,8 @@ void steno_config_print_sample(FILE *out)
         } else {
             fputc('\n', out);
         }
-        print_comment(r->doc, out);
-        fprintf(out, "# Environment: %s\n#%s =%s%s\n", r->env, r->key, *r->value ? " " : "",
-                r->value);
+        print_sample_key(r->doc, r->env, r->key, r->value, out);
+        if (ends_model_section(r))
+            print_sample_options(out);
     }
 }

@@ -1,15 +1,18 @@
 /* Settings of the daemon: defaults < configuration file < environment < command line.
  *
- * One table (config.c) holds for every key its section, name, environment variable, type, range,
- * default and sentence of documentation; the parser, --print-config, --check-config and the page
- * docs/configuration.md follow it. An unknown key is an error with file and line. Confined while it
- * is being filled, frozen afterwards. */
+ * One table (config_table.h) holds for every key its section, name, environment variable, type,
+ * range, default and sentence of documentation; the parser, --print-config, --check-config and the
+ * page docs/configuration.md follow it. Options of model families are keys of [model] and come from
+ * the families' own table (steno.h). An unknown key is an error with file and line. Confined while
+ * it is being filled, frozen afterwards. */
 #ifndef STENO_SERVER_CONFIG_H
 #define STENO_SERVER_CONFIG_H
 
-#include "base/status.h"
+#include "protocol/options.h"
 
 #include <stdio.h>
+
+#define STENO_CONFIG_OPTIONS 64 /* rows of the families' table that can be settings */
 
 struct steno_config {
     /* [server] */
@@ -17,13 +20,12 @@ struct steno_config {
     char *admin;          /* path of the administrator's socket; "" = none */
     double drain_timeout; /* s: longest time between SIGTERM and the end */
     /* [model] */
-    char *model;   /* directory; "" = the model that ships */
-    char *aliases; /* other names that requests may use for it, comma separated */
+    char *model;                  /* directory; "" = the model that ships */
+    char *aliases;                /* other names that requests may use for it, comma separated */
+    char *precision;              /* auto, fp32, bf16, fp16, int8 */
+    char *search;                 /* "NAME=VALUE, ...": see steno_config_search */
+    struct steno_options options; /* of families, each a key of its own */
     /* [models] */
-    bool quantized;       /* espnet_onnx directories: networks of quantize/ */
-    char *precision;      /* auto, fp32, bf16, fp16, int8 */
-    char *compat;         /* "espnet-onnx" or "" */
-    char *search;         /* "NAME=VALUE, ...": see steno_config_search */
     char *models_dir;     /* directory of further models; "" = none */
     double models_idle;   /* s without use after which one is unloaded; 0 = never */
     size_t models_memory; /* of the weights of all loaded; 0 = no limit */
@@ -69,6 +71,7 @@ struct steno_config {
     bool log_requests;
 
     unsigned char from[64]; /* per table row: enum steno_config_source of its value */
+    unsigned char option_from[STENO_CONFIG_OPTIONS]; /* per row of the families' table */
 };
 
 enum steno_config_source {
@@ -95,14 +98,16 @@ STENO_MUST steno_status steno_config_read_file(struct steno_config *c, const cha
 /* The same from memory; name stands for the file in messages. */
 STENO_MUST steno_status steno_config_read_text(struct steno_config *c, const char *name,
                                                const char *text, size_t len, steno_err *err);
-/* Read the variables the table names (STENO_LISTEN, ...). */
+/* Read the variables the table names (STENO_LISTEN, ...); of an option of a family that is
+ * STENO_MODEL_ and its name in capitals. */
 STENO_MUST steno_status steno_config_read_environment(struct steno_config *c, steno_err *err);
 /* Relations between keys (a body must fit the memory of all uploads, ...). */
 STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_err *err);
-/* What a stream's search leaves open is taken from model.search. STENO_ERR_INVAL as of
- * protocol/search.h. */
-struct steno_stream_options;
-STENO_MUST steno_status steno_config_search(const struct steno_config *c,
+/* What a stream leaves open is taken from the options of [model] and from model.search: its beam,
+ * in io, and those options that its model's family has. STENO_ERR_INVAL as of
+ * steno_options_read_list. */
+STENO_MUST steno_status steno_config_search(const struct steno_config *c, const char *family,
+                                            struct steno_options *options,
                                             struct steno_stream_options *io, steno_err *err);
 /* Every key as a configuration file that reads back to the same values, with where each came from.
  */

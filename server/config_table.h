@@ -1,6 +1,7 @@
 /* The table of settings: one row per key, in the order of the file. Columns: type, field, section,
  * key, environment variable, default as text, least and greatest value (numbers), documentation.
- * Included by config.c alone. */
+ * Included by config.c alone. Options of model families are not here: they follow the rows of
+ * [model], from steno_option_at. */
 /* clang-format off */
 ROW(STRING, listen, "server", "listen", "STENO_LISTEN", "127.0.0.1:8080", 0, 0,
     "Addresses to serve on, comma separated: ADDR:PORT, [IPV6]:PORT, or *:PORT for every address. "
@@ -15,20 +16,14 @@ ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,
 ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "whisper-1, gpt-4o-transcribe, gpt-4o-mini-transcribe, nova-2, nova-3", 0, 0,
     "Other names that requests may call the model by, comma separated. The default has what "
     "OpenAI's and Deepgram's clients send when nobody tells them otherwise.")
-ROW(BOOL, quantized, "model", "quantized", "STENO_MODEL_QUANTIZED", "no", 0, 0,
-    "Directories of espnet_onnx: take the networks of quantize/. Holds for those of models.dir too, and where a "
-    "request does not say otherwise (quantized).")
 ROW(STRING, precision, "model", "precision", "STENO_MODEL_PRECISION", "auto", 0, 0,
     "How weights of products are kept: fp32 (as they are), bf16 or fp16 (half the memory), int8 (a quarter). "
     "auto: int8 or bf16 where the model's directory allows it and the CPU multiplies such numbers, else fp32; of "
-    "networks that are in 8 bits (quantize/) what is not is bf16 on such a CPU, with int8 too. Holds for every model.")
-ROW(STRING, compat, "model", "compat", "STENO_MODEL_COMPAT", "", 0, 0,
-    "espnet-onnx: give the results of espnet_onnx 0.2.1, its faults included. Empty: ESPnet's own. A request may "
-    "say otherwise (compat).")
+    "networks that are in 8 bits what is not is bf16 on such a CPU, with int8 too. Holds for every model.")
 ROW(STRING, search, "model", "search", "STENO_MODEL_SEARCH", "", 0, 0,
-    "Search of streams and uploads that do not say otherwise, as NAME=VALUE, comma separated: beam, "
-    "ctc_weight, lm_weight, penalty, maxlenratio, minlenratio, pre_beam (docs/espnet.md). What is not "
-    "named is the model's own.")
+    "Search of streams and uploads that do not say otherwise, as NAME=VALUE, comma separated: beam, and the "
+    "options that the model's family has for streams (steno model options). What is not named is the model's "
+    "own; a key of the option's name counts over this one.")
 ROW(STRING, models_dir, "models", "dir", "STENO_MODELS", "", 0, 0,
     "Directory of further model directories, called by their names there. They are loaded when a request "
     "wants them: the first is told 503 with Retry-After meanwhile. Empty: none.")

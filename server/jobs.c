@@ -143,6 +143,8 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     struct steno_audio_options opt = {.channel = job->req.channel,
                                       .max_seconds = srv->conf->audio_seconds};
     struct steno_pool_stream_options so = {.priority = STENO_POOL_UPLOAD, .owner = job->req.owner};
+    struct steno_options options = job->req.options;
+    struct steno_option_list list;
     struct steno_audio_info info;
     steno_status st = steno_audio_open_mem(&job->audio, job->req.audio, job->req.len, &opt, err);
     if (st)
@@ -154,8 +156,10 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     so.stream.no_endpointing = job->req.no_endpointing;
     so.stream.beam = job->req.beam;
     so.stream.n_best = job->req.n_best;
-    so.stream.search = job->req.search;
-    st = steno_config_search(srv->conf, &so.stream, err);
+    st = steno_config_search(srv->conf, job->req.served->family, &options, &so.stream, err);
+    steno_options_list(&options, STENO_OPTION_OF_STREAM, &list);
+    so.stream.options = list.v;
+    so.stream.n_options = list.n;
     if (!st)
         st = steno_server_vad(srv, job->req.vad, &so.stream.vad, err);
     if (st)

@@ -7,6 +7,7 @@
 #ifndef STENO_SERVER_JOBS_H
 #define STENO_SERVER_JOBS_H
 
+#include "protocol/options.h"
 #include "protocol/transcript.h"
 #include "server/server.h"
 
@@ -22,8 +23,8 @@ struct steno_job_request {
     unsigned channel; /* 0 = mean of all, k = the k-th */
     int beam, n_best; /* 0 = the model's */
     enum steno_vad_choice vad;
-    struct steno_search_options search; /* what is not set is the server's */
-    bool partials;                      /* deliver partials to `event` as well */
+    struct steno_options options; /* what is not set is the server's */
+    bool partials;                /* deliver partials to `event` as well */
     bool no_endpointing;
     /* Every event in order, on a worker thread; NULL = not wanted. */
     void (*event)(void *user, const struct steno_event *ev);

@@ -13,14 +13,14 @@
 
 #define SECOND INT64_C(1000000000)
 #define MAX_NAME 64
-#define MAX_LABEL (MAX_NAME + 32)
+#define MAX_LABEL (MAX_NAME + STENO_OPTIONS_LABEL)
 #define RETRY_NS (10 * SECOND) /* a model that could not be loaded is tried again after */
 
 struct steno_model_slot {
     struct steno_model_slot *next;
     steno_models *models;
-    struct steno_model_slot *of; /* it is a variant of this one, whose name it has; NULL = none */
-    bool quantized, compat;      /* of a variant */
+    struct steno_model_slot *of;  /* it is a variant of this one, whose name it has; NULL = none */
+    struct steno_options options; /* of a variant */
     char name[MAX_NAME], label[MAX_LABEL];
     char *dir;
     bool is_default, gone; /* gone: its directory is no longer there */
@@ -87,9 +87,9 @@ static steno_status unknown(steno_models *m, const char *name, steno_err *err)
 
 static void set_name(struct steno_model_slot *s, const char *name)
 {
+    char suffix[STENO_OPTIONS_LABEL];
     snprintf(s->name, sizeof s->name, "%s", name);
-    snprintf(s->label, sizeof s->label, "%s%s%s", name, s->quantized ? "+quantized" : "",
-             s->compat ? "+" STENO_COMPAT_NAME : "");
+    snprintf(s->label, sizeof s->label, "%s%s", s->name, steno_options_label(&s->options, suffix));
 }
 
 /* Lock held. NULL when out of memory. */
@@ -175,18 +175,35 @@ static void on_measured(void *user, const struct steno_pool_costs *costs, double
         steno_log(LOG_INFO, "pool.calibration: %s; the next start measures again", why.msg);
 }
 
+/* How the model is loaded and searched: what its costs depend on besides its files. */
+static void describe(const struct steno_config *conf, const struct steno_options *variant,
+                     char *out, size_t size)
+{
+    char suffix[STENO_OPTIONS_LABEL];
+    struct steno_option_list list;
+    size_t at;
+    steno_options_list(&conf->options, STENO_OPTION_OF_STREAM, &list);
+    snprintf(out, size, "%s%s %s", conf->precision, steno_options_label(variant, suffix),
+             conf->search ? conf->search : "");
+    for (size_t i = 0; i < list.n && (at = strlen(out)) < size; i++)
+        snprintf(out + at, size - at, " %s=%s", list.v[i].name, list.v[i].value);
+}
+
 /* With what an earlier start has measured, if that was of the same model, machine and search. */
 static steno_status open_pool(steno_models *m, const char *dir, struct steno_served *s,
                               steno_err *err)
 {
     struct steno_pool_options opt = m->pool;
     struct steno_pool_costs costs;
+    struct steno_options options = {0};
     char how[2048];
-    steno_status st = steno_config_search(m->conf, &opt.trial, err);
+    steno_status st = steno_config_search(m->conf, s->family, &options, &opt.trial, err);
     if (st)
         return st;
-    snprintf(how, sizeof how, "%s%s%s %s", m->conf->precision, s->quantized ? "+quantized" : "",
-             s->compat ? "+" STENO_COMPAT_NAME : "", m->conf->search ? m->conf->search : "");
+    steno_options_list(&options, STENO_OPTION_OF_STREAM, &s->trial_options);
+    opt.trial.options = s->trial_options.v;
+    opt.trial.n_options = s->trial_options.n;
+    describe(m->conf, &s->options, how, sizeof how);
     steno_costs_identify(&s->costs, m->conf->calibration, dir, how, opt.batch);
     if (steno_costs_load(&s->costs, &costs))
         opt.costs = &costs;
@@ -195,44 +212,48 @@ static steno_status open_pool(steno_models *m, const char *dir, struct steno_ser
     return steno_pool_open(&s->pool, s->model, &opt, err);
 }
 
-static bool exists(const char *dir, const char *name)
+/* What the configuration asks of a directory; what its family does not have is passed over. */
+static struct steno_options configured(const struct steno_config *conf, const char *dir)
 {
-    char path[4096];
-    return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path &&
-           access(path, F_OK) == 0;
+    struct steno_options o = conf->options;
+    steno_options_keep(&o, STENO_OPTION_OF_MODEL, steno_model_family(dir));
+    return steno_options_variant(&o);
 }
 
-/* One of our own, for which model.quantized and model.compat mean nothing. */
-static bool is_ours(const char *dir)
+/* Requests know a model by its name, not by its directory, which stands in the message or not. */
+static void name_model(steno_err *err, const char *dir, const char *name)
 {
-    return exists(dir, "model.conf");
+    char old[sizeof((steno_err *)0)->msg];
+    const char *at;
+    if (!err)
+        return;
+    memcpy(old, err->msg, sizeof old);
+    at = strstr(old, dir);
+    if (at)
+        snprintf(err->msg, sizeof err->msg, "%.*sthe model '%s'%s", (int)(at - old), old, name,
+                 at + strlen(dir));
+    else
+        snprintf(err->msg, sizeof err->msg, "%.900s (the model '%s')", old, name);
 }
 
-static void configured(const struct steno_config *conf, const char *dir, bool *quantized,
-                       bool *compat)
-{
-    bool ours = is_ours(dir);
-    *quantized = conf->quantized && !ours;
-    *compat = *conf->compat && !ours;
-}
-
-/* What of a directory a request means, where the configuration means *quantized and *compat.
- * STENO_ERR_INVAL: it asks for what the directory does not have. */
+/* What of a directory a request means, where the configuration means *io. STENO_ERR_INVAL: it asks
+ * for what the directory does not have. */
 static steno_status resolve_variant(const char *name, const char *dir,
-                                    const struct steno_variant *want, bool *quantized, bool *compat,
+                                    const struct steno_options *want, struct steno_options *io,
                                     steno_err *err)
 {
-    if (want->quantized != STENO_CHOICE_OPEN)
-        *quantized = want->quantized == STENO_CHOICE_YES;
-    if (want->compat != STENO_CHOICE_OPEN)
-        *compat = want->compat == STENO_CHOICE_YES;
-    if ((*quantized || *compat) && is_ours(dir))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "%s: is for directories of espnet_onnx, the model '%s' is none",
-                          *quantized ? "quantized" : "compat", name);
-    if (want->quantized == STENO_CHOICE_YES && !exists(dir, "quantize"))
-        return steno_fail(err, STENO_ERR_INVAL, "quantized: the model '%s' has no folder quantize/",
-                          name);
+    struct steno_option_list list;
+    struct steno_options all = *want;
+    steno_status st;
+    steno_options_complete(&all, io);
+    all = steno_options_variant(&all);
+    steno_options_list(&all, STENO_OPTION_OF_MODEL, &list);
+    st = steno_model_check(dir, list.v, list.n, err);
+    if (st == STENO_ERR_INVAL) {
+        name_model(err, dir, name);
+        return st;
+    }
+    *io = all; /* what else is wrong with the directory is told when it is loaded */
     return STENO_OK;
 }
 
@@ -241,19 +262,17 @@ static steno_status load(steno_models *m, const struct steno_model_slot *slot, c
                          struct steno_served **out, steno_err *err)
 {
     struct steno_served *s = calloc(1, sizeof *s);
-    struct steno_model_options o = {0};
+    struct steno_model_options o = steno_model_options_default();
+    struct steno_option_list list;
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (slot && slot->of) {
-        s->quantized = slot->quantized;
-        s->compat = slot->compat;
-    } else {
-        configured(m->conf, dir, &s->quantized, &s->compat);
-    }
-    o.precision = m->conf->precision;
-    o.quantized = s->quantized;
-    o.compat = s->compat ? STENO_COMPAT_NAME : NULL;
+    s->family = steno_model_family(dir);
+    s->options = slot && slot->of ? slot->options : configured(m->conf, dir);
+    steno_options_list(&s->options, STENO_OPTION_OF_MODEL, &list);
+    o.options = list.v;
+    o.n_options = list.n;
+    (void)steno_precision_find(m->conf->precision, &o.precision); /* config.c has checked it */
     st = steno_model_open(&s->model, dir, &o, err);
     if (!st) {
         steno_model_get_info(s->model, &s->info);
@@ -526,48 +545,45 @@ static steno_status not_loaded(struct steno_model_slot *slot, int64_t now, steno
 }
 
 /* Lock held: the slot of a variant, made when there is none. NULL when out of memory. */
-static struct steno_model_slot *variant_of(struct steno_model_slot *base, bool quantized,
-                                           bool compat)
+static struct steno_model_slot *variant_of(struct steno_model_slot *base,
+                                           const struct steno_options *options)
 {
     struct steno_model_slot *s;
     for (s = base->next; s; s = s->next)
-        if (s->of == base && s->quantized == quantized && s->compat == compat)
+        if (s->of == base && steno_options_equal(&s->options, options))
             return s;
     s = add_slot(base->models, base->name, base->dir);
     if (!s)
         return NULL;
     s->of = base;
-    s->quantized = quantized;
-    s->compat = compat;
+    s->options = *options;
     s->gone = base->gone;
     set_name(s, base->name);
     return s;
 }
 
 /* Lock held. The slot that serves what is wanted; directories are looked at, nothing is read. */
-static steno_status find_wanted(steno_models *m, const char *name, const struct steno_variant *want,
+static steno_status find_wanted(steno_models *m, const char *name, const struct steno_options *want,
                                 struct steno_model_slot **out, steno_err *err)
 {
     struct steno_model_slot *slot = find(m, name);
-    bool quantized, compat, own_quantized, own_compat;
+    struct steno_options own, options;
     steno_status st;
     if (!slot)
         return unknown(m, name, err);
     *out = slot;
-    if (!want || (!want->quantized && !want->compat))
+    if (!want || !want->n)
         return STENO_OK;
-    configured(m->conf, slot->dir, &own_quantized, &own_compat);
-    quantized = own_quantized;
-    compat = own_compat;
-    st = resolve_variant(slot->name, slot->dir, want, &quantized, &compat, err);
-    if (st || (quantized == own_quantized && compat == own_compat))
+    own = options = configured(m->conf, slot->dir);
+    st = resolve_variant(slot->name, slot->dir, want, &options, err);
+    if (st || steno_options_equal(&options, &own))
         return st;
-    *out = variant_of(slot, quantized, compat);
+    *out = variant_of(slot, &options);
     return *out ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
 steno_status steno_models_acquire(steno_models *m, const char *name,
-                                  const struct steno_variant *want, struct steno_served **out,
+                                  const struct steno_options *want, struct steno_served **out,
                                   steno_err *err)
 {
     struct steno_model_slot *slot = NULL;

@@ -1,9 +1,9 @@
 /* The models this server has: the default one, always loaded, and those of models.dir (a directory
  * of model directories, named as requests call them), loaded when a request wants them and unloaded
- * when nobody has used them for models.idle_unload. Each loaded one has its pool. A directory of
- * espnet_onnx may be wanted in other ways than the configuration says (quantized, compat); each is
- * a model of its own, made when it is first asked for, that comes and goes like those of
- * models.dir.
+ * when nobody has used them for models.idle_unload. Each loaded one has its pool. A directory
+ * may be wanted with other options of its family than the configuration says (struct
+ * steno_option_info, STENO_OPTION_OF_MODEL); each such variant is a model of its own, made when it
+ * is first asked for, that comes and goes like those of models.dir.
  *
  * A loaded model is a generation, counted by those who use it. Reloading makes a new generation;
  * what runs ends on the old one, which is closed when its last user lets go; when the new one
@@ -15,7 +15,7 @@
 #define STENO_SERVER_MODELS_H
 
 #include "pool/pool.h"
-#include "protocol/variant.h"
+#include "protocol/options.h"
 #include "server/config.h"
 #include "server/costs.h"
 
@@ -24,12 +24,15 @@ struct steno_model_slot; /* a name: stays for the process's life */
 
 /* One generation of a loaded model. Frozen, but for the count. */
 struct steno_served {
-    const char *name;  /* what requests call it */
-    const char *label; /* the same for metrics and logs, where variants differ */
-    bool quantized, compat;
+    const char *name;             /* what requests call it */
+    const char *label;            /* the same for metrics and logs, where variants differ */
+    const char *family;           /* of the directory: static storage */
+    struct steno_options options; /* as it was opened: a variant (protocol/options.h) */
     steno_model *model;
     struct steno_model_info info;
     struct steno_costs_id costs; /* where what its streams cost is kept */
+    /* Of the streams that the pool measures; its options borrow them. */
+    struct steno_option_list trial_options;
     steno_pool *pool;
     struct steno_model_slot *slot;
     int users; /* the registry's lock */
@@ -43,12 +46,13 @@ STENO_MUST steno_status steno_models_open(steno_models **out, const struct steno
 /* Everything must have been released. Accepts NULL. */
 void steno_models_close(steno_models *m);
 
-/* Use the model of this name; NULL, "" and the aliases mean the default. want: NULL = as the
- * configuration says. STENO_ERR_INVAL: there is none of the name (steno_models_check says so too),
- * or it cannot be had as wanted. STENO_ERR_BUSY: it is being loaded, or there is no memory for it
+/* Use the model of this name; NULL, "" and the aliases mean the default. want: options of
+ * models that are set in it count over the configuration's; NULL = none. STENO_ERR_INVAL: there is
+ * none of the name (steno_models_check says so too), or it cannot be had as wanted (the message
+ * begins with the option). STENO_ERR_BUSY: it is being loaded, or there is no memory for it
  * now. STENO_ERR_INTERNAL: it could not be loaded. */
 STENO_MUST steno_status steno_models_acquire(steno_models *m, const char *name,
-                                             const struct steno_variant *want,
+                                             const struct steno_options *want,
                                              struct steno_served **out, steno_err *err);
 /* Accepts NULL. */
 void steno_models_release(steno_models *m, struct steno_served *s);
@@ -64,7 +68,7 @@ struct steno_model_slot *steno_models_slot(steno_models *m, size_t i);
  * loaded. */
 struct steno_model_slot *steno_models_next_new(steno_models *m);
 struct steno_model_view {
-    const char *name; /* "NAME+quantized+espnet-onnx" of variants */
+    const char *name; /* of variants with their options behind "+" */
     bool loaded, is_default, is_variant;
     int users, generation;
     size_t bytes;                                            /* packed weights */

@@ -99,7 +99,7 @@ static bool choose_model(struct steno_upload *up, struct refused *why, steno_err
     steno_status st;
     if (up->served)
         return true;
-    st = steno_models_acquire(models, up->ask.model, &up->variant, &up->served, err);
+    st = steno_models_acquire(models, up->ask.model, &up->options, &up->served, err);
     if (!st) {
         busy = STENO_REJECT_CAPACITY;
         st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
@@ -112,7 +112,7 @@ static bool choose_model(struct steno_upload *up, struct refused *why, steno_err
     if (st == STENO_ERR_INVAL && steno_models_check(models, up->ask.model, NULL))
         *why = (struct refused){404, "model_not_found", "model"};
     else if (st == STENO_ERR_INVAL)
-        why->param = up->variant.quantized == STENO_CHOICE_YES ? "quantized" : "compat";
+        why->param = steno_options_named_in(err->msg);
     return !st;
 }
 
@@ -326,7 +326,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
                                     .beam = up->beam,
                                     .n_best = up->n_best,
                                     .vad = up->vad,
-                                    .search = up->search,
+                                    .options = up->options,
                                     .partials = up->sse,
                                     .no_endpointing = up->no_endpointing,
                                     .event = up->sse ? on_event : NULL,
@@ -521,6 +521,7 @@ static ssize_t read_events(void *ctx, uint64_t pos, char *out, size_t max)
 static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_header headers[] = {{NULL, NULL}, {NULL, NULL}};
+    const char *option = steno_options_named_in(up->err.msg);
     int code;
     if (up->audio_seconds > 0)
         snprintf(rq->note, sizeof rq->note, "%.3f s of %s, real-time factor %.4f",
@@ -534,7 +535,7 @@ static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
     if (up->code != 200 && up->err.code == STENO_ERR_CANCELLED)
         return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
     if (up->code != 200)
-        return steno_respond_status(rq, &up->err, "file");
+        return steno_respond_status(rq, &up->err, option ? option : "file");
     if (*up->warning)
         headers[0] = (struct steno_header){"X-Steno-Warning", up->warning};
     code = up->code;

@@ -1,7 +1,6 @@
 #include "server/upload_internal.h"
 
 #include "protocol/query.h"
-#include "protocol/search.h"
 #include "protocol/stream_native.h"
 
 #include <stdio.h>
@@ -44,6 +43,7 @@ static steno_status set_model(struct steno_upload *up, const char *value, steno_
 static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
 {
     struct steno_upload *up = user;
+    char names[STENO_OPTIONS_NAMES];
     bool flag;
     steno_status st;
     if (!strcmp(name, "format"))
@@ -58,16 +58,13 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_vad_choice_parse(value, &up->vad, err);
     if (!strcmp(name, "n_best"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->n_best, err);
-    if (steno_search_is_option(name))
-        return steno_search_set_text(&up->search, name, value, err);
-    if (steno_variant_is_option(name))
-        return steno_variant_set(&up->variant, name, value, err);
+    if (steno_options_known(name))
+        return steno_options_set(&up->options, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, beam, "
-                          "n_best, vad, words, segments, " STENO_SEARCH_NAMES
-                          ", " STENO_VARIANT_NAMES,
-                          name);
+                          "n_best, vad, words, segments%s",
+                          name, steno_options_names(names));
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
         up->no_words = !flag;
@@ -77,21 +74,21 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 }
 
 /* Our extensions of OpenAI's form. */
-static bool is_search(const char *name)
+static bool is_extension(const char *name)
 {
-    return !strcmp(name, "n_best") || !strcmp(name, "vad") || steno_native_is_search(name);
+    return !strcmp(name, "n_best") || !strcmp(name, "vad") || steno_native_is_option(name);
 }
 
-/* OpenAI's form has no query; `channel` and the search, our extensions, may stand there as well as
- * in a field. Other names are other people's (api-version, for example). */
+/* OpenAI's form has no query; `channel` and our extensions may stand there as well as in a field.
+ * Other names are other people's (api-version, for example). */
 static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
 {
-    return strcmp(name, "channel") && !is_search(name) ? STENO_OK
-                                                       : on_query(user, name, value, err);
+    return strcmp(name, "channel") && !is_extension(name) ? STENO_OK
+                                                          : on_query(user, name, value, err);
 }
 
-/* A field of the form that is the search's; *param gets its name. */
-static steno_status set_search(struct steno_upload *up, steno_err *err)
+/* A field of the form that is one of our extensions; *param gets its name. */
+static steno_status set_extension(struct steno_upload *up, steno_err *err)
 {
     steno_status st = steno_buf_add(&up->field, "", 1);
     if (st || memchr(up->field.data, '\0', up->field.len - 1))
@@ -156,10 +153,10 @@ static steno_status on_part_end(void *user, steno_err *err)
     struct steno_upload *up = user;
     steno_status st = STENO_OK;
     if (!up->in_file)
-        st = is_search(up->field_name) ? set_search(up, err)
-                                       : steno_openai_field(&up->ask, up->field_name,
-                                                            up->field.data ? up->field.data : "",
-                                                            up->field.len, &up->fail_param, err);
+        st = is_extension(up->field_name) ? set_extension(up, err)
+                                          : steno_openai_field(&up->ask, up->field_name,
+                                                               up->field.data ? up->field.data : "",
+                                                               up->field.len, &up->fail_param, err);
     if (!st)
         up->fail_param = NULL; /* what fails from here on is not this part's fault */
     return st;
@@ -176,7 +173,8 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
                           name);
     if (!strcmp(name, "alternatives"))
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->n_best, err);
-    return !strcmp(name, "model") || is_search(name) ? on_query(user, name, value, err) : STENO_OK;
+    return !strcmp(name, "model") || is_extension(name) ? on_query(user, name, value, err)
+                                                        : STENO_OK;
 }
 
 bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up)

@@ -5,6 +5,7 @@
 
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
+#include "protocol/options.h"
 #include "server/upload.h"
 
 #include <pthread.h>
@@ -22,8 +23,7 @@ struct steno_upload {
     bool no_words;
     int beam, n_best;
     enum steno_vad_choice vad;
-    struct steno_search_options search;
-    struct steno_variant variant;
+    struct steno_options options; /* what is not set is the server's */
     bool no_endpointing;
 
     /* receiving: the connection's */

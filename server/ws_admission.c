@@ -20,8 +20,8 @@ struct asked {
     bool damaged;                /* the query; the session will say so, in its dialect */
     char key[STENO_KEY_MAX + 1]; /* it may stand there, for browsers */
     char model[STENO_NATIVE_MODEL_BYTES];
-    struct steno_variant variant;
-    bool bad_variant, resumes;
+    struct steno_options options; /* of models */
+    bool bad_option, resumes;
 };
 
 bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len)
@@ -49,8 +49,9 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         snprintf(a->model, sizeof a->model, "%s", value);
     else if (!strcmp(name, "session_id"))
         a->resumes = true;
-    else if (steno_variant_is_option(name) && steno_variant_set(&a->variant, name, value, NULL))
-        a->bad_variant = true;
+    else if (steno_options_known_of(name, STENO_OPTION_OF_MODEL) &&
+             steno_options_set(&a->options, name, value, NULL))
+        a->bad_option = true;
     return STENO_OK;
 }
 
@@ -132,9 +133,9 @@ static steno_status admit(const struct steno_server *srv, const struct asked *a,
     struct steno_served *served;
     steno_status st;
     *why = STENO_REJECT_LOADING;
-    if (a->damaged || a->bad_variant)
+    if (a->damaged || a->bad_option)
         return STENO_OK;
-    st = steno_models_acquire(srv->models, a->model, &a->variant, &served, err);
+    st = steno_models_acquire(srv->models, a->model, &a->options, &served, err);
     if (st)
         return st == STENO_ERR_INVAL ? STENO_OK : st;
     *why = STENO_REJECT_CAPACITY;

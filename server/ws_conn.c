@@ -65,14 +65,13 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
     conn *c = ctx;
     struct steno_native_start *s = &d->start;
     steno_status st =
-        steno_models_acquire(c->ws->srv->models, s->model, &s->variant, &c->served, err);
+        steno_models_acquire(c->ws->srv->models, s->model, &s->options, &c->served, err);
     if (st == STENO_ERR_BUSY)
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_LOADING], 1);
     if (st)
         return steno_fail_in(err, st, "model");
     snprintf(s->model, sizeof s->model, "%s", c->served->name);
-    s->variant.quantized = c->served->quantized ? STENO_CHOICE_YES : STENO_CHOICE_NO;
-    s->variant.compat = c->served->compat ? STENO_CHOICE_YES : STENO_CHOICE_NO;
+    steno_options_set_variant(&s->options, &c->served->options);
     s->resume_seconds = c->ws->srv->conf->ws_resume;
     d->model_version = c->served->info.version;
     d->model_family = c->served->info.family;
@@ -91,12 +90,17 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
                    .no_partials = !s->interim,
                    .beam = s->beam,
                    .n_best = s->alternatives,
-                   .endpoint = s->endpoint,
-                   .search = s->search},
+                   .endpoint = s->endpoint},
         .priority = STENO_POOL_LIVE,
         .owner = steno_key_owner(c->key),
     };
-    steno_status st = steno_config_search(c->ws->srv->conf, &opt.stream, err);
+    struct steno_options options = s->options;
+    struct steno_option_list list;
+    steno_status st =
+        steno_config_search(c->ws->srv->conf, c->served->family, &options, &opt.stream, err);
+    steno_options_list(&options, STENO_OPTION_OF_STREAM, &list);
+    opt.stream.options = list.v;
+    opt.stream.n_options = list.n;
     if (!st)
         st = steno_server_vad(c->ws->srv, s->vad, &opt.stream.vad, err);
     if (st)

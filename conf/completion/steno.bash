@@ -21,7 +21,7 @@ _steno()
     --cpu)
         mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 vnni bf16 native" -- "$cur"); return ;;
     --precision)
-        mapfile -t COMPREPLY < <(compgen -W "fp32 bf16 fp16 int8" -- "$cur"); return ;;
+        mapfile -t COMPREPLY < <(compgen -W "auto fp32 bf16 fp16 int8" -- "$cur"); return ;;
     --level)
         mapfile -t COMPREPLY < <(compgen -W "basic extended layer all" -- "$cur"); return ;;
     --report)
@@ -41,7 +41,7 @@ _steno()
         opts=$(steno "$cmd" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)
         mapfile -t COMPREPLY < <(compgen -W "$opts" -- "$cur")
     elif [[ $prev == model ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "info ops" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "info ops options" -- "$cur")
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi

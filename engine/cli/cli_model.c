@@ -1,5 +1,5 @@
 /* steno model: what is in a model file. */
-#include "cli/options.h"
+#include "cli/family_options.h"
 #include "cli/tally.h"
 #include "nn/onnx/load.h"
 #include "nn/ops/registry.h"
@@ -15,16 +15,20 @@
 static const char usage[] =
     "Usage: steno model info FILE.onnx|DIR\n"
     "       steno model ops\n"
+    "       steno model options\n"
     "\n"
     "  info    of a network: inputs, outputs, opsets, metadata, operators before and after the\n"
     "          passes, weights; of a model directory: name, language, sampling rate, sizes\n"
     "  ops     every operator this build knows: domain, name, first opset, last opset (- = "
-    "newest)\n";
+    "newest)\n"
+    "  options every option of a model family: family, name, whether of a model or a stream,\n"
+    "          values, default (- = the model's own), what it does\n";
 
 struct model_options {
     const char *what, *path;
     struct cli_network n;
     struct steno_model_options dir; /* of a model directory */
+    struct cli_family_options family;
 };
 
 static void print_value(const char *role, const struct steno_graph *g, const struct steno_value *v)
@@ -133,28 +137,36 @@ static int show(const struct model_options *o)
 
 int cli_model(int argc, char **argv)
 {
-    struct model_options o = {.n = CLI_NETWORK_INIT, .dir = {.precision = "auto"}};
-    const struct cli_option options[] = {
-        {"--quantized", CLI_FLAG, NULL, &o.dir.quantized, 0, 0,
-         "directories of espnet_onnx: the networks of quantize/"},
-        {"--compat", CLI_TEXT, "espnet-onnx", &o.dir.compat, 0, 0,
-         "... as for results of espnet_onnx 0.2.1"},
-        {"--precision", CLI_TEXT, "fp32|bf16|int8|fp16|auto", &o.dir.precision, 0, 0,
+    struct model_options o = {.n = CLI_NETWORK_INIT, .dir = steno_model_options_default()};
+    int precision = STENO_AUTO_WEIGHTS;
+    struct cli_option options[8 + CLI_FAMILY_ROWS] = {
+        {"--precision", CLI_CHOICE, CLI_PRECISIONS, &precision, 0, 0,
          "model directories: how weights are held, auto by default"},
-        CLI_PASS_OPTIONS(&o.n),
-        {0}};
+        CLI_PASS_OPTIONS(&o.n)};
     const char *args[2] = {NULL, NULL};
     struct stat sb;
-    int n, rc = cli_parse(argc, argv, usage, options, args, 2, &n);
+    int n, rc, own = 0;
+    while (options[own].name)
+        own++;
+    cli_family_rows(&o.family, options + own);
+    rc = cli_parse(argc, argv, usage, options, args, 2, &n);
     if (rc != EX_OK)
         return rc < 0 ? EX_OK : rc;
+    if (!cli_family_check(&o.family))
+        return EX_USAGE;
+    cli_family_give(&o.family, &o.dir, NULL);
+    o.dir.precision = (enum steno_precision)precision;
     cli_network_resolve(&o.n);
     o.what = args[0];
     o.path = args[1];
     if (o.what && !strcmp(o.what, "ops") && !o.path)
         return show_ops();
+    if (o.what && !strcmp(o.what, "options") && !o.path) {
+        cli_family_print();
+        return EX_OK;
+    }
     if (!o.path || strcmp(o.what, "info"))
-        return cli_usage("model needs info and a file, or ops");
+        return cli_usage("model needs info and a file, ops or options");
     rc = cli_readable(o.path);
     if (rc != EX_OK)
         return rc;

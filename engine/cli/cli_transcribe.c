@@ -1,7 +1,6 @@
 /* steno transcribe: recordings in, text out. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 
 #include "audio/file.h"
 #include "base/clock.h"
-#include "cli/cli.h"
+#include "cli/family_options.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 #include "steno.h"
@@ -24,9 +23,10 @@ enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_SRT, FORMAT_VTT };
 
 struct job {
     const char *model_dir;
-    enum format format;
+    int format; /* enum format */
     bool stream, words, times;
-    unsigned channel;
+    long channel;
+    struct cli_family_options family;
     struct steno_model_options model_opt;
     struct steno_stream_options stream_opt;
     steno_model *model;
@@ -46,31 +46,9 @@ struct recording {
     size_t shown;     /* characters of the partial on the terminal's line */
 };
 
-static const char help_text[] =
+static const char usage[] =
     "Usage: steno transcribe [OPTION]... FILE...|-\n"
-    "Print what is said in each recording (WAV, FLAC, Ogg, Opus, MP3, AIFF; - = stdin).\n\n"
-    "  --model DIR      model directory (else $STENO_MODEL, else the model that ships)\n"
-    "  --format FORMAT  text (one line per file), json, srt, vtt\n"
-    "  --words          text: a line per word, \"start end confidence word\"\n"
-    "  --stream         print partial results as they come (text, json)\n"
-    "  --channel N      take channel N, counted from 1, instead of the mean of all\n"
-    "  --beam N         CTC prefix beam search of width N; 1 = greedy (default: the model's)\n"
-    "  --nbest N        json: alternatives of each segment, at most the beam\n"
-    "  --ctc-weight W   directories of espnet_onnx: share of CTC in the joint search, 0 to 1; "
-    "these\n"
-    "  --lm-weight W    and the following: the model's own unless given\n"
-    "  --penalty P      bonus for each token\n"
-    "  --maxlenratio R  longest output: 0 = end detection, R > 0 of the frames, R < 0 tokens\n"
-    "  --minlenratio R  shortest output\n"
-    "  --pre-beam R     tokens that CTC looks at, as a multiple of the beam\n"
-    "  --quantized      ... the networks of quantize/\n"
-    "  --precision P    weights: auto (fast, and as good: the default), fp32 (as they are), bf16,\n"
-    "                   fp16, int8\n"
-    "  --times          say on standard error what each file took\n"
-    "  --compat espnet-onnx  results of espnet_onnx 0.2.1; json: one n-best list per file\n"
-    "  --no-endpoint    no cutting at silences: one segment per recording\n"
-    "  --threads N      threads of the engine (default 1)\n"
-    "  --cpu LEVEL      scalar, avx2, avx512, vnni, bf16, amx: use no more than this\n";
+    "Print what is said in each recording (WAV, FLAC, Ogg, Opus, MP3, AIFF; - = stdin).\n";
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
@@ -116,7 +94,7 @@ static steno_status print_json(const struct steno_event *ev)
 
 static bool wants_nbest(const struct job *j)
 {
-    return j->model_opt.compat && j->format == FORMAT_JSON && !j->stream;
+    return *j->info.results_of && j->format == FORMAT_JSON && !j->stream;
 }
 
 static steno_status print_nbest(struct recording *r, const struct steno_event *ev)
@@ -214,7 +192,7 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
 {
     struct steno_stream_options so = r->job->stream_opt;
     steno_status st = steno_audio_open_fd(
-        &r->audio, fd, &(struct steno_audio_options){.channel = r->job->channel}, err);
+        &r->audio, fd, &(struct steno_audio_options){.channel = (unsigned)r->job->channel}, err);
     if (st)
         return st;
     steno_audio_get_info(r->audio, &r->info);
@@ -324,149 +302,65 @@ static int transcribe(const struct job *j, const char *name)
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-static bool parse_format(const char *s, enum format *out)
+static int check(struct job *j, int files)
 {
-    static const char *const names[] = {"text", "json", "srt", "vtt"};
-    for (int i = 0; i < 4; i++)
-        if (strcmp(s, names[i]) == 0) {
-            *out = (enum format)i;
-            return true;
-        }
-    (void)cli_usage("--format: '%s' is none of text, json, srt, vtt", s);
-    return false;
-}
-
-enum {
-    O_MODEL,
-    O_FORMAT,
-    O_WORDS,
-    O_STREAM,
-    O_CHANNEL,
-    O_BEAM,
-    O_NBEST,
-    O_NO_ENDPOINT,
-    O_THREADS,
-    O_CPU,
-    O_QUANTIZED,
-    O_COMPAT,
-    O_CTC_WEIGHT,
-    O_LM_WEIGHT,
-    O_PENALTY,
-    O_MAX_LEN,
-    O_MIN_LEN,
-    O_PRE_BEAM,
-    O_PRECISION,
-    O_TIMES
-};
-static const char *const options[] = {
-    "--model",      "--format",       "!--words",  "!--stream",     "--channel",     "--beam",
-    "--nbest",      "!--no-endpoint", "--threads", "--cpu",         "!--quantized",  "--compat",
-    "--ctc-weight", "--lm-weight",    "--penalty", "--maxlenratio", "--minlenratio", "--pre-beam",
-    "--precision",  "!--times",       NULL};
-
-/* A number for the joint search; its range is the model's business. */
-static bool set_search(struct job *j, int option, const char *value)
-{
-    struct steno_search_options *s = &j->stream_opt.search;
-    double *const to[] = {&s->ctc_weight,    &s->lm_weight,     &s->penalty,
-                          &s->max_len_ratio, &s->min_len_ratio, &s->pre_beam_ratio};
-    int i = option - O_CTC_WEIGHT;
-    char *end;
-    double v = strtod(value, &end);
-    if (end == value || *end || !isfinite(v)) {
-        (void)cli_usage("%s: '%s' is not a number", options[option], value);
-        return false;
-    }
-    *to[i] = v;
-    s->set |= 1u << i;
-    return true;
-}
-
-static bool set_option(struct job *j, int option, const char *value)
-{
-    long n = 0;
-    switch (option) {
-    case O_MODEL:
-        j->model_dir = value;
-        return true;
-    case O_FORMAT:
-        return parse_format(value, &j->format);
-    case O_WORDS:
-        return j->words = true;
-    case O_STREAM:
-        return j->stream = true;
-    case O_CHANNEL:
-        if (!cli_int("--channel", value, 1, 64, &n))
-            return false;
-        j->channel = (unsigned)n;
-        return true;
-    case O_BEAM:
-        if (!cli_int("--beam", value, 1, STENO_MAX_BEAM, &n))
-            return false;
-        j->stream_opt.beam = (int)n;
-        return true;
-    case O_NBEST:
-        if (!cli_int("--nbest", value, 1, STENO_MAX_BEAM, &n))
-            return false;
-        j->stream_opt.n_best = (int)n;
-        return true;
-    case O_NO_ENDPOINT:
-        return j->stream_opt.no_endpointing = true;
-    case O_THREADS:
-        if (!cli_int("--threads", value, 1, 256, &n))
-            return false;
-        j->model_opt.threads = (int)n;
-        return true;
-    case O_CPU:
-        j->model_opt.cpu = value;
-        return true;
-    case O_QUANTIZED:
-        return j->model_opt.quantized = true;
-    case O_COMPAT:
-        j->model_opt.compat = value;
-        return true;
-    case O_PRECISION:
-        j->model_opt.precision = value;
-        return true;
-    case O_TIMES:
-        return j->times = true;
-    default:
-        return set_search(j, option, value);
-    }
-}
-
-/* Files are moved to the front of argv; returns how many, or -1 - exit code. */
-static int parse(struct job *j, int argc, char **argv)
-{
-    struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
-    const char *value;
-    int files = 0, o;
-    while ((o = cli_next(&a, options, &value)) != CLI_END) {
-        if (o == CLI_HELP) {
-            fputs(help_text, stdout);
-            return -1 - EX_OK;
-        }
-        if (o == CLI_POSITIONAL)
-            argv[files++] = argv[a.at - 1];
-        else if (o == CLI_ERROR || !set_option(j, o, value))
-            return -1 - EX_USAGE;
-    }
     if (!files)
-        return -1 - cli_usage("transcribe: no recording given");
+        return cli_usage("transcribe: no recording given");
     if (j->stream && j->format != FORMAT_TEXT && j->format != FORMAT_JSON)
-        return -1 - cli_usage("transcribe: --stream goes with text and json");
+        return cli_usage("transcribe: --stream goes with text and json");
     if (j->stream_opt.beam && j->stream_opt.n_best > j->stream_opt.beam)
-        return -1 - cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
-                              j->stream_opt.beam);
-    return files;
+        return cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
+                         j->stream_opt.beam);
+    if (!cli_family_check(&j->family))
+        return EX_USAGE;
+    cli_family_give(&j->family, &j->model_opt, &j->stream_opt);
+    return EX_OK;
+}
+
+/* files: [argc], their number to *n. EX_OK; an exit code, printed; -1 after --help. */
+static int parse(struct job *j, int argc, char **argv, const char **files, int *n)
+{
+    long beam = 0, n_best = 0, threads = 1;
+    int precision = STENO_AUTO_WEIGHTS; /* places in CLI_PRECISIONS are the enum's */
+    struct cli_option options[20 + CLI_FAMILY_ROWS] = {
+        {"--model", CLI_TEXT, "DIR", &j->model_dir, 0, 0,
+         "model directory (else $STENO_MODEL, else the model that ships)"},
+        {"--format", CLI_CHOICE, "text|json|srt|vtt", &j->format, 0, 0,
+         "text: one line per file, the default"},
+        {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
+         "text: a line per word, \"start end confidence word\""},
+        {"--stream", CLI_FLAG, NULL, &j->stream, 0, 0,
+         "print partial results as they come (text, json)"},
+        {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
+         "take channel N, counted from 1, instead of the mean of all"},
+        {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
+         "hypotheses of the search; 1 = greedy (default: the model's)"},
+        {"--nbest", CLI_NUMBER, "N", &n_best, 1, STENO_MAX_BEAM,
+         "json: alternatives of each segment, at most the beam"},
+        {"--precision", CLI_CHOICE, CLI_PRECISIONS, &precision, 0, 0,
+         "weights: auto (fast, and as good: the default), fp32 (as they are)"},
+        {"--times", CLI_FLAG, NULL, &j->times, 0, 0, "say on standard error what each file took"},
+        {"--no-endpoint", CLI_FLAG, NULL, &j->stream_opt.no_endpointing, 0, 0,
+         "no cutting at silences: one segment per recording"},
+        {"--threads", CLI_NUMBER, "N", &threads, 1, 256, "threads of the engine (default 1)"},
+        {"--cpu", CLI_TEXT, "LEVEL", &j->model_opt.cpu, 0, 0,
+         "scalar, avx2, avx512, vnni, bf16, amx: use no more than this"}};
+    int own = 0, rc;
+    while (options[own].name)
+        own++;
+    cli_family_rows(&j->family, options + own);
+    rc = cli_parse(argc, argv, usage, options, files, argc, n);
+    j->model_opt.threads = (int)threads;
+    j->stream_opt.beam = (int)beam;
+    j->stream_opt.n_best = (int)n_best;
+    j->model_opt.precision = (enum steno_precision)precision;
+    return rc ? rc : check(j, *n);
 }
 
 static steno_status open_model(struct job *j, steno_err *err)
 {
     char *dir = NULL;
     steno_status st = steno_model_find(&dir, j->model_dir, err);
-    const struct steno_search_options *s = &j->stream_opt.search;
-    j->model_opt.without_lm = (s->set & STENO_SEARCH_LM_WEIGHT) && s->lm_weight == 0;
     if (!st)
         st = steno_model_open(&j->model, dir, &j->model_opt, err);
     free(dir);
@@ -475,26 +369,41 @@ static steno_status open_model(struct job *j, steno_err *err)
     return st;
 }
 
-int cli_transcribe(int argc, char **argv)
+static int transcribe_all(struct job *j, const char **files, int n)
 {
-    struct job j = {.format = FORMAT_TEXT, .model_opt = {.precision = "auto"}};
     steno_err err = {0};
-    int code = EX_OK, files = parse(&j, argc, argv);
-    if (files < 0)
-        return -1 - files;
-    if (j.model_dir && cli_readable(j.model_dir))
+    int code = EX_OK;
+    if (j->model_dir && cli_readable(j->model_dir))
         return EX_NOINPUT;
-    if (open_model(&j, &err))
+    if (open_model(j, &err))
         return cli_fail(&err);
-    for (int i = 0; i < files; i++) {
-        int c = transcribe(&j, argv[i]);
+    for (int i = 0; i < n; i++) {
+        int c = transcribe(j, files[i]);
         if (code == EX_OK)
             code = c;
     }
-    steno_model_close(j.model);
+    steno_model_close(j->model);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "steno: standard output: %s\n", strerror(errno));
         return EX_IOERR;
     }
     return code;
+}
+
+int cli_transcribe(int argc, char **argv)
+{
+    struct job j = {.format = FORMAT_TEXT,
+                    .model_opt = steno_model_options_default(),
+                    .stream_opt = steno_stream_options_default()};
+    const char **files = calloc((size_t)argc + 1, sizeof *files);
+    int n, rc;
+    if (!files) {
+        fputs("steno: out of memory\n", stderr);
+        return EX_OSERR;
+    }
+    rc = parse(&j, argc, argv, files, &n);
+    if (!rc)
+        rc = transcribe_all(&j, files, n);
+    free(files);
+    return rc < 0 ? EX_OK : rc;
 }

@@ -8,6 +8,7 @@
 #include <sysexits.h>
 
 #define HELP_COLUMN 25
+#define HELP_WIDTH 100
 
 void cli_list_free(struct cli_list *l)
 {
@@ -16,18 +17,34 @@ void cli_list_free(struct cli_list *l)
     l->n = 0;
 }
 
+/* To the end of the line, or to the last blank that lets it fit. */
+static size_t line_length(const char *about)
+{
+    size_t len = strcspn(about, "\n"), at = HELP_WIDTH - HELP_COLUMN;
+    if (len <= at)
+        return len;
+    while (at > 0 && about[at] != ' ')
+        at--;
+    return at ? at : len;
+}
+
 static void print_option(const struct cli_option *o)
 {
     char head[128];
     const char *about = o->about;
-    int n = o->kind == CLI_FLAG ? snprintf(head, sizeof head, "  %s", o->name)
-                                : snprintf(head, sizeof head, "  %s %s", o->name, o->arg);
+    int n;
+    if (o->kind == CLI_HEADING) {
+        printf("\n%s\n", o->name);
+        return;
+    }
+    n = o->kind == CLI_FLAG ? snprintf(head, sizeof head, "  %s", o->name)
+                            : snprintf(head, sizeof head, "  %s %s", o->name, o->arg);
     if (n < HELP_COLUMN - 1)
         printf("%-*s", HELP_COLUMN, head);
     else
         printf("%s\n%*s", head, HELP_COLUMN, "");
     for (;;) {
-        size_t len = strcspn(about, "\n");
+        size_t len = line_length(about);
         printf("%.*s\n", (int)len, about);
         if (!about[len])
             return;
@@ -98,11 +115,11 @@ static bool set(const struct cli_option *o, const char *s)
 int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
               const char **positional, int max, int *n)
 {
-    const char *names[64], *value;
-    char flags[64][40];
+    const char *names[CLI_MAX_OPTIONS + 1], *value;
+    char flags[CLI_MAX_OPTIONS][40];
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     int count = 0, c;
-    for (; options[count].name && count < 63; count++) {
+    for (; options[count].name && count < CLI_MAX_OPTIONS; count++) {
         snprintf(flags[count], sizeof flags[count], "%s%s",
                  options[count].kind == CLI_FLAG ? "!" : "", options[count].name);
         names[count] = flags[count];

@@ -18,7 +18,8 @@ enum cli_kind {
     CLI_NUMBER, /* long, within [min, max] */
     CLI_REAL,   /* double >= 0 */
     CLI_CHOICE, /* int: place of the value in arg, "a|b|c" */
-    CLI_MANY    /* struct cli_list: every occurrence */
+    CLI_MANY,   /* struct cli_list: every occurrence */
+    CLI_HEADING /* no option: name stands alone in a line of --help */
 };
 
 struct cli_option {
@@ -30,11 +31,14 @@ struct cli_option {
     const char *about; /* one or more lines for --help */
 };
 
+#define CLI_MAX_OPTIONS 96 /* rows of a table */
 /* Read argv. Arguments that are no options go to positional, [max], their number to *n; one more is
  * an error that names `command`. EX_OK; EX_USAGE, printed; -1 after --help: usage, then the table.
  */
 int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
               const char **positional, int max, int *n);
+
+#define CLI_PRECISIONS "fp32|bf16|int8|fp16|auto"
 
 /* How to open and run networks: every command that does has these rows. */
 struct cli_network {
@@ -75,7 +79,7 @@ struct cli_network {
      0,                                                                                            \
      "scalar, avx2, avx512, vnni, bf16, amx or native (all the CPU has)"},                         \
         {"--threads", CLI_NUMBER, "N", &(N)->threads, 1, 1024, "1 by default"},                    \
-        {"--precision",         CLI_CHOICE, "fp32|bf16|int8|fp16|auto", &(N)->precision, 0, 0,     \
+        {"--precision",         CLI_CHOICE, CLI_PRECISIONS, &(N)->precision, 0, 0,                 \
          "how weights are held"},                                                                  \
         {"--cache",                                                                                \
          CLI_TEXT,                                                                                 \

@@ -5,6 +5,7 @@
 #include "formats/zip.h"
 #include "cli/arrays.h"
 #include "cli/recordings.h"
+#include "recognizer/model.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -212,8 +213,8 @@ steno_status recorded_inputs_open(struct recorded_inputs **out, const char *dir,
 {
     struct recorded_inputs *h = calloc(1, sizeof *h);
     struct steno_observer observer = {on_run, h};
-    struct steno_model_options mo = {.plain = true, .observer = &observer};
-    steno_status st = h ? steno_model_open(&h->model, dir, &mo, err)
+    struct steno_model_options mo = {.plain = true};
+    steno_status st = h ? steno_model_open_observed(&h->model, dir, &mo, &observer, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = recordings_each(audio, listen, h, err);
@@ -224,7 +225,7 @@ steno_status recorded_inputs_open(struct recorded_inputs **out, const char *dir,
             v->names[k] = strdup(steno_network_input(v->net, k)->name);
     }
     if (h)
-        steno_model_close(h->model); /* the tap goes with this call */
+        steno_model_close(h->model); /* the observer goes with this call */
     if (h)
         h->model = NULL;
     if (st) {

@@ -361,7 +361,7 @@ int pthread_mutex_unlock(pthread_mutex_t *m)
 }
 
 /* Where a worker of the pool runs the network, it reads the clock four times without a lock
- * (pool/worker.c, recognizer/stepper.c). There it hangs, as in an endless loop, with the streams
+ * (pool/worker.c, recognizer/batcher.c). There it hangs, as in an endless loop, with the streams
  * of its round, until no fault is set any more. */
 static void hang(const void *caller)
 {

@@ -197,8 +197,8 @@ static steno_status form(steno_err *err)
 static const struct steno_word words[] = {{"four", 0.5, 0.8, 0.9f}, {"two", 1, 1.2, 0.8f}};
 static const int32_t ids[] = {4, 2};
 static const struct steno_alternative alternatives[] = {
-    {"four two", 0.8f, -1.5, .n_words = 2, .words = words, .tokens = ids, .n_tokens = 2},
-    {"for two", 0.1f, -3, .n_words = 2, .words = words, .tokens = ids, .n_tokens = 2}};
+    {"four two", 0.8f, -1.5, .n_words = 2, .words = words, .ids = ids, .n_ids = 2},
+    {"for two", 0.1f, -3, .n_words = 2, .words = words, .ids = ids, .n_ids = 2}};
 static const struct steno_event final = {.kind = STENO_FINAL,
                                          .text = "four two",
                                          .start = 0.5,

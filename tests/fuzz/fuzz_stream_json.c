@@ -1,13 +1,12 @@
 /* Text messages and query parameters of the native dialect. Any bytes are parsed or refused with
  * a message. Accepted values are within the documented ranges and can be written back as
  * `ready`. */
-/* covers: protocol/stream_native.c protocol/json_text.c protocol/search.c protocol/vad.c */
+/* covers: protocol/stream_native.c protocol/json_text.c protocol/options.c protocol/vad.c */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "protocol/json_text.h"
-#include "protocol/search.h"
 #include "protocol/stream_native.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -73,7 +72,8 @@ static void check_query(const char *p, size_t n)
  * a request without them gets them. */
 static void check_list(const char *p, size_t n)
 {
-    struct steno_search_options got = {0}, request = {0};
+    struct steno_options got = {0}, request = {0};
+    struct steno_option_list out;
     int beam = -1;
     char list[1024];
     steno_err err = {.msg = ""};
@@ -81,19 +81,22 @@ static void check_list(const char *p, size_t n)
         return;
     memcpy(list, p, n);
     list[n] = '\0';
-    if (steno_search_read_list(&got, &beam, list, &err)) {
+    if (steno_options_read_list(&got, &beam, list, &err)) {
         if (!err.msg[0])
             abort();
         return;
     }
     if (beam < -1 || beam > STENO_MAX_BEAM)
         abort();
-    steno_search_complete(&request, &got);
-    if (request.set != got.set)
+    steno_options_complete(&request, &got);
+    if (!steno_options_equal(&request, &got))
         abort();
-    if ((got.set & STENO_SEARCH_CTC_WEIGHT) &&
-        (!(got.ctc_weight >= 0 && got.ctc_weight <= 1) || request.ctc_weight != got.ctc_weight))
+    steno_options_list(&got, STENO_OPTION_OF_STREAM, &out);
+    if (out.n != got.n)
         abort();
+    for (size_t i = 0; i < out.n; i++)
+        if (steno_option_check(out.v[i].name, out.v[i].value, NULL))
+            abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

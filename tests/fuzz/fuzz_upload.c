@@ -127,8 +127,8 @@ static steno_status recognise(const struct steno_upload *up, const steno_vad *va
                                       .no_endpointing = up->no_endpointing,
                                       .beam = up->beam,
                                       .n_best = up->n_best,
-                                      .search = up->search,
                                       .vad = up->vad == STENO_VAD_ENERGY ? vad : NULL};
+    struct steno_option_list list;
     struct steno_audio_info info;
     steno_audio *a = NULL;
     steno_stream *s = NULL;
@@ -137,6 +137,9 @@ static steno_status recognise(const struct steno_upload *up, const steno_vad *va
         return st;
     steno_audio_get_info(a, &info);
     so.sample_rate = info.sample_rate;
+    steno_options_list(&up->options, STENO_OPTION_OF_STREAM, &list);
+    so.options = list.v;
+    so.n_options = list.n;
     st = steno_stream_open(&s, model, &so, err);
     if (!st)
         st = feed(s, a, t, err);

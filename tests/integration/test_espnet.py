@@ -284,8 +284,10 @@ def unavailable_variants_are_refused_by_name():
                 os.symlink(os.path.join(os.path.abspath(OFFLINE), name), os.path.join(where, "plain", name))
         with Stenod(f"models.dir={where}") as d:  # the default model is the shipped one
             for query, status, param, why in (
-                    ("quantized=true", 400, "quantized", "quantized: is for directories of espnet_onnx, the model 'digits-en' is none"),
-                    ("compat=espnet-onnx", 400, "compat", "compat: is for directories of espnet_onnx"),
+                    ("quantized=true", 400, "quantized", "quantized: models of family ctc_streaming have no such option, theirs are: none "
+                     "(the model 'digits-en')"),
+                    ("compat=espnet-onnx", 400, "compat", "compat: models of family ctc_streaming have no such option"),
+                    ("penalty=1", 400, "penalty", "penalty: models of family ctc_streaming have no such option"),
                     ("model=plain&quantized=1", 400, "quantized", "quantized: the model 'plain' has no folder quantize/"),
                     ("model=none&quantized=1", 404, "model", "the model 'none' does not exist"),
                     ("quantized=perhaps", 400, None, "quantized: 'perhaps' is not true or false")):
@@ -299,7 +301,9 @@ def unavailable_variants_are_refused_by_name():
             assert got[0] == 400 and json.loads(got[2])["error"]["param"] == "quantized", got
             for query in ("", "?quantized=true"):
                 got = speak(d, [b"\0" * 3200], {} if query else {"quantized": True}, query)
-                assert got[-1]["code"] == "invalid_argument" and "directories of espnet_onnx" in got[-1]["message"], got
+                assert got[-1]["code"] == "invalid_argument" and "models of family ctc_streaming have no such option" in got[-1]["message"], got
+        with Stenod("model.search=beam=2,penalty=1", "model.ctc_weight=0.3", "model.quantized=yes", "model.compat=espnet-onnx") as d:
+            assert d.request("POST", "/v1/transcribe", audio())[0] == 200, "configured options of another family are passed over"
 
 
 @case

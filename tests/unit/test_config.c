@@ -9,6 +9,8 @@
 #include "server/config.h"
 #include "tests/support/shared.h"
 
+#define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +76,10 @@ static void bad_values_are_refused_and_change_nothing(void **state)
         {"log.requests=perhaps", "log.requests: 'perhaps' is not yes or no"},
         {"limits.bodi=1", "unknown key limits.bodi (limits.body is known)"},
         {"zzz.qqq=1", "unknown key zzz.qqq"},
+        {"model.compat=other", "model.compat: 'other' is "},
+        {"model.ctc_weight=2", "model.ctc_weight: 2 is outside 0..1"},
+        {"model.quantised=yes", "unknown key model.quantised (model.quantized is known)"},
+        {"pool.quantized=yes", "unknown key pool.quantized (model.quantized is known)"},
         {"nonsense", "'nonsense' is not SECTION.KEY=VALUE"},
     };
     struct steno_config c;
@@ -101,6 +107,8 @@ static void errors_in_a_file_name_file_and_line(void **state)
         {"\n\n[pool]\n; comment\nthreads = many\n", "test.conf:5: pool.threads: 'many'"},
         {"threads = 1\n", "test.conf:1: key 'threads' stands before the first [section]"},
         {"[pool]\nthreads = 1\nthreads = 2\n", "test.conf:3: pool.threads is given twice"},
+        {"[model]\npenalty = 1\npenalty = 1\n", "test.conf:3: model.penalty is given twice"},
+        {"[model]\nquantized = perhaps\n", "test.conf:2: model.quantized: 'perhaps'"},
         {"[pool]\nwhat is this\n", "test.conf:2: neither"},
         {"[pool\nthreads = 1\n", "test.conf:1: neither"},
         {"[Pool]\nthreads = 1\n", "unknown key Pool.threads"},
@@ -157,6 +165,50 @@ static void environment_counts_over_file_and_flags_over_both(void **state)
     steno_config_free(&c);
 }
 
+/* Options of families are keys of [model]; model.search says the same of streams in one line. */
+static void options_of_families_are_settings(void **state)
+{
+    struct steno_config c;
+    struct steno_options o = {0};
+    struct steno_stream_options so = {0};
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+    assert_int_equal(read_text(&c,
+                               "[model]\nquantized = no\ncompat = espnet-onnx\npenalty = 3\n"
+                               "search = beam=4, penalty=1, lm_weight=0.5, ctc_weight=0.5\n",
+                               NULL),
+                     STENO_OK);
+    setenv("STENO_MODEL_QUANTIZED", "yes", 1);
+    setenv("STENO_MODEL_COMPAT", "", 1);
+    assert_int_equal(steno_config_read_environment(&c, NULL), STENO_OK);
+    assert_string_equal(GET(&c.options, "quantized"), "yes");
+    assert_null(GET(&c.options, "compat"));
+    setenv("STENO_MODEL_QUANTIZED", "perhaps", 1);
+    assert_int_equal(steno_config_read_environment(&c, &err), STENO_ERR_INVAL);
+    assert_non_null(
+        strstr(err.msg, "environment variable STENO_MODEL_QUANTIZED: model.quantized: 'perhaps'"));
+    unsetenv("STENO_MODEL_QUANTIZED");
+    unsetenv("STENO_MODEL_COMPAT");
+    assert_int_equal(steno_config_check(&c, NULL), STENO_OK);
+    assert_int_equal(steno_options_set(&o, "ctc_weight", "0", NULL), STENO_OK);
+    assert_int_equal(
+        steno_config_search(&c, steno_option_find("penalty")->family, &o, &so, NULL), STENO_OK);
+    assert_int_equal(so.beam, 4);
+    assert_int_equal(o.n, 3);
+    assert_string_equal(GET(&o, "ctc_weight"), "0");
+    assert_string_equal(GET(&o, "lm_weight"), "0.5");
+    assert_string_equal(GET(&o, "penalty"), "3");
+    o = (struct steno_options){0}; /* a family without them is spared them */
+    assert_int_equal(steno_config_search(&c, "no_family", &o, &so, NULL), STENO_OK);
+    assert_int_equal(o.n, 0);
+    assert_int_equal(steno_config_assign(&c, "model.search=ctc_weight=3", STENO_CONFIG_FLAG, NULL),
+                     STENO_OK);
+    assert_int_equal(steno_config_check(&c, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "model.search: ctc_weight: 3 is outside 0..1"));
+    steno_config_free(&c);
+}
+
 static char *print_to_text(const struct steno_config *c, size_t *len)
 {
     char *text = NULL;
@@ -180,7 +232,8 @@ static void printed_settings_read_back_to_the_same(void **state)
     assert_int_equal(steno_config_init(&a, NULL), STENO_OK);
     assert_int_equal(steno_config_init(&b, NULL), STENO_OK);
     assert_int_equal(read_text(&a,
-                               "[model]\ndir = /some where/m\naliases = a, b\n[limits]\n"
+                               "[model]\ndir = /some where/m\naliases = a, b\n"
+                               "quantized = yes\nctc_weight = 0.25\n[limits]\n"
                                "body = 2M\naudio = 1.5h\n[log]\nrequests = no\n",
                                NULL),
                      STENO_OK);
@@ -188,10 +241,14 @@ static void printed_settings_read_back_to_the_same(void **state)
     if (steno_config_read_text(&b, "printed", text, n, &err))
         fail_msg("%s", err.msg);
     memcpy(b.from, a.from, sizeof a.from);
+    memcpy(b.option_from, a.option_from, sizeof a.option_from);
     again = print_to_text(&b, &n2);
     assert_string_equal(text, again);
     assert_non_null(strstr(text, "body = 2097152 ; file"));
     assert_non_null(strstr(text, "threads = 0 ; default"));
+    assert_non_null(strstr(text, "\nquantized = yes ; file"));
+    assert_non_null(strstr(text, "\ncompat = none ; default"));
+    assert_non_null(strstr(text, "\nctc_weight = 0.25 ; file"));
     free(text);
     free(again);
     steno_config_free(&a);
@@ -350,6 +407,7 @@ int main(void)
         cmocka_unit_test(errors_in_a_file_name_file_and_line),
         cmocka_unit_test(hostile_files_are_errors),
         cmocka_unit_test(environment_counts_over_file_and_flags_over_both),
+        cmocka_unit_test(options_of_families_are_settings),
         cmocka_unit_test(printed_settings_read_back_to_the_same),
         cmocka_unit_test(shipped_sample_is_the_table),
         cmocka_unit_test(every_key_is_documented),

@@ -14,6 +14,8 @@
 
 #include "protocol/dialect.h"
 
+#define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})
+
 /* Stands where the session is: keeps what is said. */
 struct received {
     struct steno_dialect_session d;
@@ -444,8 +446,8 @@ static void deepgram_tells_hypotheses_and_takes_the_search(void **state)
     query(&h, "quantized", "true", STENO_OK);
     assert_int_equal(h.d.start.alternatives, 3);
     assert_int_equal(h.d.start.beam, 4);
-    assert_true(h.d.start.search.ctc_weight == 0.25);
-    assert_int_equal(h.d.start.variant.quantized, STENO_CHOICE_YES);
+    assert_string_equal(GET(&h.d.start.options, "ctc_weight"), "0.25");
+    assert_string_equal(GET(&h.d.start.options, "quantized"), "yes");
     nbest(&h);
     snprintf(want, sizeof want,
              "{\"channel\":{\"alternatives\":[{\"transcript\":\"four t\\\"wo\",\"confidence\":0.75,"
@@ -514,7 +516,7 @@ static void realtime_tells_log_probabilities_when_they_are_included(void **state
     (void)state;
     start(&h, &steno_dialect_realtime);
     query(&h, "penalty", "0.5", STENO_OK);
-    assert_true(h.d.start.search.penalty == 0.5);
+    assert_string_equal(GET(&h.d.start.options, "penalty"), "0.5");
     text(&h,
          "{\"type\":\"session.update\",\"session\":{\"include\":["
          "\"item.input_audio_transcription.logprobs\"]}}",

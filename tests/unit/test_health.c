@@ -92,7 +92,7 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int
 /* ---- fake models: one, served by that pool ---- */
 
 steno_status steno_models_acquire(steno_models *m, const char *name,
-                                  const struct steno_variant *want, struct steno_served **out,
+                                  const struct steno_options *want, struct steno_served **out,
                                   steno_err *err)
 {
     (void)name, (void)want, (void)err;

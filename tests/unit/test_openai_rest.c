@@ -206,13 +206,16 @@ static void log_probabilities_are_told_when_they_are_included(void **state)
 
 static void segments_have_tokens_and_the_hypotheses_asked_for(void **state)
 {
+    static const struct steno_token tokens[] = {{.id = 7}, {.id = 3}};
     static const int32_t ids[] = {49, 7, 3, 49};
     const struct steno_alternative list[] = {
-        {.text = "a b", .confidence = 0.5f, .score = -1.5, .n_tokens = 4, .tokens = ids},
+        {.text = "a b", .confidence = 0.5f, .score = -1.5, .n_ids = 4, .ids = ids},
         {.text = "a", .confidence = 0.25f, .score = -2}};
     struct steno_event ev = {.kind = STENO_FINAL,
                              .text = "a b",
                              .confidence = 0.5f,
+                             .n_tokens = 2,
+                             .tokens = tokens,
                              .alternatives = list,
                              .n_alternatives = 2};
     struct steno_openai_result r = {.transcript = steno_transcript_new(0), .language = "en"};

@@ -11,6 +11,8 @@
 #include "protocol/json_text.h"
 #include "protocol/stream_native.h"
 
+#define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})
+
 static steno_status parse(const char *text, struct steno_native_message *m, steno_err *err)
 {
     struct steno_native_start defaults;
@@ -66,8 +68,9 @@ static void start_takes_the_joint_search(void **state)
     (void)state;
     assert_int_equal(
         parse("{\"type\":\"start\",\"ctc_weight\":0.25,\"maxlenratio\":-30}", &m, &err), STENO_OK);
-    assert_int_equal(m.start.search.set, STENO_SEARCH_CTC_WEIGHT | STENO_SEARCH_MAX_LEN);
-    assert_true(m.start.search.ctc_weight == 0.25 && m.start.search.max_len_ratio == -30);
+    assert_int_equal(m.start.options.n, 2);
+    assert_string_equal(GET(&m.start.options, "ctc_weight"), "0.25");
+    assert_string_equal(GET(&m.start.options, "maxlenratio"), "-30");
     assert_int_equal(parse("{\"type\":\"start\",\"lm_weight\":\"0.5\"}", &m, &err),
                      STENO_ERR_INVAL);
     assert_non_null(strstr(err.msg, "lm_weight: must be a number"));
@@ -75,8 +78,8 @@ static void start_takes_the_joint_search(void **state)
     assert_non_null(strstr(err.msg, "ctc_weight: 1.5 is outside 0..1"));
     steno_native_start_init(&s);
     assert_int_equal(steno_native_query("penalty", "-0.5", &s, &err), STENO_OK);
-    assert_int_equal(s.search.set, STENO_SEARCH_PENALTY);
-    assert_true(s.search.penalty == -0.5);
+    assert_int_equal(s.options.n, 1);
+    assert_string_equal(GET(&s.options, "penalty"), "-0.5");
     assert_int_equal(steno_native_query("pre_beam", "wide", &s, &err), STENO_ERR_INVAL);
     assert_non_null(strstr(err.msg, "pre_beam: 'wide' is not a number"));
 }
@@ -93,22 +96,23 @@ static void start_takes_which_of_a_directory_is_meant(void **state)
     assert_int_equal(
         parse("{\"type\":\"start\",\"quantized\":true,\"compat\":\"espnet-onnx\"}", &m, &err),
         STENO_OK);
-    assert_int_equal(m.start.variant.quantized, STENO_CHOICE_YES);
-    assert_int_equal(m.start.variant.compat, STENO_CHOICE_YES);
+    assert_string_equal(GET(&m.start.options, "quantized"), "yes");
+    assert_string_equal(GET(&m.start.options, "compat"), "espnet-onnx");
     assert_int_equal(parse("{\"type\":\"start\",\"quantized\":\"true\"}", &m, &err),
                      STENO_ERR_INVAL);
     assert_non_null(strstr(err.msg, "quantized: must be true or false"));
     assert_int_equal(parse("{\"type\":\"start\",\"compat\":\"other\"}", &m, &err), STENO_ERR_INVAL);
     assert_non_null(strstr(err.msg, "compat: 'other' is neither espnet-onnx nor none"));
     steno_native_start_init(&s);
-    assert_int_equal(s.variant.quantized, STENO_CHOICE_OPEN);
+    assert_null(GET(&s.options, "quantized"));
     assert_int_equal(steno_native_query("quantized", "0", &s, &err), STENO_OK);
     assert_int_equal(steno_native_query("compat", "none", &s, &err), STENO_OK);
-    assert_int_equal(s.variant.quantized, STENO_CHOICE_NO);
-    assert_int_equal(s.variant.compat, STENO_CHOICE_NO);
+    assert_string_equal(GET(&s.options, "quantized"), "no");
+    assert_string_equal(GET(&s.options, "compat"), "none");
     assert_int_equal(steno_native_query("quantized", "x", &s, &err), STENO_ERR_INVAL);
     steno_buf_init(&out, 4096);
-    s.variant = (struct steno_variant){STENO_CHOICE_YES, STENO_CHOICE_YES};
+    assert_int_equal(steno_options_set(&s.options, "quantized", "yes", NULL), STENO_OK);
+    assert_int_equal(steno_options_set(&s.options, "compat", "espnet-onnx", NULL), STENO_OK);
     assert_int_equal(steno_native_write_ready(&out, &head, &s), STENO_OK);
     assert_string_equal(out.data + out.len - strlen(ready), ready);
     steno_buf_free(&out);
@@ -251,8 +255,8 @@ static void server_messages_are_these(void **state)
 {
     static const struct steno_word words[] = {{"four", 0.1234, 0.42, 0.987F},
                                               {"tw\"o", 0.5, 0.81, 1.0F}};
-    static const struct steno_alternative alts[] = {{"four tw\"o", 0.9F, -1.25, 2, words, 0, NULL},
-                                                    {"four", 0.05F, -4.5, 1, words, 0, NULL}};
+    static const struct steno_alternative alts[] = {{"four tw\"o", 0.9F, -1.25, 2, words, 0, NULL, 0, NULL},
+                                                    {"four", 0.05F, -4.5, 1, words, 0, NULL, 0, NULL}};
     struct steno_event ev = {.kind = STENO_PARTIAL,
                              .segment = 2,
                              .start = 0.1234,

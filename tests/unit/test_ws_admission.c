@@ -40,7 +40,7 @@ struct steno_models {
 };
 
 steno_status steno_models_acquire(steno_models *m, const char *name,
-                                  const struct steno_variant *want, struct steno_served **out,
+                                  const struct steno_options *want, struct steno_served **out,
                                   steno_err *err)
 {
     (void)want;

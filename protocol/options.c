@@ -1,0 +1,404 @@
+#include "protocol/options.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "protocol/json_text.h"
+#include "protocol/query.h"
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* The next row from *i on whose name no earlier row has; NULL past the last. */
+static const struct steno_option_info *next_row(size_t *i)
+{
+    const struct steno_option_info *row;
+    while ((row = steno_option_at((*i)++)))
+        if (steno_option_find(row->name) == row)
+            return row;
+    return NULL;
+}
+
+static bool family_has(const char *family, const char *name)
+{
+    const struct steno_option_info *row;
+    for (size_t i = 0; family && (row = steno_option_at(i)); i++)
+        if (!strcmp(row->family, family) && !strcmp(row->name, name))
+            return true;
+    return false;
+}
+
+bool steno_options_known(const char *name)
+{
+    return steno_option_find(name) != NULL;
+}
+
+bool steno_options_known_of(const char *name, enum steno_option_scope scope)
+{
+    const struct steno_option_info *row = steno_option_find(name);
+    return row && row->scope == scope;
+}
+
+static void add_names(char *out, enum steno_option_scope scope)
+{
+    const struct steno_option_info *row;
+    for (size_t i = 0; (row = next_row(&i));) {
+        size_t at = strlen(out);
+        if (row->scope == scope)
+            snprintf(out + at, STENO_OPTIONS_NAMES - at, ", %s", row->name);
+    }
+}
+
+const char *steno_options_names(char out[STENO_OPTIONS_NAMES])
+{
+    out[0] = '\0';
+    add_names(out, STENO_OPTION_OF_STREAM);
+    add_names(out, STENO_OPTION_OF_MODEL);
+    return out;
+}
+
+const char *steno_options_named_in(const char *message)
+{
+    const struct steno_option_info *row;
+    for (size_t i = 0; (row = next_row(&i));) {
+        size_t n = strlen(row->name);
+        if (!strncmp(message, row->name, n) && message[n] == ':')
+            return row->name;
+    }
+    return NULL;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Digits that read back to the same number. */
+static void print_number(char out[STENO_OPTION_TEXT], double v)
+{
+    for (int digits = 12; digits <= 17; digits++) {
+        snprintf(out, STENO_OPTION_TEXT, "%.*g", digits, v);
+        if (strtod(out, NULL) == v)
+            return;
+    }
+}
+
+static bool is_yes(const char *value)
+{
+    static const char *const words[] = {"yes", "true", "on", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(value, words[i]))
+            return true;
+    return false;
+}
+
+/* Word i of "a|b|c"; its length to *n. */
+static const char *word_at(const char *words, size_t i, size_t *n)
+{
+    for (; i && *words; i--) {
+        words += strcspn(words, "|");
+        words += *words == '|';
+    }
+    *n = strcspn(words, "|");
+    return words;
+}
+
+/* Of a text that has been checked. */
+static double value_of(const struct steno_option_info *row, const char *text)
+{
+    size_t i = 0, n;
+    if (row->kind == STENO_OPTION_NUMBER)
+        return strtod(text, NULL);
+    if (row->kind == STENO_OPTION_FLAG)
+        return is_yes(text);
+    for (const char *w; *(w = word_at(row->choices, i, &n)); i++)
+        if (strlen(text) == n && !memcmp(text, w, n))
+            break;
+    return (double)i;
+}
+
+static void print_value(const struct steno_option_info *row, double v, char out[STENO_OPTION_TEXT])
+{
+    size_t n;
+    const char *word;
+    if (row->kind == STENO_OPTION_NUMBER) {
+        print_number(out, v);
+    } else if (row->kind == STENO_OPTION_FLAG) {
+        snprintf(out, STENO_OPTION_TEXT, "%s", v != 0 ? "yes" : "no");
+    } else {
+        word = word_at(row->choices, (size_t)v, &n);
+        snprintf(out, STENO_OPTION_TEXT, "%.*s", (int)n, word);
+    }
+}
+
+/* Whether the value holds when nobody sets one. */
+static bool holds_anyway(const struct steno_option_info *row, double v)
+{
+    return *row->fallback && value_of(row, row->fallback) == v;
+}
+
+/* ---- sets ------------------------------------------------------------------------------------ */
+
+static const struct steno_option_info *row_of(const struct steno_options *o, size_t i)
+{
+    return steno_option_at(o->row[i]);
+}
+
+/* Place of a name in the set; o->n: it is not set. */
+static size_t find(const struct steno_options *o, const char *name)
+{
+    size_t i = 0;
+    while (i < o->n && strcmp(row_of(o, i)->name, name))
+        i++;
+    return i;
+}
+
+const char *steno_options_get(const struct steno_options *o, const char *name,
+                              char out[STENO_OPTION_TEXT])
+{
+    size_t i = find(o, name);
+    if (i == o->n)
+        return NULL;
+    print_value(row_of(o, i), o->value[i], out);
+    return out;
+}
+
+/* Where there is no place it is left out: no set of the table's options has more. */
+static bool put(struct steno_options *o, unsigned char row, double value)
+{
+    size_t i = find(o, steno_option_at(row)->name);
+    if (i == STENO_OPTIONS_MAX)
+        return false;
+    o->n = (unsigned char)(o->n + (i == o->n));
+    o->row[i] = row;
+    o->value[i] = value;
+    return true;
+}
+
+/* Keep those that `keep` says. */
+static void filter(struct steno_options *o,
+                   bool (*keep)(const struct steno_option_info *row, const void *arg),
+                   const void *arg)
+{
+    unsigned char kept = 0;
+    for (size_t i = 0; i < o->n; i++)
+        if (keep(row_of(o, i), arg)) {
+            o->row[kept] = o->row[i];
+            o->value[kept++] = o->value[i];
+        }
+    o->n = kept;
+}
+
+static bool is_other(const struct steno_option_info *row, const void *name)
+{
+    return strcmp(row->name, name) != 0;
+}
+
+void steno_options_unset(struct steno_options *o, const char *name)
+{
+    filter(o, is_other, name);
+}
+
+/* Row of a name; the table's is one of bytes. */
+static const struct steno_option_info *row_named(const char *name, unsigned char *at)
+{
+    const struct steno_option_info *row = steno_option_find(name);
+    for (*at = 0; row && steno_option_at(*at) != row; (*at)++)
+        if (*at == UCHAR_MAX)
+            return NULL;
+    return row;
+}
+
+static steno_status unknown(const char *name, const char *names, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_INVAL, "unknown option '%.40s', known are %s", name,
+                      *names ? names + 2 : "none");
+}
+
+steno_status steno_options_set(struct steno_options *o, const char *name, const char *value,
+                               steno_err *err)
+{
+    unsigned char at;
+    const struct steno_option_info *row = row_named(name, &at);
+    char names[STENO_OPTIONS_NAMES];
+    steno_status st;
+    if (!row)
+        return unknown(name, steno_options_names(names), err);
+    st = steno_option_check(name, value, err);
+    if (st)
+        return st;
+    if (!put(o, at, value_of(row, value)))
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d options", name,
+                          STENO_OPTIONS_MAX);
+    return STENO_OK;
+}
+
+steno_status steno_options_set_json(struct steno_options *o, const char *name, const json_t *value,
+                                    steno_err *err)
+{
+    const struct steno_option_info *row = steno_option_find(name);
+    char number[STENO_OPTION_TEXT];
+    if (row && row->kind == STENO_OPTION_NUMBER) {
+        if (!json_is_number(value))
+            return steno_fail(err, STENO_ERR_INVAL, "%s: must be a number", name);
+        print_number(number, json_number_value(value));
+        return steno_options_set(o, name, number, err);
+    }
+    if (row && row->kind == STENO_OPTION_FLAG) {
+        if (!json_is_boolean(value))
+            return steno_fail(err, STENO_ERR_INVAL, "%s: must be true or false", name);
+        return steno_options_set(o, name, json_is_true(value) ? "true" : "false", err);
+    }
+    if (row && !json_is_string(value))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: must be a string", name);
+    return steno_options_set(o, name, row ? json_string_value(value) : "", err);
+}
+
+/* One "NAME=VALUE" without blanks around. */
+static steno_status read_pair(struct steno_options *o, int *beam, const char *p, size_t n,
+                              steno_err *err)
+{
+    char pair[64], *equals, names[STENO_OPTIONS_NAMES] = "";
+    if (n >= sizeof pair)
+        return steno_fail(err, STENO_ERR_INVAL, "'%.40s' is longer than any option", p);
+    memcpy(pair, p, n);
+    pair[n] = '\0';
+    equals = strchr(pair, '=');
+    if (!equals)
+        return steno_fail(err, STENO_ERR_INVAL, "'%s' is not NAME=VALUE", pair);
+    *equals = '\0';
+    if (!strcmp(pair, "beam"))
+        return steno_query_int("beam", equals + 1, 0, STENO_MAX_BEAM, beam, err);
+    if (steno_options_known_of(pair, STENO_OPTION_OF_STREAM))
+        return steno_options_set(o, pair, equals + 1, err);
+    add_names(names, STENO_OPTION_OF_STREAM);
+    return unknown(pair, names, err);
+}
+
+steno_status steno_options_read_list(struct steno_options *o, int *beam, const char *list,
+                                     steno_err *err)
+{
+    for (const char *p = list; *p;) {
+        size_t n;
+        steno_status st;
+        p += strspn(p, ", \t");
+        n = strcspn(p, ", \t");
+        if (!n)
+            break;
+        st = read_pair(o, beam, p, n, err);
+        if (st)
+            return st;
+        p += n;
+    }
+    return STENO_OK;
+}
+
+void steno_options_complete(struct steno_options *io, const struct steno_options *defaults)
+{
+    for (size_t i = 0; i < defaults->n; i++)
+        if (find(io, row_of(defaults, i)->name) == io->n)
+            (void)put(io, defaults->row[i], defaults->value[i]);
+}
+
+struct wanted {
+    enum steno_option_scope scope;
+    const char *family;
+};
+
+static bool is_wanted(const struct steno_option_info *row, const void *arg)
+{
+    const struct wanted *w = arg;
+    return row->scope == w->scope && family_has(w->family, row->name);
+}
+
+void steno_options_keep(struct steno_options *io, enum steno_option_scope scope, const char *family)
+{
+    filter(io, is_wanted, &(struct wanted){scope, family});
+}
+
+struct steno_options steno_options_variant(const struct steno_options *o)
+{
+    struct steno_options out = {0};
+    const struct steno_option_info *row;
+    for (size_t i = 0; (row = next_row(&i));) { /* i: one behind the row */
+        size_t at = find(o, row->name);
+        if (at < o->n && row->scope == STENO_OPTION_OF_MODEL && !holds_anyway(row, o->value[at]))
+            (void)put(&out, (unsigned char)(i - 1), o->value[at]);
+    }
+    return out;
+}
+
+static bool is_of_streams(const struct steno_option_info *row, const void *arg)
+{
+    (void)arg;
+    return row->scope == STENO_OPTION_OF_STREAM;
+}
+
+void steno_options_set_variant(struct steno_options *io, const struct steno_options *variant)
+{
+    filter(io, is_of_streams, NULL);
+    steno_options_complete(io, variant);
+}
+
+bool steno_options_equal(const struct steno_options *a, const struct steno_options *b)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        size_t k = find(b, row_of(a, i)->name);
+        if (k == b->n || a->value[i] != b->value[k])
+            return false;
+    }
+    return a->n == b->n;
+}
+
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+void steno_options_list(const struct steno_options *o, enum steno_option_scope scope,
+                        struct steno_option_list *out)
+{
+    out->n = 0;
+    for (size_t i = 0; i < o->n; i++) {
+        const struct steno_option_info *row = row_of(o, i);
+        char *text = out->text[out->n];
+        if (row->scope != scope)
+            continue;
+        print_value(row, o->value[i], text);
+        out->v[out->n++] = (struct steno_option){row->name, text};
+    }
+}
+
+const char *steno_options_label(const struct steno_options *o, char out[STENO_OPTIONS_LABEL])
+{
+    struct steno_options variant = steno_options_variant(o);
+    out[0] = '\0';
+    for (size_t i = 0; i < variant.n; i++) {
+        const struct steno_option_info *row = row_of(&variant, i);
+        char value[STENO_OPTION_TEXT];
+        size_t at = strlen(out);
+        bool yes = row->kind == STENO_OPTION_FLAG && variant.value[i] != 0;
+        print_value(row, variant.value[i], value);
+        if (yes || row->kind == STENO_OPTION_CHOICE)
+            snprintf(out + at, STENO_OPTIONS_LABEL - at, "+%s", yes ? row->name : value);
+        else
+            snprintf(out + at, STENO_OPTIONS_LABEL - at, "+%s=%s", row->name, value);
+    }
+    return out;
+}
+
+steno_status steno_options_write(struct steno_buf *out, const struct steno_options *o)
+{
+    struct steno_options variant = steno_options_variant(o);
+    steno_status st = STENO_OK;
+    for (size_t i = 0; !st && i < variant.n; i++) {
+        const struct steno_option_info *row = row_of(&variant, i);
+        char value[STENO_OPTION_TEXT];
+        print_value(row, variant.value[i], value);
+        st = steno_buf_printf(out, ",\"%s\":", row->name);
+        if (!st && row->kind == STENO_OPTION_FLAG)
+            st = steno_buf_puts(out, variant.value[i] != 0 ? "true" : "false");
+        else if (!st && row->kind == STENO_OPTION_NUMBER)
+            st = steno_buf_puts(out, value);
+        else if (!st)
+            st = steno_json_put_string(out, value, strlen(value));
+    }
+    return st;
+}
