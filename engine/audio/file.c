@@ -481,7 +481,7 @@ static steno_status check_options(steno_audio *a, steno_err *err)
 }
 
 /* WAV of an encoding that our reader lacks (ADPCM, GSM): libsndfile may support it. */
-static steno_status open_odd_wav(steno_audio *a, steno_err *err)
+static steno_status open_wav_by_libsndfile(steno_audio *a, steno_err *err)
 {
     steno_err ours = err ? *err : (steno_err){0};
     steno_wav_free(a->wav);
@@ -500,7 +500,7 @@ static steno_status open_reader(steno_audio *a, enum kind k, const unsigned char
     steno_status st = STENO_OK;
     if (k == KIND_WAV) {
         st = open_wav(a, err);
-        return st == STENO_ERR_UNSUPPORTED && !a->src.pipe ? open_odd_wav(a, err) : st;
+        return st == STENO_ERR_UNSUPPORTED && !a->src.pipe ? open_wav_by_libsndfile(a, err) : st;
     }
     if (k == KIND_OPUS && a->src.pipe)
         return open_opus(a, head, err);

@@ -326,7 +326,7 @@ static steno_status extend_hyp(steno_joint *j, size_t h, size_t *n_pick)
 }
 
 /* Make the picked pairs the hypotheses. */
-static void go_on(steno_joint *j, size_t n_pick)
+static void take_picked(steno_joint *j, size_t n_pick)
 {
     int32_t *swap = j->now;
     for (size_t i = 0; i < n_pick; i++) {
@@ -356,7 +356,7 @@ static steno_status choose(steno_joint *j, steno_err *err)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "beam search: every score of token %zu is not a number", j->length);
     qsort(j->pick, n_pick, sizeof *j->pick, best_first);
-    go_on(j, n_pick);
+    take_picked(j, n_pick);
     return STENO_OK;
 }
 

@@ -33,7 +33,7 @@ struct steno_ctc_prefix {
     double *r;                /* [2 sets, states, 2, cap_frames] */
     int32_t *scales;          /* [2 sets, states, cap_frames] */
     double *weight, *repeat;  /* [cap_frames] phi, for new tokens and for the last token again */
-    double *quiet;            /* [cap_frames] probabilities of blank */
+    double *blank_p;          /* [cap_frames] probabilities of blank */
     double **column;          /* [vocab] probabilities of a token, computed when first needed */
     int32_t *used;            /* columns computed for this utterance */
     size_t n_used;
@@ -150,7 +150,7 @@ static steno_status reserve(steno_ctc_prefix *p, size_t frames, size_t keep)
     p->scales = scales;
     p->weight = more;
     p->repeat = more + cap;
-    p->quiet = more + 2 * cap;
+    p->blank_p = more + 2 * cap;
     p->cap_frames = cap;
     return STENO_OK;
 }
@@ -176,15 +176,15 @@ static void take_scores(steno_ctc_prefix *p, const float *x, size_t frames)
     p->x = x;
     p->frames = frames;
     for (size_t t = 0; t < frames; t++)
-        p->quiet[t] = probability(at(p, t, p->blank));
+        p->blank_p[t] = probability(at(p, t, p->blank));
 }
 
 /* Continue s with blanks only, frames [from, frames). b: its blank variable before them. */
-static void go_on_quietly(const steno_ctc_prefix *p, struct state *s, size_t from, double b,
-                          int32_t scale)
+static void continue_in_blanks(const steno_ctc_prefix *p, struct state *s, size_t from, double b,
+                               int32_t scale)
 {
     for (size_t t = from; t < p->frames; t++) {
-        b *= p->quiet[t];
+        b *= p->blank_p[t];
         while (b < SMALL && b > 0) {
             b *= 1 / SMALL;
             scale--;
@@ -201,7 +201,7 @@ steno_status steno_ctc_prefix_start(steno_ctc_prefix *p, const float *x, size_t 
     if (reserve(p, frames, 0))
         return STENO_ERR_NOMEM;
     take_scores(p, x, frames);
-    go_on_quietly(p, s, 0, 1, 0);
+    continue_in_blanks(p, s, 0, 1, 0);
     s->psi = 0;
     s->last = -1;
     s->length = 0;
@@ -215,7 +215,8 @@ steno_status steno_ctc_prefix_extend(steno_ctc_prefix *p, size_t n, const float 
         return STENO_ERR_NOMEM;
     take_scores(p, x, frames);
     for (size_t i = 0; i < n; i++)
-        go_on_quietly(p, &p->now[i], before, p->now[i].b[before - 1], p->now[i].scale[before - 1]);
+        continue_in_blanks(p, &p->now[i], before, p->now[i].b[before - 1],
+                           p->now[i].scale[before - 1]);
     return STENO_OK;
 }
 
@@ -374,7 +375,7 @@ static void extend_state(const steno_ctc_prefix *p, const struct state *s, int32
                 phi = meet(&a, phi, s->scale[t - 1] - a.scale, &total);
             n = a.n;
             a.n = (n + phi) * x;
-            a.b = (n + a.b) * p->quiet[t];
+            a.b = (n + a.b) * p->blank_p[t];
             a.psi += phi * x;
         }
         while (is_small(&a))

@@ -235,10 +235,10 @@ static void appended_equals_packed(const steno_kernels *k, size_t size, size_t v
 }
 
 /* One row, 40 keys of one number each: the effect of NaN and infinities. */
-static void odd_numbers(const steno_kernels *k, bool use_bf16)
+static void nonfinite_numbers(const steno_kernels *k, bool use_bf16)
 {
     enum { KEYS = 40 };
-    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    static const float nonfinite[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++) {
         float q[1] = {1}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
         alignas(64) float o[STENO_ATTEND_ROWS * 32];
@@ -259,14 +259,14 @@ static void odd_numbers(const steno_kernels *k, bool use_bf16)
             kk[j] = (float)j;
             v[j] = 1;
         }
-        kk[7] = odd[i];
+        kk[7] = nonfinite[i];
         kp = packed(k, use_bf16, kk, 1, true, 1, KEYS);
         vp = packed(k, use_bf16, v, 1, false, KEYS, 1);
         a.k = kp;
         a.v = vp;
         (use_bf16 ? k->attend_bf16 : k->attend_f32)(&a);
         if (i < 2 ? !isnan(o[0] / sum[0]) : !close_to(o[0] / sum[0], 1, 0.01))
-            test_fail("a score of %g gives %g", (double)odd[i], (double)(o[0] / sum[0]));
+            test_fail("a score of %g gives %g", (double)nonfinite[i], (double)(o[0] / sum[0]));
         steno_aligned_free(kp);
         steno_aligned_free(vp);
     }
@@ -276,12 +276,12 @@ void check_attend(const steno_kernels *k)
 {
     if (k->attend_f32 && test_begin(k, "attend_f32")) {
         shapes(k, false);
-        odd_numbers(k, false);
+        nonfinite_numbers(k, false);
         test_end();
     }
     if (k->attend_bf16 && test_begin(k, "attend_bf16")) {
         shapes(k, true);
-        odd_numbers(k, true);
+        nonfinite_numbers(k, true);
         test_end();
     }
     if (k->kv_append_bf16 && test_begin(k, "kv_append_bf16")) {

@@ -217,9 +217,9 @@ static void check_swoosh(const steno_kernels *k, size_t n)
     for (size_t i = 0; i < n; i++) {
         double v = (double)x[i], z = v - 4, s = fmax(z, 0) + log1p(exp(-fabs(z)));
         double want = s - (double)0.08f * v - (double)0.035f, size = s + fabs(v) + 4;
-        bool odd = !isfinite(want) || fabs(want) > (double)FLT_MAX;
-        if (odd ? isfinite(y[i]) && fabsf(y[i]) < FLT_MAX / 2
-                : !(fabs((double)y[i] - want) <= 4 * (double)EPS * size))
+        bool infinite = !isfinite(want) || fabs(want) > (double)FLT_MAX;
+        if (infinite ? isfinite(y[i]) && fabsf(y[i]) < FLT_MAX / 2
+                     : !(fabs((double)y[i] - want) <= 4 * (double)EPS * size))
             test_fail("n %zu: swoosh(%a) = %a, exact %a", n, (double)x[i], (double)y[i], want);
     }
     guard_free(x);

@@ -324,7 +324,7 @@ static void w24(const steno_kernels *k)
 
 /* Infinities and NaN in rows 0 and the last of A and in column 20 of B: such a row has the result
  * of its numbers, such a column is NaN, and the rest has the result without them. */
-static void odd_numbers(const steno_kernels *k, size_t m, float odd)
+static void nonfinite_numbers(const steno_kernels *k, size_t m, float nonfinite)
 {
     struct setup t;
     float *plain, *without;
@@ -335,12 +335,12 @@ static void odd_numbers(const steno_kernels *k, size_t m, float odd)
     b = pack_w24(k, &t);
     k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, without, t.ldc, NULL, 0, 1);
     steno_aligned_free(b);
-    t.a[7] = odd;
-    t.a[(m - 1) * t.lda + 649] = -odd;
+    t.a[7] = nonfinite;
+    t.a[(m - 1) * t.lda + 649] = -nonfinite;
     b = pack(k, &t);
     k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, plain, t.ldc, NULL);
     steno_aligned_free(b);
-    t.b[3 * t.ldb + 20] = odd;
+    t.b[3 * t.ldb + 20] = nonfinite;
     b = pack_w24(k, &t);
     for (size_t p = 0; p < 2; p++)
         k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, p, 2);
@@ -350,7 +350,7 @@ static void odd_numbers(const steno_kernels *k, size_t m, float odd)
             const float got = t.c[i * t.ldc + j],
                         want = j == 20 ? NAN : (touched ? plain : without)[i * t.ldc + j];
             if (memcmp(&got, &want, sizeof got) && !(isnan(got) && isnan(want)))
-                test_fail("%a: c[%zu,%zu] = %a, not %a", (double)odd, i, j, (double)got,
+                test_fail("%a: c[%zu,%zu] = %a, not %a", (double)nonfinite, i, j, (double)got,
                           (double)want);
         }
     guard_free(plain);
@@ -536,7 +536,8 @@ static void keep_12_bits(struct setup *t)
 }
 
 /* The same bits as bf16 with the reduced weights. spread: the numbers go down to 2^-spread. */
-static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, int spread, float odd)
+static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, int spread,
+                         float nonfinite)
 {
     const struct steno_gemm_weights *g = &k->gemm_bf16_w12;
     struct setup t;
@@ -545,8 +546,8 @@ static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, in
     setup_new(&t, s, false, variant % 3 == 1, variant);
     for (size_t i = 0; i < span(t.trans_b ? t.s.n : t.s.k, t.trans_b ? t.s.k : t.s.n, t.ldb); i++)
         t.b[i] = random_below(9) ? ldexpf(t.b[i], -(int)random_below((size_t)spread)) : 0;
-    if (odd != 0 && t.s.k && t.s.n)
-        t.b[t.s.k / 2 * (t.trans_b ? 1 : t.ldb)] = odd;
+    if (nonfinite != 0 && t.s.k && t.s.n)
+        t.b[t.s.k / 2 * (t.trans_b ? 1 : t.ldb)] = nonfinite;
     b = steno_aligned_alloc(g->packed_bytes(t.s.k, t.s.n));
     plain = steno_aligned_alloc(k->gemm_bf16.packed_bytes(t.s.k, t.s.n));
     if (!b || !plain)
@@ -563,7 +564,7 @@ static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, in
         for (size_t j = 0; j < t.s.n; j++) {
             const float got = t.c[i * t.ldc + j], exp = want[i * t.ldc + j];
             if (memcmp(&got, &exp, sizeof got) &&
-                !(isnan(got) && (isnan(exp) || (isinf(odd) && j == 0))))
+                !(isnan(got) && (isnan(exp) || (isinf(nonfinite) && j == 0))))
                 test_fail("m %zu n %zu k %zu spread %d: c[%zu,%zu] = %a, not %a", t.s.m, t.s.n,
                           t.s.k, spread, i, j, (double)got, (double)exp);
         }
@@ -675,8 +676,8 @@ void check_gemm(const steno_kernels *k)
     if (k->gemm_f32_w24.part && test_begin(k, "gemm_f32_w24")) {
         w24(k);
         for (size_t m = 2; m <= 70; m += 17) {
-            odd_numbers(k, m, NAN);
-            odd_numbers(k, m, INFINITY);
+            nonfinite_numbers(k, m, NAN);
+            nonfinite_numbers(k, m, INFINITY);
         }
         for (int one = 0; one < 2; one++) {
             scaled(k, 1e30f, 1e-30f, one);

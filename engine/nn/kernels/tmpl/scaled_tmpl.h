@@ -47,7 +47,7 @@ static void pack_panel(b_t *to, float *shift, const float *b, size_t ldb, bool t
 {
     alignas(64) float w[SOME][NR];
     vf most[2] = {v_zero(), v_zero()},
-       odd[2] = {v_zero(), v_zero()}; /* odd: NaN in columns with NaN or an infinity */
+       nonfinite[2] = {v_zero(), v_zero()}; /* nonfinite: NaN in columns with NaN or an infinity */
     struct columns c[2];
     for (size_t k0 = 0; k0 < k; k0 += SOME) {
         const size_t rows = k - k0 < SOME ? k - k0 : SOME;
@@ -56,12 +56,12 @@ static void pack_panel(b_t *to, float *shift, const float *b, size_t ldb, bool t
             for (size_t x = 0; x < 2; x++) {
                 const vf v = v_load(w[i] + x * VL);
                 most[x] = v_max(v_abs(v), most[x]);
-                odd[x] = v_fma(v, v_zero(), odd[x]);
+                nonfinite[x] = v_fma(v, v_zero(), nonfinite[x]);
             }
     }
     for (size_t x = 0; x < 2; x++)
         v_store(shift + x * VL,
-                v_select(v_is_nan(odd[x]), v_set1(NAN), columns_of(&c[x], most[x])));
+                v_select(v_is_nan(nonfinite[x]), v_set1(NAN), columns_of(&c[x], most[x])));
     for (size_t k0 = 0; k0 < k; k0 += SOME) {
         const size_t rows = k - k0 < SOME ? k - k0 : SOME;
         unpacked(w, b, ldb, trans, k0, rows, cols);

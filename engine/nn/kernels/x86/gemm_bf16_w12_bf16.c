@@ -75,13 +75,13 @@ struct columns {
 static vf columns_of(struct columns *c, vf most)
 {
     const __m512i h = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(most));
-    const vm odd = _mm512_cmpge_epi32_mask(h, _mm512_set1_epi32(0x7f80));
+    const vm nonfinite = _mm512_cmpge_epi32_mask(h, _mm512_set1_epi32(0x7f80));
     const __m512i base =
         _mm512_max_epi32(_mm512_sub_epi32(_mm512_srli_epi32(h, 8), _mm512_set1_epi32(BINADES)),
                          _mm512_setzero_si512());
     c->base = _mm512_or_si512(base, _mm512_slli_epi32(base, 16));
     return v_select(
-        odd, v_set1(NAN),
+        nonfinite, v_set1(NAN),
         _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_slli_epi32(base, 1), _mm512_set1_epi32(A_UP))));
 }
 

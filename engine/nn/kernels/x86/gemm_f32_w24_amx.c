@@ -102,7 +102,7 @@ static inline vi magnitude(vf v)
     return _mm512_and_si512((vi)v, _mm512_set1_epi32(0x7fffffff));
 }
 
-enum { ODD = 0x7f800000 }; /* magnitudes from here on are infinite or NaN */
+enum { NONFINITE = 0x7f800000 }; /* magnitudes from here on are infinite or NaN */
 
 /* 64 numbers to a row of a tile of each digit. The tiles are TILE apart, highest digits first. Lane
  * i has number i of each q. */
@@ -152,8 +152,9 @@ static void pack_block(int8_t *to, const struct source *s, size_t n, size_t step
         most = _mm512_max_epi32(most, magnitude(source_row(s, k, n)));
     shift = shift_of(most);
     by = power_of(shift);
-    v_store((float *)(void *)to, v_select(_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(ODD)),
-                                          v_set1(NAN), v_neg(_mm512_cvtepi32_ps(shift))));
+    v_store((float *)(void *)to,
+            v_select(_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(NONFINITE)), v_set1(NAN),
+                     v_neg(_mm512_cvtepi32_ps(shift))));
     to += HEAD;
     for (size_t step = 0; step < steps; step++, to += STEP)
         for (size_t i = 0; i < AMX_ROWS; i++) {
@@ -202,7 +203,7 @@ struct rows {
     size_t high;                                   /* rows of a tile; the last may have fewer */
     size_t step0, steps;                           /* of K */
     size_t block0, blocks;                         /* of K */
-    bool odd;                                      /* a row has infinities or NaN */
+    bool nonfinite;                                /* a row has infinities or NaN */
     float exponent[ROOM / STEP / BLOCK + 1][MOST]; /* for each block and row */
 };
 
@@ -221,7 +222,7 @@ static float row_to_digits(int8_t *to, const float *x, size_t n, size_t steps)
     for (; i < n; i += VL)
         most = _mm512_max_epi32(most, magnitude(v_load_m(x + i, v_tail(n - i < VL ? n - i : VL))));
     most = _mm512_set1_epi32(_mm512_reduce_max_epi32(_mm512_max_epi32(most, most2)));
-    if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(ODD)))
+    if (_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(NONFINITE)))
         return NAN;
     shift = shift_of(most);
     by = power_of(shift);
@@ -248,7 +249,7 @@ static void rows_to_digits(struct rows *a)
     const struct product *p = a->p;
     const size_t all = steps_of(p->depth);
     float gathered[BLOCK * SPAN];
-    a->odd = false;
+    a->nonfinite = false;
     for (size_t r = 0; r < a->rows; r++) {
         int8_t *to = a->digits + r / a->high * a->steps * STEP + r % a->high * SPAN;
         for (size_t b = 0; b < a->blocks; b++) {
@@ -257,7 +258,7 @@ static void rows_to_digits(struct rows *a)
             const size_t k0 = s0 * SPAN, n = (p->depth < s1 * SPAN ? p->depth : s1 * SPAN) - k0;
             a->exponent[b][r] =
                 row_to_digits(to, row_of(p, gathered, a->i0 + r, k0, n), n, s1 - s0);
-            a->odd |= isnan(a->exponent[b][r]);
+            a->nonfinite |= isnan(a->exponent[b][r]);
             to += (s1 - s0) * STEP;
         }
     }
@@ -603,18 +604,18 @@ static void plain_row(const struct product *p, size_t i, size_t j0, size_t j1)
     }
 }
 
-static bool is_odd_row(const struct product *p, size_t i)
+static bool is_nonfinite_row(const struct product *p, size_t i)
 {
     float x[BLOCK * SPAN];
-    bool odd = false;
+    bool nonfinite = false;
     for (size_t k0 = 0, n; k0 < p->depth; k0 += n) {
         const float *row;
         n = p->depth - k0 < BLOCK * SPAN ? p->depth - k0 : BLOCK * SPAN;
         row = row_of(p, x, i, k0, n);
         for (size_t k = 0; k < n; k++)
-            odd |= !isfinite(row[k]);
+            nonfinite |= !isfinite(row[k]);
     }
-    return odd;
+    return nonfinite;
 }
 
 /* Rows [i0, i1), panels [j0, j1). */
@@ -628,7 +629,7 @@ static void multiply_w24(const struct product *p, size_t i0, size_t i1, size_t j
     for (size_t i = i0, rows; i < i1 && j0 < j1; i += rows) {
         const size_t left = i1 - i, parts = (left + MOST - 1) / MOST,
                      tiles = (left + AMX_ROWS - 1) / AMX_ROWS;
-        bool odd = false;
+        bool nonfinite = false;
         size_t at_once;
         a.tiles = (tiles + parts - 1) / parts;
         rows = a.tiles * AMX_ROWS < left ? a.tiles * AMX_ROWS : left;
@@ -643,11 +644,11 @@ static void multiply_w24(const struct product *p, size_t i0, size_t i1, size_t j
             a.step0 = block_step(all, b);
             a.steps = block_step(all, b + a.blocks) - a.step0;
             rows_to_digits(&a);
-            odd |= a.odd;
+            nonfinite |= a.nonfinite;
             multiply_rows(&a, j0, j1);
         }
-        for (size_t r = i; odd && r < i + rows; r++)
-            if (is_odd_row(p, r))
+        for (size_t r = i; nonfinite && r < i + rows; r++)
+            if (is_nonfinite_row(p, r))
                 plain_row(p, r, j0, j1);
     }
 }
