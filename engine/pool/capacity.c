@@ -93,7 +93,7 @@ double steno_pool_watch_end(const struct steno_pool_watch *w)
     return cpu > 0 ? (double)(steno_now_ns() - w->wall_ns) * 1e-9 / cpu : 1;
 }
 
-/* *whole: nothing of it is left for later. */
+/* *whole: nothing is left to measure later. */
 static steno_status measure(steno_pool *p, steno_batcher *s, bool *whole, steno_err *err)
 {
     struct steno_step_costs c = {0};

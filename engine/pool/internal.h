@@ -25,7 +25,7 @@ struct steno_pool_ops {
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     bool (*next)(steno_stream *s, struct steno_event *ev);
     double (*skipped)(const steno_stream *s); /* NULL: it never skips */
-    /* a worker's own */
+    /* one per worker */
     steno_status (*batcher_open)(steno_batcher **out, const steno_model *m, int max,
                                  steno_err *err);
     void (*batcher_close)(steno_batcher *p);
@@ -35,7 +35,7 @@ struct steno_pool_ops {
                  steno_err *err);
     steno_status (*measure)(steno_batcher *p, double longest, struct steno_step_costs *c,
                             steno_err *err);
-    int64_t (*network_ns)(const steno_batcher *p); /* in runs of the network so far */
+    int64_t (*network_ns)(const steno_batcher *p); /* time in runs of the network so far */
     int64_t (*network_cpu)(steno_batcher *p);      /* the same in processor time */
     double (*chunk_seconds)(const steno_model *m);
     double (*cpu_free)(void); /* as steno_cpu_free; NULL: not known */

@@ -49,14 +49,16 @@ struct steno_pool_options {
      * NULL. */
     void (*on_batch)(void *user, size_t streams);
     void *user;
-    /* What live streams will ask for: they are measured so. Its options are borrowed until close.
-     */
+    /* The options that live streams will have; costs are measured with them. Its options are
+     * borrowed until close. */
     struct steno_stream_options trial;
-    /* Once, where costs is NULL (and, for streams with networks of their own, the capacity is
-     * open): what was measured (NULL: it failed), and how much longer that took than the processor
-     * worked for it. While the pool opens, or, where streams run networks of their own and it takes
-     * long, on a thread of the pool's afterwards: then `each` is what a live stream takes of a
-     * processor, else 0; or NULL. */
+    /* Called once if costs is NULL (and, for streams with networks of their own, capacity is 0); or
+     * NULL.
+     * costs: what was measured; NULL: measuring failed.
+     * slowed: wall time of measuring divided by its processor time.
+     * each: 0 if called while the pool opens. Streams with networks of their own take long to
+     * measure; then the call comes later from a thread of the pool, and `each` is what a live
+     * stream takes of a processor. */
     void (*on_measured)(void *user, const struct steno_pool_costs *costs, double slowed,
                         double each);
     void *measured_user;

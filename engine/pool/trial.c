@@ -22,7 +22,7 @@
 struct trial {
     const steno_pool *p;
     steno_batcher *batcher;
-    const _Atomic bool *over; /* give it up; relaxed: no data hangs on it */
+    const _Atomic bool *over; /* set: give up; relaxed, since no data depends on it */
 };
 
 static bool is_over(const struct trial *t)
