@@ -599,8 +599,7 @@ static void print_sample_options(FILE *out)
         if (!first)
             continue;
         option_variable(o, env, sizeof env);
-        snprintf(doc, sizeof doc,
-                 "Family %s: %s. Holds where a request does not say otherwise (%s).%s", o->family,
+        snprintf(doc, sizeof doc, "Family %s: %s. A request may override it (%s).%s", o->family,
                  o->help, o->name, *o->fallback ? "" : " Empty: the model's own.");
         fputc('\n', out);
         print_sample_key(doc, env, o->name, o->fallback, out);
@@ -611,7 +610,7 @@ void steno_config_print_sample(FILE *out)
 {
     const char *section = "";
     fputs("# stenod configuration: every key with its default, commented out. See steno.conf(5).\n"
-          "# Environment variables and options of the command line count over this file.\n",
+          "# Environment variables and options of the command line override this file.\n",
           out);
     for (const struct row *r = rows; r < rows + ROWS; r++) {
         if (strcmp(section, r->section)) {

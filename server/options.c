@@ -13,12 +13,12 @@ const char steno_usage[] =
     "      --threads N            threads that run networks [one per processor]\n"
     "      --log-level LEVEL      error, warning, notice, info or debug [info]\n"
     "      --set SECTION.KEY=VALUE  any key of the configuration file\n"
-    "      --check-config         say what is wrong with the configuration, and exit\n"
-    "      --print-config         print every setting and where it came from, and exit\n"
+    "      --check-config         report errors of the configuration, and exit\n"
+    "      --print-config         print every setting with its value and source, and exit\n"
     "      --print-sample-config  print a commented configuration file, and exit\n"
     "      --version, --help\n"
     "\n"
-    "Options count over environment variables (STENO_LISTEN, STENO_MODEL, ...), those over the\n"
+    "Options override environment variables (STENO_LISTEN, STENO_MODEL, ...), which override the\n"
     "file. Logs go to standard error. SIGTERM drains: running work finishes, new work is "
     "refused.\n";
 

@@ -303,21 +303,21 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
-     "take the networks of quantize/"},
+     "use the networks of quantize/"},
     {FAMILY, "compat", STENO_OPTION_CHOICE, STENO_OPTION_OF_MODEL, 0, 0, COMPAT "|none", "none",
      "give the results of espnet_onnx 0.2.1, its faults included"},
     {FAMILY, "ctc_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 1, NULL, "",
      "share of CTC in the joint search; the decoder has the rest; 1 without lm_weight: CTC alone"},
     {FAMILY, "lm_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "",
-     "weight of the language model; 0: it is not loaded"},
+     "weight of the language model; with 0 it is not loaded"},
     {FAMILY, "penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -100, 100, NULL, "",
      "bonus for each token"},
     {FAMILY, "maxlenratio", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -1e6, 100, NULL, "",
-     "longest output: 0 = end detection, R > 0 of the frames, R < 0 tokens"},
+     "maximum length: 0 = end detection, R > 0 of the frames, R < 0 tokens"},
     {FAMILY, "minlenratio", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -1e6, 100, NULL, "",
-     "shortest output: 0 = none, R > 0 of the frames, R < 0 tokens"},
+     "minimum length: 0 = none, R > 0 of the frames, R < 0 tokens"},
     {FAMILY, "pre_beam", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 1000, NULL, "",
-     "tokens that CTC looks at, as a multiple of the beam"},
+     "tokens that CTC scores, as a multiple of the beam"},
 };
 
 const struct steno_family steno_family_espnet = {.name = FAMILY,
