@@ -23,12 +23,12 @@
 #define CHUNK 0.1 /* s */
 #define RAMP 10.0 /* s from the first stream's start to the last one's */
 
-struct voice {
+struct user {
     steno_stream *stream;
     double start;
     size_t from;       /* first sample of the recording */
     size_t fed, total; /* samples */
-    double turned;     /* end of its last round; it is at the end of the queue since then */
+    double served_at;  /* end of its last round; it is at the end of the queue since then */
     bool over;
 };
 
@@ -43,8 +43,8 @@ struct options {
     const char *dir, *file;
     struct steno_model_options model;
     struct steno_stream_options stream;
-    struct steno_option given[MAX_OPTIONS],
-        streams[MAX_OPTIONS]; /* of families; those of streams */
+    /* options of families, and those of streams */
+    struct steno_option given[MAX_OPTIONS], streams[MAX_OPTIONS];
     int n, batch;
     double seconds;
 };
@@ -52,13 +52,13 @@ struct options {
 struct sim {
     const struct options *o;
     steno_batcher *batcher;
-    struct voice *voices;
+    struct user *users;
     float *pcm;
     size_t n_pcm, chunk;
     int rate;
     double now, busy;
     struct figures partial, final;
-    size_t steps, turns;
+    size_t steps, rounds;
 };
 
 static void die(const char *what)
@@ -105,25 +105,25 @@ static double quantile(struct figures *f, double q)
 }
 
 /* The time when sample `at` arrives: with its chunk. */
-static double arrival(const struct sim *s, const struct voice *v, size_t at)
+static double arrival(const struct sim *s, const struct user *u, size_t at)
 {
     size_t end = (at + s->chunk - 1) / s->chunk * s->chunk;
-    return v->start + (double)(end < v->total ? end : v->total) / s->rate;
+    return u->start + (double)(end < u->total ? end : u->total) / s->rate;
 }
 
 /* The earliest time at which the user's next round could begin. */
-static double due(const struct sim *s, const struct voice *v)
+static double due(const struct sim *s, const struct user *u)
 {
-    size_t at = v->fed + steno_stream_missing(v->stream);
-    return v->over ? HUGE_VAL : fmax(v->turned, arrival(s, v, at < v->total ? at : v->total));
+    size_t at = u->fed + steno_stream_missing(u->stream);
+    return u->over ? HUGE_VAL : fmax(u->served_at, arrival(s, u, at < u->total ? at : u->total));
 }
 
-static void listen_to(struct sim *s, struct voice *v)
+static void take_results(struct sim *s, struct user *u)
 {
     struct steno_event ev;
-    while (steno_stream_next(v->stream, &ev)) {
+    while (steno_stream_next(u->stream, &ev)) {
         double at = floor(ev.time * s->rate + 0.5);
-        double waited = s->now - arrival(s, v, at > 0 ? (size_t)at : 0);
+        double waited = s->now - arrival(s, u, at > 0 ? (size_t)at : 0);
         if (ev.kind == STENO_PARTIAL)
             note(&s->partial, waited);
         else if (ev.kind == STENO_FINAL)
@@ -132,28 +132,28 @@ static void listen_to(struct sim *s, struct voice *v)
 }
 
 /* Feed audio that has arrived until a window is full; flush at the end of all audio. */
-static void feed(struct sim *s, struct voice *v)
+static void feed(struct sim *s, struct user *u)
 {
     steno_err err;
-    while (!steno_stream_ready(v->stream)) {
-        size_t at = (v->from + v->fed) % s->n_pcm, n = s->n_pcm - at, used;
-        size_t come = s->now < v->start ? 0 : (size_t)((s->now - v->start) * s->rate + 0.5);
-        come = come < v->total ? come / s->chunk * s->chunk : v->total;
-        if (v->fed == v->total) {
-            if (steno_stream_flush(v->stream, true, &v->over, &err))
+    while (!steno_stream_ready(u->stream)) {
+        size_t at = (u->from + u->fed) % s->n_pcm, n = s->n_pcm - at, used;
+        size_t arrived = s->now < u->start ? 0 : (size_t)((s->now - u->start) * s->rate + 0.5);
+        arrived = arrived < u->total ? arrived / s->chunk * s->chunk : u->total;
+        if (u->fed == u->total) {
+            if (steno_stream_flush(u->stream, true, &u->over, &err))
                 die(err.msg);
             return;
         }
-        n = n < come - v->fed ? n : come - v->fed;
-        if (come <= v->fed || !n)
+        n = n < arrived - u->fed ? n : arrived - u->fed;
+        if (arrived <= u->fed || !n)
             return;
-        if (steno_stream_feed(v->stream, s->pcm + at, n, &used, &err))
+        if (steno_stream_feed(u->stream, s->pcm + at, n, &used, &err))
             die(err.msg);
-        v->fed += used;
+        u->fed += used;
     }
 }
 
-static void turn(struct sim *s, struct voice **who, size_t n)
+static void run_batch(struct sim *s, struct user **batch, size_t n)
 {
     steno_stream *ready[STENO_BATCH_MAX];
     steno_status st[STENO_BATCH_MAX];
@@ -161,9 +161,9 @@ static void turn(struct sim *s, struct voice **who, size_t n)
     double t = processor_seconds();
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
-        feed(s, who[i]);
-        if (!who[i]->over && steno_stream_ready(who[i]->stream))
-            ready[k++] = who[i]->stream;
+        feed(s, batch[i]);
+        if (!batch[i]->over && steno_stream_ready(batch[i]->stream))
+            ready[k++] = batch[i]->stream;
     }
     if (k)
         steno_streams_step(s->batcher, ready, k, st, err);
@@ -174,36 +174,36 @@ static void turn(struct sim *s, struct voice **who, size_t n)
     s->busy += t;
     s->now += t;
     s->steps += k;
-    s->turns += k > 0;
+    s->rounds += k > 0;
     for (size_t i = 0; i < n; i++) {
-        who[i]->turned = s->now;
-        listen_to(s, who[i]);
+        batch[i]->served_at = s->now;
+        take_results(s, batch[i]);
     }
 }
 
 /* Run one round of the users that have waited longest; false when all streams are over. */
-static bool go_on(struct sim *s)
+static bool run_round(struct sim *s)
 {
-    struct voice *who[STENO_BATCH_MAX];
+    struct user *batch[STENO_BATCH_MAX];
     size_t n = 0;
     while (n < (size_t)s->o->batch) {
-        struct voice *next = NULL;
+        struct user *next = NULL;
         for (int i = 0; i < s->o->n; i++) {
-            struct voice *v = &s->voices[i];
-            bool taken = v->over;
+            struct user *u = &s->users[i];
+            bool taken = u->over;
             for (size_t k = 0; k < n; k++)
-                taken = taken || who[k] == v;
-            if (!taken && (!next || due(s, v) < due(s, next)))
-                next = v;
+                taken = taken || batch[k] == u;
+            if (!taken && (!next || due(s, u) < due(s, next)))
+                next = u;
         }
         if (!next || (n && due(s, next) > s->now))
             break;
         if (due(s, next) > s->now)
             s->now = due(s, next);
-        who[n++] = next;
+        batch[n++] = next;
     }
     if (n)
-        turn(s, who, n);
+        run_batch(s, batch, n);
     return n > 0;
 }
 
@@ -240,39 +240,39 @@ static void run(const struct options *o, steno_model *m, struct sim s)
     so.sample_rate = s.rate;
     if (steno_batcher_open(&s.batcher, m, o->batch, &err))
         die(err.msg);
-    s.voices = must(calloc((size_t)o->n, sizeof *s.voices));
+    s.users = must(calloc((size_t)o->n, sizeof *s.users));
     for (int i = 0; i < o->n; i++) {
-        struct voice *v = &s.voices[i];
+        struct user *u = &s.users[i];
         double part = (double)i / o->n; /* they start at different words */
-        *v = (struct voice){.start = RAMP * part,
-                            .from = (size_t)(part * (double)s.n_pcm),
-                            .total = (size_t)(o->seconds * s.rate)};
-        if (steno_stream_open(&v->stream, m, &so, &err))
+        *u = (struct user){.start = RAMP * part,
+                           .from = (size_t)(part * (double)s.n_pcm),
+                           .total = (size_t)(o->seconds * s.rate)};
+        if (steno_stream_open(&u->stream, m, &so, &err))
             die(err.msg);
     }
-    while (go_on(&s))
+    while (run_round(&s))
         ;
     printf("| %d | %d | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", o->n,
            steno_batcher_max(s.batcher), 100 * s.busy / o->seconds,
-           100 * s.busy / (o->seconds * o->n), (double)s.steps / (double)s.turns,
+           100 * s.busy / (o->seconds * o->n), (double)s.steps / (double)s.rounds,
            1e3 * quantile(&s.partial, 0.5), 1e3 * quantile(&s.partial, 0.95),
            1e3 * quantile(&s.partial, 0.99), 1e3 * quantile(&s.partial, 1),
            1e3 * quantile(&s.final, 0.5), 1e3 * quantile(&s.final, 0.99));
     fflush(stdout);
     for (int i = 0; i < o->n; i++)
-        steno_stream_close(s.voices[i].stream);
+        steno_stream_close(s.users[i].stream);
     steno_batcher_close(s.batcher);
     free(s.partial.v);
     free(s.final.v);
-    free(s.voices);
+    free(s.users);
 }
 
 static const char usage[] =
     "Usage: streams --model DIR [OPTION]... FILE\n"
     "How many real-time streams one thread carries, by processor time (loadtest/streams.c).\n\n"
     "  --streams LIST      numbers of streams, one run each; default 1\n"
-    "  --seconds S         of each stream; default 30\n"
-    "  --batch N           streams in one run of the network at most; default 1\n"
+    "  --seconds S         length of each stream; default 30\n"
+    "  --batch N           largest batch of streams; default 1\n"
     "  --precision NAME, --quantized, --beam N, --ctc-weight W, --lm-weight W,\n"
     "  --maxlenratio R     as of `steno transcribe`\n";
 
