@@ -228,24 +228,24 @@ enum { STEPS = 2 }; /* the second one reads what the first has left in the state
 
 /* Window `step` of stream `which`: as loud as log-mel energies get, each stream another loudness.
  */
-static void make_window(const struct steno_ctc_network *net, int which, int step, float *x)
+static void make_window(const struct steno_cached_encoder *e, int which, int step, float *x)
 {
     uint32_t seed = (uint32_t)(which * STEPS + step) * 2654435761u;
-    for (int64_t k = 0; k < net->window * net->bins; k++) {
+    for (int64_t k = 0; k < e->shape.window * e->shape.bins; k++) {
         seed = seed * 1664525u + 1013904223u; /* Numerical Recipes, 3rd ed., 7.1.1 */
         x[k] = (float)(int32_t)seed * 0x1p-31f * (1 + 0.5f * (float)which) - 4;
     }
 }
 
 /* n streams over STEPS, `size` at a time. scores: [STEPS, n, rows, vocab]. */
-static void score(const struct steno_ctc_network *net, int n, int size, float *scores)
+static void score(const struct steno_cached_encoder *e, int n, int size, float *scores)
 {
-    struct steno_ctc_state mem[ALL], *s[ALL];
-    size_t row = (size_t)(net->rows * net->vocab);
-    steno_ctc_batch *b = NULL;
-    assert_int_equal(steno_ctc_batch_open(&b, net, size, 1, NULL), STENO_OK);
+    struct steno_cached_encoder_state mem[ALL], *s[ALL];
+    size_t row = (size_t)(e->shape.frames * e->shape.width);
+    steno_cached_encoder_batch *b = NULL;
+    assert_int_equal(steno_cached_encoder_batch_open(&b, e, size, 1, NULL), STENO_OK);
     for (int i = 0; i < n; i++) {
-        mem[i] = (struct steno_ctc_state){.fresh = true};
+        mem[i] = (struct steno_cached_encoder_state){.fresh = true};
         s[i] = &mem[i];
     }
     for (int step = 0; step < STEPS; step++)
@@ -253,13 +253,14 @@ static void score(const struct steno_ctc_network *net, int n, int size, float *s
             int k = n - i < size ? n - i : size;
             const float *y;
             for (int at = 0; at < k; at++)
-                make_window(net, i + at, step, steno_ctc_batch_x(b, at));
-            assert_int_equal(steno_ctc_batch_step(b, s + i, k, size, &y, NULL), STENO_OK);
+                make_window(e, i + at, step, steno_cached_encoder_batch_x(b, at));
+            assert_int_equal(steno_cached_encoder_batch_step(b, s + i, k, size, &y, NULL),
+                             STENO_OK);
             memcpy(scores + (size_t)(step * n + i) * row, y, (size_t)k * row * sizeof *y);
         }
     for (int i = 0; i < n; i++)
-        steno_ctc_state_free(&mem[i]);
-    steno_ctc_batch_close(b);
+        steno_cached_encoder_state_free(&mem[i]);
+    steno_cached_encoder_batch_close(b);
 }
 
 /* apart: how far a score may be from that of the stream alone, as a share of 1 + its size; 0: the
@@ -269,14 +270,14 @@ static void compare_scores(const char *dir, const char *cpu, enum steno_precisio
 {
     const struct steno_model_options opt = {.cpu = cpu, .precision = precision};
     steno_model *m = model_open_as(dir, &opt);
-    const struct steno_ctc_network *net = &((struct steno_ctc_model *)m->impl)->net;
-    size_t len = (size_t)(STEPS * n) * (size_t)(net->rows * net->vocab);
+    const struct steno_cached_encoder *e = &((struct steno_ctc_model *)m->impl)->encoder;
+    size_t len = (size_t)(STEPS * n) * (size_t)(e->shape.frames * e->shape.width);
     float *alone = malloc(len * sizeof *alone), *batch = malloc(len * sizeof *batch);
     assert_non_null(alone);
     assert_non_null(batch);
-    score(net, n, 1, alone);
+    score(e, n, 1, alone);
     for (int size = 2; size <= ALL && size < 2 * n; size *= 2) {
-        score(net, n, size, batch);
+        score(e, n, size, batch);
         for (size_t i = 0; i < len; i++)
             if (!isfinite(alone[i]) ||
                 (memcmp(&alone[i], &batch[i], sizeof *alone) != 0 &&

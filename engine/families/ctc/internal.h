@@ -4,7 +4,7 @@
 #define STENO_FAMILIES_CTC_INTERNAL_H
 
 #include "families/ctc/conf.h"
-#include "families/ctc/network.h"
+#include "families/common/cached_encoder.h"
 #include "families/family.h"
 
 /* Frozen after open. */
@@ -15,16 +15,16 @@ struct steno_ctc_model {
     steno_tokens *tokens;
     int32_t blank;
     steno_network *network;
-    struct steno_ctc_network net; /* how its inputs and outputs are used */
+    struct steno_cached_encoder encoder; /* how its inputs and outputs are used */
     steno_fbank *front;
     size_t hop;   /* samples per feature frame */
-    float *quiet; /* [rows, vocab] scores of a window in which nobody speaks */
+    float *quiet; /* [frames, vocab] scores of a window without speech */
 };
 
 /* What one stream carries. Confined. */
 struct steno_ctc_stream {
     const struct steno_ctc_model *model;
-    struct steno_ctc_state net;
+    struct steno_cached_encoder_state encoder;
     steno_ctc_greedy *greedy; /* one of the two */
     steno_ctc_beam *beam;
     struct steno_hyp *hyps; /* [n_best] */
@@ -41,13 +41,14 @@ STENO_MUST steno_status steno_ctc_trial_open(void **trial, void *worker, steno_e
 STENO_MUST steno_status steno_ctc_trial_run(void *trial, int size, steno_err *err);
 void steno_ctc_trial_close(void *trial);
 /* Steps on noise, alone and side by side. What only a run can tell is told at load, not to the
- * first caller. A network that does not keep the streams of a batch apart gets none (net.batches).
+ * first caller. A network that does not keep the streams of a batch apart gets none
+ * (encoder.batches).
  */
 STENO_MUST steno_status steno_ctc_try(struct steno_ctc_model *m, steno_err *err);
 
 /* stream.c */
 STENO_MUST steno_status steno_ctc_stream_new(void **state, void *model,
-                                            struct steno_family_stream *o, steno_err *err);
+                                             struct steno_family_stream *o, steno_err *err);
 void steno_ctc_stream_free(void *state);
 STENO_MUST steno_status steno_ctc_reset(void *state, enum steno_reset what, steno_err *err);
 STENO_MUST steno_status steno_ctc_hypotheses(void *state, struct steno_hypothesis *out, size_t max,

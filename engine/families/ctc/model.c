@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/metadata.h"
 #include "families/common/path.h"
 #include "families/common/precision.h"
 #include "families/ctc/family.h"
@@ -69,7 +70,7 @@ static steno_status open_features(struct steno_ctc_model *m, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status open_network(struct steno_ctc_model *m, const struct steno_family_open *o,
+static steno_status load_network(struct steno_ctc_model *m, const struct steno_family_open *o,
                                  steno_err *err)
 {
     struct steno_network_options opt = {.cpu = o->cpu,
@@ -83,20 +84,49 @@ static steno_status open_network(struct steno_ctc_model *m, const struct steno_f
     if (!st)
         st = steno_network_open(&m->network, path, &opt, err);
     free(path);
+    return st;
+}
+
+static steno_status check_metadata(const struct steno_ctc_model *m, steno_err *err)
+{
+    const struct steno_model_conf *c = &m->conf;
+    const struct steno_metadata want[] = {
+        {"window_frames", c->window_frames},
+        {"shift_frames", c->shift_frames},
+        {"subsampling", c->subsampling},
+        {"sample_rate", c->sample_rate},
+        {"mel_bins", c->mel_bins},
+        {"vocab_size", steno_tokens_count(m->tokens)},
+        {"blank_id", m->blank},
+    };
+    return steno_metadata_check(m->network, c->network, want, sizeof want / sizeof *want, err);
+}
+
+/* The output is log-probabilities, a frame for each `subsampling` frames of features. */
+static steno_status open_network(struct steno_ctc_model *m, const struct steno_family_open *o,
+                                 steno_err *err)
+{
+    const struct steno_model_conf *c = &m->conf;
+    const struct steno_cached_encoder_shape shape = {.window = c->window_frames,
+                                                     .bins = c->mel_bins,
+                                                     .frames = c->shift_frames / c->subsampling,
+                                                     .width = steno_tokens_count(m->tokens)};
+    steno_status st = load_network(m, o, err);
+    if (!st)
+        st = check_metadata(m, err);
     return st ? st
-              : steno_ctc_network_bind(&m->net, m->network, &m->conf, steno_tokens_count(m->tokens),
-                                       m->blank, err);
+              : steno_cached_encoder_bind(&m->encoder, m->network, "x", &shape, c->network, err);
 }
 
 /* Scores that say: nothing. */
 static steno_status make_quiet(struct steno_ctc_model *m, steno_err *err)
 {
-    size_t n = (size_t)(m->net.rows * m->net.vocab);
+    size_t n = (size_t)(m->encoder.shape.frames * m->encoder.shape.width);
     m->quiet = malloc(n * sizeof *m->quiet);
     if (!m->quiet)
         return no_memory(m, err);
     for (size_t i = 0; i < n; i++)
-        m->quiet[i] = (int64_t)i % m->net.vocab == m->blank ? 0 : UNHEARD;
+        m->quiet[i] = (int64_t)i % m->encoder.shape.width == m->blank ? 0 : UNHEARD;
     return STENO_OK;
 }
 
@@ -105,7 +135,7 @@ static void close_model(void *model)
     struct steno_ctc_model *m = model;
     if (!m)
         return;
-    steno_ctc_network_unbind(&m->net);
+    steno_cached_encoder_unbind(&m->encoder);
     steno_network_close(m->network);
     steno_fbank_close(m->front);
     steno_tokens_close(m->tokens);
@@ -168,18 +198,19 @@ static void get_info(const void *model, struct steno_family_info *out)
         .chunk_seconds = frame * c->shift_frames,
         .lookahead_seconds = frame * (c->window_frames - c->shift_frames),
         .weight_bytes = steno_network_weight_bytes(m->network),
-        .stream_bytes = m->net.state_bytes + (size_t)(m->net.window * m->net.bins) * sizeof(float),
+        .stream_bytes = m->encoder.state_bytes +
+                        (size_t)(m->encoder.shape.window * m->encoder.shape.bins) * sizeof(float),
         .endpoint = {c->rule1_silence, c->rule2_silence, c->rule3_length},
         .word_before = c->word_before,
         .word_after = c->word_after,
-        .batches = m->net.batches,
+        .batches = m->encoder.batches,
         .feeding = STENO_FEED_WINDOWS,
         .windows = {.front = m->front,
-                    .frames = (size_t)m->net.window,
-                    .shift = (size_t)m->net.shift,
+                    .frames = (size_t)m->encoder.shape.window,
+                    .shift = (size_t)c->shift_frames,
                     .left_padding = (size_t)c->lead_frames,
                     .right_padding = (size_t)c->tail_frames,
-                    .rows = (size_t)m->net.rows}};
+                    .rows = (size_t)m->encoder.shape.frames}};
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -192,7 +223,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "features   %s, %d Hz, %d bins, %g to %g Hz\n", c->feature_type, i->sample_rate,
             i->feature_bins, c->low_freq,
             c->high_freq > 0 ? c->high_freq : i->sample_rate / 2.0 + c->high_freq);
-    fprintf(out, "network    %s, %d states\n", i->network, m->net.n_states);
+    fprintf(out, "network    %s, %d states\n", i->network, m->encoder.n_states);
     fprintf(out, "steps      %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
             i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
     fprintf(out, "decoder    %zu tokens, blank %s, beam %d\n", i->vocab_size, c->blank, c->beam);

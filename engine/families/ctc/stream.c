@@ -33,7 +33,7 @@ static steno_status open_search(struct steno_ctc_stream *s, const struct steno_f
 {
     const struct steno_ctc_model *m = s->model;
     bool many = o->n_best > 1;
-    struct steno_ctc_options c = {.vocab = (int32_t)m->net.vocab,
+    struct steno_ctc_options c = {.vocab = (int32_t)m->encoder.shape.width,
                                   .blank = m->blank,
                                   .blank_penalty = (float)m->conf.blank_penalty,
                                   .beam = o->beam,
@@ -45,7 +45,7 @@ static steno_status open_search(struct steno_ctc_stream *s, const struct steno_f
 }
 
 steno_status steno_ctc_stream_new(void **state, void *model, struct steno_family_stream *o,
-                                 steno_err *err)
+                                  steno_err *err)
 {
     struct steno_ctc_model *m = model;
     steno_status st = check_beam(m, o, err);
@@ -56,7 +56,7 @@ steno_status steno_ctc_stream_new(void **state, void *model, struct steno_family
         st = steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     if (!st) {
         s->model = m;
-        s->net.fresh = true;
+        s->encoder.fresh = true;
         st = open_search(s, o, err);
     }
     if (st)
@@ -71,7 +71,7 @@ void steno_ctc_stream_free(void *state)
     struct steno_ctc_stream *s = state;
     if (!s)
         return;
-    steno_ctc_state_free(&s->net);
+    steno_cached_encoder_state_free(&s->encoder);
     steno_ctc_greedy_close(s->greedy);
     steno_ctc_beam_close(s->beam);
     free(s->hyps);
@@ -80,7 +80,7 @@ void steno_ctc_stream_free(void *state)
 
 static void restart(struct steno_ctc_stream *s)
 {
-    s->net.fresh = true;
+    s->encoder.fresh = true;
     s->left = 0;
     if (s->beam)
         steno_ctc_beam_restart(s->beam, 0);
@@ -110,7 +110,7 @@ steno_status steno_ctc_consume(void *state, bool *left)
     if (!*left)
         return STENO_OK;
     s->left--;
-    s->scores += s->model->net.vocab;
+    s->scores += s->model->encoder.shape.width;
     return s->beam ? steno_ctc_beam_push(s->beam, row, 1)
                    : steno_ctc_greedy_push(s->greedy, row, 1);
 }
@@ -119,7 +119,7 @@ steno_status steno_ctc_skip(void *state)
 {
     struct steno_ctc_stream *s = state;
     s->scores = s->model->quiet;
-    s->left = s->model->net.rows;
+    s->left = s->model->encoder.shape.frames;
     return STENO_OK;
 }
 
