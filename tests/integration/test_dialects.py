@@ -277,7 +277,7 @@ def realtime_beta_clients_get_the_old_names(d):
 
 
 @case
-def realtime_mistakes_are_told_and_the_session_goes_on(d):
+def realtime_mistakes_are_errors_and_the_session_continues(d):
     with connect(url(d, "/v1/realtime", intent="transcription", model="whatever-else"), **OPEN) as ws:
         assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "session.created"
         for bad, names in (({"type": "nonsense", "event_id": "mine_1"}, "nonsense"), ({"type": "input_audio_buffer.commit"}, "empty"),

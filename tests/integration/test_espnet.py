@@ -353,7 +353,7 @@ def a_stream_from_end_to_end():
 
 
 @case
-def every_protocol_tells_the_hypotheses_it_was_asked_for():
+def every_protocol_sends_the_requested_hypotheses():
     audio()
     x, _ = soundfile.read(AUDIO, dtype="int16")
     options = {**OPTIONS, "n_best": 3}

@@ -1,4 +1,5 @@
-/* Steps of many streams as one batch: what a stream says is the same whoever its company is. */
+/* Steps of many streams as one batch. The results of a stream do not depend on the rest of the
+ * batch. */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -65,7 +66,7 @@ static steno_model *model_open(const char *dir)
     return model_open_as(dir, NULL);
 }
 
-/* ---- a stream with its own audio: the recording from another sample on, another loudness ------
+/* ---- a stream with its own audio: another start in the recording, another loudness -----------
  */
 
 struct talker {
@@ -91,7 +92,7 @@ static void talker_close(struct talker *t)
     steno_buf_free(&t->said);
 }
 
-/* Audio, then the end, until a window is full; false when the stream is over. */
+/* Feed audio, then the end, until a window is full. False when the stream is over. */
 static bool talker_advance(struct talker *t)
 {
     while (!steno_stream_ready(t->s)) {
@@ -110,7 +111,7 @@ static bool talker_advance(struct talker *t)
     return true;
 }
 
-/* digits: of the numbers that are compared. */
+/* digits: precision of the compared numbers. */
 static void talker_listen(struct talker *t, int digits)
 {
     struct steno_event e;
@@ -126,7 +127,7 @@ static void talker_listen(struct talker *t, int digits)
     }
 }
 
-/* All to their ends, each round one call for those that are ready. */
+/* Run all streams to their ends. Each round is one call for the streams that are ready. */
 static void run_together(steno_batcher *p, struct talker *t, int n, int digits)
 {
     for (;;) {
@@ -178,7 +179,7 @@ static void compare(const char *dir, int n, int digits)
     compare_as(dir, NULL, n, digits);
 }
 
-/* Where the CPU does not multiply such numbers, the next best kernels stand in. */
+/* Where the CPU does not multiply a format, the kernels of the next best level are used. */
 static const enum steno_precision precisions[] = {STENO_FP32, STENO_BF16_WEIGHTS,
                                                   STENO_FP16_WEIGHTS, STENO_INT8_WEIGHTS};
 #define N_PRECISIONS (sizeof precisions / sizeof *precisions)
@@ -193,7 +194,7 @@ static void a_stream_says_the_same_among_31_others(void **state)
     }
 }
 
-/* Blocks of ESPnet's streaming encoder, first ones and later ones, and searches of each stream's
+/* Blocks of ESPnet's streaming encoder, first and later ones, with a search of each stream's
  * own. */
 static void streams_of_blocks_say_the_same_in_a_batch(void **state)
 {
@@ -221,13 +222,12 @@ static void any_number_of_streams_says_the_same(void **state)
     compare(DIGITS, 3, 9);
 }
 
-/* ---- the network's scores, before anything is decoded -------------------------------------------
- */
+/* ---- the network's scores, before decoding -------------------------------------------------- */
 
-enum { STEPS = 2 }; /* the second one reads what the first has left in the states */
+enum { STEPS = 2 }; /* the second one reads the states that the first has left */
 
-/* Window `step` of stream `which`: as loud as log-mel energies get, each stream another loudness.
- */
+/* Window `step` of stream `which`: at the range of log-mel energies, with another loudness for
+ * each stream. */
 static void make_window(const struct steno_cached_encoder *e, int which, int step, float *x)
 {
     uint32_t seed = (uint32_t)(which * STEPS + step) * 2654435761u;
@@ -237,7 +237,7 @@ static void make_window(const struct steno_cached_encoder *e, int which, int ste
     }
 }
 
-/* n streams over STEPS, `size` at a time. scores: [STEPS, n, rows, vocab]. */
+/* n streams over STEPS, `size` at a time. scores: [STEPS, n, frames, vocab]. */
 static void score(const struct steno_cached_encoder *e, int n, int size, float *scores)
 {
     struct steno_cached_encoder_state mem[ALL], *s[ALL];
@@ -263,8 +263,8 @@ static void score(const struct steno_cached_encoder *e, int n, int size, float *
     steno_cached_encoder_batch_close(b);
 }
 
-/* apart: how far a score may be from that of the stream alone, as a share of 1 + its size; 0: the
- * same bits. */
+/* apart: the allowed distance of a score from that of the stream alone, relative to 1 + its
+ * magnitude; 0: the same bits. */
 static void compare_scores(const char *dir, const char *cpu, enum steno_precision precision, int n,
                            float apart)
 {
@@ -304,15 +304,15 @@ static void scores_have_the_same_bits_in_every_batch(void **state)
     }
 }
 
-/* OpenBLAS sums in an order of its own choosing (nn/kernels/blas.c): less than the trial at load
- * allows. */
+/* OpenBLAS sums in an order of its own (nn/kernels/blas.c). The allowed distance is less than
+ * that of the trial at load. */
 static void scores_of_openblas_differ_in_the_last_digits(void **state)
 {
     (void)state;
     compare_scores(DIGITS, "blas", STENO_FP32, 9, 1e-5f);
 }
 
-/* Costs decide how a number of streams is cut into batches; the sum tells how. */
+/* Costs decide how a number of streams is split into batches. The total shows the split. */
 static void the_cheapest_sizes_are_chosen(void **state)
 {
     (void)state;
@@ -324,7 +324,7 @@ static void the_cheapest_sizes_are_chosen(void **state)
     assert_true(steno_step_cost(&flat, 31) == 1);
     assert_true(steno_step_cost(&flat, 33) == 2);
     assert_true(steno_step_cost(&linear, 7) == 7);
-    assert_true(steno_step_cost(&four, 3) == 2); /* a place left over is cheaper than 2 + 1 */
+    assert_true(steno_step_cost(&four, 3) == 2); /* an unused place is cheaper than 2 + 1 */
     assert_true(steno_step_cost(&four, 5) == 3);
     assert_true(steno_step_cost(&four, 32) == 16);
 }
@@ -347,8 +347,8 @@ static void costs_are_measured_size_by_size(void **state)
 
 /* ---- networks that cannot be batched --------------------------------------------------------- */
 
-/* The tone model's directory around another network: log_probs = LogSoftmax over 5 means of x, each
- * of `kind`: 'b' mixes the streams of a batch, 'f' has a batch of 1 in its shapes. */
+/* The tone model's directory with another network: log_probs = LogSoftmax over 5 means of x,
+ * each of `kind`. 'b' mixes the streams of a batch; 'f' has a batch of 1 in its shapes. */
 static char *make_model(char kind)
 {
     char *dir = strdup("/tmp/steno-batcher-XXXXXX"), cmd[400];
@@ -370,7 +370,7 @@ static char *make_model(char kind)
     if (fixed) {
         mk_i64(g, "shape", "3", shape_one, 3);
         mk_node(g, "Reshape", "x,shape", "y");
-    } else { /* x less the mean over the batch */
+    } else { /* x minus the mean over the batch */
         mk_node(g, "ReduceMean", "x", "mean");
         mk_attr_ints(g, "axes", pick, 1);
         mk_node(g, "Add", "x,mean", "y");

@@ -1,5 +1,5 @@
 /* link: server/config.c server/address.c server/log.c */
-/* Settings: types, ranges, sources, what is refused and how the message names it. */
+/* Settings: types, ranges and sources; which values are refused and how the message names them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -165,7 +165,8 @@ static void environment_counts_over_file_and_flags_over_both(void **state)
     steno_config_free(&c);
 }
 
-/* Options of families are keys of [model]; model.search says the same of streams in one line. */
+/* Options of families are keys of [model]. model.search sets the same options of streams in one
+ * line. */
 static void options_of_families_are_settings(void **state)
 {
     struct steno_config c;
@@ -192,14 +193,14 @@ static void options_of_families_are_settings(void **state)
     unsetenv("STENO_MODEL_COMPAT");
     assert_int_equal(steno_config_check(&c, NULL), STENO_OK);
     assert_int_equal(steno_options_set(&o, "ctc_weight", "0", NULL), STENO_OK);
-    assert_int_equal(
-        steno_config_search(&c, steno_option_find("penalty")->family, &o, &so, NULL), STENO_OK);
+    assert_int_equal(steno_config_search(&c, steno_option_find("penalty")->family, &o, &so, NULL),
+                     STENO_OK);
     assert_int_equal(so.beam, 4);
     assert_int_equal(o.n, 3);
     assert_string_equal(GET(&o, "ctc_weight"), "0");
     assert_string_equal(GET(&o, "lm_weight"), "0.5");
     assert_string_equal(GET(&o, "penalty"), "3");
-    o = (struct steno_options){0}; /* a family without them is spared them */
+    o = (struct steno_options){0}; /* a family without these options does not get them */
     assert_int_equal(steno_config_search(&c, "no_family", &o, &so, NULL), STENO_OK);
     assert_int_equal(o.n, 0);
     assert_int_equal(steno_config_assign(&c, "model.search=ctc_weight=3", STENO_CONFIG_FLAG, NULL),
@@ -268,12 +269,12 @@ static void shipped_sample_is_the_table(void **state)
     m = fread(shipped, 1, n + 1, f);
     fclose(f);
     assert_int_equal(m, n);
-    assert_memory_equal(sample, shipped, n); /* stenod --print-sample-config > conf/steno.conf */
+    assert_memory_equal(sample, shipped, n); /* made by stenod --print-sample-config */
     free(sample);
     free(shipped);
 }
 
-/* Every key of the sample stands in the page. */
+/* The manual page has every key of the sample. */
 static void every_key_is_documented(void **state)
 {
     size_t n, m;

@@ -1,6 +1,6 @@
-/* The dialects of other servers one function at a time: what a message asks for, what an event
- * becomes. Sessions of whole messages: tests/integration/test_dialects.py. Shapes are those of the
- * servers' own documents, named in docs/protocol.md. */
+/* Dialects of other servers, function by function: what a message requests and what an event
+ * becomes. tests/integration/test_dialects.py tests whole sessions. The message formats are
+ * those of the servers' own documents, which docs/protocol.md names. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 
 #define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})
 
-/* Stands where the session is: keeps what is said. */
+/* Takes the session's place and records all messages. */
 struct received {
     struct steno_dialect_session d;
     struct steno_buf writing;
@@ -73,7 +73,7 @@ static void stop(struct received *h)
     steno_buf_free(&h->writing);
 }
 
-/* The next thing said is exactly this JSON (or this text, where it is none). */
+/* The next message is exactly this JSON, or this text if it is not JSON. */
 static void says(struct received *h, const char *want)
 {
     json_t *a, *b;
@@ -88,7 +88,7 @@ static void says(struct received *h, const char *want)
     h->read++;
 }
 
-/* ... has these members among others. */
+/* The next message has these members, among others. */
 static void says_some(struct received *h, const char *want)
 {
     json_t *a, *b, *v;
@@ -137,7 +137,7 @@ static const struct steno_word two_words[] = {
     {.text = "t\"wo", .start = 1.75, .end = 2.0, .confidence = 1.0f},
 };
 
-/* A final with three hypotheses. */
+/* The event of a final with three hypotheses. */
 static void nbest(struct received *h)
 {
     const struct steno_alternative list[] = {
@@ -179,7 +179,7 @@ static void event(struct received *h, enum steno_event_kind kind, const char *t,
 
 /* ---- vosk ------------------------------------------------------------------------------------ */
 
-static void vosk_answers_each_message_with_what_is_known(void **state)
+static void vosk_answers_each_message_with_the_current_text(void **state)
 {
     struct received h;
     (void)state;
@@ -188,7 +188,7 @@ static void vosk_answers_each_message_with_what_is_known(void **state)
     assert_int_equal(h.d.dialect->binary_end(&h.d, 100), STENO_ACT_NOTHING);
     says(&h, "{\"partial\":\"\"}");
     event(&h, STENO_PARTIAL, "four", STENO_FINAL_END);
-    says_no_more(&h); /* only asked does it speak */
+    says_no_more(&h); /* it answers only a message */
     h.d.dialect->binary_end(&h.d, 100);
     says(&h, "{\"partial\":\"four\"}");
     event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
@@ -201,7 +201,7 @@ static void vosk_answers_each_message_with_what_is_known(void **state)
     stop(&h);
 }
 
-static void vosk_joins_what_is_left_in_its_last_answer(void **state)
+static void vosk_joins_the_remaining_finals_in_its_last_answer(void **state)
 {
     struct received h;
     (void)state;
@@ -219,7 +219,7 @@ static void vosk_joins_what_is_left_in_its_last_answer(void **state)
 #define FOUR "{\"end\":1.5,\"start\":1.25,\"word\":\"four\"}"
 #define TWO "{\"end\":2.0,\"start\":1.75,\"word\":\"t\\\"wo\"}"
 
-static void vosk_tells_as_many_hypotheses_as_were_asked_for(void **state)
+static void vosk_sends_as_many_hypotheses_as_requested(void **state)
 {
     struct received h;
     (void)state;
@@ -230,8 +230,8 @@ static void vosk_tells_as_many_hypotheses_as_were_asked_for(void **state)
     text(&h, "{\"config\":{\"max_alternatives\":3}}", STENO_OK);
     assert_int_equal(h.d.asked.alternatives, 3);
     nbest(&h);
-    event(&h, STENO_FINAL, "four t\"wo",
-          STENO_FINAL_END); /* with fewer: its best stands for them */
+    /* this final has fewer hypotheses: its best text stands for the missing ones */
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_END);
     h.d.dialect->end(&h.d, false);
     says(&h, "{\"alternatives\":["
              "{\"confidence\":0.707107,\"result\":[" FOUR "," TWO "," FOUR "," TWO "],"
@@ -261,7 +261,7 @@ static void vosk_understands_config_eof_and_reset(void **state)
     event(&h, STENO_FINAL, "one", STENO_FINAL_REQUEST);
     h.d.dialect->finalized(&h.d);
     says(&h, "{\"text\":\"one\"}");
-    h.d.dialect->finalized(&h.d); /* not one that was asked for by a reset */
+    h.d.dialect->finalized(&h.d); /* finalized, but not because of a reset */
     says_no_more(&h);
     assert_int_equal(text(&h, "{\"eof\":1}", STENO_OK), STENO_ACT_END);
     text(&h, "{\"config\":{\"sample_rate\":7999}}", STENO_ERR_INVAL);
@@ -271,7 +271,7 @@ static void vosk_understands_config_eof_and_reset(void **state)
     text(&h, "eof", STENO_ERR_FORMAT);
     event(&h, STENO_FINAL, "two", STENO_FINAL_END);
     h.d.dialect->error(&h.d, "invalid_data", "a \"reason\"");
-    says_some(&h, "{\"text\":\"two\"}"); /* an error loses nothing */
+    says_some(&h, "{\"text\":\"two\"}"); /* an error does not lose the text before it */
     says(&h, "{\"error\":\"invalid_data\",\"message\":\"a \\\"reason\\\"\"}");
     stop(&h);
 }
@@ -296,7 +296,7 @@ static void sherpa_results_count_from_their_segment(void **state)
          "\"t\\\"wo\"],"
          "\"segment\":4,\"start_time\":1.00,\"is_final\":true,\"is_eof\":false}");
     h.d.audio_ms = 2500;
-    h.d.dialect->end(&h.d, false); /* the last segment had ended by itself */
+    h.d.dialect->end(&h.d, false); /* the last segment has already ended */
     says_some(
         &h, "{\"text\":\"\",\"segment\":5,\"start_time\":2.50,\"is_final\":true,\"is_eof\":true}");
     says(&h, "Done!");
@@ -356,7 +356,7 @@ static void deepgram_parameters(void **state)
     stop(&h);
 }
 
-static void deepgram_looks_at_audio_without_an_encoding(void **state)
+static void deepgram_detects_audio_without_an_encoding(void **state)
 {
     struct received h;
     steno_err err;
@@ -402,7 +402,7 @@ static void deepgram_results_follow_each_other(void **state)
     start(&h, &steno_dialect_deepgram);
     event(&h, STENO_PARTIAL, "four", STENO_FINAL_END);
     event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
-    says_no_more(&h); /* neither was asked for */
+    says_no_more(&h); /* neither was requested */
     query(&h, "interim_results", "true", STENO_OK);
     query(&h, "vad_events", "true", STENO_OK);
     query(&h, "utterance_end_ms", "1000", STENO_OK);
@@ -422,7 +422,7 @@ static void deepgram_results_follow_each_other(void **state)
              metadata);
     says(&h, want);
     says(&h, "{\"type\":\"UtteranceEnd\",\"channel\":[0,1],\"last_word_end\":2.0}");
-    event(&h, STENO_FINAL, "", STENO_FINAL_REQUEST); /* begins where the last one ended */
+    event(&h, STENO_FINAL, "", STENO_FINAL_REQUEST); /* starts where the last result ended */
     says_some(&h, "{\"start\":2.0,\"duration\":0.0,\"from_finalize\":true,\"speech_final\":false}");
     h.d.audio_ms = 2500;
     h.d.dialect->end(&h.d, false);
@@ -431,7 +431,7 @@ static void deepgram_results_follow_each_other(void **state)
     stop(&h);
 }
 
-static void deepgram_tells_hypotheses_and_takes_the_search(void **state)
+static void deepgram_sends_hypotheses_and_accepts_search_options(void **state)
 {
     static const char four[] = "{\"word\":\"four\",\"start\":1.25,\"end\":1.5,\"confidence\":0.5}";
     char want[512];
@@ -490,7 +490,7 @@ static void realtime_deltas_add_up_to_the_text(void **state)
     (void)state;
     start(&h, &steno_dialect_realtime);
     event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
-    event(&h, STENO_PARTIAL, "four t\"wo", STENO_FINAL_END); /* stable: "four" */
+    event(&h, STENO_PARTIAL, "four t\"wo", STENO_FINAL_END); /* the stable prefix is "four" */
     event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
     for (int i = 0; i < h.n; i++) {
         json_t *m = json_loads(h.said[i], JSON_REJECT_DUPLICATES, NULL);
@@ -509,7 +509,7 @@ static void realtime_deltas_add_up_to_the_text(void **state)
     stop(&h);
 }
 
-static void realtime_tells_log_probabilities_when_they_are_included(void **state)
+static void realtime_sends_log_probabilities_when_they_are_included(void **state)
 {
     json_t *j;
     struct received h;
@@ -548,7 +548,7 @@ static void realtime_audio_is_base64(void **state)
     stop(&h);
 }
 
-static void realtime_mistakes_are_told_and_the_session_goes_on(void **state)
+static void realtime_mistakes_are_errors_and_the_session_continues(void **state)
 {
     static const char *const bad[] = {
         "{\"type\":\"input_audio_buffer.append\",\"audio\":\"A*==\",\"event_id\":\"e1\"}",
@@ -575,22 +575,22 @@ static void realtime_mistakes_are_told_and_the_session_goes_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vosk_answers_each_message_with_what_is_known),
-        cmocka_unit_test(vosk_joins_what_is_left_in_its_last_answer),
-        cmocka_unit_test(vosk_tells_as_many_hypotheses_as_were_asked_for),
+        cmocka_unit_test(vosk_answers_each_message_with_the_current_text),
+        cmocka_unit_test(vosk_joins_the_remaining_finals_in_its_last_answer),
+        cmocka_unit_test(vosk_sends_as_many_hypotheses_as_requested),
         cmocka_unit_test(vosk_understands_config_eof_and_reset),
         cmocka_unit_test(sherpa_results_count_from_their_segment),
         cmocka_unit_test(sherpa_ends_once),
         cmocka_unit_test(deepgram_parameters),
-        cmocka_unit_test(deepgram_looks_at_audio_without_an_encoding),
+        cmocka_unit_test(deepgram_detects_audio_without_an_encoding),
         cmocka_unit_test(deepgram_messages),
         cmocka_unit_test(deepgram_results_follow_each_other),
-        cmocka_unit_test(deepgram_tells_hypotheses_and_takes_the_search),
+        cmocka_unit_test(deepgram_sends_hypotheses_and_accepts_search_options),
         cmocka_unit_test(deepgram_close_codes),
         cmocka_unit_test(realtime_deltas_add_up_to_the_text),
-        cmocka_unit_test(realtime_tells_log_probabilities_when_they_are_included),
+        cmocka_unit_test(realtime_sends_log_probabilities_when_they_are_included),
         cmocka_unit_test(realtime_audio_is_base64),
-        cmocka_unit_test(realtime_mistakes_are_told_and_the_session_goes_on),
+        cmocka_unit_test(realtime_mistakes_are_errors_and_the_session_continues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

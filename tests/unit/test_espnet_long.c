@@ -1,7 +1,7 @@
-/* A long stream through a contextual-block encoder: memory and the work of a minute stay what they
- * were. Eight minutes of speech stand for hours: nothing in a stream lives longer than a segment,
- * and the longest segment (20 s) has come by many times. Work is counted in steps (a block, or the
- * end of a segment), what one of them costs is bounded by the segment's length. Needs ../shared. */
+/* A long stream through a contextual-block encoder: the memory and the work per minute stay
+ * constant. Eight minutes of speech stand for hours: nothing in a stream outlives its segment,
+ * and the longest segment (20 s) occurs many times. Work is counted in steps (a block, or the
+ * end of a segment); the segment's length bounds the cost of a step. Needs ../shared. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 
 #define RATE 16000
 #define MINUTES 8
-#define SLACK ((size_t)256 << 10) /* bytes: fragments of the allocator, a longer text */
+#define SLACK ((size_t)256 << 10) /* bytes: fragments in the allocator, a longer text */
 
 static const char *const wavs[] = {"61-70968-0000.flac", "61-70968-0001.flac",
                                    "61-70968-0002.flac"};
@@ -52,10 +52,10 @@ static size_t in_use(void)
     return m.uordblks + m.hblkhd;
 }
 
-/* Steps taken and finals said. */
+/* Steps and finals so far. */
 struct work {
     size_t steps, finals;
-    double longest; /* seconds from a segment's first word to its last */
+    double longest; /* seconds from the first to the last word of a segment */
 };
 
 static void push(steno_batcher *p, steno_stream *s, const float *pcm, size_t n, struct work *w)
@@ -104,7 +104,7 @@ static void memory_and_work_stay_constant(void **state)
         fail_msg("%s", err.msg);
     for (int minute = 0; minute < MINUTES; minute++) {
         before = w.steps;
-        for (size_t left = 60 * RATE; left;) { /* the recordings over and over, 0.1 s at a time */
+        for (size_t left = 60 * RATE; left;) { /* the recordings in a loop, 0.1 s at a time */
             size_t k = n - at < RATE / 10 ? n - at : RATE / 10;
             k = k < left ? k : left;
             push(p, s, pcm + at, k, &w);
@@ -112,12 +112,12 @@ static void memory_and_work_stay_constant(void **state)
             left -= k;
         }
         used[minute] = in_use();
-        if (minute < MINUTES / 2) /* a segment may begin in one minute and end in the next */
+        if (minute < MINUTES / 2) /* a segment may start in one minute and end in the next */
             most = w.steps - before > most ? w.steps - before : most;
         else
             assert_true(w.steps - before <= most + 2);
     }
-    assert_true(w.finals >= 3 * (MINUTES - 1) && w.longest <= 21); /* the longest is 20 s */
+    assert_true(w.finals >= 3 * (MINUTES - 1) && w.longest <= 21); /* the limit is 20 s */
     assert_true(most > 80);                                        /* 60 s / 0.64 s */
     if (used[MINUTES - 1] > used[2] + SLACK)
         fail_msg("%zu bytes in use after 3 minutes, %zu after %d", used[2], used[MINUTES - 1],

@@ -1,6 +1,6 @@
-/* Streams over directories of espnet_onnx: blocks against recorded ones, espnet_onnx's own
- * streaming results, and what every family promises (events do not depend on pushes, nothing is
- * lost). */
+/* Streams over directories of espnet_onnx: blocks against recorded ones, the results of
+ * espnet_onnx's own streaming, and the promises of every family (events do not depend on pushes,
+ * nothing is lost). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,9 +22,7 @@
 #include "tests/support/shared.h"
 
 #define TOLERANCE 1e-3
-#define ROUNDING                                                                                   \
-    0.2 /* int8: an activation that rounds the other way, some times in an utterance               \
-         */
+#define ROUNDING 0.2 /* int8: a few activations per utterance round the other way */
 #define OFFLINE "zoo/tiny/espnet-conformer-op13"
 #define STREAMING "zoo/tiny/espnet-stream-conformer-op13"
 
@@ -127,8 +125,8 @@ static void free_recording(struct recording *rec)
     }
 }
 
-/* Streams of one form through one block each; which of the recorded blocks it is tells the state.
- */
+/* One block of each of several streams at the same position. The state tells which recorded
+ * block it is. */
 static void run_blocks(steno_espnet_runner *r, struct steno_espnet_state *const *s, size_t n,
                        const struct recording *rec)
 {
@@ -170,7 +168,8 @@ static void blocks_are_as_recorded(void **state)
     free_recording(&rec);
 }
 
-/* Stream i begins a block after stream i - 1, and from then on goes along with those before it. */
+/* Stream i starts one block after stream i - 1. From then on it steps together with those before
+ * it. */
 static void blocks_of_several_streams_are_as_recorded(void **state)
 {
     struct steno_espnet e;
@@ -208,7 +207,7 @@ static void blocks_of_several_streams_are_as_recorded(void **state)
     free_recording(&rec);
 }
 
-/* ---- espnet_onnx's own --------------------------------------------------------------------- */
+/* ---- espnet_onnx's own streaming ----------------------------------------------------------- */
 
 static double number(json_t *row, const char *key)
 {
@@ -237,7 +236,8 @@ static void compare(json_t *row, json_t *block, const steno_joint *got)
     }
 }
 
-/* Each call of espnet_onnx searches anew over all rows so far: so the rows of a prefix. */
+/* Each call of espnet_onnx searches again over all encoder frames so far. So the search gets
+ * every prefix of the frames. */
 static size_t compare_row(struct steno_espnet *e, json_t *row)
 {
     struct steno_espnet_search s = steno_espnet_defaults(e);
@@ -265,8 +265,9 @@ static size_t compare_row(struct steno_espnet *e, json_t *row)
         assert_true(k <= n_rows);
         if (steno_espnet_decode(r, &s, rows, k, ctc, &got, &err))
             fail_msg("%s", err.msg);
-        /* int8: an activation that rounds the other way is carried from block to block, and the
-         * lists of random weights have no margin for it; that it runs is all that is compared */
+        /* In int8 an activation that rounds the other way affects the following blocks too, and
+         * the hypotheses of random weights have no margin for it. Here the search only has to
+         * succeed. */
         if (!quantized)
             compare(row, block, got);
         done++;
@@ -316,7 +317,8 @@ static void log_events(steno_stream *s, struct steno_buf *log)
     }
 }
 
-/* Everything the stream says when pcm comes in pieces of `piece`, with a finalize in the middle. */
+/* All events of the stream as text. pcm comes in pieces of `piece`, with a finalize in the
+ * middle. */
 static char *run(steno_model *m, const float *pcm, size_t n, size_t piece, int rate)
 {
     struct steno_stream_options o = {.sample_rate = rate, .n_best = 2, .beam = 4};
@@ -361,7 +363,7 @@ static void events_do_not_depend_on_pushes(void **state)
     (void)state;
     if (!pcm)
         skip();
-    /* speech, silence for an endpoint, speech */
+    /* speech, silence long enough for an endpoint, speech */
     two = calloc(2 * n + quiet, sizeof *two);
     memcpy(two, pcm, n * sizeof *two);
     memcpy(two + n + quiet, pcm, n * sizeof *two);
@@ -383,7 +385,7 @@ static void events_do_not_depend_on_pushes(void **state)
     free(pcm);
 }
 
-/* Samples until a step is due, or the end; false when the stream is over. */
+/* Feed samples until a step is due or the audio ends. False when the stream is over. */
 static bool advance(steno_stream *s, const float *pcm, size_t n, size_t *at, bool *over)
 {
     while (!*over && !steno_stream_ready(s)) {
@@ -397,14 +399,14 @@ static bool advance(steno_stream *s, const float *pcm, size_t n, size_t *at, boo
     return !*over;
 }
 
-/* Three streams whose blocks are batches; the state of the middle one becomes NaN on the way. */
+/* Three streams whose blocks form batches. The state of the middle one becomes NaN on the way. */
 static void a_stream_that_fails_fails_alone(void **state)
 {
     struct steno_stream_options o = {.sample_rate = 16000, .n_best = 2, .beam = 4};
     size_t n, at[4] = {0};
     float *pcm = read_audio("61-70968-0002.flac", &n);
     steno_batcher *p = NULL;
-    steno_stream *s[4] = {NULL}; /* the last one goes alone */
+    steno_stream *s[4] = {NULL}; /* the last one runs alone */
     bool over[4] = {false}, failed = false;
     struct steno_buf said[4];
     steno_model *m;
@@ -454,8 +456,8 @@ static void a_stream_that_fails_fails_alone(void **state)
     free(pcm);
 }
 
-/* What an upload is to the pool: a step is one segment, which ends in a silence, so that others
- * have their turns between. */
+/* How a pool sees an upload: a step is one segment, which ends in a silence. So other streams
+ * run between the steps. */
 static void a_recording_is_cut_at_its_silences(void **state)
 {
     enum { PARTS = 3 };
@@ -487,7 +489,7 @@ static void a_recording_is_cut_at_its_silences(void **state)
             assert_int_equal(st, 0);
             steps++;
             while (steno_stream_next(s, &ev))
-                if (ev.kind == STENO_FINAL) /* said before the next part was taken in */
+                if (ev.kind == STENO_FINAL) /* reported before the next part is fed */
                     assert_true(at <= ((size_t)(ev.end * 16000) / part + 1) * part);
         } else if (at < all) {
             size_t k = all - at < 1600 ? all - at : 1600;
@@ -505,7 +507,8 @@ static void a_recording_is_cut_at_its_silences(void **state)
     free(pcm);
 }
 
-/* The rows of a streamed recording reach its end: espnet_onnx stops up to 1.7 s before. */
+/* The encoder frames of a streamed recording reach its end; espnet_onnx stops up to 1.7 s before
+ * it. */
 static void the_end_is_not_lost(void **state)
 {
     struct steno_stream_options o = {.no_endpointing = true};
@@ -531,8 +534,8 @@ static void the_end_is_not_lost(void **state)
     free(pcm);
 }
 
-/* Encoders of whole utterances hear a segment again when it has grown by a third, so all they hear
- * is at most four times the segment: in 19 s that is a dozen times. */
+/* An encoder of whole utterances processes a segment again when it has grown by a third. So in
+ * total it processes at most four times the segment; in 19 s that is a dozen times. */
 static void partials_of_whole_utterances_have_a_work_limit(void **state)
 {
     struct steno_stream_options o = {.no_endpointing = true};
@@ -570,8 +573,8 @@ static void partials_of_whole_utterances_have_a_work_limit(void **state)
     free(pcm);
 }
 
-/* A partial follows every block in which the best text changes, and the first final is the same
- * whether the search went along or partials were not asked for. */
+/* A partial follows every block in which the best text changes. The first final is the same with
+ * partials, where the search runs block by block, and without. */
 static void partials_come_with_blocks(void **state)
 {
     size_t n, partials = 0;
@@ -598,7 +601,7 @@ static void partials_come_with_blocks(void **state)
                 continue;
             assert_true(!quiet && ev.time > last && ev.n_words > 0);
             assert_true(partials || ev.time >= 1.68);        /* the first block */
-            assert_true(!partials || ev.time - last > 0.63); /* those that follow */
+            assert_true(!partials || ev.time - last > 0.63); /* the following blocks */
             last = ev.time;
             partials++;
         }
@@ -610,7 +613,7 @@ static void partials_come_with_blocks(void **state)
     free(pcm);
 }
 
-/* The text of the last final; the stream stays open. */
+/* `text` gets the last final. The stream stays open. */
 static steno_stream *say(steno_model *m, const float *pcm, size_t n, int beam, double ctc_weight,
                          char *text, size_t size)
 {
@@ -632,8 +635,9 @@ static steno_stream *say(steno_model *m, const float *pcm, size_t n, int beam, d
     return s;
 }
 
-/* CTC alone hears each block once and keeps nothing of it; what it says is what its search finds in
- * all scores at once, which another search of the same stream has kept. */
+/* With CTC alone a stream processes each block once and keeps none of its scores. Its text is
+ * the one that its search finds in all scores at once; these come from a joint search of the
+ * same audio, which keeps them. */
 static void ctc_alone_takes_each_block_once(void **state)
 {
     size_t n, frames, rows;

@@ -1,4 +1,4 @@
-/* OpenAI's transcription form: field by field as in openai/openai-openapi 2.3.0. */
+/* OpenAI's transcription form, field by field as in openai/openai-openapi 2.3.0. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static void wrong_values_name_field_and_choices(void **state)
     }
 }
 
-static void what_is_missing_or_does_not_go_together_is_named(void **state)
+static void missing_and_contradictory_fields_are_named(void **state)
 {
     struct steno_openai_request r = {0};
     const char *param = NULL;
@@ -73,7 +73,7 @@ static void what_is_missing_or_does_not_go_together_is_named(void **state)
     assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_ERR_INVAL);
     assert_string_equal(param, "file");
     r.has_file = true;
-    assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_OK); /* without a model too */
+    assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_OK); /* also without a model */
     r.words = true;
     assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_ERR_INVAL);
     assert_string_equal(param, "timestamp_granularities");
@@ -106,7 +106,7 @@ static void languages_match_by_code_or_name(void **state)
     assert_false(steno_openai_language_matches("e", "en"));
 }
 
-/* Two segments; the second holds what JSON must escape. */
+/* Two segments; the second contains characters that JSON must escape. */
 static steno_transcript *two_segments(void)
 {
     static const struct steno_word first[] = {{"four", 0.5, 0.81, 0.9f}, {"two", 1, 1.25, 0.8f}};
@@ -173,7 +173,7 @@ static void json_answer_has_text_and_usage(void **state)
     steno_transcript_free(r.transcript);
 }
 
-static void log_probabilities_are_told_when_they_are_included(void **state)
+static void log_probabilities_are_sent_when_they_are_included(void **state)
 {
     struct steno_openai_request ask = {0};
     struct steno_openai_result r = {.transcript = two_segments(), .language = "en", .duration = 4};
@@ -387,11 +387,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_of_the_form_are_read),
         cmocka_unit_test(wrong_values_name_field_and_choices),
-        cmocka_unit_test(what_is_missing_or_does_not_go_together_is_named),
+        cmocka_unit_test(missing_and_contradictory_fields_are_named),
         cmocka_unit_test(hostile_fields_are_refused),
         cmocka_unit_test(languages_match_by_code_or_name),
         cmocka_unit_test(json_answer_has_text_and_usage),
-        cmocka_unit_test(log_probabilities_are_told_when_they_are_included),
+        cmocka_unit_test(log_probabilities_are_sent_when_they_are_included),
         cmocka_unit_test(segments_have_tokens_and_the_hypotheses_asked_for),
         cmocka_unit_test(verbose_answer_has_every_required_member),
         cmocka_unit_test(errors_have_the_clients_form),

@@ -1,5 +1,5 @@
-/* Options of model families by name: kinds, ranges, lists, what completes what, variants of models.
- */
+/* Options of model families by name: kinds, ranges, lists, which values complete others,
+ * variants of models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -169,7 +169,7 @@ static void a_variant_has_one_form(void **state)
         struct steno_option_list list;
         char label[STENO_OPTIONS_LABEL];
         struct steno_buf b;
-        if (rows[i].compat) /* in the other order than the table's */
+        if (rows[i].compat) /* in another order than the table's */
             assert_int_equal(steno_options_set(&s, "compat", rows[i].compat, NULL), STENO_OK);
         if (rows[i].quantized)
             assert_int_equal(steno_options_set(&s, "quantized", rows[i].quantized, NULL), STENO_OK);

@@ -1,4 +1,4 @@
-/* The native WebSocket dialect: what docs/protocol.md says, message by message. */
+/* The native WebSocket dialect against docs/protocol.md, message by message. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -131,7 +131,7 @@ static void the_other_messages_need_only_their_type(void **state)
     assert_int_equal(m.type, STENO_NATIVE_KEEPALIVE);
 }
 
-/* Every refusal names what and where. */
+/* Every refusal names the place and the fault. */
 static void bad_messages_are_refused_by_name(void **state)
 {
     static const struct {
@@ -235,28 +235,29 @@ static void more_alternatives_widen_the_beam(void **state)
                      STENO_OK);
     assert_int_equal(m.start.beam, 5);
     assert_int_equal(parse("{\"type\":\"start\",\"alternatives\":5}", &m, &err), STENO_OK);
-    assert_int_equal(m.start.beam, 0); /* the model's own, at least 5 */
+    assert_int_equal(m.start.beam, 0); /* the model's own beam, at least 5 */
 }
 
-/* ---- what the server says ------------------------------------------------------------------ */
+/* ---- messages of the server ------------------------------------------------------------------ */
 
 static const struct steno_native_head head = {"sess_1", 7, 1480};
 
 static void expect(struct steno_buf *b, const char *want)
 {
     json_t *root = json_loads(b->data, 0, NULL);
-    assert_non_null(root); /* it is JSON for a stranger's parser too */
+    assert_non_null(root); /* another parser accepts it as JSON too */
     json_decref(root);
     assert_string_equal(b->data, want);
     steno_buf_reset(b);
 }
 
-static void server_messages_are_these(void **state)
+static void server_messages_have_their_documented_form(void **state)
 {
     static const struct steno_word words[] = {{"four", 0.1234, 0.42, 0.987F},
                                               {"tw\"o", 0.5, 0.81, 1.0F}};
-    static const struct steno_alternative alts[] = {{"four tw\"o", 0.9F, -1.25, 2, words, 0, NULL, 0, NULL},
-                                                    {"four", 0.05F, -4.5, 1, words, 0, NULL, 0, NULL}};
+    static const struct steno_alternative alts[] = {
+        {"four tw\"o", 0.9F, -1.25, 2, words, 0, NULL, 0, NULL},
+        {"four", 0.05F, -4.5, 1, words, 0, NULL, 0, NULL}};
     struct steno_event ev = {.kind = STENO_PARTIAL,
                              .segment = 2,
                              .start = 0.1234,
@@ -342,7 +343,7 @@ int main(void)
         cmocka_unit_test(long_text_is_refused),
         cmocka_unit_test(query_parameters_are_the_fields_of_start),
         cmocka_unit_test(more_alternatives_widen_the_beam),
-        cmocka_unit_test(server_messages_are_these),
+        cmocka_unit_test(server_messages_have_their_documented_form),
         cmocka_unit_test(a_full_buffer_is_an_error_not_half_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
