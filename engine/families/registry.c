@@ -2,8 +2,10 @@
 
 #include "families/ctc/family.h"
 #include "families/espnet/family.h"
+#include "families/whisper/family.h"
 
-const struct steno_family *const steno_families[] = {&steno_family_ctc, &steno_family_espnet, NULL};
+const struct steno_family *const steno_families[] = {&steno_family_ctc, &steno_family_whisper,
+                                                     &steno_family_espnet, NULL};
 
 const struct steno_family *steno_family_of(const char *dir)
 {

@@ -154,6 +154,41 @@ static char format_of(const unsigned char *p, size_t n)
     return n && *p == '{' ? 'i' : 0;
 }
 
+/* model_type of the config.json in dir is whisper's. */
+static bool says_whisper(const char *dir)
+{
+    const struct steno_json_node *type;
+    char path[4096];
+    steno_json *j;
+    bool yes;
+    if (!beside(dir, "config.json", path) || steno_json_open(&j, path, NULL))
+        return false;
+    type = steno_json_get(steno_json_root(j), "model_type");
+    yes = type && type->text && !strcmp(type->text, "whisper");
+    steno_json_close(j);
+    return yes;
+}
+
+bool steno_whisper_weights_probe(const char *path)
+{
+    unsigned char head[18] = {0};
+    struct place *p = malloc(sizeof *p);
+    FILE *f = NULL;
+    size_t n = 0;
+    char format;
+    bool yes;
+    if (p && !find_place(path, p, NULL))
+        f = fopen(p->file, "rbe");
+    if (f) {
+        n = fread(head, 1, sizeof head, f);
+        fclose(f);
+    }
+    format = format_of(head, n);
+    yes = format == 'c' || format == 'g' || (format && p && says_whisper(p->dir));
+    free(p);
+    return yes;
+}
+
 static steno_status unknown_format(const steno_whisper_weights *w, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_FORMAT,

@@ -27,7 +27,7 @@ static steno_status open_networks(struct steno_whisper *m, steno_err *err)
     struct steno_graph_source s = {.arg = m->weights};
     struct steno_network_options o = {.source = &s,
                                       .cpu = m->opt.cpu,
-                                      .opt_level = -1,
+                                      .opt_level = m->opt.plain ? 0 : -1,
                                       .precision = m->opt.precision,
                                       .cache_dir = m->opt.cache_dir};
     char variant[80];

@@ -13,6 +13,7 @@ struct steno_whisper_options {
     const char *cpu; /* level name or NULL */
     enum steno_precision precision;
     int threads;           /* of a runner; 0 = 1 */
+    bool plain;            /* networks run as they are built, without passes */
     const char *cache_dir; /* of packed weights, or NULL */
 };
 

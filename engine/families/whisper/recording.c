@@ -22,6 +22,7 @@ steno_whisper_recording_default(const struct steno_whisper *m)
     return (struct steno_whisper_recording_options){.decode = steno_whisper_decode_default(m),
                                                     .language = -1,
                                                     .times = true,
+                                                    .words_move = true,
                                                     .condition = true,
                                                     .condition_reset = 0.5f};
 }
@@ -357,7 +358,9 @@ static size_t seek_behind_words(steno_whisper_recording *j, size_t seek)
 {
     const double end = end_of_words(j);
     j->last_speech = end;
-    return !j->single_end && end > (double)j->seek * FRAME ? (size_t)rint(end * 100) : seek;
+    return j->o.words_move && !j->single_end && end > (double)j->seek * FRAME
+               ? (size_t)rint(end * 100)
+               : seek;
 }
 
 /* ---- windows ------------------------------------------------------------------------------- */
@@ -686,13 +689,17 @@ bool steno_whisper_recording_next(steno_whisper_recording *j, struct steno_whisp
         return false;
     j->n_read++;
     for (size_t i = 0; i < c->n_words; at += t[i++].bytes + 1)
-        j->out[i] =
-            (struct steno_whisper_word){j->text.data + at, t[i].start, t[i].end, t[i].probability};
+        j->out[i] = (struct steno_whisper_word){.text = j->text.data + at,
+                                                .n_ids = t[i].n,
+                                                .start = t[i].start,
+                                                .end = t[i].end,
+                                                .probability = t[i].probability};
     *out = (struct steno_whisper_segment){.seek = j->seek,
                                           .start = c->start,
                                           .end = c->end,
                                           .text = j->text.data,
                                           .ids = j->decoded.ids + c->first,
+                                          .log_probs = j->decoded.log_probs + c->first,
                                           .n_ids = c->n,
                                           .words = j->out,
                                           .n_words = c->n_words};

@@ -17,10 +17,11 @@ typedef struct steno_whisper_recording steno_whisper_recording;
 
 struct steno_whisper_recording_options {
     struct steno_whisper_decode_options decode;
-    int language;   /* number of tokens.h; -1: detected in the first window */
-    bool translate; /* to English; STENO_ERR_UNSUPPORTED of a model for English alone */
-    bool times;     /* segments by timestamps; false: one for each window */
-    bool words;     /* times of words */
+    int language;    /* number of tokens.h; -1: detected in the first window */
+    bool translate;  /* to English; STENO_ERR_UNSUPPORTED of a model for English alone */
+    bool times;      /* segments by timestamps; false: one for each window */
+    bool words;      /* times of words */
+    bool words_move; /* ... and the next window begins behind the last one */
     /* The text so far goes before each window, until one was decoded at a higher temperature */
     bool condition;
     float condition_reset;
@@ -35,6 +36,7 @@ steno_whisper_recording_default(const struct steno_whisper *m);
 
 struct steno_whisper_word {
     const char *text;  /* with the blank before it */
+    size_t n_ids;      /* pieces of the segment's text */
     double start, end; /* seconds */
     float probability;
 };
@@ -43,7 +45,8 @@ struct steno_whisper_segment {
     size_t seek;       /* mel frame where its window begins */
     double start, end; /* seconds */
     const char *text;
-    const int32_t *ids; /* timestamps among them */
+    const int32_t *ids;     /* timestamps among them */
+    const float *log_probs; /* of each */
     size_t n_ids;
     const struct steno_whisper_word *words;
     size_t n_words;

@@ -55,6 +55,9 @@ typedef struct steno_whisper_weights steno_whisper_weights;
  * a type that is not known. */
 STENO_MUST steno_status steno_whisper_weights_open(steno_whisper_weights **out, const char *path,
                                                    steno_err *err);
+/* Is there a Whisper model in a format of ours at this path? Looks at the first bytes of the
+ * weights, and of safetensors at the config.json beside them. */
+bool steno_whisper_weights_probe(const char *path);
 void steno_whisper_weights_close(steno_whisper_weights *w);
 
 /* "ctranslate2", "huggingface" or "ggml". */

@@ -1,0 +1,282 @@
+/* One stream: utterance after utterance, each a recording of its own. Its hypothesis is what its
+ * windows have said so far, which does not change any more. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/common/hypotheses.h"
+#include "families/whisper/internal.h"
+
+#define FRAME 0.02 /* s: the grain of times */
+
+struct stream {
+    const struct steno_whisper_model *model;
+    struct steno_whisper_recording_options o;
+    steno_whisper_recording *rec; /* of the utterance; NULL: nothing of it has come */
+    size_t accepted;
+    bool ended;
+    struct steno_span *spans; /* of all that was said in it */
+    int32_t *ids;
+    size_t n, cap, n_ids, cap_ids;
+    struct steno_buf text;
+    double score;
+};
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+steno_status steno_whisper_state_new(void **state, void *model, struct steno_family_stream *o,
+                                     steno_err *err)
+{
+    const struct steno_whisper_model *m = model;
+    struct stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    s->model = m;
+    s->o = m->defaults;
+    steno_buf_init(&s->text, (size_t)64 << 20);
+    if (o->beam)
+        s->o.decode.search.beam = (size_t)o->beam;
+    o->beam = (int)s->o.decode.search.beam;
+    o->n_best = 1;
+    *state = s;
+    return STENO_OK;
+}
+
+steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *err)
+{
+    struct stream *s = state;
+    (void)what;
+    (void)err;
+    steno_whisper_recording_close(s->rec);
+    s->rec = NULL;
+    s->accepted = s->n = s->n_ids = 0;
+    s->ended = false;
+    s->score = 0;
+    steno_buf_cut(&s->text, 0);
+    return STENO_OK;
+}
+
+void steno_whisper_state_free(void *state)
+{
+    struct stream *s = state;
+    if (!s)
+        return;
+    steno_whisper_recording_close(s->rec);
+    steno_buf_free(&s->text);
+    free(s->spans);
+    free(s->ids);
+    free(s);
+}
+
+/* ---- audio --------------------------------------------------------------------------------- */
+
+static steno_status push(struct stream *s, const float *pcm, size_t n, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (!s->rec)
+        st = steno_whisper_recording_open(&s->rec, s->model->net, &s->o, err);
+    if (!st)
+        st = steno_whisper_recording_push(s->rec, pcm, n, err);
+    if (!st)
+        s->accepted += n;
+    return st;
+}
+
+steno_status steno_whisper_accept(void *state, const float *pcm, size_t dropped, size_t end,
+                                  bool *due)
+{
+    struct stream *s = state;
+    steno_status st = STENO_OK;
+    if (end > s->accepted)
+        st = push(s, pcm + (s->accepted - dropped), end - s->accepted, NULL);
+    *due = !st && s->rec && steno_whisper_recording_ready(s->rec);
+    return st;
+}
+
+size_t steno_whisper_accepted(const void *state)
+{
+    return ((const struct stream *)state)->accepted;
+}
+
+size_t steno_whisper_missing(const void *state)
+{
+    const size_t window = 30 * STENO_WHISPER_RATE;
+    return window - ((const struct stream *)state)->accepted % window;
+}
+
+/* ---- what was said -------------------------------------------------------------------------- */
+
+static bool reserve(struct stream *s, size_t spans, size_t ids)
+{
+    if (s->n + spans > s->cap) {
+        const size_t cap = 2 * (s->n + spans);
+        struct steno_span *p = realloc(s->spans, cap * sizeof *p);
+        if (!p)
+            return false;
+        s->spans = p;
+        s->cap = cap;
+    }
+    if (s->n_ids + ids > s->cap_ids) {
+        const size_t cap = 2 * (s->n_ids + ids);
+        int32_t *p = realloc(s->ids, cap * sizeof *p);
+        if (!p)
+            return false;
+        s->ids = p;
+        s->cap_ids = cap;
+    }
+    return true;
+}
+
+/* A piece in these frames, or its bytes where it is no whole characters. */
+static bool add_piece(struct stream *s, int32_t id, float log_prob, int64_t first, int64_t last)
+{
+    const struct steno_bpe_piece p = steno_bpe_piece(s->model->net->bpe, id);
+    const int32_t bytes = steno_bpe_regular(s->model->net->bpe);
+    const bool broken = steno_whisper_is_broken(s->model->tokens, id);
+    if (!reserve(s, broken ? p.n : 1, 0))
+        return false;
+    for (size_t i = 0; i < (broken ? p.n : 1); i++)
+        s->spans[s->n++] = (struct steno_span){.token = broken ? bytes + (unsigned char)p.p[i] : id,
+                                               .peak = log_prob,
+                                               .first = first,
+                                               .last = last};
+    return true;
+}
+
+static int64_t frame_of(double seconds)
+{
+    return seconds > 0 ? (int64_t)(seconds / FRAME + 0.5) : 0;
+}
+
+/* Piece number i of n of a segment without words: each has its share. */
+static void share_of(const struct steno_whisper_segment *g, size_t i, size_t n, int64_t *first,
+                     int64_t *last)
+{
+    const double step = (g->end - g->start) / (double)n;
+    *first = frame_of(g->start + step * (double)i);
+    *last = frame_of(g->start + step * (double)(i + 1)) - 1;
+}
+
+static size_t count_text(const struct stream *s, const struct steno_whisper_segment *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_ids; i++)
+        n += g->ids[i] < s->model->net->special.eot;
+    return n;
+}
+
+static bool add_segment(struct stream *s, const struct steno_whisper_segment *g)
+{
+    const size_t n = count_text(s, g);
+    size_t word = 0, left = g->n_words ? g->words[0].n_ids : 0, text = 0;
+    if (!reserve(s, 0, g->n_ids) || steno_buf_puts(&s->text, g->text))
+        return false;
+    memcpy(s->ids + s->n_ids, g->ids, g->n_ids * sizeof *g->ids);
+    s->n_ids += g->n_ids;
+    for (size_t i = 0; i < g->n_ids; i++) {
+        int64_t first, last;
+        s->score += (double)g->log_probs[i];
+        if (g->ids[i] >= s->model->net->special.eot)
+            continue;
+        while (!left && word + 1 < g->n_words)
+            left = g->words[++word].n_ids;
+        share_of(g, text++, n, &first, &last);
+        if (g->n_words) {
+            first = frame_of(g->words[word].start);
+            last = frame_of(g->words[word].end) - 1;
+        }
+        left -= left > 0;
+        if (!add_piece(s, g->ids[i], g->log_probs[i], first, last > first ? last : first))
+            return false;
+    }
+    return true;
+}
+
+steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
+                                      size_t *n, size_t *stable)
+{
+    struct stream *s = state;
+    *n = *stable = 0;
+    if (!max || !s->n)
+        return STENO_OK;
+    out[0] = (struct steno_hypothesis){.spans = s->spans,
+                                       .n = s->n,
+                                       .score = s->score,
+                                       .text = s->text.data + (s->text.data[0] == ' '),
+                                       .ids = s->ids,
+                                       .n_ids = s->n_ids};
+    *n = 1;
+    *stable = s->n;
+    return STENO_OK;
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+steno_status steno_whisper_worker_open(void **worker, void *model, int max, steno_err *err)
+{
+    steno_whisper_runner *r;
+    steno_status st =
+        steno_whisper_runner_open(&r, ((struct steno_whisper_model *)model)->net, err);
+    (void)max;
+    if (!st)
+        *worker = r;
+    return st;
+}
+
+void steno_whisper_worker_close(void *worker)
+{
+    steno_whisper_runner_close(worker);
+}
+
+/* The rest of the segment is taken in, once. Whether there is work for a step. */
+static bool prepare(struct steno_step_item *item)
+{
+    struct stream *s = item->state;
+    item->st = STENO_OK;
+    item->more = false;
+    if (item->goal == STENO_STEP_FINAL && !s->ended) {
+        if (item->n > s->accepted)
+            item->st = push(s, item->pcm + (s->accepted - item->dropped), item->n - s->accepted,
+                            item->err);
+        if (!item->st && s->rec)
+            item->st = steno_whisper_recording_end(s->rec, item->err);
+        s->ended = true;
+    }
+    return !item->st && s->rec && steno_whisper_recording_ready(s->rec);
+}
+
+static void finish(struct steno_step_item *item, steno_status st)
+{
+    struct stream *s = item->state;
+    struct steno_whisper_segment g;
+    item->st = st;
+    while (!item->st && steno_whisper_recording_next(s->rec, &g))
+        if (!add_segment(s, &g))
+            item->st = steno_fail(item->err, STENO_ERR_NOMEM, "stream: out of memory");
+    item->more = !item->st && s->ended && steno_whisper_recording_ready(s->rec);
+}
+
+void steno_whisper_step_items(void *worker, struct steno_step_item *items, size_t n, int size,
+                              struct steno_network_time *spent)
+{
+    steno_whisper_recording *rec[STENO_WHISPER_BATCH];
+    struct steno_step_item *of[STENO_WHISPER_BATCH];
+    steno_status st[STENO_WHISPER_BATCH];
+    steno_err err[STENO_WHISPER_BATCH];
+    size_t m = 0;
+    (void)size;
+    for (size_t i = 0; i < n; i++)
+        if (prepare(&items[i])) {
+            of[m] = &items[i];
+            rec[m++] = ((struct stream *)items[i].state)->rec;
+        }
+    if (!m)
+        return;
+    steno_network_time_begin(spent);
+    steno_whisper_recordings_step(worker, rec, m, st, err);
+    steno_network_time_end(spent);
+    for (size_t i = 0; i < m; i++) {
+        if (st[i] && of[i]->err)
+            *of[i]->err = err[i];
+        finish(of[i], st[i]);
+    }
+}
