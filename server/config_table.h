@@ -14,7 +14,8 @@ ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "3
     "result.")
 ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,
     "Model directory. Empty: the model that ships.")
-ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "whisper-1, gpt-4o-transcribe, gpt-4o-mini-transcribe, nova-2, nova-3", 0, 0,
+ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES",
+    "whisper-1, gpt-4o-transcribe, gpt-4o-mini-transcribe, nova-2, nova-3", 0, 0,
     "Other names that requests may use for the model, comma separated. The default has the names "
     "that OpenAI's and Deepgram's clients send by default.")
 ROW(STRING, precision, "model", "precision", "STENO_MODEL_PRECISION", "auto", 0, 0,
@@ -70,23 +71,27 @@ ROW(INT, uploads, "limits", "uploads", "STENO_LIMITS_UPLOADS", "64", 0, 100000,
     "refused with 503.")
 ROW(INT, connections, "limits", "connections", "STENO_LIMITS_CONNECTIONS", "4096", 8, 1000000,
     "Maximum number of open connections of all kinds. More are answered 503 and closed.")
-ROW(INT, per_address, "limits", "connections_per_address", "STENO_LIMITS_PER_ADDRESS", "0", 0, 1000000,
+ROW(INT, per_address, "limits", "connections_per_address", "STENO_LIMITS_PER_ADDRESS",
+    "0", 0, 1000000,
     "Maximum number of open connections from one address. 0: no limit (use this behind a proxy, "
     "which is one address).")
 ROW(BYTES, body_bytes, "limits", "body", "STENO_LIMITS_BODY", "100M", 1024, 17179869184.0,
     "Maximum size of a request body. Larger ones are answered 413.")
-ROW(BYTES, upload_bytes, "limits", "upload_memory", "STENO_LIMITS_UPLOAD_MEMORY", "1G", 1024, 1099511627776.0,
+ROW(BYTES, upload_bytes, "limits", "upload_memory", "STENO_LIMITS_UPLOAD_MEMORY",
+    "1G", 1024, 1099511627776.0,
     "Memory for the bodies of all uploads together. A body that does not fit is refused with 503.")
 ROW(SECONDS, audio_seconds, "limits", "audio", "STENO_LIMITS_AUDIO", "4h", 0, 604800,
     "Maximum length of a recording or stream. 0: no limit.")
-ROW(SECONDS, header_timeout, "limits", "header_timeout", "STENO_LIMITS_HEADER_TIMEOUT", "10", 0.1, 600,
+ROW(SECONDS, header_timeout, "limits", "header_timeout", "STENO_LIMITS_HEADER_TIMEOUT",
+    "10", 0.1, 600,
     "Maximum time from the connection to the end of the first request head.")
 ROW(SECONDS, idle_timeout, "limits", "idle_timeout", "STENO_LIMITS_IDLE_TIMEOUT", "60", 1, 86400,
     "Maximum silence of an HTTP connection: between requests, within a body, or while an answer "
     "is not read. Whole seconds.")
 ROW(SECONDS, body_timeout, "limits", "body_timeout", "STENO_LIMITS_BODY_TIMEOUT", "10min", 1, 86400,
     "Maximum time for receiving one request body.")
-ROW(SECONDS, request_timeout, "limits", "request_timeout", "STENO_LIMITS_REQUEST_TIMEOUT", "30min", 1, 86400,
+ROW(SECONDS, request_timeout, "limits", "request_timeout", "STENO_LIMITS_REQUEST_TIMEOUT",
+    "30min", 1, 86400,
     "Maximum time from the end of an upload to its answer; then it is cancelled and answered 504.")
 ROW(SECONDS, retry_after, "limits", "retry_after", "STENO_LIMITS_RETRY_AFTER", "1", 1, 3600,
     "Minimum Retry-After of a client that is refused with 503. At most 500 clients get the same "
@@ -96,22 +101,28 @@ ROW(INT, http_threads, "http", "threads", "STENO_HTTP_THREADS", "2", 1, 64,
 ROW(STRING, ws_root, "websocket", "root", "STENO_WEBSOCKET_ROOT", "none", 0, 0,
     "The dialect of a WebSocket at /: none, vosk or sherpa, whose clients connect there. Both are "
     "always at /vosk and /sherpa.")
-ROW(SECONDS, ws_idle_timeout, "websocket", "idle_timeout", "STENO_WEBSOCKET_IDLE_TIMEOUT", "60", 1, 86400,
+ROW(SECONDS, ws_idle_timeout, "websocket", "idle_timeout", "STENO_WEBSOCKET_IDLE_TIMEOUT",
+    "60", 1, 86400,
     "Maximum silence of a stream: no audio and no message (a keepalive is a message).")
-ROW(SECONDS, ws_ping_interval, "websocket", "ping_interval", "STENO_WEBSOCKET_PING_INTERVAL", "20", 1, 86400,
+ROW(SECONDS, ws_ping_interval, "websocket", "ping_interval", "STENO_WEBSOCKET_PING_INTERVAL",
+    "20", 1, 86400,
     "Silence after which the server pings.")
-ROW(SECONDS, ws_slow_timeout, "websocket", "slow_timeout", "STENO_WEBSOCKET_SLOW_TIMEOUT", "15", 1, 3600,
+ROW(SECONDS, ws_slow_timeout, "websocket", "slow_timeout", "STENO_WEBSOCKET_SLOW_TIMEOUT",
+    "15", 1, 3600,
     "Maximum time in which a client reads nothing while results wait for it. After that the "
     "stream is closed.")
-ROW(BYTES, ws_message_bytes, "websocket", "message", "STENO_WEBSOCKET_MESSAGE", "8M", 1024, 1073741824.0,
+ROW(BYTES, ws_message_bytes, "websocket", "message", "STENO_WEBSOCKET_MESSAGE",
+    "8M", 1024, 1073741824.0,
     "Maximum size of a message. Larger ones are closed with 1009.")
-ROW(BYTES, ws_send_bytes, "websocket", "send_queue", "STENO_WEBSOCKET_SEND_QUEUE", "1M", 4096, 1073741824.0,
+ROW(BYTES, ws_send_bytes, "websocket", "send_queue", "STENO_WEBSOCKET_SEND_QUEUE",
+    "1M", 4096, 1073741824.0,
     "Maximum size of the results that wait for a client that does not read. Beyond that the "
     "stream is closed.")
 ROW(SECONDS, ws_resume, "websocket", "resume", "STENO_WEBSOCKET_RESUME", "30", 0, 3600,
     "Time that a session with resumable waits for its client after the connection is lost. It "
     "keeps its place meanwhile. 0: such sessions end with their connection.")
-ROW(BYTES, ws_resume_bytes, "websocket", "resume_memory", "STENO_WEBSOCKET_RESUME_MEMORY", "256K", 4096, 1073741824.0,
+ROW(BYTES, ws_resume_bytes, "websocket", "resume_memory", "STENO_WEBSOCKET_RESUME_MEMORY",
+    "256K", 4096, 1073741824.0,
     "Maximum size of the results that are kept for such a session, at most half of "
     "websocket.send_queue. A client that missed more gets an error.")
 ROW(STRING, log_level, "log", "level", "STENO_LOG_LEVEL", "info", 0, 0,

@@ -8,6 +8,7 @@ check() {
     if [ -z "$2" ]; then echo "ok $n - $1"; else echo "not ok $n - $1"; head -n 12 <<<"$2" | sed 's/^/# /'; fi
 }
 check "no trailing blanks or tabs in C" "$(git grep -nIE '[ 	]+$|	' -- '*.c' '*.h')"
+check "no line of C has more than 100 columns" "$(git grep -nIE '^.{101,}' -- '*.c' '*.h' | cut -c 1-120)"
 check "every folder of sources has a README" "$(git ls-files '*.c' | xargs -n1 dirname | sort -u | while read -r d; do
     [ -f "$d/README.md" ] || [ -f "$(dirname "$d")/README.md" ] || echo "$d"; done)"
 check "links between documents lead somewhere" "$(git ls-files '*.md' | while read -r f; do

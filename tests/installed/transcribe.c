@@ -1,6 +1,6 @@
-/* A user's own program, compiled as C11 and as C++ with nothing but what `make install` put there:
- * transcribe MODEL FILE prints each final of a WAV file (16 bits, 8 kHz, mono, 44 bytes of header) and
- * how many tokens it has. */
+/* A user's program, compiled as C11 and as C++ with only the files that `make install` installed.
+ * transcribe MODEL FILE prints each final of a WAV file (16 bits, 8 kHz, mono, 44 bytes of header)
+ * and the number of its tokens. */
 #include <stdio.h>
 #include <steno/steno.h>
 

@@ -178,8 +178,9 @@ static json_t *parse(struct steno_buf *b)
 static void json_holds_words_times_and_alternatives(void **state)
 {
     (void)state;
-    struct steno_alternative alt[2] = {{"one two three", 0.5f, -1.23456, 3, hello, 0, NULL, 0, NULL},
-                                       {"one \"two\"", 0.25f, -2.5, 2, hello, 0, NULL, 0, NULL}};
+    struct steno_alternative alt[2] = {
+        {"one two three", 0.5f, -1.23456, 3, hello, 0, NULL, 0, NULL},
+        {"one \"two\"", 0.25f, -2.5, 2, hello, 0, NULL, 0, NULL}};
     struct steno_event ev = final_of("one two three", hello, 3);
     steno_transcript *t = steno_transcript_new(0);
     struct steno_buf b;
