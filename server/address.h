@@ -1,5 +1,5 @@
-/* Socket addresses in text: "127.0.0.1:8080", "[::1]:8080", "localhost:8080", "*:8080" and ":8080"
- * for every address. No names are looked up. Pure. */
+/* Socket addresses as text: "127.0.0.1:8080", "[::1]:8080", "localhost:8080". "*:8080" and ":8080"
+ * mean every address. No names are looked up. Pure. */
 #ifndef STENO_SERVER_ADDRESS_H
 #define STENO_SERVER_ADDRESS_H
 
@@ -16,15 +16,16 @@ struct steno_address {
     bool any; /* every address: IPv6 that also takes IPv4, or IPv4 where there is no IPv6 */
 };
 
-/* text: [len]. STENO_ERR_INVAL says what is wrong with it. */
+/* Parse text [len]. STENO_ERR_INVAL says what is wrong with it. */
 STENO_MUST steno_status steno_address_parse(const char *text, size_t len, struct steno_address *out,
                                             steno_err *err);
-/* Comma-separated list of 1..STENO_MAX_ADDRESSES into out. */
+/* Parse a comma-separated list of 1..STENO_MAX_ADDRESSES addresses into out. */
 STENO_MUST steno_status steno_address_parse_list(const char *text, struct steno_address *out,
                                                  size_t *n, steno_err *err);
-/* "127.0.0.1:8080", "[::1]:8080". out: STENO_ADDRESS_TEXT bytes. */
+/* Print as "127.0.0.1:8080" or "[::1]:8080" to out, STENO_ADDRESS_TEXT bytes. Returns out. */
 const char *steno_address_print(const struct sockaddr_storage *addr, char *out);
-/* Same host, whatever the port; IPv4 written as IPv6 (RFC 4291, 2.5.5.2) equals IPv4. */
+/* Whether the hosts are the same; the port does not matter. IPv4 written as IPv6 (RFC 4291,
+ * 2.5.5.2) equals IPv4. */
 bool steno_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 
 #endif

@@ -2,10 +2,10 @@
  * (and root) can open. A client sends lines and gets one JSON object per line:
  *
  *     status     what runs: models, their pools, every metric as "name{labels}": value
- *     reload     what SIGHUP does; answered at once, before it is done
+ *     reload     the same as SIGHUP; the answer comes at once, before the reload is done
  *
- * Anything else is answered {"error": "..."}. One thread with poll(2), a few clients at once; the
- * one that has been silent longest gives way to a new one. Used by `steno top`. */
+ * The answer to any other line is {"error": "..."}. One thread serves a few clients with poll(2). A
+ * new client replaces the one that has been silent longest. Used by `steno top`. */
 #ifndef STENO_SERVER_ADMIN_H
 #define STENO_SERVER_ADMIN_H
 
@@ -14,14 +14,14 @@
 
 typedef struct steno_admin steno_admin;
 
-/* conf->admin names the socket; "" = there is none, *out is NULL. A socket that nobody listens on
- * any more is replaced. STENO_ERR_IO names the path. */
+/* Open the socket that conf->admin names; "" means no socket and sets *out to NULL. A socket file
+ * that nobody listens on is replaced. STENO_ERR_IO names the path. */
 STENO_MUST steno_status steno_admin_open(steno_admin **out, struct steno_server *srv,
                                          steno_err *err);
-/* Join the thread, remove the socket. Accepts NULL. */
+/* Join the thread and remove the socket. Accepts NULL. */
 void steno_admin_close(steno_admin *a);
 
-/* The answer to `status`, without a line end. */
+/* Append the answer to `status`, without a line end. */
 STENO_MUST steno_status steno_admin_status(struct steno_server *srv, struct steno_buf *out);
 
 #endif

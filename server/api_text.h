@@ -1,4 +1,4 @@
-/* docs/openapi.yaml and docs/asyncapi.yaml, as they were when this was built. */
+/* The text of docs/openapi.yaml and docs/asyncapi.yaml at build time. */
 #ifndef STENO_SERVER_API_TEXT_H
 #define STENO_SERVER_API_TEXT_H
 

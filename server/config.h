@@ -1,10 +1,11 @@
-/* Settings of the daemon: defaults < configuration file < environment < command line.
+/* Settings of the daemon. Later sources override earlier ones: defaults, configuration file,
+ * environment, command line.
  *
- * One table (config_table.h) holds for every key its section, name, environment variable, type,
- * range, default and sentence of documentation; the parser, --print-config, --check-config and the
- * page docs/configuration.md follow it. Options of model families are keys of [model] and come from
- * the families' own table (steno.h). An unknown key is an error with file and line. Confined while
- * it is being filled, frozen afterwards. */
+ * One table (config_table.h) has the section, name, environment variable, type, range, default and
+ * description of every key. The parser, --print-config, --check-config and the page
+ * docs/configuration.md follow it. Options of model families are keys of [model] and come from the
+ * families' own table (steno.h). An unknown key is an error with file and line. Confined while it
+ * is filled, frozen afterwards. */
 #ifndef STENO_SERVER_CONFIG_H
 #define STENO_SERVER_CONFIG_H
 
@@ -16,36 +17,36 @@
 
 struct steno_config {
     /* [server] */
-    char *listen;         /* "ADDR:PORT[, ADDR:PORT]"; port 0 = any free one */
+    char *listen;         /* "ADDR:PORT[, ADDR:PORT]"; port 0 = any free port */
     char *admin;          /* path of the administrator's socket; "" = none */
-    double drain_timeout; /* s: longest time between SIGTERM and the end */
+    double drain_timeout; /* s: longest time between SIGTERM and exit */
     /* [model] */
-    char *model;                  /* directory; "" = the model that ships */
+    char *model;                  /* directory; "" = the built-in model */
     char *aliases;                /* other names that requests may use for it, comma separated */
     char *precision;              /* auto, fp32, bf16, fp16, int8 */
     char *search;                 /* "NAME=VALUE, ...": see steno_config_search */
-    struct steno_options options; /* of families, each a key of its own */
+    struct steno_options options; /* of model families; each has its own key */
     /* [models] */
     char *models_dir;     /* directory of further models; "" = none */
-    double models_idle;   /* s without use after which one is unloaded; 0 = never */
-    size_t models_memory; /* of the weights of all loaded; 0 = no limit */
+    double models_idle;   /* s without use until a model is unloaded; 0 = never */
+    size_t models_memory; /* bytes of all loaded weights; 0 = no limit */
     /* [vad] */
     char *vad_mode;  /* off, energy, silero */
     char *vad_model; /* directory of silero-vad; "" = none */
     /* [auth] */
-    char *keys; /* file of API keys; "" = none are asked for */
+    char *keys; /* file of API keys; "" = no key is required */
     /* [pool] */
-    int threads;           /* that run networks; 0 = processors */
-    double buffer_seconds; /* audio waiting in one stream */
-    int batch;             /* most streams of one run of the network; 0 = as measured */
-    double batch_wait;     /* s a step waits for company at most */
-    int capacity;          /* live streams; 0 = as measured */
-    char *calibration;     /* directory of what was measured at earlier starts */
+    int threads;           /* threads that run networks; 0 = one per processor */
+    double buffer_seconds; /* s of audio that may wait in one stream */
+    int batch;             /* largest number of streams in a batch; 0 = measured */
+    double batch_wait;     /* s a step may wait for a larger batch */
+    int capacity;          /* live streams; 0 = measured */
+    char *calibration;     /* directory of the costs measured at earlier starts */
     /* [limits] */
     int sessions;           /* WebSocket streams at once */
-    int uploads;            /* uploads at once, waiting ones included */
+    int uploads;            /* uploads at once, including waiting ones */
     int connections;        /* open sockets */
-    int per_address;        /* open sockets of one address; 0 = no limit */
+    int per_address;        /* open sockets from one address; 0 = no limit */
     size_t body_bytes;      /* one upload */
     size_t upload_bytes;    /* all uploads in memory together */
     double audio_seconds;   /* one recording or stream; 0 = no limit */
@@ -53,24 +54,24 @@ struct steno_config {
     double idle_timeout;    /* s without a byte on a kept-alive connection or a running upload */
     double body_timeout;    /* s for one whole request body */
     double request_timeout; /* s from the end of an upload to its answer */
-    double retry_after;     /* s that a refused client is told to wait */
+    double retry_after;     /* s until a refused client may come back */
     /* [http] */
-    int http_threads; /* that own HTTP connections */
+    int http_threads; /* threads that own HTTP connections */
     /* [websocket] */
     char *ws_root;           /* dialect of "/": none, vosk or sherpa */
     double ws_idle_timeout;  /* s without audio or message */
-    double ws_ping_interval; /* s of silence after which the server pings */
-    double ws_slow_timeout;  /* s in which a client takes nothing of what is sent; more = closed */
+    double ws_ping_interval; /* s of silence until the server pings */
+    double ws_slow_timeout;  /* s in which a client reads nothing; then it is closed */
     size_t ws_message_bytes; /* largest message */
-    double ws_resume;        /* s that a session waits for its client to come back; 0 = never */
-    size_t ws_resume_bytes;  /* results kept for that, per session */
-    size_t ws_send_bytes;    /* results waiting for a client that does not read; more = closed */
+    double ws_resume;        /* s that a session waits for its client to return; 0 = never */
+    size_t ws_resume_bytes;  /* bytes of results kept for that, per session */
+    size_t ws_send_bytes;    /* bytes of unread results; more = closed */
     /* [log] */
     char *log_level;  /* error, warning, notice, info, debug */
     char *log_format; /* text, json */
     bool log_requests;
 
-    unsigned char from[64]; /* per table row: enum steno_config_source of its value */
+    unsigned char from[64];                          /* per table row: the source of its value */
     unsigned char option_from[STENO_CONFIG_OPTIONS]; /* per row of the families' table */
 };
 
@@ -81,38 +82,40 @@ enum steno_config_source {
     STENO_CONFIG_FLAG
 };
 
-/* Every key at its default. STENO_ERR_NOMEM. */
+/* Set every key to its default. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_config_init(struct steno_config *c, steno_err *err);
 void steno_config_free(struct steno_config *c);
-/* Set SECTION.KEY (or its name alone where that is unique) from text. STENO_ERR_INVAL names the
- * key, the value and what is allowed. */
+/* Set SECTION.KEY from text; the section may be left out where the key is unique. STENO_ERR_INVAL
+ * names the key, the value and what is allowed. */
 STENO_MUST steno_status steno_config_set(struct steno_config *c, const char *section,
                                          const char *key, const char *value,
                                          enum steno_config_source from, steno_err *err);
-/* "SECTION.KEY=VALUE" */
+/* Set a key from "SECTION.KEY=VALUE". Errors as of steno_config_set. */
 STENO_MUST steno_status steno_config_assign(struct steno_config *c, const char *assignment,
                                             enum steno_config_source from, steno_err *err);
-/* Read an INI file. STENO_ERR_IO when it cannot be read; STENO_ERR_INVAL "FILE:LINE: ...". */
+/* Read an INI file. STENO_ERR_IO when it cannot be read; STENO_ERR_INVAL begins with "FILE:LINE: ".
+ */
 STENO_MUST steno_status steno_config_read_file(struct steno_config *c, const char *path,
                                                steno_err *err);
-/* The same from memory; name stands for the file in messages. */
+/* Read the same from memory. Messages use name as the file's name. */
 STENO_MUST steno_status steno_config_read_text(struct steno_config *c, const char *name,
                                                const char *text, size_t len, steno_err *err);
-/* Read the variables the table names (STENO_LISTEN, ...); of an option of a family that is
- * STENO_MODEL_ and its name in capitals. */
+/* Read the environment variables that the table names (STENO_LISTEN, ...). The variable of a
+ * family's option is STENO_MODEL_ and the option's name in capitals. */
 STENO_MUST steno_status steno_config_read_environment(struct steno_config *c, steno_err *err);
-/* Relations between keys (a body must fit the memory of all uploads, ...). */
+/* Check the relations between keys (a body must fit the memory of all uploads, ...).
+ * STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_err *err);
-/* What a stream leaves open is taken from the options of [model] and from model.search: its beam,
- * in io, and those options that its model's family has. STENO_ERR_INVAL as of
+/* Complete what a stream did not set from the options of [model] and from model.search: its beam,
+ * in io, and the options that its model's family has. STENO_ERR_INVAL as of
  * steno_options_read_list. */
 STENO_MUST steno_status steno_config_search(const struct steno_config *c, const char *family,
                                             struct steno_options *options,
                                             struct steno_stream_options *io, steno_err *err);
-/* Every key as a configuration file that reads back to the same values, with where each came from.
- */
+/* Print every key, and where its value came from, as a configuration file that reads back to the
+ * same values. */
 void steno_config_print(const struct steno_config *c, FILE *out);
-/* The table as a commented sample file (conf/steno.conf is this). */
+/* Print the table as a commented sample file (conf/steno.conf is this). */
 void steno_config_print_sample(FILE *out);
 
 #endif

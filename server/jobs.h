@@ -1,6 +1,6 @@
-/* Uploads: a recording in memory -> transcript, on the pool. A few feeder threads decode the files
- * and push the samples; a job holds a thread only while it has something to do: when its stream's
- * buffer is full it lies down until the pool says there is room. Knows nothing of HTTP.
+/* Uploads: recordings in memory become transcripts on the pool. A few feeder threads decode the
+ * files and push the samples. A job holds a thread only while it can work: when its stream's buffer
+ * is full, the job sleeps until the pool reports room. This module knows nothing of HTTP.
  *
  * Locked: any thread may start, cancel and free jobs. Callbacks run without a lock of this module.
  */
@@ -17,21 +17,21 @@ typedef struct steno_job steno_job;
 struct steno_job_request {
     enum steno_session_api api;
     struct steno_served *served; /* the model; in use until done */
-    uint64_t owner;              /* whose turn it counts as; 0 = nobody's */
-    char *audio; /* [len]: the job takes it over (free()), on success of start only */
+    uint64_t owner;              /* for round robin between owners; 0 = no owner */
+    char *audio;                 /* [len], from malloc; the job owns it once start succeeds */
     size_t len;
-    unsigned channel; /* 0 = mean of all, k = the k-th */
-    int beam, n_best; /* 0 = the model's */
+    unsigned channel; /* 0 = mean of all, k = the k-th one */
+    int beam, n_best; /* 0 = the model's default */
     enum steno_vad_choice vad;
-    struct steno_options options; /* what is not set is the server's */
+    struct steno_options options; /* options not set here: the server's */
     bool partials;                /* deliver partials to `event` as well */
     bool no_endpointing;
-    /* Every event in order, on a worker thread; NULL = not wanted. */
+    /* Receives every event in order, on a worker thread; NULL = not wanted. */
     void (*event)(void *user, const struct steno_event *ev);
-    /* Once, when all is over, on the worker thread that took the last step or on a feeder; no event
+    /* Called once at the end, on the worker thread that took the last step or on a feeder. No event
      * comes after it. */
     void (*done)(void *user, steno_job *job);
-    /* The recording's memory has been given back (before done); NULL = not wanted. */
+    /* Called before done, when the recording's memory has been freed; NULL = not wanted. */
     void (*released)(void *user, size_t bytes);
     void *user;
 };
@@ -39,9 +39,9 @@ struct steno_job_request {
 struct steno_job_result {
     steno_status status;
     steno_err err;
-    steno_transcript *transcript; /* the job's */
+    steno_transcript *transcript; /* owned by the job */
     double duration;              /* s of audio */
-    double received, dropped;     /* s that were decoded, and of them that the pool never got */
+    double received, dropped;     /* s of decoded audio; s of it that never reached the pool */
     struct steno_pool_stream_stats stats;
     char format[32];   /* "wav/s16le"; "" when it was not recognised */
     char warning[160]; /* about the recording; "" = none */
@@ -49,19 +49,19 @@ struct steno_job_result {
 
 STENO_MUST steno_status steno_jobs_open(steno_jobs **out, const struct steno_server *srv,
                                         int threads, steno_err *err);
-/* Every job must have been freed. Accepts NULL. */
+/* Close. Every job must have been freed before. Accepts NULL. */
 void steno_jobs_close(steno_jobs *jobs);
 
-/* STENO_ERR_CANCELLED after steno_jobs_cancel_all. */
+/* Start a job. STENO_ERR_CANCELLED after steno_jobs_cancel_all. */
 STENO_MUST steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
                                         const struct steno_job_request *request, steno_err *err);
-/* End it soon with STENO_ERR_CANCELLED; done still comes. */
+/* Make a job end soon with STENO_ERR_CANCELLED. Its done is still called. */
 void steno_job_cancel(steno_job *job);
-/* The same for every job; none starts any more. Returns when all have ended. */
+/* Cancel every job and refuse new ones. Returns when all have ended. */
 void steno_jobs_cancel_all(steno_jobs *jobs);
-/* From done on, until free. */
+/* The result; valid from done until free. */
 const struct steno_job_result *steno_job_get_result(const steno_job *job);
-/* Only after done was called (within it at the earliest). Accepts NULL. */
+/* Free a job. Only after done was called; within done at the earliest. Accepts NULL. */
 void steno_job_free(steno_job *job);
 
 #endif

@@ -1,8 +1,8 @@
 /* Metrics in the Prometheus text format 0.0.4 (prometheus.io, exposition formats). A series is
- * registered once, with its labels, and shows from then on, at 0; so that every series is there
- * from the start. Updates are lock-free atomics with relaxed order: a scrape is a sample, not a
- * snapshot. Locked: registration and writing under one mutex, updates from any thread without it.
- * The daemon's own series are in stats.h. */
+ * registered once, with its labels, and appears from then on with value 0, so that every series
+ * exists from the start. Updates are lock-free atomics with relaxed order: a scrape is a sample,
+ * not a snapshot. Locked: registration and writing under one mutex, updates from any thread without
+ * it. stats.h has the daemon's own series. */
 #ifndef STENO_SERVER_METRICS_H
 #define STENO_SERVER_METRICS_H
 
@@ -14,17 +14,17 @@ typedef struct steno_metric steno_metric; /* one series */
 STENO_MUST steno_metrics *steno_metrics_new(void); /* NULL when out of memory */
 void steno_metrics_free(steno_metrics *m);
 
-/* name: with prefix and unit ("steno_audio_seconds_total"); labels: `api="stream"`, "" = none.
- * Series of one name share the first one's help. NULL when out of memory: updates of NULL do
- * nothing. */
+/* Register a series. name: with prefix and unit ("steno_audio_seconds_total"). labels:
+ * `api="stream"`, "" = none. Series of one name share the help of the first. NULL when out of
+ * memory; updates of NULL do nothing. */
 steno_metric *steno_metrics_counter(steno_metrics *m, const char *name, const char *help,
                                     const char *labels);
 steno_metric *steno_metrics_gauge(steno_metrics *m, const char *name, const char *help,
                                   const char *labels);
-/* bounds: [n] upper bounds, ascending, borrowed for the registry's life; +Inf is added. */
+/* bounds: [n] upper bounds, ascending, borrowed for the registry's life. +Inf is added. */
 steno_metric *steno_metrics_histogram(steno_metrics *m, const char *name, const char *help,
                                       const char *labels, const double *bounds, size_t n);
-/* A gauge or counter read when scraped. */
+/* Register a gauge or counter that is read at each scrape. */
 void steno_metrics_sample(steno_metrics *m, const char *name, const char *help, const char *labels,
                           bool counter, double (*read)(void *ctx), void *ctx);
 

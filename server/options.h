@@ -13,8 +13,8 @@ enum steno_action {
     STENO_ACTION_VERSION
 };
 
-/* Fill c (initialised) from file, environment and argv, in this order of weight. STENO_ERR_INVAL:
- * *usage tells a wrong command line from a wrong configuration. */
+/* Fill c (initialised) from file, environment and argv; later sources override earlier ones.
+ * STENO_ERR_INVAL; *usage is true for a wrong command line and false for a wrong configuration. */
 STENO_MUST steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
                                            enum steno_action *action, bool *usage, steno_err *err);
 extern const char steno_usage[];

@@ -1,5 +1,5 @@
-/* The page at "/": what this server is, its endpoints, a form and a microphone. No external parts.
- */
+/* The page at "/": what this server is, its endpoints, an upload form and a microphone button. It
+ * loads nothing from elsewhere. */
 #ifndef STENO_SERVER_PAGE_H
 #define STENO_SERVER_PAGE_H
 

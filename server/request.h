@@ -1,5 +1,5 @@
-/* One HTTP request as routes see it, and the ways to answer it. Confined to the libmicrohttpd
- * thread that owns the connection. */
+/* One HTTP request as routes see it, and the functions that answer it. Confined to the
+ * libmicrohttpd thread that owns the connection. */
 #ifndef STENO_SERVER_REQUEST_H
 #define STENO_SERVER_REQUEST_H
 
@@ -17,17 +17,18 @@ struct steno_upload;
 enum { STENO_ROUTE_GET = 1, STENO_ROUTE_UPLOAD = 2 };
 
 struct steno_route {
-    const char *path;  /* the whole path, or its beginning when it ends in '/' and is longer */
-    const char *label; /* of metrics and logs */
+    const char
+        *path; /* the whole path, or a prefix that ends in '/'; the request's path is longer */
+    const char *label; /* in metrics and logs */
     int methods;
-    /* GET and HEAD: answer now. */
+    /* Answers GET and HEAD at once. */
     enum MHD_Result (*get)(struct steno_request *rq);
     enum steno_session_api api; /* of an upload */
 };
 
-/* The table, ended by a row with path NULL that stands for every unknown path. */
+/* The table. Its last row has path NULL and stands for every unknown path. */
 extern const struct steno_route steno_routes[];
-/* Row for a path; the last row when there is none. */
+/* The row of a path; the last row when no other fits. */
 const struct steno_route *steno_route_find(const char *path, size_t len);
 
 struct steno_services { /* what routes use; frozen */
@@ -42,44 +43,45 @@ struct steno_request {
     struct MHD_Connection *conn;
     const struct steno_route *route;
     const char *method;
-    char *target; /* as it came, undecoded */
+    char *target; /* undecoded */
     char id[72];  /* the client's X-Request-Id, or one of ours */
     int64_t started;
-    double retry_after; /* s, of a 429 */
-    int code;           /* answered with; 0 = not yet */
+    double retry_after; /* s, for a 429 */
+    int code;           /* status of the answer; 0 = not answered yet */
     bool http11;        /* not 1.0 */
-    bool unread;        /* the client did not take the answer in time */
-    bool *linger;       /* the connection's: read on after the answer was sent */
+    bool unread;        /* the client did not read the answer in time */
+    bool *linger;       /* the connection's flag: read on after the answer was sent */
     struct steno_upload *upload;
-    char note[160]; /* for the log line: what was special; the rest is of an upload, when over */
+    char note[160]; /* for the log line; the upload adds the rest when it is over */
     const steno_key *key;
-    const char *model; /* NULL: none was settled */
+    const char *model; /* NULL: none was chosen */
     double audio_seconds, inference_seconds;
 };
 
-/* Value of a request header, NULL when absent. */
+/* The value of a request header; NULL when it is absent. */
 const char *steno_request_header(struct steno_request *rq, const char *name);
 
-/* Extra response header; both borrowed for the call. name NULL ends an array. */
+/* An extra response header; both strings are borrowed for the call. name NULL ends an array. */
 struct steno_header {
     const char *name, *value;
 };
 
-/* Answer; takes body's memory. headers may be NULL. */
+/* Answer with a body, whose memory it takes. headers may be NULL. */
 enum MHD_Result steno_respond(struct steno_request *rq, int code, const char *media,
                               struct steno_buf *body, const struct steno_header *headers);
-/* Text that outlives the process. */
+/* Answer with a static text. */
 enum MHD_Result steno_respond_static(struct steno_request *rq, int code, const char *media,
                                      const char *text);
-/* Answer with a body that comes piece by piece; closed runs when it is over. */
+/* Answer with a body that is produced while it is sent; closed runs at its end. */
 enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const char *media,
                                      MHD_ContentReaderCallback read, void *ctx,
                                      MHD_ContentReaderFreeCallback closed);
-/* The error form {"error": {message, type, param, code}}; 503 carries Retry-After. param and code
- * may be NULL. In the first call of an upload, which refuses its body, the connection is closed. */
+/* Answer in the error form {"error": {message, type, param, code}}; 503 has Retry-After. param and
+ * code may be NULL. In the first call of an upload this refuses the body and closes the connection.
+ */
 enum MHD_Result steno_respond_error(struct steno_request *rq, int http, const char *code,
                                     const char *param, const char *fmt, ...) STENO_PRINTF(5, 6);
-/* The same from a status: code and HTTP status by the one table (base/status.h). */
+/* The same from a status; base/status.h has the table of codes and HTTP statuses. */
 enum MHD_Result steno_respond_status(struct steno_request *rq, const steno_err *err,
                                      const char *param);
 

@@ -1,4 +1,5 @@
-/* What the parts of the daemon share. Frozen once the threads run; the parts lock themselves. */
+/* What the parts of the daemon share. Frozen once the threads run; the parts have their own locks.
+ */
 #ifndef STENO_SERVER_SERVER_H
 #define STENO_SERVER_SERVER_H
 
@@ -16,19 +17,20 @@ struct steno_server {
     steno_limits *limits;
     steno_keys *keys;
     struct steno_stats *stats;
-    steno_vad *vad_rule, *vad_net; /* who tells silence; vad_net NULL: no vad.model */
+    steno_vad *vad_rule, *vad_net; /* speech detectors; vad_net NULL: no vad.model */
     int64_t started;               /* s since 1970 */
 };
 
-/* Open what vad.mode and vad.model say. */
+/* Open the detectors that vad.mode and vad.model name. */
 STENO_MUST steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err);
-/* What a stream that asked for it gets: NULL for off. STENO_ERR_INVAL: silero without vad.model. */
+/* The detector for a stream that asks for `ask`; NULL for off. STENO_ERR_INVAL: silero without
+ * vad.model. */
 STENO_MUST steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,
                                          const steno_vad **out, steno_err *err);
 
 #define STENO_ID_SIZE 40
-/* A fresh random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out:
- * STENO_ID_SIZE bytes; prefix up to 6 letters. Returns out. */
+/* Make a new random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out:
+ * STENO_ID_SIZE bytes; prefix: up to 6 letters. Returns out. */
 char *steno_id_new(char *out, const char *prefix);
 
 #endif

@@ -1,6 +1,6 @@
-/* The daemon's own series (names and labels: docs/metrics.md). All are registered by
- * steno_stats_new, with every label value they can have. Frozen after it; the series themselves are
- * atomics. */
+/* The daemon's own series (names and labels: docs/metrics.md). steno_stats_new registers all of
+ * them, with every label value they can have. Frozen after it; the series themselves are atomics.
+ */
 #ifndef STENO_SERVER_STATS_H
 #define STENO_SERVER_STATS_H
 
@@ -13,7 +13,7 @@ enum steno_session_api {
     STENO_SESSION_OPENAI,     /* POST /v1/audio/transcriptions */
     STENO_SESSION_TRANSCRIBE, /* POST /v1/transcribe */
     STENO_SESSION_LISTEN,     /* POST /v1/listen */
-    STENO_SESSION_STREAM,     /* GET /v1/stream; from here on live ones */
+    STENO_SESSION_STREAM,     /* GET /v1/stream; this and the following are live */
     STENO_SESSION_DEEPGRAM,   /* GET /v1/listen */
     STENO_SESSION_VOSK,
     STENO_SESSION_SHERPA,
@@ -32,8 +32,8 @@ enum steno_session_result {
     STENO_SESSION_BAD,     /* the client's fault: bad audio, bad message, over a limit */
     STENO_SESSION_GONE,    /* the client went away */
     STENO_SESSION_TIMEOUT, /* idle or too long */
-    STENO_SESSION_DRAINED, /* ended by our shutdown */
-    STENO_SESSION_FAILED,  /* our fault */
+    STENO_SESSION_DRAINED, /* ended by the server's shutdown */
+    STENO_SESSION_FAILED,  /* the server's fault */
     STENO_SESSION_REFUSED, /* told to come back: no capacity, or its model is being loaded */
     STENO_SESSION_RESULTS
 };
@@ -45,12 +45,12 @@ enum steno_rejection {
     STENO_REJECT_CAPACITY,    /* the pool runs as many streams as the machine can carry */
     STENO_REJECT_LOADING,     /* the model is being loaded, or there is no memory for it now */
     STENO_REJECT_KEY,         /* no API key, or an unknown one */
-    STENO_REJECT_QUOTA,       /* a key has used up its share */
+    STENO_REJECT_QUOTA,       /* a key has used up its quota */
     STENO_REJECT_MEMORY,      /* limits.upload_bytes */
     STENO_REJECT_CONNECTIONS, /* limits.connections */
     STENO_REJECT_ADDRESS,     /* limits.per_address */
     STENO_REJECT_SLOW,        /* no request head within limits.header_timeout */
-    STENO_REJECT_DESCRIPTORS, /* the process has no descriptor left */
+    STENO_REJECT_DESCRIPTORS, /* the process has no descriptors left */
     STENO_REJECTIONS
 };
 
@@ -65,48 +65,50 @@ enum steno_decode_error {
 
 struct steno_stats {
     steno_metrics *registry;
-    steno_metric *sessions_started[STENO_SESSION_APIS]; /* = active + total of every result */
+    steno_metric *sessions_started[STENO_SESSION_APIS]; /* = active + total over all results */
     steno_metric *sessions_active[STENO_SESSION_APIS];
     steno_metric *sessions_total[STENO_SESSION_APIS][STENO_SESSION_RESULTS];
     steno_metric *sessions_rejected[STENO_REJECTIONS];
-    /* of a session, when it ends: received = recognised (audio_seconds) + dropped, each counted by
-     * itself: by who decodes, by the pool, and where audio is let go of */
+    /* Counted when a session ends. received = recognised (audio_seconds) + dropped, each counted in
+     * its own place: where audio is decoded, in the pool, and where audio is dropped. */
     steno_metric *received_seconds[STENO_SESSION_APIS];
     steno_metric *audio_seconds[STENO_SESSION_APIS];
     steno_metric *dropped_seconds[STENO_SESSION_APIS];
     steno_metric *inference_seconds[STENO_SESSION_APIS]; /* worker time */
-    steno_metric *skipped_seconds[STENO_SESSION_APIS];   /* audio that no network heard */
-    steno_metric *realtime_factor; /* per session: inference / audio seconds */
-    steno_metric *first_partial;   /* s from a stream's first audio to its first partial */
     steno_metric
-        *partial_latency;        /* s from the arrival of a partial's last sample to its sending */
+        *skipped_seconds[STENO_SESSION_APIS]; /* audio that the VAD kept from the network */
+    steno_metric *realtime_factor;            /* per session: inference / audio seconds */
+    steno_metric *first_partial; /* s from a stream's first audio to its first partial */
+    steno_metric
+        *partial_latency; /* s from the arrival of a partial's last sample until it is sent */
     steno_metric *final_latency; /* s from the end of speech to its final */
-    steno_metric *queue_wait;    /* s, mean per step of a session: ready until taken by a worker */
-    steno_metric *batch_size;    /* streams in one run of the network */
-    steno_metric *partial_revisions; /* partials that took a word back */
+    steno_metric *queue_wait; /* s, mean per step of a session: from ready to taken by a worker */
+    steno_metric *batch_size; /* streams in one run of the network */
+    steno_metric *partial_revisions; /* partials that changed an earlier word */
     steno_metric *ws_connections;    /* gauge */
     steno_metric *ws_waiting;        /* gauge: sessions whose client may come back */
-    steno_metric *ws_resumed;        /* sessions that went on over another connection */
+    steno_metric *ws_resumed;        /* sessions resumed on another connection */
     steno_metric *ws_send_queue;     /* gauge: bytes over all sessions */
-    steno_metric *ws_rx_paused;      /* times a client was faster than the workers */
+    steno_metric *ws_rx_paused; /* pauses of reading because a client was faster than the workers */
     steno_metric *decode_errors[STENO_SESSION_APIS][STENO_DECODE_ERRORS];
 };
 
 /* NULL when out of memory. */
 struct steno_stats *steno_stats_new(void);
 void steno_stats_free(struct steno_stats *st);
-/* "openai", "ok", ... the label values. */
+/* The label values "openai", "stream", ... */
 const char *steno_session_api_name(enum steno_session_api api);
-/* Count the audio of a session that ends. received, dropped: s that came decoded, and that the pool
- * never got; ps: of its stream there, closed next. */
+/* Count the audio of a session that ends. received, dropped: s that were decoded, and s that never
+ * reached the pool. ps: statistics of its stream in the pool, before that is closed. */
 void steno_stats_audio(struct steno_stats *st, enum steno_session_api api, double received,
                        double dropped, const struct steno_pool_stream_stats *ps);
-/* Of all apis; s. When nothing runs, started = ended and received = recognised + dropped. */
+/* Sums over all APIs; audio in s. When nothing runs, started = ended and received = recognised +
+ * dropped. */
 struct steno_stats_totals {
     double started, ended, received, recognised, dropped;
 };
 struct steno_stats_totals steno_stats_totals(const struct steno_stats *st);
-/* Count one failed decode by its status; anything but a decode error is not counted. */
+/* Count a failed decode by its status. Statuses that are not decode errors are not counted. */
 void steno_stats_decode_error(struct steno_stats *st, enum steno_session_api api,
                               steno_status status);
 

@@ -1,5 +1,5 @@
-/* Shared by upload.c (the request's life), upload_form.c (what is asked, what the body holds) and
- * upload_raw.c (what is written to the socket past libmicrohttpd). */
+/* Shared by upload.c (the life of a request), upload_form.c (parameters and body) and upload_raw.c
+ * (what is written to the socket without libmicrohttpd). */
 #ifndef STENO_SERVER_UPLOAD_INTERNAL_H
 #define STENO_SERVER_UPLOAD_INTERNAL_H
 
@@ -10,12 +10,13 @@
 
 #include <pthread.h>
 
-/* How the answer looks; the OpenAI form has its own verbose JSON, /v1/transcribe the project's. */
+/* The form of the answer. OpenAI's form has its own verbose JSON; /v1/transcribe has the project's.
+ */
 enum steno_upload_form { STENO_UPLOAD_OPENAI, STENO_UPLOAD_NATIVE, STENO_UPLOAD_DEEPGRAM };
 
 struct steno_upload {
     pthread_mutex_t lock;
-    int sides; /* connection, job */
+    int sides; /* still in use by: connection, job */
     const struct steno_services *sv;
     enum steno_session_api api;
     enum steno_upload_form form;
@@ -23,71 +24,71 @@ struct steno_upload {
     bool no_words;
     int beam, n_best;
     enum steno_vad_choice vad;
-    struct steno_options options; /* what is not set is the server's */
+    struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;
 
-    /* receiving: the connection's */
+    /* receiving: of the connection's thread */
     struct steno_multipart *parts;
     struct steno_buf body, field;
     size_t reserved, content_length, discarded;
     char field_name[64];
     bool in_file, started, refused; /* refused: told to come back */
-    int fail_http;                  /* what was wrong with the body, told at its end; 0 = nothing */
+    int fail_http;                  /* status of a wrong body, sent at its end; 0 = none */
     const char *fail_param, *fail_code;
     steno_err fail;
     steno_hangup_id watch;
 
-    /* lock */
-    struct steno_served *served; /* the model, once it is settled */
-    steno_key *key;              /* NULL: nobody's */
-    struct MHD_Connection *conn; /* NULL once it is over */
+    /* under lock */
+    struct steno_served *served; /* the model, once it is chosen */
+    steno_key *key;              /* NULL: no key */
+    struct MHD_Connection *conn; /* NULL after the request is over */
     bool suspended, over, gone, timed_out;
-    bool body_over, expired; /* expired: the body stopped: answered 408 by us */
+    bool body_over, expired; /* expired: the body stopped, and was answered 408 */
     int fd;
     bool http11, *linger;
-    const char *id;          /* the request's, while conn is there */
-    steno_job *job;          /* until its done */
-    struct steno_buf answer; /* when over: the body */
-    bool answered;           /* written by us, past libmicrohttpd */
+    const char *id;          /* the request's, while conn is not NULL */
+    steno_job *job;          /* NULL after its done */
+    struct steno_buf answer; /* the answer's body, when over */
+    bool answered;           /* written without libmicrohttpd */
     int code;
     steno_err err;
     double audio_seconds, inference_seconds;
     char audio_format[32], warning[160];
 
-    /* server-sent events: lock */
+    /* server-sent events, under lock */
     bool sse, sse_begun, sse_ended;
-    steno_status sse_failure; /* an event could not be written: none follows but an error */
+    steno_status sse_failure; /* an event could not be written: only an error may follow */
     struct steno_buf events;
-    int64_t segment;   /* whose text is being sent */
+    int64_t segment;   /* the one whose text is being sent */
     size_t sent_bytes; /* of that segment's text */
     bool any_sent;
 };
 
 /* ---- upload_form.c: the connection's thread ---- */
 
-/* Content-Length; false when it is nonsense. 0 also when there is none. */
+/* Read Content-Length; 0 when absent. False when it is not a valid length. */
 bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up);
-/* STENO_ERR_LIMIT in OpenAI's wording. */
+/* Fail with STENO_ERR_LIMIT in OpenAI's wording. */
 steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *err);
-/* Read the query, get ready for the body. */
+/* Read the query and prepare for the body. */
 STENO_MUST steno_status steno_upload_open_body(struct steno_request *rq, struct steno_upload *up,
                                                steno_err *err);
-/* A piece of the body. */
+/* Take a part of the body. */
 STENO_MUST steno_status steno_upload_take(struct steno_upload *up, const char *data, size_t n,
                                           steno_err *err);
 
 /* ---- upload_raw.c ---- */
 
-/* Nothing more comes from the client: find out whether it left. Lock held. */
+/* The client sends nothing more: find out whether it left. Lock held. */
 void steno_upload_probe(struct steno_upload *up);
-/* Our own deadline while the body comes, and a later one for libmicrohttpd. */
+/* Set the server's own deadline while the body comes, and a later one in libmicrohttpd. */
 void steno_upload_watch_body(struct steno_request *rq, struct steno_upload *up);
-/* More of it came: false when it takes too long on the whole. */
+/* More of the body came. False when the whole body takes too long. */
 bool steno_upload_body_goes_on(struct steno_request *rq, struct steno_upload *up);
-/* The body is here. False when it came too late. */
+/* The body is complete. False when it came too late. */
 bool steno_upload_end_body(struct steno_request *rq, struct steno_upload *up);
-/* The answer is ready: write it ourselves when the client has closed its sending side, which
- * libmicrohttpd (0.9.75) takes for the end of the connection. Lock held. */
+/* The answer is ready: write it here if the client has closed its sending side, because
+ * libmicrohttpd (0.9.75) takes that for the end of the connection. Lock held. */
 void steno_upload_answer_half_closed(struct steno_upload *up);
 
 #endif
