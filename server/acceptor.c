@@ -1,14 +1,14 @@
-/* Design. A connection is in one of three places: `waiting` (its request head has not come yet),
- * handed over (only counted here: total, and per address), or `lingering` (refused; what the client
- * still sends is thrown away). Waiting and lingering ones are `struct conn`s in one table indexed
- * by slot; epoll events carry slot and generation, so an event of a closed connection is
- * recognised.
+/* Design. A connection is in one of three states: `waiting` (its request head has not come yet),
+ * handed over (this file only counts it, in total and per address), or `lingering` (refused; what
+ * the client still sends is discarded). Waiting and lingering connections are `struct conn`s in one
+ * table indexed by slot. epoll events have slot and generation, so events of a closed connection
+ * are recognised.
  *
- * MSG_PEEK leaves the bytes in the socket; with level-triggered epoll a half-sent head would wake
- * the thread again at once, without end. Edge-triggered, each arrival of new bytes wakes it once.
+ * MSG_PEEK leaves the bytes in the socket. With level-triggered epoll an incomplete head would wake
+ * the thread again and again. With edge-triggered epoll, each arrival of new bytes wakes it once.
  *
- * Locked: `lock` guards the counters per address, `handed` and the queue of descriptors to linger;
- * the table belongs to the thread. */
+ * Locked: `lock` guards the counters per address, `handed` and the queue of descriptors that shall
+ * linger. The table belongs to the thread. */
 #define _GNU_SOURCE /* accept4, pthread_setname_np */
 #include "server/acceptor.h"
 
@@ -34,10 +34,10 @@
 #include <unistd.h>
 
 #define HEAD_MAX 16384       /* bytes of a request head; more is 431 */
-#define LINGER_MAX 1024      /* lingering at once; more are closed right away */
-#define LINGER_QUEUE 256     /* of them on their way from other threads */
-#define LINGER_NS 2000000000 /* longest time of reading behind a refused request */
-#define EVICT_NS 1000000000  /* head start of a silent connection when others want in */
+#define LINGER_MAX 1024      /* lingering at once; further ones are closed immediately */
+#define LINGER_QUEUE 256     /* descriptors on the way from other threads */
+#define LINGER_NS 2000000000 /* longest time of reading after a refused request */
+#define EVICT_NS 1000000000  /* time a silent connection has before others replace it */
 #define BACKLOG 1024
 #define BUCKETS 1024 /* of the per-address table */
 #define TICK_MS 100
@@ -46,12 +46,12 @@ struct conn {
     int fd; /* -1: the slot is free */
     uint32_t generation;
     bool lingering, watched; /* watched: in epoll */
-    int64_t since;           /* accepted, or began to linger */
+    int64_t since;           /* time it was accepted or began to linger */
     struct steno_peer peer;
-    struct conn *prev, *next; /* of its queue; next also of the free ones */
+    struct conn *prev, *next; /* in its queue; next also in the free list */
 };
 
-/* Connections in the order of `since`: the first one is the next to time out. */
+/* Connections in the order of `since`: the first one times out first. */
 struct conn_queue {
     struct conn *first, *last;
 };
@@ -70,8 +70,8 @@ struct steno_acceptor {
     int listeners[STENO_MAX_ADDRESSES];
     char *urls[STENO_MAX_ADDRESSES];
     size_t n_listeners;
-    bool inherited;         /* listeners are systemd's */
-    int epoll, wake, spare; /* spare: given up for a moment when descriptors run out */
+    bool inherited;         /* the listeners are systemd's */
+    int epoll, wake, spare; /* spare: closed for a moment when descriptors run out */
     pthread_t thread;
     bool running;
 
@@ -79,14 +79,14 @@ struct steno_acceptor {
     uint32_t n_conns, n_fresh, n_open, n_lingering;
     struct conn *free;
     struct conn_queue waiting, lingering;
-    struct steno_retry_spreader spreader; /* of the refused */
-    bool deaf;                            /* stopped: listens no more, sees the lingering off */
+    struct steno_retry_spreader spreader; /* for refused connections */
+    bool deaf;                            /* stopped: only lingering clients remain */
 
     pthread_mutex_t lock;
-    bool stop, ended; /* ended: nobody may linger any more */
+    bool stop, ended; /* ended: no connection may linger any more */
     int total;        /* connections waiting or handed over */
     struct host *hosts[BUCKETS];
-    int *linger; /* [n_linger <= LINGER_QUEUE] descriptors on their way to the table */
+    int *linger; /* [n_linger <= LINGER_QUEUE] descriptors on the way to the table */
     size_t n_linger;
 };
 
@@ -124,7 +124,7 @@ static struct host *find_host(steno_acceptor *a, const struct sockaddr_storage *
     return *link;
 }
 
-/* Count a connection in; the reason to refuse it, or STENO_REJECTIONS. */
+/* Count a new connection. Returns the reason to refuse it, or STENO_REJECTIONS. */
 static enum steno_rejection count_in(steno_acceptor *a, const struct steno_peer *peer)
 {
     enum steno_rejection why = STENO_REJECTIONS;
@@ -192,14 +192,14 @@ static void queue_remove(struct conn_queue *q, struct conn *c)
         q->last = c->prev;
 }
 
-/* A place for fd in the queue of those that wait, or linger; NULL when all are taken. */
+/* A slot for fd in the queue of waiting or lingering connections; NULL when all are taken. */
 static struct conn *slot_take(steno_acceptor *a, int fd, bool lingering)
 {
     struct conn *c = a->free;
     if (c)
         a->free = c->next;
     else if (a->n_fresh < a->n_conns)
-        c = &a->conns[a->n_fresh++]; /* memory is touched only as far as it is used */
+        c = &a->conns[a->n_fresh++]; /* memory of unused slots is never touched */
     else
         return NULL;
     a->n_open++;
@@ -251,9 +251,9 @@ static void drop(steno_acceptor *a, struct conn *c)
 
 static void on_lingering(steno_acceptor *a, struct conn *c)
 {
-    char sink[65536]; /* of TCP nothing is copied into it: MSG_TRUNC (tcp(7)) */
+    char sink[65536]; /* not written for TCP: MSG_TRUNC (tcp(7)) */
     ssize_t n;
-    /* a bounded turn: one client that floods does not hold the thread */
+    /* bounded: one client that floods does not hold the thread */
     for (int i = 0; i < 16; i++) {
         n = recv(c->fd, sink, sizeof sink, MSG_DONTWAIT | MSG_TRUNC);
         if (n < 0 && errno == EAGAIN)
@@ -263,13 +263,14 @@ static void on_lingering(steno_acceptor *a, struct conn *c)
             return;
         }
     }
-    /* more is waiting, and no edge will tell: ask for one */
+    /* More data is waiting, and no edge will tell: register again to get one. */
     unwatch(a, c);
     if (!watch(a, c))
         drop(a, c);
 }
 
-/* Answered: say so with a FIN and read on until the client is done, so that it sees the answer. */
+/* The answer is written: send a FIN, and read on until the client is done, so that it sees the
+ * answer. */
 static void linger(steno_acceptor *a, int fd)
 {
     struct conn *c = a->n_lingering < LINGER_MAX ? slot_take(a, fd, true) : NULL;
@@ -278,7 +279,7 @@ static void linger(steno_acceptor *a, int fd)
     else if (shutdown(fd, SHUT_WR) || !watch(a, c))
         drop(a, c);
     else
-        on_lingering(a, c); /* what is here already */
+        on_lingering(a, c); /* what has come already */
 }
 
 static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
@@ -305,7 +306,7 @@ static void hand_over(steno_acceptor *a, struct conn *c, const char *head, size_
     a->fn(a->user, fd, &peer, head, len);
 }
 
-/* Answered here instead of being handed over. */
+/* The acceptor has answered: do not hand the connection over. */
 static void refuse_conn(steno_acceptor *a, struct conn *c)
 {
     int fd = c->fd;
@@ -321,7 +322,7 @@ static void keep_watching(steno_acceptor *a, struct conn *c)
         drop(a, c);
 }
 
-/* Look at what has come of the head. last: no more will. */
+/* Look at the part of the head that has come. last: no more will come. */
 static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
 {
     char head[HEAD_MAX];
@@ -347,7 +348,7 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
         steno_refusal_send(c->fd, 431, "head_too_large",
                            "the request head is larger than 16384 bytes", "");
         refuse_conn(a, c);
-    } else if (last) { /* half a head, and the client has closed: peeking shows no end */
+    } else if (last) { /* an incomplete head, and the client has closed */
         drop(a, c);
     } else {
         keep_watching(a, c);
@@ -371,8 +372,8 @@ static void on_event(steno_acceptor *a, uint64_t tag, uint32_t events)
 
 /* ---- accepting ------------------------------------------------------------------------------- */
 
-/* The oldest of those that have not sent a head gives way when it has had a second's time: a client
- * that opens connections and says nothing cannot keep others out. */
+/* The oldest connection without a head is dropped when it has had a second. So a client that opens
+ * connections and sends nothing cannot keep others out. */
 static bool evict(steno_acceptor *a)
 {
     struct conn *oldest = a->waiting.first;
@@ -404,11 +405,11 @@ static void add_waiting(steno_acceptor *a, int fd, const struct steno_peer *peer
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->peer = *peer;
-    on_waiting(a, c, false); /* under load the head is here already, and epoll need not know */
+    on_waiting(a, c, false); /* under load the head is here already, and epoll is not needed */
 }
 
-/* No descriptor is left: give up the spare one to take the connection and close it, so that the
- * client hears at once and the listening socket does not stay readable for ever. */
+/* No descriptor is left. Close the spare one, accept the connection and close it, so that the
+ * client knows at once and the listening socket does not stay readable. */
 static void shed(steno_acceptor *a, int listener)
 {
     int fd;
@@ -423,7 +424,7 @@ static void shed(steno_acceptor *a, int listener)
 
 static void on_listener(steno_acceptor *a, int listener)
 {
-    /* bounded: connections that wait must not keep those inside from being served */
+    /* bounded: new connections must not delay the running ones */
     for (int i = 0; i < 64; i++) {
         struct steno_peer peer = {.len = sizeof peer.addr};
         int fd = accept4(listener, (struct sockaddr *)&peer.addr, &peer.len,
@@ -480,12 +481,11 @@ static void expire(steno_acceptor *a, int64_t now)
     while ((c = a->waiting.first) && now - c->since >= header) {
         char byte;
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
-        /* one that sent nothing at all asked nothing: browsers open connections ahead */
+        /* A connection that sent nothing asked nothing: browsers open connections in advance. */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
             steno_refusal_send(c->fd, 408, "head_timeout", "the request head did not come in time",
                                "");
-            refuse_conn(a,
-                        c); /* what is unread would end it with a reset, and the answer with it */
+            refuse_conn(a, c); /* unread input would reset it, and the answer would be lost */
         } else {
             drop(a, c);
         }
@@ -494,7 +494,7 @@ static void expire(steno_acceptor *a, int64_t now)
         drop(a, c);
 }
 
-/* Told to stop: nobody is accepted any more, who has not asked yet is let go. */
+/* Told to stop: accept no more, and drop connections without a request. */
 static bool stopping(steno_acceptor *a)
 {
     bool stop;
@@ -511,7 +511,7 @@ static bool stopping(steno_acceptor *a)
     return true;
 }
 
-/* Those who linger still read what was written to them: closing now would take it away. */
+/* Lingering clients still read what was written to them: closing now would lose it. */
 static bool ended(steno_acceptor *a)
 {
     bool none;

@@ -141,7 +141,7 @@ const char *steno_address_print(const struct sockaddr_storage *addr, char *out)
     return out;
 }
 
-/* 16 bytes that are the same for the same host. */
+/* 16 bytes that are equal for equal hosts. */
 static bool host_key(const struct sockaddr_storage *a, unsigned char key[16])
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};

@@ -22,7 +22,7 @@
 #define STATUS_BYTES (16 << 20)
 
 struct client {
-    int fd; /* -1: none */
+    int fd; /* -1: no client */
     int64_t received_ns;
     size_t n;
     char line[LINE_BYTES];
@@ -33,11 +33,11 @@ struct client {
 struct steno_admin {
     struct steno_server *srv;
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-    int listener, wake; /* -1: not there */
+    int listener, wake; /* -1: not open */
     bool bound;
     pthread_t thread;
     bool running;
-    struct client clients[CLIENTS]; /* the thread's */
+    struct client clients[CLIENTS]; /* of the thread */
 };
 
 /* ---- clients ------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ static steno_status answer(steno_admin *a, struct client *c, const char *line)
     if (!strcmp(line, "status")) {
         st = steno_admin_status(a->srv, &c->out);
     } else if (!strcmp(line, "reload")) {
-        kill(getpid(), SIGHUP); /* the main thread waits for it */
+        kill(getpid(), SIGHUP); /* the main thread waits for this signal */
         st = steno_buf_puts(&c->out, "{\"ok\":true}");
     } else {
         st =
@@ -78,7 +78,7 @@ static steno_status answer(steno_admin *a, struct client *c, const char *line)
     return st ? st : steno_buf_puts(&c->out, "\n");
 }
 
-/* Write what waits; false when the client is gone. */
+/* Write the pending answer; false when the client is gone. */
 static bool flush(struct client *c)
 {
     while (c->sent < c->out.len) {
@@ -95,7 +95,7 @@ static bool flush(struct client *c)
     return true;
 }
 
-/* Whole lines of what came, while nothing waits to be read by the client. False: drop it. */
+/* Answer the complete lines that came, while no answer waits to be read. False: drop the client. */
 static bool act(steno_admin *a, struct client *c)
 {
     char *end;
@@ -144,7 +144,7 @@ static void *run(void *arg)
     for (;;) {
         struct pollfd p[CLIENTS + 2] = {{.fd = a->wake, .events = POLLIN},
                                         {.fd = a->listener, .events = POLLIN}};
-        for (int i = 0; i < CLIENTS; i++) /* who does not read its answer is not listened to */
+        for (int i = 0; i < CLIENTS; i++) /* unread answers stop reading from a client */
             p[i + 2] = (struct pollfd){.fd = a->clients[i].fd,
                                        .events = a->clients[i].out.len ? POLLOUT : POLLIN};
         if (poll(p, CLIENTS + 2, -1) < 0 && errno != EINTR)
@@ -158,7 +158,7 @@ static void *run(void *arg)
             if (fd >= 0)
                 adopt(a, fd);
             else if (errno == EMFILE || errno == ENFILE)
-                (void)poll(p, 1, 1000); /* not in a circle */
+                (void)poll(p, 1, 1000); /* do not spin */
         }
     }
     return NULL;
@@ -166,7 +166,7 @@ static void *run(void *arg)
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-/* A socket that nobody listens on may go; anything else stays. */
+/* Remove a socket file that nobody listens on; leave anything else. */
 static void remove_dead(const struct sockaddr_un *addr)
 {
     struct stat sb;
@@ -194,8 +194,8 @@ static steno_status listen_on(steno_admin *a, steno_err *err)
     remove_dead(&addr);
     a->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     a->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* the mode of the descriptor becomes that of the file: nobody else can open it even for a
-     * moment (Linux, unix_bind) */
+    /* the file gets the descriptor's mode, so nobody else can open it even for a moment (Linux,
+     * unix_bind) */
     if (a->wake < 0 || a->listener < 0 || fchmod(a->listener, 0600))
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
     a->bound = !bind(a->listener, (const struct sockaddr *)&addr, sizeof addr);

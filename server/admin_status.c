@@ -1,4 +1,4 @@
-/* What `status` answers. */
+/* The answer to `status`. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static json_t *models_of(steno_models *models)
     return list;
 }
 
-/* The lines of the page that are no comments, as "series": value. */
+/* The lines of the metrics page that are not comments, as "series": value. */
 static json_t *metrics_of(struct steno_server *srv)
 {
     struct steno_buf page;

@@ -59,8 +59,8 @@ static const struct unit byte_units[] = {
 static const struct unit second_units[] = {{"", 1},     {"s", 1},    {"ms", 0.001},
                                            {"min", 60}, {"h", 3600}, {NULL, 0}};
 
-/* A number and a unit of the list; spaces between them are allowed. Decimal only: strtod alone
- * would also take "0x1p4", "inf", "nan" and "1e9". */
+/* Parse a number and a unit of the list; spaces between them are allowed. Decimal only: strtod
+ * alone would also take "0x1p4", "inf", "nan" and "1e9". */
 static bool parse_number(const char *text, const struct unit *units, double *out)
 {
     char digits[32], *end;
@@ -169,8 +169,8 @@ static steno_status set_row(struct steno_config *c, const struct row *r, const c
 
 /* ---- options of families --------------------------------------------------------------------- */
 
-/* Row i of the families' table, NULL past the last. *first: no earlier row has its name, so that it
- * is a setting. */
+/* Row i of the families' table; NULL past the last one. *first: no earlier row has this name, so
+ * the row is a setting. */
 static const struct steno_option_info *option_at(size_t i, bool *first)
 {
     const struct steno_option_info *o = i < STENO_CONFIG_OPTIONS ? steno_option_at(i) : NULL;
@@ -178,7 +178,7 @@ static const struct steno_option_info *option_at(size_t i, bool *first)
     return o;
 }
 
-/* Place of an option in option_from; STENO_CONFIG_OPTIONS: it is none. */
+/* Index of an option in option_from; STENO_CONFIG_OPTIONS when it is not one. */
 static size_t find_option(const char *section, const char *key)
 {
     const struct steno_option_info *o;
@@ -189,7 +189,7 @@ static size_t find_option(const char *section, const char *key)
     return STENO_CONFIG_OPTIONS;
 }
 
-/* An empty value unsets it: the model's own holds. */
+/* An empty value unsets it: the model's own value applies. */
 static steno_status set_option(struct steno_config *c, size_t at, const char *value,
                                enum steno_config_source from, steno_err *err)
 {
@@ -241,8 +241,8 @@ static const struct row *find_row(const char *section, const char *key)
 }
 
 struct candidate {
-    const char *section, *key; /* NULL: none */
-    size_t same;               /* first letters */
+    const char *section, *key; /* NULL: no candidate */
+    size_t same;               /* number of equal first letters */
 };
 
 static void consider(struct candidate *best, const char *section, const char *known,
@@ -255,7 +255,7 @@ static void consider(struct candidate *best, const char *section, const char *kn
         *best = (struct candidate){section, known, n};
 }
 
-/* The key that a misspelt one most likely meant: same first letters, at least three. */
+/* The key that a misspelt one most likely means: most equal first letters, at least three. */
 static struct candidate similar_key(const char *key)
 {
     struct candidate best = {.same = 2};
@@ -326,7 +326,7 @@ void steno_config_free(struct steno_config *c)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* inih reports line numbers only of lines it cannot parse, so the reader counts them. */
+/* inih reports line numbers only of lines that it cannot parse, so the reader counts lines. */
 struct source {
     struct steno_config *conf;
     const char *name, *text;
@@ -398,7 +398,7 @@ steno_status steno_config_read_text(struct steno_config *c, const char *name, co
     struct source s = {.conf = c, .name = name, .text = text, .len = len, .err = err};
     int rc;
     rc = ini_parse_stream(next_line, &s, on_key, &s);
-    /* inih goes on behind a line it cannot read, and returns the first one */
+    /* inih goes on after a line that it cannot parse, and returns the first one */
     if (rc > 0 && (!s.status || rc < s.error_line))
         return steno_fail(err, STENO_ERR_INVAL, "%s:%d: neither [section], KEY = VALUE nor comment",
                           name, rc);
@@ -533,7 +533,7 @@ static void print_value(const struct steno_config *c, const struct row *r, FILE 
 
 static const char *const source_names[] = {"default", "file", "environment", "option"};
 
-/* The options follow the rows of their section. */
+/* The families' options follow the rows of their section. */
 static bool ends_model_section(const struct row *r)
 {
     return !strcmp(r->section, MODEL) && (r + 1 == rows + ROWS || strcmp(r[1].section, MODEL));

@@ -1,7 +1,7 @@
 /* The table of settings: one row per key, in the order of the file. Columns: type, field, section,
- * key, environment variable, default as text, least and greatest value (numbers), documentation.
- * Included by config.c alone. Options of model families are not here: they follow the rows of
- * [model], from steno_option_at. */
+ * key, environment variable, default as text, minimum and maximum (of numbers), documentation. Only
+ * config.c includes it. Options of model families are not here: they follow the rows of [model] and
+ * come from steno_option_at. */
 /* clang-format off */
 ROW(STRING, listen, "server", "listen", "STENO_LISTEN", "127.0.0.1:8080", 0, 0,
     "Addresses to serve on, comma separated: ADDR:PORT, [IPV6]:PORT, or *:PORT for every address. "

@@ -21,10 +21,8 @@
 #define FORMAT 1
 #define MAX_DEPTH 4 /* of directories in a model directory */
 #define MAX_FILE 65536
-#define QUIET 1.25 /* slowed by less than this: the figures are good */
-#define TRIES                                                                                      \
-    3 /* starts that measure on a machine that is never quiet; then the least of theirs            \
-       */
+#define QUIET 1.25 /* if slowed by less, the costs are good */
+#define TRIES 3    /* measurements on a machine that is never quiet; then their minimum counts */
 
 /* ---- what they are of ---------------------------------------------------------------------- */
 
@@ -97,7 +95,7 @@ static bool hash_machine(XXH3_state_t *h, int batch)
     return true;
 }
 
-/* The directory for them; false when there is none. */
+/* The cache directory; false when there is none. */
 static bool cache_dir(const char *dir, char *out, size_t size)
 {
     static const struct {
@@ -134,14 +132,14 @@ void steno_costs_identify(struct steno_costs_id *id, const char *dir, const char
 
 /* ---- reading and writing ------------------------------------------------------------------- */
 
-/* A time that something takes: more than nothing, less than an hour. */
+/* Whether s is a plausible duration: more than nothing, less than an hour. */
 static bool plausible(double s, bool zero)
 {
     return (s > 0 || (zero && s == 0)) && s < 3600;
 }
 
-/* {"step": [s or null ...], "host": s, "slowed": times, "tries": n}; *tries: 0 when the figures are
- * good, else how often was measured while others used the machine. */
+/* Read {"step": [s or null ...], "host": s, "slowed": times, "tries": n}. *tries: 0 when the costs
+ * are good, else the number of measurements while other programs used the machine. */
 static bool read_costs(const json_t *root, struct steno_pool_costs *c, int *tries)
 {
     const json_t *step = json_object_get(root, "step"), *host = json_object_get(root, "host");
@@ -193,8 +191,8 @@ bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *
     return true;
 }
 
-/* What a noisy machine let measure so far, *tries times, and now: the least is closest to what
- * things cost. */
+/* Merge with *tries earlier measurements on a noisy machine: the minimum is closest to the real
+ * costs. */
 static void merge(const struct steno_costs_id *id, struct steno_pool_costs *c, int *tries)
 {
     struct steno_pool_costs before;
@@ -217,7 +215,7 @@ static json_t *write_costs(const struct steno_pool_costs *c, double slowed, int 
                      isfinite(slowed) ? slowed : 0.0, "tries", tries);
 }
 
-/* The last two directories of the way to the file. */
+/* Make the last two directories of the file's path. */
 static void make_dirs(const char *file)
 {
     char path[4096];
@@ -263,5 +261,5 @@ steno_status steno_costs_store(const struct steno_costs_id *id, const struct ste
         steno_atomic_file_discard(&file);
     }
     free(text);
-    return st == STENO_ERR_BUSY ? STENO_OK : st; /* another process keeps its own measurement */
+    return st == STENO_ERR_BUSY ? STENO_OK : st; /* another process stores its own measurement */
 }

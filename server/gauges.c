@@ -180,7 +180,7 @@ static void register_model(steno_metrics *m, struct steno_model_slot *slot)
              name, escape(v.family, family, sizeof family),
              escape(v.language, language, sizeof language),
              escape(v.version, version, sizeof version));
-    if (*v.family) /* of one that was never loaded nothing is known but its name */
+    if (*v.family) /* before the first load only the name is known */
         steno_metrics_sample(m, "steno_model_info", "Models, as loaded first.", labels, false, one,
                              NULL);
     snprintf(labels, sizeof labels, "model=\"%s\"", name);

@@ -26,9 +26,9 @@ struct steno_hangup {
     int epoll, wake;
     pthread_t thread;
     bool running;
-    pthread_mutex_t lock; /* everything below */
+    pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t called;
-    bool stop, sleeps;     /* sleeps: without a time-out */
+    bool stop, sleeps;     /* sleeps: waits without a timeout */
     struct watch *watches; /* [max] */
     int max, used;
 };
@@ -45,7 +45,7 @@ static struct watch *find(steno_hangup *h, uint64_t id)
     return w->fd >= 0 && w->generation == (uint32_t)(id >> 32) ? w : NULL;
 }
 
-/* Lock held; given up during the call. */
+/* Lock held, released during the call. */
 static void fire(steno_hangup *h, struct watch *w, enum steno_hangup_why why)
 {
     steno_hangup_fn fn = w->fn;

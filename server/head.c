@@ -22,7 +22,7 @@ static bool same_word(const char *p, size_t n, const char *word)
     return strlen(word) == n && !strncasecmp(p, word, n);
 }
 
-/* Whether a comma-separated header value holds the word. */
+/* Whether a comma-separated header value has the word. */
 static bool list_holds(const char *p, size_t n, const char *word)
 {
     size_t at = 0;
@@ -41,7 +41,7 @@ static bool list_holds(const char *p, size_t n, const char *word)
     return false;
 }
 
-/* Digits only, below 2^63, with blanks around. */
+/* Whether the value has only digits, with blanks around, and is below 2^63. */
 static bool good_length(const char *p, size_t n)
 {
     uint64_t v = 0;

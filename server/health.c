@@ -10,10 +10,10 @@
 #include <systemd/sd-daemon.h>
 
 #define SECOND INT64_C(1000000000)
-#define STUCK_NS (10 * SECOND) /* a step takes milliseconds; so long at one means stuck */
+#define STUCK_NS (10 * SECOND) /* a step takes milliseconds: after this time it is stuck */
 #define CANARY_EVERY_NS (5 * SECOND)
-#define CANARY_LATE_NS (10 * SECOND) /* without an answer: not ready */
-#define FRESH_NS (30 * SECOND)       /* an answer counts so long */
+#define CANARY_LATE_NS (10 * SECOND) /* without an answer for so long: not ready */
+#define FRESH_NS (30 * SECOND)       /* how long an answer counts */
 #define STATUS_EVERY_NS (2 * SECOND)
 #define TICK_NS (SECOND / 4)
 
@@ -21,22 +21,22 @@ struct steno_health {
     const struct steno_server *srv;
     pthread_t thread;
     bool running;
-    int64_t watchdog_ns; /* feed systemd this often; 0 = it does not ask */
+    int64_t watchdog_ns; /* interval of feeding systemd; 0 = it does not ask for it */
 
-    pthread_mutex_t lock; /* below */
+    pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t wake;
     bool stop;
-    int stuck; /* worker that hangs, -1 = none */
+    int stuck; /* worker that hangs; -1 = none */
     int64_t stuck_since;
-    int64_t last_ok; /* the canary's last good end; 0 = never */
-    int64_t sent;    /* the canary on its way; 0 = none */
+    int64_t last_ok; /* last success of the canary; 0 = never */
+    int64_t sent;    /* time the running canary was sent; 0 = none runs */
     bool canary_done;
     steno_err canary_err;
 
-    /* the thread's */
+    /* of the thread */
     int told; /* sessions in the last STATUS= */
     int64_t told_at;
-    struct steno_served *served; /* the canary's */
+    struct steno_served *served; /* the canary's model */
     steno_pool_stream *canary;
     uint64_t steps_seen;
 };
@@ -63,7 +63,7 @@ static void release_model(steno_health *h)
     h->served = NULL;
 }
 
-/* A fifth of a second of silence, from the first sample to the end of the stream. */
+/* Send a fifth of a second of silence as a complete stream. */
 static void send_canary(steno_health *h)
 {
     static const float silence[1600];
@@ -75,11 +75,11 @@ static void send_canary(steno_health *h)
     steno_err err;
     int64_t now = steno_now_ns();
     if (steno_models_acquire(h->srv->models, NULL, NULL, &h->served, &err))
-        return; /* the default model is always there */
+        return; /* not reached: the default model is always loaded */
     steno_pool_get_stats(h->served->pool, &stats);
     if (steno_pool_stream_open(&h->canary, h->served->pool, &opt, on_canary, h, &err)) {
         release_model(h);
-        /* no place: then the streams themselves show whether recognition goes on */
+        /* no place: then the streams themselves show whether recognition runs */
         pthread_mutex_lock(&h->lock);
         if (stats.steps > h->steps_seen)
             h->last_ok = now;
@@ -99,7 +99,7 @@ static void send_canary(steno_health *h)
     steno_pool_stream_end(h->canary);
 }
 
-/* First worker that has been at one step for too long, or -1. */
+/* The first worker that has been at one step for too long, or -1. */
 static int find_stuck(const struct steno_health *h, int64_t now, int64_t *since)
 {
     int worker;
@@ -132,7 +132,7 @@ static void look(steno_health *h, int64_t now)
     }
 }
 
-/* What `systemctl status` shows, when it has changed. */
+/* Update the text of `systemctl status` when it has changed. */
 static void tell_status(steno_health *h, int64_t now)
 {
     int n = steno_limits_active(h->srv->limits);
@@ -190,8 +190,7 @@ steno_status steno_health_open(steno_health **out, const struct steno_server *sr
     pthread_cond_init(&h->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
     if (sd_watchdog_enabled(0, &usec) > 0)
-        h->watchdog_ns =
-            (int64_t)usec * 1000 / 4; /* half is the advice of sd_watchdog_enabled(3) */
+        h->watchdog_ns = (int64_t)usec * 1000 / 4; /* sd_watchdog_enabled(3) advises half */
     rc = pthread_create(&h->thread, NULL, run, h);
     if (rc) {
         steno_health_close(h);

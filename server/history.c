@@ -10,7 +10,7 @@ struct record {
 void steno_history_init(struct steno_history *h, size_t most)
 {
     *h = (struct steno_history){.most = most};
-    /* dropped records lie in front of `head` until they outweigh the rest */
+    /* dropped records stay before `head` until they outweigh the rest */
     steno_buf_init(&h->bytes, 2 * most);
 }
 
@@ -46,7 +46,7 @@ void steno_history_add(struct steno_history *h, uint64_t seq, const char *text, 
         drop_oldest(h);
     if (!fits || steno_buf_reserve(&h->bytes, need) || steno_buf_add(&h->bytes, &r, sizeof r) ||
         steno_buf_add(&h->bytes, text, n))
-        h->lost = seq + 1; /* out of memory; a reserve that succeeded makes the adds succeed */
+        h->lost = seq + 1; /* out of memory; after a successful reserve the adds succeed */
 }
 
 bool steno_history_has(const struct steno_history *h, uint64_t next)

@@ -28,7 +28,7 @@
 enum method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_OTHER, METHODS };
 static const char *const method_names[METHODS] = {"GET", "HEAD", "POST", "other"};
 
-/* Codes that have a series of their own from the start; the rest share code="other". */
+/* Codes that have their own series from the start; the others share code="other". */
 static const int get_codes[] = {200, 400, 404, 426, 500, 503, 0};
 static const int upload_codes[] = {200, 400, 401, 404, 408, 413, 415, 429, 499, 500, 503, 504, 0};
 static const int wrong_method_codes[] = {405, 0};
@@ -39,22 +39,22 @@ struct steno_http {
     struct steno_services sv;
     steno_acceptor *acceptor;
     struct MHD_Daemon *daemon;
-    steno_metric *requests[MAX_ROUTES][METHODS][MAX_CODES + 1]; /* last used: code="other" */
+    steno_metric *requests[MAX_ROUTES][METHODS][MAX_CODES + 1]; /* last: code="other" */
     steno_metric *seconds[MAX_ROUTES];
 
-    pthread_mutex_t lock; /* what follows, and the links of every connection */
+    pthread_mutex_t lock; /* guards what follows, and the links of every connection */
     pthread_cond_t changed;
     struct connection *newest;
-    int given; /* connections that libmicrohttpd has, also those it has not begun with */
+    int given; /* connections given to libmicrohttpd, started or not */
     bool closing;
-    struct steno_log_ration lines; /* about the refused */
+    struct steno_log_ration lines; /* lines about refused clients */
 };
 
-/* What belongs to a connection rather than to one of its requests. */
+/* State of a connection that outlives its requests. */
 struct connection {
     struct steno_peer peer;
     struct connection *older, *newer;
-    int fd; /* libmicrohttpd's; -1: it does not say */
+    int fd; /* libmicrohttpd's; -1: unknown */
     bool linger;
 };
 
@@ -190,7 +190,7 @@ enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const c
     if (!rs)
         return MHD_NO;
     (void)MHD_add_response_header(rs, "Content-Type", media);
-    (void)MHD_add_response_header(rs, "X-Accel-Buffering", "no"); /* proxies: pass events on */
+    (void)MHD_add_response_header(rs, "X-Accel-Buffering", "no"); /* proxies must pass events on */
     return queue(rq, code, rs);
 }
 
@@ -254,7 +254,7 @@ enum MHD_Result steno_respond_status(struct steno_request *rq, const steno_err *
 
 /* ---- a request ------------------------------------------------------------------------------- */
 
-/* A client's own id is kept when it is short and harmless in a log line. */
+/* Use the client's id when it is short and harmless in a log line. */
 static void choose_id(struct steno_request *rq)
 {
     const char *given = steno_request_header(rq, "X-Request-Id");
@@ -315,8 +315,8 @@ static bool brings_body(struct steno_request *rq)
     return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
 }
 
-/* Answered before its body was read: the connection closes, but not before the client had its turn.
- */
+/* The request is answered before its body was read. The connection closes, but only after the
+ * client had time to read the answer. */
 static enum MHD_Result begin_with_body(struct steno_request *rq)
 {
     enum MHD_Result ok = begin(rq);
@@ -343,8 +343,8 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         rq->method = method;
         rq->http11 = !strcmp(version, MHD_HTTP_VERSION_1_1);
         rq->linger = &c->linger;
-        /* An answer in this first call closes the connection (libmicrohttpd cannot know whether a
-         * body follows), so without a body it waits for the second. */
+        /* An answer in this first call closes the connection, because libmicrohttpd cannot know
+         * whether a body follows. So a request without a body is answered in the second call. */
         return brings_body(rq) ? begin_with_body(rq) : MHD_YES;
     }
     if (!rq->route) {
@@ -360,7 +360,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
     return steno_upload_continue(rq);
 }
 
-/* The request line has come: libmicrohttpd gives the raw target only here. The result becomes
+/* The request line has come. libmicrohttpd gives the raw target only here. The result becomes
  * *con_cls. */
 static void *on_target(void *cls, const char *target, struct MHD_Connection *conn)
 {
@@ -378,7 +378,8 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *con
     return NULL;
 }
 
-/* Those that found no place or no quota come in storms. */
+/* Whether the request gets a log line. Refusals for lack of a place or quota come in storms, so
+ * their lines are limited. */
 static bool worth_a_line(steno_http *http, const struct steno_request *rq)
 {
     bool may;
@@ -418,7 +419,7 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
                     *rq->note ? ", " : "", rq->note, rq->id);
 }
 
-/* The answer was begun, and cut off. */
+/* The answer was cut off. */
 static void note_unread(struct steno_request *rq)
 {
     size_t n = strlen(rq->note);
@@ -513,7 +514,7 @@ static void connection_closed(steno_http *http, void **context)
     if (!c)
         return;
     if (c->linger) {
-        /* our own descriptor keeps the socket open when libmicrohttpd closes its one */
+        /* this descriptor keeps the socket open when libmicrohttpd closes its own */
         int fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
         if (fd >= 0) {
             shutdown(fd, SHUT_WR);
@@ -549,9 +550,10 @@ void steno_http_add(steno_http *http, int fd, const struct steno_peer *peer)
     }
 }
 
-/* Nothing more is read from anyone; wait until libmicrohttpd has let go of all, or a second. While
- * it is being stopped 0.9.75 queues no answer, but writes the head of the one it has for a request
- * that is none (transmit_error_response_len): nothing is to be parsed any more by then. */
+/* Stop reading from all connections, and wait until libmicrohttpd has released them, at most a
+ * second. While libmicrohttpd 0.9.75 is being stopped, it queues no answer, but writes the head of
+ * the answer that it has for a malformed request (transmit_error_response_len). So nothing may be
+ * left to parse by then. */
 static void hang_up(steno_http *http)
 {
     struct timespec until;
@@ -586,16 +588,16 @@ static void http_free(steno_http *http)
     free(http);
 }
 
-/* libmicrohttpd's threads are as nice as the one that starts them: requests, most of all those that
- * are refused, must not take the processors from streams that run. */
+/* libmicrohttpd's threads inherit the niceness of the thread that starts them. Requests, above all
+ * refused ones, must not take the processors from running streams. */
 static void *start_daemon(void *arg)
 {
     steno_http *http = arg;
     const struct steno_config *conf = http->sv.srv->conf;
     steno_thread_give_way();
-    /* poll, not epoll: with its edge-triggered epoll, 0.9.75 takes a short read for the end of what
-     * is there and misses the FIN of a client that sent half a body and left; the request then held
-     * its place until the idle time-out (clients_gone_in_the_middle_are_noticed). */
+    /* poll, not epoll. With edge-triggered epoll, 0.9.75 takes a short read for the end of the
+     * available data and misses the FIN of a client that sent half a body and left. The request
+     * then held its place until the idle timeout (clients_gone_in_the_middle_are_noticed). */
     http->daemon = MHD_start_daemon(
         MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
             MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,

@@ -1,8 +1,8 @@
-/* A job is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by turns. A turn
- * runs on one thread, a feeder; `queued`, `running` and `again` make sure that there is never more
- * than one turn of a job and that no wake-up is lost between its last look and its lying down.
- * Wake-ups come from start, cancel, and the pool's ROOM and DONE notes. The last turn, at DONE,
- * runs on the worker that brings the note. */
+/* A job is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by iterations.
+ * An iteration runs on one thread, a feeder. `queued`, `running` and `again` ensure that a job
+ * never has more than one iteration at a time, and that no wake-up is lost between its last check
+ * and its sleep. Start, cancel, and the pool's ROOM and DONE notes wake a job. The last iteration,
+ * at DONE, runs on the worker that delivers the note. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define BLOCK 8192          /* samples decoded at a time */
-#define ITERATION_BLOCKS 32 /* then the next job has its turn */
+#define ITERATION_BLOCKS 32 /* then the next job runs */
 
 enum state { OPENING, FEEDING, FLUSHING, OVER };
 
@@ -24,7 +24,7 @@ struct steno_job {
     struct steno_job_request req;
     struct steno_job_result result;
 
-    /* the turn's */
+    /* of the iteration */
     enum state state;
     steno_audio *audio;
     steno_pool_stream *stream;
@@ -33,9 +33,9 @@ struct steno_job {
     int rate;
     int64_t decoded; /* samples */
 
-    /* jobs->lock */
+    /* under jobs->lock */
     steno_job *next;          /* in the queue */
-    steno_job *older, *newer; /* of all that have not ended */
+    steno_job *older, *newer; /* in the list of jobs that have not ended */
     bool queued, running, again, cancelled, pool_done;
     steno_status pool_status;
     steno_err pool_err;
@@ -43,7 +43,7 @@ struct steno_job {
 
 struct steno_jobs {
     const struct steno_server *srv;
-    pthread_mutex_t lock; /* the queue, and the fields named above of every job */
+    pthread_mutex_t lock; /* guards the queue, and the fields of every job named above */
     pthread_cond_t work;
     pthread_cond_t none;
     steno_job *first, *last, *newest;
@@ -98,7 +98,8 @@ static void on_event(steno_job *job, const struct steno_event *ev)
         job->req.event(job->req.user, ev);
 }
 
-/* The last turn is short, and a feeder would have to be woken for it: the worker takes it. */
+/* The last iteration is short, and waking a feeder for it would cost more, so the worker runs it.
+ */
 static void on_pool_done(steno_job *job, const struct steno_pool_note *note)
 {
     steno_jobs *jobs = job->jobs;
@@ -196,8 +197,8 @@ static void end_of_audio(steno_job *job)
     job->state = FLUSHING;
 }
 
-/* Push until the stream is full, the recording is over, or the turn is. *again: more can be done.
- */
+/* Push until the stream is full, the recording is over, or the iteration has done its share.
+ * *again: there is more to do. */
 static steno_status feed(steno_job *job, bool *again, steno_err *err)
 {
     *again = false;
@@ -221,7 +222,7 @@ static steno_status feed(steno_job *job, bool *again, steno_err *err)
             return st;
         job->at += taken;
         if (job->at < job->have)
-            return STENO_OK; /* ROOM wakes us */
+            return STENO_OK; /* a ROOM note wakes the job */
     }
     *again = true;
     return STENO_OK;
@@ -299,7 +300,7 @@ static void unlink_job(steno_job *job)
         job->jobs->newest = job->older;
 }
 
-/* Lock held, given up meanwhile. The job may be gone afterwards. */
+/* Lock held, released meanwhile. The job may be gone afterwards. */
 static void run_iterations(steno_job *job)
 {
     steno_jobs *jobs = job->jobs;
@@ -410,7 +411,7 @@ steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
     }
     job->jobs = jobs;
     job->req = *request;
-    *out = job; /* before the first turn, whose callbacks may look at it */
+    *out = job; /* before the first iteration, whose callbacks may read it */
     pthread_mutex_lock(&jobs->lock);
     cancelled = jobs->cancelled;
     if (!cancelled) {

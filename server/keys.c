@@ -15,10 +15,10 @@
 
 #define MAX_FILE (4u << 20)
 
-/* A minute's worth of something, and what is left of it. */
+/* A token bucket: the amount of one minute, and what is left of it. */
 struct bucket {
     double per_minute; /* 0 = no limit */
-    double level;      /* may fall below 0: audio is known only when it is there */
+    double level;      /* may be negative: audio is counted only after it came */
     int64_t at_ns;
 };
 
@@ -36,9 +36,9 @@ struct steno_key {
 };
 
 struct steno_keys {
-    pthread_mutex_t lock; /* everything below */
+    pthread_mutex_t lock; /* guards everything below */
     struct steno_key *first;
-    bool asked; /* keys are wanted */
+    bool asked; /* keys are required */
 };
 
 /* ---- buckets --------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static void refill(struct bucket *b, int64_t now)
     b->at_ns = now;
 }
 
-/* s until the bucket holds `amount`. */
+/* s until the bucket has `amount`. */
 static double wait_for(const struct bucket *b, double amount)
 {
     return (amount - b->level) * 60 / b->per_minute;
@@ -101,7 +101,7 @@ static struct steno_key *key_of_section(struct reading *r, const char *section)
     return k;
 }
 
-/* A number of 0 or more, with an s behind it where it is a time. */
+/* Read a number of 0 or more, followed by "s" where it is a time. */
 static bool read_amount(const char *text, bool seconds, double *out)
 {
     char *end;
@@ -165,8 +165,8 @@ static steno_status check_list(struct reading *r)
     return r->status;
 }
 
-/* Put the list that was read in the place of the old one. Lock held. What a key of the same name
- * has used stays counted; keys that are gone stay for their sessions' sake. */
+/* Replace the old list by the one that was read. Lock held. A key keeps the use counted under its
+ * name. Removed keys stay for their sessions. */
 static void replace(steno_keys *ks, struct steno_key *fresh)
 {
     for (struct steno_key *k = ks->first; k; k = k->next)
@@ -287,7 +287,7 @@ const char *steno_key_of_authorization(const char *value)
     return NULL;
 }
 
-/* Every byte is looked at, whatever the first ones are. `secret` is a whole array. */
+/* Compare every byte, whatever the first ones are. `secret` is a whole array. */
 static bool same_secret(const char *secret, const char *given, size_t n)
 {
     unsigned diff = strlen(secret) != n;
@@ -328,7 +328,7 @@ uint64_t steno_key_owner(const steno_key *key)
     return key ? h | 1 : 0;
 }
 
-/* Lock held. NULL: go on. */
+/* Lock held. The quota that is used up; NULL when there is none. */
 static const char *over_quota(const steno_key *key, double *wait)
 {
     *wait = 1;

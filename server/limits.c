@@ -9,8 +9,8 @@
 struct steno_limits {
     const struct steno_config *conf;
     struct steno_stats *stats;
-    pthread_mutex_t lock; /* everything below */
-    pthread_cond_t idle;  /* active fell to 0 */
+    pthread_mutex_t lock; /* guards everything below */
+    pthread_cond_t idle;  /* no session is active */
     int streams, uploads;
     size_t reserved;
     bool draining;

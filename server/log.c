@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RATION 10 /* lines in a second */
+#define RATION 10 /* lines per second */
 
 static int threshold = LOG_INFO; /* written by steno_log_open only, before threads start */
 static bool journal, as_json;
@@ -33,8 +33,8 @@ steno_status steno_log_level(const char *name, int *level, steno_err *err)
                       "'%.40s' is no log level: error, warning, notice, info, debug", name);
 }
 
-/* JOURNAL_STREAM names device and inode of the journal's socket; a shell started from a service
- * hands the variable on while standard error is a terminal (systemd.exec(5)). */
+/* JOURNAL_STREAM names device and inode of the journal's socket. A shell started from a service
+ * passes the variable on although its standard error is a terminal (systemd.exec(5)). */
 static bool is_journal(void)
 {
     const char *text = getenv("JOURNAL_STREAM");
@@ -56,10 +56,10 @@ static const char *level_name(int level)
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
         if (levels[i].level == level)
             return levels[i].name;
-    return "error"; /* alert and critical, which nobody here uses */
+    return "error"; /* alert and critical, which the daemon does not use */
 }
 
-/* "2026-11-21T09:24:25.123Z notice: ", or "<5>" for the journal, which keeps its own time. */
+/* Write "2026-11-21T09:24:25.123Z notice: ", or "<5>" for the journal, which adds its own time. */
 static size_t prefix(char *out, size_t size, int level)
 {
     struct timespec ts;
@@ -76,7 +76,7 @@ static size_t prefix(char *out, size_t size, int level)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* A line under way; what does not fit is left out, whole members at a time. */
+/* A line that is being built. What does not fit is left out, whole members at a time. */
 struct line {
     char text[2048];
     size_t n;
@@ -85,7 +85,7 @@ struct line {
 static void put(struct line *l, const char *fmt, ...) STENO_PRINTF(2, 3);
 static void put(struct line *l, const char *fmt, ...)
 {
-    size_t room = sizeof l->text - 2 - l->n; /* "}" and the line's end always fit */
+    size_t room = sizeof l->text - 2 - l->n; /* "}" and the line end always fit */
     va_list ap;
     int n;
     va_start(ap, fmt);
@@ -95,7 +95,7 @@ static void put(struct line *l, const char *fmt, ...)
         l->n += (size_t)n;
 }
 
-/* Bytes that are no printable ASCII become '?': a log is no place for a client's bytes. */
+/* Bytes that are not printable ASCII become '?', so that text from a client cannot forge a line. */
 static void put_text(struct line *l, const char *name, const char *text)
 {
     char safe[1024];
@@ -134,7 +134,7 @@ static void write_json(int level, const char *event, const struct steno_log_fiel
     l.text[l.n++] = '}';
     l.text[l.n++] = '\n';
     if (write(STDERR_FILENO, l.text, l.n) < 0)
-        return; /* nowhere to say so */
+        return; /* there is no place to report it */
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -152,7 +152,7 @@ static void write_text(int level, const char *message)
             line[at] = '?';
     line[end++] = '\n';
     if (write(STDERR_FILENO, line, end) < 0)
-        return; /* nowhere to say so */
+        return; /* there is no place to report it */
 }
 
 static void write_line(int level, const char *event, const struct steno_log_field *fields, size_t n,

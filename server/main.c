@@ -1,5 +1,5 @@
-/* stenod: opens the parts in order, waits for a signal, drains, closes them in reverse. The parts
- * and their threads: docs/server.md. */
+/* stenod: opens the parts in order, waits for a signal, drains, and closes the parts in reverse
+ * order. The parts and their threads: docs/server.md. */
 #define _GNU_SOURCE /* sigtimedwait */
 #include "base/clock.h"
 #include "server/acceptor.h"
@@ -40,7 +40,7 @@ struct daemon {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The acceptor's callback: who serves this head? */
+/* The acceptor's callback: choose who serves this head. */
 static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
 {
     struct daemon *d = user;
@@ -66,7 +66,8 @@ static void on_ws_linger(void *user, int fd)
 
 static const struct steno_ws_owner ws_owner = {on_ws_closed, on_ws_linger};
 
-/* As many descriptors as the system lets us have: a connection is one, a WebSocket one too. */
+/* Raise the limit of descriptors as far as needed and allowed: a connection is one, also a
+ * WebSocket. */
 static void raise_descriptors(const struct steno_config *conf)
 {
     struct rlimit lim;
@@ -88,7 +89,7 @@ static void on_batch(void *user, size_t streams)
 static steno_status open_engine(struct daemon *d, steno_err *err)
 {
     struct steno_pool_options opt = {.workers = d->conf.threads,
-                                     /* and one place for the canary */
+                                     /* and one for the canary */
                                      .max_streams = d->conf.sessions + d->conf.uploads + 1,
                                      .buffer_seconds = d->conf.buffer_seconds,
                                      .batch = d->conf.batch,
@@ -117,8 +118,8 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     return st;
 }
 
-/* The port first: when it is taken there is no point in loading a model. Nothing is accepted before
- * everything is there; clients that come early wait in the backlog. */
+/* The port comes first: when it is taken, loading a model is useless. Nothing is accepted before
+ * everything is open; early clients wait in the backlog. */
 static steno_status open_all(struct daemon *d, steno_err *err)
 {
     steno_status st;
@@ -181,7 +182,7 @@ static void announce(struct daemon *d)
     sd_notify(0, "READY=1\nSTATUS=Serving");
 }
 
-/* SIGHUP: what can change while sessions run. What is wrong leaves the old in force. */
+/* SIGHUP: reload what can change while sessions run. A part with an error keeps its old state. */
 static void reload(struct daemon *d)
 {
     int reloaded, failed;
@@ -212,7 +213,7 @@ static void wait_for_end(struct daemon *d)
     }
 }
 
-/* A second signal cuts the waiting short. */
+/* A second signal ends the waiting. */
 static bool second_signal(struct daemon *d)
 {
     const struct timespec now = {0, 0};
@@ -243,7 +244,7 @@ static void drain(struct daemon *d)
         }
     }
     steno_jobs_cancel_all(d->services.jobs);
-    /* those cut off may still hear so */
+    /* sessions that were cut off may still get their last messages */
     (void)steno_limits_wait_idle(d->srv.limits, steno_now_ns() + LAST_WORDS_NS);
 }
 
@@ -264,7 +265,7 @@ static int serve(struct daemon *d)
     announce(d);
     wait_for_end(d);
     drain(d);
-    if (steno_health_stuck(d->services.health)) { /* whoever waits for it waits for ever */
+    if (steno_health_stuck(d->services.health)) { /* waiting for it would never end */
         steno_log(LOG_ERR, "stopped without the worker that hangs");
         _exit(EX_SOFTWARE);
     }
@@ -279,7 +280,7 @@ static int serve(struct daemon *d)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* Signals are taken by the main thread alone, by waiting; every thread made later inherits the
+/* Only the main thread takes signals, by waiting for them. Every thread made later inherits the
  * mask. */
 static void block_signals(sigset_t *set)
 {
@@ -320,10 +321,10 @@ static int act(struct daemon *d, enum steno_action action)
     return fflush(stdout) ? EX_IOERR : EX_OK;
 }
 
-/* Blocks as large as the audio of a client that sends at once are mapped, so that their pages go
- * back when it is silent again: on the heap their holes fill with small things, and every session
- * in turn makes the process larger (measured: 300 KiB a session instead of 113). By itself glibc
- * raises the threshold to the largest block that was ever freed. */
+/* Map blocks as large as the audio of a client that sends at once, so that their pages are given
+ * back when the client is silent again. On the heap small objects fill the holes of such blocks,
+ * and every session makes the process larger (measured: 300 KiB per session instead of 113). By
+ * default glibc raises the threshold to the largest block that was ever freed. */
 static void set_allocator(void)
 {
 #ifdef M_MMAP_THRESHOLD

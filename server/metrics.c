@@ -1,7 +1,7 @@
-/* A family is a name with its help and type; its series stand in a list in the order of
- * registration. Values are doubles kept in 64-bit atomics: a compare-and-swap loop adds, so a
- * counter of seconds and one of events are the same thing, and counts stay exact up to 2^53.
- * Relaxed order everywhere: no other memory is published through a metric. */
+/* A family is a name with its help and type; its series are in a list in the order of registration.
+ * Values are doubles in 64-bit atomics. A compare-and-swap loop adds, so counters of seconds and of
+ * events work alike, and counts are exact up to 2^53. The order is relaxed everywhere: a metric
+ * publishes no other memory. */
 #include "server/metrics.h"
 
 #include <math.h>
@@ -17,12 +17,12 @@ static const char *const kind_names[] = {"counter", "gauge", "histogram"};
 struct steno_metric {
     struct steno_metric *next;
     char *labels;
-    _Atomic uint64_t value; /* bits of a double; histogram: the sum */
+    _Atomic uint64_t value; /* bits of a double; of a histogram: the sum */
     double (*read)(void *ctx);
     void *ctx;
-    const double *bounds; /* histogram: [n_bounds] */
+    const double *bounds; /* of a histogram: [n_bounds] */
     size_t n_bounds;
-    _Atomic uint64_t *counts; /* [n_bounds + 1], each for its own bucket alone */
+    _Atomic uint64_t *counts; /* [n_bounds + 1], not cumulative */
 };
 
 struct family {
@@ -33,7 +33,7 @@ struct family {
 };
 
 struct steno_metrics {
-    pthread_mutex_t lock; /* the lists */
+    pthread_mutex_t lock; /* guards the lists */
     struct family *first, *last;
 };
 
@@ -79,7 +79,7 @@ void steno_metrics_free(steno_metrics *m)
     free(m);
 }
 
-/* Family of this name, made when there is none. Lock held. */
+/* The family of this name, made if needed. Lock held. */
 static struct family *family_get(steno_metrics *m, const char *name, const char *help,
                                  enum kind kind)
 {

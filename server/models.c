@@ -14,23 +14,23 @@
 #define SECOND INT64_C(1000000000)
 #define MAX_NAME 64
 #define MAX_LABEL (MAX_NAME + STENO_OPTIONS_LABEL)
-#define RETRY_NS (10 * SECOND) /* a model that could not be loaded is tried again after */
+#define RETRY_NS (10 * SECOND) /* until loading is tried again after a failure */
 
 struct steno_model_slot {
     struct steno_model_slot *next;
     steno_models *models;
-    struct steno_model_slot *of;  /* it is a variant of this one, whose name it has; NULL = none */
+    struct steno_model_slot *of;  /* a variant: the slot whose name it has; NULL = not a variant */
     struct steno_options options; /* of a variant */
     char name[MAX_NAME], label[MAX_LABEL];
     char *dir;
-    bool is_default, gone; /* gone: its directory is no longer there */
-    bool told;             /* by steno_models_next_new */
+    bool is_default, gone; /* gone: its directory no longer exists */
+    bool told;             /* returned by steno_models_next_new */
     struct steno_served *now;
     bool wanted, reload;
     int generation;
     int64_t used_ns, failed_ns;
     steno_err err;                /* why it could not be loaded */
-    struct steno_model_view last; /* of what was loaded last */
+    struct steno_model_view last; /* of the last loaded generation */
 };
 
 struct steno_models {
@@ -38,12 +38,12 @@ struct steno_models {
     struct steno_pool_options pool;
     pthread_t thread;
     bool running;
-    pthread_mutex_t lock; /* everything below, and every slot */
+    pthread_mutex_t lock; /* guards everything below, and every slot */
     pthread_cond_t work, idle;
     bool stop;
-    int reloads, reloaded, failed; /* asked for and not done; of the last one */
+    int reloads, reloaded, failed; /* requested and pending; results of the last one */
     struct steno_model_slot *first, **last;
-    struct steno_served *old; /* generations that are no longer served, but used */
+    struct steno_served *old; /* generations that are still used, but no longer served */
 };
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -110,7 +110,7 @@ static struct steno_model_slot *add_slot(steno_models *m, const char *name, cons
     return s;
 }
 
-/* Which directories there are now. */
+/* Find the directories that exist now. */
 static void scan(steno_models *m)
 {
     DIR *d = *m->conf->models_dir ? opendir(m->conf->models_dir) : NULL;
@@ -158,7 +158,7 @@ static void close_served(struct steno_served *s)
     free(s);
 }
 
-/* Any thread of the pool's. */
+/* On any thread of the pool. */
 static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed,
                         double each)
 {
@@ -168,7 +168,7 @@ static void on_measured(void *user, const struct steno_pool_costs *costs, double
         steno_log(LOG_WARNING, "model %s: what a stream costs could not be measured", s->info.dir);
         return;
     }
-    if (each > 0) /* measured while it serves: what was logged then says so */
+    if (each > 0) /* measured while it serves: replaces what was logged before */
         steno_log(LOG_NOTICE, "model %s: a live stream takes %.2f %% of a processor", s->info.dir,
                   100 * each);
     if (steno_costs_store(&s->costs, costs, slowed, &why))
@@ -189,7 +189,8 @@ static void describe(const struct steno_config *conf, const struct steno_options
         snprintf(out + at, size - at, " %s=%s", list.v[i].name, list.v[i].value);
 }
 
-/* With what an earlier start has measured, if that was of the same model, machine and search. */
+/* Open the pool with the costs of an earlier start, if those were of the same model, machine and
+ * search. */
 static steno_status open_pool(steno_models *m, const char *dir, struct steno_served *s,
                               steno_err *err)
 {
@@ -212,7 +213,7 @@ static steno_status open_pool(steno_models *m, const char *dir, struct steno_ser
     return steno_pool_open(&s->pool, s->model, &opt, err);
 }
 
-/* What the configuration asks of a directory; what its family does not have is passed over. */
+/* The configuration's options for a directory, without those that its family does not have. */
 static struct steno_options configured(const struct steno_config *conf, const char *dir)
 {
     struct steno_options o = conf->options;
@@ -220,7 +221,8 @@ static struct steno_options configured(const struct steno_config *conf, const ch
     return steno_options_variant(&o);
 }
 
-/* Requests know a model by its name, not by its directory, which stands in the message or not. */
+/* Make the message name the model: requests know its name, not its directory, which the message may
+ * begin with. */
 static void name_model(steno_err *err, const char *dir, const char *name)
 {
     char old[sizeof((steno_err *)0)->msg];
@@ -236,8 +238,8 @@ static void name_model(steno_err *err, const char *dir, const char *name)
         snprintf(err->msg, sizeof err->msg, "%.900s (the model '%s')", old, name);
 }
 
-/* What of a directory a request means, where the configuration means *io. STENO_ERR_INVAL: it asks
- * for what the directory does not have. */
+/* Find the variant of a directory that a request means; *io: the configuration's. STENO_ERR_INVAL:
+ * the directory does not have what the request asks for. */
 static steno_status resolve_variant(const char *name, const char *dir,
                                     const struct steno_options *want, struct steno_options *io,
                                     steno_err *err)
@@ -253,11 +255,11 @@ static steno_status resolve_variant(const char *name, const char *dir,
         name_model(err, dir, name);
         return st;
     }
-    *io = all; /* what else is wrong with the directory is told when it is loaded */
+    *io = all; /* other errors of the directory are reported when it is loaded */
     return STENO_OK;
 }
 
-/* slot: NULL while the default one has none. */
+/* slot: NULL while the default model has none. */
 static steno_status load(steno_models *m, const struct steno_model_slot *slot, const char *dir,
                          struct steno_served **out, steno_err *err)
 {
@@ -286,8 +288,8 @@ static steno_status load(steno_models *m, const struct steno_model_slot *slot, c
     return STENO_OK;
 }
 
-/* Lock held: from now on this is what the slot serves. The old one is closed by the caller's next
- * round when nobody uses it. */
+/* Lock held. Serve this generation from now on. The caller's next round closes the old one when
+ * nobody uses it. */
 static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
 {
     struct steno_models *m = slot->models;
@@ -320,7 +322,7 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
               ps.measuring ? " until it is known what one costs" : "");
 }
 
-/* Lock held. Weights of all that is loaded. */
+/* Lock held. Bytes of the weights of all loaded models. */
 static size_t loaded_bytes(const steno_models *m)
 {
     size_t sum = 0;
@@ -329,7 +331,7 @@ static size_t loaded_bytes(const steno_models *m)
     return sum;
 }
 
-/* Lock held: stop serving it. */
+/* Lock held. Stop serving the slot's generation. */
 static void retire(steno_models *m, struct steno_model_slot *slot, const char *why)
 {
     steno_log(LOG_NOTICE, "model %s unloaded: %s", slot->label, why);
@@ -338,7 +340,7 @@ static void retire(steno_models *m, struct steno_model_slot *slot, const char *w
     slot->now = NULL;
 }
 
-/* Lock held: while more is loaded than may be, give up the one that was used longest ago. */
+/* Lock held. While the loaded models exceed the limit, unload the one that was used longest ago. */
 static void keep_budget(steno_models *m, const struct steno_model_slot *keep)
 {
     size_t most = m->conf->models_memory;
@@ -356,7 +358,7 @@ static void keep_budget(steno_models *m, const struct steno_model_slot *keep)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Lock held, given up while loading. */
+/* Lock held, released while loading. */
 static void load_slot(steno_models *m, struct steno_model_slot *slot)
 {
     struct steno_served *fresh = NULL;
@@ -367,7 +369,7 @@ static void load_slot(steno_models *m, struct steno_model_slot *slot)
     pthread_mutex_unlock(&m->lock);
     st = load(m, slot, slot->dir, &fresh, &err);
     pthread_mutex_lock(&m->lock);
-    slot->wanted = false; /* those who asked meanwhile asked for this */
+    slot->wanted = false; /* requests that came meanwhile wanted the same */
     if (!st && !again && m->conf->models_memory) {
         publish(slot, fresh);
         keep_budget(m, slot);
@@ -391,7 +393,7 @@ static void load_slot(steno_models *m, struct steno_model_slot *slot)
               again ? "; the old one serves on" : "");
 }
 
-/* Lock held, given up while closing. True when one was closed. */
+/* Lock held, released while closing. True when a generation was closed. */
 static bool reap(steno_models *m)
 {
     for (struct steno_served **p = &m->old; *p; p = &(*p)->next)
@@ -544,7 +546,7 @@ static steno_status not_loaded(struct steno_model_slot *slot, int64_t now, steno
     return steno_fail(err, STENO_ERR_BUSY, "the model '%s' is being loaded", slot->label);
 }
 
-/* Lock held: the slot of a variant, made when there is none. NULL when out of memory. */
+/* Lock held. The slot of a variant, made if needed. NULL when out of memory. */
 static struct steno_model_slot *variant_of(struct steno_model_slot *base,
                                            const struct steno_options *options)
 {
@@ -562,7 +564,7 @@ static struct steno_model_slot *variant_of(struct steno_model_slot *base,
     return s;
 }
 
-/* Lock held. The slot that serves what is wanted; directories are looked at, nothing is read. */
+/* Lock held. The slot that serves what is wanted. Directories are checked, but no file is read. */
 static steno_status find_wanted(steno_models *m, const char *name, const struct steno_options *want,
                                 struct steno_model_slot **out, steno_err *err)
 {

@@ -56,8 +56,8 @@ static steno_status apply(struct steno_config *c, int option, const char *value,
     }
 }
 
-/* Two walks over argv: the first for the file and the action, because flags weigh more than the
- * file wherever they stand; the second applies them. */
+/* Two walks over argv. The first reads the file's name and the action, because options override the
+ * file wherever they stand; the second applies the options. */
 static steno_status walk(struct steno_config *c, int argc, char **argv, const char **file,
                          enum steno_action *action, steno_err *err)
 {
@@ -105,6 +105,6 @@ steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
     st = walk(c, argc, argv, NULL, NULL, err);
     if (st)
         return st;
-    *usage = good; /* what was right without the options, they made wrong */
+    *usage = good; /* the options broke what was right without them */
     return steno_config_check(c, err);
 }

@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-/* A buffer that grew past this for one burst is given back once it is empty. */
+/* A buffer that grew past this for a burst is freed once it is empty. */
 #define KEEP_BYTES 4096
 
 void steno_outbox_init(struct steno_outbox *o, size_t max_bytes)
 {
-    /* the read records in front of `head` are moved away before the buffer grows past 2 * max */
+    /* read records before `head` are removed before the buffer grows past 2 * max */
     steno_buf_init(&o->bytes, 2 * max_bytes);
     steno_buf_init(&o->spare, max_bytes);
     steno_outbox_clear(o);

@@ -17,8 +17,7 @@ struct steno_upload;
 enum { STENO_ROUTE_GET = 1, STENO_ROUTE_UPLOAD = 2 };
 
 struct steno_route {
-    const char
-        *path; /* the whole path, or a prefix that ends in '/'; the request's path is longer */
+    const char *path;  /* the whole path, or a prefix that ends in '/' */
     const char *label; /* in metrics and logs */
     int methods;
     /* Answers GET and HEAD at once. */

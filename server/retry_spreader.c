@@ -2,9 +2,10 @@
 
 #include <math.h>
 
-/* A refusal costs 35 us on Zen 4 (docs/log/2026-11-22.md), all of them 2 % of a core. */
-#define COME_BACK 500 /* in one second */
-#define MOST_LATER 60 /* s beyond the least */
+/* A refusal costs 35 us on Zen 4 (docs/log/2026-11-22.md); COME_BACK of them per second cost 2 % of
+ * a core. */
+#define COME_BACK 500 /* clients in one second */
+#define MOST_LATER 60 /* s beyond the minimum */
 
 double steno_retry_spreader_next(struct steno_retry_spreader *c, int64_t now_ns, double least)
 {

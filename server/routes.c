@@ -1,4 +1,4 @@
-/* The table of routes and those that answer at once; uploads are in upload.c. */
+/* The table of routes, and the routes that answer at once. Uploads are in upload.c. */
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
 #include "server/api_text.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define MAX_MODELS 64         /* listed */
-#define ANSWER_MAX (4u << 20) /* bytes of one answer; metrics are the largest */
+#define MAX_MODELS 64         /* in the list */
+#define ANSWER_MAX (4u << 20) /* bytes of one answer; the metrics are the largest */
 
 static enum MHD_Result get_page(struct steno_request *rq)
 {
@@ -137,8 +137,8 @@ static enum MHD_Result get_model(struct steno_request *rq)
     return steno_respond_error(rq, 404, "model_not_found", "model", "%s", err.msg);
 }
 
-/* Requests that ask for an upgrade go to the WebSocket side before they come here, unless the
- * connection had served another request already. */
+/* Upgrade requests go to the WebSocket side before they come here, unless the connection has served
+ * another request before. */
 static enum MHD_Result get_stream(struct steno_request *rq)
 {
     const char *upgrade = steno_request_header(rq, "Upgrade");

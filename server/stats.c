@@ -18,7 +18,7 @@ _Static_assert(COUNT(result_names) == STENO_SESSION_RESULTS, "a name per result"
 _Static_assert(COUNT(rejection_names) == STENO_REJECTIONS, "a name per reason");
 _Static_assert(COUNT(decode_names) == STENO_DECODE_ERRORS, "a name per decode error");
 
-/* What people feel in a conversation lies between 50 ms and 2 s. */
+/* In a conversation people notice latencies between 50 ms and 2 s. */
 static const double batch_bounds[] = {1, 2, 4, 8, 16, 32};
 static const double latency_bounds[] = {.025, .05, .1,  .15, .2, .3, .4, .5,
                                         .75,  1,   1.5, 2,   3,  5,  10};

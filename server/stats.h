@@ -75,13 +75,11 @@ struct steno_stats {
     steno_metric *audio_seconds[STENO_SESSION_APIS];
     steno_metric *dropped_seconds[STENO_SESSION_APIS];
     steno_metric *inference_seconds[STENO_SESSION_APIS]; /* worker time */
-    steno_metric
-        *skipped_seconds[STENO_SESSION_APIS]; /* audio that the VAD kept from the network */
-    steno_metric *realtime_factor;            /* per session: inference / audio seconds */
-    steno_metric *first_partial; /* s from a stream's first audio to its first partial */
-    steno_metric
-        *partial_latency; /* s from the arrival of a partial's last sample until it is sent */
-    steno_metric *final_latency; /* s from the end of speech to its final */
+    steno_metric *skipped_seconds[STENO_SESSION_APIS];   /* audio without speech, not run */
+    steno_metric *realtime_factor; /* per session: inference / audio seconds */
+    steno_metric *first_partial;   /* s from a stream's first audio to its first partial */
+    steno_metric *partial_latency; /* s from arrival of a partial's last sample to sending */
+    steno_metric *final_latency;   /* s from the end of speech to its final */
     steno_metric *queue_wait; /* s, mean per step of a session: from ready to taken by a worker */
     steno_metric *batch_size; /* streams in one run of the network */
     steno_metric *partial_revisions; /* partials that changed an earlier word */
@@ -89,7 +87,7 @@ struct steno_stats {
     steno_metric *ws_waiting;        /* gauge: sessions whose client may come back */
     steno_metric *ws_resumed;        /* sessions resumed on another connection */
     steno_metric *ws_send_queue;     /* gauge: bytes over all sessions */
-    steno_metric *ws_rx_paused; /* pauses of reading because a client was faster than the workers */
+    steno_metric *ws_rx_paused;      /* times a client was faster than the workers */
     steno_metric *decode_errors[STENO_SESSION_APIS][STENO_DECODE_ERRORS];
 };
 

@@ -1,10 +1,10 @@
-/* An upload is looked at from two sides: the libmicrohttpd thread that owns the connection, and the
- * job (a feeder thread and pool workers). The connection's side ends with steno_upload_end, the
- * job's with its done callback; the last of the two frees. What both touch is under `lock`.
+/* An upload has two sides: the libmicrohttpd thread that owns the connection, and the job (a feeder
+ * thread and pool workers). The connection's side ends with steno_upload_end, the job's with its
+ * done callback. The last of the two frees the upload. Fields that both use are under `lock`.
  *
- * Suspending: the connection is suspended before the job starts, and `suspended` says so; whoever
- * clears the flag (under the lock) resumes the connection, so it happens once, and a connection
- * that is gone is never touched: while it is suspended libmicrohttpd cannot end it. */
+ * Suspending: the connection is suspended before the job starts, and `suspended` is set. Whoever
+ * clears the flag (under the lock) resumes the connection, so that this happens once. A connection
+ * that is gone is never touched: while it is suspended, libmicrohttpd cannot end it. */
 #include "server/upload_internal.h"
 
 #include "base/clock.h"
@@ -18,8 +18,8 @@
 #include <time.h>
 
 #define ANSWER_MAX (256u << 20) /* bytes of one answer */
-#define EVENTS_MAX (16u << 20)  /* bytes of server-sent events a client has not read yet */
-#define DISCARD_MAX (16u << 20) /* bytes read on after a body of unknown length went wrong */
+#define EVENTS_MAX (16u << 20)  /* bytes of unread server-sent events */
+#define DISCARD_MAX (16u << 20) /* bytes discarded after a body of unknown length went wrong */
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -35,7 +35,7 @@ static void upload_free(struct steno_upload *up)
     free(up);
 }
 
-/* One side is done with it. */
+/* One side has ended. */
 static void upload_leave(struct steno_upload *up)
 {
     bool last;
@@ -90,7 +90,7 @@ struct refused {
     const char *code, *param;
 };
 
-/* Settle the model. False when the request must be refused so. */
+/* Choose the model. False when the request must be refused with *why. */
 static bool choose_model(struct steno_upload *up, struct refused *why, steno_err *err)
 {
     steno_models *models = up->sv->srv->models;
@@ -188,8 +188,8 @@ static steno_status write_answer(struct steno_upload *up, const struct steno_ope
     return up->form == STENO_UPLOAD_OPENAI ? write_openai(up, r) : write_native(up, r);
 }
 
-/* Lock held: put what the client does not have yet of a segment's unchanging text into the events.
- */
+/* Lock held. Add the part of a segment's stable text that the client does not have yet to the
+ * events. */
 static void add_delta(struct steno_upload *up, const struct steno_event *ev, size_t stable)
 {
     if (ev->segment != up->segment) {
@@ -233,7 +233,7 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
         steno_stats_decode_error(stats, up->api, r->status);
     steno_stats_audio(stats, up->api, r->received, r->dropped, s);
     if (s->audio_seconds >
-        0) /* it was not known before: what is too much is missing in the next minute */
+        0) /* the length was not known before: the excess reduces the next minute's quota */
         (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL,
                                NULL);
 }
@@ -262,12 +262,12 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
                                                : "the answer does not fit");
     up->code = st ? steno_status_info(up->err.code)->http : 200;
     if (st == STENO_ERR_CANCELLED)
-        up->code = 503; /* by our shutdown, unless: */
+        up->code = 503; /* by the server's shutdown, unless: */
     if (up->gone)
         up->code = 499;
     else if (up->timed_out)
         up->code = 504;
-    if (up->code != 200 && up->sse_begun) /* without memory: the end without a done event */
+    if (up->code != 200 && up->sse_begun) /* without memory: the stream ends without a done event */
         (void)!steno_openai_write_error_event(&up->events, up->err.msg,
                                               steno_openai_error_type(up->code),
                                               steno_status_info(up->err.code)->name);
@@ -358,7 +358,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
     return MHD_YES;
 }
 
-/* The whole body is here: is it a request that can be served? */
+/* The body is complete: check whether the request can be served. */
 static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_upload *up)
 {
     struct refused why;
@@ -400,7 +400,7 @@ enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, si
         return MHD_NO;
     if (up->fail_http) {
         up->discarded += n;
-        /* with a length the body is bounded anyway; without one we do not listen for ever */
+        /* a length bounds the body; without one the server reads only so much */
         return up->content_length || up->discarded <= DISCARD_MAX ? MHD_YES : MHD_NO;
     }
     st = steno_upload_take(up, data, n, &err);
@@ -415,7 +415,7 @@ static enum MHD_Result refuse(struct steno_request *rq, int http, const char *co
     return steno_respond_error(rq, http, code, param, "%s", err->msg);
 }
 
-/* Looks at the head only: what can be refused is refused before a byte of the body is read. */
+/* Check the head: everything that can be refused is refused before a byte of the body is read. */
 static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
 {
     struct refused why;
@@ -442,7 +442,7 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
     return MHD_YES;
 }
 
-/* The key that came with the request. */
+/* Find the key of the request. */
 static steno_status find_key(struct steno_request *rq, steno_key **key, steno_err *err)
 {
     const char *secret = steno_key_of_authorization(steno_request_header(rq, "Authorization"));
@@ -455,7 +455,7 @@ static steno_status find_key(struct steno_request *rq, steno_key **key, steno_er
     return st;
 }
 
-/* A place of the limits, of the pool and of the key; answered when one of them has none. */
+/* Take a place of the limits, of the pool and of the key. Answered when one of them has none. */
 static bool take_place(struct steno_request *rq, steno_key *key)
 {
     const struct steno_server *srv = rq->sv->srv;
@@ -566,7 +566,7 @@ enum MHD_Result steno_upload_continue(struct steno_request *rq)
 static enum steno_session_result result_of(const struct steno_request *rq,
                                            const struct steno_upload *up)
 {
-    /* of events the status is sent before it is known how they end */
+    /* the status of an event stream is sent before its result is known */
     int code = rq->code == 200 && up->sse_ended ? up->code : rq->code;
     if (rq->unread)
         return STENO_SESSION_TIMEOUT;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define RESERVE_STEP (1u << 20) /* memory of a body of unknown length is taken in such steps */
+#define RESERVE_STEP (1u << 20) /* memory of a body of unknown length is reserved in such steps */
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
@@ -38,8 +38,8 @@ static steno_status set_model(struct steno_upload *up, const char *value, steno_
     return STENO_OK;
 }
 
-/* A pair of /v1/transcribe's query. A name that means nothing is an error here: it is our own form,
- * so it is a slip of the pen. */
+/* Take a pair of /v1/transcribe's query. This form is the project's own, so an unknown name is a
+ * mistake and an error. */
 static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
 {
     struct steno_upload *up = user;
@@ -73,21 +73,21 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     return st;
 }
 
-/* Our extensions of OpenAI's form. */
+/* Whether a name is an extension of OpenAI's form by this project. */
 static bool is_extension(const char *name)
 {
     return !strcmp(name, "n_best") || !strcmp(name, "vad") || steno_native_is_option(name);
 }
 
-/* OpenAI's form has no query; `channel` and our extensions may stand there as well as in a field.
- * Other names are other people's (api-version, for example). */
+/* OpenAI's form has no query. `channel` and this project's extensions may stand there as well as in
+ * a field. Other names belong to others (api-version, for example) and are ignored. */
 static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
 {
     return strcmp(name, "channel") && !is_extension(name) ? STENO_OK
                                                           : on_query(user, name, value, err);
 }
 
-/* A field of the form that is one of our extensions; *param gets its name. */
+/* Set a field of the form that is an extension; *param gets its name. */
 static steno_status set_extension(struct steno_upload *up, steno_err *err)
 {
     steno_status st = steno_buf_add(&up->field, "", 1);
@@ -126,7 +126,7 @@ static steno_status keep(struct steno_upload *up, const char *data, size_t n, st
 static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
 {
     struct steno_upload *up = user;
-    (void)filename; /* never trusted: the first bytes say what the recording is */
+    (void)filename; /* not trusted: the first bytes tell the recording's format */
     up->in_file = !strcmp(name, "file");
     up->fail_param = up->in_file ? "file" : NULL;
     if (up->in_file && up->ask.has_file)
@@ -158,11 +158,11 @@ static steno_status on_part_end(void *user, steno_err *err)
                                                                up->field.data ? up->field.data : "",
                                                                up->field.len, &up->fail_param, err);
     if (!st)
-        up->fail_param = NULL; /* what fails from here on is not this part's fault */
+        up->fail_param = NULL; /* later failures are not this part's fault */
     return st;
 }
 
-/* Deepgram's form: names that ask for what we do not do are passed over. */
+/* Deepgram's form: names of features that this server does not have are ignored. */
 static steno_status on_deepgram_query(void *user, const char *name, const char *value,
                                       steno_err *err)
 {

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-/* Nothing more comes from the client: did it leave, or only close its sending side? An interim
- * answer (RFC 9110, 15.2; clients of HTTP/1.1 must pass over it) brings a reset from one that left.
- * Lock held; the connection is suspended, so nobody else writes to it. */
+/* The client sends nothing more: it left, or it only closed its sending side. An interim answer
+ * (RFC 9110, 15.2; clients of HTTP/1.1 must ignore it) gets a reset from a client that left. Lock
+ * held. The connection is suspended, so nobody else writes to it. */
 void steno_upload_probe(struct steno_upload *up)
 {
     static const char processing[] = "HTTP/1.1 102 Processing\r\n\r\n";
@@ -19,15 +19,16 @@ void steno_upload_probe(struct steno_upload *up)
 
 /* ---- bodies that stop coming ----------------------------------------------------------------- */
 
-/* libmicrohttpd (0.9.75) takes no response while a body comes, and when its own time is over it
- * shuts the sending side before it tells anyone. So the answer is written past it: it is only
- * reading, and is made to see the end of the input. Lock held. */
+/* libmicrohttpd (0.9.75) takes no response while a body comes, and when its own timeout expires, it
+ * shuts down the sending side before it tells anyone. So the answer is written without it:
+ * libmicrohttpd only reads at this time, and a shutdown makes it see the end of the input. Lock
+ * held. */
 static void expire_body(struct steno_upload *up, const char *message)
 {
     if (up->body_over || up->expired)
         return;
     up->expired = true;
-    *up->linger = true; /* what is on its way must not reset the connection */
+    *up->linger = true; /* data on the way must not reset the connection */
     steno_refusal_send(up->fd, 408, "body_timeout", message, "");
     shutdown(up->fd, SHUT_RDWR);
 }
@@ -35,7 +36,7 @@ static void expire_body(struct steno_upload *up, const char *message)
 static void on_stalled(void *user, enum steno_hangup_why why)
 {
     struct steno_upload *up = user;
-    if (why != STENO_HANGUP_LATE) /* libmicrohttpd reads, and sees it itself */
+    if (why != STENO_HANGUP_LATE) /* libmicrohttpd reads and notices this itself */
         return;
     pthread_mutex_lock(&up->lock);
     expire_body(up, "nothing more of the request body came for limits.idle_timeout");
@@ -56,7 +57,7 @@ void steno_upload_watch_body(struct steno_request *rq, struct steno_upload *up)
     up->fd = info->connect_fd;
     up->linger = rq->linger;
     up->watch = steno_hangup_watch(rq->sv->hangup, up->fd, stalled_at(up), on_stalled, up);
-    if (up->watch) /* not the later of two: after a machine's sleep both are due at once */
+    if (up->watch) /* not the later of two timeouts: after a machine's sleep both expire at once */
         (void)MHD_set_connection_option(rq->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
 }
 
@@ -104,7 +105,8 @@ bool steno_upload_body_goes_on(struct steno_request *rq, struct steno_upload *up
 
 /* ---- answers to those who only listen -------------------------------------------------------- */
 
-/* What the kernel takes at once, with a send buffer made for it (tcp(7): up to wmem_max, twice). */
+/* Write what the kernel takes at once, with a send buffer large enough for it (tcp(7): up to
+ * wmem_max, twice). */
 static bool send_all(int fd, const struct steno_buf *b)
 {
     int bytes = b->len < (1u << 30) ? (int)b->len + 4096 : 1 << 30;

@@ -1,23 +1,24 @@
-/* Sockets of live streams: the loop. What happens on one of them is in ws_conn.c.
+/* Sockets of live streams: the loop. ws_conn.c has what happens on one of them.
  *
  * libwebsockets owns the sockets, polls them, keeps what the kernel would not take, and has the
- * timer; it carries them as raw sockets. The WebSocket protocol itself is protocol/ws_frame.c:
- * 4.1.6 takes unmasked frames of clients (against RFC 6455, 5.1), hands a frame's payload on before
- * anyone could refuse its length, closes with a reset while the client still sends, so that the
- * reason is lost with it, and hands several frames of one read over without looking at the flow
- * control between them.
+ * timer. It uses them as raw sockets. protocol/ws_frame.c implements the WebSocket protocol,
+ * because libwebsockets 4.1.6 has four faults. It takes unmasked frames from clients (against RFC
+ * 6455, 5.1). It passes a frame's payload on before anyone can refuse its length. It closes with a
+ * reset while the client still sends, so that the reason is lost. It passes on several frames of
+ * one read and ignores the flow control between them.
  *
- * One service thread owns the context and every socket. Others reach it only through two lists
- * under ws->mx (sockets to adopt, connections with news) and lws_cancel_service. A recogniser's
- * worker puts its answer into the session's outbox, the connection on the news list, and returns.
+ * One service thread owns the context and every socket. Other threads reach it only through two
+ * lists under ws->mx (sockets to adopt, and the ready list of connections) and lws_cancel_service.
+ * A recogniser's worker puts its answer into the session's outbox and the connection on the ready
+ * list, and returns.
  *
- * The loop is libev's: its epoll costs what happens, where libwebsockets' own poll costs what is
- * connected (a third of a core at 1,000 streams). libwebsockets loads its plugin for it when it is
- * asked to; where that is not installed its poll serves.
+ * The loop is libev's. Its epoll costs as much as there are events; libwebsockets' own poll costs
+ * as much as there are connections (a third of a core at 1,000 streams). libwebsockets loads its
+ * plugin for libev on request; where the plugin is not installed, its poll is used.
  *
- * libwebsockets 4.1.6 as Debian builds it: one service thread per context (LWS_MAX_SMP 1), no
+ * libwebsockets 4.1.6 as Debian builds it: one service thread per context (LWS_MAX_SMP 1), and no
  * listening socket here. permessage-deflate is not offered (about 300 KiB of zlib per connection
- * for text that is small, and audio does not shrink). */
+ * for small texts, and audio does not shrink). */
 #include "server/ws_internal.h"
 
 #include <ev.h>
@@ -30,7 +31,7 @@
 #include "server/log.h"
 
 #define SWEEP_US (1000 * 1000)
-#define LINGER_S 2 /* longest time of reading behind the last message */
+#define LINGER_S 2 /* longest time of reading after the last message */
 
 struct steno_ws_adoption {
     struct steno_ws_adoption *next;
@@ -165,7 +166,7 @@ void steno_ws_conn_free(struct steno_ws_conn *c)
     free(c);
 }
 
-/* What a socket without a connection, of which nothing is heard any more, has as its data. */
+/* User data of a socket that lingers without a connection and whose input is discarded. */
 static char lingers;
 
 int steno_ws_linger(steno_ws *ws, struct lws *wsi)
@@ -188,7 +189,7 @@ static void drain_all(steno_ws *ws)
         steno_ws_conn_drain(c);
 }
 
-/* Once a second: silent clients, slow ones, the send queue's gauge. */
+/* Once a second: check for silent and slow clients, and update the send queue's gauge. */
 static void on_sweep(lws_sorted_usec_list_t *sul)
 {
     steno_ws *ws = lws_container_of(sul, steno_ws, sweep);
@@ -257,7 +258,7 @@ static void log_lws(int level, const char *line)
 static void *serve(void *arg)
 {
     steno_ws *ws = arg;
-    /* who lingers has seen to it that it ends */
+    /* lingering sockets have their own deadline */
     while (!atomic_load_explicit(&ws->stop, memory_order_acquire) || ws->lingering)
         if (ws->loop)
             ev_run(ws->loop, EVRUN_ONCE);
@@ -266,7 +267,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* A context on our own libev loop: then nobody but serve() runs it. */
+/* A context on a libev loop of this module: then only serve() runs it. */
 static void make_libev_context(steno_ws *ws, struct lws_context_creation_info *info)
 {
     void *loops[1];

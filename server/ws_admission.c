@@ -15,10 +15,10 @@
 
 typedef struct steno_ws_handshake handshake;
 
-/* What the URL asks for that matters here. */
+/* The parameters of the URL that matter for admission. */
 struct asked {
-    bool damaged;                /* the query; the session will say so, in its dialect */
-    char key[STENO_KEY_MAX + 1]; /* it may stand there, for browsers */
+    bool damaged;                /* the query; the session reports it in its dialect */
+    char key[STENO_KEY_MAX + 1]; /* browsers may send it there */
     char model[STENO_NATIVE_MODEL_BYTES];
     struct steno_options options; /* of models */
     bool bad_option, resumes;
@@ -88,7 +88,7 @@ const char *steno_ws_subprotocol(const struct steno_dialect *d, const struct ste
     return steno_handshake_token(hs->protocols, key, sizeof key) ? "token" : "";
 }
 
-/* True when the handshake is one that can be answered with 101. */
+/* True when the handshake can be answered with 101. */
 static bool check_handshake(const handshake *g, struct steno_ws_refusal *no)
 {
     int status;
@@ -125,8 +125,8 @@ static bool find_key(const struct steno_server *srv, handshake *g, const struct 
     return refuse(no, 401, "invalid_api_key", err.msg, 0);
 }
 
-/* Whether the pool of the model that the URL names would take a stream. What cannot be had at all
- * is told by the session, in its dialect. *why: what a refusal counts as. */
+/* Check whether the pool of the model that the URL names would take a stream. Impossible requests
+ * pass: the session reports them in its dialect. *why: the reason that a refusal counts as. */
 static steno_status admit(const struct steno_server *srv, const struct asked *a,
                           enum steno_rejection *why, steno_err *err)
 {
@@ -144,7 +144,7 @@ static steno_status admit(const struct steno_server *srv, const struct asked *a,
     return st;
 }
 
-/* A place of the limits, of the pool and of the key. */
+/* Take a place of the limits, of the pool and of the key. */
 static bool take_place(const struct steno_server *srv, handshake *g, const struct asked *a,
                        struct steno_ws_refusal *no)
 {
@@ -239,7 +239,7 @@ steno_status steno_ws_write_refusal(struct steno_buf *out, const struct steno_ws
 
 /* ---- the socket ------------------------------------------------------------------------------ */
 
-/* The acceptor has only peeked at the head: take it out of the socket. All of it is there. */
+/* Read the head, which the acceptor only peeked at, from the socket. All of it is there. */
 static bool consume_head(int fd, size_t len)
 {
     char sink[4096];
@@ -271,9 +271,9 @@ static void log_refusal(struct steno_ws_admission *d, const struct steno_peer *w
                     "%s: handshake refused with %d: %s", api, no->status, no->message);
 }
 
-/* Say no; false when the socket is to be closed, true when it lingers. A client waits for its
- * answer (RFC 6455, 4.1), so there is usually nothing behind its head, and closing resets nothing:
- * then the FIN goes with the answer, and that is all. */
+/* Send a refusal. False when the socket is to be closed, true when it lingers. A client waits for
+ * its answer (RFC 6455, 4.1), so usually nothing follows its head, and closing resets nothing: then
+ * the FIN goes with the answer. */
 static bool send_refusal(const struct steno_ws_admission *d, int fd,
                          const struct steno_ws_refusal *no)
 {

@@ -1,12 +1,12 @@
-/* One connection of the WebSocket side: from the answer to its handshake to its end.
+/* One connection of the WebSocket side, from the answer to its handshake to its end.
  *
- * Back-pressure: when the pool's buffer of a stream is full, or too many answers are unread, the
- * session stops being readable. What was read beyond that is kept (at most one read), the socket's
- * reading is switched off, and TCP slows the client down; a ROOM note, or a client that reads
- * again, switches it on. A client that takes nothing for websocket.slow_timeout is closed.
+ * Backpressure: when the pool's buffer of a stream is full, or too many answers are unread, the
+ * session stops being readable. Input that was read beyond that is kept (at most one read), reading
+ * from the socket is switched off, and TCP slows the client down. A ROOM note, or a client that
+ * reads again, switches it on. A client that reads nothing for websocket.slow_timeout is closed.
  *
- * The end: the close frame is written, then the socket lingers without its connection: the loop
- * reads on for a while; closing at once would reset the connection and take the reason with it. */
+ * The end: after the close frame is written, the socket lingers without its connection, and the
+ * loop reads on for a while. Closing at once would reset the connection and lose the reason. */
 #include "server/ws_internal.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ static void observe(conn *c, const struct steno_pool_note *note)
     }
 }
 
-/* A worker of the pool. */
+/* Runs on a worker of the pool. */
 static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *note)
 {
     conn *c = user;
@@ -170,7 +170,7 @@ static enum steno_session_result result_of(const struct steno_ws_session_state *
     return STENO_SESSION_GONE;
 }
 
-/* The one line of a session. */
+/* Log the one line of a session. */
 static void log_end(conn *c, const struct steno_ws_session_state *st,
                     const struct steno_pool_stream_stats *ps)
 {
@@ -227,10 +227,10 @@ void steno_ws_conn_end_session(conn *c)
     steno_ws_session_get_state(c->session, &st);
     if (c->stream && st.ending == STENO_WS_RUNNING)
         steno_pool_stream_cancel(c->stream);
-    if (c->waiting_ns && !c->told) /* it may have ended well, but nobody heard so */
+    if (c->waiting_ns && !c->told) /* it may have ended well, but the client was not told */
         st.ending = STENO_WS_RUNNING;
     account(c, &st);
-    steno_pool_stream_close(c->stream); /* no note comes after it */
+    steno_pool_stream_close(c->stream); /* no note comes after this */
     c->stream = NULL;
     steno_ws_conn_unlink_ready(c);
     steno_models_release(c->ws->srv->models, c->served);
@@ -254,10 +254,10 @@ void steno_ws_conn_finish(conn *c)
     c->established = false;
 }
 
-/* What is to be said has been said: let go of the socket such that the client hears it. The session
- * ends here, its socket a little later. (A duplicate for the acceptor to linger on would be less to
- * do, but libev does not forget a descriptor whose file lives on, and at the first event of it
- * makes its epoll anew, with every connection there is.) */
+/* Everything is sent: release the socket such that the client receives it. The session ends here,
+ * its socket a little later. (A duplicate descriptor on which the acceptor lingers would be
+ * simpler. But libev does not forget a descriptor whose file lives on: at its first event it makes
+ * its epoll anew, with all connections.) */
 static int let_go(conn *c)
 {
     steno_ws *ws = c->ws;
@@ -285,7 +285,7 @@ void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *mes
         no.retry_after = steno_limits_come_back(c->ws->srv->limits, steno_now_ns());
     steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
     if (steno_ws_write_refusal(&c->refusal, &no))
-        steno_buf_reset(&c->refusal); /* out of memory: just close */
+        steno_buf_reset(&c->refusal); /* out of memory: only close */
     c->deaf = true;
     lws_callback_on_writable(c->wsi);
 }
@@ -365,25 +365,25 @@ static bool readable(conn *c)
     return st.queued <= c->ws->srv->conf->ws_send_bytes / 2;
 }
 
-/* While libwebsockets keeps what the kernel would not take it reads nothing (4.1.6), and polls for
- * what it does not read: such a client, sending on, would have the loop run without end. */
+/* While libwebsockets keeps what the kernel would not take, it reads nothing (4.1.6), but polls for
+ * the input that it does not read. A client that sends on would make the loop run without end. */
 static void update_flow(conn *c)
 {
     bool full = lws_partial_buffered(c->wsi);
     bool off = full || (!c->deaf && (c->n_unread || !readable(c)));
     if (full)
-        lws_callback_on_writable(c->wsi); /* when it is written: then it is looked at again */
+        lws_callback_on_writable(c->wsi); /* checked again after it is written */
     if (off == c->rx_off)
         return;
     c->rx_off = off;
     if (off)
         steno_metric_add(c->ws->srv->stats->ws_rx_paused, 1);
-    /* a pause of ours is no silence of the client's */
+    /* a pause of the server is not silence of the client */
     c->last_message_ns = c->last_rx_ns = steno_now_ns();
     lws_rx_flow_control(c->wsi, !off);
 }
 
-/* The client broke a rule of framing: what was said before still comes out. */
+/* The client broke a rule of framing. Results of the audio before it are still sent. */
 static void break_off(conn *c, const steno_err *err)
 {
     c->deaf = true;
@@ -404,7 +404,7 @@ static void take_item(conn *c, const struct steno_ws_item *it)
         c->last_message_ns = c->last_rx_ns;
         steno_ws_session_binary(c->session, it->data, it->n, it->first, it->last);
         break;
-    case STENO_WS_PING: /* only the newest need be answered (RFC 6455, 5.5.3) */
+    case STENO_WS_PING: /* only the newest one must be answered (RFC 6455, 5.5.3) */
         memcpy(c->pong_data, it->data, it->n);
         c->pong = (unsigned)it->n + 1;
         break;
@@ -418,7 +418,7 @@ static void take_item(conn *c, const struct steno_ws_item *it)
     }
 }
 
-/* Read frames until the input ends or the session pauses; returns how much was read. */
+/* Read frames until the input ends or the session pauses. Returns the number of bytes read. */
 static size_t read_frames(conn *c, char *p, size_t n)
 {
     size_t at = 0;
@@ -436,7 +436,8 @@ static size_t read_frames(conn *c, char *p, size_t n)
     return c->deaf ? n : at;
 }
 
-/* A turn to write, if there is anything to say: most audio is answered later or not at all. */
+/* Ask for a write callback if there is anything to send: most audio is answered later or not at
+ * all. */
 static void ask_to_write(conn *c)
 {
     struct steno_ws_session_state st;
@@ -445,7 +446,7 @@ static void ask_to_write(conn *c)
         lws_callback_on_writable(c->wsi);
 }
 
-/* Keep what could not be read now. */
+/* Keep input that cannot be read now. */
 static void keep(conn *c, const char *p, size_t n)
 {
     char *rest = n ? malloc(n) : NULL;
@@ -473,7 +474,7 @@ void steno_ws_conn_receive(conn *c, char *p, size_t n)
     ask_to_write(c);
 }
 
-/* Go on with what was kept while the session was paused. */
+/* Continue with the input that was kept while the session was paused. */
 static void read_on(conn *c)
 {
     if (c->n_unread && !c->deaf) {
@@ -502,7 +503,7 @@ void steno_ws_conn_attend(conn *c)
 
 /* ---- what goes --------------------------------------------------------------------------- */
 
-/* Hand bytes to the network; what the kernel does not take libwebsockets keeps. */
+/* Send bytes; libwebsockets keeps what the kernel does not take. */
 static bool put(conn *c, const void *p, size_t n)
 {
     return lws_write(c->wsi, (unsigned char *)(uintptr_t)p, n, LWS_WRITE_RAW) == (int)n;
@@ -542,7 +543,8 @@ static bool write_accept(conn *c)
     return put(c, tx->data, tx->len);
 }
 
-/* As many messages as fit one write. False when the connection broke; *any: there were some. */
+/* Write as many messages as fit one write. False when the connection broke; *any: at least one was
+ * written. */
 static bool write_messages(conn *c, bool *any)
 {
     struct steno_buf *tx = &c->ws->tx;
@@ -585,7 +587,7 @@ int steno_ws_conn_write(conn *c)
     if (!c->session)
         return write_refusal(c);
     if (c->hs.memory) {
-        lws_callback_on_writable(c->wsi); /* the query may have failed: there is something to say */
+        lws_callback_on_writable(c->wsi); /* a failed query has something to send */
         return write_accept(c) ? 0 : -1;
     }
     if (c->pong || c->ping) {
@@ -627,7 +629,7 @@ static bool takes_nothing(conn *c, const struct steno_ws_session_state *st, int6
     if (seconds_since(c->last_tx_ns, now) <= c->ws->srv->conf->ws_slow_timeout)
         return false;
     if (!steno_ws_session_resumable(
-            c->session)) /* else its network may be gone, and it comes back */
+            c->session)) /* a resumable client may have lost its network, and may come back */
         steno_ws_session_give_up(c->session);
     return true;
 }
@@ -662,11 +664,12 @@ bool steno_ws_conn_sweep(conn *c, int64_t now, size_t *queued)
     if (takes_nothing(c, &st, now))
         return false;
     if (c->rx_off || c->deaf) {
-        c->last_rx_ns = c->last_message_ns = now; /* it is we who do not listen */
+        c->last_rx_ns = c->last_message_ns = now; /* it is the server that does not read */
         return true;
     }
     look_for_silence(c, now);
-    /* however long the silence was (the machine may have been suspended), it is told before */
+    /* however long the silence was (the machine may have been suspended), the client is told first
+     */
     return !c->stopped_ns || seconds_since(c->stopped_ns, now) <= conf->ws_slow_timeout ||
            seconds_since(c->last_rx_ns, now) <= conf->ws_idle_timeout + 1;
 }

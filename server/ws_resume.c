@@ -1,12 +1,13 @@
-/* Sessions that outlive their connection. One whose client asked for that (`resumable`) waits on
- * ws->waiting for websocket.resume, with all that it holds: its places, its stream of the pool, and
- * the answers that nobody has read. A handshake that names it (`session_id`, known to nobody but
- * its client, and the same API key) gets it back, also when the old connection still stands: the
- * client knows better than we do which one is dead. One that has ended and been told so keeps only
- * its answers, since nobody can know that the client has read them.
+/* Sessions that outlive their connection. A session whose client asked for this (`resumable`) waits
+ * on ws->waiting for websocket.resume, with everything it holds: its places, its stream of the
+ * pool, and the unread answers. A handshake that names the session (`session_id`, known only to its
+ * client, and the same API key) resumes it. This also works while the old connection still exists:
+ * the client knows better than the server which one is dead. A session that has ended and has sent
+ * its last message keeps only its answers, because the server cannot know that the client has read
+ * them.
  *
- * All of it on the service thread. The connection's struct stays with the session, because the
- * recogniser's notes carry its address; the socket moves. */
+ * Everything runs on the service thread. The connection's struct stays with the session, because
+ * the recogniser's notes have its address; the socket moves. */
 #include "server/ws_internal.h"
 
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static void forget(conn *c)
     free(c);
 }
 
-/* Of those that have ended only as many are kept as there may be sessions. */
+/* Keep at most as many ended sessions as there may be running ones. */
 static void bound_told(steno_ws *ws)
 {
     conn *oldest = NULL;
@@ -51,7 +52,7 @@ bool steno_ws_conn_wait(conn *c)
     if (!c->session || !c->established || atomic_load_explicit(&ws->stop, memory_order_acquire) ||
         !steno_ws_session_resumable(c->session))
         return false;
-    lws_set_opaque_user_data(c->wsi, NULL); /* what the socket still says is nothing to us */
+    lws_set_opaque_user_data(c->wsi, NULL); /* further events of the socket are ignored */
     c->wsi = NULL;
     c->waiting_ns = steno_now_ns();
     steno_handshake_free(&c->hs);
@@ -90,7 +91,7 @@ static steno_status on_parameter(void *user, const char *name, const char *value
     return steno_native_resume_query(name, value, user, err);
 }
 
-/* In a time that does not depend on how much of it is right. */
+/* The time does not depend on how much of it is right. */
 static bool same_id(const char *a, const char *b)
 {
     unsigned char differ = strlen(a) != strlen(b);
@@ -109,7 +110,8 @@ static conn *find_in(conn *list, const conn *who, const char *id)
     return NULL;
 }
 
-/* The old connection still stands: its socket goes to c, which has nothing else, and hears why. */
+/* The old connection still exists: its socket goes to c, which has nothing else, and its client
+ * gets the reason. */
 static void take_over(conn *session, conn *c)
 {
     unsigned char frame[STENO_WS_CONTROL_BYTES + 2];
@@ -134,7 +136,7 @@ static void take_over(conn *session, conn *c)
     lws_callback_on_writable(old);
 }
 
-/* The session waits: it gets the socket, and c is no more. */
+/* The session waits: it gets the socket, and c is freed. */
 static void give_back(conn *session, conn *c)
 {
     if (session->entered)

@@ -7,7 +7,7 @@
 #define SCRATCH_SAMPLES 8192 /* decoded at a time; >= STENO_FEED_MIN_OUT */
 /* Longest Opus packet: 48 frames of 1275 bytes and their lengths (RFC 6716, 3.2.5). */
 #define OPUS_PACKET_BYTES 65536
-#define PAUSED_BYTES (1 << 20) /* of one piece that arrived when the buffer became full */
+#define PAUSED_BYTES (1 << 20) /* of a message part that came when the buffer became full */
 
 /* ---- answers; the caller holds mx -------------------------------------------------------- */
 
@@ -21,8 +21,8 @@ static void set_ending(steno_ws_session *s, enum steno_ws_ending how, int close_
     snprintf(s->ending.message, sizeof s->ending.message, "%s", message);
 }
 
-/* Queue what was written since steno_outbox_begin; st: how the writing went. A client that left
- * more unread than it may is given up: there is no way to tell it anything. */
+/* Queue what was written since steno_outbox_begin; st: the status of the writing. A client with
+ * more unread answers than allowed is given up: no message can reach it. */
 static void commit(struct steno_dialect_session *d, steno_status st, bool partial)
 {
     steno_ws_session *s = d->owner;
@@ -47,7 +47,7 @@ static void commit(struct steno_dialect_session *d, steno_status st, bool partia
     s->over = true;
 }
 
-/* The last message, `end` or `error`, by s->ending. */
+/* Send the last message, `end` or `error`, as s->ending says. */
 static void conclude(steno_ws_session *s)
 {
     if (s->over)
@@ -68,14 +68,14 @@ static void send_ready(steno_ws_session *s)
     pthread_mutex_unlock(&s->mx);
 }
 
-/* Of one text message. */
+/* Maximum bytes of one text message. */
 static size_t max_text(const steno_ws_session *s)
 {
     size_t most = s->dialect->max_text;
     return most && most < s->limits.message_bytes ? most : s->limits.message_bytes;
 }
 
-/* Bytes that can arrive in one piece. */
+/* Maximum bytes that can arrive at once. */
 static size_t held_max(const steno_ws_session *s)
 {
     return s->limits.message_bytes > PAUSED_BYTES ? s->limits.message_bytes : PAUSED_BYTES;
@@ -164,7 +164,7 @@ static bool paused(const steno_ws_session *s)
     return s->n_held || s->finalize_wanted;
 }
 
-/* What a worker concluded is the end here too: its stream may be closed by now. */
+/* If a worker has concluded the session, it is over here too: its stream may be closed by now. */
 static void look_for_end(steno_ws_session *s)
 {
     pthread_mutex_lock(&s->mx);
@@ -173,8 +173,8 @@ static void look_for_end(steno_ws_session *s)
     pthread_mutex_unlock(&s->mx);
 }
 
-/* Let what was said so far come out, then conclude as set_ending said. Further calls change
- * nothing: the first reason stands. */
+/* Deliver the results so far, then conclude as set_ending says. Further calls change nothing: the
+ * first reason stays. */
 static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code,
                    steno_status failure, const char *code, const char *message)
 {
@@ -196,7 +196,7 @@ static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code
         s->engine->end(s->ctx);
 }
 
-/* The client may come back: say when. */
+/* Tell the client when to come back. */
 static void tell_when(steno_ws_session *s)
 {
     double after;
@@ -271,7 +271,7 @@ void steno_ws_session_give_up(steno_ws_session *s)
 
 /* ---- audio ------------------------------------------------------------------------------- */
 
-/* Take a place once the rate is known. */
+/* Open the stream once the rate is known. */
 static steno_status take_place(steno_ws_session *s, steno_err *err)
 {
     steno_status st;
@@ -295,7 +295,7 @@ static steno_status hold(steno_ws_session *s, const float *pcm, size_t n, steno_
     return STENO_OK;
 }
 
-/* Hand samples to the recogniser; those it has no room for are held back. */
+/* Push samples to the recogniser; those that do not fit are held back. */
 static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
 {
     int64_t most = (int64_t)(s->limits.audio_seconds * s->rate);
@@ -321,7 +321,7 @@ static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, st
         st = hold(s, pcm + taken, n - taken, err);
     if (st)
         s->lost += (int64_t)(n - taken);
-    if (st == STENO_ERR_CANCELLED) /* it failed by itself; its DONE note says why */
+    if (st == STENO_ERR_CANCELLED) /* the stream failed; its DONE note has the reason */
         return STENO_OK;
     if (!st && too_long)
         st = steno_fail(err, STENO_ERR_LIMIT, "audio: longer than the limit of %g s",
@@ -329,8 +329,9 @@ static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, st
     return st;
 }
 
-/* Decode and hand over bytes; stops with the rest held back when the recogniser's buffer is full.
- * A pause needs no look-ahead: what does not fit is one scratch of samples at most. */
+/* Decode bytes and push the samples. When the recogniser's buffer is full, the rest of the bytes is
+ * held back. This needs no check of the room beforehand: at most one scratch buffer of samples does
+ * not fit. */
 static steno_status feed_bytes(steno_ws_session *s, const char *p, size_t n, steno_err *err)
 {
     float scratch[SCRATCH_SAMPLES];
@@ -428,7 +429,7 @@ bool steno_ws_session_readable(const steno_ws_session *s)
 
 /* ---- the client's messages --------------------------------------------------------------- */
 
-/* Whether this session can outlive its connection. */
+/* Check whether this session can outlive its connection. */
 static steno_status check_resumable(const steno_ws_session *s, bool ogg, steno_err *err)
 {
     if (s->d.start.resumable && (ogg || s->d.start.audio.encoding == STENO_ENCODING_WAV))
@@ -438,7 +439,7 @@ static steno_status check_resumable(const steno_ws_session *s, bool ogg, steno_e
     return STENO_OK;
 }
 
-/* Settle the format, take a place, say `ready`. False when that failed and the session ends. */
+/* Fix the format, open the stream, send `ready`. False when that failed and the session ends. */
 static bool begin(steno_ws_session *s)
 {
     steno_err err;
@@ -466,9 +467,9 @@ static bool begin(steno_ws_session *s)
     return true;
 }
 
-/* Opus: the first bytes tell Ogg from bare packets. No packet begins like "OggS": its first byte
- * would say code 3, and "g" then counts 39 frames, more than the 120 ms allowed (RFC 6716, 3.2.5);
- * alone it lacks the frame count. */
+/* Opus: the first bytes distinguish Ogg from bare packets. No packet begins with "OggS": its first
+ * byte would mean code 3, and "g" then 39 frames, more than the 120 ms allowed (RFC 6716, 3.2.5). A
+ * packet of the first byte alone lacks the frame count. */
 static bool open_opus(steno_ws_session *s, const char *p, size_t n)
 {
     steno_err err;
@@ -492,7 +493,7 @@ static void end_by_client(steno_ws_session *s)
     steno_err err;
     bool truncated;
     steno_status st = STENO_OK;
-    if (s->state == OPEN && !begin(s)) /* it comes first: `ready` is due all the same */
+    if (s->state == OPEN && !begin(s)) /* a message before any audio: `ready` is due all the same */
         return;
     if (s->feed && !s->held_bytes.len)
         st = steno_feed_end(s->feed, &truncated, &err);
@@ -575,7 +576,8 @@ void steno_ws_session_query(steno_ws_session *s, const char *name, const char *v
     }
 }
 
-/* A piece of a text message; act on the whole one. What cannot be taken ends the session. */
+/* Take a part of a text message, and act on the whole one. A message that is not accepted ends the
+ * session. */
 static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     size_t max = max_text(s);
@@ -598,7 +600,7 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     look_for_end(s);
-    if (s->state >= ENDING) /* a late finalize, end or keepalive: nothing is lost by it */
+    if (s->state >= ENDING) /* a late finalize, end or keepalive: ignoring it loses nothing */
         return;
     if (!s->skip)
         add_text(s, p, n, last);
@@ -608,7 +610,7 @@ void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool la
     }
 }
 
-/* A bare Opus packet must be whole before it is decoded. */
+/* A bare Opus packet must be complete before it is decoded. */
 static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     steno_status st = steno_buf_add(&s->packet, p, n);
@@ -625,7 +627,7 @@ static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
     steno_buf_reset(&s->packet);
 }
 
-/* The dialect looks at the first bytes, where they tell what the audio is. */
+/* Let the dialect look at the first bytes, which may tell the format. */
 static bool look_at_first(steno_ws_session *s, const char *p, size_t n)
 {
     steno_err err;
@@ -637,7 +639,7 @@ static bool look_at_first(steno_ws_session *s, const char *p, size_t n)
     return !st;
 }
 
-/* Bytes of audio, whole messages or parts of them. */
+/* Take bytes of audio, whole messages or parts of them. */
 static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     if (s->state >= ENDING)
@@ -661,7 +663,7 @@ static void late_audio(steno_ws_session *s)
     pthread_mutex_unlock(&s->mx);
 }
 
-/* Whether a message of so many bytes may come; the session ends when not. */
+/* Whether a message of so many bytes is allowed; if not, the session ends. */
 static bool fits(steno_ws_session *s, size_t bytes)
 {
     char msg[80];
@@ -708,7 +710,7 @@ static void count_revision(steno_ws_session *s, const struct steno_event *ev)
         s->revised++;
     steno_buf_reset(&s->last_partial);
     if (ev->kind == STENO_PARTIAL && steno_buf_puts(&s->last_partial, ev->text))
-        steno_buf_reset(&s->last_partial); /* out of memory: one revision less is counted */
+        steno_buf_reset(&s->last_partial); /* out of memory: one revision is not counted */
 }
 
 static bool note_event(steno_ws_session *s, const struct steno_event *ev)
@@ -733,7 +735,7 @@ static void note_done(steno_ws_session *s, const struct steno_pool_note *note)
     if (note->status && note->status != STENO_ERR_CANCELLED)
         set_ending(s, STENO_WS_FAILED, steno_status_info(note->status)->ws_close, note->status,
                    steno_status_info(note->status)->name, note->err ? note->err->msg : "");
-    else if (s->ending.how == STENO_WS_RUNNING) /* cancelled by nobody here: the pool closes */
+    else if (s->ending.how == STENO_WS_RUNNING) /* the session did not cancel it: the pool closes */
         set_ending(s, STENO_WS_DRAINED, 1012, STENO_OK, "", "");
     conclude(s);
 }

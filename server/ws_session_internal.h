@@ -1,5 +1,5 @@
-/* Shared by ws_session.c (what comes and what goes) and ws_session_resume.c (a connection is lost,
- * another one takes its place). */
+/* Shared by ws_session.c (messages in both directions) and ws_session_resume.c (the loss of a
+ * connection and its replacement). */
 #ifndef STENO_SERVER_WS_SESSION_INTERNAL_H
 #define STENO_SERVER_WS_SESSION_INTERNAL_H
 
@@ -17,7 +17,7 @@ struct ending {
     enum steno_ws_ending how;
     int close_code;
     steno_status failure;
-    char code[40]; /* of the error message; "" = none, the session ends well */
+    char code[40];                               /* of the error message; "" = no error */
     char message[sizeof(((steno_err *)0)->msg)]; /* likewise */
 };
 
@@ -27,31 +27,31 @@ struct steno_ws_session {
     struct steno_ws_session_limits limits;
     const struct steno_dialect *dialect;
 
-    /* the network's thread */
+    /* of the network's thread */
     enum state state;
     steno_feed *feed;
     bool opened;              /* engine->open succeeded: exactly one DONE comes */
-    bool end_wanted;          /* engine->end once nothing is held back */
-    unsigned finalize_wanted; /* of them: 0 or 1 */
-    int64_t samples; /* written here, with mx held: a worker that ends the session reads them */
-    int64_t received, lost; /* samples: decoded; and let go of before `push` took them */
-    int64_t skip_samples;   /* of what comes next: they came before the connection was lost */
+    bool end_wanted;          /* call engine->end once nothing is held back */
+    unsigned finalize_wanted; /* pending finalizes: 0 or 1 */
+    int64_t samples;          /* written with mx held: a worker that ends the session reads it */
+    int64_t received, lost;   /* samples: decoded; dropped before `push` took them */
+    int64_t skip_samples;     /* next ones to skip: they came before the connection was lost */
     int rate;
     size_t message_bytes; /* of the current binary message so far */
     bool whole_packets;   /* Opus without Ogg: a message is a packet */
-    bool skip;            /* the rest of a refused message */
+    bool skip;            /* skip the rest of a refused message */
     bool failed_in_audio;
     struct steno_buf text, packet;
-    struct steno_buf held_bytes; /* arrived but not decoded, */
-    float *held;                 /* decoded but not taken */
+    struct steno_buf held_bytes; /* arrived, not decoded */
+    float *held;                 /* decoded, not taken by the pool */
     size_t n_held;
 
     /* locked by mx */
     pthread_mutex_t mx;
     struct steno_outbox out;
-    struct steno_history history; /* of a resumable one */
-    bool detached;                /* there is no connection: messages go into the history alone */
-    bool left;                    /* the client closed it */
+    struct steno_history history; /* of a resumable session */
+    bool detached;                /* no connection: messages go to the history alone */
+    bool left;                    /* the client closed the connection */
     struct ending ending;
     struct steno_buf last_partial;
     struct steno_dialect_session d;

@@ -1,5 +1,6 @@
-/* A session whose client comes back. Audio is counted in samples that the feed has made, so that
- * both sides can name one: what came twice is passed over, what has not come is sent again. */
+/* A session whose client comes back. Audio is counted in the samples that the feed has made, so
+ * that both sides can name a position. Samples that come twice are skipped; samples that have not
+ * come are sent again. */
 #include "server/ws_session_internal.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ bool steno_ws_session_resumable(steno_ws_session *s)
     return can;
 }
 
-/* What was not yet a sample never came: it is sent again. */
+/* Drop input that has not become a sample: the client sends it again. */
 static void forget_unfinished(steno_ws_session *s)
 {
     steno_buf_reset(&s->text);
@@ -23,7 +24,7 @@ static void forget_unfinished(steno_ws_session *s)
     s->message_bytes = 0;
     s->skip = false;
     if (s->feed)
-        (void)steno_feed_realign(s->feed); /* those that cannot are not resumable */
+        (void)steno_feed_realign(s->feed); /* formats that cannot are not resumable */
 }
 
 void steno_ws_session_detach(steno_ws_session *s)
@@ -70,7 +71,7 @@ steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_nat
         st = steno_fail(err, STENO_ERR_NOMEM, "session: out of memory");
     if (!st) {
         s->detached = false;
-        s->dialect->resumed(&s->d, s->samples, s->state > RUNNING); /* nothing once it is over */
+        s->dialect->resumed(&s->d, s->samples, s->state > RUNNING); /* not once it is over */
     }
     pthread_mutex_unlock(&s->mx);
     if (st)
