@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "families/espnet/beam_states.h"
+#include "families/common/beam_states.h"
 
 #define FLOATS 20 /* less than the stride */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "features/logmel.h"
+#include "families/common/scores.h"
 #include "families/espnet/block.h"
 #include "families/espnet/ngram.h"
 #include "families/espnet/recurrent.h"
@@ -376,7 +377,7 @@ static steno_status open_lm(steno_espnet_runner *r, steno_err *err)
     struct steno_espnet *e = r->e;
     const struct steno_espnet_conf *c = &e->conf;
     struct steno_cached_decoder_options step = {
-        .threads = e->opt.threads, .vocab = c->vocab, .first_row = e->opt.as_espnet_onnx};
+        .threads = e->opt.threads, .vocab = c->vocab, .zero_row = e->opt.as_espnet_onnx};
     struct steno_espnet_scorer_options o = {.kind = STENO_ESPNET_SCORER_LM,
                                             .threads = e->opt.threads,
                                             .layers = (int)c->lm_layers,
@@ -600,7 +601,7 @@ steno_status steno_espnet_ctc(steno_espnet_runner *r, const float *rows, size_t 
         return steno_fail(
             err, STENO_ERR_FORMAT, "%s: ctc_out is %lld wide, the token list has %d entries", file,
             y->shape.rank == 3 ? (long long)y->shape.dim[2] : -1LL, (int)e->conf.vocab);
-    st = steno_espnet_check_scores(y->data, steno_numel(y), file, err);
+    st = steno_scores_check(y->data, steno_numel(y), file, err);
     if (!st)
         *scores = y->data;
     return st;

@@ -3,11 +3,11 @@
  * prefixes are picked and reordered by pointer. */
 #include "families/espnet/rnn.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "families/common/scores.h"
 
 struct steno_espnet_rnn {
     struct steno_espnet_rnn_options o;
@@ -242,18 +242,6 @@ static steno_status reserve_hyps(steno_espnet_rnn *r, size_t n, steno_err *err)
     r->last = malloc(n * sizeof *r->last);
     r->cap_hyps = r->from && r->to && r->last ? n : 0;
     return r->cap_hyps ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
-}
-
-void steno_log_softmax(const float *x, size_t n, float *out)
-{
-    double sum = 0;
-    float max = x[0];
-    for (size_t i = 1; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    for (size_t i = 0; i < n; i++)
-        sum += exp((double)(x[i] - max));
-    for (size_t i = 0; i < n; i++)
-        out[i] = x[i] - max - (float)log(sum);
 }
 
 void steno_espnet_rnn_use(steno_espnet_rnn *r, struct steno_beam_states *states)

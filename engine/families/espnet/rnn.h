@@ -5,7 +5,7 @@
 #define STENO_FAMILIES_ESPNET_RNN_H
 
 #include "nn/network/network.h"
-#include "families/espnet/beam_states.h"
+#include "families/common/beam_states.h"
 
 typedef struct steno_espnet_rnn steno_espnet_rnn;
 
@@ -43,9 +43,6 @@ STENO_MUST steno_status steno_espnet_rnn_score(void *self, const int32_t *const 
                                                size_t length, const int32_t *parent, size_t n,
                                                float *out, steno_err *err);
 size_t steno_espnet_rnn_bytes(const steno_espnet_rnn *r);
-
-/* out = x - log sum exp x; out may be x. */
-void steno_log_softmax(const float *x, size_t n, float *out);
 
 typedef struct steno_espnet_rnn_decoder steno_espnet_rnn_decoder;
 

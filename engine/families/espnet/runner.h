@@ -5,7 +5,7 @@
 
 #include "families/espnet/recurrent.h"
 #include "families/espnet/scorer.h"
-#include "families/espnet/cached_decoder.h"
+#include "families/common/cached_decoder.h"
 
 /* One utterance at a time. Confined while lent. */
 struct steno_espnet_runner {

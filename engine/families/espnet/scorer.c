@@ -312,13 +312,3 @@ size_t steno_espnet_scorer_bytes(const steno_espnet_scorer *s)
         n += s->caches[i].bytes;
     return n;
 }
-
-steno_status steno_espnet_check_scores(const float *scores, size_t n, const char *what,
-                                       steno_err *err)
-{
-    int bad = 0;
-    for (size_t i = 0; i < n; i++)
-        bad |= scores[i] != scores[i];
-    return bad ? steno_fail(err, STENO_ERR_FORMAT, "%s: gave scores that are not numbers", what)
-               : STENO_OK;
-}

@@ -44,8 +44,4 @@ STENO_MUST steno_status steno_espnet_scorer_score(void *self, const int32_t *con
                                                   float *out, steno_err *err);
 size_t steno_espnet_scorer_bytes(const steno_espnet_scorer *s);
 
-/* Scores a network gave: STENO_ERR_FORMAT when one of them is not a number. what: its file. */
-STENO_MUST steno_status steno_espnet_check_scores(const float *scores, size_t n, const char *what,
-                                                  steno_err *err);
-
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "families/espnet/scorer.h"
+#include "families/common/scores.h"
 
 struct steno_espnet_transducer {
     struct steno_espnet_transducer_options o;
@@ -157,7 +157,7 @@ static steno_status join_some(steno_espnet_transducer *t, const float *const *en
             "%s: joint_out has %zu scores for %zu rows, the token list has %d entries",
             t->o.joint_name, steno_numel(y), n, (int)t->o.vocab);
     memcpy(out, y->data, want * sizeof *out);
-    return steno_espnet_check_scores(out, want, t->o.joint_name, err);
+    return steno_scores_check(out, want, t->o.joint_name, err);
 }
 
 static steno_status join(void *self, const float *const *enc, const float *const *row, size_t n,

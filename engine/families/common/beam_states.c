@@ -1,4 +1,4 @@
-#include "families/espnet/beam_states.h"
+#include "families/common/beam_states.h"
 
 #include <string.h>
 

@@ -1,19 +1,20 @@
-/* Every token of every hypothesis has a row in each layer's cache. Rows never move: hypotheses have
- * a list of the rows that are their prefix (index), and where the beam is reordered, the lists are.
- * Rows that no list names are written again; hypotheses of a beam have most of their past in
- * common, so that there are not many more rows than tokens.
+/* Every token of every hypothesis has a row of keys and values in each layer's cache. Rows never
+ * move. A hypothesis has a list of the rows that are its prefix (the index); reordering the beam
+ * reorders the lists. Rows that no list names are used again. Hypotheses of a beam share most of
+ * their past, so there are not many more rows than tokens.
  *
- * Both lie by heads, as attention reads them (nn/ops/op_cached_attention.c). A row of the cache has
- * its number in each head: [heads, cap_rows, size + v_size], a key and its value. Of the
- * utterance's rows there are for each layer keys [heads, size, cap_memory], then values [heads,
- * cap_memory, v_size]; in bf16, by pieces of STENO_KV_PAGE_KEYS rows, where the network is in 16 or
- * 8 bits and the CPU has a kernel for that.
+ * Caches are laid out by heads, as attention reads them (nn/ops/op_cached_attention.c). A cache row
+ * has the same number in each head: [heads, cap_rows, size + v_size], a key and its value. Keys and
+ * values of the encoder's frames, the memory, are for each layer keys [heads, size, cap_memory],
+ * then values [heads, cap_memory, v_size]. Where the network is in 16 or 8 bits and the CPU has a
+ * kernel for it, the memory is bf16 in pages of STENO_KV_PAGE_KEYS frames.
  *
- * The network reads them where they are (nn/exec/kv_cache.h), of one search or, in one run, of
- * several: its weights are then read once for all their hypotheses. Caches and lists grow by
- * doubling, memory by half. The number of hypotheses is rounded up, to a quarter of the beam or to
- * whole beams: the session keeps a plan for each and makes none in steady state. */
-#include "families/espnet/cached_decoder.h"
+ * The network reads the caches in place (nn/exec/kv_cache.h), of one search or of several in one
+ * run: its weights are then read once for all their hypotheses. Caches grow by a quarter, lists by
+ * doubling, memories by half. The number of hypotheses of a run is rounded up to a quarter of the
+ * beam or to whole beams: the session keeps a plan for each such number and makes none in steady
+ * state. */
+#include "families/common/cached_decoder.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,47 +22,46 @@
 #include "base/arena.h"
 #include "nn/kernels/kernels.h"
 
-#define FIRST_ROWS 128 /* of keys and values */
-#define FIRST_CAP 128  /* tokens, rows of the encoder */
-#define MEMORY_STEP 32 /* rows: a whole panel of the products */
-#define MOST_HYPS 128  /* of several searches in one run */
+#define FIRST_ROWS 128 /* of a cache */
+#define FIRST_CAP 128  /* tokens; encoder frames */
+#define MEMORY_STEP 32 /* frames: a whole panel of the products */
+#define MOST_HYPS 128  /* of one run of several searches */
 
 struct block { /* aligned, growing */
     void *p;
     size_t bytes;
 };
 
-/* The keys and values in a row that a network gives out. */
+/* Where keys and values are in an output row of a network. */
 struct columns {
     size_t width, heads, size, v_size, k_at, v_at;
 };
 
 struct layer {
-    int new_row;                        /* output of the step */
-    struct columns cache_of, memory_of; /* memory_of.heads 0: none */
+    int new_row;                        /* output of the step network */
+    struct columns cache_of, memory_of; /* memory_of.heads 0: no memory */
     struct block zero;
 };
 
-/* What one search keeps from step to step. */
 struct steno_cached_decoder_state {
     int n_layers;
     struct layer_cache {
         struct block rows, memories;
     } * layer;
-    struct steno_kv_layer *view; /* [n_layers] of them, for the network */
-    size_t beam;                 /* of this utterance */
+    struct steno_kv_layer *view; /* [n_layers] for the network */
+    size_t beam;                 /* maximum hypotheses of this utterance */
     size_t cap_rows;             /* of the caches */
     size_t cap_tokens;           /* columns of the lists */
-    size_t cap_memory;           /* rows of the memories */
-    size_t n_memory;             /* ... in use */
-    size_t cap_hyps;             /* rows of the lists, and of what follows */
-    int32_t *list[2];            /* [cap_hyps, cap_tokens]: now, and those of the step before */
-    int32_t *slot;               /* [cap_hyps] rows of the newest tokens */
-    uint32_t *used;              /* [cap_rows] step that last saw the row in use */
+    size_t cap_memory;           /* frames of the memories */
+    size_t n_memory;             /* frames in use */
+    size_t cap_hyps;             /* rows of the lists; length of slot */
+    int32_t *list[2];            /* [cap_hyps, cap_tokens]: of this step, of the step before */
+    int32_t *slot;               /* [cap_hyps] cache rows of the newest tokens */
+    uint32_t *used;              /* [cap_rows] the last step in which the row was in use */
     uint32_t now;
     struct block biases; /* [cap_rows] */
-    bool rewinds;        /* rows of the step before stay, so that it can be gone back to */
-    bool again;          /* the next step is one that was done before */
+    bool rewinds;        /* rows of the step before stay, so that rewind can go back to it */
+    bool again;          /* the next step repeats an earlier one */
     size_t n, n_before;  /* hypotheses of list[0] and list[1] */
 };
 
@@ -70,8 +70,8 @@ struct steno_cached_decoder {
     const char *name;
     steno_session *step, *once;
     const steno_network *net, *once_net;
-    int tgt, position, y, new_bias;  /* -1: none */
-    const steno_kernels *kv_kernels; /* memories are pieces in bf16; NULL: rows in f32 */
+    int tgt, position, y, new_bias;  /* graph inputs and outputs; -1: none */
+    const steno_kernels *kv_kernels; /* memories are bf16 pages; NULL: f32 */
     struct layer *layer;
     int n_layers;
     int64_t *tokens, *places; /* [cap_hyps] each, one block */
@@ -87,7 +87,7 @@ static steno_status no_memory(const steno_cached_decoder *s, steno_err *err)
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
 }
 
-/* Room for `bytes`, of which `keep` stay as they are; what is new is zero. */
+/* Make room for `bytes`. The first `keep` bytes stay; new ones are zero. */
 static bool reserve(struct block *b, size_t bytes, size_t keep)
 {
     void *p;
@@ -120,8 +120,8 @@ static size_t attribute(const struct steno_node *n, const char *name)
     return v > 0 ? (size_t)v : 0;
 }
 
-/* Attention n takes its rows so. */
-static void take_columns(steno_cached_decoder *s, const struct steno_node *n)
+/* The columns that attention node n reads. */
+static void read_columns(steno_cached_decoder *s, const struct steno_node *n)
 {
     const bool own = n->n_in > 1 && n->in[1] != STENO_NONE;
     const size_t at = attribute(n, "layer");
@@ -166,7 +166,7 @@ static steno_status bind(steno_cached_decoder *s, steno_err *err)
             s->layer[new_row++].new_row = i;
     for (int32_t i = 0; i < g->n_nodes; i++)
         if (is_attention(&g->nodes[i]))
-            take_columns(s, &g->nodes[i]);
+            read_columns(s, &g->nodes[i]);
     s->kv_kernels = memories_wanted ? steno_network_kv_bf16(s->net) : NULL;
     for (int i = 0; i < s->n_layers; i++) {
         ok = ok && fits(&s->layer[i].cache_of);
@@ -179,7 +179,7 @@ static steno_status bind(steno_cached_decoder *s, steno_err *err)
     return STENO_OK;
 }
 
-/* One output new_i for each. */
+/* Each layer has one output new_i. */
 static int count_layers(const steno_network *net)
 {
     int n = 0;
@@ -191,7 +191,7 @@ static int count_layers(const steno_network *net)
 
 /* ---- room ---------------------------------------------------------------------------------- */
 
-/* Zeros for `cap` rows of a layer, in place of what a block has. */
+/* Zeros for `cap` rows of a layer. */
 static float *new_rows(const struct columns *c, size_t cap)
 {
     size_t n = cap * c->width * sizeof(float);
@@ -206,8 +206,8 @@ static void put_rows(struct block *b, float *p, const struct columns *c, size_t 
     b->bytes = cap * c->width * sizeof *p;
 }
 
-/* A layer's cache with room for `cap` rows instead of `from`. */
-static bool spread_rows(struct block *b, const struct columns *c, size_t from, size_t cap)
+/* Give a layer's cache room for `cap` rows instead of `from`. */
+static bool resize_rows(struct block *b, const struct columns *c, size_t from, size_t cap)
 {
     const size_t pair = c->size + c->v_size;
     float *p = new_rows(c, cap);
@@ -219,7 +219,7 @@ static bool spread_rows(struct block *b, const struct columns *c, size_t from, s
     return true;
 }
 
-/* Row `at` of a layer's cache of `cap` rows is x [width]. */
+/* Store x [width] as row `at` of a layer's cache of `cap` rows. */
 static void put_row(float *cache, size_t cap, const struct columns *c, size_t at, const float *x)
 {
     const size_t pair = c->size + c->v_size;
@@ -234,12 +234,12 @@ static bool grow_rows(const steno_cached_decoder *s, steno_cached_decoder_state 
 {
     size_t cap = k->cap_rows ? k->cap_rows : FIRST_ROWS;
     uint32_t *used;
-    while (cap < want) /* by quarters: rows are the most of what a search holds */
+    while (cap < want) /* by quarters: rows take most of a search's memory */
         cap += cap / 4;
     if (cap == k->cap_rows)
         return true;
     for (int i = 0; i < s->n_layers; i++)
-        if (!spread_rows(&k->layer[i].rows, &s->layer[i].cache_of, k->cap_rows, cap))
+        if (!resize_rows(&k->layer[i].rows, &s->layer[i].cache_of, k->cap_rows, cap))
             return false;
     if (!reserve(&k->biases, cap * sizeof(float), k->cap_rows * sizeof(float)))
         return false;
@@ -252,7 +252,7 @@ static bool grow_rows(const steno_cached_decoder *s, steno_cached_decoder_state 
     return true;
 }
 
-/* Lists of `tokens` columns for `hyps` hypotheses; those there are stay. */
+/* Make room for lists of `tokens` columns for `hyps` hypotheses. Existing lists stay. */
 static bool grow_lists(steno_cached_decoder_state *k, size_t hyps, size_t tokens)
 {
     size_t n = k->cap_hyps, cols = k->cap_tokens ? k->cap_tokens : FIRST_CAP;
@@ -284,7 +284,7 @@ static bool grow_lists(steno_cached_decoder_state *k, size_t hyps, size_t tokens
     return true;
 }
 
-/* Room for the inputs of `hyps` hypotheses and the views of n searches. */
+/* Make room for the inputs of `hyps` hypotheses and the views of n searches. */
 static bool grow_inputs(steno_cached_decoder *s, size_t hyps, size_t n)
 {
     if (hyps > s->cap_hyps) {
@@ -418,7 +418,7 @@ steno_status steno_cached_decoder_open(steno_cached_decoder **out, steno_network
         st = no_memory(s, err);
     if (!st)
         s->own->rewinds = false;
-    if (!st && opt->first_row && !steno_network_n_inputs(once))
+    if (!st && opt->zero_row && !steno_network_n_inputs(once))
         st = read_zeros(s, err);
     if (st)
         steno_cached_decoder_close(s);
@@ -444,14 +444,14 @@ void steno_cached_decoder_close(steno_cached_decoder *s)
 
 /* ---- an utterance -------------------------------------------------------------------------- */
 
-/* Bytes of STENO_KV_PAGE_KEYS rows of one head in bf16. */
+/* Bytes of a page: STENO_KV_PAGE_KEYS keys and values of one head in bf16. */
 static size_t page_bytes(const steno_kernels *k, const struct columns *c)
 {
     return steno_kv_page_bytes(k, c->size, c->v_size);
 }
 
-/* A layer's memory with room for `cap` rows instead of `from`, n of which are there. */
-static bool spread_memory(struct block *b, const struct columns *c, size_t from, size_t n,
+/* Give a layer's memory room for `cap` frames instead of `from`; n of them are filled. */
+static bool resize_memory(struct block *b, const struct columns *c, size_t from, size_t n,
                           size_t cap)
 {
     const size_t k = c->heads * c->size;
@@ -468,8 +468,8 @@ static bool spread_memory(struct block *b, const struct columns *c, size_t from,
     return true;
 }
 
-/* The same of pieces. */
-static bool spread_pages(const steno_kernels *k, struct block *b, const struct columns *c,
+/* The same for a memory in pages. */
+static bool resize_pages(const steno_kernels *k, struct block *b, const struct columns *c,
                          size_t from, size_t cap)
 {
     const size_t old = from / STENO_KV_PAGE_KEYS * page_bytes(k, c),
@@ -488,8 +488,8 @@ static bool spread_pages(const steno_kernels *k, struct block *b, const struct c
     return true;
 }
 
-/* Room for n rows. An utterance that comes at one go gets what it needs, one that comes in blocks
- * half as much again each time. */
+/* Make room for n frames. An utterance that comes whole gets what it needs; one that comes in
+ * blocks gets half as much again each time. */
 static bool grow_memory(const steno_cached_decoder *s, steno_cached_decoder_state *k, size_t n)
 {
     size_t step = s->kv_kernels ? STENO_KV_PAGE_KEYS : MEMORY_STEP;
@@ -500,21 +500,21 @@ static bool grow_memory(const steno_cached_decoder *s, steno_cached_decoder_stat
     for (int i = 0; i < s->n_layers; i++) {
         const struct columns *c = &s->layer[i].memory_of;
         struct block *b = &k->layer[i].memories;
-        if (!(s->kv_kernels ? spread_pages(s->kv_kernels, b, c, k->cap_memory, cap)
-                            : spread_memory(b, c, k->cap_memory, k->n_memory, cap)))
+        if (!(s->kv_kernels ? resize_pages(s->kv_kernels, b, c, k->cap_memory, cap)
+                            : resize_memory(b, c, k->cap_memory, k->n_memory, cap)))
             return false;
     }
     k->cap_memory = cap;
     return true;
 }
 
-/* Rows [n, width] of keys and values become numbers `at` and on of the memory p. */
+/* Append rows [n, width] of keys and values to the memory p, from frame `at` on. */
 static void add_memory(float *p, size_t cap, const struct columns *c, size_t at, const float *rows,
                        size_t n)
 {
     const size_t k = c->heads * c->size;
     float *values = p + k * cap;
-    for (size_t r0 = 0; r0 < n; r0 += 16) { /* a cache line of each key's number i at a time */
+    for (size_t r0 = 0; r0 < n; r0 += 16) { /* a cache line of component i of the keys at a time */
         const size_t r1 = n - r0 < 16 ? n : r0 + 16;
         for (size_t i = 0; i < k; i++)
             for (size_t r = r0; r < r1; r++)
@@ -526,7 +526,7 @@ static void add_memory(float *p, size_t cap, const struct columns *c, size_t at,
                    rows + r * c->width + c->v_at + h * c->v_size, c->v_size * sizeof *values);
 }
 
-/* The same in bf16, a piece at a time. */
+/* The same in bf16, a page at a time. */
 static void append_pages(const steno_kernels *k, char *p, size_t cap, const struct columns *c,
                          size_t at, const float *rows, size_t n)
 {
@@ -541,13 +541,13 @@ static void append_pages(const steno_kernels *k, char *p, size_t cap, const stru
     }
 }
 
-/* n more of the utterance's rows through keys and values of every layer. */
+/* Compute keys and values of n more encoder frames in every layer, and append them. */
 static steno_status project(steno_cached_decoder *s, steno_cached_decoder_state *k,
-                            const float *rows, size_t n, int64_t dim, steno_err *err)
+                            const float *frames, size_t n, int64_t dim, steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, (int64_t)n, dim}}};
     steno_status st;
-    memcpy(&t.data, &rows, sizeof t.data); /* inputs are only read */
+    memcpy(&t.data, &frames, sizeof t.data); /* inputs are not written */
     if (!grow_memory(s, k, k->n_memory + n))
         return no_memory(s, err);
     st = steno_session_set(s->once, 0, &t, err);
@@ -558,7 +558,7 @@ static steno_status project(steno_cached_decoder *s, steno_cached_decoder_state 
         const struct columns *c = &s->layer[i].memory_of;
         if (kv->dtype != STENO_F32 || steno_numel(kv) != n * c->width)
             return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: layer %d makes keys of %zu numbers from %zu rows", s->name, i,
+                              "%s: layer %d makes keys of %zu numbers from %zu frames", s->name, i,
                               steno_numel(kv), n);
         if (s->kv_kernels)
             append_pages(s->kv_kernels, k->layer[i].memories.p, k->cap_memory, c, k->n_memory,
@@ -571,8 +571,8 @@ static steno_status project(steno_cached_decoder *s, steno_cached_decoder_state 
     return st;
 }
 
-/* Pieces have zeros behind the rows there are: what an utterance left there, be it NaN, would meet
- * weights of 0. */
+/* Pages must be zero behind their frames: attention multiplies what is there by weights of 0, and a
+ * NaN of an earlier utterance would come through. */
 static void clear_pages(const steno_cached_decoder *s, steno_cached_decoder_state *k)
 {
     for (int i = 0; s->kv_kernels && k->cap_memory && i < s->n_layers; i++)
@@ -580,20 +580,20 @@ static void clear_pages(const steno_cached_decoder *s, steno_cached_decoder_stat
 }
 
 steno_status steno_cached_decoder_start(steno_cached_decoder *s, steno_cached_decoder_state *k,
-                                        const float *rows, size_t n, int64_t dim, size_t beam,
+                                        const float *frames, size_t n, int64_t dim, size_t beam,
                                         steno_err *err)
 {
     clear_pages(s, k);
     k->beam = beam;
     k->n_memory = k->n = k->n_before = 0;
     k->again = false;
-    return steno_cached_decoder_extend(s, k, rows, n, dim, err);
+    return steno_cached_decoder_extend(s, k, frames, n, dim, err);
 }
 
 steno_status steno_cached_decoder_extend(steno_cached_decoder *s, steno_cached_decoder_state *k,
-                                         const float *rows, size_t n, int64_t dim, steno_err *err)
+                                         const float *frames, size_t n, int64_t dim, steno_err *err)
 {
-    return s->layer[0].memory_of.heads && n ? project(s, k, rows, n, dim, err) : STENO_OK;
+    return s->layer[0].memory_of.heads && n ? project(s, k, frames, n, dim, err) : STENO_OK;
 }
 
 void steno_cached_decoder_trim(steno_cached_decoder *s)
@@ -604,8 +604,8 @@ void steno_cached_decoder_trim(steno_cached_decoder *s)
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-/* Number of hypotheses to run for n: a quarter, half or three quarters of the beam, or whole beams.
- */
+/* Number of hypotheses to run for n of them: a quarter, half or three quarters of the beam, or
+ * whole beams. */
 static size_t rounded(size_t beam, size_t n)
 {
     size_t quarter = (beam + 3) / 4, m = (n + quarter - 1) / quarter * quarter;
@@ -614,7 +614,7 @@ static size_t rounded(size_t beam, size_t n)
     return n > beam ? (n + beam - 1) / beam * beam : m < beam ? m : beam;
 }
 
-/* Lists of the hypotheses that go on: those of the step before, and their rows. */
+/* The list of a hypothesis is its parent's list and the row of the parent's newest token. */
 static void reorder(steno_cached_decoder_state *k, const int32_t *parent, size_t n, size_t count)
 {
     int32_t *swap = k->list[0];
@@ -635,7 +635,7 @@ static void mark_used(steno_cached_decoder_state *k, const int32_t *list, size_t
             k->used[list[i * k->cap_tokens + c]] = k->now;
 }
 
-/* Rows for the newest tokens: any that no list names. */
+/* Choose rows for the newest tokens: any that no list names. */
 static bool choose_slots(const steno_cached_decoder *s, steno_cached_decoder_state *k, size_t n,
                          size_t count)
 {
@@ -665,22 +665,22 @@ static void make_views(const steno_cached_decoder *s, steno_cached_decoder_state
         v->memory = (struct steno_kv_rows){s->kv_kernels ? NULL : k->layer[i].memories.p,
                                            k->cap_memory, k->n_memory};
         v->pages = s->kv_kernels ? k->layer[i].memories.p : NULL;
-        if (!count && s->o.first_row && i) {
+        if (!count && s->o.zero_row && i) {
             put_row(k->layer[i].rows.p, k->cap_rows, &s->layer[i].cache_of, 0, s->layer[i].zero.p);
             v->own.n = 1;
         }
     }
 }
 
-/* Everything of a search's step but the run: lists, rows, views. */
+/* Prepare the lists, rows and views of one search's step. */
 static bool prepare(const steno_cached_decoder *s, steno_cached_decoder_state *k,
-                    const struct steno_score_request *a)
+                    const struct steno_score_request *r)
 {
-    size_t count = a->length - 1, n = a->n;
-    if (!grow_lists(k, n > k->beam ? n : k->beam, a->length + 1) || !grow_rows(s, k, 2 * n))
+    size_t count = r->length - 1, n = r->n;
+    if (!grow_lists(k, n > k->beam ? n : k->beam, r->length + 1) || !grow_rows(s, k, 2 * n))
         return false;
     if (count && !k->again) {
-        reorder(k, a->parent, n, count);
+        reorder(k, r->parent, n, count);
         k->n_before = k->n;
     }
     k->n = n;
@@ -695,21 +695,21 @@ static bool prepare(const steno_cached_decoder *s, steno_cached_decoder_state *k
     return true;
 }
 
-static steno_cached_decoder_state *state_of(const struct steno_score_request *a)
+static steno_cached_decoder_state *state_of(const struct steno_score_request *r)
 {
-    return ((const struct steno_cached_decoder_search *)a->self)->state;
+    return ((const struct steno_cached_decoder_search *)r->self)->state;
 }
 
-static steno_status set(steno_cached_decoder *s, int input, int64_t *data, int rank, size_t m,
-                        steno_err *err)
+static steno_status set_input(steno_cached_decoder *s, int input, int64_t *data, int rank, size_t m,
+                              steno_err *err)
 {
     struct steno_tensor t = {
         .dtype = STENO_I64, .shape = {.rank = rank, .dim = {(int64_t)m, 1}}, .data = data};
     return input < 0 ? STENO_OK : steno_session_set(s->step, input, &t, err);
 }
 
-/* m: hypotheses to be run, those behind the asked ones being nobody's. */
-static steno_status set_inputs(steno_cached_decoder *s, const struct steno_score_request *a,
+/* m: hypotheses to run; those after the requested ones are padding. */
+static steno_status set_inputs(steno_cached_decoder *s, const struct steno_score_request *r,
                                size_t n, size_t m, steno_err *err)
 {
     size_t at = 0;
@@ -717,31 +717,31 @@ static steno_status set_inputs(steno_cached_decoder *s, const struct steno_score
     if (!grow_inputs(s, m, n))
         return no_memory(s, err);
     for (size_t i = 0; i < n; i++) {
-        const steno_cached_decoder_state *k = state_of(&a[i]);
-        s->view[i] = (struct steno_kv_view){.hyps = a[i].n,
+        const steno_cached_decoder_state *k = state_of(&r[i]);
+        s->view[i] = (struct steno_kv_view){.hyps = r[i].n,
                                             .index = k->list[0],
                                             .index_row = k->cap_tokens,
                                             .bias = s->new_bias < 0 ? NULL : k->biases.p,
                                             .layer = k->view,
                                             .n_layers = (size_t)s->n_layers};
-        for (size_t h = 0; h < a[i].n; h++, at++) {
-            s->tokens[at] = a[i].prefix[h][a[i].length - 1];
-            s->places[at] = (int64_t)a[i].length - 1;
+        for (size_t h = 0; h < r[i].n; h++, at++) {
+            s->tokens[at] = r[i].prefix[h][r[i].length - 1];
+            s->places[at] = (int64_t)r[i].length - 1;
         }
     }
     for (; at < m; at++)
         s->tokens[at] = s->places[at] = 0;
     s->kv_binding = (struct steno_kv_binding){s->view, n};
     steno_session_bind_kv(s->step, &s->kv_binding);
-    st = set(s, s->tgt, s->tokens, 2, m, err);
-    return st ? st : set(s, s->position, s->places, 1, m, err);
+    st = set_input(s, s->tgt, s->tokens, 2, m, err);
+    return st ? st : set_input(s, s->position, s->places, 1, m, err);
 }
 
-/* The run's keys and values of hypotheses `at` and on go to the rows chosen for them. */
-static steno_status keep(steno_cached_decoder *s, const struct steno_score_request *a, size_t at,
-                         size_t m, steno_err *err)
+/* Store the run's keys and values of hypotheses from `at` on in the rows chosen for them. */
+static steno_status store_rows(steno_cached_decoder *s, const struct steno_score_request *r,
+                               size_t at, size_t m, steno_err *err)
 {
-    steno_cached_decoder_state *k = state_of(a);
+    steno_cached_decoder_state *k = state_of(r);
     const struct steno_tensor *t;
     for (int i = 0; i < s->n_layers; i++) {
         const struct layer *l = &s->layer[i];
@@ -749,19 +749,19 @@ static steno_status keep(steno_cached_decoder *s, const struct steno_score_reque
         if (t->dtype != STENO_F32 || steno_numel(t) != m * l->cache_of.width)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: layer %d gave rows of another width",
                               s->name, i);
-        for (size_t h = 0; h < a->n; h++)
+        for (size_t h = 0; h < r->n; h++)
             put_row(k->layer[i].rows.p, k->cap_rows, &l->cache_of, (size_t)k->slot[h],
                     (const float *)t->data + (at + h) * l->cache_of.width);
     }
     t = s->new_bias < 0 ? NULL : steno_session_get(s->step, s->new_bias);
-    for (size_t h = 0; t && h < a->n; h++)
+    for (size_t h = 0; t && h < r->n; h++)
         ((float *)k->biases.p)[k->slot[h]] =
             ((const float *)t->data)[steno_numel(t) == m ? at + h : 0];
     return STENO_OK;
 }
 
-/* Hypotheses of n searches, all prepared, in one run. */
-static steno_status run(steno_cached_decoder *s, const struct steno_score_request *a, size_t n,
+/* Run the hypotheses of n prepared searches at once. */
+static steno_status run(steno_cached_decoder *s, const struct steno_score_request *r, size_t n,
                         steno_err *err)
 {
     const size_t vocab = (size_t)s->o.vocab;
@@ -769,9 +769,9 @@ static steno_status run(steno_cached_decoder *s, const struct steno_score_reques
     size_t all = 0, m, at = 0;
     steno_status st;
     for (size_t i = 0; i < n; i++)
-        all += a[i].n;
-    m = rounded(state_of(a)->beam, all);
-    st = set_inputs(s, a, n, m, err);
+        all += r[i].n;
+    m = rounded(state_of(r)->beam, all);
+    st = set_inputs(s, r, n, m, err);
     if (!st)
         st = steno_session_run(s->step, err);
     if (st)
@@ -781,32 +781,32 @@ static steno_status run(steno_cached_decoder *s, const struct steno_score_reques
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: y has %zu scores for %zu prefixes, the token list has %d entries",
                           s->name, steno_numel(y), m, (int)s->o.vocab);
-    for (size_t i = 0; i < n && !st; at += a[i++].n) {
-        memcpy(a[i].out, (const float *)y->data + at * vocab, a[i].n * vocab * sizeof *a[i].out);
-        st = keep(s, &a[i], at, m, err);
+    for (size_t i = 0; i < n && !st; at += r[i++].n) {
+        memcpy(r[i].out, (const float *)y->data + at * vocab, r[i].n * vocab * sizeof *r[i].out);
+        st = store_rows(s, &r[i], at, m, err);
     }
     return st;
 }
 
-/* As run; where it fails, each search alone: no search is at the mercy of another. */
-static void run_or_each(steno_cached_decoder *s, struct steno_score_request *a, size_t n)
+/* Like run. If it fails, run each search alone, so that none fails because of another. */
+static void run_or_each(steno_cached_decoder *s, struct steno_score_request *r, size_t n)
 {
-    if (n > 1 && run(s, a, n, NULL) == STENO_OK)
+    if (n > 1 && run(s, r, n, NULL) == STENO_OK)
         return;
     for (size_t i = 0; i < n; i++)
-        a[i].st = run(s, &a[i], 1, a[i].err);
+        r[i].st = run(s, &r[i], 1, r[i].err);
 }
 
-void steno_cached_decoder_score_each(struct steno_score_request *a, size_t n)
+void steno_cached_decoder_score_each(struct steno_score_request *r, size_t n)
 {
-    steno_cached_decoder *s = ((struct steno_cached_decoder_search *)a->self)->step;
+    steno_cached_decoder *s = ((struct steno_cached_decoder_search *)r->self)->decoder;
     for (size_t i = 0; i < n; i++)
-        a[i].st = prepare(s, state_of(&a[i]), &a[i]) ? STENO_OK : no_memory(s, a[i].err);
+        r[i].st = prepare(s, state_of(&r[i]), &r[i]) ? STENO_OK : no_memory(s, r[i].err);
     for (size_t i = 0, end; i<n; i = end> i ? end : i + 1) {
         size_t hyps = 0;
-        for (end = i; end < n && !a[end].st && (end == i || hyps + a[end].n <= MOST_HYPS); end++)
-            hyps += a[end].n;
-        run_or_each(s, a + i, end - i);
+        for (end = i; end < n && !r[end].st && (end == i || hyps + r[end].n <= MOST_HYPS); end++)
+            hyps += r[end].n;
+        run_or_each(s, r + i, end - i);
     }
 }
 

@@ -1,0 +1,13 @@
+/* Scores that a network gave, before a search reads them. */
+#ifndef STENO_FAMILIES_COMMON_SCORES_H
+#define STENO_FAMILIES_COMMON_SCORES_H
+
+#include "base/status.h"
+
+/* out[i] = x[i] - log sum exp x, for n >= 1 scores; out may be x. */
+void steno_log_softmax(const float *x, size_t n, float *out);
+/* STENO_ERR_FORMAT: a score is NaN. file: for messages. */
+STENO_MUST steno_status steno_scores_check(const float *scores, size_t n, const char *file,
+                                           steno_err *err);
+
+#endif
