@@ -20,6 +20,8 @@ enum steno_dialect_act {
     STENO_ACT_END       /* everything was said */
 };
 
+#define STENO_DIALECT_BYTES_TEXT 4096
+
 struct steno_dialect;
 
 /* A session as its dialect sees it. */
@@ -63,6 +65,9 @@ struct steno_dialect {
     /* The first bytes of audio, before anything is settled; may change d->start. May be NULL. */
     steno_status (*first_audio)(struct steno_dialect_session *d, const char *p, size_t n,
                                 steno_err *err);
+    /* True if a whole binary message is a command in bytes: it then goes to `text`. NULL: never.
+     * Asked only about messages of at most STENO_DIALECT_BYTES_TEXT bytes that begin with '{'. */
+    bool (*binary_text)(const char *p, size_t n);
     /* A binary message of so many bytes is over; may be NULL. */
     enum steno_dialect_act (*binary_end)(struct steno_dialect_session *d, uint64_t bytes);
     void (*ready)(struct steno_dialect_session *d); /* the format is settled; may be NULL */

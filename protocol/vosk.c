@@ -6,6 +6,8 @@
 #include "protocol/dialect.h"
 
 #include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "protocol/json_text.h"
@@ -51,18 +53,41 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     return steno_native_query(name, value, &d->start, err);
 }
 
+/* asr_server.py reads numbers with float() and int(), so a string with a number is one. NAN for
+ * anything else. */
+static double number(const json_t *v)
+{
+    const char *t = json_string_value(v);
+    char *end;
+    double x;
+    if (!t)
+        return json_is_number(v) ? json_number_value(v) : NAN;
+    x = strtod(t, &end);
+    while (*end == ' ')
+        end++;
+    return end == t || *end ? NAN : x;
+}
+
+/* What Python's bool() says. */
+static bool truth(const json_t *v)
+{
+    return json_is_true(v) || (json_is_number(v) && fpclassify(json_number_value(v)) != FP_ZERO) ||
+           (json_is_string(v) && *json_string_value(v)) || json_array_size(v) ||
+           json_object_size(v);
+}
+
 /* As in Vosk, 0 is the form without alternatives, 1 the other one. */
 static steno_status set_alternatives(struct steno_dialect_session *d, const json_t *v,
                                      steno_err *err)
 {
-    json_int_t n = json_integer_value(v);
+    double n = number(v);
     if (!v)
         return STENO_OK;
-    if (!json_is_integer(v) || n < 0 || n > STENO_NATIVE_MAX_ALTERNATIVES)
+    if (!(n >= 0 && n <= STENO_NATIVE_MAX_ALTERNATIVES))
         return steno_fail(err, STENO_ERR_INVAL, "config: max_alternatives must be 0 to %d",
                           STENO_NATIVE_MAX_ALTERNATIVES);
-    state_of(d)->nbest = n > 0;
-    d->asked.alternatives = n > 1 ? (int)n : 1;
+    state_of(d)->nbest = n >= 1;
+    d->asked.alternatives = n >= 2 ? (int)n : 1;
     return STENO_OK;
 }
 
@@ -73,14 +98,13 @@ static steno_status config(struct steno_dialect_session *d, const json_t *c, ste
     const json_t *rate = json_object_get(c, "sample_rate"), *words = json_object_get(c, "words"),
                  *model = json_object_get(c, "model");
     d->asked = d->start;
-    if (rate && (!json_is_number(rate) || json_number_value(rate) < STENO_AUDIO_MIN_RATE ||
-                 json_number_value(rate) > STENO_AUDIO_MAX_RATE))
+    if (rate && !(number(rate) >= STENO_AUDIO_MIN_RATE && number(rate) <= STENO_AUDIO_MAX_RATE))
         return steno_fail(err, STENO_ERR_INVAL, "config: sample_rate must be %d to %d",
                           STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE);
     if (rate)
-        d->asked.audio.sample_rate = (int)json_number_value(rate);
+        d->asked.audio.sample_rate = (int)number(rate);
     if (words)
-        state_of(d)->words = json_is_true(words) || json_integer_value(words) != 0;
+        state_of(d)->words = truth(words);
     if (set_alternatives(d, json_object_get(c, "max_alternatives"), err))
         return STENO_ERR_INVAL;
     return json_is_string(model)
@@ -173,6 +197,18 @@ static void send_final(struct steno_dialect_session *d)
     steno_buf_reset(&s->partial);
 }
 
+/* The C++ server of vosk-server compares the bytes of a message and ignores whether it is text or
+ * binary, and clients of bytes (websocat --binary) rely on that. Samples are never JSON with one of
+ * these names. */
+static bool binary_text(const char *p, size_t n)
+{
+    json_t *root = json_loadb(p, n, 0, NULL);
+    bool known = json_object_get(root, "config") || json_object_get(root, "eof") ||
+                 json_object_get(root, "reset");
+    json_decref(root);
+    return known;
+}
+
 static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64_t bytes)
 {
     struct state *s = state_of(d);
@@ -245,6 +281,7 @@ const struct steno_dialect steno_dialect_vosk = {
     .free_state = free_state,
     .query = query,
     .text = text,
+    .binary_text = binary_text,
     .binary_end = binary_end,
     .event = event,
     .finalized = finalized,

@@ -674,15 +674,41 @@ static bool fits(steno_ws_session *s, size_t bytes)
     return false;
 }
 
-void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
+static bool is_text(const steno_ws_session *s, const char *p, size_t n)
 {
-    look_for_end(s);
-    if (s->state >= ENDING) {
-        if (n)
-            late_audio(s);
-        return;
+    return n && n <= STENO_DIALECT_BYTES_TEXT && p[0] == '{' && s->dialect->binary_text &&
+           s->dialect->binary_text(p, n);
+}
+
+/* Bytes of a binary message that may be a command are collected in s->text until the message ends.
+ * Returns true if the piece was used up. */
+static bool collect_text(steno_ws_session *s, const char *p, size_t n, bool first, bool last)
+{
+    if (first)
+        s->maybe_text = s->dialect->binary_text && !paused(s);
+    if (!s->maybe_text || !n)
+        return false;
+    if (s->text.len + n <= STENO_DIALECT_BYTES_TEXT && (s->text.len || *p == '{') &&
+        !steno_buf_add(&s->text, p, n)) {
+        if (!last)
+            return true;
+        if (is_text(s, s->text.data, s->text.len)) {
+            take_text(s, s->text.data, s->text.len);
+            return true;
+        }
+        s->text.len -= n;
     }
+    s->maybe_text = false;
+    if (s->text.len) /* it is audio: the earlier pieces come first */
+        take_bytes(s, s->text.data, s->text.len, false);
+    return false;
+}
+
+static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool first, bool last)
+{
     s->message_bytes = (first ? 0 : s->message_bytes) + n;
+    if (collect_text(s, p, n, first, last))
+        return;
     if (paused(s)) {
         if (s->whole_packets || s->finalize_wanted || steno_buf_add(&s->held_bytes, p, n))
             fail(s, STENO_ERR_INTERNAL, "audio: came while reading was paused");
@@ -699,6 +725,19 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
         pthread_mutex_unlock(&s->mx);
         act(s, what);
     }
+}
+
+void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
+{
+    look_for_end(s);
+    if (s->state >= ENDING) {
+        if (n && !s->maybe_text && !(first && last && is_text(s, p, n)))
+            late_audio(s);
+        return;
+    }
+    binary_piece(s, p, n, first, last);
+    if (!s->maybe_text || last)
+        steno_buf_free(&s->text);
 }
 
 /* ---- the recogniser's notes -------------------------------------------------------------- */

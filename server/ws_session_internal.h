@@ -39,6 +39,7 @@ struct steno_ws_session {
     int rate;
     size_t message_bytes; /* of the current binary message so far */
     bool whole_packets;   /* Opus without Ogg: a message is a packet */
+    bool maybe_text;      /* the current binary message may be a command: its bytes are in text */
     bool skip;            /* skip the rest of a refused message */
     bool failed_in_audio;
     struct steno_buf text, packet;

@@ -140,7 +140,7 @@ def deepgrams_own_client_gets_the_transcript(d):
 
 # ---- vosk ----
 
-def vosk_client(ws, chunk=8000, config=True):
+def vosk_client(ws, chunk=8000, config=True, eof='{"eof" : 1}'):
     """Like vosk-server's client/python/test.py: send, receive, ..., eof, receive."""
     out = []
     if config:
@@ -148,7 +148,7 @@ def vosk_client(ws, chunk=8000, config=True):
     for p in pieces(PCM, chunk):
         ws.send(p)
         out.append(json.loads(ws.recv(timeout=60 * SLOW)))
-    ws.send('{"eof" : 1}')
+    ws.send(eof)
     out.append(json.loads(ws.recv(timeout=60 * SLOW)))
     return out
 
@@ -163,6 +163,14 @@ def vosk_clients_get_one_reply_per_message_and_every_word(d):
         words = [w for m in got for w in m.get("result", [])]
         assert [w["word"] for w in words] == DIGITS_TEXT.split() and all(set(w) == {"conf", "start", "end", "word"} for w in words)
         assert all(set(m) == {"partial"} or "text" in m for m in got), got
+
+
+@case
+def vosk_eof_in_a_binary_message_ends_as_text_does(d):
+    with connect(url(d, "/vosk"), **OPEN) as ws:
+        said = " ".join(m["text"] for m in vosk_client(ws, eof=b'{"eof" : 1}') if m.get("text"))
+        got, code, _ = until_closed(ws)
+    assert said == DIGITS_TEXT and not got and code == 1000, (said, got, code)
 
 
 @case

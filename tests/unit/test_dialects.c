@@ -226,7 +226,7 @@ static void vosk_sends_as_many_hypotheses_as_requested(void **state)
     start(&h, &steno_dialect_vosk);
     text(&h, "{\"config\":{\"max_alternatives\":11}}", STENO_ERR_INVAL);
     text(&h, "{\"config\":{\"max_alternatives\":-1}}", STENO_ERR_INVAL);
-    text(&h, "{\"config\":{\"max_alternatives\":\"3\"}}", STENO_ERR_INVAL);
+    text(&h, "{\"config\":{\"max_alternatives\":\"three\"}}", STENO_ERR_INVAL);
     text(&h, "{\"config\":{\"max_alternatives\":3}}", STENO_OK);
     assert_int_equal(h.d.asked.alternatives, 3);
     nbest(&h);
@@ -265,7 +265,13 @@ static void vosk_understands_config_eof_and_reset(void **state)
     says_no_more(&h);
     assert_int_equal(text(&h, "{\"eof\":1}", STENO_OK), STENO_ACT_END);
     text(&h, "{\"config\":{\"sample_rate\":7999}}", STENO_ERR_INVAL);
-    text(&h, "{\"config\":{\"sample_rate\":\"8000\"}}", STENO_ERR_INVAL);
+    text(&h, "{\"config\":{\"sample_rate\":\"8 kHz\"}}", STENO_ERR_INVAL);
+    text(&h, "{\"config\":{\"sample_rate\":null}}", STENO_ERR_INVAL);
+    /* numbers in strings, which Python's float() and int() read */
+    text(&h, "{\"config\":{\"sample_rate\":\"8000\",\"max_alternatives\":\"3\"}}", STENO_OK);
+    assert_int_equal(h.d.asked.audio.sample_rate, 8000);
+    assert_int_equal(h.d.asked.alternatives, 3);
+    text(&h, "{\"config\":{\"max_alternatives\":\"0\"}}", STENO_OK);
     text(&h, "{}", STENO_ERR_INVAL);
     text(&h, "[]", STENO_ERR_FORMAT);
     text(&h, "eof", STENO_ERR_FORMAT);
@@ -274,6 +280,19 @@ static void vosk_understands_config_eof_and_reset(void **state)
     says_some(&h, "{\"text\":\"two\"}"); /* an error does not lose the text before it */
     says(&h, "{\"error\":\"invalid_data\",\"message\":\"a \\\"reason\\\"\"}");
     stop(&h);
+}
+
+static void vosk_commands_in_binary_messages_are_read_as_text(void **state)
+{
+    static const char *const commands[] = {"{\"eof\" : 1}", "{\"eof\":1}", "{\"reset\" : 1}",
+                                           "{\"config\" : { \"sample_rate\" : 16000 } }"};
+    static const char *const audio[] = {"{}",      "{\"eof\" : 1", "{\"eof\" : 1}x",
+                                        "\"eof\"", "[1]",          ""};
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        assert_true(steno_dialect_vosk.binary_text(commands[i], strlen(commands[i])));
+    for (size_t i = 0; i < sizeof audio / sizeof *audio; i++)
+        assert_false(steno_dialect_vosk.binary_text(audio[i], strlen(audio[i])));
 }
 
 /* ---- sherpa ---------------------------------------------------------------------------------- */
@@ -579,6 +598,7 @@ int main(void)
         cmocka_unit_test(vosk_joins_the_remaining_finals_in_its_last_answer),
         cmocka_unit_test(vosk_sends_as_many_hypotheses_as_requested),
         cmocka_unit_test(vosk_understands_config_eof_and_reset),
+        cmocka_unit_test(vosk_commands_in_binary_messages_are_read_as_text),
         cmocka_unit_test(sherpa_results_count_from_their_segment),
         cmocka_unit_test(sherpa_ends_once),
         cmocka_unit_test(deepgram_parameters),

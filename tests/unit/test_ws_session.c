@@ -87,13 +87,19 @@ struct fixture {
     steno_ws_session *s;
 };
 
-static void make(struct fixture *f, size_t send_bytes, double audio_seconds)
+static void make_dialect(struct fixture *f, const struct steno_dialect *dialect, size_t send_bytes,
+                         double audio_seconds)
 {
     struct steno_ws_session_limits limits = {1 << 20, send_bytes, audio_seconds, 0};
     memset(f, 0, sizeof *f);
     f->fake.room = SIZE_MAX;
-    f->s = steno_ws_session_new(&steno_dialect_native, &engine, &f->fake, "sess_test", &limits);
+    f->s = steno_ws_session_new(dialect, &engine, &f->fake, "sess_test", &limits);
     assert_non_null(f->s);
+}
+
+static void make(struct fixture *f, size_t send_bytes, double audio_seconds)
+{
+    make_dialect(f, &steno_dialect_native, send_bytes, audio_seconds);
 }
 
 static int setup(void **state)
@@ -308,6 +314,37 @@ static void binary_messages_are_bounded(void **state)
     note(f, STENO_POOL_DONE, STENO_OK);
     expect(f, "error", "message", "more than 1048576 bytes of audio");
     expect_close(f, 1009, "limit_exceeded");
+}
+
+/* One binary message in pieces of n bytes. */
+static void binary_in_pieces(struct fixture *f, const char *p, size_t len, size_t piece)
+{
+    for (size_t at = 0; at < len; at += piece)
+        steno_ws_session_binary(f->s, p + at, len - at < piece ? len - at : piece, !at,
+                                len - at <= piece);
+}
+
+static void binary_commands_and_audio_that_looks_like_them_survive_any_split(void **state)
+{
+    static const char eof[] = "{\"eof\" : 1}", config[] = "{\"config\":{\"sample_rate\":16000}}";
+    static char audio[10000];
+    (void)state;
+    memset(audio, '{', sizeof audio);
+    for (size_t piece = 1; piece < sizeof audio + 1; piece = piece * 3 + 1) {
+        struct fixture f;
+        make_dialect(&f, &steno_dialect_vosk, 1 << 20, 0);
+        binary_in_pieces(&f, config, sizeof config - 1, piece);
+        binary_in_pieces(&f, audio, 4000, piece); /* shorter than a command may be */
+        binary_in_pieces(&f, audio, sizeof audio, piece);
+        assert_int_equal(f.fake.rate, 16000);
+        assert_int_equal(f.fake.taken, (4000 + sizeof audio) / 2);
+        assert_int_equal(f.fake.ends, 0);
+        binary_in_pieces(&f, eof, sizeof eof - 1, piece);
+        assert_int_equal(f.fake.ends, 1);
+        assert_int_equal(f.fake.taken, (4000 + sizeof audio) / 2);
+        assert_int_equal(dropped_samples(&f), 0);
+        steno_ws_session_free(f.s);
+    }
 }
 
 /* Send 30,001 bytes of s16le in pieces of `piece`. The pool takes `room` samples at a time. */
@@ -677,6 +714,7 @@ int main(void)
         TEST(each_bad_message_ends_with_its_close_code),
         TEST(text_in_pieces_is_one_message_and_bounded),
         TEST(binary_messages_are_bounded),
+        cmocka_unit_test(binary_commands_and_audio_that_looks_like_them_survive_any_split),
         TEST(any_split_and_any_back_pressure_gives_the_same_samples),
         TEST(end_and_errors_wait_for_audio_without_room),
         TEST(a_finalize_the_recogniser_cannot_take_yet_waits),
