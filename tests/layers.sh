@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The layering of the tree as tests: includes go one way, every header compiles alone, every global
-# symbol of the library has the prefix, the engine knows nothing of sockets, HTTP or JSON. TAP.
+# The layering of the tree as tests: includes go one way, every header compiles alone, every global symbol of the
+# library has the prefix, and the engine includes no header of sockets, HTTP or JSON. TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 B=${STENO_BUILD:-build/release}
@@ -13,7 +13,7 @@ check() { # NAME OUTPUT: passes when the output is empty
     fi
 }
 
-# folder -> folders it may include from and link to, beside itself and base
+# folder -> folders that it may include from and link to, besides itself and base
 declare -A may=(
     [base]="" [formats]="" [audio]="" [features]="nn/kernels" [search]="" [search/lm]="" [text]="formats"
     [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
@@ -27,16 +27,16 @@ declare -A may=(
     [recognizer]="families families/registry nn/network nn/exec nn/graph features search text audio"
     [pool]="recognizer families search text audio features"
 )
-# All families may use the same; none sees another. The registry sees all of them.
+# All families may use the same folders; no family uses another. The registry may use all families.
 for d in engine/families/*/; do
     d=${d#engine/} d=${d%/}
     [ "$d" != families/common ] || continue
     may[$d]="families families/common nn/network nn/exec nn/graph nn/kernels formats features audio search search/lm text"
     may[families/registry]+=" $d"
 done
-# What of exec is for operators and passes: the plug-in header and its types.
+# Operators and passes may use only these headers of exec: the plug-in header and its types.
 plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/kv_cache.h "
-folder_of() { # PATH below engine/: the longest name above that it lies in; the registry, which names all families, is one of its own
+folder_of() { # PATH below engine/: the longest folder name above that contains it; the registry, which names all families, counts as a folder
     local d=${1%/*}
     case $1 in families/registry.*) echo families/registry; return ;; esac
     while [ -z "${may[$d]+x}" ] && [[ $d == */* ]]; do d=${d%/*}; done
@@ -62,7 +62,7 @@ while IFS=: read -r f inc; do
 done < <(git ls-files 'engine/*/*.[ch]' | xargs grep -oE '^ *# *include "[^"]*"' | sed -E 's/:.*"(.*)"/:\1/')
 check "engine folders include only the layers below them" "${bad%$'\n'}"
 
-# "FOLDER MAY..." a line; a folder that can come back to itself is in a cycle.
+# Lines "FOLDER MAY..."; a folder that reaches itself is part of a cycle.
 bad=$(for d in "${!may[@]}"; do echo "$d ${may[$d]}"; done | awk '
     { for (i = 2; i <= NF; i++) reach[$1, $i] = 1; all[$1] = 1 }
     END {
@@ -71,7 +71,7 @@ bad=$(for d in "${!may[@]}"; do echo "$d ${may[$d]}"; done | awk '
     }')
 check "the table of layers has no cycle" "$bad"
 
-kernels() { # FOLDERS WHAT: lines there that include from kernels/WHAT/
+kernels() { # FOLDERS WHAT: lines in these folders that include from kernels/WHAT/
     local d
     for d in $1; do grep -nE "^ *# *include \"nn/kernels/($2)/" engine/nn/kernels/"$d"/*.[ch]; done
 }
@@ -93,7 +93,7 @@ bad=""
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iengine -I. -I$B/gen"
 flags+=" $(pkg-config --cflags libmicrohttpd libwebsockets jansson libprotobuf-c opus ogg sndfile soxr inih kissfft-float libsystemd cmocka 2>/dev/null)"
 for h in $(git ls-files '*.h'); do
-    case $h in *_tmpl.h | *_table.h) continue ;; esac # included for their macros, more than once
+    case $h in *_tmpl.h | *_table.h) continue ;; esac # included several times, for their macros
     isa="" cc=gcc with=$flags
     case $h in *avx2*) isa="-mavx2 -mfma -mf16c" ;; *avx512*) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;; esac
     case $h in tests/emulated/*) isa="-Itests/emulated -mavx2 -mfma -mf16c -w" ;; esac
@@ -104,12 +104,13 @@ for h in $(git ls-files '*.h'); do
 done
 check "every header compiles alone" "${bad%$'\n'}"
 
-# Symbols: an object refers only to folders that its own may use. What protoc-c makes belongs to the folder of its .proto.
+# Symbols: an object may refer only to folders that its own folder may use. Output of protoc-c belongs to the folder of
+# its .proto.
 objects() {
     git ls-files 'engine/*.c' | grep -v '^engine/cli/' | sed "s|\(.*\)\.c$|$B/\1.o|" | xargs ls 2>/dev/null
     ls "$B"/gen/*.o
 }
-link_pairs() { # FROM<tab>TO<tab>OBJECT SYMBOL for every symbol that one folder has of another
+link_pairs() { # FROM<tab>TO<tab>OBJECT SYMBOL for every symbol that an object of one folder uses from another
     local o d
     while read -r o; do
         d=${o#"$B"/}
