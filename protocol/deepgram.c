@@ -11,7 +11,7 @@
 
 struct state {
     bool interim, vad_events, utterance_end, container;
-    double from; /* s: where the next Results begin */
+    double from; /* s: start of the next Results */
 };
 
 static struct state *state_of(struct steno_dialect_session *d)
@@ -47,7 +47,7 @@ static steno_status set_encoding(struct steno_dialect_session *d, const char *va
                       value);
 }
 
-/* false, or milliseconds of silence that end an utterance. */
+/* Value: false, or the milliseconds of silence that end an utterance. */
 static steno_status set_endpointing(struct steno_dialect_session *d, const char *value,
                                     steno_err *err)
 {
@@ -60,13 +60,13 @@ static steno_status set_endpointing(struct steno_dialect_session *d, const char 
     if (!strcmp(value, "true"))
         return STENO_OK;
     st = steno_query_int("endpointing", value, 0, 60000, &ms, err);
-    if (!st) /* our rules know no shorter pause than a tenth of a second */
+    if (!st) /* the endpoint rules have no pause shorter than 0.1 s */
         d->start.endpoint.silence_after = ms < 100 ? 0.1 : ms / 1000.0;
     return st;
 }
 
-/* Names that ask for what we do not do (smart_format, diarize, tag ...) are passed over, as
- * Deepgram's clients and others' send many. */
+/* Names of features that this server does not have (smart_format, diarize, tag ...) are ignored:
+ * Deepgram's and other clients send many of them. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
 {
@@ -92,7 +92,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     return STENO_OK;
 }
 
-/* Containers say themselves what they are. */
+/* A container names its own format. */
 static steno_status first_audio(struct steno_dialect_session *d, const char *p, size_t n,
                                 steno_err *err)
 {
@@ -142,7 +142,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     return st;
 }
 
-/* An empty binary message closes the stream, too. */
+/* An empty binary message closes the stream too. */
 static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64_t bytes)
 {
     (void)d;

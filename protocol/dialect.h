@@ -1,10 +1,10 @@
-/* What is common to the WebSocket dialects of live recognition. A dialect turns a client's messages
- * into a few acts, and the recogniser's events into its own messages; the session
+/* What the WebSocket dialects of live recognition have in common. A dialect turns a client's
+ * messages into a few acts, and the recogniser's events into its own messages; the session
  * (server/ws_session.h) does the rest. Pure: no sockets, clocks, threads. Confined to the session,
  * which calls every function under its lock.
  *
- * The dialects: stream_native (our own), deepgram, vosk, sherpa, openai_realtime. Which one is
- * spoken is told by the path; docs/protocol.md describes each. */
+ * The dialects: stream_native (the project's own), deepgram, vosk, sherpa, openai_realtime. The
+ * path selects the dialect; docs/protocol.md describes each. */
 #ifndef STENO_PROTOCOL_DIALECT_H
 #define STENO_PROTOCOL_DIALECT_H
 
@@ -14,10 +14,10 @@
 enum steno_dialect_act {
     STENO_ACT_NOTHING,
     STENO_ACT_START,    /* settings are in d->asked; only before audio */
-    STENO_ACT_SETTINGS, /* the same, but after audio it is passed over */
+    STENO_ACT_SETTINGS, /* the same, but ignored after audio */
     STENO_ACT_AUDIO,    /* bytes are in d->audio */
     STENO_ACT_FINALIZE, /* close the segment */
-    STENO_ACT_END       /* everything was said */
+    STENO_ACT_END       /* no audio follows */
 };
 
 #define STENO_DIALECT_BYTES_TEXT 4096
@@ -29,54 +29,54 @@ struct steno_dialect_session {
     const struct steno_dialect *dialect;
     char id[48];                              /* "sess_" and 32 hexadecimal digits */
     struct steno_native_start start;          /* settings in force */
-    struct steno_native_start asked;          /* of an act */
-    struct steno_buf audio;                   /* likewise */
+    struct steno_native_start asked;          /* settings of an act */
+    struct steno_buf audio;                   /* audio of an act */
     const char *model_version, *model_family; /* "" until the model is known */
     uint64_t seq;                             /* messages made so far */
     int64_t audio_ms;                         /* audio processed so far */
-    double audio_seconds;                     /* taken in */
+    double audio_seconds;                     /* accepted so far */
     uint64_t finals;
-    double retry_after; /* s after which to come back, of an error; 0 = that is not known */
+    double retry_after; /* s, for an error: when to come back; 0 = unknown */
     void *state;        /* [dialect->state_bytes], zero at first */
-    /* Where messages go: write into begin's buffer, then commit, with how the writing went.
-     * replaceable: a later replaceable one may take its place while it is unread. */
+    /* Output: write a message into begin's buffer, then commit it with the status of the writing.
+     * replaceable: a later replaceable message may replace it while it is unread. */
     struct steno_buf *(*begin)(struct steno_dialect_session *d);
     void (*commit)(struct steno_dialect_session *d, steno_status st, bool replaceable);
     void *owner;
 };
 
 struct steno_dialect {
-    const char *name;        /* "stream", "deepgram": of metrics and logs */
-    const char *subprotocol; /* that may be asked for; NULL = none */
+    const char *name;        /* "stream", "deepgram": in metrics and logs */
+    const char *subprotocol; /* the one a client may ask for; NULL = none */
     const char *log_name;
     size_t state_bytes;
-    size_t max_text; /* bytes of one text message; 0 = as of a binary one */
+    size_t max_text; /* bytes of one text message; 0 = as for binary ones */
     /* Defaults beyond steno_native_start_init; may be NULL. */
     void (*init)(struct steno_dialect_session *d);
     void (*free_state)(struct steno_dialect_session *d); /* may be NULL */
-    /* One decoded parameter of the URL, into d->start. */
+    /* Apply one decoded parameter of the URL to d->start. */
     steno_status (*query)(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err);
-    /* The connection stands; may be NULL. */
+    /* The connection is established; may be NULL. */
     void (*opened)(struct steno_dialect_session *d);
-    /* A whole text message, valid UTF-8. */
+    /* Act on a whole text message, valid UTF-8. */
     steno_status (*text)(struct steno_dialect_session *d, const char *p, size_t n,
                          enum steno_dialect_act *act, steno_err *err);
-    /* The first bytes of audio, before anything is settled; may change d->start. May be NULL. */
+    /* The first bytes of audio, before the format is fixed; may change d->start. May be NULL. */
     steno_status (*first_audio)(struct steno_dialect_session *d, const char *p, size_t n,
                                 steno_err *err);
     /* True if a whole binary message is a command in bytes: it then goes to `text`. NULL: never.
-     * Asked only about messages of at most STENO_DIALECT_BYTES_TEXT bytes that begin with '{'. */
+     * Called only for messages of at most STENO_DIALECT_BYTES_TEXT bytes that begin with '{'. */
     bool (*binary_text)(const char *p, size_t n);
-    /* A binary message of so many bytes is over; may be NULL. */
+    /* A binary message of so many bytes has ended; may be NULL. */
     enum steno_dialect_act (*binary_end)(struct steno_dialect_session *d, uint64_t bytes);
-    void (*ready)(struct steno_dialect_session *d); /* the format is settled; may be NULL */
-    /* The session goes on over another connection; NULL: its sessions end with theirs. */
+    void (*ready)(struct steno_dialect_session *d); /* the format is fixed; may be NULL */
+    /* The session continues on another connection. NULL: its sessions end with their connection. */
     void (*resumed)(struct steno_dialect_session *d, int64_t samples, bool ended);
     void (*event)(struct steno_dialect_session *d, const struct steno_event *ev);
-    /* All of a FINALIZE was delivered; may be NULL. */
+    /* All results of a FINALIZE were delivered; may be NULL. */
     void (*finalized)(struct steno_dialect_session *d);
-    /* Last messages: something is wrong, or all was said. */
+    /* Write the last message: an error, or the normal end. */
     void (*error)(struct steno_dialect_session *d, const char *code, const char *message);
     void (*end)(struct steno_dialect_session *d, bool draining);
     /* The dialect's own close code and reason for an error; may be NULL. */
@@ -89,19 +89,19 @@ extern const struct steno_dialect steno_dialect_vosk;
 extern const struct steno_dialect steno_dialect_sherpa;
 extern const struct steno_dialect steno_dialect_realtime;
 
-/* The dialect of a path (without its query), NULL when there is none; root: what "/" speaks, NULL =
- * nothing. */
+/* The dialect of a path (without its query); NULL when there is none. root: the dialect of "/",
+ * NULL = none. */
 const struct steno_dialect *steno_dialect_find(const char *path, size_t len,
                                                const struct steno_dialect *root);
-/* "vosk" and "sherpa", the dialects whose clients connect to "/"; NULL for other names. */
+/* The dialects whose clients connect to "/": "vosk" and "sherpa"; NULL for other names. */
 const struct steno_dialect *steno_dialect_of_root(const char *name);
 
-/* Helpers for dialects. A JSON object with at most STENO_NATIVE_MAX_DEPTH levels; errors as of
- * steno_native_parse. The result is jansson's, to be json_decref'd. */
+/* Parse a JSON object with at most STENO_NATIVE_MAX_DEPTH levels, for dialects. The caller releases
+ * the result with json_decref. Errors as of steno_native_parse. */
 struct json_t;
 STENO_MUST steno_status steno_dialect_json(struct json_t **out, const char *p, size_t n,
                                            steno_err *err);
-/* The session's id in the form of a UUID. out: 37 bytes. */
+/* Write the session's id in the form of a UUID. out: 37 bytes. */
 void steno_dialect_uuid(const struct steno_dialect_session *d, char *out);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <utf8proc.h>
 
-/* Bytes of the UTF-8 sequence at s, 0 if there is none. */
+/* Length of the UTF-8 sequence at s; 0 if there is none. */
 static size_t sequence(const char *s, size_t n)
 {
     utf8proc_int32_t cp;
@@ -31,7 +31,7 @@ static steno_status put_escaped(struct steno_buf *out, unsigned char c)
 
 steno_status steno_json_put_string(struct steno_buf *out, const char *s, size_t n)
 {
-    size_t plain = 0, i = 0; /* s[plain, i) waits to be copied as it is */
+    size_t plain = 0, i = 0; /* s[plain, i) is still to be copied unchanged */
     steno_status st = steno_buf_add(out, "\"", 1);
     while (!st && i < n) {
         unsigned char c = (unsigned char)s[i];

@@ -1,7 +1,7 @@
 /* A delimiter is CR LF "--" boundary. The body is read as if CR LF stood before its first byte, so
- * the first boundary needs no rule of its own. A boundary cannot hold a CR, so when a match breaks
- * off, no later match can have begun inside it but at the byte that broke it: the matched bytes are
- * data and that byte is looked at again. */
+ * the first boundary needs no special rule. A boundary has no CR. So when a match fails, a new
+ * match can begin only at the byte that failed, not inside the matched bytes: the matched bytes are
+ * data, and that byte is checked again. */
 #include "protocol/multipart.h"
 
 #include <stdlib.h>
@@ -10,8 +10,7 @@
 
 enum state {
     TEXT,    /* preamble or part body, up to a delimiter */
-    CLOSING, /* behind a delimiter: CR LF opens a part, "--" ends all; blanks before CR LF are legal
-              */
+    CLOSING, /* after a delimiter: CR LF opens a part, "--" ends the body */
     HEADERS,
     EPILOGUE
 };
@@ -28,8 +27,9 @@ struct steno_multipart {
     size_t n_closing;
 };
 
-/* One parameter value at *p, quoted or a token, into out [size]; *p moves behind it. In quotes a
- * backslash takes a quote or backslash as it is (RFC 9110, 5.6.4; browsers write %22 instead). */
+/* Read one parameter value at *at, quoted or a token, into out [size]; *at moves past it. Within
+ * quotes a backslash escapes a quote or a backslash (RFC 9110, 5.6.4; browsers write %22 instead).
+ */
 static bool parameter_value(const char **at, char *out, size_t size)
 {
     const char *p = *at;
@@ -50,8 +50,8 @@ static bool parameter_value(const char **at, char *out, size_t size)
     return fits;
 }
 
-/* Value of a parameter (name="a b" or name=token) of a header value; false when it is absent,
- * broken or does not fit out. */
+/* Find a parameter (name="a b" or name=token) of a header value; false when it is absent, broken or
+ * does not fit out. */
 static bool parameter(const char *value, const char *name, char *out, size_t size)
 {
     const char *p = strchr(value, ';');
@@ -122,7 +122,7 @@ static steno_status give(steno_multipart *mp, const char *data, size_t n, steno_
     return mp->part && n ? mp->on.data(mp->on.user, data, n, err) : STENO_OK;
 }
 
-/* TEXT: pass data on until the delimiter is complete; *used bytes of it were looked at. */
+/* State TEXT: pass data on until the delimiter is complete; *used: bytes that were read. */
 static steno_status read_text(steno_multipart *mp, const char *data, size_t n, size_t *used,
                               steno_err *err)
 {
@@ -181,7 +181,7 @@ static steno_status read_closing(steno_multipart *mp, char c, steno_err *err)
     return STENO_OK;
 }
 
-/* The headers of a part are complete: the field's name is in Content-Disposition. */
+/* The headers of a part are complete: take the field's name from Content-Disposition. */
 static steno_status begin_part(steno_multipart *mp, steno_err *err)
 {
     static const char disposition[] = "Content-Disposition:";
@@ -222,7 +222,7 @@ static steno_status read_header(steno_multipart *mp, char c, steno_err *err)
         return STENO_OK;
     if (n > 2 && (n < 4 || memcmp(mp->headers + n - 4, "\r\n\r\n", 4)))
         return STENO_OK;
-    /* the line end before an empty body belongs to its delimiter as well: RFC 2046 wants another */
+    /* the line end before an empty body belongs to its delimiter too: RFC 2046 wants another one */
     mp->state = TEXT;
     return begin_part(mp, err);
 }

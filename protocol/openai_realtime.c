@@ -1,11 +1,11 @@
 /* OpenAI's Realtime API, transcription sessions (openai-openapi 2.3.0), in both of its schemas: the
- * released one ("GA") and the beta, which a client asks for by `OpenAI-Beta: realtime=v1`, here the
- * query parameter beta=1 that the server adds.
+ * released one ("GA") and the beta. A client asks for the beta by `OpenAI-Beta: realtime=v1`; here
+ * it is the query parameter beta=1, which the server adds.
  *
- * Deltas are append-only: only what of a partial is stable is sent, so they come while the speaker
- * speaks; what was not stable before comes with the final, then `completed`, once per item. A
- * segment of ours is an item. `commit` closes the segment; `clear` cannot take back what was heard
- * already and is only answered. */
+ * Deltas only append, so only the stable prefix of a partial is sent, and deltas come while the
+ * speaker speaks. The rest comes with the final, followed by `completed`, once per item. A segment
+ * is an item. `commit` closes the segment. `clear` cannot undo what was recognised already; it is
+ * only answered. */
 #include "protocol/dialect.h"
 
 #include <jansson.h>
@@ -15,16 +15,16 @@
 #include "protocol/json_text.h"
 #include "protocol/openai_rest.h"
 
-#define RATE 24000 /* of pcm16 where none is given */
+#define RATE 24000 /* of pcm16 when none is given */
 
 struct state {
     bool beta;
     bool logprobs;     /* wanted with `completed` */
     bool has_audio;    /* since the last commit */
-    uint64_t events;   /* made so far: ids */
-    uint64_t items;    /* begun so far; the running one is item `items` */
-    bool item_open;    /* speech_started was told for it */
-    size_t sent;       /* bytes of its text told by deltas */
+    uint64_t events;   /* made so far, for ids */
+    uint64_t items;    /* begun so far; the running one has number `items` */
+    bool item_open;    /* speech_started was sent for it */
+    size_t sent;       /* bytes of its text sent in deltas */
     double item_from;  /* s */
     char event_id[64]; /* of the client's message, for errors */
 };
@@ -40,8 +40,8 @@ static void init(struct steno_dialect_session *d)
     d->start.audio.sample_rate = RATE;
 }
 
-/* model, intent, language ...: a name of ours is taken as the model, beam and options of families
- * as such, the rest is others'. */
+/* model, intent, language ...: a known model name selects the model, beam and options of families
+ * apply, everything else is ignored. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
 {
@@ -152,7 +152,7 @@ static void send_error(struct steno_dialect_session *d, const char *type, const 
 
 /* ---- the client's events --------------------------------------------------------------------- */
 
-/* Base64 (RFC 4648, 4), whole groups with padding; decoded onto out. */
+/* Append decoded base64 (RFC 4648, 4) to out: whole groups with padding. */
 static steno_status decode(const char *p, size_t n, struct steno_buf *out, steno_err *err)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -221,7 +221,7 @@ static steno_status set_detection(struct steno_native_start *s, const json_t *v,
     return STENO_OK;
 }
 
-/* Only what is present changes. */
+/* Only fields that are present change. */
 static steno_status update(struct steno_dialect_session *d, const json_t *session, bool beta,
                            steno_err *err)
 {
@@ -247,7 +247,7 @@ static steno_status update(struct steno_dialect_session *d, const json_t *sessio
                               err);
 }
 
-/* "include": ["item.input_audio_transcription.logprobs"]; absent: as it was. */
+/* Read "include": ["item.input_audio_transcription.logprobs"]; when absent nothing changes. */
 static void set_include(struct steno_dialect_session *d, const json_t *list)
 {
     const json_t *v;
@@ -312,7 +312,7 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
     return steno_fail(err, STENO_ERR_INVAL, "unknown type '%.60s'", type);
 }
 
-/* What is wrong with an event is told, and the session goes on. */
+/* An error of an event is reported, and the session goes on. */
 static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
                          enum steno_dialect_act *act, steno_err *err)
 {
@@ -416,7 +416,7 @@ static void final(struct steno_dialect_session *d, const struct steno_event *ev)
     struct state *s = state_of(d);
     bool asked = ev->reason == STENO_FINAL_REQUEST;
     if (!*ev->text && !asked && !s->item_open)
-        return; /* a stretch of silence is no item */
+        return; /* silence is not an item */
     open_item(d, ev->start);
     if (!asked && d->start.endpointing)
         send_at(d, "input_audio_buffer.speech_stopped", "audio_end_ms", ev->end);
@@ -447,7 +447,7 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
     }
 }
 
-/* The protocol has no last message: the close frame is it. */
+/* The protocol has no last message: the close frame ends it. */
 static void end(struct steno_dialect_session *d, bool draining)
 {
     (void)d, (void)draining;

@@ -150,7 +150,7 @@ steno_status steno_openai_check(const struct steno_openai_request *r, const char
     return STENO_OK;
 }
 
-/* Names OpenAI writes out in full, with their ISO 639-1 codes. */
+/* Language names that OpenAI writes in full, with their ISO 639-1 codes. */
 static const struct {
     const char *code, *name;
 } languages[] = {{"en", "english"}, {"de", "german"},     {"fr", "french"},   {"es", "spanish"},
@@ -175,7 +175,7 @@ bool steno_openai_language_matches(const char *asked, const char *has)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Runs the calls of a chain until one fails. */
+/* Runs a chain of calls until one fails. */
 #define THEN(st, call) ((st) = (st) ? (st) : (call))
 
 static steno_status put_text(struct steno_buf *out, const char *key, const char *value)
@@ -185,7 +185,7 @@ static steno_status put_text(struct steno_buf *out, const char *key, const char 
                           : steno_buf_puts(out, "null"));
 }
 
-/* Seconds in millisecond grain, without trailing zeros ("1.25", "3", "0.1"). */
+/* Append seconds rounded to milliseconds, without trailing zeros ("1.25", "3", "0.1"). */
 static steno_status put_seconds(struct steno_buf *out, const char *key, double v)
 {
     char text[64];
@@ -218,20 +218,20 @@ static steno_status put_warning(struct steno_buf *out, const char *warning)
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
-/* "token":" TEXT" */
+/* Append "token":" TEXT". */
 static steno_status put_token(struct steno_buf *out, const char *text, bool space)
 {
     steno_status st = steno_buf_puts(out, space ? "\"token\":\" " : "\"token\":");
     size_t at = out->len;
     THEN(st, steno_json_put_string(out, text, strlen(text)));
-    if (!st && space) { /* its own opening quote is one too many */
+    if (!st && space) { /* remove the string's own opening quote */
         memmove(out->data + at, out->data + at + 1, out->len - at);
         out->len--;
     }
     return st;
 }
 
-/* One of them; any is set once there is one. */
+/* Append one list of logprobs; *any becomes true when it is not empty. */
 static steno_status put_logprobs(struct steno_buf *out, const struct steno_word *w, size_t n,
                                  bool *any)
 {
@@ -322,9 +322,9 @@ static steno_status put_alternatives(struct steno_buf *out, const struct steno_e
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
-/* The fields of a segment that only Whisper has a meaning for are there, as the schema wants them,
- * with neutral values; avg_logprob is the log of the segment's confidence (a geometric mean of word
- * posteriors), no_speech_prob its complement where nothing better is known. */
+/* The schema wants some fields of a segment that only Whisper has; they get neutral values.
+ * avg_logprob is the logarithm of the segment's confidence (a geometric mean of word posteriors).
+ * no_speech_prob is 1 minus the confidence when nothing better is known. */
 static steno_status put_segment(struct steno_buf *out, const struct steno_event *seg, size_t id)
 {
     double confidence = seg->confidence > 1e-6f ? (double)seg->confidence : 1e-6;
@@ -435,7 +435,8 @@ steno_status steno_openai_write_models(struct steno_buf *out, const struct steno
 
 /* ---- server-sent events ---------------------------------------------------------------------- */
 
-/* Other events stand before this one and may be on their way: on failure nothing of it stays. */
+/* The buffer may have earlier events that are being sent: on failure no part of this event stays.
+ */
 static steno_status whole(struct steno_buf *out, size_t before, steno_status st)
 {
     if (st)
@@ -462,7 +463,7 @@ steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_o
     THEN(st, put_usage(out, r->duration));
     THEN(st, put_warning(out, r->warning));
     THEN(st, steno_buf_puts(out, "}\n\n"));
-    /* what OpenAI's own clients read as the end */
+    /* OpenAI's own clients take this for the end */
     THEN(st, steno_buf_puts(out, "data: [DONE]\n\n"));
     return whole(out, before, st);
 }

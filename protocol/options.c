@@ -12,7 +12,7 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* The next row from *i on whose name no earlier row has; NULL past the last. */
+/* The next row from *i on whose name no earlier row has; NULL past the last one. */
 static const struct steno_option_info *next_row(size_t *i)
 {
     const struct steno_option_info *row;
@@ -73,7 +73,7 @@ const char *steno_options_named_in(const char *message)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Digits that read back to the same number. */
+/* Print digits that read back to the same number. */
 static void print_number(char out[STENO_OPTION_TEXT], double v)
 {
     for (int digits = 12; digits <= 17; digits++) {
@@ -92,7 +92,7 @@ static bool is_yes(const char *value)
     return false;
 }
 
-/* Word i of "a|b|c"; its length to *n. */
+/* Word i of "a|b|c"; *n: its length. */
 static const char *word_at(const char *words, size_t i, size_t *n)
 {
     for (; i && *words; i--) {
@@ -103,7 +103,7 @@ static const char *word_at(const char *words, size_t i, size_t *n)
     return words;
 }
 
-/* Of a text that has been checked. */
+/* The value of a text that has been checked. */
 static double value_of(const struct steno_option_info *row, const char *text)
 {
     size_t i = 0, n;
@@ -131,7 +131,7 @@ static void print_value(const struct steno_option_info *row, double v, char out[
     }
 }
 
-/* Whether the value holds when nobody sets one. */
+/* Whether the value is the default. */
 static bool holds_anyway(const struct steno_option_info *row, double v)
 {
     return *row->fallback && value_of(row, row->fallback) == v;
@@ -144,7 +144,7 @@ static const struct steno_option_info *row_of(const struct steno_options *o, siz
     return steno_option_at(o->row[i]);
 }
 
-/* Place of a name in the set; o->n: it is not set. */
+/* Index of a name in the set; o->n when it is not set. */
 static size_t find(const struct steno_options *o, const char *name)
 {
     size_t i = 0;
@@ -163,7 +163,8 @@ const char *steno_options_get(const struct steno_options *o, const char *name,
     return out;
 }
 
-/* Where there is no place it is left out: no set of the table's options has more. */
+/* Set a row's value. Without room it is left out, which does not happen with options of the table.
+ */
 static bool put(struct steno_options *o, unsigned char row, double value)
 {
     size_t i = find(o, steno_option_at(row)->name);
@@ -175,7 +176,7 @@ static bool put(struct steno_options *o, unsigned char row, double value)
     return true;
 }
 
-/* Keep those that `keep` says. */
+/* Keep the options for which `keep` is true. */
 static void filter(struct steno_options *o,
                    bool (*keep)(const struct steno_option_info *row, const void *arg),
                    const void *arg)
@@ -199,7 +200,7 @@ void steno_options_unset(struct steno_options *o, const char *name)
     filter(o, is_other, name);
 }
 
-/* Row of a name; the table's is one of bytes. */
+/* The row of a name; its number fits a byte. */
 static const struct steno_option_info *row_named(const char *name, unsigned char *at)
 {
     const struct steno_option_info *row = steno_option_find(name);
@@ -254,7 +255,7 @@ steno_status steno_options_set_json(struct steno_options *o, const char *name, c
     return steno_options_set(o, name, row ? json_string_value(value) : "", err);
 }
 
-/* One "NAME=VALUE" without blanks around. */
+/* Read one "NAME=VALUE" without blanks around it. */
 static steno_status read_pair(struct steno_options *o, int *beam, const char *p, size_t n,
                               steno_err *err)
 {
@@ -320,7 +321,7 @@ struct steno_options steno_options_variant(const struct steno_options *o)
 {
     struct steno_options out = {0};
     const struct steno_option_info *row;
-    for (size_t i = 0; (row = next_row(&i));) { /* i: one behind the row */
+    for (size_t i = 0; (row = next_row(&i));) { /* i: one past the row */
         size_t at = find(o, row->name);
         if (at < o->n && row->scope == STENO_OPTION_OF_MODEL && !holds_anyway(row, o->value[at]))
             (void)put(&out, (unsigned char)(i - 1), o->value[at]);

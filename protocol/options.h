@@ -1,5 +1,5 @@
 /* Options of model families, as requests and the configuration name them: a bounded set of names
- * and values, every one checked against the families' table (steno.h: struct steno_option_info).
+ * and values. Each is checked against the families' table (steno.h: struct steno_option_info).
  * Pure, confined. */
 #ifndef STENO_PROTOCOL_OPTIONS_H
 #define STENO_PROTOCOL_OPTIONS_H
@@ -15,62 +15,63 @@
 /* Zero-initialised = nothing is set. Small, because every session has two. */
 struct steno_options {
     unsigned char n, row[STENO_OPTIONS_MAX]; /* rows of the table */
-    double value[STENO_OPTIONS_MAX];         /* a number; 0 or 1; place of a choice */
+    double value[STENO_OPTIONS_MAX];         /* a number; 0 or 1; index of a choice */
 };
 
-/* A set as the engine takes it. */
+/* A set in the engine's form. */
 struct steno_option_list {
     size_t n;
     struct steno_option v[STENO_OPTIONS_MAX];
     char text[STENO_OPTIONS_MAX][STENO_OPTION_TEXT]; /* the values */
 };
 
-/* Whether a family has an option of this name; the second asks for the scope too. */
+/* Whether a family has an option of this name; the second function also checks the scope. */
 bool steno_options_known(const char *name);
 bool steno_options_known_of(const char *name, enum steno_option_scope scope);
-/* ", a, b, c": every name, those of streams first. Cut where out is full. Returns out. */
+/* Write every name as ", a, b, c", those of streams first; cut when out is full. Returns out. */
 const char *steno_options_names(char out[STENO_OPTIONS_NAMES]);
-/* The name that a message about an option begins with ("ctc_weight: 2 is outside 0..1"); NULL: it
+/* The option with whose name a message begins ("ctc_weight: 2 is outside 0..1"); NULL when it
  * begins with none. */
 const char *steno_options_named_in(const char *message);
 
-/* Set one; a second value replaces the first. STENO_ERR_INVAL: no such option (those there are are
- * listed), or a value that is not of its kind or out of its range: the message begins with the
- * name. STENO_ERR_LIMIT: more than STENO_OPTIONS_MAX. */
+/* Set an option; a second value replaces the first. STENO_ERR_INVAL: there is no such option (the
+ * message lists the known ones), or the value is not of its kind or out of its range (the message
+ * begins with the name). STENO_ERR_LIMIT: more than STENO_OPTIONS_MAX. */
 STENO_MUST steno_status steno_options_set(struct steno_options *o, const char *name,
                                           const char *value, steno_err *err);
-/* The same from JSON: true or false, a number or a string, as the option's kind is. */
+/* The same from JSON: true or false, a number or a string, depending on the option's kind. */
 struct json_t;
 STENO_MUST steno_status steno_options_set_json(struct steno_options *o, const char *name,
                                                const struct json_t *value, steno_err *err);
-/* "NAME=VALUE, NAME=VALUE": options of streams, and beam=N. beam is left alone when it is not
+/* Read "NAME=VALUE, NAME=VALUE": options of streams, and beam=N. beam is unchanged when it is not
  * named. Errors as of set. */
 STENO_MUST steno_status steno_options_read_list(struct steno_options *o, int *beam,
                                                 const char *list, steno_err *err);
 void steno_options_unset(struct steno_options *o, const char *name);
-/* The value as text, "yes" or "no" of a flag, in out, which is returned; NULL: not set. */
+/* Write the value as text to out ("yes" or "no" for a flag) and return out; NULL when it is not
+ * set. */
 const char *steno_options_get(const struct steno_options *o, const char *name,
                               char out[STENO_OPTION_TEXT]);
 
-/* What io does not set is taken from defaults. */
+/* Take the options that io does not set from defaults. */
 void steno_options_complete(struct steno_options *io, const struct steno_options *defaults);
-/* Keep what is of this scope and what this family has; family NULL = none has any. */
+/* Keep only the options of this scope that this family has; family NULL = none. */
 void steno_options_keep(struct steno_options *io, enum steno_option_scope scope,
                         const char *family);
-/* Options of models in one form: the table's order, without values that hold anyway. Sets that mean
- * the same model have the same variant. */
+/* The options of models in a canonical form: in the table's order, without default values. Sets
+ * that mean the same model have the same variant. */
 struct steno_options steno_options_variant(const struct steno_options *o);
 /* Replace the options of models in io by a variant. */
 void steno_options_set_variant(struct steno_options *io, const struct steno_options *variant);
 bool steno_options_equal(const struct steno_options *a, const struct steno_options *b);
 
-/* Those of a scope, into out, whose address must stay. */
+/* List the options of a scope in out, which must not move afterwards. */
 void steno_options_list(const struct steno_options *o, enum steno_option_scope scope,
                         struct steno_option_list *out);
-/* The variant as a suffix of a model's name: "+FLAG" for a flag, "+VALUE" for a choice,
+/* Write the variant as a suffix of a model's name: "+FLAG" for a flag, "+VALUE" for a choice,
  * "+NAME=VALUE" for the rest. Returns out. */
 const char *steno_options_label(const struct steno_options *o, char out[STENO_OPTIONS_LABEL]);
-/* The variant as members of a JSON object, a comma before each. */
+/* Append the variant as members of a JSON object, each with a comma before it. */
 STENO_MUST steno_status steno_options_write(struct steno_buf *out, const struct steno_options *o);
 
 #endif

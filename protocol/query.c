@@ -33,7 +33,7 @@ static bool valid_utf8(const char *s, size_t n)
     return true;
 }
 
-/* Decode [in, in + n) into out; what: for the message. */
+/* Decode [in, in + n) into out; pair: its number, for the message. */
 static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT], int pair,
                            steno_err *err)
 {
@@ -99,7 +99,7 @@ steno_status steno_query_double(const char *name, const char *text, double min, 
 {
     char *end;
     double v;
-    /* strtod alone would also take blanks in front, hexadecimal, "inf" and "nan" */
+    /* strtod alone would also take leading blanks, hexadecimal, "inf" and "nan" */
     if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
         return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number", name, text);
     v = strtod(text, &end);

@@ -8,22 +8,24 @@
 #define STENO_QUERY_TEXT 512 /* bytes of one decoded name or value, with its NUL */
 #define STENO_QUERY_MAX 64   /* pairs; more is STENO_ERR_LIMIT */
 
-/* Called for each pair in order; a status other than STENO_OK ends the walk. Borrowed. */
+/* Called for each pair in order, with borrowed strings. A status other than STENO_OK ends the
+ * iteration. */
 typedef steno_status (*steno_query_fn)(void *user, const char *name, const char *value,
                                        steno_err *err);
 
-/* Decode every pair of a target's query ("/x?a=1&b=%20"); none without a '?'. STENO_ERR_INVAL for a
- * bad %-escape, a NUL, or bytes that are no UTF-8: the message names the pair. */
+/* Decode every pair of a target's query ("/x?a=1&b=%20"); no '?' means no pairs. STENO_ERR_INVAL
+ * for a bad %-escape, a NUL, or bytes that are not UTF-8; the message names the pair. */
 STENO_MUST steno_status steno_query_each(const char *target, steno_query_fn fn, void *user,
                                          steno_err *err);
-/* Length of the path in front of the query. */
+/* Length of the path before the query. */
 size_t steno_query_path_len(const char *target);
-/* Numbers of queries and form fields: the whole text, in range. STENO_ERR_INVAL names the field. */
+/* Parse numbers of queries and form fields: the whole text, within the range. STENO_ERR_INVAL names
+ * the field. */
 STENO_MUST steno_status steno_query_int(const char *name, const char *text, int min, int max,
                                         int *out, steno_err *err);
 STENO_MUST steno_status steno_query_double(const char *name, const char *text, double min,
                                            double max, double *out, steno_err *err);
-/* true, false, 1, 0, yes, no. */
+/* Parse true, false, 1, 0, yes or no. */
 STENO_MUST steno_status steno_query_bool(const char *name, const char *text, bool *out,
                                          steno_err *err);
 

@@ -22,14 +22,14 @@ const char *steno_final_reason_name(enum steno_final_reason r)
     return "unknown";
 }
 
-/* Milliseconds, and no digits behind them that mean nothing. */
+/* Round to milliseconds, without meaningless digits. */
 static json_t *number(double x)
 {
     return json_real(isfinite(x) ? round(x * 1000) / 1000 : 0);
 }
 
-/* What fails in an object or array on its way releases all of it and gives NULL, and NULL is passed
- * on: the last of a chain of calls tells whether the whole is there. Both take their arguments. */
+/* The functions below take their arguments. When a step fails, it releases everything and returns
+ * NULL, and NULL is passed on. So the last call of a chain shows whether the whole was built. */
 static json_t *with(json_t *object, const char *name, json_t *value)
 {
     if (!json_object_set_new(object, name, value))
@@ -46,7 +46,7 @@ static json_t *and_then(json_t *array, json_t *item)
     return NULL;
 }
 
-/* Of bytes that may be no UTF-8. */
+/* Make a string of bytes that may not be UTF-8. */
 static json_t *text(const char *s)
 {
     size_t n = strlen(s);
@@ -125,8 +125,8 @@ struct sink {
     steno_status st;
 };
 
-/* The first failure stays: jansson 2.14 goes on after one in a member's name, and what comes next
- * may fit again. */
+/* The first failure stays: jansson 2.14 goes on after a failure in a member's name, and the next
+ * part may fit again. */
 static int add_text(const char *text, size_t n, void *user)
 {
     struct sink *s = user;
@@ -135,7 +135,7 @@ static int add_text(const char *text, size_t n, void *user)
     return s->st ? -1 : 0;
 }
 
-/* Takes o; on failure out is as it was. */
+/* Takes o. On failure out is unchanged. */
 static steno_status dump(struct steno_buf *out, json_t *o, int indent)
 {
     size_t before = out->len, flags = JSON_REAL_PRECISION(12);
@@ -144,7 +144,7 @@ static steno_status dump(struct steno_buf *out, json_t *o, int indent)
         return STENO_ERR_NOMEM;
     flags |= indent ? JSON_INDENT((size_t)indent & 31) : JSON_COMPACT;
     if (json_dump_callback(o, add_text, &s, flags) && !s.st)
-        s.st = STENO_ERR_NOMEM; /* its own */
+        s.st = STENO_ERR_NOMEM; /* jansson's own allocation failed */
     json_decref(o);
     if (s.st)
         steno_buf_cut(out, before);
@@ -184,7 +184,7 @@ static json_t *event_json(const struct steno_event *ev)
     return o;
 }
 
-/* One line: the newline is of the whole. */
+/* Append one line with its newline, or nothing. */
 static steno_status dump_line(struct steno_buf *out, json_t *o)
 {
     size_t before = out->len;

@@ -7,7 +7,7 @@
  *                    "alternatives": [{"text", "confidence", "score", "words": [...]}]}],
  *      "warnings": [...]}
  *
- * times in seconds with millisecond grain. Pure. */
+ * Times are in seconds, rounded to milliseconds. Pure. */
 #ifndef STENO_PROTOCOL_RESULT_JSON_H
 #define STENO_PROTOCOL_RESULT_JSON_H
 
@@ -17,28 +17,29 @@
 struct steno_result_json_options {
     bool no_words;     /* leave the words out */
     int indent;        /* spaces; 0 = one line */
-    const char *file;  /* "file" member, NULL = absent */
+    const char *file;  /* "file" member; NULL = absent */
     const char *model; /* likewise */
     const char *language;
-    const char *warning; /* about the recording: the only one of "warnings"; NULL = absent */
+    const char *warning; /* the only element of "warnings"; NULL = absent */
 };
 
-/* Append one JSON object (no newline behind it) to out. opt may be NULL; its strings are written
- * with U+FFFD for what is no UTF-8, as a path may be. STENO_ERR_NOMEM, STENO_ERR_LIMIT, as of all
- * here: out is as it was. */
+/* Append one JSON object, without a newline, to out. opt may be NULL. Bytes of its strings that are
+ * not UTF-8, as in a path, become U+FFFD. STENO_ERR_NOMEM, STENO_ERR_LIMIT: out is unchanged, as
+ * for all functions here. */
 STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,
                                                 const struct steno_result_json_options *opt);
-/* One event as one line of JSON (`steno transcribe --stream --format json`), newline included:
+/* Append one event as one line of JSON (`steno transcribe --stream --format json`) with its
+ * newline:
  *     {"type": "speech_start"|"partial"|"final", "segment", "time", "start", "end",
- *      "text", "stable" (partial: the settled head of text), "confidence", "words",
+ *      "text", "stable" (partial: the stable prefix of text), "confidence", "words",
  *      "reason" (final)} */
 STENO_MUST steno_status steno_event_json_write(struct steno_buf *out, const struct steno_event *ev);
-/* The alternatives of one final as a list of n best, for models that give the results of another
- * program (struct steno_model_info, results_of):
+/* Append the alternatives of one final as an n-best list, for models that give the results of
+ * another program (struct steno_model_info, results_of):
  *     {"nbest": [{"token_ids": [sos, ..., eos], "score", "text"}, ...]}
- * on one line, newline included. ev NULL: an empty list. */
+ * on one line with its newline. ev NULL: an empty list. */
 STENO_MUST steno_status steno_nbest_json_write(struct steno_buf *out, const struct steno_event *ev);
-/* "endpoint", "length", "request", "end" */
+/* The name of a reason: "endpoint", "length", "request", "end". */
 const char *steno_final_reason_name(enum steno_final_reason r);
 
 #endif

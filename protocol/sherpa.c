@@ -1,6 +1,6 @@
 /* The dialect of sherpa-onnx's online WebSocket server: float32 little-endian mono in binary
- * messages, the text "Done"; JSON results of the running segment, the text "Done!" at the end. The
- * protocol names no rate; its clients send 16 kHz. */
+ * messages, and the text "Done". The server sends JSON results of the running segment, and the text
+ * "Done!" at the end. The protocol has no rate; its clients send 16 kHz. */
 #include "protocol/dialect.h"
 
 #include <string.h>
@@ -56,8 +56,8 @@ static steno_status put_list(struct steno_buf *b, const struct steno_event *ev, 
     return st ? st : steno_buf_puts(b, "]");
 }
 
-/* "tokens" are our words: the pieces a model is made of are not kept; timestamps count from
- * start_time, as sherpa's do; ys_probs are logarithms of the words' confidences. */
+/* "tokens" are words, because the tokens of the model are not kept. timestamps count from
+ * start_time, as in sherpa's messages. ys_probs are the logarithms of the words' confidences. */
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = d->state;
@@ -106,7 +106,7 @@ static void end(struct steno_dialect_session *d, bool draining)
                                         .start = (double)d->audio_ms / 1000,
                                         .reason = STENO_FINAL_END};
     (void)draining;
-    if (!s->eof_told) /* the last words ended by themselves */
+    if (!s->eof_told) /* the last segment ended without a request */
         event(d, &nothing);
     d->commit(d, steno_buf_puts(d->begin(d), "Done!"), false);
 }

@@ -14,7 +14,7 @@
 
 enum field_kind { FIELD_TEXT, FIELD_VAD, FIELD_ENCODING, FIELD_INT, FIELD_BOOL, FIELD_SECONDS };
 
-/* One row per field of `start`, which are the query parameters too. */
+/* One row per field of `start`; the query parameters are the same. */
 static const struct field {
     const char *name;
     enum field_kind kind;
@@ -284,7 +284,7 @@ static steno_status open_message(struct steno_buf *out, const char *type,
                                  (long long)h->audio_ms);
 }
 
-/* ,"name":"text" */
+/* Append ,"name":"text". */
 static steno_status put_member(struct steno_buf *out, const char *name, const char *text, size_t n)
 {
     steno_status st = steno_buf_printf(out, ",\"%s\":", name);
@@ -335,7 +335,7 @@ steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_
         st = put_member(out, "model", s->model, strlen(s->model));
     if (!st)
         st = steno_buf_printf(out, ",\"encoding\":\"%s\"", steno_encoding_name(s->audio.encoding));
-    if (!st && s->audio.sample_rate) /* a WAV says it itself, later */
+    if (!st && s->audio.sample_rate) /* a WAV file has its own, which comes later */
         st = steno_buf_printf(out, ",\"sample_rate\":%d,\"channels\":%d", s->audio.sample_rate,
                               s->audio.channels);
     if (!st)

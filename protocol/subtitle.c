@@ -13,7 +13,7 @@ struct writer {
     size_t cues;
 };
 
-/* Characters, not bytes. */
+/* Number of characters, not bytes. */
 static int width(const char *s)
 {
     int n = 0;
@@ -29,8 +29,8 @@ static steno_status write_time(struct writer *w, double seconds)
                             ms / 1000 % 60, w->format == STENO_SRT ? ',' : '.', ms % 1000);
 }
 
-/* VTT: no markup may come out of a word. SRT has no escapes; angle brackets are its markup and a
- * word has no use for them. */
+/* VTT: escape markup in a word. SRT has no escapes; angle brackets are its markup, so they are left
+ * out. */
 static steno_status write_word(struct writer *w, const char *s)
 {
     steno_status st = STENO_OK;
@@ -60,8 +60,8 @@ static steno_status write_head(struct writer *w, double start, double end)
     return st ? st : steno_buf_puts(w->out, "\n");
 }
 
-/* Was there a space between the words? A segment's text says so; words of scripts without spaces
- * stand next to each other. *at: where in text the last word ended. */
+/* Whether a space separates the words. The segment's text shows this: words of scripts without
+ * spaces are adjacent. *at: where in text the last word ended. */
 static bool spaced(const char *text, size_t *at, const char *word)
 {
     const char *p = strstr(text + *at, word);
@@ -71,7 +71,7 @@ static bool spaced(const char *text, size_t *at, const char *word)
     return gap;
 }
 
-/* Words [from, to) as lines. */
+/* Write words [from, to) as lines. */
 static steno_status write_cue(struct writer *w, const struct steno_event *seg, size_t from,
                               size_t to, size_t *at)
 {
@@ -93,7 +93,7 @@ static steno_status write_cue(struct writer *w, const struct steno_event *seg, s
     return st ? st : steno_buf_puts(w->out, "\n");
 }
 
-/* How many words from `from` on make one cue. */
+/* The end of the cue that begins with word `from`. */
 static size_t cue_end(const struct writer *w, const struct steno_event *seg, size_t from)
 {
     const struct steno_word *x = seg->words;

@@ -8,7 +8,7 @@
 
 enum steno_subtitle_format { STENO_SRT, STENO_VTT };
 
-/* How words become cues; a zero field = the default in brackets. */
+/* How words become cues; a zero field means the default in brackets. */
 struct steno_subtitle_options {
     int line_chars;       /* [42] longest line, in characters */
     int lines;            /* [2] per cue */
@@ -16,7 +16,8 @@ struct steno_subtitle_options {
     double pause_seconds; /* [1.0] a pause this long starts a new cue */
 };
 
-/* Append the whole file to out. STENO_ERR_LIMIT, STENO_ERR_NOMEM: the buffer's. opt may be NULL. */
+/* Append the whole file to out. opt may be NULL. STENO_ERR_LIMIT, STENO_ERR_NOMEM from the buffer.
+ */
 STENO_MUST steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript *t,
                                              enum steno_subtitle_format format,
                                              const struct steno_subtitle_options *opt);

@@ -1,4 +1,4 @@
-/* What was said in one recording: the finals of a stream, copied and kept. Confined.
+/* The text of one recording: copies of the finals of a stream. Confined.
  *
  *     steno_transcript *t = steno_transcript_new(0);
  *     while (steno_stream_next(s, &ev)) st = steno_transcript_add(t, &ev, &err);
@@ -10,32 +10,33 @@
 
 typedef struct steno_transcript steno_transcript;
 
-/* max_bytes: limit of all texts and words together; 0 = 64 MiB. NULL when out of memory. */
+/* Make an empty transcript. max_bytes: limit of all texts and words together; 0 = 64 MiB. NULL when
+ * out of memory. */
 steno_transcript *steno_transcript_new(size_t max_bytes);
 void steno_transcript_free(steno_transcript *t);
-/* Keep a final with text; anything else (partials, empty finals) is ignored.
- * STENO_ERR_LIMIT, STENO_ERR_NOMEM: nothing was added. */
+/* Add a final with text; other events (partials, empty finals) are ignored. STENO_ERR_LIMIT,
+ * STENO_ERR_NOMEM: nothing was added. */
 STENO_MUST steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev,
                                              steno_err *err);
 void steno_transcript_set_duration(steno_transcript *t, double seconds);
 
 double steno_transcript_duration(const steno_transcript *t);
 size_t steno_transcript_n_segments(const steno_transcript *t);
-/* Segment i as the event that brought it; strings are the transcript's. */
+/* Segment i in the form of its event; the strings belong to the transcript. */
 const struct steno_event *steno_transcript_segment(const steno_transcript *t, size_t i);
-/* All segments joined by single spaces; "" when nothing was said. The transcript's until the next
- * add. */
+/* All segments, joined by single spaces; "" when there are none. Belongs to the transcript; valid
+ * until the next add. */
 const char *steno_transcript_text(steno_transcript *t);
 /* Geometric mean of the word confidences; 0 without words. */
 float steno_transcript_confidence(const steno_transcript *t);
-/* Its logarithm, of at least 1e-6: what protocols of log-probabilities have a place for. */
+/* The logarithm of a confidence, which counts as at least 1e-6: for protocols with
+ * log-probabilities. */
 double steno_confidence_log(float confidence);
-/* How many hypotheses of the whole there are: as many as of the segment that has most, at least
- * one. */
+/* The number of hypotheses of the whole: the largest number of any segment, at least one. */
 size_t steno_transcript_n_alternatives(const steno_transcript *t);
-/* Hypothesis k of the whole: the k-th of every segment, the best of segments that have fewer.
- * Texts, words and scores are put together, the confidence is the geometric mean over words;
- * without tokens. The transcript's until it is freed. Errors as of add. */
+/* Hypothesis k of the whole: the k-th of every segment, or the best of a segment that has fewer.
+ * Texts, words and scores are joined, the confidence is the geometric mean over the words, and
+ * there are no tokens. Belongs to the transcript until that is freed. Errors as of add. */
 STENO_MUST steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
                                                      struct steno_alternative *out, steno_err *err);
 

@@ -1,8 +1,9 @@
 /* The dialect of vosk-server (asr_server.py): raw s16le mono, one reply per message, {"eof":1}.
  *
- * Its clients send a piece and wait for the reply, so each binary message is answered at once, with
- * what is known at that moment: a final that has come since the last reply, else the partial. What
- * finals are left at the end are joined into the last reply, because a client reads only one. */
+ * Its clients send a block of audio and wait for the reply, so each binary message is answered at
+ * once with what is known at that moment: a final that has come since the last reply, else the
+ * partial. Finals that are left at the end are joined in the last reply, because a client reads
+ * only one. */
 #include "protocol/dialect.h"
 
 #include <jansson.h>
@@ -16,8 +17,8 @@
 
 struct state {
     bool words;               /* word times wanted */
-    bool nbest;               /* max_alternatives was given: its form of finals */
-    steno_transcript *finals; /* that were not told yet; NULL = none */
+    bool nbest;               /* max_alternatives was given; finals have its form */
+    steno_transcript *finals; /* not sent yet; NULL = none */
     struct steno_buf partial;
     bool reset; /* the reply to a reset is due */
 };
@@ -53,7 +54,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     return steno_native_query(name, value, &d->start, err);
 }
 
-/* asr_server.py reads numbers with float() and int(), so a string with a number is one. NAN for
+/* asr_server.py reads numbers with float() and int(), so a string may hold a number. NAN for
  * anything else. */
 static double number(const json_t *v)
 {
@@ -68,7 +69,7 @@ static double number(const json_t *v)
     return end == t || *end ? NAN : x;
 }
 
-/* What Python's bool() says. */
+/* The value's truth, as Python's bool() defines it. */
 static bool truth(const json_t *v)
 {
     return json_is_true(v) || (json_is_number(v) && fpclassify(json_number_value(v)) != FP_ZERO) ||
@@ -76,7 +77,7 @@ static bool truth(const json_t *v)
            json_object_size(v);
 }
 
-/* As in Vosk, 0 is the form without alternatives, 1 the other one. */
+/* As in Vosk, 0 selects the form without alternatives, and 1 the form with them. */
 static steno_status set_alternatives(struct steno_dialect_session *d, const json_t *v,
                                      steno_err *err)
 {
@@ -91,8 +92,8 @@ static steno_status set_alternatives(struct steno_dialect_session *d, const json
     return STENO_OK;
 }
 
-/* {"sample_rate", "words", "max_alternatives", "model", "phrase_list"}: a model is a name of ours,
- * never a path; what else is there is passed over. */
+/* Read {"sample_rate", "words", "max_alternatives", "model", "phrase_list"}. A model is a name of
+ * this server, never a path. Other members are ignored. */
 static steno_status config(struct steno_dialect_session *d, const json_t *c, steno_err *err)
 {
     const json_t *rate = json_object_get(c, "sample_rate"), *words = json_object_get(c, "words"),
@@ -137,7 +138,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     return st;
 }
 
-/* "result":[...], */
+/* Append "result":[...], */
 static steno_status put_words(struct steno_buf *b, const struct steno_alternative *a, bool conf)
 {
     steno_status st = steno_buf_puts(b, "\"result\":[");
@@ -156,7 +157,7 @@ static steno_status put_words(struct steno_buf *b, const struct steno_alternativ
     return st ? st : steno_buf_puts(b, "],");
 }
 
-/* "name":"text"} */
+/* Append "name":"text"}. */
 static steno_status put_text(struct steno_buf *b, const char *name, const char *text, size_t n)
 {
     steno_status st = steno_buf_printf(b, "\"%s\":", name);

@@ -16,14 +16,14 @@ static bool is_control(unsigned opcode)
     return opcode & 8;
 }
 
-/* Bytes of the head that begins with these two (RFC 6455, 5.2; clients mask). */
+/* Length of the head that begins with these two bytes (RFC 6455, 5.2; clients mask). */
 static unsigned head_bytes(const unsigned char *head)
 {
     unsigned length = head[1] & 0x7f;
     return 2 + (length == 126 ? 2 : length == 127 ? 8 : 0) + 4;
 }
 
-/* What the first two bytes show. */
+/* Check the first two bytes. */
 static steno_status check_start(const struct steno_ws_reader *r, steno_err *err)
 {
     unsigned opcode = r->head[0] & 0x0f, length = r->head[1] & 0x7f;
@@ -65,7 +65,7 @@ static steno_status read_length(struct steno_ws_reader *r, steno_err *err)
     return STENO_OK;
 }
 
-/* The frame belongs to a message: may it be so long? */
+/* Add the frame to its message and check the message's length. */
 static steno_status add_to_message(struct steno_ws_reader *r, steno_err *err)
 {
     uint64_t max;
@@ -94,7 +94,7 @@ static steno_status begin_frame(struct steno_ws_reader *r, steno_err *err)
     return st;
 }
 
-/* Gather the head; STENO_NEED_MORE when the input ends before it does. */
+/* Read the head. STENO_NEED_MORE when the input ends before the head does. */
 static steno_status read_head(struct steno_ws_reader *r, const char *p, size_t n, size_t *at,
                               steno_err *err)
 {
@@ -136,7 +136,7 @@ static void unmask(struct steno_ws_reader *r, char *p, size_t n)
     r->mask_at = (unsigned)((r->mask_at + n) & 3);
 }
 
-/* UTF-8 (RFC 3629): shortest form, no surrogates, up to U+10FFFF; across any cut. */
+/* Check UTF-8 (RFC 3629) across any split: shortest form, no surrogates, up to U+10FFFF. */
 static bool check_text(struct steno_ws_reader *r, const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -273,7 +273,7 @@ size_t steno_ws_close_frame(unsigned char *out, int code, const char *reason)
     size_t n = strlen(reason), head;
     if (n > STENO_WS_CONTROL_BYTES - 2) {
         n = STENO_WS_CONTROL_BYTES - 2;
-        while (n && ((unsigned char)reason[n] & 0xc0) == 0x80) /* not within a character */
+        while (n && ((unsigned char)reason[n] & 0xc0) == 0x80) /* do not cut a character */
             n--;
     }
     head = steno_ws_frame_head(out, STENO_WS_CLOSE, n + 2);

@@ -1,5 +1,5 @@
-/* The `steno` command: one file per subcommand. Each gets its own arguments, argv[0] being its
- * name, and returns an exit code of sysexits.h. */
+/* The `steno` command: one file per subcommand. Each gets its own arguments, with its name in
+ * argv[0], and returns an exit code of sysexits.h. */
 #ifndef STENO_CLI_CLI_H
 #define STENO_CLI_CLI_H
 
@@ -22,16 +22,17 @@ int cli_model(int argc, char **argv);
 int cli_features(int argc, char **argv);
 int cli_top(int argc, char **argv);
 
-/* Print "steno: message" on standard error; the exit code of err. */
+/* Print "steno: message" on standard error. Returns the exit code of err. */
 int cli_fail(const steno_err *err);
-/* EX_OK, or EX_NOINPUT with the reason printed where path cannot be opened for reading. */
+/* Check that path can be opened for reading: EX_OK, or EX_NOINPUT with the reason printed. */
 int cli_readable(const char *path);
-/* Print "steno: ..." and the hint to --help; EX_USAGE. */
+/* Print "steno: ..." and the hint to --help. Returns EX_USAGE. */
 int cli_usage(const char *fmt, ...) STENO_PRINTF(1, 2);
 
-/* One long option, in either form: "--name value", "--name=value". Returns the option's index in
- * names (terminated by NULL; a name that starts with '!' takes no value), its value in *value;
- * CLI_POSITIONAL with the argument in *value; CLI_END; CLI_ERROR after having printed it. */
+/* Read the next argument. A long option is "--name value" or "--name=value": returns its index in
+ * names (terminated by NULL; a name that starts with '!' takes no value), with its value in *value.
+ * Else CLI_POSITIONAL with the argument in *value, CLI_END, CLI_HELP, or CLI_ERROR after printing
+ * the error. */
 enum { CLI_END = -1, CLI_POSITIONAL = -2, CLI_ERROR = -3, CLI_HELP = -4 };
 struct cli_args {
     int argc, at;
@@ -40,6 +41,6 @@ struct cli_args {
 };
 int cli_next(struct cli_args *a, const char *const *names, const char **value);
 
-/* Whole number within [min, max]; prints what is wrong. */
+/* Parse a whole number within [min, max]; prints what is wrong. */
 bool cli_int(const char *option, const char *s, long min, long max, long *out);
 #endif

@@ -46,7 +46,7 @@ static double median(const double *sorted, long n)
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* ms: [2 * runs], the second half for processor time. */
+/* ms: [2 * runs], the second half for processor times. */
 static steno_status time_runs(steno_session *s, long runs, double *ms, struct bench_result *r,
                               steno_err *err)
 {

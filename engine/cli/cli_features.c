@@ -1,4 +1,4 @@
-/* steno features: what a network gets to see of a recording, as an array. */
+/* steno features: the features of a recording, as an array. */
 #include "audio/file.h"
 #include "audio/resample.h"
 #include "formats/npy.h"
@@ -96,7 +96,8 @@ static bool parse_type(const char *s, enum type *out)
     return false;
 }
 
-/* The options as strings, last one given wins, so that --type may stand anywhere. */
+/* Build the extractor from options as strings; the last one given counts, so --type may stand
+ * anywhere. */
 static bool build(struct job *j, const char *const *v)
 {
     long rate = 16000, bins = 80, fft = 512, hop = 128, chunk = BLOCK, channel = 0;
@@ -139,7 +140,7 @@ static bool build(struct job *j, const char *const *v)
     return true;
 }
 
-/* EX_OK to go on, anything else to return; *done when --help was all. */
+/* EX_OK to continue, else the exit code; *done when it was only --help. */
 static int parse(struct job *j, int argc, char **argv, bool *done)
 {
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
@@ -262,7 +263,7 @@ static steno_status read_all(struct features *f, steno_audio *a, const struct jo
 static steno_status normalize(struct features *f, const struct job *j, steno_err *err)
 {
     if (j->type == WHISPER) {
-        f->frames -= f->frames > 0; /* as Whisper does: the last frame is dropped */
+        f->frames -= f->frames > 0; /* as in Whisper, the last frame is dropped */
         steno_logmel_whisper_scale(f->x, f->frames, f->bins);
     }
     if (!strcmp(j->normalize, "per-feature"))

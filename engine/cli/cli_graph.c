@@ -1,4 +1,4 @@
-/* steno graph: the nodes of a network, for people and for Graphviz. */
+/* steno graph: print the nodes of a network as text or for Graphviz. */
 #include "base/buf.h"
 #include "cli/options.h"
 

@@ -1,4 +1,4 @@
-/* steno model: what is in a model file. */
+/* steno model: describe a model file. */
 #include "cli/family_options.h"
 #include "cli/tally.h"
 #include "nn/onnx/load.h"

@@ -1,4 +1,4 @@
-/* steno optimize: the graph after the passes, as a file that every ONNX runtime reads. */
+/* steno optimize: write the graph after the passes as a file that every ONNX runtime reads. */
 #include "cli/optimize.h"
 #include "nn/onnx/load.h"
 
@@ -40,7 +40,7 @@ static size_t file_bytes(const char *path)
     return stat(path, &sb) ? 0 : (size_t)sb.st_size;
 }
 
-/* With its external data. */
+/* Bytes of the file and its external data. */
 static size_t input_bytes(const steno_network *n, const char *in)
 {
     const struct steno_onnx_info *info = steno_network_info(n);
@@ -60,7 +60,7 @@ static steno_status rewrite(struct optimize *o, steno_network *n, const char *in
     struct optimize_result *r = o->result;
     steno_status st = o->input_int32 ? steno_network_int32_inputs(n, err) : STENO_OK;
     if (!st) {
-        r->bytes_in = input_bytes(n, in); /* before out, which may be the same file */
+        r->bytes_in = input_bytes(n, in); /* before writing out, which may be the same file */
         st = steno_network_save(n, out, &o->save, &r->written, err);
     }
     if (!st) {
@@ -71,7 +71,7 @@ static steno_status rewrite(struct optimize *o, steno_network *n, const char *in
     return st;
 }
 
-/* The last network that is opened is the one that is written: its graph has the strings. */
+/* The last opened network is the one that is written: its graph has the strings. */
 static void on_loaded(void *arg, const struct steno_graph *g)
 {
     struct optimize *o = arg;

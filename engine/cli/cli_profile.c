@@ -1,4 +1,4 @@
-/* steno profile: where the time of a network goes. */
+/* steno profile: show where the time of a network goes. */
 #include "base/cpu.h"
 #include "cli/inputs.h"
 #include "cli/profile.h"
@@ -36,7 +36,7 @@ static steno_status run(const struct profile_options *o, const steno_network *n,
     steno_kernels_init(&k, mask);
     p.peak_flops = cli_network_peak(steno_network_precision(n), &k) * o->n.sess.threads;
     p.bandwidth = steno_peak_bandwidth();
-    st = steno_session_run(s, err); /* plans */
+    st = steno_session_run(s, err); /* makes the plan */
     if (!st)
         st = profile_take(&p, s, o->runs, err);
     if (!st && o->json)

@@ -1,4 +1,4 @@
-/* steno run: arrays in, arrays out. */
+/* steno run: run a network on arrays. */
 #include "base/arena.h"
 #include "cli/arrays.h"
 #include "cli/options.h"

@@ -1,5 +1,6 @@
-/* steno top: a running server in a terminal. It asks the administrator's socket every few seconds;
- * the terminal needs to know nothing but the ANSI sequences for clearing and placing (ECMA-48). */
+/* steno top: show a running server in a terminal. It asks the administrator's socket every few
+ * seconds. The terminal needs only the ANSI sequences for clearing and cursor position (ECMA-48).
+ */
 #include "base/clock.h"
 #include "cli/options.h"
 #include "cli/top_view.h"
@@ -59,7 +60,7 @@ static int connect_to(const char *path, steno_err *err)
     return -1;
 }
 
-/* One line of answer, without its end. */
+/* Read one line of answer, without its line end. */
 static steno_status ask(int fd, struct steno_buf *line, steno_err *err)
 {
     static const char question[] = "status\n";
@@ -124,7 +125,7 @@ static void screen_open(struct screen *s)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
-    put("\033[?1049h\033[?25l", 14); /* the other screen, no cursor */
+    put("\033[?1049h\033[?25l", 14); /* alternate screen, no cursor */
 }
 
 static void screen_close(struct screen *s)
@@ -143,7 +144,7 @@ static void draw(const struct steno_buf *text)
     struct steno_buf out;
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &w);
     steno_buf_init(&out, ANSWER_BYTES);
-    /* home, lines with the rest of each cleared, then the rest of the screen: nothing flickers */
+    /* cursor home, lines with the rest of each cleared, then the rest of the screen: no flicker */
     if (!steno_buf_puts(&out, "\033[H") &&
         !top_fit(&out, text->data, w.ws_col ? w.ws_col : 80, w.ws_row > 1 ? w.ws_row - 1 : 23,
                  "\033[K\r\n") &&
@@ -152,7 +153,7 @@ static void draw(const struct steno_buf *text)
     steno_buf_free(&out);
 }
 
-/* False: it is over. */
+/* Wait. False when the user quits. */
 static bool pause_for(const struct screen *s, double seconds)
 {
     struct pollfd p = {.fd = s->keys ? STDIN_FILENO : -1, .events = POLLIN};

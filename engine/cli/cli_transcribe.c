@@ -1,4 +1,4 @@
-/* steno transcribe: recordings in, text out. */
+/* steno transcribe: print the text of recordings. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "steno.h"
 
 #define BLOCK 4096
-#define BAR_FROM_SECONDS 10.0 /* shorter recordings are done before a bar is read */
+#define BAR_FROM_SECONDS 10.0 /* shorter recordings are done before anyone reads a bar */
 #define MAX_OUTPUT ((size_t)512 << 20)
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_SRT, FORMAT_VTT };
@@ -33,7 +33,7 @@ struct job {
     struct steno_model_info info;
 };
 
-/* One recording under way. */
+/* A recording that is being transcribed. */
 struct recording {
     const struct job *job;
     const char *name;
@@ -59,7 +59,7 @@ static void print_words(const struct steno_event *ev)
                (double)ev->words[i].confidence, ev->words[i].text);
 }
 
-/* --stream on a terminal: the partial is rewritten in its line. */
+/* --stream on a terminal: rewrite the partial in its line. */
 static void print_line(struct recording *r, const struct steno_event *ev)
 {
     bool tty = isatty(STDOUT_FILENO);
@@ -134,7 +134,7 @@ static steno_status print_result(struct recording *r, steno_err *err)
     struct steno_buf b;
     steno_status st = STENO_OK;
     if (j->stream)
-        return STENO_OK; /* has been printed as it came */
+        return STENO_OK; /* was printed as it came */
     if (wants_nbest(j))
         return r->listed ? STENO_OK : print_nbest(r, NULL);
     steno_buf_init(&b, MAX_OUTPUT);
@@ -236,7 +236,7 @@ static steno_status run_recording(struct recording *r, steno_err *err)
     if (r->info.truncated && !damaged)
         fprintf(stderr, "steno: %s: the file ends early; what there is was transcribed\n", r->name);
     st = print_result(r, err);
-    if (!st && damaged && err) { /* what came before the damage has been printed */
+    if (!st && damaged && err) { /* results before the damage have been printed */
         *err = damage;
         st = damaged;
     }
@@ -251,7 +251,7 @@ static int open_input(const char *name, steno_err *err)
     return fd;
 }
 
-/* Of this process, all threads. */
+/* Processor time of this process, all threads. */
 static double processor_seconds(void)
 {
     struct timespec t;
@@ -267,7 +267,7 @@ static void print_times(const struct recording *r, double spent)
             (double)(steno_now_ns() - r->started_ns) * 1e-9);
 }
 
-/* Exit code of this recording. */
+/* Transcribe one recording. Returns its exit code. */
 static int transcribe(const struct job *j, const char *name)
 {
     struct recording r = {.job = j, .name = name};
@@ -288,7 +288,7 @@ static int transcribe(const struct job *j, const char *name)
     if (!st && j->times)
         print_times(&r, processor_seconds() - spent);
     if (st && j->format == FORMAT_TEXT && !r.info.frames)
-        puts(""); /* line n stays file n */
+        puts(""); /* line n belongs to file n */
     steno_stream_close(r.stream);
     steno_transcript_free(r.transcript);
     steno_audio_close(r.audio);
@@ -317,11 +317,12 @@ static int check(struct job *j, int files)
     return EX_OK;
 }
 
-/* files: [argc], their number to *n. EX_OK; an exit code, printed; -1 after --help. */
+/* files: [argc], their number to *n. EX_OK; an exit code after printing the error; -1 after --help.
+ */
 static int parse(struct job *j, int argc, char **argv, const char **files, int *n)
 {
     long beam = 0, n_best = 0, threads = 1;
-    int precision = STENO_AUTO_WEIGHTS; /* places in CLI_PRECISIONS are the enum's */
+    int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
     struct cli_option options[20 + CLI_FAMILY_ROWS] = {
         {"--model", CLI_TEXT, "DIR", &j->model_dir, 0, 0,
          "model directory (else $STENO_MODEL, else the model that ships)"},

@@ -1,4 +1,5 @@
-/* steno verify: two networks on the same random inputs, or two models on the same recordings. */
+/* steno verify: compare two networks on the same random inputs, or two models on the same
+ * recordings. */
 #include "cli/hypotheses.h"
 #include "cli/inputs.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#define EXIT_DIFFERS 1 /* as of diff(1) */
+#define EXIT_DIFFERS 1 /* as in diff(1) */
 
 static const char usage[] =
     "Usage: steno verify A.onnx [B.onnx] [OPTION]...\n"
@@ -41,7 +42,7 @@ struct run {
     steno_network *n[2];
     steno_session *s[2];
     struct difference *out; /* by output of A */
-    int *other;             /* number of the output of that name in B */
+    int *other;             /* index of the output of that name in B */
     int n_out, compared, skipped;
 };
 
@@ -74,7 +75,7 @@ static bool comparable(const struct steno_tensor *t)
            t->dtype == STENO_I32 || steno_dtype_size(t->dtype) == 1;
 }
 
-/* NaN equals NaN, infinity the same infinity. */
+/* Difference; 0 for two NaN and for equal infinities. */
 static double apart(double a, double b)
 {
     if ((isnan(a) && isnan(b)) || (isinf(a) && isinf(b) && (a > 0) == (b > 0)))
@@ -120,7 +121,7 @@ static steno_status compare_outputs(const struct verify *v, struct run *r, steno
 
 /* ---- running ---- */
 
-/* B's input of that name takes A's tensor; 64-bit integers are narrowed where B wants 32. */
+/* Give A's tensors to B's inputs by name. 64-bit integers become 32-bit ones where B wants that. */
 static steno_status set_b(struct run *r, const struct cli_inputs *in, steno_err *err)
 {
     for (int i = 0; i < in->n; i++) {
@@ -131,7 +132,7 @@ static steno_status set_b(struct run *r, const struct cli_inputs *in, steno_err 
         if (k < 0)
             return steno_fail(err, STENO_ERR_INVAL, "B has no input '%s'", name);
         if (t.dtype == STENO_I64 && steno_network_input(r->n[1], k)->dtype == STENO_I32) {
-            for (size_t e = 0; e < steno_numel(&t); e++) /* in place: A has run */
+            for (size_t e = 0; e < steno_numel(&t); e++) /* in place: A has run already */
                 ((int32_t *)t.data)[e] = (int32_t)((int64_t *)t.data)[e];
             t.dtype = STENO_I32;
         }
@@ -142,7 +143,7 @@ static steno_status set_b(struct run *r, const struct cli_inputs *in, steno_err 
     return STENO_OK;
 }
 
-/* One sample. A refusing its inputs is no difference: the sample is left out. */
+/* Run one sample. When A refuses its inputs, the sample is left out and is no difference. */
 static steno_status sample(const struct verify *v, struct run *r, int64_t length, uint64_t seed,
                            steno_err *err)
 {

@@ -31,7 +31,7 @@ void cli_family_rows(struct cli_family_options *f, struct cli_option *rows)
     for (size_t i = 0; f->n < CLI_FAMILY_OPTIONS && (info = steno_option_at(i)); i++) {
         struct cli_family_option *o = &f->v[f->n];
         bool flag = info->kind == STENO_OPTION_FLAG;
-        if (steno_option_find(info->name) != info) /* another family's as well */
+        if (steno_option_find(info->name) != info) /* an earlier family has it too */
             continue;
         if (strcmp(family, info->family)) {
             family = info->family;
@@ -59,7 +59,7 @@ bool cli_family_check(struct cli_family_options *f)
         if (!value)
             continue;
         if (steno_option_check(o->info->name, value, &err)) {
-            const char *why = strstr(err.msg, ": "); /* behind the name */
+            const char *why = strstr(err.msg, ": "); /* after the name */
             (void)cli_usage("%s%s", o->name, why ? why : "");
             return false;
         }
@@ -72,7 +72,7 @@ void cli_family_give(struct cli_family_options *f, struct steno_model_options *m
                      struct steno_stream_options *stream)
 {
     size_t n = 0;
-    for (size_t i = 0; i < f->n_set; i++) { /* those of streams to the front */
+    for (size_t i = 0; i < f->n_set; i++) { /* move those of streams to the front */
         struct steno_option o = f->set[i];
         if (steno_option_find(o.name)->scope != STENO_OPTION_OF_STREAM)
             continue;

@@ -28,7 +28,7 @@ static long least(long a, long b, long c)
     return m < c ? m : c;
 }
 
-/* Insertions, deletions and substitutions (Levenshtein); -1: out of memory. */
+/* Number of insertions, deletions and substitutions (Levenshtein); -1: out of memory. */
 static long edits(char **a, int n, char **b, int m)
 {
     long *row = calloc((size_t)m + 1, sizeof *row), d;

@@ -1,4 +1,4 @@
-/* What two models hear in the same recordings. */
+/* Comparison of the texts that two models recognise in the same recordings. */
 #ifndef STENO_CLI_HYPOTHESES_H
 #define STENO_CLI_HYPOTHESES_H
 
@@ -13,11 +13,11 @@ struct hypotheses {
     int threads;
     bool plain; /* the first model's network runs without passes */
     /* results */
-    int files, differing; /* recordings, and those with another text */
-    long words, edits;    /* of the first model's texts; changes to get to the second's */
+    int files, differing; /* recordings, and those with different texts */
+    long words, edits;    /* words of the first model's texts; edits to the second's */
 };
 
-/* A line per recording that differs and the sum (or one JSON object) on out. */
+/* Compare. Prints a line per recording that differs and the sum (or one JSON object) on out. */
 STENO_MUST steno_status hypotheses_compare(struct hypotheses *h, FILE *out, bool json,
                                            steno_err *err);
 

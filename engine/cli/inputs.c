@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands behind "NAME=" for this input, or NULL. */
+/* The text after "NAME=" for this input, or NULL. */
 static const char *given(const struct cli_list *l, const char *name)
 {
     size_t n = strlen(name);
@@ -77,7 +77,7 @@ static bool passes_on(const char *type)
     return false;
 }
 
-/* Rows of the smallest constant that elements of v select from, 0 when there is none. */
+/* Rows of the smallest constant from which elements of v select; 0 when there is none. */
 static int64_t index_range(const struct steno_graph *g, steno_value_id v, int depth)
 {
     int64_t least = 0;
@@ -101,14 +101,15 @@ static int64_t index_range(const struct steno_graph *g, steno_value_id v, int de
     return least;
 }
 
-/* Uniform in (-1.7, 1.7): variance 1. Numerical Recipes' 64-bit linear congruential generator. */
+/* Uniform in (-1.7, 1.7), so that the variance is 1. Numerical Recipes' 64-bit linear congruential
+ * generator. */
 static float next_random(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return ((float)(*state >> 40) / (float)(1 << 24) - 0.5f) * 3.4641f;
 }
 
-static uint16_t half_bits(float f) /* of a normal number of moderate size, cut off */
+static uint16_t half_bits(float f) /* of a normal number of moderate size, truncated */
 {
     uint32_t u;
     memcpy(&u, &f, sizeof u);

@@ -1,5 +1,5 @@
-/* Made-up inputs of a network, for bench, profile and verify: shapes from --shape and the model,
- * elements random from a seed, within the range that the graph allows. */
+/* Synthetic inputs of a network, for bench, profile and verify. Shapes come from --shape and the
+ * model; elements are random from a seed, within the range that the graph allows. */
 #ifndef STENO_CLI_INPUTS_H
 #define STENO_CLI_INPUTS_H
 
@@ -7,7 +7,7 @@
 
 struct cli_inputs_options {
     struct cli_list shapes; /* "NAME=AxBxC" */
-    struct cli_list values; /* "NAME=N": every element */
+    struct cli_list values; /* "NAME=N": value of every element */
     int64_t batch;          /* for a free first dimension of rank >= 2 */
     int64_t length;         /* for every other free dimension */
     uint64_t seed;
@@ -25,12 +25,12 @@ struct cli_inputs_options {
     }
 
 struct cli_inputs {
-    struct steno_tensor *t; /* by graph input; data is owned */
+    struct steno_tensor *t; /* one per graph input; data is owned */
     int n;
 };
-/* Floats have mean 0 and variance 1; integers that select rows of a constant are within it, those
- * called lengths are `length`, others 1, like booleans. STENO_ERR_INVAL names what is not an input
- * or has no shape. */
+/* Make the inputs. Floats have mean 0 and variance 1. Integers that select rows of a constant are
+ * within its range, those called lengths are `length`, and others are 1, like booleans.
+ * STENO_ERR_INVAL names an option that is not an input, or an input without a shape. */
 STENO_MUST steno_status cli_inputs_make(struct cli_inputs *in, const steno_network *n,
                                         const struct cli_inputs_options *o, steno_err *err);
 STENO_MUST steno_status cli_inputs_set(const struct cli_inputs *in, steno_session *s,

@@ -1,4 +1,4 @@
-/* steno: the command. */
+/* steno: dispatches to the subcommands. */
 #include "cli/cli.h"
 
 #include "base/pages.h"
@@ -126,7 +126,7 @@ static int help(void)
     return EX_OK;
 }
 
-/* For shell completion. */
+/* Print the names of the commands, for shell completion. */
 static int names(void)
 {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)

@@ -26,7 +26,7 @@ struct optimize {
     int level, report, external, type;
     long heads, hidden; /* 0: not given */
     bool directory;
-    int fitting; /* networks that are of the type */
+    int fitting; /* networks that fit the type */
     bool verbose, input_int32;
     struct cli_network n;
     struct steno_save_options save;
@@ -39,23 +39,23 @@ struct optimize {
     double percentile;
     bool layer_errors;
     struct recorded_inputs *recorded_inputs;
-    struct optimize_result *result; /* of the file at hand */
-    json_t *products;               /* of the quantizer; empty without */
+    struct optimize_result *result; /* of the current file */
+    json_t *products;               /* of the quantizer; empty without it */
     json_t *notes;                  /* sentences for the report */
 };
 
 /* Names of --model-type, "auto|...". */
 extern const char optimize_types[];
 
-/* The network after passes, quantized where that is wanted (optimize_quantize.c). */
+/* Open the network after passes, quantized where that is wanted (optimize_quantize.c). */
 STENO_MUST steno_status optimize_open(struct optimize *o, const char *in, steno_network **out,
                                       steno_err *err);
-/* --model-type, --num-heads, --hidden-size against what was found. STENO_ERR_INVAL says what that
- * is. Of a directory one network has to be of the type. */
+/* Check --model-type, --num-heads and --hidden-size against what was found. STENO_ERR_INVAL names
+ * what was found. In a directory one network must be of the type. */
 STENO_MUST steno_status optimize_check_type(struct optimize *o, const steno_network *n,
                                             const char *in, steno_err *err);
-/* When --calibrate names recordings: the model hears them, and o->heard is what its networks got.
- */
+/* When --calibrate names recordings: run the model on them and record the inputs of its networks in
+ * o->recorded_inputs. */
 STENO_MUST steno_status optimize_record_inputs(struct optimize *o, steno_err *err);
 void optimize_report(const struct optimize *o, const struct optimize_result *r,
                      const steno_network *n, const char *in, const char *out);

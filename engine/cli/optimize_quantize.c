@@ -1,4 +1,5 @@
-/* steno optimize in fewer bits: products found, calibrated, rewritten, and held against f32. */
+/* steno optimize with fewer bits: finds the products, calibrates, rewrites them, and compares them
+ * with f32. */
 #include "cli/optimize.h"
 #include "cli/recordings.h"
 
@@ -16,7 +17,7 @@ static bool quantizes(const struct optimize *o)
     return o->precision != KEEP_FP32 || o->form != QUANTIZE_NONE || o->bits;
 }
 
-/* 16 bits come after the passes, 8 and 4 before the fusions: optimize/quantize.h. */
+/* 16 bits come after the passes, 8 and 4 bits before the fusions: optimize/quantize.h. */
 static bool after_passes(const struct optimize *o)
 {
     return o->quantize.kind == STENO_QUANTIZE_F16 || o->quantize.kind == STENO_QUANTIZE_BF16;
@@ -35,8 +36,8 @@ static void on_product(void *arg, const struct steno_quantize_product *p)
         (void)json_object_set_new(j, "low", json_real((double)p->lo));
         (void)json_object_set_new(j, "high", json_real((double)p->hi));
     }
-    if (!p->kept && !p->in_body)
-        (void)json_object_set_new(j, "y", json_integer(p->y)); /* for layer errors; goes after */
+    if (!p->kept && !p->in_body) /* "y" is for layer errors and is removed afterwards */
+        (void)json_object_set_new(j, "y", json_integer(p->y));
     (void)json_array_append_new(o->products, j);
 }
 
@@ -222,7 +223,7 @@ static steno_status open_basic(struct optimize *o, const char *in, steno_network
     return steno_network_open(out, in, &basic, err);
 }
 
-/* 16 bits: errors by layer are those of the same weights rounded before the passes. */
+/* With 16 bits, errors by layer are those of the same weights rounded before the passes. */
 static steno_status measure_half(struct optimize *o, const char *in, steno_err *err)
 {
     steno_network *n = NULL;
@@ -282,7 +283,7 @@ steno_status optimize_open(struct optimize *o, const char *in, steno_network **o
 
 /* ---- recordings ---- */
 
-/* The model directory that a network is of: its folder or the one around that. */
+/* Find the model directory of a network: its folder or the parent of that. */
 static steno_status model_of(struct optimize *o, char *dir, size_t size, steno_err *err)
 {
     char path[PATH_MAX];

@@ -1,4 +1,4 @@
-/* What steno optimize prints. */
+/* The report of steno optimize. */
 #include "cli/optimize.h"
 #include "nn/passes/passes.h"
 
@@ -90,7 +90,7 @@ static void as_json(const struct optimize *o, const struct optimize_result *r,
     }
     for (int k = 0; steno_passes[k].name; k++)
         if (c->changed[k]) {
-            json_t *old = json_object_get(passes, steno_passes[k].name); /* dead runs twice */
+            json_t *old = json_object_get(passes, steno_passes[k].name); /* pass dead runs twice */
             (void)json_object_set_new(
                 passes, steno_passes[k].name,
                 json_integer(c->changed[k] + (old ? json_integer_value(old) : 0)));

@@ -1,5 +1,5 @@
-/* steno optimize --model-type, --num-heads, --hidden-size: what the caller says of the model, held
- * against what the passes found in it. */
+/* steno optimize --model-type, --num-heads, --hidden-size: compares what the caller says of the
+ * model with what the passes found in it. */
 #include "cli/optimize.h"
 #include "nn/passes/passes.h"
 
@@ -9,12 +9,12 @@
 const char optimize_types[] = "auto|conformer|transformer|zipformer|bert|gpt2";
 enum { TYPE_AUTO, TYPE_CONFORMER, TYPE_TRANSFORMER, TYPE_ZIPFORMER, TYPE_BERT, TYPE_GPT2 };
 
-/* What tells one family from another. */
+/* What distinguishes the families. */
 struct marks {
     int conformer, encoder, decoder; /* layers */
     int zipformer;                   /* its activations, norms, bypasses, windows of positions */
     int convs;                       /* depthwise convolutions along time */
-    int embed;                       /* embeddings summed and normalized: BERT */
+    int embed;                       /* embeddings, summed and normalized: BERT */
     int attention;
 };
 
@@ -70,7 +70,7 @@ static steno_status check_type(struct optimize *o, const struct steno_graph *g, 
     mark(g, &m);
     if (o->n.net.opt_level < 3 || o->n.net.disable_passes || o->n.net.only_passes ||
         fits(o->type, &m))
-        o->fitting++; /* without all passes there is nothing to hold it against */
+        o->fitting++; /* without all passes there is nothing to compare with */
     if (o->fitting || o->directory)
         return STENO_OK;
     for (int i = 0; i < o->type; i++)
@@ -84,7 +84,7 @@ static steno_status check_type(struct optimize *o, const struct steno_graph *g, 
         in, name, m.conformer, m.encoder, m.decoder, m.zipformer, m.embed, m.attention, m.convs);
 }
 
-/* Heads, and columns of all of them, of an attention node; false for others. */
+/* The heads of an attention node, and the columns of all of them; false for other nodes. */
 static bool heads_of(const struct steno_graph *g, const struct steno_node *n, int64_t *heads,
                      int64_t *hidden)
 {

@@ -17,7 +17,7 @@ void cli_list_free(struct cli_list *l)
     l->n = 0;
 }
 
-/* To the end of the line, or to the last blank that lets it fit. */
+/* Length up to the line end, or to the last blank with which the line fits. */
 static size_t line_length(const char *about)
 {
     size_t len = strcspn(about, "\n"), at = HELP_WIDTH - HELP_COLUMN;

@@ -1,4 +1,5 @@
-/* Options of a command as a table: parsed, checked, and told by --help from the same rows. */
+/* Options of a command as a table. The same rows are used for parsing, for checks and for --help.
+ */
 #ifndef STENO_CLI_OPTIONS_H
 #define STENO_CLI_OPTIONS_H
 
@@ -17,30 +18,30 @@ enum cli_kind {
     CLI_TEXT,   /* const char * */
     CLI_NUMBER, /* long, within [min, max] */
     CLI_REAL,   /* double >= 0 */
-    CLI_CHOICE, /* int: place of the value in arg, "a|b|c" */
+    CLI_CHOICE, /* int: index of the value in arg, "a|b|c" */
     CLI_MANY,   /* struct cli_list: every occurrence */
-    CLI_HEADING /* no option: name stands alone in a line of --help */
+    CLI_HEADING /* not an option: name is a line of its own in --help */
 };
 
 struct cli_option {
     const char *name; /* "--runs"; NULL ends the table */
     enum cli_kind kind;
-    const char *arg; /* what --help calls the value */
+    const char *arg; /* name of the value in --help */
     void *to;
     long min, max;
     const char *about; /* one or more lines for --help */
 };
 
 #define CLI_MAX_OPTIONS 96 /* rows of a table */
-/* Read argv. Arguments that are no options go to positional, [max], their number to *n; one more is
- * an error that names `command`. EX_OK; EX_USAGE, printed; -1 after --help: usage, then the table.
- */
+/* Parse argv. Arguments that are not options go to positional, [max], and their number to *n; one
+ * more is an error that names the command. Returns EX_OK; EX_USAGE after printing the error; -1
+ * after --help printed usage and the table. */
 int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
               const char **positional, int max, int *n);
 
 #define CLI_PRECISIONS "fp32|bf16|int8|fp16|auto"
 
-/* How to open and run networks: every command that does has these rows. */
+/* How to open and run networks. Every command that does so has these rows. */
 struct cli_network {
     struct steno_network_options net;
     struct steno_session_options sess;
@@ -96,9 +97,9 @@ struct cli_network {
          0,                                                                                        \
          "comma-separated inputs exported for one stream that take any number"},                   \
         CLI_PASS_OPTIONS(N)
-/* After parsing: what the rows said, in net and sess. */
+/* Apply the parsed rows to net and sess. */
 void cli_network_resolve(struct cli_network *n);
-/* Operations per second that one core reaches with what most of the products run on: f32, or the
+/* Operations per second that one core reaches for the type of most products: f32, or the
  * instructions for weights of fewer bits. */
 double cli_network_peak(const struct steno_precision_report *p, const steno_kernels *k);
 

@@ -8,9 +8,9 @@
 
 /* ---- gathering ---- */
 
-/* The part of a node's name that names its layer: up to the first piece with a number in it that is
- * not the last, "/encoder/encoders/encoders.0" of "/encoder/encoders/encoders.0/norm/Div". 0: none.
- */
+/* Length of the part of a node's name that names its layer: up to the first component with a number
+ * in it that is not the last one, "/encoder/encoders/encoders.0" of
+ * "/encoder/encoders/encoders.0/norm/Div". 0: none. */
 static size_t layer_length(const char *name)
 {
     const char *p = name;
@@ -88,7 +88,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Each node's least time: what else the machine did shows in few of the runs. */
+/* Take each node's minimum time: other load of the machine shows in few of the runs. */
 static steno_status least_times(const struct profile *p, steno_session *s, long runs,
                                 steno_err *err)
 {

@@ -1,14 +1,14 @@
-/* Time per node of a network, gathered and shown. */
+/* Collects and prints the time per node of a network. */
 #ifndef STENO_CLI_PROFILE_H
 #define STENO_CLI_PROFILE_H
 
 #include "nn/network/network.h"
 
 struct profile_row {
-    const char *type, *name, *layer; /* layer: of the model, from regions or names */
-    double us;                       /* the least of the runs */
+    const char *type, *name, *layer; /* layer: from regions or names */
+    double us;                       /* minimum over the runs */
     double flops, bytes;             /* of one run */
-    double bound_us;                 /* least time for these flops and bytes on this machine */
+    double bound_us;                 /* minimum time for these flops and bytes on this machine */
     int nodes;
 };
 struct profile {
@@ -21,14 +21,14 @@ struct profile {
     double peak_flops, bandwidth; /* of the machine: per s, all threads */
 };
 
-/* Run `runs` times and gather. peak_flops and bandwidth are set by the caller before. */
+/* Run `runs` times and collect. The caller sets peak_flops and bandwidth before. */
 STENO_MUST steno_status profile_take(struct profile *p, steno_session *s, long runs,
                                      steno_err *err);
 void profile_free(struct profile *p);
-/* Tables: operators, layers, the `slowest` slowest nodes. */
+/* Print tables: operators, layers, the `slowest` slowest nodes. */
 void profile_print(const struct profile *p, int slowest);
 void profile_print_json(const struct profile *p);
-/* Chrome's trace event format (about:tracing, Perfetto): one run of mean times. */
+/* Write Chrome's trace event format (about:tracing, Perfetto): one run of mean times. */
 STENO_MUST steno_status profile_write_trace(const struct profile *p, const char *path,
                                             steno_err *err);
 

@@ -1,4 +1,4 @@
-/* Recordings given to a command: files, and folders of them. */
+/* Recordings given to a command: files, and folders of files. */
 #ifndef STENO_CLI_RECORDINGS_H
 #define STENO_CLI_RECORDINGS_H
 
@@ -8,12 +8,12 @@
 
 typedef steno_status recordings_fn(void *arg, const char *path, steno_err *err);
 
-/* By the name's ending; a folder: one of its files. */
+/* Whether path is a recording, by the ending of its name; a folder, by one of its files. */
 bool recordings_are(const char *path);
-/* fn for each, files of a folder by name, until one fails. */
+/* Call fn for each recording, files of a folder by name, until one call fails. */
 STENO_MUST steno_status recordings_each(const struct cli_list *paths, recordings_fn *fn, void *arg,
                                         steno_err *err);
-/* The text of every final, spaces between, behind what is in `text` (NULL: not kept). */
+/* Append the text of every final to `text` (NULL: not kept), separated by spaces. */
 STENO_MUST steno_status recordings_transcribe(steno_model *m, const char *path,
                                               struct steno_buf *text, steno_err *err);
 

@@ -86,7 +86,7 @@ static steno_status take_member(struct cli_inputs *in, const steno_network *n, c
     snprintf(name, sizeof name, "%.*s", (int)(len < 200 ? len : 200), m->name);
     snprintf(what, sizeof what, "%.200s: %s", path, name);
     i = steno_network_find_input(n, name);
-    if (i < 0) /* results that go with the inputs, say */
+    if (i < 0) /* results stored with the inputs, for example */
         return STENO_OK;
     st = steno_zip_read(zip, size, path, m, MAX_NPZ, &bytes, err);
     if (!st)
@@ -128,7 +128,7 @@ steno_status samples_npz(struct samples *s, const steno_network *n, const char *
 
 struct recorded_network {
     char path[PATH_MAX];
-    const steno_network *net; /* whose inputs these are; open as long as its model */
+    const steno_network *net; /* the network of these inputs; open as long as its model */
     char **names;
     struct samples s;
     long runs, stride;
@@ -138,7 +138,7 @@ struct recorded_inputs {
     struct recorded_network *v;
     int n;
     steno_model *model;
-    steno_status st; /* of what went wrong in the middle of a run */
+    steno_status st; /* of a failure in the middle of a run */
     steno_err err;
 };
 
@@ -163,7 +163,7 @@ static struct recorded_network *network_of(struct recorded_inputs *h, const char
     return v;
 }
 
-/* Half of them go when there are too many, so that all of the recordings count. */
+/* Drop half of the samples when there are too many, so that all recordings count. */
 static void thin_out(struct recorded_network *v)
 {
     int kept = 0;
@@ -225,7 +225,7 @@ steno_status recorded_inputs_open(struct recorded_inputs **out, const char *dir,
             v->names[k] = strdup(steno_network_input(v->net, k)->name);
     }
     if (h)
-        steno_model_close(h->model); /* the observer goes with this call */
+        steno_model_close(h->model); /* the observer ends with this call */
     if (h)
         h->model = NULL;
     if (st) {

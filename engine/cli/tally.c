@@ -30,7 +30,7 @@ static void add(struct tally *t, const char *domain, const char *type, int which
     t->row[k].n[which]++;
 }
 
-/* A region counts as one node of its type; its nodes stand side by side. */
+/* A region counts as one node of its type; its nodes are adjacent. */
 static void nodes(struct tally *t, const struct steno_graph *g, int which)
 {
     struct walk w = {t, which};
@@ -54,7 +54,7 @@ static void nodes(struct tally *t, const struct steno_graph *g, int which)
 void tally_graph(struct tally *t, const struct steno_graph *g, int which)
 {
     nodes(t, g, which);
-    for (int32_t i = 0; i < g->n_consts; i++) /* the main graph lists those of its bodies too */
+    for (int32_t i = 0; i < g->n_consts; i++) /* the main graph also lists those of its bodies */
         if (g->consts[i]->refs > 0)
             t->params[which] += steno_numel(&g->consts[i]->t);
 }

@@ -1,4 +1,4 @@
-/* Nodes of a graph and its bodies, counted by operator, before and after. */
+/* Counts nodes of a graph and its bodies by operator, before and after passes. */
 #ifndef STENO_CLI_TALLY_H
 #define STENO_CLI_TALLY_H
 
@@ -13,14 +13,14 @@ struct tally_row {
 struct tally {
     struct tally_row row[TALLY_MAX];
     int n_rows;
-    size_t nodes[2];  /* whole layers as one */
-    size_t steps[2];  /* what is run: layers by their nodes */
+    size_t nodes[2];  /* a layer counts as one */
+    size_t steps[2];  /* a layer counts with its nodes */
     size_t params[2]; /* elements of constants, each tensor once */
 };
 
 /* Add g to column `which`. */
 void tally_graph(struct tally *t, const struct steno_graph *g, int which);
-/* Rows by number before, then after, then name. */
+/* Sort rows by the number before, then after, then by name. */
 void tally_sort(struct tally *t);
 
 #endif

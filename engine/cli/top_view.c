@@ -35,7 +35,7 @@ static bool is_of(const char *series, const char *name)
     return !strncmp(series, name, n) && (series[n] == '{' || !series[n]);
 }
 
-/* Of all series of this name whose labels contain `label`. */
+/* Sum over all series of this name whose labels have `label`. */
 static double sum(const json_t *metrics, const char *name, const char *label)
 {
     const char *series;
@@ -62,8 +62,8 @@ static int by_bound(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Value below which a share q of the histogram's observations between the two answers lies,
- * interpolated within its bucket; NaN when there are none, the last bound when it is above it. */
+/* The quantile q of the histogram's observations between the two answers, interpolated within its
+ * bucket. NaN when there are none; the last bound when it is above that. */
 static double quantile(const struct view *v, const char *name, double q)
 {
     struct bucket b[MAX_BOUNDS];
@@ -131,14 +131,14 @@ static const json_t *model_before(const json_t *before, const char *name)
     return NULL;
 }
 
-/* The pool of the model before, if it is the one of now: a reload begins anew. */
+/* The model's pool in the answer before, if it is the same pool: a reload makes a new one. */
 static const json_t *pool_before(const json_t *m, const json_t *before)
 {
     const json_t *m0 = model_before(before, json_string_value(json_object_get(m, "name")));
     return number(m, "generation") == number(m0, "generation") ? json_object_get(m0, "pool") : NULL;
 }
 
-/* Seconds of audio that went through the pools; the metric counts it when a session ends. */
+/* Seconds of audio through the pools; the metric counts audio only when a session ends. */
 static double audio_rate(const json_t *now, const json_t *before)
 {
     double total = 0;
@@ -203,7 +203,7 @@ static void put_bar(struct view *v, double share)
     PUT(v, "  %s", bar);
 }
 
-/* Batches by size between the two answers. */
+/* Print batches by size between the two answers. */
 static void put_batches(struct view *v, const json_t *pool, const json_t *pool0)
 {
     const json_t *b = json_object_get(pool, "batches"), *b0 = json_object_get(pool0, "batches");

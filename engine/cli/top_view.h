@@ -1,5 +1,5 @@
-/* What `steno top` shows of a server, as text, from what its administrator's socket answers to
- * `status` (server/admin.h). Pure. */
+/* The text that `steno top` shows of a server, made from the answer of the administrator's socket
+ * to `status` (server/admin.h). Pure. */
 #ifndef STENO_CLI_TOP_VIEW_H
 #define STENO_CLI_TOP_VIEW_H
 
@@ -7,13 +7,13 @@
 
 struct json_t;
 
-/* now, before: two answers; rates, latencies and batch sizes are those of the time between. before
- * NULL: of all the time since the server's start. seconds: between the two. Appends lines to out.
- * STENO_ERR_FORMAT: this is no such answer. */
+/* Append lines about a server to out. now, before: two answers; rates, latencies and batch sizes
+ * are those of the time between them. before NULL: of the time since the server's start. seconds:
+ * time between the two. STENO_ERR_FORMAT: not such an answer. */
 STENO_MUST steno_status top_view(struct steno_buf *out, const struct json_t *now,
                                  const struct json_t *before, double seconds, steno_err *err);
-/* Copy lines of text, each cut to `width` columns (bytes of ASCII), at most `rows` of them, with
- * `end` behind each. */
+/* Copy at most `rows` lines of text, each cut to `width` columns (bytes of ASCII) and followed by
+ * `end`. */
 STENO_MUST steno_status top_fit(struct steno_buf *out, const char *text, int width, int rows,
                                 const char *end);
 
