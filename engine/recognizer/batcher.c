@@ -116,7 +116,7 @@ static void step_batch(steno_batcher *b, steno_stream *const *s, size_t n, int s
     for (size_t i = 0; i < n; i++) {
         st[i] = s[i]->feeder->finish_step(s[i], &items[i]);
         if (!items[i].st)
-            st[i] = steno_stream_told(st[i], err ? &err[i] : NULL);
+            st[i] = steno_stream_explain(st[i], err ? &err[i] : NULL);
         s[i]->failed |= st[i] != STENO_OK;
     }
 }

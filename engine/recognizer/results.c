@@ -79,7 +79,7 @@ static void place_word(const steno_stream *s, const struct steno_words *w, size_
     double (*time)(const steno_stream *, int64_t) = s->feeder->frame_time;
     double before = s->model->info.word_before, after = s->model->info.word_after;
     double start = time(s, w->w[i].first), end = time(s, w->w[i].last + 1);
-    double low = (double)s->base / s->opt.sample_rate, high = s->feeder->heard(s), share;
+    double low = (double)s->base / s->opt.sample_rate, high = s->feeder->processed(s), share;
     out->start = start;
     out->end = end;
     if (before + after <= 0)
@@ -119,7 +119,7 @@ static void fill_event(const steno_stream *s, struct steno_event *ev)
     const struct steno_results *r = &s->results;
     const struct steno_words *w = &r->words[0];
     ev->segment = r->segment;
-    ev->time = s->feeder->heard(s);
+    ev->time = s->feeder->processed(s);
     ev->text = steno_words_line(w);
     ev->stable_words = w->stable_words;
     ev->stable_bytes = w->stable_bytes;
@@ -136,7 +136,7 @@ steno_status steno_results_start(steno_stream *s)
     double begin = s->feeder->begin(s);
     struct steno_event ev = {.kind = STENO_SPEECH_START,
                              .segment = s->results.segment,
-                             .time = s->feeder->heard(s),
+                             .time = s->feeder->processed(s),
                              .start = begin,
                              .end = begin,
                              .text = ""};

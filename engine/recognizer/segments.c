@@ -78,7 +78,7 @@ static double frame_time(const steno_stream *s, int64_t frame)
     return seconds(s, (double)frame * (double)s->model->info.frame_samples);
 }
 
-static double heard(const steno_stream *s)
+static double processed(const steno_stream *s)
 {
     return seconds(s, (double)(s->in.g.n - s->in.g.keep));
 }
@@ -336,14 +336,14 @@ static void close_open(struct steno_segments *g, bool end)
 static steno_status flush_audio(steno_stream *s, bool end, steno_err *err)
 {
     struct steno_segments *g = &s->in.g;
-    steno_status st = steno_stream_told(drain(s), err);
+    steno_status st = steno_stream_explain(drain(s), err);
     while (!st && !g->due && !g->closing) {
         s->pos = s->len = 0;
         st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
         if (st == STENO_NEED_MORE)
             st = STENO_OK;
         if (!st && s->len)
-            st = steno_stream_told(drain(s), err);
+            st = steno_stream_explain(drain(s), err);
         else if (!st)
             close_open(g, end);
     }
@@ -378,5 +378,5 @@ const struct steno_feeder steno_feed_segments = {.open = open_segments,
                                                  .finish_step = finish_step,
                                                  .flush = flush,
                                                  .frame_time = frame_time,
-                                                 .heard = heard,
+                                                 .processed = processed,
                                                  .begin = begin};

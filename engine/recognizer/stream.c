@@ -131,7 +131,7 @@ static steno_status check_open(const steno_stream *s, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_stream_told(steno_status st, steno_err *err)
+steno_status steno_stream_explain(steno_status st, steno_err *err)
 {
     return st ? steno_fail(err, st, "stream: %s", steno_status_info(st)->name) : STENO_OK;
 }
@@ -155,7 +155,7 @@ steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size
     *used = 0;
     if (st)
         return st;
-    st = steno_stream_told(s->feeder->drain(s), err);
+    st = steno_stream_explain(s->feeder->drain(s), err);
     while (!st && *used < n && !s->feeder->ready(s)) {
         size_t k = 0;
         st = resample(s, pcm + *used, n - *used, &k, err);
@@ -163,7 +163,7 @@ steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size
             break;
         *used += k;
         s->taken += (int64_t)k;
-        st = steno_stream_told(s->feeder->drain(s), err);
+        st = steno_stream_explain(s->feeder->drain(s), err);
     }
     s->failed |= st != STENO_OK;
     return st;

@@ -68,7 +68,7 @@ struct steno_feeder {
     /* Seconds on the stream's clock: where a frame of scores begins; up to where the networks have
      * heard; where the utterance begins when no word says so. */
     double (*frame_time)(const steno_stream *s, int64_t frame);
-    double (*heard)(const steno_stream *s);
+    double (*processed)(const steno_stream *s);
     double (*begin)(const steno_stream *s);
 };
 
@@ -100,7 +100,7 @@ struct steno_stream {
 extern const struct steno_feeder steno_feed_windows, steno_feed_segments;
 
 /* A message for a failure that has none. */
-steno_status steno_stream_told(steno_status st, steno_err *err);
+steno_status steno_stream_explain(steno_status st, steno_err *err);
 /* Start a run: after finalize. */
 STENO_MUST steno_status steno_stream_restart(steno_stream *s, steno_err *err);
 

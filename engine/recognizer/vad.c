@@ -81,7 +81,7 @@ static steno_status bind(steno_vad *v, const char *path, steno_err *err)
 }
 
 /* One frame of silence: what only a run can tell is told at once. */
-static steno_status try_it(steno_vad *v, steno_err *err)
+static steno_status try_silence(steno_vad *v, steno_err *err)
 {
     steno_vad_state *voice;
     float silence[NET_FRAME] = {0};
@@ -111,7 +111,7 @@ steno_status steno_vad_open(steno_vad **out, const char *dir, steno_err *err)
         if (!st)
             st = bind(v, path, err);
         if (!st)
-            st = try_it(v, err);
+            st = try_silence(v, err);
     }
     if (st) {
         steno_vad_close(v);
@@ -136,7 +136,7 @@ void steno_vad_close(steno_vad *v)
 }
 
 /* A session of nobody else, until give_back: there come to be as many as run at once. */
-static steno_status borrow(steno_vad *v, struct idle **out, steno_err *err)
+static steno_status acquire(steno_vad *v, struct idle **out, steno_err *err)
 {
     struct idle *i;
     steno_status st;
@@ -158,7 +158,7 @@ static steno_status borrow(steno_vad *v, struct idle **out, steno_err *err)
     return STENO_OK;
 }
 
-static void give_back(steno_vad *v, struct idle *i)
+static void release(steno_vad *v, struct idle *i)
 {
     pthread_mutex_lock(&v->lock);
     i->next = v->idle;
@@ -278,7 +278,7 @@ static steno_status run_network(steno_vad_state *v, struct idle *i, float *proba
 }
 
 /* The frame in buf is full. */
-static steno_status judge(steno_vad_state *v, bool *speech, steno_err *err)
+static steno_status classify(steno_vad_state *v, bool *speech, steno_err *err)
 {
     steno_vad *vad = (steno_vad *)(uintptr_t)v->vad; /* the list of sessions has its lock */
     struct idle *i;
@@ -287,11 +287,11 @@ static steno_status judge(steno_vad_state *v, bool *speech, steno_err *err)
     if (!vad->net) {
         *speech = steno_activity_push(&v->rule, v->buf, v->frame);
     } else {
-        st = borrow(vad, &i, err);
+        st = acquire(vad, &i, err);
         if (st)
             return st;
         st = run_network(v, i, &p, err);
-        give_back(vad, i);
+        release(vad, i);
         if (st)
             return st;
         v->speech = p >= (v->speech ? END : BEGIN);
@@ -324,7 +324,7 @@ steno_status steno_vad_state_push(steno_vad_state *v, const float *pcm, size_t n
         else
             *used += fill(v, pcm + *used, k);
         if (v->have == v->context + v->frame)
-            return judge(v, speech, err);
+            return classify(v, speech, err);
         if (*used == n)
             return STENO_NEED_MORE;
         v->at = v->len = 0;

@@ -19,137 +19,137 @@ struct steno_vad_filter {
     bool ended;
 };
 
-static void begin(steno_vad_filter *g)
+static void begin(steno_vad_filter *f)
 {
-    g->at = g->len = 0;
-    g->out = g->left_padding;
-    g->speaking = false;
-    g->loud_end = g->from = 0;
-    g->until = INT64_MAX;
-    g->ended = false;
+    f->at = f->len = 0;
+    f->out = f->left_padding;
+    f->speaking = false;
+    f->loud_end = f->from = 0;
+    f->until = INT64_MAX;
+    f->ended = false;
 }
 
 steno_status steno_vad_filter_open(steno_vad_filter **out, const steno_vad *vad, int rate,
                                    int64_t left_padding, steno_err *err)
 {
-    steno_vad_filter *g = calloc(1, sizeof *g);
+    steno_vad_filter *f = calloc(1, sizeof *f);
     steno_status st;
-    if (!g)
+    if (!f)
         return steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
-    st = steno_vad_state_open(&g->vad, vad, rate, err);
+    st = steno_vad_state_open(&f->vad, vad, rate, err);
     if (st) {
-        free(g);
+        free(f);
         return st;
     }
-    g->left_padding = left_padding;
-    g->pre_roll = (int64_t)(STENO_VAD_PRE_ROLL * rate);
-    g->hangover = (int64_t)(STENO_VAD_HANGOVER * rate);
-    g->look_ahead = g->pre_roll + steno_vad_state_latency(g->vad);
-    begin(g);
-    *out = g;
+    f->left_padding = left_padding;
+    f->pre_roll = (int64_t)(STENO_VAD_PRE_ROLL * rate);
+    f->hangover = (int64_t)(STENO_VAD_HANGOVER * rate);
+    f->look_ahead = f->pre_roll + steno_vad_state_latency(f->vad);
+    begin(f);
+    *out = f;
     return STENO_OK;
 }
 
-void steno_vad_filter_close(steno_vad_filter *g)
+void steno_vad_filter_close(steno_vad_filter *f)
 {
-    if (!g)
+    if (!f)
         return;
-    steno_vad_state_close(g->vad);
-    free(g->line);
-    free(g);
+    steno_vad_state_close(f->vad);
+    free(f->line);
+    free(f);
 }
 
-steno_status steno_vad_filter_reset(steno_vad_filter *g, steno_err *err)
+steno_status steno_vad_filter_reset(steno_vad_filter *f, steno_err *err)
 {
-    begin(g);
-    return steno_vad_state_reset(g->vad, err);
+    begin(f);
+    return steno_vad_state_reset(f->vad, err);
 }
 
-static int64_t judged(const steno_vad_filter *g)
+static int64_t classified(const steno_vad_filter *f)
 {
-    return g->left_padding + steno_vad_state_classified(g->vad);
+    return f->left_padding + steno_vad_state_classified(f->vad);
 }
 
 /* A frame that ends at `now` was judged. */
-static void judge(steno_vad_filter *g, bool speech, int64_t now)
+static void note_frame(steno_vad_filter *f, bool speech, int64_t now)
 {
     if (speech) {
-        if (!g->speaking)
-            g->until = now - steno_vad_state_latency(g->vad) - g->pre_roll;
-        g->speaking = true;
-        g->loud_end = now;
-    } else if (g->speaking && now - g->loud_end >= g->hangover) {
-        g->speaking = false;
-        g->from = now;
-        g->until = INT64_MAX;
+        if (!f->speaking)
+            f->until = now - steno_vad_state_latency(f->vad) - f->pre_roll;
+        f->speaking = true;
+        f->loud_end = now;
+    } else if (f->speaking && now - f->loud_end >= f->hangover) {
+        f->speaking = false;
+        f->from = now;
+        f->until = INT64_MAX;
     }
 }
 
-static steno_status add(steno_vad_filter *g, const float *pcm, size_t n, steno_err *err)
+static steno_status add(steno_vad_filter *f, const float *pcm, size_t n, steno_err *err)
 {
-    size_t held = g->len - g->at, cap = g->cap;
-    if (g->at && g->len + n > g->cap) {
-        memmove(g->line, g->line + g->at, held * sizeof *g->line);
-        g->at = 0;
-        g->len = held;
+    size_t held = f->len - f->at, cap = f->cap;
+    if (f->at && f->len + n > f->cap) {
+        memmove(f->line, f->line + f->at, held * sizeof *f->line);
+        f->at = 0;
+        f->len = held;
     }
-    if (g->len + n > cap) {
-        float *p = realloc(g->line, (cap = g->len + n) * sizeof *p);
+    if (f->len + n > cap) {
+        float *p = realloc(f->line, (cap = f->len + n) * sizeof *p);
         if (!p)
             return steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
-        g->line = p;
-        g->cap = cap;
+        f->line = p;
+        f->cap = cap;
     }
-    memcpy(g->line + g->len, pcm, n * sizeof *pcm);
-    g->len += n;
+    memcpy(f->line + f->len, pcm, n * sizeof *pcm);
+    f->len += n;
     return STENO_OK;
 }
 
-steno_status steno_vad_filter_push(steno_vad_filter *g, const float *pcm, size_t n, steno_err *err)
+steno_status steno_vad_filter_push(steno_vad_filter *f, const float *pcm, size_t n, steno_err *err)
 {
-    steno_status st = n ? add(g, pcm, n, err) : STENO_OK;
+    steno_status st = n ? add(f, pcm, n, err) : STENO_OK;
     if (st)
         return st;
     for (;;) {
         bool speech = false;
         size_t used;
-        st = steno_vad_state_push(g->vad, pcm, n, &used, &speech, err);
+        st = steno_vad_state_push(f->vad, pcm, n, &used, &speech, err);
         if (st)
             return st == STENO_NEED_MORE ? STENO_OK : st;
         pcm += used;
         n -= used;
-        judge(g, speech, judged(g));
+        note_frame(f, speech, classified(f));
     }
 }
 
-void steno_vad_filter_end(steno_vad_filter *g)
+void steno_vad_filter_end(steno_vad_filter *f)
 {
-    g->ended = true;
+    f->ended = true;
 }
 
-bool steno_vad_filter_peek(const steno_vad_filter *g, const float **pcm, size_t *n)
+bool steno_vad_filter_peek(const steno_vad_filter *f, const float **pcm, size_t *n)
 {
-    int64_t most = judged(g) - (g->speaking ? 0 : g->look_ahead) - g->out;
-    size_t held = steno_vad_filter_held(g);
-    if (g->ended || most > (int64_t)held)
+    int64_t most = classified(f) - (f->speaking ? 0 : f->look_ahead) - f->out;
+    size_t held = steno_vad_filter_held(f);
+    if (f->ended || most > (int64_t)held)
         most = (int64_t)held;
-    *pcm = g->line ? g->line + g->at : NULL; /* no line before the first sample */
+    *pcm = f->line ? f->line + f->at : NULL; /* no line before the first sample */
     *n = most > 0 ? (size_t)most : 0;
     return *n > 0;
 }
 
-void steno_vad_filter_drop(steno_vad_filter *g, size_t n)
+void steno_vad_filter_drop(steno_vad_filter *f, size_t n)
 {
-    g->at += n;
-    g->out += (int64_t)n;
+    f->at += n;
+    f->out += (int64_t)n;
 }
 
-size_t steno_vad_filter_held(const steno_vad_filter *g)
+size_t steno_vad_filter_held(const steno_vad_filter *f)
 {
-    return g->len - g->at;
+    return f->len - f->at;
 }
 
-bool steno_vad_filter_quiet(const steno_vad_filter *g, int64_t from, int64_t to)
+bool steno_vad_filter_quiet(const steno_vad_filter *f, int64_t from, int64_t to)
 {
-    return from >= g->from && to <= g->until;
+    return from >= f->from && to <= f->until;
 }

@@ -18,20 +18,20 @@ typedef struct steno_vad_filter steno_vad_filter;
 /* rate: Hz; lead: samples that are not pushed count as quiet in front of the first. */
 STENO_MUST steno_status steno_vad_filter_open(steno_vad_filter **out, const steno_vad *vad,
                                               int rate, int64_t left_padding, steno_err *err);
-void steno_vad_filter_close(steno_vad_filter *g);
+void steno_vad_filter_close(steno_vad_filter *f);
 /* All of pcm [n] f32 is taken. On failure the gate is of no more use. */
-STENO_MUST steno_status steno_vad_filter_push(steno_vad_filter *g, const float *pcm, size_t n,
+STENO_MUST steno_status steno_vad_filter_push(steno_vad_filter *f, const float *pcm, size_t n,
                                               steno_err *err);
 /* Nothing is pushed any more until reset: what is held back may come out. */
-void steno_vad_filter_end(steno_vad_filter *g);
+void steno_vad_filter_end(steno_vad_filter *f);
 /* The samples that may come out: *n of them at *pcm, valid until the next call; false: none. */
-bool steno_vad_filter_peek(const steno_vad_filter *g, const float **pcm, size_t *n);
-void steno_vad_filter_drop(steno_vad_filter *g, size_t n);
+bool steno_vad_filter_peek(const steno_vad_filter *f, const float **pcm, size_t *n);
+void steno_vad_filter_drop(steno_vad_filter *f, size_t n);
 /* Samples that are in and not out. */
-size_t steno_vad_filter_held(const steno_vad_filter *g);
+size_t steno_vad_filter_held(const steno_vad_filter *f);
 /* Whether samples [from, to) since open or reset, the lead counted, are quiet; those before `to`
  * must have come out. */
-bool steno_vad_filter_quiet(const steno_vad_filter *g, int64_t from, int64_t to);
-STENO_MUST steno_status steno_vad_filter_reset(steno_vad_filter *g, steno_err *err);
+bool steno_vad_filter_quiet(const steno_vad_filter *f, int64_t from, int64_t to);
+STENO_MUST steno_status steno_vad_filter_reset(steno_vad_filter *f, steno_err *err);
 
 #endif

@@ -112,7 +112,7 @@ static double frame_time(const steno_stream *s, int64_t frame)
 }
 
 /* To the end of the last window. */
-static double heard(const steno_stream *s)
+static double processed(const steno_stream *s)
 {
     const struct steno_windows *w = &s->in.w;
     size_t frames = (size_t)(w->steps - 1) * info_of(s)->shift + info_of(s)->frames;
@@ -357,7 +357,7 @@ static steno_status end_vad_filter(steno_stream *s)
 static steno_status drain_all(steno_stream *s, steno_err *err)
 {
     while (!ready(s)) {
-        steno_status st = steno_stream_told(drain(s), err);
+        steno_status st = steno_stream_explain(drain(s), err);
         if (st || ready(s))
             return st;
         s->pos = s->len = 0;
@@ -365,7 +365,7 @@ static steno_status drain_all(steno_stream *s, steno_err *err)
         if (st && st != STENO_NEED_MORE)
             return st;
         if (!s->len)
-            return steno_stream_told(end_vad_filter(s), err);
+            return steno_stream_explain(end_vad_filter(s), err);
         st = arrive(s, err);
         if (st)
             return st;
@@ -425,11 +425,11 @@ static steno_status finish_flush(steno_stream *s, bool end, steno_err *err)
     s->in.w.flushing = STENO_FLUSH_NONE;
     s->pos = s->len = 0;
     if (!end) {
-        st = steno_stream_told(finish_utterance(s, STENO_FINAL_REQUEST), err);
+        st = steno_stream_explain(finish_utterance(s, STENO_FINAL_REQUEST), err);
         return st ? st : restart(s, err);
     }
     if (s->in.w.first_sound >= 0)
-        st = steno_stream_told(finish_utterance(s, STENO_FINAL_END), err);
+        st = steno_stream_explain(finish_utterance(s, STENO_FINAL_END), err);
     s->ended = true;
     return st;
 }
@@ -446,7 +446,7 @@ static steno_status flush(steno_stream *s, bool end, bool *done, steno_err *err)
             return st;
         begin_padding(s);
     }
-    st = steno_stream_told(pad(s), err);
+    st = steno_stream_explain(pad(s), err);
     if (st || ready(s))
         return st;
     *done = true;
@@ -473,5 +473,5 @@ const struct steno_feeder steno_feed_windows = {.open = open_windows,
                                                 .finish_step = finish_step,
                                                 .flush = flush,
                                                 .frame_time = frame_time,
-                                                .heard = heard,
+                                                .processed = processed,
                                                 .begin = begin};

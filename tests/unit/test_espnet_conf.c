@@ -232,7 +232,7 @@ static void a_missing_token_list_is_made_of_the_pieces(void **state)
                                      "a");
     assert_string_equal(c.tokens[4], "<sos/eos>");
     assert_string_equal(c.token_type, "bpe");
-    assert_true(c.eos == 4 && c.sos == 4 && c.tokens_from_spm);
+    assert_true(c.eos == 4 && c.sos == 4 && c.tokens_from_sentencepiece);
     steno_espnet_conf_close(&c);
     unlink(path);
 }

@@ -10,7 +10,7 @@
 #include "families/ctc/internal.h"
 
 #define FAMILY "ctc_streaming"
-#define UNHEARD -30.0F /* log-probability of every token in a window that is passed over */
+#define QUIET_SCORE -30.0F /* log-probability of every token in a window that is passed over */
 
 static bool probe(const char *dir)
 {
@@ -126,7 +126,7 @@ static steno_status make_quiet(struct steno_ctc_model *m, steno_err *err)
     if (!m->quiet)
         return no_memory(m, err);
     for (size_t i = 0; i < n; i++)
-        m->quiet[i] = (int64_t)i % m->encoder.shape.width == m->blank ? 0 : UNHEARD;
+        m->quiet[i] = (int64_t)i % m->encoder.shape.width == m->blank ? 0 : QUIET_SCORE;
     return STENO_OK;
 }
 

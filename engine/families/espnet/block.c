@@ -348,7 +348,7 @@ steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_stat
                                 const float *const *feats, size_t n, size_t frames,
                                 const float **rows, size_t *n_rows, steno_err *err)
 {
-    struct steno_espnet *e = steno_espnet_of(r);
+    struct steno_espnet *e = steno_espnet_runner_model(r);
     steno_session *session = steno_espnet_encoder(r);
     struct batch b = {s, feats, n, NULL};
     const struct steno_tensor *y;
@@ -407,13 +407,13 @@ static steno_status one_piece(steno_espnet_runner *r, struct steno_espnet_state 
     st = steno_espnet_features(r, piece, size, &feats, &frames, err);
     if (!st)
         st = steno_espnet_block(r, &s, &feats, 1, frames - 1, &y, &n_rows, err);
-    return st ? st : append(to, y, n_rows, (size_t)steno_espnet_of(r)->dim, err);
+    return st ? st : append(to, y, n_rows, (size_t)steno_espnet_runner_model(r)->dim, err);
 }
 
 steno_status steno_espnet_onnx_rows(steno_espnet_runner *r, const float *pcm, size_t n,
                                     float **rows, size_t *n_rows, steno_err *err)
 {
-    const struct steno_espnet *e = steno_espnet_of(r);
+    const struct steno_espnet *e = steno_espnet_runner_model(r);
     const struct steno_espnet_conf *c = &e->conf;
     size_t edge = (size_t)(c->n_fft / c->hop_length * c->hop_length);
     size_t hop = (size_t)c->hop_length, at = 0;

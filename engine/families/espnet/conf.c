@@ -128,7 +128,7 @@ static steno_status token_list(struct reader *r, const struct steno_yaml_node *l
 
 /* The list that ESPnet's recipes make of a BPE model (egs2/TEMPLATE/asr1/asr.sh, stage 5): <blank>,
  * <unk>, its pieces but for <unk>, <s>, </s>, and <sos/eos>. */
-static steno_status tokens_of_spm(struct reader *r)
+static steno_status tokens_of_sentencepiece(struct reader *r)
 {
     struct steno_espnet_conf *c = r->c;
     int32_t n = steno_sentencepiece_count(c->sentencepiece);
@@ -143,7 +143,7 @@ static steno_status tokens_of_spm(struct reader *r)
             c->tokens[c->vocab++] = steno_sentencepiece_piece(c->sentencepiece, i);
     }
     c->tokens[c->vocab++] = "<sos/eos>";
-    c->tokens_from_spm = true;
+    c->tokens_from_sentencepiece = true;
     return STENO_OK;
 }
 
@@ -156,17 +156,17 @@ static steno_status read_tokens(struct reader *r)
     if (list && list->kind == STENO_YAML_LIST && list->n)
         st = token_list(r, list);
     else if (c->sentencepiece && steno_yaml_null(list))
-        st = tokens_of_spm(r);
+        st = tokens_of_sentencepiece(r);
     else
         return steno_fail(r->err, STENO_ERR_FORMAT,
                           "%s: token.list is missing or not a list, and there is no BPE model to "
                           "take it from",
                           c->path);
-    if (!st && c->tokens_from_spm)
+    if (!st && c->tokens_from_sentencepiece)
         st = get_int(r, "token.sos", 0, c->vocab - 1, c->vocab - 1, &sos);
     else if (!st)
         st = need_int(r, "token.sos", 0, c->vocab - 1, &sos);
-    if (!st && c->tokens_from_spm)
+    if (!st && c->tokens_from_sentencepiece)
         st = get_int(r, "token.eos", 0, c->vocab - 1, c->vocab - 1, &eos);
     else if (!st)
         st = need_int(r, "token.eos", 0, c->vocab - 1, &eos);
@@ -192,7 +192,7 @@ static const char *guess_type(const struct steno_espnet_conf *c)
 }
 
 /* The BPE model, where there is one: named by its key, or the one *.model of the directory. */
-static steno_status open_spm(struct reader *r)
+static steno_status open_sentencepiece(struct reader *r)
 {
     struct steno_espnet_conf *c = r->c;
     const char *given = NULL, *type = NULL;
@@ -605,7 +605,7 @@ static steno_status read_all(struct reader *r)
         return steno_fail(r->err, STENO_ERR_FORMAT,
                           "%s: no %s section: not a speech recognition model of espnet_onnx",
                           c->path, steno_yaml_find(r->y, "encoder") ? "token" : "encoder");
-    st = open_spm(r);
+    st = open_sentencepiece(r);
     if (!st)
         st = read_tokens(r);
     if (!st)

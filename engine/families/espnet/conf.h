@@ -65,7 +65,7 @@ struct steno_espnet_conf {
     const char *bpe_model;              /* path; NULL: none */
     steno_sentencepiece *sentencepiece; /* its pieces and their types; NULL: none */
     int32_t not_in_sentencepiece;       /* tokens that it does not have: marks, noises */
-    bool tokens_from_spm;               /* the configuration has no token.list */
+    bool tokens_from_sentencepiece;     /* the configuration has no token.list */
     /* search */
     double weight_decoder, weight_ctc, weight_lm, weight_length, weight_ngram;
     long beam;

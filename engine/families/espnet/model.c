@@ -95,7 +95,7 @@ static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
         return samples * sizeof(float);
     if (steno_espnet_is_transducer(e))
         return STENO_TRANSDUCER_ROW_BYTES;
-    if (e->decoder_steps)
+    if (e->decoder_cached)
         row += 2 * (size_t)c->decoder_layers * (size_t)c->decoder_dim *
                (steno_network_kv_bf16(e->decoder) ? sizeof(uint16_t) : sizeof(float));
     return samples / e->frame_samples * row;
@@ -237,8 +237,8 @@ static void describe_spm(FILE *out, const struct steno_espnet_conf *c)
     fprintf(out, "pieces     %s, %s, %d pieces; %s", c->bpe_model,
             steno_sentencepiece_model_type(c->sentencepiece),
             (int)steno_sentencepiece_count(c->sentencepiece),
-            c->tokens_from_spm ? "the token list is made of them\n" : "");
-    if (!c->tokens_from_spm)
+            c->tokens_from_sentencepiece ? "the token list is made of them\n" : "");
+    if (!c->tokens_from_sentencepiece)
         fprintf(out, "%d tokens of the list are none of them\n", (int)c->not_in_sentencepiece);
 }
 
@@ -260,13 +260,13 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     describe_network(out, e, "encoder", &c->encoder, e->encoder);
     describe_network(out, e, "ctc", &c->ctc, e->ctc);
     describe_network(out, e, "decoder", &c->decoder, e->decoder);
-    describe_network(out, e, "predecoder", &c->predecoder[0], e->before);
+    describe_network(out, e, "predecoder", &c->predecoder[0], e->predecoder);
     describe_network(out, e, "joint", &c->joint, e->joint);
     describe_network(out, e, "lm", &c->lm, e->lm);
     if (c->decoder_kind == STENO_ESPNET_XFORMER)
         fprintf(out, "steps      decoder %s%s%s\n",
-                e->decoder_steps ? "one token" : "whole prefixes", e->lm ? ", lm " : "",
-                e->lm ? (e->lm_steps ? "one token" : "whole prefixes") : "");
+                e->decoder_cached ? "one token" : "whole prefixes", e->lm ? ", lm " : "",
+                e->lm ? (e->lm_cached ? "one token" : "whole prefixes") : "");
     if (e->blocks)
         fprintf(out, "blocks     %s\n",
                 e->batches ? "of several streams at once" : "one stream at a time");

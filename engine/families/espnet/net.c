@@ -106,7 +106,7 @@ static steno_status check_io(const steno_network *net, const char *path, const c
 }
 
 /* Only read by nodes that compute what comes after the table's end. */
-static bool goes_on(const struct steno_graph *g, steno_value_id table)
+static bool is_extended(const struct steno_graph *g, steno_value_id table)
 {
     for (int32_t i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i].n_in; k++)
@@ -125,7 +125,7 @@ static size_t table_rows(const steno_network *net, int64_t dim)
         const struct steno_tensor *t = g->values[i].constant;
         size_t n;
         if (!t || t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != 1 ||
-            t->shape.dim[2] != dim || t->shape.dim[1] < MIN_TABLE || goes_on(g, i))
+            t->shape.dim[2] != dim || t->shape.dim[1] < MIN_TABLE || is_extended(g, i))
             continue;
         n = (size_t)(t->shape.dim[1] % 2 ? (t->shape.dim[1] + 1) / 2 : t->shape.dim[1]);
         least = least && least < n ? least : n;
@@ -150,9 +150,9 @@ static steno_status open_networks(struct steno_espnet *e, steno_err *err)
         st = steno_espnet_rnns_load(e, err);
     if (!st && c->decoder_kind == STENO_ESPNET_XFORMER)
         st = open_steps(e, &c->decoder, "decoder", true, &e->decoder, &e->decoder_once,
-                        &e->decoder_steps, err);
+                        &e->decoder_cached, err);
     if (!st && c->lm_kind == STENO_ESPNET_LM_XFORMER)
-        st = open_steps(e, &c->lm, "lm", e->opt.as_espnet_onnx, &e->lm, &e->lm_once, &e->lm_steps,
+        st = open_steps(e, &c->lm, "lm", e->opt.as_espnet_onnx, &e->lm, &e->lm_once, &e->lm_cached,
                         err);
     if (!st && c->decoder_kind == STENO_ESPNET_XFORMER)
         e->max_tokens = table_rows(e->decoder, c->decoder_dim);
@@ -257,8 +257,8 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
                           steno_espnet_rnns_bytes(&r->recurrent) +
                           (r->decoder ? steno_espnet_scorer_bytes(r->decoder) : 0) +
                           (r->lm ? steno_espnet_scorer_bytes(r->lm) : 0) +
-                          (r->decoder_step ? steno_cached_decoder_bytes(r->decoder_step) : 0) +
-                          (r->lm_step ? steno_cached_decoder_bytes(r->lm_step) : 0);
+                          (r->cached_decoder ? steno_cached_decoder_bytes(r->cached_decoder) : 0) +
+                          (r->cached_lm ? steno_cached_decoder_bytes(r->cached_lm) : 0);
     if (r && !e->blocks) { /* lengths that will not come again */
         steno_session_trim(r->encoder, true);
         if (r->ctc)
@@ -302,8 +302,8 @@ static void close_runner(steno_espnet_runner *r)
     steno_session_close(r->ctc);
     steno_espnet_scorer_close(r->decoder);
     steno_espnet_scorer_close(r->lm);
-    steno_cached_decoder_close(r->decoder_step);
-    steno_cached_decoder_close(r->lm_step);
+    steno_cached_decoder_close(r->cached_decoder);
+    steno_cached_decoder_close(r->cached_lm);
     steno_espnet_rnns_close(&r->recurrent);
     steno_joint_close(r->joint);
     steno_aligned_free(r->feats);
@@ -330,7 +330,7 @@ void steno_espnet_close(struct steno_espnet *e)
     steno_network_close(e->decoder_once);
     steno_network_close(e->lm);
     steno_network_close(e->lm_once);
-    steno_network_close(e->before);
+    steno_network_close(e->predecoder);
     steno_network_close(e->joint);
     steno_ngram_map_close(e->ngram_map);
     steno_ngram_close(e->ngram);
@@ -341,8 +341,8 @@ void steno_espnet_close(struct steno_espnet *e)
 
 size_t steno_espnet_weight_bytes(const struct steno_espnet *e)
 {
-    const steno_network *nets[] = {e->encoder, e->ctc,     e->decoder, e->decoder_once,
-                                   e->lm,      e->lm_once, e->before,  e->joint};
+    const steno_network *nets[] = {e->encoder, e->ctc,     e->decoder,    e->decoder_once,
+                                   e->lm,      e->lm_once, e->predecoder, e->joint};
     size_t n = 0;
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         n += nets[i] ? steno_network_weight_bytes(nets[i]) : 0;
@@ -363,9 +363,9 @@ static steno_status open_decoder(steno_espnet_runner *r, steno_err *err)
                                             .vocab = c->vocab};
     const char *name = pick(e, &c->decoder);
     steno_status st;
-    if (e->decoder_steps)
-        return steno_cached_decoder_open(&r->decoder_step, e->decoder, e->decoder_once, &step, name,
-                                         err);
+    if (e->decoder_cached)
+        return steno_cached_decoder_open(&r->cached_decoder, e->decoder, e->decoder_once, &step,
+                                         name, err);
     st = steno_espnet_scorer_open(&r->decoder, e->decoder, &o, name, err);
     if (!st)
         steno_espnet_scorer_share(r->decoder, e->shares_rows);
@@ -386,8 +386,8 @@ static steno_status open_lm(steno_espnet_runner *r, steno_err *err)
                                             .first_row = e->opt.as_espnet_onnx};
     if (!e->lm)
         return STENO_OK;
-    if (e->lm_steps)
-        return steno_cached_decoder_open(&r->lm_step, e->lm, e->lm_once, &step, pick(e, &c->lm),
+    if (e->lm_cached)
+        return steno_cached_decoder_open(&r->cached_lm, e->lm, e->lm_once, &step, pick(e, &c->lm),
                                          err);
     return steno_espnet_scorer_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
 }
@@ -462,7 +462,7 @@ static steno_status grow(float **p, size_t *cap, size_t n, steno_err *err)
     return STENO_OK;
 }
 
-struct steno_espnet *steno_espnet_of(steno_espnet_runner *r)
+struct steno_espnet *steno_espnet_runner_model(steno_espnet_runner *r)
 {
     return r->e;
 }
@@ -487,18 +487,18 @@ steno_status steno_espnet_scratch(steno_espnet_runner *r, size_t n, float **out,
 
 /* ---- stages -------------------------------------------------------------------------------- */
 
-void steno_espnet_normalise_logs(const struct steno_espnet *e, float *x, size_t frames)
+void steno_espnet_normalize_logs(const struct steno_espnet *e, float *x, size_t frames)
 {
     if (e->cmvn)
         steno_cmvn_apply(e->cmvn, x, frames);
 }
 
-void steno_espnet_normalise(const struct steno_espnet *e, float *x, size_t frames)
+void steno_espnet_normalize(const struct steno_espnet *e, float *x, size_t frames)
 {
     if (e->log_scale != 1)
         for (size_t i = 0; i < frames * (size_t)e->conf.bins; i++)
             x[i] *= e->log_scale;
-    steno_espnet_normalise_logs(e, x, frames);
+    steno_espnet_normalize_logs(e, x, frames);
 }
 
 steno_status steno_espnet_features(steno_espnet_runner *r, const float *pcm, size_t n,
@@ -519,7 +519,7 @@ steno_status steno_espnet_features(steno_espnet_runner *r, const float *pcm, siz
     st = steno_fbank_whole(r->fbank, pcm, n, r->feats, max, frames);
     if (st)
         return steno_fail(err, st, "features: %s", steno_status_info(st)->name);
-    steno_espnet_normalise(e, r->feats, *frames);
+    steno_espnet_normalize(e, r->feats, *frames);
     if (e->conf.norm == STENO_ESPNET_UTTERANCE_MVN)
         steno_cmvn_utterance(r->feats, *frames, bins,
                              &(struct steno_utterance_norm){.keep_means = !e->conf.norm_means,

@@ -36,9 +36,10 @@ struct steno_espnet {
     /* decoder, lm: one token at a time where the graph allows, with what goes before (or NULL);
      * else whole prefixes */
     steno_network *encoder, *ctc, *decoder, *decoder_once, *lm, *lm_once;
-    bool decoder_steps, lm_steps;
-    steno_network *before, *joint; /* RNN decoder: its predecoder; transducer: its joint network */
-    steno_ngram *ngram;            /* n-gram model, NULL: none */
+    bool decoder_cached, lm_cached;
+    steno_network *predecoder,
+        *joint;         /* RNN decoder: its predecoder; transducer: its joint network */
+    steno_ngram *ngram; /* n-gram model, NULL: none */
     steno_ngram_map *ngram_map;
     struct steno_fbank_options fbank;
     steno_fbank *front; /* of them; streams and runners share its tables */
@@ -89,7 +90,7 @@ struct steno_espnet_rnns;
 struct steno_espnet_rnns *steno_espnet_recurrent(steno_espnet_runner *r);
 
 /* For espnet_block.c: a runner's parts, and n floats of its memory (until the next call). */
-struct steno_espnet *steno_espnet_of(steno_espnet_runner *r);
+struct steno_espnet *steno_espnet_runner_model(steno_espnet_runner *r);
 steno_session *steno_espnet_encoder(steno_espnet_runner *r);
 STENO_MUST steno_status steno_espnet_scratch(steno_espnet_runner *r, size_t n, float **out,
                                              steno_err *err);
@@ -99,8 +100,8 @@ STENO_MUST steno_status steno_espnet_scratch(steno_espnet_runner *r, size_t n, f
 
 /* In place: natural logarithms [frames, bins] to the network's base and global mean and variance;
  * or logarithms of that base already. */
-void steno_espnet_normalise(const struct steno_espnet *e, float *x, size_t frames);
-void steno_espnet_normalise_logs(const struct steno_espnet *e, float *x, size_t frames);
+void steno_espnet_normalize(const struct steno_espnet *e, float *x, size_t frames);
+void steno_espnet_normalize_logs(const struct steno_espnet *e, float *x, size_t frames);
 /* Normalised features of a whole utterance: pcm [n] at the model's rate -> [frames, bins]. */
 STENO_MUST steno_status steno_espnet_features(steno_espnet_runner *r, const float *pcm, size_t n,
                                               const float **feats, size_t *frames, steno_err *err);

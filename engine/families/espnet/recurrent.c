@@ -16,14 +16,14 @@ steno_status steno_espnet_rnns_load(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
     bool rnn = c->decoder_kind == STENO_ESPNET_RNN, td = steno_espnet_is_transducer(e);
-    const char *before = pick(e, &c->predecoder[0]);
+    const char *predecoder = pick(e, &c->predecoder[0]);
     steno_status st = STENO_OK;
     if (rnn || td)
         st = steno_espnet_load(e, &c->decoder, "decoder", &e->decoder, err);
     if (!st && td)
         st = steno_espnet_load(e, &c->joint, "joint network", &e->joint, err);
-    if (!st && rnn && before && strcmp(c->att_type[0], "noatt") != 0)
-        st = steno_espnet_load(e, &c->predecoder[0], "predecoder", &e->before, err);
+    if (!st && rnn && predecoder && strcmp(c->att_type[0], "noatt") != 0)
+        st = steno_espnet_load(e, &c->predecoder[0], "predecoder", &e->predecoder, err);
     if (!st && has_rnn_lm(e))
         st = steno_espnet_load(e, &c->lm, "lm", &e->lm, err);
     return st;
@@ -59,7 +59,7 @@ steno_status steno_espnet_rnns_open(struct steno_espnet_rnns *r, struct steno_es
                                                      .layers = (int)c->rnn_layers,
                                                      .units = c->rnn_units,
                                                      .vocab = c->vocab};
-        st = steno_espnet_rnn_decoder_open(&r->decoder, e->decoder, e->before, &o,
+        st = steno_espnet_rnn_decoder_open(&r->decoder, e->decoder, e->predecoder, &o,
                                            pick(e, &c->decoder), err);
     }
     if (!st && steno_espnet_is_transducer(e))
@@ -119,7 +119,7 @@ steno_status steno_espnet_transduce(steno_espnet_runner *r, const struct steno_e
                                     const float *rows, size_t n_rows, bool greedy,
                                     steno_transducer **result, steno_err *err)
 {
-    const struct steno_espnet *e = steno_espnet_of(r);
+    const struct steno_espnet *e = steno_espnet_runner_model(r);
     struct steno_transducer_options o = options(e, s, greedy);
     return steno_espnet_transducer_run(steno_espnet_recurrent(r)->transducer, &o, rows, n_rows,
                                        (size_t)e->dim, result, err);
@@ -129,15 +129,15 @@ static steno_status nets_of(steno_espnet_runner *r, const struct steno_espnet_se
                             struct steno_transducer_nets *nets, steno_err *err)
 {
     return steno_espnet_transducer_nets(steno_espnet_recurrent(r)->transducer,
-                                        (size_t)steno_espnet_of(r)->dim, s->lm_weight != 0, nets,
-                                        err);
+                                        (size_t)steno_espnet_runner_model(r)->dim,
+                                        s->lm_weight != 0, nets, err);
 }
 
-steno_status steno_espnet_transduce_on(steno_espnet_runner *r, const struct steno_espnet_search *s,
-                                       const float *rows, size_t n_rows, steno_transducer **t,
-                                       steno_err *err)
+steno_status steno_espnet_transduce_push(steno_espnet_runner *r,
+                                         const struct steno_espnet_search *s, const float *rows,
+                                         size_t n_rows, steno_transducer **t, steno_err *err)
 {
-    const struct steno_espnet *e = steno_espnet_of(r);
+    const struct steno_espnet *e = steno_espnet_runner_model(r);
     struct steno_transducer_nets nets;
     steno_status st = nets_of(r, s, &nets, err);
     if (!st && !*t) {
@@ -149,8 +149,9 @@ steno_status steno_espnet_transduce_on(steno_espnet_runner *r, const struct sten
     return st ? st : steno_transducer_push(*t, &nets, rows, n_rows, (size_t)e->dim, err);
 }
 
-steno_status steno_espnet_transduce_end(steno_espnet_runner *r, const struct steno_espnet_search *s,
-                                        steno_transducer *t, steno_err *err)
+steno_status steno_espnet_transduce_finish(steno_espnet_runner *r,
+                                           const struct steno_espnet_search *s, steno_transducer *t,
+                                           steno_err *err)
 {
     struct steno_transducer_nets nets;
     steno_status st = nets_of(r, s, &nets, err);

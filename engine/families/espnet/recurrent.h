@@ -34,13 +34,13 @@ STENO_MUST steno_status steno_espnet_transduce(steno_espnet_runner *r,
 /* The same for rows that come piece by piece, into a search of the caller's
  * (steno_transducer_close): made with the first of them, *t being NULL before. dim as of the model.
  */
-STENO_MUST steno_status steno_espnet_transduce_on(steno_espnet_runner *r,
-                                                  const struct steno_espnet_search *s,
-                                                  const float *rows, size_t n_rows,
-                                                  steno_transducer **t, steno_err *err);
+STENO_MUST steno_status steno_espnet_transduce_push(steno_espnet_runner *r,
+                                                    const struct steno_espnet_search *s,
+                                                    const float *rows, size_t n_rows,
+                                                    steno_transducer **t, steno_err *err);
 /* There are no more: t's results are final. */
-STENO_MUST steno_status steno_espnet_transduce_end(steno_espnet_runner *r,
-                                                   const struct steno_espnet_search *s,
-                                                   steno_transducer *t, steno_err *err);
+STENO_MUST steno_status steno_espnet_transduce_finish(steno_espnet_runner *r,
+                                                      const struct steno_espnet_search *s,
+                                                      steno_transducer *t, steno_err *err);
 
 #endif

@@ -55,7 +55,7 @@ struct steno_espnet_rnn_decoder_options {
 /* decoder: espnet_onnx's rnn_decoder, one hypothesis at a time; before: its predecoder_0, what the
  * attention makes of the encoder's rows once, NULL for no attention. */
 STENO_MUST steno_status steno_espnet_rnn_decoder_open(
-    steno_espnet_rnn_decoder **out, steno_network *decoder, steno_network *before,
+    steno_espnet_rnn_decoder **out, steno_network *decoder, steno_network *predecoder,
     const struct steno_espnet_rnn_decoder_options *opt, const char *name, steno_err *err);
 void steno_espnet_rnn_decoder_close(steno_espnet_rnn_decoder *d);
 /* What one search keeps from step to step: states of the hypotheses, and what the attention makes

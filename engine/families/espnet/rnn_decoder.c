@@ -24,8 +24,8 @@ struct steno_espnet_rnn_decoder_state {
 struct steno_espnet_rnn_decoder {
     struct steno_espnet_rnn_decoder_options o;
     const char *name;
-    steno_network *net, *before_net;
-    steno_session *session, *before;
+    steno_network *net, *predecoder_net;
+    steno_session *session, *predecoder;
     int vy, z[MAX_LAYERS], c[MAX_LAYERS], a, pceh, enc, mask; /* inputs; -1 = not there */
     int out_c, out_z, out_a;                                  /* first output of each kind */
     steno_espnet_rnn_decoder_state own, *st;                  /* st: the one in use */
@@ -60,7 +60,7 @@ static steno_status bind(steno_espnet_rnn_decoder *d, steno_err *err)
     d->pceh = input(d, "pceh", 0);
     d->enc = input(d, "enc_h", 0);
     d->mask = input(d, "mask", 0);
-    if (d->pceh >= 0 && !d->before_net)
+    if (d->pceh >= 0 && !d->predecoder_net)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: input pceh_0, but no predecoder", d->name);
     if (n_out != 2 * layers + 2)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %d outputs, expected %d for %d layers",
@@ -72,7 +72,7 @@ static steno_status bind(steno_espnet_rnn_decoder *d, steno_err *err)
 }
 
 steno_status steno_espnet_rnn_decoder_open(steno_espnet_rnn_decoder **out, steno_network *decoder,
-                                           steno_network *before,
+                                           steno_network *predecoder,
                                            const struct steno_espnet_rnn_decoder_options *opt,
                                            const char *name, steno_err *err)
 {
@@ -88,13 +88,13 @@ steno_status steno_espnet_rnn_decoder_open(steno_espnet_rnn_decoder **out, steno
     d->o = *opt;
     d->name = name;
     d->net = decoder;
-    d->before_net = before;
+    d->predecoder_net = predecoder;
     d->st = &d->own;
     st = bind(d, err);
     if (!st)
         st = steno_session_open(&d->session, decoder, &so, err);
-    if (!st && before)
-        st = steno_session_open(&d->before, before, &so, err);
+    if (!st && predecoder)
+        st = steno_session_open(&d->predecoder, predecoder, &so, err);
     if (st)
         steno_espnet_rnn_decoder_close(d);
     else
@@ -113,7 +113,7 @@ void steno_espnet_rnn_decoder_close(steno_espnet_rnn_decoder *d)
     if (!d)
         return;
     steno_session_close(d->session);
-    steno_session_close(d->before);
+    steno_session_close(d->predecoder);
     clear_state(&d->own);
     steno_aligned_free(d->zeros);
     free(d);
@@ -179,19 +179,19 @@ static steno_status add_keys(steno_espnet_rnn_decoder *d, const float *rows, siz
 {
     steno_espnet_rnn_decoder_state *k = d->st;
     const struct steno_tensor *y;
-    int in = steno_network_find_input(d->before_net, "enc_h");
-    int out = steno_network_find_output(d->before_net, "pre_compute_enc_h");
+    int in = steno_network_find_input(d->predecoder_net, "enc_h");
+    int out = steno_network_find_output(d->predecoder_net, "pre_compute_enc_h");
     size_t had;
     steno_status st;
     if (in < 0 || out < 0)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: its predecoder has no enc_h and pre_compute_enc_h", d->name);
-    st = set3(d->before, in, rows, (int64_t)n, dim, err);
+    st = set3(d->predecoder, in, rows, (int64_t)n, dim, err);
     if (!st)
-        st = steno_session_run(d->before, err);
+        st = steno_session_run(d->predecoder, err);
     if (st)
         return steno_fail_in(err, st, "%s: predecoder", d->name);
-    y = steno_session_get(d->before, out);
+    y = steno_session_get(d->predecoder, out);
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[1] != (int64_t)n ||
         (k->n_keys && y->shape.dim[2] != k->key_width))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: pre_compute_enc_h is not f32 [1,%zu,d]",
@@ -352,6 +352,6 @@ steno_status steno_espnet_rnn_decoder_score(void *self, const int32_t *const *pr
 size_t steno_espnet_rnn_decoder_bytes(const steno_espnet_rnn_decoder *d)
 {
     return steno_session_arena_bytes(d->session) +
-           (d->before ? steno_session_arena_bytes(d->before) : 0) +
+           (d->predecoder ? steno_session_arena_bytes(d->predecoder) : 0) +
            steno_espnet_rnn_decoder_state_bytes(&d->own) + d->cap_zeros * sizeof(float);
 }

@@ -14,7 +14,7 @@ struct steno_espnet_runner {
     steno_fbank *fbank;
     steno_session *encoder, *ctc;
     steno_espnet_scorer *decoder, *lm; /* whole prefixes; NULL where there is the other one */
-    steno_cached_decoder *decoder_step, *lm_step;
+    steno_cached_decoder *cached_decoder, *cached_lm;
     struct steno_espnet_rnns recurrent;
     float *feats, *rows, *scratch; /* aligned; grown */
     size_t cap_feats, cap_rows, cap_scratch;

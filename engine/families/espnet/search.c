@@ -133,19 +133,19 @@ static void make_scorers(struct scorers *x, steno_espnet_runner *r,
 {
     double w = 1 - s->ctc_weight;
     x->n = 0;
-    x->decoder = (struct steno_cached_decoder_search){r->decoder_step, decoder};
-    x->lm = (struct steno_cached_decoder_search){r->lm_step, lm};
+    x->decoder = (struct steno_cached_decoder_search){r->cached_decoder, decoder};
+    x->lm = (struct steno_cached_decoder_search){r->cached_lm, lm};
     if (r->recurrent.decoder)
         x->s[x->n++] = scorer(r->recurrent.decoder, w, steno_espnet_rnn_decoder_score,
                               steno_espnet_rnn_decoder_rewind);
-    else if (r->decoder_step)
+    else if (r->cached_decoder)
         x->s[x->n++] = batcher(&x->decoder, w);
     else
         x->s[x->n++] = scorer(r->decoder, w, steno_espnet_scorer_score, NULL);
     if (r->recurrent.lm)
         x->s[x->n++] =
             scorer(r->recurrent.lm, s->lm_weight, steno_espnet_rnn_score, steno_espnet_rnn_rewind);
-    else if (r->lm_step)
+    else if (r->cached_lm)
         x->s[x->n++] = batcher(&x->lm, s->lm_weight);
     else if (r->lm)
         x->s[x->n++] = scorer(r->lm, s->lm_weight, steno_espnet_scorer_score, NULL);
@@ -159,8 +159,9 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
 {
     const struct steno_espnet *e = r->e;
     steno_cached_decoder_state *decoder =
-        r->decoder_step ? steno_cached_decoder_own_state(r->decoder_step) : NULL;
-    steno_cached_decoder_state *lm = r->lm_step ? steno_cached_decoder_own_state(r->lm_step) : NULL;
+        r->cached_decoder ? steno_cached_decoder_own_state(r->cached_decoder) : NULL;
+    steno_cached_decoder_state *lm =
+        r->cached_lm ? steno_cached_decoder_own_state(r->cached_lm) : NULL;
     struct scorers x;
     steno_status st = STENO_OK;
     make_scorers(&x, r, s, decoder, lm);
@@ -177,13 +178,13 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
         steno_session_trim(r->encoder, false);
     if (r->decoder)
         steno_espnet_scorer_set_memory(r->decoder, rows, n_rows, e->dim);
-    if (r->decoder_step && s->ctc_weight < 1)
-        st = steno_cached_decoder_start(r->decoder_step, decoder, rows, n_rows, e->dim, s->beam,
+    if (r->cached_decoder && s->ctc_weight < 1)
+        st = steno_cached_decoder_start(r->cached_decoder, decoder, rows, n_rows, e->dim, s->beam,
                                         err);
-    if (r->decoder_step)
-        steno_cached_decoder_trim(r->decoder_step);
-    if (!st && r->lm_step)
-        st = steno_cached_decoder_start(r->lm_step, lm, NULL, 0, 0, s->beam, err);
+    if (r->cached_decoder)
+        steno_cached_decoder_trim(r->cached_decoder);
+    if (!st && r->cached_lm)
+        st = steno_cached_decoder_start(r->cached_lm, lm, NULL, 0, 0, s->beam, err);
     if (st)
         return st;
     st = steno_joint_run(r->joint, x.s, x.n, s->ctc_weight > 0 ? ctc : NULL, n_rows, err);
@@ -206,8 +207,8 @@ struct steno_espnet_block_search {
 bool steno_espnet_block_search_possible(const struct steno_espnet *e,
                                         const struct steno_espnet_search *s)
 {
-    bool decoder = e->decoder_steps || e->conf.decoder_kind == STENO_ESPNET_RNN;
-    bool lm = e->lm_steps || e->conf.lm_kind == STENO_ESPNET_LM_RNN;
+    bool decoder = e->decoder_cached || e->conf.decoder_kind == STENO_ESPNET_RNN;
+    bool lm = e->lm_cached || e->conf.lm_kind == STENO_ESPNET_LM_RNN;
     return e->blocks && !e->opt.as_espnet_onnx && !steno_espnet_is_transducer(e) &&
            (decoder || s->ctc_weight == 1) && (lm || s->lm_weight == 0);
 }
@@ -284,9 +285,9 @@ static steno_status bind_states(steno_espnet_block_search *x, steno_espnet_runne
     steno_status st = STENO_OK;
     if (x->s.ctc_weight < 1)
         st = r->recurrent.decoder ? extend_rnn(x, r->recurrent.decoder, rows, n, dim, err)
-                                  : extend(x, r->decoder_step, &x->decoder, rows, n, dim, err);
-    if (!st && x->s.lm_weight != 0 && r->lm_step)
-        st = extend(x, r->lm_step, &x->lm, rows, n, dim, err);
+                                  : extend(x, r->cached_decoder, &x->decoder, rows, n, dim, err);
+    if (!st && x->s.lm_weight != 0 && r->cached_lm)
+        st = extend(x, r->cached_lm, &x->lm, rows, n, dim, err);
     if (r->recurrent.lm) {
         if (!x->rows)
             x->rnn_lm.again = false;

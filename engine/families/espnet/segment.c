@@ -27,7 +27,7 @@ steno_status steno_espnet_make_frames(struct steno_espnet_stream *s, const float
                                            to, steno_espnet_frames_wanted(s) - s->n_feats, &made);
         if (st && st != STENO_NEED_MORE)
             return st;
-        steno_espnet_normalise(e, to, made);
+        steno_espnet_normalize(e, to, made);
         s->fed += used;
         s->n_feats += made;
         if (!used && !made)
@@ -37,7 +37,7 @@ steno_status steno_espnet_make_frames(struct steno_espnet_stream *s, const float
 }
 
 /* Rows that the stream keeps: those the search has not taken for good yet. */
-static size_t rows_kept(const struct steno_espnet_stream *s)
+static size_t rows_stored(const struct steno_espnet_stream *s)
 {
     return s->n_rows - s->n_taken;
 }
@@ -45,7 +45,7 @@ static size_t rows_kept(const struct steno_espnet_stream *s)
 static steno_status reserve_rows(struct steno_espnet_stream *s, size_t n)
 {
     const struct steno_espnet *e = s->net;
-    size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = rows_kept(s);
+    size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = rows_stored(s);
     size_t cap = s->cap_rows ? s->cap_rows : 128;
     float *rows, *ctc;
     if (n <= s->cap_rows)
@@ -72,11 +72,11 @@ static steno_status reserve_rows(struct steno_espnet_stream *s, size_t n)
 }
 
 /* n more rows and their scores (NULL: a transducer) wait for the search. */
-static steno_status keep_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
-                              size_t n)
+static steno_status store_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
+                               size_t n)
 {
     const struct steno_espnet *e = s->net;
-    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, at = rows_kept(s);
+    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, at = rows_stored(s);
     steno_status st = reserve_rows(s, at + n);
     if (st)
         return st;
@@ -95,7 +95,7 @@ static steno_status take_rows(struct steno_espnet_stream *s, const float *rows, 
     if (ctc)
         st = steno_ctc_greedy_push(s->greedy, ctc, n);
     if (st || !steno_espnet_ctc_alone(s))
-        return st ? st : keep_rows(s, rows, ctc, n);
+        return st ? st : store_rows(s, rows, ctc, n);
     s->n_rows += n;
     s->n_taken = s->n_rows;
     return s->beam ? steno_ctc_beam_push(s->beam, ctc, n) : STENO_OK;
@@ -154,9 +154,9 @@ steno_status steno_espnet_take_block(struct steno_espnet_stream *s, steno_espnet
 static steno_status transduce_on(struct steno_espnet_stream *s, steno_espnet_runner *r,
                                  steno_err *err)
 {
-    size_t n = rows_kept(s);
+    size_t n = rows_stored(s);
     s->n_taken = s->n_rows;
-    return steno_espnet_transduce_on(r, &s->search, s->rows, n, &s->transduced, err);
+    return steno_espnet_transduce_push(r, &s->search, s->rows, n, &s->transduced, err);
 }
 
 void steno_espnet_search_blocks(struct steno_espnet_work *work, size_t n, steno_espnet_runner *r)
@@ -211,14 +211,14 @@ static steno_status last_frames(const struct steno_step_item *item)
         to = s->feats + s->n_feats * bins;
         st = steno_fbank_flush(s->fbank, to, want - s->n_feats, &made);
         if (!st)
-            steno_espnet_normalise(e, to, made);
+            steno_espnet_normalize(e, to, made);
         s->n_feats += st ? 0 : made;
     }
     to = s->feats + s->n_feats * bins;
     made = want - s->n_feats;
     for (size_t i = 0; i < made * bins; i++)
         to[i] = logf(e->fbank.floor) * e->log_scale;
-    steno_espnet_normalise_logs(e, to, made);
+    steno_espnet_normalize_logs(e, to, made);
     s->n_feats += made;
     return st;
 }
@@ -234,7 +234,7 @@ static steno_status flush_block(const struct steno_step_item *item, steno_espnet
         return STENO_OK;
     st = last_frames(item);
     if (st)
-        return steno_espnet_told(st, item->err);
+        return steno_espnet_explain(st, item->err);
     st = steno_espnet_take_block(s, r, want, item->err);
     return st || s->n_rows >= want ? st : STENO_NEED_MORE;
 }
@@ -250,7 +250,7 @@ bool steno_espnet_wants_block(const struct steno_step_item *item)
 
 /* ---- a segment ----------------------------------------------------------------------------- */
 
-steno_status steno_espnet_recognise(const struct steno_step_item *item, steno_espnet_runner *r,
+steno_status steno_espnet_recognize(const struct steno_step_item *item, steno_espnet_runner *r,
                                     struct steno_espnet_scores *x)
 {
     struct steno_espnet_stream *s = item->state;

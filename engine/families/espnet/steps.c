@@ -42,7 +42,7 @@ static steno_status list_partial(const struct steno_espnet_work *w, steno_espnet
     }
     if (!st)
         st = steno_espnet_list_partial(s, t);
-    return steno_espnet_told(st, w->item->err);
+    return steno_espnet_explain(st, w->item->err);
 }
 
 /* A transducer's hypotheses: what is left of the search, where it followed the blocks, or all. */
@@ -53,7 +53,7 @@ static steno_status transduce(const struct steno_espnet_work *w, steno_espnet_ru
     if (!s->transduced)
         return steno_espnet_transduce(r, &s->search, w->x.enc, w->x.rows, false, t, w->item->err);
     *t = s->transduced;
-    return steno_espnet_transduce_end(r, &s->search, s->transduced, w->item->err);
+    return steno_espnet_transduce_finish(r, &s->search, s->transduced, w->item->err);
 }
 
 /* What comes before the search. */
@@ -62,7 +62,7 @@ static void begin_work(struct steno_espnet_work *w, steno_espnet_runner *r)
     struct steno_espnet_stream *s = w->s;
     bool final = w->item->goal == STENO_STEP_FINAL;
     if (final || !steno_espnet_by_blocks(s->net)) {
-        w->st = steno_espnet_recognise(w->item, r, &w->x);
+        w->st = steno_espnet_recognize(w->item, r, &w->x);
     } else {
         w->st = steno_espnet_take_block(s, r, SIZE_MAX, w->item->err);
         w->x = (struct steno_espnet_scores){s->ctc, s->rows, s->n_rows};
@@ -92,7 +92,7 @@ static steno_status list_final(const struct steno_espnet_work *w, steno_espnet_r
     } else if (x->rows && !steno_espnet_ctc_alone(s)) {
         st = steno_espnet_decode(r, &s->search, x->enc, x->rows, x->ctc, &j, err);
     }
-    return st ? st : steno_espnet_told(steno_espnet_list_final(s, x, j, transduced), err);
+    return st ? st : steno_espnet_explain(steno_espnet_list_final(s, x, j, transduced), err);
 }
 
 /* A final whose work is done in part goes on with the stream's next step. */

@@ -66,7 +66,7 @@ static inline bool steno_espnet_by_blocks(const struct steno_espnet *e)
 }
 
 /* A message for a failure that has none. */
-static inline steno_status steno_espnet_told(steno_status st, steno_err *err)
+static inline steno_status steno_espnet_explain(steno_status st, steno_err *err)
 {
     return st ? steno_fail(err, st, "stream: %s", steno_status_info(st)->name) : STENO_OK;
 }
@@ -116,7 +116,7 @@ void steno_espnet_search_blocks(struct steno_espnet_work *work, size_t n, steno_
 /* The item's samples through features, encoder and CTC. *x: the runner's or the stream's, until the
  * next call; no rows when there is too little audio. STENO_NEED_MORE, blocks: one more of them is
  * done, call again after the search. */
-STENO_MUST steno_status steno_espnet_recognise(const struct steno_step_item *item,
+STENO_MUST steno_status steno_espnet_recognize(const struct steno_step_item *item,
                                                steno_espnet_runner *r,
                                                struct steno_espnet_scores *x);
 
