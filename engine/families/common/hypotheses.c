@@ -7,7 +7,7 @@
 #define NO_TEXT SIZE_MAX
 
 struct steno_hypothesis_part {
-    size_t spans, ids, text; /* where they begin */
+    size_t spans, ids, text; /* offsets of the first one */
 };
 
 void steno_hypothesis_list_init(struct steno_hypothesis_list *l)
@@ -31,7 +31,7 @@ void steno_hypothesis_list_clear(struct steno_hypothesis_list *l)
     steno_buf_reset(&l->text);
 }
 
-/* p becomes [*cap >= n] elements. */
+/* Grow *p to *cap >= n elements. */
 static bool grow(void **p, size_t element, size_t *cap, size_t n)
 {
     size_t want = n < 8 ? 8 : 2 * n;

@@ -1,5 +1,5 @@
-/* A list of hypotheses that owns what they are made of: for families whose searches do not keep
- * their results until the stream has read them. Confined. */
+/* A list of hypotheses that owns their tokens, spans and texts. It is for families whose searches
+ * do not keep their results until the stream has read them. Confined. */
 #ifndef STENO_FAMILIES_COMMON_HYPOTHESES_H
 #define STENO_FAMILIES_COMMON_HYPOTHESES_H
 
@@ -12,20 +12,20 @@ struct steno_hypothesis_list {
     struct steno_span *spans;
     int32_t *ids;
     size_t n, cap, n_spans, cap_spans, n_ids, cap_ids;
-    struct steno_buf text; /* texts, each terminated */
+    struct steno_buf text; /* texts, each zero-terminated */
 };
 
 void steno_hypothesis_list_init(struct steno_hypothesis_list *l);
 void steno_hypothesis_list_free(struct steno_hypothesis_list *l);
 void steno_hypothesis_list_clear(struct steno_hypothesis_list *l);
-/* Append copies of spans [n] and ids [n_ids] (NULL: none). STENO_ERR_NOMEM. */
+/* Append a hypothesis with copies of spans [n] and ids [n_ids] (NULL: none). STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_hypothesis_list_add(struct steno_hypothesis_list *l,
                                                   const struct steno_span *spans, size_t n,
                                                   const int32_t *ids, size_t n_ids, double score);
-/* The one added last has a text of its own: what is written to l->text from now on, with a zero
- * behind it. */
+/* Give the last hypothesis a text of its own: the caller appends it to l->text from here on, with a
+ * terminating zero. */
 void steno_hypothesis_list_begin_text(struct steno_hypothesis_list *l);
-/* All are added: l->h can be read. */
+/* Complete l->h, when all hypotheses are in. */
 void steno_hypothesis_list_finish(struct steno_hypothesis_list *l);
 
 #endif

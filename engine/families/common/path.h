@@ -4,11 +4,11 @@
 
 #include <stdbool.h>
 
-/* "dir/file"; the caller's to free(). NULL: out of memory. */
+/* "dir/file", to be freed by the caller. NULL: out of memory. */
 char *steno_path_join(const char *dir, const char *file);
-/* Whether dir/file can be read. */
+/* Whether the process may read dir/file. */
 bool steno_path_readable(const char *dir, const char *file);
-/* The name at the end of a path, which may end in slashes: the length is *n. */
+/* The last name of a path and its length *n, without slashes at the end of the path. */
 const char *steno_path_name(const char *path, int *n);
 
 #endif

@@ -4,9 +4,10 @@
 
 #include "base/precision.h"
 
-/* STENO_AUTO_WEIGHTS becomes int8, else bf16, where the model allows it and the CPU (level `cpu`,
- * NULL = all it has) multiplies such numbers; else fp32. Other precisions are as asked.
- * STENO_ERR_INVAL: no such CPU level. */
+/* Resolve STENO_AUTO_WEIGHTS: int8 if the model allows it and the CPU has the instructions, else
+ * bf16 on the same terms, else fp32. If the model allows neither, and for every other precision,
+ * *out is `asked`. cpu: dispatch level; NULL: all that the CPU has. STENO_ERR_INVAL: no such level.
+ */
 STENO_MUST steno_status steno_choose_precision(enum steno_precision asked, const char *cpu,
                                                bool allows_int8, bool allows_bf16,
                                                enum steno_precision *out, steno_err *err);

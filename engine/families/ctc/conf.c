@@ -17,7 +17,7 @@ struct key {
     enum kind kind;
     size_t offset, size; /* size: of text fields */
     double min, max;
-    const char *fallback; /* NULL = the key must be there */
+    const char *fallback; /* NULL: the key is required */
 };
 
 #define FIELD(f) offsetof(struct steno_model_conf, f), sizeof(((struct steno_model_conf *)0)->f)
@@ -59,10 +59,10 @@ static const struct key keys[] = {
 struct parser {
     struct steno_model_conf *conf;
     bool seen[N_KEYS];
-    char msg[160]; /* the first mistake */
+    char msg[160]; /* the first error */
 };
 
-/* A name below the model's directory. */
+/* Whether a file name stays inside the model directory. */
 static bool inside(const char *file)
 {
     return file[0] && file[0] != '/' && strcmp(file, "..") != 0 && strncmp(file, "../", 3) != 0 &&

@@ -1,5 +1,5 @@
-/* What the files of family ctc_streaming share: model.c (a directory), stream.c (one stream's
- * states and search), step.c (networks of several streams at once). */
+/* Structs and functions that the files of family ctc_streaming share: model.c (a directory),
+ * stream.c (states and search of one stream), step.c (steps of several streams at once). */
 #ifndef STENO_FAMILIES_CTC_INTERNAL_H
 #define STENO_FAMILIES_CTC_INTERNAL_H
 
@@ -21,14 +21,14 @@ struct steno_ctc_model {
     float *quiet; /* [frames, vocab] scores of a window without speech */
 };
 
-/* What one stream carries. Confined. */
+/* The family's state of one stream. Confined. */
 struct steno_ctc_stream {
     const struct steno_ctc_model *model;
     struct steno_cached_encoder_state encoder;
-    steno_ctc_greedy *greedy; /* one of the two */
+    steno_ctc_greedy *greedy; /* one of greedy and beam is NULL */
     steno_ctc_beam *beam;
     struct steno_hyp *hyps; /* [n_best] */
-    const float *scores;    /* of the last step, [left, vocab]: the worker's */
+    const float *scores;    /* of the last step, [left, vocab]; borrowed from the worker */
     int64_t left;
 };
 
@@ -40,10 +40,9 @@ void steno_ctc_step(void *worker, struct steno_step_item *items, size_t n, int s
 STENO_MUST steno_status steno_ctc_trial_open(void **trial, void *worker, steno_err *err);
 STENO_MUST steno_status steno_ctc_trial_run(void *trial, int size, steno_err *err);
 void steno_ctc_trial_close(void *trial);
-/* Steps on noise, alone and side by side. What only a run can tell is told at load, not to the
- * first caller. A network that does not keep the streams of a batch apart gets none
- * (encoder.batches).
- */
+/* Run a few steps on noise, alone and as a batch, so that a network that fails does so at load and
+ * not with the first stream. Where the streams of a batch change each other's scores, the model
+ * takes no batches (encoder.batches). */
 STENO_MUST steno_status steno_ctc_try(struct steno_ctc_model *m, steno_err *err);
 
 /* stream.c */

@@ -1,4 +1,4 @@
-/* Family ctc_streaming: a directory with model.conf, one network and a list of tokens
+/* Family ctc_streaming: opens a directory with a model.conf, one network and a list of tokens
  * (docs/models.md). */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "families/ctc/internal.h"
 
 #define FAMILY "ctc_streaming"
-#define QUIET_SCORE -30.0F /* log-probability of every token in a window that is passed over */
+#define QUIET_SCORE -30.0F /* log-probability of each token in a skipped window */
 
 static bool probe(const char *dir)
 {
@@ -48,7 +48,7 @@ static steno_status open_tokens(struct steno_ctc_model *m, steno_err *err)
     if (!st && (m->blank = steno_tokens_find(m->tokens, m->conf.blank)) < 0)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: blank '%s' is not in the vocabulary", path,
                         m->conf.blank);
-    /* the blank is never written, and does not count as a piece that could continue a word */
+    /* the blank has no text, and it must not count as a piece that can continue a word */
     if (!st)
         st = steno_tokens_drop(m->tokens, m->conf.blank, err);
     free(path);
@@ -118,7 +118,7 @@ static steno_status open_network(struct steno_ctc_model *m, const struct steno_f
               : steno_cached_encoder_bind(&m->encoder, m->network, "x", &shape, c->network, err);
 }
 
-/* Scores that say: nothing. */
+/* The scores of a skipped window: blank in every frame. */
 static steno_status make_quiet(struct steno_ctc_model *m, steno_err *err)
 {
     size_t n = (size_t)(m->encoder.shape.frames * m->encoder.shape.width);

@@ -1,4 +1,4 @@
-/* Steps of ctc_streaming networks: several streams as one batch, trials on noise. */
+/* Steps of ctc_streaming networks: workers, batches of streams, trials on noise. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,13 +126,13 @@ void steno_ctc_trial_close(void *trial)
 
 /* ---- the trial at load ----------------------------------------------------------------------- */
 
-#define TRIAL_STEPS 2 /* the second one reads what the first has left in the states */
-/* Of log-probabilities, as a share of 1 + their size: all that is promised of a network we do not
- * know. Our own kernels give a row the same bits whatever the number of rows, in every precision
- * (tests/unit/test_batcher.c); OpenBLAS, at level blas, sums in another order in a batch. */
+#define TRIAL_STEPS 2 /* the second step reads the states of the first */
+/* Allowed difference of log-probabilities x, relative to 1 + |x|, for networks that we do not know.
+ * Our own kernels give a stream the same bits in every batch, in every precision
+ * (tests/unit/test_batcher.c). OpenBLAS, at level blas, sums in another order in a batch. */
 #define TRIAL_ERROR 1e-3f
 
-/* Both streams over TRIAL_STEPS, one by one or as one batch. scores: [2, rows, vocab] of the last.
+/* Run TRIAL_STEPS of two streams, alone or as a batch. scores: [2, frames, vocab] of the last step.
  */
 static steno_status run_two(struct worker *w, bool batch, float *scores, steno_err *err)
 {
@@ -161,7 +161,7 @@ static bool agree(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!(fabsf(a[i] - b[i]) <= TRIAL_ERROR * (1 + fabsf(a[i]))) &&
-            memcmp(&a[i], &b[i], sizeof *a) != 0) /* -inf, NaN */
+            memcmp(&a[i], &b[i], sizeof *a) != 0) /* equal -inf or NaN */
             return false;
     return true;
 }

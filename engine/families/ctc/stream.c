@@ -1,13 +1,13 @@
-/* One stream of family ctc_streaming: the network's states and the search over its scores. */
+/* One stream of family ctc_streaming: the states of the network, and the search over its scores. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "families/ctc/internal.h"
 
 #define TOP_K 16           /* beam search: tokens of a frame that may extend a hypothesis */
-#define MARGIN 5.0         /* beam search: odds below 1 to 150 are not followed, */
-#define WIDE_MARGIN 10.0   /* or, where alternatives are asked for, below 1 to 22,000 */
-#define DECIDE_SECONDS 0.8 /* beam search without alternatives: older tokens are decided */
+#define MARGIN 5.0         /* beam search: ignores tokens with odds below 1 to 150, */
+#define WIDE_MARGIN 10.0   /* or below 1 to 22,000 if the stream wants alternatives */
+#define DECIDE_SECONDS 0.8 /* beam search without alternatives: older tokens are final */
 
 static steno_status check_beam(const struct steno_ctc_model *m, struct steno_family_stream *o,
                                steno_err *err)
@@ -88,7 +88,7 @@ static void restart(struct steno_ctc_stream *s)
         steno_ctc_greedy_restart(s->greedy, 0);
 }
 
-/* After an endpoint the network keeps its states: speech goes on in the same room. */
+/* After an endpoint the network keeps its states: the speech comes from the same room. */
 steno_status steno_ctc_reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct steno_ctc_stream *s = state;
@@ -153,7 +153,7 @@ steno_status steno_ctc_hypotheses(void *state, struct steno_hypothesis *out, siz
     } else {
         s->hyps[0] = steno_ctc_greedy_best(s->greedy);
         *n = 1;
-        *stable = s->hyps[0].n; /* the best path only grows */
+        *stable = s->hyps[0].n; /* the best path only gets longer */
     }
     for (size_t i = 0; i < *n; i++)
         out[i] = (struct steno_hypothesis){
