@@ -292,10 +292,10 @@ static void too_few_rows_are_refused(void **state)
     (void)state;
     mk_free(m);
     assert_int_equal(run(n, 1, short_of_one, &s, &err), STENO_ERR_INVAL);
-    assert_non_null(strstr(err.msg, "does not fit into 2"));
+    assert_non_null(strstr(err.msg, "does not fit an axis of 2 "));
     steno_session_close(s);
     assert_int_equal(run(n, 1, short_of_two, &s, &err), STENO_ERR_INVAL);
-    assert_non_null(strstr(err.msg, "does not fit into 2"));
+    assert_non_null(strstr(err.msg, "does not fit an axis of 2 "));
     steno_session_close(s);
     steno_network_close(n);
     free(file);
