@@ -401,6 +401,23 @@ static const struct op_case hostile[] = {
     {"slice_end_beyond_counting", "", "Slice", "13", "",
      "f32[3]:1 2 3;i64[1]:1;i64[1]:9223372036854775807", "f32[2]:2 3"},
     {"gather_of_nothing_by_nothing", "", "Gather", "13", "", "f32[0]:;i64[0]:", "f32[0]:"},
+    /* torch.stft writes a signal of rank 2, which onnxruntime takes too */
+    {"stft_of_batch_and_samples", "", "STFT", "17", "",
+     "f32[2,4]:1 2 3 4 5 7 2 0;i64[]:2;f32[2]:1 1",
+     "f32[2,2,2,2]:3 0 -1 0 7 0 -1 0 12 0 -2 0 2 0 2 0"},
+    {"stft_of_batch_samples_and_one", "", "STFT", "17", "",
+     "f32[2,4,1]:1 2 3 4 5 7 2 0;i64[]:2;f32[2]:1 1",
+     "f32[2,2,2,2]:3 0 -1 0 7 0 -1 0 12 0 -2 0 2 0 2 0"},
+    {"stft_without_a_window", "", "STFT", "17", "onesided=i:0",
+     "f32[1,3]:1 2 4;i64[]:1;-;i64[]:2", "f32[1,2,2,2]:3 0 -1 0 6 0 -2 0"},
+    {"stft_of_samples_alone", "", "STFT", "17", "", "f32[4]:1 2 3 4;i64[]:2;f32[2]:1 1",
+     "!shape [batch, samples]"},
+    {"stft_of_three_parts", "", "STFT", "17", "", "f32[1,2,3]:1 2 3 4 5 6;i64[]:1;f32[2]:1 1",
+     "!length 1 or 2"},
+    {"stft_of_step_zero", "", "STFT", "17", "", "f32[1,3]:1 2 4;i64[]:0;f32[2]:1 1",
+     "!at least 1, not 0"},
+    {"stft_of_a_window_longer_than_the_frame", "", "STFT", "17", "",
+     "f32[1,3]:1 2 4;i64[]:1;f32[2]:1 1;i64[]:1", "!the window's 2 values"},
     {"nonzero_of_zeros_is_empty", "", "NonZero", "13", "", "f32[2]:0 0", "i64[1,0]:"},
 };
 

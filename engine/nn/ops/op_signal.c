@@ -206,37 +206,56 @@ static steno_status run_dft(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- STFT ---- signal [B, L, 1 or 2] -> [B, frames, bins, 2] */
-static bool stft_shape(const struct steno_node *n, const struct steno_shape *x, int64_t hop,
+/* ---- STFT ---- signal [B, L], [B, L, 1] or [B, L, 2] -> [B, frames, bins, 2] */
+static size_t stft_parts(const struct steno_shape *x)
+{
+    return x->rank == 3 ? (size_t)x->dim[2] : 1; /* [B, L] is real, as torch.stft writes it */
+}
+
+/* Unknown sizes (below 1 for hop and length) leave STENO_DIM_ANY. */
+static void stft_shape(const struct steno_node *n, const struct steno_shape *x, int64_t hop,
                        int64_t length, struct steno_shape *s)
 {
-    bool onesided = steno_node_int(n, "onesided", 1) != 0;
-    if (hop < 1 || length < 1 || length > MAX_LENGTH)
-        return false;
+    bool onesided = steno_node_int(n, "onesided", 1) != 0, ranked = x->rank > 1;
     s->rank = 4;
-    s->dim[0] = x->dim[0];
-    s->dim[1] = x->dim[1] < 0        ? STENO_DIM_ANY
-                : x->dim[1] < length ? 0
-                                     : (x->dim[1] - length) / hop + 1;
-    s->dim[2] = onesided ? length / 2 + 1 : length;
+    s->dim[0] = ranked ? x->dim[0] : STENO_DIM_ANY;
+    s->dim[1] = s->dim[2] = STENO_DIM_ANY;
     s->dim[3] = 2;
-    return true;
+    if (length < 1)
+        return;
+    s->dim[2] = onesided ? length / 2 + 1 : length;
+    if (ranked && x->dim[1] >= 0 && hop >= 1)
+        s->dim[1] = x->dim[1] < length ? 0 : (x->dim[1] - length) / hop + 1;
+}
+
+static const char *stft_signal(const struct steno_shape *x)
+{
+    if (x->rank != STENO_RANK_ANY && x->rank != 2 && x->rank != 3)
+        return "the signal must have shape [batch, samples] or [batch, samples, 1 or 2]";
+    if (x->rank == 3 && x->dim[2] >= 0 && x->dim[2] != 1 && x->dim[2] != 2)
+        return "the last axis of the signal must have length 1 or 2";
+    return NULL;
 }
 
 static steno_status infer_stft(struct steno_infer *ic, steno_err *err)
 {
-    struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 2),
-                       s = {.rank = STENO_RANK_ANY};
+    struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 2), s;
     int64_t hop = 0, length = 0;
     size_t count;
-    (void)err;
-    (void)steno_infer_ints(ic, 1, &hop, 1, &count);
-    if (steno_infer_has(ic, 3))
-        (void)steno_infer_ints(ic, 3, &length, 1, &count);
-    else if (w.rank == 1 && w.dim[0] > 0)
-        length = w.dim[0];
-    if (x.rank != 3 || !stft_shape(steno_infer_node(ic), &x, hop, length, &s))
-        s.rank = STENO_RANK_ANY;
+    const char *wrong = stft_signal(&x);
+    if (wrong)
+        return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
+    if (!steno_infer_ints(ic, 1, &hop, 1, &count) || count != 1)
+        hop = 0;
+    if (steno_infer_has(ic, 3)) {
+        if (!steno_infer_ints(ic, 3, &length, 1, &count) || count != 1)
+            length = 0;
+    } else if (steno_infer_has(ic, 2)) {
+        length = w.rank == 1 ? w.dim[0] : 0;
+    } else {
+        length = x.rank > 1 ? x.dim[1] : 0;
+    }
+    stft_shape(steno_infer_node(ic), &x, hop, length, &s);
     for (int i = 0; i < s.rank; i++)
         if (s.dim[i] == STENO_DIM_ANY)
             s.dim[i] = steno_infer_new_dim(ic);
@@ -254,6 +273,7 @@ static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
     const double *xd, *wd = NULL;
     double *yd;
     int64_t hop = 0, length = 0;
+    const char *wrong;
     size_t n, parts, offset = 0, frames, bins, width;
     steno_status st = steno_ops_need(ctx, 2, err);
     if (!st)
@@ -262,20 +282,31 @@ static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     x = steno_op_in(ctx, 0);
     w = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
-    length = w ? (int64_t)steno_numel(w) : x->shape.rank == 3 ? x->shape.dim[1] : 0;
+    wrong = steno_ops_is_float(x->dtype) ? stft_signal(&x->shape)
+                                         : "the signal must be floating point";
+    if (wrong)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    length = w ? (int64_t)steno_numel(w) : x->shape.dim[1];
     st = one_int(ctx, 3, &length, err);
     if (st)
         return st;
-    if (x->shape.rank != 3 || !steno_ops_is_float(x->dtype) || x->shape.dim[2] < 1 ||
-        x->shape.dim[2] > 2 || !stft_shape(steno_op_node(ctx), &x->shape, hop, length, &s) ||
-        (w && (int64_t)steno_numel(w) > length))
+    if (hop < 1)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "signal, frame step, window and length do not fit");
+                             "the frame step must be at least 1, not %lld", (long long)hop);
+    if (length < 1 || length > MAX_LENGTH)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "the frame length must be from 1 to %lld, not %lld",
+                             (long long)MAX_LENGTH, (long long)length);
+    if (w && (int64_t)steno_numel(w) > length)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "the window's %zu values do not fit a frame of %lld", steno_numel(w),
+                             (long long)length);
+    stft_shape(steno_op_node(ctx), &x->shape, hop, length, &s);
     st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
     if (st || !steno_numel(y))
         return st;
     n = (size_t)length;
-    parts = (size_t)x->shape.dim[2];
+    parts = stft_parts(&x->shape);
     width = w ? steno_numel(w) : n;
     offset = (n - width) / 2; /* a shorter window is centered in the frame */
     in = steno_op_scratch(ctx, 2 * n * sizeof *in);
