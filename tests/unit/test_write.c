@@ -108,6 +108,77 @@ static struct mk_graph *squeezed(int opset)
     return m;
 }
 
+/* Inference does not know the rank of y. onnx.checker demands a shape, so the file keeps the one
+ * that it had. A shape that inference knows replaces the file's. */
+static void outputs_keep_their_shape(void **state)
+{
+    struct mk_graph *m = mk_new(13);
+    steno_network *one, *two;
+    const struct steno_graph *g;
+    struct steno_buf out;
+    size_t size;
+    uint8_t *file;
+    (void)state;
+    mk_input(m, "x", STENO_F32, "n,3");
+    mk_input(m, "shape", STENO_I64, "k");
+    mk_node(m, "Reshape", "x,shape", "y");
+    mk_node(m, "Relu", "x", "z");
+    mk_output(m, "y", STENO_F32, "n,1,3");
+    mk_output(m, "z", STENO_F32, "7,3");
+    file = mk_bytes(m, &size);
+    one = wc_open(file, size, 3, true);
+    serialize(one, &out, 0);
+    two = wc_open(out.data, out.len, 3, false);
+    g = steno_network_graph(two);
+    assert_int_equal(g->n_declared, 2);
+    assert_int_equal(g->declared[0].rank, 3);
+    assert_int_equal(g->declared[0].dim[0], steno_network_input(two, 0)->shape.dim[0]);
+    assert_int_equal(g->declared[0].dim[1], 1);
+    assert_int_equal(g->declared[0].dim[2], 3);
+    assert_int_equal(g->declared[1].rank, 2);
+    assert_int_equal(g->declared[1].dim[0], steno_network_input(two, 0)->shape.dim[0]);
+    steno_network_close(one);
+    steno_network_close(two);
+    steno_buf_free(&out);
+    free(file);
+    mk_free(m);
+}
+
+/* STFT has rank 4 and the signal's batch, whatever else is unknown. */
+static void stft_infers_its_shape(void **state)
+{
+    static const int64_t hop[] = {2}, length[] = {4};
+    struct mk_graph *m = mk_new(17);
+    const struct steno_shape *s;
+    steno_network *n;
+    size_t size;
+    uint8_t *file;
+    (void)state;
+    mk_input(m, "x", STENO_F32, "n,10");
+    mk_input(m, "unknown", STENO_I64, "");
+    mk_i64(m, "hop", "", hop, 1);
+    mk_i64(m, "length", "", length, 1);
+    mk_node(m, "STFT", "x,hop,,length", "y");
+    mk_node(m, "STFT", "x,unknown,,unknown", "z");
+    mk_output(m, "y", STENO_F32, NULL);
+    mk_output(m, "z", STENO_F32, NULL);
+    file = mk_bytes(m, &size);
+    n = wc_open(file, size, 0, false);
+    s = &steno_network_output(n, 0)->shape;
+    assert_int_equal(s->rank, 4);
+    assert_int_equal(s->dim[0], steno_network_input(n, 0)->shape.dim[0]);
+    assert_int_equal(s->dim[1], 4);
+    assert_int_equal(s->dim[2], 3);
+    assert_int_equal(s->dim[3], 2);
+    s = &steno_network_output(n, 1)->shape;
+    assert_int_equal(s->rank, 4);
+    assert_int_equal(s->dim[0], steno_network_input(n, 0)->shape.dim[0]);
+    assert_true(s->dim[1] < 0 && s->dim[2] < 0 && s->dim[1] != s->dim[2]);
+    steno_network_close(n);
+    free(file);
+    mk_free(m);
+}
+
 static void nodes_are_written_in_other_opsets(void **state)
 {
     static const int opsets[] = {11, 12, 13, 17, 18, 21};
@@ -307,6 +378,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_keep_what_they_capture),
         cmocka_unit_test(metadata_and_symbols_stay),
+        cmocka_unit_test(outputs_keep_their_shape),
+        cmocka_unit_test(stft_infers_its_shape),
         cmocka_unit_test(nodes_are_written_in_other_opsets),
         cmocka_unit_test(regions_are_one_function_for_equal_layers),
         cmocka_unit_test(forms_that_an_opset_lacks_are_named),

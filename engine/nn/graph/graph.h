@@ -132,6 +132,11 @@ struct steno_graph {
     int32_t n_nodes, cap_nodes;
     steno_value_id *inputs, *outputs; /* inputs: without those that have an initializer */
     int n_inputs, n_outputs;
+    /* The shapes that the file gives for the first n_declared outputs. They are often wrong (the
+     * lengths used while tracing), so only a written file reads them, where inference does not
+     * even know the rank. */
+    struct steno_shape *declared;
+    int n_declared;
     struct steno_symbol *symbols; /* owned by the main graph */
     int n_symbols, cap_symbols;
     struct steno_constant **consts; /* of g and its bodies; owned by the main graph */

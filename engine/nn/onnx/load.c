@@ -421,7 +421,8 @@ static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx_
 {
     struct steno_graph *g = s->g;
     g->outputs = steno_graph_alloc(g, m->n_output + 1, sizeof *g->outputs, l->err);
-    if (!g->outputs)
+    g->declared = steno_graph_alloc(g, m->n_output + 1, sizeof *g->declared, l->err);
+    if (!g->outputs || !g->declared)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < m->n_output; i++) {
         steno_value_id v;
@@ -431,16 +432,18 @@ static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx_
         if (v == STENO_NONE)
             return steno_fail(l->err, STENO_ERR_FORMAT, "nothing writes graph output '%s'",
                               m->output[i]->name);
-        /* The shape that the file gives for an output is often wrong (the lengths used while
-         * tracing). Types are taken from the file, shapes are inferred. */
+        /* Types are taken from the file, shapes are inferred (see steno_graph.declared). */
+        g->declared[i].rank = STENO_RANK_ANY;
         if (!g->values[v].is_input && !g->values[v].constant) {
             st = set_type(l, g, v, m->output[i], true);
             if (st)
                 return st;
+            g->declared[i] = g->values[v].shape;
             g->values[v].shape.rank = STENO_RANK_ANY;
         }
         g->outputs[g->n_outputs++] = v;
     }
+    g->n_declared = g->n_outputs;
     return STENO_OK;
 }
 

@@ -234,6 +234,13 @@ static steno_status carry_over(struct writer *w, const char *from, const char *t
     return m->input[0] && m->output[0] ? STENO_OK : STENO_ERR_NOMEM;
 }
 
+/* onnx.checker refuses an output of the main graph without a shape. */
+static const struct steno_shape *output_shape(const struct steno_graph *g, int i)
+{
+    const struct steno_shape *s = &g->values[g->outputs[i]].shape;
+    return s->rank < 0 && i < g->n_declared ? &g->declared[i] : s;
+}
+
 static steno_status write_outputs(struct writer *w, const struct write_scope *s, Onnx__Graph *m)
 {
     const struct steno_graph *g = s->g;
@@ -251,7 +258,8 @@ static steno_status write_outputs(struct writer *w, const struct write_scope *s,
             m->n_node += !st;
         }
         if (!st)
-            st = steno_write_value(w, g, name, v, &m->output[m->n_output++]);
+            st = steno_write_value(w, g, name, v->dtype, output_shape(g, i),
+                                   &m->output[m->n_output++]);
         if (st)
             return st;
     }
@@ -321,9 +329,11 @@ steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Gr
     m->input = steno_write_alloc(w, (size_t)g->n_inputs + 1, sizeof *m->input);
     if (!m->name || !m->node || !m->input)
         return STENO_ERR_NOMEM;
-    for (int i = 0; !st && i < g->n_inputs; i++)
-        st = steno_write_value(w, g, s->name[g->inputs[i]], &g->values[g->inputs[i]],
+    for (int i = 0; !st && i < g->n_inputs; i++) {
+        const struct steno_value *v = &g->values[g->inputs[i]];
+        st = steno_write_value(w, g, s->name[g->inputs[i]], v->dtype, &v->shape,
                                &m->input[m->n_input++]);
+    }
     for (int32_t i = 0; !st && i < g->n_nodes;)
         st = write_step(w, s, &i, m);
     if (!st)

@@ -85,10 +85,10 @@ STENO_MUST steno_status steno_write_tensor(struct writer *w, const char *name,
 /* Append an entry to m's external_data, which has room for it. */
 STENO_MUST steno_status steno_write_external(struct writer *w, Onnx__Tensor *m, const char *key,
                                              const char *value);
-/* Write type and shape of v under this name. */
+/* Write the type and shape of an input or output of g under this name. */
 STENO_MUST steno_status steno_write_value(struct writer *w, const struct steno_graph *g,
-                                          const char *name, const struct steno_value *v,
-                                          Onnx__ValueInfo **out);
+                                          const char *name, steno_dtype dtype,
+                                          const struct steno_shape *s, Onnx__ValueInfo **out);
 /* Write an attribute; body graphs are written too. */
 STENO_MUST steno_status steno_write_attr(struct writer *w, struct write_scope *s,
                                          const struct steno_attr *a, Onnx__Attribute **out);

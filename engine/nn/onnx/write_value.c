@@ -59,7 +59,8 @@ static steno_status write_dim(struct writer *w, const struct steno_graph *g, int
 }
 
 steno_status steno_write_value(struct writer *w, const struct steno_graph *g, const char *name,
-                               const struct steno_value *v, Onnx__ValueInfo **out)
+                               steno_dtype dtype, const struct steno_shape *s,
+                               Onnx__ValueInfo **out)
 {
     Onnx__ValueInfo *m;
     Onnx__TensorShape *shape;
@@ -72,16 +73,16 @@ steno_status steno_write_value(struct writer *w, const struct steno_graph *g, co
         return STENO_ERR_NOMEM;
     m->type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;
     m->type->tensor_type = t;
-    t->elem_type = (int)v->dtype;
+    t->elem_type = (int)dtype;
     *out = m;
-    if (v->shape.rank < 0)
+    if (s->rank < 0)
         return STENO_OK;
     NEW(w, shape, onnx__tensor_shape__init);
-    shape->dim = steno_write_alloc(w, (size_t)v->shape.rank + 1, sizeof *shape->dim);
+    shape->dim = steno_write_alloc(w, (size_t)s->rank + 1, sizeof *shape->dim);
     if (!shape->dim)
         return STENO_ERR_NOMEM;
-    for (int i = 0; i < v->shape.rank; i++)
-        if (write_dim(w, g, v->shape.dim[i], &shape->dim[shape->n_dim++]))
+    for (int i = 0; i < s->rank; i++)
+        if (write_dim(w, g, s->dim[i], &shape->dim[shape->n_dim++]))
             return STENO_ERR_NOMEM;
     t->shape = shape;
     return STENO_OK;

@@ -325,6 +325,7 @@ static void set_ends(struct cut *c, const struct ends *e)
     g->n_inputs = e->n_in;
     g->outputs = e->out;
     g->n_outputs = e->n_out;
+    g->n_declared = 0;
     for (int i = 0; i < g->n_inputs; i++)
         g->values[g->inputs[i]].is_input = true;
     for (int i = 0; i < g->n_outputs; i++)
