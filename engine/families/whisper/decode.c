@@ -107,27 +107,33 @@ static steno_status read_result(steno_whisper_decoder *w, steno_err *err)
     return measure(w->m, d, err);
 }
 
+static bool loops(const struct steno_whisper_decode_options *o,
+                  const struct steno_whisper_decoded *d)
+{
+    return d->compression > o->compression;
+}
+
 bool steno_whisper_decoded_silent(const struct steno_whisper_decode_options *o,
                                   const struct steno_whisper_decoded *d)
 {
-    return d->no_speech > o->no_speech && !(d->avg_log_prob > (double)o->log_prob);
+    return d->no_speech > o->no_speech &&
+           (!(d->avg_log_prob > (double)o->log_prob) || (o->loops_are_silence && loops(o, d)));
 }
 
 static bool good(const struct steno_whisper_decode_options *o,
                  const struct steno_whisper_decoded *d)
 {
     const bool unlikely = d->avg_log_prob < (double)o->log_prob;
-    if (d->no_speech > o->no_speech && unlikely)
+    if (d->no_speech > o->no_speech && (unlikely || (o->loops_are_silence && loops(o, d))))
         return true; /* silence is as good as it gets */
-    return !unlikely && !(d->compression > o->compression);
+    return !unlikely && !loops(o, d);
 }
 
 /* Of two that are not good the one that repeats itself less, then the likelier one. */
 static bool better(const struct steno_whisper_decode_options *o,
                    const struct steno_whisper_decoded *a, const struct steno_whisper_decoded *b)
 {
-    const bool loops_a = a->compression > o->compression, loops_b = b->compression > o->compression;
-    return loops_a != loops_b ? loops_b : a->avg_log_prob > b->avg_log_prob;
+    return loops(o, a) != loops(o, b) ? loops(o, b) : a->avg_log_prob > b->avg_log_prob;
 }
 
 steno_status steno_whisper_decoder_open(steno_whisper_decoder **out, const struct steno_whisper *m,

@@ -16,6 +16,10 @@ struct steno_whisper_decode_options {
      */
     float compression, log_prob;
     float no_speech; /* more likely than that, and the text unlikely: silence; INFINITY: never */
+    /* Where speech is as unlikely as that, a text that repeats itself is silence too, and no other
+     * temperature is tried: on noise the first one that does not loop would be believed. Not
+     * faster-whisper's. */
+    bool loops_are_silence;
 };
 
 /* Beam of 5, best of 5, temperatures 0 to 1 by 0.2, 2.4, -1, 0.6: faster-whisper's defaults. */

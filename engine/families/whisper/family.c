@@ -44,6 +44,7 @@ static steno_status open_parts(struct steno_whisper_model *m, const struct steno
     m->format = steno_whisper_weights_format(m->net->weights);
     m->defaults = steno_whisper_recording_default(m->net);
     m->defaults.words = true;
+    m->defaults.decode.loops_are_silence = true;
     m->defaults.words_move = false; /* texts do not depend on the times of words */
     return STENO_OK;
 }
@@ -138,8 +139,7 @@ static void trial_close(void *trial)
 }
 
 const struct steno_family steno_family_whisper = {.name = FAMILY,
-                                                  .layout =
-                                                      "model.bin or model.safetensors",
+                                                  .layout = "model.bin or model.safetensors",
                                                   .probe = steno_whisper_weights_probe,
                                                   .open = open_model,
                                                   .close = close_model,
