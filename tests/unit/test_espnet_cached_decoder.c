@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "families/espnet/scorer.h"
-#include "families/espnet/cached_decoder.h"
+#include "families/common/cached_decoder.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
@@ -92,7 +92,7 @@ static void open_pair(struct pair *p, const char *path, enum steno_espnet_scorer
                                             .dim = dim,
                                             .vocab = vocab,
                                             .first_row = first_row};
-    struct steno_cached_decoder_options s = {.threads = 1, .vocab = vocab, .first_row = first_row};
+    struct steno_cached_decoder_options s = {.threads = 1, .vocab = vocab, .zero_row = first_row};
     steno_err err;
     *p = (struct pair){.vocab = vocab, .dim = dim};
     if (steno_network_open(&p->whole_net, path, &o, &err) ||
@@ -450,7 +450,7 @@ static void score_anew(struct steno_cached_decoder_search *s, const float *rows,
 {
     static const int32_t same[BEAM] = {0, 1, 2, 3, 4}, none[BEAM] = {0};
     assert_int_equal(
-        steno_cached_decoder_start(s->step, s->state, rows, rows ? ROWS : 0, dim, BEAM, NULL),
+        steno_cached_decoder_start(s->decoder, s->state, rows, rows ? ROWS : 0, dim, BEAM, NULL),
         STENO_OK);
     for (size_t length = 1; length <= b->length; length++)
         assert_int_equal(
