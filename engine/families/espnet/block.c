@@ -54,7 +54,8 @@ static steno_status bind(struct steno_espnet_blocks *b, const struct steno_espne
     return st;
 }
 
-/* Attention Is All You Need, section 3.5, as ESPnet lays it out: sine at even columns. */
+/* Vaswani et al., "Attention Is All You Need" (2017), section 3.5, in ESPnet's layout: sine at even
+ * columns. */
 static float position(size_t pos, size_t column, size_t dim)
 {
     double rate = exp(-(double)(column & ~(size_t)1) * log(10000.0) / (double)dim);
@@ -91,7 +92,7 @@ static steno_status open_positions(struct steno_espnet_blocks *b, struct steno_e
     return STENO_OK;
 }
 
-/* Row 0, the context of the block before, attends to nothing; nothing attends to the last. */
+/* Row 0, the context of the block before, attends to nothing. Nothing attends to the last row. */
 static steno_status make_mask(struct steno_espnet_blocks *b, const struct steno_espnet *e,
                               steno_err *err)
 {
@@ -124,7 +125,7 @@ void steno_espnet_blocks_close(struct steno_espnet_blocks *b)
     steno_aligned_free(b->pe);
 }
 
-/* Subsampling by convolution needs two rows' frames beside the block's own. */
+/* Subsampling by convolution needs the feature frames of two more encoder frames. */
 size_t steno_espnet_first_frames(const struct steno_espnet_conf *c)
 {
     return (size_t)(c->subsample * (c->block + 2));
@@ -185,11 +186,11 @@ static steno_status set3(steno_session *s, int input, const float *x, size_t n, 
 {
     struct steno_tensor t = {.dtype = STENO_F32,
                              .shape = {.rank = 3, .dim = {(int64_t)n, rows, width}}};
-    memcpy(&t.data, &x, sizeof t.data); /* inputs are only read */
+    memcpy(&t.data, &x, sizeof t.data); /* inputs are not written */
     return steno_session_set(s, input, &t, err);
 }
 
-/* Rows [from, from + n) of the positions into to. */
+/* Write positions [from, from + n) to `to`. */
 static steno_status positions(const struct steno_espnet *e, size_t from, size_t n, float *to,
                               steno_err *err)
 {
@@ -215,7 +216,7 @@ bool steno_espnet_same_form(const struct steno_espnet_state *a, const struct ste
            (!a->block || !memcmp(a->rows, b->rows, sizeof a->rows));
 }
 
-/* Streams of a batch, and the memory where what each of them has stands side by side. */
+/* The streams of a batch, and the memory in which their inputs are gathered. */
 struct batch {
     struct steno_espnet_state *const *s;
     const float *const *feats;
@@ -231,7 +232,7 @@ static float *place(struct batch *b, size_t floats)
     return p;
 }
 
-/* Floats for everything that set_inputs makes. */
+/* Floats for all inputs that set_inputs gathers. */
 static size_t batch_floats(const struct steno_espnet *e, const struct batch *b, size_t frames)
 {
     const struct steno_espnet_blocks *w = e->blocks;
@@ -259,7 +260,7 @@ static steno_status set_positions(const struct steno_espnet *e, steno_session *s
     return st ? st : set3(session, e->blocks->pos_addin, addin, b->n, 1, e->dim, err);
 }
 
-/* x [n] of [rows, width] each: a stream alone is read where it is. */
+/* Set an input to x [n], each [rows, width]. The input of a single stream is not copied. */
 static steno_status set_each(steno_session *session, struct batch *b, int input,
                              const float *const *x, size_t rows, int64_t width, steno_err *err)
 {
@@ -307,7 +308,7 @@ static steno_status set_inputs(const struct steno_espnet *e, steno_session *sess
     return st ? st : set_streams(e, session, b, frames, err);
 }
 
-/* Room for what state i becomes, of all streams. */
+/* Check the new state i and make room for it in all streams. */
 static steno_status check_state(const struct steno_espnet *e, const struct steno_tensor *t, int i,
                                 const struct batch *b, steno_err *err)
 {
@@ -321,7 +322,7 @@ static steno_status check_state(const struct steno_espnet *e, const struct steno
     return st;
 }
 
-/* All states or, where that fails, none. */
+/* Store the new states of all streams, or on failure none. */
 static steno_status take_state(const struct steno_espnet *e, steno_session *session,
                                const struct batch *b, steno_err *err)
 {
@@ -394,7 +395,7 @@ static steno_status append(struct rows *to, const float *x, size_t n, size_t dim
     return STENO_OK;
 }
 
-/* pcm [n] with zeros behind it up to `size`. */
+/* Encode pcm [n], padded with zeros to `size` samples, and append its encoder frames. */
 static steno_status one_piece(steno_espnet_runner *r, struct steno_espnet_state *s,
                               const float *pcm, size_t n, float *piece, size_t size,
                               struct rows *to, steno_err *err)

@@ -1,4 +1,4 @@
-/* config.yaml of espnet_onnx -> struct steno_espnet_conf. */
+/* Reads config.yaml of espnet_onnx into struct steno_espnet_conf. */
 #include "families/espnet/conf.h"
 
 #include <stdio.h>
@@ -20,7 +20,8 @@ struct reader {
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
-/* Network `role` under key prefix, e.g. "encoder". STENO_ERR_IO when neither form is there. */
+/* Find the files of a network by its keys ("encoder.model_path"), then by its role. STENO_ERR_IO:
+ * neither form exists. */
 static steno_status find_network(struct reader *r, const char *prefix, const char *role,
                                  struct steno_espnet_file *f)
 {
@@ -126,8 +127,8 @@ static steno_status token_list(struct reader *r, const struct steno_yaml_node *l
     return STENO_OK;
 }
 
-/* The list that ESPnet's recipes make of a BPE model (egs2/TEMPLATE/asr1/asr.sh, stage 5): <blank>,
- * <unk>, its pieces but for <unk>, <s>, </s>, and <sos/eos>. */
+/* The token list that ESPnet's recipes make from a BPE model (egs2/TEMPLATE/asr1/asr.sh, stage 5):
+ * <blank>, <unk>, its pieces except <unk>, <s> and </s>, then <sos/eos>. */
 static steno_status tokens_of_sentencepiece(struct reader *r)
 {
     struct steno_espnet_conf *c = r->c;
@@ -182,7 +183,7 @@ static steno_status read_tokens(struct reader *r)
     return STENO_OK;
 }
 
-/* Some exports say no tokenizer.token_type: pieces with the word mark speak for themselves. */
+/* For exports without tokenizer.token_type: a token with the word mark means BPE. */
 static const char *guess_type(const struct steno_espnet_conf *c)
 {
     for (int32_t i = 0; i < c->vocab; i++)
@@ -191,7 +192,8 @@ static const char *guess_type(const struct steno_espnet_conf *c)
     return "char";
 }
 
-/* The BPE model, where there is one: named by its key, or the one *.model of the directory. */
+/* Open the BPE model, if there is one: the file that the key names, or the only *.model of the
+ * directory. */
 static steno_status open_sentencepiece(struct reader *r)
 {
     struct steno_espnet_conf *c = r->c;
@@ -353,10 +355,10 @@ static steno_status read_encoder(struct reader *r)
         return st;
     if (post)
         return unsupported(r, "encoder.do_postencoder", "true", "false");
-    /* the exporter of 0.2.1 takes the prediction network's quantized file for the encoder's */
+    /* the exporter 0.2.1 writes the quantized file of the prediction network as the encoder's */
     if (c->encoder.quantized && strstr(steno_espnet_base_name(c->encoder.quantized), "transducer"))
         c->encoder.quantized = steno_espnet_find_role(c, "quantize", "encoder");
-    /* the runtime tells streaming from the rest; RNN, Conformer, Branchformer are all "default" */
+    /* only streaming encoders have a type of their own; all others are "default" for the runtime */
     c->streaming = strcmp(type, "ContextualXformerEncoder") == 0;
     if (!c->streaming)
         return STENO_OK;
@@ -395,7 +397,7 @@ static steno_status read_rnn_decoder(struct reader *r)
         st = get_str(r, "decoder.rnn_type", "lstm", &type);
     if (st)
         return st;
-    if (strcmp(type, "lstm") != 0) /* 0.2.1 cannot export others: it names outputs they lack */
+    if (strcmp(type, "lstm") != 0) /* 0.2.1 cannot export others: it names outputs that they lack */
         return unsupported(r, "decoder.rnn_type", type, "lstm");
     if (!list || list->kind != STENO_YAML_LIST)
         return steno_fail(r->err, STENO_ERR_FORMAT, "%s: decoder.predecoder is not a list",
@@ -498,8 +500,9 @@ static steno_status read_lm(struct reader *r)
     return st ? st : need_int(r, "lm.nhid", 1, 65536, &c->lm_dim);
 }
 
-/* espnet_onnx writes use_ngram and the weight, no file: the one that model_path names or the one
- * *.arpa of the directory. A weighted n-gram model left out silently would change every score. */
+/* espnet_onnx writes use_ngram and the weight, but no file. The file is the one that model_path
+ * names, or the only *.arpa of the directory. Without a file it is an error: to leave out an n-gram
+ * model with a weight would change every score. */
 static steno_status read_ngram(struct reader *r)
 {
     struct steno_espnet_conf *c = r->c;
@@ -666,8 +669,8 @@ static steno_status list_tags(const struct steno_yaml_node *map, const char *pat
                       list);
 }
 
-/* tag_config.yaml: one tag -> its directory, under the name the exporter wrote or beside the file.
- */
+/* tag_config.yaml has one tag and the path of its directory. The directory is found by that path,
+ * else by the name of the tag. */
 static steno_status follow_tag(struct steno_espnet_conf *c, steno_err *err)
 {
     char path[PATH_MAX_BYTES];

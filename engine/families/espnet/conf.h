@@ -1,5 +1,5 @@
-/* What a directory written by espnet_onnx (0.2.x) says about itself: config.yaml or config.json,
- * the files by their roles, the vocabulary. docs/espnet.md lists every key that is read. */
+/* The configuration of a directory that espnet_onnx 0.2.x wrote: config.yaml or config.json, the
+ * files by their roles, the vocabulary. docs/espnet.md lists every key that is read. */
 #ifndef STENO_FAMILIES_ESPNET_CONF_H
 #define STENO_FAMILIES_ESPNET_CONF_H
 
@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "text/sentencepiece.h"
 
-/* A network under its role: paths that exist, or NULL. */
+/* The files of one network; each path exists or is NULL. */
 struct steno_espnet_file {
     const char *full, *quantized;
 };
@@ -28,8 +28,8 @@ enum steno_espnet_norm {
 #define STENO_ESPNET_MAX_ENCS 4 /* attentions of an RNN decoder */
 
 struct steno_espnet_conf {
-    steno_arena *mem; /* of every string */
-    const char *dir;  /* with config.yaml */
+    steno_arena *mem; /* of all strings */
+    const char *dir;  /* that config.yaml is in */
     const char *path; /* of the configuration */
     /* networks */
     struct steno_espnet_file encoder, decoder, ctc, lm, joint;
@@ -45,8 +45,8 @@ struct steno_espnet_conf {
     bool rnn_lstm; /* RNN decoder, transducer: LSTM, else GRU */
     long lm_layers, lm_dim;
     bool lm_lstm;
-    const char *ngram;  /* an ARPA file or KenLM binary; NULL: none, or of no weight */
-    bool ngram_partial; /* it scores what CTC scores, not all tokens */
+    const char *ngram;  /* an ARPA file or KenLM binary; NULL: none, or weight 0 */
+    bool ngram_partial; /* it scores only the tokens that CTC scores */
     /* contextual blocks */
     const char *pe;
     long encoder_layers, subsample, block, hop, look_ahead;
@@ -63,8 +63,8 @@ struct steno_espnet_conf {
     int32_t vocab, sos, eos, blank;
     const char *token_type;             /* "char", "bpe", "word", "phn" */
     const char *bpe_model;              /* path; NULL: none */
-    steno_sentencepiece *sentencepiece; /* its pieces and their types; NULL: none */
-    int32_t not_in_sentencepiece;       /* tokens that it does not have: marks, noises */
+    steno_sentencepiece *sentencepiece; /* the open BPE model; NULL: none */
+    int32_t not_in_sentencepiece;       /* tokens that it lacks: marks, noises */
     bool tokens_from_sentencepiece;     /* the configuration has no token.list */
     /* search */
     double weight_decoder, weight_ctc, weight_lm, weight_length, weight_ngram;
@@ -72,18 +72,18 @@ struct steno_espnet_conf {
     double pre_beam_ratio, max_len_ratio, min_len_ratio;
     bool pre_beam;      /* a pre-beam key is set */
     bool pre_beam_full; /* it is "full", else "decoder" */
-    bool no_repetition; /* block by block: repeated tokens are no reason to wait */
+    bool no_repetition; /* block by block: a repeated token does not stop the search */
     const char *search; /* transducer: greedy, default, alsd, tsd, nsc, maes */
     bool score_norm;    /* transducer */
     long max_sym_exp, n_step, expansion_beta, prefix_alpha;
     double expansion_gamma, u_max;
 };
 
-/* Does dir hold such a model (or tag_config.yaml, which points at some)? */
+/* Whether dir has such a model, or a tag_config.yaml that points to one. */
 bool steno_espnet_is_dir(const char *dir);
-/* STENO_ERR_IO: no configuration, a network that is nowhere; STENO_ERR_FORMAT: keys missing or
- * wrong, with file, line and key; STENO_ERR_UNSUPPORTED: what is not done here, by name. *c is to
- * be closed in any case. */
+/* Read the configuration of dir and find its files. STENO_ERR_IO: no configuration, or a network is
+ * missing; STENO_ERR_FORMAT names file, line and key; STENO_ERR_UNSUPPORTED names the key and the
+ * value; STENO_ERR_NOMEM, STENO_ERR_LIMIT. Close *c in any case. */
 STENO_MUST steno_status steno_espnet_conf_open(struct steno_espnet_conf *c, const char *dir,
                                                steno_err *err);
 void steno_espnet_conf_close(struct steno_espnet_conf *c);

@@ -1,7 +1,8 @@
-/* Paths in config.yaml are what the exporting machine wrote: absolute ones of another computer, or
- * relative to wherever the program was started. So a file is looked for where the key says, then
- * beside config.yaml under the same relative path or name, and last by its role: the one ONNX file
- * of full/ (quantize/) whose name begins or ends as espnet_onnx names that role. */
+/* The paths in config.yaml come from the machine that exported the model: absolute paths of another
+ * computer, or relative to the folder in which the program ran. A file is therefore looked up where
+ * the key says, then beside config.yaml under the same relative path or name, and at last by its
+ * role: the one ONNX file of full/ (quantize/) with the name that espnet_onnx gives to that role.
+ */
 #include "families/espnet/files.h"
 
 #include <dirent.h>
@@ -32,8 +33,6 @@ const char *steno_espnet_base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* A file that a key names: as it stands, below dir, then its last folder and name below dir, then
- * its name alone. */
 const char *steno_espnet_find_named(struct steno_espnet_conf *c, const char *given)
 {
     const char *found, *base, *up;
@@ -55,8 +54,8 @@ static bool ends_with(const char *s, const char *end)
     return n >= k && strcmp(s + n - k, end) == 0;
 }
 
-/* "encoder" is no "predecoder", a "decoder" no "encoder", and a "transducer_encoder", as
- * espnet_onnx calls the prediction network, neither. */
+/* Whether a file name has this role. A "predecoder" is not a "decoder". The "transducer_encoder",
+ * as espnet_onnx calls the prediction network, is not an "encoder". */
 static bool of_role(const char *name, const char *role)
 {
     static const char *const others[] = {"predecoder", "transducer"};
@@ -68,7 +67,6 @@ static bool of_role(const char *name, const char *role)
     return true;
 }
 
-/* The ONNX file of dir/sub whose name holds `role`; NULL for none or several. */
 const char *steno_espnet_find_role(struct steno_espnet_conf *c, const char *sub, const char *role)
 {
     char path[PATH_MAX_BYTES], hit[512] = "";
@@ -87,7 +85,6 @@ const char *steno_espnet_find_role(struct steno_espnet_conf *c, const char *sub,
     return hits == 1 ? keep(c, path, hit) : NULL;
 }
 
-/* The one file of the directory that ends so; NULL for none or several. */
 const char *steno_espnet_find_ending(struct steno_espnet_conf *c, const char *end)
 {
     char hit[512] = "";

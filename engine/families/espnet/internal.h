@@ -5,16 +5,16 @@
 #include "families/espnet/net.h"
 #include "families/family.h"
 
-/* Frozen after open, but for what struct steno_espnet locks. */
+/* Frozen after open, except for what struct steno_espnet locks. */
 struct steno_espnet_model {
     struct steno_espnet net;
-    bool opened; /* net is to be closed */
+    bool opened; /* net must be closed */
     steno_tokens *tokens;
     char name[64], network[128];
-    struct steno_espnet_search defaults; /* what a stream gets that asks for nothing else */
+    struct steno_espnet_search defaults; /* of streams that set no options */
 };
 
-/* Apply options of streams to *s. */
+/* Store options of streams in *s; others are ignored. */
 void steno_espnet_apply_options(struct steno_espnet_search *s, const struct steno_option *options,
                                 size_t n);
 

@@ -1,4 +1,4 @@
-/* Family espnet: a directory of espnet_onnx. */
+/* Family espnet: opens a directory that espnet_onnx wrote. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +17,11 @@
 #define MAX_VOCAB_TEXT ((size_t)64 << 20)
 #define FAMILY "espnet"
 #define COMPAT "espnet-onnx"
-#define LONGEST 20.0 /* s: an utterance, unless a stream says otherwise */
+#define LONGEST 20.0 /* s: maximum length of an utterance, unless a stream sets another */
 #define CHUNK 0.8    /* s of audio per step where the encoder takes whole utterances */
 
-/* token.list as the text of tokens.txt: <space> is the word mark, a word vocabulary has it at every
- * entry. */
+/* Write token.list in the form of tokens.txt: <space> becomes the word mark, and every entry of a
+ * word vocabulary gets one. */
 static steno_status list_tokens(const struct steno_espnet_conf *c, struct steno_buf *b)
 {
     bool words = strcmp(c->token_type, "word") == 0, chars = strcmp(c->token_type, "char") == 0;
@@ -35,7 +35,7 @@ static steno_status list_tokens(const struct steno_espnet_conf *c, struct steno_
     return st;
 }
 
-/* What is heard but not written: blank, <unk>, and the marks of beginning and end. */
+/* Drop tokens that have no text: blank, <unk>, and the marks of beginning and end. */
 static steno_status drop_marks(struct steno_espnet_model *m, const struct steno_espnet_conf *c,
                                steno_err *err)
 {
@@ -53,7 +53,7 @@ static steno_status drop_marks(struct steno_espnet_model *m, const struct steno_
     return st;
 }
 
-/* Control pieces of the BPE model (<s>, </s>, <pad>, ...) are no text. */
+/* Drop control pieces of the BPE model (<s>, </s>, <pad>, ...), which have no text. */
 static steno_status drop_controls(struct steno_espnet_model *m, const struct steno_espnet_conf *c,
                                   steno_err *err)
 {
@@ -85,8 +85,9 @@ static steno_status open_tokens(struct steno_espnet_model *m, steno_err *err)
     return st ? st : drop_controls(m, c, err);
 }
 
-/* What a stream holds of a segment of so many samples: these; of a streaming encoder the rows,
- * their scores, and the decoder's keys and values of them, or what a transducer's search keeps. */
+/* Bytes that a stream holds for a segment: its samples; with a streaming encoder its encoder
+ * frames, their scores, and the decoder's keys and values; of a transducer what its search keeps.
+ */
 static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
 {
     const struct steno_espnet_conf *c = &e->conf;
@@ -103,7 +104,7 @@ static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The name of the model is that of its directory. */
+/* The model has the name of its directory. */
 static void set_names(struct steno_espnet_model *m)
 {
     const struct steno_espnet *e = &m->net;
@@ -126,7 +127,7 @@ static struct steno_espnet_options read_options(const struct steno_family_open *
     (void)steno_option_get_flag(o->options, o->n_options, "quantized", &e.quantized);
     e.as_espnet_onnx = compat && strcmp(compat, COMPAT) == 0;
     if (e.as_espnet_onnx && e.precision == STENO_AUTO_WEIGHTS)
-        e.precision = STENO_FP32; /* results of another program, to the bit */
+        e.precision = STENO_FP32; /* for the same results as another program */
     e.without_lm = steno_option_get_number(o->options, o->n_options, "lm_weight", &lm) && lm == 0;
     return e;
 }
@@ -185,7 +186,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     const struct steno_espnet *e = &m->net;
     const struct steno_espnet_conf *c = &e->conf;
     double rate = (double)c->rate, longest = LONGEST;
-    /* "a step": a block, or the first partial of an utterance */
+    /* a step is a block, or the first partial of an utterance */
     double hop = (double)c->hop_length / rate;
     double chunk = hop * (e->blocks ? (double)steno_espnet_next_frames(c) : floor(CHUNK / hop));
     if (e->max_rows)

@@ -11,10 +11,10 @@
 #include "families/espnet/recurrent.h"
 #include "families/espnet/runner.h"
 
-#define TRIAL_FRAMES 144 /* of the run on silence at load */
+#define TRIAL_FRAMES 144 /* feature frames of the trial on silence at load */
 #define TRIAL_STEP 96
-#define MIN_TABLE 64 /* rows; anything shorter is no table of positions */
-#define MIN_FRAMES 7 /* what conv subsampling by 4 makes one row of */
+#define MIN_TABLE 64 /* a shorter constant is not a table of positions */
+#define MIN_FRAMES 7 /* convolutional subsampling by 4 makes one encoder frame of 7 */
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
@@ -27,9 +27,10 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
                               const char *role, enum steno_part part, const char *free_batch,
                               steno_network **net, steno_err *err)
 {
-    /* In int8 the last bit of a sum decides now and then how an activation rounds, and a search of
-     * a hundred steps shows it. Of the settings tried on the recorded searches, this one agrees
-     * best with ONNX Runtime (tests/unit/test_espnet_decode.c). */
+    /* In int8 the last bit of a sum sometimes decides how an activation is rounded, and over a
+     * hundred steps that changes a search. Of the settings that were tried on the recorded
+     * searches, without fused attention agrees best with ONNX Runtime
+     * (tests/unit/test_espnet_decode.c). */
     bool same_bits = e->opt.as_espnet_onnx && part == STENO_PART_ALL;
     struct steno_network_options o = {.cpu = e->opt.cpu,
                                       .opt_level = e->opt.plain ? 0 : -1,
@@ -53,8 +54,8 @@ steno_status steno_espnet_load(struct steno_espnet *e, const struct steno_espnet
     return open_part(e, f, role, STENO_PART_ALL, NULL, net, err);
 }
 
-/* The encoder; of a streaming one blocks of several streams are a batch, if nothing in it mixes
- * them. */
+/* Open the encoder. A streaming one gets a batch dimension, unless a node of it mixes the streams
+ * of a batch. */
 static steno_status load_encoder(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_file *f = &e->conf.encoder;
@@ -65,9 +66,10 @@ static steno_status load_encoder(struct steno_espnet *e, steno_err *err)
     return e->batches ? STENO_OK : steno_espnet_load(e, f, "encoder", &e->encoder, err);
 }
 
-/* A decoder or language model, one token at a time if possible. 8-bit graphs round activations by
- * the range of all that is in a tensor, so the newest token alone rounds otherwise than the prefix
- * does, and results of espnet_onnx need the prefix. once: is there something to do before? */
+/* Open a decoder or language model, with cache if possible. 8-bit graphs round activations by the
+ * range of the whole tensor. The newest token alone has another range than the prefix, so the
+ * results of espnet_onnx need whole prefixes. once: open the part that runs before the steps too.
+ */
 static steno_status open_steps(struct steno_espnet *e, const struct steno_espnet_file *f,
                                const char *role, bool once, steno_network **net,
                                steno_network **before, bool *steps, steno_err *err)
@@ -105,7 +107,7 @@ static steno_status check_io(const steno_network *net, const char *path, const c
     return STENO_OK;
 }
 
-/* Only read by nodes that compute what comes after the table's end. */
+/* Whether all readers of a table of positions can compute the positions after its end. */
 static bool is_extended(const struct steno_graph *g, steno_value_id table)
 {
     for (int32_t i = 0; i < g->n_nodes; i++)
@@ -115,8 +117,8 @@ static bool is_extended(const struct steno_graph *g, steno_value_id table)
     return true;
 }
 
-/* Exports bake positions for a number of rows: the smallest table [1, n, dim] counts, one of
- * relative positions (2 n - 1 rows, so odd) for n. 0: none found. */
+/* Exported graphs have positions for a fixed number of frames or tokens: that of the smallest table
+ * [1, n, dim]. A table of relative positions has 2 n - 1 rows, an odd number. 0: no table. */
 static size_t table_rows(const steno_network *net, int64_t dim)
 {
     const struct steno_graph *g = steno_network_graph(net);
@@ -190,8 +192,8 @@ static steno_status open_features(struct steno_espnet *e, steno_err *err)
     return st ? steno_fail_in(err, st, "%s: encoder.frontend", c->path) : STENO_OK;
 }
 
-/* Frames per row: by how much longer the rows get with TRIAL_STEP frames more, a number that all
- * rates of subsampling in use divide. */
+/* Find how many samples an encoder frame stands for: encode with TRIAL_STEP feature frames more and
+ * count the additional encoder frames. All rates of subsampling in use divide TRIAL_STEP. */
 static steno_status find_rate(struct steno_espnet *e, steno_espnet_runner *r, const float *feats,
                               size_t frames, size_t *n_rows, const float **rows, steno_err *err)
 {
@@ -221,7 +223,7 @@ static steno_status find_rate(struct steno_espnet *e, steno_espnet_runner *r, co
     return STENO_OK;
 }
 
-/* Silence through every network: what only a run can tell is told at load. */
+/* Run every network on silence, so that errors that only a run shows come at load. */
 static steno_status try_run(struct steno_espnet *e, steno_err *err)
 {
     struct steno_espnet_search s = steno_espnet_defaults(e);
@@ -259,7 +261,7 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
                           (r->lm ? steno_espnet_scorer_bytes(r->lm) : 0) +
                           (r->cached_decoder ? steno_cached_decoder_bytes(r->cached_decoder) : 0) +
                           (r->cached_lm ? steno_cached_decoder_bytes(r->cached_lm) : 0);
-    if (r && !e->blocks) { /* lengths that will not come again */
+    if (r && !e->blocks) { /* plans of lengths that will not come again */
         steno_session_trim(r->encoder, true);
         if (r->ctc)
             steno_session_trim(r->ctc, true);
@@ -509,7 +511,7 @@ steno_status steno_espnet_features(steno_espnet_runner *r, const float *pcm, siz
     steno_status st;
     *frames = 0;
     *feats = r->feats;
-    /* a centred transform mirrors half a window at each end: less than that cannot be mirrored */
+    /* a centred transform mirrors half a window at each end; a shorter signal cannot be mirrored */
     if (e->conf.center && n <= (size_t)e->conf.n_fft / 2)
         return STENO_OK;
     st = grow(&r->feats, &r->cap_feats, max * bins + 1, err);
@@ -535,7 +537,7 @@ static steno_status run_one(steno_session *s, const steno_network *net, const ch
     struct steno_tensor t = {.dtype = STENO_F32,
                              .shape = {.rank = 3, .dim = {1, (int64_t)n, width}}};
     steno_status st;
-    memcpy(&t.data, &x, sizeof t.data); /* inputs are only read */
+    memcpy(&t.data, &x, sizeof t.data); /* inputs are not written */
     st = steno_session_set(s, steno_network_find_input(net, in), &t, err);
     if (!st)
         st = steno_session_run(s, err);
@@ -570,7 +572,7 @@ steno_status steno_espnet_encode(steno_espnet_runner *r, const float *feats, siz
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: encoder_out is not f32 [1,T,d]",
                           pick(e, &e->conf.encoder));
-    /* the session's memory is reused by the next run, other streams' included: keep a copy */
+    /* copied, because the next run of the session overwrites its output */
     n = steno_numel(y);
     st = grow(&r->rows, &r->cap_rows, n + 1, err);
     if (st)

@@ -32,7 +32,7 @@ static steno_status score(void *self, const int32_t *const *prefix, size_t lengt
     const struct steno_espnet *e = self;
     (void)parent;
     (void)err;
-    for (size_t i = 0; i < n; i++) /* behind sos, which stands for <s> */
+    for (size_t i = 0; i < n; i++) /* without sos, which is <s> */
         steno_ngram_map_score(e->ngram_map, prefix[i] + 1, length - 1,
                               out + i * (size_t)e->conf.vocab);
     return STENO_OK;
@@ -50,6 +50,7 @@ struct steno_joint_scorer steno_espnet_ngram_scorer(const struct steno_espnet *e
                                    .score = score,
                                    .rewind = keeps_nothing,
                                    .partial = e->conf.ngram_partial};
-    memcpy(&s.self, &e, sizeof s.self); /* frozen: only read */
+    memcpy(&s.self, &e,
+           sizeof s.self); /* self is not const; the model is frozen and is not written */
     return s;
 }

@@ -87,7 +87,7 @@ static enum steno_transducer_search search_of(const char *name)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return (enum steno_transducer_search)i;
-    return STENO_TRANSDUCER_DEFAULT; /* espnet_conf.c knows these names alone */
+    return STENO_TRANSDUCER_DEFAULT; /* conf.c accepts no other names */
 }
 
 static struct steno_transducer_options options(const struct steno_espnet *e,
@@ -96,7 +96,7 @@ static struct steno_transducer_options options(const struct steno_espnet *e,
     const struct steno_espnet_conf *c = &e->conf;
     size_t most = (size_t)c->vocab - 1;
     struct steno_transducer_options o;
-    memset(&o, 0, sizeof o); /* compared as bytes */
+    memset(&o, 0, sizeof o); /* padding too: options are compared as bytes */
     o.search = search_of(c->search);
     o.vocab = c->vocab;
     o.sos = c->sos;

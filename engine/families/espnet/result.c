@@ -1,11 +1,11 @@
-/* Searches to hypotheses: partials from the CTC best path, finals from the search. */
+/* Lists hypotheses: partials mostly from the CTC best path, finals from the search. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "families/espnet/stream.h"
 
-/* Tokens times rows that a partial takes the trouble to align; of longer segments, which come
- * without endpointing alone, partials are the CTC best path. */
+/* Limit of tokens times frames for aligning a partial. Partials of longer segments, which exist
+ * only without endpointing, are the CTC best path. */
 #define MOST_CELLS ((size_t)1 << 21)
 
 /* ---- partials -------------------------------------------------------------------------------- */
@@ -41,8 +41,8 @@ static steno_status reserve_spans(struct steno_espnet_stream *s, size_t n)
     return STENO_OK;
 }
 
-/* How much of the path the n tokens stand for: that head of it from which they differ in the fewest
- * edits, the longest of several. */
+/* The length of the head of the path that the n tokens stand for: the head with the smallest edit
+ * distance to them, the longest of several. */
 static size_t covered(struct steno_espnet_stream *s, const int32_t *tokens, size_t n,
                       const struct steno_hyp *path)
 {
@@ -64,8 +64,8 @@ static size_t covered(struct steno_espnet_stream *s, const int32_t *tokens, size
     return best;
 }
 
-/* The search waits where it would read past the audio; what it has not said yet is the best path's.
- */
+/* The joint search stops before it would read past the audio, so its tokens lack the newest speech.
+ * Replace *path by the search's tokens and the rest of the best path. */
 static steno_status running(struct steno_espnet_stream *s, struct steno_hyp *path)
 {
     const struct steno_espnet_conf *c = &s->net->conf;
@@ -132,7 +132,7 @@ static steno_status join_pieces(struct steno_espnet_stream *s, const int32_t *to
     return st ? st : steno_buf_add(&s->list.text, "", 1);
 }
 
-/* Text as espnet_onnx's tokenizers join it. */
+/* Append the text as espnet_onnx's tokenizers join it. */
 static steno_status join_plain(struct steno_espnet_stream *s, const int32_t *tokens, size_t n)
 {
     const struct steno_espnet_conf *c = &s->net->conf;
@@ -159,7 +159,7 @@ static steno_status join_plain(struct steno_espnet_stream *s, const int32_t *tok
     return st ? st : steno_buf_add(&s->list.text, "", 1);
 }
 
-/* The tokens between sos and eos, without blanks; as ESPnet shows them. */
+/* Write the tokens between sos and eos, without blanks, to s->tokens, as ESPnet does. */
 static size_t inner_tokens(struct steno_espnet_stream *s, const struct steno_joint_hyp *h)
 {
     const struct steno_espnet_conf *c = &s->net->conf;
@@ -171,7 +171,7 @@ static size_t inner_tokens(struct steno_espnet_stream *s, const struct steno_joi
     return n;
 }
 
-/* The hypothesis added last gets the text that espnet_onnx gives it. */
+/* In the compat mode give the last hypothesis the text of espnet_onnx. */
 static steno_status add_text(struct steno_espnet_stream *s, const int32_t *tokens, size_t n)
 {
     if (!s->net->opt.as_espnet_onnx)
@@ -218,7 +218,7 @@ static steno_status list_transducer(struct steno_espnet_stream *s, steno_transdu
     return st;
 }
 
-/* Blocks have gone through the search as they came. */
+/* Search with CTC alone. With blocks the search has followed already. */
 static steno_status search_ctc(struct steno_espnet_stream *s, const struct steno_espnet_scores *x)
 {
     if (steno_espnet_by_blocks(s->net))
@@ -261,7 +261,7 @@ steno_status steno_espnet_list_final(struct steno_espnet_stream *s,
     return st;
 }
 
-/* A later look at the segment may change any of it: nothing is stable. */
+/* A later partial may change every token, so none is stable. */
 steno_status steno_espnet_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
                                      size_t *n, size_t *stable)
 {

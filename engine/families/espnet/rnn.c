@@ -1,6 +1,6 @@
-/* Networks that read a token at a time: token [B,1] and states [layers, B, units] in, a row for
- * each and the states after it out. A prefix' state is one block [states, layers, units], so that
- * prefixes are picked and reordered by pointer. */
+/* Networks that read one token per step. Inputs: token [B,1] and states [layers, B, units].
+ * Outputs: a row for each token, and the states after it. The states of one prefix are one block of
+ * memory, [states, layers, units], so prefixes are selected and reordered by pointer. */
 #include "families/espnet/rnn.h"
 
 #include <stdlib.h>
@@ -15,11 +15,11 @@ struct steno_espnet_rnn {
     steno_network *net;
     steno_session *session;
     int token, out, in[2], next[2];
-    int n_states; /* LSTM 2, GRU 1 */
-    size_t cap;   /* prefixes that the buffers hold */
+    int n_states; /* LSTM: 2, GRU: 1 */
+    size_t cap;   /* prefixes for which the buffers have room */
     int64_t *tokens;
     float *states[2]; /* [layers, cap, units] */
-    /* as a scorer: st is the one in use */
+    /* as a scorer; st: the states in use */
     struct steno_beam_states own, *st;
     size_t cap_hyps;
     const float **from; /* [cap_hyps] */

@@ -1,8 +1,8 @@
-/* espnet_onnx's RNN decoder: batch 1, so one run for each hypothesis. Its state is z and c of every
- * layer and what the attention remembers: the weights of the step before, or with coverage the sum
- * of those of all steps (the graph adds up the rows it is given, and has declared one row). Inputs
- * that an attention does not need are missing from the graph. Outputs count by position: logp, c
- * and z of the layers, the attention's. */
+/* espnet_onnx's RNN decoder has batch 1, so it runs once per hypothesis. The state of a hypothesis
+ * is z and c of every layer and the attention's weights of the step before. With coverage it is the
+ * sum of the weights of all steps: the graph adds the rows of its input and declares one row.
+ * Inputs that an attention does not need are missing from the graph. Outputs are found by position:
+ * logp, c and z of the layers, then those of the attention. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 
 #define MAX_LAYERS 64
 
-/* A hypothesis' state: z and c [2, layers, units], then what the attention remembers of each row;
- * zeros for rows that it has not seen. */
+/* The state of a hypothesis in hyps: z and c [2, layers, units], then the attention's weight of
+ * each encoder frame; zero for frames that came later. */
 struct steno_espnet_rnn_decoder_state {
     struct steno_beam_states hyps;
-    float *keys;             /* [n_rows, key_width] what the attention makes of the rows */
-    size_t cap_keys, n_keys; /* floats; rows that have theirs */
+    float *keys;             /* [n_keys, key_width] the predecoder's output */
+    size_t cap_keys, n_keys; /* floats; encoder frames */
     int64_t key_width;
 };
 
@@ -26,9 +26,9 @@ struct steno_espnet_rnn_decoder {
     const char *name;
     steno_network *net, *predecoder_net;
     steno_session *session, *predecoder;
-    int vy, z[MAX_LAYERS], c[MAX_LAYERS], a, pceh, enc, mask; /* inputs; -1 = not there */
+    int vy, z[MAX_LAYERS], c[MAX_LAYERS], a, pceh, enc, mask; /* inputs; -1: missing */
     int out_c, out_z, out_a;                                  /* first output of each kind */
-    steno_espnet_rnn_decoder_state own, *st;                  /* st: the one in use */
+    steno_espnet_rnn_decoder_state own, *st;                  /* st: the state in use */
     float *zeros;
     size_t cap_zeros, rows;
     int64_t token;
@@ -148,7 +148,7 @@ static steno_status oom(const steno_espnet_rnn_decoder *d, steno_err *err)
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", d->name);
 }
 
-/* Room for n floats; the first `keep` stay. */
+/* Make room for n floats; the first `keep` stay. */
 static steno_status grow(float **p, size_t *cap, size_t n, size_t keep)
 {
     float *q;
@@ -169,11 +169,12 @@ static steno_status set3(steno_session *s, int in, const float *x, int64_t n, in
                          steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, n, width}}};
-    memcpy(&t.data, &x, sizeof t.data); /* inputs are only read */
+    memcpy(&t.data, &x, sizeof t.data); /* inputs are not written */
     return steno_session_set(s, in, &t, err);
 }
 
-/* What the attention makes of n more rows: of each for itself. */
+/* Run the predecoder on n more encoder frames; its output of a frame depends on that frame alone.
+ */
 static steno_status add_keys(steno_espnet_rnn_decoder *d, const float *rows, size_t n, int64_t dim,
                              steno_err *err)
 {
@@ -246,7 +247,7 @@ static steno_status set_memory(steno_espnet_rnn_decoder *d, const float *m, sten
     size_t units = (size_t)d->o.units, layers = (size_t)d->o.layers;
     steno_status st = STENO_OK;
     for (size_t i = 0; i < 2 * layers && !st; i++, m += units) {
-        memcpy(&t.data, &m, sizeof t.data); /* inputs are only read */
+        memcpy(&t.data, &m, sizeof t.data); /* inputs are not written */
         st = steno_session_set(d->session, i < layers ? d->z[i] : d->c[i - layers], &t, err);
     }
     if (!st && d->a >= 0) {
@@ -322,7 +323,7 @@ void steno_espnet_rnn_decoder_rewind(void *self, int calls)
     steno_beam_states_rewind(&((steno_espnet_rnn_decoder *)self)->st->hyps, calls);
 }
 
-/* States have room for half as many rows again, so that they seldom move. */
+/* States get room for half as many frames again, so that they seldom move. */
 static bool reserve(const steno_espnet_rnn_decoder *d, size_t n)
 {
     struct steno_beam_states *b = &d->st->hyps;
@@ -340,7 +341,7 @@ steno_status steno_espnet_rnn_decoder_score(void *self, const int32_t *const *pr
     if (st)
         return st;
     steno_beam_states_step(b, length > 1 ? parent : NULL, n);
-    if (length == 1 && d->a >= 0) /* attention spread over all rows */
+    if (length == 1 && d->a >= 0) /* equal weights for all frames */
         for (size_t i = 0; i < d->rows; i++)
             steno_beam_state(b, STENO_BEAM_IN, 0)[cells_of(d) + i] = 1.0F / (float)d->rows;
     for (size_t i = 0; i < n && !st; i++)

@@ -1,9 +1,9 @@
-/* The exported graphs take tokens [B, L], the decoder the encoder's rows once per hypothesis, and
- * for every layer a cache of the rows that layer gave out before, which it gives back with the
- * newest row behind. Decoder: a cache has L rows at a prefix of L, row 0 being a zero row that is
- * cut off inside. LM: L - 1 rows, so none at the first step; espnet_onnx passes a zero row there as
- * well, which all layers but the first then attend to (first_row). Between steps the caches are
- * reordered: hypothesis i continues number parent[i]. */
+/* The exported graphs take tokens [B, L] and, for every layer, a cache of that layer's earlier
+ * output rows, which they return with the newest row appended. The decoder also takes the encoder
+ * frames, once per hypothesis. Decoder: for a prefix of L tokens a cache has L rows; row 0 is zero,
+ * and the graph cuts it off. LM: a cache has L - 1 rows, so none in the first step. espnet_onnx
+ * passes a zero row there too, and all layers but the first attend to it (first_row). Between steps
+ * the caches are reordered: hypothesis i continues hypothesis parent[i]. */
 #include "families/espnet/scorer.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 
-#define SHARING_ERROR 1e-4F /* of log-probabilities: products may sum in another order */
+#define SHARING_ERROR 1e-4F /* of log-probabilities: matrix products may sum in another order */
 
 struct block { /* aligned, growing */
     void *p;
@@ -27,12 +27,12 @@ struct steno_espnet_scorer {
     steno_session *session;
     int tgt, memory, y;
     int *in, *out;         /* [layers] */
-    struct block *caches;  /* [layers] what the next run reads */
+    struct block *caches;  /* [layers] inputs of the next run */
     struct block tokens;   /* [B, L] i64 */
     struct block memories; /* [B, rows, dim] */
     const float *rows;
-    bool shared;           /* one copy of the rows does for all hypotheses */
-    size_t n_rows, copies; /* copies of the rows in memories */
+    bool shared;           /* one copy of the encoder frames for all hypotheses */
+    size_t n_rows, copies; /* encoder frames; copies of them in memories */
     int64_t row_dim;
 };
 
@@ -196,8 +196,8 @@ static steno_status set_memory(steno_espnet_scorer *s, size_t n, steno_err *err)
     return steno_session_set(s->session, s->memory, &t, err);
 }
 
-/* Rows of layer i's cache that the graph reads: the last run's output, hypotheses reordered, from
- * row `skip` on; at the first step zeros. */
+/* Set layer i's cache: the output of the last run from row `skip` on, with hypotheses reordered. In
+ * the first step it is zero. */
 static steno_status set_cache(steno_espnet_scorer *s, int i, size_t rows, size_t skip,
                               const int32_t *parent, size_t n, bool first, steno_err *err)
 {
@@ -228,7 +228,7 @@ static steno_status set_caches(steno_espnet_scorer *s, size_t length, const int3
 {
     bool lm = s->o.kind == STENO_ESPNET_SCORER_LM, first = length == 1;
     size_t rows = lm ? (first ? (size_t)s->o.first_row : length - 1) : length;
-    /* after a first step with the zero row only its last row counts */
+    /* a first step with a zero row returned it too; it is dropped */
     size_t skip = lm && length == 2 && s->o.first_row ? 1 : 0;
     steno_status st = STENO_OK;
     for (int i = 0; i < s->o.layers && !st; i++)
@@ -236,7 +236,8 @@ static steno_status set_caches(steno_espnet_scorer *s, size_t length, const int3
     return st;
 }
 
-/* The LM gives logits. */
+/* The LM's output is logits. Its rounding differs from steno_log_softmax, and recorded searches
+ * need these bits. */
 static void log_softmax(float *x, size_t n)
 {
     double sum = 0;

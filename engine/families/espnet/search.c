@@ -1,5 +1,5 @@
-/* The joint search of an espnet_onnx directory: its settings, a whole utterance at one go, or block
- * by block. */
+/* The joint search of an espnet_onnx directory: its settings, the search of a whole utterance, and
+ * the search block by block. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ static bool same_search(const struct steno_espnet_search *a, const struct steno_
            a->min_len_ratio == b->min_len_ratio && a->pre_beam_ratio == b->pre_beam_ratio;
 }
 
-/* ESPnet: no pre-beam when no key says by which scores, and when only CTC scores. */
+/* As ESPnet: no pre-beam if no key says by which scores, or if only CTC scores. */
 static steno_status open_joint(steno_joint **out, const struct steno_espnet *e,
                                const struct steno_espnet_search *s, steno_err *err)
 {
@@ -119,14 +119,15 @@ static struct steno_joint_scorer batcher(struct steno_cached_decoder_search *sel
                                        .rewind = steno_cached_decoder_rewind};
 }
 
-/* What scores one search. */
+/* The scorers of one search. */
 struct scorers {
     struct steno_joint_scorer s[3];
     size_t n;
     struct steno_cached_decoder_search decoder, lm;
 };
 
-/* Decoder, LM and n-gram model, in whatever form there is. decoder, lm: states of single steps. */
+/* List decoder, LM and n-gram model in the form that the model has. decoder, lm: states for
+ * decoders with cache. */
 static void make_scorers(struct scorers *x, steno_espnet_runner *r,
                          const struct steno_espnet_search *s, steno_cached_decoder_state *decoder,
                          steno_cached_decoder_state *lm)
@@ -173,8 +174,7 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
     }
     if (st)
         return st;
-    if (!e->blocks) /* `rows` are a copy: activations of seconds of audio need not lie beside the
-                       search's */
+    if (!e->blocks) /* `rows` is a copy, so the encoder's activations can go before the search */
         steno_session_trim(r->encoder, false);
     if (r->decoder)
         steno_espnet_scorer_set_memory(r->decoder, rows, n_rows, e->dim);
@@ -197,11 +197,11 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
 struct steno_espnet_block_search {
     struct steno_espnet_search s;
     steno_joint *joint;
-    /* made with the first block; NULL: not asked, or of the other kind */
+    /* made with the first block; NULL: weight 0, or the other kind */
     steno_cached_decoder_state *decoder, *lm;
     steno_espnet_rnn_decoder_state *rnn_decoder;
     struct steno_beam_states rnn_lm;
-    size_t rows; /* of the utterance that the search has seen */
+    size_t rows; /* encoder frames of the utterance so far */
 };
 
 bool steno_espnet_block_search_possible(const struct steno_espnet *e,
@@ -250,7 +250,7 @@ void steno_espnet_block_search_restart(steno_espnet_block_search *x)
     steno_joint_begin(x->joint);
 }
 
-/* The rows that are new go to the state of one scorer, which is made here the first time. */
+/* Add the new encoder frames to the state of one scorer. The first call makes the state. */
 static steno_status extend(const steno_espnet_block_search *x, steno_cached_decoder *step,
                            steno_cached_decoder_state **k, const float *rows, size_t n, int64_t dim,
                            steno_err *err)
@@ -277,7 +277,7 @@ static steno_status extend_rnn(steno_espnet_block_search *x, steno_espnet_rnn_de
     return steno_espnet_rnn_decoder_extend(d, rows, n, dim, err);
 }
 
-/* What the search keeps goes to the runner's networks, with the rows that are new. */
+/* Bind the states of the search to the runner's networks, and add the new encoder frames. */
 static steno_status bind_states(steno_espnet_block_search *x, steno_espnet_runner *r,
                                 const float *rows, size_t n, steno_err *err)
 {
@@ -306,7 +306,7 @@ static void take_back(const steno_espnet_runner *r)
 
 _Static_assert(STENO_BATCH_MAX <= STENO_JOINT_MOST, "streams of a turn are searched at once");
 
-/* Blocks of n searches side by side. */
+/* Search blocks of n streams together. */
 static void search_blocks(struct steno_espnet_block_search_block *blocks, size_t n,
                           steno_espnet_runner *r)
 {
@@ -338,7 +338,7 @@ static void search_blocks(struct steno_espnet_block_search_block *blocks, size_t
 void steno_espnet_block_search_blocks(struct steno_espnet_block_search_block *blocks, size_t n,
                                       steno_espnet_runner *r)
 {
-    /* recurrent scorers have one state in use at a time */
+    /* a recurrent scorer uses the state of one search at a time */
     size_t each = r->recurrent.decoder || r->recurrent.lm ? 1 : STENO_BATCH_MAX;
     for (size_t i = 0; i < n; i += each)
         search_blocks(blocks + i, n - i < each ? n - i : each, r);

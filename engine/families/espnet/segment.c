@@ -1,5 +1,5 @@
-/* A segment's samples -> features -> encoder -> CTC scores: whole utterances at one go, contextual
- * blocks as they come. */
+/* Samples of a segment -> features -> encoder -> CTC scores. Whole utterances go through at once,
+ * contextual blocks as they arrive. */
 #include <math.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ steno_status steno_espnet_make_frames(struct steno_espnet_stream *s, const float
     return STENO_OK;
 }
 
-/* Rows that the stream keeps: those the search has not taken for good yet. */
+/* Encoder frames that the stream stores: those that the search may need again. */
 static size_t rows_stored(const struct steno_espnet_stream *s)
 {
     return s->n_rows - s->n_taken;
@@ -71,7 +71,7 @@ static steno_status reserve_rows(struct steno_espnet_stream *s, size_t n)
     return STENO_OK;
 }
 
-/* n more rows and their scores (NULL: a transducer) wait for the search. */
+/* Store n more encoder frames and their scores (NULL: a transducer) for the search. */
 static steno_status store_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
                                size_t n)
 {
@@ -87,7 +87,7 @@ static steno_status store_rows(struct steno_espnet_stream *s, const float *rows,
     return STENO_OK;
 }
 
-/* CTC alone takes scores for good; other searches need them, and the rows, again. */
+/* CTC alone consumes the scores; other searches need frames and scores again. */
 static steno_status take_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
                               size_t n)
 {
@@ -119,7 +119,8 @@ steno_status steno_espnet_encode_blocks(struct steno_espnet_stream *const *s, si
         st = steno_espnet_block(r, state, feats, n, steno_espnet_frames_wanted(s[0]), &rows, &each,
                                 err);
     if (!st && steno_espnet_ctc(r, rows, n * each, &ctc, NULL))
-        ctc = NULL; /* one by one, then: whose scores are none is told */
+        ctc =
+            NULL; /* each stream tries its own part later, so that only one with bad scores fails */
     for (size_t i = 0; i < n && !st; i++) {
         s[i]->n_feats = 0;
         s[i]->block.rows = rows + i * each * (size_t)e->dim;
@@ -186,8 +187,8 @@ void steno_espnet_search_blocks(struct steno_espnet_work *work, size_t n, steno_
         of[k]->st = b[k].st;
 }
 
-/* Rows that an encoder without blocks would make of n samples: two convolutions of stride 2, or
- * whatever subsamples by `subsample`. */
+/* Encoder frames that an encoder without blocks would compute from n samples: `subsample` feature
+ * frames each, as two convolutions of stride 2 do for 4. */
 static size_t rows_of(const struct steno_espnet_stream *s, size_t n)
 {
     const struct steno_espnet *e = s->net;
@@ -198,7 +199,8 @@ static size_t rows_of(const struct steno_espnet_stream *s, size_t n)
     return frames >= sub ? (frames - (sub - 1)) / sub : 0;
 }
 
-/* Frames of the next block: of the segment's n samples, then of its end, then silence. */
+/* Fill the next block with feature frames: of the segment's n samples, then what the front end
+ * still holds, then silence. */
 static steno_status last_frames(const struct steno_step_item *item)
 {
     struct steno_espnet_stream *s = item->state;
@@ -223,8 +225,8 @@ static steno_status last_frames(const struct steno_step_item *item)
     return st;
 }
 
-/* The item's samples are the segment. One of the blocks that are left until every row has come out;
- * STENO_NEED_MORE: it was not the last. */
+/* The item has all samples of the segment. Encode one of the remaining blocks. STENO_NEED_MORE: it
+ * was not the last. */
 static steno_status flush_block(const struct steno_step_item *item, steno_espnet_runner *r)
 {
     struct steno_espnet_stream *s = item->state;
@@ -244,7 +246,7 @@ bool steno_espnet_wants_block(const struct steno_step_item *item)
     const struct steno_espnet_stream *s = item->state;
     if (!steno_espnet_by_blocks(s->net) || item->goal != STENO_STEP_FINAL)
         return steno_espnet_by_blocks(s->net);
-    /* an error comes again in the step */
+    /* on an error the step fails in the same way */
     return s->n_rows < rows_of(s, item->n) && !last_frames(item);
 }
 
@@ -266,7 +268,8 @@ steno_status steno_espnet_recognize(const struct steno_step_item *item, steno_es
     }
     if (s->net->blocks) {
         st = steno_espnet_onnx_rows(r, item->pcm, item->n, &s->rows, &x->rows, err);
-        x->enc = s->rows; /* the one segment of a compat stream: freed with it */
+        x->enc =
+            s->rows; /* a compat stream has one segment; the frames are freed with the stream */
         return st ? st : steno_espnet_ctc(r, x->enc, x->rows, &x->ctc, err);
     }
     if (item->n < (size_t)(MIN_SEGMENT * (double)s->net->conf.rate) && !s->whole)

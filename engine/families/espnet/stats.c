@@ -1,4 +1,4 @@
-/* feats_stats.npz: sums of features over a corpus -> global mean and variance. */
+/* feats_stats.npz has sums of features over a corpus; from them come global mean and variance. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static steno_status read_members(struct stats *s, const char *zip, size_t n, con
     return st;
 }
 
-/* Element i of a float or integer array. */
+/* Element i of an array of floats or integers. */
 static double element(const struct steno_npy *a, size_t i)
 {
     if (a->kind == 'f')
@@ -74,7 +74,7 @@ static steno_status make_cmvn(struct steno_espnet *e, const struct stats *s, ste
 {
     const struct steno_espnet_conf *c = &e->conf;
     size_t n = (size_t)c->bins;
-    float mean[512], std[512]; /* bins are at most 512 */
+    float mean[512], std[512]; /* conf.c allows at most 512 bins */
     double count;
     if (!numbers(&s->count, 1))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: no number count", c->stats);
@@ -97,7 +97,8 @@ static steno_status make_cmvn(struct steno_espnet *e, const struct stats *s, ste
                            err);
 }
 
-/* feats_stats.npz, or the older .npy form: one [2, bins + 1] array, counts in the last column. */
+/* Read feats_stats.npz, or the older .npy form: one array [2, bins + 1] with counts in the last
+ * column. */
 steno_status steno_espnet_open_stats(struct steno_espnet *e, steno_err *err)
 {
     struct stats s = {0};

@@ -1,13 +1,13 @@
-/* Steps of streams over an espnet_onnx directory: blocks of several streams as one batch, searches
- * side by side, results into each stream's list. */
+/* Steps of several streams: blocks of the encoder as one batch, searches together, results into the
+ * list of each stream. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "families/espnet/stream.h"
 
-#define SEARCH_STEPS 8 /* of the last block's search in one step of the stream */
+#define SEARCH_STEPS 8 /* steps of the last block's search in one step of the stream */
 
-/* Runners are the model's: a worker is the model. */
+/* The model owns the runners, so the worker is the model itself. */
 steno_status steno_espnet_worker_open(void **worker, void *model, int max, steno_err *err)
 {
     (void)max;
@@ -23,7 +23,7 @@ void steno_espnet_worker_close(void *worker)
 
 /* ---- one stream ------------------------------------------------------------------------------ */
 
-/* What has been heard of the segment so far, by its best path. */
+/* List the partial: the best path of the segment so far. */
 static steno_status list_partial(const struct steno_espnet_work *w, steno_espnet_runner *r)
 {
     struct steno_espnet_stream *s = w->s;
@@ -45,7 +45,8 @@ static steno_status list_partial(const struct steno_espnet_work *w, steno_espnet
     return steno_espnet_explain(st, w->item->err);
 }
 
-/* A transducer's hypotheses: what is left of the search, where it followed the blocks, or all. */
+/* Finish a transducer's search of the segment. If it did not follow the blocks, do all of it now.
+ */
 static steno_status transduce(const struct steno_espnet_work *w, steno_espnet_runner *r,
                               steno_transducer **t)
 {
@@ -56,7 +57,7 @@ static steno_status transduce(const struct steno_espnet_work *w, steno_espnet_ru
     return steno_espnet_transduce_finish(r, &s->search, s->transduced, w->item->err);
 }
 
-/* What comes before the search. */
+/* The part of a step before the search. */
 static void begin_work(struct steno_espnet_work *w, steno_espnet_runner *r)
 {
     struct steno_espnet_stream *s = w->s;
@@ -74,7 +75,7 @@ static void begin_work(struct steno_espnet_work *w, steno_espnet_runner *r)
         w->last = SEARCH_STEPS;
 }
 
-/* The segment's hypotheses. */
+/* List the hypotheses of the segment. */
 static steno_status list_final(const struct steno_espnet_work *w, steno_espnet_runner *r)
 {
     struct steno_espnet_stream *s = w->s;
@@ -85,7 +86,7 @@ static steno_status list_final(const struct steno_espnet_work *w, steno_espnet_r
     steno_status st = STENO_OK;
     if (x->rows && s->blocks) {
         j = steno_espnet_block_search_joint(s->blocks);
-        if (!steno_joint_count(j)) /* all ended too early: once more, as ESPnet */
+        if (!steno_joint_count(j)) /* no hypothesis ended: search again, like ESPnet */
             st = steno_espnet_decode(r, &s->search, x->enc, x->rows, x->ctc, &j, err);
     } else if (x->rows && steno_espnet_is_transducer(s->net)) {
         st = transduce(w, r, &transduced);
@@ -95,7 +96,7 @@ static steno_status list_final(const struct steno_espnet_work *w, steno_espnet_r
     return st ? st : steno_espnet_explain(steno_espnet_list_final(s, x, j, transduced), err);
 }
 
-/* A final whose work is done in part goes on with the stream's next step. */
+/* The part of a step after the search. A FINAL that is not complete continues in the next step. */
 static void end_work(const struct steno_espnet_work *w, steno_espnet_runner *r)
 {
     struct steno_step_item *item = w->item;
@@ -114,7 +115,7 @@ static void end_work(const struct steno_espnet_work *w, steno_espnet_runner *r)
 
 /* ---- several streams ------------------------------------------------------------------------- */
 
-/* Streams whose steps begin with blocks of one form, which are one batch; or one stream. */
+/* Streams whose steps begin with blocks of one form: they are one batch. Or a single stream. */
 struct group {
     struct steno_espnet_stream *s[STENO_BATCH_MAX];
     struct steno_step_item *item[STENO_BATCH_MAX];
@@ -139,8 +140,8 @@ static void find_group(struct steno_step_item *items, size_t n, size_t first, bo
     }
 }
 
-/* Up to the search. *spent grows by what the networks of blocks took. Where those of a batch fail,
- * each stream tries again alone: no stream is at the mercy of another. */
+/* Do the part before the search for a group. *spent grows by the time of the networks of blocks. If
+ * a batch fails, each stream tries again alone, so that none fails because of another. */
 static void begin_group(const struct group *g, steno_espnet_runner *r,
                         struct steno_espnet_work *work, struct steno_network_time *spent)
 {
@@ -155,8 +156,8 @@ static void begin_group(const struct group *g, steno_espnet_runner *r,
     }
 }
 
-/* Streams that need a step: groups one after the other, then the search of all of them. Without
- * blocks what a stream has come to is the runner's, and it goes to its end alone. */
+/* Step streams: groups one after the other, then the search of all of them. Without blocks the
+ * runner holds a stream's encoder frames, so that stream is completed before the next one. */
 static void step_some(struct steno_step_item *items, size_t n, steno_espnet_runner *r, bool *done,
                       struct steno_network_time *spent)
 {
@@ -199,7 +200,7 @@ struct trial {
     struct steno_espnet *net;
     steno_espnet_runner *runner;
     struct steno_espnet_state block[STENO_BATCH_MAX];
-    float *feats; /* a block's frames, of all streams */
+    float *feats; /* feature frames of a block, the same for all streams */
 };
 
 static void fill(float *x, size_t n)
@@ -246,7 +247,7 @@ steno_status steno_espnet_trial_open(void **trial, void *worker, steno_err *err)
     return st;
 }
 
-/* A block behind the first, whose states have the extents that streams begin with. */
+/* A later block. Its states have the extents of a new stream. */
 steno_status steno_espnet_trial_run(void *trial, int size, steno_err *err)
 {
     struct trial *t = trial;

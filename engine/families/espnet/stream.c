@@ -1,6 +1,5 @@
-/* One stream over the networks of an espnet_onnx directory: opening, and the audio that blocks are
- * made of. Networks are borrowed from the model for one step; between steps a stream is its states.
- */
+/* One stream of an espnet_onnx directory: opening, and accepting audio for blocks. A stream has no
+ * networks; a step runs those of a runner on the stream's states. */
 #include "families/espnet/stream.h"
 
 #include <stdlib.h>
@@ -62,7 +61,7 @@ static steno_status open_blocks(struct steno_espnet_stream *s, steno_err *err)
         st = steno_espnet_block_search_open(&s->blocks, e, &s->search, err);
     if (st)
         return st;
-    /* a block, and what one push of samples and the end of the audio can add */
+    /* a block, and frames that one push of samples and the end of the audio can add */
     s->cap_feats = 2 * steno_espnet_first_frames(&e->conf) + 64;
     s->feats = steno_aligned_alloc(s->cap_feats * (size_t)e->conf.bins * sizeof *s->feats);
     return s->feats ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
@@ -114,7 +113,7 @@ void steno_espnet_stream_free(void *state)
     free(s);
 }
 
-/* Segments have nothing in common: the next one begins as a recording does. */
+/* Segments are independent: each begins like a recording. */
 steno_status steno_espnet_reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct steno_espnet_stream *s = state;
@@ -131,7 +130,7 @@ steno_status steno_espnet_reset(void *state, enum steno_reset what, steno_err *e
     }
     if (s->blocks)
         steno_espnet_block_search_restart(s->blocks);
-    steno_transducer_close(s->transduced); /* what it holds goes with the segment */
+    steno_transducer_close(s->transduced); /* its memory belongs to the segment */
     s->transduced = NULL;
     return STENO_OK;
 }

@@ -1,5 +1,5 @@
-/* The joint network takes rows [n, d] of both sides, or, exported for the searches "greedy" and
- * "default", one row [d] each: then pairs go one by one. */
+/* The joint network takes n pairs of an encoder frame and a prediction, [n, d] each. Exported for
+ * the searches "greedy" and "default" it takes one pair, [d] each; then it runs once per pair. */
 #include "families/espnet/transducer.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct steno_espnet_transducer {
     steno_network *net;
     steno_session *joint;
     int enc, dec, out, rank;
-    float *pairs[2]; /* [cap, width] of the two sides */
+    float *pairs[2]; /* encoder frames and predictions, [cap] floats each */
     size_t cap[2], width[2];
     steno_transducer *search;
     struct steno_transducer_options search_for;
@@ -174,7 +174,7 @@ static steno_status join(void *self, const float *const *enc, const float *const
 
 /* ---- one utterance ------------------------------------------------------------------------- */
 
-/* Width of the prediction network's rows: those of a first step. */
+/* Find the width of the prediction network's output with one step. */
 static steno_status find_width(steno_espnet_transducer *t, steno_err *err)
 {
     const float *none = NULL, *y;

@@ -1,5 +1,5 @@
-/* A transducer as espnet_onnx exports it: prediction network (LSTM or GRU, one token at a time),
- * joint network, optionally an RNN language model, behind search/rnnt.h. Confined. */
+/* A transducer as espnet_onnx exports it, for search/rnnt.h: a prediction network (LSTM or GRU, one
+ * token per step), a joint network, and optionally an RNN language model. Confined. */
 #ifndef STENO_FAMILIES_ESPNET_TRANSDUCER_H
 #define STENO_FAMILIES_ESPNET_TRANSDUCER_H
 
@@ -13,22 +13,23 @@ struct steno_espnet_transducer_options {
     int32_t vocab;
     struct steno_espnet_rnn_options prediction;
     const char *prediction_name, *joint_name; /* for messages */
-    steno_espnet_rnn *lm;                     /* borrowed; NULL = none */
+    steno_espnet_rnn *lm;                     /* borrowed; NULL: none */
 };
 
-/* STENO_ERR_FORMAT: inputs or outputs that are not as exported. */
+/* Open a transducer on two networks, which are borrowed. STENO_ERR_FORMAT: their inputs or outputs
+ * are not those of espnet_onnx. */
 STENO_MUST steno_status steno_espnet_transducer_open(
     steno_espnet_transducer **out, steno_network *prediction, steno_network *joint,
     const struct steno_espnet_transducer_options *opt, steno_err *err);
 void steno_espnet_transducer_close(steno_espnet_transducer *t);
-/* Search rows [n, dim] with the given options (vocab and blank as in the model's); the search's
- * results are t's, until the next call with other options or rows. */
+/* Search the encoder frames rows [n, dim] of one utterance. search: its vocab and blank are the
+ * model's. *result belongs to t and is valid until the next call. */
 STENO_MUST steno_status steno_espnet_transducer_run(steno_espnet_transducer *t,
                                                     const struct steno_transducer_options *search,
                                                     const float *rows, size_t n, size_t dim,
                                                     steno_transducer **result, steno_err *err);
-/* The networks for a search that its caller keeps (steno_transducer_push): t's, for rows of dim.
- * lm: with the language model. */
+/* The networks of t as steno_transducer_push takes them, for encoder frames of `dim` values. lm:
+ * with the language model. */
 STENO_MUST steno_status steno_espnet_transducer_nets(steno_espnet_transducer *t, size_t dim,
                                                      bool lm, struct steno_transducer_nets *out,
                                                      steno_err *err);
