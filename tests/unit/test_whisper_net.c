@@ -31,6 +31,11 @@ static steno_status make_encoder(void *arg, struct steno_graph **out, steno_err 
     return steno_whisper_build_encoder(arg, out, err);
 }
 
+static steno_status make_cross(void *arg, struct steno_graph **out, steno_err *err)
+{
+    return steno_whisper_build_cross(arg, out, err);
+}
+
 static steno_status make_step(void *arg, struct steno_graph **out, steno_err *err)
 {
     return steno_whisper_build_step(arg, out, err);
@@ -69,6 +74,7 @@ static int setup(void **state)
     toy.m.audio_positions = positions("encoder.positional_embedding");
     toy.m.text_positions = positions("decoder.positional_embedding");
     open_network(&toy.m.encoder, make_encoder);
+    open_network(&toy.m.cross, make_cross);
     open_network(&toy.m.step, make_step);
     if (steno_whisper_runner_open(&toy.r, &toy.m, &err))
         fail_msg("%s", err.msg);
@@ -82,6 +88,7 @@ static int teardown(void **state)
     (void)state;
     steno_whisper_runner_close(toy.r);
     steno_network_close(toy.m.encoder);
+    steno_network_close(toy.m.cross);
     steno_network_close(toy.m.step);
     steno_whisper_weights_close(toy.m.weights);
     steno_aligned_free(toy.m.audio_positions);

@@ -390,7 +390,20 @@ steno_status steno_whisper_build_encoder(const steno_whisper_weights *w, struct 
     b.prefix[0] = '\0';
     x = norm(&b, x, "encoder.ln_post");
     output(&b, x, "rows", -1);
-    add_memories(&b, x);
+    return finish(&b, out);
+}
+
+steno_status steno_whisper_build_cross(const steno_whisper_weights *w, struct steno_graph **out,
+                                       steno_err *err)
+{
+    struct builder b;
+    int64_t rows;
+    if (begin(&b, w, err)) {
+        steno_graph_free(b.g);
+        return STENO_ERR_NOMEM;
+    }
+    rows = steno_graph_symbol(b.g, "rows");
+    add_memories(&b, input(&b, "rows", STENO_F32, 3, (int64_t[]){1, rows, b.d.audio_state}));
     return finish(&b, out);
 }
 

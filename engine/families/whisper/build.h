@@ -1,12 +1,18 @@
 /* Whisper's networks as graphs of the engine, built from the weights.
  *
- * encoder   in   frames [1, 2 T, 3 mels]: mel frame t - 1, t, t + 1 side by side, zeros beyond the
- * ends positions [1, T, d] out  rows [1, T, d]; memory_i [1, T, 2 d']: keys, then values, of the
- * decoder's layer i for the cross attention, all heads side by side step      in   x [B, 1, d']
- * embedding plus position of the newest token of each entry of the batch; pick [M] i64: entries
- * whose scores are wanted out  logits [M, 1, vocab]; fresh_i [B, 1, 3 d']: query, key and value of
- * layer i's self attention; query_i [B, 1, d'] of its cross attention Keys and values of before are
- * lent (nn/ops/kv_cache.h): CachedAttention reads them.
+ * The encoder takes frames [1, 2 T, 3 mels], of which row t is mel frames t - 1, t, t + 1 side by
+ * side with zeros beyond the ends, and positions [1, T, d]. It gives rows [1, T, d].
+ *
+ * The cross network takes rows [1, N, d], any of those, and gives memory_i [1, N, 2 d']: keys, then
+ * values, of the decoder's layer i for the cross attention, all heads side by side. It is apart
+ * from the encoder, so that they are made some rows at a time: of large-v3 a window has 490 MB of
+ * them.
+ *
+ * The step takes x [B, 1, d'], embedding plus position of the newest token of each entry of the
+ * batch, and pick [M] i64, the entries whose scores are wanted. It gives logits [M, 1, vocab],
+ * fresh_i [B, 1, 3 d'] with query, key and value of layer i's self attention, and query_i
+ * [B, 1, d'] of its cross attention. Keys and values of before are lent (nn/exec/kv_cache.h), and
+ * CachedAttention reads them.
  *
  * Both convolutions are products: rows side by side times [3 c, d]. Embeddings are no part of a
  * graph: the output layer holds them packed, and rows of them are read from the file
@@ -21,6 +27,8 @@
  * outlives the loading of the network. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_whisper_build_encoder(const steno_whisper_weights *w,
                                                     struct steno_graph **out, steno_err *err);
+STENO_MUST steno_status steno_whisper_build_cross(const steno_whisper_weights *w,
+                                                  struct steno_graph **out, steno_err *err);
 STENO_MUST steno_status steno_whisper_build_step(const steno_whisper_weights *w,
                                                  struct steno_graph **out, steno_err *err);
 

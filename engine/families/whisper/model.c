@@ -15,38 +15,44 @@ static steno_status make_encoder(void *arg, struct steno_graph **out, steno_err 
     return steno_whisper_build_encoder(arg, out, err);
 }
 
+static steno_status make_cross(void *arg, struct steno_graph **out, steno_err *err)
+{
+    return steno_whisper_build_cross(arg, out, err);
+}
+
 static steno_status make_step(void *arg, struct steno_graph **out, steno_err *err)
 {
     return steno_whisper_build_step(arg, out, err);
 }
 
 /* The numbers of heads come from other files than the weights. */
+static steno_status open_network(const struct steno_whisper *m, const char *name,
+                                 steno_status (*make)(void *, struct steno_graph **, steno_err *),
+                                 steno_network **out, steno_err *err)
+{
+    char variant[80];
+    const struct steno_graph_source s = {.make = make, .arg = m->weights, .variant = variant};
+    const struct steno_network_options o = {.source = &s,
+                                            .cpu = m->opt.cpu,
+                                            .opt_level = m->opt.plain ? 0 : -1,
+                                            .precision = m->opt.precision,
+                                            .cache_dir = m->opt.cache_dir};
+    snprintf(variant, sizeof variant, "whisper %s %lld %lld", name, (long long)m->dims.audio_heads,
+             (long long)m->dims.text_heads);
+    return steno_network_open(out, steno_whisper_weights_file(m->weights), &o, err);
+}
+
 static steno_status open_networks(struct steno_whisper *m, steno_err *err)
 {
-    const char *file = steno_whisper_weights_file(m->weights);
-    struct steno_graph_source s = {.arg = m->weights};
-    struct steno_network_options o = {.source = &s,
-                                      .cpu = m->opt.cpu,
-                                      .opt_level = m->opt.plain ? 0 : -1,
-                                      .precision = m->opt.precision,
-                                      .cache_dir = m->opt.cache_dir};
-    char variant[80];
     unsigned cpu;
     steno_status st = steno_cpu_choose(m->opt.cpu, &cpu, err);
     if (st)
         return st;
     steno_kernels_init(&m->kernels, cpu);
-    s.variant = variant;
-    snprintf(variant, sizeof variant, "whisper encoder %lld %lld", (long long)m->dims.audio_heads,
-             (long long)m->dims.text_heads);
-    s.make = make_encoder;
-    st = steno_network_open(&m->encoder, file, &o, err);
-    if (st)
-        return st;
-    snprintf(variant, sizeof variant, "whisper step %lld %lld", (long long)m->dims.audio_heads,
-             (long long)m->dims.text_heads);
-    s.make = make_step;
-    return steno_network_open(&m->step, file, &o, err);
+    st = open_network(m, "encoder", make_encoder, &m->encoder, err);
+    if (!st)
+        st = open_network(m, "cross", make_cross, &m->cross, err);
+    return st ? st : open_network(m, "step", make_step, &m->step, err);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------ */
@@ -145,6 +151,7 @@ void steno_whisper_close(struct steno_whisper *m)
     if (!m)
         return;
     steno_network_close(m->encoder);
+    steno_network_close(m->cross);
     steno_network_close(m->step);
     steno_whisper_weights_close(m->weights);
     steno_aligned_free(m->audio_positions);
@@ -156,5 +163,6 @@ void steno_whisper_close(struct steno_whisper *m)
 
 size_t steno_whisper_weight_bytes(const struct steno_whisper *m)
 {
-    return steno_network_weight_bytes(m->encoder) + steno_network_weight_bytes(m->step);
+    return steno_network_weight_bytes(m->encoder) + steno_network_weight_bytes(m->cross) +
+           steno_network_weight_bytes(m->step);
 }

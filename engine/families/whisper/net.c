@@ -15,17 +15,19 @@
 
 #define MEMORY_STEP 32 /* rows: a whole panel of the products */
 #define FIRST_ROWS 256
+#define CROSS_ROWS                                                                                 \
+    (2 * STENO_KV_PAGE_KEYS) /* rows of a window that become keys and values at a time */
 
 struct kept {
     float *own;   /* [heads, cap, 2 size] */
-    void *memory; /* [heads, size, cap], then [heads, cap, size]; or pieces in bf16 */
-    float *keys;  /* beside pieces, of layers with a head that follows time: [heads, size, cap] */
+    void *memory; /* [heads, size, cap], then [heads, cap, size]; or pages of bf16 */
+    float *keys;  /* beside pages, of layers with a head that follows time: [heads, size, cap] */
 };
 
 struct steno_whisper_state {
     const struct steno_whisper *m;
     size_t layers, heads, size; /* of the decoder */
-    const steno_kernels *keeps; /* memory is pieces in bf16; NULL: f32 */
+    const steno_kernels *keeps; /* memory is pages of bf16; NULL: f32 */
     size_t cap, cap_memory, n_memory;
     struct kept *kept;           /* [layers] */
     struct steno_kv_layer *view; /* [layers] */
@@ -38,7 +40,7 @@ struct steno_whisper_state {
 
 struct steno_whisper_runner {
     const struct steno_whisper *m;
-    steno_session *encoder, *step;
+    steno_session *encoder, *cross, *step;
     int rows, logits, *memory, *fresh, *query; /* outputs */
     float *frames;                             /* [2 audio_ctx, 3 mels] */
     float *x;                                  /* [cap_entries, d'] */
@@ -211,7 +213,7 @@ static steno_status bind_layers(steno_whisper_runner *r, steno_err *err)
     r->query = r->fresh + layers;
     for (size_t i = 0; i < layers; i++) {
         snprintf(name, sizeof name, "memory_%zu", i);
-        r->memory[i] = steno_network_find_output(r->m->encoder, name);
+        r->memory[i] = steno_network_find_output(r->m->cross, name);
         snprintf(name, sizeof name, "fresh_%zu", i);
         r->fresh[i] = steno_network_find_output(r->m->step, name);
         snprintf(name, sizeof name, "query_%zu", i);
@@ -239,6 +241,8 @@ steno_status steno_whisper_runner_open(steno_whisper_runner **out, const struct 
     if (!st)
         st = steno_session_open(&r->encoder, m->encoder, &o, err);
     if (!st)
+        st = steno_session_open(&r->cross, m->cross, &o, err);
+    if (!st)
         st = steno_session_open(&r->step, m->step, &o, err);
     if (st)
         steno_whisper_runner_close(r);
@@ -252,6 +256,7 @@ void steno_whisper_runner_close(steno_whisper_runner *r)
     if (!r)
         return;
     steno_session_close(r->encoder);
+    steno_session_close(r->cross);
     steno_session_close(r->step);
     steno_aligned_free(r->frames);
     steno_aligned_free(r->x);
@@ -268,40 +273,44 @@ const struct steno_whisper *steno_whisper_runner_model(const steno_whisper_runne
 
 /* ---- a window ------------------------------------------------------------------------------ */
 
-/* Keys of kv [rows, 2 d'], turned. */
-static void keep_keys(const steno_whisper_state *s, float *to, const float *kv, size_t rows)
+/* Keys of kv [rows, 2 d'], turned, as rows `at` and on. */
+static void keep_keys(const steno_whisper_state *s, float *to, size_t at, const float *kv,
+                      size_t rows)
 {
     const size_t d = s->heads * s->size, cap = s->cap_memory;
     for (size_t r0 = 0; r0 < rows; r0 += 16) { /* a cache line of each column at a time */
         const size_t r1 = rows - r0 < 16 ? rows : r0 + 16;
         for (size_t i = 0; i < d; i++)
             for (size_t r = r0; r < r1; r++)
-                to[i * cap + r] = kv[r * 2 * d + i];
+                to[i * cap + at + r] = kv[r * 2 * d + i];
     }
 }
 
-/* kv [rows, 2 d'] as the products read them. */
-static void keep_floats(const steno_whisper_state *s, float *to, const float *kv, size_t rows)
+/* The same of keys and values, as the products read them. */
+static void keep_floats(const steno_whisper_state *s, float *to, size_t at, const float *kv,
+                        size_t rows)
 {
     const size_t d = s->heads * s->size, cap = s->cap_memory;
     float *values = to + d * cap;
-    keep_keys(s, to, kv, rows);
+    keep_keys(s, to, at, kv, rows);
     for (size_t h = 0; h < s->heads; h++)
         for (size_t r = 0; r < rows; r++)
-            memcpy(values + (h * cap + r) * s->size, kv + r * 2 * d + d + h * s->size,
+            memcpy(values + (h * cap + at + r) * s->size, kv + r * 2 * d + d + h * s->size,
                    s->size * sizeof *values);
 }
 
-static void keep_pieces(const steno_whisper_state *s, char *to, const float *kv, size_t rows)
+/* The same in pages of bf16; at: a multiple of STENO_KV_PAGE_KEYS. */
+static void keep_pages(const steno_whisper_state *s, char *to, size_t at, const float *kv,
+                       size_t rows)
 {
     const size_t d = s->heads * s->size, bytes = steno_kv_page_bytes(s->keeps, s->size, s->size);
     for (size_t h = 0; h < s->heads; h++)
-        for (size_t at = 0; at < rows; at += STENO_KV_PAGE_KEYS) {
-            const float *k = kv + at * 2 * d + h * s->size;
-            s->keeps->kv_append_bf16(
-                to + (h * s->cap_memory + at) / STENO_KV_PAGE_KEYS * bytes, s->size, s->size, 0,
-                rows - at < STENO_KV_PAGE_KEYS ? rows - at : STENO_KV_PAGE_KEYS, k, 2 * d, k + d,
-                2 * d);
+        for (size_t r = 0; r < rows; r += STENO_KV_PAGE_KEYS) {
+            const float *k = kv + r * 2 * d + h * s->size;
+            s->keeps->kv_append_bf16(to + (h * s->cap_memory + at + r) / STENO_KV_PAGE_KEYS * bytes,
+                                     s->size, s->size, 0,
+                                     rows - r < STENO_KV_PAGE_KEYS ? rows - r : STENO_KV_PAGE_KEYS,
+                                     k, 2 * d, k + d, 2 * d);
         }
 }
 
@@ -313,35 +322,53 @@ static bool follows_time(const steno_whisper_state *s, size_t layer)
     return false;
 }
 
-static bool keep_keys_beside(steno_whisper_state *s, size_t layer, const float *kv, size_t rows)
+static bool keep_layer(steno_whisper_state *s, size_t layer, size_t at, const float *kv,
+                       size_t rows)
 {
     struct kept *k = &s->kept[layer];
-    if (!s->keeps || !s->keeps_keys || !follows_time(s, layer))
+    if (!s->keeps) {
+        keep_floats(s, k->memory, at, kv, rows);
+        return true;
+    }
+    keep_pages(s, k->memory, at, kv, rows);
+    if (!s->keeps_keys || !follows_time(s, layer))
         return true;
     if (!k->keys)
         k->keys = steno_aligned_zeroed(s->heads * s->size * s->cap_memory * sizeof *k->keys);
     if (k->keys)
-        keep_keys(s, k->keys, kv, rows);
+        keep_keys(s, k->keys, at, kv, rows);
     return k->keys != NULL;
+}
+
+/* Keys and values of rows [n, d] of the encoder, which are number `at` and on of the window. */
+static steno_status keep_rows(steno_whisper_runner *r, steno_whisper_state *s, float *rows,
+                              size_t at, size_t n, steno_err *err)
+{
+    const struct steno_tensor t = {
+        .dtype = STENO_F32, .shape = {3, {1, (int64_t)n, r->m->dims.audio_state}}, .data = rows};
+    steno_status st = steno_session_set(r->cross, 0, &t, err);
+    if (!st)
+        st = steno_session_run(r->cross, err);
+    for (size_t i = 0; i < s->layers && !st; i++)
+        if (!keep_layer(s, i, at, steno_session_get(r->cross, r->memory[i])->data, n))
+            st = no_memory(err);
+    return st;
 }
 
 static steno_status keep_memory(steno_whisper_runner *r, steno_whisper_state *s, size_t rows,
                                 steno_err *err)
 {
+    float *x = steno_session_get(r->encoder, r->rows)->data;
+    steno_status st = STENO_OK;
     s->n_memory = 0;
     if (!grow_memory(s, rows))
         return no_memory(err);
-    for (size_t i = 0; i < s->layers; i++) {
-        const float *kv = steno_session_get(r->encoder, r->memory[i])->data;
-        if (s->keeps)
-            keep_pieces(s, s->kept[i].memory, kv, rows);
-        else
-            keep_floats(s, s->kept[i].memory, kv, rows);
-        if (!keep_keys_beside(s, i, kv, rows))
-            return no_memory(err);
+    for (size_t at = 0, n; at < rows && !st; at += n) {
+        n = rows - at < CROSS_ROWS ? rows - at : CROSS_ROWS;
+        st = keep_rows(r, s, x + at * (size_t)r->m->dims.audio_state, at, n, err);
     }
-    s->n_memory = rows;
-    return STENO_OK;
+    s->n_memory = st ? 0 : rows;
+    return st;
 }
 
 steno_status steno_whisper_encode(steno_whisper_runner *r, steno_whisper_state *s,
