@@ -5,15 +5,16 @@
 
 #include "recognizer/stream_internal.h"
 
-#define TIMED_ROUNDS 6 /* of runs of each size */
-#define GUESS 1.2      /* a size takes at least this times the time of the one before */
+#define TIMED_ROUNDS 6 /* runs of each size */
+#define GUESS 1.2      /* a size takes at least this many times the time of the next smaller one */
 
 struct steno_batcher {
     const steno_model *model;
     void *worker; /* the family's */
     int max;
     struct steno_network_time network;
-    unsigned char first[STENO_BATCH_MAX + 1]; /* of n waiting streams: the size to run next */
+    unsigned char
+        first[STENO_BATCH_MAX + 1]; /* by number of waiting streams: the size to run next */
 };
 
 static int size_of(int i)
@@ -21,7 +22,8 @@ static int size_of(int i)
     return 1 << i;
 }
 
-/* The cheapest way to run n streams, for every n: cost[n], and the size that comes first. */
+/* For every n find the cheapest way to run n streams: its cost[n], and the size of its first batch.
+ */
 static void cheapest(const struct steno_step_costs *c, double *cost, unsigned char *first)
 {
     cost[0] = 0;
@@ -134,14 +136,14 @@ void steno_streams_step(steno_batcher *b, steno_stream *const *s, size_t n, sten
 
 /* ---- how long it takes ----------------------------------------------------------------------- */
 
-/* Processor time where the thread is alone at it: then what else runs on the machine hardly counts.
- */
+/* With one thread, processor time: other programs on the machine then hardly count. */
 static int64_t clock_ns(const steno_batcher *b)
 {
     return b->model->threads > 1 ? steno_now_ns() : steno_thread_ns();
 }
 
-/* One run, after one that plans the first time; *seconds becomes the smallest so far. */
+/* Time one run; *seconds becomes the minimum so far. The first time an untimed run makes the plan.
+ */
 static steno_status time_size(const steno_batcher *b, void *trial, int size, double *seconds,
                               steno_err *err)
 {
@@ -156,7 +158,7 @@ static steno_status time_size(const steno_batcher *b, void *trial, int size, dou
     return STENO_OK;
 }
 
-/* Every size once per round: what disturbs a moment disturbs all of them. */
+/* Each round times every size once, so that a disturbance does not hit one size alone. */
 static steno_status time_rounds(const steno_batcher *b, void *trial, double longest,
                                 struct steno_step_costs *c, steno_err *err)
 {
@@ -190,7 +192,7 @@ steno_status steno_batcher_measure(steno_batcher *b, double longest, struct sten
     if (st)
         return st;
     if (!trial) {
-        c->seconds[0] = 0; /* all of it is the host's, who cannot tell */
+        c->seconds[0] = 0; /* no trial: the cost of a step is unknown */
         return STENO_OK;
     }
     st = time_rounds(b, trial, longest, c, err);

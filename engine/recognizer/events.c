@@ -5,7 +5,7 @@
 
 #define MAX_TEXT ((size_t)256 << 20)
 
-/* Make room for `more` elements in each of the given arrays, which share one capacity. */
+/* One of the arrays that share a capacity. */
 struct column {
     void **items;
     size_t size;
@@ -149,7 +149,8 @@ static steno_status add_parts(struct steno_events *q, const struct steno_event *
     return st;
 }
 
-/* The newest unread partial, if too many wait and ev says more about the same segment. */
+/* Whether ev replaces the newest event: too many are unread, and both are partials of one segment.
+ */
 static bool superseded(const struct steno_events *q, const struct steno_event *ev)
 {
     const struct steno_event *last = q->n ? &q->recs[q->n - 1].ev : NULL;

@@ -1,4 +1,4 @@
-/* Where the model that ships lives. */
+/* Finds the model that ships with the program. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ static bool has_model(const char *dir)
     return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
 
-/* "TREE/conf/models/digits-en" when the program's own file is TREE/build/... */
+/* "TREE/conf/models/digits-en" if the executable is TREE/build/... */
 static bool tree_model(char *out, size_t size)
 {
     char exe[3800];

@@ -1,4 +1,4 @@
-/* Opening a model directory: which family it is of, and what the family says of it. */
+/* Opens a model directory: finds its family and asks the family about it. */
 #include "recognizer/model.h"
 
 #include "families/registry.h"
@@ -12,7 +12,7 @@ struct steno_model_options steno_model_options_default(void)
     return (struct steno_model_options){.threads = 1};
 }
 
-/* No family knows the directory: what was looked for. */
+/* No family knows the directory: name the files that mark one. */
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
     char marks[300];

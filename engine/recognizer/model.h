@@ -1,4 +1,4 @@
-/* An open model, as the recognizer's files share it. */
+/* An open model, shared by the files of the recognizer. */
 #ifndef STENO_RECOGNIZER_MODEL_H
 #define STENO_RECOGNIZER_MODEL_H
 
@@ -13,14 +13,14 @@ struct steno_model {
     int threads;
 };
 
-/* steno_model_open with an observer of what the networks are given (nn/exec/session.h), which lives
- * as long as the model; NULL: nobody. */
+/* steno_model_open with an observer of the networks' inputs (nn/exec/session.h). The observer must
+ * live as long as the model; NULL: none. */
 STENO_MUST steno_status steno_model_open_observed(steno_model **out, const char *dir,
                                                   const struct steno_model_options *opt,
                                                   const struct steno_observer *observer,
                                                   steno_err *err);
-/* STENO_ERR_INVAL: an option that no family has, that this one does not have, or a value it cannot
- * take. */
+/* Check options against the table of family f. STENO_ERR_INVAL: no family has the option, f does
+ * not have it, or the value is not allowed. */
 STENO_MUST steno_status steno_options_check(const struct steno_family *f,
                                             const struct steno_option *options, size_t n,
                                             steno_err *err);

@@ -1,4 +1,4 @@
-/* The options that families declare, as one table. */
+/* The options of all families as one table. */
 #include <string.h>
 
 #include "families/option.h"
@@ -24,7 +24,7 @@ const struct steno_option_info *steno_option_find(const char *name)
     return NULL;
 }
 
-/* "a, b, c" of the options of one family (NULL: of all). */
+/* List the options of one family (NULL: of all) as "a, b, c". */
 static const char *list_names(const struct steno_family *f, char *out, size_t size)
 {
     const struct steno_option_info *o;
@@ -36,7 +36,7 @@ static const char *list_names(const struct steno_family *f, char *out, size_t si
     return out;
 }
 
-/* "is neither a nor b", "is none of a|b|c". */
+/* Error: "is neither a nor b", "is none of a|b|c". */
 static steno_status refuse_choice(const struct steno_option_info *o, const char *value,
                                   steno_err *err)
 {

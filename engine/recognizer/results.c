@@ -6,9 +6,9 @@
 
 #include "recognizer/stream_internal.h"
 
-#define FIRST_WORDS 16  /* of an utterance */
-#define FIRST_TEXT 100  /* bytes of it */
-#define FIRST_TOKENS 32 /* of it */
+#define FIRST_WORDS 16 /* room per utterance at first */
+#define FIRST_TEXT 100 /* bytes of text */
+#define FIRST_TOKENS 32
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -28,7 +28,7 @@ static steno_status reserve(void **p, size_t element, size_t *cap, size_t n)
     return STENO_OK;
 }
 
-/* Room for so many words and tokens of all alternatives. */
+/* Make room for words and tokens of all alternatives. */
 static steno_status reserve_parts(struct steno_results *r, size_t words, size_t tokens)
 {
     void *w = r->w, *t = r->tokens;
@@ -71,8 +71,8 @@ void steno_results_close(struct steno_results *r)
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-/* Give word i its reach around its frames: word_before and word_after of the model, less where the
- * neighbour is nearer than both together: there they meet, each with its share of the gap. */
+/* Extend word i around its frames by word_before and word_after of the model. If the gap to the
+ * next word is smaller than both together, the words meet in it, each with its share of the gap. */
 static void place_word(const steno_stream *s, const struct steno_words *w, size_t i,
                        struct steno_word *out)
 {
@@ -143,7 +143,7 @@ steno_status steno_results_start(steno_stream *s)
     return steno_events_add(&s->results.events, &ev);
 }
 
-/* Tells one partial from the next: FNV-1a over the text and how much of it is stable. */
+/* Identifies a partial: FNV-1a hash of its text and of the length that is stable. */
 static uint64_t fingerprint(const char *text, size_t stable)
 {
     uint64_t h = 14695981039346656037u ^ stable;
@@ -182,8 +182,8 @@ steno_status steno_results_partial(steno_stream *s)
 
 /* ---- finals ---------------------------------------------------------------------------------- */
 
-/* Words of hypothesis i as alternative *n; dropped when an earlier one has the same text, another
- * way to spell it in pieces. A search's own sequences all count. */
+/* Make alternative *n of hypothesis i. A hypothesis that spells the text of an earlier one in other
+ * pieces is dropped, unless hypotheses have sequences of their own (ids). */
 static steno_status build_alternative(steno_stream *s, size_t i, size_t *n)
 {
     struct steno_results *r = &s->results;
@@ -207,7 +207,7 @@ static steno_status build_alternative(steno_stream *s, size_t i, size_t *n)
     return STENO_OK;
 }
 
-/* Texts, words and tokens of the alternatives, once all memory has been made. */
+/* Fill in texts, words and tokens of the alternatives, after all memory is allocated. */
 static steno_status place_alternatives(steno_stream *s, size_t n)
 {
     struct steno_results *r = &s->results;

@@ -1,24 +1,24 @@
-/* Feeding by segments: samples -> hops -> is somebody speaking (features/activity.h)?
+/* Feeding by segments: samples -> hops -> energy rule (features/activity.h) -> segments -> steps.
  *
- * Speech opens a segment, with some audio from before; silence, length or a request closes it. The
- * segment's samples are kept until the family has accepted them. Where the family takes whole
- * segments a partial is due when the segment has grown by a third, so all partials together cost at
- * most four times the segment, however long it is. Where it accepts samples as they come, a step is
- * due when it has enough of them.
+ * Speech opens a segment, which includes some audio from before. Silence, length or a request
+ * closes it. The stream keeps the segment's samples until the family has accepted them. If the
+ * family takes whole segments, a partial is due each time the segment has grown by a third, so all
+ * partials together cost at most four times the segment, however long it is. If it accepts samples
+ * as they arrive, a step is due when it has enough of them.
  *
- * What is due depends on samples alone, so events do not depend on how the audio was cut into
- * pushes. Without endpointing there is one segment from the first sample to the end (or to
- * finalize), silence and all. */
+ * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes.
+ * Without endpointing there is one segment with all audio, silence too, to the end or to finalize.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "recognizer/stream_internal.h"
 
-#define BEFORE_SECONDS 0.3 /* audio kept in front of the first loud hop */
-#define SLACK 1024         /* samples of silence that are forgotten at once, at least */
-#define FIRST_PARTIAL 0.8  /* s of a segment before its first partial */
-#define GROWTH (1.0 / 3.0) /* ... and what it must grow by for the next */
+#define BEFORE_SECONDS 0.3 /* audio of a segment before its first hop with speech */
+#define SLACK 1024         /* samples of silence to drop at once, at least */
+#define FIRST_PARTIAL 0.8  /* s of a segment until its first partial */
+#define GROWTH (1.0 / 3.0) /* growth of the segment until the next partial */
 
 static size_t to_samples(const steno_stream *s, double seconds)
 {
@@ -64,7 +64,7 @@ static void close_segments(steno_stream *s)
 
 /* ---- clock ----------------------------------------------------------------------------------- */
 
-/* Sample `at` of the segment on the stream's clock, not past the audio there is. */
+/* The time of sample `at` of the segment on the stream's clock, at most the end of the audio. */
 static double seconds(const steno_stream *s, double at)
 {
     double t = (double)s->base / s->opt.sample_rate +
@@ -108,7 +108,7 @@ static steno_status append(struct steno_segments *g, const float *pcm, size_t n)
     return STENO_OK;
 }
 
-/* The segment begins `gone` samples later. */
+/* Drop the first `gone` samples of the segment. */
 static void move_begin(struct steno_segments *g, size_t gone)
 {
     memmove(g->pcm, g->pcm + gone, (g->n - gone) * sizeof *g->pcm);
@@ -117,7 +117,7 @@ static void move_begin(struct steno_segments *g, size_t gone)
     g->from += (int64_t)gone;
 }
 
-/* Nobody speaks: only what might stand in front of a word is kept. */
+/* Nobody speaks: keep only the audio that a segment may need before its first word. */
 static void forget_silence(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
@@ -126,7 +126,7 @@ static void forget_silence(steno_stream *s)
         move_begin(g, g->n - before);
 }
 
-/* The segment begins BEFORE_SECONDS in front of the hop just seen. */
+/* Begin a segment BEFORE_SECONDS before the end of the latest hop. */
 static steno_status begin_speech(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
@@ -145,7 +145,7 @@ static void close_segment(struct steno_segments *g, enum steno_final_reason reas
     g->keep = keep;
 }
 
-/* One hop of the segment through the energy rule and the rules of endpointing. */
+/* Apply the energy rule and the endpoint rules to one hop. */
 static steno_status take_hop(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
@@ -167,7 +167,7 @@ static steno_status take_hop(steno_stream *s)
     return STENO_OK;
 }
 
-/* Hops until something is due. */
+/* Take hops until a step is due. */
 static steno_status take_hops(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
@@ -183,8 +183,8 @@ static steno_status take_hops(steno_stream *s)
     return STENO_OK;
 }
 
-/* Pending samples join the segment a hop at a time, so that what is due is due at the same sample
- * whatever the pushes were. */
+/* Add pending samples to the segment hop by hop, so that steps are due at the same samples whatever
+ * the pushes were. */
 static steno_status drain(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
@@ -226,7 +226,7 @@ static size_t block(const steno_stream *s, size_t n)
     return n;
 }
 
-/* Samples at the model's rate until the rules or a partial ask for a step. */
+/* Samples at the model's rate until an endpoint rule or a partial makes a step due. */
 static size_t missing_by_rules(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
@@ -269,7 +269,7 @@ static void fill_item(const steno_stream *s, struct steno_step_item *item)
                                       : STENO_STEP_PARTIAL;
 }
 
-/* Samples that the family has accepted are of no more use. */
+/* Drop samples that the family has accepted and, with endpointing, the energy rule has seen. */
 static void drop_accepted(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
@@ -281,7 +281,7 @@ static void drop_accepted(steno_stream *s)
     memmove(g->pcm, g->pcm + gone, (g->n - g->dropped) * sizeof *g->pcm);
 }
 
-/* Samples behind the end of the segment stay for the next one. */
+/* Drop the segment. Samples after its end stay for the next one. */
 static steno_status drop_segment(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
@@ -321,7 +321,7 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
 
 /* ---- end of a run ---------------------------------------------------------------------------- */
 
-/* What is open becomes final; in a run without speech only a request gets an answer. */
+/* All audio is in: close the open segment. Without speech only finalize gives a final. */
 static void close_open(struct steno_segments *g, bool end)
 {
     g->closing = true;
@@ -332,7 +332,7 @@ static void close_open(struct steno_segments *g, bool end)
     close_segment(g, end ? STENO_FINAL_END : STENO_FINAL_REQUEST, 0);
 }
 
-/* Until a step is due, or all audio is in. */
+/* Move audio on until a step is due or all of it is in. */
 static steno_status flush_audio(steno_stream *s, bool end, steno_err *err)
 {
     struct steno_segments *g = &s->in.g;

@@ -1,5 +1,5 @@
-/* One stream: samples -> model's rate -> a family's feeding (windows.c, segments.c) -> steps ->
- * events. */
+/* One stream: samples -> resampling to the model's rate -> feeding of the family (windows.c,
+ * segments.c) -> steps -> events. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static steno_status open_audio(steno_stream *s, steno_err *err)
                                   : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
 }
 
-/* The family's state, and room for as many hypotheses as it will give. */
+/* Open the family's state, and make room for its hypotheses. */
 static steno_status open_state(steno_stream *s, steno_err *err)
 {
     struct steno_family_stream o = {.beam = s->opt.beam,
@@ -68,7 +68,7 @@ static steno_status open_state(steno_stream *s, steno_err *err)
                                     .options = s->opt.options,
                                     .n_options = s->opt.n_options};
     steno_status st = s->family->state_new(&s->state, s->model->impl, &o, err);
-    s->opt.options = NULL; /* the caller's again */
+    s->opt.options = NULL; /* borrowed for the open only */
     s->opt.n_options = 0;
     if (st)
         return st;

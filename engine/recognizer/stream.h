@@ -1,21 +1,23 @@
-/* A stream taken apart: what the pool needs to run the networks of many streams together.
- * steno_stream_push is feed and step in a loop; finalize and end are flush and step in a loop. */
+/* The parts of a stream, for the pool, which runs steps of many streams together. steno_stream_push
+ * is a loop of feed and step. steno_stream_finalize and steno_stream_end are loops of flush and
+ * step. */
 #ifndef STENO_RECOGNIZER_STREAM_H
 #define STENO_RECOGNIZER_STREAM_H
 
 #include "recognizer/batcher.h"
 
-/* Take samples until a step is due or all are taken. *used <= n. Confined. */
+/* Take samples until a step is due or all are taken; *used <= n of them. STENO_ERR_INVAL: the
+ * stream failed or ended before. Confined. */
 STENO_MUST steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
                                           steno_err *err);
-/* A step is due: it must come before more feed. */
+/* Whether a step is due. If so, it must come before the next feed. */
 bool steno_stream_ready(const steno_stream *s);
-/* Input samples that are missing until a step is due, about: with fewer of them none will come. At
- * least 1 while not ready, 0 when ready. */
+/* Input samples until a step is due, approximately: with fewer samples no step comes. 0 if one is
+ * due, else at least 1. */
 size_t steno_stream_missing(const steno_stream *s);
-/* steno_stream_finalize (or, with `end`, steno_stream_end) in pieces: go on until a step is due,
- * *done = false: step, then call again with the same `end`; or until it is over, *done = true. No
- * feed in between. */
+/* Continue a steno_stream_finalize or, with `end`, a steno_stream_end. *done = false: a step is
+ * due; run it, then call again with the same `end`. *done = true: it is complete. No feed in
+ * between. */
 STENO_MUST steno_status steno_stream_flush(steno_stream *s, bool end, bool *done, steno_err *err);
 
 #endif

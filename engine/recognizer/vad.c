@@ -10,17 +10,19 @@
 #include "nn/network/network.h"
 #include "features/activity.h"
 
-#define RULE_SECONDS 0.01   /* frame of the energy rule */
-#define RULE_ONSET_FRAMES 3 /* frames it takes to believe */
+#define RULE_SECONDS 0.01   /* a frame of the energy rule */
+#define RULE_ONSET_FRAMES 3 /* loud frames until the rule says speech */
 #define NET_RATE 16000
 #define NET_FRAME 512
 #define NET_CONTEXT 64
 #define NET_STATE 256 /* [2, 1, 128] */
-#define BEGIN 0.5f    /* probabilities at which speech begins and ends (silero's own utilities) */
+#define BEGIN                                                                                      \
+    0.5f /* probabilities at which speech begins and ends, as in silero-vad's utilities            \
+          */
 #define END 0.35f
-#define BLOCK 256 /* samples resampled at a time */
+#define BLOCK 256 /* samples to resample at once */
 
-/* A session that no stream is using. */
+/* A session that no stream uses. */
 struct idle {
     struct idle *next;
     steno_session *session;
@@ -28,7 +30,7 @@ struct idle {
 
 struct steno_vad {
     steno_network *net; /* NULL: the energy rule */
-    int x, state, sr;   /* inputs; sr -1 where there is none */
+    int x, state, sr;   /* inputs; sr: -1 if there is none */
     int y, next;        /* outputs */
     pthread_mutex_t lock;
     struct idle *idle; /* locked */
@@ -38,13 +40,13 @@ struct steno_vad_state {
     const steno_vad *vad;
     int rate;
     size_t frame;   /* samples per frame at the rate of the rule or the network */
-    int64_t frames; /* judged */
-    float *buf;     /* [NET_CONTEXT + frame], `have` of them in */
+    int64_t frames; /* classified */
+    float *buf;     /* [NET_CONTEXT + frame], `have` of them filled */
     size_t context, have;
     struct steno_activity rule;
     /* network */
     steno_resampler *resampler;
-    float *made; /* [cap] resampled, [at, len) not yet in frames */
+    float *made; /* [cap] resampled; [at, len) are not in a frame yet */
     size_t cap, at, len;
     float state[NET_STATE];
     bool speech;
@@ -80,7 +82,7 @@ static steno_status bind(steno_vad *v, const char *path, steno_err *err)
     return STENO_OK;
 }
 
-/* One frame of silence: what only a run can tell is told at once. */
+/* Run one frame of silence, so that errors that only a run shows come at open. */
 static steno_status try_silence(steno_vad *v, steno_err *err)
 {
     steno_vad_state *voice;
@@ -135,7 +137,7 @@ void steno_vad_close(steno_vad *v)
     free(v);
 }
 
-/* A session of nobody else, until give_back: there come to be as many as run at once. */
+/* Get a session for exclusive use until release. There are as many sessions as run at once. */
 static steno_status acquire(steno_vad *v, struct idle **out, steno_err *err)
 {
     struct idle *i;
@@ -277,10 +279,11 @@ static steno_status run_network(steno_vad_state *v, struct idle *i, float *proba
     return STENO_OK;
 }
 
-/* The frame in buf is full. */
+/* Classify the complete frame in buf. */
 static steno_status classify(steno_vad_state *v, bool *speech, steno_err *err)
 {
-    steno_vad *vad = (steno_vad *)(uintptr_t)v->vad; /* the list of sessions has its lock */
+    steno_vad *vad =
+        (steno_vad *)(uintptr_t)v->vad; /* not const: the list of sessions, which has a lock */
     struct idle *i;
     float p = 0;
     steno_status st;

@@ -1,5 +1,5 @@
-/* Times are samples since open or reset, the lead counted. Only one quiet stretch matters at a
- * time: between two of them lies STENO_VAD_HANGOVER at least, more than is ever held back. */
+/* Times are samples since open or reset, with the left padding. One quiet stretch is enough at a
+ * time: two of them are at least STENO_VAD_HANGOVER apart, which is more than is ever held back. */
 #include "recognizer/vad_filter.h"
 
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 struct steno_vad_filter {
     steno_vad_state *vad;
     int64_t left_padding, pre_roll, hangover, look_ahead; /* samples */
-    float *line;                                          /* [cap], [at, len) are in and not out */
+    float *line;                                          /* [cap]; [at, len) have not come out */
     size_t cap, at, len;
     int64_t out;         /* time of line[at] */
-    bool speaking;       /* or has just been */
-    int64_t loud_end;    /* of the last frame of speech */
-    int64_t from, until; /* the latest quiet stretch; it goes on while nobody speaks */
+    bool speaking;       /* speech, or hangover after it */
+    int64_t loud_end;    /* end of the last frame with speech */
+    int64_t from, until; /* the latest quiet stretch; until: INT64_MAX while nobody speaks */
     bool ended;
 };
 
@@ -70,7 +70,7 @@ static int64_t classified(const steno_vad_filter *f)
     return f->left_padding + steno_vad_state_classified(f->vad);
 }
 
-/* A frame that ends at `now` was judged. */
+/* A frame that ends at `now` is classified. */
 static void note_frame(steno_vad_filter *f, bool speech, int64_t now)
 {
     if (speech) {
@@ -133,7 +133,7 @@ bool steno_vad_filter_peek(const steno_vad_filter *f, const float **pcm, size_t 
     size_t held = steno_vad_filter_held(f);
     if (f->ended || most > (int64_t)held)
         most = (int64_t)held;
-    *pcm = f->line ? f->line + f->at : NULL; /* no line before the first sample */
+    *pcm = f->line ? f->line + f->at : NULL; /* NULL before the first sample */
     *n = most > 0 ? (size_t)most : 0;
     return *n > 0;
 }

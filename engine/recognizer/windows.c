@@ -1,17 +1,17 @@
-/* Feeding by windows: samples -> frames of features -> window -> step -> frames of scores.
+/* Feeding by windows: samples -> feature frames -> window -> step -> frames of scores.
  *
- * A stream is a row of runs; a run begins with the stream or after a finalize, with new states,
- * features and resampler, and counts its frames from 0. Frame f of a run (one row of scores) stands
- * for the input time base + [f, f + 1) * frame length, base being the sample that the run began at:
- * that is the one clock of all results.
+ * A stream is a sequence of runs. A run begins with the stream or after a finalize, with new
+ * states, features and resampler, and counts its frames from 0. Frame f of scores stands for the
+ * input time base + [f, f + 1) * frame length; base is the time at which the run began. This is the
+ * clock of all results.
  *
- * Within a run utterances follow each other. At an endpoint only the search starts over; the
- * network keeps its states, since speech goes on in the same room (docs/models.md has the numbers).
- * Endpoint rules look at one frame at a time, so an endpoint cuts at the same frame however audio
- * came.
+ * A run has one utterance after the other. At an endpoint only the search begins again. The network
+ * keeps its states, because the speech comes from the same room (docs/models.md has the numbers).
+ * Endpoint rules look at one frame at a time, so an endpoint cuts at the same frame whatever the
+ * pushes were.
  *
- * A run ends with silence: zero samples follow until the scores of every real frame and of
- * right_padding more have come, which brings out the last word. */
+ * A run ends with silence: zero samples follow, until the scores of every real frame and of
+ * right_padding more are there. They bring out the last word. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@
 #include "base/arena.h"
 #include "recognizer/stream_internal.h"
 
-#define MAX_TOKENS 65536  /* of one utterance: then it is cut, whatever the rules say */
-#define GRACE_SECONDS 1.0 /* longest utterance: how long a silent frame to cut at is waited for */
+#define MAX_TOKENS 65536  /* of one utterance; with more it is cut, whatever the rules say */
+#define GRACE_SECONDS 1.0 /* after the longest utterance: wait for a silent frame to cut at */
 
 static const struct steno_windows_info *info_of(const steno_stream *s)
 {
@@ -50,7 +50,7 @@ static void set_rules(steno_stream *s)
 {
     const struct steno_endpoint_rules *e = &s->opt.endpoint;
     if (s->opt.no_endpointing)
-        return; /* all off */
+        return; /* all rules are off */
     s->in.w.rules = (struct steno_endpoint){.silence_alone = to_frames(s, e->silence_alone),
                                             .silence_after = to_frames(s, e->silence_after),
                                             .longest = to_frames(s, e->longest),
@@ -95,15 +95,15 @@ static void close_windows(steno_stream *s)
 
 /* ---- clock ----------------------------------------------------------------------------------- */
 
-/* Sample `at` of the run, at the model's rate, on the stream's clock: the silence before the run
- * has no time of its own. */
+/* The time of sample `at` of the run, at the model's rate, on the stream's clock. The left padding
+ * takes no time. */
 static double run_time(const steno_stream *s, double at)
 {
     double t = (at - (double)left_padding(s)) / s->model->info.sample_rate;
     return (double)s->base / s->opt.sample_rate + (t > 0 ? t : 0);
 }
 
-/* Not past the audio there is. */
+/* At most the end of the audio, once it is known. */
 static double frame_time(const steno_stream *s, int64_t frame)
 {
     double end = (double)s->taken / s->opt.sample_rate;
@@ -111,7 +111,7 @@ static double frame_time(const steno_stream *s, int64_t frame)
     return s->in.w.limit != INT64_MAX && t > end ? end : t;
 }
 
-/* To the end of the last window. */
+/* The end of the last window, at most the end of the audio. */
 static double processed(const steno_stream *s)
 {
     const struct steno_windows *w = &s->in.w;
@@ -119,7 +119,7 @@ static double processed(const steno_stream *s)
     double samples = (double)((frames - 1) * s->model->info.hop + steno_fbank_length(w->fbank));
     double t = run_time(s, samples);
     double end = (double)s->taken / s->opt.sample_rate;
-    return t > end ? end : t; /* the last one may round up */
+    return t > end ? end : t; /* rounding may place the last one later */
 }
 
 static double begin(const steno_stream *s)
@@ -155,7 +155,7 @@ static steno_status check_endpoint(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
     int64_t now = s->family->frames(s->state);
-    if (now > w->limit) /* the silence behind the end of the audio is ours, not the speaker's */
+    if (now > w->limit) /* frames of the right padding are no silence of the speaker */
         return STENO_OK;
     switch (steno_endpoint_check(&w->rules, now, w->begin, w->first_sound,
                                  s->family->last_sound(s->state))) {
@@ -172,7 +172,7 @@ static steno_status check_endpoint(steno_stream *s)
                                                        : STENO_OK;
 }
 
-/* The search has taken some frames of scores. */
+/* The search has consumed frames of scores: report sound, check for an endpoint. */
 static steno_status after_frames(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
@@ -199,7 +199,7 @@ static steno_status consume_scores(steno_stream *s)
     return st;
 }
 
-/* The window moves, its scores go through the search. */
+/* Move the window on, and let the search consume its scores. */
 static steno_status slide(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
@@ -233,17 +233,17 @@ static size_t missing(const steno_stream *s)
                    (int64_t)(s->len - s->pos) - w->left_padding;
     if (ready(s))
         return 0;
-    if (w->vad_filter) /* asked as often as without it, so that speech is noticed as early */
+    if (w->vad_filter) /* as often as without a filter, so that speech is noticed as early */
         for (need -= (int64_t)steno_vad_filter_held(w->vad_filter); need <= 0;)
             need += (int64_t)i->shift * hop_of(s);
-    /* what waits inside the resampler is about constant, so it does not count */
+    /* the resampler holds a nearly constant number of samples, so it does not count */
     need = need * s->opt.sample_rate / s->model->info.sample_rate;
     return need < 1 ? 1 : (size_t)need;
 }
 
 /* ---- audio in -------------------------------------------------------------------------------- */
 
-/* Samples at the model's rate -> frames, until the window is full. */
+/* Make feature frames of samples at the model's rate, until the window is full. */
 static steno_status take_samples(steno_stream *s, const float *pcm, size_t n, size_t *used)
 {
     struct steno_windows *w = &s->in.w;
@@ -257,7 +257,7 @@ static steno_status take_samples(steno_stream *s, const float *pcm, size_t n, si
     return STENO_OK;
 }
 
-/* The silence before a run comes with its first samples. */
+/* Whether left padding is due: it comes with the first samples of a run. */
 static bool padding_waits(const steno_stream *s)
 {
     return s->in.w.left_padding > 0 && s->taken > s->base;
@@ -287,7 +287,7 @@ static steno_status drain_left_padding(steno_stream *s)
     return STENO_OK;
 }
 
-/* A full window in which nobody speaks counts as silence. */
+/* A full window without speech counts as silence, and no network runs on it. */
 static steno_status skip_quiet(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
@@ -297,13 +297,13 @@ static steno_status skip_quiet(steno_stream *s)
     steno_status st;
     if (!w->vad_filter || !ready(s) || !steno_vad_filter_quiet(w->vad_filter, from, to))
         return STENO_OK;
-    w->skipped += w->flushing != STENO_FLUSH_PAD; /* silence of ours is nothing saved */
+    w->skipped += w->flushing != STENO_FLUSH_PAD; /* padding does not count as saved */
     st = s->family->skip(s->state);
     return st ? st : slide(s);
 }
 
-/* What the voice activity detector lets through, then what stands behind it: the silence at the end
- * of a run. */
+/* Take the samples that the VAD filter lets out, then samples that bypass it: the silence at the
+ * end of a run, or all samples if there is no filter. */
 static steno_status drain(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
@@ -334,8 +334,8 @@ static steno_status arrive(steno_stream *s, steno_err *err)
     return steno_vad_filter_push(s->in.w.vad_filter, s->pending, n, err);
 }
 
-/* Not past the window that fills next, so that a step's frames come in whole blocks (the front end
- * computes eight at a time). A few samples are no block. */
+/* Stop at the end of the next window, so that the frames of a step come in whole blocks: the front
+ * end computes eight at once. Do not split off only a few samples. */
 static size_t block(const steno_stream *s, size_t n)
 {
     size_t need = s->in.w.vad_filter ? STENO_STREAM_BLOCK : missing(s);
@@ -344,7 +344,7 @@ static size_t block(const steno_stream *s, size_t n)
 
 /* ---- end of a run ---------------------------------------------------------------------------- */
 
-/* The resampler is empty: what the detector held back follows. */
+/* The resampler is empty: take the samples that the VAD filter held back. */
 static steno_status end_vad_filter(steno_stream *s)
 {
     if (!s->in.w.vad_filter)
@@ -353,7 +353,7 @@ static steno_status end_vad_filter(steno_stream *s)
     return drain(s);
 }
 
-/* What the front end holds becomes frames, until a window is full or nothing is left. */
+/* Make frames of all real audio, until a window is full or no audio is left. */
 static steno_status drain_all(steno_stream *s, steno_err *err)
 {
     while (!ready(s)) {
@@ -373,7 +373,7 @@ static steno_status drain_all(steno_stream *s, steno_err *err)
     return STENO_OK;
 }
 
-/* All real audio is in frames: how much silence must follow. */
+/* All real audio is in frames: compute how much silence must follow. */
 static void begin_padding(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
@@ -390,7 +390,7 @@ static void begin_padding(steno_stream *s)
     s->pos = s->len = 0;
 }
 
-/* Silence, until a window is full or, where windows are passed over, enough of them are. */
+/* Add silence until a window is full, or until enough windows were skipped. */
 static steno_status pad(steno_stream *s)
 {
     while (!ready(s) && s->in.w.steps < s->in.w.last_step) {
