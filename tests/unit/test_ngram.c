@@ -142,7 +142,7 @@ static void wrong_files_are_refused_with_the_line(void **state)
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1\n\\end\\\n", "too few words"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a b\n\\end\\\n", "not a back-off"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a -1 -1\n\\end\\\n", "more than a back-off"},
-        {"\\data\\\nngram 1=2\n\\1-grams:\n-1 a\n-1 a\n\\end\\\n", "lm.arpa:5: this n-gram was"},
+        {"\\data\\\nngram 1=2\n\\1-grams:\n-1 a\n-1 a\n\\end\\\n", "lm.arpa:5: duplicate n-gram"},
         {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a b\n\\end\\\n",
          "lm.arpa:7: a word without a 1-gram"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a\n", "expected \\end\\"},
@@ -271,7 +271,7 @@ static void wrong_binaries_are_refused_by_name(void **state)
     refuse(0, 136, three, 1, 0, format, "another version than 0");
     refuse(0, 140, ones, 4, 0, format, "more words than 1-grams");
     refuse(0, 144, full, sizeof full, 0, format, "1-grams: a hash table without an empty bucket");
-    refuse(0, 144, word, sizeof word, 0, format, "a word whose number");
+    refuse(0, 144, word, sizeof word, 0, format, "a word without the number of a 1-gram");
     refuse(0, 252, nan, 4, 0, format, "1-grams: entry 0: a log-probability");
     refuse(0, 308, word, sizeof word, 0, format, "2-grams: entry 0: a log-probability");
     refuse(0, 420, word, sizeof word, 0, format, "3-grams: entry 0: a log-probability");

@@ -152,7 +152,7 @@ static void wrong_models_are_refused_by_name(void **state)
     add(&f, "b", 1);
     refused(&f, "no unknown piece");
     add(&f, "b", 1);
-    refused(&f, "piece 1, 'b', is piece 0 again");
+    refused(&f, "piece 1, 'b', is a duplicate of piece 0");
     f = small(true);
     add(&f, "<unk2>", 2);
     refused(&f, "pieces 0 and 10 are both the unknown piece");

@@ -89,7 +89,7 @@ static void bad_files_are_named_with_their_line(void **state)
         {"a -1\n", STENO_ERR_FORMAT, "tokens.txt:1: expected"},
         {"a 1048576\n", STENO_ERR_FORMAT, "tokens.txt:1: expected"},
         {"a 99999999999999999999\n", STENO_ERR_FORMAT, "tokens.txt:1: expected"},
-        {"a 0\nb 0\n", STENO_ERR_FORMAT, "tokens.txt:2: id 0 again"},
+        {"a 0\nb 0\n", STENO_ERR_FORMAT, "tokens.txt:2: duplicate id 0"},
         {"a 0\nb 2\n", STENO_ERR_FORMAT, "tokens.txt: id 1 is missing (highest is 2)"},
         {"a 0\n\xFF\xFE 1\n", STENO_ERR_FORMAT, "tokens.txt:2: piece is not UTF-8"},
     };
