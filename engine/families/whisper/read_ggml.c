@@ -1,11 +1,12 @@
-/* whisper.cpp's ggml files (ggml-org/whisper.cpp, src/whisper.cpp, whisper_model_load):
+/* whisper.cpp's ggml files (ggml-org/whisper.cpp, src/whisper.cpp, whisper_model_load). In order:
  *
- *     u32 magic  i32 vocab, audio ctx, state, head, layer, text ctx, state, head, layer, mels,
- * ftype i32 n_mel, n_fft  f32 filters[n_mel * n_fft] i32 n  n x {u32 length; bytes} regular pieces
- * of text, raw bytes {i32 axes, name length, type; i32 ne[axes]; name; elements} ... to the end of
- * the file
+ *     u32 magic
+ *     i32 vocab, audio ctx, state, head, layer, text ctx, state, head, layer, mels, ftype
+ *     i32 n_mel, n_fft, then f32 filters[n_mel * n_fft]
+ *     i32 n, then n x {u32 length; bytes}: regular tokens, raw bytes
+ *     to the end: {i32 axes, name length, type; i32 ne[axes]; name; elements}
  *
- * Names are OpenAI's; ne is the shape from the last axis to the first. The special pieces behind
+ * Names are OpenAI's; ne is the shape from the last axis to the first. The special tokens behind
  * the regular ones are not in the file (tokens.h). */
 #include "families/whisper/weights_internal.h"
 

@@ -2,8 +2,8 @@
  * transcribe.py, generate_segments: in f32 and with the whole recording there from the beginning
  * the results are the same).
  *
- *     open; { push; while ready { step; while next } }; end; while ready { step; while next };
- * close
+ * Use: open; as samples come, push, and while ready, step and read all with next; at the end, end,
+ * and again while ready, step and next; close.
  *
  * A step is one run of the decoder, of many recordings at once. Confined. */
 #ifndef STENO_FAMILIES_WHISPER_RECORDING_H
