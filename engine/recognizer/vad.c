@@ -85,15 +85,15 @@ static steno_status bind(steno_vad *v, const char *path, steno_err *err)
 /* Run one frame of silence, so that errors that only a run shows come at open. */
 static steno_status try_silence(steno_vad *v, steno_err *err)
 {
-    steno_vad_state *voice;
+    steno_vad_state *state;
     float silence[NET_FRAME] = {0};
     size_t used;
     bool speech;
-    steno_status st = steno_vad_state_open(&voice, v, NET_RATE, err);
+    steno_status st = steno_vad_state_open(&state, v, NET_RATE, err);
     if (st)
         return st;
-    st = steno_vad_state_push(voice, silence, NET_FRAME, &used, &speech, err);
-    steno_vad_state_close(voice);
+    st = steno_vad_state_push(state, silence, NET_FRAME, &used, &speech, err);
+    steno_vad_state_close(state);
     return st;
 }
 

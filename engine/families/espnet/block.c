@@ -309,8 +309,8 @@ static steno_status set_inputs(const struct steno_espnet *e, steno_session *sess
 }
 
 /* Check the new state i and make room for it in all streams. */
-static steno_status check_state(const struct steno_espnet *e, const struct steno_tensor *t, int i,
-                                const struct batch *b, steno_err *err)
+static steno_status prepare_state(const struct steno_espnet *e, const struct steno_tensor *t, int i,
+                                  const struct batch *b, steno_err *err)
 {
     steno_status st = STENO_OK;
     if (t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != (int64_t)b->n ||
@@ -323,14 +323,14 @@ static steno_status check_state(const struct steno_espnet *e, const struct steno
 }
 
 /* Store the new states of all streams, or on failure none. */
-static steno_status take_state(const struct steno_espnet *e, steno_session *session,
-                               const struct batch *b, steno_err *err)
+static steno_status store_states(const struct steno_espnet *e, steno_session *session,
+                                 const struct batch *b, steno_err *err)
 {
     const struct steno_tensor *t[4];
     for (int i = 0; i < 4; i++) {
         steno_status st;
         t[i] = steno_session_get(session, e->blocks->out[i]);
-        st = check_state(e, t[i], i, b, err);
+        st = prepare_state(e, t[i], i, b, err);
         if (st)
             return st;
     }
@@ -367,7 +367,7 @@ steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_stat
                           n, (long long)e->dim);
     *rows = y->data;
     *n_rows = (size_t)y->shape.dim[1];
-    return take_state(e, session, &b, err);
+    return store_states(e, session, &b, err);
 }
 
 /* ---- as espnet_onnx 0.2.1 ------------------------------------------------------------------ */

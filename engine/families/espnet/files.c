@@ -17,7 +17,7 @@ static bool readable(const char *path)
     return access(path, R_OK) == 0;
 }
 
-static const char *keep(struct steno_espnet_conf *c, const char *dir, const char *rel)
+static const char *existing(struct steno_espnet_conf *c, const char *dir, const char *rel)
 {
     char path[PATH_MAX_BYTES];
     int n = *dir ? snprintf(path, sizeof path, "%s/%s", dir, rel)
@@ -38,14 +38,14 @@ const char *steno_espnet_find_named(struct steno_espnet_conf *c, const char *giv
     const char *found, *base, *up;
     if (!given || !*given)
         return NULL;
-    found = keep(c, given[0] == '/' ? "" : c->dir, given);
+    found = existing(c, given[0] == '/' ? "" : c->dir, given);
     base = strrchr(given, '/');
     if (found || !base)
         return found;
     for (up = base; up > given && up[-1] != '/'; up--)
         ;
-    found = keep(c, c->dir, up);
-    return found ? found : keep(c, c->dir, base + 1);
+    found = existing(c, c->dir, up);
+    return found ? found : existing(c, c->dir, base + 1);
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -82,7 +82,7 @@ const char *steno_espnet_find_role(struct steno_espnet_conf *c, const char *sub,
         snprintf(hit, sizeof hit, "%s", e->d_name);
     }
     closedir(d);
-    return hits == 1 ? keep(c, path, hit) : NULL;
+    return hits == 1 ? existing(c, path, hit) : NULL;
 }
 
 const char *steno_espnet_find_ending(struct steno_espnet_conf *c, const char *end)
@@ -99,5 +99,5 @@ const char *steno_espnet_find_ending(struct steno_espnet_conf *c, const char *en
             snprintf(hit, sizeof hit, "%s", e->d_name);
         }
     closedir(d);
-    return hits == 1 ? keep(c, c->dir, hit) : NULL;
+    return hits == 1 ? existing(c, c->dir, hit) : NULL;
 }

@@ -274,7 +274,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "rows       %lld wide, every %.0f ms\n", (long long)e->dim,
             i->frame_seconds * 1e3);
     if (e->max_rows)
-        fprintf(out, "positions  %zu rows, so %.1f s of audio at most in one utterance\n",
+        fprintf(out, "positions  %zu encoder frames: at most %.1f s of audio in one utterance\n",
                 e->max_rows, (double)(e->max_rows * e->frame_samples) / (double)c->rate);
     fprintf(out, "tokens     %zu, %s, blank %s, sos %s, eos %s\n", i->vocab_size, c->token_type,
             c->tokens[c->blank], c->tokens[c->sos], c->tokens[c->eos]);

@@ -215,7 +215,8 @@ static steno_status find_rate(struct steno_espnet *e, steno_espnet_runner *r, co
     if (st)
         return st;
     if (!less || more <= less)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu frames give %zu rows, %zu give %zu",
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: %zu feature frames give %zu encoder frames, %zu give %zu",
                           pick(e, &e->conf.encoder), frames - TRIAL_STEP, less, frames, more);
     e->max_rows = table_rows(e->encoder, e->dim);
     e->frame_samples = TRIAL_STEP / (more - less) * (size_t)e->conf.hop_length;
@@ -560,7 +561,7 @@ steno_status steno_espnet_encode(steno_espnet_runner *r, const float *feats, siz
         frames * (size_t)e->conf.hop_length > (e->max_rows + 1) * e->frame_samples)
         return steno_fail(
             err, STENO_ERR_LIMIT,
-            "%s: exported with positions for %zu rows, %.1f s of audio; this utterance "
+            "%s: exported with positions for %zu encoder frames, %.1f s of audio; this utterance "
             "has %.1f s (endpointing cuts in time)",
             pick(e, &e->conf.encoder), e->max_rows,
             (double)(e->max_rows * e->frame_samples) / (double)e->conf.rate,

@@ -43,8 +43,8 @@ static steno_status reserve_spans(struct steno_espnet_stream *s, size_t n)
 
 /* The length of the head of the path that the n tokens stand for: the head with the smallest edit
  * distance to them, the longest of several. */
-static size_t covered(struct steno_espnet_stream *s, const int32_t *tokens, size_t n,
-                      const struct steno_hyp *path)
+static size_t covered_length(struct steno_espnet_stream *s, const int32_t *tokens, size_t n,
+                             const struct steno_hyp *path)
 {
     size_t *cost = s->costs, best = 0;
     for (size_t k = 0; k <= path->n; k++)
@@ -66,7 +66,7 @@ static size_t covered(struct steno_espnet_stream *s, const int32_t *tokens, size
 
 /* The joint search stops before it would read past the audio, so its tokens lack the newest speech.
  * Replace *path by the search's tokens and the rest of the best path. */
-static steno_status running(struct steno_espnet_stream *s, struct steno_hyp *path)
+static steno_status join_running(struct steno_espnet_stream *s, struct steno_hyp *path)
 {
     const struct steno_espnet_conf *c = &s->net->conf;
     struct steno_joint_hyp h = steno_joint_running(steno_espnet_block_search_joint(s->blocks));
@@ -83,7 +83,7 @@ static steno_status running(struct steno_espnet_stream *s, struct steno_hyp *pat
     for (size_t i = 1; i < h.n; i++)
         if (h.tokens[i] != c->blank)
             s->tokens[n++] = h.tokens[i];
-    from = covered(s, s->tokens, n, path);
+    from = covered_length(s, s->tokens, n, path);
     if (from < path->n && path->spans[from].first > 0)
         rows = (size_t)path->spans[from].first;
     st = steno_align_run(&s->align, s->ctc, rows, c->vocab, c->blank, s->tokens, n, &spans);
@@ -110,7 +110,7 @@ steno_status steno_espnet_list_partial(struct steno_espnet_stream *s, steno_tran
     if (t)
         best = (struct steno_hyp){.spans = h.spans, .n = h.n - 1};
     else if (s->blocks && s->n_rows)
-        st = running(s, &best);
+        st = join_running(s, &best);
     if (!st)
         st = steno_hypothesis_list_add(&s->list, best.spans, best.n, NULL, 0, best.score);
     steno_hypothesis_list_finish(&s->list);

@@ -143,7 +143,7 @@ void steno_espnet_rnn_decoder_use(steno_espnet_rnn_decoder *d, steno_espnet_rnn_
 
 /* ---- an utterance -------------------------------------------------------------------------- */
 
-static steno_status oom(const steno_espnet_rnn_decoder *d, steno_err *err)
+static steno_status no_memory(const steno_espnet_rnn_decoder *d, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", d->name);
 }
@@ -200,7 +200,7 @@ static steno_status add_keys(steno_espnet_rnn_decoder *d, const float *rows, siz
     k->key_width = y->shape.dim[2];
     had = k->n_keys * (size_t)k->key_width;
     if (grow(&k->keys, &k->cap_keys, had + steno_numel(y), had))
-        return oom(d, err);
+        return no_memory(d, err);
     memcpy(k->keys + had, y->data, steno_numel(y) * sizeof(float));
     k->n_keys += n;
     return STENO_OK;
@@ -219,7 +219,7 @@ steno_status steno_espnet_rnn_decoder_extend(steno_espnet_rnn_decoder *d, const 
     steno_espnet_rnn_decoder_state *k = d->st;
     steno_status st = STENO_OK;
     if (grow(&d->zeros, &d->cap_zeros, n, 0))
-        return oom(d, err);
+        return no_memory(d, err);
     memset(d->zeros, 0, n * sizeof *d->zeros);
     mask.data = d->zeros;
     d->rows = n;
@@ -337,7 +337,7 @@ steno_status steno_espnet_rnn_decoder_score(void *self, const int32_t *const *pr
 {
     steno_espnet_rnn_decoder *d = self;
     struct steno_beam_states *b = &d->st->hyps;
-    steno_status st = reserve(d, n) ? STENO_OK : oom(d, err);
+    steno_status st = reserve(d, n) ? STENO_OK : no_memory(d, err);
     if (st)
         return st;
     steno_beam_states_step(b, length > 1 ? parent : NULL, n);

@@ -111,7 +111,8 @@ static struct steno_joint_scorer scorer(void *self, double weight, score_fn *sco
         .self = self, .weight = weight, .score = score, .rewind = rewind};
 }
 
-static struct steno_joint_scorer batcher(struct steno_cached_decoder_search *self, double weight)
+static struct steno_joint_scorer batch_scorer(struct steno_cached_decoder_search *self,
+                                              double weight)
 {
     return (struct steno_joint_scorer){.self = self,
                                        .weight = weight,
@@ -140,14 +141,14 @@ static void make_scorers(struct scorers *x, steno_espnet_runner *r,
         x->s[x->n++] = scorer(r->recurrent.decoder, w, steno_espnet_rnn_decoder_score,
                               steno_espnet_rnn_decoder_rewind);
     else if (r->cached_decoder)
-        x->s[x->n++] = batcher(&x->decoder, w);
+        x->s[x->n++] = batch_scorer(&x->decoder, w);
     else
         x->s[x->n++] = scorer(r->decoder, w, steno_espnet_scorer_score, NULL);
     if (r->recurrent.lm)
         x->s[x->n++] =
             scorer(r->recurrent.lm, s->lm_weight, steno_espnet_rnn_score, steno_espnet_rnn_rewind);
     else if (r->cached_lm)
-        x->s[x->n++] = batcher(&x->lm, s->lm_weight);
+        x->s[x->n++] = batch_scorer(&x->lm, s->lm_weight);
     else if (r->lm)
         x->s[x->n++] = scorer(r->lm, s->lm_weight, steno_espnet_scorer_score, NULL);
     if (r->e->ngram)
@@ -296,7 +297,7 @@ static steno_status bind_states(steno_espnet_block_search *x, steno_espnet_runne
     return st;
 }
 
-static void take_back(const steno_espnet_runner *r)
+static void unbind_states(const steno_espnet_runner *r)
 {
     if (r->recurrent.decoder)
         steno_espnet_rnn_decoder_use(r->recurrent.decoder, NULL);
@@ -304,7 +305,7 @@ static void take_back(const steno_espnet_runner *r)
         steno_espnet_rnn_use(r->recurrent.lm, NULL);
 }
 
-_Static_assert(STENO_BATCH_MAX <= STENO_JOINT_MOST, "streams of a turn are searched at once");
+_Static_assert(STENO_BATCH_MAX <= STENO_JOINT_MOST, "streams of a step are searched at once");
 
 /* Search blocks of n streams together. */
 static void search_blocks(struct steno_espnet_block_search_block *blocks, size_t n,
@@ -332,7 +333,7 @@ static void search_blocks(struct steno_espnet_block_search_block *blocks, size_t
     steno_joint_blocks(b, m);
     for (size_t k = 0; k < m; k++)
         blocks[of[k]].st = b[k].st;
-    take_back(r);
+    unbind_states(r);
 }
 
 void steno_espnet_block_search_blocks(struct steno_espnet_block_search_block *blocks, size_t n,

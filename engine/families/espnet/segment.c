@@ -37,15 +37,15 @@ steno_status steno_espnet_make_frames(struct steno_espnet_stream *s, const float
 }
 
 /* Encoder frames that the stream stores: those that the search may need again. */
-static size_t rows_stored(const struct steno_espnet_stream *s)
+static size_t frames_stored(const struct steno_espnet_stream *s)
 {
     return s->n_rows - s->n_taken;
 }
 
-static steno_status reserve_rows(struct steno_espnet_stream *s, size_t n)
+static steno_status reserve_frames(struct steno_espnet_stream *s, size_t n)
 {
     const struct steno_espnet *e = s->net;
-    size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = rows_stored(s);
+    size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = frames_stored(s);
     size_t cap = s->cap_rows ? s->cap_rows : 128;
     float *rows, *ctc;
     if (n <= s->cap_rows)
@@ -72,12 +72,12 @@ static steno_status reserve_rows(struct steno_espnet_stream *s, size_t n)
 }
 
 /* Store n more encoder frames and their scores (NULL: a transducer) for the search. */
-static steno_status store_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
-                               size_t n)
+static steno_status store_frames(struct steno_espnet_stream *s, const float *rows, const float *ctc,
+                                 size_t n)
 {
     const struct steno_espnet *e = s->net;
-    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, at = rows_stored(s);
-    steno_status st = reserve_rows(s, at + n);
+    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, at = frames_stored(s);
+    steno_status st = reserve_frames(s, at + n);
     if (st)
         return st;
     memcpy(s->rows + at * dim, rows, n * dim * sizeof *rows);
@@ -88,14 +88,14 @@ static steno_status store_rows(struct steno_espnet_stream *s, const float *rows,
 }
 
 /* CTC alone consumes the scores; other searches need frames and scores again. */
-static steno_status take_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
-                              size_t n)
+static steno_status consume_frames(struct steno_espnet_stream *s, const float *rows,
+                                   const float *ctc, size_t n)
 {
     steno_status st = STENO_OK;
     if (ctc)
         st = steno_ctc_greedy_push(s->greedy, ctc, n);
     if (st || !steno_espnet_ctc_alone(s))
-        return st ? st : store_rows(s, rows, ctc, n);
+        return st ? st : store_frames(s, rows, ctc, n);
     s->n_rows += n;
     s->n_taken = s->n_rows;
     return s->beam ? steno_ctc_beam_push(s->beam, ctc, n) : STENO_OK;
@@ -148,14 +148,14 @@ steno_status steno_espnet_take_block(struct steno_espnet_stream *s, steno_espnet
         return STENO_OK;
     if (!ctc && (st = steno_espnet_ctc(r, rows, n, &ctc, err)))
         return st;
-    st = take_rows(s, rows, ctc, n);
+    st = consume_frames(s, rows, ctc, n);
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
-static steno_status transduce_on(struct steno_espnet_stream *s, steno_espnet_runner *r,
-                                 steno_err *err)
+static steno_status push_transducer(struct steno_espnet_stream *s, steno_espnet_runner *r,
+                                    steno_err *err)
 {
-    size_t n = rows_stored(s);
+    size_t n = frames_stored(s);
     s->n_taken = s->n_rows;
     return steno_espnet_transduce_push(r, &s->search, s->rows, n, &s->transduced, err);
 }
@@ -171,7 +171,7 @@ void steno_espnet_search_blocks(struct steno_espnet_work *work, size_t n, steno_
         if (t->st || !s->n_rows)
             continue;
         if (steno_espnet_is_transducer(s->net))
-            t->st = transduce_on(s, r, t->item->err);
+            t->st = push_transducer(s, r, t->item->err);
         if (!s->blocks)
             continue;
         b[m] = (struct steno_espnet_block_search_block){.search = s->blocks,
@@ -189,7 +189,7 @@ void steno_espnet_search_blocks(struct steno_espnet_work *work, size_t n, steno_
 
 /* Encoder frames that an encoder without blocks would compute from n samples: `subsample` feature
  * frames each, as two convolutions of stride 2 do for 4. */
-static size_t rows_of(const struct steno_espnet_stream *s, size_t n)
+static size_t frames_of(const struct steno_espnet_stream *s, size_t n)
 {
     const struct steno_espnet *e = s->net;
     size_t sub = (size_t)e->conf.subsample;
@@ -201,7 +201,7 @@ static size_t rows_of(const struct steno_espnet_stream *s, size_t n)
 
 /* Fill the next block with feature frames: of the segment's n samples, then what the front end
  * still holds, then silence. */
-static steno_status last_frames(const struct steno_step_item *item)
+static steno_status fill_block(const struct steno_step_item *item)
 {
     struct steno_espnet_stream *s = item->state;
     size_t n = item->n;
@@ -230,11 +230,11 @@ static steno_status last_frames(const struct steno_step_item *item)
 static steno_status flush_block(const struct steno_step_item *item, steno_espnet_runner *r)
 {
     struct steno_espnet_stream *s = item->state;
-    size_t want = rows_of(s, item->n);
+    size_t want = frames_of(s, item->n);
     steno_status st;
     if (s->n_rows >= want)
         return STENO_OK;
-    st = last_frames(item);
+    st = fill_block(item);
     if (st)
         return steno_espnet_explain(st, item->err);
     st = steno_espnet_take_block(s, r, want, item->err);
@@ -247,7 +247,7 @@ bool steno_espnet_wants_block(const struct steno_step_item *item)
     if (!steno_espnet_by_blocks(s->net) || item->goal != STENO_STEP_FINAL)
         return steno_espnet_by_blocks(s->net);
     /* on an error the step fails in the same way */
-    return s->n_rows < rows_of(s, item->n) && !last_frames(item);
+    return s->n_rows < frames_of(s, item->n) && !fill_block(item);
 }
 
 /* ---- a segment ----------------------------------------------------------------------------- */

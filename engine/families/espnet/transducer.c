@@ -154,7 +154,7 @@ static steno_status join_some(steno_espnet_transducer *t, const float *const *en
     if (y->dtype != STENO_F32 || steno_numel(y) != want)
         return steno_fail(
             err, STENO_ERR_FORMAT,
-            "%s: joint_out has %zu scores for %zu rows, the token list has %d entries",
+            "%s: joint_out has %zu scores for %zu pairs, the token list has %d entries",
             t->o.joint_name, steno_numel(y), n, (int)t->o.vocab);
     memcpy(out, y->data, want * sizeof *out);
     return steno_scores_check(out, want, t->o.joint_name, err);
