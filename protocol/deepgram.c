@@ -19,7 +19,7 @@ static struct state *state_of(struct steno_dialect_session *d)
     return d->state;
 }
 
-/* ---- what the client asks -------------------------------------------------------------------- */
+/* ---- client messages ------------------------------------------------------------------------- */
 
 static void init(struct steno_dialect_session *d)
 {
@@ -149,7 +149,7 @@ static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64
     return bytes ? STENO_ACT_NOTHING : STENO_ACT_END;
 }
 
-/* ---- what it hears --------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static steno_status put_string(struct steno_buf *b, const char *name, const char *text)
 {

@@ -62,7 +62,7 @@ void steno_dialect_uuid(const struct steno_dialect_session *d, char *out)
         snprintf(out, 37, "%.36s", hex);
 }
 
-/* ---- our own --------------------------------------------------------------------------------- */
+/* ---- the native dialect ---------------------------------------------------------------------- */
 
 static struct steno_native_head head_of(const struct steno_dialect_session *d)
 {

@@ -329,7 +329,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     return STENO_OK;
 }
 
-/* ---- what it hears --------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void send_at(struct steno_dialect_session *d, const char *type, const char *name, double at)
 {

@@ -351,7 +351,7 @@ bool steno_options_equal(const struct steno_options *a, const struct steno_optio
     return a->n == b->n;
 }
 
-/* ---- forms ----------------------------------------------------------------------------------- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 void steno_options_list(const struct steno_options *o, enum steno_option_scope scope,
                         struct steno_option_list *out)

@@ -93,7 +93,7 @@ struct steno_acceptor {
 #define TAG_WAKE UINT64_MAX
 #define TAG_LISTEN (UINT64_MAX - STENO_MAX_ADDRESSES) /* + index */
 
-/* ---- counting -------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 static unsigned bucket_of(const struct sockaddr_storage *addr)
 {

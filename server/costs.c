@@ -24,7 +24,7 @@
 #define QUIET 1.25 /* if slowed by less, the costs are good */
 #define TRIES 3    /* measurements on a machine that is never quiet; then their minimum counts */
 
-/* ---- what they are of ---------------------------------------------------------------------- */
+/* ---- identity ------------------------------------------------------------------------------ */
 
 static bool hash_file(XXH3_state_t *h, const char *path)
 {

@@ -136,7 +136,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
     }
 }
 
-/* ---- a turn ---------------------------------------------------------------------------------- */
+/* ---- an iteration ---------------------------------------------------------------------------- */
 
 static steno_status open_stream(steno_job *job, steno_err *err)
 {

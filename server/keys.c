@@ -274,7 +274,7 @@ void steno_keys_close(steno_keys *k)
     free(k);
 }
 
-/* ---- use ------------------------------------------------------------------------------------- */
+/* ---- sessions and quotas --------------------------------------------------------------------- */
 
 const char *steno_key_of_authorization(const char *value)
 {

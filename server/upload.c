@@ -21,7 +21,7 @@
 #define EVENTS_MAX (16u << 20)  /* bytes of unread server-sent events */
 #define DISCARD_MAX (16u << 20) /* bytes discarded after a body of unknown length went wrong */
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- begin and end --------------------------------------------------------------------------- */
 
 static void upload_free(struct steno_upload *up)
 {
@@ -116,7 +116,7 @@ static bool choose_model(struct steno_upload *up, struct refused *why, steno_err
     return !st;
 }
 
-/* ---- the body comes -------------------------------------------------------------------------- */
+/* ---- receiving the body ---------------------------------------------------------------------- */
 
 static void fail_body(struct steno_upload *up, int http, const char *code, const char *param,
                       const steno_err *err)

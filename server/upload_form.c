@@ -9,7 +9,7 @@
 
 #define RESERVE_STEP (1u << 20) /* memory of a body of unknown length is reserved in such steps */
 
-/* ---- what is asked --------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static steno_status set_native_format(struct steno_upload *up, const char *value, steno_err *err)
 {

@@ -17,7 +17,7 @@ void steno_upload_probe(struct steno_upload *up)
         (void)!send(up->fd, processing, sizeof processing - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* ---- bodies that stop coming ----------------------------------------------------------------- */
+/* ---- bodies that stop ------------------------------------------------------------------------ */
 
 /* libmicrohttpd (0.9.75) takes no response while a body comes, and when its own timeout expires, it
  * shuts down the sending side before it tells anyone. So the answer is written without it:
@@ -103,7 +103,7 @@ bool steno_upload_body_goes_on(struct steno_request *rq, struct steno_upload *up
     return true;
 }
 
-/* ---- answers to those who only listen -------------------------------------------------------- */
+/* ---- answers to half-closed clients ---------------------------------------------------------- */
 
 /* Write what the kernel takes at once, with a send buffer large enough for it (tcp(7): up to
  * wmem_max, twice). */

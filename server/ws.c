@@ -40,7 +40,7 @@ struct steno_ws_adoption {
     struct steno_ws_handshake handshake;
 };
 
-/* ---- news ------------------------------------------------------------------------------------ */
+/* ---- ready list ------------------------------------------------------------------------------ */
 
 void steno_ws_conn_wake(struct steno_ws_conn *c)
 {
@@ -88,7 +88,7 @@ static void take_ready(steno_ws *ws)
     }
 }
 
-/* ---- connections come and go ----------------------------------------------------------------- */
+/* ---- begin and end of connections ------------------------------------------------------------ */
 
 static void drop_adoption(steno_ws *ws, struct steno_ws_adoption *a)
 {

@@ -354,7 +354,7 @@ void steno_ws_conn_begin(conn *c, bool resumes)
         establish(c);
 }
 
-/* ---- what comes -------------------------------------------------------------------------- */
+/* ---- input ------------------------------------------------------------------------------- */
 
 static bool readable(conn *c)
 {
@@ -501,7 +501,7 @@ void steno_ws_conn_attend(conn *c)
     ask_to_write(c);
 }
 
-/* ---- what goes --------------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------------------------ */
 
 /* Send bytes; libwebsockets keeps what the kernel does not take. */
 static bool put(conn *c, const void *p, size_t n)

@@ -82,7 +82,7 @@ void steno_ws_waiting_sweep(steno_ws *ws, int64_t now)
     }
 }
 
-/* ---- coming back --------------------------------------------------------------------------- */
+/* ---- resuming ------------------------------------------------------------------------------ */
 
 static steno_status on_parameter(void *user, const char *name, const char *value, steno_err *err)
 {

@@ -81,7 +81,7 @@ static size_t held_max(const steno_ws_session *s)
     return s->limits.message_bytes > PAUSED_BYTES ? s->limits.message_bytes : PAUSED_BYTES;
 }
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- begin and end ----------------------------------------------------------------------- */
 
 static struct steno_buf *begin_message(struct steno_dialect_session *d)
 {
@@ -157,7 +157,7 @@ void steno_ws_session_free(steno_ws_session *s)
     free(s);
 }
 
-/* ---- ends -------------------------------------------------------------------------------- */
+/* ---- endings ----------------------------------------------------------------------------- */
 
 static bool paused(const steno_ws_session *s)
 {
@@ -797,7 +797,7 @@ bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *no
     return wake;
 }
 
-/* ---- what the network's thread asks ------------------------------------------------------ */
+/* ---- called by the network's thread ------------------------------------------------------ */
 
 steno_status steno_ws_session_take(steno_ws_session *s, struct steno_buf *out)
 {

@@ -71,7 +71,7 @@ bool steno_ws_session_readable(const steno_ws_session *s);
 /* Continue after a ROOM note. */
 void steno_ws_session_resume(steno_ws_session *s);
 
-/* ---- a connection is lost, and the client comes back ---------------------------------------- */
+/* ---- a lost connection and the return of the client ----------------------------------------- */
 
 /* Whether the session may continue without a connection: its client asked for that, its audio can
  * be resumed, and the client did not close the connection. */

@@ -164,7 +164,7 @@ static bool pause_for(const struct screen *s, double seconds)
     return !stopped && key != 'q' && key != 'Q';
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the command --------------------------------------------------------------------------- */
 
 struct top {
     int fd;

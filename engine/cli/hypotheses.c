@@ -66,7 +66,7 @@ static steno_status count_edits(struct hypotheses *h, char *a, char *b, steno_er
     return STENO_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- all recordings ---- */
 
 struct comparison {
     struct hypotheses *h;

@@ -41,7 +41,7 @@ static void on_product(void *arg, const struct steno_quantize_product *p)
     (void)json_array_append_new(o->products, j);
 }
 
-/* ---- the network with what is to be looked at ---- */
+/* ---- the network with observed values ---- */
 
 struct looked_at {
     steno_network *net;
@@ -193,7 +193,7 @@ out:
     return st;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole ---- */
 
 static steno_status quantize(struct optimize *o, const char *in, steno_network *n, bool measure,
                              steno_err *err)

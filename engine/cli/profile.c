@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- gathering ---- */
+/* ---- collecting ---- */
 
 /* Length of the part of a node's name that names its layer: up to the first component with a number
  * in it that is not the last one, "/encoder/encoders/encoders.0" of
@@ -157,7 +157,7 @@ void profile_free(struct profile *p)
     free(p->names);
 }
 
-/* ---- showing ---- */
+/* ---- printing ---- */
 
 static double rate(double amount, double us)
 {

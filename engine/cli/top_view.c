@@ -22,7 +22,7 @@ struct view {
             (v)->st = steno_buf_printf((v)->out, __VA_ARGS__);                                     \
     } while (0)
 
-/* ---- figures ------------------------------------------------------------------------------- */
+/* ---- metrics ------------------------------------------------------------------------------- */
 
 static double number(const json_t *o, const char *name)
 {
