@@ -170,7 +170,7 @@ overload() {
     local idle capacity kind part with
     for kind in rush steady; do
         serve 2 0 ${CAPACITY:+--set "pool.capacity=$CAPACITY"}
-        while grep -q "until it is known" "$LOG" && ! grep -q "a live stream takes" "$LOG"; do sleep 0.1; done
+        while grep -q "until the cost of one" "$LOG" && ! grep -q "a live stream takes" "$LOG"; do sleep 0.1; done
         idle=$(stated)
         load "overload-$name-$kind-learn" "ws://$at/v1/stream" --users $((idle * 3)) --ramp 10 --seconds 25 --retry >/dev/null &
         sleep 22

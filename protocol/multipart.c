@@ -210,7 +210,7 @@ static steno_status read_header(steno_multipart *mp, char c, steno_err *err)
 {
     size_t n;
     if (mp->n_headers >= STENO_MULTIPART_HEADERS)
-        return steno_fail(err, STENO_ERR_LIMIT, "multipart: the headers of part %d pass %d bytes",
+        return steno_fail(err, STENO_ERR_LIMIT, "multipart: the headers of part %d exceed %d bytes",
                           mp->part + 1, STENO_MULTIPART_HEADERS);
     if (!c)
         return steno_fail(err, STENO_ERR_FORMAT, "multipart: NUL in the headers of part %d",

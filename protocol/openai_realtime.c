@@ -169,7 +169,7 @@ static steno_status decode(const char *p, size_t n, struct steno_buf *out, steno
     for (size_t i = 0; i < n; i++) {
         signed char v = value[(unsigned char)p[i]];
         if (v < 0)
-            return steno_fail(err, STENO_ERR_INVAL, "audio: no base64 at byte %zu", i);
+            return steno_fail(err, STENO_ERR_INVAL, "audio: invalid base64 at byte %zu", i);
         group = group << 6 | (uint32_t)v;
         if (++have == 4) {
             out->data[out->len++] = (char)(group >> 16);
@@ -179,7 +179,7 @@ static steno_status decode(const char *p, size_t n, struct steno_buf *out, steno
         }
     }
     if (have == 1)
-        return steno_fail(err, STENO_ERR_INVAL, "audio: the base64 is cut off");
+        return steno_fail(err, STENO_ERR_INVAL, "audio: the base64 ends early");
     if (have >= 2)
         out->data[out->len++] = (char)(group >> (have == 2 ? 4 : 10));
     if (have == 3)

@@ -58,7 +58,7 @@ static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT],
     }
     out[at] = '\0';
     if (!valid_utf8(out, at))
-        return steno_fail(err, STENO_ERR_INVAL, "query: pair %d is no UTF-8", pair);
+        return steno_fail(err, STENO_ERR_INVAL, "query: pair %d is not UTF-8", pair);
     return STENO_OK;
 }
 

@@ -172,7 +172,8 @@ static steno_status read_count(const char *name, const char *value, int64_t *out
     errno = 0;
     v = strtoll(value, &end, 10);
     if (*value < '0' || *value > '9' || *end || errno || v == INT64_MAX)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number of them", name, value);
+        return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a whole number of 0 or more",
+                          name, value);
     *out = v;
     return STENO_OK;
 }
@@ -196,7 +197,7 @@ steno_status steno_native_resume_query(const char *name, const char *value,
                           "seq, sample",
                           name);
     if (!*value || strlen(value) >= sizeof io->session_id)
-        return steno_fail(err, STENO_ERR_INVAL, "session_id: of %zu bytes, must be 1 to %zu",
+        return steno_fail(err, STENO_ERR_INVAL, "session_id: %zu bytes long, must be 1 to %zu",
                           strlen(value), sizeof io->session_id - 1);
     memcpy(io->session_id, value, strlen(value) + 1);
     return STENO_OK;

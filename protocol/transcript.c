@@ -104,7 +104,7 @@ static steno_status failed(const steno_transcript *t, steno_status st, steno_err
 {
     if (st == STENO_ERR_NOMEM)
         return steno_fail(err, st, "out of memory for the transcript");
-    return steno_fail(err, st, "transcript grows past %zu bytes", t->text.max);
+    return steno_fail(err, st, "the transcript exceeds %zu bytes", t->text.max);
 }
 
 steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev, steno_err *err)

@@ -30,13 +30,13 @@ static steno_status check_start(const struct steno_ws_reader *r, steno_err *err)
     bool fin = r->head[0] & 0x80;
     if (r->head[0] & 0x70)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "frame: reserved bits 0x%02x are set, but no extension was agreed on",
+                          "frame: reserved bits 0x%02x are set, but no extension was negotiated",
                           r->head[0] & 0x70);
     if ((opcode > STENO_WS_BINARY && opcode < STENO_WS_CLOSE) || opcode > STENO_WS_PONG)
         return steno_fail(err, STENO_ERR_INVAL, "frame: opcode %u is reserved", opcode);
     if (!(r->head[1] & 0x80))
         return steno_fail(err, STENO_ERR_INVAL,
-                          "frame: not masked, as those of a client must be (RFC 6455, 5.1)");
+                          "frame: not masked, but a client must mask its frames (RFC 6455, 5.1)");
     if (is_control(opcode) && !fin)
         return steno_fail(err, STENO_ERR_INVAL, "frame: a control frame is fragmented");
     if (is_control(opcode) && length > STENO_WS_CONTROL_BYTES)

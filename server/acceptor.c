@@ -622,13 +622,14 @@ static steno_status bind_all(steno_acceptor *a, steno_err *err)
     if (passed > 0) {
         a->inherited = true;
         if (passed > STENO_MAX_ADDRESSES)
-            return steno_fail(err, STENO_ERR_INVAL, "systemd passed %d sockets, %d are possible",
+            return steno_fail(err, STENO_ERR_INVAL, "systemd passed %d sockets, more than %d",
                               passed, STENO_MAX_ADDRESSES);
         for (int i = 0; i < passed; i++) {
             int fd = SD_LISTEN_FDS_START + i;
             if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
                 return steno_fail(err, STENO_ERR_INVAL,
-                                  "descriptor %d from systemd is no listening stream socket", fd);
+                                  "descriptor %d from systemd is not a listening stream socket",
+                                  fd);
             (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
             st = keep_listener(a, fd, err);
             if (st)

@@ -78,7 +78,7 @@ steno_status steno_address_parse(const char *text, size_t len, struct steno_addr
         from = 1;
         to--;
     } else if (memchr(text, ':', to)) {
-        return steno_fail(err, STENO_ERR_INVAL, "'%.*s': an IPv6 address stands in [brackets]",
+        return steno_fail(err, STENO_ERR_INVAL, "'%.*s': an IPv6 address must be in [brackets]",
                           shown, text);
     }
     if (to - from < sizeof host) {

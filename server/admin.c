@@ -73,7 +73,7 @@ static steno_status answer(steno_admin *a, struct client *c, const char *line)
         st = steno_buf_puts(&c->out, "{\"ok\":true}");
     } else {
         st =
-            steno_buf_puts(&c->out, "{\"error\":\"unknown command, there are status and reload\"}");
+            steno_buf_puts(&c->out, "{\"error\":\"unknown command; known are status and reload\"}");
     }
     return st ? st : steno_buf_puts(&c->out, "\n");
 }

@@ -279,8 +279,7 @@ steno_status steno_config_set(struct steno_config *c, const char *section, const
     if (option < STENO_CONFIG_OPTIONS)
         return set_option(c, option, value, from, err);
     if (!*section)
-        return steno_fail(err, STENO_ERR_INVAL, "key '%.60s' stands before the first [section]",
-                          key);
+        return steno_fail(err, STENO_ERR_INVAL, "key '%.60s' is before the first [section]", key);
     like = similar_key(key);
     if (like.key)
         return steno_fail(err, STENO_ERR_INVAL, "unknown key %.60s.%.60s (%s.%s is known)", section,

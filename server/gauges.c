@@ -181,8 +181,8 @@ static void register_model(steno_metrics *m, struct steno_model_slot *slot)
              escape(v.language, language, sizeof language),
              escape(v.version, version, sizeof version));
     if (*v.family) /* before the first load only the name is known */
-        steno_metrics_sample(m, "steno_model_info", "Models, as loaded first.", labels, false, one,
-                             NULL);
+        steno_metrics_sample(m, "steno_model_info", "Models, as they were first loaded.", labels,
+                             false, one, NULL);
     snprintf(labels, sizeof labels, "model=\"%s\"", name);
     steno_metrics_sample(m, "steno_model_loaded", "1 when the model is loaded.", labels, false,
                          loaded, slot);
@@ -212,7 +212,8 @@ void steno_gauges_register(struct steno_server *srv)
     steno_metrics_sample(m, "steno_build_info", "Version of the daemon.", labels, false, one, NULL);
     register_models(srv);
     steno_metrics_sample(m, "steno_workers", "Threads that run networks.", "", false, workers, srv);
-    steno_metrics_sample(m, "steno_workers_busy", "Those at work.", "", false, workers_busy, srv);
+    steno_metrics_sample(m, "steno_workers_busy", "Threads that run a network now.", "", false,
+                         workers_busy, srv);
     steno_metrics_sample(m, "steno_inference_steps_total", "Times a worker took a stream.", "",
                          true, steps, srv);
     steno_metrics_sample(m, "steno_draining", "1 from SIGTERM on.", "", false, draining, srv);

@@ -73,7 +73,7 @@ const char *steno_request_head_framing(const char *head, size_t len)
             if (length)
                 return "Content-Length is given twice";
             if (!good_length(colon + 1, (size_t)(eol - colon - 1)))
-                return "Content-Length is no number of bytes";
+                return "Content-Length is not a number of bytes";
             length = true;
         }
         line = eol;

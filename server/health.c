@@ -119,7 +119,7 @@ static void look(steno_health *h, int64_t now)
     due = !h->canary && (!h->sent || now - h->sent >= CANARY_EVERY_NS);
     pthread_mutex_unlock(&h->lock);
     if (stuck >= 0 && before < 0)
-        steno_log(LOG_ERR, "worker %d hangs for %.1f s: the watchdog is no longer fed", stuck,
+        steno_log(LOG_ERR, "worker %d has hung for %.1f s: the watchdog is no longer fed", stuck,
                   (double)(now - since) / 1e9);
     else if (stuck < 0 && before >= 0)
         steno_log(LOG_NOTICE, "worker %d works again", before);

@@ -281,7 +281,7 @@ static enum MHD_Result wrong_method(struct steno_request *rq)
                                      {NULL, NULL}};
     struct steno_buf body;
     char message[256];
-    snprintf(message, sizeof message, "%.20s is not possible here, but %s", rq->method,
+    snprintf(message, sizeof message, "%.20s is not allowed here; allowed: %s", rq->method,
              headers[0].value);
     snprintf(rq->note, sizeof rq->note, "%.150s", message);
     steno_buf_init(&body, 4096);
@@ -302,7 +302,7 @@ static enum MHD_Result begin(struct steno_request *rq)
     if (rq->route->methods & STENO_ROUTE_UPLOAD && m == METHOD_POST)
         return steno_upload_begin(rq);
     if (!rq->route->path)
-        return steno_respond_error(rq, 404, "not_found", NULL, "there is nothing at %.*s",
+        return steno_respond_error(rq, 404, "not_found", NULL, "%.*s does not exist",
                                    path > 200 ? 200 : (int)path, rq->target);
     if (rq->route->methods & STENO_ROUTE_GET && (m == METHOD_GET || m == METHOD_HEAD))
         return rq->route->get(rq);

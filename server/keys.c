@@ -85,7 +85,7 @@ static struct steno_key *key_of_section(struct reading *r, const char *section)
     if (!*section || strlen(section) >= STENO_KEY_NAME ||
         strspn(section, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
             strlen(section)) {
-        wrong(r, section, "is no name of a key: letters, digits, '-', '_', '.', up to 47");
+        wrong(r, section, "is not a valid key name: at most 47 of letters, digits, '-', '_', '.'");
         return NULL;
     }
     k = ++r->n > STENO_KEYS_MAX ? NULL : calloc(1, sizeof *k);
@@ -133,7 +133,7 @@ static int on_value(void *user, const char *section, const char *key, const char
                      "has an unknown setting; known are key, sessions, audio_per_minute, "
                      "requests_per_minute");
     if (!read_amount(value, !strcmp(key, "audio_per_minute"), &v))
-        return wrong(r, section, "has a value that is no number of 0 or more");
+        return wrong(r, section, "has a value that is not a number of 0 or more");
     if (!strcmp(key, "sessions"))
         k->max_sessions = (int)v;
     else if (!strcmp(key, "audio_per_minute"))
@@ -309,8 +309,8 @@ steno_status steno_keys_find(steno_keys *k, const char *secret, steno_key **out,
     pthread_mutex_unlock(&k->lock);
     if (asked && !found)
         return steno_fail(err, STENO_ERR_INVAL,
-                          n ? "the API key is not known here"
-                            : "an API key is needed: Authorization: Bearer KEY");
+                          n ? "unknown API key"
+                            : "an API key is required: Authorization: Bearer KEY");
     *out = found;
     return STENO_OK;
 }
@@ -333,14 +333,14 @@ static const char *over_quota(const steno_key *key, double *wait)
 {
     *wait = 1;
     if (key->max_sessions && key->sessions >= key->max_sessions)
-        return "as many sessions run as it may have";
+        return "its limit of concurrent sessions is reached";
     if (key->requests.per_minute > 0 && key->requests.level < 1) {
         *wait = wait_for(&key->requests, 1);
-        return "its requests of this minute are used up";
+        return "its requests per minute are used up";
     }
     if (key->audio.per_minute > 0 && key->audio.level <= 0) {
         *wait = wait_for(&key->audio, 1);
-        return "its audio of this minute is used up";
+        return "its audio per minute is used up";
     }
     return NULL;
 }
@@ -393,8 +393,8 @@ steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t now_ns, doub
         key->audio_seconds += seconds;
     }
     pthread_mutex_unlock(&k->lock);
-    return over ? steno_fail(err, STENO_ERR_BUSY,
-                             "the key '%s': its audio of this minute is used up", key->name)
+    return over ? steno_fail(err, STENO_ERR_BUSY, "the key '%s': its audio per minute is used up",
+                             key->name)
                 : STENO_OK;
 }
 

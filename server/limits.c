@@ -122,7 +122,7 @@ steno_status steno_limits_reserve(steno_limits *l, size_t bytes, steno_err *err)
     if (fits)
         return STENO_OK;
     steno_metric_add(l->stats->sessions_rejected[STENO_REJECT_MEMORY], 1);
-    return steno_fail(err, STENO_ERR_BUSY, "the uploads of others fill the memory kept for them");
+    return steno_fail(err, STENO_ERR_BUSY, "other uploads fill the memory for uploads");
 }
 
 void steno_limits_release(steno_limits *l, size_t bytes)

@@ -30,7 +30,7 @@ steno_status steno_log_level(const char *name, int *level, steno_err *err)
             return STENO_OK;
         }
     return steno_fail(err, STENO_ERR_INVAL,
-                      "'%.40s' is no log level: error, warning, notice, info, debug", name);
+                      "'%.40s' is not a log level: error, warning, notice, info, debug", name);
 }
 
 /* JOURNAL_STREAM names device and inode of the journal's socket. A shell started from a service

@@ -193,7 +193,8 @@ static void reload(struct daemon *d)
     else if (*d->conf.keys)
         steno_log(LOG_NOTICE, "reload: keys read again");
     steno_models_reload(d->srv.models, &reloaded, &failed);
-    steno_log(LOG_NOTICE, "reload: %d models loaded again, %d kept as they were", reloaded, failed);
+    steno_log(LOG_NOTICE, "reload: %d models loaded again, %d kept as they were", reloaded,
+              failed);
     sd_notify(0, "READY=1");
 }
 
@@ -205,7 +206,7 @@ static void wait_for_end(struct daemon *d)
         if (sig == SIGHUP) {
             reload(d);
         } else if (sig == SIGTERM || sig == SIGINT) {
-            steno_log(LOG_NOTICE, "%s: draining, %d sessions run, at most %g s",
+            steno_log(LOG_NOTICE, "%s: draining for at most %g s, %d sessions run",
                       sig == SIGTERM ? "SIGTERM" : "SIGINT", steno_limits_active(d->srv.limits),
                       d->conf.drain_timeout);
             return;
@@ -238,7 +239,7 @@ static void drain(struct daemon *d)
             break;
         }
         if (now >= deadline) {
-            steno_log(LOG_WARNING, "the time to drain is over: %d sessions are cut off",
+            steno_log(LOG_WARNING, "drain timeout: %d sessions are cut off",
                       steno_limits_active(d->srv.limits));
             break;
         }

@@ -81,7 +81,7 @@ static steno_status unknown(steno_models *m, const char *name, steno_err *err)
         if (!s->gone && !s->of)
             at +=
                 (size_t)snprintf(names + at, sizeof names - at, "%s'%s'", at ? ", " : "", s->name);
-    return steno_fail(err, STENO_ERR_INVAL, "the model '%.80s' does not exist, there is %s", name,
+    return steno_fail(err, STENO_ERR_INVAL, "the model '%.80s' does not exist; known: %s", name,
                       names);
 }
 
@@ -165,7 +165,7 @@ static void on_measured(void *user, const struct steno_pool_costs *costs, double
     const struct steno_served *s = user;
     steno_err why;
     if (!costs) {
-        steno_log(LOG_WARNING, "model %s: what a stream costs could not be measured", s->info.dir);
+        steno_log(LOG_WARNING, "model %s: the cost of a stream could not be measured", s->info.dir);
         return;
     }
     if (each > 0) /* measured while it serves: replaces what was logged before */
@@ -319,7 +319,7 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
               slot->label, *fresh->info.version ? " " : "", fresh->info.version, fresh->info.family,
               *fresh->info.language ? ", " : "", fresh->info.language, slot->dir, slot->generation,
               ps.workers, ps.batch_max, ps.measuring ? "" : "about ", ps.capacity,
-              ps.measuring ? " until it is known what one costs" : "");
+              ps.measuring ? " until the cost of one is measured" : "");
 }
 
 /* Lock held. Bytes of the weights of all loaded models. */

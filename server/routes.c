@@ -36,7 +36,7 @@ static enum MHD_Result get_metrics(struct steno_request *rq)
     if (!st)
         return steno_respond(rq, 200, "text/plain; version=0.0.4; charset=utf-8", &body, NULL);
     steno_buf_free(&body);
-    return steno_respond_error(rq, 500, "internal_error", NULL, "metrics do not fit");
+    return steno_respond_error(rq, 500, "internal_error", NULL, "the metrics are too large");
 }
 
 static enum MHD_Result respond_health(struct steno_request *rq,
@@ -76,7 +76,7 @@ static enum MHD_Result respond_json(struct steno_request *rq, steno_status st,
     if (!st)
         return steno_respond(rq, 200, "application/json", body, NULL);
     steno_buf_free(body);
-    return steno_respond_error(rq, 500, "internal_error", NULL, "the answer does not fit");
+    return steno_respond_error(rq, 500, "internal_error", NULL, "the answer is too large");
 }
 
 static enum MHD_Result get_models(struct steno_request *rq)

@@ -35,16 +35,17 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
     char labels[96];
     for (int a = 0; a < STENO_SESSION_APIS; a++) {
         snprintf(labels, sizeof labels, "api=\"%s\"", api_names[a]);
-        st->sessions_started[a] = steno_metrics_counter(
-            m, "steno_sessions_started_total", "Sessions that were given a place.", labels);
+        st->sessions_started[a] = steno_metrics_counter(m, "steno_sessions_started_total",
+                                                        "Sessions that were admitted.", labels);
         st->sessions_active[a] =
             steno_metrics_gauge(m, "steno_sessions_active", "Sessions running now.", labels);
         st->received_seconds[a] =
             steno_metrics_counter(m, "steno_audio_received_seconds_total",
-                                  "Audio of sessions that ended, as it came, in seconds.", labels);
+                                  "Audio received by sessions that ended, in seconds.", labels);
         st->dropped_seconds[a] = steno_metrics_counter(
             m, "steno_audio_dropped_seconds_total",
-            "Of that, what nobody recognised because its session was over, in seconds.", labels);
+            "Received audio that was not recognised because its session was over, in seconds.",
+            labels);
         st->audio_seconds[a] = steno_metrics_counter(m, "steno_audio_seconds_total",
                                                      "Audio recognised, in seconds.", labels);
         st->inference_seconds[a] =
@@ -52,12 +53,12 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
                                   "Time workers spent on recognition, in seconds.", labels);
         st->skipped_seconds[a] = steno_metrics_counter(
             m, "steno_vad_skipped_seconds_total",
-            "Audio that no network heard because nobody spoke, in seconds.", labels);
+            "Audio without speech that did not go through the network, in seconds.", labels);
         for (int r = 0; r < STENO_SESSION_RESULTS; r++) {
             snprintf(labels, sizeof labels, "api=\"%s\",result=\"%s\"", api_names[a],
                      result_names[r]);
             st->sessions_total[a][r] = steno_metrics_counter(
-                m, "steno_sessions_total", "Sessions that ended, by how they did.", labels);
+                m, "steno_sessions_total", "Sessions that ended, by result.", labels);
         }
         for (int r = 0; r < STENO_DECODE_ERRORS; r++) {
             snprintf(labels, sizeof labels, "api=\"%s\",reason=\"%s\"", api_names[a],
@@ -78,34 +79,34 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
 static void whole(struct steno_stats *st, steno_metrics *m)
 {
     st->realtime_factor = steno_metrics_histogram(m, "steno_realtime_factor",
-                                                  "Worker time over audio time, per session.", "",
-                                                  factor_bounds, COUNT(factor_bounds));
+                                                  "Worker time divided by audio time, per session.",
+                                                  "", factor_bounds, COUNT(factor_bounds));
     st->first_partial =
         steno_metrics_histogram(m, "steno_first_partial_seconds",
                                 "From a stream's first audio to its first partial result.", "",
                                 latency_bounds, COUNT(latency_bounds));
     st->partial_latency =
         steno_metrics_histogram(m, "steno_partial_latency_seconds",
-                                "From the arrival of a partial's last audio to its sending.", "",
+                                "From the arrival of a partial's last audio until it is sent.", "",
                                 latency_bounds, COUNT(latency_bounds));
-    st->final_latency = steno_metrics_histogram(
-        m, "steno_final_latency_seconds", "From the end of speech to the sending of its final.", "",
-        latency_bounds, COUNT(latency_bounds));
+    st->final_latency = steno_metrics_histogram(m, "steno_final_latency_seconds",
+                                                "From the end of speech until its final is sent.",
+                                                "", latency_bounds, COUNT(latency_bounds));
     st->queue_wait = steno_metrics_histogram(m, "steno_queue_wait_seconds",
                                              "Mean wait of a session's steps for a free worker.",
                                              "", wait_bounds, COUNT(wait_bounds));
-    st->batch_size = steno_metrics_histogram(m, "steno_batch_size",
-                                             "Streams that went through the network together.", "",
-                                             batch_bounds, COUNT(batch_bounds));
-    st->partial_revisions = steno_metrics_counter(m, "steno_partial_revisions_total",
-                                                  "Partial results that took a word back.", "");
+    st->batch_size =
+        steno_metrics_histogram(m, "steno_batch_size", "Streams per run of the network.", "",
+                                batch_bounds, COUNT(batch_bounds));
+    st->partial_revisions = steno_metrics_counter(
+        m, "steno_partial_revisions_total", "Partial results that changed an earlier word.", "");
     st->ws_connections =
         steno_metrics_gauge(m, "steno_ws_connections", "Open WebSocket connections.", "");
     st->ws_waiting = steno_metrics_gauge(
         m, "steno_ws_sessions_waiting",
         "Running sessions without a connection, whose client may come back.", "");
     st->ws_resumed = steno_metrics_counter(m, "steno_ws_sessions_resumed_total",
-                                           "Times a session went on over another connection.", "");
+                                           "Sessions resumed on another connection.", "");
     st->ws_send_queue = steno_metrics_gauge(m, "steno_ws_send_queue_bytes",
                                             "Results waiting for clients to read them.", "");
     st->ws_rx_paused = steno_metrics_counter(

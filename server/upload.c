@@ -259,7 +259,7 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
     if (st && !r->status)
         (void)steno_fail(&up->err, st == STENO_ERR_LIMIT ? STENO_ERR_INTERNAL : st, "%s",
                          st == STENO_ERR_NOMEM ? "out of memory for the answer"
-                                               : "the answer does not fit");
+                                               : "the answer is too large");
     up->code = st ? steno_status_info(up->err.code)->http : 200;
     if (st == STENO_ERR_CANCELLED)
         up->code = 503; /* by the server's shutdown, unless: */
@@ -423,7 +423,7 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
     steno_status st;
     if (!steno_upload_read_length(rq, up))
         return steno_respond_error(rq, 400, "invalid_argument", NULL,
-                                   "Content-Length is no number");
+                                   "Content-Length is not a number");
     if (up->content_length > rq->sv->srv->conf->body_bytes) {
         (void)steno_upload_too_large(up, &err);
         return refuse(rq, 413, "limit_exceeded", NULL, &err);

@@ -120,7 +120,7 @@ static steno_status keep(struct steno_upload *up, const char *data, size_t n, st
         up->reserved += step;
     }
     st = steno_buf_add(&up->body, data, n);
-    return st ? steno_fail(err, st, "no memory for the upload") : STENO_OK;
+    return st ? steno_fail(err, st, "out of memory for the upload") : STENO_OK;
 }
 
 static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)

@@ -281,7 +281,8 @@ static void make_libev_context(steno_ws *ws, struct lws_context_creation_info *i
     info->options &= ~(uint64_t)LWS_SERVER_OPTION_LIBEV;
     info->foreign_loops = NULL;
     if (!ws->ctx) {
-        steno_log(LOG_NOTICE, "websocket: libwebsockets' libev plugin is missing, its poll serves");
+        steno_log(LOG_NOTICE,
+                  "websocket: libwebsockets' libev plugin is missing; its poll is used");
         ev_loop_destroy(ws->loop);
         ws->loop = NULL;
     }
@@ -307,7 +308,7 @@ static steno_status make_context(steno_ws *ws, steno_err *err)
     if (ws->ctx)
         ws->vhost = lws_create_vhost(ws->ctx, &info);
     if (!ws->vhost)
-        return steno_fail(err, STENO_ERR_INTERNAL, "websocket: libwebsockets has no context");
+        return steno_fail(err, STENO_ERR_INTERNAL, "websocket: libwebsockets made no context");
     return STENO_OK;
 }
 
@@ -320,7 +321,7 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
         return steno_fail(err, STENO_ERR_NOMEM, "websocket: out of memory");
     if (pthread_mutex_init(&ws->mx, NULL)) {
         free(ws);
-        return steno_fail(err, STENO_ERR_NOMEM, "websocket: no mutex");
+        return steno_fail(err, STENO_ERR_NOMEM, "websocket: cannot make a mutex");
     }
     ws->srv = srv;
     ws->owner = owner;

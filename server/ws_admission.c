@@ -75,7 +75,8 @@ static bool find_dialect(const struct steno_server *srv, handshake *g, struct st
     g->dialect = steno_dialect_find(g->hs.target, steno_query_path_len(g->hs.target),
                                     steno_dialect_of_root(srv->conf->ws_root));
     if (!g->dialect)
-        return refuse(no, 404, "not_found", "no WebSocket at this path; /v1/stream is one", 0);
+        return refuse(no, 404, "not_found", "no WebSocket endpoint at this path; /v1/stream is one",
+                      0);
     g->api = api_of(g->dialect);
     return true;
 }

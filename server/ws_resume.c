@@ -163,7 +163,7 @@ static void move(conn *session, conn *c)
     session->n_unread = session->pong = 0;
     session->rx_off = session->deaf = session->ping = session->told = false;
     steno_metric_add(session->ws->srv->stats->ws_resumed, 1);
-    steno_log(LOG_DEBUG, "stream %s goes on over another connection", session->id);
+    steno_log(LOG_DEBUG, "stream %s continues on another connection", session->id);
     steno_ws_conn_connected(session);
 }
 
@@ -183,9 +183,9 @@ void steno_ws_conn_resume(conn *c)
     if (!session)
         session = find_in(c->ws->waiting, c, ask.session_id);
     if (!session) {
-        steno_ws_conn_refuse(c, 404, "session_not_found",
-                             "session_id: there is no such session to go on with: it was not "
-                             "resumable, or its time is over");
+        steno_ws_conn_refuse(
+            c, 404, "session_not_found",
+            "session_id: no such session: it was not resumable, or its time is over");
         return;
     }
     st = steno_ws_session_attach(session->session, &ask, &err);

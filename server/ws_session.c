@@ -373,7 +373,7 @@ static void finalize(steno_ws_session *s)
     steno_err err;
     steno_status st;
     if (!s->opened) {
-        fail(s, STENO_ERR_INVAL, "finalize: came before the audio's header");
+        fail(s, STENO_ERR_INVAL, "finalize: not possible before the audio's header");
         return;
     }
     st = s->engine->finalize(s->ctx, &err);
@@ -434,7 +434,7 @@ static steno_status check_resumable(const steno_ws_session *s, bool ogg, steno_e
 {
     if (s->d.start.resumable && (ogg || s->d.start.audio.encoding == STENO_ENCODING_WAV))
         return steno_fail(err, STENO_ERR_INVAL,
-                          "resumable: needs raw samples or bare Opus packets, this is %s",
+                          "resumable: needs raw samples or bare Opus packets, not %s",
                           ogg ? "Ogg" : "wav");
     return STENO_OK;
 }
@@ -509,7 +509,7 @@ static void start_by_client(steno_ws_session *s, bool may_be_late)
         s->d.start = s->d.asked;
         begin(s);
     } else if (!may_be_late) {
-        fail(s, STENO_ERR_INVAL, "start: the audio has begun; it may only come first");
+        fail(s, STENO_ERR_INVAL, "start: must come before audio");
     }
 }
 
@@ -616,7 +616,7 @@ static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
     steno_status st = steno_buf_add(&s->packet, p, n);
     if (st) {
         fail(s, st,
-             st == STENO_ERR_LIMIT ? "opus: a message of more than 65536 bytes is no packet"
+             st == STENO_ERR_LIMIT ? "opus: a message of more than 65536 bytes is not a packet"
                                    : "opus: out of memory");
         return;
     }

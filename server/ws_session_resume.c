@@ -57,12 +57,12 @@ steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_nat
     steno_status st = STENO_OK;
     if (ask->sample > s->samples)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "sample: %lld is behind the %lld that have come; go on from there",
+                          "sample: %lld is after the %lld that have come; continue from there",
                           (long long)ask->sample, (long long)s->samples);
     pthread_mutex_lock(&s->mx);
     if (!steno_history_has(&s->history, ask->next))
         st = steno_fail(err, STENO_ERR_LIMIT,
-                        "seq: messages behind it are no longer kept, those from %llu on are",
+                        "seq: messages after it are no longer kept, those from %llu on are",
                         (unsigned long long)s->history.lost);
     if (!st && ask->next > s->d.seq)
         st = steno_fail(err, STENO_ERR_INVAL, "seq: the session has sent %llu messages",

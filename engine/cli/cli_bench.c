@@ -17,7 +17,7 @@ static const char usage[] =
     "\n"
     "Times an ONNX network. Inputs without --shape get 1 for every free dimension; floats are\n"
     "random (seeded), integers 1, or random rows where they select rows of a table.\n"
-    "steno profile tells where the time goes.\n";
+    "steno profile shows where the time goes.\n";
 
 struct bench_options {
     const char *model;
@@ -176,7 +176,7 @@ int cli_bench(int argc, char **argv)
     const struct cli_option options[] = {
         CLI_INPUTS_OPTIONS(&o.in),
         {"--runs", CLI_NUMBER, "N", &o.runs, 1, 1000000,
-         "timed runs, 20 by default, after 3 that do not count"},
+         "timed runs after 3 for warm-up, 20 by default"},
         {"--json", CLI_FLAG, NULL, &o.json, 0, 0, "one JSON object instead of text"},
         CLI_NETWORK_OPTIONS(&o.n),
         {0},

@@ -23,15 +23,15 @@ static const char help_text[] =
     "  --sample-rate N  resample to N Hz first (default 16000)\n"
     "  --bins N         mel filters (default 80)\n"
     "  --low HZ         lowest edge of the filters (kaldi 20, others 0)\n"
-    "  --high HZ        highest edge; 0 or less counts from half the sample rate (default 0)\n"
-    "  --snip-edges B   kaldi, nemo: true or false (as Kaldi; kaldi true, nemo false)\n"
+    "  --high HZ        highest edge; 0 or less counts down from half the sample rate (0)\n"
+    "  --snip-edges B   kaldi, nemo: true or false, as in Kaldi (kaldi true, nemo false)\n"
     "  --window NAME    povey, hanning, hann, hamming, blackman, rectangular\n"
-    "  --scale X        of the samples: 1 (default) or 32768\n"
+    "  --scale X        scale of the samples: 1 (default) or 32768\n"
     "  --n-fft N        espnet: window and FFT (default 512)\n"
     "  --hop N          espnet: samples between frames (default 128)\n"
-    "  --normalize HOW  none (default), per-feature (as NeMo), utterance (mean and variance)\n"
+    "  --normalize HOW  none (default), per-feature (as in NeMo), utterance (mean and variance)\n"
     "  --chunk N        feed N samples at a time (the result is the same for every N)\n"
-    "  --channel N      take channel N, counted from 1, instead of the mean of all\n";
+    "  --channel N      use channel N, counted from 1, instead of the mean of all\n";
 
 enum type { KALDI, NEMO, ESPNET, WHISPER };
 
@@ -157,7 +157,7 @@ static int parse(struct job *j, int argc, char **argv, bool *done)
         if (o >= 0)
             given[o] = value;
         else if (j->file)
-            return cli_usage("features: one recording at a time, not '%s' as well", value);
+            return cli_usage("features: only one recording at a time, unexpected '%s'", value);
         else
             j->file = value;
     }

@@ -7,10 +7,11 @@
 
 #define MAX_DUMP ((size_t)1 << 30)
 
-static const char usage[] = "Usage: steno graph MODEL.onnx [--text|--dot]\n"
-                            "\n"
-                            "The network after the passes, one line per node, or for Graphviz:\n"
-                            "steno graph --dot MODEL.onnx | dot -Tsvg > graph.svg\n";
+static const char usage[] =
+    "Usage: steno graph MODEL.onnx [--text|--dot]\n"
+    "\n"
+    "Prints the network after the passes, one line per node, or for Graphviz:\n"
+    "steno graph --dot MODEL.onnx | dot -Tsvg > graph.svg\n";
 
 static int dump(const char *path, const struct cli_network *o, bool dot)
 {
@@ -43,7 +44,7 @@ int cli_graph(int argc, char **argv)
     cli_network_resolve(&o);
     o.net.rewrite_only = true; /* weights are not needed */
     if (rc == EX_OK && text && dot)
-        rc = cli_usage("graph: --text or --dot, not both");
+        rc = cli_usage("graph: --text and --dot exclude each other");
     if (rc == EX_OK && !path)
         rc = cli_usage("graph needs a model");
     if (rc == EX_OK)

@@ -17,12 +17,12 @@ static const char usage[] =
     "       steno model ops\n"
     "       steno model options\n"
     "\n"
-    "  info    of a network: inputs, outputs, opsets, metadata, operators before and after the\n"
-    "          passes, weights; of a model directory: name, language, sampling rate, sizes\n"
-    "  ops     every operator this build knows: domain, name, first opset, last opset (- = "
+    "  info    about a network: inputs, outputs, opsets, metadata, operators before and after the\n"
+    "          passes, weights; about a model directory: name, language, sampling rate, sizes\n"
+    "  ops     every operator of this build: domain, name, first opset, last opset (- = "
     "newest)\n"
     "  options every option of a model family: family, name, whether of a model or a stream,\n"
-    "          values, default (- = the model's own), what it does\n";
+    "          values, default (- = the model's own), description\n";
 
 struct model_options {
     const char *what, *path;
@@ -141,7 +141,7 @@ int cli_model(int argc, char **argv)
     int precision = STENO_AUTO_WEIGHTS;
     struct cli_option options[8 + CLI_FAMILY_ROWS] = {
         {"--precision", CLI_CHOICE, CLI_PRECISIONS, &precision, 0, 0,
-         "model directories: how weights are held, auto by default"},
+         "model directories: precision of the weights, auto by default"},
         CLI_PASS_OPTIONS(&o.n)};
     const char *args[2] = {NULL, NULL};
     struct stat sb;

@@ -16,9 +16,8 @@ static const char usage[] =
     "Rewrites a network into fewer nodes. Fused operators are written as functions of domain\n"
     "ai.steno whose bodies are standard operators: steno runs them as one kernel, any other "
     "runtime\n"
-    "inlines them. Of a model directory every .onnx file is rewritten and all else is copied to "
-    "OUT,\n"
-    "a directory.\n";
+    "inlines them. In a model directory every .onnx file is rewritten, and all other files are\n"
+    "copied to the directory OUT.\n";
 
 static void on_refused(void *arg, const char *pass, const char *node, const char *why)
 {
@@ -167,17 +166,17 @@ static int check_combination(const struct optimize *o)
 {
     bool half = o->precision == TO_FP16 || o->precision == TO_BF16;
     if ((o->form || o->precision) && o->bits)
-        return cli_usage("optimize: --weight-bits goes without --precision and --quantize");
+        return cli_usage("optimize: --weight-bits excludes --precision and --quantize");
     if (o->form && half)
-        return cli_usage("optimize: --quantize goes with --precision int8 alone");
+        return cli_usage("optimize: --quantize allows --precision int8 only");
     if (o->bits && o->bits != 4 && o->bits != 8)
-        return cli_usage("optimize: --weight-bits are 4 or 8");
+        return cli_usage("optimize: --weight-bits must be 4 or 8");
     if (o->form == QUANTIZE_STATIC && !o->calibrate.n)
         return cli_usage("optimize: --quantize static needs --calibrate");
     if (o->percentile <= 50 || o->percentile > 100)
-        return cli_usage("optimize: --percentile is more than 50 and at most 100");
+        return cli_usage("optimize: --percentile must be more than 50 and at most 100");
     if (o->directory && (o->heads || o->hidden))
-        return cli_usage("optimize: --num-heads and --hidden-size go with one network");
+        return cli_usage("optimize: --num-heads and --hidden-size need a single network");
     return EX_OK;
 }
 
@@ -186,54 +185,55 @@ static int parse(int argc, char **argv, struct optimize *o)
     long opset = 0;
     struct stat sb;
     const struct cli_option options[] = {
-        {"-o", CLI_TEXT, "OUT", &o->out, 0, 0, "the file, or directory, to write"},
+        {"-o", CLI_TEXT, "OUT", &o->out, 0, 0, "file or directory to write"},
         {"--level", CLI_CHOICE, "basic|extended|layer|all", &o->level, 0, 0,
-         "basic: eliminations; extended: and fusions of primitives;\nlayer: and products with "
-         "what follows, whole layers; all: the default"},
+         "basic: eliminations; extended: also fusions of primitives;\nlayer: also epilogues and "
+         "whole layers; all: everything, the default"},
         {"--disable-pass", CLI_TEXT, "LIST", &o->n.net.disable_passes, 0, 0,
          "comma-separated passes to leave out"},
         {"--only", CLI_TEXT, "LIST", &o->n.net.only_passes, 0, 0,
-         "comma-separated passes to run, no others"},
+         "comma-separated list of the only passes to run"},
         {"--opset", CLI_NUMBER, "N", &opset, 11, 28,
-         "of ai.onnx in the file written; by default that of IN"},
+         "version of ai.onnx in the written file; by default that of IN"},
         {"--contrib", CLI_FLAG, NULL, &o->save.contrib, 0, 0,
-         "com.microsoft operators where one is exactly the fused operator"},
+         "write com.microsoft operators where one equals the fused operator"},
         {"--input-int32", CLI_FLAG, NULL, &o->input_int32, 0, 0,
-         "inputs of 64-bit integers become 32-bit ones"},
+         "turn inputs of 64-bit integers into 32-bit ones"},
         {"--external", CLI_CHOICE, "auto|never|always", &o->external, 0, 0,
          "weights in OUT.data beside OUT; auto: from 1 GiB on"},
         {"--precision", CLI_CHOICE, "fp32|fp16|bf16|int8", &o->precision, 0, 0,
-         "weights of products in 16 bits, or int8: as --quantize dynamic"},
+         "weights of products in 16 bits; int8 is the same as --quantize dynamic"},
         {"--model-type", CLI_CHOICE, optimize_types, &o->type, 0, 0,
-         "an error says what was found when it is something else"},
+         "expected type; fails and names what was found if it differs"},
         {"--num-heads", CLI_NUMBER, "N", &o->heads, 1, 65535,
-         "of attention: checked, and taken where the graph does not tell"},
+         "heads of attention: checked, and used where the graph has no number"},
         {"--hidden-size", CLI_NUMBER, "N", &o->hidden, 1, 1048576,
-         "of attention, all heads together: the same"},
+         "of all heads together: likewise"},
         {"--quantize", CLI_CHOICE, "none|dynamic|static", &o->form, 0, 0,
-         "products of 8-bit weights by 8-bit activations; dynamic: rounded\nover the range they "
-         "have, static: over that of --calibrate"},
+         "products of 8-bit weights and activations; range of activations:\ndynamic: their own at "
+         "run time, static: that of --calibrate"},
         {"--calibrate", CLI_MANY, "FILE", &o->calibrate, 0, 0,
-         "recordings or folders of them (of a model's directory or a network\nin it), or .npz "
+         "recordings or folders of them (for a model directory or a network\nin it), or .npz "
          "files of the network's inputs"},
         {"--range", CLI_CHOICE, "minmax|percentile", &o->method, 0, 0,
-         "how static ranges are chosen, minmax by default"},
+         "choice of static ranges, minmax by default"},
         {"--percentile", CLI_REAL, "X", &o->percentile, 0, 0,
-         "of activations within the range, 99.99 by default"},
+         "percent of activations within the range, 99.99 by default"},
         {"--layer-errors", CLI_FLAG, NULL, &o->layer_errors, 0, 0,
-         "each product's output against f32, on calibration or random inputs"},
+         "compare each product's output with f32, on calibration or random inputs"},
         {"--weight-bits", CLI_NUMBER, "4|8", &o->bits, 4, 8,
-         "weights alone, in blocks (com.microsoft MatMulNBits)"},
+         "quantize only weights, in blocks (com.microsoft MatMulNBits)"},
         {"--block", CLI_NUMBER, "N", &o->block, 16, 65536, "rows of a block, 32 by default"},
         {"--exclude", CLI_TEXT, "LIST", &o->quantize.exclude, 0, 0,
          "comma-separated names of nodes (with * and ?) that keep their weights"},
         {"--exclude-op", CLI_TEXT, "LIST", &o->quantize.exclude_ops, 0, 0,
-         "comma-separated operator types (MatMul, Gemm) that keep theirs"},
+         "comma-separated operator types (MatMul, Gemm) that keep their weights"},
         {"--reduce-range", CLI_FLAG, NULL, &o->quantize.reduce_range, 0, 0,
          "7-bit weights, for runtimes and CPUs whose 8-bit sums saturate"},
-        {"--report", CLI_CHOICE, "text|json", &o->report, 0, 0, "what is printed: text by default"},
+        {"--report", CLI_CHOICE, "text|json", &o->report, 0, 0,
+         "form of the report, text by default"},
         {"--verbose", CLI_FLAG, NULL, &o->verbose, 0, 0,
-         "also say where a pass found most of its pattern, and why it refused"},
+         "also print near misses: where a pass found most of its pattern,\nand why it refused"},
         {0},
     };
     int n, rc = cli_parse(argc, argv, usage, options, &o->in, 1, &n);
@@ -274,8 +274,8 @@ static int optimize(struct optimize *o)
         return cli_fail(&err);
     rc = o->directory ? optimize_dir(o, o->in, o->out, 0) : optimize_file(o, o->in, o->out);
     if (rc == EX_OK && o->directory && !o->fitting) {
-        (void)steno_fail(&err, STENO_ERR_INVAL, "%s: no network in it is what --model-type says",
-                         o->in);
+        (void)steno_fail(&err, STENO_ERR_INVAL,
+                         "%s: no network in it is of the type of --model-type", o->in);
         rc = cli_fail(&err);
     }
     return rc;

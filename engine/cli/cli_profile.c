@@ -10,11 +10,10 @@
 static const char usage[] =
     "Usage: steno profile MODEL.onnx [--shape NAME=AxBxC]...\n"
     "\n"
-    "Time by operator, by layer and of the slowest nodes, each with its "
-    "rates and its share of what\n"
-    "this machine could do: the larger of the times that its arithmetic "
-    "and its bytes would take at\n"
-    "the peak. With one thread it is processor time. Inputs are made as of steno bench.\n";
+    "Prints the time by operator, by layer and of the slowest nodes, with rates and the share of\n"
+    "this machine's limit: the larger of the times that the arithmetic and the bytes would take "
+    "at\n"
+    "the peak. With one thread it is processor time. Inputs are those of steno bench.\n";
 
 struct profile_options {
     const char *model, *trace;
@@ -78,9 +77,10 @@ int cli_profile(int argc, char **argv)
                                 .n = CLI_NETWORK_INIT};
     const struct cli_option options[] = {
         CLI_INPUTS_OPTIONS(&o.in),
-        {"--runs", CLI_NUMBER, "N", &o.runs, 1, 1000000, "runs that count, 20 by default"},
-        {"--slowest", CLI_NUMBER, "N", &o.slowest, 0, 1000000, "nodes listed, 20 by default"},
-        {"--json", CLI_FLAG, NULL, &o.json, 0, 0, "every node, one JSON object"},
+        {"--runs", CLI_NUMBER, "N", &o.runs, 1, 1000000, "timed runs, 20 by default"},
+        {"--slowest", CLI_NUMBER, "N", &o.slowest, 0, 1000000,
+         "number of listed nodes, 20 by default"},
+        {"--json", CLI_FLAG, NULL, &o.json, 0, 0, "every node, as one JSON object"},
         {"--trace", CLI_TEXT, "FILE", &o.trace, 0, 0,
          "also write FILE for chrome://tracing or Perfetto"},
         CLI_NETWORK_OPTIONS(&o.n),

@@ -97,7 +97,7 @@ int cli_run(int argc, char **argv)
     struct run_options o = {.n = CLI_NETWORK_INIT};
     const struct cli_option options[] = {
         {"--input", CLI_MANY, "NAME=FILE.npy", &o.inputs, 0, 0, "array for a graph input"},
-        {"--output-dir", CLI_TEXT, "DIR", &o.dir, 0, 0, "made if it is not there"},
+        {"--output-dir", CLI_TEXT, "DIR", &o.dir, 0, 0, "output folder, made if needed"},
         CLI_NETWORK_OPTIONS(&o.n),
         {0},
     };

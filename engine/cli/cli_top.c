@@ -25,10 +25,9 @@
 
 static const char usage[] =
     "Usage: steno top [OPTION]...\n"
-    "Shows what a running stenod does: streams, capacity, latency, batch sizes. The server's\n"
-    "configuration names the socket (server.admin). In a terminal: q ends, space asks at once. "
-    "Else\n"
-    "the same as plain text, a block per interval.\n";
+    "Shows the state of a running stenod: streams, capacity, latency, batch sizes. The server's\n"
+    "configuration names the socket (server.admin). In a terminal, q quits and space updates at\n"
+    "once. Elsewhere the same is printed as plain text, one block per interval.\n";
 
 static volatile sig_atomic_t stopped;
 
@@ -225,9 +224,10 @@ int cli_top(int argc, char **argv)
     const struct cli_option options[] = {
         {"--socket", CLI_TEXT, "PATH", &path, 0, 0,
          "the server's socket ($STENO_ADMIN, else " DEFAULT_SOCKET ")"},
-        {"--once", CLI_FLAG, NULL, &t.once, 0, 0, "show it once: figures since the server's start"},
-        {"--json", CLI_FLAG, NULL, &t.json, 0, 0, "the server's answers as they are, one per line"},
-        {"--interval", CLI_REAL, "S", &t.interval, 0, 0, "seconds between two looks (2)"},
+        {"--once", CLI_FLAG, NULL, &t.once, 0, 0,
+         "print one update: figures since the server's start"},
+        {"--json", CLI_FLAG, NULL, &t.json, 0, 0, "the server's answers unchanged, one per line"},
+        {"--interval", CLI_REAL, "S", &t.interval, 0, 0, "seconds between two updates (2)"},
         {NULL, CLI_FLAG, NULL, NULL, 0, 0, NULL}};
     steno_err err;
     int n = 0, rc = cli_parse(argc, argv, usage, options, none, 0, &n);

@@ -48,7 +48,7 @@ struct recording {
 
 static const char usage[] =
     "Usage: steno transcribe [OPTION]... FILE...|-\n"
-    "Print what is said in each recording (WAV, FLAC, Ogg, Opus, MP3, AIFF; - = stdin).\n";
+    "Prints the text of each recording (WAV, FLAC, Ogg, Opus, MP3, AIFF; - = stdin).\n";
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
@@ -234,7 +234,8 @@ static steno_status run_recording(struct recording *r, steno_err *err)
                                   (double)steno_stream_samples(r->stream) / r->info.sample_rate);
     steno_audio_get_info(r->audio, &r->info);
     if (r->info.truncated && !damaged)
-        fprintf(stderr, "steno: %s: the file ends early; what there is was transcribed\n", r->name);
+        fprintf(stderr, "steno: %s: the file ends early; its audio up to there was transcribed\n",
+                r->name);
     st = print_result(r, err);
     if (!st && damaged && err) { /* results before the damage have been printed */
         *err = damage;
@@ -307,7 +308,7 @@ static int check(struct job *j, int files)
     if (!files)
         return cli_usage("transcribe: no recording given");
     if (j->stream && j->format != FORMAT_TEXT && j->format != FORMAT_JSON)
-        return cli_usage("transcribe: --stream goes with text and json");
+        return cli_usage("transcribe: --stream needs format text or json");
     if (j->stream_opt.beam && j->stream_opt.n_best > j->stream_opt.beam)
         return cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
                          j->stream_opt.beam);
@@ -325,7 +326,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
     struct cli_option options[20 + CLI_FAMILY_ROWS] = {
         {"--model", CLI_TEXT, "DIR", &j->model_dir, 0, 0,
-         "model directory (else $STENO_MODEL, else the model that ships)"},
+         "model directory (default: $STENO_MODEL, or the model that ships)"},
         {"--format", CLI_CHOICE, "text|json|srt|vtt", &j->format, 0, 0,
          "text: one line per file, the default"},
         {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
@@ -333,19 +334,20 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
         {"--stream", CLI_FLAG, NULL, &j->stream, 0, 0,
          "print partial results as they come (text, json)"},
         {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
-         "take channel N, counted from 1, instead of the mean of all"},
+         "use channel N, counted from 1, instead of the mean of all"},
         {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
          "hypotheses of the search; 1 = greedy (default: the model's)"},
         {"--nbest", CLI_NUMBER, "N", &n_best, 1, STENO_MAX_BEAM,
          "json: alternatives of each segment, at most the beam"},
         {"--precision", CLI_CHOICE, CLI_PRECISIONS, &precision, 0, 0,
-         "weights: auto (fast, and as good: the default), fp32 (as they are)"},
-        {"--times", CLI_FLAG, NULL, &j->times, 0, 0, "say on standard error what each file took"},
+         "weights: auto (fast and as accurate; the default), fp32 (unchanged)"},
+        {"--times", CLI_FLAG, NULL, &j->times, 0, 0,
+         "print the time of each file on standard error"},
         {"--no-endpoint", CLI_FLAG, NULL, &j->stream_opt.no_endpointing, 0, 0,
-         "no cutting at silences: one segment per recording"},
+         "do not cut at silences: one segment per recording"},
         {"--threads", CLI_NUMBER, "N", &threads, 1, 256, "threads of the engine (default 1)"},
         {"--cpu", CLI_TEXT, "LEVEL", &j->model_opt.cpu, 0, 0,
-         "scalar, avx2, avx512, vnni, bf16, amx: use no more than this"}};
+         "highest level: scalar, avx2, avx512, vnni, bf16 or amx"}};
     int own = 0, rc;
     while (options[own].name)
         own++;

@@ -16,11 +16,11 @@ static const char usage[] =
     "Usage: steno verify A.onnx [B.onnx] [OPTION]...\n"
     "       steno verify --model DIR [--model DIR] --audio FILE [--audio FILE]...\n"
     "\n"
-    "Runs A as it is and B after the passes (without B: A both ways) on the same random inputs, "
+    "Runs A unchanged and B after the passes (without B: A both ways) on the same random inputs, "
     "at\n"
-    "several lengths, and compares every output. With recordings: what model and model hear (with "
-    "one\n"
-    "model: as it is, and after the passes). Exit status 0 when all agree, 1 when they differ.\n";
+    "several lengths, and compares every output. With recordings it compares the texts of two\n"
+    "models, or of one model with and without passes. Exit status 0 when all agree, 1 when they\n"
+    "differ.\n";
 
 struct verify {
     const char *path[2];
@@ -157,7 +157,7 @@ static steno_status sample(const struct verify *v, struct run *r, int64_t length
     if (st)
         return st;
     if (cli_inputs_set(&in, r->s[0], &why) || steno_session_run(r->s[0], &why)) {
-        fprintf(stderr, "steno: verify: length %lld is left out, A refuses it: %s\n",
+        fprintf(stderr, "steno: verify: length %lld is left out because A refuses it: %s\n",
                 (long long)length, why.msg);
         r->skipped++;
     } else {
@@ -304,16 +304,18 @@ int cli_verify(int argc, char **argv)
     struct verify v = {
         .samples = 5, .batch = 1, .seed = 1, .rtol = 1e-4, .atol = 1e-4, .n = CLI_NETWORK_INIT};
     const struct cli_option options[] = {
-        {"--samples", CLI_NUMBER, "N", &v.samples, 1, 1000000, "random inputs, 5 by default"},
+        {"--samples", CLI_NUMBER, "N", &v.samples, 1, 1000000,
+         "number of random inputs, 5 by default"},
         {"--length", CLI_NUMBER, "N", &v.length, 1, 1000000,
-         "of every free dimension but the batch; several, in turn, by default"},
+         "extent of free dimensions except the batch; several in turn by default"},
         {"--batch", CLI_NUMBER, "N", &v.batch, 1, 100000, "1 by default"},
-        {"--seed", CLI_NUMBER, "N", &v.seed, 0, 1000000000, "of the random inputs, 1 by default"},
+        {"--seed", CLI_NUMBER, "N", &v.seed, 0, 1000000000,
+         "seed of the random inputs, 1 by default"},
         {"--rtol", CLI_REAL, "X", &v.rtol, 0, 0,
          "allowed difference relative to A, 1e-4 by default"},
-        {"--atol", CLI_REAL, "X", &v.atol, 0, 0, "and absolute, 1e-4 by default"},
+        {"--atol", CLI_REAL, "X", &v.atol, 0, 0, "allowed absolute difference, 1e-4 by default"},
         {"--model", CLI_MANY, "DIR", &v.models, 0, 0, "a model directory; one or two"},
-        {"--audio", CLI_MANY, "FILE", &v.audio, 0, 0, "a recording, or a folder of them"},
+        {"--audio", CLI_MANY, "FILE", &v.audio, 0, 0, "a recording, or a folder of recordings"},
         {"--json", CLI_FLAG, NULL, &v.json, 0, 0, "one JSON object instead of the table"},
         CLI_INPUTS_OPTIONS(&v.in),
         CLI_NETWORK_OPTIONS(&v.n),

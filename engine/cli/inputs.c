@@ -58,7 +58,7 @@ static steno_status shape_of(const struct cli_inputs_options *o, const struct st
     *out = v->shape;
     if (out->rank < 0)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "input '%s' needs --shape: the model says nothing of its rank", v->name);
+                          "input '%s' needs --shape: the model does not give its rank", v->name);
     for (int d = 0; d < out->rank; d++)
         if (out->dim[d] < 0)
             out->dim[d] = d == 0 && out->rank > 1 ? o->batch : o->length;

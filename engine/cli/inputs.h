@@ -21,7 +21,8 @@ struct cli_inputs_options {
      0,                                                                                            \
      "shape of a graph input; NAME= alone is a scalar"},                                           \
     {                                                                                              \
-        "--value", CLI_MANY, "NAME=N", &(I)->values, 0, 0, "every element of a graph input"        \
+        "--value", CLI_MANY, "NAME=N", &(I)->values, 0, 0,                                         \
+            "value of every element of a graph input"                                              \
     }
 
 struct cli_inputs {

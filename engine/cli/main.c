@@ -14,21 +14,21 @@
 #include <unistd.h>
 
 static const struct cli_command commands[] = {
-    {"transcribe", "[OPTION]... FILE...|-", "what is said in recordings", cli_transcribe},
+    {"transcribe", "[OPTION]... FILE...|-", "print the text of recordings", cli_transcribe},
     {"optimize", "IN.onnx|MODELDIR -o OUT [OPTION]...", "rewrite a network into fewer nodes",
      cli_optimize},
     {"run", "MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR", "run a network on arrays",
      cli_run},
     {"bench", "MODEL.onnx [--shape NAME=AxBxC]...", "time a network", cli_bench},
-    {"profile", "MODEL.onnx [--shape NAME=AxBxC]...", "where the time of a network goes",
+    {"profile", "MODEL.onnx [--shape NAME=AxBxC]...", "show where the time of a network goes",
      cli_profile},
     {"verify", "A.onnx [B.onnx] | --model DIR... --audio FILE...",
-     "hold two networks, or two models, against each other", cli_verify},
-    {"graph", "MODEL.onnx [--text|--dot]", "the nodes of a network", cli_graph},
-    {"model", "info FILE.onnx|DIR", "show what is in a model", cli_model},
-    {"features", "[OPTION]... --output OUT.npy FILE|-", "the log-mel features of a recording",
+     "compare two networks or two models", cli_verify},
+    {"graph", "MODEL.onnx [--text|--dot]", "print the nodes of a network", cli_graph},
+    {"model", "info FILE.onnx|DIR", "describe a model", cli_model},
+    {"features", "[OPTION]... --output OUT.npy FILE|-", "write the log-mel features of a recording",
      cli_features},
-    {"top", "[OPTION]...", "what a running server does", cli_top},
+    {"top", "[OPTION]...", "show the state of a running server", cli_top},
 };
 
 int cli_fail(const steno_err *err)
@@ -122,7 +122,8 @@ static int help(void)
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         printf("  steno %-10s %s\n      %s\n", commands[i].name, commands[i].args,
                commands[i].about);
-    puts("\nsteno COMMAND --help tells the options of a command; steno --version the version.");
+    puts("\nsteno COMMAND --help lists the options of a command; steno --version prints the "
+         "version.");
     return EX_OK;
 }
 

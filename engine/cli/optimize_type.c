@@ -123,7 +123,7 @@ static steno_status check_heads(const struct optimize *o, const struct steno_gra
     }
     if (!found && o->n.net.opt_level >= 2)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "%s: --num-heads and --hidden-size: there is no attention in it", in);
+                          "%s: --num-heads and --hidden-size: the network has no attention", in);
     return STENO_OK;
 }
 

@@ -135,7 +135,7 @@ int cli_parse(int argc, char **argv, const char *usage, const struct cli_option 
             return -1;
         }
         if (c == CLI_POSITIONAL && *n == max)
-            return cli_usage("%s: '%s' is one argument too many", argv[0], value);
+            return cli_usage("%s: unexpected argument '%s'", argv[0], value);
         if (c == CLI_POSITIONAL)
             positional[(*n)++] = value;
         else if (c == CLI_ERROR || !set(&options[c], value))

@@ -69,7 +69,7 @@ struct cli_network {
          "comma-separated passes to leave out"},                                                   \
     {                                                                                              \
         "--only", CLI_TEXT, "LIST", &(N)->net.only_passes, 0, 0,                                   \
-            "comma-separated passes to run, no others"                                             \
+            "comma-separated list of the only passes to run"                                       \
     }
 #define CLI_NETWORK_OPTIONS(N)                                                                     \
     {"--cpu",                                                                                      \
@@ -81,21 +81,21 @@ struct cli_network {
      "scalar, avx2, avx512, vnni, bf16, amx or native (all the CPU has)"},                         \
         {"--threads", CLI_NUMBER, "N", &(N)->threads, 1, 1024, "1 by default"},                    \
         {"--precision",         CLI_CHOICE, CLI_PRECISIONS, &(N)->precision, 0, 0,                 \
-         "how weights are held"},                                                                  \
+         "precision of weights"},                                                                  \
         {"--cache",                                                                                \
          CLI_TEXT,                                                                                 \
          "DIR",                                                                                    \
          &(N)->net.cache_dir,                                                                      \
          0,                                                                                        \
          0,                                                                                        \
-         "folder where packed weights are kept for the next start"},                               \
+         "folder for packed weights, which the next start maps"},                                  \
         {"--free-batch",                                                                           \
          CLI_TEXT,                                                                                 \
          "LIST",                                                                                   \
          &(N)->net.free_batch,                                                                     \
          0,                                                                                        \
          0,                                                                                        \
-         "comma-separated inputs exported for one stream that take any number"},                   \
+         "comma-separated inputs, exported for one stream, that take any number"},                 \
         CLI_PASS_OPTIONS(N)
 /* Apply the parsed rows to net and sess. */
 void cli_network_resolve(struct cli_network *n);

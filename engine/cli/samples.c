@@ -119,7 +119,7 @@ steno_status samples_npz(struct samples *s, const steno_network *n, const char *
         return st;
     for (int i = 0; i < in->n; i++)
         if (!in->t[i].data)
-            return steno_fail(err, STENO_ERR_INVAL, "%s: there is no array for input '%s'", path,
+            return steno_fail(err, STENO_ERR_INVAL, "%s: no array for input '%s'", path,
                               steno_network_input(n, i)->name);
     return STENO_OK;
 }

@@ -245,7 +245,7 @@ steno_status top_view(struct steno_buf *out, const json_t *now, const json_t *be
     size_t i;
     json_t *m;
     if (!json_is_object(v.now) || !json_is_array(json_object_get(now, "models")))
-        return steno_fail(err, STENO_ERR_FORMAT, "this is no answer of a stenod");
+        return steno_fail(err, STENO_ERR_FORMAT, "not an answer of stenod");
     if (!before)
         v.seconds = number(now, "now") - number(now, "started");
     put_head(&v, now);

@@ -105,7 +105,7 @@ static void errors_in_a_file_name_file_and_line(void **state)
         {"[server]\nlisten = 127.0.0.1:1\nlisten_on = x\n",
          "test.conf:3: unknown key server.listen_on"},
         {"\n\n[pool]\n; comment\nthreads = many\n", "test.conf:5: pool.threads: 'many'"},
-        {"threads = 1\n", "test.conf:1: key 'threads' stands before the first [section]"},
+        {"threads = 1\n", "test.conf:1: key 'threads' is before the first [section]"},
         {"[pool]\nthreads = 1\nthreads = 2\n", "test.conf:3: pool.threads is given twice"},
         {"[model]\npenalty = 1\npenalty = 1\n", "test.conf:3: model.penalty is given twice"},
         {"[model]\nquantized = perhaps\n", "test.conf:2: model.quantized: 'perhaps'"},
@@ -353,7 +353,7 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     assert_int_equal(steno_config_assign(&c, "limits.body=1M", STENO_CONFIG_FLAG, NULL), STENO_OK);
     assert_int_equal(steno_config_assign(&c, "log.level=loud", STENO_CONFIG_FLAG, NULL), STENO_OK);
     assert_int_equal(steno_config_check(&c, &err), STENO_ERR_INVAL);
-    assert_non_null(strstr(err.msg, "log.level: 'loud' is no log level"));
+    assert_non_null(strstr(err.msg, "log.level: 'loud' is not a log level"));
     steno_config_free(&c);
 }
 

@@ -63,7 +63,7 @@ static void a_key_is_found_by_its_secret_alone(void **state)
     assert_string_equal(steno_key_name(find(k, B)), "two");
     assert_int_not_equal(steno_key_owner(find(k, A)), steno_key_owner(find(k, B)));
     assert_int_equal(steno_keys_find(k, NULL, &key, &err), STENO_ERR_INVAL);
-    assert_non_null(strstr(err.msg, "needed"));
+    assert_non_null(strstr(err.msg, "required"));
     assert_int_equal(steno_keys_find(k, "", &key, &err), STENO_ERR_INVAL);
     assert_int_equal(steno_keys_find(k, "aaaaaaaaaaaaaaa", &key, &err), STENO_ERR_INVAL);
     assert_int_equal(steno_keys_find(k, A "a", &key, &err), STENO_ERR_INVAL);
@@ -174,12 +174,12 @@ static void wrong_files_are_named(void **state)
         {"[one]\n", NULL}, /* a section without a key */
         {"[one]\nsessions = 1\n", "[one] has no key"},
         {"[one]\nkey = 123\n", "16 to 256"},
-        {"[one]\nkey = " A "\nsessions = many\n", "no number"},
-        {"[one]\nkey = " A "\nsessions = -1\n", "no number"},
+        {"[one]\nkey = " A "\nsessions = many\n", "not a number"},
+        {"[one]\nkey = " A "\nsessions = -1\n", "not a number"},
         {"[one]\nkey = " A "\ncolour = red\n", "unknown setting"},
         {"[one]\nkey = " A "\n[two]\nkey = " A "\n", "key of another"},
-        {"[one two]\nkey = " A "\n", "no name"},
-        {"key = " A "\n", "no name"},
+        {"[one two]\nkey = " A "\n", "not a valid key name"},
+        {"key = " A "\n", "not a valid key name"},
         {"[one]\nkey = " A "\nnonsense\n", "keys:3"},
     };
     (void)state;

@@ -46,8 +46,8 @@ static void bad_escapes_and_bytes_are_named(void **state)
         const char *target, *says;
     } bad[] = {{"/?a=%", "pair 1 has a bad %-escape"},   {"/?a=1&b=%4", "pair 2 has a bad"},
                {"/?%zz=1", "pair 1 has a bad %-escape"}, {"/?a=%00", "pair 1 holds a NUL"},
-               {"/?a=%ff", "pair 1 is no UTF-8"},        {"/?a=%c3", "pair 1 is no UTF-8"},
-               {"/?a=%ed%a0%80", "pair 1 is no UTF-8"}};
+               {"/?a=%ff", "pair 1 is not UTF-8"},       {"/?a=%c3", "pair 1 is not UTF-8"},
+               {"/?a=%ed%a0%80", "pair 1 is not UTF-8"}};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct steno_buf out;

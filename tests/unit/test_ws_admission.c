@@ -280,14 +280,14 @@ static void a_key_is_found_in_four_places(void **state)
     expect_admitted(&h, "/v1/stream", GOOD "Sec-WebSocket-Protocol: token, " SECRET "\r\n");
     expect_admitted(&h, "/v1/stream?api_key=" SECRET, GOOD);
     assert_string_equal(steno_key_name(h.handshake.key), "one");
-    expect_refused(
-        &h, "/v1/stream", GOOD, 401,
-        SAYS("invalid_api_key", "is needed", "WWW-Authenticate: Bearer\r\n", "X-Request-Id: req_"));
-    expect_refused(&h, "/v1/stream?api_key=" OTHER, GOOD, 401, SAYS("not known"));
+    expect_refused(&h, "/v1/stream", GOOD, 401,
+                   SAYS("invalid_api_key", "is required", "WWW-Authenticate: Bearer\r\n",
+                        "X-Request-Id: req_"));
+    expect_refused(&h, "/v1/stream?api_key=" OTHER, GOOD, 401, SAYS("unknown API key"));
     assert_null(strstr(h.answer, OTHER));
     /* the header takes precedence over the URL */
     expect_refused(&h, "/v1/stream?api_key=" SECRET, GOOD "Authorization: Bearer " OTHER "\r\n",
-                   401, SAYS("not known"));
+                   401, SAYS("unknown API key"));
     assert_true(refused(&h, STENO_REJECT_KEY) == 3);
     /* without a valid key a client learns nothing of the models and takes no place */
     assert_int_equal(h.models.acquired, 5);
@@ -381,7 +381,7 @@ static void resumed_sessions_need_no_place(void **state)
     close(fd);
     close(h.client_end);
     /* a resumed session still needs its key, and a dialect with resumable sessions */
-    expect_refused(&h, "/v1/stream?session_id=sess_1", GOOD, 401, SAYS("is needed"));
+    expect_refused(&h, "/v1/stream?session_id=sess_1", GOOD, 401, SAYS("is required"));
     expect_refused(&h, "/v1/listen?session_id=sess_1&api_key=" SECRET, GOOD, 503,
                    SAYS("shutting down"));
     close_fixture(&h);

@@ -231,7 +231,7 @@ static void audio_without_start_means_the_defaults_and_a_later_start_is_refused(
     note_text(f, STENO_FINAL, "nine");
     note(f, STENO_POOL_DONE, STENO_OK);
     expect(f, "final", "text", "nine");
-    expect(f, "error", "message", "may only come first");
+    expect(f, "error", "message", "must come before audio");
     expect_close(f, 1008, "invalid_argument");
 }
 
