@@ -208,8 +208,8 @@ enum steno_final_reason {
 };
 
 /* Strings and arrays are the stream's, valid until the next push, finalize, end or next.
- * Order within a segment: at most one SPEECH_START, any number of PARTIAL, one FINAL. A segment in
- * which nothing was heard has no events, unless its end was requested (FINAL_REQUEST: the final may
+ * Order within a segment: at most one SPEECH_START, any number of PARTIAL, one FINAL. A segment
+ * without speech has no events, unless its end was requested (FINAL_REQUEST: the final may
  * be empty). The events do not depend on how the audio was cut into pushes. */
 struct steno_event {
     enum steno_event_kind kind;

@@ -11,8 +11,8 @@
  * The step takes x [B, 1, d'], embedding plus position of the newest token of each entry of the
  * batch, and pick [M] i64, the entries whose scores are wanted. It gives logits [M, 1, vocab],
  * fresh_i [B, 1, 3 d'] with query, key and value of layer i's self attention, and query_i
- * [B, 1, d'] of its cross attention. Keys and values of before are lent (nn/exec/kv_cache.h), and
- * CachedAttention reads them.
+ * [B, 1, d'] of its cross attention. CachedAttention reads the keys and values of earlier tokens
+ * from a bound external cache (nn/exec/kv_cache.h).
  *
  * Both convolutions are products: rows side by side times [3 c, d]. Embeddings are no part of a
  * graph: the output layer holds them packed, and rows of them are read from the file

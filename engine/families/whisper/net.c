@@ -48,7 +48,7 @@ struct steno_whisper_runner {
     size_t cap_entries;
     struct steno_kv_view *view;
     size_t cap_views;
-    struct steno_kv_binding lent;
+    struct steno_kv_binding bound;
     size_t encoded; /* rows of the last window */
 };
 
@@ -532,8 +532,8 @@ static void fill(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t 
         for (size_t p = 0; p < (a->parent ? a->n : a->n_pick); p++)
             r->pick[(*picked)++] = (int64_t)(at + (a->parent ? p : a->pick[p]));
     }
-    r->lent = (struct steno_kv_binding){r->view, n};
-    steno_session_bind_kv(r->step, &r->lent);
+    r->bound = (struct steno_kv_binding){r->view, n};
+    steno_session_bind_kv(r->step, &r->bound);
 }
 
 static steno_status run(steno_whisper_runner *r, size_t entries, size_t picked, steno_err *err)

@@ -33,8 +33,8 @@ struct steno_whisper_window {
 };
 STENO_MUST steno_status steno_whisper_encode(steno_whisper_runner *r, steno_whisper_state *s,
                                              const struct steno_whisper_window *w, steno_err *err);
-/* The encoder's rows of the last window that the runner encoded, [rows, audio_state]; until its
- * next one. */
+/* The encoder frames of the last window that the runner encoded, [rows, audio_state]; valid until
+ * its next one. */
 const float *steno_whisper_encoded(const steno_whisper_runner *r, size_t *rows);
 
 /* One state's part of a step. Either a text from the beginning, all tokens at once, which forgets

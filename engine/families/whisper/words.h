@@ -21,7 +21,7 @@ STENO_MUST steno_status steno_whisper_aligner_open(steno_whisper_aligner **out,
                                                    const struct steno_whisper *m, steno_err *err);
 void steno_whisper_aligner_close(steno_whisper_aligner *a);
 /* ids [n] is text alone, in the window that state has; start [n_start] begins the transcript
- * (without timestamps); columns of the encoder's rows are recording. *ask: for the step.
+ * (without timestamps); `columns` of the encoder frames are recording. *ask: for the step.
  * STENO_ERR_LIMIT: more pieces than the decoder has room for. */
 STENO_MUST steno_status steno_whisper_aligner_ask(steno_whisper_aligner *a,
                                                   steno_whisper_state *state, const int32_t *start,
