@@ -276,6 +276,30 @@ static void samples_follow_the_seed(void **state)
     steno_whisper_search_close(t);
 }
 
+/* Weights of unknown origin may give anything. */
+static void nothing(const int32_t *text, size_t n, float *s)
+{
+    (void)text;
+    for (int i = 0; i < V; i++)
+        s[i] = n < 2 ? NAN : NO;
+}
+
+static void scores_that_are_no_numbers_end_a_search(void **state)
+{
+    struct steno_whisper_search_options o = search_options(5);
+    steno_whisper_search *s;
+    struct steno_whisper_text t = search(&o, nothing, &s);
+    (void)state;
+    assert_true(t.n == 0 && !t.ended && t.sum == (double)NO);
+    steno_whisper_search_close(s);
+    o = search_options(1);
+    o.temperature = 1;
+    o.max_new = 4;
+    t = search(&o, nothing, &s);
+    assert_true(t.n <= 4);
+    steno_whisper_search_close(s);
+}
+
 static void options_out_of_range_are_named(void **state)
 {
     struct steno_whisper_search_options o = search_options(33);
@@ -389,6 +413,7 @@ int main(void)
         cmocka_unit_test(a_beam_sees_past_the_first_piece),
         cmocka_unit_test(a_text_ends_at_the_limit),
         cmocka_unit_test(samples_follow_the_seed),
+        cmocka_unit_test(scores_that_are_no_numbers_end_a_search),
         cmocka_unit_test(options_out_of_range_are_named),
         cmocka_unit_test(a_loop_is_tried_at_the_next_temperature),
         cmocka_unit_test(loops_where_nobody_speaks_are_silence),

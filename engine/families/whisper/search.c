@@ -363,7 +363,12 @@ static double rank(const steno_whisper_search *s, const struct text *t)
 
 struct steno_whisper_text steno_whisper_search_best(const steno_whisper_search *s)
 {
-    const struct text *best = s->n_finished ? &s->finished[0] : &s->live[s->now][0];
+    const struct text *best = &s->finished[0];
+    if (!s->n_finished) /* no score was a number */
+        return (struct steno_whisper_text){.ids = best->ids,
+                                           .log_probs = best->probs,
+                                           .sum = -INFINITY,
+                                           .no_speech = s->no_speech};
     for (size_t i = 1; i < s->n_finished; i++)
         if (rank(s, &s->finished[i]) > rank(s, best))
             best = &s->finished[i];

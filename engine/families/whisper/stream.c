@@ -177,14 +177,17 @@ static bool add_segment(struct stream *s, const struct steno_whisper_segment *g)
         s->score += (double)g->log_probs[i];
         if (g->ids[i] >= s->model->net->special.eot)
             continue;
+        text++;
         while (!left && word + 1 < g->n_words)
             left = g->words[++word].n_ids;
-        share_of(g, text++, n, &first, &last);
+        share_of(g, text - 1, n, &first, &last);
         if (g->n_words) {
             first = frame_of(g->words[word].start);
             last = frame_of(g->words[word].end) - 1;
         }
         left -= left > 0;
+        if (g->ids[i] >= steno_bpe_regular(s->model->net->bpe))
+            continue; /* the empty piece that some vocabularies leave out */
         if (!add_piece(s, g->ids[i], g->log_probs[i], first, last > first ? last : first))
             return false;
     }
