@@ -62,11 +62,11 @@ static double number(const json_t *v)
     char *end;
     double x;
     if (!t)
-        return json_is_number(v) ? json_number_value(v) : NAN;
+        return json_is_number(v) ? json_number_value(v) : (double)NAN;
     x = strtod(t, &end);
     while (*end == ' ')
         end++;
-    return end == t || *end ? NAN : x;
+    return end == t || *end ? (double)NAN : x;
 }
 
 /* The value's truth, as Python's bool() defines it. */

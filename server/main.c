@@ -207,8 +207,8 @@ static void wait_for_end(struct daemon *d)
             reload(d);
         } else if (sig == SIGTERM || sig == SIGINT) {
             steno_log(LOG_NOTICE, "%s: draining for at most %g s, %d sessions run",
-                      sig == SIGTERM ? "SIGTERM" : "SIGINT", steno_limits_active(d->srv.limits),
-                      d->conf.drain_timeout);
+                      sig == SIGTERM ? "SIGTERM" : "SIGINT", d->conf.drain_timeout,
+                      steno_limits_active(d->srv.limits));
             return;
         }
     }
