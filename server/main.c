@@ -193,8 +193,7 @@ static void reload(struct daemon *d)
     else if (*d->conf.keys)
         steno_log(LOG_NOTICE, "reload: keys read again");
     steno_models_reload(d->srv.models, &reloaded, &failed);
-    steno_log(LOG_NOTICE, "reload: %d models loaded again, %d kept as they were", reloaded,
-              failed);
+    steno_log(LOG_NOTICE, "reload: %d models loaded again, %d kept as they were", reloaded, failed);
     sd_notify(0, "READY=1");
 }
 

@@ -81,7 +81,8 @@ steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t
     room = in + w->before[a] + w->after[a] - span;
     if (room < 0)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "a window of %lld does not fit an axis of %lld with padding %lld and %lld",
+                          "a window of %lld does not fit an axis of %lld with "
+                          "padding %lld and %lld",
                           (long long)span, (long long)in, (long long)w->before[a],
                           (long long)w->after[a]);
     *out = room / w->stride[a] + 1;
