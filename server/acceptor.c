@@ -263,7 +263,7 @@ static void on_lingering(steno_acceptor *a, struct conn *c)
             return;
         }
     }
-    /* More data is waiting, and no edge will tell: register again to get one. */
+    /* More data is waiting, but there will be no edge: register again to get one. */
     unwatch(a, c);
     if (!watch(a, c))
         drop(a, c);
@@ -279,7 +279,7 @@ static void linger(steno_acceptor *a, int fd)
     else if (shutdown(fd, SHUT_WR) || !watch(a, c))
         drop(a, c);
     else
-        on_lingering(a, c); /* what has come already */
+        on_lingering(a, c); /* data that has come already */
 }
 
 static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)

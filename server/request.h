@@ -43,7 +43,7 @@ struct steno_request {
     const struct steno_route *route;
     const char *method;
     char *target; /* undecoded */
-    char id[72];  /* the client's X-Request-Id, or one of ours */
+    char id[72];  /* the client's X-Request-Id, or a new one */
     int64_t started;
     double retry_after; /* s, for a 429 */
     int code;           /* status of the answer; 0 = not answered yet */

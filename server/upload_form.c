@@ -79,8 +79,8 @@ static bool is_extension(const char *name)
     return !strcmp(name, "n_best") || !strcmp(name, "vad") || steno_native_is_option(name);
 }
 
-/* OpenAI's form has no query. `channel` and this project's extensions may stand there as well as in
- * a field. Other names belong to others (api-version, for example) and are ignored. */
+/* OpenAI's form has no query. `channel` and this project's extensions may be in the query as well
+ * as in a field. Other names belong to others (api-version, for example) and are ignored. */
 static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
 {
     return strcmp(name, "channel") && !is_extension(name) ? STENO_OK

@@ -699,7 +699,7 @@ static bool collect_text(steno_ws_session *s, const char *p, size_t n, bool firs
         s->text.len -= n;
     }
     s->maybe_text = false;
-    if (s->text.len) /* it is audio: the earlier pieces come first */
+    if (s->text.len) /* it is audio: earlier parts come first */
         take_bytes(s, s->text.data, s->text.len, false);
     return false;
 }

@@ -34,8 +34,8 @@ struct steno_ws_engine {
     steno_status (*finalize)(void *ctx, steno_err *err);
     /* A DONE note follows. */
     void (*end)(void *ctx);
-    /* s until a client should come back that one of these refused with STENO_ERR_BUSY or out of
-     * memory. NULL: unknown. */
+    /* s until a client that one of these refused (STENO_ERR_BUSY, out of memory) should come back.
+     * NULL: unknown. */
     double (*come_back)(void *ctx);
 };
 

@@ -50,8 +50,8 @@ extern const char optimize_types[];
 /* Open the network after passes, quantized where that is wanted (optimize_quantize.c). */
 STENO_MUST steno_status optimize_open(struct optimize *o, const char *in, steno_network **out,
                                       steno_err *err);
-/* Check --model-type, --num-heads and --hidden-size against what was found. STENO_ERR_INVAL names
- * what was found. In a directory one network must be of the type. */
+/* Check --model-type, --num-heads and --hidden-size against the passes' findings. STENO_ERR_INVAL
+ * names the findings. In a directory one network must be of the type. */
 STENO_MUST steno_status optimize_check_type(struct optimize *o, const steno_network *n,
                                             const char *in, steno_err *err);
 /* When --calibrate names recordings: run the model on them and record the inputs of its networks in

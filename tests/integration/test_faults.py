@@ -431,7 +431,7 @@ def a_stuck_worker_holds_only_its_own_stream_and_stops_the_watchdog_messages(_):
                     assert recognized_to_the_end(ws, PCM[half:])
                 assert upload(b)
                 b.sleep(11)
-                assert eventually(lambda: "hangs for" in d.output()), d.output()
+                assert eventually(lambda: "has hung for" in d.output()), d.output()
                 assert d.status("/healthz") == 503 and d.status("/readyz") == 503
                 assert upload(b)
                 before = len(manager.said)
@@ -450,7 +450,7 @@ def a_stuck_worker_holds_only_its_own_stream_and_stops_the_watchdog_messages(_):
                 ws.send(PCM)
                 assert eventually(lambda: b.left() <= 0), b.left()
                 b.sleep(11)
-                assert eventually(lambda: d.output().count("hangs for") == 2), d.output()
+                assert eventually(lambda: d.output().count("has hung for") == 2), d.output()
                 d.proc.send_signal(signal.SIGTERM)
                 assert d.proc.wait(60 * SLOW) == os.EX_SOFTWARE, d.output()
                 assert "stopped without the worker that hangs" in d.output()
