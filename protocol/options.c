@@ -132,7 +132,7 @@ static void print_value(const struct steno_option_info *row, double v, char out[
 }
 
 /* Whether the value is the default. */
-static bool holds_anyway(const struct steno_option_info *row, double v)
+static bool is_default(const struct steno_option_info *row, double v)
 {
     return *row->fallback && value_of(row, row->fallback) == v;
 }
@@ -323,7 +323,7 @@ struct steno_options steno_options_variant(const struct steno_options *o)
     const struct steno_option_info *row;
     for (size_t i = 0; (row = next_row(&i));) { /* i: one past the row */
         size_t at = find(o, row->name);
-        if (at < o->n && row->scope == STENO_OPTION_OF_MODEL && !holds_anyway(row, o->value[at]))
+        if (at < o->n && row->scope == STENO_OPTION_OF_MODEL && !is_default(row, o->value[at]))
             (void)put(&out, (unsigned char)(i - 1), o->value[at]);
     }
     return out;

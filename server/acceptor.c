@@ -80,7 +80,7 @@ struct steno_acceptor {
     struct conn *free;
     struct conn_queue waiting, lingering;
     struct steno_retry_spreader spreader; /* for refused connections */
-    bool deaf;                            /* stopped: only lingering clients remain */
+    bool lingering_only;                  /* stopped: only lingering clients remain */
 
     pthread_mutex_t lock;
     bool stop, ended; /* ended: no connection may linger any more */
@@ -501,9 +501,9 @@ static bool stopping(steno_acceptor *a)
     pthread_mutex_lock(&a->lock);
     stop = a->stop;
     pthread_mutex_unlock(&a->lock);
-    if (!stop || a->deaf)
+    if (!stop || a->lingering_only)
         return stop;
-    a->deaf = true;
+    a->lingering_only = true;
     for (size_t i = 0; i < a->n_listeners; i++)
         (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, a->listeners[i], NULL);
     while (a->waiting.first)
@@ -532,13 +532,13 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), "acceptor");
     steno_thread_give_way();
     while (!ended(a)) {
-        int n = epoll_wait(a->epoll, ev, 64, a->n_open || a->deaf ? TICK_MS : -1);
+        int n = epoll_wait(a->epoll, ev, 64, a->n_open || a->lingering_only ? TICK_MS : -1);
         int64_t now = steno_now_ns();
         for (int i = 0; i < n; i++) {
             uint64_t tag = ev[i].data.u64, count;
             if (tag == TAG_WAKE)
                 (void)!read(a->wake, &count, sizeof count);
-            else if (tag >= TAG_LISTEN && !a->deaf)
+            else if (tag >= TAG_LISTEN && !a->lingering_only)
                 on_listener(a, a->listeners[tag - TAG_LISTEN]);
             else if (tag < TAG_LISTEN)
                 on_event(a, tag, ev[i].events);

@@ -104,7 +104,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void nudge(steno_hangup *h)
+static void wake_watcher(steno_hangup *h)
 {
     uint64_t one = 1;
     (void)!write(h->wake, &one, sizeof one);
@@ -148,7 +148,7 @@ void steno_hangup_close(steno_hangup *h)
     h->stop = true;
     pthread_mutex_unlock(&h->lock);
     if (h->running) {
-        nudge(h);
+        wake_watcher(h);
         pthread_join(h->thread, NULL);
     }
     if (h->epoll >= 0)
@@ -192,7 +192,7 @@ steno_hangup_id steno_hangup_watch(steno_hangup *h, int fd, int64_t deadline_ns,
         h->sleeps = false; /* one wake-up is enough */
     pthread_mutex_unlock(&h->lock);
     if (sleeps)
-        nudge(h);
+        wake_watcher(h);
     return id;
 }
 

@@ -133,7 +133,7 @@ static void look(steno_health *h, int64_t now)
 }
 
 /* Update the text of `systemctl status` when it has changed. */
-static void tell_status(steno_health *h, int64_t now)
+static void notify_status(steno_health *h, int64_t now)
 {
     int n = steno_limits_active(h->srv->limits);
     if (n == h->told || now - h->told_at < STATUS_EVERY_NS || steno_limits_draining(h->srv->limits))
@@ -155,7 +155,7 @@ static void *run(void *arg)
         bool alive;
         pthread_mutex_unlock(&h->lock);
         look(h, now);
-        tell_status(h, now);
+        notify_status(h, now);
         pthread_mutex_lock(&h->lock);
         alive = h->stuck < 0;
         if (h->watchdog_ns && alive && now - fed >= h->watchdog_ns) {

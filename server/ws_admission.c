@@ -183,7 +183,8 @@ void steno_ws_request_id(char out[STENO_REQUEST_ID], const struct steno_handshak
     snprintf(out, STENO_REQUEST_ID, "%s", good ? given : own);
 }
 
-static bool let_in(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
+static bool check_admission(const struct steno_server *srv, handshake *g,
+                            struct steno_ws_refusal *no)
 {
     struct asked a;
     if (!find_dialect(srv, g, no) || !check_handshake(g, no))
@@ -195,10 +196,10 @@ static bool let_in(const struct steno_server *srv, handshake *g, struct steno_ws
     return g->resumes || take_place(srv, g, &a, no);
 }
 
-static bool knock(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
+static bool try_admission(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
 {
     char id[STENO_ID_SIZE];
-    if (let_in(srv, g, no))
+    if (check_admission(srv, g, no))
         return true;
     no->deepgram = g->dialect && g->api == STENO_SESSION_DEEPGRAM;
     steno_ws_request_id(no->request_id, &g->hs, steno_id_new(id, "req"));
@@ -297,7 +298,7 @@ bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struct steno_pee
     bool lingers = false;
     memset(g, 0, sizeof *g);
     if (!steno_handshake_parse(&g->hs, head, len, NULL) && consume_head(fd, len)) {
-        if (knock(d->srv, g, &no))
+        if (try_admission(d->srv, g, &no))
             return true;
         log_refusal(d, peer, g, &no);
         lingers = send_refusal(d, fd, &no);

@@ -258,12 +258,12 @@ void steno_ws_conn_finish(conn *c)
  * its socket a little later. (A duplicate descriptor on which the acceptor lingers would be
  * simpler. But libev does not forget a descriptor whose file lives on: at its first event it makes
  * its epoll anew, with all connections.) */
-static int let_go(conn *c)
+static int release_socket(conn *c)
 {
     steno_ws *ws = c->ws;
     struct lws *wsi = c->wsi;
     bool linger = ws->lingering < STENO_WS_LINGER_MAX;
-    c->deaf = true;
+    c->discarding = true;
     if (!steno_ws_conn_wait(c)) {
         if (linger)
             steno_ws_conn_free(c);
@@ -286,7 +286,7 @@ void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *mes
     steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
     if (steno_ws_write_refusal(&c->refusal, &no))
         steno_buf_reset(&c->refusal); /* out of memory: only close */
-    c->deaf = true;
+    c->discarding = true;
     lws_callback_on_writable(c->wsi);
 }
 
@@ -370,7 +370,7 @@ static bool readable(conn *c)
 static void update_flow(conn *c)
 {
     bool full = lws_partial_buffered(c->wsi);
-    bool off = full || (!c->deaf && (c->n_unread || !readable(c)));
+    bool off = full || (!c->discarding && (c->n_unread || !readable(c)));
     if (full)
         lws_callback_on_writable(c->wsi); /* checked again after it is written */
     if (off == c->rx_off)
@@ -384,9 +384,9 @@ static void update_flow(conn *c)
 }
 
 /* The client broke a rule of framing. Results of the audio before it are still sent. */
-static void break_off(conn *c, const steno_err *err)
+static void fail_framing(conn *c, const steno_err *err)
 {
-    c->deaf = true;
+    c->discarding = true;
     if (err->code == STENO_ERR_INVAL)
         steno_ws_session_reject(c->session, err->code, 1002, "protocol_error", err->msg);
     else
@@ -409,7 +409,7 @@ static void take_item(conn *c, const struct steno_ws_item *it)
         c->pong = (unsigned)it->n + 1;
         break;
     case STENO_WS_CLOSE:
-        c->deaf = true;
+        c->discarding = true;
         steno_ws_session_leave(c->session, it->close_code);
         break;
     case STENO_WS_PONG:
@@ -422,7 +422,7 @@ static void take_item(conn *c, const struct steno_ws_item *it)
 static size_t read_frames(conn *c, char *p, size_t n)
 {
     size_t at = 0;
-    while (at < n && !c->deaf && readable(c)) {
+    while (at < n && !c->discarding && readable(c)) {
         struct steno_ws_item item;
         steno_err err;
         size_t used = 0;
@@ -431,9 +431,9 @@ static size_t read_frames(conn *c, char *p, size_t n)
         if (!st)
             take_item(c, &item);
         else if (st != STENO_NEED_MORE)
-            break_off(c, &err);
+            fail_framing(c, &err);
     }
-    return c->deaf ? n : at;
+    return c->discarding ? n : at;
 }
 
 /* Ask for a write callback if there is anything to send: most audio is answered later or not at
@@ -456,7 +456,7 @@ static void keep(conn *c, const char *p, size_t n)
     c->unread = rest;
     c->n_unread = rest ? n : 0;
     if (n && !rest) {
-        c->deaf = true;
+        c->discarding = true;
         steno_ws_session_reject(c->session, STENO_ERR_NOMEM, 0, NULL, "message: out of memory");
     }
 }
@@ -464,7 +464,7 @@ static void keep(conn *c, const char *p, size_t n)
 void steno_ws_conn_receive(conn *c, char *p, size_t n)
 {
     size_t used;
-    if (c->deaf || !c->session)
+    if (c->discarding || !c->session)
         return;
     c->last_rx_ns = steno_now_ns();
     used = read_frames(c, p, n);
@@ -477,7 +477,7 @@ void steno_ws_conn_receive(conn *c, char *p, size_t n)
 /* Continue with the input that was kept while the session was paused. */
 static void read_on(conn *c)
 {
-    if (c->n_unread && !c->deaf) {
+    if (c->n_unread && !c->discarding) {
         char *p = c->unread;
         size_t n = c->n_unread, used;
         c->unread = NULL;
@@ -522,7 +522,7 @@ static int write_refusal(conn *c)
 {
     if (c->refusal.len && !put(c, c->refusal.data, c->refusal.len))
         return -1;
-    return let_go(c);
+    return release_socket(c);
 }
 
 static bool write_accept(conn *c)
@@ -576,7 +576,7 @@ static int write_close(conn *c, const struct steno_ws_session_state *st)
     if (!put(c, out, n))
         return -1;
     c->told = true;
-    return let_go(c);
+    return release_socket(c);
 }
 
 int steno_ws_conn_write(conn *c)
@@ -620,7 +620,7 @@ void steno_ws_conn_drain(conn *c)
         lws_callback_on_writable(c->wsi);
 }
 
-static bool takes_nothing(conn *c, const struct steno_ws_session_state *st, int64_t now)
+static bool reads_nothing(conn *c, const struct steno_ws_session_state *st, int64_t now)
 {
     if (!st->queued && !st->close && !lws_partial_buffered(c->wsi)) {
         c->last_tx_ns = now;
@@ -634,7 +634,7 @@ static bool takes_nothing(conn *c, const struct steno_ws_session_state *st, int6
     return true;
 }
 
-static void look_for_silence(conn *c, int64_t now)
+static void check_silence(conn *c, int64_t now)
 {
     const struct steno_config *conf = c->ws->srv->conf;
     char msg[96];
@@ -661,13 +661,13 @@ bool steno_ws_conn_sweep(conn *c, int64_t now, size_t *queued)
         return seconds_since(c->opened_ns, now) <= conf->ws_slow_timeout;
     steno_ws_session_get_state(c->session, &st);
     *queued += st.queued;
-    if (takes_nothing(c, &st, now))
+    if (reads_nothing(c, &st, now))
         return false;
-    if (c->rx_off || c->deaf) {
+    if (c->rx_off || c->discarding) {
         c->last_rx_ns = c->last_message_ns = now; /* it is the server that does not read */
         return true;
     }
-    look_for_silence(c, now);
+    check_silence(c, now);
     /* however long the silence was (the machine may have been suspended), the client is told first
      */
     return !c->stopped_ns || seconds_since(c->stopped_ns, now) <= conf->ws_slow_timeout ||

@@ -31,7 +31,7 @@ struct steno_ws_conn {
     bool established, rx_off;
     bool told;          /* the session's last message and its close frame are written */
     int64_t waiting_ns; /* time when the connection was lost (wsi NULL); 0 = there is one */
-    bool deaf;          /* further input is discarded: framing broke, or a close frame was sent */
+    bool discarding;    /* further input is discarded: framing broke, or a close frame was sent */
     steno_ws_session *session;
     steno_pool_stream *stream;
     struct steno_served *served; /* its model, once it is chosen */

@@ -33,7 +33,7 @@ static void forget(conn *c)
 }
 
 /* Keep at most as many ended sessions as there may be running ones. */
-static void bound_told(steno_ws *ws)
+static void limit_ended(steno_ws *ws)
 {
     conn *oldest = NULL;
     int n = 0;
@@ -68,7 +68,7 @@ bool steno_ws_conn_wait(conn *c)
     ws->owner->closed(ws->user, &c->peer);
     steno_ws_conn_unlink(c);
     steno_ws_conn_link(&ws->waiting, c);
-    bound_told(ws);
+    limit_ended(ws);
     return true;
 }
 
@@ -128,7 +128,7 @@ static void take_over(conn *session, conn *c)
     steno_handshake_free(&session->hs);
     session->hs = c->hs;
     c->hs = (struct steno_handshake){0};
-    c->deaf = true;
+    c->discarding = true;
     c->opened_ns = steno_now_ns();
     steno_buf_init(&c->refusal, sizeof frame);
     if (steno_buf_add(&c->refusal, frame, n))
@@ -161,7 +161,7 @@ static void move(conn *session, conn *c)
     free(session->unread);
     session->unread = NULL;
     session->n_unread = session->pong = 0;
-    session->rx_off = session->deaf = session->ping = session->told = false;
+    session->rx_off = session->discarding = session->ping = session->told = false;
     steno_metric_add(session->ws->srv->stats->ws_resumed, 1);
     steno_log(LOG_DEBUG, "stream %s continues on another connection", session->id);
     steno_ws_conn_connected(session);

@@ -165,7 +165,7 @@ static bool paused(const steno_ws_session *s)
 }
 
 /* If a worker has concluded the session, it is over here too: its stream may be closed by now. */
-static void look_for_end(steno_ws_session *s)
+static void check_end(steno_ws_session *s)
 {
     pthread_mutex_lock(&s->mx);
     if (s->over)
@@ -178,7 +178,7 @@ static void look_for_end(steno_ws_session *s)
 static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code,
                    steno_status failure, const char *code, const char *message)
 {
-    look_for_end(s);
+    check_end(s);
     if (s->state >= ENDING)
         return;
     pthread_mutex_lock(&s->mx);
@@ -197,10 +197,10 @@ static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code
 }
 
 /* Tell the client when to come back. */
-static void tell_when(steno_ws_session *s)
+static void set_retry_after(steno_ws_session *s)
 {
     double after;
-    look_for_end(s);
+    check_end(s);
     if (s->state >= ENDING || !s->engine->come_back)
         return;
     after = s->engine->come_back(s->ctx);
@@ -214,7 +214,7 @@ static void fail(steno_ws_session *s, steno_status st, const char *message)
     const struct steno_status_map *info = steno_status_info(st);
     enum steno_ws_ending how = STENO_WS_BAD;
     if (st == STENO_ERR_BUSY || st == STENO_ERR_NOMEM)
-        tell_when(s);
+        set_retry_after(s);
     if (st == STENO_ERR_BUSY)
         how = STENO_WS_BUSY;
     else if (st == STENO_ERR_NOMEM || st == STENO_ERR_INTERNAL || st == STENO_ERR_IO)
@@ -389,7 +389,7 @@ void steno_ws_session_resume(steno_ws_session *s)
     pthread_mutex_lock(&s->mx);
     s->room = false;
     pthread_mutex_unlock(&s->mx);
-    look_for_end(s);
+    check_end(s);
     if (s->state == OVER)
         return;
     if (s->n_held) {
@@ -599,7 +599,7 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
 
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
-    look_for_end(s);
+    check_end(s);
     if (s->state >= ENDING) /* a late finalize, end or keepalive: ignoring it loses nothing */
         return;
     if (!s->skip)
@@ -628,7 +628,7 @@ static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
 }
 
 /* Let the dialect look at the first bytes, which may tell the format. */
-static bool look_at_first(steno_ws_session *s, const char *p, size_t n)
+static bool inspect_first(steno_ws_session *s, const char *p, size_t n)
 {
     steno_err err;
     steno_status st = STENO_OK;
@@ -644,7 +644,7 @@ static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     if (s->state >= ENDING)
         return;
-    if (s->state == OPEN && (!look_at_first(s, p, n) || !begin(s)))
+    if (s->state == OPEN && (!inspect_first(s, p, n) || !begin(s)))
         return;
     if (!s->feed && n && !open_opus(s, p, n))
         return;
@@ -729,7 +729,7 @@ static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool firs
 
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
 {
-    look_for_end(s);
+    check_end(s);
     if (s->state >= ENDING) {
         if (n && !s->maybe_text && !(first && last && is_text(s, p, n)))
             late_audio(s);

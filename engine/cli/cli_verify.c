@@ -76,7 +76,7 @@ static bool comparable(const struct steno_tensor *t)
 }
 
 /* Difference; 0 for two NaN and for equal infinities. */
-static double apart(double a, double b)
+static double distance(double a, double b)
 {
     if ((isnan(a) && isnan(b)) || (isinf(a) && isinf(b) && (a > 0) == (b > 0)))
         return 0;
@@ -90,7 +90,7 @@ static void compare(const struct verify *v, const struct steno_tensor *a,
     size_t n = steno_numel(a);
     steno_shape_str(&a->shape, d->shape, sizeof d->shape);
     for (size_t i = 0; i < n; i++) {
-        double x = element(a, i), e = apart(x, element(b, i));
+        double x = element(a, i), e = distance(x, element(b, i));
         if (isfinite(x))
             scale = fmax(scale, fabs(x));
         worst = fmax(worst, e);

@@ -43,7 +43,7 @@ static void on_product(void *arg, const struct steno_quantize_product *p)
 
 /* ---- the network with observed values ---- */
 
-struct looked_at {
+struct observations {
     steno_network *net;
     struct steno_quantize_product *p;
     int n;
@@ -52,7 +52,7 @@ struct looked_at {
     struct steno_range *range; /* [n] */
 };
 
-static void looked_at_free(struct looked_at *l)
+static void observations_free(struct observations *l)
 {
     steno_network_close(l->net);
     samples_free(&l->s);
@@ -61,7 +61,7 @@ static void looked_at_free(struct looked_at *l)
     free(l->range);
 }
 
-static steno_status expose(steno_network *n, const struct looked_at *l, bool inputs, int *place,
+static steno_status expose(steno_network *n, const struct observations *l, bool inputs, int *place,
                            steno_network **out, steno_err *err)
 {
     struct steno_network_options run = {.opt_level = -1};
@@ -79,7 +79,7 @@ static steno_status expose(steno_network *n, const struct looked_at *l, bool inp
     return st;
 }
 
-static steno_status samples_of(const struct optimize *o, const char *in, struct looked_at *l,
+static steno_status samples_of(const struct optimize *o, const char *in, struct observations *l,
                                steno_err *err)
 {
     steno_status st = STENO_OK;
@@ -98,14 +98,14 @@ static steno_status set_sample(void *arg, int i, steno_session *s, steno_err *er
     return cli_inputs_set(&all->v[i], s, err);
 }
 
-static struct steno_samples samples_to_run(struct looked_at *l)
+static struct steno_samples samples_to_run(struct observations *l)
 {
     return (struct steno_samples){l->s.n, set_sample, &l->s};
 }
 
 static bool range_of(void *arg, steno_value_id x, float *lo, float *hi)
 {
-    const struct looked_at *l = arg;
+    const struct observations *l = arg;
     for (int i = 0; i < l->n; i++)
         if (l->p[i].x == x && l->range[i].seen) {
             *lo = l->range[i].lo;
@@ -115,8 +115,8 @@ static bool range_of(void *arg, steno_value_id x, float *lo, float *hi)
     return false;
 }
 
-static steno_status look(struct optimize *o, const char *in, steno_network *n, struct looked_at *l,
-                         steno_err *err)
+static steno_status look(struct optimize *o, const char *in, steno_network *n,
+                         struct observations *l, steno_err *err)
 {
     struct steno_samples samples;
     steno_status st = steno_network_products(n, &o->quantize, &l->p, &l->n, err);
@@ -154,7 +154,7 @@ static void put_error(json_t *product, const struct steno_value_error *e)
     (void)json_object_set_new(product, "snr_db", json_real(isfinite(db) ? db : 999));
 }
 
-static steno_status layer_errors(struct optimize *o, steno_network *n, struct looked_at *l,
+static steno_status layer_errors(struct optimize *o, steno_network *n, struct observations *l,
                                  steno_err *err)
 {
     int *place = calloc((size_t)l->n + 1, sizeof *place), used = 0;
@@ -198,7 +198,7 @@ out:
 static steno_status quantize(struct optimize *o, const char *in, steno_network *n, bool measure,
                              steno_err *err)
 {
-    struct looked_at l = {.net = NULL};
+    struct observations l = {.net = NULL};
     bool look_first = o->form == QUANTIZE_STATIC || (measure && o->layer_errors);
     int changed;
     steno_status st = after_passes(o) ? STENO_OK : steno_network_split(n, &o->quantize, err);
@@ -210,7 +210,7 @@ static steno_status quantize(struct optimize *o, const char *in, steno_network *
         st = steno_network_quantize(n, &o->quantize, &changed, err);
     if (!st && look_first && l.n && o->layer_errors)
         st = layer_errors(o, n, &l, err);
-    looked_at_free(&l);
+    observations_free(&l);
     return st;
 }
 
