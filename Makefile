@@ -27,11 +27,11 @@ Q := $(if $(filter 0,$(V)),@,)
 say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 
 ifeq ($(filter clean distclean help deps demo dist plots,$(MAKECMDGOALS)),)
-PKGS := libmicrohttpd libwebsockets jansson libprotobuf-c openblas opus ogg vorbis sndfile soxr inih \
+PKGS := libmicrohttpd libwebsockets jansson libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih \
         libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib
 PKG_MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 endif
-lib_pkgs := libprotobuf-c openblas opus ogg vorbis sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
+lib_pkgs := libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
 srv_pkgs := libmicrohttpd libwebsockets jansson libsystemd
 cli_pkgs := jansson
 

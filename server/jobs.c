@@ -187,11 +187,8 @@ static void end_of_audio(steno_job *job)
     struct steno_pool_stream_stats stats;
     steno_audio_get_info(job->audio, &info);
     steno_pool_stream_get_stats(job->stream, &stats);
-    if (info.truncated)
-        snprintf(
-            job->result.warning, sizeof job->result.warning,
-            "the recording ends early: its header promises more than the %.3f s that are there",
-            stats.audio_seconds);
+    steno_audio_warning(&info, stats.audio_seconds, job->result.warning,
+                        sizeof job->result.warning);
     release_audio(job);
     steno_pool_stream_end(job->stream);
     job->state = FLUSHING;

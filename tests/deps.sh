@@ -4,7 +4,7 @@
 set -eu
 
 build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libev-dev libjansson-dev
- libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libvorbis-dev libsndfile1-dev
+ libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libvorbis-dev libmpg123-dev libsndfile1-dev
  libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev
  libyaml-dev zlib1g-dev"
 demo="curl"

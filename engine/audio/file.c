@@ -1,12 +1,15 @@
-/* One struct for all origins. `source` hides whether the bytes come from memory, a file or a pipe;
- * `fill` hides which reader decodes. Both readers give blocks of interleaved samples, which
- * steno_audio_read mixes to mono. */
+/* One struct for all origins. audio/source.h hides whether the bytes come from memory, a file or a
+ * pipe; `fill` hides which reader decodes. All readers give blocks of interleaved samples, which
+ * steno_audio_read mixes to mono. Links of a chain may differ in rate and channels: their blocks
+ * are brought to the rate of the first. */
 #include "audio/file.h"
 
+#include "audio/mpeg.h"
 #include "audio/ogg_opus.h"
 #include "audio/ogg_vorbis.h"
+#include "audio/resample.h"
+#include "audio/source.h"
 #include "audio/wav.h"
-#include "base/buf.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,117 +17,60 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define IN_BYTES 65536
 #define BLOCK_SAMPLES 8192 /* interleaved */
 #define SNIFF 64           /* enough for an Ogg page with OpusHead */
 #define SHOWN 9            /* bytes shown in the message when the input is not audio */
 #define PIPE_BYTES_DEFAULT ((size_t)512 << 20)
+#define MAX_WAV_HEADER (1 << 20) /* of a pipe, up to which libsndfile may begin anew */
+#define MAX_JUNK 65536           /* foreign bytes before a recording */
+#define JUNK_MARGIN 8192         /* three MPEG frames of the longest kind */
+#define MAX_OGG_STREAMS 16
+#define MPEG_LOST 2304 /* samples that a decoder may drop at its start: two frames */
+#define MAX_MONO_BYTES ((size_t)16 << 20)
 
-struct source {
-    const unsigned char *data; /* memory, or NULL */
-    int fd;
-    bool pipe;
-    int64_t base; /* offset of the descriptor at open */
-    int64_t size; /* -1 = pipe */
-    int64_t pos;
-    unsigned char head[SNIFF]; /* the first bytes of a pipe, read to detect the format */
-    size_t head_len;
+enum kind {
+    KIND_WAV,
+    KIND_OPUS,
+    KIND_VORBIS,
+    KIND_MPEG,
+    KIND_SNDFILE,
+    KIND_WEBM,
+    KIND_MP4,
+    KIND_UNKNOWN
 };
 
 struct steno_audio {
-    struct source src;
-    struct steno_buf held; /* the whole input of a pipe, for formats that need it */
+    struct steno_source src;
     struct steno_audio_options opt;
     struct steno_audio_info info;
     int64_t delivered, limit; /* frames; limit -1 = none */
     int last_errno;
+    bool exact; /* info.frames cannot be more than there are */
 
     steno_wav *wav;
     steno_ogg_opus *opus;
+    steno_ogg_vorbis *vorbis;
+    steno_mpeg *mpeg;
+    SNDFILE *snd;
     size_t in_at, in_len;
     unsigned char in[IN_BYTES];
 
-    SNDFILE *snd;
-
-    size_t block_at, block_frames;
+    const float *at; /* the samples to deliver next: [block_frames, channels] */
+    size_t block_frames;
+    unsigned channels;
+    int rate;
     bool ended;
     float block[BLOCK_SAMPLES];
+
+    /* blocks of another rate than the first one's */
+    steno_resampler *resampler;
+    int resampled; /* its input rate */
+    struct steno_buf mono;
 };
 
-/* ---- source ----------------------------------------------------------------------------------*/
-
-static ssize_t read_retry(int fd, void *buf, size_t n)
-{
-    ssize_t k;
-    do
-        k = read(fd, buf, n);
-    while (k < 0 && errno == EINTR);
-    return k;
-}
-
-/* Read up to n bytes at the current position: 0 = end, -1 = error in errno. */
-static ssize_t source_read(struct source *s, void *buf, size_t n)
-{
-    ssize_t k;
-    if (s->pipe && (size_t)s->pos < s->head_len) {
-        k = (ssize_t)(s->head_len - (size_t)s->pos);
-        if ((size_t)k > n)
-            k = (ssize_t)n;
-        memcpy(buf, s->head + s->pos, (size_t)k);
-    } else if (s->pipe) {
-        k = read_retry(s->fd, buf, n);
-    } else {
-        int64_t left = s->size > s->pos ? s->size - s->pos : 0;
-        if ((uint64_t)left < n)
-            n = (size_t)left;
-        if (!n)
-            return 0;
-        if (s->data) {
-            memcpy(buf, s->data + s->pos, n);
-            k = (ssize_t)n;
-        } else {
-            do
-                k = pread(s->fd, buf, n, s->base + s->pos);
-            while (k < 0 && errno == EINTR);
-        }
-    }
-    if (k > 0)
-        s->pos += k;
-    return k;
-}
-
-/* Get the first bytes without a change of the position. */
-static ssize_t source_sniff(struct source *s, unsigned char *head)
-{
-    ssize_t k = 0;
-    size_t got = 0;
-    if (s->pipe) {
-        while (s->head_len < SNIFF) {
-            k = read_retry(s->fd, s->head + s->head_len, SNIFF - s->head_len);
-            if (k <= 0)
-                break;
-            s->head_len += (size_t)k;
-        }
-        memcpy(head, s->head, s->head_len);
-        return k < 0 ? -1 : (ssize_t)s->head_len;
-    }
-    while (got < SNIFF && (k = source_read(s, head + got, SNIFF - got)) > 0)
-        got += (size_t)k;
-    s->pos = 0;
-    return k < 0 ? -1 : (ssize_t)got;
-}
-
-static steno_status io_error(steno_err *err, int e)
-{
-    return steno_fail(err, STENO_ERR_IO, "reading the audio: %s", strerror(e));
-}
-
 /* ---- format detection ------------------------------------------------------------------------ */
-
-enum kind { KIND_WAV, KIND_OPUS, KIND_SNDFILE, KIND_WEBM, KIND_MP4, KIND_UNKNOWN };
 
 static bool starts(const unsigned char *h, size_t n, const char *magic, size_t len)
 {
@@ -140,9 +86,13 @@ static enum kind sniff(const unsigned char *h, size_t n)
         return KIND_WAV;
     if (starts(h, n, "OggS", 4) && n >= 44 && !memcmp(h + 28, "OpusHead", 8))
         return KIND_OPUS;
-    if (mpeg || starts(h, n, "ID3", 3) || starts(h, n, "fLaC", 4) || starts(h, n, "OggS", 4) ||
-        starts(h, n, "FORM", 4) || starts(h, n, ".snd", 4) || starts(h, n, "caff", 4) ||
-        starts(h, n, "RIFX", 4) || starts(h, n, "riff\x2E\x91\xCF\x11", 8))
+    if (starts(h, n, "OggS", 4) && n >= 35 && !memcmp(h + 28, "\1vorbis", 7))
+        return KIND_VORBIS;
+    if (mpeg)
+        return KIND_MPEG;
+    if (starts(h, n, "fLaC", 4) || starts(h, n, "OggS", 4) || starts(h, n, "FORM", 4) ||
+        starts(h, n, ".snd", 4) || starts(h, n, "caff", 4) || starts(h, n, "RIFX", 4) ||
+        starts(h, n, "riff\x2E\x91\xCF\x11", 8))
         return KIND_SNDFILE;
     if (starts(h, n, "\x1A\x45\xDF\xA3", 4))
         return KIND_WEBM;
@@ -167,7 +117,122 @@ static steno_status refuse(enum kind k, const unsigned char *h, size_t n, steno_
                       text);
 }
 
-/* ---- our own WAV reader ----------------------------------------------------------------------*/
+/* Ogg: the kind of the first logical stream that we can read. First pages of all streams stand at
+ * the beginning. */
+static enum kind sniff_ogg(steno_audio *a)
+{
+    unsigned char h[27 + 255 + 8];
+    int64_t at = 0;
+    for (int pages = 0; pages < MAX_OGG_STREAMS; pages++) {
+        ssize_t n = steno_source_peek(&a->src, at, h, 28);
+        size_t body = 0, lacing;
+        if (n < 28 || memcmp(h, "OggS", 4) || !(h[5] & 2))
+            break;
+        lacing = h[26];
+        n = steno_source_peek(&a->src, at, h, 27 + lacing + 8);
+        if (n < (ssize_t)(27 + lacing + 7))
+            break;
+        if (!memcmp(h + 27 + lacing, "\1vorbis", 7))
+            return KIND_VORBIS;
+        if (!memcmp(h + 27 + lacing, "\177FLAC", 5))
+            return KIND_SNDFILE;
+        if (n == (ssize_t)(27 + lacing + 8) && !memcmp(h + 27 + lacing, "OpusHead", 8))
+            return KIND_OPUS;
+        for (size_t i = 0; i < lacing; i++)
+            body += h[27 + i];
+        at += (int64_t)(27 + lacing + body);
+    }
+    return KIND_VORBIS; /* its reader names what is wrong */
+}
+
+/* Bytes of an ID3v2 tag (id3.org, version 2.4.0, section 3.1); 0 = h [10] is none. */
+static int64_t id3_bytes(const unsigned char *h)
+{
+    if (memcmp(h, "ID3", 3) || h[3] == 0xFF || ((h[6] | h[7] | h[8] | h[9]) & 0x80))
+        return 0;
+    return 10 + ((int64_t)h[6] << 21 | h[7] << 14 | h[8] << 7 | h[9]) + (h[5] & 0x10 ? 10 : 0);
+}
+
+/* True if a recording begins at p [n]. Headers that random bytes may hold are confirmed: MPEG audio
+ * by two more frames. */
+static bool begins(const unsigned char *p, size_t n)
+{
+    size_t k, k2;
+    if (p[0] == 'O')
+        return n >= 28 && !memcmp(p, "OggS\0", 5) && (p[5] & 0xFA) == 2;
+    if (p[0] == 'f')
+        return n >= 8 && !memcmp(p, "fLaC", 4) && !(p[4] & 0x7F) && !p[5] && !p[6] && p[7] == 34;
+    if (p[0] == 'R')
+        return n >= 12 && !memcmp(p, "RIFF", 4) && !memcmp(p + 8, "WAVE", 4);
+    if (p[0] != 0xFF || n < 4 || !(k = steno_mpeg_frame_bytes(p, NULL)) || n < k + 4)
+        return false;
+    k2 = steno_mpeg_frame_bytes(p + k, NULL);
+    return k2 && n >= k + k2 + 4 && steno_mpeg_frame_bytes(p + k + k2, NULL) &&
+           (p[1] & 0xFE) == (p[k + 1] & 0xFE) && (p[1] & 0xFE) == (p[k + k2 + 1] & 0xFE);
+}
+
+/* Skip foreign bytes before the recording, if one begins within MAX_JUNK bytes. */
+static steno_status skip_junk(steno_audio *a, steno_err *err)
+{
+    unsigned char *p = malloc(MAX_JUNK + JUNK_MARGIN);
+    ssize_t n = p ? steno_source_peek(&a->src, 0, p, MAX_JUNK + JUNK_MARGIN) : 0;
+    steno_status st = !p      ? steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory")
+                      : n < 0 ? steno_source_error(&a->src, errno, err)
+                              : STENO_OK;
+    for (size_t i = 1; !st && i < MAX_JUNK && i < (size_t)n; i++)
+        if (begins(p + i, (size_t)n - i)) {
+            steno_source_skip(&a->src, (int64_t)i);
+            a->info.junk += i;
+            break;
+        }
+    free(p);
+    return st;
+}
+
+/* Find the first byte of the recording and its kind. head [SNIFF], *n bytes of it. */
+static steno_status detect(steno_audio *a, enum kind *k, unsigned char *head, size_t *n,
+                           steno_err *err)
+{
+    unsigned char first[SNIFF];
+    ssize_t got = steno_source_peek(&a->src, 0, first, SNIFF);
+    steno_status st = STENO_OK;
+    if (got < 0)
+        return steno_source_error(&a->src, errno, err);
+    if (!got)
+        return steno_fail(err, STENO_ERR_FORMAT, "the input is empty");
+    memcpy(head, first, (size_t)got);
+    *n = (size_t)got;
+    while (*n >= 10 && id3_bytes(head)) {
+        unsigned char next[SNIFF];
+        int64_t skip = id3_bytes(head);
+        got = steno_source_peek(&a->src, skip, next, SNIFF);
+        if (got < 0)
+            return steno_source_error(&a->src, errno, err);
+        if (!got) /* a tag longer than the file: what is behind its header may be audio */
+            break;
+        steno_source_skip(&a->src, skip);
+        memcpy(head, next, (size_t)got);
+        *n = (size_t)got;
+    }
+    *k = sniff(head, *n);
+    if (*k == KIND_UNKNOWN) {
+        st = skip_junk(a, err);
+        if (st)
+            return st;
+        if (!a->info.junk) {
+            memcpy(head, first, SNIFF);
+            return STENO_OK;
+        }
+        got = steno_source_peek(&a->src, 0, head, SNIFF);
+        *n = got > 0 ? (size_t)got : 0;
+        *k = sniff(head, *n);
+    }
+    if (*k == KIND_SNDFILE && starts(head, *n, "OggS", 4))
+        *k = sniff_ogg(a);
+    return STENO_OK;
+}
+
+/* ---- our own readers -------------------------------------------------------------------------*/
 
 /* Read more input into a->in if it is used up; *end at the end of the input. */
 static steno_status refill(steno_audio *a, bool *end, steno_err *err)
@@ -176,13 +241,21 @@ static steno_status refill(steno_audio *a, bool *end, steno_err *err)
     *end = false;
     if (a->in_at < a->in_len)
         return STENO_OK;
-    k = source_read(&a->src, a->in, sizeof a->in);
+    k = steno_source_read(&a->src, a->in, sizeof a->in);
     if (k < 0)
-        return io_error(err, errno);
+        return steno_source_error(&a->src, errno, err);
     *end = !k;
     a->in_at = 0;
     a->in_len = (size_t)k;
     return STENO_OK;
+}
+
+static void set_block(steno_audio *a, const float *at, size_t frames, int rate, unsigned channels)
+{
+    a->at = at;
+    a->block_frames = frames;
+    a->rate = rate;
+    a->channels = channels;
 }
 
 static steno_status fill_wav(steno_audio *a, steno_err *err)
@@ -198,9 +271,11 @@ static steno_status fill_wav(steno_audio *a, steno_err *err)
         if (st && st != STENO_NEED_MORE)
             return st;
         a->in_at += used;
+        if (a->src.pos > MAX_WAV_HEADER)
+            steno_source_stream(&a->src);
     }
-    a->block_at = 0;
-    a->block_frames = frames;
+    set_block(a, a->block, frames, steno_wav_info(a->wav)->sample_rate,
+              steno_wav_info(a->wav)->channels);
     return STENO_OK;
 }
 
@@ -223,17 +298,16 @@ static steno_status open_wav(steno_audio *a, steno_err *err)
     st = fill_wav(a, err); /* up to the first samples, or the end */
     if (st)
         return st;
+    steno_source_stream(&a->src);
     w = steno_wav_info(a->wav);
     a->info.sample_rate = w->sample_rate;
     a->info.channels = w->channels;
     a->info.format = "wav";
     a->info.codec = steno_pcm_name(w->format);
     a->info.frames = frames_expected(w, a->src.size);
+    a->exact = true;
     return STENO_OK;
 }
-
-/* ---- our own Ogg Opus reader, for pipes: libsndfile would have to wait for the end
- * ------------ */
 
 static steno_status fill_opus(steno_audio *a, steno_err *err)
 {
@@ -248,29 +322,172 @@ static steno_status fill_opus(steno_audio *a, steno_err *err)
         if (st && st != STENO_NEED_MORE)
             return st;
         a->in_at += used;
+        a->info.gaps = steno_ogg_opus_gaps(a->opus);
     }
-    a->block_at = 0;
-    a->block_frames = made;
+    set_block(a, a->block, made, a->info.sample_rate, 1); /* already mono */
     return STENO_OK;
 }
 
-/* head: the first page. The rate is that of the encoder's input (RFC 7845 section 5.1, field 5), as
- * libsndfile gives it for files. */
-static steno_status open_opus(steno_audio *a, const unsigned char *head, steno_err *err)
+/* The rate is that of the encoder's input (RFC 7845 section 5.1, field 5). */
+static int opus_rate(steno_audio *a)
 {
-    const unsigned char *field = head + 28 + 12;
-    uint32_t rate = (uint32_t)field[0] | (uint32_t)field[1] << 8 | (uint32_t)field[2] << 16 |
-                    (uint32_t)field[3] << 24;
+    unsigned char page[27 + 255 + 16];
+    ssize_t n = steno_source_peek(&a->src, 0, page, 27); /* no more: a live pipe has no more yet */
+    const unsigned char *field = page + 27 + (n == 27 ? page[26] : 0) + 12;
+    uint32_t rate;
+    n = steno_source_peek(&a->src, 0, page, (size_t)(field + 4 - page));
+    if (n < field + 4 - page || memcmp(field - 12, "OpusHead", 8))
+        return 48000; /* behind other streams: the rate does not matter enough to look for it */
+    rate = (uint32_t)field[0] | (uint32_t)field[1] << 8 | (uint32_t)field[2] << 16 |
+           (uint32_t)field[3] << 24;
+    return rate && rate < 48000 ? steno_opus_rate_for((int)rate) : 48000;
+}
+
+/* The position that the last page of a file states, in samples at its granule rate: the length,
+ * unless it is a chain. -1 = unknown. */
+static int64_t last_granule(steno_audio *a)
+{
+    int64_t from = a->src.size > IN_BYTES ? a->src.size - IN_BYTES : 0, granule = -1;
+    ssize_t n = a->src.size < 0 ? 0 : steno_source_peek(&a->src, from, a->in, sizeof a->in);
+    for (ssize_t i = n - 27; i >= 0 && granule < 0; i--)
+        if (!memcmp(a->in + i, "OggS", 4))
+            for (int b = 7; b >= 0; b--)
+                granule = (int64_t)((uint64_t)granule << 8 | a->in[i + 6 + b]);
+    return granule;
+}
+
+static steno_status open_opus(steno_audio *a, steno_err *err)
+{
     steno_status st;
-    a->info.sample_rate = rate && rate < 48000 ? steno_opus_rate_for((int)rate) : 48000;
+    int64_t end;
+    a->info.sample_rate = opus_rate(a);
     a->info.format = "ogg";
     a->info.codec = "opus";
-    a->info.frames = -1;
+    end = last_granule(a);
+    a->info.frames = end < 0 || end > INT64_MAX / 192000 ? -1 : end * a->info.sample_rate / 48000;
+    steno_source_stream(&a->src);
     st = steno_ogg_opus_open(&a->opus, a->info.sample_rate, a->opt.channel, err);
     if (!st)
         st = fill_opus(a, err);
     a->info.channels = steno_ogg_opus_channels(a->opus);
     return st;
+}
+
+static steno_status check_layout(int rate, int channels, steno_err *err)
+{
+    if (rate < STENO_RATE_MIN || rate > STENO_RATE_MAX)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "sample rate %d Hz is outside %d to %d", rate,
+                          STENO_RATE_MIN, STENO_RATE_MAX);
+    if (channels < 1 || channels > STENO_CHANNELS_MAX)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "%d channels (1 to %d are possible)",
+                          channels, STENO_CHANNELS_MAX);
+    return STENO_OK;
+}
+
+static steno_status end_vorbis(steno_audio *a, steno_err *err)
+{
+    return steno_ogg_vorbis_end(a->vorbis, &a->info.truncated, err);
+}
+
+static steno_status fill_vorbis(steno_audio *a, steno_err *err)
+{
+    struct steno_ogg_vorbis_info v;
+    size_t frames = 0;
+    steno_status st;
+    while ((st = steno_ogg_vorbis_read(a->vorbis, a->block, BLOCK_SAMPLES, &frames, err)) ==
+           STENO_NEED_MORE) {
+        st = refill(a, &a->ended, err);
+        if (st || a->ended)
+            return st ? st : end_vorbis(a, err);
+        st = steno_ogg_vorbis_feed(a->vorbis, a->in, a->in_len, err);
+        if (st)
+            return st;
+        a->in_at = a->in_len;
+    }
+    if (st)
+        return st;
+    steno_ogg_vorbis_get_info(a->vorbis, &v);
+    a->info.gaps = v.gaps;
+    steno_pcm_clean(a->block, frames * v.channels, a->block);
+    set_block(a, a->block, frames, v.sample_rate, v.channels);
+    return check_layout(v.sample_rate, (int)v.channels, err);
+}
+
+static steno_status open_vorbis(steno_audio *a, steno_err *err)
+{
+    struct steno_ogg_vorbis_info v;
+    int64_t end = last_granule(a);
+    steno_status st;
+    steno_source_stream(&a->src);
+    st = steno_ogg_vorbis_open(&a->vorbis, err);
+    if (!st)
+        st = fill_vorbis(a, err);
+    if (st)
+        return st;
+    steno_ogg_vorbis_get_info(a->vorbis, &v);
+    a->info.sample_rate = v.sample_rate;
+    a->info.channels = v.channels;
+    a->info.format = "ogg";
+    a->info.codec = "vorbis";
+    a->info.frames = end;
+    return check_layout(v.sample_rate, (int)v.channels, err);
+}
+
+static steno_status fill_mpeg(steno_audio *a, steno_err *err)
+{
+    struct steno_mpeg_info m;
+    const float *x = NULL;
+    size_t frames = 0;
+    steno_status st;
+    while ((st = steno_mpeg_read(a->mpeg, &x, &frames, err)) == STENO_NEED_MORE) {
+        st = refill(a, &a->ended, err);
+        if (st)
+            return st;
+        steno_mpeg_get_info(a->mpeg, &m);
+        if (a->ended) {
+            a->info.truncated = m.samples + MPEG_LOST < m.stated;
+            return STENO_OK;
+        }
+        st = steno_mpeg_feed(a->mpeg, a->in, a->in_len, err);
+        if (st)
+            return st;
+        a->in_at = a->in_len;
+    }
+    if (st)
+        return st;
+    steno_mpeg_get_info(a->mpeg, &m);
+    if (frames * m.channels > BLOCK_SAMPLES)
+        return steno_fail(err, STENO_ERR_INTERNAL, "MPEG audio: a frame of %zu samples", frames);
+    steno_pcm_clean(x, frames * m.channels, a->block);
+    set_block(a, a->block, frames, m.sample_rate, m.channels);
+    return check_layout(m.sample_rate, (int)m.channels, err);
+}
+
+static steno_status open_mpeg(steno_audio *a, steno_err *err)
+{
+    struct steno_mpeg_info m;
+    ssize_t n;
+    steno_status st = steno_mpeg_open(&a->mpeg, err);
+    if (st)
+        return st;
+    n = steno_source_peek(&a->src, 0, a->in, 4); /* no more: a live pipe has no more yet */
+    if (n == 4)
+        n = steno_source_peek(&a->src, 0, a->in, steno_mpeg_frame_bytes(a->in, NULL));
+    if (n > 0)
+        steno_mpeg_read_length(a->mpeg, a->in, (size_t)n);
+    steno_source_stream(&a->src);
+    st = fill_mpeg(a, err);
+    if (st)
+        return st;
+    steno_mpeg_get_info(a->mpeg, &m);
+    if (!m.sample_rate)
+        return steno_fail(err, STENO_ERR_FORMAT, "mp3: there is no whole frame");
+    a->info.sample_rate = m.sample_rate;
+    a->info.channels = m.channels;
+    a->info.format = "mp3";
+    a->info.codec = "mpeg";
+    a->info.frames = m.stated;
+    return check_layout(m.sample_rate, (int)m.channels, err);
 }
 
 /* ---- libsndfile ------------------------------------------------------------------------------*/
@@ -283,7 +500,7 @@ static sf_count_t vio_size(void *user)
 
 static sf_count_t vio_seek(sf_count_t offset, int whence, void *user)
 {
-    struct source *s = &((steno_audio *)user)->src;
+    struct steno_source *s = &((steno_audio *)user)->src;
     int64_t from = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? s->pos : s->size, to;
     if (!__builtin_add_overflow(from, (int64_t)offset, &to) && to >= 0)
         s->pos = to;
@@ -295,7 +512,7 @@ static sf_count_t vio_read(void *ptr, sf_count_t n, void *user)
     steno_audio *a = user;
     sf_count_t got = 0;
     while (got < n) {
-        ssize_t k = source_read(&a->src, (char *)ptr + got, (size_t)(n - got));
+        ssize_t k = steno_source_read(&a->src, (char *)ptr + got, (size_t)(n - got));
         if (k < 0)
             a->last_errno = errno;
         if (k <= 0)
@@ -375,29 +592,6 @@ static const char *codec_name(int format)
     }
 }
 
-static steno_status check_layout(int rate, int channels, steno_err *err)
-{
-    if (rate < STENO_RATE_MIN || rate > STENO_RATE_MAX)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "sample rate %d Hz is outside %d to %d", rate,
-                          STENO_RATE_MIN, STENO_RATE_MAX);
-    if (channels < 1 || channels > STENO_CHANNELS_MAX)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "%d channels (1 to %d are possible)",
-                          channels, STENO_CHANNELS_MAX);
-    return STENO_OK;
-}
-
-static ssize_t ogg_read(void *user, void *buf, size_t n)
-{
-    return source_read(user, buf, n);
-}
-
-static steno_status check_ogg(steno_audio *a, steno_err *err)
-{
-    steno_status st = steno_ogg_vorbis_check(ogg_read, &a->src, err);
-    a->src.pos = 0;
-    return st;
-}
-
 static steno_status open_sndfile(steno_audio *a, steno_err *err)
 {
     SF_VIRTUAL_IO vio = {vio_size, vio_seek, vio_read, NULL, vio_tell};
@@ -405,7 +599,7 @@ static steno_status open_sndfile(steno_audio *a, steno_err *err)
     memset(&info, 0, sizeof info);
     a->snd = sf_open_virtual(&vio, SFM_READ, &info, a);
     if (a->last_errno)
-        return io_error(err, a->last_errno);
+        return steno_source_error(&a->src, a->last_errno, err);
     if (!a->snd) /* the error text of a failed open is one global of libsndfile; it is good enough
                     to show */
         return steno_fail(err, STENO_ERR_FORMAT, "the audio cannot be opened: %s",
@@ -423,7 +617,7 @@ static steno_status fill_sndfile(steno_audio *a, steno_err *err)
     sf_count_t want = BLOCK_SAMPLES / (sf_count_t)a->info.channels, got;
     got = sf_readf_float(a->snd, a->block, want);
     if (a->last_errno)
-        return io_error(err, a->last_errno);
+        return steno_source_error(&a->src, a->last_errno, err);
     if (got <= 0) {
         a->ended = true;
         if (sf_error(a->snd))
@@ -433,34 +627,31 @@ static steno_status fill_sndfile(steno_audio *a, steno_err *err)
         a->info.truncated = a->info.frames > a->delivered;
         return STENO_OK;
     }
-    a->block_at = 0;
-    a->block_frames = (size_t)got;
     steno_pcm_clean(a->block, (size_t)got * a->info.channels, a->block);
+    set_block(a, a->block, (size_t)got, a->info.sample_rate, a->info.channels);
     return STENO_OK;
 }
 
 /* ---- both ------------------------------------------------------------------------------------*/
 
-static steno_status hold_pipe(steno_audio *a, steno_err *err)
+static void close_readers(steno_audio *a)
 {
-    size_t max = a->opt.max_bytes ? a->opt.max_bytes : PIPE_BYTES_DEFAULT;
-    ssize_t k;
-    steno_status st;
-    steno_buf_init(&a->held, max);
-    while ((k = source_read(&a->src, a->in, sizeof a->in)) > 0) {
-        st = steno_buf_add(&a->held, a->in, (size_t)k);
-        if (st)
-            return st == STENO_ERR_LIMIT
-                       ? steno_fail(err, st, "the input is longer than %zu bytes", max)
-                       : steno_fail(err, st, "audio: out of memory");
-    }
-    if (k < 0)
-        return io_error(err, errno);
-    a->src.data = (const unsigned char *)a->held.data;
-    a->src.size = (int64_t)a->held.len;
+    if (a->snd)
+        sf_close(a->snd);
+    a->snd = NULL;
+    steno_wav_free(a->wav);
+    a->wav = NULL;
+    steno_ogg_opus_close(a->opus);
+    a->opus = NULL;
+    steno_ogg_vorbis_close(a->vorbis);
+    a->vorbis = NULL;
+    steno_mpeg_close(a->mpeg);
+    a->mpeg = NULL;
+    steno_resampler_close(a->resampler);
+    a->resampler = NULL;
+    a->in_at = a->in_len = a->block_frames = 0;
     a->src.pos = 0;
-    a->src.pipe = false;
-    return STENO_OK;
+    a->ended = a->info.truncated = false;
 }
 
 static steno_status check_options(steno_audio *a, steno_err *err)
@@ -472,7 +663,7 @@ static steno_status check_options(steno_audio *a, steno_err *err)
     a->limit = -1;
     if (a->opt.max_seconds <= 0)
         return STENO_OK;
-    if (seconds > a->opt.max_seconds)
+    if (seconds > a->opt.max_seconds && a->exact)
         return steno_fail(err, STENO_ERR_LIMIT, "the audio is %.1f s long, the limit is %.1f s",
                           seconds, a->opt.max_seconds);
     if (a->opt.max_seconds < 1e12)
@@ -484,51 +675,84 @@ static steno_status check_options(steno_audio *a, steno_err *err)
 static steno_status open_wav_by_libsndfile(steno_audio *a, steno_err *err)
 {
     steno_err ours = err ? *err : (steno_err){0};
-    steno_wav_free(a->wav);
-    a->wav = NULL;
-    a->src.pos = 0;
-    if (open_sndfile(a, NULL) == STENO_OK)
+    close_readers(a);
+    if (steno_source_hold(&a->src, NULL) == STENO_OK && open_sndfile(a, NULL) == STENO_OK)
         return STENO_OK;
     if (err)
         *err = ours;
     return STENO_ERR_UNSUPPORTED;
 }
 
-static steno_status open_reader(steno_audio *a, enum kind k, const unsigned char *head, size_t n,
-                                steno_err *err)
+static steno_status open_reader(steno_audio *a, enum kind k, steno_err *err)
 {
-    steno_status st = STENO_OK;
-    if (k == KIND_WAV) {
+    steno_status st;
+    switch (k) {
+    case KIND_WAV:
         st = open_wav(a, err);
-        return st == STENO_ERR_UNSUPPORTED && !a->src.pipe ? open_wav_by_libsndfile(a, err) : st;
+        return st == STENO_ERR_UNSUPPORTED && (!a->src.pipe || a->src.keep)
+                   ? open_wav_by_libsndfile(a, err)
+                   : st;
+    case KIND_OPUS:
+        return open_opus(a, err);
+    case KIND_VORBIS:
+        return open_vorbis(a, err);
+    case KIND_MPEG:
+        return open_mpeg(a, err);
+    default:
+        st = steno_source_hold(&a->src, err);
+        return st ? st : open_sndfile(a, err);
     }
-    if (k == KIND_OPUS && a->src.pipe)
-        return open_opus(a, head, err);
-    if (a->src.pipe)
-        st = hold_pipe(a, err);
-    if (!st && starts(head, n, "OggS", 4))
-        st = check_ogg(a, err);
-    return st ? st : open_sndfile(a, err);
+}
+
+static steno_status fill(steno_audio *a, steno_err *err)
+{
+    return a->wav      ? fill_wav(a, err)
+           : a->opus   ? fill_opus(a, err)
+           : a->vorbis ? fill_vorbis(a, err)
+           : a->mpeg   ? fill_mpeg(a, err)
+                       : fill_sndfile(a, err);
+}
+
+/* What a compressed file states may be wrong (a cut file, joined files): before it is refused for
+ * its length, its samples are counted. */
+static steno_status check_length(steno_audio *a, enum kind k, steno_err *err)
+{
+    double max = a->opt.max_seconds, seconds;
+    int64_t frames = 0;
+    steno_status st = STENO_OK;
+    if (a->src.pipe || a->exact || max <= 0 || (double)a->info.frames <= max * a->info.sample_rate)
+        return STENO_OK;
+    seconds = (double)a->info.frames / a->info.sample_rate;
+    while (!st && !a->ended && (double)frames <= max * a->info.sample_rate) {
+        if (a->block_frames)
+            frames += (int64_t)((double)a->block_frames * a->info.sample_rate / a->rate);
+        a->block_frames = 0;
+        st = fill(a, NULL);
+    }
+    if ((double)frames > max * a->info.sample_rate)
+        return steno_fail(err, STENO_ERR_LIMIT, "the audio is %.1f s long, the limit is %.1f s",
+                          seconds, max);
+    close_readers(a);
+    return open_reader(a, k, err);
 }
 
 static steno_status open_source(steno_audio *a, steno_err *err)
 {
     unsigned char head[SNIFF] = {0};
-    ssize_t n = source_sniff(&a->src, head);
-    steno_status st;
-    enum kind k;
-    if (n < 0)
-        return io_error(err, errno);
-    if (!n)
-        return steno_fail(err, STENO_ERR_FORMAT, "the input is empty");
-    k = sniff(head, (size_t)n);
+    size_t n = 0;
+    enum kind k = KIND_UNKNOWN;
+    steno_status st = detect(a, &k, head, &n, err);
+    if (st)
+        return st;
     if (k > KIND_SNDFILE)
-        return refuse(k, head, (size_t)n, err);
-    st = open_reader(a, k, head, (size_t)n, err);
+        return refuse(k, head, n, err);
+    st = open_reader(a, k, err);
+    if (!st)
+        st = check_length(a, k, err);
     return st ? st : check_options(a, err);
 }
 
-static steno_status open_any(steno_audio **out, const struct source *src,
+static steno_status open_any(steno_audio **out, const struct steno_source *src,
                              const struct steno_audio_options *opt, steno_err *err)
 {
     steno_audio *a = calloc(1, sizeof *a);
@@ -536,6 +760,7 @@ static steno_status open_any(steno_audio **out, const struct source *src,
     if (!a)
         return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
     a->src = *src;
+    steno_buf_init(&a->mono, MAX_MONO_BYTES);
     if (opt)
         a->opt = *opt;
     st = open_source(a, err);
@@ -549,42 +774,52 @@ static steno_status open_any(steno_audio **out, const struct source *src,
 steno_status steno_audio_open_mem(steno_audio **out, const void *data, size_t n,
                                   const struct steno_audio_options *opt, steno_err *err)
 {
-    struct source s = {.data = data, .fd = -1};
+    struct steno_source s;
     if (!n || n > INT64_MAX / 2)
         return steno_fail(err, STENO_ERR_FORMAT,
                           n ? "the input is too long" : "the input is empty");
-    s.size = (int64_t)n;
+    steno_source_of_memory(&s, data, n);
     return open_any(out, &s, opt, err);
 }
 
 steno_status steno_audio_open_fd(steno_audio **out, int fd, const struct steno_audio_options *opt,
                                  steno_err *err)
 {
-    struct source s = {.fd = fd, .pipe = true, .size = -1};
-    struct stat sb;
-    if (fstat(fd, &sb))
-        return io_error(err, errno);
-    if (S_ISDIR(sb.st_mode))
-        return io_error(err, EISDIR);
-    if (S_ISREG(sb.st_mode)) {
-        off_t at = lseek(fd, 0, SEEK_CUR);
-        s.base = at > 0 ? at : 0;
-        s.size = sb.st_size > s.base ? sb.st_size - s.base : 0;
-        s.pipe = false;
-    }
-    return open_any(out, &s, opt, err);
+    struct steno_source s;
+    size_t max = opt && opt->max_bytes ? opt->max_bytes : PIPE_BYTES_DEFAULT;
+    steno_status st = steno_source_of_fd(&s, fd, max, err);
+    return st ? st : open_any(out, &s, opt, err);
 }
 
 void steno_audio_close(steno_audio *a)
 {
     if (!a)
         return;
-    if (a->snd)
-        sf_close(a->snd);
-    steno_wav_free(a->wav);
-    steno_ogg_opus_close(a->opus);
-    steno_buf_free(&a->held);
+    close_readers(a);
+    steno_source_free(&a->src);
+    steno_buf_free(&a->mono);
     free(a);
+}
+
+void steno_audio_warning(const struct steno_audio_info *info, double seconds, char *text, size_t n)
+{
+    size_t at = 0;
+    text[0] = 0;
+    if (info->truncated)
+        snprintf(text, n,
+                 strcmp(info->format, "ogg")
+                     ? "the recording ends early: its header promises more than the %.3f s that "
+                       "are there"
+                     : "the recording ends early, after %.3f s: its last page is missing",
+                 seconds);
+    at = strlen(text);
+    if (info->gaps && at < n)
+        snprintf(text + at, n - at, "%sthe recording is damaged: %u gaps", at ? "; " : "",
+                 info->gaps);
+    at = strlen(text);
+    if (info->junk && at < n)
+        snprintf(text + at, n - at, "%s%zu bytes before the recording were skipped", at ? "; " : "",
+                 info->junk);
 }
 
 void steno_audio_get_info(const steno_audio *a, struct steno_audio_info *info)
@@ -598,16 +833,77 @@ static steno_status over_limit(const steno_audio *a, steno_err *err)
                       a->opt.max_seconds);
 }
 
+static steno_status add_mono(steno_audio *a, const float *x, size_t n, steno_err *err)
+{
+    steno_status st = steno_buf_add(&a->mono, x, n * sizeof *x);
+    return st ? steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory") : STENO_OK;
+}
+
+static steno_status flush_resampler(steno_audio *a, steno_err *err)
+{
+    float out[1024];
+    size_t made = 1;
+    steno_status st = STENO_OK;
+    while (!st && made) {
+        st = steno_resampler_flush(a->resampler, out, 1024, &made, err);
+        if (!st)
+            st = add_mono(a, out, made, err);
+    }
+    steno_resampler_close(a->resampler);
+    a->resampler = NULL;
+    return st;
+}
+
+static steno_status resample(steno_audio *a, steno_err *err)
+{
+    float out[1024];
+    size_t used, made;
+    steno_status st = STENO_OK;
+    if (!a->resampler)
+        st = steno_resampler_open(&a->resampler, a->rate, a->info.sample_rate, err);
+    a->resampled = a->rate;
+    for (size_t at = 0; !st && at < a->block_frames; at += used) {
+        made = 0;
+        st = steno_resampler_push(a->resampler, a->block + at, a->block_frames - at, &used, out,
+                                  1024, &made, err);
+        if (st == STENO_NEED_MORE)
+            return STENO_OK;
+        if (!st)
+            st = add_mono(a, out, made, err);
+    }
+    return st;
+}
+
+/* Bring the block to mono at the rate of the first link, behind the rest of a link before it. */
+static steno_status adapt(steno_audio *a, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    steno_buf_reset(&a->mono);
+    if (a->resampler && (a->ended || a->rate != a->resampled))
+        st = flush_resampler(a, err);
+    if (!st && a->block_frames) {
+        steno_pcm_mix(a->block, a->block_frames, a->channels,
+                      a->opt.channel <= a->channels ? a->opt.channel : 0, a->block);
+        st = a->rate == a->info.sample_rate ? add_mono(a, a->block, a->block_frames, err)
+                                            : resample(a, err);
+    }
+    set_block(a, (const float *)(const void *)a->mono.data, a->mono.len / sizeof(float), a->rate,
+              1);
+    return st;
+}
+
 steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n, steno_err *err)
 {
-    size_t k = a->block_frames;
+    size_t k;
     steno_status st;
-    if (!k && !a->ended) {
-        st = a->wav ? fill_wav(a, err) : a->opus ? fill_opus(a, err) : fill_sndfile(a, err);
+    while (!a->block_frames && !a->ended) {
+        st = fill(a, err);
+        if (!st && (a->resampler || (a->block_frames && a->rate != a->info.sample_rate)))
+            st = adapt(a, err);
         if (st)
             return st;
-        k = a->block_frames;
     }
+    k = a->block_frames;
     if (k > max)
         k = max;
     if (a->limit >= 0 && k) {
@@ -616,12 +912,8 @@ steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n
         if (k > (uint64_t)(a->limit - a->delivered))
             k = (size_t)(a->limit - a->delivered);
     }
-    if (a->opus) /* already mono */
-        memcpy(mono, a->block + a->block_at, k * sizeof *mono);
-    else
-        steno_pcm_mix(a->block + a->block_at * a->info.channels, k, a->info.channels,
-                      a->opt.channel, mono);
-    a->block_at += k;
+    steno_pcm_mix(a->at, k, a->channels, a->opt.channel <= a->channels ? a->opt.channel : 0, mono);
+    a->at += k * a->channels;
     a->block_frames -= k;
     a->delivered += (int64_t)k;
     *n = k;

@@ -1,7 +1,9 @@
 /* A recording of any known format to mono f32 at its own rate, read in pieces: memory is bounded
- * for every length. The first bytes decide the format, never a name. WAV, RF64 and BW64 go to our
- * own reader, as does Ogg Opus from a pipe. All others (FLAC, Ogg Vorbis, Ogg Opus, MP3, AIFF, AU,
- * CAF, W64, WAV with ADPCM or GSM) go to libsndfile over virtual I/O. */
+ * for every length. The first bytes decide the format, never a name. WAV, RF64, BW64, Ogg
+ * Opus, Ogg Vorbis and MP3 go to our own readers, all others (FLAC, AIFF, AU, CAF, W64, WAV with
+ * ADPCM or GSM) to libsndfile over virtual I/O. The same bytes give the same samples from memory, a
+ * file and a pipe. Tags (ID3v2) and up to 64 KiB of foreign bytes before a recording are skipped.
+ */
 #ifndef STENO_AUDIO_FILE_H
 #define STENO_AUDIO_FILE_H
 
@@ -11,9 +13,8 @@ typedef struct steno_audio steno_audio;
 
 struct steno_audio_options { /* zero-initialised = defaults */
     unsigned channel;        /* 0 = mean of all channels; k = the k-th, counted from 1 */
-    double max_seconds; /* size limit of a pipe that must be held whole (not WAV, not Opus); 0 = 512
-                           MiB */
-    size_t max_bytes;   /* of a pipe that must be held whole (not WAV, not Opus); 0 = 512 MiB */
+    double max_seconds;      /* limit on the decoded audio; 0 = none */
+    size_t max_bytes;        /* of a pipe that must be held whole (libsndfile's); 0 = 512 MiB */
 };
 
 struct steno_audio_info {
@@ -21,20 +22,22 @@ struct steno_audio_info {
     unsigned channels;
     const char *format; /* "wav", "flac", "ogg", "mp3", ...: static storage */
     const char *codec;  /* "s16le", "opus", "vorbis", ...: static storage */
-    int64_t frames;     /* -1 = unknown before the end */
+    int64_t frames;     /* stated by the file; -1 = unknown before the end */
+    size_t junk;        /* foreign bytes before the recording, skipped */
+    unsigned gaps;      /* lost pages, damaged packets so far (Ogg) */
     bool truncated;     /* the file ended early; final once read has returned 0 samples */
 };
 
 /* Open a recording in memory. data: [n] bytes, borrowed until close. Confined.
  * STENO_ERR_FORMAT: "the input is empty", "not a recognised audio format (starts with "Hello
  * wor")", or the fault in the header. STENO_ERR_UNSUPPORTED: sample rate or encoding.
- * STENO_ERR_LIMIT: the header already states more than max_seconds. STENO_ERR_INVAL: channel >
- * channels. */
+ * STENO_ERR_LIMIT: the recording is longer than max_seconds (a compressed one is decoded before it
+ * is refused for what it states). STENO_ERR_INVAL: channel > channels. */
 STENO_MUST steno_status steno_audio_open_mem(steno_audio **out, const void *data, size_t n,
                                              const struct steno_audio_options *opt, steno_err *err);
-/* Open a descriptor, borrowed until close. A file is read in place. A pipe with WAV or Ogg Opus is
- * decoded as it arrives. A pipe with anything else is first read to its end, because those formats
- * need seeking. */
+/* Open a descriptor, borrowed until close. A file is read in place. A pipe with WAV, Ogg Opus,
+ * Ogg Vorbis or MP3 is decoded as it arrives. A pipe with anything else is first read to its end,
+ * because those formats need seeking. */
 STENO_MUST steno_status steno_audio_open_fd(steno_audio **out, int fd,
                                             const struct steno_audio_options *opt, steno_err *err);
 void steno_audio_close(steno_audio *a);
@@ -47,5 +50,8 @@ void steno_audio_get_info(const steno_audio *a, struct steno_audio_info *info);
  * delivered). */
 STENO_MUST steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n,
                                          steno_err *err);
+/* Say what is wrong with a recording that was read to its end: cut short, damaged, foreign bytes
+ * before it. text [n] is "" if nothing is. seconds: the audio that was read. */
+void steno_audio_warning(const struct steno_audio_info *info, double seconds, char *text, size_t n);
 
 #endif

@@ -114,6 +114,7 @@ struct steno_ogg_opus {
     bool sync_ok, stream_ok;
     unsigned char magic[4]; /* the first bytes of the input, until they are compared */
     unsigned n_magic;
+    unsigned gaps;   /* lost pages so far */
     bool ate;        /* the next byte pushed was already taken: see pump */
     uint64_t offset; /* bytes taken */
 
@@ -332,6 +333,7 @@ static void place(steno_ogg_opus *o, const ogg_page *page, int64_t total)
     start = end - total;
     if (!o->have_pos)
         o->pos = start > 0 ? start : 0;
+    o->gaps += start > o->pos;
     if (start > o->pos)
         o->conceal = start - o->pos < MAX_CONCEAL_48K ? start - o->pos : MAX_CONCEAL_48K;
     else if (o->pos + total > end && ogg_page_eos(page))
@@ -524,6 +526,11 @@ steno_status steno_ogg_opus_end(const steno_ogg_opus *o, bool *truncated, steno_
                           o->offset);
     *truncated = !o->ended;
     return STENO_OK;
+}
+
+unsigned steno_ogg_opus_gaps(const steno_ogg_opus *o)
+{
+    return o->gaps;
 }
 
 unsigned steno_ogg_opus_channels(const steno_ogg_opus *o)

@@ -44,5 +44,6 @@ STENO_MUST steno_status steno_ogg_opus_push(steno_ogg_opus *o, const void *data,
 STENO_MUST steno_status steno_ogg_opus_end(const steno_ogg_opus *o, bool *truncated,
                                            steno_err *err);
 unsigned steno_ogg_opus_channels(const steno_ogg_opus *o); /* 0 until the header is read */
+unsigned steno_ogg_opus_gaps(const steno_ogg_opus *o);     /* lost pages so far */
 
 #endif

@@ -213,6 +213,7 @@ static steno_status run_recording(struct recording *r, steno_err *err)
     size_t n = 1;
     steno_status st = STENO_OK, damaged = STENO_OK;
     steno_err damage;
+    char warning[256];
     while (!st && n) {
         n = 0;
         damaged = steno_audio_read(r->audio, pcm, BLOCK, &n, &damage);
@@ -233,9 +234,11 @@ static steno_status run_recording(struct recording *r, steno_err *err)
     steno_transcript_set_duration(r->transcript,
                                   (double)steno_stream_samples(r->stream) / r->info.sample_rate);
     steno_audio_get_info(r->audio, &r->info);
-    if (r->info.truncated && !damaged)
-        fprintf(stderr, "steno: %s: the file ends early; its audio up to there was transcribed\n",
-                r->name);
+    r->info.truncated &= !damaged;
+    steno_audio_warning(&r->info, (double)steno_stream_samples(r->stream) / r->info.sample_rate,
+                        warning, sizeof warning);
+    if (*warning)
+        fprintf(stderr, "steno: %s: %s\n", r->name, warning);
     st = print_result(r, err);
     if (!st && damaged && err) { /* results before the damage have been printed */
         *err = damage;

@@ -1,5 +1,7 @@
 #include "audio/file.h"
 
+#include "audio/mpeg.h"
+
 #include "tests/support/oggmake.h"
 #include "tests/support/shared.h"
 #include "tests/support/wavgen.h"
@@ -553,6 +555,218 @@ static void nan_samples_become_silence(void **state)
     free(w.data);
 }
 
+/* A file's bytes: x [n] in one of libsndfile's formats at a rate. NULL: it cannot write it. */
+static char *encoded(int format, int rate, const float *x, size_t n, size_t *size)
+{
+    SF_INFO info = {.samplerate = rate, .channels = 1, .format = format};
+    FILE *f = tmpfile();
+    SNDFILE *s;
+    char *data;
+    assert_non_null(f);
+    s = sf_open_fd(fileno(f), SFM_WRITE, &info, 0);
+    if (!s) {
+        fclose(f);
+        return NULL;
+    }
+    assert_int_equal(sf_writef_float(s, x, (sf_count_t)n), n);
+    sf_close(s);
+    fseek(f, 0, SEEK_END);
+    *size = (size_t)ftell(f);
+    rewind(f);
+    data = malloc(*size + 1);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *size, f), *size);
+    fclose(f);
+    return data;
+}
+
+/* The same bytes through memory (an upload), a file and a pipe: all three must agree. */
+static steno_status decode_all_ways(const char *name, const void *data, size_t n, struct clip *c)
+{
+    FILE *f = tmpfile(), *p;
+    char command[64];
+    struct clip way[2];
+    steno_err err[3] = {{0}, {0}, {0}};
+    steno_status st = decode(data, n, NULL, 5000, c, &err[0]);
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fflush(f);
+    for (int i = 0; i < 2; i++) {
+        steno_audio *a = NULL;
+        steno_status got;
+        lseek(fileno(f), 0, SEEK_SET);
+        snprintf(command, sizeof command, "cat <&%d", fileno(f));
+        p = i ? popen(command, "r") : f;
+        got = steno_audio_open_fd(&a, fileno(p), NULL, &err[i + 1]);
+        way[i].x = NULL;
+        way[i].n = 0;
+        if (!got)
+            got = drain(a, 777, &way[i], &err[i + 1]);
+        if (i)
+            pclose(p);
+        if (got != st || strcmp(err[0].msg, err[i + 1].msg))
+            fail_msg("%s: %s: '%s', from memory '%s'", name, i ? "pipe" : "file", err[i + 1].msg,
+                     err[0].msg);
+        if (way[i].n != c->n || (c->n && memcmp(way[i].x, c->x, c->n * sizeof *c->x)) ||
+            (!st && way[i].info.truncated != c->info.truncated))
+            fail_msg("%s: %zu samples from a %s, %zu from memory", name, way[i].n,
+                     i ? "pipe" : "file", c->n);
+        free(way[i].x);
+    }
+    fclose(f);
+    return st;
+}
+
+static void every_format_is_equal_from_file_pipe_and_upload(void **state)
+{
+    static const char *const names[] = {"audio-mono-16-bit-44100Hz.aiff",
+                                        "audio-mono-16-bit-44100Hz.flac",
+                                        "audio-mono-16-bit-44100Hz.wav",
+                                        "audio-mono-24-bit-44100Hz.flac",
+                                        "audio-mono-24-bit-44100Hz.wav",
+                                        "audio-mono-32-bit-44100Hz.wav",
+                                        "audio-mono-8-bit-44100Hz.wav",
+                                        "audio-stereo-16-bit-44100Hz.aiff",
+                                        "audio-stereo-16-bit-44100Hz.flac",
+                                        "audio-stereo-16-bit-44100Hz.wav",
+                                        "silero-test.mp3",
+                                        "silero-test.opus",
+                                        "silero-test.wav"};
+    int done = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char rel[96];
+        size_t n;
+        void *data;
+        struct clip c;
+        snprintf(rel, sizeof rel, "audio/formats/%s", names[i]);
+        data = steno_test_shared(rel, &n);
+        if (!data) {
+            print_message("# skipped: shared/%s is not there\n", rel);
+            continue;
+        }
+        assert_int_equal(decode_all_ways(rel, data, n, &c), STENO_OK);
+        assert_true(c.n > 0);
+        free(c.x);
+        free(data);
+        done++;
+    }
+    if (!done)
+        skip();
+}
+
+static float two_tones[16000];
+
+static void make_tones(void)
+{
+    for (size_t i = 0; i < 16000; i++)
+        two_tones[i] = (float)(0.3 * sin(0.05 * (double)i) * sin(0.0011 * (double)i));
+}
+
+/* Ogg files joined with cat: every link is heard, at its own time. */
+static void all_links_of_a_chain_are_read(void **state)
+{
+    static const struct {
+        int format, rate[2];
+        size_t n; /* samples at the rate of the first link */
+    } rows[] = {{SF_FORMAT_OGG | SF_FORMAT_VORBIS, {16000, 16000}, 32000},
+                {SF_FORMAT_OGG | SF_FORMAT_VORBIS, {16000, 8000}, 48000},
+                {SF_FORMAT_OGG | SF_FORMAT_OPUS, {16000, 16000}, 32000},
+                {SF_FORMAT_OGG | SF_FORMAT_OPUS, {16000, 8000}, 48000}};
+    (void)state;
+    make_tones();
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        size_t n[2];
+        struct clip c;
+        char *a = encoded(rows[r].format, rows[r].rate[0], two_tones, 16000, &n[0]);
+        char *b = encoded(rows[r].format, rows[r].rate[1], two_tones, 16000, &n[1]);
+        char *joined = a && b ? malloc(n[0] + n[1]) : NULL;
+        if (joined) {
+            memcpy(joined, a, n[0]);
+            memcpy(joined + n[0], b, n[1]);
+            assert_int_equal(decode_all_ways("chain", joined, n[0] + n[1], &c), STENO_OK);
+            if (c.n + 200 < rows[r].n || c.n > rows[r].n + 200)
+                fail_msg("%s: %zu samples, expected %zu", c.info.codec, c.n, rows[r].n);
+            assert_false(c.info.truncated);
+            free(c.x);
+        }
+        free(joined);
+        free(a);
+        free(b);
+    }
+}
+
+/* Without Xing header nothing states the length: nothing is missing, and no limit is passed.
+ * Foreign bytes, and a tag with a picture, before the first frame change no sample. */
+static void mp3_without_a_stated_length_is_judged_by_its_audio(void **state)
+{
+    struct steno_audio_options opt = {.max_seconds = 1.5};
+    size_t n, first, lead[] = {0, 7, 5000, 60000};
+    struct clip plain, c;
+    steno_err err = {0};
+    char *data, *bare, *long_one;
+    (void)state;
+    make_tones();
+    data = encoded(SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III, 16000, two_tones, 16000, &n);
+    if (!data)
+        skip(); /* this libsndfile cannot write it */
+    first = steno_mpeg_frame_bytes((unsigned char *)data, NULL);
+    assert_true(first > 0 && first < n);
+    bare = data + first;
+    assert_int_equal(decode_all_ways("no Xing", bare, n - first, &plain), STENO_OK);
+    assert_true(plain.n >= 16000 && plain.n < 18500);
+    assert_false(plain.info.truncated);
+    assert_int_equal(plain.info.frames, -1);
+    for (size_t i = 0; i < 4; i++)
+        for (int tag = 0; tag < 2; tag++) {
+            size_t at = lead[i] + (tag ? 300010 : 0);
+            long_one = calloc(1, at + n);
+            assert_non_null(long_one);
+            if (tag)
+                memcpy(long_one, "ID3\3\0\0\0\x12\x27\x60", 10); /* 300,000 bytes */
+            memcpy(long_one + at, bare, n - first);
+            assert_int_equal(decode(long_one, at + n - first, &opt, 5000, &c, &err), STENO_OK);
+            assert_int_equal(c.n, plain.n);
+            assert_memory_equal(c.x, plain.x, c.n * sizeof *c.x);
+            assert_int_equal(c.info.junk, lead[i]);
+            free(c.x);
+            free(long_one);
+        }
+    /* cut, but its header states 1 s: the limit counts what is there, and the cut is told */
+    opt.max_seconds = 0.7;
+    assert_int_equal(decode(data, n / 2, &opt, 5000, &c, &err), STENO_OK);
+    assert_true(c.info.truncated);
+    free(c.x);
+    assert_int_equal(decode(data, n, &opt, 5000, &c, &err), STENO_ERR_LIMIT);
+    free(plain.x);
+    free(data);
+}
+
+static void lost_ogg_page_is_told_and_the_rest_is_read(void **state)
+{
+    static float x[160000];
+    size_t n, page[64], n_pages = 0;
+    struct clip c;
+    char *data, text[256];
+    (void)state;
+    for (size_t i = 0; i < 160000; i++)
+        x[i] = (float)rand() / (float)RAND_MAX * 0.5f;
+    data = encoded(SF_FORMAT_OGG | SF_FORMAT_VORBIS, 16000, x, 160000, &n);
+    assert_non_null(data);
+    for (size_t i = 0; i + 4 <= n && n_pages < 64; i++)
+        if (!memcmp(data + i, "OggS", 4))
+            page[n_pages++] = i;
+    assert_true(n_pages > 5);
+    memmove(data + page[3], data + page[4], n - page[4]);
+    assert_int_equal(decode_all_ways("lost page", data, n - (page[4] - page[3]), &c), STENO_OK);
+    assert_true(c.n > 40000 && c.n < 160000);
+    assert_true(c.info.gaps > 0);
+    steno_audio_warning(&c.info, 1, text, sizeof text);
+    assert_non_null(strstr(text, "the recording is damaged: 1 gaps"));
+    free(c.x);
+    free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -571,6 +785,10 @@ int main(void)
         cmocka_unit_test(damaged_vorbis_headers_are_named_before_libsndfile_sees_them),
         cmocka_unit_test(wrong_rates_inside_other_containers_are_refused),
         cmocka_unit_test(nan_samples_become_silence),
+        cmocka_unit_test(every_format_is_equal_from_file_pipe_and_upload),
+        cmocka_unit_test(all_links_of_a_chain_are_read),
+        cmocka_unit_test(mp3_without_a_stated_length_is_judged_by_its_audio),
+        cmocka_unit_test(lost_ogg_page_is_told_and_the_rest_is_read),
     };
     return cmocka_run_group_tests_name("file", tests, NULL, NULL);
 }
