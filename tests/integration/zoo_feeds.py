@@ -1,10 +1,10 @@
-"""Inputs that a model of ../shared/zoo takes, for comparisons with onnxruntime.
+"""Inputs that a model of ../shared/zoo accepts, for comparisons with onnxruntime.
 
-The zoo's own tool makes inputs up (tools/zoo_check.py). Some models refuse those: a length does not count the frames,
-or a window has more frames than there are. feeds() then tries, in this order: the tool's inputs with those that
-were recorded beside the model (ref.npz) in their place, and sizes by the dimensions' names, each with lengths that
-count what is there. The first that onnxruntime takes without optimizations is the model's. It is preferred that
-results are finite and not all zero, because others compare nothing."""
+The zoo's own tool generates inputs (tools/zoo_check.py). Some models refuse them: a length does not equal the
+number of frames, or a window has more frames than the input. feeds() then tries, in this order: the tool's inputs
+with recorded ones (ref.npz beside the model) in their place, and sizes by the dimensions' names; each with
+lengths that equal the actual sizes. It takes the first inputs that onnxruntime accepts without optimizations. It
+prefers inputs with finite results that are not all zero, because other results compare nothing."""
 import importlib.util
 import itertools
 import os
@@ -17,7 +17,7 @@ SAMPLES, FRAMES = 16000, 122
 
 
 class NoInputs(Exception):
-    """onnxruntime refuses everything that was tried."""
+    """onnxruntime refuses all tried inputs."""
 
 
 def load_tool(shared):
@@ -41,7 +41,7 @@ def fits(array, info, dtype):
 
 
 def recorded(path, infos, types):
-    """Recorded inputs by name: in ref.npz the keys are NAME or PREFIX_NAME, the first step's before later ones'."""
+    """Recorded inputs by name. Keys of ref.npz are NAME or PREFIX_NAME; the first step comes before later ones."""
     found, folder = {}, os.path.dirname(path)
     for file in (os.path.join(folder, "ref.npz"), os.path.join(os.path.dirname(folder), "ref.npz")):
         if not os.path.exists(file):
@@ -56,7 +56,7 @@ def recorded(path, infos, types):
 
 
 def sized(infos, types, rng):
-    """Inputs of equal size where dimensions have equal names. A model that reads samples calls them n."""
+    """Inputs of equal size if dimensions have equal names. A model that reads samples calls them n."""
     def size(info, axis, d):
         if isinstance(d, int):
             return d
@@ -75,8 +75,8 @@ def made(shape, dtype, rng):
 
 
 def lengths(feed, infos, free):
-    """Ways to set the lengths that no recording gives. NAME_len counts the free axis of NAME; for a length whose name
-    tells nothing every free size is tried, and one more, for a step that comes after a past of that size."""
+    """Ways to set lengths that no recording has. NAME_len counts the free axis of NAME. For a length with an unknown
+    name every free size is tried, and each size plus one, for a step after a past of that size."""
     sizes = {i.name: [feed[i.name].shape[a] for a, d in enumerate(i.shape) if a and not isinstance(d, int)]
              for i in infos}
     every = sorted({n for s in sizes.values() for n in s} | {1}, reverse=True)

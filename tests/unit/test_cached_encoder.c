@@ -21,7 +21,7 @@ enum { WINDOW = 4, BINS = 3, FRAMES = 1, STREAMS = 3, STEPS = 3 };
 
 static const struct steno_cached_encoder_shape shape = {WINDOW, BINS, FRAMES, BINS};
 
-/* What a graph has otherwise than the one above. */
+/* How a graph differs from the one above. */
 struct variant {
     const char *x, *s, *t;  /* dims of the inputs; NULL: "N,4,3", "N,1,3", "2,N,3" */
     const char *new_s;      /* name of the output */

@@ -1,5 +1,4 @@
-/* Directories of Whisper models: which files there are, and what is said about those that are not.
- */
+/* Directories of Whisper models: which files are found, and the messages about missing ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What may be sampled, and searches over scores that are written by hand. */
+/* Which tokens may be sampled, and searches over hand-written scores. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,11 +99,12 @@ static void timestamps_come_in_pairs(void **state)
 {
     const struct steno_whisper_rules r = rules(true);
     (void)state;
-    apply(&r, (int32_t[]){TIME}, 1); /* text, or a later time never: a pair stands at the start */
+    apply(&r, (int32_t[]){TIME}, 1); /* text, but no later time: the pair is at the start */
     assert_true(open_range(0, EOT) && closed(TIME, V));
-    apply(&r, (int32_t[]){TIME, 0}, 2); /* text, the end, or a time that is later */
+    apply(&r, (int32_t[]){TIME, 0}, 2); /* text, the end, or a later time */
     assert_true(open_range(0, EOT + 1) && closed(TIME, TIME + 1) && open_range(TIME + 1, V));
-    apply(&r, (int32_t[]){TIME, 0, TIME + 9}, 3); /* the same time again, or later, or the end */
+    /* the same time again, a later time, or the end */
+    apply(&r, (int32_t[]){TIME, 0, TIME + 9}, 3);
     assert_true(closed(0, EOT) && x[EOT] != NO && closed(TIME, TIME + 9) &&
                 open_range(TIME + 9, V));
     apply(&r, (int32_t[]){TIME, 0, TIME + 9, TIME + 9}, 4);
@@ -137,13 +138,13 @@ static void repetition_is_made_less_likely(void **state)
     for (int i = 0; i < V; i++)
         x[i] = i ? -1 : 4;
     steno_whisper_rules_apply(&m, &r, (int32_t[]){0, 1, 3, 1, 0}, 5, x);
-    assert_true(x[0] == 2 && x[3] == -2); /* positive ones are divided, once */
+    assert_true(x[0] == 2 && x[3] == -2); /* positive scores are divided, once */
     assert_true(x[1] == NO);              /* 0 1 was there */
 }
 
 /* ---- searches ------------------------------------------------------------------------------ */
 
-/* Scores of a text: `next` gives the pieces that are likely behind it. */
+/* Scores of a text: `next` writes the pieces that are likely after it. */
 typedef void (*next_fn)(const int32_t *text, size_t n, float *scores);
 
 static void quiet(float *s)
@@ -155,7 +156,7 @@ static void quiet(float *s)
 static float *logits;
 static int32_t texts[STENO_WHISPER_MAX_BEAM][256];
 
-/* The step that a network would make. */
+/* Takes the place of a network's step. */
 static void answer(struct steno_whisper_ask *a, size_t *length, next_fn next)
 {
     static int32_t before[STENO_WHISPER_MAX_BEAM][256];
@@ -198,7 +199,7 @@ static struct steno_whisper_text search(const struct steno_whisper_search_option
     return steno_whisper_search_best(*s);
 }
 
-/* "a" looks better than "b" at first, and has nothing good behind it. */
+/* "a" looks better than "b" at first, but nothing good follows it. */
 static void garden_path(const int32_t *text, size_t n, float *s)
 {
     if (!n) {
@@ -225,7 +226,7 @@ static void a_beam_sees_past_the_first_piece(void **state)
     t = search(&o, garden_path, &s);
     assert_int_equal(t.n, 2);
     assert_true(t.ids[0] == 1 && t.ids[1] == 3 && t.ended);
-    /* log-probabilities of "b" beside "a" and no speech, of " dog" and of the end */
+    /* log-probabilities of "b" against "a" and no speech, of " dog", and of the end */
     assert_true(fabs(t.sum + log(1 + exp(0.2) + exp(-1))) < 1e-4);
     assert_true(fabs((double)t.no_speech - exp(-1) / (1 + exp(0.2) + exp(-1))) < 1e-4);
     steno_whisper_search_close(s);
@@ -276,7 +277,7 @@ static void samples_follow_the_seed(void **state)
     steno_whisper_search_close(t);
 }
 
-/* Weights of unknown origin may give anything. */
+/* Weights of unknown origin may give any scores. */
 static void nothing(const int32_t *text, size_t n, float *s)
 {
     (void)text;
@@ -319,7 +320,7 @@ static void options_out_of_range_are_named(void **state)
 
 /* ---- temperatures -------------------------------------------------------------------------- */
 
-/* "aaaa..." at temperature 0; a draw takes the end after a few. */
+/* "aaaa..." at temperature 0; a sampled text ends after a few tokens. */
 static void loop(const int32_t *text, size_t n, float *s)
 {
     (void)text;
