@@ -114,7 +114,10 @@ static bool is_ks_guid(const unsigned char *guid)
 {
     static const unsigned char tail[14] = {0, 0, 0,    0, 0x10, 0,    0x80,
                                            0, 0, 0xAA, 0, 0x38, 0x9B, 0x71};
-    return !memcmp(guid + 2, tail, sizeof tail);
+    /* B-format of Ambisonics (ambisonic.net, "amb" files) */
+    static const unsigned char ambisonic[14] = {0,    0,    0x21, 0x07, 0xD3, 0x11, 0x86,
+                                                0x44, 0xC8, 0xC1, 0xCA, 0,    0,    0};
+    return !memcmp(guid + 2, tail, sizeof tail) || !memcmp(guid + 2, ambisonic, sizeof ambisonic);
 }
 
 static steno_status sample_format(steno_wav *w, unsigned tag, unsigned bits,
@@ -130,6 +133,8 @@ static steno_status sample_format(steno_wav *w, unsigned tag, unsigned bits,
         {TAG_ALAW, 8, STENO_PCM_ALAW},    {TAG_MULAW, 8, STENO_PCM_MULAW},
     };
     bool tag_known = false;
+    if (tag == TAG_PCM) /* 12 or 20 bits stand at the top of whole bytes; the rest is zero */
+        bits = (bits + 7) / 8 * 8;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         tag_known |= known[i].tag == tag;
         if (known[i].tag == tag && known[i].bits == bits) {
@@ -155,7 +160,7 @@ static steno_status check_fmt(steno_wav *w, uint32_t rate, unsigned channels, un
         return steno_fail(&w->error, STENO_ERR_UNSUPPORTED,
                           "WAV: sample rate %" PRIu32 " Hz is outside %d to %d", rate,
                           STENO_RATE_MIN, STENO_RATE_MAX);
-    if (align != channels * bytes)
+    if (align && align != channels * bytes)
         return steno_fail(&w->error, STENO_ERR_FORMAT,
                           "WAV: block align %u, but %u channels of %s make %u bytes", align,
                           channels, steno_pcm_name(w->info.format), channels * bytes);
@@ -185,7 +190,7 @@ static steno_status on_fmt(steno_wav *w)
         return st;
     w->info.channels = channels;
     w->info.sample_rate = (int)le32(h + 4);
-    w->align = align;
+    w->align = channels * (unsigned)steno_pcm_bytes(w->info.format);
     w->have_fmt = true;
     skip_then_chunk(w, w->chunk_rest);
     return STENO_OK;

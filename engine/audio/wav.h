@@ -7,8 +7,9 @@
  * data last until the end of input. (0 does not count as unknown if the RIFF size has room for a
  * chunk after it and there is one.) Chunks that are not needed are skipped by their length, with
  * the pad byte. Bytes after the data are ignored.
- * A wrong byte rate is tolerated, because the field is not needed. A wrong block align is an error,
- * because then the number of channels or the width of a sample is wrong too. */
+ * 12 and 20 bits stand in 16 and 24. A wrong byte rate and a block align of 0 are tolerated,
+ * because the fields are not needed. Any other wrong block align is an error, because then the
+ * number of channels or the width of a sample is wrong too. */
 #ifndef STENO_AUDIO_WAV_H
 #define STENO_AUDIO_WAV_H
 

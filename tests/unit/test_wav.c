@@ -326,9 +326,8 @@ static void lying_headers_are_refused_with_their_values(void **state)
         {{1, 1, 10000000, 20000000, 2, 16}, STENO_ERR_UNSUPPORTED, "10000000 Hz"},
         {{1, 1, 0xFFFFFFFF, 0, 2, 16}, STENO_ERR_UNSUPPORTED, "4294967295 Hz"},
         {{1, 2, 16000, 64000, 3, 16}, STENO_ERR_FORMAT, "block align 3"},
-        {{1, 1, 16000, 32000, 0, 16}, STENO_ERR_FORMAT, "block align 0"},
         {{1, 1, 16000, 32000, 2, 0}, STENO_ERR_UNSUPPORTED, "0 bits"},
-        {{1, 1, 16000, 32000, 2, 12}, STENO_ERR_UNSUPPORTED, "12 bits"},
+        {{1, 1, 16000, 80000, 5, 40}, STENO_ERR_UNSUPPORTED, "40 bits"},
         {{3, 1, 16000, 32000, 2, 16}, STENO_ERR_UNSUPPORTED, "16 bits"},
         {{0x11, 1, 16000, 32000, 2, 4}, STENO_ERR_UNSUPPORTED, "0x0011"},
         {{0x55, 1, 16000, 32000, 1, 0}, STENO_ERR_UNSUPPORTED, "0x0055"},
@@ -429,6 +428,34 @@ static void any_split_of_the_input_gives_the_same_samples(void **state)
     free(w.data);
 }
 
+/* Valid or harmless forms that ffmpeg reads as well. */
+static void odd_forms_are_read_as_their_container(void **state)
+{
+    static const struct {
+        struct wavgen_fmt f;
+        size_t bytes;
+    } rows[] = {{{1, 1, 16000, 32000, 2, 12}, 2},  /* 12 bits at the top of 16 */
+                {{1, 2, 16000, 96000, 6, 20}, 3},  /* 20 bits at the top of 24 */
+                {{1, 1, 16000, 32000, 0, 16}, 2}}; /* no block align */
+    static const unsigned char payload[60] = {[1] = 0x40, [2] = 0x40, [5] = 0x40};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct wavgen w;
+        steno_wav *r = steno_wav_new();
+        float x[128];
+        size_t used, n = 0;
+        steno_err err = {0};
+        wavgen_make(&w, &rows[i].f, payload, sizeof payload);
+        assert_non_null(r);
+        if (steno_wav_push(r, w.data, w.len, &used, x, 128, &n, &err))
+            fail_msg("row %zu: %s", i, err.msg);
+        assert_int_equal(n, sizeof payload / rows[i].bytes / rows[i].f.channels);
+        assert_true(x[0] > 0.25f && x[0] < 0.51f);
+        steno_wav_free(r);
+        free(w.data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +474,7 @@ int main(void)
         cmocka_unit_test(chunk_disorder_is_refused_with_its_place),
         cmocka_unit_test(failed_reader_keeps_failing_the_same_way),
         cmocka_unit_test(any_split_of_the_input_gives_the_same_samples),
+        cmocka_unit_test(odd_forms_are_read_as_their_container),
     };
     return cmocka_run_group_tests_name("wav", tests, NULL, NULL);
 }
