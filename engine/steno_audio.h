@@ -29,13 +29,12 @@ struct steno_audio_format {
 };
 
 /* "s16le", ... NULL for a value out of range. */
-STENO_API const char *steno_encoding_name(enum steno_encoding e);
+const char *steno_encoding_name(enum steno_encoding e);
 /* STENO_ERR_UNSUPPORTED names the unknown one and lists the known. */
-STENO_API STENO_MUST steno_status steno_encoding_parse(const char *name, enum steno_encoding *out,
-                                                       steno_err *err);
+STENO_MUST steno_status steno_encoding_parse(const char *name, enum steno_encoding *out,
+                                             steno_err *err);
 /* Checks rate, channels and channel, and fills in the zeros; STENO_ERR_INVAL names field and
  * range. That of a WAV or Opus stays 0 unless given. */
-STENO_API STENO_MUST steno_status steno_audio_format_check(struct steno_audio_format *f,
-                                                           steno_err *err);
+STENO_MUST steno_status steno_audio_format_check(struct steno_audio_format *f, steno_err *err);
 
 #endif

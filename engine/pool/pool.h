@@ -100,13 +100,12 @@ typedef void (*steno_pool_fn)(void *user, steno_pool_stream *ps,
                               const struct steno_pool_note *note);
 
 /* Open a pool and start its workers. The model must outlive the pool. opt may be NULL. */
-STENO_API STENO_MUST steno_status steno_pool_open(steno_pool **out, steno_model *m,
-                                                  const struct steno_pool_options *opt,
-                                                  steno_err *err);
+STENO_MUST steno_status steno_pool_open(steno_pool **out, steno_model *m,
+                                        const struct steno_pool_options *opt, steno_err *err);
 /* Cancel what runs, join the workers, and release the pool. No other call may run at that time.
  * Every stream should be closed before; the others get DONE (CANCELLED) and stay valid until they
  * are closed. Not from a callback. */
-STENO_API void steno_pool_close(steno_pool *p);
+void steno_pool_close(steno_pool *p);
 
 struct steno_pool_stream_options {
     struct steno_stream_options stream;
@@ -118,32 +117,30 @@ struct steno_pool_stream_options {
 /* Check whether a stream of this class would find a place now. STENO_ERR_BUSY with the reason if
  * not: for refusing before anything is opened or received. For a live stream the place is reserved
  * for one to two seconds, so that several callers at once do not get the same place. */
-STENO_API STENO_MUST steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c,
-                                                   steno_err *err);
+STENO_MUST steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err *err);
 /* Take a place and open a stream. STENO_ERR_BUSY if there is no place: all max_streams are taken,
  * or, for a live stream, the live streams have reached the capacity. opt may be NULL. */
-STENO_API STENO_MUST steno_status steno_pool_stream_open(
-    steno_pool_stream **out, steno_pool *p, const struct steno_pool_stream_options *opt,
-    steno_pool_fn fn, void *user, steno_err *err);
+STENO_MUST steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
+                                               const struct steno_pool_stream_options *opt,
+                                               steno_pool_fn fn, void *user, steno_err *err);
 /* Copy as much of pcm [n] f32 as fits into the stream's buffer; *taken <= n. If it is less than n,
  * one ROOM note follows. Never waits. STENO_ERR_CANCELLED after end, cancel or a failure. */
-STENO_API STENO_MUST steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm,
-                                                         size_t n, size_t *taken, steno_err *err);
+STENO_MUST steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, size_t n,
+                                               size_t *taken, steno_err *err);
 /* Return the number of samples that a push would take now. */
-STENO_API size_t steno_pool_stream_room(steno_pool_stream *ps);
+size_t steno_pool_stream_room(steno_pool_stream *ps);
 /* Close the segment after the audio pushed so far. STENO_ERR_CANCELLED after end; STENO_ERR_BUSY if
  * STENO_POOL_MAX_FINALIZE requests are waiting. */
-STENO_API STENO_MUST steno_status steno_pool_stream_finalize(steno_pool_stream *ps, steno_err *err);
+STENO_MUST steno_status steno_pool_stream_finalize(steno_pool_stream *ps, steno_err *err);
 #define STENO_POOL_MAX_FINALIZE 16
 /* No more audio follows; DONE comes after the last final. A second call does nothing. */
-STENO_API void steno_pool_stream_end(steno_pool_stream *ps);
+void steno_pool_stream_end(steno_pool_stream *ps);
 /* Drop waiting audio and unread events; DONE follows soon. */
-STENO_API void steno_pool_stream_cancel(steno_pool_stream *ps);
+void steno_pool_stream_cancel(steno_pool_stream *ps);
 /* Release the stream and its place. Cancels it if it still runs. Waits for a running callback of
  * this stream to return (unless called from it). No note follows. Accepts NULL. */
-STENO_API void steno_pool_stream_close(steno_pool_stream *ps);
-STENO_API void steno_pool_stream_get_stats(steno_pool_stream *ps,
-                                           struct steno_pool_stream_stats *st);
+void steno_pool_stream_close(steno_pool_stream *ps);
+void steno_pool_stream_get_stats(steno_pool_stream *ps, struct steno_pool_stream_stats *st);
 
 struct steno_pool_stats {
     int workers, active, live; /* open streams: all, and live ones that count */
@@ -161,7 +158,7 @@ struct steno_pool_stats {
     double network_seconds;                                      /* share of inference_seconds */
     struct steno_pool_costs costs;                               /* as corrected at run time */
 };
-STENO_API void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st);
+void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st);
 
 /* For a watchdog. Worker i (0..workers-1) has been busy since `since_ns` (CLOCK_MONOTONIC; if idle:
  * the end of its last step). A busy worker whose time does not change is stuck. */
@@ -169,6 +166,6 @@ struct steno_pool_heartbeat {
     bool busy;
     int64_t since_ns;
 };
-STENO_API struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int i);
+struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int i);
 
 #endif
