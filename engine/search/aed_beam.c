@@ -534,7 +534,7 @@ static steno_status search(struct steno_joint_block *b, double min_ratio)
 {
     steno_joint *j = b->j;
     size_t max_len = longest(j, b->frames);
-    size_t min_len = j->o.as_espnet_onnx ? 0 : to_length(min_ratio, b->frames);
+    size_t min_len = j->o.rules == STENO_RULES_ESPNET_ONNX ? 0 : to_length(min_ratio, b->frames);
     steno_status st = start(j, b->ctc, b->frames, max_len);
     for (size_t i = 0; i < max_len && j->n && !st; i++) {
         step(&b, 1);
@@ -561,7 +561,7 @@ steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *sc
         steno_status st = search(&b, min_ratio);
         if (st)
             return st;
-        if (j->n_ended || j->o.as_espnet_onnx || min_ratio < 0.1)
+        if (j->n_ended || j->o.rules == STENO_RULES_ESPNET_ONNX || min_ratio < 0.1)
             break;
         min_ratio -= 0.1; /* as ESPnet: no hypothesis ended, so shorter outputs count too */
     }

@@ -9,6 +9,7 @@
 #define STENO_SEARCH_AED_BEAM_H
 
 #include "base/status.h"
+#include "search/rules.h"
 
 typedef struct steno_joint steno_joint;
 
@@ -55,8 +56,8 @@ struct steno_joint_options {
      * = no minimum. */
     double max_len_ratio, min_len_ratio;
     size_t max_tokens; /* number of positions that scorers have; 0 = unlimited */
-    /* As espnet_onnx 0.2.1: min_len_ratio has no effect, and an empty result is not tried again. */
-    bool as_espnet_onnx;
+    /* STENO_RULES_ESPNET_ONNX: min_len_ratio has no effect, an empty result is not tried again. */
+    enum steno_search_rules rules;
     bool no_repetition; /* block by block: a repeated token does not stop the search */
 };
 

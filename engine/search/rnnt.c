@@ -367,7 +367,7 @@ static void sort_results(steno_transducer *t)
 
 steno_status steno_transducer_start(steno_transducer *t, steno_err *err)
 {
-    bool sos = t->o.search == STENO_TRANSDUCER_DEFAULT && !t->o.as_espnet_onnx;
+    bool sos = t->o.search == STENO_TRANSDUCER_DEFAULT && t->o.rules == STENO_RULES_ESPNET;
     steno_status st = steno_transducer_tree_start(&t->tree, NULL, sos ? t->o.sos : 0);
     t->kept.n = t->hyps.n = t->a.n = t->b.n = t->c.n = t->final.n = 0;
     t->frames = t->step = t->first_row = t->n_rows = 0;

@@ -6,6 +6,7 @@
 #define STENO_SEARCH_RNNT_H
 
 #include "search/ctc.h"
+#include "search/rules.h"
 
 #define STENO_TRANSDUCER_ROW_BYTES ((size_t)4 << 20)
 
@@ -47,9 +48,9 @@ struct steno_transducer_options {
     size_t n_step, prefix_alpha; /* NSC, MAES */
     size_t expansion_beta;       /* MAES */
     double expansion_gamma;      /* MAES */
-    /* As espnet_onnx 0.2.1: NSC and MAES score every token of a prefix search with the shorter
+    /* STENO_RULES_ESPNET_ONNX: NSC and MAES score every token of a prefix search with the shorter
      * hypothesis' row; MAES keeps duplicate sequences; the LM reads a blank first. */
-    bool as_espnet_onnx;
+    enum steno_search_rules rules;
     /* Bytes of the networks' rows and states that are kept for sequences that may occur again; 0:
      * STENO_TRANSDUCER_ROW_BYTES. Those of the current frame are always kept. */
     size_t row_bytes;

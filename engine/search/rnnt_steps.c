@@ -35,7 +35,7 @@ static steno_status catch_up(steno_transducer *t, const struct hyp *shorter,
     *score = shorter->score;
     for (uint32_t k = from; k < to; k++) {
         steno_status st;
-        if (k > from && !t->o.as_espnet_onnx)
+        if (k > from && t->o.rules == STENO_RULES_ESPNET)
             at.p = steno_transducer_tree_head(&t->tree, longer->p, k);
         st = steno_transducer_hyp_join(t, &one, enc, false, err);
         if (st)
@@ -170,7 +170,7 @@ static steno_status maes_expand(steno_transducer *t, size_t f)
             x = steno_transducer_hyp_extend(t, h, token,
                                             score + steno_transducer_hyp_lm(t, h->p, token),
                                             (float)(score - h->score), f, &lost);
-            if (t->o.as_espnet_onnx || !has(&t->c, t->c.n, x.p))
+            if (t->o.rules == STENO_RULES_ESPNET_ONNX || !has(&t->c, t->c.n, x.p))
                 lost = lost || steno_transducer_hyp_add(&t->b, x);
         }
     }

@@ -109,7 +109,8 @@ static struct steno_transducer_options options(enum steno_transducer_search sear
                                              .prefix_alpha = 2,
                                              .expansion_beta = 2,
                                              .expansion_gamma = 2.3,
-                                             .as_espnet_onnx = as_onnx};
+                                             .rules = as_onnx ? STENO_RULES_ESPNET_ONNX
+                                                              : STENO_RULES_ESPNET};
 }
 
 static const float enc[FRAMES] = {0, 1, 2, 3, 4, 5, 6, 7, 8};

@@ -57,6 +57,12 @@ struct steno_espnet {
     steno_espnet_runner *idle; /* linked list */
 };
 
+/* Whose rules the searches follow. */
+static inline enum steno_search_rules steno_espnet_rules(const struct steno_espnet *e)
+{
+    return e->opt.as_espnet_onnx ? STENO_RULES_ESPNET_ONNX : STENO_RULES_ESPNET;
+}
+
 /* Load and check everything, and run all networks once on silence. opt: its strings are borrowed.
  * Close *e in any case. STENO_ERR_IO, STENO_ERR_FORMAT, STENO_ERR_UNSUPPORTED, STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_espnet_open(struct steno_espnet *e, const char *dir,

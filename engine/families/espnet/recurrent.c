@@ -111,7 +111,7 @@ static struct steno_transducer_options options(const struct steno_espnet *e,
     o.prefix_alpha = (size_t)c->prefix_alpha;
     o.expansion_beta = (size_t)c->expansion_beta;
     o.expansion_gamma = c->expansion_gamma;
-    o.as_espnet_onnx = e->opt.as_espnet_onnx;
+    o.rules = steno_espnet_rules(e);
     return o;
 }
 

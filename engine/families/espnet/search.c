@@ -81,7 +81,7 @@ static steno_status open_joint(steno_joint **out, const struct steno_espnet *e,
                                     .max_len_ratio = s->max_len_ratio,
                                     .min_len_ratio = s->min_len_ratio,
                                     .max_tokens = e->max_tokens,
-                                    .as_espnet_onnx = e->opt.as_espnet_onnx,
+                                    .rules = steno_espnet_rules(e),
                                     .no_repetition = c->no_repetition};
     if (c->pre_beam && s->ctc_weight < 1)
         o.pre_beam = (size_t)(s->pre_beam_ratio * (double)s->beam);
