@@ -16,8 +16,10 @@ static steno_status work(steno_whisper_runner *net, steno_whisper_recording *r,
             const struct steno_whisper_decoded *d = steno_whisper_recording_window(r, &prompt, &n);
             sink->window(sink->arg, prompt, n, d);
         }
-        while (steno_whisper_recording_next(r, &s))
+        while (!(st = steno_whisper_recording_next(r, &s)))
             sink->segment(sink->arg, &s);
+        if (st != STENO_NEED_MORE)
+            return st;
     }
     return STENO_OK;
 }

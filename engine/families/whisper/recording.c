@@ -663,30 +663,39 @@ void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_reco
 /* ---- results ------------------------------------------------------------------------------- */
 
 /* The text of the segment, then the spellings of its words, each terminated. */
-static bool write_texts(steno_whisper_recording *j, const struct cut *c, size_t *words)
+static steno_status write_texts(steno_whisper_recording *j, const struct cut *c, size_t *words)
 {
     const struct steno_whisper_timed *t = j->words.word + c->first_word;
+    steno_status st;
     steno_buf_cut(&j->text, 0);
-    if (steno_bpe_text(j->m->bpe, j->decoded.ids + c->first, c->n, &j->text) ||
-        steno_buf_add(&j->text, "", 1))
-        return false;
+    st = steno_bpe_text(j->m->bpe, j->decoded.ids + c->first, c->n, &j->text);
+    if (!st)
+        st = steno_buf_add(&j->text, "", 1);
     *words = j->text.len;
-    for (size_t i = 0; i < c->n_words; i++)
-        if (steno_buf_add(&j->text, j->words.text.data + t[i].text, t[i].bytes) ||
-            steno_buf_add(&j->text, "", 1))
-            return false;
+    for (size_t i = 0; i < c->n_words && !st; i++) {
+        st = steno_buf_add(&j->text, j->words.text.data + t[i].text, t[i].bytes);
+        if (!st)
+            st = steno_buf_add(&j->text, "", 1);
+    }
+    if (st)
+        return st;
     free(j->out);
     j->out = calloc(c->n_words + 1, sizeof *j->out);
-    return j->out != NULL;
+    return j->out ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-bool steno_whisper_recording_next(steno_whisper_recording *j, struct steno_whisper_segment *out)
+steno_status steno_whisper_recording_next(steno_whisper_recording *j,
+                                          struct steno_whisper_segment *out)
 {
     const struct cut *c = &j->cut[j->n_read];
     const struct steno_whisper_timed *t = j->words.word ? j->words.word + c->first_word : NULL;
     size_t at;
-    if (j->phase != LISTENING || j->n_read == j->n_cuts || !write_texts(j, c, &at))
-        return false;
+    steno_status st;
+    if (j->phase != LISTENING || j->n_read == j->n_cuts)
+        return STENO_NEED_MORE;
+    st = write_texts(j, c, &at);
+    if (st)
+        return st;
     j->n_read++;
     for (size_t i = 0; i < c->n_words; at += t[i++].bytes + 1)
         j->out[i] = (struct steno_whisper_word){.text = j->text.data + at,
@@ -703,5 +712,5 @@ bool steno_whisper_recording_next(steno_whisper_recording *j, struct steno_whisp
                                           .n_ids = c->n,
                                           .words = j->out,
                                           .n_words = c->n_words};
-    return true;
+    return STENO_OK;
 }

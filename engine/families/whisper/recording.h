@@ -70,8 +70,10 @@ bool steno_whisper_recording_ready(const steno_whisper_recording *r);
  * to be closed. Segments of a window that were not read are gone. */
 void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_recording *const *r,
                                    size_t n, steno_status *st, steno_err *err);
-/* The next segment of the window that was finished last; valid until the next step. */
-bool steno_whisper_recording_next(steno_whisper_recording *r, struct steno_whisper_segment *out);
+/* The next segment of the window that was finished last; valid until the next step.
+ * STENO_NEED_MORE: there is none. STENO_ERR_NOMEM, STENO_ERR_LIMIT: the same one comes again. */
+STENO_MUST steno_status steno_whisper_recording_next(steno_whisper_recording *r,
+                                                     struct steno_whisper_segment *out);
 
 /* Windows that are finished, and what the last one was decoded to; its prompt [*n]. Valid until the
  * next step. */

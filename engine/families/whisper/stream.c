@@ -247,14 +247,22 @@ static bool prepare(struct steno_step_item *item)
     return !item->st && s->rec && steno_whisper_recording_ready(s->rec);
 }
 
+/* Segments of the window that a step has finished. */
+static steno_status take_segments(struct stream *s, steno_err *err)
+{
+    struct steno_whisper_segment g;
+    steno_status st;
+    while (!(st = steno_whisper_recording_next(s->rec, &g)))
+        if (!add_segment(s, &g))
+            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    return st == STENO_NEED_MORE ? STENO_OK
+                                 : steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
+}
+
 static void finish(struct steno_step_item *item, steno_status st)
 {
     struct stream *s = item->state;
-    struct steno_whisper_segment g;
-    item->st = st;
-    while (!item->st && steno_whisper_recording_next(s->rec, &g))
-        if (!add_segment(s, &g))
-            item->st = steno_fail(item->err, STENO_ERR_NOMEM, "stream: out of memory");
+    item->st = st ? st : take_segments(s, item->err);
     item->more = !item->st && s->ended && steno_whisper_recording_ready(s->rec);
 }
 
