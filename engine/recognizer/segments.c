@@ -40,7 +40,6 @@ static void begin_segment(steno_stream *s)
     g->quiet = 0;
     g->partial = to_samples(s, FIRST_PARTIAL);
     g->due = g->final = false;
-    s->results.shown = 0;
 }
 
 static steno_status open_segments(steno_stream *s, steno_err *err)

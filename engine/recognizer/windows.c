@@ -141,7 +141,6 @@ static steno_status next_utterance(steno_stream *s)
     steno_status st = s->family->reset(s->state, STENO_RESET_UTTERANCE, NULL);
     w->begin = s->family->frames(s->state);
     w->first_sound = -1;
-    s->results.shown = 0;
     return st;
 }
 
@@ -414,7 +413,6 @@ static steno_status restart(steno_stream *s, steno_err *err)
         return st;
     steno_fbank_reset(w->fbank);
     begin_run(s);
-    s->results.shown = 0;
     st = w->vad_filter ? steno_vad_filter_reset(w->vad_filter, err) : STENO_OK;
     return st ? st : steno_stream_restart(s, err);
 }

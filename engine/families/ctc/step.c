@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/noise.h"
 #include "families/ctc/internal.h"
 
 struct worker {
@@ -72,18 +73,6 @@ void steno_ctc_step(void *worker, struct steno_step_item *items, size_t n, int s
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-static float noise(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u; /* Numerical Recipes, 3rd ed., 7.1.1 */
-    return (float)(int32_t)*seed * 0x1p-31f;
-}
-
-static void fill(float *x, size_t n, uint32_t seed)
-{
-    for (size_t k = 0; k < n; k++)
-        x[k] = 4 * noise(&seed);
-}
-
 struct trial {
     struct worker *worker;
     struct steno_cached_encoder_state state[STENO_BATCH_MAX];
@@ -98,8 +87,8 @@ steno_status steno_ctc_trial_open(void **trial, void *worker, steno_err *err)
     for (int i = 0; i < STENO_BATCH_MAX; i++)
         t->state[i].fresh = true;
     for (int i = 0; i < t->worker->max; i++)
-        fill(steno_cached_encoder_batch_x(t->worker->batch, i),
-             window_of(&t->worker->model->encoder), (uint32_t)i);
+        steno_noise_fill(steno_cached_encoder_batch_x(t->worker->batch, i),
+                         window_of(&t->worker->model->encoder), (uint32_t)i);
     *trial = t;
     return STENO_OK;
 }
@@ -146,8 +135,8 @@ static steno_status run_two(struct worker *w, bool batch, float *scores, steno_e
         for (int i = 0; i < 2 && !st; i += size) {
             const float *y;
             for (int at = 0; at < size; at++)
-                fill(steno_cached_encoder_batch_x(w->batch, at), window_of(e),
-                     (uint32_t)(2 * k + i + at));
+                steno_noise_fill(steno_cached_encoder_batch_x(w->batch, at), window_of(e),
+                                 (uint32_t)(2 * k + i + at));
             st = steno_cached_encoder_batch_step(w->batch, s + i, size, size, &y, err);
             if (!st)
                 memcpy(scores + (size_t)i * each, y, (size_t)size * each * sizeof *y);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/noise.h"
 #include "families/espnet/stream.h"
 
 #define SEARCH_STEPS 8 /* steps of the last block's search in one step of the stream */
@@ -203,15 +204,6 @@ struct trial {
     float *feats; /* feature frames of a block, the same for all streams */
 };
 
-static void fill(float *x, size_t n)
-{
-    uint32_t seed = 1;
-    for (size_t k = 0; k < n; k++) {
-        seed = seed * 1664525u + 1013904223u; /* Numerical Recipes, 3rd ed., 7.1.1 */
-        x[k] = (float)(int32_t)seed * 0x1p-29f;
-    }
-}
-
 static steno_status begin_trial(struct trial *t, steno_err *err)
 {
     struct steno_espnet *e = t->net;
@@ -223,7 +215,7 @@ static steno_status begin_trial(struct trial *t, steno_err *err)
     for (int i = 0; i < STENO_BATCH_MAX && !st; i++)
         st = steno_espnet_state_reset(&t->block[i], e, err);
     if (!st)
-        fill(t->feats, n);
+        steno_noise_fill(t->feats, n, 1);
     return st;
 }
 
