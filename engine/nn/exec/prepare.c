@@ -14,7 +14,7 @@ struct steno_prepare {
     const struct steno_node *node;
     const steno_kernels *k;
     uint32_t *consumed; /* by value id: readers that have their own copy; NULL: not counted */
-    uint32_t *stowed;   /* by value id: readers whose copy is in the store */
+    uint32_t *cached;   /* by value id: readers whose copy is in the store */
     uint32_t *read;     /* by value id: readers so far */
     struct steno_packed_store *store;
     size_t packed;
@@ -185,8 +185,8 @@ void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes, bool 
     s->n++;
     steno_prepare_consumed(pc, in);
     steno_prepare_packed(pc, bytes);
-    if (pc->stowed)
-        pc->stowed[pc->node->in[in]]++;
+    if (pc->cached)
+        pc->cached[pc->node->in[in]]++;
     return b->data;
 }
 
@@ -219,7 +219,7 @@ static void drop_consumed(struct steno_prepare *pc, const struct steno_node *n)
         if (v == STENO_NONE || !pc->consumed[v] || pc->consumed[v] != pc->g->values[v].uses)
             continue;
         pc->g->values[v].spent = true;
-        pc->g->values[v].stowed = pc->stowed[v] == pc->consumed[v];
+        pc->g->values[v].cached = pc->cached[v] == pc->consumed[v];
         if (!pc->store->keep)
             steno_graph_drop_const(pc->g, v);
     }
@@ -319,12 +319,12 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
     steno_status st = STENO_OK;
     struct place *order = packing_order(g);
     pc.consumed = calloc((size_t)g->n_values + 1, sizeof *pc.consumed);
-    pc.stowed = calloc((size_t)g->n_values + 1, sizeof *pc.stowed);
+    pc.cached = calloc((size_t)g->n_values + 1, sizeof *pc.cached);
     pc.read = calloc((size_t)g->n_values + 1, sizeof *pc.read);
-    if (!order || !pc.consumed || !pc.stowed || !pc.read) {
+    if (!order || !pc.consumed || !pc.cached || !pc.read) {
         free(order);
         free(pc.consumed);
-        free(pc.stowed);
+        free(pc.cached);
         free(pc.read);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory while packing weights");
     }
@@ -340,7 +340,7 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
     *packed += pc.packed;
     free(order);
     free(pc.consumed);
-    free(pc.stowed);
+    free(pc.cached);
     free(pc.read);
     return st;
 }

@@ -88,7 +88,7 @@ struct steno_value {
     bool spent;
     /* The packed copies are in memory that a cache keeps; a load from there does not need the
      * elements either. */
-    bool stowed;
+    bool cached;
 };
 
 struct steno_node {

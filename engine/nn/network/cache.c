@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/atomic_file.h"
 #include "nn/network/cache_key.h"
-#include "nn/onnx/stow.h"
+#include "nn/onnx/private_copy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,7 +141,7 @@ static bool build(steno_network *n, const struct steno_cache *c, const struct he
                   const struct steno_network_options *opt)
 {
     struct steno_onnx_options lo = {
-        .max_bytes = opt->max_bytes, .stowed = c->map, .n_stowed = h->table};
+        .max_bytes = opt->max_bytes, .stored = c->map, .n_stored = h->table};
     if (steno_onnx_parse(&n->g, c->map + h->graph, h->graph_bytes, NULL, &lo, NULL, NULL) ||
         steno_network_resolve(n->g, NULL))
         return false;
@@ -252,12 +252,13 @@ static uint64_t put_blob(struct out *o, const void *p, size_t n)
     return at;
 }
 
-static steno_status stow(void *arg, const struct steno_value *v, int64_t *offset, steno_err *err)
+static steno_status store_elements(void *arg, const struct steno_value *v, int64_t *offset,
+                                   steno_err *err)
 {
     const void *data;
     size_t bytes;
     *offset = -1;
-    if (v->stowed)
+    if (v->cached)
         return STENO_OK;
     data = steno_constant_bytes(v->constant);
     if (!data || steno_shape_bytes(&v->shape, v->dtype, &bytes))
@@ -275,7 +276,7 @@ static bool write_graph(const steno_network *n, struct out *o, struct place *tab
         const struct steno_packed_block *b = &n->store.block[i];
         table[i] = (struct place){put_blob(o, b->data, b->bytes), b->bytes};
     }
-    ok = !steno_onnx_stow(n->g, stow, o, &graph, NULL);
+    ok = !steno_onnx_write_private(n->g, store_elements, o, &graph, NULL);
     h->table = o->at;
     h->blobs_sum = XXH3_64bits_digest(o->sum);
     XXH3_64bits_reset(o->sum);

@@ -4,7 +4,7 @@
  *     blobs     packed weights, and constants that are still needed, each at a multiple of 64 bytes
  *               and followed by STENO_OVERREAD bytes
  *     table     offset and size of each packed block, in the order in which operators request them
- *     graph     the graph after the passes, as a private ONNX message (nn/onnx/stow.h)
+ *     graph     the graph after the passes, as a private ONNX message (nn/onnx/private_copy.h)
  *     facts     struct cache_facts: what steno_network reports about itself
  *
  * or, if the requested part cannot be cut out of the graph, only the reason: finding it again, by

@@ -37,11 +37,11 @@ STENO_MUST steno_status steno_onnx_external(struct steno_onnx_source *s, const c
  * points there. */
 STENO_MUST steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m,
                                           struct steno_tensor *t, bool *mapped, steno_err *err);
-/* The same for a private copy whose elements are stowed: t->data is borrowed, NULL if they are not
- * needed. *stowed false: they are in the message. */
-STENO_MUST steno_status steno_onnx_stowed(const struct steno_onnx_options *opt,
+/* The same for a private copy whose elements are stored: t->data is borrowed, NULL if they are not
+ * needed. *stored false: they are in the message. */
+STENO_MUST steno_status steno_onnx_stored(const struct steno_onnx_options *opt,
                                           const Onnx__Tensor *m, struct steno_tensor *t,
-                                          bool *stowed, steno_err *err);
+                                          bool *stored, steno_err *err);
 /* Read a sparse tensor as a dense one; *t as in steno_onnx_tensor. */
 STENO_MUST steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__SparseTensor *m,
                                           struct steno_tensor *t, steno_err *err);

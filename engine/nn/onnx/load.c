@@ -145,11 +145,11 @@ static steno_status declare_const(struct loader *l, struct scope *s, const char 
     return st;
 }
 
-static steno_status stowed(struct loader *l, struct scope *s, const Onnx__Tensor *m, bool *done)
+static steno_status stored(struct loader *l, struct scope *s, const Onnx__Tensor *m, bool *done)
 {
     struct steno_tensor t;
     steno_value_id v;
-    steno_status st = steno_onnx_stowed(l->opt, m, &t, done, l->err);
+    steno_status st = steno_onnx_stored(l->opt, m, &t, done, l->err);
     if (st || !*done)
         return st;
     st = declare(l, s, m->name, &v);
@@ -162,8 +162,8 @@ static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph 
     for (size_t i = 0; i < m->n_initializer; i++) {
         bool done = false, mapped = false;
         steno_status st = STENO_OK;
-        if (l->opt && l->opt->stowed)
-            st = stowed(l, s, m->initializer[i], &done);
+        if (l->opt && l->opt->stored)
+            st = stored(l, s, m->initializer[i], &done);
         if (st)
             return st;
         if (done)
@@ -306,7 +306,7 @@ static steno_status make_node(struct loader *l, struct scope *s, const Onnx__Nod
     st = connect(l, s, m, &n);
     if (!st)
         st = steno_onnx_attrs(l, s, m, &n);
-    if (l->opt && l->opt->stowed && strchr(m->overload, ','))
+    if (l->opt && l->opt->stored && strchr(m->overload, ','))
         n.region = (int32_t)strtol(strchr(m->overload, ',') + 1, NULL, 10);
     s->g->nodes[at] = n;
     return st;
@@ -344,7 +344,7 @@ static steno_status fused_node(struct loader *l, struct scope *s, const Onnx__No
 
 static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node *m)
 {
-    bool private = l->opt && l->opt->stowed;
+    bool private = l->opt && l->opt->stored;
     int opset = private ? (int)strtol(m->overload, NULL, 10) : steno_onnx_opset(l, s, m->domain);
     const Onnx__Function *f = private ? NULL : find_function(l, m);
     if (++l->n_nodes > STENO_ONNX_MAX_NODES)
@@ -506,7 +506,7 @@ static steno_status metadata(struct loader *l, struct steno_graph *g)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < n; i++) {
         const Onnx__StringStringEntry *e = l->model->metadata_props[i];
-        if (l->opt && l->opt->stowed && !strcmp(e->key, STENO_REGION_KEY)) {
+        if (l->opt && l->opt->stored && !strcmp(e->key, STENO_REGION_KEY)) {
             steno_status st = add_region(l, g, e->value);
             if (st)
                 return st;
@@ -518,7 +518,7 @@ static steno_status metadata(struct loader *l, struct steno_graph *g)
             return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
         g->n_meta++;
     }
-    return l->opt && l->opt->stowed ? check_regions(l, g) : STENO_OK;
+    return l->opt && l->opt->stored ? check_regions(l, g) : STENO_OK;
 }
 
 static void describe(const Onnx__Model *m, struct steno_onnx_info *info)

@@ -17,10 +17,10 @@ struct steno_onnx_options {
     bool (*fused)(const char *type, const char **domain, int *opset);
     steno_status (*body)(const struct steno_graph *g, const struct steno_node *n, int opset,
                          struct steno_buf *text); /* steno_body_text of nn/ops/body.h */
-    /* For a private copy (nn/onnx/stow.h): the stowed elements, borrowed as long as the graph
-     * lives. NULL: an ordinary file. */
-    const void *stowed;
-    size_t n_stowed;
+    /* For a private copy (nn/onnx/private_copy.h): the stored elements, borrowed as long as the
+     * graph lives. NULL: an ordinary file. */
+    const void *stored;
+    size_t n_stored;
     /* Matrices of at least this many bytes stay in the bytes read, which then live as long as the
      * graph (nn/graph/graph.h). 0: from memory none, from a file those of 64 KiB. */
     size_t borrow_from;

@@ -467,14 +467,14 @@ out:
     return st;
 }
 
-steno_status steno_onnx_stowed(const struct steno_onnx_options *opt, const Onnx__Tensor *m,
-                               struct steno_tensor *t, bool *stowed, steno_err *err)
+steno_status steno_onnx_stored(const struct steno_onnx_options *opt, const Onnx__Tensor *m,
+                               struct steno_tensor *t, bool *stored, steno_err *err)
 {
     int64_t offset;
     size_t bytes;
     steno_status st;
-    *stowed = m->data_location == ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
-    if (!*stowed)
+    *stored = m->data_location == ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
+    if (!*stored)
         return STENO_OK;
     t->dtype = (steno_dtype)m->data_type;
     st = shape_of(m->name, m->dims, m->n_dims, &t->shape, err);
@@ -482,12 +482,12 @@ steno_status steno_onnx_stowed(const struct steno_onnx_options *opt, const Onnx_
         return st;
     if (m->n_external_data != 1 || !parse_int(m->external_data[0]->value, &offset) ||
         steno_shape_bytes(&t->shape, t->dtype, &bytes) || offset < -1 ||
-        (offset >= 0 && ((uint64_t)offset > opt->n_stowed ||
-                         bytes + STENO_OVERREAD > opt->n_stowed - (size_t)offset)))
-        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': stowed elements are out of bounds",
+        (offset >= 0 && ((uint64_t)offset > opt->n_stored ||
+                         bytes + STENO_OVERREAD > opt->n_stored - (size_t)offset)))
+        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': stored elements are out of bounds",
                           m->name);
     t->data = NULL;
     if (offset >= 0)
-        memcpy(&t->data, &(const void *){(const char *)opt->stowed + offset}, sizeof t->data);
+        memcpy(&t->data, &(const void *){(const char *)opt->stored + offset}, sizeof t->data);
     return STENO_OK;
 }

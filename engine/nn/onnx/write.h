@@ -1,5 +1,5 @@
 /* Graph IR -> ONNX messages: the part that all writers share. Two use it: the private copy of a
- * packed cache (steno_onnx_stow), and files for other tools, which no daemon writes
+ * packed cache (steno_onnx_write_private), and files for other tools, which no daemon writes
  * (optimize/write.h). A struct steno_write_form holds their differences. */
 #ifndef STENO_NN_ONNX_WRITE_H
 #define STENO_NN_ONNX_WRITE_H

@@ -1,12 +1,12 @@
-#include "nn/onnx/stow.h"
+#include "nn/onnx/private_copy.h"
 
 #include "nn/onnx/write.h"
 
 #include <stdio.h>
 
-struct stower {
+struct private_writer {
     struct writer w; /* first: nn/onnx/write.h */
-    steno_stow_fn *put;
+    steno_onnx_store_fn *put;
     void *arg;
 };
 
@@ -24,7 +24,7 @@ static steno_status node(struct writer *w, struct write_scope *s, const struct s
 static steno_status constant(struct writer *w, const struct write_scope *s, const char *name,
                              const struct steno_value *v, Onnx__Tensor **out)
 {
-    const struct stower *o = (const struct stower *)w;
+    const struct private_writer *o = (const struct private_writer *)w;
     struct steno_tensor t = *v->constant;
     char number[32];
     int64_t offset;
@@ -48,12 +48,12 @@ static steno_status constant(struct writer *w, const struct write_scope *s, cons
                                  : STENO_ERR_NOMEM;
 }
 
-steno_status steno_onnx_stow(const struct steno_graph *g, steno_stow_fn *put, void *arg,
-                             struct steno_buf *out, steno_err *err)
+steno_status steno_onnx_write_private(const struct steno_graph *g, steno_onnx_store_fn *put,
+                                      void *arg, struct steno_buf *out, steno_err *err)
 {
     static const struct steno_write_form form = {
         .node = node, .constant = constant, .private_copy = true};
-    struct stower o = {.w = {.form = &form, .err = err}, .put = put, .arg = arg};
+    struct private_writer o = {.w = {.form = &form, .err = err}, .put = put, .arg = arg};
     Onnx__Model m;
     steno_status st = steno_write_model(&o.w, g, 21, &m);
     m.ir_version = 10;
