@@ -26,21 +26,6 @@ static struct toy {
     float mel[2 * WHISPER_TOY_CTX * WHISPER_TOY_MELS];
 } toy;
 
-static steno_status make_encoder(void *arg, struct steno_graph **out, steno_err *err)
-{
-    return steno_whisper_build_encoder(arg, out, err);
-}
-
-static steno_status make_cross(void *arg, struct steno_graph **out, steno_err *err)
-{
-    return steno_whisper_build_cross(arg, out, err);
-}
-
-static steno_status make_step(void *arg, struct steno_graph **out, steno_err *err)
-{
-    return steno_whisper_build_step(arg, out, err);
-}
-
 static void open_network(steno_network **out,
                          steno_status (*make)(void *, struct steno_graph **, steno_err *))
 {
@@ -73,9 +58,9 @@ static int setup(void **state)
     steno_kernels_init(&toy.m.kernels, 0);
     toy.m.audio_positions = positions("encoder.positional_embedding");
     toy.m.text_positions = positions("decoder.positional_embedding");
-    open_network(&toy.m.encoder, make_encoder);
-    open_network(&toy.m.cross, make_cross);
-    open_network(&toy.m.step, make_step);
+    open_network(&toy.m.encoder, steno_whisper_build_encoder);
+    open_network(&toy.m.cross, steno_whisper_build_cross);
+    open_network(&toy.m.step, steno_whisper_build_step);
     if (steno_whisper_runner_open(&toy.r, &toy.m, &err))
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < sizeof toy.mel / sizeof *toy.mel; i++)

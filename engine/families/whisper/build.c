@@ -288,6 +288,8 @@ static steno_status begin(struct builder *b, const steno_whisper_weights *w, ste
     b->g->inputs = steno_graph_alloc(b->g, ends, sizeof *b->g->inputs, err);
     b->g->outputs = steno_graph_alloc(b->g, ends, sizeof *b->g->outputs, err);
     b->st = b->g->inputs && b->g->outputs ? STENO_OK : STENO_ERR_NOMEM;
+    if (b->st)
+        steno_graph_free(b->g);
     return b->st;
 }
 
@@ -368,16 +370,13 @@ static void add_memories(struct builder *b, steno_value_id rows)
     }
 }
 
-steno_status steno_whisper_build_encoder(const steno_whisper_weights *w, struct steno_graph **out,
-                                         steno_err *err)
+steno_status steno_whisper_build_encoder(void *weights, struct steno_graph **out, steno_err *err)
 {
     struct builder b;
     int64_t frames, rows;
     steno_value_id x, positions;
-    if (begin(&b, w, err)) {
-        steno_graph_free(b.g);
+    if (begin(&b, weights, err))
         return STENO_ERR_NOMEM;
-    }
     frames = steno_graph_symbol(b.g, "frames");
     rows = steno_graph_symbol(b.g, "rows");
     x = input(&b, "frames", STENO_F32, 3, (int64_t[]){1, frames, 3 * b.d.mels});
@@ -393,15 +392,12 @@ steno_status steno_whisper_build_encoder(const steno_whisper_weights *w, struct 
     return finish(&b, out);
 }
 
-steno_status steno_whisper_build_cross(const steno_whisper_weights *w, struct steno_graph **out,
-                                       steno_err *err)
+steno_status steno_whisper_build_cross(void *weights, struct steno_graph **out, steno_err *err)
 {
     struct builder b;
     int64_t rows;
-    if (begin(&b, w, err)) {
-        steno_graph_free(b.g);
+    if (begin(&b, weights, err))
         return STENO_ERR_NOMEM;
-    }
     rows = steno_graph_symbol(b.g, "rows");
     add_memories(&b, input(&b, "rows", STENO_F32, 3, (int64_t[]){1, rows, b.d.audio_state}));
     return finish(&b, out);
@@ -449,16 +445,13 @@ static steno_value_id scores(struct builder *b, steno_value_id x, steno_value_id
     return two(b, "MatMul", 13, picked, add_matrix(b, parts, 1, false));
 }
 
-steno_status steno_whisper_build_step(const steno_whisper_weights *w, struct steno_graph **out,
-                                      steno_err *err)
+steno_status steno_whisper_build_step(void *weights, struct steno_graph **out, steno_err *err)
 {
     struct builder b;
     int64_t entries, picked;
     steno_value_id x, pick;
-    if (begin(&b, w, err)) {
-        steno_graph_free(b.g);
+    if (begin(&b, weights, err))
         return STENO_ERR_NOMEM;
-    }
     entries = steno_graph_symbol(b.g, "entries");
     picked = steno_graph_symbol(b.g, "picked");
     x = input(&b, "x", STENO_F32, 3, (int64_t[]){entries, 1, b.d.text_state});

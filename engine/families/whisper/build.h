@@ -23,13 +23,14 @@
 #include "families/whisper/weights.h"
 #include "nn/graph/graph.h"
 
-/* *out: a new graph; its large constants are made of w's elements when they are needed, so w
- * outlives the loading of the network. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_whisper_build_encoder(const steno_whisper_weights *w,
-                                                    struct steno_graph **out, steno_err *err);
-STENO_MUST steno_status steno_whisper_build_cross(const steno_whisper_weights *w,
-                                                  struct steno_graph **out, steno_err *err);
-STENO_MUST steno_status steno_whisper_build_step(const steno_whisper_weights *w,
-                                                 struct steno_graph **out, steno_err *err);
+/* Each is the `make` of a steno_graph_source, whose arg is the weights (steno_whisper_weights *).
+ * *out: a new graph. Its large constants are made of the weights' elements when they are needed, so
+ * the weights outlive the loading of the network. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_whisper_build_encoder(void *weights, struct steno_graph **out,
+                                                    steno_err *err);
+STENO_MUST steno_status steno_whisper_build_cross(void *weights, struct steno_graph **out,
+                                                  steno_err *err);
+STENO_MUST steno_status steno_whisper_build_step(void *weights, struct steno_graph **out,
+                                                 steno_err *err);
 
 #endif

@@ -10,21 +10,6 @@
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
-static steno_status make_encoder(void *arg, struct steno_graph **out, steno_err *err)
-{
-    return steno_whisper_build_encoder(arg, out, err);
-}
-
-static steno_status make_cross(void *arg, struct steno_graph **out, steno_err *err)
-{
-    return steno_whisper_build_cross(arg, out, err);
-}
-
-static steno_status make_step(void *arg, struct steno_graph **out, steno_err *err)
-{
-    return steno_whisper_build_step(arg, out, err);
-}
-
 /* The numbers of heads come from other files than the weights. */
 static steno_status open_network(const struct steno_whisper *m, const char *name,
                                  steno_status (*make)(void *, struct steno_graph **, steno_err *),
@@ -49,10 +34,10 @@ static steno_status open_networks(struct steno_whisper *m, steno_err *err)
     if (st)
         return st;
     steno_kernels_init(&m->kernels, cpu);
-    st = open_network(m, "encoder", make_encoder, &m->encoder, err);
+    st = open_network(m, "encoder", steno_whisper_build_encoder, &m->encoder, err);
     if (!st)
-        st = open_network(m, "cross", make_cross, &m->cross, err);
-    return st ? st : open_network(m, "step", make_step, &m->step, err);
+        st = open_network(m, "cross", steno_whisper_build_cross, &m->cross, err);
+    return st ? st : open_network(m, "step", steno_whisper_build_step, &m->step, err);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------ */
