@@ -1,7 +1,7 @@
 /* Recordings of any kind through steno_audio: by our readers and by libsndfile over our
  * virtual I/O. A recording that opens can be read to its end or to an error, and all samples are
  * finite. */
-/* covers: engine/audio/file.c engine/audio/ogg_vorbis.c */
+/* covers: engine/audio/file.c engine/audio/detect.c engine/audio/ogg_vorbis.c */
 /* covers: engine/audio/mpeg.c engine/audio/source.c */
 #include "audio/file.h"
 

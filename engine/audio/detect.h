@@ -1,0 +1,32 @@
+/* Which reader a recording is for, by its first bytes, and where it begins: behind tags and foreign
+ * bytes. Name and media type do not count. */
+#ifndef STENO_AUDIO_DETECT_H
+#define STENO_AUDIO_DETECT_H
+
+#include "audio/source.h"
+
+#define STENO_AUDIO_HEAD 64 /* bytes that detection gives; enough for an Ogg page with OpusHead */
+
+enum steno_audio_kind {
+    STENO_AUDIO_WAV,
+    STENO_AUDIO_OPUS,
+    STENO_AUDIO_VORBIS,
+    STENO_AUDIO_MPEG,
+    STENO_AUDIO_SNDFILE, /* FLAC, AIFF, AU, CAF, W64, Ogg with FLAC */
+    STENO_AUDIO_WEBM,    /* recognised, not read */
+    STENO_AUDIO_MP4,     /* likewise */
+    STENO_AUDIO_UNKNOWN
+};
+
+/* Find the first byte of the recording, where src then begins, and its kind. head
+ * [STENO_AUDIO_HEAD] gets its first *n bytes. *junk grows by the foreign bytes that were skipped;
+ * 0 on entry. STENO_ERR_FORMAT: the input is empty. STENO_ERR_IO, STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_audio_detect(struct steno_source *src, enum steno_audio_kind *k,
+                                           unsigned char *head, size_t *n, size_t *junk,
+                                           steno_err *err);
+/* The error for a kind that no reader takes; h [n]: its head. STENO_ERR_UNSUPPORTED,
+ * STENO_ERR_FORMAT. */
+STENO_MUST steno_status steno_audio_refuse(enum steno_audio_kind k, const unsigned char *h,
+                                           size_t n, steno_err *err);
+
+#endif
