@@ -1,12 +1,12 @@
 /* Whisper's networks as graphs of the engine, built from the weights.
  *
- * The encoder takes frames [1, 2 T, 3 mels], of which row t is mel frames t - 1, t, t + 1 side by
- * side with zeros beyond the ends, and positions [1, T, d]. It gives rows [1, T, d].
+ * The encoder takes frames [1, 2 T, 3 mels] and positions [1, T, d] and gives rows [1, T, d]. Row t
+ * of the frames is mel frames t - 1, t and t + 1 side by side, with zeros beyond the ends.
  *
- * The cross network takes rows [1, N, d], any of those, and gives memory_i [1, N, 2 d']: keys, then
- * values, of the decoder's layer i for the cross attention, all heads side by side. It is apart
- * from the encoder, so that they are made some rows at a time: of large-v3 a window has 490 MB of
- * them.
+ * The cross network takes some of these rows, [1, N, d]. It gives memory_i [1, N, 2 d'] for the
+ * cross attention of the decoder's layer i: the keys of all heads, then the values. It is separate
+ * from the encoder so that it can run on a part of the rows at a time: a window of large-v3 has
+ * 490 MB of keys and values.
  *
  * The step takes x [B, 1, d'], embedding plus position of the newest token of each entry of the
  * batch, and pick [M] i64, the entries whose scores are wanted. It gives logits [M, 1, vocab],
@@ -14,8 +14,8 @@
  * [B, 1, d'] of its cross attention. CachedAttention reads the keys and values of earlier tokens
  * from a bound external cache (nn/exec/kv_cache.h).
  *
- * Both convolutions are products: rows side by side times [3 c, d]. Embeddings are no part of a
- * graph: the output layer holds them packed, and rows of them are read from the file
+ * Both convolutions are products of rows side by side with a matrix [3 c, d]. Embeddings are not
+ * part of a graph: the output layer holds them packed, and single rows are read from the file
  * (steno_whisper_rows). */
 #ifndef STENO_FAMILIES_WHISPER_BUILD_H
 #define STENO_FAMILIES_WHISPER_BUILD_H
