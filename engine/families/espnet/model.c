@@ -314,9 +314,10 @@ static const struct steno_option_info options[] = {
     {FAMILY, "penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -100, 100, NULL, "",
      "bonus for each token"},
     {FAMILY, "maxlenratio", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -1e6, 100, NULL, "",
-     "maximum length: 0 = end detection, R > 0 of the frames, R < 0 tokens"},
+     "maximum length: 0 = end detection, above 0 a share of the frames, below 0 a number of "
+     "tokens"},
     {FAMILY, "minlenratio", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, -1e6, 100, NULL, "",
-     "minimum length: 0 = none, R > 0 of the frames, R < 0 tokens"},
+     "minimum length: 0 = none, above 0 a share of the frames, below 0 a number of tokens"},
     {FAMILY, "pre_beam", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 1000, NULL, "",
      "tokens that CTC scores, as a multiple of the beam"},
 };
