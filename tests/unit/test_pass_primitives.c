@@ -321,6 +321,77 @@ static void layernorm_in_every_spelling(void **state)
          false, 7, 0});
 }
 
+/* A piecewise operator is not part of a normalisation, wherever it stands and however far its
+ * limits are from usual rows. Only the arithmetic after or before it may fuse. */
+static void a_capped_normalisation_stays(void **state)
+{
+#define MEAN "ReduceMean x m axes=[-1]; Sub x,m d;"
+#define VARIANCE "Mul d,d q; ReduceMean q v axes=[-1];"
+#define LIMITS "lo = -1e6; hi = 1e6; floor = 1e-9;"
+    (void)state;
+    CHECK(
+        "layernorm",
+        /* of the capped deviation: RMSNormalization */
+        {"t,3,8",
+         LIMITS MEAN "Clip d,lo,hi c; Mul c,c q; ReduceMean q v axes=[-1];"
+                     "Add v,eps u; Sqrt u s; Div c,s y",
+         false, 4, 0},
+        {"t,3,8", LIMITS MEAN VARIANCE "Min v,hi c; Add c,eps u; Sqrt u s; Div d,s y", false, 8, 0},
+        {"t,3,8", LIMITS MEAN VARIANCE "Max v,floor c; Add c,eps u; Sqrt u s; Div d,s y", false, 8,
+         0},
+        {"t,3,8", LIMITS MEAN VARIANCE "Add v,eps u; Max u,floor c; Sqrt c s; Div d,s y", false, 8,
+         0},
+        {"t,3,8", LIMITS MEAN VARIANCE "Add v,eps u; Sqrt u s; Min s,hi c; Div d,c y", false, 8, 0},
+        {"t,3,8", MEAN VARIANCE "Relu v r; Add r,eps u; Sqrt u s; Div d,s y", false, 8, 0},
+        {"t,3,8", MEAN VARIANCE "Abs v r; Add r,eps u; Sqrt u s; Div d,s y", false, 8, 0},
+        {"t,3,8",
+         AFFINE LIMITS MEAN VARIANCE "Add v,eps u; Sqrt u s; Div d,s n; Clip n,lo,hi c;"
+                                     "Mul c,g k; Add k,b y",
+         true, 4, 0},
+        {"t,3,8",
+         AFFINE LIMITS MEAN VARIANCE "Add v,eps u; Sqrt u s; Div d,s n; Mul n,g k;"
+                                     "Add k,b o; Clip o,lo,hi y",
+         true, 2, 0},
+        {"t,3,8",
+         LIMITS "Clip x,lo,hi z; ReduceMean z m axes=[-1]; Sub z,m d;" VARIANCE
+                "Add v,eps u; Sqrt u s; Div d,s y",
+         true, 2, 0},
+        /* the mean of (d + e)^2 is the variance + e^2 */
+        {"t,3,8",
+         MEAN "Add d,eps e; Mul e,e q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s;"
+              "Div d,s y",
+         true, 1, 0},
+        /* the deviation alone: RMSNormalization */
+        {"t,3,8", MEAN VARIANCE "Add v,eps u; Sqrt u s; Div d,s n; Add n,m y", false, 4, 0},
+        {"t,3,8",
+         "n9 = 9; ax = [-1]; ReduceSum x,ax a; Div a,n9 m; Sub x,m d;" VARIANCE
+         "Add v,eps u; Sqrt u s; Div d,s y",
+         false, 4, 0},
+        {"t,3,8",
+         AFFINE MEAN "Mul d,g e; Mul e,e q; ReduceMean q v axes=[-1]; Add v,eps u;"
+                     "Sqrt u s; Div e,s y",
+         false, 4, 0},
+        {"t,3,8", MEAN VARIANCE "Sub v,eps u; Sqrt u s; Div d,s y", false, 7, 0},
+        /* without eps a constant row is NaN */
+        {"t,3,8", MEAN VARIANCE "Sqrt v s; Div d,s y", false, 6, 0},
+        /* an output of the inside; a factor by row and not by column; a factor that makes four
+         * axes of three */
+        {"t,3,8", MEAN VARIANCE "Add v,eps u; Sqrt u s; Div d,s y; -> v", false, 7, 0},
+        {"t,3,8", "r : 3,1;" MEAN VARIANCE "Add v,eps u; Sqrt u s; Div d,s n; Mul n,r y", true, 2,
+         0},
+        {"t,3,8", "r : 2,1,1,8;" MEAN VARIANCE "Add v,eps u; Sqrt u s; Div d,s n; Mul n,r y", true,
+         2, 0});
+}
+
+static void sums_with_another_divisor_are_a_scale(void **state)
+{
+    (void)state; /* the variance of a sample: n - 1 */
+    CHECK("layernorm", {"t,3,8",
+                        "n7 = 7; ax = [-1];" MEAN "Mul d,d q; ReduceSum q,ax w; Div w,n7 v;"
+                        "Add v,eps u; Sqrt u s; Div d,s y",
+                        true, 1, 0});
+}
+
 static void rmsnorm_in_every_spelling(void **state)
 {
     (void)state;
@@ -345,7 +416,25 @@ static void rmsnorm_in_every_spelling(void **state)
            5, 0},
           {"t,3,8",
            "Exp x z; Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div z,s y",
-           false, 6, 0});
+           false, 6, 0},
+          {"t,3,8",
+           LIMITS "Pow x,two q; ReduceMean q v axes=[-1]; Min v,hi c; Add c,eps u; Sqrt u s;"
+                  "Div x,s y",
+           false, 6, 0},
+          {"t,3,8",
+           LIMITS "Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div x,s n;"
+                  "Clip n,lo,hi y",
+           true, 2, 0},
+          {"t,3,8",
+           LIMITS "Pow x,two q; Clip q,floor p; ReduceMean p v axes=[-1]; Add v,eps u; Sqrt u s;"
+                  "Div x,s y",
+           false, 6, 0},
+          {"t,3,8",
+           "three = 3; Pow x,three q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div x,s y",
+           false, 5, 0},
+          {"t,3,8",
+           "Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div x,s n; Add n,half y",
+           true, 2, 0});
 }
 
 static void gemm_is_a_linear(void **state)
@@ -436,6 +525,8 @@ int main(void)
         cmocka_unit_test(channels_take_factors_and_summands),
         cmocka_unit_test(every_activation_of_a_convolution),
         cmocka_unit_test(layernorm_in_every_spelling),
+        cmocka_unit_test(a_capped_normalisation_stays),
+        cmocka_unit_test(sums_with_another_divisor_are_a_scale),
         cmocka_unit_test(rmsnorm_in_every_spelling),
         cmocka_unit_test(gemm_is_a_linear),
         cmocka_unit_test(bias_and_gelu),

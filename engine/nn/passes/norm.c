@@ -1,24 +1,43 @@
 #include "nn/passes/norm.h"
 
+#include "base/arena.h"
 #include "nn/passes/cone.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FIT_ROWS 4
-#define CHECK_ROWS 3
-#define MAX_EPS 8
+/* Each node's result is a sum of terms c x^i m^j q^k s^l: x is an element of the row, m the row's
+ * mean, q the mean of its squares, s the root sqrt(q - m^2 + eps), or sqrt(q + eps). A node outside
+ * this algebra (Clip, Min, Cast, a second root) ends the attempt. So a match holds for every x, and
+ * no row has to be tried. */
+#define MAX_TERMS 12
+#define MAX_POWER 4
+#define ROUNDING 3e-7 /* relative, in f32 constants such as 1 / n */
+
+struct term {
+    int x, m, q, s;
+    double one;        /* the factor, if row is NULL */
+    const double *row; /* [n]: a factor for each element of the row */
+};
+
+struct form {
+    int n;
+    struct term t[MAX_TERMS];
+};
+
+enum root { NO_ROOT, LAYER, RMS };
 
 struct norm {
     struct steno_cone *c;
+    steno_arena *rows;
     int64_t n; /* length of a row */
-    bool rms;
+    enum root root;
     double eps;
-    double *x, *y, *z;         /* input row, the cone's result, the normalised row: [n] each */
-    double *gamma, *beta;      /* [n] */
-    double *out;               /* [nodes, n]: results of the cone's nodes */
-    bool full[STENO_CONE_MAX]; /* the result is a row; false: one number */
+    const double *gamma, *beta; /* [n]; beta is NULL without a shift */
+    struct form *out;           /* results of the cone's nodes */
+    bool short_of_memory;
 };
 
 static int64_t row_length(const struct steno_graph *g, const struct steno_cone *c)
@@ -67,183 +86,366 @@ static bool normalises_last(const struct steno_graph *g, const struct steno_node
             steno_pass_vector(g, n->in[2], g->values[n->in[0]].shape.dim[rank - 1]));
 }
 
+/* Elementwise operators of the algebra. Piecewise ones (Clip, Min, Max, Relu, Abs) are not. */
+static bool is_arithmetic(const struct steno_node *n)
+{
+    static const char *const types[] = {"Add", "Sub", "Mul",  "Div",
+                                        "Neg", "Pow", "Sqrt", "Reciprocal"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (steno_pass_is(n, types[i]))
+            return steno_cone_code(n) != 0;
+    return false;
+}
+
 static bool takes(const struct steno_graph *g, const struct steno_cone *c,
                   const struct steno_node *n)
 {
     (void)c;
-    return steno_cone_code(n) || reduces_last(g, n) || normalises_last(g, n);
+    return is_arithmetic(n) || reduces_last(g, n) || normalises_last(g, n);
 }
 
-/* ---- computing the cone ---- */
+/* ---- factors: a number, or one for each element of a row ---- */
 
-static double mean(const double *x, int64_t n)
+static double at(const struct term *t, int64_t i)
 {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++)
-        s += x[i];
-    return s / (double)n;
+    return t->row ? t->row[i] : t->one;
 }
 
-/* z = (x - mean) / sqrt(variance + eps); rms: x / sqrt(mean of squares + eps). */
-static void normalise(const double *x, double *z, int64_t n, bool rms, double eps)
+static double *new_row(struct norm *m)
 {
-    double m = rms ? 0 : mean(x, n), v = 0;
-    for (int64_t i = 0; i < n; i++)
-        v += (x[i] - m) * (x[i] - m) / (double)n;
-    for (int64_t i = 0; i < n; i++)
-        z[i] = (x[i] - m) / sqrt(v + eps);
+    double *r = steno_arena_calloc(m->rows, (size_t)m->n, sizeof *r);
+    m->short_of_memory = m->short_of_memory || !r;
+    return r;
 }
 
-/* Input k of node i: a row, or one number (*step 0). */
-static const double *source(const struct steno_graph *g, const struct norm *m, int i, int k,
-                            double *scratch, size_t *step)
+/* Add b's factor to a's. A difference within rounding is zero, for each element. */
+static bool factor_add(struct norm *m, struct term *a, const struct term *b)
 {
-    const struct steno_node *n = m->c->node[i];
-    const struct steno_tensor *t = g->values[n->in[k]].constant;
-    int from = steno_cone_find(m->c, n->in[k]);
-    *step = n->in[k] == m->c->x || (from >= 0 && m->full[from]);
-    if (n->in[k] == m->c->x)
-        return m->x;
-    if (from >= 0)
-        return m->out + from * m->n;
-    *step = steno_numel(t) > 1;
-    for (size_t e = 0; e < steno_numel(t); e++)
-        scratch[e] = (double)((const float *)t->data)[e];
-    return scratch;
-}
-
-static bool elementwise(const struct steno_graph *g, struct norm *m, int i, double *scratch)
-{
-    const struct steno_node *n = m->c->node[i];
-    const double *in[3] = {NULL};
-    size_t step[3] = {0};
-    for (int k = 0; k < n->n_in; k++) {
-        if (n->in[k] == STENO_NONE)
-            continue;
-        in[k] = source(g, m, i, k, scratch + k * m->n, &step[k]);
-        m->full[i] = m->full[i] || step[k];
+    int64_t count = a->row || b->row ? m->n : 1;
+    double *r = count > 1 ? new_row(m) : &a->one;
+    if (!r)
+        return false;
+    for (int64_t i = 0; i < count; i++) {
+        double v = at(a, i), w = at(b, i);
+        r[i] = fabs(v + w) <= ROUNDING * fmax(fabs(v), fabs(w)) ? 0 : v + w;
     }
-    for (int64_t e = 0; e < (m->full[i] ? m->n : 1); e++) {
-        double v[3] = {0};
-        for (int k = 0; k < n->n_in; k++)
-            v[k] = in[k] ? in[k][step[k] * (size_t)e] : 0;
-        m->out[i * m->n + e] = steno_cone_value(m->c, i, v);
-    }
+    a->row = count > 1 ? r : NULL;
     return true;
 }
 
-static bool reduced(const struct steno_graph *g, struct norm *m, int i, double *scratch)
+static bool factor_mul(struct norm *m, struct term *a, const struct term *b)
 {
-    const struct steno_node *n = m->c->node[i];
-    size_t step;
-    const double *x = source(g, m, i, 0, scratch, &step);
-    double *y = m->out + i * m->n;
-    if (!step)
-        return false; /* the mean of one number is not in any pattern */
-    if (steno_pass_is(n, "LayerNormalization")) {
-        const float *gamma = steno_pass_vector(g, n->in[1], m->n);
-        const float *beta =
-            n->n_in > 2 && n->in[2] != STENO_NONE ? steno_pass_vector(g, n->in[2], m->n) : NULL;
-        normalise(x, y, m->n, false, (double)steno_node_float(n, "epsilon", 1e-5f));
-        for (int64_t e = 0; e < m->n; e++)
-            y[e] = y[e] * (double)gamma[e] + (beta ? (double)beta[e] : 0);
-        m->full[i] = true;
-        return true;
-    }
-    y[0] = steno_cone_f32(mean(x, m->n) * (steno_pass_is(n, "ReduceSum") ? (double)m->n : 1));
+    int64_t count = a->row || b->row ? m->n : 1;
+    double *r = count > 1 ? new_row(m) : &a->one;
+    if (!r)
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        r[i] = at(a, i) * at(b, i);
+    a->row = count > 1 ? r : NULL;
     return true;
 }
 
-/* Compute the cone's result for m->x in m->y; false if it is not a row. */
-static bool evaluate(const struct steno_graph *g, struct norm *m)
+static bool is_zero(const struct norm *m, const struct term *t)
 {
-    double *scratch = m->out + m->c->n * m->n;
-    for (int i = m->c->n - 1; i >= 0; i--) {
-        m->full[i] = false;
-        if (!(m->c->code[i] ? elementwise(g, m, i, scratch) : reduced(g, m, i, scratch)))
+    for (int64_t i = 0; i < (t->row ? m->n : 1); i++)
+        if (at(t, i) != 0)
             return false;
-    }
-    memcpy(m->y, m->out, (size_t)m->n * sizeof *m->y);
-    return m->full[0];
+    return true;
 }
 
-/* Fill m->x for row number r: numbers in [-1, 1] times `size`, with an offset. */
-static void fill(struct norm *m, uint32_t r, double size)
+/* ---- the algebra ---- */
+
+static bool same_powers(const struct term *a, const struct term *b)
 {
-    uint32_t s = 2463534242u + r * 7919u;
-    for (int64_t i = 0; i < m->n; i++) {
-        s ^= s << 13; /* xorshift32, Marsaglia 2003 */
-        s ^= s >> 17;
-        s ^= s << 5;
-        m->x[i] = size * ((double)s / 2147483648.0 - 1 + 0.25 * r);
-    }
+    return a->x == b->x && a->m == b->m && a->q == b->q && a->s == b->s;
 }
 
-/* Fit gamma and beta by least squares over some rows; false if a column did not vary. */
-static bool fit(const struct steno_graph *g, struct norm *m)
+/* f += t */
+static bool add_term(struct norm *m, struct form *f, const struct term *t)
 {
-    double *sum = calloc((size_t)m->n * 4, sizeof *sum); /* sums of z, y, z z, z y */
-    bool ok = sum != NULL;
-    for (uint32_t r = 0; ok && r < FIT_ROWS; r++) {
-        fill(m, r, 1);
-        normalise(m->x, m->z, m->n, m->rms, m->eps);
-        ok = evaluate(g, m);
-        for (int64_t i = 0; i < m->n; i++) {
-            sum[4 * i] += m->z[i];
-            sum[4 * i + 1] += m->y[i];
-            sum[4 * i + 2] += m->z[i] * m->z[i];
-            sum[4 * i + 3] += m->z[i] * m->y[i];
-        }
-    }
-    for (int64_t i = 0; ok && i < m->n; i++) {
-        const double *s = sum + 4 * i;
-        double zz = s[2] - s[0] * s[0] / FIT_ROWS, zy = s[3] - s[0] * s[1] / FIT_ROWS;
-        m->gamma[i] = zy / zz;
-        m->beta[i] = (s[1] - m->gamma[i] * s[0]) / FIT_ROWS;
-        if (fabs(m->beta[i]) < 1e-10 * (1 + fabs(m->gamma[i])))
-            m->beta[i] = 0;
-        ok = zz > 1e-6 && isfinite(m->gamma[i]) && isfinite(m->beta[i]) &&
-             (!m->rms || m->beta[i] == 0);
-    }
-    free(sum);
-    return ok;
-}
-
-/* Check other rows: of the usual size, so small that eps matters, and large. */
-static bool agrees(const struct steno_graph *g, struct norm *m)
-{
-    double size[CHECK_ROWS] = {1, sqrt(m->eps), 100};
-    for (uint32_t r = 0; r < CHECK_ROWS; r++) {
-        fill(m, FIT_ROWS + r, size[r]);
-        normalise(m->x, m->z, m->n, m->rms, m->eps);
-        if (!evaluate(g, m))
+    int i = 0;
+    while (i < f->n && !same_powers(&f->t[i], t))
+        i++;
+    if (i == f->n) {
+        if (f->n == MAX_TERMS)
             return false;
-        for (int64_t i = 0; i < m->n; i++) {
-            double want = m->gamma[i] * m->z[i] + m->beta[i];
-            if (!(fabs(m->y[i] - want) <= 1e-6 * fmax(1, fabs(want))))
+        f->t[f->n++] = *t;
+    } else if (!factor_add(m, &f->t[i], t)) {
+        return false;
+    }
+    if (is_zero(m, &f->t[i]))
+        f->t[i] = f->t[--f->n];
+    return true;
+}
+
+static bool scale(struct norm *m, struct form *f, double by)
+{
+    for (int i = 0; i < f->n; i++)
+        if (!factor_mul(m, &f->t[i], &(struct term){.one = by}))
+            return false;
+    return true;
+}
+
+static bool add(struct norm *m, const struct form *a, const struct form *b, double sign,
+                struct form *out)
+{
+    struct form c = *b;
+    *out = *a;
+    if (!scale(m, &c, sign))
+        return false;
+    for (int i = 0; i < c.n; i++)
+        if (!add_term(m, out, &c.t[i]))
+            return false;
+    return true;
+}
+
+static bool multiply(struct norm *m, const struct form *a, const struct form *b, struct form *out)
+{
+    struct form y = {0};
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < b->n; k++) {
+            struct term t = a->t[i];
+            t.x += b->t[k].x;
+            t.m += b->t[k].m;
+            t.q += b->t[k].q;
+            t.s += b->t[k].s;
+            if (t.x > MAX_POWER || t.m > MAX_POWER || t.q > MAX_POWER || abs(t.s) > MAX_POWER ||
+                !factor_mul(m, &t, &b->t[k]) || !add_term(m, &y, &t))
                 return false;
         }
-    }
+    *out = y;
     return true;
+}
+
+/* 1 / f for a power of the root with a factor; the root is positive. */
+static bool invert(struct norm *m, const struct form *f, struct form *out)
+{
+    struct term t = f->t[0];
+    int64_t count = t.row ? m->n : 1;
+    double *r;
+    if (f->n != 1 || t.x || t.m || t.q)
+        return false;
+    r = t.row ? new_row(m) : &t.one;
+    if (!r)
+        return false;
+    for (int64_t i = 0; i < count; i++) {
+        r[i] = 1 / at(&f->t[0], i);
+        if (!isfinite(r[i]))
+            return false;
+    }
+    t.row = t.row ? r : NULL;
+    t.s = -t.s;
+    *out = (struct form){.n = 1, .t = {t}};
+    return true;
+}
+
+/* Far from 1, x times a factor would leave the range of f32 where the operator does not. */
+static bool is_moderate(double v)
+{
+    return fabs(v) > 1e-8 && fabs(v) < 1e8;
+}
+
+/* The mean of f over the row, `times` a number. */
+static bool mean(struct norm *m, const struct form *f, double times, struct form *out)
+{
+    bool row = false;
+    *out = (struct form){0};
+    for (int i = 0; i < f->n; i++) {
+        struct term t = f->t[i];
+        if (t.row || t.x > 2 || !is_moderate(t.one))
+            return false;
+        row = row || t.x;
+        t.m += t.x == 1;
+        t.q += t.x == 2;
+        t.x = 0;
+        t.one *= times;
+        if (!add_term(m, out, &t))
+            return false;
+    }
+    return row; /* the mean of one number is not in any pattern */
+}
+
+/* Is s the root of the cone, or the first one found? */
+static bool agree_on_root(struct norm *m, enum root root, double eps)
+{
+    if (m->root == NO_ROOT) {
+        m->root = root;
+        m->eps = eps;
+    }
+    return m->root == root && fabs(m->eps - eps) <= ROUNDING * eps;
+}
+
+/* f is a q [- a m^2] + e: its root is sqrt(a) s with eps = e / a. */
+static bool root_of(struct norm *m, const struct form *f, struct form *out)
+{
+    double a = 0, b = 0, e = 0;
+    for (int i = 0; i < f->n; i++) {
+        const struct term *t = &f->t[i];
+        double *to = t->x || t->s                     ? NULL
+                     : t->q == 1 && !t->m             ? &a
+                     : !t->q && t->m == 2             ? &b
+                     : !t->q && !t->m && t->one > 0.0 ? &e
+                                                      : NULL;
+        if (!to || t->row)
+            return false;
+        *to = t->one;
+    }
+    if (!is_moderate(a) || a < 0 || !(e > 0) || !(e / a >= (double)FLT_MIN) ||
+        (b != 0 && !(fabs(a + b) <= ROUNDING * a)) ||
+        !agree_on_root(m, b != 0 ? LAYER : RMS, e / a))
+        return false;
+    *out = (struct form){.n = 1, .t = {{.s = 1, .one = sqrt(a)}}};
+    return true;
+}
+
+static bool power(struct norm *m, const struct form *f, const struct form *exponent,
+                  struct form *out)
+{
+    double p = exponent->n == 1 && !exponent->t[0].row ? exponent->t[0].one : 0;
+    struct form y;
+    if (exponent->n == 1 &&
+        (exponent->t[0].x || exponent->t[0].m || exponent->t[0].q || exponent->t[0].s))
+        return false;
+    if (p == 2)
+        return multiply(m, f, f, out);
+    if (p == 0.5)
+        return root_of(m, f, out);
+    if (p == -0.5)
+        return root_of(m, f, &y) && invert(m, &y, out);
+    return p == -1 && invert(m, f, out);
+}
+
+/* ---- the forms of a cone ---- */
+
+static bool constant(const struct steno_graph *g, struct norm *m, steno_value_id v,
+                     struct form *out)
+{
+    const struct steno_tensor *t = g->values[v].constant;
+    struct term c = {0};
+    double *r;
+    if (steno_pass_scalar(g, v, &c.one)) {
+        *out = (struct form){.n = c.one != 0, .t = {c}};
+        return isfinite(c.one);
+    }
+    r = new_row(m);
+    if (!r)
+        return false;
+    for (int64_t i = 0; i < m->n; i++) {
+        float f;
+        memcpy(&f, (const char *)t->data + (size_t)i * sizeof f, sizeof f);
+        r[i] = (double)f;
+        if (!isfinite(f))
+            return false;
+    }
+    c.row = r;
+    *out = (struct form){.n = 1, .t = {c}};
+    return true;
+}
+
+static bool input(const struct steno_graph *g, struct norm *m, const struct steno_node *n, int k,
+                  struct form *out)
+{
+    int from = steno_cone_find(m->c, n->in[k]);
+    if (n->in[k] == m->c->x)
+        *out = (struct form){.n = 1, .t = {{.x = 1, .one = 1}}};
+    else if (from >= 0)
+        *out = m->out[from];
+    else
+        return n->in[k] != STENO_NONE && constant(g, m, n->in[k], out);
+    return true;
+}
+
+/* gamma (x - m) / s + beta, of x itself */
+static bool normalised(const struct steno_graph *g, struct norm *m, const struct steno_node *n,
+                       const struct form *in, struct form *out)
+{
+    struct form gamma,
+        beta = {0}, z = {.n = 2, .t = {{.x = 1, .s = -1, .one = 1}, {.m = 1, .s = -1, .one = -1}}};
+    double eps = (double)steno_node_float(n, "epsilon", 1e-5f);
+    return in->n == 1 && in->t[0].x == 1 && !in->t[0].m && !in->t[0].q && !in->t[0].s &&
+           !in->t[0].row && in->t[0].one == 1 && eps > 0 && agree_on_root(m, LAYER, eps) &&
+           constant(g, m, n->in[1], &gamma) &&
+           (n->n_in < 3 || n->in[2] == STENO_NONE || constant(g, m, n->in[2], &beta)) &&
+           multiply(m, &z, &gamma, &z) && add(m, &z, &beta, 1, out);
+}
+
+static bool result(const struct steno_graph *g, struct norm *m, int i)
+{
+    const struct steno_node *n = m->c->node[i];
+    struct form a, b = {0}, *y = &m->out[i];
+    if (!input(g, m, n, 0, &a))
+        return false;
+    if (steno_pass_is(n, "ReduceMean"))
+        return mean(m, &a, 1, y);
+    if (steno_pass_is(n, "ReduceSum"))
+        return mean(m, &a, (double)m->n, y);
+    if (steno_pass_is(n, "LayerNormalization"))
+        return normalised(g, m, n, &a, y);
+    if (steno_cone_inputs(n) > 1 && !input(g, m, n, 1, &b))
+        return false;
+    if (steno_pass_is(n, "Add") || steno_pass_is(n, "Sub"))
+        return add(m, &a, &b, steno_pass_is(n, "Sub") ? -1 : 1, y);
+    if (steno_pass_is(n, "Mul"))
+        return multiply(m, &a, &b, y);
+    if (steno_pass_is(n, "Div"))
+        return invert(m, &b, &b) && multiply(m, &a, &b, y);
+    if (steno_pass_is(n, "Neg"))
+        return add(m, &(struct form){0}, &a, -1, y);
+    if (steno_pass_is(n, "Pow"))
+        return power(m, &a, &b, y);
+    return steno_pass_is(n, "Sqrt") ? root_of(m, &a, y)
+                                    : steno_pass_is(n, "Reciprocal") && invert(m, &a, y);
+}
+
+/* The factor of x^i m^j s^l in f, or zero. */
+static struct term take(const struct form *f, int x, int mean_power, int s, int *left)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->t[i].x == x && f->t[i].m == mean_power && !f->t[i].q && f->t[i].s == s) {
+            --*left;
+            return f->t[i];
+        }
+    return (struct term){0};
+}
+
+static const double *full_row(struct norm *m, const struct term *t)
+{
+    double *r = new_row(m);
+    for (int64_t i = 0; r && i < m->n; i++) {
+        r[i] = at(t, i);
+        if (!(fabs(r[i]) <= (double)FLT_MAX))
+            return NULL;
+    }
+    return r;
+}
+
+/* True if the cone in m->c is gamma (x - m) / s + beta, or gamma x / s; sets root, eps, gamma,
+ * beta. */
+static bool matches(const struct steno_graph *g, struct norm *m, enum root wanted)
+{
+    struct term gamma, minus, beta;
+    int left;
+    steno_arena_reset(m->rows);
+    m->root = NO_ROOT;
+    for (int i = m->c->n - 1; i >= 0; i--)
+        if (!result(g, m, i))
+            return false;
+    left = m->out[0].n;
+    gamma = take(&m->out[0], 1, 0, -1, &left);
+    minus = take(&m->out[0], 0, 1, -1, &left);
+    beta = take(&m->out[0], 0, 0, 0, &left);
+    if (left || m->root != wanted || is_zero(m, &gamma) ||
+        (wanted == RMS && (!is_zero(m, &minus) || !is_zero(m, &beta))))
+        return false;
+    for (int64_t i = 0; wanted == LAYER && i < m->n; i++)
+        if (!(fabs(at(&gamma, i) + at(&minus, i)) <= ROUNDING * fabs(at(&gamma, i))))
+            return false;
+    m->gamma = full_row(m, &gamma);
+    m->beta = is_zero(m, &beta) ? NULL : full_row(m, &beta);
+    return m->gamma && (m->beta || is_zero(m, &beta));
 }
 
 /* ---- finding it ---- */
-
-/* Collect the numbers that may be eps: those that are added to something. */
-static int epsilons(const struct steno_graph *g, const struct steno_cone *c, double *eps)
-{
-    int n = 0;
-    for (int i = 0; i < c->n && n < MAX_EPS; i++) {
-        double v;
-        if (steno_pass_is(c->node[i], "LayerNormalization"))
-            eps[n++] = (double)steno_node_float(c->node[i], "epsilon", 1e-5f);
-        for (int k = 0; steno_pass_is(c->node[i], "Add") && k < 2 && n < MAX_EPS; k++)
-            if (c->node[i]->in[k] != STENO_NONE && steno_pass_scalar(g, c->node[i]->in[k], &v) &&
-                v > 0 && v < 0.1)
-                eps[n++] = v;
-    }
-    return n;
-}
 
 static bool worth_a_try(const struct steno_cone *c)
 {
@@ -255,33 +457,6 @@ static bool worth_a_try(const struct steno_cone *c)
             return c->n > 1; /* with factors and summands after it */
     }
     return means > 0 && roots > 0;
-}
-
-/* True if the cone in m->c is a normalisation; sets eps, gamma, beta. */
-static bool matches(const struct steno_graph *g, struct norm *m)
-{
-    double eps[MAX_EPS];
-    int n = epsilons(g, m->c, eps);
-    for (int i = 0; i < n; i++) {
-        m->eps = eps[i];
-        if (fit(g, m) && agrees(g, m))
-            return true;
-    }
-    return false;
-}
-
-static bool buffers(struct norm *m)
-{
-    double *p = calloc((size_t)m->n * (STENO_CONE_MAX + 8), sizeof *p);
-    if (!p)
-        return false;
-    m->x = p;
-    m->y = p + m->n;
-    m->z = p + 2 * m->n;
-    m->gamma = p + 3 * m->n;
-    m->beta = p + 4 * m->n;
-    m->out = p + 5 * m->n; /* three rows of scratch follow */
-    return true;
 }
 
 static steno_status vector(struct steno_graph *g, const double *v, int64_t n, const char *name,
@@ -306,25 +481,23 @@ static steno_status replace(struct steno_graph *g, const struct norm *m, steno_e
     const char *name = m->c->node[0]->name;
     steno_value_id out = m->c->node[0]->out[0], gamma, beta = STENO_NONE;
     struct steno_node *y;
-    bool shift = false;
+    bool rms = m->root == RMS;
     steno_status st = vector(g, m->gamma, m->n, "gamma", &gamma, err);
-    for (int64_t i = 0; i < m->n; i++)
-        shift = shift || m->beta[i] != 0;
-    if (!st && shift)
+    if (!st && m->beta)
         st = vector(g, m->beta, m->n, "beta", &beta, err);
     if (st)
         return st;
     for (int i = 0; i < m->c->n; i++)
         m->c->node[i]->dead = true;
-    y = steno_pass_add_node(g, "", m->rms ? "RMSNormalization" : "LayerNormalization",
-                            m->rms ? 23 : 17, name, m->rms ? 2 : 3, 1, 2, err);
+    y = steno_pass_add_node(g, "", rms ? "RMSNormalization" : "LayerNormalization", rms ? 23 : 17,
+                            name, rms ? 2 : 3, 1, 2, err);
     if (!y)
         return STENO_ERR_NOMEM;
     steno_pass_set_int(g, y, 0, "axis", -1);
     steno_pass_set_float(g, y, 1, "epsilon", (float)m->eps);
     y->in[0] = m->c->x;
     y->in[1] = gamma;
-    if (!m->rms)
+    if (!rms)
         y->in[2] = beta;
     y->out[0] = out;
     return STENO_OK;
@@ -332,47 +505,44 @@ static steno_status replace(struct steno_graph *g, const struct norm *m, steno_e
 
 /* Widen the cone above `end` while it may be a normalisation; replace the first cone that is
  * one. */
-static steno_status try_end(struct steno_graph *g, struct steno_node *end, bool rms, int *changed,
-                            steno_err *err)
+static steno_status try_end(struct steno_graph *g, struct steno_node *end, struct norm *m,
+                            enum root wanted, int *changed, steno_err *err)
 {
     struct steno_cone c = {.takes = takes, .number = number};
-    struct norm m = {.c = &c, .rms = rms};
-    steno_status st = STENO_OK;
     steno_value_id last;
     bool found = false;
     steno_cone_start(&c, end);
-    m.n = row_length(g, &c);
-    if (m.n < 2 || g->values[end->out[0]].dtype != STENO_F32)
+    m->c = &c;
+    m->n = row_length(g, &c);
+    if (m->n < 2 || g->values[end->out[0]].dtype != STENO_F32)
         return STENO_OK;
     do {
         if (steno_cone_leaves(g, &c, &last) != 1 || !worth_a_try(&c) ||
             g->values[last].dtype != STENO_F32 || !steno_pass_same_shape(g, last, end->out[0]))
             continue;
         c.x = last;
-        if (!m.x && !buffers(&m))
+        found = matches(g, m, wanted);
+        if (m->short_of_memory)
             return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        found = matches(g, &m);
     } while (!found && last != STENO_NONE && steno_cone_widen(g, &c, last));
-    if (found) {
-        st = replace(g, &m, err);
-        ++*changed;
-    }
-    free(m.x);
-    return st;
+    if (!found)
+        return STENO_OK;
+    ++*changed;
+    return replace(g, m, err);
 }
 
 steno_status steno_pass_norms(struct steno_graph *g, bool rms, int *changed, steno_err *err)
 {
-    for (int32_t i = g->n_nodes - 1; i >= 0; i--) { /* from the end: finds the whole chain */
+    struct form forms[STENO_CONE_MAX];
+    struct norm m = {.rows = steno_arena_new(0), .out = forms};
+    steno_status st = m.rows ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int32_t i = g->n_nodes - 1; !st && i >= 0; i--) { /* from the end: the whole chain */
         const struct steno_node *n = &g->nodes[i];
-        steno_status st;
-        if (n->dead || n->out[0] == STENO_NONE ||
-            (!steno_pass_is(n, "Add") && !steno_pass_is(n, "Sub") && !steno_pass_is(n, "Mul") &&
-             !steno_pass_is(n, "Div")))
-            continue;
-        st = try_end(g, &g->nodes[i], rms, changed, err);
-        if (st)
-            return st;
+        if (!n->dead && n->out[0] != STENO_NONE &&
+            (steno_pass_is(n, "Add") || steno_pass_is(n, "Sub") || steno_pass_is(n, "Mul") ||
+             steno_pass_is(n, "Div")))
+            st = try_end(g, &g->nodes[i], &m, rms ? RMS : LAYER, changed, err);
     }
-    return STENO_OK;
+    steno_arena_free(m.rows);
+    return st;
 }

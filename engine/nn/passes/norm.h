@@ -1,8 +1,8 @@
-/* Normalisation of rows, recognised by its values. Exporters write LayerNorm and RMSNorm as
+/* Normalisation of rows, recognised by algebra. Exporters write LayerNorm and RMSNorm as
  * different sets of nodes: nine nodes, or x * (r gamma) + (beta - mean r gamma) (Keras), 1 / Sqrt,
  * Pow -0.5, the mean of squares minus the square of the mean. A cone of elementwise nodes and means
- * along the last axis is computed on random rows. A least squares fit gives scale and shift, and
- * more rows, small ones among them, have to agree. */
+ * along the last axis is turned into a polynomial in the row's element, mean, mean of squares and
+ * root (norm.c). It matches when that is the operator's formula, so for every row. */
 #ifndef STENO_NN_PASSES_NORM_H
 #define STENO_NN_PASSES_NORM_H
 
