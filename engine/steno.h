@@ -76,6 +76,26 @@ STENO_API const struct steno_option_info *steno_option_find(const char *name);
 STENO_API STENO_MUST steno_status steno_option_check(const char *name, const char *value,
                                                      steno_err *err);
 
+/* ---- languages ------------------------------------------------------------------------------- */
+
+/* The code ("en", "yue": ISO 639, with Whisper's "jw" for Javanese) of a language given by code, by
+ * English name ("english") or as a tag of BCP 47 ("en-US"), in any case. NULL: not known here.
+ * Static. */
+STENO_API const char *steno_language_code(const char *language);
+/* The English name of a code, in lower case. NULL: not known here. Static. */
+STENO_API const char *steno_language_name(const char *code);
+
+/* What a request says of its recording, for models that can use it. Texts are UTF-8 of at most
+ * STENO_HINT_BYTES; NULL and "" = not given. */
+#define STENO_HINT_BYTES 8192
+struct steno_hints {
+    const char *language; /* as steno_language_code takes it; "auto", "multi", "detect" = "" */
+    bool translate;       /* the text is to be in English */
+    const char *prompt;   /* text that came before: its names and spellings become likelier */
+    const char *prefix;   /* text that the recording begins with */
+    const char *hotwords; /* words that are likely in all of it */
+};
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 struct steno_model_options {
@@ -115,6 +135,13 @@ struct steno_model_info {
     size_t stream_bytes;      /* of one stream, about: states and audio */
     size_t vocab_size;
     struct steno_endpoint_rules endpoint;
+    /* What the model takes of struct steno_hints. */
+    const char *languages; /* codes, "en de fr": what hints may name; "" = not known */
+    bool detects_language; /* where none is named */
+    bool translates, takes_prompt, takes_hotwords; /* takes_prompt: prompt and prefix */
+    /* The model cuts a recording itself: finals have sections, and a recording needs no endpoints.
+     */
+    bool cuts;
 };
 
 /* Which model directory to open: `given` if not NULL or empty; else the environment's STENO_MODEL;
@@ -140,6 +167,11 @@ STENO_API STENO_MUST steno_status steno_model_check(const char *dir,
                                                     const struct steno_option *options, size_t n,
                                                     steno_err *err);
 STENO_API void steno_model_get_info(const steno_model *m, struct steno_model_info *info);
+/* Whether a model can use these hints. STENO_ERR_INVAL: the message begins with the field's name,
+ * "language: ". */
+STENO_API STENO_MUST steno_status steno_hints_check(const struct steno_model_info *info,
+                                                    const struct steno_hints *hints,
+                                                    steno_err *err);
 /* The same for people, one "key  value" per line (what `steno model info` prints). */
 STENO_API void steno_model_describe(const steno_model *m, FILE *out);
 
@@ -168,6 +200,10 @@ struct steno_stream_options {
     /* Windows in which nobody speaks do not go through the network. Borrowed until close; NULL: all
      * do. Families that take audio by windows; others pass it over. */
     const steno_vad *vad;
+    struct steno_hints hints; /* borrowed for the call */
+    /* Nobody reads the times of words: models that run a network for them leave it out, and give
+     * estimates. */
+    bool no_word_times;
     const struct steno_option *options; /* [n_options] of the family; borrowed for the call */
     size_t n_options;
 };
@@ -199,6 +235,22 @@ struct steno_alternative {
     const int32_t *ids;
 };
 
+/* A part of a segment, as the model itself has cut it (a segment of Whisper's). */
+struct steno_section {
+    double start, end;          /* s */
+    const char *text;           /* with the blank before it, if the model has written one */
+    size_t first_word, n_words; /* of the event's words */
+    size_t n_ids;
+    const int32_t *ids; /* tokens as decoded, those of times among them */
+    double score;       /* sum of their log-probabilities */
+    /* Of the piece of audio that it was decoded from: */
+    double seek;             /* s: where it begins */
+    float temperature;       /* of the sampling; 0 = none */
+    double avg_log_prob;     /* of a token */
+    float compression_ratio; /* of the text: the larger, the more it repeats itself */
+    float no_speech;         /* probability that nobody speaks */
+};
+
 enum steno_event_kind { STENO_SPEECH_START, STENO_PARTIAL, STENO_FINAL };
 enum steno_final_reason {
     STENO_FINAL_ENDPOINT, /* silence */
@@ -227,6 +279,10 @@ struct steno_event {
     size_t n_alternatives; /* finals: includes the best one, which is words and text above */
     const struct steno_alternative *alternatives;
     enum steno_final_reason reason;
+    size_t n_sections; /* 0: the model does not cut; partials: of the text that is complete */
+    const struct steno_section *sections;
+    const char *language;       /* code of what is spoken, detected or given; "" = not known */
+    float language_probability; /* 1 where it was given; 0 = not known */
 };
 
 /* opt may be NULL. STENO_ERR_INVAL: a rate or beam out of range, an option that the model's family

@@ -7,10 +7,10 @@
 #include "base/buf.h"
 #include "steno.h"
 
-#define STENO_OPTIONS_MAX 24   /* in one set */
+#define STENO_OPTIONS_MAX 32   /* in one set */
 #define STENO_OPTION_TEXT 32   /* bytes of one value as text, with its NUL */
 #define STENO_OPTIONS_LABEL 96 /* bytes of a label, with its NUL */
-#define STENO_OPTIONS_NAMES 400
+#define STENO_OPTIONS_NAMES 800
 
 /* Zero-initialised = nothing is set. Small, because every session has two. */
 struct steno_options {

@@ -11,6 +11,12 @@ void cli_family_values(const struct steno_option_info *info, char *out, size_t s
         snprintf(out, size, "%s", info->kind == STENO_OPTION_CHOICE ? info->choices : "yes|no");
 }
 
+/* On the command line a flag that holds unless it is set takes a value. */
+static bool is_switch(const struct steno_option_info *info)
+{
+    return info->kind == STENO_OPTION_FLAG && strcmp(info->fallback, "yes") != 0;
+}
+
 static void name_option(struct cli_family_option *o, const struct steno_option_info *info)
 {
     o->info = info;
@@ -18,7 +24,7 @@ static void name_option(struct cli_family_option *o, const struct steno_option_i
     for (char *p = o->name; *p; p++)
         if (*p == '_')
             *p = '-';
-    if (info->kind == STENO_OPTION_CHOICE)
+    if (info->kind != STENO_OPTION_NUMBER)
         cli_family_values(info, o->arg, sizeof o->arg);
     else
         snprintf(o->arg, sizeof o->arg, "N");
@@ -30,7 +36,7 @@ void cli_family_rows(struct cli_family_options *f, struct cli_option *rows)
     const char *family = "";
     for (size_t i = 0; f->n < CLI_FAMILY_OPTIONS && (info = steno_option_at(i)); i++) {
         struct cli_family_option *o = &f->v[f->n];
-        bool flag = info->kind == STENO_OPTION_FLAG;
+        bool flag = is_switch(info);
         if (steno_option_find(info->name) != info) /* an earlier family has it too */
             continue;
         if (strcmp(family, info->family)) {
@@ -93,7 +99,7 @@ void cli_family_print(void)
     for (size_t i = 0; (info = steno_option_at(i)); i++) {
         char values[64];
         cli_family_values(info, values, sizeof values);
-        printf("%-12s %-12s %-6s %-18s %-5s %s\n", info->family, info->name,
+        printf("%-12s %-27s %-6s %-18s %-5s %s\n", info->family, info->name,
                info->scope == STENO_OPTION_OF_MODEL ? "model" : "stream", values,
                *info->fallback ? info->fallback : "-", info->help);
     }

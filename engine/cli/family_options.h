@@ -6,7 +6,7 @@
 #include "cli/options.h"
 #include "steno.h"
 
-#define CLI_FAMILY_OPTIONS 24
+#define CLI_FAMILY_OPTIONS 48
 #define CLI_FAMILY_ROWS (2 * CLI_FAMILY_OPTIONS) /* headings included */
 
 /* Zero-initialise, then call cli_family_rows, cli_parse and cli_family_check. Strings belong to the

@@ -42,6 +42,9 @@ struct steno_family_info {
     double limit;                   /* s: maximum length of an utterance; 0: none */
     double word_before, word_after; /* s: how far a word extends around its frames */
     bool batches;                   /* one step may take several streams */
+    /* struct steno_model_info; languages NULL: `language` alone */
+    const char *languages;
+    bool detects_language, translates, takes_prompt, takes_hotwords;
     bool untimed; /* steps also run networks that a trial does not time, such as a search's */
     enum steno_feeding feeding;
     struct steno_windows_info {
@@ -56,6 +59,7 @@ struct steno_family_info {
         bool incremental; /* the family accepts samples as they arrive (accept); a step is due when
                            * it has enough of them */
         bool no_partials; /* the family has no result before the end */
+        bool cuts;        /* hypotheses have sections */
     } segments;
 };
 
@@ -76,6 +80,9 @@ struct steno_family_stream {
     int beam;   /* 0: the model's own; on return the beam in use */
     int n_best; /* likewise */
     bool whole; /* segments: one segment for all audio between two finalizes */
+    bool no_word_times;
+    /* Checked against info; language: a code of info.languages, or NULL. Borrowed for the call. */
+    struct steno_hints hints;
     const struct steno_option *options; /* of the family, checked; borrowed for the call */
     size_t n_options;
 };
@@ -89,6 +96,12 @@ struct steno_hypothesis {
     const char *text;   /* NULL: the text that the tokens spell */
     const int32_t *ids; /* [n_ids] the search's sequence with its marks; NULL: the spans have it */
     size_t n_ids;
+    /* [n_sections] of the best hypothesis; times and seek in seconds of the segment, first_word and
+     * n_words are spans. */
+    const struct steno_section *sections;
+    size_t n_sections;
+    const char *language; /* code; NULL: not known. Static */
+    float language_probability;
 };
 
 enum steno_step_goal {

@@ -29,28 +29,52 @@ static steno_status grow(const struct column *cols, size_t n_cols, size_t n, siz
     return STENO_OK;
 }
 
-static steno_status reserve(struct steno_events *q, size_t recs, size_t words, size_t alts,
-                            size_t tokens, size_t ids)
+/* How much of each kind an event has. */
+struct counts {
+    size_t words, alts, tokens, ids, sections;
+};
+
+static struct counts count(const struct steno_event *ev)
+{
+    struct counts c = {.words = ev->n_words, .alts = ev->n_alternatives, .tokens = ev->n_tokens};
+    for (size_t i = 0; i < ev->n_alternatives; i++) {
+        c.words += ev->alternatives[i].n_words;
+        c.tokens += ev->alternatives[i].n_tokens;
+        c.ids += ev->alternatives[i].n_ids;
+    }
+    c.sections = ev->n_sections;
+    for (size_t i = 0; i < ev->n_sections; i++)
+        c.ids += ev->sections[i].n_ids;
+    return c;
+}
+
+static steno_status reserve(struct steno_events *q, size_t recs, const struct counts *c)
 {
     void *r = q->recs, *w = q->words, *wt = q->word_text;
     void *a = q->alts, *at = q->alt_text, *aw = q->alt_words, *ak = q->alt_tokens;
     void *ai = q->alt_ids, *k = q->tokens, *d = q->ids;
+    void *s = q->sections, *s_text = q->section_text, *s_ids = q->section_ids;
     steno_status st = grow((struct column[]){{&r, sizeof *q->recs}}, 1, q->n, recs, &q->cap);
     if (!st)
         st = grow((struct column[]){{&w, sizeof *q->words}, {&wt, sizeof *q->word_text}}, 2,
-                  q->n_words, words, &q->cap_words);
+                  q->n_words, c->words, &q->cap_words);
     if (!st)
         st = grow((struct column[]){{&a, sizeof *q->alts},
                                     {&at, sizeof *q->alt_text},
                                     {&aw, sizeof *q->alt_words},
                                     {&ak, sizeof *q->alt_tokens},
                                     {&ai, sizeof *q->alt_ids}},
-                  5, q->n_alts, alts, &q->cap_alts);
+                  5, q->n_alts, c->alts, &q->cap_alts);
     if (!st)
-        st = grow((struct column[]){{&k, sizeof *q->tokens}}, 1, q->n_tokens, tokens,
+        st = grow((struct column[]){{&k, sizeof *q->tokens}}, 1, q->n_tokens, c->tokens,
                   &q->cap_tokens);
     if (!st)
-        st = grow((struct column[]){{&d, sizeof *q->ids}}, 1, q->n_ids, ids, &q->cap_ids);
+        st = grow((struct column[]){{&d, sizeof *q->ids}}, 1, q->n_ids, c->ids, &q->cap_ids);
+    if (!st && c->sections) /* few models have any */
+        st = grow((struct column[]){{&s, sizeof *q->sections},
+                                    {&s_text, sizeof *q->section_text},
+                                    {&s_ids, sizeof *q->section_ids}},
+                  3, q->n_sections, c->sections, &q->cap_sections);
     q->recs = r;
     q->words = w;
     q->word_text = wt;
@@ -61,6 +85,9 @@ static steno_status reserve(struct steno_events *q, size_t recs, size_t words, s
     q->alt_ids = ai;
     q->tokens = k;
     q->ids = d;
+    q->sections = s;
+    q->section_text = s_text;
+    q->section_ids = s_ids;
     return st;
 }
 
@@ -70,7 +97,7 @@ steno_status steno_events_init(struct steno_events *q)
     *q = (struct steno_events){0};
     steno_buf_init(&q->text, MAX_TEXT);
     st = steno_buf_reserve(&q->text, 1000);
-    return st ? st : reserve(q, 4, 32, 4, 64, 8);
+    return st ? st : reserve(q, 4, &(struct counts){32, 4, 64, 8, 0});
 }
 
 void steno_events_free(struct steno_events *q)
@@ -86,6 +113,9 @@ void steno_events_free(struct steno_events *q)
     free(q->alt_ids);
     free(q->tokens);
     free(q->ids);
+    free(q->sections);
+    free(q->section_text);
+    free(q->section_ids);
     *q = (struct steno_events){0};
 }
 
@@ -96,6 +126,7 @@ static void cut_back(struct steno_events *q, const struct steno_event_rec *r)
     q->n_alts = r->alternatives;
     q->n_tokens = r->tokens;
     q->n_ids = r->ids;
+    q->n_sections = r->sections;
 }
 
 static steno_status add_text(struct steno_events *q, const char *s, size_t *at)
@@ -121,6 +152,22 @@ static void add_tokens(struct steno_events *q, const struct steno_token *t, size
     q->n_tokens += n;
 }
 
+static void add_ids(struct steno_events *q, const int32_t *ids, size_t n)
+{
+    if (n)
+        memcpy(q->ids + q->n_ids, ids, n * sizeof *ids);
+    q->n_ids += n;
+}
+
+static steno_status add_section(struct steno_events *q, const struct steno_section *s)
+{
+    size_t k = q->n_sections++;
+    q->sections[k] = *s;
+    q->section_ids[k] = q->n_ids;
+    add_ids(q, s->ids, s->n_ids);
+    return add_text(q, s->text, &q->section_text[k]);
+}
+
 static steno_status add_alternative(struct steno_events *q, const struct steno_alternative *a)
 {
     size_t k = q->n_alts++;
@@ -130,9 +177,7 @@ static steno_status add_alternative(struct steno_events *q, const struct steno_a
     q->alt_tokens[k] = q->n_tokens;
     q->alt_ids[k] = q->n_ids;
     add_tokens(q, a->tokens, a->n_tokens);
-    if (a->n_ids)
-        memcpy(q->ids + q->n_ids, a->ids, a->n_ids * sizeof *a->ids);
-    q->n_ids += a->n_ids;
+    add_ids(q, a->ids, a->n_ids);
     st = add_text(q, a->text, &q->alt_text[k]);
     return st ? st : add_words(q, a->words, a->n_words);
 }
@@ -146,6 +191,8 @@ static steno_status add_parts(struct steno_events *q, const struct steno_event *
     add_tokens(q, ev->tokens, ev->n_tokens);
     for (size_t i = 0; i < ev->n_alternatives && !st; i++)
         st = add_alternative(q, &ev->alternatives[i]);
+    for (size_t i = 0; i < ev->n_sections && !st; i++)
+        st = add_section(q, &ev->sections[i]);
     return st;
 }
 
@@ -161,18 +208,13 @@ static bool superseded(const struct steno_events *q, const struct steno_event *e
 steno_status steno_events_add(struct steno_events *q, const struct steno_event *ev)
 {
     struct steno_event_rec rec;
-    size_t words = ev->n_words, tokens = ev->n_tokens, ids = 0;
-    steno_status st;
-    for (size_t i = 0; i < ev->n_alternatives; i++) {
-        words += ev->alternatives[i].n_words;
-        tokens += ev->alternatives[i].n_tokens;
-        ids += ev->alternatives[i].n_ids;
-    }
-    st = reserve(q, 1, words, ev->n_alternatives, tokens, ids);
+    const struct counts c = count(ev);
+    steno_status st = reserve(q, 1, &c);
     if (st)
         return st;
     if (q->head == q->n) {
         q->head = q->n = q->n_words = q->n_alts = q->n_tokens = q->n_ids = 0;
+        q->n_sections = 0;
         steno_buf_reset(&q->text);
     } else if (superseded(q, ev)) {
         cut_back(q, &q->recs[--q->n]);
@@ -182,7 +224,8 @@ steno_status steno_events_add(struct steno_events *q, const struct steno_event *
                                    .words = q->n_words,
                                    .alternatives = q->n_alts,
                                    .tokens = q->n_tokens,
-                                   .ids = q->n_ids};
+                                   .ids = q->n_ids,
+                                   .sections = q->n_sections};
     st = add_parts(q, ev);
     if (st) {
         cut_back(q, &rec);
@@ -209,7 +252,12 @@ bool steno_events_next(struct steno_events *q, struct steno_event *ev)
     ev->words = q->words + r->words;
     ev->tokens = q->tokens + r->tokens;
     ev->alternatives = q->alts + r->alternatives;
+    ev->sections = q->sections + r->sections;
     point_words(q, r->words, ev->n_words);
+    for (size_t i = r->sections; i < r->sections + ev->n_sections; i++) {
+        q->sections[i].text = q->text.data + q->section_text[i];
+        q->sections[i].ids = q->ids + q->section_ids[i];
+    }
     for (size_t i = r->alternatives; i < r->alternatives + ev->n_alternatives; i++) {
         struct steno_alternative *a = &q->alts[i];
         a->text = q->text.data + q->alt_text[i];

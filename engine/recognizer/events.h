@@ -12,7 +12,7 @@
 
 struct steno_event_rec {
     struct steno_event ev;
-    size_t text, words, alternatives, tokens, ids; /* offsets of its parts */
+    size_t text, words, alternatives, tokens, ids, sections; /* offsets of its parts */
 };
 
 struct steno_events {
@@ -24,8 +24,11 @@ struct steno_events {
     size_t *alt_text, *alt_words, *alt_tokens, *alt_ids;
     struct steno_token *tokens;
     int32_t *ids;
+    struct steno_section *sections;
+    size_t *section_text, *section_ids;
     size_t n, cap, head; /* head: the next event to read */
-    size_t n_words, cap_words, n_alts, cap_alts, n_tokens, cap_tokens, n_ids, cap_ids;
+    size_t n_words, cap_words, n_alts, cap_alts, n_tokens, cap_tokens, n_ids, cap_ids, n_sections,
+        cap_sections;
 };
 
 /* STENO_ERR_NOMEM. Call steno_events_free in any case. */

@@ -123,6 +123,12 @@ void steno_model_get_info(const steno_model *m, struct steno_model_info *info)
         .stream_bytes = i->stream_bytes,
         .vocab_size = (size_t)steno_tokens_count(i->tokens),
         .endpoint = i->endpoint,
+        .languages = i->languages ? i->languages : i->language,
+        .detects_language = i->detects_language,
+        .translates = i->translates,
+        .takes_prompt = i->takes_prompt,
+        .takes_hotwords = i->takes_hotwords,
+        .cuts = i->feeding == STENO_FEED_SEGMENTS && i->segments.cuts,
     };
 }
 

@@ -19,6 +19,10 @@ STENO_MUST steno_status steno_model_open_observed(steno_model **out, const char 
                                                   const struct steno_model_options *opt,
                                                   const struct steno_observer *observer,
                                                   steno_err *err);
+/* Check the hints of a stream, and put the language as families take it: a code of the model's, or
+ * NULL. STENO_ERR_INVAL. */
+STENO_MUST steno_status steno_hints_resolve(const steno_model *m, struct steno_hints *io,
+                                            steno_err *err);
 /* Check options against the table of family f. STENO_ERR_INVAL: no family has the option, f does
  * not have it, or the value is not allowed. */
 STENO_MUST steno_status steno_options_check(const struct steno_family *f,

@@ -66,6 +66,7 @@ void steno_results_close(struct steno_results *r)
     free(r->alts);
     free(r->w);
     free(r->tokens);
+    free(r->sections);
     steno_events_free(&r->events);
 }
 
@@ -112,6 +113,51 @@ static void fill_tokens(const steno_stream *s, const struct steno_hypothesis *h,
                                       .end = s->feeder->frame_time(s, h->spans[i].last + 1)};
 }
 
+/* ---- sections -------------------------------------------------------------------------------- */
+
+/* The words that begin in spans [from, to). *at: the first word that may. */
+static size_t words_of(const struct steno_words *w, size_t to, size_t *at)
+{
+    size_t n = 0;
+    for (; *at < w->n && w->w[*at].token < to; ++*at)
+        n++;
+    return n;
+}
+
+/* Sections of the best hypothesis: its spans become words, its seconds those of the stream. */
+static steno_status fill_sections(steno_stream *s, const struct steno_hypothesis *h)
+{
+    struct steno_results *r = &s->results;
+    const double from = s->feeder->frame_time(s, 0), end = (double)s->taken / s->opt.sample_rate;
+    void *p = r->sections;
+    size_t word = 0;
+    steno_status st = reserve(&p, sizeof *r->sections, &r->cap_sections, h->n_sections);
+    r->sections = p;
+    for (size_t i = 0; i < h->n_sections && !st; i++) {
+        struct steno_section *o = &r->sections[i];
+        *o = h->sections[i];
+        o->first_word = word;
+        o->n_words =
+            words_of(&r->words[0], h->sections[i].first_word + h->sections[i].n_words, &word);
+        o->start = fmin(from + o->start, end);
+        o->end = fmin(from + o->end, end);
+        o->seek = from + o->seek;
+    }
+    return st;
+}
+
+/* What is known of the best hypothesis besides its words; h NULL: there is none. */
+static steno_status add_details(steno_stream *s, const struct steno_hypothesis *h,
+                                struct steno_event *ev)
+{
+    steno_status st = h && h->n_sections ? fill_sections(s, h) : STENO_OK;
+    ev->n_sections = h && !st ? h->n_sections : 0;
+    ev->sections = s->results.sections;
+    ev->language = h && h->language ? h->language : "";
+    ev->language_probability = h && h->language ? h->language_probability : 0;
+    return st;
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void fill_event(const steno_stream *s, struct steno_event *ev)
@@ -139,7 +185,8 @@ steno_status steno_results_start(steno_stream *s)
                              .time = s->feeder->processed(s),
                              .start = begin,
                              .end = begin,
-                             .text = ""};
+                             .text = "",
+                             .language = ""};
     return steno_events_add(&s->results.events, &ev);
 }
 
@@ -177,7 +224,8 @@ steno_status steno_results_partial(steno_stream *s)
     fill_tokens(s, h, r->tokens);
     fill_event(s, &ev);
     ev.n_tokens = h->n;
-    return steno_events_add(&r->events, &ev);
+    st = add_details(s, h, &ev);
+    return st ? st : steno_events_add(&r->events, &ev);
 }
 
 /* ---- finals ---------------------------------------------------------------------------------- */
@@ -261,7 +309,9 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
     ev.stable_words = ev.n_words;
     ev.stable_bytes = strlen(ev.text);
     ev.alternatives = r->alts;
-    st = steno_events_add(&r->events, &ev);
+    st = add_details(s, ev.n_alternatives ? &r->hyps[0] : NULL, &ev);
+    if (!st)
+        st = steno_events_add(&r->events, &ev);
     if (st)
         return st;
     r->segment++;

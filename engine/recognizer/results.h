@@ -15,6 +15,8 @@ struct steno_results {
     struct steno_word *w;       /* [cap_words] of all alternatives */
     struct steno_token *tokens; /* [cap_tokens] of all alternatives */
     size_t cap_words, cap_tokens;
+    struct steno_section *sections; /* [cap_sections] of the best one */
+    size_t cap_sections;
     struct steno_events events;
     int64_t segment; /* counts finals */
     uint64_t shown;  /* fingerprint of the last partial; 0: none */

@@ -41,7 +41,8 @@ static steno_status check_options(steno_stream *s, steno_err *err)
         e->silence_after = i->endpoint.silence_after;
     if (e->longest <= 0)
         e->longest = i->endpoint.longest;
-    return steno_options_check(s->family, s->opt.options, s->opt.n_options, err);
+    st = steno_hints_resolve(s->model, &s->opt.hints, err);
+    return st ? st : steno_options_check(s->family, s->opt.options, s->opt.n_options, err);
 }
 
 static steno_status open_audio(steno_stream *s, steno_err *err)
@@ -65,10 +66,13 @@ static steno_status open_state(steno_stream *s, steno_err *err)
     struct steno_family_stream o = {.beam = s->opt.beam,
                                     .n_best = s->opt.n_best,
                                     .whole = s->opt.no_endpointing || s->model->info.segments.whole,
+                                    .no_word_times = s->opt.no_word_times,
+                                    .hints = s->opt.hints,
                                     .options = s->opt.options,
                                     .n_options = s->opt.n_options};
     steno_status st = s->family->state_new(&s->state, s->model->impl, &o, err);
-    s->opt.options = NULL; /* borrowed for the open only */
+    s->opt.hints = (struct steno_hints){0}; /* borrowed for the open only */
+    s->opt.options = NULL;
     s->opt.n_options = 0;
     if (st)
         return st;

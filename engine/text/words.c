@@ -120,16 +120,17 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
 }
 
 static void open_word(struct steno_words *w, struct open_word *o, const struct steno_span *s,
-                      unsigned flags)
+                      size_t number, unsigned flags)
 {
     *o = (struct open_word){
         .any = true, .spaced = flags & STENO_TOKEN_WORD, .alone = flags & STENO_TOKEN_ALONE};
     o->span.text = w->words.len;
+    o->span.token = number;
     o->span.first = s->first;
 }
 
 static steno_status add_token(struct steno_words *w, const steno_tokens *t, struct open_word *o,
-                              const struct steno_span *s)
+                              const struct steno_span *s, size_t number)
 {
     unsigned flags = steno_tokens_flags(t, s->token);
     size_t len;
@@ -138,7 +139,7 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
         steno_status st = close_word(w, o);
         if (st)
             return st;
-        open_word(w, o, s, flags);
+        open_word(w, o, s, number, flags);
     }
     o->span.last = s->last;
     o->log_conf += fmin(0.0, (double)s->peak);
@@ -178,7 +179,7 @@ steno_status steno_words_build(struct steno_words *w, const steno_tokens *t,
             closed = w->n;
         }
         if (!st && !(steno_tokens_flags(t, spans[i].token) & STENO_TOKEN_DROP))
-            st = add_token(w, t, &o, &spans[i]);
+            st = add_token(w, t, &o, &spans[i], i);
         if (i < stable && !whole)
             closed = w->n; /* number of words so far that a following word has closed */
     }

@@ -12,6 +12,7 @@
 struct steno_word_span {
     size_t text;         /* offset in the text of `words`, terminated */
     size_t end;          /* end of the word in `line` */
+    size_t token;        /* the first one of the word: its number in the hypothesis */
     int64_t first, last; /* frames, both inclusive */
     float confidence;    /* 0..1 */
 };

@@ -16,6 +16,7 @@
 #include "tests/support/shared.h"
 #include "tests/support/whisper_models.h"
 #include "tests/support/whisper_run.h"
+#include "text/language.h"
 
 /* What is compared, as it comes. */
 struct check {
@@ -138,8 +139,8 @@ static int check_recording(steno_whisper_runner *r, const struct steno_json_node
         WRONG(&c, "%s", err.msg);
     if (c.window || c.segment)
         WRONG(&c, "recorded windows or segments that did not come");
-    if (strcmp(steno_whisper_language_code(language), steno_json_get(v, "language")->text))
-        WRONG(&c, "language %s", steno_whisper_language_code(language));
+    if (strcmp(steno_language_code_at(language), steno_json_get(v, "language")->text))
+        WRONG(&c, "language %s", steno_language_code_at(language));
     if (getenv("STENO_WHISPER_ALL"))
         print_message("# %s: %zu windows, log-probability within %.4f, words within %.2f s%s\n",
                       what, c.n_windows, c.worst_sum, c.worst_word, c.wrong ? " DIFFERENT" : "");

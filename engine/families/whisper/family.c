@@ -8,6 +8,7 @@
 #include "families/common/path.h"
 #include "families/common/precision.h"
 #include "families/whisper/internal.h"
+#include "text/language.h"
 
 #define FAMILY "whisper"
 #define LONGEST 600.0 /* s of an utterance without a pause */
@@ -23,6 +24,15 @@ static void close_model(void *model)
     steno_tokens_close(m->tokens);
     free(m->dir);
     free(m);
+}
+
+static void list_languages(struct steno_whisper_model *m)
+{
+    const int n = m->net->special.multilingual ? m->net->special.n_languages : 1;
+    size_t at = 0;
+    for (int i = 0; i < n && at < sizeof m->languages; i++)
+        at += (size_t)snprintf(m->languages + at, sizeof m->languages - at, "%s%s", i ? " " : "",
+                               steno_language_code_at(i));
 }
 
 static steno_status open_parts(struct steno_whisper_model *m, const struct steno_family_open *o,
@@ -46,7 +56,8 @@ static steno_status open_parts(struct steno_whisper_model *m, const struct steno
     m->defaults.words = true;
     m->defaults.decode.loops_are_silence = true;
     m->defaults.words_move = false; /* texts do not depend on the times of words */
-    return STENO_OK;
+    list_languages(m);
+    return steno_whisper_options_apply(o->options, o->n_options, &m->defaults, err);
 }
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
@@ -73,6 +84,13 @@ static size_t stream_bytes(const struct steno_whisper *w)
            (size_t)(4 * d->audio_ctx * d->mels) * sizeof(float);
 }
 
+/* turbo and the distilled models have fewer layers in the decoder than in the encoder, and were
+ * not trained to translate: they write the language that is spoken. */
+static bool translates(const struct steno_whisper *w)
+{
+    return w->special.multilingual && w->dims.text_layers == w->dims.audio_layers;
+}
+
 static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct steno_whisper_model *m = model;
@@ -93,9 +111,14 @@ static void get_info(const void *model, struct steno_family_info *out)
         .stream_bytes = stream_bytes(m->net),
         .endpoint = {5, PAUSE, LONGEST},
         .batches = true,
+        .languages = m->languages,
+        .detects_language = m->net->special.multilingual,
+        .translates = translates(m->net),
+        .takes_prompt = true,
+        .takes_hotwords = true,
         .untimed = true,
         .feeding = STENO_FEED_SEGMENTS,
-        .segments = {.incremental = true}};
+        .segments = {.incremental = true, .cuts = true}};
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -140,6 +163,8 @@ static void trial_close(void *trial)
 
 const struct steno_family steno_family_whisper = {.name = FAMILY,
                                                   .layout = "model.bin or model.safetensors",
+                                                  .options = steno_whisper_options,
+                                                  .n_options = STENO_WHISPER_N_OPTIONS,
                                                   .probe = steno_whisper_weights_probe,
                                                   .open = open_model,
                                                   .close = close_model,

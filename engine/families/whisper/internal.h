@@ -13,6 +13,7 @@ struct steno_whisper_model {
     struct steno_whisper_recording_options defaults;
     char *dir;
     char name[256];
+    char languages[400]; /* codes, with blanks between */
     const char *format;
 };
 
@@ -22,6 +23,17 @@ STENO_MUST steno_status steno_whisper_spellings_open(steno_tokens **out, const s
                                                      const char *name, steno_err *err);
 /* Piece i is spelled by its bytes. */
 bool steno_whisper_is_broken(const steno_tokens *t, int32_t id);
+
+/* options.c: the family's table; options of it into the settings of a recording (STENO_ERR_INVAL);
+ * hints likewise, whose texts are copied: *texts is the caller's to free, after the recordings. */
+#define STENO_WHISPER_N_OPTIONS 16
+extern const struct steno_option_info steno_whisper_options[STENO_WHISPER_N_OPTIONS];
+STENO_MUST steno_status steno_whisper_options_apply(const struct steno_option *options, size_t n,
+                                                    struct steno_whisper_recording_options *io,
+                                                    steno_err *err);
+STENO_MUST steno_status steno_whisper_hints_apply(const struct steno_hints *h,
+                                                  struct steno_whisper_recording_options *io,
+                                                  char **texts, steno_err *err);
 
 /* As of struct steno_family. */
 steno_status steno_whisper_state_new(void **state, void *model, struct steno_family_stream *o,

@@ -6,6 +6,7 @@
 
 #include "families/whisper/mel.h"
 #include "families/whisper/words.h"
+#include "text/language.h"
 
 #define WINDOW 3000                               /* mel frames: 30 s */
 #define FRAME 0.01                                /* seconds */
@@ -483,7 +484,7 @@ static void take_language(steno_whisper_recording *j, const struct steno_whisper
 static steno_status choose_language(steno_whisper_recording *j, steno_err *err)
 {
     const struct steno_whisper_specials *s = &j->m->special;
-    const char *code = steno_whisper_language_code(j->o.language);
+    const char *code = steno_language_code_at(j->o.language);
     j->language = j->o.language;
     j->language_probability = 1;
     if (j->language >= s->n_languages || (!s->multilingual && j->language > 0))

@@ -5,12 +5,15 @@
 
 #include "families/common/hypotheses.h"
 #include "families/whisper/internal.h"
+#include "families/whisper/sections.h"
+#include "text/language.h"
 
 #define FRAME 0.02 /* s: the grain of times */
 
 struct stream {
     const struct steno_whisper_model *model;
     struct steno_whisper_recording_options o;
+    char *texts;                  /* of o */
     steno_whisper_recording *rec; /* of the utterance; NULL: nothing of it has come */
     size_t accepted;
     bool ended;
@@ -19,6 +22,7 @@ struct stream {
     size_t n, cap, n_ids, cap_ids;
     struct steno_buf text;
     double score;
+    struct steno_whisper_sections sections;
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -27,12 +31,26 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
                                      steno_err *err)
 {
     const struct steno_whisper_model *m = model;
-    struct stream *s = calloc(1, sizeof *s);
+    struct stream *s;
+    steno_status st;
+    if (o->beam > STENO_WHISPER_MAX_BEAM)
+        return steno_fail(err, STENO_ERR_INVAL, "beam: %d is more than %d", o->beam,
+                          STENO_WHISPER_MAX_BEAM);
+    s = calloc(1, sizeof *s);
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     s->model = m;
     s->o = m->defaults;
     steno_buf_init(&s->text, (size_t)64 << 20);
+    steno_whisper_sections_init(&s->sections);
+    st = steno_whisper_options_apply(o->options, o->n_options, &s->o, err);
+    if (!st)
+        st = steno_whisper_hints_apply(&o->hints, &s->o, &s->texts, err);
+    if (st) {
+        steno_whisper_state_free(s);
+        return st;
+    }
+    s->o.words &= !o->no_word_times;
     if (o->beam)
         s->o.decode.search.beam = (size_t)o->beam;
     o->beam = (int)s->o.decode.search.beam;
@@ -52,6 +70,7 @@ steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *
     s->ended = false;
     s->score = 0;
     steno_buf_cut(&s->text, 0);
+    steno_whisper_sections_reset(&s->sections);
     return STENO_OK;
 }
 
@@ -62,6 +81,8 @@ void steno_whisper_state_free(void *state)
         return;
     steno_whisper_recording_close(s->rec);
     steno_buf_free(&s->text);
+    steno_whisper_sections_free(&s->sections);
+    free(s->texts);
     free(s->spans);
     free(s->ids);
     free(s);
@@ -166,7 +187,9 @@ static size_t count_text(const struct stream *s, const struct steno_whisper_segm
 
 static bool add_segment(struct stream *s, const struct steno_whisper_segment *g)
 {
-    const size_t n = count_text(s, g);
+    const size_t n = count_text(s, g), first_span = s->n, first_id = s->n_ids;
+    const int32_t *prompt;
+    size_t n_prompt;
     size_t word = 0, left = g->n_words ? g->words[0].n_ids : 0, text = 0;
     if (!reserve(s, 0, g->n_ids) || steno_buf_puts(&s->text, g->text))
         return false;
@@ -191,7 +214,9 @@ static bool add_segment(struct stream *s, const struct steno_whisper_segment *g)
         if (!add_piece(s, g->ids[i], g->log_probs[i], first, last > first ? last : first))
             return false;
     }
-    return true;
+    return steno_whisper_sections_add(&s->sections, g,
+                                      steno_whisper_recording_window(s->rec, &prompt, &n_prompt),
+                                      first_span, s->n - first_span, first_id);
 }
 
 steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
@@ -201,12 +226,17 @@ steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out,
     *n = *stable = 0;
     if (!max || !s->n)
         return STENO_OK;
-    out[0] = (struct steno_hypothesis){.spans = s->spans,
-                                       .n = s->n,
-                                       .score = s->score,
-                                       .text = s->text.data + (s->text.data[0] == ' '),
-                                       .ids = s->ids,
-                                       .n_ids = s->n_ids};
+    out[0] =
+        (struct steno_hypothesis){.spans = s->spans,
+                                  .n = s->n,
+                                  .score = s->score,
+                                  .text = s->text.data + (s->text.data[0] == ' '),
+                                  .ids = s->ids,
+                                  .n_ids = s->n_ids,
+                                  .sections = steno_whisper_sections_list(&s->sections, s->ids),
+                                  .n_sections = s->sections.n};
+    out[0].language = steno_language_code_at(
+        steno_whisper_recording_language(s->rec, &out[0].language_probability));
     *n = 1;
     *stable = s->n;
     return STENO_OK;

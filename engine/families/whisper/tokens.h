@@ -1,4 +1,5 @@
-/* Whisper's special pieces, languages, and what is never to be sampled. Frozen. */
+/* Whisper's special pieces, and what is never to be sampled; text/language.h has its languages.
+ * Frozen. */
 #ifndef STENO_FAMILIES_WHISPER_TOKENS_H
 #define STENO_FAMILIES_WHISPER_TOKENS_H
 
@@ -17,13 +18,6 @@ struct steno_whisper_specials {
  * of 99 languages. STENO_ERR_FORMAT: fewer than 51,864 (file: for the message). */
 STENO_MUST steno_status steno_whisper_specials(int64_t vocab, const char *file,
                                                struct steno_whisper_specials *out, steno_err *err);
-
-/* Languages in the order of their pieces. */
-const char *steno_whisper_language_code(int i); /* "en"; NULL past the last */
-const char *steno_whisper_language_name(int i); /* "english" */
-/* Number of a language given by code, name or an alias that openai/whisper takes, any case, or as
- * en-US; -1: none of them. */
-int steno_whisper_language_find(const char *text);
 
 /* Pieces for sounds, notes and brackets, and the six special ones: what suppress_tokens=-1 stands
  * for in openai/whisper and faster-whisper. *ids: sorted, malloc'd, the caller's to free. */

@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "families/whisper/decode.h"
+#include "text/language.h"
 
 #define SENTENCE_END ".。!！?？"
 #define JOINS_NEXT "\"'“¿([{-"
@@ -19,7 +20,7 @@
 bool steno_whisper_by_characters(int language)
 {
     static const char *const all[] = {"zh", "ja", "th", "lo", "my", "yue"};
-    const char *code = steno_whisper_language_code(language);
+    const char *code = steno_language_code_at(language);
     for (size_t i = 0; code && i < sizeof all / sizeof *all; i++)
         if (!strcmp(code, all[i]))
             return true;

@@ -1,0 +1,83 @@
+#include "families/whisper/sections.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FRAME 0.01 /* s of a mel frame */
+#define TEXT_MAX ((size_t)64 << 20)
+
+void steno_whisper_sections_init(struct steno_whisper_sections *s)
+{
+    *s = (struct steno_whisper_sections){0};
+    steno_buf_init(&s->text, TEXT_MAX);
+}
+
+void steno_whisper_sections_free(struct steno_whisper_sections *s)
+{
+    free(s->v);
+    free(s->text_at);
+    free(s->id_at);
+    steno_buf_free(&s->text);
+}
+
+void steno_whisper_sections_reset(struct steno_whisper_sections *s)
+{
+    s->n = 0;
+    steno_buf_cut(&s->text, 0);
+}
+
+static bool reserve(struct steno_whisper_sections *s)
+{
+    const size_t cap = s->cap ? 2 * s->cap : 16;
+    void *p;
+    if (s->n < s->cap)
+        return true;
+    if (!(p = realloc(s->v, cap * sizeof *s->v)))
+        return false;
+    s->v = p;
+    if (!(p = realloc(s->text_at, cap * sizeof *s->text_at)))
+        return false;
+    s->text_at = p;
+    if (!(p = realloc(s->id_at, cap * sizeof *s->id_at)))
+        return false;
+    s->id_at = p;
+    s->cap = cap;
+    return true;
+}
+
+bool steno_whisper_sections_add(struct steno_whisper_sections *s,
+                                const struct steno_whisper_segment *g,
+                                const struct steno_whisper_decoded *window, size_t span,
+                                size_t n_spans, size_t id)
+{
+    struct steno_section *o;
+    const size_t at = s->text.len;
+    if (!reserve(s) || steno_buf_add(&s->text, g->text, strlen(g->text) + 1))
+        return false;
+    s->text_at[s->n] = at;
+    s->id_at[s->n] = id;
+    o = &s->v[s->n++];
+    *o = (struct steno_section){.start = g->start,
+                                .end = g->end,
+                                .first_word = span,
+                                .n_words = n_spans,
+                                .n_ids = g->n_ids,
+                                .seek = (double)g->seek * FRAME,
+                                .temperature = window->temperature,
+                                .avg_log_prob = window->avg_log_prob,
+                                .compression_ratio = window->compression,
+                                .no_speech = window->no_speech};
+    for (size_t i = 0; i < g->n_ids; i++)
+        o->score += (double)g->log_probs[i];
+    return true;
+}
+
+const struct steno_section *steno_whisper_sections_list(struct steno_whisper_sections *s,
+                                                        const int32_t *ids)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        s->v[i].text = s->text.data + s->text_at[i];
+        s->v[i].ids = ids + s->id_at[i];
+    }
+    return s->v;
+}

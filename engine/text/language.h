@@ -1,0 +1,13 @@
+/* Languages that recordings may be in: codes and English names. Pure. */
+#ifndef STENO_TEXT_LANGUAGE_H
+#define STENO_TEXT_LANGUAGE_H
+
+/* Number i, in the order of Whisper's pieces: large-v3 has all 100, earlier models the first 99.
+ * NULL past the last. Static. */
+const char *steno_language_code_at(int i); /* "en" */
+const char *steno_language_name_at(int i); /* "english" */
+/* Number of a language given by code, name or an alias that openai/whisper takes, any case, or as
+ * en-US; -1: none of them. */
+int steno_language_find(const char *text);
+
+#endif
