@@ -23,7 +23,9 @@ static void check(const struct spelling *s, size_t n, const char *pass, bool hit
                     "pair : 1,1,8; zero = 0");
         pc_graph(m, s[i].text);
         pc_graph(m, "-> y");
+        pc.context = s[i].text;
         pc_check(m, pass, hits, s[i].left, 3e-6f);
+        pc.context = NULL;
     }
 }
 #define CHECK(PASS, HITS, ...)                                                                     \
@@ -90,13 +92,49 @@ static void near_misses_of_swish(void **state)
           {"Sigmoid x s; Tanh s t; Mul x,t y", 3}, {"Sigmoid x s; Add s,x y", 2});
 }
 
+/* Piecewise operators that few arguments reach. */
+static void near_misses_by_pieces(void **state)
+{
+#define GELU "Div z,root a; Erf a b; Add b,one e; Mul z,e f; Mul f,half y"
+#define LIMITS "far = 20; farther = 22.5; lower = -1e30; upper = 1e20; odd = 7.3; low = 1e-20;"
+    (void)state;
+    /* before: its result goes into the function */
+    CHECK("gelu", true, {LIMITS "Clip x,lower,far z;" GELU, 2}, {LIMITS "Min x,upper z;" GELU, 2},
+          {LIMITS "Max x,lower z;" GELU, 2}, {LIMITS "Abs x z;" GELU, 2},
+          {LIMITS "Equal x,odd q; Where q,zero,x z;" GELU, 3});
+    CHECK("swish", true, {LIMITS "Clip x,lower,far z; Sigmoid z s; Mul z,s y", 2});
+    /* within */
+    CHECK("gelu", false,
+          {LIMITS "Div x,root a; Clip a,lower,far cc; Erf cc b; Min b,upper dd; Add dd,one e;"
+                  "Mul x,e f; Mul f,half y",
+           7},
+          {LIMITS "Div x,root a; Erf a b; Add b,one e; Max e,low h; Mul x,h f; Mul f,half y", 6});
+    CHECK("swish", true, {LIMITS "Equal x,odd q; Sigmoid x s; Mul x,s p; Where q,zero,p y", 3},
+          {LIMITS "Sigmoid x s; Mul x,s p; Add p,low y", 2});
+    CHECK("swish", false,
+          {LIMITS "Sub x,odd z; Equal z,odd q; Sigmoid x s; Where q,zero,s t; Mul x,t y", 5},
+          {LIMITS "Sigmoid x s; Clip s,low,one cc; Mul x,cc y", 3},
+
+          /* 0 / 0 where the denominator is zero */
+          {LIMITS "Sub x,odd dd; Mul x,dd n; Div n,dd z; Sigmoid x s; Mul z,s y", 5},
+          {LIMITS "Sub x,odd dd; Mul dd,dd u; Mul x,u n; Div n,u z; Sigmoid x s; Mul z,s y", 6},
+          {LIMITS "Mul x,x q; Sqrt q a; Div q,a z; Sigmoid x s; Mul z,s y", -1});
+    /* a cap that is part of the function stays part of it; another does not */
+    CHECK("swish", true, {"Add x,three a; Relu a r; Min r,six b; Mul x,b m; Div m,six y", 1},
+          {"Add x,three a; Max a,zero r; Min six,r b; Div b,six m; Mul x,m y", 1});
+    CHECK("swish", false,
+          {"seven = 6.0001; Add x,three a; Relu a r; Min r,seven b; Mul x,b m; Div m,six y", 5},
+          {LIMITS
+           "Add x,three a; Relu a r; Min r,six b; Clip b,low,six cc; Mul x,cc m; Div m,six y",
+           6});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gelu_in_every_spelling),
-        cmocka_unit_test(near_misses_of_gelu),
-        cmocka_unit_test(swish_in_every_spelling),
-        cmocka_unit_test(near_misses_of_swish),
+        cmocka_unit_test(gelu_in_every_spelling),  cmocka_unit_test(near_misses_of_gelu),
+        cmocka_unit_test(swish_in_every_spelling), cmocka_unit_test(near_misses_of_swish),
+        cmocka_unit_test(near_misses_by_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

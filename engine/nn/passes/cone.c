@@ -8,70 +8,47 @@
 
 double steno_cone_f32(double v)
 {
-    return v > (double)FLT_MAX ? HUGE_VAL : v < -(double)FLT_MAX ? -HUGE_VAL : v;
+    return v > (double)FLT_MAX    ? HUGE_VAL
+           : v < -(double)FLT_MAX ? -HUGE_VAL
+           : fabs(v) < 7e-46      ? v * 0
+                                  : v;
 }
-
-enum code {
-    NONE,
-    ERF,
-    TANH,
-    SIGMOID,
-    EXP,
-    LOG,
-    SQRT,
-    SOFTPLUS,
-    RELU,
-    NEG,
-    RECIPROCAL,
-    HARD_SIGMOID,
-    ADD,
-    SUB,
-    MUL,
-    DIV,
-    POW,
-    MAX,
-    MIN,
-    CLIP,
-    ABS,
-    EQUAL,
-    WHERE
-};
 
 int steno_cone_code(const struct steno_node *n)
 {
     static const struct {
         const char *type;
-        enum code code;
+        enum steno_cone_op code;
         int least, most; /* inputs */
-    } rows[] = {{"Erf", ERF, 1, 1},
-                {"Tanh", TANH, 1, 1},
-                {"Sigmoid", SIGMOID, 1, 1},
-                {"Exp", EXP, 1, 1},
-                {"Log", LOG, 1, 1},
-                {"Sqrt", SQRT, 1, 1},
-                {"Softplus", SOFTPLUS, 1, 1},
-                {"Relu", RELU, 1, 1},
-                {"Neg", NEG, 1, 1},
-                {"Reciprocal", RECIPROCAL, 1, 1},
-                {"HardSigmoid", HARD_SIGMOID, 1, 1},
-                {"Add", ADD, 2, 2},
-                {"Sub", SUB, 2, 2},
-                {"Mul", MUL, 2, 2},
-                {"Div", DIV, 2, 2},
-                {"Pow", POW, 2, 2},
-                {"Max", MAX, 2, 2},
-                {"Min", MIN, 2, 2},
-                {"Clip", CLIP, 1, 3},
-                {"Abs", ABS, 1, 1},
-                {"Equal", EQUAL, 2, 2},
-                {"Where", WHERE, 3, 3}};
+    } rows[] = {{"Erf", STENO_CONE_ERF, 1, 1},
+                {"Tanh", STENO_CONE_TANH, 1, 1},
+                {"Sigmoid", STENO_CONE_SIGMOID, 1, 1},
+                {"Exp", STENO_CONE_EXP, 1, 1},
+                {"Log", STENO_CONE_LOG, 1, 1},
+                {"Sqrt", STENO_CONE_SQRT, 1, 1},
+                {"Softplus", STENO_CONE_SOFTPLUS, 1, 1},
+                {"Relu", STENO_CONE_RELU, 1, 1},
+                {"Neg", STENO_CONE_NEG, 1, 1},
+                {"Reciprocal", STENO_CONE_RECIPROCAL, 1, 1},
+                {"HardSigmoid", STENO_CONE_HARD_SIGMOID, 1, 1},
+                {"Add", STENO_CONE_ADD, 2, 2},
+                {"Sub", STENO_CONE_SUB, 2, 2},
+                {"Mul", STENO_CONE_MUL, 2, 2},
+                {"Div", STENO_CONE_DIV, 2, 2},
+                {"Pow", STENO_CONE_POW, 2, 2},
+                {"Max", STENO_CONE_MAX, 2, 2},
+                {"Min", STENO_CONE_MIN, 2, 2},
+                {"Clip", STENO_CONE_CLIP, 1, 3},
+                {"Abs", STENO_CONE_ABS, 1, 1},
+                {"Equal", STENO_CONE_EQUAL, 2, 2},
+                {"Where", STENO_CONE_WHERE, 3, 3}};
     if (*n->domain || n->n_out != 1)
-        return NONE;
+        return STENO_CONE_NONE;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (n->n_in >= rows[i].least && n->n_in <= rows[i].most &&
             !strcmp(n->op_type, rows[i].type))
             return (int)rows[i].code;
-    return NONE;
+    return STENO_CONE_NONE;
 }
 
 static double clip(const struct steno_node *n, const double *in)
@@ -92,54 +69,54 @@ static double hard_sigmoid(const struct steno_node *n, double x)
     return fmax(0, fmin(1, a * x + b));
 }
 
-static double value_of(enum code code, const struct steno_node *n, const double *in)
+static double value_of(enum steno_cone_op code, const struct steno_node *n, const double *in)
 {
     switch (code) {
-    case ERF:
+    case STENO_CONE_ERF:
         return erf(in[0]);
-    case TANH:
+    case STENO_CONE_TANH:
         return tanh(in[0]);
-    case SIGMOID:
+    case STENO_CONE_SIGMOID:
         return 1 / (1 + exp(-in[0]));
-    case EXP:
+    case STENO_CONE_EXP:
         return exp(in[0]);
-    case LOG:
+    case STENO_CONE_LOG:
         return log(in[0]);
-    case SQRT:
+    case STENO_CONE_SQRT:
         return sqrt(in[0]);
-    case SOFTPLUS:
+    case STENO_CONE_SOFTPLUS:
         return fmax(in[0], 0) + log1p(exp(-fabs(in[0])));
-    case RELU:
+    case STENO_CONE_RELU:
         return in[0] > 0 ? in[0] : 0;
-    case NEG:
+    case STENO_CONE_NEG:
         return -in[0];
-    case RECIPROCAL:
+    case STENO_CONE_RECIPROCAL:
         return 1 / in[0];
-    case HARD_SIGMOID:
+    case STENO_CONE_HARD_SIGMOID:
         return hard_sigmoid(n, in[0]);
-    case ADD:
+    case STENO_CONE_ADD:
         return in[0] + in[1];
-    case SUB:
+    case STENO_CONE_SUB:
         return in[0] - in[1];
-    case MUL:
+    case STENO_CONE_MUL:
         return in[0] * in[1];
-    case DIV:
+    case STENO_CONE_DIV:
         return in[0] / in[1];
-    case POW:
+    case STENO_CONE_POW:
         return in[1] == 2 ? in[0] * in[0] : pow(in[0], in[1]);
-    case MAX:
+    case STENO_CONE_MAX:
         return fmax(in[0], in[1]);
-    case MIN:
+    case STENO_CONE_MIN:
         return fmin(in[0], in[1]);
-    case CLIP:
+    case STENO_CONE_CLIP:
         return clip(n, in);
-    case ABS:
+    case STENO_CONE_ABS:
         return fabs(in[0]);
-    case EQUAL: /* true is 1, false is 0 here */
+    case STENO_CONE_EQUAL: /* true is 1, false is 0 here */
         return in[0] == in[1];
-    case WHERE:
+    case STENO_CONE_WHERE:
         return in[0] != 0 ? in[1] : in[2];
-    case NONE:
+    case STENO_CONE_NONE:
         break;
     }
     return (double)NAN;
@@ -147,7 +124,7 @@ static double value_of(enum code code, const struct steno_node *n, const double 
 
 double steno_cone_value(const struct steno_cone *c, int i, const double *in)
 {
-    return steno_cone_f32(value_of((enum code)c->code[i], c->node[i], in));
+    return steno_cone_f32(value_of((enum steno_cone_op)c->code[i], c->node[i], in));
 }
 
 /* ---- cones ---- */
@@ -201,7 +178,7 @@ int steno_cone_leaves(const struct steno_graph *g, const struct steno_cone *c, s
 bool steno_cone_widen(struct steno_graph *g, struct steno_cone *c, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    if (c->n == STENO_CONE_MAX || !n || !c->takes(g, c, n) || g->values[v].is_output ||
+    if (c->n == STENO_CONE_NODES || !n || !c->takes(g, c, n) || g->values[v].is_output ||
         g->values[v].uses != reads_in(c, v))
         return false;
     c->node[c->n] = n;

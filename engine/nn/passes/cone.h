@@ -1,17 +1,43 @@
-/* Cones: all nodes between one value and one result, with only constants as other inputs. Computing
- * a cone shows what function it is. Used by curve.h (functions of one number) and norm.h (functions
- * of one row). */
+/* Cones: all nodes between one value and one result, with only constants as other inputs. Used by
+ * curve.h (functions of one number) and norm.h (functions of one row). */
 #ifndef STENO_NN_PASSES_CONE_H
 #define STENO_NN_PASSES_CONE_H
 
 #include "nn/passes/passes.h"
 
-#define STENO_CONE_MAX 28
+#define STENO_CONE_NODES 28
+
+/* Elementwise operators that cones know. */
+enum steno_cone_op {
+    STENO_CONE_NONE,
+    STENO_CONE_ERF,
+    STENO_CONE_TANH,
+    STENO_CONE_SIGMOID,
+    STENO_CONE_EXP,
+    STENO_CONE_LOG,
+    STENO_CONE_SQRT,
+    STENO_CONE_SOFTPLUS,
+    STENO_CONE_RELU,
+    STENO_CONE_NEG,
+    STENO_CONE_RECIPROCAL,
+    STENO_CONE_HARD_SIGMOID,
+    STENO_CONE_ADD,
+    STENO_CONE_SUB,
+    STENO_CONE_MUL,
+    STENO_CONE_DIV,
+    STENO_CONE_POW,
+    STENO_CONE_MAX,
+    STENO_CONE_MIN,
+    STENO_CONE_CLIP,
+    STENO_CONE_ABS,
+    STENO_CONE_EQUAL,
+    STENO_CONE_WHERE
+};
 
 struct steno_cone {
     /* Each writes what an earlier one reads; node[0] writes the result. */
-    struct steno_node *node[STENO_CONE_MAX];
-    int code[STENO_CONE_MAX]; /* steno_cone_code of each */
+    struct steno_node *node[STENO_CONE_NODES];
+    int code[STENO_CONE_NODES]; /* steno_cone_code of each */
     int n;
     steno_value_id x; /* set by the caller: the one value that the cone reads */
     /* May the node join? Is v a constant that the cone may read? */
@@ -33,9 +59,9 @@ bool steno_cone_widen(struct steno_graph *g, struct steno_cone *c, steno_value_i
 /* Return the index in c->node of the node that writes v, or -1. */
 int steno_cone_find(const struct steno_cone *c, steno_value_id v);
 
-/* Return the code of an elementwise operator that cones know, 0 for other nodes. */
+/* Return the enum steno_cone_op of a node, 0 for other nodes. */
 int steno_cone_code(const struct steno_node *n);
-/* Return v, or infinity beyond the range of f32, as the graph computes it. */
+/* Return v, infinity beyond the range of f32, or zero below it, as the graph computes it. */
 double steno_cone_f32(double v);
 /* Compute elementwise node number i from `in`, one number per input, in f64. */
 double steno_cone_value(const struct steno_cone *c, int i, const double *in);

@@ -1,7 +1,8 @@
 /* Functions of one variable, recognised by their values. Exporters write one activation in a dozen
  * ways (orders of factors, powers as products, 1 / (1 + exp(-x)) for a sigmoid). A cone of
- * elementwise nodes between one value and one result, with only numbers as other inputs, is
- * computed at many points and compared with the function in question. */
+ * elementwise nodes between one value and one result, with only numbers as other inputs, is first
+ * cut at the breakpoints of its piecewise operators, so that it is analytic on each piece. Then it
+ * is computed at many points and compared with the function in question. */
 #ifndef STENO_NN_PASSES_CURVE_H
 #define STENO_NN_PASSES_CURVE_H
 
@@ -11,10 +12,11 @@ struct steno_curve {
     const char *type; /* operator that computes it, of ai.onnx unless `domain` is set */
     int opset;
     double (*f)(double x, double p); /* p: the attribute's value */
-    double (*find)(double y1);       /* the attribute from the value at 1; NULL: no attribute */
-    const char *attr;                /* its name; the operator takes it as a float */
-    const char *form;                /* "approximate" of Gelu, or NULL */
-    const char *domain;              /* NULL: ai.onnx */
+    double scale;              /* errors count beside this, |x| or |f(x)|, whichever is largest */
+    double (*find)(double y1); /* the attribute from the value at 1; NULL: no attribute */
+    const char *attr;          /* its name; the operator takes it as a float */
+    const char *form;          /* "approximate" of Gelu, or NULL */
+    const char *domain;        /* NULL: ai.onnx */
     struct {
         const char *name;
         float v;

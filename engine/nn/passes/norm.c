@@ -533,7 +533,7 @@ static steno_status try_end(struct steno_graph *g, struct steno_node *end, struc
 
 steno_status steno_pass_norms(struct steno_graph *g, bool rms, int *changed, steno_err *err)
 {
-    struct form forms[STENO_CONE_MAX];
+    struct form forms[STENO_CONE_NODES];
     struct norm m = {.rows = steno_arena_new(0), .out = forms};
     steno_status st = m.rows ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     for (int32_t i = g->n_nodes - 1; !st && i >= 0; i--) { /* from the end: the whole chain */

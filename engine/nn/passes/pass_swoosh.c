@@ -31,11 +31,13 @@ steno_status steno_pass_swoosh(struct steno_graph *g, const struct steno_pass_en
     static const struct steno_curve curves[] = {{.type = "Swoosh",
                                                  .opset = 1,
                                                  .f = left,
+                                                 .scale = 0.3,
                                                  .domain = "ai.steno",
                                                  .fixed = {{"shift", 4}, {"offset", 0.035f}}},
                                                 {.type = "Swoosh",
                                                  .opset = 1,
                                                  .f = right,
+                                                 .scale = 0.3,
                                                  .domain = "ai.steno",
                                                  .fixed = {{"shift", 1}, {"offset", 0.313261687f}}},
                                                 {0}};
