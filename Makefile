@@ -28,12 +28,12 @@ say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 
 ifeq ($(filter clean distclean help deps demo dist plots,$(MAKECMDGOALS)),)
 PKGS := libmicrohttpd libwebsockets jansson libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih \
-        libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib
+        libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib libcurl
 PKG_MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 endif
 lib_pkgs := libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
 srv_pkgs := libmicrohttpd libwebsockets jansson libsystemd
-cli_pkgs := jansson
+cli_pkgs := jansson libcurl
 
 # -g1: lines and functions are what a report names; all of -g takes a third longer for the kernels
 OPT := $(if $(san_flags),-O1 -g1 -fno-omit-frame-pointer $(san_flags),-O2 -g)
@@ -47,7 +47,7 @@ base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fvisibility=
         -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
         -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' $(WARN) \
         $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
-ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
+ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
 ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
 lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm
@@ -59,7 +59,7 @@ cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
 isa := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),arm,x86)
 nn_dirs := graph kernels kernels/scalar kernels/$(isa) onnx exec ops passes network
 families := $(patsubst engine/%/,%,$(wildcard engine/families/*/))
-lib_dirs := base formats audio $(addprefix nn/,$(nn_dirs)) features search search/lm text $(families) families recognizer pool
+lib_dirs := base formats store audio $(addprefix nn/,$(nn_dirs)) features search search/lm text $(families) families recognizer pool
 lib_src := $(wildcard engine/*.c $(patsubst %,engine/%/*.c,$(lib_dirs)))
 opt_src := $(wildcard engine/optimize/*.c)
 cli_src := $(wildcard engine/cli/*.c)

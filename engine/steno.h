@@ -145,9 +145,10 @@ struct steno_model_info {
 };
 
 /* Which model directory to open: `given` if not NULL or empty; else the environment's STENO_MODEL;
- * else the model that ships, conf/models/digits-en, in the source tree the program was built in
- * (when it runs from there), then as installed. *out is the caller's to free(). STENO_ERR_IO lists
- * the places without one; a given name is not looked at. */
+ * else the first model of the catalogue that was fetched (steno model fetch); else the model that
+ * ships, conf/models/digits-en, in the source tree the program was built in (when it runs from
+ * there), then as installed. A given value that is no path may be a name of the catalogue. *out is
+ * the caller's to free(). STENO_ERR_IO: there is none, or the named one was not fetched. */
 STENO_API STENO_MUST steno_status steno_model_find(char **out, const char *given, steno_err *err);
 /* Load a model directory. Its family is told by what is in it. opt may be NULL. With a folder in
  * STENO_CACHE (or systemd's CACHE_DIRECTORY) packed weights are left there by the first load and

@@ -3,6 +3,7 @@
 # and $at (HOST:PORT). It is stopped at exit. Variables: B (build/release), LOG (the server's log).
 B=${B:-build/release}
 LOG=${LOG:-build/load/stenod.log}
+export STENO_DATA=${STENO_DATA:-$PWD/$B/data} # not the models that this user has fetched
 start_server() {
     mkdir -p "$(dirname "$LOG")"
     "$B/stenod" --listen 127.0.0.1:0 --set limits.sessions=20000 --set limits.connections=40000 \

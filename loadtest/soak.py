@@ -56,7 +56,8 @@ class Server:
     def __init__(self, model):
         self.log = open(f"{OUT}/soak-stenod.log", "w+", encoding="utf-8")
         # freed memory stays in quarantine; with the default of 256 MB that would hide all other growth
-        env = dict(os.environ, ASAN_OPTIONS="quarantine_size_mb=4:thread_local_quarantine_size_kb=64:detect_leaks=1",
+        env = dict(os.environ, STENO_DATA=f"{B}/data",  # not the models that this user has fetched
+                   ASAN_OPTIONS="quarantine_size_mb=4:thread_local_quarantine_size_kb=64:detect_leaks=1",
                    TSAN_OPTIONS=f"halt_on_error=0:suppressions={ROOT}/tests/tsan.supp",
                    LSAN_OPTIONS=f"suppressions={ROOT}/tests/lsan.supp")
         self.p = subprocess.Popen([f"{B}/stenod", "--listen", "127.0.0.1:0", "--log-level", "notice", "--set", "pool.capacity=4096",

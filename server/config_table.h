@@ -13,7 +13,8 @@ ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "3
     "Maximum time from SIGTERM to the end: uploads finish in it, and streams get their last "
     "result.")
 ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,
-    "Model directory. Empty: the model that ships.")
+    "Model directory, or the name of a fetched model. Empty: the first model of the catalogue that "
+    "was fetched (steno model fetch), else the model that ships.")
 ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES",
     "whisper-1, gpt-4o-transcribe, gpt-4o-mini-transcribe, nova-2, nova-3", 0, 0,
     "Other names that requests may use for the model, comma separated. The default has the names "

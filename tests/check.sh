@@ -27,6 +27,8 @@ export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp:halt_on_error=0:exitcode=66"
 export OPENBLAS_NUM_THREADS=1
+export STENO_DATA=$PWD/$B/data # not the models that this user has fetched
+unset STENO_MODEL
 
 tests/deps.sh check || exit 1
 echo "Building ($variant)"

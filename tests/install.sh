@@ -46,6 +46,7 @@ if [ "$what" = install ] && [ -f conf/steno.conf ] && [ ! -e "$destdir$sysconfdi
     put 644 conf/steno.conf "$sysconfdir/steno/steno.conf"
 fi
 put 644 conf/steno.conf "$datadir/steno/steno.conf.sample"
+put 644 conf/catalogue.json "$datadir/steno/catalogue.json"
 put 644 conf/completion/steno.bash "$datadir/bash-completion/completions/steno"
 for f in conf/models/*/*; do
     [ -f "$f" ] || continue

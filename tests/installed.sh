@@ -14,7 +14,7 @@ check $? "install into DESTDIR" "$out"
 missing=""
 for f in bin/steno bin/steno-load sbin/stenod lib/libsteno.a lib/pkgconfig/steno.pc include/steno/steno.h \
     share/man/man1/steno.1 share/man/man1/steno-load.1 share/man/man8/stenod.8 share/man/man5/steno.conf.5 \
-    lib/systemd/system/stenod.service lib/systemd/system/stenod.socket share/steno/steno.conf.sample \
+    lib/systemd/system/stenod.service lib/systemd/system/stenod.socket share/steno/steno.conf.sample share/steno/catalogue.json \
     share/bash-completion/completions/steno share/steno/models/digits-en/model.conf \
     share/steno/models/digits-en/encoder.onnx share/steno/models/digits-en/tokens.txt; do
     [ -f "$root/usr/$f" ] || missing+="$f "

@@ -15,7 +15,7 @@ check() { # NAME OUTPUT: passes when the output is empty
 
 # folder -> folders that it may include from and link to, besides itself and base
 declare -A may=(
-    [base]="" [formats]="" [audio]="" [features]="nn/kernels" [search]="" [search/lm]="" [text]="formats"
+    [base]="" [formats]="" [store]="formats" [audio]="" [features]="nn/kernels" [search]="" [search/lm]="" [text]="formats"
     [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"
     [nn/ops]="nn/graph nn/kernels nn/exec"
@@ -24,7 +24,7 @@ declare -A may=(
     [optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
     [families]="features search text" [families/registry]="families"
     [families/common]="families nn/network nn/exec nn/graph nn/kernels features search text"
-    [recognizer]="families families/registry nn/network nn/exec nn/graph features search text audio"
+    [recognizer]="families families/registry nn/network nn/exec nn/graph features search text audio store"
     [pool]="recognizer families search text audio features"
 )
 # All families may use the same folders; no family uses another. The registry may use all families.

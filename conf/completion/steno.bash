@@ -40,8 +40,10 @@ _steno()
     if [[ $cur == -* ]]; then
         opts=$(steno "$cmd" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)
         mapfile -t COMPREPLY < <(compgen -W "$opts" -- "$cur")
+    elif [[ " fetch remove " == *" $prev "* && $cmd == model ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(steno model list 2>/dev/null | awk 'NR > 1 { print $1 }')" -- "$cur")
     elif [[ $prev == model ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "info ops options" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "info ops options fetch list remove" -- "$cur")
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi

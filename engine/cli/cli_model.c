@@ -1,5 +1,6 @@
-/* steno model: describe a model file. */
+/* steno model: describe a model file; fetch, list and remove models (cli_store.c). */
 #include "cli/family_options.h"
+#include "cli/store.h"
 #include "cli/tally.h"
 #include "nn/onnx/load.h"
 #include "nn/ops/registry.h"
@@ -16,13 +17,16 @@ static const char usage[] =
     "Usage: steno model info FILE.onnx|DIR\n"
     "       steno model ops\n"
     "       steno model options\n"
+    "       steno model fetch|list|remove (steno model fetch --help)\n"
     "\n"
     "  info    about a network: inputs, outputs, opsets, metadata, operators before and after the\n"
     "          passes, weights; about a model directory: name, language, sampling rate, sizes\n"
     "  ops     every operator of this build: domain, name, first opset, last opset (- = "
     "newest)\n"
     "  options every option of a model family: family, name, whether of a model or a stream,\n"
-    "          values, default (- = the model's own), description\n";
+    "          values, default (- = the model's own), description\n"
+    "  fetch, list, remove\n"
+    "          models of the catalogue on this machine\n";
 
 struct model_options {
     const char *what, *path;
@@ -146,6 +150,8 @@ int cli_model(int argc, char **argv)
     const char *args[2] = {NULL, NULL};
     struct stat sb;
     int n, rc, own = 0;
+    if (argc > 1 && cli_store_has(argv[1]))
+        return cli_store(argc, argv);
     while (options[own].name)
         own++;
     cli_family_rows(&o.family, options + own);
@@ -166,7 +172,7 @@ int cli_model(int argc, char **argv)
         return EX_OK;
     }
     if (!o.path || strcmp(o.what, "info"))
-        return cli_usage("model needs info and a file, ops or options");
+        return cli_usage("model needs info and a file, ops, options, fetch, list or remove");
     rc = cli_readable(o.path);
     if (rc != EX_OK)
         return rc;

@@ -328,8 +328,9 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
     long beam = 0, n_best = 0, threads = 1;
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
     struct cli_option options[20 + CLI_FAMILY_ROWS] = {
-        {"--model", CLI_TEXT, "DIR", &j->model_dir, 0, 0,
-         "model directory (default: $STENO_MODEL, or the model that ships)"},
+        {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
+         "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
+         "model, else the one that ships)"},
         {"--format", CLI_CHOICE, "text|json|srt|vtt", &j->format, 0, 0,
          "text: one line per file, the default"},
         {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
@@ -363,26 +364,29 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
     return rc ? rc : check(j, *n);
 }
 
-static steno_status open_model(struct job *j, steno_err *err)
+/* Returns an exit code; an error is printed. */
+static int open_model(struct job *j)
 {
+    steno_err err = {0};
     char *dir = NULL;
-    steno_status st = steno_model_find(&dir, j->model_dir, err);
-    if (!st)
-        st = steno_model_open(&j->model, dir, &j->model_opt, err);
+    int rc = EX_OK;
+    if (steno_model_find(&dir, j->model_dir, &err))
+        return cli_fail(&err);
+    if (j->model_dir)
+        rc = cli_readable(dir);
+    if (rc == EX_OK && steno_model_open(&j->model, dir, &j->model_opt, &err))
+        rc = cli_fail(&err);
     free(dir);
-    if (!st)
+    if (rc == EX_OK)
         steno_model_get_info(j->model, &j->info);
-    return st;
+    return rc;
 }
 
 static int transcribe_all(struct job *j, const char **files, int n)
 {
-    steno_err err = {0};
-    int code = EX_OK;
-    if (j->model_dir && cli_readable(j->model_dir))
-        return EX_NOINPUT;
-    if (open_model(j, &err))
-        return cli_fail(&err);
+    int code = open_model(j);
+    if (code != EX_OK)
+        return code;
     for (int i = 0; i < n; i++) {
         int c = transcribe(j, files[i]);
         if (code == EX_OK)

@@ -1,54 +1,84 @@
-/* Finds the model that ships with the program. */
+/* Finds the model to open: by its directory, by its name in the catalogue, or the default one. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "steno.h"
+#include "store/catalogue.h"
+#include "store/places.h"
 
 #define SHIPPED "models/digits-en"
 
 static bool has_model(const char *dir)
 {
-    char path[4200];
-    int n = snprintf(path, sizeof path, "%s/model.conf", dir);
-    return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
+    char path[STENO_PLACE_MAX + 16];
+    snprintf(path, sizeof path, "%s/model.conf", dir);
+    return access(path, R_OK) == 0;
 }
 
-/* "TREE/conf/models/digits-en" if the executable is TREE/build/... */
-static bool tree_model(char *out, size_t size)
+static bool ships(char out[STENO_PLACE_MAX], const char *name)
 {
-    char exe[3800];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    char *build = NULL;
-    if (n <= 0)
+    char place[STENO_PLACE_MAX];
+    if (strchr(name, '/') || *name == '.' ||
+        snprintf(place, sizeof place, "models/%s", name) >= (int)sizeof place)
         return false;
-    exe[n] = '\0';
-    for (char *p = strstr(exe, "/build/"); p; p = strstr(p + 1, "/build/"))
-        build = p;
-    if (!build)
+    steno_place_shipped(out, place);
+    return has_model(out);
+}
+
+/* The first model of the catalogue, in its order of preference, that is on this machine. */
+static bool first_fetched(char out[STENO_PLACE_MAX])
+{
+    const struct steno_catalogue_model *m;
+    steno_catalogue *c = NULL;
+    bool found = false;
+    if (steno_catalogue_open(&c, NULL, NULL))
         return false;
-    *build = '\0';
-    n = snprintf(out, size, "%s/conf/" SHIPPED, exe);
-    return n > 0 && (size_t)n < size;
+    for (size_t i = 0; !found && (m = steno_catalogue_at(c, i)); i++)
+        found = steno_place_fetched(out, m->name);
+    steno_catalogue_close(c);
+    return found;
+}
+
+/* A name that is no path may be one of the catalogue, or of a model that ships. *out is `given`
+ * where it is neither. */
+static steno_status resolve(char out[STENO_PLACE_MAX], const char *given, steno_err *err)
+{
+    const struct steno_catalogue_model *m = NULL;
+    steno_catalogue *c = NULL;
+    steno_status st = STENO_OK;
+    if (access(given, F_OK) && !steno_catalogue_open(&c, NULL, NULL))
+        m = steno_catalogue_find(c, given);
+    if (m && !steno_place_fetched(out, m->name))
+        st = steno_fail(err, STENO_ERR_IO,
+                        "the model %s is not on this machine; `steno model fetch %s` downloads it",
+                        m->name, m->name);
+    else if (!m && !ships(out, given) &&
+             snprintf(out, STENO_PLACE_MAX, "%s", given) >= STENO_PLACE_MAX)
+        st = steno_fail(err, STENO_ERR_INVAL, "the path of the model is too long");
+    steno_catalogue_close(c);
+    return st;
 }
 
 steno_status steno_model_find(char **out, const char *given, steno_err *err)
 {
-    char tree[4096] = "";
-    const char *env = getenv("STENO_MODEL"), *found = NULL;
-    const char *installed = STENO_DATADIR "/steno/" SHIPPED;
+    char found[STENO_PLACE_MAX] = "";
+    const char *env = getenv("STENO_MODEL");
+    steno_status st = STENO_OK;
     if (given && *given)
-        found = given;
+        st = resolve(found, given, err);
     else if (env && *env)
-        found = env;
-    else if (tree_model(tree, sizeof tree) && has_model(tree))
-        found = tree;
-    else if (has_model(installed))
-        found = installed;
-    if (!found)
-        return steno_fail(err, STENO_ERR_IO,
-                          "no model: none given, STENO_MODEL not set, nothing in %s%s%s", tree,
-                          *tree ? " or " : "", installed);
+        st = resolve(found, env, err);
+    else if (!first_fetched(found)) {
+        steno_place_shipped(found, SHIPPED);
+        if (!has_model(found))
+            st = steno_fail(err, STENO_ERR_IO,
+                            "no model: none given, STENO_MODEL not set, none fetched (steno model "
+                            "fetch), nothing in %s",
+                            found);
+    }
+    if (st)
+        return st;
     *out = strdup(found);
     return *out ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }

@@ -26,6 +26,7 @@ from typing import NamedTuple
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release"))
 SAN = os.environ.get("STENO_SAN", "")
+os.environ.setdefault("STENO_DATA", os.path.join(BUILD, "data"))  # not the models that this user has fetched
 SLOW = 8 if SAN else 1  # sanitizers are slower by about this factor
 DIGITS = os.path.join(ROOT, "tests", "data", "digits.wav")
 with open(os.path.join(ROOT, "tests", "data", "digits.txt"), encoding="utf-8") as _f:

@@ -1,0 +1,43 @@
+/* Downloads of files over HTTP(S), with libcurl: resumed where they were cut off, checked against
+ * size and checksum, and put into place as a whole. */
+#ifndef STENO_CLI_DOWNLOAD_H
+#define STENO_CLI_DOWNLOAD_H
+
+#include "base/buf.h"
+#include "base/sha256.h"
+
+struct download {
+    const char *url;
+    const char *path;      /* where the file goes; PATH.part grows meanwhile and stays if cut off */
+    const char *name;      /* for progress and messages */
+    int64_t bytes;         /* expected size */
+    const uint8_t *sha256; /* expected checksum, [STENO_SHA256_BYTES] */
+    const char *cafile;    /* certificates; NULL: the system's */
+    bool quiet;            /* no progress */
+    double patience;       /* seconds before the first new attempt, doubled each time; 0: 1 s */
+};
+
+/* Set up libcurl. Call it first, from the only thread. */
+STENO_MUST steno_status download_begin(steno_err *err);
+void download_end(void);
+
+/* Fetch a file. A PATH.part of an earlier call is continued with a range request. A connection
+ * that breaks is continued up to five times in a row without progress. STENO_ERR_IO: no
+ * connection, a refusal, or no room; the message names the file and the reason, PATH.part stays.
+ * STENO_ERR_FORMAT: the file has another size or checksum; PATH.part is removed.
+ * STENO_ERR_BUSY: another process fetches the same file. */
+STENO_MUST steno_status download_file(const struct download *d, steno_err *err);
+/* Fetch a small page. accept: media types; NULL: any. base: the address that redirects led to,
+ * [base_size]. STENO_ERR_LIMIT: larger than out->max. STENO_ERR_IO: as above. */
+STENO_MUST steno_status download_page(const char *url, const char *accept, const char *cafile,
+                                      struct steno_buf *out, char *base, size_t base_size,
+                                      steno_err *err);
+/* Resolve a link against the address of its page. STENO_ERR_FORMAT: it is none, or its scheme is
+ * not http, https or file. */
+STENO_MUST steno_status download_link(const char *page, const char *link, char *out, size_t size,
+                                      steno_err *err);
+/* Compare a file's size and checksum. STENO_ERR_FORMAT states expected and found values. */
+STENO_MUST steno_status download_check(const char *path, const char *name, int64_t bytes,
+                                       const uint8_t sha256[STENO_SHA256_BYTES], steno_err *err);
+
+#endif

@@ -1,0 +1,30 @@
+/* Fetching a model of the catalogue into the directory of models. */
+#ifndef STENO_CLI_FETCH_H
+#define STENO_CLI_FETCH_H
+
+#include "cli/options.h"
+#include "store/catalogue.h"
+#include "store/places.h"
+
+struct fetch {
+    const struct steno_catalogue_model *model;
+    const char *dir;             /* of models; is made if missing */
+    const struct cli_list *from; /* files and directories to take instead of a download */
+    const char *index, *hub;     /* addresses; NULL: this machine's. One given: only its sources */
+    bool quiet;
+    double patience; /* struct download */
+};
+
+/* Fetch into DIR/.NAME.new, check every file, then put the directory into its place, DIR/NAME, as
+ * a whole; a directory that is there is replaced. What was fetched before an interruption is used
+ * again. Sources are tried in their order. The errors are those of download_file; STENO_ERR_IO
+ * also when the disk lacks room. */
+STENO_MUST steno_status fetch_model(const struct fetch *f, steno_err *err);
+
+enum fetched { FETCH_MISSING, FETCH_COMPLETE, FETCH_DAMAGED };
+/* Compare the sizes of a model's files in a directory of models with the catalogue. */
+enum fetched fetch_state(const struct steno_catalogue_model *m, const char *dir);
+/* Remove DIR/NAME, and what an interrupted fetch left. */
+STENO_MUST steno_status fetch_remove(const char *dir, const char *name, steno_err *err);
+
+#endif

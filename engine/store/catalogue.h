@@ -1,0 +1,73 @@
+/* The catalogue of models: conf/catalogue.json in the source tree, DATADIR/steno/catalogue.json as
+ * installed (docs/fetching.md describes the file). Frozen after opening. */
+#ifndef STENO_STORE_CATALOGUE_H
+#define STENO_STORE_CATALOGUE_H
+
+#include "base/sha256.h"
+
+#define STENO_CATALOGUE_NAME 64   /* characters of a model's or file's name, terminator included */
+#define STENO_CATALOGUE_FILES 16  /* of a model */
+#define STENO_CATALOGUE_MAX 256   /* models; names of clients; entries of any other list */
+#define STENO_CATALOGUE_SOURCES 8 /* of a model */
+
+typedef struct steno_catalogue steno_catalogue;
+
+/* A file with its size in bytes and checksum. */
+struct steno_catalogue_file {
+    const char *name; /* without '/' */
+    int64_t bytes;
+    uint8_t sha256[STENO_SHA256_BYTES];
+};
+
+/* A wheel of a Python package. */
+struct steno_catalogue_package {
+    const char *name;                 /* "some-package" */
+    struct steno_catalogue_file file; /* the wheel */
+};
+
+/* A part of a file of the model: members of wheels, appended in their order. */
+struct steno_catalogue_part {
+    const char *file, *member;
+};
+
+struct steno_catalogue_source {
+    const char *hub, *revision; /* "owner/name" on a model hub; NULL: packages */
+    const struct steno_catalogue_package *packages;
+    size_t n_packages;
+    const struct steno_catalogue_part *parts;
+    size_t n_parts;
+};
+
+struct steno_catalogue_model {
+    const char *name; /* also of its directory */
+    const char *family, *about, *languages, *license;
+    int64_t bytes; /* of all files */
+    const struct steno_catalogue_file *files;
+    size_t n_files;
+    const struct steno_catalogue_source *sources; /* in order of preference */
+    size_t n_sources;
+    const char *const *aliases;
+    size_t n_aliases;
+};
+
+/* Parse n bytes, borrowed for the call; name is used in messages. STENO_ERR_FORMAT names line and
+ * fault: not JSON, a missing or unknown member, a name that could leave its directory, a part
+ * of a file that the model lacks. STENO_ERR_LIMIT: more entries than the bounds above. */
+STENO_MUST steno_status steno_catalogue_parse(steno_catalogue **out, const void *bytes, size_t n,
+                                              const char *name, steno_err *err);
+/* Read a file. NULL: the environment's STENO_CATALOGUE, else the file that ships.
+ * STENO_ERR_IO: the reason. */
+STENO_MUST steno_status steno_catalogue_open(steno_catalogue **out, const char *path,
+                                             steno_err *err);
+void steno_catalogue_close(steno_catalogue *c);
+
+/* Model i in order of preference; NULL past the last one, and if c is NULL. */
+const struct steno_catalogue_model *steno_catalogue_at(const steno_catalogue *c, size_t i);
+/* Find the model with this name or alias, in any letter case; NULL if there is none. */
+const struct steno_catalogue_model *steno_catalogue_find(const steno_catalogue *c,
+                                                         const char *name);
+/* Find the client that sends this model name by default ("OpenAI"); NULL if there is none.
+ * A listed name that ends with '*' stands for all names that begin so. Letter case counts not. */
+const char *steno_catalogue_client(const steno_catalogue *c, const char *name);
+
+#endif
