@@ -1,50 +1,28 @@
-/* Converts nodes to another opset of ai.onnx. Most versions of an operator only add element types;
- * then the node stays unchanged. Where the form changed (attributes that became inputs, defaults)
- * the node is rewritten, or refused if there is no equivalent. */
-#include "optimize/opset_table.h"
-#include "optimize/write_internal.h"
+/* The part of the conversion that the schemas alone decide; opset.h has the design. */
+#include "optimize/opset.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int by_type(const void *key, const void *row)
-{
-    return strcmp(key, ((const struct opset_row *)row)->type);
-}
+enum { MAX_ROOM = 8 }; /* inputs and attributes that rules may add (nn/onnx/write.c) */
 
-int steno_opset_since(const char *type, int opset)
+steno_status steno_opset_refuse(const struct opset_change *c, const char *fmt, ...)
 {
-    const struct opset_row *r = bsearch(type, opset_table, sizeof opset_table / sizeof *opset_table,
-                                        sizeof *opset_table, by_type);
-    int since = 0;
-    if (!r)
-        return -1;
-    for (size_t i = 0; i < sizeof r->version && r->version[i] && r->version[i] <= opset; i++)
-        since = r->version[i];
-    return since;
-}
-
-struct change {
-    struct writer *w;
-    struct write_scope *s;
-    const struct steno_node *n;
-    Onnx__Node *m;
-    int from, to; /* versions of the operator */
-};
-
-static steno_status refuse(const struct change *c, const char *why)
-{
+    char why[160];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
     return steno_fail(c->w->err, STENO_ERR_UNSUPPORTED,
-                      "node '%s' (%s): no equivalent in opset %d of its form in opset %d: %s",
-                      c->n->name, c->n->op_type, c->to, c->from, why);
+                      "node '%.60s' (%.40s): opset %d cannot express it: %s", c->n->name,
+                      c->n->op_type, c->to, why);
 }
 
-static bool crosses(const struct change *c, int version)
-{
-    return (c->from < version) != (c->to < version);
-}
+/* ---- attributes ---- */
 
-static Onnx__Attribute *attribute(const Onnx__Node *m, const char *name)
+Onnx__Attribute *steno_opset_find(const Onnx__Node *m, const char *name)
 {
     for (size_t i = 0; i < m->n_attribute; i++)
         if (!strcmp(m->attribute[i]->name, name))
@@ -52,7 +30,7 @@ static Onnx__Attribute *attribute(const Onnx__Node *m, const char *name)
     return NULL;
 }
 
-static void remove_attribute(Onnx__Node *m, const char *name)
+void steno_opset_remove(Onnx__Node *m, const char *name)
 {
     for (size_t i = 0; i < m->n_attribute; i++)
         if (!strcmp(m->attribute[i]->name, name)) {
@@ -61,8 +39,14 @@ static void remove_attribute(Onnx__Node *m, const char *name)
         }
 }
 
-static Onnx__Attribute *add_attribute(const struct change *c, const char *name,
-                                      Onnx__Attribute__Kind kind)
+int64_t steno_opset_int(const Onnx__Node *m, const char *name, int64_t fallback)
+{
+    const Onnx__Attribute *a = steno_opset_find(m, name);
+    return a && a->type == ONNX__ATTRIBUTE__KIND__INT ? a->i : fallback;
+}
+
+/* A new attribute, or the old one of this name, emptied. NULL: out of memory. */
+static Onnx__Attribute *fresh(struct opset_change *c, const char *name, Onnx__Attribute__Kind kind)
 {
     Onnx__Attribute *a = steno_write_alloc(c->w, 1, sizeof *a);
     if (!a)
@@ -70,278 +54,503 @@ static Onnx__Attribute *add_attribute(const struct change *c, const char *name,
     onnx__attribute__init(a);
     a->name = steno_write_dup(c->w, name);
     a->type = kind;
-    c->m->attribute[c->m->n_attribute++] = a; /* write.c has left room */
+    steno_opset_remove(c->m, name);
+    c->m->attribute[c->m->n_attribute++] = a;
     return a->name ? a : NULL;
 }
 
-/* Add a constant to the graph that contains the node. */
-static steno_status add_constant(const struct change *c, const int64_t *v, size_t n, char **name)
+steno_status steno_opset_set_int(struct opset_change *c, const char *name, int64_t v)
 {
-    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {(int64_t)n}}};
-    struct write_scope *s = c->s;
-    const char *made = steno_write_name(c->w, "axes");
-    t.data = steno_write_alloc(c->w, n + 1, sizeof *v);
-    if (!made || !t.data)
+    Onnx__Attribute *a = fresh(c, name, ONNX__ATTRIBUTE__KIND__INT);
+    if (!a)
+        return STENO_ERR_NOMEM;
+    a->i = v;
+    return STENO_OK;
+}
+
+steno_status steno_opset_set_string(struct opset_change *c, const char *name, const char *v)
+{
+    Onnx__Attribute *a = fresh(c, name, ONNX__ATTRIBUTE__KIND__STRING);
+    if (!a || !(a->s.data = (uint8_t *)steno_write_dup(c->w, v)))
+        return STENO_ERR_NOMEM;
+    a->s.len = strlen(v);
+    return STENO_OK;
+}
+
+steno_status steno_opset_set_ints(struct opset_change *c, const char *name, const int64_t *v,
+                                  size_t n)
+{
+    Onnx__Attribute *a = fresh(c, name, ONNX__ATTRIBUTE__KIND__INTS);
+    if (!a || !(a->ints = steno_write_alloc(c->w, n + 1, sizeof *a->ints)))
         return STENO_ERR_NOMEM;
     if (n)
-        memcpy(t.data, v, n * sizeof *v);
-    if (s->n_extra == s->cap_extra) {
-        size_t cap = s->cap_extra ? 2 * s->cap_extra : 16;
-        Onnx__Tensor **p = steno_write_alloc(c->w, cap, sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        if (s->n_extra)
-            memcpy(p, s->extra, s->n_extra * sizeof *p);
-        s->extra = p;
-        s->cap_extra = cap;
+        memcpy(a->ints, v, n * sizeof *v);
+    a->n_ints = n;
+    return STENO_OK;
+}
+
+/* Write the attribute's value as the table has defaults. False: no such text. */
+static bool as_text(const Onnx__Attribute *a, char *out, size_t size)
+{
+    size_t n = 0;
+    *out = '\0';
+    switch (a->type) {
+    case ONNX__ATTRIBUTE__KIND__INT:
+        return snprintf(out, size, "%lld", (long long)a->i) < (int)size;
+    case ONNX__ATTRIBUTE__KIND__FLOAT:
+        return snprintf(out, size, "%.9g", (double)a->f) < (int)size;
+    case ONNX__ATTRIBUTE__KIND__STRING:
+        return snprintf(out, size, "%.*s", (int)a->s.len, (const char *)a->s.data) < (int)size;
+    case ONNX__ATTRIBUTE__KIND__INTS:
+        for (size_t i = 0; i < a->n_ints && n < size; i++)
+            n += (size_t)snprintf(out + n, size - n, i ? ",%lld" : "%lld", (long long)a->ints[i]);
+        return n < size;
+    default:
+        return false;
     }
-    *name = steno_write_dup(c->w, made);
-    if (!*name || steno_write_tensor(c->w, made, &t, &s->extra[s->n_extra]))
+}
+
+static steno_status set_text(struct opset_change *c, const struct opset_attr *as, const char *text)
+{
+    Onnx__Attribute *a;
+    if (as->kind == 'i')
+        return steno_opset_set_int(c, as->name, strtoll(text, NULL, 10));
+    if (as->kind == 's')
+        return steno_opset_set_string(c, as->name, text);
+    if (as->kind != 'f')
+        return steno_opset_refuse(c, "the default of attribute '%s' is another", as->name);
+    if (!(a = fresh(c, as->name, ONNX__ATTRIBUTE__KIND__FLOAT)))
+        return STENO_ERR_NOMEM;
+    a->f = strtof(text, NULL);
+    return STENO_OK;
+}
+
+/* ---- inputs, constants, nodes ---- */
+
+/* Grow the arena array *p, which has room for *cap. */
+static bool room(struct writer *w, void ***p, size_t *cap, size_t n)
+{
+    size_t more = *cap ? 2 * *cap : 16;
+    void **q;
+    if (n < *cap)
+        return true;
+    if (!(q = steno_write_alloc(w, more, sizeof *q)))
+        return false;
+    if (n)
+        memcpy(q, *p, n * sizeof *q);
+    *p = q;
+    *cap = more;
+    return true;
+}
+
+steno_status steno_opset_constant(struct opset_change *c, const char *stem,
+                                  const struct steno_tensor *t, const char **name)
+{
+    struct write_scope *s = c->s;
+    struct steno_tensor copy = *t;
+    size_t bytes;
+    void **p = (void **)s->extra;
+    *name = steno_write_name(c->w, stem);
+    if (!*name || steno_shape_bytes(&t->shape, t->dtype, &bytes) ||
+        !(copy.data = steno_write_alloc(c->w, bytes + 1, 1)) ||
+        !room(c->w, &p, &s->cap_extra, s->n_extra))
+        return STENO_ERR_NOMEM;
+    s->extra = (Onnx__Tensor **)p;
+    if (bytes)
+        memcpy(copy.data, t->data, bytes);
+    if (steno_write_tensor(c->w, *name, &copy, &s->extra[s->n_extra]))
         return STENO_ERR_NOMEM;
     s->n_extra++;
     return STENO_OK;
 }
 
-/* Turn attribute `name` (ints) into input 1. */
-static steno_status to_input(const struct change *c, const char *name)
+steno_status steno_opset_set_constant(struct opset_change *c, size_t k, const char *stem,
+                                      const struct steno_tensor *t)
 {
-    const Onnx__Attribute *a = attribute(c->m, name);
-    steno_status st;
-    if (!a)
+    struct steno_tensor *copy;
+    const char *name;
+    steno_status st = steno_opset_constant(c, stem, t, &name);
+    if (st)
+        return st;
+    for (; c->m->n_input <= k; c->m->n_input++) {
+        if (!(c->m->input[c->m->n_input] = steno_write_dup(c->w, "")))
+            return STENO_ERR_NOMEM;
+        c->in[c->m->n_input] = (struct opset_operand){.absent = true};
+    }
+    c->m->input[k] = steno_write_dup(c->w, name);
+    copy = steno_write_alloc(c->w, 1, sizeof *copy);
+    if (!copy || !c->m->input[k])
+        return STENO_ERR_NOMEM;
+    *copy = *t;
+    copy->data = c->s->extra[c->s->n_extra - 1]->raw_data.data;
+    c->in[k] = (struct opset_operand){
+        .dtype = t->dtype, .shape = t->shape, .constant = copy, .made = true};
+    return STENO_OK;
+}
+
+steno_status steno_opset_set_list(struct opset_change *c, size_t k, const char *stem,
+                                  const int64_t *v, size_t n)
+{
+    int64_t none = 0, *copy = steno_write_alloc(c->w, n + 1, sizeof *copy);
+    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {(int64_t)n}}};
+    if (!copy)
+        return STENO_ERR_NOMEM;
+    memcpy(copy, n ? v : &none, (n ? n : 1) * sizeof *copy);
+    t.data = copy;
+    return steno_opset_set_constant(c, k, stem, &t);
+}
+
+steno_status steno_opset_add(struct opset_change *c, bool after, const char *type,
+                             const char *const in[3], const char *out, Onnx__Node **made)
+{
+    struct write_scope *s = c->s;
+    size_t *n = after ? &s->n_after : &s->n_before;
+    Onnx__Node ***list = after ? &s->after : &s->before;
+    void **p = (void **)*list;
+    Onnx__Node *m;
+    NEW(c->w, m, onnx__node__init);
+    m->op_type = steno_write_dup(c->w, type);
+    m->name = steno_write_node_name(c->w, out);
+    m->input = steno_write_alloc(c->w, 3, sizeof *m->input);
+    m->output = steno_write_alloc(c->w, 1, sizeof *m->output);
+    m->attribute = steno_write_alloc(c->w, MAX_ROOM, sizeof *m->attribute);
+    if (!m->op_type || !m->name || !m->input || !m->output || !m->attribute ||
+        !room(c->w, &p, after ? &s->cap_after : &s->cap_before, *n))
+        return STENO_ERR_NOMEM;
+    *list = (Onnx__Node **)p;
+    for (int i = 0; i < 3 && in[i]; i++)
+        if (!(m->input[m->n_input++] = steno_write_read(c->w, in[i])))
+            return STENO_ERR_NOMEM;
+    if (!(m->output[m->n_output++] = steno_write_dup(c->w, out)))
+        return STENO_ERR_NOMEM;
+    (*list)[(*n)++] = m;
+    if (made)
+        *made = m;
+    return STENO_OK;
+}
+
+const char *steno_opset_redirect(struct opset_change *c, const char *stem, const char **made)
+{
+    const char *old = c->m->output[0];
+    *made = steno_write_name(c->w, stem);
+    return *made && (c->m->output[0] = steno_write_dup(c->w, *made)) ? old : NULL;
+}
+
+const void *steno_opset_bytes(const struct opset_operand *in)
+{
+    return !in->constant ? NULL
+           : in->made    ? in->constant->data
+                         : steno_constant_bytes(in->constant);
+}
+
+bool steno_opset_ints(const struct opset_change *c, size_t k, int64_t *out, size_t max, size_t *n)
+{
+    const struct steno_tensor *t = k < c->m->n_input ? c->in[k].constant : NULL;
+    const char *data = t ? steno_opset_bytes(&c->in[k]) : NULL;
+    if (!t || (t->dtype != STENO_I64 && t->dtype != STENO_I32) || steno_numel(t) > max ||
+        (!data && steno_numel(t)))
+        return false;
+    *n = steno_numel(t);
+    for (size_t i = 0; i < *n; i++) {
+        int32_t narrow;
+        if (t->dtype == STENO_I64) {
+            memcpy(&out[i], data + i * sizeof *out, sizeof *out);
+        } else {
+            memcpy(&narrow, data + i * sizeof narrow, sizeof narrow);
+            out[i] = narrow;
+        }
+    }
+    return true;
+}
+
+size_t steno_opset_used_outputs(const struct opset_change *c)
+{
+    size_t n = (size_t)c->n->n_out;
+    while (n && (c->n->out[n - 1] == STENO_NONE || !c->s->g->values[c->n->out[n - 1]].uses))
+        n--;
+    return n;
+}
+
+/* ---- comparison with the schema ---- */
+
+/* Values of attributes that came later than the attribute. */
+static const struct {
+    const char *type, *name, *value;
+    int from, until;
+} values[] = {
+    {"ScatterElements", "reduction", "max", 18, 0},
+    {"ScatterElements", "reduction", "min", 18, 0},
+    {"ScatterND", "reduction", "max", 18, 0},
+    {"ScatterND", "reduction", "min", 18, 0},
+    {"Pad", "mode", "wrap", 19, 0},
+    {"Resize", "coordinate_transformation_mode", "half_pixel_symmetric", 19, 0},
+    {"Resize", "coordinate_transformation_mode", "tf_half_pixel_for_nn", 11, 12},
+};
+
+static steno_status check_value(const struct opset_change *c, const Onnx__Attribute *a)
+{
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        if (strcmp(values[i].type, c->m->op_type) || strcmp(values[i].name, a->name) ||
+            a->type != ONNX__ATTRIBUTE__KIND__STRING || a->s.len != strlen(values[i].value) ||
+            memcmp(a->s.data, values[i].value, a->s.len))
+            continue;
+        if (c->to < values[i].from)
+            return steno_opset_refuse(c, "attribute '%s' can be '%s' from opset %d on", a->name,
+                                      values[i].value, values[i].from);
+        if (values[i].until && c->to > values[i].until)
+            return steno_opset_refuse(c, "attribute '%s' can be '%s' up to opset %d", a->name,
+                                      values[i].value, values[i].until);
+    }
+    return STENO_OK;
+}
+
+static bool all_ones(const Onnx__Attribute *a)
+{
+    for (size_t i = 0; i < a->n_ints; i++)
+        if (a->ints[i] != 1)
+            return false;
+    return a->type == ONNX__ATTRIBUTE__KIND__INTS;
+}
+
+/* True if an attribute that the file's opset lacks says nothing. */
+static bool says_nothing(const struct opset_change *c, const struct opset_version *from,
+                         const Onnx__Attribute *a)
+{
+    /* of attributes with these names, the value matters for types only that came with it */
+    static const char *const never[] = {"consumed_inputs", "saturate", "round_mode"};
+    const struct opset_attr *was = from ? steno_opset_attr(from, a->name) : NULL;
+    char text[64];
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (!strcmp(a->name, never[i]))
+            return true;
+    if (!strcmp(a->name, "dilations"))
+        return all_ones(a);
+    /* an empty list of axes alone makes a difference */
+    if (!strcmp(a->name, "noop_with_empty_axes") && c->from >= 13 &&
+        (steno_opset_find(c->m, "axes") || a->i == 0))
+        return true;
+    return was && was->fallback && as_text(a, text, sizeof text) && !strcmp(text, was->fallback);
+}
+
+/* The first version after v whose schema has the attribute; 0: none. */
+static int first_with(const char *type, const struct opset_version *v, const char *name)
+{
+    for (; v; v = steno_opset_next(type, v))
+        if (steno_opset_attr(v, name))
+            return v->since;
+    return 0;
+}
+
+static steno_status check_attributes(struct opset_change *c, const struct opset_version *from,
+                                     const struct opset_version *to)
+{
+    for (size_t i = 0; i < c->m->n_attribute;) {
+        const Onnx__Attribute *a = c->m->attribute[i];
+        steno_status st = check_value(c, a);
+        int first;
+        if (st)
+            return st;
+        if (steno_opset_attr(to, a->name) || !from || !steno_opset_attr(from, a->name)) {
+            i++;
+            continue;
+        }
+        if (says_nothing(c, from, a)) {
+            steno_opset_remove(c->m, a->name);
+            continue;
+        }
+        first = first_with(c->m->op_type, to, a->name);
+        return first
+                   ? steno_opset_refuse(c, "attribute '%s' exists from opset %d on", a->name, first)
+                   : steno_opset_refuse(c, "attribute '%s' does not exist any more", a->name);
+    }
+    return STENO_OK;
+}
+
+/* Write defaults out where the two versions have different ones. */
+static steno_status keep_defaults(struct opset_change *c, const struct opset_version *from,
+                                  const struct opset_version *to)
+{
+    for (int i = 0; i < to->n_attr; i++) {
+        const struct opset_attr *now = steno_opset_attr_at(to, i);
+        const struct opset_attr *was = from ? steno_opset_attr(from, now->name) : NULL;
+        steno_status st;
+        if (!was || !was->fallback || steno_opset_find(c->m, now->name) ||
+            (now->fallback && !strcmp(now->fallback, was->fallback)))
+            continue;
+        st = set_text(c, now, was->fallback);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}
+
+static int first_taking(const char *type, const struct opset_version *v, size_t k, bool output,
+                        steno_dtype t)
+{
+    while ((v = steno_opset_next(type, v))) {
+        const struct opset_param *p = output ? steno_opset_out(v, k) : steno_opset_in(v, k);
+        if (p && steno_opset_takes(p, t))
+            return v->since;
+    }
+    return 0;
+}
+
+static steno_status refuse_type(const struct opset_change *c, const struct opset_version *to,
+                                const struct opset_param *p, size_t k, bool output, steno_dtype t)
+{
+    int first = first_taking(c->m->op_type, to, k, output, t);
+    const char *side = output ? "output" : "input";
+    return first ? steno_opset_refuse(c, "%s %zu '%s' can be %s from opset %d on", side, k, p->name,
+                                      steno_dtype_name(t), first)
+                 : steno_opset_refuse(c, "%s %zu '%s' cannot be %s", side, k, p->name,
+                                      steno_dtype_name(t));
+}
+
+/* Element types of one type variable, as seen so far. */
+static steno_status bind(const struct opset_change *c, const struct opset_version *to,
+                         const struct opset_param *p, size_t k, bool output, steno_dtype t,
+                         steno_dtype bound[16])
+{
+    if (!steno_opset_takes(p, t))
+        return refuse_type(c, to, p, k, output, t);
+    if (t == STENO_DT_NONE || !p->same || p->same >= 16)
         return STENO_OK;
-    if (a->type != ONNX__ATTRIBUTE__KIND__INTS)
-        return refuse(c, "its attribute is not a list of integers");
-    st = add_constant(c, a->ints, a->n_ints, &c->m->input[1]);
-    c->m->n_input = 2;
-    remove_attribute(c->m, name);
+    if (bound[p->same] && bound[p->same] != t)
+        return steno_opset_refuse(c, "%s %zu '%s' is %s and another one %s; they must be the same",
+                                  output ? "output" : "input", k, p->name, steno_dtype_name(t),
+                                  steno_dtype_name(bound[p->same]));
+    bound[p->same] = t;
+    return STENO_OK;
+}
+
+static steno_status check_inputs(struct opset_change *c, const struct opset_version *to,
+                                 steno_dtype bound[16])
+{
+    while (c->m->n_input > to->min_in && c->in[c->m->n_input - 1].absent)
+        c->m->n_input--;
+    for (size_t k = 0; k < c->m->n_input; k++) {
+        const struct opset_param *p = steno_opset_in(to, k);
+        const struct opset_version *v = to;
+        steno_status st;
+        while (!p && (v = steno_opset_next(c->m->op_type, v)))
+            if (steno_opset_in(v, k))
+                return steno_opset_refuse(c, "input %zu '%s' exists from opset %d on", k,
+                                          steno_opset_in(v, k)->name, v->since);
+        if (!p)
+            return steno_opset_refuse(c, "it has no input %zu", k);
+        if (c->in[k].absent && p->kind == '1')
+            return steno_opset_refuse(c, "input %zu '%s' is required", k, p->name);
+        st = c->in[k].absent ? STENO_OK : bind(c, to, p, k, false, c->in[k].dtype, bound);
+        if (st)
+            return st;
+    }
+    if (c->m->n_input < to->min_in)
+        return steno_opset_refuse(c, "input %zu '%s' is required", c->m->n_input,
+                                  steno_opset_in(to, c->m->n_input)->name);
+    return STENO_OK;
+}
+
+static steno_status check_outputs(struct opset_change *c, const struct opset_version *to,
+                                  steno_dtype bound[16])
+{
+    const struct steno_graph *g = c->s->g;
+    size_t used = steno_opset_used_outputs(c);
+    for (size_t k = 0; k < c->m->n_output; k++) {
+        const struct opset_param *p = steno_opset_out(to, k);
+        bool known = k < (size_t)c->n->n_out && c->n->out[k] != STENO_NONE;
+        steno_status st;
+        if (!p && k >= used) {
+            c->m->n_output = k; /* nothing reads the rest */
+            return STENO_OK;
+        }
+        if (!p)
+            return steno_opset_refuse(c, "it has no output %zu", k);
+        if (!known || c->rewired)
+            continue;
+        st = bind(c, to, p, k, true, g->values[c->n->out[k]].dtype, bound);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}
+
+/* ---- conversion ---- */
+
+static steno_status apply_rules(struct opset_change *c, int from)
+{
+    size_t n;
+    const struct opset_rule *r = steno_opset_rules(&n);
+    steno_status st = STENO_OK;
+    /* the operator's name may change on the way: each step looks at it again */
+    for (int at = from + 1; !st && at <= c->to; at++)
+        for (size_t i = 0; !st && i < n; i++)
+            if (r[i].at == at && r[i].up && !strcmp(r[i].type, c->m->op_type))
+                st = r[i].up(c);
+    for (int at = from; !st && at > c->to; at--)
+        for (size_t i = 0; !st && i < n; i++)
+            if (r[i].at == at && r[i].down && !strcmp(r[i].type, c->m->op_type))
+                st = r[i].down(c);
     return st;
 }
 
-/* Turn constant input 1 into attribute `name`. */
-static steno_status to_attribute(const struct change *c, const char *name)
+static steno_status operands(struct opset_change *c)
 {
-    const struct steno_tensor *t;
-    Onnx__Attribute *a;
-    if (c->m->n_input < 2 || c->n->in[1] == STENO_NONE) {
-        c->m->n_input = c->m->n_input ? 1 : 0;
-        return STENO_OK;
-    }
-    t = c->s->g->values[c->n->in[1]].constant;
-    if (!t || t->dtype != STENO_I64)
-        return refuse(c, "input 1 is not constant");
-    a = add_attribute(c, name, ONNX__ATTRIBUTE__KIND__INTS);
-    if (!a)
+    const struct steno_graph *g = c->s->g;
+    size_t n = (size_t)c->n->n_in;
+    c->in = steno_write_alloc(c->w, n + MAX_ROOM + 1, sizeof *c->in);
+    if (!c->in)
         return STENO_ERR_NOMEM;
-    a->ints = t->data;
-    a->n_ints = steno_numel(t);
-    c->m->n_input = 1;
-    return STENO_OK;
-}
-
-static steno_status axes_at(const struct change *c, int version)
-{
-    if (!crosses(c, version))
-        return STENO_OK;
-    if (c->from < version)
-        return to_input(c, "axes");
-    if (steno_node_int(c->n, "noop_with_empty_axes", 0))
-        return refuse(c, "noop_with_empty_axes");
-    remove_attribute(c->m, "noop_with_empty_axes");
-    return to_attribute(c, "axes");
-}
-
-static steno_status axes13(const struct change *c)
-{
-    if (c->from < 13 && !strcmp(c->n->op_type, "Unsqueeze") && !attribute(c->m, "axes"))
-        return refuse(c, "it has no axes");
-    return axes_at(c, 13);
-}
-
-static steno_status axes18(const struct change *c)
-{
-    return axes_at(c, 18);
-}
-
-static steno_status split(const struct change *c)
-{
-    steno_status st = STENO_OK;
-    if (crosses(c, 13))
-        st = c->from < 13 ? to_input(c, "split") : to_attribute(c, "split");
-    if (st || !crosses(c, 18))
-        return st;
-    if (c->from < 18 && c->m->n_input < 2) {
-        Onnx__Attribute *a = add_attribute(c, "num_outputs", ONNX__ATTRIBUTE__KIND__INT);
-        if (!a)
-            return STENO_ERR_NOMEM;
-        a->i = c->n->n_out;
-    } else if (c->from >= 18) {
-        const struct steno_shape *x = &c->s->g->values[c->n->in[0]].shape;
-        int64_t axis = steno_node_int(c->n, "axis", 0);
-        axis += axis < 0 ? x->rank : 0;
-        bool given = c->n->n_in > 1 && c->n->in[1] >= 0; /* the lengths of the parts */
-        if (!given &&
-            (axis < 0 || axis >= x->rank || x->dim[axis] < 0 || x->dim[axis] % c->n->n_out))
-            return refuse(c, "parts that may differ in size");
-        remove_attribute(c->m, "num_outputs");
+    for (size_t i = 0; i < n; i++) {
+        const struct steno_value *v = c->n->in[i] == STENO_NONE ? NULL : &g->values[c->n->in[i]];
+        c->in[i].absent = !v;
+        c->in[i].shape.rank = STENO_RANK_ANY;
+        if (!v)
+            continue;
+        c->in[i].dtype = v->dtype;
+        c->in[i].shape = v->shape;
+        c->in[i].constant = v->constant;
     }
     return STENO_OK;
 }
 
-/* Up to opset 12 Softmax flattens the axes from `axis` on, 1 by default. Later it is one axis, the
- * last by default. */
-static steno_status softmax(const struct change *c)
+bool steno_opset_replaces(const char *type, int opset)
 {
-    int rank = c->s->g->values[c->n->in[0]].shape.rank;
-    int64_t axis = steno_node_int(c->n, "axis", c->from < 13 ? 1 : -1);
-    Onnx__Attribute *a = attribute(c->m, "axis");
-    if (!crosses(c, 13))
-        return STENO_OK;
-    if (axis != -1 && (rank < 1 || axis != rank - 1))
-        return refuse(c, "the axis is not the last");
-    if (!a && !(a = add_attribute(c, "axis", ONNX__ATTRIBUTE__KIND__INT)))
-        return STENO_ERR_NOMEM;
-    a->type = ONNX__ATTRIBUTE__KIND__INT;
-    a->i = -1;
-    return STENO_OK;
+    size_t n;
+    const struct opset_rule *r = steno_opset_rules(&n);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(r[i].type, type) && r[i].down && r[i].at > opset &&
+            r[i].at == steno_opset_first(type))
+            return true;
+    return false;
 }
-
-static steno_status dropout(const struct change *c)
-{
-    if (!crosses(c, 12))
-        return STENO_OK;
-    return refuse(c, "its ratio is an attribute in one and an input in the other");
-}
-
-/* An attribute that only the later version has, or only the later version with a value other than
- * `plain`. */
-static steno_status only_later(const struct change *c, int version, const char *name, int64_t plain)
-{
-    if (!crosses(c, version) || c->from < version)
-        return STENO_OK;
-    if (steno_node_int(c->n, name, plain) != plain)
-        return refuse(c, name);
-    remove_attribute(c->m, name);
-    return STENO_OK;
-}
-
-static steno_status reshape(const struct change *c)
-{
-    return only_later(c, 14, "allowzero", 0);
-}
-
-static steno_status recurrent(const struct change *c)
-{
-    return only_later(c, 14, "layout", 0);
-}
-
-static steno_status shape(const struct change *c)
-{
-    if (crosses(c, 15) && c->from >= 15 && attribute(c->m, "end"))
-        return refuse(c, "end");
-    return only_later(c, 15, "start", 0);
-}
-
-static steno_status pad(const struct change *c)
-{
-    if (crosses(c, 11))
-        return refuse(c, "pads are an attribute in one and an input in the other");
-    if (crosses(c, 18) && c->from >= 18 && c->m->n_input > 3)
-        return refuse(c, "axes");
-    return STENO_OK;
-}
-
-static steno_status cast(const struct change *c)
-{
-    steno_status st = only_later(c, 24, "round_mode", 0);
-    return st ? st : only_later(c, 19, "saturate", 1);
-}
-
-static steno_status quantize(const struct change *c)
-{
-    steno_status st = only_later(c, 13, "axis", 1);
-    if (!st)
-        st = only_later(c, 19, "saturate", 1);
-    if (!st)
-        st = only_later(c, 21, "block_size", 0);
-    if (!st)
-        st = only_later(c, 21, "output_dtype", 0);
-    return st ? st : only_later(c, 23, "precision", 0);
-}
-
-/* Forms with differences that are not rewritten. */
-static steno_status apart(const struct change *c)
-{
-    return refuse(c, "the two differ in meaning");
-}
-
-static const struct rule {
-    const char *type;
-    int below; /* the rule applies when a version below this is on either side; 0: always */
-    steno_status (*apply)(const struct change *c);
-} rules[] = {
-    {"Squeeze", 13, axes13},
-    {"Unsqueeze", 13, axes13},
-    {"ReduceSum", 13, axes13},
-    {"ReduceMean", 18, axes18},
-    {"ReduceMax", 18, axes18},
-    {"ReduceMin", 18, axes18},
-    {"ReduceProd", 18, axes18},
-    {"ReduceL1", 18, axes18},
-    {"ReduceL2", 18, axes18},
-    {"ReduceLogSum", 18, axes18},
-    {"ReduceLogSumExp", 18, axes18},
-    {"ReduceSumSquare", 18, axes18},
-    {"Split", 0, split},
-    {"Softmax", 13, softmax},
-    {"LogSoftmax", 13, softmax},
-    {"Hardmax", 13, softmax},
-    {"Dropout", 12, dropout},
-    {"Reshape", 14, reshape},
-    {"LSTM", 14, recurrent},
-    {"GRU", 14, recurrent},
-    {"RNN", 14, recurrent},
-    {"Shape", 15, shape},
-    {"Pad", 0, pad},
-    {"Cast", 0, cast},
-    {"CastLike", 0, cast},
-    {"QuantizeLinear", 0, quantize},
-    {"DequantizeLinear", 0, quantize},
-    {"Clip", 11, apart},
-    {"Slice", 10, apart},
-    {"TopK", 11, apart},
-    {"BatchNormalization", 15, apart},
-    {"Gemm", 11, apart},
-    {"Resize", 0, apart},
-    {"Upsample", 0, apart},
-    {"Scan", 9, apart},
-    {"DFT", 20, apart},
-    {"GridSample", 20, apart},
-    {"Attention", 0, apart},
-    {"GroupNormalization", 0, apart},
-    {"AveragePool", 10, apart},
-    {"MaxPool", 10, apart},
-    {"Scatter", 0, apart},
-    {"Constant", 12, apart},
-    {"OneHot", 11, apart},
-    {"Gelu", 20, apart},
-    {"CumSum", 11, apart},
-};
 
 steno_status steno_opset_convert(struct writer *w, struct write_scope *s,
                                  const struct steno_node *n, Onnx__Node *m)
 {
-    struct change c = {.w = w, .s = s, .n = n, .m = m};
-    c.from = steno_opset_since(n->op_type, n->opset);
-    c.to = steno_opset_since(n->op_type, steno_file_writer(w)->opt->opset);
-    if (c.from == c.to)
+    struct opset_change c = {.w = w, .s = s, .n = n, .m = m, .from = n->opset};
+    const struct opset_version *from = steno_opset_version(n->op_type, n->opset), *to;
+    steno_dtype bound[16] = {0};
+    steno_status st;
+    c.to = steno_file_writer(w)->opt->opset;
+    if (steno_opset_since(n->op_type, c.to) < 0 || !from ||
+        (from == steno_opset_version(n->op_type, c.to) && !from->deprecated))
         return STENO_OK;
-    if (c.from <= 0)
-        return refuse(&c, "the operator does not exist there");
-    if (c.from < 7)
-        return apart(&c);
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (!strcmp(rules[i].type, n->op_type) &&
-            (!rules[i].below || c.from < rules[i].below || c.to < rules[i].below))
-            return rules[i].apply(&c);
-    return STENO_OK;
+    st = operands(&c);
+    if (!st)
+        st = apply_rules(&c, n->opset);
+    if (st)
+        return st;
+    to = steno_opset_version(m->op_type, c.to);
+    if (!to || to->deprecated)
+        return steno_opset_refuse(&c, "%s",
+                                  to ? "the operator is deprecated there"
+                                     : "the operator does not exist there");
+    if (strcmp(m->op_type, n->op_type))
+        from = NULL; /* rules have set all attributes */
+    st = check_attributes(&c, from, to);
+    if (!st)
+        st = keep_defaults(&c, from, to);
+    if (!st)
+        st = check_inputs(&c, to, bound);
+    return st ? st : check_outputs(&c, to, bound);
 }

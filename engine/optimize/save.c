@@ -101,16 +101,18 @@ steno_status steno_network_passes_again(steno_network *n, const struct steno_net
 static steno_status options(const steno_network *n, const struct steno_save_options *opt,
                             struct kept *k, struct steno_onnx_write_options *wo, steno_err *err)
 {
+    int opset = opt->opset ? opt->opset : steno_network_opset(n);
+    if (!opt->opset && opset > 0 && opset < STENO_OLDEST_WRITTEN)
+        opset = STENO_OLDEST_WRITTEN;
     *k = (struct kept){&n->facts->info, opt->contrib || opt->microsoft};
-    *wo =
-        (struct steno_onnx_write_options){.opset = opt->opset ? opt->opset : steno_network_opset(n),
-                                          .ir_version = n->facts->info.ir_version,
-                                          .body = steno_body_text,
-                                          .keep = keep,
-                                          .arg = k,
-                                          .contrib = opt->contrib,
-                                          .external = opt->external,
-                                          .producer_version = STENO_VERSION};
+    *wo = (struct steno_onnx_write_options){.opset = opset,
+                                            .ir_version = n->facts->info.ir_version,
+                                            .body = steno_body_text,
+                                            .keep = keep,
+                                            .arg = k,
+                                            .contrib = opt->contrib,
+                                            .external = opt->external,
+                                            .producer_version = STENO_VERSION};
     if (!n->rewrite_only)
         return steno_fail(err, STENO_ERR_INVAL,
                           "the network was opened for running: its weights "

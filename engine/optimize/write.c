@@ -14,7 +14,8 @@ static bool keeps_form(const struct steno_onnx_write_options *opt, const struct 
     if (*n->domain)
         return strcmp(n->domain, STENO_FUSED_DOMAIN) &&
                (!opt->keep || opt->keep(opt->arg, n->domain));
-    return steno_opset_since(n->op_type, opt->opset) != 0;
+    return steno_opset_since(n->op_type, opt->opset) != 0 ||
+           steno_opset_replaces(n->op_type, opt->opset);
 }
 
 /* --contrib: use an operator of ONNX Runtime with the same meaning. *done false: there is none. */
@@ -133,7 +134,7 @@ static steno_status build(struct file_writer *o, const struct steno_graph *g, On
     const struct steno_onnx_write_options *opt = o->opt;
     int64_t least;
     steno_status st;
-    if (opt->opset < 11)
+    if (opt->opset < STENO_OLDEST_WRITTEN)
         return steno_fail(o->w.err, STENO_ERR_UNSUPPORTED,
                           "opset %d is not supported: models are written in opset 11 or later",
                           opt->opset);

@@ -13,6 +13,8 @@
 #include "base/buf.h"
 #include "nn/graph/graph.h"
 
+enum { STENO_OLDEST_WRITTEN = 11 }; /* opset */
+
 enum steno_onnx_external {
     STENO_EXTERNAL_AUTO, /* if constants take more than 1 GiB: a message is limited to 2 GiB */
     STENO_EXTERNAL_NEVER,

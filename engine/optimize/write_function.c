@@ -76,7 +76,10 @@ static steno_status node_function(struct writer *w, const struct steno_graph *g,
     steno_status st;
     steno_buf_init(&text, STENO_MAX_BODY);
     st = o->opt->body(g, n, o->opt->opset, &text);
-    if (st)
+    if (st == STENO_ERR_UNSUPPORTED && !*n->domain && o->opt->opset >= 11)
+        st = steno_fail(w->err, st, "node '%s': %s exists from opset %d on, not in opset %d",
+                        n->name, n->op_type, steno_opset_first(n->op_type), o->opt->opset);
+    else if (st)
         st = steno_fail(w->err, st,
                         "node '%s': %s%s%s cannot be written in operators of opset %d; leave out "
                         "the pass that makes it, or ask for a later opset",
@@ -131,8 +134,8 @@ static const char *numbered(struct writer *w, const char *stem, size_t n)
     return steno_write_dup(w, s);
 }
 
-static steno_status constant_node(struct writer *w, const char *name, const struct steno_tensor *t,
-                                  Onnx__Node **out)
+static steno_status constant_of(struct writer *w, const char *name, Onnx__Tensor *t,
+                                Onnx__Node **out)
 {
     Onnx__Attribute *a;
     Onnx__Node *m;
@@ -148,8 +151,17 @@ static steno_status constant_node(struct writer *w, const char *name, const stru
     m->output[0] = steno_write_dup(w, name);
     m->attribute[0] = a;
     m->n_output = m->n_attribute = 1;
+    a->t = t;
     *out = m;
-    return m->output[0] ? steno_write_tensor(w, "", t, &a->t) : STENO_ERR_NOMEM;
+    return m->output[0] ? STENO_OK : STENO_ERR_NOMEM;
+}
+
+static steno_status constant_node(struct writer *w, const char *name, const struct steno_tensor *t,
+                                  Onnx__Node **out)
+{
+    Onnx__Tensor *m;
+    steno_status st = steno_write_tensor(w, "", t, &m);
+    return st ? st : constant_of(w, name, m, out);
 }
 
 /* Handle a value that the region reads and does not write: a constant of its own, or an input. */
@@ -229,31 +241,29 @@ static steno_status names_of(struct writer *w, const char *const *names, const s
 static steno_status region_nodes(struct region *r, Onnx__Function *f)
 {
     const struct steno_graph *g = r->inner.g;
-    Onnx__Node **nodes = steno_write_alloc(r->w, (size_t)(r->to - r->from) + 1, sizeof *nodes);
+    struct write_nodes list = {0};
     char *none = steno_write_dup(r->w, "");
-    size_t n = 0;
-    steno_status st = nodes && none ? STENO_OK : STENO_ERR_NOMEM;
-    for (int32_t i = r->from; !st && i < r->to; i++) {
-        if (g->nodes[i].dead)
-            continue;
-        st = steno_write_node(r->w, &r->inner, &g->nodes[i], &nodes[n]);
-        if (!st)
-            nodes[n++]->name = none; /* it would be the name of one layer's node */
-    }
+    steno_status st = none ? STENO_OK : STENO_ERR_NOMEM;
+    for (int32_t i = r->from; !st && i < r->to; i++)
+        if (!g->nodes[i].dead)
+            st = steno_write_node(r->w, &r->inner, &g->nodes[i], &list, NULL);
+    for (size_t i = 0; !st && i < list.n; i++)
+        list.v[i]->name = none; /* it would be the name of one layer's node */
     f->node =
-        st ? NULL : steno_write_alloc(r->w, n + r->n_const + r->inner.n_extra + 1, sizeof *f->node);
+        st ? NULL
+           : steno_write_alloc(r->w, list.n + r->n_const + r->inner.n_extra + 1, sizeof *f->node);
     if (!f->node)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < r->n_const; i++)
         f->node[f->n_node++] = r->consts[i];
     for (size_t i = 0; !st && i < r->inner.n_extra; i++) {
-        struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1}};
-        t.shape.dim[0] = r->inner.extra[i]->dims[0];
-        t.data = r->inner.extra[i]->raw_data.data;
-        st = constant_node(r->w, r->inner.extra[i]->name, &t, &f->node[f->n_node++]);
+        Onnx__Tensor *t = r->inner.extra[i];
+        st = constant_of(r->w, t->name, t, &f->node[f->n_node++]);
+        t->name = none;
     }
-    memcpy(f->node + f->n_node, nodes, n * sizeof *nodes);
-    f->n_node += n;
+    if (list.n)
+        memcpy(f->node + f->n_node, list.v, list.n * sizeof *list.v);
+    f->n_node += list.n;
     return st;
 }
 

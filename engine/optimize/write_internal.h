@@ -38,11 +38,15 @@ STENO_MUST steno_status steno_write_call(struct writer *w, const struct steno_gr
 STENO_MUST steno_status steno_write_region(struct writer *w, const struct write_scope *s,
                                            int32_t from, int32_t to, Onnx__Node **out);
 
-/* opset.c: the version that introduced the form that the operator has at `opset`. 0: it does not
- * exist yet. -1: not a known operator of ai.onnx. */
+/* opset_schema.c: the version that introduced the form that the operator has at `opset`. 0: it does
+ * not exist yet. -1: not a known operator of ai.onnx. */
 int steno_opset_since(const char *type, int opset);
-/* Convert m, a copy of node n of s->g, to the opset of the options. STENO_ERR_UNSUPPORTED, with
- * names: there is no equivalent. */
+/* opset_schema.c: the opset that introduced the operator; 0: not a known operator. */
+int steno_opset_first(const char *type);
+/* opset.c: true if the operator does not exist at `opset`, and others can do the same. */
+bool steno_opset_replaces(const char *type, int opset);
+/* opset.c: convert m, a copy of node n of s->g, to the opset of the options. STENO_ERR_UNSUPPORTED,
+ * with names: there is no equivalent. */
 STENO_MUST steno_status steno_opset_convert(struct writer *w, struct write_scope *s,
                                             const struct steno_node *n, Onnx__Node *m);
 

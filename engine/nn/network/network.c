@@ -51,11 +51,38 @@ static void report(struct missing *m, const struct steno_node *n)
         return;
 }
 
+/* Give a Split the outputs that its file leaves out at the end: their number decides the lengths.
+ */
+static steno_status complete_split(struct steno_graph *g, struct steno_node *n, steno_err *err)
+{
+    const struct steno_value *v = n->n_in > 1 && n->in[1] >= 0 ? &g->values[n->in[1]] : NULL;
+    int64_t parts = n->opset >= 18 ? steno_node_int(n, "num_outputs", 0) : 0;
+    steno_value_id *out;
+    size_t count;
+    (void)steno_node_ints(n, "split", &count);
+    if (v && v->constant)
+        count = steno_numel(v->constant);
+    if (v || count)
+        parts = count < INT16_MAX ? (int64_t)count : 0;
+    if (parts <= n->n_out || parts > INT16_MAX)
+        return STENO_OK;
+    out = steno_graph_alloc(g, (size_t)parts, sizeof *out, err);
+    if (!out)
+        return STENO_ERR_NOMEM;
+    for (int64_t k = 0; k < parts; k++)
+        out[k] = k < n->n_out ? n->out[k] : STENO_NONE;
+    n->out = out;
+    n->n_out = (int)parts;
+    return STENO_OK;
+}
+
 static void resolve(struct steno_graph *g, struct missing *m)
 {
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i];
         n->op = steno_op_find(n->domain, n->op_type, n->opset);
+        if (!m->st && !*n->domain && !strcmp(n->op_type, "Split"))
+            m->st = complete_split(g, n, m->err);
         if (!n->op || !n->op->run)
             report(m, n);
         else if (!m->st)

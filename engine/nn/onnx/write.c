@@ -156,11 +156,22 @@ steno_status steno_write_import(struct writer *w, const char *domain, int versio
     return STENO_OK;
 }
 
+/* True if absent inputs and outputs at the end count: their number is part of the node's meaning
+ * (the parts of Split, the values of a body), or nobody knows. */
+static bool keeps_count(const struct steno_node *n)
+{
+    static const char *const types[] = {"If", "Loop", "Scan", "Split"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!*n->domain && !strcmp(n->op_type, types[i]))
+            return true;
+    return !n->op;
+}
+
 static steno_status connect(struct writer *w, const struct write_scope *s,
                             const struct steno_node *n, Onnx__Node *m)
 {
-    int n_in = steno_write_inputs(n), n_out = n->n_out;
-    while (n_out && n->out[n_out - 1] == STENO_NONE)
+    int n_in = keeps_count(n) ? n->n_in : steno_write_inputs(n), n_out = n->n_out;
+    while (n_out && n->out[n_out - 1] == STENO_NONE && !keeps_count(n))
         n_out--;
     /* room for inputs that conversions add */
     m->input = steno_write_alloc(w, (size_t)n_in + 8, sizeof *m->input);
@@ -183,7 +194,23 @@ static steno_status connect(struct writer *w, const struct write_scope *s,
     return STENO_OK;
 }
 
-steno_status steno_write_node(struct writer *w, struct write_scope *s, const struct steno_node *n,
+steno_status steno_write_append(struct writer *w, struct write_nodes *list, Onnx__Node *m)
+{
+    if (list->n == list->cap) {
+        size_t cap = list->cap ? 2 * list->cap : 64;
+        Onnx__Node **v = steno_write_alloc(w, cap + 1, sizeof *v);
+        if (!v)
+            return STENO_ERR_NOMEM;
+        if (list->n)
+            memcpy(v, list->v, list->n * sizeof *v);
+        list->v = v;
+        list->cap = cap;
+    }
+    list->v[list->n++] = m;
+    return STENO_OK;
+}
+
+static steno_status write_one(struct writer *w, struct write_scope *s, const struct steno_node *n,
                               Onnx__Node **out)
 {
     Onnx__Node *m;
@@ -200,6 +227,24 @@ steno_status steno_write_node(struct writer *w, struct write_scope *s, const str
     for (int i = 0; !st && i < n->n_attr; i++)
         st = steno_write_attr(w, s, &n->attr[i], &m->attribute[m->n_attribute++]);
     return st ? st : w->form->node(w, s, n, m);
+}
+
+steno_status steno_write_node(struct writer *w, struct write_scope *s, const struct steno_node *n,
+                              struct write_nodes *list, Onnx__Node **out)
+{
+    Onnx__Node *m = NULL;
+    steno_status st;
+    s->n_before = s->n_after = 0;
+    st = write_one(w, s, n, &m);
+    for (size_t i = 0; !st && i < s->n_before; i++)
+        st = steno_write_append(w, list, s->before[i]);
+    if (!st)
+        st = steno_write_append(w, list, m);
+    for (size_t i = 0; !st && i < s->n_after; i++)
+        st = steno_write_append(w, list, s->after[i]);
+    if (out)
+        *out = m;
+    return st;
 }
 
 /* ---- graphs ---- */
@@ -241,7 +286,8 @@ static const struct steno_shape *output_shape(const struct steno_graph *g, int i
     return s->rank < 0 && i < g->n_declared ? &g->declared[i] : s;
 }
 
-static steno_status write_outputs(struct writer *w, const struct write_scope *s, Onnx__Graph *m)
+static steno_status write_outputs(struct writer *w, const struct write_scope *s,
+                                  struct write_nodes *list, Onnx__Graph *m)
 {
     const struct steno_graph *g = s->g;
     m->output = steno_write_alloc(w, (size_t)g->n_outputs + 1, sizeof *m->output);
@@ -253,9 +299,11 @@ static steno_status write_outputs(struct writer *w, const struct write_scope *s,
         steno_status st = STENO_OK;
         if (needs_identity(w, s, i)) {
             const char *from = name;
+            Onnx__Node *identity;
             name = steno_write_name(w, *v->name ? v->name : "output");
-            st = name ? carry_over(w, from, name, &m->node[m->n_node]) : STENO_ERR_NOMEM;
-            m->n_node += !st;
+            st = name ? carry_over(w, from, name, &identity) : STENO_ERR_NOMEM;
+            if (!st)
+                st = steno_write_append(w, list, identity);
         }
         if (!st)
             st = steno_write_value(w, g, name, v->dtype, output_shape(g, i),
@@ -291,7 +339,8 @@ static steno_status write_constants(struct writer *w, const struct write_scope *
 }
 
 /* Write node *at, or the region that starts there; *at moves past it. */
-static steno_status write_step(struct writer *w, struct write_scope *s, int32_t *at, Onnx__Graph *m)
+static steno_status write_step(struct writer *w, struct write_scope *s, int32_t *at,
+                               struct write_nodes *list)
 {
     const struct steno_graph *g = s->g;
     int32_t from = *at, to = from + 1, r;
@@ -308,26 +357,24 @@ static steno_status write_step(struct writer *w, struct write_scope *s, int32_t 
         st = w->form->region(w, s, from, to, &call);
         if (st || call) {
             *at = to;
-            m->node[m->n_node] = call;
-            m->n_node += call != NULL;
-            return st;
+            return st ? st : steno_write_append(w, list, call);
         }
     }
-    return steno_write_node(w, s, &g->nodes[from], &m->node[m->n_node++]);
+    return steno_write_node(w, s, &g->nodes[from], list, NULL);
 }
 
 steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Graph **out)
 {
     const struct steno_graph *g = s->g;
+    struct write_nodes list = {0};
     Onnx__Graph *m;
     steno_status st = make_names(w, s);
     if (st)
         return st;
     NEW(w, m, onnx__graph__init);
     m->name = steno_write_dup(w, *g->name ? g->name : "graph");
-    m->node = steno_write_alloc(w, (size_t)g->n_nodes + (size_t)g->n_outputs + 1, sizeof *m->node);
     m->input = steno_write_alloc(w, (size_t)g->n_inputs + 1, sizeof *m->input);
-    if (!m->name || !m->node || !m->input)
+    if (!m->name || !m->input)
         return STENO_ERR_NOMEM;
     for (int i = 0; !st && i < g->n_inputs; i++) {
         const struct steno_value *v = &g->values[g->inputs[i]];
@@ -335,11 +382,13 @@ steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Gr
                                &m->input[m->n_input++]);
     }
     for (int32_t i = 0; !st && i < g->n_nodes;)
-        st = write_step(w, s, &i, m);
+        st = write_step(w, s, &i, &list);
     if (!st)
-        st = write_outputs(w, s, m);
+        st = write_outputs(w, s, &list, m);
     if (!st)
         st = write_constants(w, s, m);
+    m->node = list.v;
+    m->n_node = list.n;
     *out = m;
     return st;
 }

@@ -17,6 +17,15 @@ struct write_scope {
     /* constants that conversions between opsets add */
     Onnx__Tensor **extra;
     size_t n_extra, cap_extra;
+    /* nodes that they put before and after the node being written; the graph's writer takes them */
+    Onnx__Node **before, **after;
+    size_t n_before, cap_before, n_after, cap_after;
+};
+
+/* A growing list of nodes. */
+struct write_nodes {
+    Onnx__Node **v;
+    size_t n, cap;
 };
 
 /* The part that differs between writers. */
@@ -92,9 +101,13 @@ STENO_MUST steno_status steno_write_value(struct writer *w, const struct steno_g
 /* Write an attribute; body graphs are written too. */
 STENO_MUST steno_status steno_write_attr(struct writer *w, struct write_scope *s,
                                          const struct steno_attr *a, Onnx__Attribute **out);
-/* Write node n of s->g; the form finishes it. */
+STENO_MUST steno_status steno_write_append(struct writer *w, struct write_nodes *list,
+                                           Onnx__Node *m);
+/* Append node n of s->g, which the form finishes, and the nodes that this adds. Returns n's in *out
+ * (may be NULL). */
 STENO_MUST steno_status steno_write_node(struct writer *w, struct write_scope *s,
-                                         const struct steno_node *n, Onnx__Node **out);
+                                         const struct steno_node *n, struct write_nodes *list,
+                                         Onnx__Node **out);
 /* Write s->g with names, nodes and constants. */
 STENO_MUST steno_status steno_write_graph(struct writer *w, struct write_scope *s,
                                           Onnx__Graph **out);
