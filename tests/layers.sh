@@ -34,6 +34,7 @@ for d in engine/families/*/; do
     may[$d]="families families/common nn/network nn/exec nn/graph nn/kernels formats features audio search search/lm text"
     may[families/registry]+=" $d"
 done
+may[families/whisper]+=" nn/onnx" # weights in exported networks
 # Operators and passes may use only these headers of exec: the plug-in header and its types.
 plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/kv_cache.h "
 folder_of() { # PATH below engine/: the longest folder name above that contains it; the registry, which names all families, counts as a folder

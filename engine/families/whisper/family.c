@@ -1,4 +1,4 @@
-/* Family whisper: a faster-whisper (CTranslate2) or Hugging Face directory, or a ggml file. */
+/* Family whisper: a faster-whisper (CTranslate2), Hugging Face or ONNX directory, a ggml file. */
 #include "families/whisper/family.h"
 
 #include <stdio.h>
@@ -162,7 +162,8 @@ static void trial_close(void *trial)
 }
 
 const struct steno_family steno_family_whisper = {.name = FAMILY,
-                                                  .layout = "model.bin or model.safetensors",
+                                                  .layout =
+                                                      "model.bin, model.safetensors or *.onnx",
                                                   .options = steno_whisper_options,
                                                   .n_options = STENO_WHISPER_N_OPTIONS,
                                                   .probe = steno_whisper_weights_probe,

@@ -6,9 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MAX_PATH 3072
+
 struct place {
-    char dir[3072]; /* where the other files are */
+    char dir[4096]; /* where the other files are */
     char file[4096];
+    bool is_onnx;
+    struct steno_whisper_onnx_files onnx;
 };
 
 /* "dir/name" if that file can be read, into out [4096]. */
@@ -27,13 +31,26 @@ static bool is_dir(const char *path)
 static const char *const weight_files[] = {"model.bin", "model.safetensors",
                                            "model.safetensors.index.json", "ggml-model.bin"};
 
+static bool find_onnx(const char *path, struct place *p)
+{
+    p->is_onnx = steno_whisper_find_onnx(path, &p->onnx);
+    if (p->is_onnx) {
+        memcpy(p->dir, p->onnx.other, sizeof p->dir);
+        memcpy(p->file, p->onnx.encoder, sizeof p->file);
+    }
+    return p->is_onnx;
+}
+
 static steno_status find_place(const char *path, struct place *p, steno_err *err)
 {
     const char *slash = strrchr(path, '/');
     size_t n = strlen(path);
-    if (n >= sizeof p->dir)
+    p->is_onnx = false;
+    if (n >= MAX_PATH)
         return steno_fail(err, STENO_ERR_INVAL, "%.80s...: a path of %zu bytes", path, n);
     if (!is_dir(path)) {
+        if (find_onnx(path, p))
+            return STENO_OK;
         n = slash ? (size_t)(slash - path) : 0;
         snprintf(p->dir, sizeof p->dir, "%.*s", slash ? (int)(n ? n : 1) : 1, slash ? path : ".");
         snprintf(p->file, sizeof p->file, "%s", path);
@@ -43,26 +60,31 @@ static steno_status find_place(const char *path, struct place *p, steno_err *err
     for (size_t i = 0; i < sizeof weight_files / sizeof *weight_files; i++)
         if (beside(path, weight_files[i], p->file))
             return STENO_OK;
+    if (find_onnx(path, p))
+        return STENO_OK;
     return steno_fail(err, STENO_ERR_IO,
                       "%s: none of model.bin, model.safetensors, model.safetensors.index.json, "
-                      "ggml-model.bin is there",
+                      "ggml-model.bin is there, nor Whisper's encoder and decoder as .onnx",
                       path);
 }
 
 /* ---- what lies beside the weights ---------------------------------------------------------- */
 
-static steno_status read_vocabulary(steno_whisper_weights *w, const char *dir, steno_err *err)
+static steno_status read_vocabulary(steno_whisper_weights *w, const struct place *p, steno_err *err)
 {
     static const char *const names[] = {"vocabulary.txt", "vocabulary.json", "tokenizer.json",
                                         "vocab.json"};
+    const char *dir = p->dir;
     char path[4096];
+    if (p->is_onnx && steno_whisper_find_tokens(&p->onnx, path))
+        return steno_whisper_read_tokens(w, path, err);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (beside(dir, names[i], path))
             return steno_bpe_open(&w->bpe, path, err);
     return steno_fail(err, STENO_ERR_IO,
                       "%s: no vocabulary: none of vocabulary.txt, vocabulary.json, tokenizer.json, "
-                      "vocab.json is there",
-                      dir);
+                      "vocab.json%s is there",
+                      dir, p->is_onnx ? ", tokens.txt" : "");
 }
 
 static steno_status read_settings(steno_whisper_weights *w, const char *dir, steno_err *err)
@@ -79,7 +101,7 @@ static steno_status read_settings(steno_whisper_weights *w, const char *dir, ste
         if (st)
             return st;
         root = steno_json_root(j);
-        if (i == 0 && w->n_shards)
+        if (i == 0 && strcmp(w->format, "ctranslate2"))
             st = steno_whisper_read_config(w, root, path, err);
         if (!st)
             st = steno_whisper_read_heads(w, steno_json_get(root, "alignment_heads"), path, err);
@@ -154,8 +176,7 @@ static char format_of(const unsigned char *p, size_t n)
     return n && *p == '{' ? 'i' : 0;
 }
 
-/* model_type of the config.json in dir is whisper's. */
-static bool says_whisper(const char *dir)
+bool steno_whisper_says_whisper(const char *dir)
 {
     const struct steno_json_node *type;
     char path[4096];
@@ -184,16 +205,19 @@ bool steno_whisper_weights_probe(const char *path)
         fclose(f);
     }
     format = format_of(head, n);
-    yes = format == 'c' || format == 'g' || (format && p && says_whisper(p->dir));
+    yes = (p && f && p->is_onnx) || format == 'c' || format == 'g' ||
+          (format && p && steno_whisper_says_whisper(p->dir));
     free(p);
     return yes;
 }
 
 static steno_status unknown_format(const steno_whisper_weights *w, steno_err *err)
 {
-    return steno_fail(err, STENO_ERR_FORMAT,
-                      "%s: neither CTranslate2's nor ggml's Whisper format, nor safetensors",
-                      w->file);
+    return steno_fail(
+        err, STENO_ERR_FORMAT,
+        "%s: neither CTranslate2's nor ggml's Whisper format, nor safetensors, nor an ONNX "
+        "encoder with its decoder",
+        w->file);
 }
 
 /* CTranslate2 or ggml. */
@@ -207,7 +231,10 @@ static steno_status read_binary(steno_whisper_weights *w, char format, const voi
 
 static steno_status read_weights(steno_whisper_weights *w, const struct place *p, steno_err *err)
 {
-    const char format = format_of(w->map.p, w->map.n);
+    char format;
+    if (p->is_onnx)
+        return steno_whisper_open_onnx(w, &p->onnx, err);
+    format = format_of(w->map.p, w->map.n);
     if (format == 'c' || format == 'g')
         return read_binary(w, format, w->map.p, w->map.n, err);
     steno_map_close(&w->map);
@@ -225,18 +252,18 @@ static steno_status open_all(steno_whisper_weights *w, const char *path, steno_e
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     st = find_place(path, p, err);
     w->file = p->file;
-    if (!st)
+    if (!st && !p->is_onnx)
         st = steno_map_open(&w->map, p->file, err);
     if (!st)
         st = read_weights(w, p, err);
     if (!st && !w->bpe)
-        st = read_vocabulary(w, p->dir, err);
+        st = read_vocabulary(w, p, err);
     if (!st && strcmp(w->format, "ggml"))
         st = read_settings(w, p->dir, err);
     return st ? st : steno_whisper_check(w, err);
 }
 
-static steno_whisper_weights *new_weights(const char *path, steno_err *err)
+steno_whisper_weights *steno_whisper_weights_new(const char *path, steno_err *err)
 {
     steno_whisper_weights *w = calloc(1, sizeof *w);
     if (w)
@@ -269,7 +296,7 @@ static steno_status parse_all(steno_whisper_weights *w, const void *bytes, size_
 steno_status steno_whisper_weights_parse(steno_whisper_weights **out, const void *bytes, size_t n,
                                          const char *name, steno_err *err)
 {
-    steno_whisper_weights *w = new_weights(name, err);
+    steno_whisper_weights *w = steno_whisper_weights_new(name, err);
     steno_status st;
     if (!w)
         return STENO_ERR_NOMEM;
@@ -285,7 +312,7 @@ steno_status steno_whisper_weights_parse(steno_whisper_weights **out, const void
 steno_status steno_whisper_weights_open(steno_whisper_weights **out, const char *path,
                                         steno_err *err)
 {
-    steno_whisper_weights *w = new_weights(path, err);
+    steno_whisper_weights *w = steno_whisper_weights_new(path, err);
     steno_status st;
     if (!w)
         return STENO_ERR_NOMEM;

@@ -10,21 +10,25 @@
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
-/* The numbers of heads come from other files than the weights. */
+/* The numbers of heads come from other files than the weights. `tensor` is in the file that the
+ * network's weights come from: encoder and decoder may have one each. */
 static steno_status open_network(const struct steno_whisper *m, const char *name,
+                                 const char *tensor,
                                  steno_status (*make)(void *, struct steno_graph **, steno_err *),
                                  steno_network **out, steno_err *err)
 {
-    char variant[80];
+    const char *file = steno_whisper_weights_find(m->weights, tensor)->file;
+    char variant[400];
     const struct steno_graph_source s = {.make = make, .arg = m->weights, .variant = variant};
     const struct steno_network_options o = {.source = &s,
                                             .cpu = m->opt.cpu,
                                             .opt_level = m->opt.plain ? 0 : -1,
                                             .precision = m->opt.precision,
                                             .cache_dir = m->opt.cache_dir};
-    snprintf(variant, sizeof variant, "whisper %s %lld %lld", name, (long long)m->dims.audio_heads,
-             (long long)m->dims.text_heads);
-    return steno_network_open(out, steno_whisper_weights_file(m->weights), &o, err);
+    snprintf(variant, sizeof variant, "whisper %s %lld %lld%s", name,
+             (long long)m->dims.audio_heads, (long long)m->dims.text_heads,
+             steno_whisper_weights_variant(m->weights));
+    return steno_network_open(out, file, &o, err);
 }
 
 static steno_status open_networks(struct steno_whisper *m, steno_err *err)
@@ -34,10 +38,14 @@ static steno_status open_networks(struct steno_whisper *m, steno_err *err)
     if (st)
         return st;
     steno_kernels_init(&m->kernels, cpu);
-    st = open_network(m, "encoder", steno_whisper_build_encoder, &m->encoder, err);
+    st = open_network(m, "encoder", "encoder.conv1.weight", steno_whisper_build_encoder,
+                      &m->encoder, err);
     if (!st)
-        st = open_network(m, "cross", steno_whisper_build_cross, &m->cross, err);
-    return st ? st : open_network(m, "step", steno_whisper_build_step, &m->step, err);
+        st = open_network(m, "cross", "decoder.blocks.0.cross_attn.key.weight",
+                          steno_whisper_build_cross, &m->cross, err);
+    return st ? st
+              : open_network(m, "step", "decoder.token_embedding.weight", steno_whisper_build_step,
+                             &m->step, err);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------ */

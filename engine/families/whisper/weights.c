@@ -18,7 +18,8 @@ static const struct {
 } types[] = {
     [STENO_WHISPER_F32] = {"f32", 4, 1},        [STENO_WHISPER_F16] = {"f16", 2, 1},
     [STENO_WHISPER_BF16] = {"bf16", 2, 1},      [STENO_WHISPER_I8] = {"i8", 1, 1},
-    [STENO_WHISPER_I16] = {"i16", 2, 1},        [STENO_WHISPER_Q4_0] = {"q4_0", 18, BLOCK},
+    [STENO_WHISPER_I16] = {"i16", 2, 1},        [STENO_WHISPER_U8] = {"u8", 1, 1},
+    [STENO_WHISPER_U4] = {"u4", 1, 2},          [STENO_WHISPER_Q4_0] = {"q4_0", 18, BLOCK},
     [STENO_WHISPER_Q4_1] = {"q4_1", 20, BLOCK}, [STENO_WHISPER_Q5_0] = {"q5_0", 22, BLOCK},
     [STENO_WHISPER_Q5_1] = {"q5_1", 24, BLOCK}, [STENO_WHISPER_Q8_0] = {"q8_0", 34, BLOCK},
 };
@@ -121,22 +122,51 @@ static void from_block(enum steno_whisper_type type, const unsigned char *p, flo
     }
 }
 
-static void from_integers(const struct steno_whisper_tensor *t, size_t row, const unsigned char *p,
-                          size_t n, float *out)
+/* Element i of integers. */
+static int integer_at(enum steno_whisper_type type, const unsigned char *p, size_t i)
 {
-    const float scale = t->scale ? f32_at(t->scale + (t->n_scale > 1 ? row : 0) * 4) : 1;
-    for (size_t i = 0; i < n; i++) {
-        int16_t v = (signed char)p[i * (t->type == STENO_WHISPER_I16 ? 2 : 1)];
-        if (t->type == STENO_WHISPER_I16)
-            memcpy(&v, p + 2 * i, sizeof v);
-        out[i] = (float)v / scale;
+    int16_t v;
+    switch (type) {
+    case STENO_WHISPER_I16:
+        memcpy(&v, p + 2 * i, sizeof v);
+        return v;
+    case STENO_WHISPER_U8:
+        return p[i];
+    case STENO_WHISPER_U4:
+        return p[i / 2] >> (i & 1 ? 4 : 0) & 15;
+    default:
+        return (signed char)p[i];
     }
 }
 
-static void one_row(const struct steno_whisper_tensor *t, size_t row, size_t n, float *out)
+static bool is_integer(enum steno_whisper_type type)
 {
-    const unsigned char *p = t->data + row * (n / types[t->type].per * types[t->type].bytes);
-    switch (t->type) {
+    return type >= STENO_WHISPER_I8 && type <= STENO_WHISPER_U4;
+}
+
+/* What integers with scale number `at` are worth. */
+struct worth {
+    float scale, zero;
+    bool factors;
+};
+
+static struct worth worth_of(const struct steno_whisper_tensor *t, size_t at)
+{
+    const enum steno_whisper_type one = t->type == STENO_WHISPER_U4 ? STENO_WHISPER_U8 : t->type;
+    return (struct worth){.scale = t->scale ? f32_at(t->scale + at * 4) : 1,
+                          .zero = t->zero ? (float)integer_at(one, t->zero, at) : 0,
+                          .factors = t->factors};
+}
+
+static float scaled(struct worth w, float q)
+{
+    return w.factors ? (q - w.zero) * w.scale : q / w.scale;
+}
+
+/* n elements, integers without their scales. */
+static void plain(enum steno_whisper_type type, const unsigned char *p, size_t n, float *out)
+{
+    switch (type) {
     case STENO_WHISPER_F32:
         memcpy(out, p, n * sizeof *out);
         return;
@@ -147,20 +177,77 @@ static void one_row(const struct steno_whisper_tensor *t, size_t row, size_t n, 
         from_bf16(p, n, out);
         return;
     case STENO_WHISPER_I8:
-    case STENO_WHISPER_I16:
-        from_integers(t, row, p, n, out);
+        for (size_t i = 0; i < n; i++)
+            out[i] = (float)(signed char)p[i];
         return;
     default:
+        for (size_t i = 0; i < n; i++)
+            out[i] = (float)integer_at(type, p, i);
+    }
+}
+
+/* A row in blocks, each with a scale. */
+static void blocked_row(const struct steno_whisper_tensor *t, size_t row, size_t n, float *out)
+{
+    const size_t block = (size_t)t->block, blocks = (n + block - 1) / block;
+    const unsigned char *p = t->data + row * (blocks * block / types[t->type].per);
+    for (size_t b = 0; b < blocks; b++) {
+        const struct worth w = worth_of(t, row * blocks + b);
+        for (size_t i = b * block; i < n && i < (b + 1) * block; i++)
+            out[i] = scaled(w, (float)integer_at(t->type, p, i));
+    }
+}
+
+static void one_row(const struct steno_whisper_tensor *t, size_t row, size_t n, float *out)
+{
+    const unsigned char *p = t->data + row * (n / types[t->type].per * types[t->type].bytes);
+    struct worth w;
+    if (t->type >= STENO_WHISPER_Q4_0) {
         for (size_t i = 0; i < n; i += BLOCK, p += types[t->type].bytes)
             from_block(t->type, p, out + i);
+        return;
+    }
+    plain(t->type, p, n, out);
+    if (!is_integer(t->type))
+        return;
+    w = worth_of(t, t->n_scale > 1 ? row : 0);
+    for (size_t i = 0; i < n; i++)
+        out[i] = scaled(w, out[i]);
+}
+
+/* Rows of a matrix whose columns lie one after the other: a piece of each column at a time. */
+static void transposed_rows(const struct steno_whisper_tensor *t, size_t from, size_t n, float *out)
+{
+    const size_t length = steno_whisper_row_length(t), rows = steno_whisper_row_count(t);
+    const size_t bytes = types[t->type].bytes;
+    const bool integer = is_integer(t->type);
+    struct worth w[64];
+    float piece[64];
+    for (size_t at = 0, k; at < n; at += k) {
+        k = n - at < 64 ? n - at : 64;
+        for (size_t r = 0; integer && r < k; r++)
+            w[r] = worth_of(t, t->n_scale > 1 ? from + at + r : 0);
+        for (size_t i = 0; i < length; i++) {
+            plain(t->type, t->data + (i * rows + from + at) * bytes, k, piece);
+            for (size_t r = 0; r < k; r++)
+                out[(at + r) * length + i] = integer ? scaled(w[r], piece[r]) : piece[r];
+        }
     }
 }
 
 void steno_whisper_rows(const struct steno_whisper_tensor *t, size_t from, size_t n, float *out)
 {
     const size_t length = steno_whisper_row_length(t);
-    for (size_t i = 0; i < n; i++)
-        one_row(t, from + i, length, out + i * length);
+    if (t->transposed) {
+        transposed_rows(t, from, n, out);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (t->block)
+            blocked_row(t, from + i, length, out + i * length);
+        else
+            one_row(t, from + i, length, out + i * length);
+    }
 }
 
 /* ---- the view ------------------------------------------------------------------------------ */
@@ -444,6 +531,8 @@ void steno_whisper_weights_close(steno_whisper_weights *w)
         return;
     for (size_t i = 0; i < w->n_shards; i++)
         steno_safetensors_close(w->shard[i]);
+    for (int i = 0; i < 2; i++)
+        steno_graph_free(w->graph[i]);
     steno_map_close(&w->map);
     steno_bpe_close(w->bpe);
     free(w->tensor);
@@ -459,6 +548,11 @@ const char *steno_whisper_weights_format(const steno_whisper_weights *w)
 const char *steno_whisper_weights_file(const steno_whisper_weights *w)
 {
     return w->file;
+}
+
+const char *steno_whisper_weights_variant(const steno_whisper_weights *w)
+{
+    return w->variant;
 }
 
 const steno_bpe *steno_whisper_weights_bpe(const steno_whisper_weights *w)

@@ -15,6 +15,8 @@ enum steno_whisper_type {
     STENO_WHISPER_BF16,
     STENO_WHISPER_I8,
     STENO_WHISPER_I16,
+    STENO_WHISPER_U8,
+    STENO_WHISPER_U4, /* two in a byte, the first in its low bits */
     STENO_WHISPER_Q4_0,
     STENO_WHISPER_Q4_1,
     STENO_WHISPER_Q5_0,
@@ -32,8 +34,13 @@ struct steno_whisper_tensor {
     int rank;
     int64_t dim[STENO_WHISPER_MAX_RANK]; /* PyTorch's order */
     const unsigned char *data;           /* at any address, whole rows */
-    const unsigned char *scale;          /* I8, I16: f32 at any address, w = q / scale; NULL: 1 */
-    size_t n_scale;                      /* one for each row, or 1 */
+    bool transposed;                     /* data is [columns, rows]; not for blocks */
+    /* Integers q, at any address: w = q / scale, or w = (q - zero) * scale if `factors`. */
+    const unsigned char *scale; /* f32; NULL: 1 */
+    const unsigned char *zero;  /* of the type of data, U4 too in a byte each; NULL: 0 */
+    size_t n_scale;             /* one for each row, or 1 */
+    bool factors;
+    int64_t block; /* 0, or elements of a row that share a scale; every row has whole blocks */
 };
 
 /* What the tensors say of the model. */
@@ -48,8 +55,9 @@ struct steno_whisper_head {
 
 typedef struct steno_whisper_weights steno_whisper_weights;
 
-/* Open a model: the directory of a CTranslate2 or Hugging Face model, or a file of one of the
- * formats (model.bin, *.safetensors, ggml's *.bin); the format is told by content. Every tensor
+/* Open a model: the directory of a CTranslate2, Hugging Face or ONNX model, or a file of one of the
+ * formats (model.bin, *.safetensors, ggml's *.bin, an encoder's *.onnx, whose decoder lies beside
+ * it); the format is told by content. Every tensor
  * that the model needs is there, in the right shape, afterwards. STENO_ERR_IO; STENO_ERR_FORMAT
  * names file, tensor, what was expected and what was found; STENO_ERR_UNSUPPORTED: a newer format,
  * a type that is not known. */
@@ -60,10 +68,12 @@ STENO_MUST steno_status steno_whisper_weights_open(steno_whisper_weights **out, 
 bool steno_whisper_weights_probe(const char *path);
 void steno_whisper_weights_close(steno_whisper_weights *w);
 
-/* "ctranslate2", "huggingface" or "ggml". */
+/* "ctranslate2", "huggingface", "ggml" or "onnx". */
 const char *steno_whisper_weights_format(const steno_whisper_weights *w);
 /* The file with the weights (the first of several). */
 const char *steno_whisper_weights_file(const steno_whisper_weights *w);
+/* What else than that file the weights depend on, for the key of a cache; "": nothing. */
+const char *steno_whisper_weights_variant(const steno_whisper_weights *w);
 struct steno_whisper_dims steno_whisper_weights_dims(const steno_whisper_weights *w);
 /* Pieces of text by number; the weights' until they are closed. */
 const steno_bpe *steno_whisper_weights_bpe(const steno_whisper_weights *w);

@@ -7,6 +7,7 @@
 #include "formats/json.h"
 #include "formats/map.h"
 #include "formats/safetensors.h"
+#include "nn/graph/graph.h"
 
 #define STENO_WHISPER_MAX_FILES 64 /* shards */
 #define STENO_WHISPER_MAX_TENSORS 8192
@@ -19,6 +20,8 @@ struct steno_whisper_weights {
     struct steno_map map;
     steno_safetensors *shard[STENO_WHISPER_MAX_FILES];
     size_t n_shards;
+    struct steno_graph *graph[2];        /* ONNX: encoder and decoder; the tensors are in them */
+    char variant[256];                   /* place, size and time of files that those refer to */
     struct steno_whisper_tensor *tensor; /* sorted by name once all are there */
     size_t n, cap;
     int64_t audio_heads, text_heads; /* 0: not said, heads of 64 */
@@ -74,6 +77,34 @@ STENO_MUST steno_status steno_whisper_read_ggml(steno_whisper_weights *w, const 
 STENO_MUST steno_status steno_whisper_read_shard(steno_whisper_weights *w,
                                                  const steno_safetensors *s, const char *name,
                                                  steno_err *err);
+/* Networks of an ONNX model: w->graph, as read from files of these names. */
+STENO_MUST steno_status steno_whisper_read_onnx(steno_whisper_weights *w, const char *const file[2],
+                                                steno_err *err);
+
+/* Files of an ONNX model. `other` is the folder of config.json and the vocabulary. */
+struct steno_whisper_onnx_files {
+    char encoder[4096], decoder[4096], other[4096];
+};
+/* Find them for an encoder, a decoder or a folder. False: they are no Whisper model. */
+bool steno_whisper_find_onnx(const char *path, struct steno_whisper_onnx_files *out);
+/* sherpa's list of tokens beside them. False: there is none. */
+bool steno_whisper_find_tokens(const struct steno_whisper_onnx_files *f, char out[4096]);
+/* model_type of the config.json in dir is whisper's. */
+bool steno_whisper_says_whisper(const char *dir);
+/* Open both networks and read them. */
+STENO_MUST steno_status steno_whisper_open_onnx(steno_whisper_weights *w,
+                                                const struct steno_whisper_onnx_files *files,
+                                                steno_err *err);
+/* The same from memory, as steno_whisper_weights_parse does it. */
+STENO_MUST steno_status steno_whisper_parse_onnx(steno_whisper_weights **out,
+                                                 const void *const p[2], const size_t n[2],
+                                                 const char *name, steno_err *err);
+/* sherpa-onnx's tokens.txt: lines of a piece in base64 and its number. */
+STENO_MUST steno_status steno_whisper_read_tokens(steno_whisper_weights *w, const char *path,
+                                                  steno_err *err);
+/* A new view without tensors. NULL: err says why. */
+steno_whisper_weights *steno_whisper_weights_new(const char *path, steno_err *err);
+
 /* The files beside the weights. config.json: heads. */
 STENO_MUST steno_status steno_whisper_read_config(steno_whisper_weights *w,
                                                   const struct steno_json_node *root,
