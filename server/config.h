@@ -23,6 +23,7 @@ struct steno_config {
     /* [model] */
     char *model;                  /* directory; "" = the built-in model */
     char *aliases;                /* other names that requests may use for it, comma separated */
+    bool strict;                  /* no other names than these and those of models */
     char *precision;              /* auto, fp32, bf16, fp16, int8 */
     char *search;                 /* "NAME=VALUE, ...": see steno_config_search */
     struct steno_options options; /* of model families; each has its own key */

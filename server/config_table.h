@@ -15,10 +15,13 @@ ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "3
 ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,
     "Model directory, or the name of a fetched model. Empty: the first model of the catalogue that "
     "was fetched (steno model fetch), else the model that ships.")
-ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES",
-    "whisper-1, gpt-4o-transcribe, gpt-4o-mini-transcribe, nova-2, nova-3", 0, 0,
-    "Other names that requests may use for the model, comma separated. The default has the names "
-    "that OpenAI's and Deepgram's clients send by default.")
+ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "", 0, 0,
+    "Other names that requests may use for the model, comma separated, besides those of the "
+    "catalogue: the names that well-known clients send by default (whisper-1, nova-3, "
+    "Systran/faster-whisper-base, ...) mean the model of that name or else the default model.")
+ROW(BOOL, strict, "model", "strict", "STENO_MODEL_STRICT", "no", 0, 0,
+    "Refuse the names of the catalogue: only names of models and of model.aliases are known. "
+    "Answers to uploads name the model that served them in X-Steno-Model in any case.")
 ROW(STRING, precision, "model", "precision", "STENO_MODEL_PRECISION", "auto", 0, 0,
     "Precision of the weights of products: fp32 (unchanged), bf16 or fp16 (half the memory), int8 "
     "(a quarter). auto: int8 or bf16 if the model's directory allows it and the CPU multiplies "
@@ -30,7 +33,8 @@ ROW(STRING, search, "model", "search", "STENO_MODEL_SEARCH", "", 0, 0,
     "not listed keeps the model's own value. A key of the option's name overrides this one.")
 ROW(STRING, models_dir, "models", "dir", "STENO_MODELS", "", 0, 0,
     "Directory of further model directories; requests use their names. A model is loaded on "
-    "request: until it is loaded, the answer is 503 with Retry-After. Empty: none.")
+    "request: until it is loaded, the answer is 503 with Retry-After. Empty: the fetched models "
+    "if model.dir is empty too, else none.")
 ROW(SECONDS, models_idle, "models", "idle_unload", "STENO_MODELS_IDLE_UNLOAD", "10min", 0, 604800,
     "A further model is unloaded after this time without use. 0: never.")
 ROW(BYTES, models_memory, "models", "memory", "STENO_MODELS_MEMORY", "0", 0, 1099511627776.0,

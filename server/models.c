@@ -3,17 +3,21 @@
 
 #include "base/clock.h"
 #include "server/log.h"
+#include "store/catalogue.h"
+#include "store/places.h"
 
 #include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define SECOND INT64_C(1000000000)
 #define MAX_NAME 64
 #define MAX_LABEL (MAX_NAME + STENO_OPTIONS_LABEL)
+#define TOLD 32
 #define RETRY_NS (10 * SECOND) /* until loading is tried again after a failure */
 
 struct steno_model_slot {
@@ -36,11 +40,14 @@ struct steno_model_slot {
 struct steno_models {
     const struct steno_config *conf;
     struct steno_pool_options pool;
+    steno_catalogue *catalogue; /* other names of models; NULL: none was found */
     pthread_t thread;
     bool running;
     pthread_mutex_t lock; /* guards everything below, and every slot */
     pthread_cond_t work, idle;
     bool stop;
+    char told[TOLD][MAX_NAME]; /* the other names that the log has told about */
+    int n_told;
     int reloads, reloaded, failed; /* requested and pending; results of the last one */
     struct steno_model_slot *first, **last;
     struct steno_served *old; /* generations that are still used, but no longer served */
@@ -64,13 +71,45 @@ static bool is_alias(const char *aliases, const char *name)
     }
 }
 
+/* Lock held. Tell once that a name of the catalogue means this model. */
+static void tell(steno_models *m, const char *name, const struct steno_model_slot *slot)
+{
+    for (int i = 0; i < m->n_told; i++)
+        if (!strncmp(m->told[i], name, MAX_NAME - 1))
+            return;
+    if (m->n_told == TOLD)
+        return;
+    snprintf(m->told[m->n_told++], MAX_NAME, "%s", name);
+    steno_log(LOG_NOTICE, "requests for the model '%.80s' are served by %s (model.strict = no)",
+              name, slot->name);
+}
+
+/* Lock held. The model that a name of the catalogue means: the one of this name or alias, else the
+ * default. NULL: the catalogue does not have the name. */
+static struct steno_model_slot *find_other(steno_models *m, const char *name)
+{
+    const struct steno_catalogue_model *model = steno_catalogue_find(m->catalogue, name);
+    struct steno_model_slot *slot = m->first;
+    if (model)
+        while (slot &&
+               (slot->gone || slot->of || steno_catalogue_find(m->catalogue, slot->name) != model))
+            slot = slot->next;
+    else if (!steno_catalogue_client(m->catalogue, name))
+        return NULL;
+    slot = slot ? slot : m->first;
+    tell(m, name, slot);
+    return slot;
+}
+
 /* Lock held. */
 static struct steno_model_slot *find(steno_models *m, const char *name)
 {
     for (struct steno_model_slot *s = m->first; s; s = s->next)
         if (!s->gone && !s->of && !strcmp(s->name, name))
             return s;
-    return !*name || is_alias(m->conf->aliases, name) ? m->first : NULL;
+    if (!*name || is_alias(m->conf->aliases, name))
+        return m->first;
+    return m->conf->strict ? NULL : find_other(m, name);
 }
 
 static steno_status unknown(steno_models *m, const char *name, steno_err *err)
@@ -110,25 +149,16 @@ static struct steno_model_slot *add_slot(steno_models *m, const char *name, cons
     return s;
 }
 
-/* Find the directories that exist now. */
-static void scan(steno_models *m)
+/* Add slots for the directories of a directory that are not hidden. Lock held. */
+static void scan_dir(steno_models *m, const char *dir, DIR *d)
 {
-    DIR *d = *m->conf->models_dir ? opendir(m->conf->models_dir) : NULL;
     struct dirent *e;
-    if (*m->conf->models_dir && !d) {
-        steno_log(LOG_ERR, "models.dir: %s cannot be read", m->conf->models_dir);
-        return;
-    }
-    pthread_mutex_lock(&m->lock);
-    for (struct steno_model_slot *s = m->first->next; s; s = s->next)
-        s->gone = true;
-    while (d && (e = readdir(d))) {
+    while ((e = readdir(d))) {
         char path[4096];
         struct steno_model_slot *s = m->first;
         DIR *sub;
         if (*e->d_name == '.' || strlen(e->d_name) >= MAX_NAME ||
-            snprintf(path, sizeof path, "%s/%s", m->conf->models_dir, e->d_name) >=
-                (int)sizeof path ||
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path ||
             !(sub = opendir(path)))
             continue;
         closedir(sub);
@@ -139,12 +169,39 @@ static void scan(steno_models *m)
         else if (!add_slot(m, e->d_name, path))
             break;
     }
+}
+
+/* Directory i whose models requests may name; false past the last one. Without a configured model
+ * the fetched ones are served, so all of them are. */
+static bool models_dir(const steno_models *m, size_t i, char out[STENO_PLACE_MAX])
+{
+    if (!*m->conf->models_dir)
+        return !*m->conf->model && steno_place_models(out, i);
+    return i == 0 && snprintf(out, STENO_PLACE_MAX, "%s", m->conf->models_dir) < STENO_PLACE_MAX;
+}
+
+/* Find the directories that exist now. */
+static void scan(steno_models *m)
+{
+    char dir[STENO_PLACE_MAX];
+    if (*m->conf->models_dir && access(m->conf->models_dir, R_OK)) {
+        steno_log(LOG_ERR, "models.dir: %s cannot be read", m->conf->models_dir);
+        return;
+    }
+    pthread_mutex_lock(&m->lock);
+    for (struct steno_model_slot *s = m->first->next; s; s = s->next)
+        s->gone = true;
+    for (size_t i = 0; models_dir(m, i, dir); i++) {
+        DIR *d = opendir(dir);
+        if (!d)
+            continue; /* nothing was fetched */
+        scan_dir(m, dir, d);
+        closedir(d);
+    }
     for (struct steno_model_slot *s = m->first; s; s = s->next)
         if (s->of)
             s->gone = s->of->gone;
     pthread_mutex_unlock(&m->lock);
-    if (d)
-        closedir(d);
 }
 
 /* ---- generations ----------------------------------------------------------------------------- */
@@ -478,6 +535,7 @@ steno_status steno_models_open(steno_models **out, const struct steno_config *co
                                const struct steno_pool_options *pool, steno_err *err)
 {
     pthread_condattr_t monotonic;
+    steno_err why;
     steno_models *m = calloc(1, sizeof *m);
     steno_status st;
     if (!m)
@@ -491,6 +549,8 @@ steno_status steno_models_open(steno_models **out, const struct steno_config *co
     pthread_cond_init(&m->work, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&m->idle, NULL);
+    if (steno_catalogue_open(&m->catalogue, NULL, &why))
+        steno_log(LOG_WARNING, "no other names of models: %s", why.msg);
     st = open_default(m, err);
     if (!st) {
         scan(m);
@@ -531,6 +591,7 @@ void steno_models_close(steno_models *m)
     pthread_cond_destroy(&m->work);
     pthread_cond_destroy(&m->idle);
     pthread_mutex_destroy(&m->lock);
+    steno_catalogue_close(m->catalogue);
     free(m);
 }
 
@@ -622,6 +683,15 @@ steno_status steno_models_check(steno_models *m, const char *name, steno_err *er
         st = unknown(m, name, err);
     pthread_mutex_unlock(&m->lock);
     return st;
+}
+
+struct steno_model_slot *steno_models_named(steno_models *m, const char *name)
+{
+    struct steno_model_slot *slot;
+    pthread_mutex_lock(&m->lock);
+    slot = find(m, name);
+    pthread_mutex_unlock(&m->lock);
+    return slot;
 }
 
 void steno_models_reload(steno_models *m, int *reloaded, int *failed)

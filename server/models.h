@@ -1,9 +1,10 @@
 /* The models of this server. The default model is always loaded. Those of models.dir (a directory
- * of model directories, whose names requests use) are loaded when a request wants them, and
- * unloaded when nobody has used them for models.idle_unload. Each loaded model has its pool. A
- * request may want a directory with other options of its family than the configuration has (struct
- * steno_option_info, STENO_OPTION_OF_MODEL). Each such variant is a model of its own: it is made at
- * the first request, and loaded and unloaded like those of models.dir.
+ * of model directories, whose names requests use; without a configured model, the fetched ones) are
+ * loaded when a request wants them, and unloaded when nobody has used them for models.idle_unload.
+ * Each loaded model has its pool. A request may want a directory with other options of its family
+ * than the configuration has (struct steno_option_info, STENO_OPTION_OF_MODEL). Each such variant
+ * is a model of its own: it is made at the first request, and loaded and unloaded like those of
+ * models.dir.
  *
  * A loaded model is a generation with a count of its users. A reload makes a new generation.
  * Running sessions end on the old one, which is closed when its last user releases it. When the new
@@ -46,8 +47,10 @@ STENO_MUST steno_status steno_models_open(steno_models **out, const struct steno
 /* Close. Everything must have been released before. Accepts NULL. */
 void steno_models_close(steno_models *m);
 
-/* Use the model of this name; NULL, "" and the aliases mean the default. want: options of models
- * that override the configuration's; NULL = none. STENO_ERR_INVAL: no model has this name
+/* Use the model of this name; NULL, "" and the aliases mean the default. Unless model.strict, a
+ * name of the catalogue means the model that it belongs to, or the default where that is not here
+ * or where the name is one that clients send by default; the log tells so once. want: options of
+ * models that override the configuration's; NULL = none. STENO_ERR_INVAL: no model has this name
  * (steno_models_check says so too), or it does not have the wanted option (the message begins with
  * the option). STENO_ERR_BUSY: it is being loaded, or there is no memory for it now.
  * STENO_ERR_INTERNAL: it could not be loaded. */
@@ -58,6 +61,8 @@ STENO_MUST steno_status steno_models_acquire(steno_models *m, const char *name,
 void steno_models_release(steno_models *m, struct steno_served *s);
 /* Check that a model has this name, loaded or not; else STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_models_check(steno_models *m, const char *name, steno_err *err);
+/* Find the slot that serves this name, as above; NULL: there is none. */
+struct steno_model_slot *steno_models_named(steno_models *m, const char *name);
 /* Load every loaded model again, look for new ones, and wait until both are done. *failed: how many
  * models kept their old generation. */
 void steno_models_reload(steno_models *m, int *reloaded, int *failed);

@@ -98,20 +98,6 @@ static enum MHD_Result get_models(struct steno_request *rq)
     return respond_json(rq, steno_openai_write_models(&body, models, n), &body);
 }
 
-static struct steno_model_slot *find_model(const struct steno_server *srv, const char *name)
-{
-    struct steno_model_slot *slot;
-    struct steno_model_view v;
-    if (!*name || steno_models_check(srv->models, name, NULL))
-        return NULL;
-    for (size_t i = 0; (slot = steno_models_slot(srv->models, i)); i++) {
-        steno_model_slot_view(slot, &v);
-        if (!v.is_variant && !strcmp(v.name, name))
-            return slot;
-    }
-    return steno_models_slot(srv->models, 0); /* an alias */
-}
-
 static enum MHD_Result get_model(struct steno_request *rq)
 {
     size_t prefix = strlen(rq->route->path), len = steno_query_path_len(rq->target);
@@ -124,7 +110,7 @@ static enum MHD_Result get_model(struct steno_request *rq)
     if (len - prefix < sizeof name) {
         memcpy(name, rq->target + prefix, len - prefix);
         name[len - prefix] = '\0';
-        slot = find_model(rq->sv->srv, name);
+        slot = *name ? steno_models_named(rq->sv->srv->models, name) : NULL;
     }
     if (slot) {
         steno_model_slot_view(slot, &view);

@@ -520,7 +520,7 @@ static ssize_t read_events(void *ctx, uint64_t pos, char *out, size_t max)
 
 static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
 {
-    struct steno_header headers[] = {{NULL, NULL}, {NULL, NULL}};
+    struct steno_header headers[3] = {{NULL, NULL}};
     const char *option = steno_options_named_in(up->err.msg);
     int code;
     if (up->audio_seconds > 0)
@@ -536,8 +536,9 @@ static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
         return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
     if (up->code != 200)
         return steno_respond_status(rq, &up->err, option ? option : "file");
+    headers[0] = (struct steno_header){"X-Steno-Model", up->served->name};
     if (*up->warning)
-        headers[0] = (struct steno_header){"X-Steno-Warning", up->warning};
+        headers[1] = (struct steno_header){"X-Steno-Warning", up->warning};
     code = up->code;
     return steno_respond(rq, code, steno_openai_media_type(up->ask.format), &up->answer, headers);
 }

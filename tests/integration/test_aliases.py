@@ -1,0 +1,91 @@
+"""Names of models in requests: fetched models, names that clients send by default, model.strict. The "fetched" models
+are copies of the one that hears tones. TAP."""
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+from daemon import ROOT, Stenod, case, eventually, tap
+
+TONES = os.path.join(ROOT, "tests", "data", "models", "tones")
+with open(os.path.join(ROOT, "tests", "data", "digits.wav"), "rb") as _f:
+    WAV = _f.read()
+
+
+class Fetched:
+    """A data directory with models of these names."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def __enter__(self):
+        self.dir = tempfile.mkdtemp(prefix="steno-data-")
+        self.before = os.environ.get("STENO_DATA")
+        for name in self.names:
+            to = os.path.join(self.dir, "models", name)
+            shutil.copytree(TONES, to)
+            conf = os.path.join(to, "model.conf")
+            with open(conf, encoding="utf-8") as f:
+                text = f.read()
+            with open(conf, "w", encoding="utf-8") as f:
+                f.write(text.replace("name = tones", f"name = {name}"))
+        os.environ["STENO_DATA"] = self.dir
+        return self
+
+    def __exit__(self, *_):
+        os.environ["STENO_DATA"] = self.before
+        shutil.rmtree(self.dir)
+
+
+def upload(d, model):
+    parts = [f'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'.encode() + WAV + b"\r\n"]
+    parts.append(f'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n{model}\r\n--b--\r\n'.encode())
+    status, headers, body = d.request("POST", "/v1/audio/transcriptions", b"".join(parts),
+                                      {"Content-Type": "multipart/form-data; boundary=b"})
+    return status, {k.lower(): v for k, v in dict(headers).items()}.get("x-steno-model"), json.loads(body)
+
+
+@case
+def the_default_is_the_fetched_model_and_all_fetched_ones_have_names():
+    with Fetched("tiny.en", "base", ".half.new") as f, Stenod() as d:
+        assert [m["id"] for m in json.loads(d.get("/v1/models")[2])["data"]] == ["base", "tiny.en"], d.output()
+        assert upload(d, "base")[:2] == (200, "base")
+        assert eventually(lambda: upload(d, "tiny.en")[:2] == (200, "tiny.en"))  # 503 while it is loaded
+        assert upload(d, "Systran/faster-whisper-tiny.en")[:2] == (200, "tiny.en")
+        assert upload(d, "openai/whisper-tiny.en")[:2] == (200, "tiny.en")
+        assert json.loads(d.get("/v1/models/whisper-tiny.en")[2])["id"] == "tiny.en"
+        assert f.dir in d.output()
+
+
+@case
+def names_of_clients_mean_the_default_and_the_log_says_so_once():
+    with Stenod() as d:
+        for name in ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe-2025-12-15", "nova-3", "nova-2-phonecall",
+                     "Systran/faster-whisper-large-v3", "openai/whisper-base", "large-v3-turbo", "tiny.en", "whisper-1"):
+            assert upload(d, name)[:2] == (200, "digits-en"), name
+        assert len(re.findall("requests for the model 'whisper-1' are served by digits-en", d.output())) == 1
+        status, _, body = upload(d, "my-model")
+        assert status == 404 and body["error"]["code"] == "model_not_found", body
+
+
+@case
+def strict_refuses_names_that_no_model_has():
+    with Stenod("model.strict=yes", "model.aliases=mine, other") as d:
+        for name in ("whisper-1", "Systran/faster-whisper-base", "base"):
+            status, _, body = upload(d, name)
+            assert status == 404 and "does not exist; known: 'digits-en'" in body["error"]["message"], (name, body)
+        for name in ("mine", "other", "digits-en", ""):
+            assert upload(d, name)[:2] == (200, "digits-en"), name
+
+
+@case
+def a_configured_model_is_served_alone():
+    with Fetched("tiny.en", "base"), Stenod(args=["--model", "tiny.en"]) as d:
+        assert [m["id"] for m in json.loads(d.get("/v1/models")[2])["data"]] == ["tiny.en"]
+        assert upload(d, "base")[:2] == (200, "tiny.en")
+
+
+if __name__ == "__main__":
+    sys.exit(tap())
