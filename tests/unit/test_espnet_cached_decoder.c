@@ -212,7 +212,7 @@ static void exported_lm_scores_as_from_whole_prefixes(void **state)
 
 /* ---- graphs made by the test --------------------------------------------------------------- */
 
-enum fault { NONE, MASK_OF_OTHERS, MIXES_POSITIONS };
+enum fault { NONE, MASK_OF_OTHERS, MIXES_POSITIONS, MASK_OF_TOKEN_4, MASK_OF_PLACE_20 };
 
 static void weights(struct mk_graph *m, const char *name, const char *dims, size_t n)
 {
@@ -287,12 +287,21 @@ static void layer(struct mk_graph *m, int i)
 static void mask(struct mk_graph *m, enum fault fault)
 {
     static const float far = -10000;
-    static const int64_t none = 0;
+    static const int64_t ids[] = {0, 4, 20};
     mk_f32(m, "far", "", &far, 1);
-    mk_i64(m, "none", "", &none, 1);
+    mk_i64(m, "none", "", &ids[fault == MASK_OF_TOKEN_4], 1);
     if (fault == MASK_OF_OTHERS)
         mk_node(m, "CumSum", "tgt,one_number", "seen");
-    mk_node(m, "Equal", fault == MASK_OF_OTHERS ? "seen,none" : "tgt,none", "equal");
+    if (fault == MASK_OF_PLACE_20) { /* hides what comes after */
+        mk_i64(m, "many", "", &ids[2], 1);
+        mk_node(m, "GreaterOrEqual", "tgt,none", "here");
+        mk_node(m, "Cast", "here", "ones");
+        mk_attr_int(m, "to", STENO_I64);
+        mk_node(m, "CumSum", "ones,one_number", "place");
+        mk_node(m, "Greater", "place,many", "equal");
+    } else {
+        mk_node(m, "Equal", fault == MASK_OF_OTHERS ? "seen,none" : "tgt,none", "equal");
+    }
     mk_node(m, "Cast", "equal", "flags");
     mk_attr_int(m, "to", STENO_F32);
     mk_node(m, "Mul", "flags,far", "flat");
@@ -345,6 +354,19 @@ static void made_lm_scores_as_from_whole_prefixes(void **state)
     (void)state;
     open_pair(&p, path, STENO_ESPNET_SCORER_LM, 2, 4, 5, false);
     assert_true(steno_network_find_output(p.step_net, "new_bias") > 0); /* token 0 is masked */
+    same_scores(&p, 4);
+    close_pair(&p);
+    mk_unlink(path);
+}
+
+/* The trial of a mask reaches every token that its constants name. */
+static void a_mask_of_any_token_is_kept(void **state)
+{
+    char *path = made_lm(MASK_OF_TOKEN_4);
+    struct pair p;
+    (void)state;
+    open_pair(&p, path, STENO_ESPNET_SCORER_LM, 2, 4, 5, false);
+    assert_true(steno_network_find_output(p.step_net, "new_bias") > 0);
     same_scores(&p, 4);
     close_pair(&p);
     mk_unlink(path);
@@ -404,6 +426,7 @@ static void graphs_that_cannot_be_cut_are_refused(void **state)
     struct mk_graph *m = mk_new(13);
     (void)state;
     refused(MASK_OF_OTHERS, "a mask that does not depend on each token alone at mask");
+    refused(MASK_OF_PLACE_20, "a mask that does not depend on each token alone at mask");
     refused(MIXES_POSITIONS, "several positions");
     mk_input(m, "x", STENO_F32, "2");
     mk_node(m, "Relu", "x", "y");
@@ -700,6 +723,7 @@ int main(void)
         cmocka_unit_test(exported_decoder_scores_as_from_whole_prefixes),
         cmocka_unit_test(exported_lm_scores_as_from_whole_prefixes),
         cmocka_unit_test(made_lm_scores_as_from_whole_prefixes),
+        cmocka_unit_test(a_mask_of_any_token_is_kept),
         cmocka_unit_test(graphs_that_cannot_be_cut_are_refused),
         cmocka_unit_test(a_file_with_the_operator_has_nothing_to_read),
         cmocka_unit_test(steps_allocate_nothing_once_warm),

@@ -205,7 +205,10 @@ static void paddings_go_into_the_operator(void **state)
           {"1,2,t", "p = [0,0,1,0,0,1]; Pad x,p e; MaxPool e y kernel_shape=[3]", false, 2, 0},
           {"1,2,t", "p = [0,0,1,0,0,1]; Pad x,p e; AveragePool e y kernel_shape=[3]", true, 1, 0},
           {"1,2,t", "p = [0,0,1,0,0,1]; Pad x,p e; AveragePool e y kernel_shape=[3] pads=[1,1]",
-           false, 2, 0});
+           false, 2, 0},
+          /* a window within the paddings */
+          {"1,2,t", "p = [0,0,3,0,0,1]; Pad x,p e; AveragePool e y kernel_shape=[3]", false, 2, 0},
+          {"1,2,t", "p = [0,0,1,0,0,3]; Pad x,p,inf e; MaxPool e y kernel_shape=[3]", false, 2, 0});
 }
 
 static void channels_take_factors_and_summands(void **state)
@@ -238,7 +241,15 @@ static void channels_take_factors_and_summands(void **state)
         {"2,2,t", "w : 3,2,3; Conv x,w c; Div two,c y", false, 2, 0},
         {"2,2,t", "w : 3,2,3; k : 3,1; Relu x z; Conv x,w c; Conv z,w d; Add c,k e; Add e,d y",
          false, -1, 0},
-        {"2,3,8", BN "w : 8,3; MatMul x,w c; BatchNormalization c,s,b,m,v y", false, 2, 0});
+        {"2,3,8", BN "w : 8,3; MatMul x,w c; BatchNormalization c,s,b,m,v y", false, 2, 0},
+        /* a product without a bias */
+        {"t,8", BN "w : 8,3; MatMul x,w c; BatchNormalization c,s,b,m,v y", false, 2, 0},
+        /* beta would halve the summand; pass linear takes it */
+        {"t,8", "w : 8,3; k : 3; Gemm x,w c beta=0.5; Add c,k y", false, 1, 0},
+        /* the second factor would make weights infinite */
+        {"2,2,t",
+         "tiny = 1e-30; big = 3e38; w : 3,2,3; Mul x,tiny z; Conv z,w c; Mul c,big d; Mul d,six y",
+         true, 3, 0});
 }
 
 static void every_activation_of_a_convolution(void **state)
@@ -478,6 +489,7 @@ static void transposed_and_scaled_products(void **state)
           {"t,3,8", "Transpose x u perm=[0,2,1]; MatMul u,x p; Div p,six y", true, 1, 0},
           {"t,3,3", "MatMul x,x p; Mul half,p y", true, 1, 0},
           {"t,8,4", "Transpose x u perm=[1,0,2]; MatMul u,u y", false, 2, 0},
+          {"t,3,3", "MatMul x,x p; Mul zero,p y", false, 2, 0},
           {"t,3,8", "Transpose x u perm=[0,2,1]; MatMul x,u y; -> u", false, 2, 0});
 }
 

@@ -1,12 +1,13 @@
-/* What must hold of a graph before it is cut (nn/passes/incremental.h). Masks and tables of
- * positions are computed for a few lengths and checked. Every other node must work on each position
- * by itself. */
+/* What must hold of a graph before it is cut (nn/passes/incremental.h). Masks are computed for the
+ * tokens and lengths that their constants distinguish, and tables of positions for a few lengths.
+ * Every other node must work on each position by itself. */
 #include "nn/passes/incremental_internal.h"
 
 #include <string.h>
 
 #define PROOF_BATCH 2
 #define PROOF_LENGTH 5
+enum { MIN_TRIAL = 16, MAX_TRIAL = 300 }; /* lengths at which a mask is computed */
 
 steno_status steno_cut_refuse(const struct cut *c, const char *what, const char *name)
 {
@@ -119,7 +120,44 @@ static steno_status compute(struct cut *c, steno_value_id want, const int64_t *t
     return st;
 }
 
-static const int64_t proof[PROOF_BATCH * PROOF_LENGTH] = {1, 0, 2, 1, 0, 2, 1, 0, 0, 1};
+static const int64_t proof[PROOF_LENGTH] = {1, 0, 2, 1, 0};
+
+/* What a mask may distinguish: each token beside one of its constants, and lengths beyond them. */
+struct trial {
+    int64_t token[64];
+    int n;
+    int64_t length;
+};
+
+static void try_token(struct trial *t, int64_t token)
+{
+    if (token < 0 || t->n == (int)(sizeof t->token / sizeof *t->token))
+        return;
+    for (int i = 0; i < t->n; i++)
+        if (t->token[i] == token)
+            return;
+    t->token[t->n++] = token;
+}
+
+/* False when there are too many constants to try. */
+static bool trial_of(struct cut *c, struct trial *t, const bool *needed)
+{
+    *t = (struct trial){.length = MIN_TRIAL};
+    for (int64_t i = 0; i < 3; i++)
+        try_token(t, i);
+    for (steno_value_id v = 0; v < c->g->n_values; v++) {
+        const struct steno_tensor *k = needed[v] ? c->g->values[v].constant : NULL;
+        double x;
+        if (!k || !steno_pass_scalar(c->g, v, &x) || !(x > -1e9 && x < 1e9))
+            continue;
+        for (int64_t d = -1; d <= 1; d++)
+            try_token(t, (int64_t)x + d);
+        if (x + 3 > (double)t->length && x <= MAX_TRIAL - 3)
+            t->length = (int64_t)x + 3;
+    }
+    t->length = t->length < t->n ? t->n : t->length;
+    return t->n < (int)(sizeof t->token / sizeof *t->token);
+}
 
 /* Mask of hypothesis b for key t; m has shape [B or 1, 1, 1, L], or fewer dimensions. */
 static bool mask_at(const struct steno_tensor *m, int64_t length, int64_t b, int64_t t, float *out)
@@ -133,28 +171,60 @@ static bool mask_at(const struct steno_tensor *m, int64_t length, int64_t b, int
     return true;
 }
 
+/* The mask of each token of t alone. */
+static steno_status masks_alone(struct cut *c, const struct trial *t, float *alone)
+{
+    for (int i = 0; i < t->n; i++) {
+        const int64_t both[PROOF_BATCH] = {t->token[i], t->token[i]};
+        const struct steno_tensor *one;
+        steno_status st = compute(c, c->mask, both, PROOF_BATCH, 1, &one);
+        if (st)
+            return st;
+        if (!mask_at(one, 1, 0, 0, &alone[i]))
+            return steno_cut_refuse(c, "an unexpected shape of the mask",
+                                    c->g->values[c->mask].name);
+    }
+    return STENO_OK;
+}
+
 steno_status steno_cut_prove_mask(struct cut *c)
 {
-    const struct steno_tensor *whole, *one;
-    float alone[3], x;
-    bool plain = true;
-    steno_status st = STENO_OK;
+    const struct steno_tensor *whole;
+    struct trial t;
+    float alone[sizeof t.token / sizeof *t.token], x;
+    bool plain = true, *needed;
+    int64_t *tokens;
+    steno_status st;
     if (c->mask == STENO_NONE)
         return STENO_OK;
-    for (int64_t t = 0; t < 3 && !st; t++) {
-        const int64_t both[PROOF_BATCH] = {t, t};
-        st = compute(c, c->mask, both, PROOF_BATCH, 1, &one);
-        if (!st && !mask_at(one, 1, 0, 0, &alone[t]))
-            st = steno_cut_refuse(c, "an unexpected shape of the mask", c->g->values[c->mask].name);
-        plain = plain && !st && alone[t] == 0;
-    }
+    needed = steno_arena_calloc(c->mem, (size_t)c->g->n_values, sizeof *needed);
+    tokens = steno_arena_calloc(c->mem, PROOF_BATCH * MAX_TRIAL, sizeof *tokens);
+    if (!needed || !tokens)
+        return steno_fail(c->err, STENO_ERR_NOMEM, "out of memory");
+    st = need(c, c->mask, needed);
+    if (!st && !trial_of(c, &t, needed))
+        st = steno_cut_refuse(c, "a mask of many constants", c->g->values[c->mask].name);
     if (!st)
-        st = compute(c, c->mask, proof, PROOF_BATCH, PROOF_LENGTH, &whole);
-    for (int i = 0; i < PROOF_BATCH * PROOF_LENGTH && !st; i++)
-        if (!mask_at(whole, PROOF_LENGTH, i / PROOF_LENGTH, i % PROOF_LENGTH, &x) ||
-            x != alone[proof[i]])
+        st = masks_alone(c, &t, alone);
+    if (st)
+        return st;
+    /* one hypothesis counts up, the other down */
+    for (int64_t i = 0; i < t.length; i++) {
+        tokens[i] = i % t.n;
+        tokens[2 * t.length - 1 - i] = i % t.n;
+    }
+    for (int64_t i = 0; i < PROOF_BATCH * t.length; i++)
+        tokens[i] = t.token[tokens[i]];
+    st = compute(c, c->mask, tokens, PROOF_BATCH, t.length, &whole);
+    for (int64_t i = 0; i < PROOF_BATCH * t.length && !st; i++) {
+        int at = 0;
+        while (t.token[at] != tokens[i])
+            at++;
+        plain = plain && alone[at] == 0;
+        if (!mask_at(whole, t.length, i / t.length, i % t.length, &x) || x != alone[at])
             st = steno_cut_refuse(c, "a mask that does not depend on each token alone",
                                   c->g->values[c->mask].name);
+    }
     c->keeps_mask = !plain;
     return st;
 }

@@ -6,6 +6,7 @@
  * Computed in f64. */
 #include "nn/passes/passes.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -57,8 +58,8 @@ static bool find_op(struct steno_graph *g, struct affine *a, steno_value_id y)
     if (!constant(g, a->w) || g->values[a->w].uses != 1 || a->n < 1 ||
         (a->b != STENO_NONE && !steno_pass_vector(g, a->b, a->n)))
         return false;
-    return !steno_pass_is(a->op, "Gemm") || a->b == STENO_NONE ||
-           steno_node_float(a->op, "beta", 1) == 1;
+    /* beta would scale a bias that is added as well */
+    return !steno_pass_is(a->op, "Gemm") || steno_node_float(a->op, "beta", 1) == 1;
 }
 
 /* ---- the node after it ---- */
@@ -68,7 +69,8 @@ static bool batchnorm(const struct steno_graph *g, struct affine *a)
     const struct steno_node *n = a->after;
     const float *p[4];
     double eps = (double)steno_node_float(n, "epsilon", 1e-5f);
-    if (a->axis != 1 || n->n_in != 5 || steno_node_int(n, "training_mode", 0) ||
+    if (a->axis != 1 || n->n_in != 5 || steno_pass_is(a->op, "MatMul") ||
+        /* it has no bias */ steno_node_int(n, "training_mode", 0) ||
         steno_node_int(n, "spatial", 1) != 1)
         return false;
     for (int i = 1; i < n->n_out; i++)
@@ -80,6 +82,8 @@ static bool batchnorm(const struct steno_graph *g, struct affine *a)
     for (int64_t c = 0; c < a->n; c++) {
         a->s[c] = (double)p[0][c] / sqrt((double)p[3][c] + eps);
         a->t[c] = (double)p[1][c] - (double)p[2][c] * a->s[c];
+        if (!isfinite(a->s[c]) || !isfinite(a->t[c]))
+            return false;
     }
     return true;
 }
@@ -142,16 +146,28 @@ static int64_t channel(const struct steno_graph *g, const struct affine *a, int6
     return i % a->n;
 }
 
+/* True if no weight and no bias overflows with its new factor. */
+static bool stays_finite(const struct steno_graph *g, const struct affine *a)
+{
+    const struct steno_tensor *t = g->values[a->w].constant;
+    const float *w = t->data, *b = a->b == STENO_NONE ? NULL : constant(g, a->b);
+    for (int64_t i = 0, n = (int64_t)steno_numel(t); i < n; i++)
+        if (!(fabs((double)w[i] * a->s[channel(g, a, i)]) <= (double)FLT_MAX) && isfinite(w[i]))
+            return false;
+    for (int64_t c = 0; c < a->n; c++)
+        if (!(fabs((b ? (double)b[c] * a->s[c] : 0) + a->t[c]) <= (double)FLT_MAX))
+            return false;
+    return true;
+}
+
 static steno_status new_weights(struct steno_graph *g, const struct affine *a, steno_value_id *out,
                                 steno_err *err)
 {
-    steno_status st = steno_graph_fetch(g, a->w, err);
     struct steno_tensor t = *g->values[a->w].constant;
     const float *w = t.data;
     int64_t n = (int64_t)steno_numel(&t);
-    float *p = st ? NULL : steno_aligned_alloc((size_t)n * sizeof *p + 1);
-    if (st)
-        return st;
+    float *p = steno_aligned_alloc((size_t)n * sizeof *p + 1);
+    steno_status st;
     if (!p)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
     for (int64_t i = 0; i < n; i++)
@@ -219,8 +235,11 @@ static steno_status try_node(struct steno_graph *g, struct steno_node *n, int *c
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for factors");
     a.t = a.s + a.n;
     if (bn ? batchnorm(g, &a) : arithmetic(g, &a)) {
-        ++*changed;
-        st = rewrite(g, &a, err);
+        st = steno_graph_fetch(g, a.w, err);
+        if (!st && stays_finite(g, &a)) {
+            ++*changed;
+            st = rewrite(g, &a, err);
+        }
     }
     free(a.s);
     return st;

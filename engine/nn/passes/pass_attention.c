@@ -14,6 +14,9 @@
 #include <string.h>
 
 #define HIDES (-1e9) /* a fill below this hides: its weight is 0 beside any score */
+/* Beside this no score is seen, so that a row without a visible key has equal weights, as with the
+ * Where: -1e9 would keep differences of scores above 32. */
+#define ABSORBS (-1e30)
 /* NeMo also sets the weights of hidden keys to 0 after the softmax. There the fill matters only if
  * all scores of a row are as low. */
 #define HIDES_TWICE (-1e4)
@@ -43,6 +46,7 @@ struct found {
     /* by_key: the product with positions is not shifted. */
     bool positions, by_key, apart_out;
     double scale;
+    steno_value_id scores; /* what a mask or a Where is applied to */
     /* nodes without other readers, which are removed */
     struct steno_node *gone[16];
     int n_gone;
@@ -152,6 +156,14 @@ static bool transposed_factor(struct steno_graph *g, steno_value_id v, struct si
     return sized(g, s->x, 1, 3, s);
 }
 
+/* True if the result of n has the shape of input `side`: the other is one number, or as large. */
+static bool keeps_shape(const struct steno_graph *g, const struct steno_node *n, int side)
+{
+    const struct steno_tensor *t = g->values[n->in[!side]].constant;
+    return (t && steno_numel(t) == 1 && t->shape.rank <= g->values[n->in[side]].shape.rank) ||
+           steno_pass_same_shape(g, n->in[side], n->out[0]);
+}
+
 /* Return the node before v, past multiplications and divisions by numbers, which go into *scale. */
 static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno_value_id v)
 {
@@ -160,8 +172,8 @@ static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno
            (steno_pass_is(n, "Mul") || steno_pass_is(n, "Div"))) {
         double c;
         int side = steno_pass_is(n, "Mul") && steno_pass_scalar(g, n->in[0], &c);
-        if ((!side && !steno_pass_scalar(g, n->in[1], &c)) ||
-            g->values[n->in[side]].shape.rank > g->values[v].shape.rank)
+        if ((!side && !steno_pass_scalar(g, n->in[1], &c)) || !keeps_shape(g, n, side) ||
+            !isnormal((float)c))
             return NULL;
         f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
         take(f, n);
@@ -210,7 +222,7 @@ static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, st
         double c;
         if (!(steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) || g->values[v].uses != 1 ||
             g->values[v].is_output || !steno_pass_scalar(g, n->in[1], &c) ||
-            g->values[n->in[0]].shape.rank != 4 || g->values[n->in[1]].shape.rank > 4 ||
+            g->values[n->in[0]].shape.rank != 4 || !keeps_shape(g, n, 0) || !isnormal((float)c) ||
             f->n_gone > 8)
             return v;
         f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
@@ -226,6 +238,7 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id 
     double scale = f->scale;
     struct steno_node *n = unscaled(g, f, v);
     bool ok = false;
+    f->scores = v;
     if (steno_pass_is(n, "MatMul")) {
         take(f, n);
         ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) &&
@@ -255,9 +268,12 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id 
 /* True if mask m, when added, does not broadcast the scores to a larger shape. */
 static bool keeps_score_shape(const struct steno_graph *g, const struct found *f, steno_value_id m)
 {
-    const struct steno_shape *s = &g->values[m].shape;
+    const struct steno_shape *s = &g->values[m].shape, *y = &g->values[f->scores].shape;
     if (s->rank < 0 || s->rank > 4)
         return false;
+    for (int i = 1; i <= s->rank && i <= y->rank; i++)
+        if (y->dim[y->rank - i] == 1 && s->dim[s->rank - i] != 1)
+            return false;
     return s->rank < 3 || s->dim[s->rank - 3] == 1 || s->dim[s->rank - 3] == f->q.heads;
 }
 
@@ -272,7 +288,9 @@ static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v
 {
     struct steno_node *n = steno_pass_only_use(g, v, "Where");
     for (int k = 1; n && k <= 2; k++) {
-        if (!steno_pass_scalar(g, n->in[3 - k], &f->fill) || g->values[n->in[3 - k]].shape.rank > 4)
+        if (!steno_pass_scalar(g, n->in[3 - k], &f->fill) ||
+            g->values[n->in[3 - k]].shape.rank > 4 ||
+            steno_numel(g->values[n->in[3 - k]].constant) != 1)
             continue;
         if (f->fill > HIDES) {
             steno_pass_refuse(f->env, "attention", n,
@@ -312,6 +330,8 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
     for (int k = 0; add && k < 2; k++)
         if (g->values[add->in[1 - k]].dtype == STENO_F32 &&
             (match_scores(g, f, add->in[k]) || match_where(g, f, add->in[k]))) {
+            if (f->where != STENO_NONE && f->fill > ABSORBS)
+                return false; /* the mask may hide as much as the fill */
             f->mask = add->in[1 - k];
             take(f, add);
             return keeps_score_shape(g, f, f->mask);
@@ -394,7 +414,7 @@ static steno_status added_mask(struct steno_graph *g, struct found *f, const cha
     struct steno_node *n;
     steno_status st = number(g, 0, &zero, err);
     if (!st)
-        st = number(g, (float)f->fill, &fill, err);
+        st = number(g, (float)fmin(f->fill, ABSORBS), &fill, err);
     if (!st)
         st = steno_graph_add_value(g, name, &out, err);
     if (!st && f->mask != STENO_NONE)

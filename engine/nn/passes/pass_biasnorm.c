@@ -94,6 +94,8 @@ steno_status steno_pass_biasnorm(struct steno_graph *g, const struct steno_pass_
             (!matches(g, mul->in[0], mul->in[1], &m) && !matches(g, mul->in[1], mul->in[0], &m)))
             continue;
         out = mul->out[0];
+        if (!steno_pass_same_shape(g, m.x, out))
+            continue;
         mul->dead = true;
         for (size_t k = 0; k < sizeof m.gone / sizeof *m.gone; k++)
             if (m.gone[k])

@@ -36,8 +36,10 @@ static bool match(struct steno_graph *g, const struct steno_node *n, struct foun
     if (!f->transpose || !w || !w->data || w->shape.rank != 2)
         return false;
     x = &g->values[f->transpose->in[0]].shape;
-    if (!swaps_last(f->transpose, x->rank) || x->dim[x->rank - 1] <= 0 ||
-        x->dim[x->rank - 2] <= 0 || g->values[n->in[W]].uses != 1)
+    /* the target must not copy one of the two axes */
+    if (!swaps_last(f->transpose, x->rank) ||
+        g->values[f->reshape->out[0]].shape.rank > x->rank - 1 || x->dim[x->rank - 1] <= 1 ||
+        x->dim[x->rank - 2] <= 1 || g->values[n->in[W]].uses != 1)
         return false;
     f->a = (size_t)x->dim[x->rank - 2];
     f->b = (size_t)x->dim[x->rank - 1];

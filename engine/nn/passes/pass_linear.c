@@ -5,6 +5,8 @@
  * node while that is its only reader. */
 #include "nn/passes/passes.h"
 
+#include <math.h>
+
 static int64_t columns(const struct steno_graph *g, const struct steno_node *linear)
 {
     return g->values[linear->in[1]].shape.dim[1];
@@ -124,7 +126,7 @@ static steno_status take_scale(struct steno_graph *g, struct steno_node *l,
     *took = false;
     if (l->in[3] != STENO_NONE || act_of(l) != STENO_ACT_NONE ||
         !steno_pass_scalar(g, mul->in[mul->in[0] == l->out[0]], &c) ||
-        !steno_pass_same_shape(g, mul->out[0], l->out[0]))
+        !isnormal(l->attr[1].f * (float)c) || !steno_pass_same_shape(g, mul->out[0], l->out[0]))
         return STENO_OK;
     if (l->in[2] != STENO_NONE) {
         t.shape.dim[0] = columns(g, l);

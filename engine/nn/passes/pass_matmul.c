@@ -4,6 +4,8 @@
  * Runs after the passes for attention and for products by constants, on what they left. */
 #include "nn/passes/passes.h"
 
+#include <math.h>
+
 static bool swaps_last_two(const struct steno_node *t)
 {
     size_t n;
@@ -42,9 +44,11 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
     if ((steno_pass_is(r, "Mul") && steno_pass_scalar(g, r->in[r->in[0] == f->out], &c)) ||
         (steno_pass_is(r, "Div") && r->in[0] == f->out && steno_pass_scalar(g, r->in[1], &c) &&
          c != 0)) {
-        if (r->region == n->region && steno_pass_same_shape(g, f->out, r->out[0])) {
+        float alpha = (float)(*r->op_type == 'M' ? c : 1 / c);
+        if (r->region == n->region && steno_pass_same_shape(g, f->out, r->out[0]) &&
+            isnormal(alpha)) { /* by 0, NaN and infinity of the product would be lost */
             f->scale = r;
-            f->alpha = (float)(*r->op_type == 'M' ? c : 1 / c);
+            f->alpha = alpha;
             f->out = r->out[0];
         }
     }

@@ -66,6 +66,20 @@ static bool fits(const struct steno_graph *g, const struct steno_node *op, doubl
            (zero(own, count) || steno_node_int(op, "count_include_pad", 0)) && op->opset >= 7;
 }
 
+/* A window of a Pool must reach beyond its paddings. */
+static bool windows_reach(const struct steno_node *op, const int64_t *pads, int axes)
+{
+    size_t count, own_count;
+    const int64_t *kernel = steno_node_ints(op, "kernel_shape", &count);
+    const int64_t *own = steno_node_ints(op, "pads", &own_count);
+    if (steno_pass_is(op, "Conv"))
+        return true;
+    for (int i = 0; kernel && (int)count == axes && i < 2 * axes; i++)
+        if ((own ? own[i] : 0) + pads[i < axes ? i + 2 : i + 4] >= kernel[i % axes])
+            return false;
+    return kernel && (int)count == axes;
+}
+
 /* Set the attributes pads and, for a mean, count_include_pad. */
 static steno_status set_pads(struct steno_graph *g, struct steno_node *op, const int64_t *pads,
                              int axes, steno_err *err)
@@ -118,7 +132,7 @@ steno_status steno_pass_pad(struct steno_graph *g, const struct steno_pass_env *
             ok = ok && pads[k] >= 0 && pads[k] < INT32_MAX / 2 && (k % rank >= 2 || !pads[k]);
         for (size_t k = 0; own && k < count; k++)
             ok = ok && own[k] >= 0 && own[k] < INT32_MAX / 2;
-        if (!ok)
+        if (!ok || !windows_reach(op, pads, rank - 2))
             continue;
         if (set_pads(g, op, pads, rank - 2, err))
             return STENO_ERR_NOMEM;

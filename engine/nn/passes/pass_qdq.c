@@ -51,6 +51,16 @@ static bool activations(struct steno_graph *g, steno_value_id v, struct side *s)
            (s->zero == STENO_NONE || single(g, s->zero));
 }
 
+/* True if no sum of products leaves 32 bits; a difference to a zero point has 9 bits. */
+static bool fits_32_bits(const struct steno_tensor *w, int along)
+{
+    int64_t rows = 1;
+    for (int i = 0; i < w->shape.rank; i++)
+        if (i != along && __builtin_mul_overflow(rows, w->shape.dim[i], &rows))
+            return false;
+    return rows <= INT32_MAX / (255 * 255);
+}
+
 /* Match the weights that v dequantizes: one scale, or one per entry of axis `along` of the
  * constant. */
 static bool weights(struct steno_graph *g, steno_value_id v, int rank, int along, struct found *f)
@@ -78,7 +88,7 @@ static bool weights(struct steno_graph *g, steno_value_id v, int rank, int along
     n_scales =
         g->values[f->w.scale].constant ? (int64_t)steno_numel(g->values[f->w.scale].constant) : 0;
     n_zeros = z && z->data ? (int64_t)steno_numel(z) : 0;
-    if (f->w.zero != STENO_NONE && n_zeros != n_scales)
+    if ((f->w.zero != STENO_NONE && n_zeros != n_scales) || !fits_32_bits(w, along))
         return false;
     return n_scales == 1 ||
            (n_scales == f->n && axis == along && g->values[f->w.scale].shape.rank == 1);

@@ -47,7 +47,7 @@ static bool plain(const struct steno_node *conv, int64_t *hop)
                 return false;
     }
     return !strcmp(steno_node_str(conv, "auto_pad", "NOTSET"), "NOTSET") && *hop > 0 &&
-           (conv->n_in < 3 || conv->in[2] == STENO_NONE);
+           steno_node_int(conv, "group", 1) == 1 && (conv->n_in < 3 || conv->in[2] == STENO_NONE);
 }
 
 /* Return the Conv under a sum of squares. gone: the nodes in between. */
