@@ -228,7 +228,7 @@ check-faults: ## fault injection only
 	@tests/check.sh --only faults
 check-slow: ## long fuzzing and soak runs
 	@tests/check.sh --slow
-demo: ## build, start the server with the shipped model, transcribe by upload and live stream
+demo: ## build, fetch a model of English, start the server, transcribe by upload and live stream
 	@tests/demo.sh
 bench: all ## against ONNX Runtime: tables, JSON (long; goes on where it was cut short): BENCH="--only silero"
 	@tests/bench/run.sh $(BENCH)

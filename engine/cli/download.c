@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define ATTEMPTS 5          /* without progress */
-#define CONNECT_SECONDS 30L /* until an attempt fails */
+#define CONNECT_SECONDS 15L /* until an attempt fails */
 #define STALL_SECONDS 30L   /* without a byte */
 #define REDIRECTS 10L
 
@@ -162,6 +162,7 @@ static enum outcome judge(const struct transfer *t, CURLcode rc, long code, sten
     case CURLE_FILE_COULDNT_READ_FILE:
     case CURLE_OUT_OF_MEMORY:
         return GIVE_UP;
+    case CURLE_OPERATION_TIMEDOUT:
     case CURLE_COULDNT_CONNECT: /* a machine without a network; waiting helps a server restart */
         return t->have > t->progress.from ? AGAIN : GIVE_UP;
     default:
