@@ -23,6 +23,36 @@ static bool after_passes(const struct optimize *o)
     return o->quantize.kind == STENO_QUANTIZE_F16 || o->quantize.kind == STENO_QUANTIZE_BF16;
 }
 
+/* Add a note unless the report has it: products are found twice with --layer-errors. */
+static void add_note(struct optimize *o, const char *text)
+{
+    size_t i;
+    json_t *old;
+    json_array_foreach (o->notes, i, old)
+        if (!strcmp(json_string_value(old), text))
+            return;
+    (void)json_array_append_new(o->notes, json_string(text));
+}
+
+static void put_counts(struct optimize *o, json_t *j, const struct steno_quantize_product *p)
+{
+    const struct {
+        const char *name;
+        size_t n;
+    } counts[] = {{"overflow", p->counts.overflow},
+                  {"underflow", p->counts.underflow},
+                  {"infinite", p->counts.infinite},
+                  {"nan", p->counts.nan}};
+    char note[256];
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        (void)json_object_set_new(j, counts[i].name, json_integer((json_int_t)counts[i].n));
+    if (!p->kept || !(p->counts.overflow || p->counts.infinite || p->counts.nan))
+        return;
+    snprintf(note, sizeof note, "product %.120s stays in f32: %s (%zu)", p->node, p->kept,
+             p->counts.overflow ? p->counts.overflow : p->counts.infinite + p->counts.nan);
+    add_note(o, note);
+}
+
 static void on_product(void *arg, const struct steno_quantize_product *p)
 {
     struct optimize *o = arg;
@@ -32,6 +62,7 @@ static void on_product(void *arg, const struct steno_quantize_product *p)
         (void)json_object_set_new(j, "kept", json_string(p->kept));
     else
         (void)json_object_set_new(j, "error", json_real(p->error));
+    put_counts(o, j, p);
     if (!p->kept && o->quantize.kind == STENO_QUANTIZE_STATIC) {
         (void)json_object_set_new(j, "low", json_real((double)p->lo));
         (void)json_object_set_new(j, "high", json_real((double)p->hi));
@@ -152,6 +183,30 @@ static void put_error(json_t *product, const struct steno_value_error *e)
     (void)json_object_set_new(product, "max", json_real(e->max));
     (void)json_object_set_new(product, "mean", json_real(steno_value_error_mean(e)));
     (void)json_object_set_new(product, "snr_db", json_real(isfinite(db) ? db : 999));
+    (void)json_object_set_new(product, "not_finite", json_integer((json_int_t)e->broken));
+    (void)json_object_set_new(product, "not_finite_in_f32", json_integer((json_int_t)e->skipped));
+}
+
+/* The product whose output is y, or NULL. */
+static json_t *product_of(const struct optimize *o, steno_value_id y)
+{
+    size_t k;
+    json_t *p;
+    json_array_foreach (o->products, k, p)
+        if (json_is_integer(json_object_get(p, "y")) &&
+            json_integer_value(json_object_get(p, "y")) == y)
+            return p;
+    return NULL;
+}
+
+static void put_broken_inputs(struct optimize *o, const struct observations *l)
+{
+    for (int i = 0; l->range && i < l->n; i++) {
+        json_t *p = l->range[i].broken ? product_of(o, l->p[i].y) : NULL;
+        if (p)
+            (void)json_object_set_new(p, "input_not_finite",
+                                      json_integer((json_int_t)l->range[i].broken));
+    }
 }
 
 static steno_status layer_errors(struct optimize *o, steno_network *n, struct observations *l,
@@ -174,12 +229,17 @@ static steno_status layer_errors(struct optimize *o, steno_network *n, struct ob
         goto out;
     }
     for (int i = 0; !st && i < l->n; i++) {
-        size_t k;
-        json_t *p;
-        json_array_foreach (o->products, k, p)
-            if (json_is_integer(json_object_get(p, "y")) &&
-                json_integer_value(json_object_get(p, "y")) == l->p[i].y)
-                put_error(p, &e[i]);
+        json_t *p = product_of(o, l->p[i].y);
+        if (!p)
+            continue;
+        put_error(p, &e[i]);
+        if (e[i].broken) {
+            snprintf(note, sizeof note,
+                     "product %.100s: %zu outputs are infinite or NaN in this form and finite in "
+                     "f32; --exclude keeps it",
+                     json_string_value(json_object_get(p, "node")), e[i].broken);
+            add_note(o, note);
+        }
     }
     if (!st) {
         snprintf(note, sizeof note, "outputs of products against f32 over %d %s samples", used,
@@ -210,6 +270,8 @@ static steno_status quantize(struct optimize *o, const char *in, steno_network *
         st = steno_network_quantize(n, &o->quantize, &changed, err);
     if (!st && look_first && l.n && o->layer_errors)
         st = layer_errors(o, n, &l, err);
+    if (!st)
+        put_broken_inputs(o, &l);
     observations_free(&l);
     return st;
 }

@@ -9,6 +9,20 @@ static double real(const json_t *x, const char *key)
     return json_number_value(json_object_get(x, key));
 }
 
+/* Weights that the new form does not hold; none is not said. */
+static void text_counts(const json_t *product)
+{
+    static const struct {
+        const char *key, *text;
+    } rows[] = {{"overflow", "overflow"},
+                {"underflow", "become 0"},
+                {"infinite", "are infinite"},
+                {"nan", "are NaN"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (real(product, rows[i].key) > 0)
+            printf(", %.0f %s", real(product, rows[i].key), rows[i].text);
+}
+
 static void text_products(const struct optimize *o)
 {
     size_t i;
@@ -22,11 +36,16 @@ static void text_products(const struct optimize *o)
             printf("kept, %s", json_string_value(kept));
         else
             printf("error %.5f", real(x, "error"));
+        text_counts(x);
         if (json_object_get(x, "low"))
             printf(", input %.4g to %.4g", real(x, "low"), real(x, "high"));
+        if (real(x, "input_not_finite") > 0)
+            printf(", %.0f inputs are infinite or NaN", real(x, "input_not_finite"));
         if (json_object_get(x, "snr_db"))
             printf(", output max %.4g mean %.4g, %.1f dB", real(x, "max"), real(x, "mean"),
                    real(x, "snr_db"));
+        if (real(x, "not_finite") > 0)
+            printf(", %.0f outputs are infinite or NaN here alone", real(x, "not_finite"));
         puts("");
     }
 }

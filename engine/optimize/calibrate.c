@@ -43,8 +43,10 @@ static void widen(const struct steno_tensor *t, struct steno_range *r)
     const float *x = t->data;
     size_t n = t->dtype == STENO_F32 ? steno_numel(t) : 0;
     for (size_t i = 0; i < n; i++) {
-        if (!isfinite(x[i]))
+        if (!isfinite(x[i])) {
+            r->broken++;
             continue;
+        }
         r->lo = r->seen ? fminf(r->lo, x[i]) : x[i];
         r->hi = r->seen ? fmaxf(r->hi, x[i]) : x[i];
         r->seen = true;
@@ -128,8 +130,11 @@ static void add(struct steno_value_error *e, const struct steno_tensor *a,
             : 0;
     for (size_t i = 0; i < n; i++) {
         double d = fabs((double)x[i] - (double)y[i]);
-        if (!isfinite(d))
+        if (!isfinite(d)) {
+            e->broken += isfinite(x[i]);
+            e->skipped += !isfinite(x[i]);
             continue;
+        }
         e->max = fmax(e->max, d);
         e->sum += d;
         e->lost += d * d;

@@ -21,6 +21,7 @@ enum steno_range_method {
 struct steno_range {
     float lo, hi;
     bool seen;
+    size_t broken; /* elements that are infinite or NaN, which do not count */
 };
 
 /* Ranges of f32 outputs place[0..count) of n over the samples, into out[count]. percentile: within
@@ -34,6 +35,8 @@ STENO_MUST steno_status steno_calibrate(steno_network *n, const int *place, int 
 struct steno_value_error {
     double max, sum, count; /* of |a - b| */
     double square, lost;    /* sum a^2, sum (a - b)^2 */
+    size_t broken;          /* a is finite, b is not */
+    size_t skipped;         /* a is not finite */
 };
 double steno_value_error_mean(const struct steno_value_error *e);
 /* 10 log10 (sum a^2 / sum (a - b)^2); HUGE_VAL when nothing is lost. */

@@ -180,21 +180,18 @@ static const struct steno_tensor *weights_of(const struct steno_quantize_job *j,
 static steno_status rewrite(struct steno_quantize_job *j, int32_t at, int in,
                             const struct steno_tensor *w, struct steno_quantize_product *p)
 {
-    steno_status st = steno_constant_fetch(w, j->err);
-    if (st)
-        return st;
     switch (j->opt->kind) {
     case STENO_QUANTIZE_DYNAMIC:
-        return steno_quantize_dynamic(j, at, w, &p->error);
+        return steno_quantize_dynamic(j, at, w, p);
     case STENO_QUANTIZE_STATIC:
-        return steno_quantize_static(j, at, w, p->lo, p->hi, &p->error);
+        return steno_quantize_static(j, at, w, p);
     case STENO_QUANTIZE_BLOCKS:
-        return steno_quantize_blocks(j, at, w, &p->error);
+        return steno_quantize_blocks(j, at, w, p);
     case STENO_QUANTIZE_F16:
     case STENO_QUANTIZE_BF16:
         break;
     }
-    return steno_quantize_sixteen(j, at, in, w, &p->error);
+    return steno_quantize_sixteen(j, at, in, w, p);
 }
 
 static steno_status product(struct steno_quantize_job *j, int32_t at, int in)
@@ -207,6 +204,12 @@ static steno_status product(struct steno_quantize_job *j, int32_t at, int in)
     if (!p.kept && j->opt->kind == STENO_QUANTIZE_STATIC &&
         (p.in_body || !j->opt->range(j->opt->range_arg, p.x, &p.lo, &p.hi)))
         p.kept = p.in_body ? "in the body of a node" : "calibration did not reach it";
+    if (!p.kept) {
+        st = steno_constant_fetch(w, j->err);
+        if (st)
+            return st;
+        p.kept = steno_quantize_count(j->opt->kind, w, &p.counts);
+    }
     if (!p.kept) {
         st = rewrite(j, at, in, w, &p);
         if (st)

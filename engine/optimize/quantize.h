@@ -26,6 +26,13 @@ enum steno_quantize_kind {
     STENO_QUANTIZE_BF16
 };
 
+/* Single weights that fewer bits do not hold. */
+struct steno_quantize_counts {
+    size_t overflow;  /* finite, but infinite in 16 bits, or above 1e30 for 8 and 4 bits */
+    size_t underflow; /* not 0, but 0 in fewer bits */
+    size_t infinite, nan;
+};
+
 /* The product y of x [.., rows] and weights [rows, columns]; the strings belong to the graph. */
 struct steno_quantize_product {
     const char *node, *op_type;
@@ -34,8 +41,9 @@ struct steno_quantize_product {
     const char *kept; /* why it was not quantized, or NULL */
     /* relative error of the weights: sqrt(sum (w - w')^2 / sum w^2); -1 if not quantized */
     double error;
-    float lo, hi; /* STATIC: the range of x */
-    bool in_body; /* in a body of If, Loop or Scan */
+    struct steno_quantize_counts counts; /* all 0 if not looked at */
+    float lo, hi;                        /* STATIC: the range of x */
+    bool in_body;                        /* in a body of If, Loop or Scan */
 };
 
 struct steno_quantize_options {
@@ -63,8 +71,9 @@ STENO_MUST steno_status steno_quantize_list(struct steno_graph *g,
                                             const struct steno_quantize_options *opt,
                                             struct steno_quantize_product **out, int *n,
                                             steno_err *err);
-/* Quantize the products of g and its bodies; *changed gets their number. The caller must sort the
- * graph and infer it again. STENO_ERR_INVAL: invalid options. STENO_ERR_NOMEM. */
+/* Quantize the products of g and its bodies; *changed gets their number. A product keeps its
+ * weights if one of them overflows, and with 8 or 4 bits if one is infinite or NaN. The caller must
+ * sort the graph and infer it again. STENO_ERR_INVAL: invalid options. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_quantize(struct steno_graph *g,
                                        const struct steno_quantize_options *opt, int *changed,
                                        steno_err *err);

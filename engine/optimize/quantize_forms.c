@@ -4,8 +4,12 @@
 #include "base/arena.h"
 #include "nn/passes/passes.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
+
+/* Of weights in 8 and 4 bits: the product of two scales must not become infinite. */
+#define LARGEST 1e30f
 
 /* ---- new nodes and constants ---- */
 
@@ -52,7 +56,8 @@ static double relative(double lost, double square)
 
 /* ---- dynamic: 8-bit columns ---- */
 
-static double round_columns(const struct steno_tensor *w, float top, int8_t *q, float *scale)
+static void round_columns(const struct steno_tensor *w, float top, int8_t *q, float *scale,
+                          struct steno_quantize_product *p)
 {
     size_t rows = (size_t)w->shape.dim[0], cols = (size_t)w->shape.dim[1];
     const float *x = w->data;
@@ -60,15 +65,16 @@ static double round_columns(const struct steno_tensor *w, float top, int8_t *q, 
     for (size_t i = 0; i < rows * cols; i++)
         scale[i % cols] = fmaxf(scale[i % cols], fabsf(x[i]));
     for (size_t n = 0; n < cols; n++)
-        scale[n] = scale[n] > 0 && isfinite(scale[n]) ? scale[n] / top : 1;
+        scale[n] = scale[n] / top >= FLT_MIN ? scale[n] / top : 1;
     for (size_t i = 0; i < rows * cols; i++) {
         float r = fminf(fmaxf(rintf(x[i] / scale[i % cols]), -top), top);
         double e = (double)x[i] - (double)r * (double)scale[i % cols];
         q[i] = (int8_t)r;
+        p->counts.underflow += r == 0 && x[i] != 0;
         lost += e * e;
         square += (double)x[i] * (double)x[i];
     }
-    return relative(lost, square);
+    p->error = relative(lost, square);
 }
 
 /* The outputs of the DynamicQuantizeLinear of x, which is added if x has none yet. */
@@ -106,7 +112,7 @@ static steno_status mul(struct steno_quantize_job *j, const char *name, steno_va
 }
 
 steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
-                                    const struct steno_tensor *w, double *error)
+                                    const struct steno_tensor *w, struct steno_quantize_product *p)
 {
     const char *name = j->g->nodes[at].name;
     steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], q[3], wq, ws, scale, real;
@@ -117,7 +123,7 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
     ws = wq == STENO_NONE ? wq : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
     if (ws == STENO_NONE)
         return STENO_ERR_NOMEM;
-    *error = round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd);
+    round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd, p);
     st = quantized(j, x, name, q);
     if (st || !(n = steno_quantize_node(j, "", "MatMulInteger", 10, name, 3, 1, 0, STENO_NONE)))
         return STENO_ERR_NOMEM;
@@ -190,7 +196,7 @@ static steno_value_id there_and_back(struct steno_quantize_job *j, steno_value_i
 }
 
 steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
-                                   const struct steno_tensor *w, float lo, float hi, double *error)
+                                   const struct steno_tensor *w, struct steno_quantize_product *p)
 {
     const char *name = j->g->nodes[at].name;
     steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], wq, ws, xd, wd;
@@ -200,8 +206,8 @@ steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
     ws = wq == STENO_NONE ? wq : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
     if (ws == STENO_NONE)
         return STENO_ERR_NOMEM;
-    *error = round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd);
-    xd = there_and_back(j, x, name, lo, hi);
+    round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd, p);
+    xd = there_and_back(j, x, name, p->lo, p->hi);
     n = xd == STENO_NONE
             ? NULL
             : steno_quantize_node(j, "", "DequantizeLinear", 13, name, 2, 1, 1, STENO_NONE);
@@ -223,7 +229,7 @@ steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
 
 /* Quantize one block of column c, rows [from, to); the zero point is in the middle. */
 static double round_block(const struct steno_tensor *w, int bits, size_t c, size_t from, size_t to,
-                          uint8_t *q, float *scale)
+                          uint8_t *q, float *scale, size_t *underflow)
 {
     size_t cols = (size_t)w->shape.dim[1];
     const float *x = (const float *)w->data + c;
@@ -234,7 +240,7 @@ static double round_block(const struct steno_tensor *w, int bits, size_t c, size
         if (fabsf(x[r * cols]) > fabsf(most))
             most = x[r * cols];
     /* the extreme gets the side that has one more step */
-    s = most != 0 && isfinite(most) ? most / (float)-half : 1;
+    s = fabsf(most / (float)-half) >= FLT_MIN ? most / (float)-half : 1;
     for (size_t r = from; r < to; r++) {
         float v = fminf(fmaxf(rintf(x[r * cols] / s) + (float)half, 0), (float)(2 * half - 1));
         double e = (double)x[r * cols] - (double)(v - (float)half) * (double)s;
@@ -243,6 +249,7 @@ static double round_block(const struct steno_tensor *w, int bits, size_t c, size
             q[r - from] = u;
         else
             q[(r - from) / 2] |= (uint8_t)(u << ((r - from) % 2 * 4));
+        *underflow += v == (float)half && x[r * cols] != 0;
         lost += e * e;
     }
     *scale = s;
@@ -250,7 +257,7 @@ static double round_block(const struct steno_tensor *w, int bits, size_t c, size
 }
 
 steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
-                                   const struct steno_tensor *w, double *error)
+                                   const struct steno_tensor *w, struct steno_quantize_product *p)
 {
     static const char *const attrs[] = {"K", "N", "bits", "block_size"};
     const char *name = j->g->nodes[at].name;
@@ -273,11 +280,12 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
         for (size_t k = 0; k < count; k++) {
             size_t to = (k + 1) * block < rows ? (k + 1) * block : rows;
             lost += round_block(w, j->opt->bits, c, k * block, to,
-                                (uint8_t *)q + (c * count + k) * bytes, (float *)s + c * count + k);
+                                (uint8_t *)q + (c * count + k) * bytes, (float *)s + c * count + k,
+                                &p->counts.underflow);
         }
     for (size_t i = 0; i < rows * cols; i++)
         square += (double)((const float *)w->data)[i] * (double)((const float *)w->data)[i];
-    *error = relative(lost, square);
+    p->error = relative(lost, square);
     n = steno_quantize_node(j, "com.microsoft", "MatMulNBits", 1, name, 3, 1, 4, y);
     if (!n)
         return STENO_ERR_NOMEM;
@@ -338,8 +346,26 @@ static float from_bf16(uint16_t h)
     return f;
 }
 
+const char *steno_quantize_count(enum steno_quantize_kind kind, const struct steno_tensor *w,
+                                 struct steno_quantize_counts *c)
+{
+    const bool half = kind == STENO_QUANTIZE_F16, brain = kind == STENO_QUANTIZE_BF16;
+    const float *x = w->data;
+    *c = (struct steno_quantize_counts){0};
+    for (size_t i = 0; i < steno_numel(w); i++) {
+        float y = half ? from_f16(to_f16(x[i])) : brain ? from_bf16(to_bf16(x[i])) : x[i];
+        c->nan += isnan(x[i]);
+        c->infinite += isinf(x[i]);
+        c->overflow += isfinite(x[i]) && (half || brain ? !isfinite(y) : fabsf(y) > LARGEST);
+        c->underflow += y == 0 && x[i] != 0;
+    }
+    if (c->overflow)
+        return half || brain ? "weights would become infinite" : "weights are above 1e30";
+    return !half && !brain && (c->infinite || c->nan) ? "weights are infinite or NaN" : NULL;
+}
+
 steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, int in,
-                                    const struct steno_tensor *w, double *error)
+                                    const struct steno_tensor *w, struct steno_quantize_product *p)
 {
     bool brain = j->opt->kind == STENO_QUANTIZE_BF16;
     const char *name = j->g->nodes[at].name;
@@ -358,7 +384,7 @@ steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, in
         lost += e * e;
         square += (double)x[i] * (double)x[i];
     }
-    *error = relative(lost, square);
+    p->error = relative(lost, square);
     n = steno_quantize_node(j, "", "Cast", 13, name, 1, 1, 1, STENO_NONE);
     if (!n)
         return STENO_ERR_NOMEM;

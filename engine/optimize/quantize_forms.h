@@ -21,16 +21,20 @@ struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char 
                                        int n_out, int n_attr, steno_value_id out);
 
 /* Replace the product of node `at` with w [rows, columns], its input 1. The new nodes compute its
- * output. steno_quantize_sixteen instead replaces the weights at input `in`. *error gets the
- * relative rounding error of w. STENO_ERR_NOMEM. */
+ * output. steno_quantize_sixteen instead replaces the weights at input `in`. p gets the relative
+ * rounding error of w and the number of weights that become 0. STENO_ERR_NOMEM. */
 steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
-                                    const struct steno_tensor *w, double *error);
-/* lo, hi: the range of its activations in calibration. */
+                                    const struct steno_tensor *w, struct steno_quantize_product *p);
+/* p->lo, p->hi: the range of its activations in calibration. */
 steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
-                                   const struct steno_tensor *w, float lo, float hi, double *error);
+                                   const struct steno_tensor *w, struct steno_quantize_product *p);
 steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
-                                   const struct steno_tensor *w, double *error);
+                                   const struct steno_tensor *w, struct steno_quantize_product *p);
 steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, int in,
-                                    const struct steno_tensor *w, double *error);
+                                    const struct steno_tensor *w, struct steno_quantize_product *p);
+/* Count the weights that `kind` does not hold, but for underflow with 8 and 4 bits. Returns why w
+ * has to stay in f32, or NULL. */
+const char *steno_quantize_count(enum steno_quantize_kind kind, const struct steno_tensor *w,
+                                 struct steno_quantize_counts *c);
 
 #endif

@@ -165,6 +165,70 @@ def halves_round_as_numpy_does(d):
     assert np.array_equal(got.view("u2"), w.astype("f2").view("u2"))
 
 
+def one_product(path, w):
+    g = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name="m"),
+                           helper.make_node("MatMul", ["x", "v"], ["z"], name="plain")], "g",
+                          [helper.make_tensor_value_info("x", 1, ["t", 64])],
+                          [helper.make_tensor_value_info("y", 1, None), helper.make_tensor_value_info("z", 1, None)],
+                          [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.nan_to_num(np.sign(w)), "v")])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+FORMS = {"fp16": ["--precision", "fp16"], "bf16": ["--precision", "bf16"], "int8": ["--precision", "int8"],
+         "blocks": ["--weight-bits", "4"], "static": ["--quantize", "static", "--calibrate", "{}/x.npz"]}
+
+
+def weights_that_do_not_fit_stay(name, weight, stays):
+    """One such weight: its product stays in f32 and says so, the other one is rounded."""
+    def test(d):
+        w = np.random.default_rng(2).standard_normal((64, 64)).astype("f4") * np.float32(0.1)
+        w[3, 5] = weight
+        one_product(f"{d}/a.onnx", w)
+        x = np.zeros((1, 64), "f4")
+        x[0, 3] = 1
+        np.savez(f"{d}/x.npz", x=x_of(64)["x"][:, :64])
+        for form, args in FORMS.items():
+            r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", *[a.format(d) for a in args], "--layer-errors")
+            p = {p["node"]: p for p in r["products"]}
+            kept = form in stays
+            assert ("kept" in p["m"]) == kept and "kept" not in p["plain"], (form, r["products"])
+            assert any("product m stays in f32" in n for n in r["notes"]) == kept, (form, r["notes"])
+            counts = {k: p["m"][k] for k in ("overflow", "infinite", "nan")}
+            assert counts == {"overflow": int(kept and np.isfinite(weight)), "infinite": int(np.isinf(weight)),
+                              "nan": int(np.isnan(weight))}, (form, counts)
+            want, got = x @ w, session(f"{d}/q.onnx").run(None, {"x": x})[0]
+            assert np.array_equal(np.isfinite(want), np.isfinite(got)), (form, want, got)
+            if kept:
+                assert np.allclose(want, got, equal_nan=True), form
+    test.__name__ = f"a_weight_of_{name}"
+    return test
+
+
+def weights_that_become_zero_are_counted(d):
+    w = np.random.default_rng(2).standard_normal((64, 64)).astype("f4")
+    w[0] = 1e-9
+    w[1] = -1e-9
+    w[2] = 0
+    one_product(f"{d}/a.onnx", w)
+    for form, want in ("fp16", 128), ("bf16", 0):
+        r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", *FORMS[form])
+        assert r["products"][0]["underflow"] == want, (form, r["products"])
+    r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", *FORMS["int8"])
+    step = np.max(np.abs(w), axis=0) / np.float32(127)
+    assert r["products"][0]["underflow"] == np.sum((np.rint(w / step) == 0) & (w != 0)), r["products"][0]
+
+
+def columns_of_tiny_weights(d):
+    """The step of a column would be subnormal."""
+    w = np.full((64, 64), 1e-39, "f4")
+    w[:, 1] = 1
+    one_product(f"{d}/a.onnx", w)
+    for form in ("int8", "blocks"):
+        optimize(f"{d}/a.onnx", f"{d}/q.onnx", *FORMS[form])
+        y = session(f"{d}/q.onnx").run(None, {"x": np.ones((1, 64), "f4")})[0]
+        assert np.all(np.isfinite(y)) and abs(y[0, 1] - 64) < 1 and np.max(np.abs(np.delete(y, 1))) < 1e-30, (form, y)
+
+
 def ranges(d, samples=3):
     """.npz files of x, and the result of static quantization with the range of all files together."""
     xs = [np.random.default_rng(s).standard_normal((9 + s, K)).astype("f4") * (1 + s) for s in range(samples)]
@@ -336,7 +400,12 @@ def main():
     tests = [dynamic, gemm_is_a_product_too, excluded_products_stay, operators_and_nodes_are_left_out,
              static("basic"), static("all"), static("all", gemm=True), static_by_percentile, static_refuses_what_it_cannot_use,
              made_by_onnxruntime(True, False), made_by_onnxruntime(False, True), recordings_calibrate_a_model, layer_errors(["--quantize", "static"], 0.05), layer_errors(["--quantize", "dynamic"], 0.05),
-             layer_errors(["--precision", "bf16"], 0.1), layer_errors(["--weight-bits", "4"], 0.05), reduced_range, blocks(4), blocks(8), sixteen("fp16"),
+             layer_errors(["--precision", "bf16"], 0.1), layer_errors(["--weight-bits", "4"], 0.05), reduced_range, blocks(4), blocks(8), weights_that_become_zero_are_counted, columns_of_tiny_weights,
+             weights_that_do_not_fit_stay("70000", 70000, {"fp16"}),
+             weights_that_do_not_fit_stay("3.4e38", np.float32(3.4e38), {"fp16", "bf16", "int8", "blocks", "static"}),
+             weights_that_do_not_fit_stay("infinity", np.inf, {"int8", "blocks", "static"}),
+             weights_that_do_not_fit_stay("nan", np.nan, {"int8", "blocks", "static"}),
+             sixteen("fp16"),
              sixteen("bf16"), halves_reach_every_product, halves_round_as_numpy_does, wrong_options, whole(DIGITS, ["--quantize", "dynamic"], True),
              whole(DIGITS, ["--weight-bits", "8"], False), whole(DIGITS, ["--precision", "fp16"], False)]
     failed = 0
