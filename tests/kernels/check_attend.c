@@ -272,16 +272,55 @@ static void nonfinite_numbers(const steno_kernels *k, bool use_bf16)
     }
 }
 
+/* Scores of 2^40 and more: the row is the value of the largest, and no weight overflows. */
+static void huge_scores(const steno_kernels *k, bool use_bf16)
+{
+    enum { KEYS = 256 };
+    for (int i = 0; i < 8; i++) {
+        float q[1] = {0x1p20f}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
+        alignas(64) float o[STENO_ATTEND_ROWS * 32];
+        const int best = i < 2 ? KEYS - 1 : 37 * i % KEYS;
+        struct steno_attend a = {.m = 1,
+                                 .keys = KEYS,
+                                 .size = 1,
+                                 .v_size = 1,
+                                 .q = q,
+                                 .ldq = 1,
+                                 .to = KEYS,
+                                 .scale = 1 / sqrtf(3 + (float)i),
+                                 .first = true,
+                                 .max = max,
+                                 .sum = sum,
+                                 .o = o};
+        void *kp, *vp;
+        for (int j = 0; j < KEYS; j++) {
+            kk[j] = 0x1p20f * (float)(j == best ? 2 : 1) * (i % 2 ? -1 : 1);
+            v[j] = (float)(j == best);
+        }
+        kp = packed(k, use_bf16, kk, 1, true, 1, KEYS);
+        vp = packed(k, use_bf16, v, 1, false, KEYS, 1);
+        a.k = kp;
+        a.v = vp;
+        (use_bf16 ? k->attend_bf16 : k->attend_f32)(&a);
+        if (!close_to(o[0] / sum[0], i % 2 ? 0 : 1, 0.01))
+            test_fail("huge scores, the largest at %d, give %g", best, (double)(o[0] / sum[0]));
+        steno_aligned_free(kp);
+        steno_aligned_free(vp);
+    }
+}
+
 void check_attend(const steno_kernels *k)
 {
     if (k->attend_f32 && test_begin(k, "attend_f32")) {
         shapes(k, false);
         nonfinite_numbers(k, false);
+        huge_scores(k, false);
         test_end();
     }
     if (k->attend_bf16 && test_begin(k, "attend_bf16")) {
         shapes(k, true);
         nonfinite_numbers(k, true);
+        huge_scores(k, true);
         test_end();
     }
     if (k->kv_append_bf16 && test_begin(k, "kv_append_bf16")) {

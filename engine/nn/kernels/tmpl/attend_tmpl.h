@@ -49,6 +49,8 @@ struct work {
     alignas(64) float high[ROWS], max[ROWS], base[ROWS], keep[ROWS];
 };
 
+#define LARGE_SCORE ((float)(1 << 22)) /* in the unit of weights; half an ulp of it is 1/4 */
+
 #define ALWAYS static inline __attribute__((always_inline))
 
 #ifdef ATTEND_PAIRS
@@ -322,6 +324,24 @@ static void raise(struct work *w, size_t m, float scale)
     }
 }
 
+/* weigh subtracts a rounded base from an exact product with the scale. True where the rounding
+ * error is not far below the unit: a weight could overflow, or all of a row underflow. */
+static bool has_large(const struct work *w, size_t m)
+{
+    bool large = false;
+    for (size_t i = 0; i < m; i++)
+        large |= fabsf(w->base[i]) > LARGE_SCORE;
+    return large;
+}
+
+/* Round the products with the scale, as the base. */
+static void multiply(struct work *w, size_t m, size_t cols, float scale)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t c = 0; c < cols; c += VL)
+            v_store(w->s + i * S_ROW + c, v_load(w->s + i * S_ROW + c) * v_set1(scale));
+}
+
 ALWAYS vf weigh_some(const float *s, float *to, int n, vf by, vf base)
 {
     vf x[V_MANY];
@@ -353,7 +373,7 @@ static void block(const struct steno_attend *a, struct work *w, size_t j, size_t
 {
     const bool whole = a->scale > 0 && attend_sees_all(a, j, n);
     const size_t cols = (n + NR - 1) / NR * NR;
-    const float scale = whole ? a->scale * unit : 1;
+    float scale = whole ? a->scale * unit : 1;
     for (size_t i = 0; i < a->m; i++)
         v_store(w->top + i * VL, v_set1(-INFINITY));
     scores(a, w, j, n, whole);
@@ -362,6 +382,10 @@ static void block(const struct steno_attend *a, struct work *w, size_t j, size_t
     for (size_t i = 0; !whole && i < a->m; i++)
         mask_row(a, w, i, j, n);
     raise(w, a->m, scale);
+    if (whole && has_large(w, a->m)) {
+        multiply(w, a->m, cols, scale);
+        scale = 1;
+    }
     for (size_t i = 0; i < a->m; i++)
         weigh(w, i, cols, scale);
     add_values(a, w, j, n);

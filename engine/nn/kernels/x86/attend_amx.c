@@ -230,6 +230,7 @@ static void add_values(const struct steno_attend *a, const struct work *w, size_
 #define EACH APPROX_EACH
 enum { MANY = VECTORS };
 
+#define LARGE_SCORE ((float)(1 << 22)) /* in the unit of weights; half an ulp of it is 1/4 */
 static const float log2e = 1.44269504088896341f;
 
 ALWAYS vf fold(vf a, vf b, bool max)
@@ -334,13 +335,27 @@ ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n,
         v_store(o + c, v_load(o + c) * keep);
 }
 
+/* Where the base is so large that its rounding error is not far below the unit, weigh would take it
+ * from an exact product, and a weight could overflow: round the products with the scale as the
+ * base. Returns the scale that remains. */
+static float round_large(struct work *w, size_t m, float scale)
+{
+    bool large = false;
+    for (size_t i = 0; i < m; i++)
+        large |= fabsf(w->base[i]) > LARGE_SCORE;
+    for (size_t i = 0; large && i < m; i++)
+        for (size_t c = 0; c < KEYS; c += VL)
+            v_store(w->s + i * S_ROW + c, v_load(w->s + i * S_ROW + c) * v_set1(scale));
+    return large ? 1 : scale;
+}
+
 /* All rows of scores of n keys from j on, to weights. */
 static void weigh_rows(const struct steno_attend *a, struct work *w, size_t j, size_t n)
 {
     const bool whole = a->scale > 0 && n == KEYS && attend_sees_all(a, j, n),
                first = a->first && j == a->from;
     const size_t vectors = n > KEYS / 2 ? VECTORS : n > KEYS / 4 ? VECTORS / 2 : VECTORS / 4;
-    const float scale = whole ? a->scale * log2e : 1;
+    float scale = whole ? a->scale * log2e : 1;
     for (size_t i0 = 0; i0 < a->m; i0 += AMX_ROWS) {
         const size_t h = a->m - i0 < AMX_ROWS ? a->m - i0 : AMX_ROWS;
         vf tops[AMX_ROWS];
@@ -350,6 +365,8 @@ static void weigh_rows(const struct steno_attend *a, struct work *w, size_t j, s
             tops[i] = v_zero();
         raise(w, i0, tops, scale);
     }
+    if (whole)
+        scale = round_large(w, a->m, scale);
     for (size_t i = 0; i < a->m; i++)
         if (vectors == VECTORS)
             weigh(a, w, i, VECTORS, scale, first);
