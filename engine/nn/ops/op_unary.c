@@ -49,6 +49,14 @@ static double gelu64(double x, bool tanh_form)
         return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     return 0.5 * x * (1 + erf(x * 0.7071067811865476));
 }
+static double unit64(double x)
+{
+    return x < 0 ? 0 : x > 1 ? 1 : x; /* NaN stays NaN */
+}
+static float unitf(float x)
+{
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
 static double sign64(double x)
 {
     return x > 0 ? 1 : x < 0 ? -1 : x; /* NaN stays NaN */
@@ -70,8 +78,8 @@ F(erf, erf(x), erff(x))
 F(exp, exp(x), expf(x))
 F(floor, floor(x), floorf(x))
 F(gelu, gelu64(x, u->a != 0), (float)gelu64((double)x, u->a != 0))
-F(hardsigmoid, fmax(0, fmin(1, A64 *x + B64)), fmaxf(0, fminf(1, u->a *x + u->b)))
-F(hardswish, x *fmax(0, fmin(1, x / 6 + 0.5)), x *fmaxf(0, fminf(1, x / 6 + 0.5f)))
+F(hardsigmoid, unit64(A64 *x + B64), unitf(u->a *x + u->b))
+F(hardswish, x *unit64(x / 6 + 0.5), x *unitf(x / 6 + 0.5f))
 F(leakyrelu, x < 0 ? A64 * x : x, x < 0 ? u->a * x : x)
 F(log, log(x), logf(x))
 F(mish, x *tanh(softplus(x)), x *tanhf(softplusf(x)))
