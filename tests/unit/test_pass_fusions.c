@@ -277,8 +277,8 @@ static void folds_transpose(const char *text, const char *pass, bool hits)
 {
     struct mk_graph *m = pc_start(13, "2,t,3,4");
     pc.context = text;
-    pc_graph(
-        m, "w : 12,5; b : 5; v : 4,5; rows = [0,-1,12]; flat = [-1,12]; other = [0,-1,4]; two = 2");
+    pc_graph(m, "w : 12,5; turned : 5,12; b : 5; v : 4,5; rows = [0,-1,12]; flat = [-1,12]; other "
+                "= [0,-1,4]; two = 2");
     pc_graph(m, text);
     pc_graph(m, "-> y");
     pc_check(m, pass, hits, -1, 1e-5f);
@@ -293,6 +293,10 @@ static void a_transpose_is_folded_into_weights(void **state)
         "foldtranspose", true);
     folds_transpose("Transpose x t perm=[0,1,3,2]; Reshape t,flat r; MatMul r,w p; Neg p y",
                     "foldtranspose", true);
+    /* weights whose elements are still in the file, the other way round */
+    folds_transpose(
+        "Transpose x t perm=[0,1,3,2]; Reshape t,flat r; Gemm r,turned p transB=1; Neg p y",
+        "foldtranspose", true);
     /* near misses: other axes; rows that are not whole [a, b]; values with other readers,
      * weights too */
     folds_transpose("Transpose x t perm=[0,2,1,3]; Reshape t,flat r; MatMul r,w y", "foldtranspose",

@@ -101,11 +101,13 @@ void steno_body_relative_shift(struct steno_body *b)
 
 enum { A_Q, A_K, A_V, A_MASK, A_P, A_Q_BIAS, A_P_BIAS };
 
-/* True when another input is the same value from another column on: then this input is a part of
- * it. */
+/* True if this input is a part of the columns of a value: it says so, or another input is the same
+ * value from another column on. */
 static bool is_part(const struct steno_body *b, int in)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at", NULL, "p_at"};
+    if (in <= A_V && steno_node_int(b->node, "apart", 0) >> (5 + in) & 1)
+        return true;
     for (int i = A_Q; i <= A_P; i++)
         if (at[i] && steno_body_has(b, i) && b->node->in[i] == b->node->in[in] &&
             steno_node_int(b->node, at[i], 0))

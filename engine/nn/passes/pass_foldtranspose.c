@@ -51,13 +51,15 @@ static bool match(struct steno_graph *g, const struct steno_node *n, struct foun
 static steno_status transpose_weights(struct steno_graph *g, steno_value_id w,
                                       const struct found *f, steno_value_id *out, steno_err *err)
 {
+    const char *from = steno_constant_bytes(g->values[w].constant);
     struct steno_tensor t = *g->values[w].constant;
-    const char *from = t.data;
     size_t row = (size_t)t.shape.dim[1] * steno_dtype_size(t.dtype);
     char *to = steno_aligned_alloc(f->a * f->b * row + 1);
     steno_status st;
-    if (!to)
+    if (!from || !to) {
+        steno_aligned_free(to);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
+    }
     for (size_t i = 0; i < f->a; i++)
         for (size_t j = 0; j < f->b; j++)
             memcpy(to + (i * f->b + j) * row, from + (j * f->a + i) * row, row);

@@ -13,6 +13,8 @@
 enum { X, W, LINEAR_BIAS, RESIDUAL, SCALE, ZERO };          /* inputs of Linear */
 enum { Q, QW, Q_ZERO, W_ZERO, Q_SCALE, W_SCALE, INT_BIAS }; /* of IntLinear */
 
+enum { FIRST_COLUMNS = 32 }; /* in attribute apart of Attention, for Q; then K, V */
+
 struct merge {
     struct steno_node *part[3];
     int n;
@@ -224,6 +226,22 @@ static bool columns(const struct steno_graph *g, const struct steno_node *n, int
     return step == 1 && (axis == -1 || axis == 2) && start >= 0 && start <= INT32_MAX;
 }
 
+/* Mark inputs that are the first columns of a wider one: nothing else in the node tells the writer
+ * of its body so. */
+static void mark_first_columns(struct steno_node *attention, const char *const at[3])
+{
+    int64_t apart = steno_node_int(attention, "apart", 0);
+    for (int in = 0; in < 3; in++) {
+        bool part = apart >> in & 1 || steno_node_int(attention, at[in], 0) != 0;
+        for (int i = 0; i < 3; i++)
+            part = part || (attention->in[i] == attention->in[in] &&
+                            steno_node_int(attention, at[i], 0) != 0);
+        if (!part)
+            apart |= FIRST_COLUMNS << in;
+    }
+    set_column(attention, "apart", apart);
+}
+
 /* Make the attention read Q, K or V in place if a Slice cuts it from columns. */
 static bool from_slices(struct steno_graph *g, struct steno_node *attention)
 {
@@ -238,6 +256,8 @@ static bool from_slices(struct steno_graph *g, struct steno_node *attention)
         set_column(attention, at[in], from + steno_node_int(attention, at[in], 0));
         any = true;
     }
+    if (any)
+        mark_first_columns(attention, at);
     return any;
 }
 
