@@ -258,6 +258,7 @@ static int parse(int argc, char **argv, struct optimize *o)
     o->save.opset = (int)opset;
     o->save.external = (enum steno_onnx_external)o->external;
     o->n.net.opt_level = o->level == LEVEL_BASIC ? 1 : o->level == LEVEL_EXTENDED ? 2 : 3;
+    o->n.net.write_opset = (int)opset;
     o->n.net.rewrite_only = true;
     o->n.net.refused = o->verbose ? on_refused : NULL;
     o->n.net.refused_arg = o;

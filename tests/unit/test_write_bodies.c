@@ -447,6 +447,54 @@ static void attention_with_positions_by_key(void **state)
     wc_round_trip(m, "Attention", 13);
 }
 
+/* Opset 11 cannot transpose the last two axes of any rank: the product stays as it is. */
+static void a_product_with_a_transpose_in_opset_11(void **state)
+{
+    (void)state;
+    for (int opset = 11; opset <= 12; opset++) {
+        for (int from = opset; from <= 13; from += 13 - opset) {
+            struct steno_network_options opt = {
+                .opt_level = 3, .rewrite_only = true, .write_opset = opset};
+            struct steno_save_options so = {.opset = opset};
+            struct mk_graph *m = pc_start(from, "2,t,8");
+            steno_network *n = NULL;
+            struct steno_buf out;
+            size_t size;
+            uint8_t *file;
+            pc_graph(m, "half = 0.5; Transpose x u perm=[0,2,1]; MatMul x,u p; Mul p,half y; -> y");
+            file = mk_bytes(m, &size);
+            steno_buf_init(&out, WC_MAX_FILE);
+            assert_int_equal(steno_network_open_memory(&n, file, size, "test", &opt, NULL), 0);
+            assert_int_equal(pc_count(n, "FusedMatMul"), opset > 11);
+            assert_int_equal(steno_network_serialize(n, &so, &out, NULL), 0);
+            steno_network_close(n);
+            steno_buf_free(&out);
+            free(file);
+            mk_free(m);
+        }
+    }
+}
+
+/* Q (and V) of the first columns of a wider value, K of its own. */
+static void attention_of_the_first_columns_of_a_value(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct mk_graph *m = pc_start(13, "2,t,24");
+        mk_input(m, "k", STENO_F32, "2,2,s,4");
+        if (!i)
+            mk_input(m, "v", STENO_F32, "2,2,s,4");
+        pc_graph(m, "d4 = [0,0,2,4]; zero = [0]; eight = [8]; last = [2]; half = 0.5;"
+                    "Slice x,zero,eight,last q2; Reshape q2,d4 q3; Transpose q3 q perm=[0,2,1,3]");
+        if (i)
+            pc_graph(m, "Slice x,zero,eight,last v2; Reshape v2,d4 v3;"
+                        "Transpose v3 v perm=[0,2,1,3]");
+        pc_graph(m, "Transpose k kt perm=[0,1,3,2]; MatMul q,kt s0; Mul s0,half c; Softmax c w; "
+                    "MatMul w,v y; -> y");
+        wc_round_trip(m, "Attention", 13);
+    }
+}
+
 static void a_chunk_with_gate_and_activation(void **state)
 {
     (void)state;
@@ -489,6 +537,8 @@ int main(void)
         cmocka_unit_test(zipformers_parts),
         cmocka_unit_test(chunk_convolution),
         cmocka_unit_test(attention_with_positions_by_key),
+        cmocka_unit_test(a_product_with_a_transpose_in_opset_11),
+        cmocka_unit_test(attention_of_the_first_columns_of_a_value),
         cmocka_unit_test(a_chunk_with_gate_and_activation),
         cmocka_unit_test(zipformers_attention),
         cmocka_unit_test(swish_before_it_was_an_operator),

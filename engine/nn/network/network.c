@@ -174,6 +174,7 @@ steno_status steno_network_rewrite(steno_network *n, const struct steno_network_
                                  .refused_arg = opt->refused_arg,
                                  .cut_after = opt->part != STENO_PART_ALL,
                                  .to_run = !opt->rewrite_only && opt->part == STENO_PART_ALL,
+                                 .opset = opt->write_opset,
                                  .rows_in_8_bits =
                                      opt->precision != STENO_FP32 && !opt->rewrite_only,
                                  .num_heads = opt->num_heads,

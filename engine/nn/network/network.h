@@ -42,6 +42,7 @@ struct steno_network_options {
      * to another file, version, CPU level or setting, if it is damaged, or if another user may
      * write it. */
     const char *cache_dir;
+    int write_opset;   /* of ai.onnx in the file that save.h writes; 0: that of the input */
     bool rewrite_only; /* for optimize/save.h: nothing is packed, and no session can be opened */
     /* Called for each near miss: a pass found most of its pattern and refused. NULL = not
      * wanted. */

@@ -1,6 +1,8 @@
 /* Before: t = Transpose(b; the last two axes), p = MatMul(a, t), y = p * c or p / c with a number
  *         c; t and p read once; each part alone as well; a transposed in the same way
  * After:  y = com.microsoft:FusedMatMul(a, b; transA, transB, alpha)
+ * A graph that is written in an opset before 12 stays as it is: its operators cannot express the
+ * transposition of the last two axes for any rank.
  * Runs after the passes for attention and for products by constants, on what they left. */
 #include "nn/passes/passes.h"
 
@@ -58,13 +60,13 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
 steno_status steno_pass_matmul(struct steno_graph *g, const struct steno_pass_env *env,
                                int *changed, steno_err *err)
 {
-    (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
         struct steno_node *y;
         const char *name = g->nodes[i].name;
         int32_t region = g->nodes[i].region;
-        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f))
+        int opset = env->opset ? env->opset : g->nodes[i].opset;
+        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f) || (!env->to_run && opset < 12))
             continue;
         f.product->dead = true;
         for (int k = 0; k < 2; k++)
