@@ -80,10 +80,11 @@ unit_bin := $(patsubst %.c,$(B)/%,$(unit_src))
 fuzz_bin := $(patsubst %.c,$(B)/%,$(fuzz_src))
 load_bin := $(patsubst loadtest/%.c,$(B)/loadtest/%,$(load_src))
 kcheck := $(B)/tests/kernels/kcheck
+graph_runner := $(B)/tests/graphs/runner
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
-        distcheck clean distclean help bench plots bench-espnet kbench fuzz coverage-fuzz lint format docs sizes coverage demo deps tests \
+        distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/loadtest/steno-load $(B)/loadtest/wsclient ## the command and the daemon
@@ -194,6 +195,9 @@ fuzzers: $(fuzz_bin)
 $(kcheck): $(call obj,$(wildcard tests/kernels/*.c)) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(lib_libs) && mv $@.new $@
+$(graph_runner): $(B)/tests/graphs/runner.o $(libopt) $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(lib_libs) && mv $@.new $@
 $(load_bin): $(B)/loadtest/%: $(B)/loadtest/%.o $(call obj,$(load_help)) $(libproto) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
@@ -207,7 +211,7 @@ $(inject): tests/faults/inject.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -O1 -g $(WARN) $(inject_flags) -fPIC -shared -o $@.new $< -ldl && mv $@.new $@
 
-tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck)) $(load_bin) ## build every test program
+tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck)) $(graph_runner) $(load_bin) ## build every test program
 
 loadtest: all ## load on a server of its own: latency, streams per core, uploads (minutes)
 	@B=$(B) loadtest/run.sh $(RUNS)
@@ -240,6 +244,8 @@ kbench: $(kcheck) ## kernel benchmark table
 	@$(kcheck) --bench
 fuzz: ## libFuzzer builds of the fuzz targets (clang), one minute each
 	@tests/fuzz/run.sh
+fuzz-graphs: $(graph_runner) ## random graphs for MINUTES (10) against ONNX Runtime and the reference evaluator: GRAPHS="--from 5000" (docs/passes.md)
+	@B=$(B) tests/graphs/run.sh --minutes $(or $(MINUTES),10) $(GRAPHS)
 coverage-fuzz: ## what of each parser its fuzz target's inputs reach (clang)
 	@tests/fuzz/coverage.sh
 lint: ## clang-tidy, cppcheck, shellcheck, codespell, banned calls (what is absent is named)

@@ -1,0 +1,391 @@
+"""What runs a graph: steno's runner at each level, ONNX Runtime without optimizations, the ONNX reference evaluator; and
+the judgement of a result by all references."""
+import os
+import struct
+import subprocess
+import warnings
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+from onnx.reference.ops import op_dequantize_linear, op_loop, op_quantize_linear
+
+from build import NP, ONNX
+
+warnings.filterwarnings("ignore")
+np.seterr(all="ignore")
+ort.set_default_logger_severity(4)
+OPTIONS = ort.SessionOptions()
+OPTIONS.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+OPTIONS.intra_op_num_threads = OPTIONS.inter_op_num_threads = 1
+OPTIONS.log_severity_level = 4
+
+
+
+# ---- the reference evaluator, with what it lacks ----
+class _Numpy:
+    """numpy for op_loop: scan outputs get an axis of their own (the evaluator joins those of rank 2 and more instead)."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    @staticmethod
+    def vstack(parts):
+        return np.stack(parts) if parts else np.zeros((0,), np.float32)
+
+
+op_loop.np = _Numpy()
+
+
+class QuantizeLinear(op_quantize_linear.QuantizeLinear_19):
+    op_domain = ""
+
+
+class DequantizeLinear(op_dequantize_linear.DequantizeLinear_19):
+    op_domain = ""
+
+
+def _rows(x, axis, old):
+    """x as [.., n, ..] with the axis of a softmax; before opset 13 all axes from it on are one."""
+    if not old:
+        return x, axis
+    axis %= max(x.ndim, 1)
+    return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:]))), 1
+
+
+def _softmax(x, axis, old, log):
+    y, k = _rows(x, axis, old)
+    if not y.size:
+        return x
+    d = y - y.max(k, keepdims=True)
+    e = np.exp(d)
+    s = e.sum(k, keepdims=True)
+    return np.asarray(d - np.log(s) if log else e / s, x.dtype).reshape(x.shape)
+
+
+def _softmax_op(name, old):  # the evaluator ignores the axes of old opsets, and its LogSoftmax is the logarithm of a Softmax
+    class Op(OpRun):
+        op_domain = ""
+
+        def _run(self, x, axis=None):
+            return (_softmax(x, (1 if old else -1) if axis is None else axis, old, name == "LogSoftmax"),)
+
+    Op.__name__ = name
+    return Op
+
+
+class BatchNormalization(OpRun):  # the evaluator's older forms have another epsilon
+    op_domain = ""
+
+    def _run(self, x, scale, bias, mean, var, epsilon=None, momentum=None, training_mode=None, spatial=None):
+        shape = (1, -1) + (1,) * (x.ndim - 2)
+        s, b, m, v = (a.reshape(shape) for a in (scale, bias, mean, var))
+        return (((x - m) / np.sqrt(v + np.asarray(1e-5 if epsilon is None else epsilon, x.dtype)) * s + b).astype(x.dtype),)
+
+
+OPS = {old: [_softmax_op(n, old) for n in ("Softmax", "LogSoftmax")] + [BatchNormalization] for old in (False, True)}
+
+
+class Undefined(Exception):
+    """ONNX does not define the result: a NaN or an infinity became an integer, or NaN was compared."""
+
+
+def evaluator(model):
+    opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    return ReferenceEvaluator(model, new_ops=OPS[opset < 13] + ([QuantizeLinear, DequantizeLinear] if opset < 19 else []))
+
+
+EXACT = {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Slice", "Concat", "Split", "Gather", "Expand", "Shape", "Constant", "Where",
+         "Flatten", "Pad", "Relu", "Neg", "Abs", "Max", "Min", "Clip", "Sign", "Ceil", "Floor", "Round", "ReduceMax", "ReduceMin"}
+CURVES = {"Exp", "Log", "Tanh", "Erf", "Sigmoid", "Softplus", "Softmax", "LogSoftmax", "Gelu", "Div", "Reciprocal"}
+ORDERED = {"ArgMax", "ArgMin", "TopK", "MaxPool"}  # implementations differ about the order of NaN
+TO_INT = {"QuantizeLinear", "DynamicQuantizeLinear", "Cast"}
+
+
+def unseen(a, b):
+    """a times b, in which a weight of 0 hides what it meets, be it NaN."""
+    if np.isfinite(a).all() and np.isfinite(b).all() or a.ndim < 2 or b.ndim < 2:
+        return np.matmul(a, b)
+    p = a[..., :, :, None] * b[..., None, :, :]
+    return np.where(a[..., :, :, None] == 0, 0, p).sum(-2).astype(a.dtype)
+
+
+def interpret(r, feeds, eps=0.0, seed=0):
+    """All values of an evaluator's main graph. eps: the float results of each node differ by this factor at random; numbers
+    too small for a normal f32 are flushed to 0 for each second seed; keys that a mask hides are not read for each third."""
+    rng = np.random.default_rng(seed) if eps else None
+    results = {"": None}
+    results.update(r.rt_inits_)
+
+    def stir(v):
+        v = v * (1 + (6e-4 if v.dtype == np.float16 else eps) * rng.uniform(-1, 1, v.shape)).astype(v.dtype)
+        return np.where(abs(v) < 1.2e-38, v * 0, v) if v.dtype == np.float32 and seed % 2 else v
+
+    for k, v in feeds.items():
+        results[k] = stir(v) if eps and v.dtype.kind == "f" else v
+    for n in r.rt_nodes_:
+        ins = [results[i] for i in n.input]
+        if eps and seed % 3 == 0 and n.op_type == "MatMul":
+            outs = (unseen(*ins),)
+        else:
+            outs = n.run(*ins, context=results) if n.need_context() else n.run(*ins)
+        if n.op_type in TO_INT and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and not np.isfinite(ins[0]).all():
+            raise Undefined(n.output[0])
+        if n.op_type in ORDERED and ins[0].dtype.kind == "f" and np.isnan(ins[0]).any():
+            raise Undefined(n.output[0])
+        for name, v in zip(n.output, outs):
+            if eps and n.op_type not in EXACT and isinstance(v, np.ndarray) and v.dtype.kind == "f":
+                v = stir(v)
+                if seed % 4 == 1 and n.op_type in CURVES:  # tables and clamps leave absolute errors
+                    size = max((np.nanmax(abs(x)) for x in ins if x.dtype.kind == "f" and x.size), default=0)
+                    if size > 1e-3:
+                        v = (v + 3e-8 * min(max(size, 1), 100) * rng.uniform(-1, 1, v.shape)).astype(v.dtype)
+            results[name] = v
+    return results
+
+
+class Crash(Exception):
+    pass
+
+
+class Steno:
+    """The runner, started anew when it ended."""
+
+    def __init__(self, path):
+        self.path, self.p = path, None
+
+    def close(self):
+        if self.p:
+            self.p.stdin.close()
+            self.p.stdout.close()
+            self.p.wait()
+            self.p = None
+
+    def _read(self, n):
+        out = self.p.stdout.read(n)
+        if len(out) != n:
+            rc = self.p.wait()
+            self.p = None
+            raise Crash("the runner ended with %d" % rc)
+        return out
+
+    def _u32(self):
+        return struct.unpack("<I", self._read(4))[0]
+
+    def _status(self):
+        st, n = struct.unpack("<II", self._read(8))
+        return st, self._read(n).decode(errors="replace") if n else ""
+
+    def _tensor(self):
+        t, rank = struct.unpack("<II", self._read(8))
+        dims = struct.unpack("<%dq" % rank, self._read(8 * rank))
+        data = self._read(self._u32())
+        return np.frombuffer(data, NP[t]).reshape(dims) if t in NP else None
+
+    def run(self, model, sets, levels=(0, 1, 2, 3), write=()):
+        """({level: [outputs or a message per set] or a message}, {level: bytes or a message})."""
+        if not self.p:
+            self.p = subprocess.Popen([self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1 << 16,
+                                      env=dict(os.environ, OPENBLAS_NUM_THREADS="1"))
+        out = [struct.pack("<I", len(model)), model,
+               struct.pack("<III", sum(1 << i for i in levels) | sum(256 << i for i in write), len(sets), len(sets[0]) if sets else 0)]
+        for s in sets:
+            for name, a in s.items():
+                n = name.encode()
+                out += [struct.pack("<I", len(n)), n, struct.pack("<II", ONNX[a.dtype], a.ndim), struct.pack("<%dq" % a.ndim, *a.shape),
+                        struct.pack("<I", a.nbytes), np.ascontiguousarray(a).tobytes()]
+        try:
+            self.p.stdin.write(b"".join(out))
+            self.p.stdin.flush()
+        except BrokenPipeError:
+            rc = self.p.wait()
+            self.p = None
+            raise Crash("the runner ended with %d" % rc) from None
+        ran, written = {}, {}
+        for i in sorted(levels):
+            st, why = self._status()
+            if st:
+                ran[i] = why or "status %d" % st
+                continue
+            ran[i] = []
+            for _ in sets:
+                st, why = self._status()
+                ran[i].append((why or "status %d" % st) if st else [self._tensor() for _ in range(self._u32())])
+        for i in sorted(write):
+            st, why = self._status()
+            written[i] = why or "status %d" % st
+            if not st:
+                written[i] = self._read(self._u32())
+        return ran, written
+
+
+def runtime(model, sets, names=None):
+    """Outputs of ONNX Runtime per set, or its message; a message for the whole when it does not load the model."""
+    try:
+        s = ort.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
+    except Exception as e:
+        return str(e)
+    wanted = {i.name for i in s.get_inputs()}
+    out = []
+    for feeds in sets:
+        try:
+            out.append(s.run(names, {k: v for k, v in feeds.items() if k in wanted}))
+        except Exception as e:
+            out.append(str(e))
+    return out
+
+
+def reference(model, sets):
+    """Outputs of the reference evaluator per set, or a message, or Undefined."""
+    try:
+        r = evaluator(model)
+    except Exception as e:
+        return "%s: %s" % (type(e).__name__, e)
+    out = []
+    for feeds in sets:
+        try:
+            v = interpret(r, feeds)
+            out.append([np.asarray(v[o]) for o in r.output_names])
+        except Undefined:
+            out.append(Undefined)
+        except Exception as e:
+            out.append("%s: %s" % (type(e).__name__, e))
+    return out
+
+
+def exact_log(model):
+    """The graph with each Log(Softmax) as one LogSoftmax, or None. That rewrite is allowed to be more exact: a logarithm of
+    a probability that underflows is finite."""
+    m = onnx.ModelProto()
+    m.CopyFrom(model)
+    made = {o: n for n in m.graph.node for o in n.output}
+    found = False
+    for n in m.graph.node:
+        p = made.get(n.input[0]) if n.op_type == "Log" else None
+        if p is not None and p.op_type == "Softmax":
+            n.op_type = "LogSoftmax"
+            n.input[0] = p.input[0]
+            n.attribute.extend(p.attribute)
+            found = True
+    return m if found else None
+
+
+def widened(model):
+    """The same graph in f64, as far as types allow."""
+    m = onnx.ModelProto()
+    m.CopyFrom(model)
+
+    def tensor(t):
+        if t.data_type == TensorProto.FLOAT:
+            t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(t).astype(np.float64), t.name))
+
+    def graph(g):
+        for t in g.initializer:
+            tensor(t)
+        for v in list(g.input) + list(g.output) + list(g.value_info):
+            if v.type.tensor_type.elem_type == TensorProto.FLOAT:
+                v.type.tensor_type.elem_type = TensorProto.DOUBLE
+        for n in g.node:
+            for a in n.attribute:
+                if a.type == onnx.AttributeProto.TENSOR:
+                    tensor(a.t)
+                elif a.type == onnx.AttributeProto.GRAPH:
+                    graph(a.g)
+                elif n.op_type == "Cast" and a.name == "to" and a.i == TensorProto.FLOAT:
+                    a.i = TensorProto.DOUBLE
+    graph(m.graph)
+    return m
+
+
+def to_type(a, like):
+    with np.errstate(all="ignore"):
+        return np.asarray(a).astype(like.dtype) if np.asarray(a).shape == like.shape else None
+
+
+def fails(got, refs, least=1e-37):
+    """Where a result is outside what the references span, as a boolean array. An element at which the references differ in
+    kind (NaN, infinite or finite) is not defined."""
+    if got is not None and not got.size and not refs[0].size:
+        return np.zeros((1,), bool)
+    if got is None or got.dtype != refs[0].dtype or got.shape != refs[0].shape:
+        return np.ones((1,), bool)
+    if got.dtype.kind != "f":
+        bad = refs[0] != got
+        for r in refs[1:]:
+            bad &= r == refs[0]
+        return np.asarray(bad)
+    if not got.size:
+        return np.zeros((1,), bool)
+    rtol, of_row = (4e-3, 1e-3) if got.dtype == np.float16 else (2e-5, 2e-6)
+    with np.errstate(all="ignore"):
+        stack = np.stack([np.asarray(r, np.float64) for r in refs])
+        g = np.asarray(got, np.float64)
+        lo, hi = stack.min(0), stack.max(0)
+        finite = np.isfinite(stack).all(0)
+        size = np.where(finite, np.maximum(abs(lo), abs(hi)), 0)
+        top = size.max(-1, keepdims=True) if size.ndim else size
+        tol = rtol * size + of_row * top + 4 * (hi - lo) + least
+        bad = finite & ~((g >= lo - tol) & (g <= hi + tol))
+        bad |= np.isnan(stack).all(0) & ~np.isnan(g)
+        bad |= np.isinf(stack).all(0) & (lo == hi) & (g != lo)
+    return np.asarray(bad)
+
+
+class References:
+    """What a graph's outputs may be on one set of inputs. The references that cost more are made when a result differs from
+    ONNX Runtime's."""
+
+    def __init__(self, model, feeds, runtime_outputs):
+        self.model, self.feeds, self.all = model, feeds, [runtime_outputs]
+        self.stage, self.undefined = 0, False
+        # ONNX Runtime cuts Sigmoid and others off where they are small
+        self.least = 1e-9 if any(v.size and v.dtype == np.float32 and np.nanmax(abs(v)) > 1e-3 for v in feeds.values()) else 1e-37
+
+    def evaluate(self):
+        """Add the reference evaluator's outputs. Where it fails, or has another shape than ONNX Runtime, nothing is defined:
+        ONNX Runtime is wrong about some tensors without elements, the evaluator about some others."""
+        if self.stage:
+            return
+        self.stage = 1
+        ref = reference(self.model, [self.feeds])
+        ref = ref if isinstance(ref, str) else ref[0]
+        if isinstance(ref, list) and [a.shape for a in ref] == [a.shape for a in self.all[0]]:
+            self.all.append([to_type(a, w) for a, w in zip(ref, self.all[0])])
+        else:
+            self.undefined = True
+
+    def _deep(self):
+        self.stage = 2
+        like = self.all[0]
+        wide = {k: v.astype(np.float64) if v.dtype == np.float32 else v for k, v in self.feeds.items()}
+        for m, feeds in ((widened(self.model), wide), (exact_log(self.model), self.feeds)):
+            got = reference(m, [feeds]) if m is not None else "none"
+            if not isinstance(got, str) and isinstance(got[0], list):
+                self.all.append([to_type(v, l) for v, l in zip(got[0], like)])
+        r = evaluator(self.model)
+        for seed in range(NOISES):
+            try:
+                v = interpret(r, self.feeds, 2e-6 if seed % 2 else 3e-7, seed)
+            except Exception:
+                continue
+            self.all.append([to_type(v[o], l) for o, l in zip(r.output_names, like)])
+
+    def wrong(self, outputs):
+        """(number of the output, the elements that are wrong) or None."""
+        for i, got in enumerate(outputs):
+            while not self.undefined:
+                bad = fails(got, [r[i] for r in self.all if r[i] is not None], self.least)
+                if not bad.any():
+                    break
+                if self.stage == 2:
+                    return i, bad
+                if self.stage == 1:
+                    self._deep()
+                self.evaluate()
+        return None
+
+
+NOISES = 12
