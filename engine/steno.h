@@ -238,9 +238,10 @@ struct steno_alternative {
 
 /* A part of a segment, as the model itself has cut it (a segment of Whisper's). */
 struct steno_section {
-    double start, end;          /* s */
-    const char *text;           /* with the blank before it, if the model has written one */
-    size_t first_word, n_words; /* of the event's words */
+    double start, end;            /* s */
+    const char *text;             /* with the blank before it, if the model has written one */
+    size_t first_word, n_words;   /* of the event's words */
+    size_t first_token, n_tokens; /* of its tokens */
     size_t n_ids;
     const int32_t *ids; /* tokens as decoded, those of times among them */
     double score;       /* sum of their log-probabilities */

@@ -11,6 +11,7 @@
 
 struct state {
     bool interim, vad_events, utterance_end, container;
+    struct steno_deepgram_wants wants;
     double from; /* s: start of the next Results */
 };
 
@@ -87,6 +88,8 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
         return steno_query_bool(name, value, &s->vad_events, err);
     if (!strcmp(name, "endpointing"))
         return set_endpointing(d, value, err);
+    if (steno_deepgram_is_want(name) && d->start.hints)
+        return steno_deepgram_want(&s->wants, d->start.hints, name, value, err);
     if (!strcmp(name, "utterance_end_ms"))
         s->utterance_end = true;
     return STENO_OK;
@@ -157,21 +160,8 @@ static steno_status put_string(struct steno_buf *b, const char *name, const char
     return st ? st : steno_json_put_string(b, text, strlen(text));
 }
 
-static steno_status put_words(struct steno_buf *b, const struct steno_word *w, size_t n)
-{
-    steno_status st = steno_buf_puts(b, "\"words\":[");
-    for (size_t i = 0; !st && i < n; i++) {
-        st = steno_buf_puts(b, i ? ",{" : "{");
-        if (!st)
-            st = put_string(b, "word", w[i].text);
-        if (!st)
-            st = steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f}",
-                                  w[i].start, w[i].end, (double)w[i].confidence);
-    }
-    return st ? st : steno_buf_puts(b, "]");
-}
-
-static steno_status put_alternative(struct steno_buf *b, const char *text, double confidence,
+static steno_status put_alternative(struct steno_dialect_session *d, struct steno_buf *b,
+                                    const char *text, double confidence,
                                     const struct steno_word *words, size_t n)
 {
     steno_status st = steno_buf_puts(b, "{");
@@ -180,14 +170,15 @@ static steno_status put_alternative(struct steno_buf *b, const char *text, doubl
     if (!st)
         st = steno_buf_printf(b, ",\"confidence\":%.4f,", confidence);
     if (!st)
-        st = put_words(b, words, n);
-    return st ? st : steno_buf_puts(b, "}");
+        st = steno_deepgram_put_words(b, words, n, state_of(d)->wants.punctuate);
+    return st;
 }
 
-static steno_status put_next_alternative(struct steno_buf *b, const struct steno_alternative *a)
+static steno_status put_next_alternative(struct steno_dialect_session *d, struct steno_buf *b,
+                                         const struct steno_alternative *a)
 {
-    steno_status st = steno_buf_puts(b, ",");
-    return st ? st : put_alternative(b, a->text, (double)a->confidence, a->words, a->n_words);
+    steno_status st = steno_buf_puts(b, "},");
+    return st ? st : put_alternative(d, b, a->text, (double)a->confidence, a->words, a->n_words);
 }
 
 static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_session *d)
@@ -236,11 +227,13 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
                           final && ev->reason == STENO_FINAL_ENDPOINT ? "true" : "false",
                           final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false");
     if (!st)
-        st = put_alternative(b, ev->text, mean_confidence(ev), ev->words, ev->n_words);
+        st = put_alternative(d, b, ev->text, mean_confidence(ev), ev->words, ev->n_words);
+    if (!st && ev->language && *ev->language)
+        st = steno_buf_printf(b, ",\"languages\":[\"%s\"]", ev->language);
     for (size_t i = 1; final && !st && i < ev->n_alternatives; i++)
-        st = put_next_alternative(b, &ev->alternatives[i]);
+        st = put_next_alternative(d, b, &ev->alternatives[i]);
     if (!st)
-        st = steno_buf_puts(b, "]},");
+        st = steno_buf_puts(b, "}]},");
     if (!st)
         st = put_metadata(b, d);
     if (!st)
@@ -331,77 +324,3 @@ const struct steno_dialect steno_dialect_deepgram = {
     .end = end,
     .close = close_as,
 };
-
-/* ---- REST ------------------------------------------------------------------------------------ */
-
-static steno_status put_results(struct steno_buf *out, steno_transcript *t)
-{
-    size_t n = steno_transcript_n_alternatives(t);
-    steno_status st = steno_buf_puts(out, "\"results\":{\"channels\":[{\"alternatives\":[");
-    for (size_t i = 0; !st && i < n; i++) {
-        struct steno_alternative a;
-        st = steno_transcript_alternative(t, i, &a, NULL);
-        if (!st && i)
-            st = put_next_alternative(out, &a);
-        else if (!st)
-            st = put_alternative(out, a.text, (double)a.confidence, a.words, a.n_words);
-    }
-    return st ? st : steno_buf_puts(out, "]}]}}\n");
-}
-
-steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_openai_result *r,
-                                  const struct steno_deepgram_about *a)
-{
-    char created[32] = "";
-    time_t seconds = (time_t)a->created;
-    struct tm tm;
-    steno_status st;
-    if (gmtime_r(&seconds, &tm))
-        strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    st = steno_buf_puts(out, "{\"metadata\":{\"transaction_key\":\"deprecated\",");
-    if (!st)
-        st = put_string(out, "request_id", a->request_id);
-    if (!st)
-        st = steno_buf_printf(
-            out,
-            ",\"sha256\":\"\",\"created\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
-            created, r->duration, a->channels);
-    if (!st)
-        st = steno_json_put_string(out, a->model, strlen(a->model));
-    if (!st)
-        st = steno_buf_puts(out, "],\"model_info\":{");
-    if (!st)
-        st = steno_json_put_string(out, a->model, strlen(a->model));
-    if (!st)
-        st = steno_buf_puts(out, ":{");
-    if (!st)
-        st = put_string(out, "name", a->model);
-    if (!st)
-        st = steno_buf_puts(out, ",");
-    if (!st)
-        st = put_string(out, "version", a->version);
-    if (!st)
-        st = steno_buf_puts(out, ",");
-    if (!st)
-        st = put_string(out, "arch", a->family);
-    if (!st)
-        st = steno_buf_puts(out, "}}},");
-    return st ? st : put_results(out, r->transcript);
-}
-
-steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,
-                                        const char *message, const char *request_id)
-{
-    steno_status st = steno_buf_puts(out, "{");
-    if (!st)
-        st = put_string(out, "err_code", code);
-    if (!st)
-        st = steno_buf_puts(out, ",");
-    if (!st)
-        st = put_string(out, "err_msg", message);
-    if (!st)
-        st = steno_buf_puts(out, ",");
-    if (!st)
-        st = put_string(out, "request_id", request_id);
-    return st ? st : steno_buf_puts(out, "}\n");
-}

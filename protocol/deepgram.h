@@ -6,13 +6,35 @@
 
 #include "protocol/openai_rest.h"
 
+/* What a request wants of the answer, from its query. */
+struct steno_deepgram_wants {
+    bool detect_language; /* "detected_language" is in the answer */
+    bool punctuate;       /* words without marks beside "punctuated_word" */
+    bool paragraphs, utterances;
+};
+
+/* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
+ * punctuate, smart_format, paragraphs, utterances. */
+bool steno_deepgram_is_want(const char *name);
+/* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords. STENO_ERR_INVAL names
+ * the parameter. */
+STENO_MUST steno_status steno_deepgram_want(struct steno_deepgram_wants *w,
+                                            struct steno_hint_store *hints, const char *name,
+                                            const char *value, steno_err *err);
+
+/* Append "words":[{"word","start","end","confidence"}]. punctuate: "word" is in lower case without
+ * punctuation around it, and "punctuated_word" has the word as it is. */
+STENO_MUST steno_status steno_deepgram_put_words(struct steno_buf *b, const struct steno_word *w,
+                                                 size_t n, bool punctuate);
+
 struct steno_deepgram_about {
     const char *request_id, *model, *version, *family;
     int channels;
     int64_t created; /* s since 1970 */
+    struct steno_deepgram_wants wants;
 };
 
-/* Append the answer of POST /v1/listen: {"metadata", "results"}. */
+/* Append the answer of POST /v1/listen: {"metadata", "results"}, with what the request wants. */
 STENO_MUST steno_status steno_deepgram_write(struct steno_buf *out,
                                              const struct steno_openai_result *r,
                                              const struct steno_deepgram_about *about);

@@ -30,6 +30,7 @@ struct steno_dialect_session {
     char id[48];                              /* "sess_" and 32 hexadecimal digits */
     struct steno_native_start start;          /* settings in force */
     struct steno_native_start asked;          /* settings of an act */
+    struct steno_hint_store hints;            /* of both */
     struct steno_buf audio;                   /* audio of an act */
     const char *model_version, *model_family; /* "" until the model is known */
     uint64_t seq;                             /* messages made so far */

@@ -11,6 +11,18 @@ static size_t sequence(const char *s, size_t n)
     return k > 0 ? (size_t)k : 0;
 }
 
+bool steno_utf8_valid(const char *s, size_t n)
+{
+    while (n) {
+        size_t k = sequence(s, n);
+        if (!k)
+            return false;
+        s += k;
+        n -= k;
+    }
+    return true;
+}
+
 static steno_status put_escaped(struct steno_buf *out, unsigned char c)
 {
     switch (c) {

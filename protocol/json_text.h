@@ -10,5 +10,7 @@ STENO_MUST steno_status steno_json_put_string(struct steno_buf *out, const char 
 /* How deeply objects and arrays nest in text [n]; brackets within strings do not count. Stops at
  * max + 1. Does not check that the text is valid. */
 size_t steno_json_depth(const char *text, size_t n, size_t max);
+/* Whether s [n] is valid UTF-8. */
+bool steno_utf8_valid(const char *s, size_t n);
 
 #endif

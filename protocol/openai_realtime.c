@@ -40,13 +40,15 @@ static void init(struct steno_dialect_session *d)
     d->start.audio.sample_rate = RATE;
 }
 
-/* model, intent, language ...: a known model name selects the model, beam and options of families
- * apply, everything else is ignored. */
+/* model, intent, language ...: a known model name selects the model, the language, beam, hints and
+ * options of families apply, everything else is ignored. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
 {
     if (!strcmp(name, "beta"))
         state_of(d)->beta = true;
+    if (!strcmp(name, "language") && d->start.hints)
+        return steno_hint_set(d->start.hints, name, value, err);
     if (!strcmp(name, "model") || steno_native_is_option(name))
         return steno_native_query(name, value, &d->start, err);
     return STENO_OK;
@@ -90,6 +92,23 @@ static const char *format_name(const struct steno_dialect_session *d, bool beta)
     }
 }
 
+/* Append the language and the prompt, where they are given. */
+static steno_status put_hints(struct steno_buf *b, const struct steno_hint_store *h)
+{
+    steno_status st = STENO_OK;
+    if (h && *h->language) {
+        st = steno_buf_puts(b, ",\"language\":");
+        if (!st)
+            st = steno_json_put_string(b, h->language, strlen(h->language));
+    }
+    if (!st && h && h->prompt) {
+        st = steno_buf_puts(b, ",\"prompt\":");
+        if (!st)
+            st = steno_json_put_string(b, h->prompt, strlen(h->prompt));
+    }
+    return st;
+}
+
 static void send_session(struct steno_dialect_session *d, const char *what)
 {
     bool beta = state_of(d)->beta;
@@ -117,6 +136,8 @@ static void send_session(struct steno_dialect_session *d, const char *what)
     if (!st)
         st = steno_json_put_string(b, d->start.model, strlen(d->start.model));
     if (!st)
+        st = put_hints(b, d->start.hints);
+    if (!st)
         st = steno_buf_puts(b, beta ? "}}" : "}}}}");
     close_event(d, b, st);
 }
@@ -130,11 +151,13 @@ static void send_error(struct steno_dialect_session *d, const char *type, const 
                        const char *message)
 {
     struct state *s = state_of(d);
+    const char *param = steno_hint_named_in(message);
     steno_status st;
     struct steno_buf *b = open_event(d, "error", &st);
     if (!st)
-        st = steno_buf_printf(b, ",\"error\":{\"type\":\"%s\",\"code\":\"%s\",\"param\":null", type,
-                              code);
+        st = steno_buf_printf(b, ",\"error\":{\"type\":\"%s\",\"code\":\"%s\",\"param\":%s%s%s",
+                              type, code, param ? "\"" : "", param ? param : "null",
+                              param ? "\"" : "");
     if (!st)
         st = steno_buf_puts(b, ",\"message\":");
     if (!st)
@@ -221,6 +244,27 @@ static steno_status set_detection(struct steno_native_start *s, const json_t *v,
     return STENO_OK;
 }
 
+/* Read {"language", "prompt", "keywords": [...]} of a transcription; null removes. */
+static steno_status set_hints(struct steno_hint_store *h, const json_t *script, steno_err *err)
+{
+    static const char *const names[] = {"language", "prompt"};
+    const json_t *keywords = json_object_get(script, "keywords"), *v;
+    size_t i;
+    steno_status st = STENO_OK;
+    for (i = 0; i < 2 && !st; i++)
+        if ((v = json_object_get(script, names[i])))
+            st = steno_hint_set_json(h, names[i], v, err);
+    if (!st && keywords)
+        st = steno_hint_set(h, "hotwords", "", err);
+    json_array_foreach (keywords, i, v) {
+        if (!st && !json_is_string(v))
+            st = steno_fail(err, STENO_ERR_INVAL, "keywords: must be strings");
+        if (!st)
+            st = steno_hint_add_hotword(h, json_string_value(v), err);
+    }
+    return st;
+}
+
 /* Only fields that are present change. */
 static steno_status update(struct steno_dialect_session *d, const json_t *session, bool beta,
                            steno_err *err)
@@ -242,6 +286,8 @@ static steno_status update(struct steno_dialect_session *d, const json_t *sessio
         st = set_format(&d->asked, type, (int)json_integer_value(rate), err);
     if (!st && json_is_string(model))
         st = steno_native_query("model", json_string_value(model), &d->asked, err);
+    if (!st && d->start.hints)
+        st = set_hints(d->start.hints, script, err);
     return st ? st
               : set_detection(&d->asked, json_object_get(beta ? session : input, "turn_detection"),
                               err);
@@ -282,9 +328,9 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
     if (!type)
         return steno_fail(err, STENO_ERR_INVAL, "type is missing");
     if (beta || !strcmp(type, "session.update")) {
-        st = update(d, json_object_get(root, "session"), beta, err);
-        if (!st && s->has_audio)
+        if (s->has_audio)
             return steno_fail(err, STENO_ERR_INVAL, "the session cannot change once it has audio");
+        st = update(d, json_object_get(root, "session"), beta, err);
         if (!st) {
             set_include(d, json_object_get(json_object_get(root, "session"), "include"));
             d->start = d->asked;

@@ -83,7 +83,33 @@ static steno_status set_model(struct steno_openai_request *r, const char *value,
 
 static steno_status set_language(struct steno_openai_request *r, const char *value, steno_err *err)
 {
-    return set_name(r->language, "language", value, err);
+    return steno_hint_set(&r->hints, "language", value, err);
+}
+
+static steno_status set_prompt(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return steno_hint_set(&r->hints, "prompt", value, err);
+}
+
+static steno_status set_hotwords(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return steno_hint_set(&r->hints, "hotwords", value, err);
+}
+
+static steno_status set_prefix(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return steno_hint_set(&r->hints, "prefix", value, err);
+}
+
+static steno_status add_keyword(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return steno_hint_add_hotword(&r->hints, value, err);
+}
+
+static steno_status set_vad_filter(struct steno_openai_request *r, const char *value,
+                                   steno_err *err)
+{
+    return steno_query_bool("vad_filter", value, &r->vad_filter, err);
 }
 
 static steno_status set_channel(struct steno_openai_request *r, const char *value, steno_err *err)
@@ -104,6 +130,11 @@ static const struct field {
 } fields[] = {
     {"model", set_model},
     {"language", set_language},
+    {"prompt", set_prompt},
+    {"hotwords", set_hotwords},
+    {"prefix", set_prefix},
+    {"keywords", add_keyword},
+    {"vad_filter", set_vad_filter},
     {"response_format", set_format},
     {"temperature", set_temperature},
     {"timestamp_granularities", set_granularity},
@@ -150,27 +181,11 @@ steno_status steno_openai_check(const struct steno_openai_request *r, const char
     return STENO_OK;
 }
 
-/* Language names that OpenAI writes in full, with their ISO 639-1 codes. */
-static const struct {
-    const char *code, *name;
-} languages[] = {{"en", "english"}, {"de", "german"},     {"fr", "french"},   {"es", "spanish"},
-                 {"it", "italian"}, {"pt", "portuguese"}, {"nl", "dutch"},    {"pl", "polish"},
-                 {"ru", "russian"}, {"zh", "chinese"},    {"ja", "japanese"}, {"ko", "korean"}};
-
+/* OpenAI writes the English name of a language. */
 static const char *language_name(const char *code)
 {
-    for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
-        if (!strncasecmp(code, languages[i].code, 2) && !isalpha((unsigned char)code[2]))
-            return languages[i].name;
-    return code;
-}
-
-bool steno_openai_language_matches(const char *asked, const char *has)
-{
-    size_t a = strcspn(asked, "-_"), h = strcspn(has, "-_");
-    if (!*asked || !*has)
-        return true;
-    return (a == h && !strncasecmp(asked, has, a)) || !strcasecmp(asked, language_name(has));
+    const char *name = steno_language_name(code);
+    return name ? name : code;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -322,14 +337,43 @@ static steno_status put_alternatives(struct steno_buf *out, const struct steno_e
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
-/* The schema wants some fields of a segment that only Whisper has; they get neutral values.
- * avg_logprob is the logarithm of the segment's confidence (a geometric mean of word posteriors).
- * no_speech_prob is 1 minus the confidence when nothing better is known. */
+static steno_status put_ids(struct steno_buf *out, const int32_t *ids, size_t n)
+{
+    steno_status st = steno_buf_puts(out, ",\"tokens\":[");
+    for (size_t i = 0; i < n; i++)
+        THEN(st, steno_buf_printf(out, i ? ",%d" : "%d", (int)ids[i]));
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
+/* A segment that the model has cut: all fields are its own. */
+static steno_status put_section(struct steno_buf *out, const struct steno_section *s, size_t id)
+{
+    steno_status st = steno_buf_printf(out, "%s{\"id\":%zu,\"seek\":%.0f,", id ? "," : "", id,
+                                       round(s->seek * 100));
+    THEN(st, put_seconds(out, "start", s->start));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_seconds(out, "end", s->end));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "text", s->text));
+    THEN(st, put_ids(out, s->ids, s->n_ids));
+    return THEN(st, steno_buf_printf(out,
+                                     ",\"temperature\":%.6g,\"avg_logprob\":%.6g,"
+                                     "\"compression_ratio\":%.6g,\"no_speech_prob\":%.6g}",
+                                     (double)s->temperature, s->avg_log_prob,
+                                     (double)s->compression_ratio, (double)s->no_speech));
+}
+
+/* The schema wants some fields of a segment that only Whisper has; for other models they get
+ * neutral values. avg_logprob is the logarithm of the segment's confidence (a geometric mean of
+ * word posteriors). no_speech_prob is 1 minus the confidence when nothing better is known. */
 static steno_status put_segment(struct steno_buf *out, const struct steno_event *seg, size_t id)
 {
     double confidence = seg->confidence > 1e-6f ? (double)seg->confidence : 1e-6;
-    steno_status st = steno_buf_printf(out, "%s{\"id\":%zu,\"seek\":%.0f,", id ? "," : "", id,
-                                       seg->start > 0 ? floor(seg->start * 100) : 0.0);
+    steno_status st;
+    if (seg->n_sections)
+        return put_section(out, &seg->sections[0], id);
+    st = steno_buf_printf(out, "%s{\"id\":%zu,\"seek\":%.0f,", id ? "," : "", id,
+                          seg->start > 0 ? floor(seg->start * 100) : 0.0);
     THEN(st, put_seconds(out, "start", seg->start));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_seconds(out, "end", seg->end));
@@ -355,8 +399,9 @@ static steno_status put_segments(struct steno_buf *out, const steno_transcript *
 steno_status steno_openai_write_verbose(struct steno_buf *out, const struct steno_openai_result *r,
                                         bool words, bool segments)
 {
-    steno_status st = steno_buf_puts(out, "{\"task\":\"transcribe\",");
-    THEN(st, put_text(out, "language", language_name(r->language)));
+    steno_status st =
+        steno_buf_printf(out, "{\"task\":\"%s\",", r->translated ? "translate" : "transcribe");
+    THEN(st, put_text(out, "language", r->translated ? "english" : language_name(r->language)));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_seconds(out, "duration", r->duration));
     THEN(st, steno_buf_puts(out, ","));

@@ -8,6 +8,7 @@
 #define STENO_PROTOCOL_OPENAI_REST_H
 
 #include "base/buf.h"
+#include "protocol/hints.h"
 #include "protocol/transcript.h"
 
 enum steno_openai_format {
@@ -18,27 +19,29 @@ enum steno_openai_format {
     STENO_OPENAI_VTT
 };
 
-#define STENO_OPENAI_NAME 128   /* model and language, with their NUL */
-#define STENO_OPENAI_FIELD 8192 /* bytes of any text field; more is STENO_ERR_LIMIT */
+#define STENO_OPENAI_NAME 128 /* bytes of the model, with its NUL */
+/* Bytes of any text field; more is STENO_ERR_LIMIT. */
+#define STENO_OPENAI_FIELD STENO_HINT_BYTES
 
 #define STENO_OPENAI_CHANNELS 64 /* the largest number of `channel` */
 
 struct steno_openai_request { /* zero-initialised = nothing given */
     char model[STENO_OPENAI_NAME];
-    char language[STENO_OPENAI_NAME];
+    struct steno_hint_store hints; /* freed by the caller */
     enum steno_openai_format format;
-    double temperature;
+    double temperature;   /* 0: the model's own way */
     bool words, segments; /* timestamp_granularities[] */
     bool stream;
-    bool logprobs; /* include[] */
+    bool logprobs;   /* include[] */
+    bool vad_filter; /* silence does not go through the network. Not in OpenAI's form */
     bool has_file;
     int channel; /* of the recording, from 1; 0 = mean of all. Not in OpenAI's form */
 };
 
 /* Take one text field of the form. Array fields may be spelt "name[]" or "name". Fields without
- * effect here (prompt, temperature, chunking_strategy, ...) are checked or ignored, as
- * docs/server.md says. Unknown fields are ignored, because newer clients send them. STENO_ERR_INVAL
- * names the field and the allowed values; *param receives the field's name (static storage). */
+ * effect here (chunking_strategy, ...) are ignored, as docs/server.md says. Unknown fields are
+ * ignored, because newer clients send them. STENO_ERR_INVAL names the field and the allowed values;
+ * *param receives the field's name (static storage). */
 STENO_MUST steno_status steno_openai_field(struct steno_openai_request *r, const char *name,
                                            const char *value, size_t len, const char **param,
                                            steno_err *err);
@@ -48,13 +51,11 @@ STENO_MUST steno_status steno_openai_check(const struct steno_openai_request *r,
 /* The media type of an answer in this format. */
 const char *steno_openai_media_type(enum steno_openai_format f);
 
-/* Whether a model for language `has` can serve a request for `asked` ("en", "EN-us", "english"). An
- * empty language on either side always matches. */
-bool steno_openai_language_matches(const char *asked, const char *has);
-
 struct steno_openai_result {
     steno_transcript *transcript; /* not changed, except that its text is built on first use */
     const char *language;         /* "en" */
+    float language_probability;   /* 0: not known */
+    bool translated;              /* to English */
     double duration;              /* s */
     const char *warning;          /* about the recording; NULL = none */
     bool logprobs;                /* wanted in json and in the last event */

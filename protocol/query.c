@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <utf8proc.h>
+
+#include "protocol/json_text.h"
 
 size_t steno_query_path_len(const char *target)
 {
@@ -17,20 +18,6 @@ static int hex(char c)
         return c - '0';
     c |= 0x20;
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool valid_utf8(const char *s, size_t n)
-{
-    while (n) {
-        utf8proc_int32_t cp;
-        utf8proc_ssize_t k =
-            utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &cp);
-        if (k <= 0)
-            return false;
-        s += k;
-        n -= (size_t)k;
-    }
-    return true;
 }
 
 /* Decode [in, in + n) into out; pair: its number, for the message. */
@@ -57,7 +44,7 @@ static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT],
         out[at++] = (char)c;
     }
     out[at] = '\0';
-    if (!valid_utf8(out, at))
+    if (!steno_utf8_valid(out, at))
         return steno_fail(err, STENO_ERR_INVAL, "query: pair %d is not UTF-8", pair);
     return STENO_OK;
 }

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 
-#define STENO_QUERY_TEXT 512 /* bytes of one decoded name or value, with its NUL */
-#define STENO_QUERY_MAX 64   /* pairs; more is STENO_ERR_LIMIT */
+#define STENO_QUERY_TEXT 2048 /* bytes of one decoded name or value, with its NUL */
+#define STENO_QUERY_MAX 256   /* pairs; more is STENO_ERR_LIMIT */
 
 /* Called for each pair in order, with borrowed strings. A status other than STENO_OK ends the
  * iteration. */

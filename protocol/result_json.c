@@ -86,6 +86,15 @@ static json_t *alternatives_json(const struct steno_event *seg, bool no_words)
     return a;
 }
 
+/* What the model says of a segment that it has cut. */
+static json_t *section_json(json_t *o, const struct steno_section *s)
+{
+    o = with(o, "temperature", number((double)s->temperature));
+    o = with(o, "avg_logprob", number(s->avg_log_prob));
+    o = with(o, "compression_ratio", number((double)s->compression_ratio));
+    return with(o, "no_speech_prob", number((double)s->no_speech));
+}
+
 static json_t *segment_json(const struct steno_event *seg, bool no_words)
 {
     json_t *o = with(json_object(), "text", json_string(seg->text));
@@ -95,6 +104,8 @@ static json_t *segment_json(const struct steno_event *seg, bool no_words)
     o = with(o, "reason", json_string(steno_final_reason_name(seg->reason)));
     if (!no_words)
         o = with(o, "words", words_json(seg->words, seg->n_words));
+    if (seg->n_sections)
+        o = section_json(o, &seg->sections[0]);
     if (seg->n_alternatives > 1)
         o = with(o, "alternatives", alternatives_json(seg, no_words));
     return o;
@@ -112,6 +123,8 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
         o = with(o, "model", text(opt->model));
     if (opt->language)
         o = with(o, "language", text(opt->language));
+    if (opt->language_probability > 0)
+        o = with(o, "language_probability", number((double)opt->language_probability));
     for (size_t i = 0; segments && i < steno_transcript_n_segments(t); i++)
         segments = and_then(segments, segment_json(steno_transcript_segment(t, i), opt->no_words));
     o = with(o, "segments", segments);

@@ -1,7 +1,7 @@
 /* Results as JSON in the project's own form (`steno transcribe --format json`, POST
  * /v1/transcribe):
  *
- *     {"text", "duration", "confidence", "language", "model",
+ *     {"text", "duration", "confidence", "language", "language_probability", "model",
  *      "segments": [{"text", "start", "end", "confidence", "reason",
  *                    "words": [{"word", "start", "end", "confidence"}],
  *                    "alternatives": [{"text", "confidence", "score", "words": [...]}]}],
@@ -20,7 +20,8 @@ struct steno_result_json_options {
     const char *file;  /* "file" member; NULL = absent */
     const char *model; /* likewise */
     const char *language;
-    const char *warning; /* the only element of "warnings"; NULL = absent */
+    float language_probability; /* 0 = absent */
+    const char *warning;        /* the only element of "warnings"; NULL = absent */
 };
 
 /* Append one JSON object, without a newline, to out. opt may be NULL. Bytes of its strings that are

@@ -41,7 +41,7 @@ static const struct field {
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
-    "endpointing, resumable, vad, silence_alone, silence_after, longest"
+    "endpointing, resumable, vad, silence_alone, silence_after, longest, " STENO_HINT_NAMES
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -104,6 +104,8 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
     static const char *const want[] = {"a string", "a string",      "a string",
                                        "a number", "true or false", "a number of seconds"};
     const struct field *f;
+    if (s->hints && steno_hint_known(name))
+        return steno_hint_set_json(s->hints, name, v, err);
     if (steno_options_known(name))
         return steno_options_set_json(&s->options, name, v, err);
     f = find_field(name, err);
@@ -122,7 +124,8 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
 
 bool steno_native_is_option(const char *name)
 {
-    return !strcmp(name, "beam") || steno_options_known(name);
+    return !strcmp(name, "beam") || steno_options_known(name) ||
+           (steno_hint_known(name) && strcmp(name, "language") != 0);
 }
 
 steno_status steno_native_query(const char *name, const char *value, struct steno_native_start *io,
@@ -131,6 +134,8 @@ steno_status steno_native_query(const char *name, const char *value, struct sten
     const struct field *f;
     char *end;
     double v;
+    if (io->hints && steno_hint_known(name))
+        return steno_hint_set(io->hints, name, value, err);
     if (steno_options_known(name))
         return steno_options_set(&io->options, name, value, err);
     f = find_field(name, err);
@@ -375,6 +380,9 @@ static steno_status put_final(struct steno_buf *out, const struct steno_event *e
     steno_status st = steno_buf_printf(
         out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f,\"reason\":\"%s\"", ev->start,
         ev->end, (double)ev->confidence, steno_final_reason_name(ev->reason));
+    if (!st && ev->language && *ev->language && ev->language_probability > 0)
+        st = steno_buf_printf(out, ",\"language\":\"%s\",\"language_probability\":%.3f",
+                              ev->language, (double)ev->language_probability);
     return st ? st : put_member(out, "text", ev->text, strlen(ev->text));
 }
 

@@ -6,6 +6,7 @@
 #define STENO_PROTOCOL_STREAM_NATIVE_H
 
 #include "base/buf.h"
+#include "protocol/hints.h"
 #include "protocol/options.h"
 #include "protocol/vad.h"
 #include "steno.h"
@@ -40,6 +41,8 @@ struct steno_native_start {
     /* Options of the model's family; those not set are the server's. From `ready` on, those of
      * models have the values in force. */
     struct steno_options options;
+    /* Where hints go, the session's; NULL: they are unknown fields. */
+    struct steno_hint_store *hints;
 };
 
 /* Set the defaults: s16le at 16 kHz, mono, partials, words, endpoints, one alternative. */
@@ -62,7 +65,8 @@ STENO_MUST steno_status steno_native_parse(const char *text, size_t n,
 STENO_MUST steno_status steno_native_query(const char *name, const char *value,
                                            struct steno_native_start *io, steno_err *err);
 
-/* Whether the name is `beam` or an option of a model family. The queries of other dialects accept
+/* Whether the name is `beam`, an option of a model family or a hint but the language, which other
+ * dialects have themselves. The queries of other dialects accept
  * these too, because no name of theirs equals one. */
 bool steno_native_is_option(const char *name);
 

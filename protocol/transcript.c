@@ -17,6 +17,8 @@ struct steno_transcript {
     double duration;
     double log_conf; /* sum over all words */
     size_t n_words;
+    const char *language; /* of the first final that has one */
+    float language_probability;
 };
 
 steno_transcript *steno_transcript_new(size_t max_bytes)
@@ -86,6 +88,20 @@ copy_alternatives(steno_arena *a, const struct steno_alternative *x, size_t n)
     return out;
 }
 
+static const struct steno_section *copy_sections(steno_arena *a, const struct steno_section *x,
+                                                 size_t n)
+{
+    struct steno_section *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
+    for (size_t i = 0; out && i < n; i++) {
+        out[i] = x[i];
+        out[i].text = steno_arena_strdup(a, x[i].text);
+        out[i].ids = copy_array(a, x[i].ids, x[i].n_ids, sizeof *x[i].ids);
+        if (!out[i].text || !out[i].ids)
+            return NULL;
+    }
+    return out;
+}
+
 static steno_status reserve(steno_transcript *t)
 {
     size_t cap = t->cap ? 2 * t->cap : 16;
@@ -107,33 +123,112 @@ static steno_status failed(const steno_transcript *t, steno_status st, steno_err
     return steno_fail(err, st, "the transcript exceeds %zu bytes", t->text.max);
 }
 
-steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev, steno_err *err)
+/* Add a segment; joined: what the text of the whole gets for it. */
+static steno_status add_segment(steno_transcript *t, const struct steno_event *ev,
+                                const char *joined)
 {
     struct steno_event copy = *ev;
-    size_t before = t->text.len;
     steno_status st;
-    if (ev->kind != STENO_FINAL || !ev->text[0])
-        return STENO_OK;
     copy.text = steno_arena_strdup(t->arena, ev->text);
     copy.words = copy_words(t->arena, ev->words, ev->n_words);
     copy.tokens = copy_tokens(t->arena, ev->tokens, ev->n_tokens);
     copy.alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
-    st = copy.text && copy.words && copy.tokens && copy.alternatives
+    copy.sections = copy_sections(t->arena, ev->sections, ev->n_sections);
+    st = copy.text && copy.words && copy.tokens && copy.alternatives && copy.sections
              ? reserve(t)
              : steno_arena_failure(t->arena);
-    if (!st && t->n)
-        st = steno_buf_puts(&t->text, " ");
     if (!st)
-        st = steno_buf_puts(&t->text, ev->text);
-    if (st) {
-        steno_buf_cut(&t->text, before);
-        return failed(t, st, err);
-    }
+        st = steno_buf_puts(&t->text, joined);
+    if (st)
+        return st;
     t->segments[t->n++] = copy;
     for (size_t i = 0; i < ev->n_words; i++)
         t->log_conf += log((double)ev->words[i].confidence);
     t->n_words += ev->n_words;
     return STENO_OK;
+}
+
+static float mean_confidence(const struct steno_word *w, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += log((double)w[i].confidence);
+    return n ? (float)exp(sum / (double)n) : 0;
+}
+
+/* Add section i of a final as a segment of its own. */
+static steno_status add_section(steno_transcript *t, const struct steno_event *whole, size_t i)
+{
+    struct steno_section s = whole->sections[i];
+    struct steno_event ev = *whole;
+    struct steno_alternative only;
+    const char *plain = s.text + strspn(s.text, " ");
+    if (!*plain)
+        return STENO_OK;
+    ev.start = s.start;
+    ev.end = s.end;
+    ev.text = plain;
+    ev.stable_bytes = strlen(plain);
+    ev.stable_words = ev.n_words = s.n_words;
+    ev.words = whole->words + s.first_word;
+    ev.n_tokens = s.n_tokens;
+    ev.tokens = whole->tokens + s.first_token;
+    ev.confidence = mean_confidence(ev.words, ev.n_words);
+    only = (struct steno_alternative){.text = plain,
+                                      .confidence = ev.confidence,
+                                      .score = s.score,
+                                      .n_words = ev.n_words,
+                                      .words = ev.words,
+                                      .n_tokens = ev.n_tokens,
+                                      .tokens = ev.tokens,
+                                      .n_ids = s.n_ids,
+                                      .ids = s.ids};
+    ev.alternatives = &only;
+    ev.n_alternatives = 1;
+    s.first_word = s.first_token = 0;
+    ev.sections = &s;
+    ev.n_sections = 1;
+    return add_segment(t, &ev, t->text.len ? s.text : plain);
+}
+
+static steno_status add_final(steno_transcript *t, const struct steno_event *ev)
+{
+    steno_status st = STENO_OK;
+    if (!ev->n_sections) {
+        st = t->n ? steno_buf_puts(&t->text, " ") : STENO_OK;
+        return st ? st : add_segment(t, ev, ev->text);
+    }
+    for (size_t i = 0; i < ev->n_sections && !st; i++)
+        st = add_section(t, ev, i);
+    return st;
+}
+
+steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev, steno_err *err)
+{
+    const size_t before = t->text.len, n = t->n, n_words = t->n_words;
+    const double log_conf = t->log_conf;
+    steno_status st;
+    if (ev->kind != STENO_FINAL || !ev->text[0])
+        return STENO_OK;
+    st = add_final(t, ev);
+    if (st) {
+        steno_buf_cut(&t->text, before);
+        t->n = n;
+        t->n_words = n_words;
+        t->log_conf = log_conf;
+        return failed(t, st, err);
+    }
+    if (!t->language && ev->language && *ev->language) {
+        t->language = ev->language;
+        t->language_probability = ev->language_probability;
+    }
+    return STENO_OK;
+}
+
+const char *steno_transcript_language(const steno_transcript *t, float *probability)
+{
+    *probability = t->language_probability;
+    return t->language;
 }
 
 void steno_transcript_set_duration(steno_transcript *t, double seconds)

@@ -14,8 +14,9 @@ typedef struct steno_transcript steno_transcript;
  * out of memory. */
 steno_transcript *steno_transcript_new(size_t max_bytes);
 void steno_transcript_free(steno_transcript *t);
-/* Add a final with text; other events (partials, empty finals) are ignored. STENO_ERR_LIMIT,
- * STENO_ERR_NOMEM: nothing was added. */
+/* Add a final with text; other events (partials, empty finals) are ignored. A final with sections
+ * becomes a segment for each of them that has text. STENO_ERR_LIMIT, STENO_ERR_NOMEM: nothing was
+ * added. */
 STENO_MUST steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev,
                                              steno_err *err);
 void steno_transcript_set_duration(steno_transcript *t, double seconds);
@@ -24,8 +25,11 @@ double steno_transcript_duration(const steno_transcript *t);
 size_t steno_transcript_n_segments(const steno_transcript *t);
 /* Segment i in the form of its event; the strings belong to the transcript. */
 const struct steno_event *steno_transcript_segment(const steno_transcript *t, size_t i);
-/* All segments, joined by single spaces; "" when there are none. Belongs to the transcript; valid
- * until the next add. */
+/* Code of the language, detected or given, and how probable it is; NULL: no final had one. Static.
+ */
+const char *steno_transcript_language(const steno_transcript *t, float *probability);
+/* All segments, joined by single spaces, sections as the model has; "" when there are none. Belongs
+ * to the transcript; valid until the next add. */
 const char *steno_transcript_text(steno_transcript *t);
 /* Geometric mean of the word confidences; 0 without words. */
 float steno_transcript_confidence(const steno_transcript *t);

@@ -92,12 +92,31 @@ static steno_status set_alternatives(struct steno_dialect_session *d, const json
     return STENO_OK;
 }
 
+/* Vosk takes the phrases for a grammar; here they are likely words. "[unk]", all other words, is
+ * none of them. */
+static steno_status set_phrases(struct steno_dialect_session *d, const json_t *list, steno_err *err)
+{
+    const json_t *v;
+    size_t i;
+    steno_status st = STENO_OK;
+    if (!json_is_array(list) || !d->start.hints)
+        return STENO_OK;
+    st = steno_hint_set(d->start.hints, "hotwords", "", err);
+    json_array_foreach (list, i, v)
+        if (!st && json_is_string(v) && strcmp(json_string_value(v), "[unk]") != 0)
+            st = steno_hint_add_hotword(d->start.hints, json_string_value(v), err);
+    return st;
+}
+
 /* Read {"sample_rate", "words", "max_alternatives", "model", "phrase_list"}. A model is a name of
  * this server, never a path. Other members are ignored. */
 static steno_status config(struct steno_dialect_session *d, const json_t *c, steno_err *err)
 {
     const json_t *rate = json_object_get(c, "sample_rate"), *words = json_object_get(c, "words"),
                  *model = json_object_get(c, "model");
+    steno_status st = set_phrases(d, json_object_get(c, "phrase_list"), err);
+    if (st)
+        return st;
     d->asked = d->start;
     if (rate && !(number(rate) >= STENO_AUDIO_MIN_RATE && number(rate) <= STENO_AUDIO_MAX_RATE))
         return steno_fail(err, STENO_ERR_INVAL, "config: sample_rate must be %d to %d",

@@ -154,7 +154,9 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     snprintf(job->result.format, sizeof job->result.format, "%s/%s", info.format, info.codec);
     so.stream.sample_rate = job->rate = info.sample_rate;
     so.stream.no_partials = !job->req.partials;
-    so.stream.no_endpointing = job->req.no_endpointing;
+    so.stream.no_endpointing = job->req.no_endpointing || job->req.served->info.cuts;
+    so.stream.hints = job->req.hints;
+    so.stream.no_word_times = job->req.no_word_times;
     so.stream.beam = job->req.beam;
     so.stream.n_best = job->req.n_best;
     st = steno_config_search(srv->conf, job->req.served->family, &options, &so.stream, err);

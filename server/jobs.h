@@ -24,8 +24,10 @@ struct steno_job_request {
     int beam, n_best; /* 0 = the model's default */
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
-    bool partials;                /* deliver partials to `event` as well */
-    bool no_endpointing;
+    struct steno_hints hints;     /* borrowed until done */
+    bool no_word_times;
+    bool partials;       /* deliver partials to `event` as well */
+    bool no_endpointing; /* never wanted of a model that cuts recordings itself */
     /* Receives every event in order, on a worker thread; NULL = not wanted. */
     void (*event)(void *user, const struct steno_event *ev);
     /* Called once at the end, on the worker thread that took the last step or on a feeder. No event

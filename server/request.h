@@ -23,6 +23,7 @@ struct steno_route {
     /* Answers GET and HEAD at once. */
     enum MHD_Result (*get)(struct steno_request *rq);
     enum steno_session_api api; /* of an upload */
+    bool translate;             /* its text is to be in English */
 };
 
 /* The table. Its last row has path NULL and stands for every unknown path. */

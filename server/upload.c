@@ -27,6 +27,7 @@ static void upload_free(struct steno_upload *up)
 {
     steno_models_release(up->sv->srv->models, up->served);
     steno_multipart_close(up->parts);
+    steno_hint_store_free(&up->ask.hints);
     steno_buf_free(&up->body);
     steno_buf_free(&up->field);
     steno_buf_free(&up->answer);
@@ -58,6 +59,7 @@ static struct steno_upload *upload_new(struct steno_request *rq)
     up->form = up->api == STENO_SESSION_OPENAI   ? STENO_UPLOAD_OPENAI
                : up->api == STENO_SESSION_LISTEN ? STENO_UPLOAD_DEEPGRAM
                                                  : STENO_UPLOAD_NATIVE;
+    up->ask.hints.translate = rq->route->translate;
     up->conn = rq->conn;
     up->http11 = rq->http11;
     up->id = rq->id;
@@ -90,6 +92,45 @@ struct refused {
     const char *code, *param;
 };
 
+/* OpenAI's temperature is for the families that have one: others find one text. */
+static steno_status take_temperature(struct steno_upload *up, steno_err *err)
+{
+    struct steno_options only = {0};
+    char text[STENO_OPTION_TEXT];
+    steno_status st;
+    if (!(up->ask.temperature > 0))
+        return STENO_OK;
+    snprintf(text, sizeof text, "%.6g", up->ask.temperature);
+    st = steno_options_set(&only, "temperature", text, err);
+    steno_options_keep(&only, STENO_OPTION_OF_STREAM, up->served->family);
+    steno_options_complete(&up->options, &only);
+    return st;
+}
+
+/* What the model takes of the hints. Forms of others are lenient with texts, because their clients
+ * send them to all models. */
+static struct steno_hints hints_of(const struct steno_upload *up)
+{
+    const struct steno_hints h = steno_hints_of(&up->ask.hints);
+    return up->form == STENO_UPLOAD_NATIVE ? h : steno_hints_taken(&h, &up->served->info);
+}
+
+/* Whether the model can do what is asked for. */
+static bool check_hints(struct steno_upload *up, struct refused *why, steno_err *err)
+{
+    const struct steno_hints h = hints_of(up);
+    steno_status st = steno_hints_check(&up->served->info, &h, err);
+    if (!st)
+        st = take_temperature(up, err);
+    if (!st)
+        return true;
+    *why = (struct refused){steno_status_info(st)->http, steno_status_info(st)->name,
+                            steno_hint_named_in(err->msg)};
+    if (why->param && !strcmp(why->param, "language"))
+        why->code = "unsupported_language";
+    return false;
+}
+
 /* Choose the model. False when the request must be refused with *why. */
 static bool choose_model(struct steno_upload *up, struct refused *why, steno_err *err)
 {
@@ -113,7 +154,7 @@ static bool choose_model(struct steno_upload *up, struct refused *why, steno_err
         *why = (struct refused){404, "model_not_found", "model"};
     else if (st == STENO_ERR_INVAL)
         why->param = steno_options_named_in(err->msg);
-    return !st;
+    return !st && check_hints(up, why, err);
 }
 
 /* ---- receiving the body ---------------------------------------------------------------------- */
@@ -151,6 +192,7 @@ static steno_status write_native(struct steno_upload *up, const struct steno_ope
     const struct steno_result_json_options opt = {.no_words = up->no_words,
                                                   .model = up->served->name,
                                                   .language = r->language,
+                                                  .language_probability = r->language_probability,
                                                   .warning = r->warning};
     steno_status st = steno_result_json_write(&up->answer, r->transcript, &opt);
     return st ? st : steno_buf_puts(&up->answer, "\n");
@@ -164,7 +206,8 @@ static steno_status write_deepgram(struct steno_upload *up, const struct steno_o
                                                .version = info->version,
                                                .family = info->family,
                                                .channels = 1,
-                                               .created = (int64_t)time(NULL)};
+                                               .created = (int64_t)time(NULL),
+                                               .wants = up->wants};
     return steno_deepgram_write(&up->answer, r, &about);
 }
 
@@ -208,13 +251,35 @@ static void add_delta(struct steno_upload *up, const struct steno_event *ev, siz
     resume(up);
 }
 
+/* Lock held. The same for a model that cuts: a delta for each section that is complete. */
+static void add_sections(struct steno_upload *up, const struct steno_event *ev)
+{
+    if (ev->segment != up->segment) {
+        up->segment = ev->segment;
+        up->sent_sections = 0;
+    }
+    for (; up->sent_sections < ev->n_sections && !up->sse_failure; up->sent_sections++) {
+        const char *text = ev->sections[up->sent_sections].text;
+        if (!up->any_sent)
+            text += strspn(text, " ");
+        if (!*text)
+            continue;
+        up->sse_failure = steno_openai_write_delta(&up->events, text, strlen(text));
+        up->any_sent = true;
+    }
+    resume(up);
+}
+
 static void on_event(void *user, const struct steno_event *ev)
 {
     struct steno_upload *up = user;
     if (ev->kind == STENO_SPEECH_START)
         return;
     pthread_mutex_lock(&up->lock);
-    add_delta(up, ev, ev->kind == STENO_FINAL ? strlen(ev->text) : ev->stable_bytes);
+    if (up->served->info.cuts)
+        add_sections(up, ev);
+    else
+        add_delta(up, ev, ev->kind == STENO_FINAL ? strlen(ev->text) : ev->stable_bytes);
     pthread_mutex_unlock(&up->lock);
 }
 
@@ -243,10 +308,14 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
 {
     struct steno_openai_result out = {.transcript = r->transcript,
                                       .language = up->served->info.language,
+                                      .translated = up->ask.hints.translate,
                                       .duration = r->duration,
                                       .logprobs = up->ask.logprobs,
                                       .warning = *r->warning ? r->warning : NULL};
     steno_status st = r->status;
+    const char *language = steno_transcript_language(r->transcript, &out.language_probability);
+    if (language)
+        out.language = language;
     up->err = r->err;
     up->audio_seconds = r->stats.audio_seconds;
     up->inference_seconds = r->stats.inference_seconds;
@@ -316,6 +385,25 @@ static void watch_connection(struct steno_request *rq, struct steno_upload *up)
                                        on_hangup, up);
 }
 
+/* Whether the answer has the times of words. */
+static bool shows_words(const struct steno_upload *up)
+{
+    const enum steno_openai_format f = up->ask.format;
+    if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT || up->form == STENO_UPLOAD_DEEPGRAM)
+        return true;
+    if (up->form == STENO_UPLOAD_OPENAI)
+        return f == STENO_OPENAI_VERBOSE_JSON && up->ask.words && !up->ask.stream;
+    return f == STENO_OPENAI_JSON && !up->no_words;
+}
+
+/* What the request said of speech detection. */
+static enum steno_vad_choice vad_of(const struct steno_upload *up)
+{
+    if (up->vad != STENO_VAD_UNSET || !up->ask.vad_filter)
+        return up->vad;
+    return up->sv->srv->vad_net ? STENO_VAD_SILERO : STENO_VAD_ENERGY;
+}
+
 static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_job_request job = {.api = up->api,
@@ -325,7 +413,9 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
                                     .channel = (unsigned)up->ask.channel,
                                     .beam = up->beam,
                                     .n_best = up->n_best,
-                                    .vad = up->vad,
+                                    .vad = vad_of(up),
+                                    .hints = hints_of(up),
+                                    .no_word_times = !shows_words(up),
                                     .options = up->options,
                                     .partials = up->sse,
                                     .no_endpointing = up->no_endpointing,
@@ -370,12 +460,6 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
     }
     if (!up->fail_http && !choose_model(up, &why, &err))
         fail_body(up, why.http, why.code, why.param, &err);
-    if (!up->fail_http &&
-        !steno_openai_language_matches(up->ask.language, up->served->info.language)) {
-        (void)steno_fail(&err, STENO_ERR_INVAL, "language: the model '%s' speaks '%s', not '%.40s'",
-                         up->served->info.name, up->served->info.language, up->ask.language);
-        fail_body(up, 400, "unsupported_language", "language", &err);
-    }
     if (!up->fail_http && !up->body.len) {
         steno_stats_decode_error(rq->sv->srv->stats, up->api, STENO_NEED_MORE);
         (void)steno_fail(&err, STENO_ERR_FORMAT,
@@ -523,6 +607,8 @@ static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
     struct steno_header headers[3] = {{NULL, NULL}};
     const char *option = steno_options_named_in(up->err.msg);
     int code;
+    if (!option)
+        option = steno_hint_named_in(up->err.msg);
     if (up->audio_seconds > 0)
         snprintf(rq->note, sizeof rq->note, "%.3f s of %s, real-time factor %.4f",
                  up->audio_seconds, up->audio_format, up->inference_seconds / up->audio_seconds);

@@ -58,12 +58,14 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_vad_choice_parse(value, &up->vad, err);
     if (!strcmp(name, "n_best"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->n_best, err);
+    if (steno_hint_known(name))
+        return steno_hint_set(&up->ask.hints, name, value, err);
     if (steno_options_known(name))
         return steno_options_set(&up->options, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, beam, "
-                          "n_best, vad, words, segments%s",
+                          "n_best, vad, words, segments, " STENO_HINT_NAMES "%s",
                           name, steno_options_names(names));
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
@@ -77,6 +79,13 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 static bool is_extension(const char *name)
 {
     return !strcmp(name, "n_best") || !strcmp(name, "vad") || steno_native_is_option(name);
+}
+
+/* A field of OpenAI's form that is an extension. Its own `temperature` is an option of families
+ * too, but it is sent to all models. */
+static bool is_extended_field(const char *name)
+{
+    return is_extension(name) && strcmp(name, "temperature") != 0;
 }
 
 /* OpenAI's form has no query. `channel` and this project's extensions may be in the query as well
@@ -153,10 +162,11 @@ static steno_status on_part_end(void *user, steno_err *err)
     struct steno_upload *up = user;
     steno_status st = STENO_OK;
     if (!up->in_file)
-        st = is_extension(up->field_name) ? set_extension(up, err)
-                                          : steno_openai_field(&up->ask, up->field_name,
-                                                               up->field.data ? up->field.data : "",
-                                                               up->field.len, &up->fail_param, err);
+        st =
+            is_extended_field(up->field_name)
+                ? set_extension(up, err)
+                : steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
+                                     up->field.len, &up->fail_param, err);
     if (!st)
         up->fail_param = NULL; /* later failures are not this part's fault */
     return st;
@@ -173,6 +183,8 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
                           name);
     if (!strcmp(name, "alternatives"))
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->n_best, err);
+    if (steno_deepgram_is_want(name))
+        return steno_deepgram_want(&up->wants, &up->ask.hints, name, value, err);
     return !strcmp(name, "model") || is_extension(name) ? on_query(user, name, value, err)
                                                         : STENO_OK;
 }

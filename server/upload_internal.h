@@ -3,6 +3,7 @@
 #ifndef STENO_SERVER_UPLOAD_INTERNAL_H
 #define STENO_SERVER_UPLOAD_INTERNAL_H
 
+#include "protocol/deepgram.h"
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
 #include "protocol/options.h"
@@ -21,6 +22,7 @@ struct steno_upload {
     enum steno_session_api api;
     enum steno_upload_form form;
     struct steno_openai_request ask;
+    struct steno_deepgram_wants wants;
     bool no_words;
     int beam, n_best;
     enum steno_vad_choice vad;
@@ -59,8 +61,9 @@ struct steno_upload {
     bool sse, sse_begun, sse_ended;
     steno_status sse_failure; /* an event could not be written: only an error may follow */
     struct steno_buf events;
-    int64_t segment;   /* the one whose text is being sent */
-    size_t sent_bytes; /* of that segment's text */
+    int64_t segment;      /* the one whose text is being sent */
+    size_t sent_bytes;    /* of that segment's text */
+    size_t sent_sections; /* of a model that cuts */
     bool any_sent;
 };
 

@@ -60,16 +60,28 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
         steno_ws_conn_wake(c);
 }
 
+static struct steno_hints hints_of(const conn *c, const struct steno_native_start *s)
+{
+    const struct steno_hints h = steno_hints_of(s->hints);
+    return c->lenient ? steno_hints_taken(&h, &c->served->info) : h;
+}
+
 static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
     conn *c = ctx;
     struct steno_native_start *s = &d->start;
+    struct steno_hints hints;
     steno_status st =
         steno_models_acquire(c->ws->srv->models, s->model, &s->options, &c->served, err);
     if (st == STENO_ERR_BUSY)
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_LOADING], 1);
     if (st)
         return steno_fail_in(err, st, "model");
+    c->lenient = d->dialect != &steno_dialect_native; /* clients of others send texts to all */
+    hints = hints_of(c, s);
+    st = steno_hints_check(&c->served->info, &hints, err);
+    if (st)
+        return st;
     snprintf(s->model, sizeof s->model, "%s", c->served->name);
     steno_options_set_variant(&s->options, &c->served->options);
     s->resume_seconds = c->ws->srv->conf->ws_resume;
@@ -90,6 +102,8 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
                    .no_partials = !s->interim,
                    .beam = s->beam,
                    .n_best = s->alternatives,
+                   .hints = hints_of(c, s),
+                   .no_word_times = !s->words,
                    .endpoint = s->endpoint},
         .priority = STENO_POOL_LIVE,
         .owner = steno_key_owner(c->key),

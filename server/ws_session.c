@@ -98,6 +98,7 @@ static bool init_dialect(steno_ws_session *s, const char *id)
     d->model_version = d->model_family = "";
     snprintf(d->id, sizeof d->id, "%s", id);
     steno_native_start_init(&d->start);
+    d->start.hints = &d->hints;
     steno_buf_init(&d->audio, s->limits.message_bytes);
     if (s->dialect->state_bytes && !(d->state = calloc(1, s->dialect->state_bytes)))
         return false;
@@ -144,6 +145,7 @@ void steno_ws_session_free(steno_ws_session *s)
     if (s->dialect->free_state)
         s->dialect->free_state(&s->d);
     free(s->d.state);
+    steno_hint_store_free(&s->d.hints);
     steno_buf_free(&s->d.audio);
     steno_feed_close(s->feed);
     free(s->held);

@@ -24,7 +24,7 @@ enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_SRT, FORMAT_VTT };
 struct job {
     const char *model_dir;
     int format; /* enum format */
-    bool stream, words, times;
+    bool stream, words, word_times, times;
     long channel;
     struct cli_family_options family;
     struct steno_model_options model_opt;
@@ -139,8 +139,10 @@ static steno_status print_result(struct recording *r, steno_err *err)
         return r->listed ? STENO_OK : print_nbest(r, NULL);
     steno_buf_init(&b, MAX_OUTPUT);
     if (j->format == FORMAT_JSON) {
-        struct steno_result_json_options o = {
-            .file = r->name, .model = j->info.name, .language = j->info.language};
+        struct steno_result_json_options o = {.file = r->name, .model = j->info.name};
+        o.language = steno_transcript_language(r->transcript, &o.language_probability);
+        if (!o.language)
+            o.language = j->info.language;
         st = steno_result_json_write(&b, r->transcript, &o);
         if (!st)
             st = steno_buf_puts(&b, "\n");
@@ -198,6 +200,8 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
     steno_audio_get_info(r->audio, &r->info);
     so.sample_rate = r->info.sample_rate;
     so.no_partials = !r->job->stream;
+    so.no_endpointing |= r->job->info.cuts && !r->job->stream;
+    so.no_word_times = r->job->format == FORMAT_TEXT && !r->job->words;
     r->transcript = steno_transcript_new(0);
     if (!r->transcript)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -327,7 +331,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
 {
     long beam = 0, n_best = 0, threads = 1;
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
-    struct cli_option options[20 + CLI_FAMILY_ROWS] = {
+    struct cli_option options[26 + CLI_FAMILY_ROWS] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
@@ -335,6 +339,17 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
          "text: one line per file, the default"},
         {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
          "text: a line per word, \"start end confidence word\""},
+        {"--word-times", CLI_FLAG, NULL, &j->word_times, 0, 0, "the same"},
+        {"--language", CLI_TEXT, "LANGUAGE", &j->stream_opt.hints.language, 0, 0,
+         "what is spoken, by code or English name; auto = detected, where the model can"},
+        {"--translate", CLI_FLAG, NULL, &j->stream_opt.hints.translate, 0, 0,
+         "the text in English, where the model can"},
+        {"--prompt", CLI_TEXT, "TEXT", &j->stream_opt.hints.prompt, 0, 0,
+         "text that came before: names and spellings"},
+        {"--prefix", CLI_TEXT, "TEXT", &j->stream_opt.hints.prefix, 0, 0,
+         "text that each recording begins with"},
+        {"--hotwords", CLI_TEXT, "WORDS", &j->stream_opt.hints.hotwords, 0, 0,
+         "words that are likely"},
         {"--stream", CLI_FLAG, NULL, &j->stream, 0, 0,
          "print partial results as they come (text, json)"},
         {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
@@ -357,6 +372,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
         own++;
     cli_family_rows(&j->family, options + own);
     rc = cli_parse(argc, argv, usage, options, files, argc, n);
+    j->words |= j->word_times;
     j->model_opt.threads = (int)threads;
     j->stream_opt.beam = (int)beam;
     j->stream_opt.n_best = (int)n_best;
@@ -377,16 +393,19 @@ static int open_model(struct job *j)
     if (rc == EX_OK && steno_model_open(&j->model, dir, &j->model_opt, &err))
         rc = cli_fail(&err);
     free(dir);
-    if (rc == EX_OK)
-        steno_model_get_info(j->model, &j->info);
-    return rc;
+    if (rc != EX_OK)
+        return rc;
+    steno_model_get_info(j->model, &j->info);
+    return steno_hints_check(&j->info, &j->stream_opt.hints, &err) ? cli_fail(&err) : EX_OK;
 }
 
 static int transcribe_all(struct job *j, const char **files, int n)
 {
     int code = open_model(j);
-    if (code != EX_OK)
+    if (code != EX_OK) {
+        steno_model_close(j->model);
         return code;
+    }
     for (int i = 0; i < n; i++) {
         int c = transcribe(j, files[i]);
         if (code == EX_OK)

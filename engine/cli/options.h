@@ -32,7 +32,7 @@ struct cli_option {
     const char *about; /* one or more lines for --help */
 };
 
-#define CLI_MAX_OPTIONS 144 /* rows of a table */
+#define CLI_MAX_OPTIONS 160 /* rows of a table */
 /* Parse argv. Arguments that are not options go to positional, [max], and their number to *n; one
  * more is an error that names the command. Returns EX_OK; EX_USAGE after printing the error; -1
  * after --help printed usage and the table. */

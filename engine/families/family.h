@@ -96,8 +96,8 @@ struct steno_hypothesis {
     const char *text;   /* NULL: the text that the tokens spell */
     const int32_t *ids; /* [n_ids] the search's sequence with its marks; NULL: the spans have it */
     size_t n_ids;
-    /* [n_sections] of the best hypothesis; times and seek in seconds of the segment, first_word and
-     * n_words are spans. */
+    /* [n_sections] of the best hypothesis; times and seek in seconds of the segment, tokens are
+     * spans, words are not filled in. */
     const struct steno_section *sections;
     size_t n_sections;
     const char *language; /* code; NULL: not known. Static */

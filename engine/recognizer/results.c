@@ -137,8 +137,7 @@ static steno_status fill_sections(steno_stream *s, const struct steno_hypothesis
         struct steno_section *o = &r->sections[i];
         *o = h->sections[i];
         o->first_word = word;
-        o->n_words =
-            words_of(&r->words[0], h->sections[i].first_word + h->sections[i].n_words, &word);
+        o->n_words = words_of(&r->words[0], o->first_token + o->n_tokens, &word);
         o->start = fmin(from + o->start, end);
         o->end = fmin(from + o->end, end);
         o->seek = from + o->seek;

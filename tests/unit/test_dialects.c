@@ -49,6 +49,7 @@ static void start(struct received *h, const struct steno_dialect *dialect)
     steno_buf_init(&h->writing, 1 << 20);
     steno_buf_init(&d->audio, 1 << 20);
     steno_native_start_init(&d->start);
+    d->start.hints = &d->hints;
     d->dialect = dialect;
     d->owner = h;
     d->begin = begin;
@@ -69,6 +70,7 @@ static void stop(struct received *h)
     if (h->d.dialect->free_state)
         h->d.dialect->free_state(&h->d);
     free(h->d.state);
+    steno_hint_store_free(&h->d.hints);
     steno_buf_free(&h->d.audio);
     steno_buf_free(&h->writing);
 }
@@ -591,6 +593,87 @@ static void realtime_mistakes_are_errors_and_the_session_continues(void **state)
     }
 }
 
+/* ---- hints ----------------------------------------------------------------------------------- */
+
+static void native_takes_hints_in_start_and_query(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_native);
+    query(&h, "language", "de", STENO_OK);
+    query(&h, "prompt", "Nagg", STENO_OK);
+    query(&h, "translate", "maybe", STENO_ERR_INVAL);
+    assert_int_equal(text(&h,
+                          "{\"type\":\"start\",\"language\":\"spanish\",\"translate\":true,"
+                          "\"hotwords\":\"Nell\",\"prompt\":null}",
+                          STENO_OK),
+                     STENO_ACT_START);
+    assert_string_equal(h.d.hints.language, "spanish");
+    assert_string_equal(h.d.hints.hotwords, "Nell");
+    assert_null(h.d.hints.prompt);
+    assert_true(h.d.hints.translate);
+    text(&h, "{\"type\":\"start\",\"language\":3}", STENO_ERR_INVAL);
+    stop(&h);
+}
+
+static void deepgram_keywords_are_hotwords(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    query(&h, "language", "en-GB", STENO_OK);
+    query(&h, "keywords", "Hamm:1.5", STENO_OK);
+    query(&h, "keyterm", "Clov: the servant", STENO_OK);
+    assert_string_equal(h.d.hints.language, "en-GB");
+    assert_string_equal(h.d.hints.hotwords, "Hamm, Clov: the servant");
+    query(&h, "detect_language", "true", STENO_OK);
+    assert_string_equal(h.d.hints.language, "");
+    stop(&h);
+}
+
+static void realtime_sessions_have_language_prompt_and_keywords(void **state)
+{
+    struct received h;
+    json_t *m, *script;
+    (void)state;
+    start(&h, &steno_dialect_realtime);
+    text(&h,
+         "{\"type\":\"session.update\",\"session\":{\"type\":\"transcription\",\"audio\":{"
+         "\"input\":{"
+         "\"transcription\":{\"model\":\"base\",\"language\":\"es\",\"prompt\":\"Nagg\","
+         "\"keywords\":[\"Hamm\",\"Clov\"]}}}}}",
+         STENO_OK);
+    assert_string_equal(h.d.hints.language, "es");
+    assert_string_equal(h.d.hints.prompt, "Nagg");
+    assert_string_equal(h.d.hints.hotwords, "Hamm, Clov");
+    m = json_loads(h.said[h.n - 1], 0, NULL);
+    script = json_object_get(
+        json_object_get(json_object_get(json_object_get(m, "session"), "audio"), "input"),
+        "transcription");
+    assert_string_equal(json_string_value(json_object_get(script, "language")), "es");
+    assert_string_equal(json_string_value(json_object_get(script, "prompt")), "Nagg");
+    json_decref(m);
+    text(&h,
+         "{\"type\":\"transcription_session.update\",\"session\":{\"input_audio_transcription\":{"
+         "\"language\":7}}}",
+         STENO_OK);
+    m = json_loads(h.said[h.n - 1], 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(m, "error"), "param")),
+                        "language");
+    json_decref(m);
+    stop(&h);
+}
+
+static void vosk_phrases_are_hotwords(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_vosk);
+    text(&h, "{\"config\":{\"phrase_list\":[\"one two\",\"[unk]\",\"three\"]}}", STENO_OK);
+    assert_string_equal(h.d.hints.hotwords, "one two, three");
+    stop(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -611,6 +694,10 @@ int main(void)
         cmocka_unit_test(realtime_sends_log_probabilities_when_they_are_included),
         cmocka_unit_test(realtime_audio_is_base64),
         cmocka_unit_test(realtime_mistakes_are_errors_and_the_session_continues),
+        cmocka_unit_test(native_takes_hints_in_start_and_query),
+        cmocka_unit_test(deepgram_keywords_are_hotwords),
+        cmocka_unit_test(realtime_sessions_have_language_prompt_and_keywords),
+        cmocka_unit_test(vosk_phrases_are_hotwords),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,32 @@ static void fields_of_the_form_are_read(void **state)
     assert_true(r.words && r.segments && r.stream);
     assert_int_equal(field(&r, "stream", "null", &param, NULL), STENO_OK);
     assert_false(r.stream);
+    assert_string_equal(r.hints.language, "en");
+    assert_string_equal(r.hints.prompt, "digits");
+    steno_hint_store_free(&r.hints);
+}
+
+static void hints_are_read_and_their_faults_name_the_field(void **state)
+{
+    struct steno_openai_request r = {0};
+    const char *param = NULL;
+    steno_err err;
+    (void)state;
+    assert_int_equal(field(&r, "language", "Spanish", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "hotwords", "Nagg, Nell", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "keywords[]", "Hamm", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "prefix", "Why this", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "vad_filter", "true", &param, NULL), STENO_OK);
+    assert_string_equal(r.hints.language, "Spanish");
+    assert_string_equal(r.hints.hotwords, "Nagg, Nell, Hamm");
+    assert_string_equal(r.hints.prefix, "Why this");
+    assert_true(r.vad_filter);
+    assert_int_equal(field(&r, "prompt", "\xff", &param, &err), STENO_ERR_INVAL);
+    assert_string_equal(param, "prompt");
+    assert_string_equal(err.msg, "prompt: it is not UTF-8");
+    assert_int_equal(field(&r, "vad_filter", "perhaps", &param, &err), STENO_ERR_INVAL);
+    assert_string_equal(param, "vad_filter");
+    steno_hint_store_free(&r.hints);
 }
 
 static void wrong_values_name_field_and_choices(void **state)
@@ -92,18 +118,6 @@ static void hostile_fields_are_refused(void **state)
                      STENO_ERR_INVAL);
     assert_int_equal(steno_openai_field(&r, "model", "a\0b", 3, &param, NULL), STENO_ERR_INVAL);
     assert_string_equal(r.model, "");
-}
-
-static void languages_match_by_code_or_name(void **state)
-{
-    (void)state;
-    assert_true(steno_openai_language_matches("en", "en"));
-    assert_true(steno_openai_language_matches("EN-us", "en"));
-    assert_true(steno_openai_language_matches("english", "en"));
-    assert_true(steno_openai_language_matches("", "en"));
-    assert_true(steno_openai_language_matches("de", ""));
-    assert_false(steno_openai_language_matches("de", "en"));
-    assert_false(steno_openai_language_matches("e", "en"));
 }
 
 /* Two segments; the second contains characters that JSON must escape. */
@@ -289,6 +303,67 @@ static void verbose_answer_has_every_required_member(void **state)
     steno_transcript_free(r.transcript);
 }
 
+/* The figures of a segment are the model's own, and so is its text. */
+static void segments_of_whisper_are_written_as_they_are(void **state)
+{
+    static const int32_t ids[] = {50364, 440, 50414, 50414, 1027, 50464};
+    static const struct steno_word words[] = {{"The", 3.0, 3.5, 0.9f}, {"tale", 4.0, 4.5, 0.8f}};
+    const struct steno_section sections[] = {{.start = 3,
+                                              .end = 4,
+                                              .text = " The",
+                                              .n_words = 1,
+                                              .n_ids = 3,
+                                              .ids = ids,
+                                              .seek = 3,
+                                              .temperature = 0.2f,
+                                              .avg_log_prob = -0.25,
+                                              .compression_ratio = 1.5f,
+                                              .no_speech = 0.125f},
+                                             {.start = 4,
+                                              .end = 5,
+                                              .text = " tale",
+                                              .first_word = 1,
+                                              .n_words = 1,
+                                              .n_ids = 3,
+                                              .ids = ids + 3,
+                                              .seek = 3}};
+    const struct steno_event ev = {.kind = STENO_FINAL,
+                                   .text = "The tale",
+                                   .n_words = 2,
+                                   .words = words,
+                                   .n_sections = 2,
+                                   .sections = sections,
+                                   .language = "es",
+                                   .language_probability = 0.75f};
+    struct steno_openai_result r = {.transcript = steno_transcript_new(0), .duration = 5};
+    struct steno_buf b;
+    json_t *j, *want;
+    (void)state;
+    assert_int_equal(steno_transcript_add(r.transcript, &ev, NULL), STENO_OK);
+    r.language = steno_transcript_language(r.transcript, &r.language_probability);
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_verbose(&b, &r, false, true), STENO_OK);
+    j = load(&b);
+    assert_string_equal(json_string_value(json_object_get(j, "language")), "spanish");
+    assert_string_equal(json_string_value(json_object_get(j, "task")), "transcribe");
+    assert_string_equal(json_string_value(json_object_get(j, "text")), "The tale");
+    want = json_loads(
+        "{\"id\":0,\"seek\":300,\"start\":3,\"end\":4,\"text\":\" The\",\"tokens\":[50364,"
+        "440,50414],\"temperature\":0.2,\"avg_logprob\":-0.25,"
+        "\"compression_ratio\":1.5,\"no_speech_prob\":0.125}",
+        0, NULL);
+    assert_true(json_equal(json_array_get(json_object_get(j, "segments"), 0), want));
+    assert_int_equal(json_array_size(json_object_get(j, "segments")), 2);
+    json_decref(want);
+    json_decref(j);
+    steno_buf_reset(&b);
+    r.translated = true;
+    assert_int_equal(steno_openai_write_verbose(&b, &r, false, true), STENO_OK);
+    assert_non_null(strstr(b.data, "{\"task\":\"translate\",\"language\":\"english\""));
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+}
+
 static void errors_have_the_clients_form(void **state)
 {
     struct steno_buf b;
@@ -389,7 +464,8 @@ int main(void)
         cmocka_unit_test(wrong_values_name_field_and_choices),
         cmocka_unit_test(missing_and_contradictory_fields_are_named),
         cmocka_unit_test(hostile_fields_are_refused),
-        cmocka_unit_test(languages_match_by_code_or_name),
+        cmocka_unit_test(hints_are_read_and_their_faults_name_the_field),
+        cmocka_unit_test(segments_of_whisper_are_written_as_they_are),
         cmocka_unit_test(json_answer_has_text_and_usage),
         cmocka_unit_test(log_probabilities_are_sent_when_they_are_included),
         cmocka_unit_test(segments_have_tokens_and_the_hypotheses_asked_for),

@@ -53,6 +53,49 @@ static void check_subtitle(steno_transcript *t, enum steno_subtitle_format f,
     free(got);
 }
 
+/* Each section is a segment with its own words; the text of the whole has the model's blanks. */
+static void sections_of_a_final_become_segments(void **state)
+{
+    static const struct steno_token tokens[] = {{.id = 1}, {.id = 2}, {.id = 3}};
+    const struct steno_section sections[] = {
+        {.start = 0.5, .end = 1.25, .text = " one two", .n_words = 2, .n_tokens = 2},
+        {.start = 2, .end = 2, .text = " "},
+        {.start = 3,
+         .end = 4,
+         .text = "three",
+         .first_word = 2,
+         .n_words = 1,
+         .first_token = 2,
+         .n_tokens = 1,
+         .score = -2}};
+    struct steno_event ev = final_of("one twothree", hello, 3);
+    steno_transcript *t = steno_transcript_new(0);
+    const struct steno_event *last;
+    float probability;
+    (void)state;
+    ev.n_sections = 3;
+    ev.sections = sections;
+    ev.n_tokens = 3;
+    ev.tokens = tokens;
+    ev.language = "th";
+    ev.language_probability = 0.5f;
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    assert_int_equal(steno_transcript_n_segments(t), 2);
+    assert_string_equal(steno_transcript_text(t), "one twothree");
+    assert_string_equal(steno_transcript_segment(t, 0)->text, "one two");
+    assert_int_equal(steno_transcript_segment(t, 0)->n_words, 2);
+    last = steno_transcript_segment(t, 1);
+    assert_string_equal(last->text, "three");
+    assert_string_equal(last->words[0].text, "three");
+    assert_int_equal(last->tokens[0].id, 3);
+    assert_true(last->start == 3 && last->end == 4 && last->alternatives[0].score == -2);
+    assert_string_equal(steno_transcript_language(t, &probability), "th");
+    assert_true(probability == 0.5f);
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK); /* now the blank counts */
+    assert_string_equal(steno_transcript_text(t), "one twothree one twothree");
+    steno_transcript_free(t);
+}
+
 static void finals_with_text_are_kept_in_order(void **state)
 {
     (void)state;
@@ -268,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finals_with_text_are_kept_in_order),
+        cmocka_unit_test(sections_of_a_final_become_segments),
         cmocka_unit_test(a_transcript_stays_within_its_limit),
         cmocka_unit_test(srt_has_numbers_commas_and_cuts_at_pauses),
         cmocka_unit_test(vtt_has_a_header_and_dots),

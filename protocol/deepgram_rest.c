@@ -1,0 +1,403 @@
+/* Deepgram's REST form: what a request wants, and the answer. */
+#include "protocol/deepgram.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <utf8proc.h>
+
+#include "protocol/json_text.h"
+#include "protocol/query.h"
+
+#define PARAGRAPH_PAUSE 1.0   /* s between two sentences that begins a paragraph */
+#define PARAGRAPH_SENTENCES 5 /* at most */
+
+/* ---- what is wanted -------------------------------------------------------------------------- */
+
+static bool *flag_of(struct steno_deepgram_wants *w, const char *name)
+{
+    if (!strcmp(name, "detect_language"))
+        return &w->detect_language;
+    if (!strcmp(name, "punctuate") || !strcmp(name, "smart_format"))
+        return &w->punctuate;
+    if (!strcmp(name, "paragraphs"))
+        return &w->paragraphs;
+    return !strcmp(name, "utterances") ? &w->utterances : NULL;
+}
+
+static bool is_keyword(const char *name)
+{
+    return !strcmp(name, "keywords") || !strcmp(name, "keyterm");
+}
+
+bool steno_deepgram_is_want(const char *name)
+{
+    struct steno_deepgram_wants w;
+    return flag_of(&w, name) || is_keyword(name) || !strcmp(name, "language");
+}
+
+/* "word:2.5" without its boost: hotwords have no weights. */
+static void cut_boost(char *word)
+{
+    char *colon = strrchr(word, ':');
+    if (colon && colon > word && colon[1] && colon[1 + strspn(colon + 1, "+-.0123456789")] == '\0')
+        *colon = '\0';
+}
+
+static steno_status add_keyword(struct steno_hint_store *hints, const char *name, const char *value,
+                                steno_err *err)
+{
+    char *word = strdup(value);
+    steno_status st;
+    if (!word)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    if (!strcmp(name, "keywords"))
+        cut_boost(word);
+    st = steno_hint_add_hotword(hints, word, err);
+    free(word);
+    return st;
+}
+
+steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hint_store *hints,
+                                 const char *name, const char *value, steno_err *err)
+{
+    bool *flag = flag_of(w, name);
+    bool on;
+    steno_status st;
+    if (is_keyword(name))
+        return add_keyword(hints, name, value, err);
+    if (!flag)
+        return steno_hint_set(hints, name, value, err);
+    st = steno_query_bool(name, value, &on, err);
+    if (st)
+        return st;
+    *flag = on || (!strcmp(name, "smart_format") && *flag);
+    if (!strcmp(name, "detect_language") && on)
+        st = steno_hint_set(hints, "language", "", err);
+    return st;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static steno_status put_string(struct steno_buf *b, const char *name, const char *text)
+{
+    steno_status st = steno_buf_printf(b, "\"%s\":", name);
+    return st ? st : steno_json_put_string(b, text, strlen(text));
+}
+
+static bool is_mark(utf8proc_int32_t c)
+{
+    const utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+}
+
+/* Find the part of a word within its punctuation; all of it where there is nothing else. */
+static const char *bare(const char *word, size_t *n)
+{
+    const size_t all = strlen(word);
+    size_t begin = all, end = 0;
+    for (size_t at = 0; at < all;) {
+        utf8proc_int32_t c;
+        utf8proc_ssize_t k =
+            utf8proc_iterate((const utf8proc_uint8_t *)word + at, (utf8proc_ssize_t)(all - at), &c);
+        size_t step = k > 0 ? (size_t)k : 1;
+        if (k <= 0 || !is_mark(c)) {
+            begin = at < begin ? at : begin;
+            end = at + step;
+        }
+        at += step;
+    }
+    *n = end > begin ? end - begin : all;
+    return end > begin ? word + begin : word;
+}
+
+/* Append a word as it sounds: in lower case, without punctuation around it. */
+static steno_status put_bare(struct steno_buf *b, const char *word)
+{
+    size_t n;
+    const char *p = bare(word, &n);
+    struct steno_buf low;
+    steno_status st = STENO_OK;
+    steno_buf_init(&low, 4 * n + 8);
+    for (size_t at = 0; at < n && !st;) {
+        utf8proc_int32_t c;
+        utf8proc_uint8_t out[4];
+        utf8proc_ssize_t k =
+            utf8proc_iterate((const utf8proc_uint8_t *)p + at, (utf8proc_ssize_t)(n - at), &c);
+        if (k <= 0) {
+            st = steno_buf_add(&low, p + at++, 1);
+            continue;
+        }
+        at += (size_t)k;
+        k = utf8proc_encode_char(utf8proc_tolower(c), out);
+        st = steno_buf_add(&low, (const char *)out, (size_t)k);
+    }
+    if (!st)
+        st = steno_json_put_string(b, low.data ? low.data : "", low.len);
+    steno_buf_free(&low);
+    return st;
+}
+
+static steno_status put_word(struct steno_buf *b, const struct steno_word *w, bool punctuate)
+{
+    steno_status st;
+    if (!punctuate)
+        return put_string(b, "word", w->text);
+    st = steno_buf_puts(b, "\"word\":");
+    if (!st)
+        st = put_bare(b, w->text);
+    if (!st)
+        st = steno_buf_puts(b, ",");
+    return st ? st : put_string(b, "punctuated_word", w->text);
+}
+
+steno_status steno_deepgram_put_words(struct steno_buf *b, const struct steno_word *w, size_t n,
+                                      bool punctuate)
+{
+    steno_status st = steno_buf_puts(b, "\"words\":[");
+    for (size_t i = 0; !st && i < n; i++) {
+        st = steno_buf_puts(b, i ? ",{" : "{");
+        if (!st)
+            st = put_word(b, &w[i], punctuate);
+        if (!st)
+            st = steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f}",
+                                  w[i].start, w[i].end, (double)w[i].confidence);
+    }
+    return st ? st : steno_buf_puts(b, "]");
+}
+
+/* ---- paragraphs ------------------------------------------------------------------------------ */
+
+static bool ends_sentence(const char *word)
+{
+    size_t n = strlen(word);
+    static const char *const marks[] = {
+        ".", "?", "!", "\xE2\x80\xA6", "\xE3\x80\x82", "\xEF\xBC\x81", "\xEF\xBC\x9F"};
+    while (n && strchr("\"')]", word[n - 1]))
+        n--;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        size_t k = strlen(marks[i]);
+        if (n >= k && !memcmp(word + n - k, marks[i], k))
+            return true;
+    }
+    return false;
+}
+
+/* A walk over a text and its words. */
+struct walk {
+    const struct steno_alternative *a;
+    size_t word, at; /* the next one; where in the text the last one ended */
+};
+
+/* Move over one sentence: its text [*n] and its words [*from, w->word). */
+static const char *next_sentence(struct walk *w, size_t *n, size_t *from)
+{
+    const char *begin = NULL;
+    *from = w->word;
+    while (w->word < w->a->n_words) {
+        const char *word = w->a->words[w->word++].text, *p = strstr(w->a->text + w->at, word);
+        if (p) {
+            begin = begin ? begin : p;
+            w->at = (size_t)(p - w->a->text) + strlen(word);
+        }
+        if (ends_sentence(word))
+            break;
+    }
+    *n = begin ? (size_t)(w->a->text + w->at - begin) : 0;
+    return begin ? begin : "";
+}
+
+static steno_status put_sentence(struct steno_buf *b, const char *text, size_t n,
+                                 const struct steno_word *first, const struct steno_word *last)
+{
+    steno_status st = steno_buf_puts(b, "{\"text\":");
+    if (!st)
+        st = steno_json_put_string(b, text, n);
+    return st ? st : steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f}", first->start, last->end);
+}
+
+/* Append one paragraph and add its text to all. */
+static steno_status put_paragraph(struct steno_buf *b, struct walk *w, struct steno_buf *all)
+{
+    const size_t first = w->word;
+    const struct steno_word *words = w->a->words;
+    steno_status st = steno_buf_puts(all, first ? "\n\n" : "\n");
+    if (!st)
+        st = steno_buf_puts(b, "{\"sentences\":[");
+    for (int k = 0; !st && k < PARAGRAPH_SENTENCES && w->word < w->a->n_words; k++) {
+        size_t n, from;
+        const char *text;
+        if (k && words[w->word].start - words[w->word - 1].end >= PARAGRAPH_PAUSE)
+            break;
+        text = next_sentence(w, &n, &from);
+        if (k)
+            st = steno_buf_puts(all, " ");
+        if (!st)
+            st = steno_buf_add(all, text, n);
+        if (!st && k)
+            st = steno_buf_puts(b, ",");
+        if (!st)
+            st = put_sentence(b, text, n, &words[from], &words[w->word - 1]);
+    }
+    return st ? st
+              : steno_buf_printf(b, "],\"num_words\":%zu,\"start\":%.3f,\"end\":%.3f}",
+                                 w->word - first, words[first].start, words[w->word - 1].end);
+}
+
+/* Append "paragraphs":{"transcript","paragraphs":[...]}. */
+static steno_status put_paragraphs(struct steno_buf *b, const struct steno_alternative *a)
+{
+    struct walk w = {.a = a};
+    struct steno_buf all;
+    steno_status st = steno_buf_puts(b, "\"paragraphs\":{\"paragraphs\":[");
+    steno_buf_init(&all, 3 * strlen(a->text) + 16);
+    while (!st && w.word < a->n_words) {
+        if (w.word)
+            st = steno_buf_puts(b, ",");
+        if (!st)
+            st = put_paragraph(b, &w, &all);
+    }
+    if (!st)
+        st = steno_buf_puts(b, "],\"transcript\":");
+    if (!st)
+        st = steno_json_put_string(b, all.data ? all.data : "", all.len);
+    steno_buf_free(&all);
+    return st ? st : steno_buf_puts(b, "}");
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static steno_status put_alternative(struct steno_buf *b, const struct steno_alternative *a,
+                                    const struct steno_deepgram_wants *w)
+{
+    steno_status st = steno_buf_puts(b, "{");
+    if (!st)
+        st = put_string(b, "transcript", a->text);
+    if (!st)
+        st = steno_buf_printf(b, ",\"confidence\":%.4f,", (double)a->confidence);
+    if (!st)
+        st = steno_deepgram_put_words(b, a->words, a->n_words, w->punctuate);
+    if (!st && w->paragraphs)
+        st = steno_buf_puts(b, ",");
+    if (!st && w->paragraphs)
+        st = put_paragraphs(b, a);
+    return st ? st : steno_buf_puts(b, "}");
+}
+
+static steno_status put_utterance(struct steno_buf *b, const struct steno_event *seg, size_t i,
+                                  const struct steno_deepgram_about *a)
+{
+    steno_status st =
+        steno_buf_printf(b, "%s{\"id\":\"%s-%zu\",\"channel\":0,\"start\":%.3f,\"end\":%.3f,",
+                         i ? "," : "", a->request_id, i, seg->start, seg->end);
+    if (!st)
+        st = steno_buf_printf(b, "\"confidence\":%.4f,", (double)seg->confidence);
+    if (!st)
+        st = put_string(b, "transcript", seg->text);
+    if (!st)
+        st = steno_buf_puts(b, ",");
+    if (!st)
+        st = steno_deepgram_put_words(b, seg->words, seg->n_words, a->wants.punctuate);
+    return st ? st : steno_buf_puts(b, "}");
+}
+
+static steno_status put_utterances(struct steno_buf *b, const steno_transcript *t,
+                                   const struct steno_deepgram_about *a)
+{
+    steno_status st = steno_buf_puts(b, ",\"utterances\":[");
+    for (size_t i = 0; !st && i < steno_transcript_n_segments(t); i++)
+        st = put_utterance(b, steno_transcript_segment(t, i), i, a);
+    return st ? st : steno_buf_puts(b, "]");
+}
+
+static steno_status put_language(struct steno_buf *b, const struct steno_openai_result *r)
+{
+    steno_status st = steno_buf_puts(b, ",");
+    if (!st)
+        st = put_string(b, "detected_language", r->language);
+    return st || !(r->language_probability > 0)
+               ? st
+               : steno_buf_printf(b, ",\"language_confidence\":%.4f",
+                                  (double)r->language_probability);
+}
+
+static steno_status put_results(struct steno_buf *out, const struct steno_openai_result *r,
+                                const struct steno_deepgram_about *about)
+{
+    size_t n = steno_transcript_n_alternatives(r->transcript);
+    steno_status st = steno_buf_puts(out, "\"results\":{\"channels\":[{\"alternatives\":[");
+    for (size_t i = 0; !st && i < n; i++) {
+        struct steno_alternative a;
+        st = steno_transcript_alternative(r->transcript, i, &a, NULL);
+        if (!st && i)
+            st = steno_buf_puts(out, ",");
+        if (!st)
+            st = put_alternative(out, &a, &about->wants);
+    }
+    if (!st)
+        st = steno_buf_puts(out, "]");
+    if (!st && about->wants.detect_language && *r->language)
+        st = put_language(out, r);
+    if (!st)
+        st = steno_buf_puts(out, "}]");
+    if (!st && about->wants.utterances)
+        st = put_utterances(out, r->transcript, about);
+    return st ? st : steno_buf_puts(out, "}}\n");
+}
+
+steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_openai_result *r,
+                                  const struct steno_deepgram_about *a)
+{
+    char created[32] = "";
+    time_t seconds = (time_t)a->created;
+    struct tm tm;
+    steno_status st;
+    if (gmtime_r(&seconds, &tm))
+        strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    st = steno_buf_puts(out, "{\"metadata\":{\"transaction_key\":\"deprecated\",");
+    if (!st)
+        st = put_string(out, "request_id", a->request_id);
+    if (!st)
+        st = steno_buf_printf(
+            out,
+            ",\"sha256\":\"\",\"created\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
+            created, r->duration, a->channels);
+    if (!st)
+        st = steno_json_put_string(out, a->model, strlen(a->model));
+    if (!st)
+        st = steno_buf_puts(out, "],\"model_info\":{");
+    if (!st)
+        st = steno_json_put_string(out, a->model, strlen(a->model));
+    if (!st)
+        st = steno_buf_puts(out, ":{");
+    if (!st)
+        st = put_string(out, "name", a->model);
+    if (!st)
+        st = steno_buf_puts(out, ",");
+    if (!st)
+        st = put_string(out, "version", a->version);
+    if (!st)
+        st = steno_buf_puts(out, ",");
+    if (!st)
+        st = put_string(out, "arch", a->family);
+    if (!st)
+        st = steno_buf_puts(out, "}}},");
+    return st ? st : put_results(out, r, a);
+}
+
+steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,
+                                        const char *message, const char *request_id)
+{
+    steno_status st = steno_buf_puts(out, "{");
+    if (!st)
+        st = put_string(out, "err_code", code);
+    if (!st)
+        st = steno_buf_puts(out, ",");
+    if (!st)
+        st = put_string(out, "err_msg", message);
+    if (!st)
+        st = steno_buf_puts(out, ",");
+    if (!st)
+        st = put_string(out, "request_id", request_id);
+    return st ? st : steno_buf_puts(out, "}\n");
+}

@@ -1,0 +1,138 @@
+#include "protocol/hints.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/json_text.h"
+#include "protocol/query.h"
+
+static const char *const names[] = {"language", "translate", "prompt", "prefix", "hotwords"};
+#define N_NAMES (sizeof names / sizeof *names)
+
+void steno_hint_store_free(struct steno_hint_store *s)
+{
+    free(s->prompt);
+    free(s->prefix);
+    free(s->hotwords);
+    *s = (struct steno_hint_store){0};
+}
+
+bool steno_hint_known(const char *name)
+{
+    for (size_t i = 0; i < N_NAMES; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+const char *steno_hint_named_in(const char *message)
+{
+    for (size_t i = 0; i < N_NAMES; i++) {
+        size_t n = strlen(names[i]);
+        if (!strncmp(message, names[i], n) && message[n] == ':')
+            return names[i];
+    }
+    return NULL;
+}
+
+static char **text_of(struct steno_hint_store *s, const char *name)
+{
+    return !strcmp(name, "prompt")   ? &s->prompt
+           : !strcmp(name, "prefix") ? &s->prefix
+                                     : &s->hotwords;
+}
+
+static steno_status set_language(struct steno_hint_store *s, const char *value, steno_err *err)
+{
+    if (strlen(value) >= sizeof s->language)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "language: '%.40s' is no code or English name of a language", value);
+    memcpy(s->language, value, strlen(value) + 1);
+    return STENO_OK;
+}
+
+static steno_status check_text(const char *name, size_t n, const char *value, steno_err *err)
+{
+    if (n > STENO_HINT_BYTES)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", name, STENO_HINT_BYTES);
+    if (!steno_utf8_valid(value, strlen(value)))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: it is not UTF-8", name);
+    return STENO_OK;
+}
+
+steno_status steno_hint_set(struct steno_hint_store *s, const char *name, const char *value,
+                            steno_err *err)
+{
+    char *copy = NULL, **to = text_of(s, name);
+    steno_status st;
+    if (!strcmp(name, "translate"))
+        return steno_query_bool(name, value, &s->translate, err);
+    if (!strcmp(name, "language"))
+        return set_language(s, value, err);
+    st = check_text(name, strlen(value), value, err);
+    if (st)
+        return st;
+    if (*value && !(copy = strdup(value)))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    free(*to);
+    *to = copy;
+    return STENO_OK;
+}
+
+steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name, const json_t *value,
+                                 steno_err *err)
+{
+    if (!strcmp(name, "translate")) {
+        if (!json_is_boolean(value))
+            return steno_fail(err, STENO_ERR_INVAL, "translate: must be true or false");
+        s->translate = json_is_true(value);
+        return STENO_OK;
+    }
+    if (json_is_null(value))
+        return steno_hint_set(s, name, "", err);
+    if (!json_is_string(value))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: must be a string", name);
+    return steno_hint_set(s, name, json_string_value(value), err);
+}
+
+steno_status steno_hint_add_hotword(struct steno_hint_store *s, const char *word, steno_err *err)
+{
+    const size_t had = s->hotwords ? strlen(s->hotwords) : 0, n = strlen(word);
+    steno_status st;
+    char *all;
+    if (!n)
+        return STENO_OK;
+    st = check_text("hotwords", had + 2 + n, word, err);
+    if (st)
+        return st;
+    all = realloc(s->hotwords, had + 2 + n + 1);
+    if (!all)
+        return steno_fail(err, STENO_ERR_NOMEM, "hotwords: out of memory");
+    memcpy(all + had, ", ", 2);
+    memcpy(all + had + (had ? 2 : 0), word, n + 1);
+    s->hotwords = all;
+    return STENO_OK;
+}
+
+struct steno_hints steno_hints_of(const struct steno_hint_store *s)
+{
+    if (!s)
+        return (struct steno_hints){0};
+    return (struct steno_hints){.language = s->language,
+                                .translate = s->translate,
+                                .prompt = s->prompt,
+                                .prefix = s->prefix,
+                                .hotwords = s->hotwords};
+}
+
+struct steno_hints steno_hints_taken(const struct steno_hints *h,
+                                     const struct steno_model_info *info)
+{
+    struct steno_hints out = *h;
+    if (!info->takes_prompt)
+        out.prompt = out.prefix = NULL;
+    if (!info->takes_hotwords)
+        out.hotwords = NULL;
+    return out;
+}

@@ -1,0 +1,42 @@
+/* What a request says of its recording (steno.h: struct steno_hints), as its fields come: language,
+ * translate, prompt, prefix, hotwords. Pure, confined. */
+#ifndef STENO_PROTOCOL_HINTS_H
+#define STENO_PROTOCOL_HINTS_H
+
+#include "steno.h"
+
+#define STENO_LANGUAGE_BYTES 40 /* of a language, with its NUL */
+#define STENO_HINT_NAMES "language, translate, prompt, prefix, hotwords"
+
+/* Zero-initialised = nothing is given. */
+struct steno_hint_store {
+    char language[STENO_LANGUAGE_BYTES];
+    bool translate;
+    char *prompt, *prefix, *hotwords; /* its own; NULL = none */
+};
+
+void steno_hint_store_free(struct steno_hint_store *s);
+/* Whether a field of this name is a hint. */
+bool steno_hint_known(const char *name);
+/* Set a hint; a second value replaces the first, "" removes it. The value is valid UTF-8 without
+ * NUL, or STENO_ERR_INVAL, as when it is too long, or translate is not true or false: the message
+ * begins with the name. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_hint_set(struct steno_hint_store *s, const char *name,
+                                       const char *value, steno_err *err);
+/* The same from JSON: true or false for translate, otherwise a string. */
+struct json_t;
+STENO_MUST steno_status steno_hint_set_json(struct steno_hint_store *s, const char *name,
+                                            const struct json_t *value, steno_err *err);
+/* Add to the hotwords, with ", " between. Errors as of set. */
+STENO_MUST steno_status steno_hint_add_hotword(struct steno_hint_store *s, const char *word,
+                                               steno_err *err);
+/* The strings are the store's. s NULL: none. */
+struct steno_hints steno_hints_of(const struct steno_hint_store *s);
+/* Without the texts that the model takes none of: for forms whose clients send them to all models.
+ */
+struct steno_hints steno_hints_taken(const struct steno_hints *h,
+                                     const struct steno_model_info *info);
+/* The hint with whose name a message begins ("language: ..."); NULL when it begins with none. */
+const char *steno_hint_named_in(const char *message);
+
+#endif

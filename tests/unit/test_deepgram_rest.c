@@ -1,0 +1,156 @@
+/* Deepgram's REST answer: what a request wants of it. Its members are those of Deepgram's OpenAPI
+ * (2026-07). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "protocol/deepgram.h"
+
+static const struct steno_word words[] = {{"Ich,", 0, 0.5, 1},
+                                          {"Über.", 0.5, 1, 1},
+                                          {"\"Nein!\"", 1.2, 2, 1},
+                                          {"...", 3.5, 3.6, 1},
+                                          {"ja", 3.6, 4, 1}};
+
+static steno_transcript *transcript(void)
+{
+    const struct steno_event ev = {.kind = STENO_FINAL,
+                                   .text = "Ich, Über. \"Nein!\" ... ja",
+                                   .n_words = 5,
+                                   .words = words,
+                                   .end = 4,
+                                   .confidence = 1,
+                                   .language = "de",
+                                   .language_probability = 0.5f};
+    steno_transcript *t = steno_transcript_new(0);
+    assert_non_null(t);
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    return t;
+}
+
+static json_t *answer(const struct steno_deepgram_wants *wants)
+{
+    const struct steno_deepgram_about about = {.request_id = "id",
+                                               .model = "m",
+                                               .version = "1",
+                                               .family = "f",
+                                               .channels = 1,
+                                               .wants = *wants};
+    struct steno_openai_result r = {
+        .transcript = transcript(), .language = "de", .language_probability = 0.5f, .duration = 4};
+    struct steno_buf b;
+    json_error_t why;
+    json_t *j;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_deepgram_write(&b, &r, &about), STENO_OK);
+    j = json_loadb(b.data, b.len, JSON_REJECT_DUPLICATES, &why);
+    if (!j)
+        fail_msg("%s: %s", why.text, b.data);
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+    return j;
+}
+
+static const json_t *channel(const json_t *j)
+{
+    return json_array_get(json_object_get(json_object_get(j, "results"), "channels"), 0);
+}
+
+static const json_t *best(const json_t *j)
+{
+    return json_array_get(json_object_get(channel(j), "alternatives"), 0);
+}
+
+static const char *string(const json_t *o, const char *name)
+{
+    return json_string_value(json_object_get(o, name));
+}
+
+static void nothing_more_is_sent_than_is_wanted(void **state)
+{
+    json_t *j = answer(&(struct steno_deepgram_wants){0});
+    const json_t *word = json_array_get(json_object_get(best(j), "words"), 0);
+    (void)state;
+    assert_null(json_object_get(channel(j), "detected_language"));
+    assert_null(json_object_get(best(j), "paragraphs"));
+    assert_null(json_object_get(json_object_get(j, "results"), "utterances"));
+    assert_string_equal(string(word, "word"), "Ich,");
+    assert_null(json_object_get(word, "punctuated_word"));
+    json_decref(j);
+}
+
+static void words_without_marks_have_their_punctuated_form_beside(void **state)
+{
+    static const char *const bare[] = {"ich", "über", "nein", "...", "ja"};
+    json_t *j = answer(&(struct steno_deepgram_wants){.punctuate = true});
+    (void)state;
+    for (size_t i = 0; i < 5; i++) {
+        const json_t *word = json_array_get(json_object_get(best(j), "words"), i);
+        assert_string_equal(string(word, "word"), bare[i]);
+        assert_string_equal(string(word, "punctuated_word"), words[i].text);
+    }
+    json_decref(j);
+}
+
+static void paragraphs_are_cut_at_pauses_and_sentences_at_marks(void **state)
+{
+    json_t *j = answer(&(struct steno_deepgram_wants){.paragraphs = true});
+    const json_t *p = json_object_get(best(j), "paragraphs"),
+                 *list = json_object_get(p, "paragraphs"), *first = json_array_get(list, 0),
+                 *sentences = json_object_get(first, "sentences");
+    (void)state;
+    assert_string_equal(string(p, "transcript"), "\nIch, Über. \"Nein!\"\n\n... ja");
+    assert_int_equal(json_array_size(list), 2);
+    assert_int_equal(json_integer_value(json_object_get(first, "num_words")), 3);
+    assert_int_equal(json_array_size(sentences), 2);
+    assert_string_equal(string(json_array_get(sentences, 1), "text"), "\"Nein!\"");
+    assert_true(json_number_value(json_object_get(json_array_get(sentences, 1), "start")) == 1.2);
+    json_decref(j);
+}
+
+static void language_and_utterances_are_sent_when_they_are_wanted(void **state)
+{
+    json_t *j = answer(&(struct steno_deepgram_wants){.detect_language = true, .utterances = true});
+    const json_t *u = json_object_get(json_object_get(j, "results"), "utterances");
+    (void)state;
+    assert_string_equal(string(channel(j), "detected_language"), "de");
+    assert_true(json_number_value(json_object_get(channel(j), "language_confidence")) == 0.5);
+    assert_int_equal(json_array_size(u), 1);
+    assert_string_equal(string(json_array_get(u, 0), "transcript"), "Ich, Über. \"Nein!\" ... ja");
+    json_decref(j);
+}
+
+static void parameters_are_read(void **state)
+{
+    struct steno_deepgram_wants w = {0};
+    struct steno_hint_store h = {0};
+    steno_err err;
+    (void)state;
+    assert_true(steno_deepgram_is_want("keyterm") && steno_deepgram_is_want("language"));
+    assert_false(steno_deepgram_is_want("diarize"));
+    assert_int_equal(steno_deepgram_want(&w, &h, "smart_format", "true", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, "keywords", "a:b:-2.5", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, "keywords", "16:9x", &err), STENO_OK);
+    assert_true(w.punctuate);
+    assert_string_equal(h.hotwords, "a:b, 16:9x");
+    assert_int_equal(steno_deepgram_want(&w, &h, "paragraphs", "2", &err), STENO_ERR_INVAL);
+    assert_string_equal(err.msg, "paragraphs: '2' is not true or false");
+    steno_hint_store_free(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_more_is_sent_than_is_wanted),
+        cmocka_unit_test(words_without_marks_have_their_punctuated_form_beside),
+        cmocka_unit_test(paragraphs_are_cut_at_pauses_and_sentences_at_marks),
+        cmocka_unit_test(language_and_utterances_are_sent_when_they_are_wanted),
+        cmocka_unit_test(parameters_are_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
