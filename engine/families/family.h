@@ -60,6 +60,8 @@ struct steno_family_info {
                            * it has enough of them */
         bool no_partials; /* the family has no result before the end */
         bool cuts;        /* hypotheses have sections */
+        double partial_every; /* incremental: s of audio with speech until a partial is due, beside
+                               * the steps that accept asks for; 0: none is */
     } segments;
 };
 
@@ -120,7 +122,7 @@ struct steno_step_item {
     size_t dropped, n;
     enum steno_step_goal goal;
     /* results */
-    bool more; /* FINAL: not complete; the recognizer calls step again with the same item */
+    bool more; /* segments: not complete; the recognizer calls step again with the same item */
     steno_status st;
     steno_err *err; /* or NULL */
 };
@@ -181,7 +183,8 @@ struct steno_family {
     void (*step)(void *worker, struct steno_step_item *items, size_t n, int size,
                  struct steno_network_time *spent);
     /* Write the best hypotheses so far to out, at most `max`. *stable: number of tokens at the head
-     * of the first that will not change. STENO_ERR_NOMEM. */
+     * of the first that will not change; more than it has: its last word will not change either.
+     * STENO_ERR_NOMEM. */
     steno_status (*hypotheses)(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
                                size_t *stable);
 

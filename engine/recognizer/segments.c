@@ -4,7 +4,9 @@
  * closes it. The stream keeps the segment's samples until the family has accepted them. If the
  * family takes whole segments, a partial is due each time the segment has grown by a third, so all
  * partials together cost at most four times the segment, however long it is. If it accepts samples
- * as they arrive, a step is due when it has enough of them.
+ * as they arrive, a step is due when it has enough of them, and if it wants partials in between,
+ * also when there is new speech and the segment has grown by its interval, which becomes longer as
+ * the segment does.
  *
  * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes.
  * Without endpointing there is one segment with all audio, silence too, to the end or to finalize.
@@ -19,6 +21,7 @@
 #define SLACK 1024         /* samples of silence to drop at once, at least */
 #define FIRST_PARTIAL 0.8  /* s of a segment until its first partial */
 #define GROWTH (1.0 / 3.0) /* growth of the segment until the next partial */
+#define LATE_GROWTH 0.08   /* the same for families with an interval, if that is longer */
 
 static size_t to_samples(const steno_stream *s, double seconds)
 {
@@ -39,6 +42,7 @@ static void begin_segment(steno_stream *s)
     g->speaking = g->whole;
     g->quiet = 0;
     g->partial = to_samples(s, FIRST_PARTIAL);
+    g->heard = true;
     g->due = g->final = false;
 }
 
@@ -159,11 +163,38 @@ static steno_status take_hop(steno_stream *s)
         return STENO_OK;
     }
     g->quiet = loud ? 0 : g->quiet + 1;
+    g->heard |= loud;
     if ((size_t)g->quiet * hop >= to_samples(s, e->silence_after))
         close_segment(g, STENO_FINAL_ENDPOINT, g->n - g->seen);
     else if (g->seen >= to_samples(s, e->longest))
         close_segment(g, STENO_FINAL_LENGTH, g->n - g->seen);
     return STENO_OK;
+}
+
+/* The end of the audio that an incremental family may accept: whole hops if it wants partials in
+ * between, so that these do not depend on the pushes. */
+static size_t acceptable(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    if (!g->whole)
+        return g->seen;
+    return s->model->info.segments.partial_every > 0 ? g->n - g->n % s->model->info.hop : g->n;
+}
+
+/* Whether an incremental family's next partial is due. */
+static bool partial_due(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    return s->model->info.segments.partial_every > 0 && !s->opt.no_partials &&
+           acceptable(s) >= g->partial && (g->heard || g->whole);
+}
+
+static steno_status accept(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    steno_status st = s->family->accept(s->state, g->pcm, g->dropped, acceptable(s), &g->due);
+    g->due = g->due || partial_due(s);
+    return st;
 }
 
 /* Take hops until a step is due. */
@@ -177,7 +208,7 @@ static steno_status take_hops(steno_stream *s)
     if (st || g->due || !g->speaking)
         return st;
     if (is_incremental(s))
-        return s->family->accept(s->state, g->pcm, g->dropped, g->whole ? g->n : g->seen, &g->due);
+        return accept(s);
     g->due = !s->opt.no_partials && !i->no_partials && g->n >= g->partial;
     return STENO_OK;
 }
@@ -239,6 +270,14 @@ static size_t missing_by_rules(const steno_stream *s)
     return !s->opt.no_partials && partial < need ? partial : need;
 }
 
+/* The same of an incremental family: with partials in between, endpoints are noticed as early. */
+static size_t missing_of_incremental(const steno_stream *s)
+{
+    const size_t need = s->family->missing(s->state);
+    const size_t rules = s->model->info.segments.partial_every > 0 ? missing_by_rules(s) : need;
+    return rules < need ? rules : need;
+}
+
 static size_t missing(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
@@ -246,7 +285,7 @@ static size_t missing(const steno_stream *s)
     if (g->due)
         return 0;
     if (is_incremental(s))
-        need = g->speaking ? s->family->missing(s->state) : need;
+        need = g->speaking ? missing_of_incremental(s) : need;
     else if (g->whole)
         need = s->opt.no_partials ? to_samples(s, 10) : g->partial > g->n ? g->partial - g->n : 1;
     else if (g->speaking)
@@ -294,13 +333,22 @@ static steno_status drop_segment(steno_stream *s)
     return s->family->reset(s->state, STENO_RESET_UTTERANCE, NULL);
 }
 
+/* Samples of the segment at which the partial behind the one of now is due. */
+static size_t next_partial(const steno_stream *s)
+{
+    const size_t n = is_incremental(s) ? acceptable(s) : s->in.g.n;
+    const size_t every = to_samples(s, s->model->info.segments.partial_every);
+    const size_t grown = (size_t)((every ? LATE_GROWTH : GROWTH) * (double)n);
+    return n + (grown > every ? grown : every);
+}
+
 static steno_status finish_partial(steno_stream *s, steno_status st)
 {
     struct steno_segments *g = &s->in.g;
     if (is_incremental(s))
         drop_accepted(s);
-    else
-        g->partial = g->n + (size_t)(GROWTH * (double)g->n);
+    g->partial = next_partial(s);
+    g->heard = false;
     g->due = false;
     return st || s->opt.no_partials ? st : steno_results_partial(s);
 }
@@ -308,10 +356,11 @@ static steno_status finish_partial(steno_stream *s, steno_status st)
 static steno_status finish_step(steno_stream *s, const struct steno_step_item *item)
 {
     steno_status st = item->st, dropped;
+    const bool waits = s->in.g.final || s->model->info.segments.partial_every > 0;
+    if (!st && item->more && waits)
+        return STENO_OK;
     if (!s->in.g.final)
         return finish_partial(s, st);
-    if (!st && item->more)
-        return STENO_OK;
     if (!st)
         st = steno_results_final(s, s->in.g.reason);
     dropped = drop_segment(s);

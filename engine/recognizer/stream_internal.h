@@ -39,6 +39,7 @@ struct steno_segments {
     bool speaking;
     int64_t quiet;  /* hops since the last one with speech */
     size_t partial; /* samples of the segment at which the next partial is due */
+    bool heard;     /* speech since the last partial */
     bool due;       /* a step is due */
     bool final;     /* the step is the last one of the segment */
     enum steno_final_reason reason;

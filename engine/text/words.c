@@ -187,7 +187,7 @@ steno_status steno_words_build(struct steno_words *w, const steno_tokens *t,
         st = close_word(w, &o);
     if (st)
         return st;
-    mark_stable(w, closed, stable >= n && whole);
+    mark_stable(w, closed, stable > n || (stable >= n && whole));
     mean_confidence(w);
     return STENO_OK;
 }

@@ -35,7 +35,8 @@ STENO_MUST steno_status steno_words_reserve(struct steno_words *w, size_t words,
 /* The whole line; "" if there is none yet. */
 const char *steno_words_line(const struct steno_words *w);
 /* Build words from n tokens. stable: the number of tokens at the beginning that cannot change any
- * more. Span tokens must be in range. STENO_ERR_NOMEM, STENO_ERR_LIMIT (64 MiB of text). */
+ * more; above n: no token can be added to the last word either. Span tokens must be in range.
+ * STENO_ERR_NOMEM, STENO_ERR_LIMIT (64 MiB of text). */
 STENO_MUST steno_status steno_words_build(struct steno_words *w, const steno_tokens *t,
                                           const struct steno_span *spans, size_t n, size_t stable);
 

@@ -72,8 +72,8 @@ static steno_status compression_of(const char *text, size_t n, float *out, steno
     return STENO_OK;
 }
 
-static steno_status measure(const struct steno_whisper *m, struct steno_whisper_decoded *d,
-                            steno_err *err)
+steno_status steno_whisper_decoded_measure(const struct steno_whisper *m,
+                                           struct steno_whisper_decoded *d, steno_err *err)
 {
     struct steno_buf text;
     const char *p;
@@ -104,7 +104,7 @@ static steno_status read_result(steno_whisper_decoder *w, steno_err *err)
     d->avg_log_prob = t.sum / (double)(t.n + 1);
     d->no_speech = t.no_speech;
     d->temperature = w->o.temperatures[w->tried];
-    return measure(w->m, d, err);
+    return steno_whisper_decoded_measure(w->m, d, err);
 }
 
 static bool loops(const struct steno_whisper_decode_options *o,

@@ -52,6 +52,10 @@ STENO_MUST steno_status steno_whisper_decoder_take(steno_whisper_decoder *d,
                                                    steno_err *err);
 const struct steno_whisper_decoded *steno_whisper_decoder_result(const steno_whisper_decoder *d);
 
+/* Set d->compression by its pieces. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_whisper_decoded_measure(const struct steno_whisper *m,
+                                                      struct steno_whisper_decoded *d,
+                                                      steno_err *err);
 /* Silence: no text is to be written. */
 bool steno_whisper_decoded_silent(const struct steno_whisper_decode_options *o,
                                   const struct steno_whisper_decoded *d);

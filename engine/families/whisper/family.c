@@ -14,6 +14,7 @@
 #define LONGEST 600.0 /* s of an utterance without a pause */
 #define PAUSE 1.0     /* s of silence that end one */
 #define FRAME_SAMPLES 320
+#define PARTIAL_EVERY 0.8 /* s */
 
 static void close_model(void *model)
 {
@@ -118,7 +119,7 @@ static void get_info(const void *model, struct steno_family_info *out)
         .takes_hotwords = true,
         .untimed = true,
         .feeding = STENO_FEED_SEGMENTS,
-        .segments = {.incremental = true, .cuts = true}};
+        .segments = {.incremental = true, .cuts = true, .partial_every = PARTIAL_EVERY}};
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)

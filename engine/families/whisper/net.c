@@ -124,6 +124,11 @@ size_t steno_whisper_state_length(const steno_whisper_state *s)
     return s->length;
 }
 
+void steno_whisper_state_cut(steno_whisper_state *s, size_t n)
+{
+    s->length = n < s->length ? n : s->length;
+}
+
 static void forget_text(steno_whisper_state *s)
 {
     s->hyps = s->length = 0;

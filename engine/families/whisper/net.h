@@ -56,6 +56,8 @@ STENO_MUST steno_status steno_whisper_step(steno_whisper_runner *r, struct steno
                                            size_t n, steno_err *err);
 /* Tokens that each of the state's hypotheses has. */
 size_t steno_whisper_state_length(const steno_whisper_state *s);
+/* Forget what the state's only hypothesis has behind its first n tokens. */
+void steno_whisper_state_cut(steno_whisper_state *s, size_t n);
 
 /* Cross attention of the last step, in which `a` was a text: scores before the softmax of one of
  * the model's heads with key rows 0 .. keys. a->state keeps keys. out [a->n, keys]. */

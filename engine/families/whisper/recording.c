@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/whisper/live.h"
 #include "families/whisper/mel.h"
 #include "families/whisper/words.h"
 #include "text/language.h"
@@ -16,6 +17,8 @@
 #define MAX_SEGMENTS (STENO_WHISPER_MAX_TEXT + 1) /* of a window */
 #define TEXT_MAX ((size_t)1 << 20)
 #define MAX_LANGUAGES 128
+#define PROMPT_ROOM 16   /* pieces: the start of a transcript, and a few new ones */
+#define HEARD_FRAMES 500 /* with more audio partials do not detect the language again */
 
 struct steno_whisper_recording_options
 steno_whisper_recording_default(const struct steno_whisper *m)
@@ -44,7 +47,9 @@ enum phase {
     LISTENING, /* for the samples of a window */
     DETECTING, /* its language */
     DECODING,
-    ALIGNING /* its words */
+    ALIGNING, /* its words */
+    HEARING,  /* a partial: the language of what there is of the window */
+    WRITING   /* a partial: its text */
 };
 
 struct steno_whisper_recording {
@@ -74,6 +79,14 @@ struct steno_whisper_recording {
     size_t n_cuts, n_read; /* n_read: what next has given */
     bool single_end;       /* it ended with one timestamp, not two */
     struct steno_whisper_words words;
+
+    /* partials of the window that grows */
+    steno_whisper_live *live; /* NULL: there were none */
+    int heard;                /* language of the last partial */
+    bool encoded;             /* for the partial that runs */
+    bool forced;              /* the agreed text was given to the decoder */
+    size_t n_behind;          /* pieces that follow the prompt */
+    size_t n_forced;          /* windows */
 
     /* the segment that next gave */
     struct steno_buf text;
@@ -150,9 +163,14 @@ static size_t put_start(const steno_whisper_recording *j, int32_t *out)
     out[0] = j->m->special.sot;
     if (!j->m->special.multilingual)
         return 1;
-    out[1] = j->m->special.first_language + j->language;
+    out[1] = j->m->special.first_language + (j->language < 0 ? j->heard : j->language);
     out[2] = j->o.translate ? j->m->special.translate : j->m->special.transcribe;
     return 3;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
 }
 
 /* Hotwords and what was said before share the room: 223 pieces. faster-whisper gives 223 to each,
@@ -163,7 +181,7 @@ static void put_context(steno_whisper_recording *j, bool with_hotwords)
     size_t n = j->context.n - j->context_from;
     if (!n && !hot)
         return;
-    n = n < CONTEXT - hot ? n : CONTEXT - hot;
+    n = least(n, CONTEXT - (hot > j->n_behind ? hot : least(j->n_behind, CONTEXT)));
     put_one(j, j->m->special.sot_prev);
     put(j, j->hotwords.ids, hot);
     put(j, j->context.ids + j->context.n - n, n);
@@ -368,10 +386,17 @@ static size_t seek_behind_words(steno_whisper_recording *j, size_t seek)
 
 static steno_status start_decoding(steno_whisper_recording *j, steno_err *err)
 {
+    struct steno_whisper_decode_options o = j->o.decode;
+    if (j->forced) {
+        const struct steno_whisper_agreement *a = steno_whisper_live_agreement(j->live);
+        o.search.given = a->ids;
+        o.search.given_log_probs = a->log_probs;
+        o.search.n_given = a->agreed;
+    }
+    j->n_behind = o.search.n_given;
     make_prompt(j);
     j->phase = DECODING;
-    return steno_whisper_decoder_start(j->decoder, &j->o.decode, j->state, j->prompt, j->n_prompt,
-                                       err);
+    return steno_whisper_decoder_start(j->decoder, &o, j->state, j->prompt, j->n_prompt, err);
 }
 
 /* The window at seek into the state. */
@@ -396,7 +421,14 @@ static steno_status begin_window(steno_whisper_recording *j, steno_whisper_runne
     return STENO_OK;
 }
 
-/* Segments with a text and a length are added to what was said. */
+/* Pieces that partials of the window agree on. */
+static size_t agreed_of(const steno_whisper_recording *j)
+{
+    return j->live ? steno_whisper_live_agreement(j->live)->agreed : 0;
+}
+
+/* Segments with a text and a length are added to what was said; where partials have agreed on text
+ * already, those without a length too. */
 static steno_status keep_segments(steno_whisper_recording *j, steno_err *err)
 {
     size_t kept = 0;
@@ -409,7 +441,7 @@ static steno_status keep_segments(steno_whisper_recording *j, steno_err *err)
         if (st)
             return steno_fail(err, st, "out of memory for text");
         (void)steno_whisper_strip(j->text.data ? j->text.data : "", j->text.len, &n);
-        if (!n || c.start == c.end)
+        if (!n || (c.start == c.end && !agreed_of(j)))
             continue;
         st = add_pieces(&j->context, j->decoded.ids + c.first, c.n, err);
         if (st)
@@ -435,10 +467,52 @@ static void forget_context(steno_whisper_recording *j)
     }
 }
 
+/* Number of pieces in the window's segments. */
+static size_t pieces_of_cuts(const steno_whisper_recording *j)
+{
+    return j->n_cuts ? j->cut[j->n_cuts - 1].first + j->cut[j->n_cuts - 1].n : 0;
+}
+
+/* Whether the result begins with the text that partials agree on. Agreed text behind the last
+ * segment belongs to the next window. */
+static bool keeps_agreed(const steno_whisper_recording *j)
+{
+    const struct steno_whisper_agreement *a;
+    size_t used;
+    if (!agreed_of(j))
+        return true;
+    a = steno_whisper_live_agreement(j->live);
+    return steno_whisper_agreement_kept(a, j->decoded.ids, pieces_of_cuts(j), &used) &&
+           (j->next_seek < j->seek + j->size || used == steno_whisper_agreement_text(a));
+}
+
+/* The window is finished: partials of the next one begin. */
+static void end_partials(steno_whisper_recording *j)
+{
+    struct steno_whisper_agreement *a;
+    size_t used;
+    j->forced = false;
+    if (!j->live)
+        return;
+    a = steno_whisper_live_agreement(j->live);
+    (void)steno_whisper_agreement_kept(a, j->decoded.ids, pieces_of_cuts(j), &used);
+    steno_whisper_agreement_move(a, used);
+    steno_whisper_live_next_window(j->live);
+}
+
+/* Decode the window again, behind the agreed text. */
+static steno_status force(steno_whisper_recording *j, steno_err *err)
+{
+    j->forced = true;
+    j->n_forced++;
+    return start_decoding(j, err);
+}
+
 static steno_status finish_window(steno_whisper_recording *j, size_t next, steno_err *err)
 {
     steno_status st = keep_segments(j, err);
     forget_context(j);
+    end_partials(j);
     j->next_seek = next > j->seek ? next : j->seek + j->size; /* never the same window again */
     j->phase = LISTENING;
     j->windows++;
@@ -450,13 +524,18 @@ static steno_status take_window(steno_whisper_recording *j, steno_err *err)
 {
     int32_t ids[STENO_WHISPER_MAX_TEXT];
     j->decoded = *steno_whisper_decoder_result(j->decoder);
-    if (steno_whisper_decoded_silent(&j->o.decode, &j->decoded)) {
+    if (!j->forced && steno_whisper_decoded_silent(&j->o.decode, &j->decoded)) {
+        if (agreed_of(j))
+            return force(j, err);
+        end_partials(j);
         j->phase = LISTENING;
         j->next_seek = j->seek + j->size;
         j->windows++;
         return STENO_OK;
     }
     j->next_seek = j->seek + cut_segments(j);
+    if (!j->forced && !keeps_agreed(j))
+        return force(j, err);
     if (!j->o.words)
         return finish_window(j, j->next_seek, err);
     steno_whisper_words_free(&j->words);
@@ -470,15 +549,17 @@ static steno_status take_window(steno_whisper_recording *j, steno_err *err)
 
 /* ---- languages ----------------------------------------------------------------------------- */
 
-static void take_language(steno_whisper_recording *j, const struct steno_whisper_ask *ask)
+static int best_language(const steno_whisper_recording *j, const struct steno_whisper_ask *ask,
+                         float *probability)
 {
     const size_t n = (size_t)j->m->special.n_languages;
     float p[MAX_LANGUAGES];
+    int best = 0;
     j->m->kernels.softmax_f32(p, ask->logits + j->m->special.first_language, 1, n);
-    j->language = 0;
     for (size_t i = 1; i < n; i++)
-        j->language = p[i] > p[j->language] ? (int)i : j->language;
-    j->language_probability = p[j->language];
+        best = p[i] > p[best] ? (int)i : best;
+    *probability = p[best];
+    return best;
 }
 
 static steno_status choose_language(steno_whisper_recording *j, steno_err *err)
@@ -539,6 +620,7 @@ steno_status steno_whisper_recording_open(steno_whisper_recording **out,
     j->m = m;
     j->o = *o;
     j->o.decode.search.rules.times = o->times;
+    j->heard = -1;
     steno_buf_init(&j->text, TEXT_MAX);
     st = open_parts(j, err);
     if (st)
@@ -556,6 +638,7 @@ void steno_whisper_recording_close(steno_whisper_recording *j)
     steno_whisper_aligner_close(j->aligner);
     steno_whisper_state_close(j->state);
     steno_whisper_mel_close(j->mel);
+    steno_whisper_live_close(j->live);
     steno_whisper_words_free(&j->words);
     steno_buf_free(&j->text);
     free(j->context.ids);
@@ -574,6 +657,8 @@ steno_status steno_whisper_recording_push(steno_whisper_recording *r, const floa
 steno_status steno_whisper_recording_end(steno_whisper_recording *r, steno_err *err)
 {
     r->ended = true;
+    if (r->phase == HEARING || r->phase == WRITING)
+        r->phase = LISTENING;
     return steno_whisper_mel_end(r->mel, err);
 }
 
@@ -598,12 +683,126 @@ steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t *
     return &r->decoded;
 }
 
+/* ---- partials ------------------------------------------------------------------------------ */
+
+static size_t growing_frames(const steno_whisper_recording *r)
+{
+    const size_t frames = steno_whisper_mel_frames(r->mel);
+    return frames > r->next_seek ? frames - r->next_seek : 0;
+}
+
+/* Whether the prompt, and what the last partial wrote, leave the decoder room. */
+static bool has_room(const steno_whisper_recording *r)
+{
+    const size_t text = steno_whisper_live_agreement(r->live)->n;
+    return r->hotwords.n + r->prefix.n + text + PROMPT_ROOM < (size_t)r->m->dims.text_ctx;
+}
+
+steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (steno_whisper_recording_ready(r) || r->ended || !growing_frames(r))
+        return STENO_OK;
+    if (!r->live)
+        st = steno_whisper_live_open(&r->live, r->m, err);
+    if (st || !has_room(r))
+        return st;
+    r->seek = r->next_seek;
+    r->n_cuts = r->n_read = 0;
+    r->encoded = false;
+    r->phase =
+        r->language >= 0 || (r->heard >= 0 && growing_frames(r) > HEARD_FRAMES) ? WRITING : HEARING;
+    return STENO_OK;
+}
+
+struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whisper_recording *r)
+{
+    const struct steno_whisper_agreement *a;
+    if (!r->live)
+        return (struct steno_whisper_partial){.n = 0};
+    a = steno_whisper_live_agreement(r->live);
+    return (struct steno_whisper_partial){.ids = a->ids,
+                                          .log_probs = a->log_probs,
+                                          .n = a->n,
+                                          .agreed = a->agreed,
+                                          .start = (double)r->next_seek * FRAME,
+                                          .end =
+                                              (double)(r->next_seek + growing_frames(r)) * FRAME};
+}
+
+size_t steno_whisper_recording_forced(const steno_whisper_recording *r)
+{
+    return r->n_forced;
+}
+
+static steno_status start_partial(steno_whisper_recording *j, steno_err *err)
+{
+    j->n_behind = steno_whisper_live_agreement(j->live)->n;
+    make_prompt(j);
+    return steno_whisper_live_start(j->live, j->prompt, j->n_prompt, err);
+}
+
+static steno_status encode_partial(steno_whisper_recording *j, steno_whisper_runner *net,
+                                   steno_err *err)
+{
+    struct steno_whisper_live_window w = {.floor = steno_whisper_mel_floor(j->mel),
+                                          .o = &j->o.decode};
+    steno_status st;
+    w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
+    w.n = least(growing_frames(j), 2 * (size_t)j->m->dims.audio_ctx);
+    w.by_characters = steno_whisper_by_characters(j->language < 0 ? j->heard : j->language);
+    st = steno_whisper_live_encode(j->live, net, j->state, &w, err);
+    j->encoded = !st;
+    return st || j->phase == HEARING ? st : start_partial(j, err);
+}
+
+static void ask_language(const steno_whisper_recording *j, struct steno_whisper_ask *ask)
+{
+    static const size_t first = 0;
+    *ask = (struct steno_whisper_ask){
+        .state = j->state, .token = &j->m->special.sot, .n = 1, .pick = &first, .n_pick = 1};
+}
+
+static steno_status ask_partial(steno_whisper_recording *j, steno_whisper_runner *net,
+                                struct steno_whisper_ask *ask, steno_err *err)
+{
+    steno_status st = j->encoded ? STENO_OK : encode_partial(j, net, err);
+    if (st)
+        return st;
+    if (j->phase == HEARING) {
+        ask_language(j, ask);
+        return STENO_OK;
+    }
+    return steno_whisper_live_ask(j->live, ask)
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_INTERNAL, "a partial without a step");
+}
+
+static steno_status take_partial(steno_whisper_recording *j, const struct steno_whisper_ask *ask,
+                                 steno_err *err)
+{
+    struct steno_whisper_ask more;
+    float probability;
+    bool again = false;
+    steno_status st;
+    if (j->phase == HEARING) {
+        j->heard = best_language(j, ask, &probability);
+        j->phase = WRITING;
+        return start_partial(j, err);
+    }
+    st = steno_whisper_live_take(j->live, ask, &again, err);
+    if (again)
+        j->encoded = false;
+    else if (st || !steno_whisper_live_ask(j->live, &more))
+        j->phase = LISTENING;
+    return st;
+}
+
 /* ---- steps --------------------------------------------------------------------------------- */
 
 static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *net,
                             struct steno_whisper_ask *ask, steno_err *err)
 {
-    static const size_t first = 0;
     if (j->phase == LISTENING) {
         steno_status st;
         j->seek = j->next_seek;
@@ -618,9 +817,9 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
         return steno_whisper_decoder_ask(j->decoder, ask)
                    ? STENO_OK
                    : steno_fail(err, STENO_ERR_INTERNAL, "a search without a step");
-    *ask = (struct steno_whisper_ask){
-        .state = j->state, .token = &j->m->special.sot, .n = 1, .pick = &first, .n_pick = 1};
-    return STENO_OK;
+    if (j->phase == DETECTING)
+        ask_language(j, ask);
+    return j->phase == DETECTING ? STENO_OK : ask_partial(j, net, ask, err);
 }
 
 static steno_status take_one(steno_whisper_recording *j, const steno_whisper_runner *net,
@@ -630,8 +829,11 @@ static steno_status take_one(steno_whisper_recording *j, const steno_whisper_run
     steno_status st;
     switch (j->phase) {
     case DETECTING:
-        take_language(j, ask);
+        j->language = best_language(j, ask, &j->language_probability);
         return start_decoding(j, err);
+    case HEARING:
+    case WRITING:
+        return take_partial(j, ask, err);
     case ALIGNING:
         st = take_alignment(j, net, ask, err);
         return st ? st : finish_window(j, seek_behind_words(j, j->next_seek), err);

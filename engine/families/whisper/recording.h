@@ -75,6 +75,23 @@ void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_reco
 STENO_MUST steno_status steno_whisper_recording_next(steno_whisper_recording *r,
                                                      struct steno_whisper_segment *out);
 
+/* Begin a partial of the audio behind the windows that are finished, unless a window is due: the
+ * recording is ready until it has ended. No samples may be pushed in between; the end of the
+ * recording drops it. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_err *err);
+/* What the last partial of the growing window says: pieces ids [n], timestamps among them, of which
+ * the first `agreed` will not change: the window's result will begin with their text. Valid until
+ * the next step. n is 0 if there is no partial. */
+struct steno_whisper_partial {
+    const int32_t *ids;
+    const float *log_probs;
+    size_t n, agreed;
+    double start, end; /* s: of the window so far */
+};
+struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whisper_recording *r);
+/* Windows that were decoded twice, because the first result did not begin with agreed text. */
+size_t steno_whisper_recording_forced(const steno_whisper_recording *r);
+
 /* Windows that are finished, and what the last one was decoded to; its prompt [*n]. Valid until the
  * next step. */
 size_t steno_whisper_recording_windows(const steno_whisper_recording *r);

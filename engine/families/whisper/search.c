@@ -111,6 +111,20 @@ static steno_status check_options(const struct steno_whisper_search_options *o, 
     return STENO_OK;
 }
 
+/* The first hypothesis has what is given, and the prompt too. */
+static void begin_text(steno_whisper_search *s, const struct steno_whisper_search_options *opt)
+{
+    struct text *t = &s->live[0][0];
+    t->n = opt->n_given;
+    t->ended = false;
+    t->score = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        s->prompt[s->n_prompt++] = t->ids[i] = opt->given[i];
+        t->probs[i] = opt->given_log_probs[i];
+        t->score += t->probs[i];
+    }
+}
+
 steno_status steno_whisper_search_start(steno_whisper_search *s,
                                         const struct steno_whisper_search_options *opt,
                                         steno_whisper_state *state, const int32_t *prompt, size_t n,
@@ -121,9 +135,10 @@ steno_status steno_whisper_search_start(steno_whisper_search *s,
     steno_status st = check_options(opt, err);
     if (st)
         return st;
-    if (!n || n > most || n > ctx)
+    if (!n || opt->n_given >= MOST_NEW || n + opt->n_given > most || n + opt->n_given > ctx)
         return steno_fail(err, STENO_ERR_LIMIT,
-                          "a prompt of %zu pieces, the decoder has %zu positions", n, ctx);
+                          "a prompt of %zu pieces, the decoder has %zu positions", n + opt->n_given,
+                          ctx);
     while (sot < n && prompt[sot] != s->m->special.sot)
         sot++;
     if (sot == n)
@@ -135,15 +150,14 @@ steno_status steno_whisper_search_start(steno_whisper_search *s,
     s->width = opt->temperature > 0 ? opt->best_of : opt->beam;
     memcpy(s->prompt, prompt, n * sizeof *prompt);
     s->n_prompt = n;
+    begin_text(s, opt);
     s->pick[0] = sot;
-    s->pick[1] = n - 1;
-    s->n_pick = sot == n - 1 ? 1 : 2;
+    s->pick[1] = s->n_prompt - 1;
+    s->n_pick = sot == s->pick[1] ? 1 : 2;
     s->begun = s->done = false;
     s->n_finished = 0;
     s->n_live = 1;
     s->now = 0;
-    s->live[0][0].n = 0;
-    s->live[0][0].score = 0;
     s->random = opt->seed * 0x9E3779B97F4A7C15u + 1;
     return STENO_OK;
 }
@@ -309,9 +323,8 @@ static int32_t sample(steno_whisper_search *s)
 }
 
 /* Each hypothesis draws for itself; in the first step all from the prompt's scores. */
-static void take_samples(steno_whisper_search *s, const float *logits, bool last)
+static void take_samples(steno_whisper_search *s, const float *logits, bool first, bool last)
 {
-    const bool first = !s->live[s->now][0].n;
     const size_t draws = first ? s->width : s->n_live;
     size_t live = 0;
     for (size_t i = 0; i < draws; i++) {
@@ -344,14 +357,14 @@ static void read_no_speech(steno_whisper_search *s, const float *logits)
 void steno_whisper_search_take(steno_whisper_search *s, const struct steno_whisper_ask *ask)
 {
     const float *logits = ask->logits;
-    const bool last = s->live[s->now][0].n + 1 >= s->max_new;
-    if (!s->begun) {
+    const bool first = !s->begun, last = s->live[s->now][0].n + 1 >= s->max_new;
+    if (first) {
         read_no_speech(s, logits);
         logits += (s->n_pick - 1) * (size_t)s->m->dims.vocab;
         s->begun = true;
     }
     if (s->o.temperature > 0)
-        take_samples(s, logits, last);
+        take_samples(s, logits, first, last);
     else
         take_beam(s, logits, last);
 }

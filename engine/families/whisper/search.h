@@ -18,6 +18,11 @@ struct steno_whisper_search_options {
     size_t max_new; /* pieces; 0: what there is room for, at most 224 */
     uint64_t seed;
     struct steno_whisper_rules rules;
+    /* [n_given] pieces that the text begins with, and their log-probabilities; borrowed until the
+     * search has ended */
+    const int32_t *given;
+    const float *given_log_probs;
+    size_t n_given;
 };
 
 struct steno_whisper_text {

@@ -1,5 +1,7 @@
-/* One stream: utterance after utterance, each a recording of its own. Its hypothesis is what its
- * windows have said so far, which does not change any more. */
+/* One stream: utterance after utterance, each a recording of its own. Its hypothesis is the text of
+ * the windows that are finished, which does not change any more, and the last partial of the window
+ * that grows. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,7 @@ struct stream {
     struct steno_span *spans; /* of all that was said in it */
     int32_t *ids;
     size_t n, cap, n_ids, cap_ids;
+    size_t n_partial, n_agreed; /* spans of the partial behind n; those that will not change */
     struct steno_buf text;
     double score;
     struct steno_whisper_sections sections;
@@ -66,7 +69,7 @@ steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *
     (void)err;
     steno_whisper_recording_close(s->rec);
     s->rec = NULL;
-    s->accepted = s->n = s->n_ids = 0;
+    s->accepted = s->n = s->n_ids = s->n_partial = s->n_agreed = 0;
     s->ended = false;
     s->score = 0;
     steno_buf_cut(&s->text, 0);
@@ -107,7 +110,7 @@ steno_status steno_whisper_accept(void *state, const float *pcm, size_t dropped,
 {
     struct stream *s = state;
     steno_status st = STENO_OK;
-    if (end > s->accepted)
+    if (end > s->accepted && !(s->rec && steno_whisper_recording_ready(s->rec)))
         st = push(s, pcm + (s->accepted - dropped), end - s->accepted, NULL);
     *due = !st && s->rec && steno_whisper_recording_ready(s->rec);
     return st;
@@ -219,18 +222,63 @@ static bool add_segment(struct stream *s, const struct steno_whisper_segment *g)
                                       first_span, s->n - first_span, first_id);
 }
 
+/* The text if all windows are finished. */
+static const char *text_of(const struct stream *s)
+{
+    return s->n && !s->n_partial ? s->text.data + (s->text.data[0] == ' ') : NULL;
+}
+
+/* The place of a piece in the partial's text: between two timestamps each has its share. */
+static void place_piece(const struct stream *s, const struct steno_whisper_partial *p, size_t i,
+                        int64_t *first, int64_t *last)
+{
+    const int32_t zero = s->model->net->special.first_time;
+    struct steno_whisper_segment g = {.start = p->start, .end = p->end};
+    size_t from = i, to = i;
+    while (from > 0 && p->ids[from - 1] < zero)
+        from--;
+    while (to < p->n && p->ids[to] < zero)
+        to++;
+    if (from)
+        g.start = fmin(p->start + FRAME * (p->ids[from - 1] - zero), p->end);
+    if (to < p->n)
+        g.end = fmin(p->start + FRAME * (p->ids[to] - zero), p->end);
+    share_of(&g, i - from, to - from, first, last);
+}
+
+/* Spans of the partial of the window that grows, behind those of finished windows. */
+static bool show_partial(struct stream *s)
+{
+    const struct steno_whisper_partial p = steno_whisper_recording_hypothesis(s->rec);
+    const size_t before = s->n;
+    bool ok = true;
+    s->n_agreed = 0;
+    for (size_t i = 0; i < p.n && ok; i++) {
+        int64_t first, last;
+        if (p.ids[i] >= steno_bpe_regular(s->model->net->bpe))
+            continue;
+        place_piece(s, &p, i, &first, &last);
+        ok = add_piece(s, p.ids[i], p.log_probs[i], first, last > first ? last : first);
+        if (i < p.agreed)
+            s->n_agreed = s->n - before;
+    }
+    s->n_partial = s->n - before;
+    s->n = before;
+    return ok;
+}
+
 steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
                                       size_t *n, size_t *stable)
 {
     struct stream *s = state;
     *n = *stable = 0;
-    if (!max || !s->n)
+    if (!max || !(s->n + s->n_partial))
         return STENO_OK;
     out[0] =
         (struct steno_hypothesis){.spans = s->spans,
-                                  .n = s->n,
+                                  .n = s->n + s->n_partial,
                                   .score = s->score,
-                                  .text = s->text.data + (s->text.data[0] == ' '),
+                                  .text = text_of(s),
                                   .ids = s->ids,
                                   .n_ids = s->n_ids,
                                   .sections = steno_whisper_sections_list(&s->sections, s->ids),
@@ -238,7 +286,8 @@ steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out,
     out[0].language = steno_language_code_at(
         steno_whisper_recording_language(s->rec, &out[0].language_probability));
     *n = 1;
-    *stable = s->n;
+    *stable = s->n + s->n_agreed;
+    *stable += *stable > 0; /* the next piece begins a word */
     return STENO_OK;
 }
 
@@ -266,6 +315,8 @@ static bool prepare(struct steno_step_item *item)
     struct stream *s = item->state;
     item->st = STENO_OK;
     item->more = false;
+    if (item->goal == STENO_STEP_PARTIAL && s->rec)
+        item->st = steno_whisper_recording_partial(s->rec, item->err);
     if (item->goal == STENO_STEP_FINAL && !s->ended) {
         if (item->n > s->accepted)
             item->st = push(s, item->pcm + (s->accepted - item->dropped), item->n - s->accepted,
@@ -274,6 +325,8 @@ static bool prepare(struct steno_step_item *item)
             item->st = steno_whisper_recording_end(s->rec, item->err);
         s->ended = true;
     }
+    if (s->ended)
+        s->n_partial = s->n_agreed; /* until a window says more */
     return !item->st && s->rec && steno_whisper_recording_ready(s->rec);
 }
 
@@ -293,7 +346,9 @@ static void finish(struct steno_step_item *item, steno_status st)
 {
     struct stream *s = item->state;
     item->st = st ? st : take_segments(s, item->err);
-    item->more = !item->st && s->ended && steno_whisper_recording_ready(s->rec);
+    if (!item->st && !show_partial(s))
+        item->st = steno_fail(item->err, STENO_ERR_NOMEM, "stream: out of memory");
+    item->more = !item->st && steno_whisper_recording_ready(s->rec);
 }
 
 void steno_whisper_step_items(void *worker, struct steno_step_item *items, size_t n, int size,
