@@ -151,6 +151,11 @@ $(B)/gen/api_text.inc: docs/openapi.yaml docs/asyncapi.yaml
 	$(Q)for f in openapi asyncapi; do echo "const char steno_$$f[] ="; \
 	    sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' docs/$$f.yaml; echo ";"; done >$@.new && mv $@.new $@
 $(call obj,server/api_text.c): $(B)/gen/api_text.inc
+$(B)/gen/page.inc: server/page.html
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q){ echo "const char steno_page[] ="; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ";"; } >$@.new && mv $@.new $@
+$(call obj,server/page.c): $(B)/gen/page.inc
 
 $(B)/%.o: %.c
 	$(call say,CC,$<)

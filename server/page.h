@@ -1,4 +1,4 @@
-/* The page at "/": what this server is, its endpoints, an upload form and a microphone button. It
+/* The page at "/", page.html: recordings and the microphone with any model, examples for programs. It
  * loads nothing from elsewhere. */
 #ifndef STENO_SERVER_PAGE_H
 #define STENO_SERVER_PAGE_H

@@ -1,0 +1,260 @@
+"""The page at / in Chromium: a recording, the microphone (a recording plays as a fake one), refusals in words, a narrow
+and dark window, a path prefix. Skipped without Chromium. Screenshots: STENO_SCREENSHOTS=DIR. TAP."""
+# not under sanitizers: the browser is not ours
+import base64
+import contextlib
+import http.client
+import http.server
+import json
+import os
+import re
+import shutil
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from daemon import DIGITS, DIGITS_TEXT, Skip, Stenod, case, tap
+
+try:
+    from websockets.sync.client import connect
+except ImportError:
+    connect = None
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SHOTS = os.environ.get("STENO_SCREENSHOTS")
+MODEL = os.environ.get("STENO_PAGE_MODEL")  # for a look at another model
+
+
+class Browser:
+    """A headless Chromium with one page, driven by its DevTools protocol."""
+
+    def __init__(self, url, width=900, dark=False, microphone=True):
+        self.url, self.width, self.dark, self.microphone = url, width, dark, microphone
+
+    def __enter__(self):
+        if not CHROMIUM or not connect:
+            raise Skip("Chromium or the package websockets is not installed")
+        self.dir = tempfile.mkdtemp(prefix="steno-page-")
+        args = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--mute-audio",
+                f"--user-data-dir={self.dir}", "--no-first-run", "--disable-dev-shm-usage", f"--window-size={self.width},900"]
+        if self.microphone:
+            args += ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
+                     f"--use-file-for-fake-audio-capture={DIGITS}%noloop"]
+        self.proc = subprocess.Popen([*args, "about:blank"], stderr=subprocess.PIPE, text=True)
+        address = next((m[1] for line in self.proc.stderr if (m := re.search(r"listening on (ws://\S+)", line))), None)
+        threading.Thread(target=self.proc.stderr.read, daemon=True).start()
+        host = re.match(r"ws://([^/]+)/", address)[1]
+        c = http.client.HTTPConnection(host, timeout=60)
+        c.request("GET", "/json/list")
+        page = next(p for p in json.loads(c.getresponse().read()) if p["type"] == "page")
+        self.ws = connect(page["webSocketDebuggerUrl"], max_size=1 << 26, open_timeout=60)
+        self.n = 0
+        self.problems = []
+        self.call("Page.enable")
+        self.call("Runtime.enable")
+        self.call("DOM.enable")
+        self.call("Emulation.setDeviceMetricsOverride", width=self.width, height=900, deviceScaleFactor=1, mobile=False)
+        if self.dark:
+            self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+        self.call("Page.navigate", url=self.url)
+        self.until("document.readyState === 'complete' && document.querySelectorAll('#examples details').length > 0")
+        return self
+
+    def __exit__(self, *_):
+        self.ws.close()
+        self.proc.terminate()
+        self.proc.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def call(self, method, **params):
+        self.n += 1
+        self.ws.send(json.dumps({"id": self.n, "method": method, "params": params}))
+        while True:
+            m = json.loads(self.ws.recv(timeout=60))
+            if m.get("method") == "Runtime.exceptionThrown":
+                self.problems.append(m["params"]["exceptionDetails"])
+            if m.get("id") == self.n:
+                assert "error" not in m, m
+                return m["result"]
+
+    def eval(self, expression):
+        r = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in r, r
+        return r["result"].get("value")
+
+    def until(self, expression, seconds=60):
+        end = time.monotonic() + seconds
+        while not self.eval(expression):
+            assert time.monotonic() < end, (expression, self.text(), self.problems)
+            time.sleep(0.1)
+
+    def text(self):
+        return self.eval("document.body.innerText")
+
+    def state(self):
+        return self.eval("document.getElementById('state').textContent")
+
+    def said(self):
+        return self.eval("[...document.querySelectorAll('#out .seg p')].map(p => p.textContent).join(' ')")
+
+    def click(self, what):
+        self.eval(f"document.getElementById('{what}').click()")
+
+    def choose(self, path):
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=node, files=[path])
+
+    def shot(self, name):
+        if SHOTS:
+            image = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+            with open(os.path.join(SHOTS, name + ".png"), "wb") as f:
+                f.write(base64.b64decode(image))
+
+    def fits(self):
+        wide = self.eval("document.documentElement.scrollWidth")
+        assert wide <= self.width, f"{wide} wide in {self.width}"
+
+
+def server(*settings):
+    return Stenod(*settings, args=["--model", MODEL] if MODEL else [])
+
+
+def words_of(text):
+    return " ".join(re.sub(r"[^a-z ]", " ", text.lower()).split())
+
+
+@case
+def a_recording_gives_segments_and_files():
+    with server() as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+        b.until("document.querySelectorAll('#model option').length > 0")
+        b.choose(DIGITS)
+        b.until("!document.getElementById('saves').hidden")
+        assert MODEL or b.said() == DIGITS_TEXT, b.said()
+        b.shot("recording")
+        assert f"http://127.0.0.1:{d.port}/v1/audio/transcriptions" in b.text()
+        files = {k: b.eval(f"files.{k}()") for k in ("srt", "vtt", "json", "txt")}
+        assert re.match(r"1\n00:00:00,\d{3} --> 00:00:0\d,\d{3}\n", files["srt"]), files["srt"]
+        assert re.match(r"WEBVTT\n\n00:00:00\.\d{3} --> 00:00:0\d\.\d{3}\n", files["vtt"]), files["vtt"]
+        j = json.loads(files["json"])
+        assert j["text"] == files["txt"].strip().replace("\n", " ") and len(j["segments"][0]["words"]) > 3, j
+        assert not b.problems, b.problems
+
+
+@case
+def the_microphone_gives_partials_and_finals():
+    with server() as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+        b.until("document.querySelectorAll('#model option').length > 0")
+        b.click("mic")
+        b.until("document.getElementById('state').textContent.startsWith('Listening')")
+        if not MODEL:
+            b.until("document.querySelector('.seg .unsure') !== null")  # a partial
+            b.shot("partial")
+        time.sleep(6)
+        b.click("mic")
+        b.until("document.getElementById('mic').textContent === 'Speak' && !document.getElementById('mic').disabled")
+        assert MODEL or set(words_of(b.said()).split()) >= {"four", "seven", "one"}, b.said()
+        assert not b.problems, b.problems
+        b.shot("microphone")
+
+
+@case
+def refusals_are_said_in_words():
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write("[someone]\nkey = secret-key-of-the-page\n")
+        keys.flush()
+        os.chmod(keys.name, 0o600)
+        with server(f"auth.keys={keys.name}") as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+            b.until("document.getElementById('state').textContent.includes('API key')") if d.status("/v1/models") == 401 else None
+            b.choose(DIGITS)
+            b.until("document.getElementById('state').textContent.includes('wants an API key')")
+            b.shot("no-key")
+            b.eval("key.value = 'secret-key-of-the-page'; key.onchange()")
+            b.until("document.querySelectorAll('#model option').length > 0")
+            b.choose(DIGITS)
+            b.until("!document.getElementById('saves').hidden")
+            b.click("mic")
+            b.until("document.getElementById('state').textContent.startsWith('Listening')")
+            b.click("mic")
+            b.until("document.getElementById('mic').textContent === 'Speak'")
+            assert "secret-key" not in d.output()
+            with tempfile.NamedTemporaryFile(suffix=".wav") as bad:
+                bad.write(b"this is no recording")
+                bad.flush()
+                b.choose(bad.name)
+                b.until("document.getElementById('state').className === 'bad'")
+                assert "file" in b.state() or "audio" in b.state(), b.state()
+
+
+@case
+def a_narrow_dark_window_shows_everything():
+    with server() as d, Browser(f"http://127.0.0.1:{d.port}/", width=375, dark=True) as b:
+        b.until("document.querySelectorAll('#model option').length > 0")
+        b.choose(DIGITS)
+        b.until("!document.getElementById('saves').hidden")
+        b.fits()
+        dark = b.eval("getComputedStyle(document.body).backgroundColor")
+        assert max(map(int, re.findall(r"\d+", dark))) < 80, dark
+        b.shot("narrow-dark")
+
+
+class Prefix(http.server.BaseHTTPRequestHandler):
+    """/some/where/X is /X of the server, for HTTP without upgrades."""
+
+    def log_message(self, *_):
+        pass
+
+    def pass_on(self):
+        if not self.path.startswith("/some/where/"):
+            return self.send_error(404)
+        c = http.client.HTTPConnection("127.0.0.1", self.server.to, timeout=60)
+        n = int(self.headers.get("Content-Length") or 0)
+        c.request(self.command, self.path[len("/some/where"):], self.rfile.read(n) if n else None,
+                  {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")})
+        r = c.getresponse()
+        body = r.read()
+        self.send_response(r.status)
+        self.send_header("Content-Type", r.headers.get("Content-Type", "text/plain"))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        return None
+
+    do_GET = do_POST = pass_on
+
+
+@contextlib.contextmanager
+def proxy(port):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Prefix) as s:
+        s.daemon_threads = True
+        s.to = port
+        threading.Thread(target=s.serve_forever, daemon=True).start()
+        yield s.server_address[1]
+        s.shutdown()
+
+
+@case
+def a_path_prefix_changes_nothing():
+    with server() as d, proxy(d.port) as p, Browser(f"http://127.0.0.1:{p}/some/where/") as b:
+        b.until("document.querySelectorAll('#model option').length > 0")
+        b.choose(DIGITS)
+        b.until("!document.getElementById('saves').hidden")
+        assert f"http://127.0.0.1:{p}/some/where/v1/audio/transcriptions" in b.text()
+        assert b.eval("wsBase") == f"ws://127.0.0.1:{p}/some/where/"
+
+
+@case
+def without_a_microphone_the_page_says_why():
+    with server() as d, Browser(f"http://127.0.0.1:{d.port}/", microphone=False) as b:
+        b.click("mic")
+        b.until("document.getElementById('state').className === 'bad'")
+        assert "microphone" in b.state(), b.state()
+        b.eval("Object.defineProperty(navigator, 'mediaDevices', {value: undefined})")
+        b.click("mic")
+        b.until("document.getElementById('state').textContent.includes('https')")
+
+
+if __name__ == "__main__":
+    sys.exit(tap())
