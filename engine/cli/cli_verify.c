@@ -1,7 +1,7 @@
 /* steno verify: compare two networks on the same random inputs, or two models on the same
  * recordings. */
 #include "cli/hypotheses.h"
-#include "cli/inputs.h"
+#include "cli/verify_hard.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -18,9 +18,12 @@ static const char usage[] =
     "\n"
     "Runs A unchanged and B after the passes (without B: A both ways) on the same random inputs, "
     "at\n"
-    "several lengths, and compares every output. With recordings it compares the texts of two\n"
-    "models, or of one model with and without passes. Exit status 0 when all agree, 1 when they\n"
-    "differ.\n";
+    "several lengths, and on inputs at which wrong rewrites show: large and small numbers, zeros, "
+    "an\n"
+    "outlier, equal rows, NaN, infinities. Compares every output. With recordings it compares the\n"
+    "texts of two models, or of one model with and without passes. Exit status 0 when all agree, "
+    "1\n"
+    "when they differ.\n";
 
 struct verify {
     const char *path[2];
@@ -28,7 +31,7 @@ struct verify {
     struct cli_inputs_options in;
     long samples, batch, seed, length;
     double rtol, atol;
-    bool json;
+    bool json, no_hard;
     struct cli_network n;
 };
 
@@ -39,35 +42,15 @@ struct difference {
 };
 
 struct run {
-    steno_network *n[2];
-    steno_session *s[2];
+    struct verify_pair p;
     struct difference *out; /* by output of A */
-    int *other;             /* index of the output of that name in B */
-    int n_out, compared, skipped;
+    int compared, skipped;
+    int64_t shortest; /* of the lengths that A takes; 0: none yet */
+    bool hard;        /* hard inputs were tried */
+    struct verify_hard kind[HARD_KINDS];
 };
 
 /* ---- comparing ---- */
-
-static double element(const struct steno_tensor *t, size_t i)
-{
-    switch (t->dtype) {
-    case STENO_F32:
-        return (double)((const float *)t->data)[i];
-    case STENO_F64:
-        return ((const double *)t->data)[i];
-    case STENO_I64:
-        return (double)((const int64_t *)t->data)[i];
-    case STENO_I32:
-        return ((const int32_t *)t->data)[i];
-    case STENO_I8:
-        return ((const int8_t *)t->data)[i];
-    case STENO_U8:
-    case STENO_BOOL:
-        return ((const uint8_t *)t->data)[i];
-    default:
-        return 0;
-    }
-}
 
 static bool comparable(const struct steno_tensor *t)
 {
@@ -90,7 +73,7 @@ static void compare(const struct verify *v, const struct steno_tensor *a,
     size_t n = steno_numel(a);
     steno_shape_str(&a->shape, d->shape, sizeof d->shape);
     for (size_t i = 0; i < n; i++) {
-        double x = element(a, i), e = distance(x, element(b, i));
+        double x = verify_element(a, i), e = distance(x, verify_element(b, i));
         if (isfinite(x))
             scale = fmax(scale, fabs(x));
         worst = fmax(worst, e);
@@ -104,10 +87,10 @@ static void compare(const struct verify *v, const struct steno_tensor *a,
 
 static steno_status compare_outputs(const struct verify *v, struct run *r, steno_err *err)
 {
-    for (int i = 0; i < r->n_out; i++) {
-        const struct steno_tensor *a = steno_session_get(r->s[0], i);
-        const struct steno_tensor *b = steno_session_get(r->s[1], r->other[i]);
-        const char *name = steno_network_output(r->n[0], i)->name;
+    for (int i = 0; i < r->p.n_out; i++) {
+        const struct steno_tensor *a = steno_session_get(r->p.s[0], i);
+        const struct steno_tensor *b = steno_session_get(r->p.s[1], r->p.other[i]);
+        const char *name = steno_network_output(r->p.n[0], i)->name;
         char x[96], y[96];
         if (a->dtype != b->dtype || !steno_shape_equal(&a->shape, &b->shape))
             return steno_fail(err, STENO_ERR_INVAL, "output '%s' is %s %s in A, %s %s in B", name,
@@ -121,28 +104,6 @@ static steno_status compare_outputs(const struct verify *v, struct run *r, steno
 
 /* ---- running ---- */
 
-/* Give A's tensors to B's inputs by name. 64-bit integers become 32-bit ones where B wants that. */
-static steno_status set_b(struct run *r, const struct cli_inputs *in, steno_err *err)
-{
-    for (int i = 0; i < in->n; i++) {
-        const char *name = steno_network_input(r->n[0], i)->name;
-        int k = steno_network_find_input(r->n[1], name);
-        struct steno_tensor t = in->t[i];
-        steno_status st;
-        if (k < 0)
-            return steno_fail(err, STENO_ERR_INVAL, "B has no input '%s'", name);
-        if (t.dtype == STENO_I64 && steno_network_input(r->n[1], k)->dtype == STENO_I32) {
-            for (size_t e = 0; e < steno_numel(&t); e++) /* in place: A has run already */
-                ((int32_t *)t.data)[e] = (int32_t)((int64_t *)t.data)[e];
-            t.dtype = STENO_I32;
-        }
-        st = steno_session_set(r->s[1], k, &t, err);
-        if (st)
-            return st;
-    }
-    return STENO_OK;
-}
-
 /* Run one sample. When A refuses its inputs, the sample is left out and is no difference. */
 static steno_status sample(const struct verify *v, struct run *r, int64_t length, uint64_t seed,
                            steno_err *err)
@@ -153,24 +114,51 @@ static steno_status sample(const struct verify *v, struct run *r, int64_t length
     steno_status st;
     o.length = length;
     o.seed = seed;
-    st = cli_inputs_make(&in, r->n[0], &o, err);
+    st = cli_inputs_make(&in, r->p.n[0], &o, err);
     if (st)
         return st;
-    if (cli_inputs_set(&in, r->s[0], &why) || steno_session_run(r->s[0], &why)) {
+    if (cli_inputs_set(&in, r->p.s[0], &why) || steno_session_run(r->p.s[0], &why)) {
         fprintf(stderr, "steno: verify: length %lld is left out because A refuses it: %s\n",
                 (long long)length, why.msg);
         r->skipped++;
     } else {
-        st = set_b(r, &in, err);
+        st = verify_set_b(&r->p, &in, err);
         if (!st)
-            st = steno_session_run(r->s[1], err);
+            st = steno_session_run(r->p.s[1], err);
         if (!st)
             st = compare_outputs(v, r, err);
         if (st)
             st = steno_fail_in(err, st, "length %lld", (long long)length);
         r->compared++;
+        if (!r->shortest || length < r->shortest)
+            r->shortest = length;
     }
     cli_inputs_free(&in);
+    return st;
+}
+
+/* True if some values have 8 bits: what NaN and infinities become there is not defined. */
+static bool has_bytes(const steno_network *n)
+{
+    const struct steno_graph *g = steno_network_graph(n);
+    for (int32_t i = 0; i < g->n_values; i++)
+        if (g->values[i].dtype == STENO_I8 || g->values[i].dtype == STENO_U8)
+            return true;
+    return false;
+}
+
+static steno_status hard_inputs(const struct verify *v, struct run *r, steno_err *err)
+{
+    const bool bytes = has_bytes(r->p.n[0]) || has_bytes(r->p.n[1]);
+    const struct verify_tolerance tolerance = {v->rtol, v->atol, bytes};
+    struct cli_inputs_options o = v->in;
+    steno_status st = STENO_OK;
+    o.length = r->shortest;
+    o.seed = (uint64_t)v->seed;
+    r->hard = true;
+    for (int k = 0; !st && k < HARD_KINDS; k++)
+        if (!bytes || (k != HARD_NAN && k != HARD_INFINITY))
+            st = verify_hard_run(&r->p, &o, (enum hard_kind)k, &tolerance, &r->kind[k], err);
     return st;
 }
 
@@ -189,22 +177,22 @@ static steno_status open_both(const struct verify *v, struct run *r, steno_err *
     plain.opt_level = 0;
     plain.disable_passes = plain.only_passes = NULL;
     plain.precision = STENO_FP32;
-    st = steno_network_open(&r->n[0], v->path[0], &plain, err);
+    st = steno_network_open(&r->p.n[0], v->path[0], &plain, err);
     if (!st)
-        st = steno_network_open(&r->n[1], v->path[1] ? v->path[1] : v->path[0], &v->n.net, err);
+        st = steno_network_open(&r->p.n[1], v->path[1] ? v->path[1] : v->path[0], &v->n.net, err);
     for (int k = 0; !st && k < 2; k++)
-        st = steno_session_open(&r->s[k], r->n[k], &v->n.sess, err);
+        st = steno_session_open(&r->p.s[k], r->p.n[k], &v->n.sess, err);
     if (st)
         return st;
-    r->n_out = steno_network_n_outputs(r->n[0]);
-    r->out = calloc((size_t)r->n_out + 1, sizeof *r->out);
-    r->other = calloc((size_t)r->n_out + 1, sizeof *r->other);
-    if (!r->out || !r->other)
+    r->p.n_out = steno_network_n_outputs(r->p.n[0]);
+    r->out = calloc((size_t)r->p.n_out + 1, sizeof *r->out);
+    r->p.other = calloc((size_t)r->p.n_out + 1, sizeof *r->p.other);
+    if (!r->out || !r->p.other)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    for (int i = 0; i < r->n_out; i++) {
-        const char *name = steno_network_output(r->n[0], i)->name;
-        r->other[i] = steno_network_find_output(r->n[1], name);
-        if (r->other[i] < 0)
+    for (int i = 0; i < r->p.n_out; i++) {
+        const char *name = steno_network_output(r->p.n[0], i)->name;
+        r->p.other[i] = steno_network_find_output(r->p.n[1], name);
+        if (r->p.other[i] < 0)
             return steno_fail(err, STENO_ERR_INVAL, "B has no output '%s'", name);
     }
     return STENO_OK;
@@ -222,35 +210,65 @@ static double percent(const struct difference *d)
     return d->count > 0 ? 100 * d->within / d->count : 100;
 }
 
+static void print_hard(const struct run *r)
+{
+    int agree = 0, tried = 0;
+    for (int k = 0; k < HARD_KINDS; k++) {
+        const struct verify_hard *h = &r->kind[k];
+        tried += h->ran;
+        agree += h->ran && !h->differing;
+        if (h->differing > 0)
+            printf(
+                "%s: %.0f of %.0f elements differ, first element %zu of '%s': %g in A, %g in B\n",
+                hard_inputs_name((enum hard_kind)k), h->differing, h->judged, h->at,
+                steno_network_output(r->p.n[0], h->output)->name, h->a, h->b);
+    }
+    if (r->hard)
+        printf("%d of %d kinds of hard inputs agree\n", agree, tried);
+}
+
 static void print_text(const struct verify *v, const struct run *r)
 {
     printf("%-28s %-16s %11s %11s %11s %9s\n", "output", "last shape", "max", "mean", "relative",
            "% within");
-    for (int i = 0; i < r->n_out; i++) {
+    for (int i = 0; i < r->p.n_out; i++) {
         const struct difference *d = &r->out[i];
         printf("%-28.60s %-16s %11.3g %11.3g %11.3g %9.3f\n",
-               steno_network_output(r->n[0], i)->name, d->shape, d->max,
+               steno_network_output(r->p.n[0], i)->name, d->shape, d->max,
                d->count > 0 ? d->sum / d->count : 0, d->max_rel, percent(d));
     }
     printf("%d samples, %d left out; within %g + %g |A|\n", r->compared, r->skipped, v->atol,
            v->rtol);
+    print_hard(r);
+}
+
+static json_t *hard_json(const struct run *r)
+{
+    json_t *all = json_array();
+    for (int k = 0; k < HARD_KINDS; k++)
+        if (r->kind[k].ran)
+            (void)json_array_append_new(all, json_pack("{s:s, s:f, s:b}", "inputs",
+                                                       hard_inputs_name((enum hard_kind)k),
+                                                       "differing", r->kind[k].differing, "agrees",
+                                                       r->kind[k].differing == 0));
+    return all;
 }
 
 static void print_json(const struct run *r)
 {
     json_t *outs = json_array(), *j;
-    for (int i = 0; i < r->n_out; i++) {
+    for (int i = 0; i < r->p.n_out; i++) {
         const struct difference *d = &r->out[i];
         (void)json_array_append_new(
             outs, json_pack("{s:s, s:f, s:f, s:f, s:f, s:b}", "output",
-                            steno_network_output(r->n[0], i)->name, "max",
+                            steno_network_output(r->p.n[0], i)->name, "max",
                             isfinite(d->max) ? d->max : 1e308, "mean",
                             d->count > 0 && isfinite(d->sum) ? d->sum / d->count : 0, "relative",
                             isfinite(d->max_rel) ? d->max_rel : 1e308, "percent_within", percent(d),
                             "agrees", agrees(d)));
     }
-    j = json_pack("{s:i, s:i, s:o}", "samples", r->compared, "left_out", r->skipped, "outputs",
-                  outs);
+    j = json_pack("{s:i, s:i, s:o, s:o}", "samples", r->compared, "left_out", r->skipped, "outputs",
+                  outs, "hard_inputs", hard_json(r));
     (void)json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     puts("");
     json_decref(j);
@@ -258,7 +276,7 @@ static void print_json(const struct run *r)
 
 static int verify_networks(const struct verify *v)
 {
-    struct run r = {.n_out = 0};
+    struct run r = {.compared = 0};
     steno_err err = {0};
     steno_status st = open_both(v, &r, &err);
     int rc = EX_OK;
@@ -267,19 +285,24 @@ static int verify_networks(const struct verify *v)
     if (!st && !r.compared)
         st = steno_fail(&err, STENO_ERR_INVAL,
                         "verify: A ran at no length: give --length, --shape or --value");
+    if (!st && !v->no_hard)
+        st = hard_inputs(v, &r, &err);
     if (!st && v->json)
         print_json(&r);
     else if (!st)
         print_text(v, &r);
-    for (int i = 0; !st && i < r.n_out; i++)
+    for (int i = 0; !st && i < r.p.n_out; i++)
         if (!agrees(&r.out[i]))
             rc = EXIT_DIFFERS;
+    for (int k = 0; !st && k < HARD_KINDS; k++)
+        if (r.kind[k].differing > 0)
+            rc = EXIT_DIFFERS;
     for (int k = 0; k < 2; k++) {
-        steno_session_close(r.s[k]);
-        steno_network_close(r.n[k]);
+        steno_session_close(r.p.s[k]);
+        steno_network_close(r.p.n[k]);
     }
     free(r.out);
-    free(r.other);
+    free(r.p.other);
     return st ? cli_fail(&err) : rc;
 }
 
@@ -314,6 +337,7 @@ int cli_verify(int argc, char **argv)
         {"--rtol", CLI_REAL, "X", &v.rtol, 0, 0,
          "allowed difference relative to A, 1e-4 by default"},
         {"--atol", CLI_REAL, "X", &v.atol, 0, 0, "allowed absolute difference, 1e-4 by default"},
+        {"--no-hard-inputs", CLI_FLAG, NULL, &v.no_hard, 0, 0, "random inputs only"},
         {"--model", CLI_MANY, "DIR", &v.models, 0, 0, "a model directory; one or two"},
         {"--audio", CLI_MANY, "FILE", &v.audio, 0, 0, "a recording, or a folder of recordings"},
         {"--json", CLI_FLAG, NULL, &v.json, 0, 0, "one JSON object instead of the table"},

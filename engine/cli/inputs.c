@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text after "NAME=" for this input, or NULL. */
-static const char *given(const struct cli_list *l, const char *name)
+const char *cli_inputs_given(const struct cli_list *l, const char *name)
 {
     size_t n = strlen(name);
     for (int i = l->n - 1; i >= 0; i--)
@@ -50,7 +49,7 @@ static bool parse_dims(const char *s, struct steno_shape *out)
 static steno_status shape_of(const struct cli_inputs_options *o, const struct steno_value *v,
                              struct steno_shape *out, steno_err *err)
 {
-    const char *s = given(&o->shapes, v->name);
+    const char *s = cli_inputs_given(&o->shapes, v->name);
     if (s && !parse_dims(s, out))
         return steno_fail(err, STENO_ERR_INVAL, "--shape '%s=%s' is not NAME=AxBxC", v->name, s);
     if (s)
@@ -156,7 +155,7 @@ static int64_t whole(const struct cli_inputs_options *o, const char *name, int64
 static void fill(struct steno_tensor *t, const struct cli_inputs_options *o,
                  const struct steno_value *v, int64_t range, uint64_t *seed)
 {
-    const char *fixed = given(&o->values, v->name);
+    const char *fixed = cli_inputs_given(&o->values, v->name);
     size_t n = steno_numel(t);
     for (size_t i = 0; i < n; i++)
         if (is_float(t->dtype))

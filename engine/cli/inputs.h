@@ -29,6 +29,8 @@ struct cli_inputs {
     struct steno_tensor *t; /* one per graph input; data is owned */
     int n;
 };
+/* The text after "NAME=" for this input, or NULL. */
+const char *cli_inputs_given(const struct cli_list *l, const char *name);
 /* Make the inputs. Floats have mean 0 and variance 1. Integers that select rows of a constant are
  * within its range, those called lengths are `length`, and others are 1, like booleans.
  * STENO_ERR_INVAL names an option that is not an input, or an input without a shape. */

@@ -58,6 +58,35 @@ def different_networks(d):
     steno("verify", a, b, "--atol", "1", want=0)
 
 
+def normalisation(path, clip):
+    """A layer normalisation of 256 columns; its normalised values are clipped to [-5, 5] or not."""
+    def init(name, a):
+        return numpy_helper.from_array(np.asarray(a, "f4"), name)
+    w = np.random.default_rng(5).standard_normal((2, 256))
+    n = helper.make_node
+    nodes = [n("ReduceMean", ["x"], ["mu"], axes=[-1]), n("Sub", ["x", "mu"], ["d"]), n("Mul", ["d", "d"], ["sq"]),
+             n("ReduceMean", ["sq"], ["v"], axes=[-1]), n("Add", ["v", "eps"], ["ve"]), n("Sqrt", ["ve"], ["sd"]),
+             n("Div", ["d", "sd"], ["z"])] + ([n("Clip", ["z", "lo", "hi"], ["zc"])] if clip else [])
+    nodes += [n("Mul", ["zc" if clip else "z", "g"], ["zg"]), n("Add", ["zg", "b"], ["y"])]
+    g = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, ["a", "t", 256])],
+                          [helper.make_tensor_value_info("y", 1, None)],
+                          [init("eps", 1e-5), init("lo", -5), init("hi", 5), init("g", w[0]), init("b", w[1])])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    return path
+
+
+def a_lost_clip_shows_at_hard_inputs(d):
+    """Random inputs do not reach the limits; one outlier does."""
+    a, b = normalisation(f"{d}/a.onnx", True), normalisation(f"{d}/b.onnx", False)
+    steno("verify", a, b, "--no-hard-inputs", want=0)
+    r = json.loads(steno("verify", a, b, "--json", want=1)[0])
+    assert all(o["agrees"] for o in r["outputs"]), r
+    assert [h["inputs"] for h in r["hard_inputs"] if not h["agrees"]] == ["one outlier of 1000"], r
+    assert "of 'y'" in steno("verify", a, b, want=1)[0]
+    out, _ = steno("verify", a)
+    assert "9 of 9 kinds of hard inputs agree" in out, out
+
+
 def rows_stay_within_the_table(d):
     """Ids are drawn from the rows of the table: no sample is refused, and all rows occur."""
     a = model(f"{d}/a.onnx", 1, rows=3)
@@ -124,7 +153,7 @@ def options_of_every_command(_):
 
 
 def main():
-    tests = [equal_networks, different_networks, rows_stay_within_the_table, refusals, recordings, profile_adds_up,
+    tests = [equal_networks, different_networks, a_lost_clip_shows_at_hard_inputs, rows_stay_within_the_table, refusals, recordings, profile_adds_up,
              graph_forms, options_of_every_command]
     failed = 0
     for n, t in enumerate(tests, 1):
