@@ -45,8 +45,8 @@ static float number(size_t i)
     return sinf((float)i * 1.7f + (float)(i % 7));
 }
 
-/* y = x W with x and y of this shape. */
-static steno_network *network_of(const char *shape, enum steno_precision precision)
+/* y = x W with x and y of this shape; tokens: the model takes tokens, too. */
+static steno_network *network_of(const char *shape, bool tokens, enum steno_precision precision)
 {
     struct steno_network_options opt = {.opt_level = -1, .precision = precision};
     static float w[K * N];
@@ -57,6 +57,8 @@ static steno_network *network_of(const char *shape, enum steno_precision precisi
     for (size_t i = 0; i < K * N; i++)
         w[i] = number(i) / 16;
     mk_input(g, "x", STENO_F32, shape);
+    if (tokens)
+        mk_input(g, "tokens", STENO_I64, "b,u");
     mk_f32(g, "W", "512,512", w, K * N);
     mk_node(g, "MatMul", "x,W", "y");
     mk_output(g, "y", STENO_F32, shape);
@@ -68,10 +70,10 @@ static steno_network *network_of(const char *shape, enum steno_precision precisi
     return n;
 }
 
-/* The number of examples and their length are both symbolic. */
+/* The number of examples and their length are both symbolic, and the rows belong to tokens. */
 static steno_network *network(void)
 {
-    return network_of("b,t,512", STENO_FP32);
+    return network_of("b,t,512", true, STENO_FP32);
 }
 
 /* b examples of t rows each, from row `from` on, out of one long sequence. */
@@ -80,12 +82,14 @@ static void run(steno_network *n, size_t from, int b, int t, int threads, float 
     static float x[B * T * K];
     struct steno_session_options so = {.threads = threads};
     struct steno_tensor in = {STENO_F32, {.rank = 3, .dim = {b, t, K}}, x};
+    int64_t token[B] = {0};
+    struct steno_tensor tokens = {STENO_I64, {.rank = 2, .dim = {b, 1}}, token};
     steno_session *s = NULL;
     steno_err err = {0};
     for (size_t i = 0; i < (size_t)(b * t) * K; i++)
         x[i] = number(i + from * K + 3);
     if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in, &err) ||
-        steno_session_run(s, &err))
+        steno_session_set(s, 1, &tokens, &err) || steno_session_run(s, &err))
         fail_msg("%s", err.msg);
     memcpy(y, steno_session_get(s, 0)->data, sizeof *y * (size_t)(b * t) * N);
     steno_session_close(s);
@@ -129,16 +133,17 @@ static void sums_are_those_of_f32(void **state)
         fail_msg("off by %g of the sum of magnitudes", worst);
 }
 
-static size_t bytes_of(const char *shape, enum steno_precision precision)
+static size_t bytes_of(const char *shape, bool tokens, enum steno_precision precision)
 {
-    steno_network *n = network_of(shape, precision);
+    steno_network *n = network_of(shape, tokens, precision);
     const size_t bytes = steno_network_weight_bytes(n);
     steno_network_close(n);
     return bytes;
 }
 
 /* On CPUs where compression makes products of many rows slower, weights that multiply many rows
- * keep all their bits: those of whole utterances, and those whose shape says so. */
+ * keep all their bits: those of whole utterances, also in batches of any size, and those whose
+ * shape says so. */
 static void weights_of_many_rows_stay(void **state)
 {
     steno_kernels k;
@@ -152,11 +157,14 @@ static void weights_of_many_rows_stay(void **state)
         skip();
     for (int i = 0; i < 2; i++) {
         const enum steno_precision p = i && k.gemm_bf16_w12.part ? STENO_BF16_WEIGHTS : STENO_FP32;
-        const size_t few = bytes_of("b,t,512", p), many = bytes_of("1,t,512", p);
+        const size_t few = bytes_of("b,t,512", true, p), many = bytes_of("1,t,512", true, p);
         assert_true(few * 4 < many * 3 + many / 32); /* plus one exponent per column */
-        assert_int_equal(bytes_of("b,512", p), few);
-        assert_int_equal(bytes_of("4,b,512", p), few);
-        assert_int_equal(bytes_of("b,42,512", p), many);
+        assert_int_equal(bytes_of("b,512", true, p), few);
+        assert_int_equal(bytes_of("b,512", false, p), few);
+        assert_int_equal(bytes_of("b,4,512", false, p), few);
+        assert_int_equal(bytes_of("4,b,512", true, p), few);
+        assert_int_equal(bytes_of("b,42,512", true, p), many);
+        assert_int_equal(bytes_of("b,t,512", false, p), many);
     }
 }
 

@@ -340,7 +340,7 @@ bool steno_ops_compressed(const steno_kernels *k, enum steno_precision p, size_t
 }
 
 /* True when one example of input 0 has more rows than compressed weights gain with, or when its
- * rows are those of one utterance of any length. */
+ * rows are those of utterances of any length. */
 static bool many_rows(const struct steno_prepare *pc)
 {
     const struct steno_shape x = steno_prepare_shape(pc, 0);
@@ -348,10 +348,10 @@ static bool many_rows(const struct steno_prepare *pc)
     size_t rows = 1;
     bool open = false;
     for (int i = 0; most && i + 1 < x.rank; i++) {
-        open |= x.dim[i] < 0;
+        open |= x.dim[i] < 0 && i > 0;
         rows = x.dim[i] > 0 && rows <= most ? rows * (size_t)x.dim[i] : rows;
     }
-    return most && (rows > most || (open && x.rank > 2 && x.dim[0] == 1));
+    return most && (rows > most || (open && (x.dim[0] == 1 || !steno_prepare_takes_tokens(pc))));
 }
 
 bool steno_prepare_compressed(const struct steno_prepare *pc, enum steno_precision p, size_t rows,
