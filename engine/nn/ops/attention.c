@@ -43,9 +43,10 @@ bool steno_attention_reserve(size_t *bytes, size_t *at, size_t n, size_t each)
 void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
                             const float *o, float max, float sum)
 {
-    const bool nothing = !a->keys || (max == -INFINITY && !isnan(sum));
+    const bool nan = a->no_nan && isnan(sum);
+    const bool nothing = !a->keys || nan || (max == -INFINITY && !isnan(sum));
     for (size_t c = 0; nothing && c < a->v_size; c++)
-        y[c] = a->keys ? a->empty : 0;
+        y[c] = a->keys && !nan ? a->empty : 0;
     if (!nothing)
         k->affine_f32(y, o, a->v_size, 1 / sum, 0);
 }

@@ -51,6 +51,7 @@ struct steno_attention {
     const float *q_bias, *p_bias; /* [q_heads * size], added to q for k and for p; or NULL */
     bool use_bf16;                /* factors may be rounded to bf16 where the CPU multiplies bf16 */
     float empty;                  /* result of a row that sees no key */
+    bool no_nan;                  /* a row whose weights are NaN has the result 0 */
     float *captured;              /* [batch, q_heads, rows, keys] or NULL */
     enum steno_attention_capture capture;
 };

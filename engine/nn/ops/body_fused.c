@@ -153,17 +153,20 @@ static const char *biased(struct steno_body *b, const char *y, int in)
 
 static void attention_weights(struct steno_body *b, const char *scores)
 {
+    const char *w = steno_node_int(b->node, "no_nan", 0) ? "w_nan" : "w";
     if (!steno_body_has(b, A_MASK)) {
-        steno_body_add(b, "w = Softmax<axis = -1>(%s)", scores);
+        steno_body_add(b, "%s = Softmax<axis = -1>(%s)", w, scores);
     } else if (steno_node_int(b->node, "hides", 0)) {
         steno_body_add(b,
                        "low = f32(-3e38)\nseen = Where(in3, low, %s)\n"
                        "w_all = Softmax<axis = -1>(seen)\nzero = f32(0.0)\n"
-                       "w = Where(in3, zero, w_all)",
-                       scores);
+                       "%s = Where(in3, zero, w_all)",
+                       scores, w);
     } else {
-        steno_body_add(b, "seen = Add(%s, in3)\nw = Softmax<axis = -1>(seen)", scores);
+        steno_body_add(b, "seen = Add(%s, in3)\n%s = Softmax<axis = -1>(seen)", scores, w);
     }
+    if (w[1])
+        steno_body_add(b, "nan = IsNaN(w_nan)\nnone = f32(0.0)\nw = Where(nan, none, w_nan)");
 }
 
 void steno_body_attention(struct steno_body *b)

@@ -21,6 +21,7 @@
  *                 32, 64, 128: Q, K, V are the first columns of a wider input (for the body in a
  *                 written file)
  *                 shift: 0 when P has a row for each key and its product is not shifted
+ *                 no_nan: 1 when a row of weights that is NaN, as without a visible key, gives 0
  *                 hides: 1 when the mask is bool (for the body in a written file,
  *                 nn/ops/body_fused.c; the kernel looks at the type) */
 #include "nn/ops/attention.h"
@@ -336,7 +337,8 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention 
     wrong = steno_attention_read_mask(ctx, IN_MASK, a);
     if (!wrong)
         wrong = read_positions(ctx, a);
-    if (a->mask.data)
+    a->no_nan = steno_node_int(n, "no_nan", 0) != 0;
+    if (a->mask.data && !a->no_nan)
         a->empty = NAN; /* Softmax of -inf alone gives NaN */
     return wrong;
 }

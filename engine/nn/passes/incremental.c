@@ -91,6 +91,8 @@ static steno_status take_attention(struct cut *c, int32_t at, int *n_self)
         n->in[5] != STENO_NONE || n->in[6] != STENO_NONE)
         return steno_cut_refuse(c, "attention with a separate axis of heads or relative positions",
                                 n->name);
+    if (steno_node_int(n, "no_nan", 0))
+        return steno_cut_refuse(c, "attention that replaces NaN", n->name);
     if (d & (DEP_TGT | DEP_CACHE)) {
         if (*n_self == c->n_layers)
             return steno_cut_refuse(c, "more self attentions than caches", n->name);

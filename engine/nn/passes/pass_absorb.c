@@ -140,7 +140,7 @@ steno_status steno_pass_absorb(struct steno_graph *g, const struct steno_pass_en
         struct found f;
         steno_status st;
         if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention") ||
-            !match(g, &g->nodes[i], &f))
+            steno_node_int(&g->nodes[i], "no_nan", 0) || !match(g, &g->nodes[i], &f))
             continue;
         st = build(g, i, &f, err);
         if (st)

@@ -3,6 +3,8 @@
  *         w = MaskedSoftmax(s * scale, mask) | Softmax(s * scale [+ mask])
  *         y = MatMul(w, v) [Transpose, Reshape(., [B, T, h v])]
  * After:  y = ai.steno:Attention(q, k, v, mask, p, biases)   (nn/ops/op_fused_attention.c)
+ * Before: w = Softmax(s), y = MatMul(Where(IsNaN(w), 0, w), v)   (PyTorch, for rows without a key)
+ * After:  Attention with no_nan
  * Before: Softmax(Where(seen, s, -3e38) [+ mask]), or Where(hidden, -3e38, s)   (GPT-2 and others)
  * After:  the same with mask [+] Where(seen, 0, -3e38), which layers with one mask share
  * The operator reads the inputs of the Transposes and Reshapes in place, and it never writes the
@@ -45,10 +47,11 @@ struct found {
     double fill;
     /* by_key: the product with positions is not shifted. */
     bool positions, by_key, apart_out;
+    bool no_nan; /* rows of the softmax that are NaN become 0 */
     double scale;
     steno_value_id scores; /* what a mask or a Where is applied to */
     /* nodes without other readers, which are removed */
-    struct steno_node *gone[16];
+    struct steno_node *gone[24];
     int n_gone;
 };
 
@@ -214,7 +217,7 @@ static bool match_positions(struct steno_graph *g, struct found *f, steno_value_
     return true;
 }
 
-/* Keras scales the queries; that factor goes into *scale too. */
+/* Keras scales the queries, Whisper queries and keys; these factors go into *scale too. */
 static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     for (;;) {
@@ -223,12 +226,35 @@ static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, st
         if (!(steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) || g->values[v].uses != 1 ||
             g->values[v].is_output || !steno_pass_scalar(g, n->in[1], &c) ||
             g->values[n->in[0]].shape.rank != 4 || !keeps_shape(g, n, 0) || !isnormal((float)c) ||
-            f->n_gone > 8)
+            f->n_gone > 12)
             return v;
         f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
         take(f, n);
         v = n->in[0];
     }
+}
+
+/* Match K, which a number may multiply before or after its last two axes are exchanged. */
+static bool key_factor(struct steno_graph *g, struct found *f, steno_value_id v)
+{
+    const struct steno_node *t, *heads;
+    steno_value_id x;
+    v = unscaled_factor(g, f, v);
+    t = transposed(g, v, 1, 3, 2);
+    if (!t || g->values[v].uses != 1 || g->values[v].is_output)
+        return transposed_factor(g, v, &f->k);
+    x = unscaled_factor(g, f, t->in[0]);
+    if (x == t->in[0])
+        return transposed_factor(g, v, &f->k);
+    take(f, steno_pass_producer(g, v));
+    heads = transposed(g, x, 2, 1, 3);
+    f->k.bias = STENO_NONE;
+    f->k.apart = !heads;
+    f->k.x = heads ? heads->in[0] : x;
+    if (!sized(g, f->k.x, heads ? 2 : 1, 3, &f->k))
+        return false;
+    f->k.x = heads ? joined(g, f->k.x) : f->k.x;
+    return true;
 }
 
 /* Match scores: a product, or a product plus the shifted product with positions. */
@@ -241,8 +267,7 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id 
     f->scores = v;
     if (steno_pass_is(n, "MatMul")) {
         take(f, n);
-        ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) &&
-             transposed_factor(g, n->in[1], &f->k);
+        ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) && key_factor(g, f, n->in[1]);
     } else if (steno_pass_is(n, "Add")) {
         take(f, n);
         for (int k = 0; k < 2 && !ok; k++) {
@@ -310,6 +335,26 @@ static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v
     return false;
 }
 
+/* The Softmax that writes v, or that a Where copies to v except for NaN. */
+static struct steno_node *softmax_of(struct steno_graph *g, struct found *f, steno_value_id v)
+{
+    struct steno_node *where = steno_pass_only_use(g, v, "Where"), *nan, *n;
+    double zero;
+    if (!where)
+        return steno_pass_only_use(g, v, "Softmax");
+    nan = steno_pass_only_use(g, where->in[0], "IsNaN");
+    n = steno_pass_producer(g, where->in[2]);
+    if (!nan || nan->in[0] != where->in[2] || !steno_pass_is(n, "Softmax") ||
+        g->values[n->out[0]].uses != 2 || g->values[n->out[0]].is_output ||
+        !steno_pass_scalar(g, where->in[1], &zero) || zero != 0 ||
+        g->values[where->in[1]].shape.rank > 4)
+        return NULL;
+    take(f, where);
+    take(f, nan);
+    f->no_nan = true;
+    return n;
+}
+
 static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = our(g, v, "MaskedSoftmax"), *add;
@@ -320,7 +365,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
         return (double)steno_node_float(n, "fill", 0) <= HIDES_TWICE &&
                match_scores(g, f, n->in[0]) && keeps_score_shape(g, f, f->mask);
     }
-    n = steno_pass_only_use(g, v, "Softmax");
+    n = softmax_of(g, f, v);
     if (!n || !along_keys(g, n))
         return false;
     take(f, n);
@@ -485,9 +530,12 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
     if (f->negated && (st = negate(g, f, name, err)))
         return st;
     values[8] = f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL;
-    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10 + f->by_key, err);
+    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10 + f->by_key + f->no_nan,
+                            err);
     if (!y)
         return STENO_ERR_NOMEM;
+    if (f->no_nan)
+        steno_pass_set_int(g, y, 10 + f->by_key, "no_nan", 1);
     for (int i = 0; i < 9 + f->by_key; i++)
         steno_pass_set_int(g, y, i, attrs[i], values[i]);
     steno_pass_set_float(g, y, 9 + f->by_key, "scale", (float)f->scale);

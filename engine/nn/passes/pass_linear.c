@@ -1,6 +1,8 @@
 /* Before: MatMul(x, W constant) or Gemm, [+ bias] [Relu|Sigmoid|Tanh|Swish|Gelu|Clip] or [* scale]
  *         [+ residual]
  * After:  ai.steno:Linear(x, W, bias, residual; act, alpha, act_min, act_max) (nn/ops/op_fused.c)
+ * Before: Transpose(MatMul(E constant, Transpose(x)))   (Whisper's logits: E the embeddings)
+ * After:  ai.steno:Linear(x, E')
  * One change per call and node, and the pass repeats: MatMul becomes Linear, then takes in the next
  * node while that is its only reader. */
 #include "nn/passes/passes.h"
@@ -18,12 +20,63 @@ static enum steno_activation act_of(const struct steno_node *l)
     return (enum steno_activation)l->attr[0].i;
 }
 
+/* Linear without a bias. NULL: err is set. */
+static struct steno_node *new_linear(struct steno_graph *g, const char *name, steno_value_id x,
+                                     steno_value_id w, float alpha, steno_err *err)
+{
+    struct steno_node *l = steno_pass_add_node(g, "ai.steno", "Linear", 1, name, 4, 1, 4, err);
+    if (!l)
+        return NULL;
+    steno_pass_set_int(g, l, 0, "act", STENO_ACT_NONE);
+    steno_pass_set_float(g, l, 1, "alpha", alpha);
+    steno_pass_set_float(g, l, 2, "act_min", 0);
+    steno_pass_set_float(g, l, 3, "act_max", 0);
+    l->in[0] = x;
+    l->in[1] = w;
+    return l;
+}
+
+/* Is MatMul m a constant times the rows of a transposed x, and is the product transposed back? */
+static bool from_left(struct steno_graph *g, const struct steno_node *m, steno_value_id *x,
+                      struct steno_node **after)
+{
+    const struct steno_tensor *e = g->values[m->in[0]].constant;
+    const struct steno_node *t = steno_pass_swapped(g, m->in[1]);
+    struct steno_node *r = steno_pass_only_reader(g, m->out[0]);
+    if (!e || e->dtype != STENO_F32 || e->shape.rank != 2 || !steno_numel(e) || !t || !r ||
+        steno_pass_swapped(g, r->out[0]) != r || g->values[t->in[0]].dtype != STENO_F32)
+        return false;
+    *x = t->in[0];
+    *after = r;
+    return true;
+}
+
+static steno_status turned(struct steno_graph *g, int32_t at, steno_value_id x,
+                           struct steno_node *after, int *changed, steno_err *err)
+{
+    struct steno_node *l, *m = &g->nodes[at];
+    const steno_value_id out = after->out[0];
+    steno_value_id w;
+    steno_status st = steno_graph_transpose_const(g, m->in[0], &w, err);
+    if (st)
+        return st;
+    m->dead = after->dead = true;
+    l = new_linear(g, m->name, x, w, 1, err);
+    if (!l)
+        return STENO_ERR_NOMEM;
+    l->out[0] = out;
+    ++*changed;
+    return STENO_OK;
+}
+
 static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_env *env, int32_t at,
                                 int *changed, steno_err *err)
 {
     const struct steno_tensor *w;
-    struct steno_node *l, *m = &g->nodes[at];
+    struct steno_node *l, *m = &g->nodes[at], *after;
     steno_value_id x = m->in[0], wv = m->in[1], out = m->out[0];
+    if (from_left(g, m, &x, &after))
+        return turned(g, at, x, after, changed, err);
     w = g->values[wv].constant;
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
         g->values[x].dtype != STENO_F32 || g->values[x].shape.rank < 2) {
@@ -36,15 +89,9 @@ static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_e
         return STENO_OK;
     }
     m->dead = true;
-    l = steno_pass_add_node(g, "ai.steno", "Linear", 1, m->name, 4, 1, 4, err);
+    l = new_linear(g, m->name, x, wv, 1, err);
     if (!l)
         return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, l, 0, "act", STENO_ACT_NONE);
-    steno_pass_set_float(g, l, 1, "alpha", 1);
-    steno_pass_set_float(g, l, 2, "act_min", 0);
-    steno_pass_set_float(g, l, 3, "act_max", 0);
-    l->in[0] = x;
-    l->in[1] = wv;
     l->out[0] = out;
     ++*changed;
     return STENO_OK;
@@ -72,15 +119,9 @@ static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, s
     if (st)
         return st;
     m->dead = true;
-    l = steno_pass_add_node(g, "ai.steno", "Linear", 1, m->name, 4, 1, 4, err);
+    l = new_linear(g, m->name, x, wv, alpha, err);
     if (!l)
         return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, l, 0, "act", STENO_ACT_NONE);
-    steno_pass_set_float(g, l, 1, "alpha", alpha);
-    steno_pass_set_float(g, l, 2, "act_min", 0);
-    steno_pass_set_float(g, l, 3, "act_max", 0);
-    l->in[0] = x;
-    l->in[1] = wv;
     l->in[2] = c;
     l->out[0] = out;
     ++*changed;

@@ -176,7 +176,8 @@ steno_status steno_pass_window(struct steno_graph *g, const struct steno_pass_en
         struct steno_node *a = &g->nodes[i];
         struct match m;
         steno_status st;
-        if (a->dead || !steno_pass_is_ours(a, "Attention") || !match(g, a, &m))
+        if (a->dead || !steno_pass_is_ours(a, "Attention") || steno_node_int(a, "no_nan", 0) ||
+            !match(g, a, &m))
             continue;
         st = build(g, a, &m, err);
         if (st)
