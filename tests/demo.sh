@@ -81,6 +81,10 @@ digits-en | *.en) ;;
     echo "\$ curl $url/v1/audio/transcriptions -F file=@tests/data/speech/chinese.wav -F model=$model"
     curl -fsS "$url/v1/audio/transcriptions" -F file=@tests/data/speech/chinese.wav -F "model=$model"
     echo
+    echo "In English:"
+    echo "\$ curl $url/v1/audio/translations -F file=@tests/data/speech/chinese.wav -F model=$model"
+    curl -fsS "$url/v1/audio/translations" -F file=@tests/data/speech/chinese.wav -F "model=$model"
+    echo
     ;;
 esac
 [ "$model" != tiny.en ] || {
