@@ -62,6 +62,30 @@ static void call_swoosh(const struct run *r)
 {
     r->k->swoosh_f32(r->y, r->x, r->b->n, 4, 0.035f);
 }
+static void call_hard_swish(const struct run *r)
+{
+    r->k->hard_swish_f32(r->y, r->x, r->b->n);
+}
+static void call_elu(const struct run *r)
+{
+    r->k->elu_f32(r->y, r->x, r->b->n, 1, 1);
+}
+static void call_softplus(const struct run *r)
+{
+    r->k->softplus_f32(r->y, r->x, r->b->n);
+}
+static void call_mish(const struct run *r)
+{
+    r->k->mish_f32(r->y, r->x, r->b->n);
+}
+static void call_sin(const struct run *r)
+{
+    r->k->sin_f32(r->y, r->x, r->b->n);
+}
+static void call_tan(const struct run *r)
+{
+    r->k->tan_f32(r->y, r->x, r->b->n);
+}
 static void call_sum(const struct run *r)
 {
     r->y[0] = r->k->sum_f32(r->x, r->b->n);
@@ -168,6 +192,12 @@ static const struct bench benches[] = {
     {"mul_f32", call_mul, 1, 4096, 1, 0, 12, PLAIN},
     {"glu_f32", call_glu, 1, 4096, 1, 0, 12, PLAIN},
     {"swoosh_f32", call_swoosh, 1, 4096, 1, 0, 8, PLAIN},
+    {"hard_swish_f32", call_hard_swish, 1, 4096, 1, 0, 8, PLAIN},
+    {"elu_f32", call_elu, 1, 4096, 1, 0, 8, PLAIN},
+    {"softplus_f32", call_softplus, 1, 4096, 1, 0, 8, PLAIN},
+    {"mish_f32", call_mish, 1, 4096, 1, 0, 8, PLAIN},
+    {"sin_f32", call_sin, 1, 4096, 1, 0, 8, PLAIN},
+    {"tan_f32", call_tan, 1, 4096, 1, 0, 8, PLAIN},
     {"sum_f32", call_sum, 1, 4096, 1, 0, 4, PLAIN},
     {"max_reduce_f32", call_max, 1, 4096, 1, 0, 4, PLAIN},
     {"dot_f32", call_dot, 1, 4096, 1, 0, 8, PLAIN},

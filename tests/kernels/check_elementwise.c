@@ -28,6 +28,27 @@ static double d_recip(double x)
     return 1 / x;
 }
 
+static double d_hard_swish(double x)
+{
+    return isnan(x) ? x : x * fmax(0, fmin(1, x / 6 + 0.5));
+}
+static double d_softplus(double x)
+{
+    return isnan(x) ? x : fmax(x, 0) + log1p(exp(-fabs(x)));
+}
+static double d_softsign(double x)
+{
+    return x / (1 + fabs(x));
+}
+static double d_mish(double x)
+{
+    return x * tanh(d_softplus(x));
+}
+static double d_sign(double x)
+{
+    return x > 0 ? 1 : x < 0 ? -1 : x;
+}
+
 /* ulp: bound in units of the last place of the exact result; slope: bound in eps * |x| instead. */
 struct unary_case {
     const char *name;
@@ -40,12 +61,37 @@ struct unary_case {
  * plus at most a quarter. */
 #define SLOT(name) #name, offsetof(steno_kernels, name)
 static const struct unary_case unaries[] = {
-    {SLOT(exp_f32), exp, 1.1, 0, false},      {SLOT(log_f32), log, 1, 0, false},
-    {SLOT(tanh_f32), tanh, 2.3, 0, false},    {SLOT(sigmoid_f32), d_sigmoid, 2.5, 0, false},
-    {SLOT(erf_f32), erf, 1.2, 0, false},      {SLOT(silu_f32), d_silu, 6, 0, true},
-    {SLOT(gelu_f32), d_gelu, 0, 6, true},     {SLOT(relu_f32), d_relu, 0, 0, false},
-    {SLOT(sqrt_f32), sqrt, 0.5001, 0, false}, {SLOT(neg_f32), d_neg, 0, 0, false},
-    {SLOT(abs_f32), fabs, 0, 0, false},       {SLOT(recip_f32), d_recip, 0.5001, 0, false},
+    {SLOT(exp_f32), exp, 1.1, 0, false},
+    {SLOT(log_f32), log, 1, 0, false},
+    {SLOT(tanh_f32), tanh, 2.3, 0, false},
+    {SLOT(sigmoid_f32), d_sigmoid, 2.5, 0, false},
+    {SLOT(erf_f32), erf, 1.2, 0, false},
+    {SLOT(silu_f32), d_silu, 6, 0, true},
+    {SLOT(gelu_f32), d_gelu, 0, 6, true},
+    {SLOT(relu_f32), d_relu, 0, 0, false},
+    {SLOT(sqrt_f32), sqrt, 0.5001, 0, false},
+    {SLOT(neg_f32), d_neg, 0, 0, false},
+    {SLOT(abs_f32), fabs, 0, 0, false},
+    {SLOT(recip_f32), d_recip, 0.5001, 0, false},
+    {SLOT(hard_swish_f32), d_hard_swish, 0, 6, true},
+    {SLOT(softplus_f32), d_softplus, 4, 0, false},
+    {SLOT(softsign_f32), d_softsign, 4, 0, false},
+    {SLOT(mish_f32), d_mish, 6, 0, true},
+    {SLOT(floor_f32), floor, 0, 0, false},
+    {SLOT(ceil_f32), ceil, 0, 0, false},
+    {SLOT(round_f32), nearbyint, 0, 0, false},
+    {SLOT(sign_f32), d_sign, 0, 0, false},
+    {SLOT(sin_f32), sin, 4, 0, false},
+    {SLOT(cos_f32), cos, 4, 0, false},
+    {SLOT(tan_f32), tan, 4, 0, false},
+    {SLOT(asin_f32), asin, 4, 0, false},
+    {SLOT(acos_f32), acos, 4, 0, false},
+    {SLOT(atan_f32), atan, 4, 0, false},
+    {SLOT(sinh_f32), sinh, 4, 0, false},
+    {SLOT(cosh_f32), cosh, 4, 0, false},
+    {SLOT(asinh_f32), asinh, 4, 0, false},
+    {SLOT(acosh_f32), acosh, 4, 0, false},
+    {SLOT(atanh_f32), atanh, 4, 0, false},
 };
 
 static double d_add(double a, double b)
@@ -180,18 +226,72 @@ static void check_affine(const steno_kernels *k, size_t n)
     guard_free(y);
 }
 
-static void check_clip(const steno_kernels *k, size_t n)
+static double d_clip(double x, double a, double b)
 {
-    float *x = guard_new(n), *y = guard_new(n);
-    fill_wild(x, n);
-    k->clip_f32(y, x, n, -0.5f, 6.0f);
-    for (size_t i = 0; i < n; i++) {
-        double want = isnan(x[i]) ? (double)NAN : fmin(fmax((double)x[i], -0.5), 6);
-        if (ulp_error(y[i], want) > 0)
-            test_fail("n %zu: clip(%a) = %a", n, (double)x[i], (double)y[i]);
-    }
-    guard_free(x);
-    guard_free(y);
+    return isnan(x) ? x : fmin(fmax(x, a), b);
+}
+static double d_hard_sigmoid(double x, double a, double b)
+{
+    return isnan(x) ? x : fmin(fmax(a * x + b, 0), 1);
+}
+static double d_leaky_relu(double x, double a, double b)
+{
+    (void)b;
+    return x < 0 ? a * x : x;
+}
+static double d_elu(double x, double a, double b)
+{
+    return x > 0 || isnan(x) ? x : a * expm1(b * x);
+}
+static double d_thresholded_relu(double x, double a, double b)
+{
+    (void)b;
+    return x <= a ? 0 : x;
+}
+static double d_shrink(double x, double a, double b)
+{
+    return x < -b ? x + a : x > b ? x - a : 0;
+}
+
+static const struct curve_case {
+    const char *name;
+    size_t slot;
+    double (*exact)(double x, double a, double b);
+    float a, b;
+    double ulp, bound; /* either suffices */
+} curves[] = {
+    {SLOT(clip_f32), d_clip, -0.5f, 6, 0, 0},
+    {SLOT(hard_sigmoid_f32), d_hard_sigmoid, 0.2f, 0.5f, 1, 2 * EPS},
+    {SLOT(leaky_relu_f32), d_leaky_relu, 0.01f, 0, 0.5001, 0},
+    {SLOT(elu_f32), d_elu, 1.5f, 1, 4, 0},
+    {SLOT(elu_f32), d_elu, 2, 0.5f, 4, 0}, /* Celu */
+    {SLOT(thresholded_relu_f32), d_thresholded_relu, 1, 0, 0, 0},
+    {SLOT(shrink_f32), d_shrink, 1.5f, 0.5f, 0.5001, 0},
+};
+
+static void check_curve(const struct curve_case *c, steno_curve_f32 *fn)
+{
+    for (size_t n = 0; n < 70; n++)
+        for (int round = 0; round < 20; round++) {
+            float *x = guard_new(n), *y = guard_new(n);
+            if (round % 2)
+                fill_wild(x, n);
+            else
+                fill_uniform(x, n);
+            for (size_t i = 0; i < n && round % 4 == 2; i++)
+                x[i] *= 20;
+            if (round == 19)
+                memcpy(y, x, n * sizeof *y);
+            fn(y, round == 19 ? y : x, n, c->a, c->b);
+            for (size_t i = 0; i < n; i++) {
+                const double want = c->exact((double)x[i], (double)c->a, (double)c->b);
+                if (!(ulp_error(y[i], want) <= c->ulp) && !close_to(y[i], want, c->bound))
+                    test_fail("n %zu: %s(%a) = %a, exact %a", n, c->name, (double)x[i],
+                              (double)y[i], want);
+            }
+            guard_free(x);
+            guard_free(y);
+        }
 }
 
 static void check_glu(const steno_kernels *k, size_t n)
@@ -247,7 +347,6 @@ void check_elementwise(const steno_kernels *k)
         const char *name;
         void (*check)(const steno_kernels *k, size_t n);
     } others[] = {{"affine_f32", check_affine},
-                  {"clip_f32", check_clip},
                   {"glu_f32", check_glu},
                   {"swoosh_f32", check_swoosh},
                   {"axpy_f32", check_axpy}};
@@ -266,6 +365,14 @@ void check_elementwise(const steno_kernels *k)
         if (!test_begin(k, binaries[i].name))
             continue;
         binary_lengths(&binaries[i], fn);
+        test_end();
+    }
+    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++) {
+        steno_curve_f32 *fn;
+        memcpy(&fn, slot_at(k, curves[i].slot), sizeof fn);
+        if (!test_begin(k, curves[i].name))
+            continue;
+        check_curve(&curves[i], fn);
         test_end();
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

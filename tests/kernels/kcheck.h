@@ -42,6 +42,10 @@ double ulp_error(float got, double want);
 /* True if got is within bound of want; NaN and infinities must be equal. */
 bool close_to(float got, double want, double bound);
 
+/* activations.c: the activation of ep in double. */
+#define N_ACTIVATIONS (STENO_ACT_MISH + 1)
+double activation_of(double v, const struct steno_gemm_epilogue *ep);
+
 /* ---- the families ---- */
 void check_elementwise(const steno_kernels *k);
 void check_rows(const steno_kernels *k);

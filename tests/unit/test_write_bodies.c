@@ -61,9 +61,10 @@ static struct mk_graph *linear(const char *act, bool bias, bool scale, bool resi
 
 static void linear_with_all_that_it_takes_in(void **state)
 {
-    static const char *const acts[] = {NULL, "Relu", "Sigmoid", "Tanh"};
+    static const char *const acts[] = {NULL,       "Relu",        "Sigmoid",   "Tanh", "Softplus",
+                                       "Softsign", "HardSigmoid", "LeakyRelu", "Elu"};
     (void)state;
-    for (size_t a = 0; a < 4; a++)
+    for (size_t a = 0; a < sizeof acts / sizeof *acts; a++)
         for (int bits = 0; bits < 8; bits++)
             wc_round_trip(linear(acts[a], bits & 1, bits & 2, bits & 4), "Linear", 13);
 }
@@ -78,6 +79,22 @@ static struct mk_graph *glu(void)
     mk_node(m, "Mul", "a,s", "y");
     mk_output(m, "y", STENO_F32, "n,3,4");
     return m;
+}
+
+/* The bodies of activations that are operators from opset 14 and 18 on use older ones. */
+static void linear_with_newer_activations(void **state)
+{
+    static const char *const acts[] = {"HardSwish", "Mish"};
+    (void)state;
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        struct mk_graph *m = mk_new(18);
+        mk_input(m, "x", STENO_F32, "3,4");
+        mk_f32(m, "w", "4,4", wc_numbers() + 100, 16);
+        mk_node(m, "MatMul", "x,w", "a");
+        mk_node(m, acts[i], "a", "y");
+        mk_output(m, "y", STENO_F32, "3,4");
+        wc_round_trip(m, "Linear", 18);
+    }
 }
 
 static void glu_in_every_form_of_split(void **state)
@@ -532,6 +549,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fused_operator_has_a_body),
         cmocka_unit_test(linear_with_all_that_it_takes_in),
+        cmocka_unit_test(linear_with_newer_activations),
         cmocka_unit_test(glu_in_every_form_of_split),
         cmocka_unit_test(parts_that_may_differ_have_no_form_before_18),
         cmocka_unit_test(zipformers_parts),

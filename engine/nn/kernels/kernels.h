@@ -18,6 +18,8 @@ struct steno_fbank_tables; /* nn/kernels/fbank.h */
 
 /* Unary elementwise: y[i] = f(x[i]); x == y allowed. */
 typedef void steno_unary_f32(float *y, const float *x, size_t n);
+/* The same for a function with two parameters, y[i] = f(x[i]; a, b). */
+typedef void steno_curve_f32(float *y, const float *x, size_t n, float a, float b);
 /* Binary elementwise: each side has stride 1, or is a scalar (stride 0: only element 0 is read).
  * y == a and y == b are allowed where that side has stride 1. */
 typedef void steno_binary_f32(float *y, const float *a, size_t a_stride, const float *b,
@@ -31,7 +33,14 @@ enum steno_activation {
     STENO_ACT_SILU,
     STENO_ACT_GELU,
     STENO_ACT_CLIP,
-    STENO_ACT_SWOOSH
+    STENO_ACT_SWOOSH,
+    STENO_ACT_HARD_SIGMOID,
+    STENO_ACT_HARD_SWISH,
+    STENO_ACT_LEAKY_RELU,
+    STENO_ACT_ELU,
+    STENO_ACT_SOFTPLUS,
+    STENO_ACT_SOFTSIGN,
+    STENO_ACT_MISH
 };
 
 /* f32 weights B [K,N] packed for the gemm of this CPU level; the layout is private to the level. */
@@ -48,9 +57,11 @@ struct steno_gemm_epilogue {
     const float *residual; /* [M, ldr], added after the activation, or NULL; must not overlap C */
     size_t ldr;
     enum steno_activation act;
-    float act_min, act_max; /* bounds of STENO_ACT_CLIP; shift and offset of STENO_ACT_SWOOSH */
-    float alpha;            /* scale of A*B before the bias, usually 1; 0 means 0 */
-    bool bias_rows;         /* bias has one number per row of C (convolution: output channels) */
+    /* Bounds of CLIP; shift and offset of SWOOSH; parameters a and b of the kernel slot for
+     * HARD_SIGMOID, LEAKY_RELU, ELU. */
+    float act_min, act_max;
+    float alpha;    /* scale of A*B before the bias, usually 1; 0 means 0 */
+    bool bias_rows; /* bias has one number per row of C (convolution: output channels) */
 };
 
 /* An 8-bit product: C = ep(sum_k (A[i,k] - a_zero[i]) (B[k,j] - b_zero[j])). The sums are exact
@@ -226,17 +237,29 @@ struct steno_kernels {
      * the larger factor. min, max, relu, clip give NaN for NaN. */
     steno_unary_f32 *exp_f32, *log_f32, *tanh_f32, *sigmoid_f32, *erf_f32, *silu_f32, *gelu_f32,
         *relu_f32, *sqrt_f32, *neg_f32, *abs_f32, *recip_f32;
+    /* hard_swish: x min(max(x/6 + 1/2, 0), 1); softplus: log(1 + e^x); softsign: x / (1 + |x|);
+     * mish: x tanh(softplus(x)); round: to nearest, ties to even; sign: -1, 1, or x itself for
+     * zeros. Errors: softplus, mish and softsign <= 4 ulp (tested). */
+    steno_unary_f32 *hard_swish_f32, *softplus_f32, *softsign_f32, *mish_f32, *floor_f32, *ceil_f32,
+        *round_f32, *sign_f32;
+    /* Within 4 ulp; x86 levels use the C library's vector functions (libmvec). */
+    steno_unary_f32 *sin_f32, *cos_f32, *tan_f32, *asin_f32, *acos_f32, *atan_f32, *sinh_f32,
+        *cosh_f32, *asinh_f32, *acosh_f32, *atanh_f32;
+    /* hard_sigmoid: min(max(a x + b, 0), 1); leaky_relu: x < 0 ? a x : x;
+     * elu: x > 0 ? x : a (e^(b x) - 1), 4 ulp; thresholded_relu: x <= a ? 0 : x;
+     * shrink: x < -b ? x + a : x > b ? x - a : 0, also for NaN (ONNX). */
+    steno_curve_f32 *hard_sigmoid_f32, *leaky_relu_f32, *elu_f32, *thresholded_relu_f32,
+        *shrink_f32;
     steno_binary_f32 *add_f32, *sub_f32, *mul_f32, *div_f32, *min_f32, *max_f32;
     /* y = x * scale + shift; x == y allowed. */
     void (*affine_f32)(float *y, const float *x, size_t n, float scale, float shift);
-    /* y = min(max(x, lo), hi); x == y allowed. */
-    void (*clip_f32)(float *y, const float *x, size_t n, float lo, float hi);
+    /* y = min(max(x, a), b). */
+    steno_curve_f32 *clip_f32;
     /* Gated linear unit: y = a * sigmoid(b); y may be a or b. */
     void (*glu_f32)(float *y, const float *a, const float *b, size_t n);
-    /* y = log(1 + e^(x - shift)) - 0.08 x - offset; x == y allowed. The two sums are rounded to f32
-     * as written. Zipformer (Yao et al. 2024, section 3.4): SwooshL 4, 0.035; SwooshR 1,
-     * 0.313261687. */
-    void (*swoosh_f32)(float *y, const float *x, size_t n, float shift, float offset);
+    /* y = log(1 + e^(x - a)) - 0.08 x - b. The two sums are rounded to f32 as written. Zipformer
+     * (Yao et al. 2024, section 3.4): SwooshL 4, 0.035; SwooshR 1, 0.313261687. */
+    steno_curve_f32 *swoosh_f32;
     /* y += scale * x. */
     void (*axpy_f32)(float *y, const float *x, size_t n, float scale);
 

@@ -198,8 +198,17 @@ void steno_body_swoosh(struct steno_body *b)
            steno_node_float(b->node, "offset", 0));
 }
 
+static void hard_sigmoid(struct steno_body *b, const char *y, const char *x, double alpha,
+                         double beta)
+{
+    steno_body_add(b, "%s = HardSigmoid<alpha = %s, beta = %s>(%s)", y, steno_body_float(alpha).s,
+                   steno_body_float(beta).s, x);
+}
+
 void steno_body_act(struct steno_body *b, const char *y, const char *x, int act)
 {
+    const float p0 = steno_node_float(b->node, "act_min", 0);
+    const float p1 = steno_node_float(b->node, "act_max", 0);
     struct steno_body_name t;
     switch (act) {
     case STENO_ACT_RELU:
@@ -221,13 +230,39 @@ void steno_body_act(struct steno_body *b, const char *y, const char *x, int act)
         return;
     case STENO_ACT_CLIP:
         steno_body_add(b, "clip_lo = f32(%s)\nclip_hi = f32(%s)\n%s = Clip(%s, clip_lo, clip_hi)",
-                       steno_body_float((double)steno_node_float(b->node, "act_min", 0)).s,
-                       steno_body_float((double)steno_node_float(b->node, "act_max", 0)).s, y, x);
+                       steno_body_float((double)p0).s, steno_body_float((double)p1).s, y, x);
         return;
     case STENO_ACT_SWOOSH:
-        swoosh(b, y, x, steno_node_float(b->node, "act_min", 0),
-               steno_node_float(b->node, "act_max", 0));
+        swoosh(b, y, x, p0, p1);
         return;
+    case STENO_ACT_HARD_SIGMOID:
+        hard_sigmoid(b, y, x, (double)p0, (double)p1);
+        return;
+    case STENO_ACT_HARD_SWISH:
+        t = steno_body_temp(b);
+        hard_sigmoid(b, t.s, x, 1.0 / 6, 0.5);
+        steno_body_add(b, "%s = Mul(%s, %s)", y, x, t.s);
+        return;
+    case STENO_ACT_LEAKY_RELU:
+        steno_body_add(b, "%s = LeakyRelu<alpha = %s>(%s)", y, steno_body_float((double)p0).s, x);
+        return;
+    case STENO_ACT_ELU: /* with another rate than 1: Celu */
+        steno_body_add(b, "%s = %s<alpha = %s>(%s)", y, p1 == 1 ? "Elu" : "Celu",
+                       steno_body_float((double)p0).s, x);
+        return;
+    case STENO_ACT_SOFTPLUS:
+        steno_body_add(b, "%s = Softplus(%s)", y, x);
+        return;
+    case STENO_ACT_SOFTSIGN:
+        steno_body_add(b, "%s = Softsign(%s)", y, x);
+        return;
+    case STENO_ACT_MISH: {
+        struct steno_body_name u = steno_body_temp(b);
+        t = steno_body_temp(b);
+        steno_body_add(b, "%s = Softplus(%s)\n%s = Tanh(%s)", t.s, x, u.s, t.s);
+        steno_body_add(b, "%s = Mul(%s, %s)", y, x, u.s);
+        return;
+    }
     default:
         steno_body_unsupported(b);
     }

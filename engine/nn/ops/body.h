@@ -77,7 +77,7 @@ void steno_body_halves(struct steno_body *b, const char *a, const char *c,
 void steno_body_slice(struct steno_body *b, const char *y, const char *x, const char *from,
                       const char *to, int axis);
 /* act (enum steno_activation) of x, at most once in a body. Kinds that have no formula here are
- * unsupported. Clip and Swoosh read the node's act_min and act_max. */
+ * unsupported. Kinds with parameters read the node's act_min and act_max. */
 void steno_body_act(struct steno_body *b, const char *y, const char *x, int act);
 /* y = (x - mean) / sqrt(var + epsilon) * gamma + beta along the last axis; beta NULL: none. */
 void steno_body_layernorm(struct steno_body *b, const char *y, const char *x, const char *gamma,

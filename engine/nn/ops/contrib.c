@@ -134,33 +134,38 @@ static float act_param(const struct steno_node *n, int i, float otherwise)
     return steno_node_float(n, names[i], otherwise);
 }
 
-bool steno_ops_fused_act_known(const char *name)
-{
-    static const char *const names[] = {"",          "Relu",        "Sigmoid",         "Tanh",
-                                        "Clip",      "HardSigmoid", "LeakyRelu",       "Elu",
-                                        "Softplus",  "Softsign",    "ThresholdedRelu", "Swish",
-                                        "HardSwish", "Gelu"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i]))
-            return true;
-    return false;
-}
+static const struct {
+    const char *name;
+    enum steno_activation act; /* NONE: no epilogue has it */
+    float a, b;                /* defaults of the parameters */
+} fused_acts[] = {
+    {"", STENO_ACT_NONE, 0, 0},
+    {"Relu", STENO_ACT_RELU, 0, 0},
+    {"Sigmoid", STENO_ACT_SIGMOID, 0, 0},
+    {"Tanh", STENO_ACT_TANH, 0, 0},
+    {"Swish", STENO_ACT_SILU, 0, 0},
+    {"Gelu", STENO_ACT_GELU, 0, 0},
+    {"Clip", STENO_ACT_CLIP, -INFINITY, INFINITY},
+    {"HardSigmoid", STENO_ACT_HARD_SIGMOID, 0.2f, 0.5f},
+    {"HardSwish", STENO_ACT_HARD_SWISH, 0, 0},
+    {"LeakyRelu", STENO_ACT_LEAKY_RELU, 0.01f, 0},
+    {"Elu", STENO_ACT_ELU, 1, 1},
+    {"Softplus", STENO_ACT_SOFTPLUS, 0, 0},
+    {"Softsign", STENO_ACT_SOFTSIGN, 0, 0},
+    {"ThresholdedRelu", STENO_ACT_NONE, 1, 0},
+};
 
-static bool simple_act(const steno_kernels *k, const char *name, float *x, size_t n)
+bool steno_ops_fused_act_of(const struct steno_node *n, enum steno_activation *act, float p[2])
 {
-    if (!strcmp(name, "Relu"))
-        k->relu_f32(x, x, n);
-    else if (!strcmp(name, "Sigmoid"))
-        k->sigmoid_f32(x, x, n);
-    else if (!strcmp(name, "Tanh"))
-        k->tanh_f32(x, x, n);
-    else if (!strcmp(name, "Swish"))
-        k->silu_f32(x, x, n);
-    else if (!strcmp(name, "Gelu"))
-        k->gelu_f32(x, x, n);
-    else
-        return !*name;
-    return true;
+    const char *name = steno_node_str(n, "activation", "");
+    for (size_t i = 0; i < sizeof fused_acts / sizeof *fused_acts; i++)
+        if (!strcmp(name, fused_acts[i].name)) {
+            *act = fused_acts[i].act;
+            p[0] = act_param(n, 0, fused_acts[i].a);
+            p[1] = *act == STENO_ACT_ELU ? 1 : act_param(n, 1, fused_acts[i].b);
+            return true;
+        }
+    return false;
 }
 
 steno_status steno_ops_fused_act(const struct steno_op_ctx *ctx, float *x, size_t n, steno_err *err)
@@ -168,38 +173,14 @@ steno_status steno_ops_fused_act(const struct steno_op_ctx *ctx, float *x, size_
     const struct steno_node *node = steno_op_node(ctx);
     const steno_kernels *k = steno_op_kernels(ctx);
     const char *name = steno_node_str(node, "activation", "");
-    float a;
-    if (simple_act(k, name, x, n))
-        return STENO_OK;
-    if (!strcmp(name, "HardSigmoid")) {
-        k->affine_f32(x, x, n, act_param(node, 0, 0.2f), act_param(node, 1, 0.5f));
-        k->clip_f32(x, x, n, 0, 1);
-    } else if (!strcmp(name, "Clip")) {
-        k->clip_f32(x, x, n, act_param(node, 0, -INFINITY), act_param(node, 1, INFINITY));
-    } else if (!strcmp(name, "LeakyRelu")) {
-        a = act_param(node, 0, 0.01f);
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] < 0 ? a * x[i] : x[i];
-    } else if (!strcmp(name, "Elu")) {
-        a = act_param(node, 0, 1);
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] < 0 ? a * expm1f(x[i]) : x[i];
-    } else if (!strcmp(name, "ThresholdedRelu")) {
-        a = act_param(node, 0, 1);
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] > a ? x[i] : 0;
-    } else if (!strcmp(name, "HardSwish")) {
-        for (size_t i = 0; i < n; i++)
-            x[i] *= fmaxf(0, fminf(1, x[i] / 6 + 0.5f));
-    } else if (!strcmp(name, "Softplus")) {
-        for (size_t i = 0; i < n; i++)
-            x[i] = fmaxf(x[i], 0) + log1pf(expf(-fabsf(x[i])));
-    } else if (!strcmp(name, "Softsign")) {
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] / (1 + fabsf(x[i]));
-    } else {
+    enum steno_activation act;
+    float p[2];
+    if (!steno_ops_fused_act_of(node, &act, p))
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "activation '%s' is not supported",
                              name);
-    }
+    if (!strcmp(name, "ThresholdedRelu"))
+        k->thresholded_relu_f32(x, x, n, p[0], 0);
+    else
+        steno_ops_activate(k, act, p[0], p[1], x, n);
     return STENO_OK;
 }

@@ -34,7 +34,9 @@ STENO_MUST steno_status steno_int8_scratch(struct steno_op_ctx *ctx, const struc
 /* Quantize x to u8 over its own range and 0, as DynamicQuantizeLinear does: y = q - zero, whole
  * numbers as f32. Returns the scale. x == y is allowed. */
 float steno_contrib_dynamic(const steno_kernels *k, const float *x, size_t n, float *y);
-bool steno_ops_fused_act_known(const char *name);
+/* Read the attribute "activation" and its parameters p. *act: STENO_ACT_NONE without the attribute
+ * and for ThresholdedRelu, which no epilogue has. False: an unknown name. */
+bool steno_ops_fused_act_of(const struct steno_node *n, enum steno_activation *act, float p[2]);
 /* Apply the attribute "activation" of FusedGemm and FusedConv to x in place: Relu, Sigmoid, Tanh,
  * LeakyRelu, HardSigmoid, Elu, Softplus, Softsign, ThresholdedRelu, Clip; ours: Swish, HardSwish,
  * Gelu. Parameters: activation_params, or activation_alpha, activation_beta (activation_gamma) by

@@ -25,30 +25,19 @@ struct conv {                      /* the node's frozen state */
 
 static steno_status read_activation(const struct steno_node *n, struct conv *c, steno_err *err)
 {
-    static const struct {
-        const char *name;
-        enum steno_activation act;
-    } names[] = {{"Relu", STENO_ACT_RELU}, {"Sigmoid", STENO_ACT_SIGMOID},
-                 {"Tanh", STENO_ACT_TANH}, {"Swish", STENO_ACT_SILU},
-                 {"Gelu", STENO_ACT_GELU}, {"Clip", STENO_ACT_CLIP}};
     const char *want = steno_node_str(n, "activation", "");
     const struct steno_attr *params = steno_node_attr(n, "activation_params");
-    if (!*want)
-        return STENO_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(want, names[i].name))
-            c->act = names[i].act;
-    c->act_apart = c->act == STENO_ACT_NONE;
-    if (!steno_ops_fused_act_known(want))
+    float p[2];
+    if (!steno_ops_fused_act_of(n, &c->act, p))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "node '%s': activation '%s' is not supported",
                           n->name, want);
-    if (c->act == STENO_ACT_CLIP) {
-        if (!params || params->kind != STENO_ATTR_FLOATS || params->n != 2)
-            return steno_fail(err, STENO_ERR_FORMAT, "node '%s': Clip needs two activation_params",
-                              n->name);
-        c->act_min = params->floats[0];
-        c->act_max = params->floats[1];
-    }
+    if (c->act == STENO_ACT_CLIP &&
+        (!params || params->kind != STENO_ATTR_FLOATS || params->n != 2))
+        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': Clip needs two activation_params",
+                          n->name);
+    c->act_apart = *want && c->act == STENO_ACT_NONE;
+    c->act_min = p[0];
+    c->act_max = p[1];
     return STENO_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Elementwise functions of one input. f32 uses the kernel table where it has the function; f16 and
- * bf16 are computed in f32 and rounded once; f64 uses libm. */
+/* Elementwise functions of one input. f32 uses the kernel table; f16 and bf16 are computed in f32
+ * and rounded once; f64 uses libm. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -15,22 +15,17 @@ struct unary_args {
 
 struct unary_row {
     const char *type;
-    size_t kernel; /* offset of a steno_unary_f32 * in steno_kernels, or 0 */
+    size_t kernel; /* offset of a steno_unary_f32 * in steno_kernels */
+    size_t curve;  /* or, if not 0, of a steno_curve_f32 * that takes a and b */
     double (*f64)(double x, const struct unary_args *u);
-    float (*f32)(float x, const struct unary_args *u);
     float a, b; /* defaults of alpha and beta */
 };
 
-#define F(NAME, EXPR64, EXPR32)                                                                    \
+#define F(NAME, EXPR)                                                                              \
     static double NAME##_f64(double x, const struct unary_args *u)                                 \
     {                                                                                              \
         (void)u;                                                                                   \
-        return EXPR64;                                                                             \
-    }                                                                                              \
-    static float NAME##_f32(float x, const struct unary_args *u)                                   \
-    {                                                                                              \
-        (void)u;                                                                                   \
-        return EXPR32;                                                                             \
+        return EXPR;                                                                               \
     }
 #define A64 ((double)u->a)
 #define B64 ((double)u->b)
@@ -39,21 +34,13 @@ static double softplus(double x)
 {
     return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
 }
-static float softplusf(float x)
-{
-    return x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x));
-}
 static double gelu64(double x, bool tanh_form)
 {
     if (tanh_form)
         return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     return 0.5 * x * (1 + erf(x * 0.7071067811865476));
 }
-static double unit64(double x)
-{
-    return x < 0 ? 0 : x > 1 ? 1 : x; /* NaN stays NaN */
-}
-static float unitf(float x)
+static double clamp01(double x)
 {
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
@@ -62,90 +49,94 @@ static double sign64(double x)
     return x > 0 ? 1 : x < 0 ? -1 : x; /* NaN stays NaN */
 }
 
-F(abs, fabs(x), fabsf(x))
-F(acos, acos(x), acosf(x))
-F(acosh, acosh(x), acoshf(x))
-F(asin, asin(x), asinf(x))
-F(asinh, asinh(x), asinhf(x))
-F(atan, atan(x), atanf(x))
-F(atanh, atanh(x), atanhf(x))
-F(ceil, ceil(x), ceilf(x))
-F(celu, x > 0 ? x : A64 * expm1(x / A64), x > 0 ? x : u->a * expm1f(x / u->a))
-F(cos, cos(x), cosf(x))
-F(cosh, cosh(x), coshf(x))
-F(elu, x > 0 ? x : A64 * expm1(x), x > 0 ? x : u->a * expm1f(x))
-F(erf, erf(x), erff(x))
-F(exp, exp(x), expf(x))
-F(floor, floor(x), floorf(x))
-F(gelu, gelu64(x, u->a != 0), (float)gelu64((double)x, u->a != 0))
-F(hardsigmoid, unit64(A64 *x + B64), unitf(u->a *x + u->b))
-F(hardswish, x *unit64(x / 6 + 0.5), x *unitf(x / 6 + 0.5f))
-F(leakyrelu, x < 0 ? A64 * x : x, x < 0 ? u->a * x : x)
-F(log, log(x), logf(x))
-F(mish, x *tanh(softplus(x)), x *tanhf(softplusf(x)))
-F(neg, -x, -x)
-F(reciprocal, 1 / x, 1 / x)
-F(relu, x > 0 || isnan(x) ? x : 0, x > 0 || isnan(x) ? x : 0)
-F(round, nearbyint(x), nearbyintf(x))
-F(selu, B64 *(x > 0 ? x : A64 * expm1(x)), u->b *(x > 0 ? x : u->a * expm1f(x)))
-F(shrink, x<-B64 ? x + A64 : x> B64 ? x - A64 : 0, x<-u->b ? x + u->a : x> u->b ? x - u->a : 0)
-F(sigmoid, 1 / (1 + exp(-x)), 1 / (1 + expf(-x)))
-F(sign, sign64(x), (float)sign64((double)x))
-F(sin, sin(x), sinf(x))
-F(sinh, sinh(x), sinhf(x))
-F(softplus, softplus(x), softplusf(x))
-F(softsign, x / (1 + fabs(x)), x / (1 + fabsf(x)))
-F(sqrt, sqrt(x), sqrtf(x))
-F(swish, x / (1 + exp(-A64 * x)), x / (1 + expf(-u->a * x)))
-F(tan, tan(x), tanf(x))
-F(tanh, tanh(x), tanhf(x))
-F(thresholdedrelu, x > A64 ? x : 0, x > u->a ? x : 0)
+F(abs, fabs(x))
+F(acos, acos(x))
+F(acosh, acosh(x))
+F(asin, asin(x))
+F(asinh, asinh(x))
+F(atan, atan(x))
+F(atanh, atanh(x))
+F(ceil, ceil(x))
+F(celu, x > 0 ? x : A64 * expm1(x / A64))
+F(cos, cos(x))
+F(cosh, cosh(x))
+F(elu, x > 0 ? x : A64 * expm1(x))
+F(erf, erf(x))
+F(exp, exp(x))
+F(floor, floor(x))
+F(gelu, gelu64(x, u->a != 0))
+F(hardsigmoid, clamp01(A64 *x + B64))
+F(hardswish, x *clamp01(x / 6 + 0.5))
+F(leakyrelu, x < 0 ? A64 * x : x)
+F(log, log(x))
+F(mish, x *tanh(softplus(x)))
+F(neg, -x)
+F(reciprocal, 1 / x)
+F(relu, x > 0 || isnan(x) ? x : 0)
+F(round, nearbyint(x))
+F(selu, B64 *(x > 0 ? x : A64 * expm1(x)))
+F(shrink, x<-B64 ? x + A64 : x> B64 ? x - A64 : 0)
+F(sigmoid, 1 / (1 + exp(-x)))
+F(sign, sign64(x))
+F(sin, sin(x))
+F(sinh, sinh(x))
+F(softplus, softplus(x))
+F(softsign, x / (1 + fabs(x)))
+F(sqrt, sqrt(x))
+F(swish, x / (1 + exp(-A64 * x)))
+F(tan, tan(x))
+F(tanh, tanh(x))
+F(thresholdedrelu, x <= A64 ? 0 : x)
 
 #define SLOT(NAME) offsetof(steno_kernels, NAME)
 #define ROW(TYPE, NAME, SLOT_, A, B)                                                               \
     {                                                                                              \
-        TYPE, SLOT_, NAME##_f64, NAME##_f32, A, B                                                  \
+        TYPE, SLOT_, 0, NAME##_f64, A, B                                                           \
+    }
+#define CURVE(TYPE, NAME, SLOT_, A, B)                                                             \
+    {                                                                                              \
+        TYPE, 0, SLOT_, NAME##_f64, A, B                                                           \
     }
 
 static const struct unary_row rows[] = {
     ROW("Abs", abs, SLOT(abs_f32), 0, 0),
-    ROW("Acos", acos, 0, 0, 0),
-    ROW("Acosh", acosh, 0, 0, 0),
-    ROW("Asin", asin, 0, 0, 0),
-    ROW("Asinh", asinh, 0, 0, 0),
-    ROW("Atan", atan, 0, 0, 0),
-    ROW("Atanh", atanh, 0, 0, 0),
-    ROW("Ceil", ceil, 0, 0, 0),
-    ROW("Celu", celu, 0, 1.0f, 0),
-    ROW("Cos", cos, 0, 0, 0),
-    ROW("Cosh", cosh, 0, 0, 0),
-    ROW("Elu", elu, 0, 1.0f, 0),
+    ROW("Acos", acos, SLOT(acos_f32), 0, 0),
+    ROW("Acosh", acosh, SLOT(acosh_f32), 0, 0),
+    ROW("Asin", asin, SLOT(asin_f32), 0, 0),
+    ROW("Asinh", asinh, SLOT(asinh_f32), 0, 0),
+    ROW("Atan", atan, SLOT(atan_f32), 0, 0),
+    ROW("Atanh", atanh, SLOT(atanh_f32), 0, 0),
+    ROW("Ceil", ceil, SLOT(ceil_f32), 0, 0),
+    CURVE("Celu", celu, SLOT(elu_f32), 1.0f, 0),
+    ROW("Cos", cos, SLOT(cos_f32), 0, 0),
+    ROW("Cosh", cosh, SLOT(cosh_f32), 0, 0),
+    CURVE("Elu", elu, SLOT(elu_f32), 1.0f, 0),
     ROW("Erf", erf, SLOT(erf_f32), 0, 0),
     ROW("Exp", exp, SLOT(exp_f32), 0, 0),
-    ROW("Floor", floor, 0, 0, 0),
+    ROW("Floor", floor, SLOT(floor_f32), 0, 0),
     ROW("Gelu", gelu, SLOT(gelu_f32), 0, 0),
-    ROW("HardSigmoid", hardsigmoid, 0, 0.2f, 0.5f),
-    ROW("HardSwish", hardswish, 0, 0, 0),
-    ROW("LeakyRelu", leakyrelu, 0, 0.01f, 0),
+    CURVE("HardSigmoid", hardsigmoid, SLOT(hard_sigmoid_f32), 0.2f, 0.5f),
+    ROW("HardSwish", hardswish, SLOT(hard_swish_f32), 0, 0),
+    CURVE("LeakyRelu", leakyrelu, SLOT(leaky_relu_f32), 0.01f, 0),
     ROW("Log", log, SLOT(log_f32), 0, 0),
-    ROW("Mish", mish, 0, 0, 0),
+    ROW("Mish", mish, SLOT(mish_f32), 0, 0),
     ROW("Neg", neg, SLOT(neg_f32), 0, 0),
     ROW("Reciprocal", reciprocal, SLOT(recip_f32), 0, 0),
     ROW("Relu", relu, SLOT(relu_f32), 0, 0),
-    ROW("Round", round, 0, 0, 0),
-    ROW("Selu", selu, 0, 1.67326319217681884765625f, 1.05070102214813232421875f),
-    ROW("Shrink", shrink, 0, 0, 0.5f),
+    ROW("Round", round, SLOT(round_f32), 0, 0),
+    CURVE("Selu", selu, SLOT(elu_f32), 1.67326319217681884765625f, 1.05070102214813232421875f),
+    CURVE("Shrink", shrink, SLOT(shrink_f32), 0, 0.5f),
     ROW("Sigmoid", sigmoid, SLOT(sigmoid_f32), 0, 0),
-    ROW("Sign", sign, 0, 0, 0),
-    ROW("Sin", sin, 0, 0, 0),
-    ROW("Sinh", sinh, 0, 0, 0),
-    ROW("Softplus", softplus, 0, 0, 0),
-    ROW("Softsign", softsign, 0, 0, 0),
+    ROW("Sign", sign, SLOT(sign_f32), 0, 0),
+    ROW("Sin", sin, SLOT(sin_f32), 0, 0),
+    ROW("Sinh", sinh, SLOT(sinh_f32), 0, 0),
+    ROW("Softplus", softplus, SLOT(softplus_f32), 0, 0),
+    ROW("Softsign", softsign, SLOT(softsign_f32), 0, 0),
     ROW("Sqrt", sqrt, SLOT(sqrt_f32), 0, 0),
     ROW("Swish", swish, SLOT(silu_f32), 1.0f, 0),
-    ROW("Tan", tan, 0, 0, 0),
+    ROW("Tan", tan, SLOT(tan_f32), 0, 0),
     ROW("Tanh", tanh, SLOT(tanh_f32), 0, 0),
-    ROW("ThresholdedRelu", thresholdedrelu, 0, 1.0f, 0),
+    CURVE("ThresholdedRelu", thresholdedrelu, SLOT(thresholded_relu_f32), 1.0f, 0),
 };
 
 static const struct unary_row *find(const char *type)
@@ -159,8 +150,8 @@ static const struct unary_row *find(const char *type)
 struct unary_job {
     const struct unary_row *row;
     struct unary_args args;
-    steno_unary_f32 *kernel;   /* NULL: use row->f32 */
-    const steno_kernels *gate; /* not NULL: use steno_ops_gate_f32 */
+    const steno_kernels *k;
+    bool gate; /* use steno_ops_gate_f32 */
     const void *x;
     void *y;
     steno_dtype dtype;
@@ -184,20 +175,47 @@ void steno_ops_gate_f32(const steno_kernels *k, float *y, const float *x, size_t
     }
 }
 
+static steno_unary_f32 *slot_of(const steno_kernels *k, size_t offset)
+{
+    steno_unary_f32 *fn;
+    memcpy(&fn, (const char *)k + offset, sizeof fn);
+    return fn;
+}
+
+static steno_curve_f32 *curve_of(const steno_kernels *k, size_t offset)
+{
+    steno_curve_f32 *fn;
+    memcpy(&fn, (const char *)k + offset, sizeof fn);
+    return fn;
+}
+
+/* Elu, Celu, Selu in the parameters of elu_f32. */
+static void apply_elu(const struct unary_job *j, float *y, const float *x, size_t n)
+{
+    const bool celu = j->row->type[0] == 'C', selu = j->row->type[0] == 'S';
+    const float rate = celu ? 1 / j->args.a : 1;
+    if (!(rate > 0)) { /* the kernel does not take it */
+        for (size_t i = 0; i < n; i++)
+            y[i] = (float)j->row->f64((double)x[i], &j->args);
+        return;
+    }
+    j->k->elu_f32(y, x, n, j->args.a, rate);
+    if (selu)
+        j->k->affine_f32(y, y, n, j->args.b, 0);
+}
+
 static void apply_f32(const struct unary_job *j, float *y, const float *x, size_t n)
 {
-    bool gelu = j->row->type[0] == 'G';
-    if (j->gate) {
-        steno_ops_gate_f32(j->gate, y, x, n, gelu ? STENO_OPS_GELU_ALPHA : j->args.a,
+    const bool gelu = j->row->type[0] == 'G';
+    if (j->gate)
+        steno_ops_gate_f32(j->k, y, x, n, gelu ? STENO_OPS_GELU_ALPHA : j->args.a,
                            gelu ? STENO_OPS_GELU_CUBIC : 0);
-        return;
-    }
-    if (j->kernel) {
-        j->kernel(y, x, n);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        y[i] = j->row->f32(x[i], &j->args);
+    else if (j->row->curve == SLOT(elu_f32))
+        apply_elu(j, y, x, n);
+    else if (j->row->curve)
+        curve_of(j->k, j->row->curve)(y, x, n, j->args.a, j->args.b);
+    else
+        slot_of(j->k, j->row->kernel)(y, x, n);
 }
 
 static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x, size_t n)
@@ -324,7 +342,6 @@ static steno_status run_unary(struct steno_op_ctx *ctx, steno_err *err)
     struct unary_job j = {.row = find(node->op_type)};
     const struct steno_tensor *x;
     struct steno_tensor *y;
-    size_t slot;
     steno_status st = steno_ops_need(ctx, 1, err);
     if (st)
         return st;
@@ -335,13 +352,10 @@ static steno_status run_unary(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     j.args = arguments(node, j.row);
-    slot = j.row->kernel;
+    j.k = steno_op_kernels(ctx);
     /* forms that the kernel slot does not have */
-    if ((!strcmp(node->op_type, "Gelu") && j.args.a != 0) ||
-        (!strcmp(node->op_type, "Swish") && j.args.a != 1))
-        j.gate = steno_op_kernels(ctx);
-    else if (slot)
-        memcpy(&j.kernel, (const char *)steno_op_kernels(ctx) + slot, sizeof j.kernel);
+    j.gate = (!strcmp(node->op_type, "Gelu") && j.args.a != 0) ||
+             (!strcmp(node->op_type, "Swish") && j.args.a != 1);
     j.x = x->data;
     j.y = y->data;
     j.dtype = x->dtype;

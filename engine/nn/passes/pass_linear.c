@@ -192,7 +192,7 @@ static bool take_act(const struct steno_graph *g, struct steno_node *l, const st
 {
     float p[2];
     enum steno_activation act = steno_pass_act(g, n, p);
-    bool numbers = act == STENO_ACT_CLIP || act == STENO_ACT_SWOOSH;
+    bool numbers = steno_pass_act_has_parameters(act);
     if (act == STENO_ACT_NONE || act_of(l) != STENO_ACT_NONE || l->in[3] != STENO_NONE ||
         (numbers && l->n_attr < 4))
         return false;

@@ -99,10 +99,11 @@ const float *steno_pass_vector(const struct steno_graph *g, steno_value_id v, in
 /* True if n is a ConstantOfShape of this type and fills with `with`. */
 bool steno_pass_fills(const struct steno_node *n, steno_dtype type, double with);
 /* Return the activation that n applies to its input 0, if an epilogue can apply it (struct
- * steno_epilogue), else STENO_ACT_NONE. p: the limits of CLIP (the largest floats where absent),
- * shift and offset of SWOOSH, else 0. */
+ * steno_epilogue), else STENO_ACT_NONE. p: its parameters as act_min and act_max
+ * have them (limits of CLIP are the largest floats where absent), else 0. */
 enum steno_activation steno_pass_act(const struct steno_graph *g, const struct steno_node *n,
                                      float p[2]);
+bool steno_pass_act_has_parameters(enum steno_activation act);
 /* Append a node and look its operator up. The caller sets inputs and outputs. NULL: err is set. */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
                                        int opset, const char *name, int n_in, int n_out, int n_attr,

@@ -202,17 +202,29 @@ static bool clip(const struct steno_graph *g, const struct steno_node *n, float 
     return true;
 }
 
+bool steno_pass_act_has_parameters(enum steno_activation act)
+{
+    return act == STENO_ACT_CLIP || act == STENO_ACT_SWOOSH || act == STENO_ACT_HARD_SIGMOID ||
+           act == STENO_ACT_LEAKY_RELU || act == STENO_ACT_ELU;
+}
+
 enum steno_activation steno_pass_act(const struct steno_graph *g, const struct steno_node *n,
                                      float p[2])
 {
     static const struct {
         const char *type;
         enum steno_activation act;
-    } acts[] = {{"Relu", STENO_ACT_RELU},
-                {"Sigmoid", STENO_ACT_SIGMOID},
-                {"Tanh", STENO_ACT_TANH},
-                {"Swish", STENO_ACT_SILU},
-                {"Gelu", STENO_ACT_GELU}};
+        float alpha, beta; /* defaults of the attributes */
+    } acts[] = {{"Relu", STENO_ACT_RELU, 0, 0},
+                {"Sigmoid", STENO_ACT_SIGMOID, 0, 0},
+                {"Tanh", STENO_ACT_TANH, 0, 0},
+                {"HardSwish", STENO_ACT_HARD_SWISH, 0, 0},
+                {"Softplus", STENO_ACT_SOFTPLUS, 0, 0},
+                {"Softsign", STENO_ACT_SOFTSIGN, 0, 0},
+                {"Mish", STENO_ACT_MISH, 0, 0},
+                {"HardSigmoid", STENO_ACT_HARD_SIGMOID, 0.2f, 0.5f},
+                {"LeakyRelu", STENO_ACT_LEAKY_RELU, 0.01f, 0},
+                {"Elu", STENO_ACT_ELU, 1, 1}};
     p[0] = p[1] = 0;
     if (steno_pass_is_ours(n, "Swoosh")) {
         p[0] = steno_node_float(n, "shift", 0);
@@ -221,10 +233,16 @@ enum steno_activation steno_pass_act(const struct steno_graph *g, const struct s
     }
     if (steno_pass_is(n, "Clip") && clip(g, n, p))
         return STENO_ACT_CLIP;
+    if (steno_pass_is(n, "Swish") && steno_node_float(n, "alpha", 1) == 1)
+        return STENO_ACT_SILU;
+    if (steno_pass_is(n, "Gelu") && !strcmp(steno_node_str(n, "approximate", "none"), "none"))
+        return STENO_ACT_GELU;
     for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
-        if (steno_pass_is(n, acts[i].type) && steno_node_float(n, "alpha", 1) == 1 &&
-            !strcmp(steno_node_str(n, "approximate", "none"), "none"))
+        if (steno_pass_is(n, acts[i].type)) {
+            p[0] = steno_node_float(n, "alpha", acts[i].alpha);
+            p[1] = steno_node_float(n, "beta", acts[i].beta);
             return acts[i].act;
+        }
     return STENO_ACT_NONE;
 }
 

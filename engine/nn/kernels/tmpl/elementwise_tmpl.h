@@ -3,9 +3,12 @@
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
+#include "nn/kernels/tmpl/activate_tmpl.h"
 
-#define UNARY(name, expr)                                                                          \
-    static void V_NAME(name##_f32)(float *y, const float *x, size_t n)                             \
+#define UNARY(name, expr) LOOP(name, expr, (float *y, const float *x, size_t n))
+#define CURVE(name, expr) LOOP(name, expr, (float *y, const float *x, size_t n, float a, float b))
+#define LOOP(name, expr, parameters)                                                               \
+    static void V_NAME(name##_f32) parameters                                                      \
     {                                                                                              \
         for (; n >= VL; n -= VL, x += VL, y += VL) {                                               \
             vf v = v_load(x);                                                                      \
@@ -77,6 +80,22 @@ UNARY(sqrt, v_sqrt(v))
 UNARY(neg, v_neg(v))
 UNARY(abs, v_abs(v))
 UNARY(recip, v_set1(1.0f) / v)
+UNARY(hard_swish, v_hard_swish(v))
+UNARY_EACH(softplus, v_softplus_each, (float *y, const float *x, size_t n))
+UNARY_EACH(softsign, v_softsign_each, (float *y, const float *x, size_t n))
+UNARY_EACH(mish, v_mish_each, (float *y, const float *x, size_t n))
+UNARY(floor, v_floor(v))
+UNARY(ceil, v_neg(v_floor(v_neg(v))))
+UNARY(round, v_round(v))
+UNARY(sign, v_select(v_lt(v_zero(), v_abs(v)), v_copysign(v_set1(1.0f), v), v))
+CURVE(clip, v_clamp(v, a, b))
+CURVE(hard_sigmoid, v_hard_sigmoid(v, a, b))
+CURVE(shrink, v_select(v_lt(v, v_set1(-b)), v + v_set1(a),
+                       v_select(v_lt(v_set1(b), v), v - v_set1(a), v_zero())))
+#define ELU(v, n) v_elu_each(v, n, a, b)
+UNARY_EACH(elu, ELU, (float *y, const float *x, size_t n, float a, float b))
+#define SWOOSH(v, n) v_swoosh_each(v, n, a, b)
+UNARY_EACH(swoosh, SWOOSH, (float *y, const float *x, size_t n, float a, float b))
 BINARY(add, u + v)
 BINARY(sub, u - v)
 BINARY(mul, u *v)
@@ -95,14 +114,27 @@ static void V_NAME(affine_f32)(float *y, const float *x, size_t n, float scale, 
     }
 }
 
-static void V_NAME(clip_f32)(float *y, const float *x, size_t n, float lo, float hi)
+static void V_NAME(leaky_relu_f32)(float *y, const float *x, size_t n, float a, float b)
 {
+    (void)b;
     for (; n >= VL; n -= VL, x += VL, y += VL)
-        v_store(y, v_clamp(v_load(x), lo, hi));
-    if (n) {
-        vm m = v_tail(n);
-        v_store_m(y, m, v_clamp(v_load_m(x, m), lo, hi));
-    }
+        v_store(y, v_leaky_relu(v_load(x), a));
+    if (n)
+        v_store_m(y, v_tail(n), v_leaky_relu(v_load_m(x, v_tail(n)), a));
+}
+
+static inline vf V_NAME(above)(vf v, float a)
+{
+    return v_select(v_is_nan(v), v, v_select(v_lt(v_set1(a), v), v, v_zero()));
+}
+
+static void V_NAME(thresholded_relu_f32)(float *y, const float *x, size_t n, float a, float b)
+{
+    (void)b;
+    for (; n >= VL; n -= VL, x += VL, y += VL)
+        v_store(y, V_NAME(above)(v_load(x), a));
+    if (n)
+        v_store_m(y, v_tail(n), V_NAME(above)(v_load_m(x, v_tail(n)), a));
 }
 
 static void V_NAME(glu_f32)(float *y, const float *a, const float *b, size_t n)
@@ -122,9 +154,6 @@ static void V_NAME(glu_f32)(float *y, const float *a, const float *b, size_t n)
     }
 }
 
-#define SWOOSH(v, n) v_swoosh_each(v, n, shift, offset)
-UNARY_EACH(swoosh, SWOOSH, (float *y, const float *x, size_t n, float shift, float offset))
-
 static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
 {
     const vf a = v_set1(scale);
@@ -135,6 +164,43 @@ static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
         v_store_m(y, m, v_fma(v_load_m(x, m), a, v_load_m(y, m)));
     }
 }
+
+void ACTIVATE_RARELY(vf *v, int n, enum steno_activation act, float a, float b)
+{
+    vf x[V_MANY];
+    V_EACH(i, V_MANY) x[i] = i < n ? v[i] : v_zero();
+    switch (act) {
+    case STENO_ACT_HARD_SIGMOID:
+        V_EACH(i, V_MANY) x[i] = v_hard_sigmoid(x[i], a, b);
+        break;
+    case STENO_ACT_LEAKY_RELU:
+        V_EACH(i, V_MANY) x[i] = v_leaky_relu(x[i], a);
+        break;
+    case STENO_ACT_ELU:
+        v_elu_each(x, V_MANY, a, b);
+        break;
+    case STENO_ACT_SOFTPLUS:
+        v_softplus_each(x, V_MANY);
+        break;
+    case STENO_ACT_SOFTSIGN:
+        v_softsign_each(x, V_MANY);
+        break;
+    case STENO_ACT_MISH:
+        v_mish_each(x, V_MANY);
+        break;
+    default:
+        break;
+    }
+    for (int i = 0; i < n; i++)
+        v[i] = x[i];
+}
+
+/* Functions of the C library's vectors. V_LIBM(DO) lists them; v_NAME calls them. Levels without
+ * them keep the scalar slots. */
+#ifdef V_LIBM
+#define DEFINE(name) UNARY(name, v_##name(v))
+V_LIBM(DEFINE)
+#endif
 
 /* Twelve chains: more than latency (4 or 5) times units (2). The empty asm keeps each chain in a
  * register and prevents evaluation at compile time. */
@@ -181,4 +247,21 @@ void V_NAME(steno_kernels_elementwise)(steno_kernels *k)
     k->glu_f32 = V_NAME(glu_f32);
     k->swoosh_f32 = V_NAME(swoosh_f32);
     k->axpy_f32 = V_NAME(axpy_f32);
+    k->hard_swish_f32 = V_NAME(hard_swish_f32);
+    k->softplus_f32 = V_NAME(softplus_f32);
+    k->softsign_f32 = V_NAME(softsign_f32);
+    k->mish_f32 = V_NAME(mish_f32);
+    k->floor_f32 = V_NAME(floor_f32);
+    k->ceil_f32 = V_NAME(ceil_f32);
+    k->round_f32 = V_NAME(round_f32);
+    k->sign_f32 = V_NAME(sign_f32);
+    k->hard_sigmoid_f32 = V_NAME(hard_sigmoid_f32);
+    k->leaky_relu_f32 = V_NAME(leaky_relu_f32);
+    k->elu_f32 = V_NAME(elu_f32);
+    k->thresholded_relu_f32 = V_NAME(thresholded_relu_f32);
+    k->shrink_f32 = V_NAME(shrink_f32);
+#ifdef V_LIBM
+#define SLOT(name) k->name##_f32 = V_NAME(name##_f32);
+    V_LIBM(SLOT)
+#endif
 }
