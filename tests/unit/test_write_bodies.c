@@ -317,6 +317,23 @@ static void attention(void **state)
     }
 }
 
+/* A fill that scores reach: hidden keys take weight from the keys that the row sees, and give it
+ * away. Few rows and many, scores below the fill, and at its height. */
+static void attention_with_a_fill_among_the_scores(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct mk_graph *m = pc_start(13, i % 2 ? "1,2,3,8" : "1,2,24,8");
+        mk_input(m, "k", STENO_F32, "1,2,24,8");
+        mk_input(m, "v", STENO_F32, "1,2,24,4");
+        mk_input(m, "mask", STENO_BOOL, "1,1,1,24");
+        pc_graph(m, i < 2 ? "big = 3000; fill = -10000" : "big = 3e6; fill = -20000");
+        pc_graph(m, "zero = 0; Transpose k kt perm=[0,1,3,2]; MatMul x,kt s0; Mul s0,big s;"
+                    "Where mask,fill,s e; Softmax e f; Where mask,zero,f w; MatMul w,v y; -> y");
+        wc_round_trip(m, "Attention", 13);
+    }
+}
+
 /* One row of x makes the query; with and without the optional inputs. */
 static void attention_of_a_step(void **state)
 {
@@ -562,6 +579,7 @@ int main(void)
         cmocka_unit_test(swish_before_it_was_an_operator),
         cmocka_unit_test(gelu_before_it_was_an_operator),
         cmocka_unit_test(layernorm_before_it_was_an_operator),
+        cmocka_unit_test(attention_with_a_fill_among_the_scores),
         cmocka_unit_test(attention_of_a_step),
         cmocka_unit_test(masked_softmax),
         cmocka_unit_test(conv_with_activation),

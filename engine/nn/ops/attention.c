@@ -51,6 +51,19 @@ void steno_attention_finish(const struct steno_attention *a, const steno_kernels
         k->affine_f32(y, o, a->v_size, 1 / sum, 0);
 }
 
+float steno_attention_filled(const struct steno_attention *a, size_t b, size_t h, size_t i,
+                             float max)
+{
+    const uint8_t *hide;
+    size_t n = 0;
+    if (!a->fills || !(a->fill - max > -104)) /* e^-104 is 0 */
+        return 0;
+    hide = a->hidden.data + b * a->hidden.batch + h * a->hidden.head + i * a->hidden.row;
+    for (size_t j = 0; j < a->keys; j++)
+        n += hide[j * a->hidden.key] != 0;
+    return n ? (float)n * expf(a->fill - max) : 0;
+}
+
 static bool any_hidden(const uint8_t *hide, size_t step, size_t from, size_t to)
 {
     uint64_t eight, all = 0;

@@ -42,6 +42,10 @@ struct steno_attention {
     const int64_t *offset;                /* [batch] */
     const int64_t *valid;                 /* [batch] number of valid keys, or NULL = all */
     struct steno_attention_hidden hidden; /* data NULL = none */
+    /* With `fills` hidden keys have the score `fill` in the softmax: it takes weight from the other
+     * keys where their scores are as low. Their own weight is 0 in any case. */
+    bool fills;
+    float fill;
     /* Relative positions (Transformer-XL): p [batch, heads, p_len, size], data NULL = none. Before
      * the scale, the score of row i and key j gets element (i, j) of the shifted product (q +
      * p_bias) p'; nn/ops/op_fused_attention.c defines RelativeShift. */
@@ -102,6 +106,11 @@ bool steno_attention_reserve(size_t *bytes, size_t *at, size_t n, size_t each);
 void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
                             const float *o, float max, float sum);
 
+/* Sum of the weights of the keys that a->hidden hides from row i, relative to the row's largest
+ * score; 0 without a->fills. */
+float steno_attention_filled(const struct steno_attention *a, size_t b, size_t h, size_t i,
+                             float max);
+
 /* ---- attention_fused.c ---- */
 struct steno_attention_fused {
     const struct steno_attention *a;
@@ -110,6 +119,7 @@ struct steno_attention_fused {
     size_t (*packed_bytes)(size_t k, size_t n);
     void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     size_t bytes; /* scratch of one part */
+    float unit;   /* of largest scores: 1, or log 2 where weights are powers of two */
     bool plain;   /* all rows see all keys */
     bool skips;   /* blocks that a mask hides are skipped */
     size_t block; /* keys per block */

@@ -158,9 +158,10 @@ static void attention_weights(struct steno_body *b, const char *scores)
         steno_body_add(b, "%s = Softmax<axis = -1>(%s)", w, scores);
     } else if (steno_node_int(b->node, "hides", 0)) {
         steno_body_add(b,
-                       "low = f32(-3e38)\nseen = Where(in3, low, %s)\n"
+                       "low = f32(%s)\nseen = Where(in3, low, %s)\n"
                        "w_all = Softmax<axis = -1>(seen)\nzero = f32(0.0)\n"
                        "%s = Where(in3, zero, w_all)",
+                       steno_body_float((double)steno_node_float(b->node, "fill", -3e38f)).s,
                        scores, w);
     } else {
         steno_body_add(b, "seen = Add(%s, in3)\n%s = Softmax<axis = -1>(seen)", scores, w);

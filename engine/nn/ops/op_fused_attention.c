@@ -22,6 +22,8 @@
  *                 written file)
  *                 shift: 0 when P has a row for each key and its product is not shifted
  *                 no_nan: 1 when a row of weights that is NaN, as without a visible key, gives 0
+ *                 fill: the score of hidden keys in the softmax, before their weight becomes 0;
+ *                 without it they take no part
  *                 hides: 1 when the mask is bool (for the body in a written file,
  *                 nn/ops/body_fused.c; the kernel looks at the type) */
 #include "nn/ops/attention.h"
@@ -269,6 +271,8 @@ const char *steno_attention_read_mask(struct steno_op_ctx *ctx, int in, struct s
     }
     if (m->dtype == STENO_BOOL) {
         a->hidden = (struct steno_attention_hidden){m->data, step[0], step[1], step[2], step[3]};
+        a->fills = steno_node_attr(steno_op_node(ctx), "fill") != NULL;
+        a->fill = steno_node_float(steno_op_node(ctx), "fill", 0);
         return NULL;
     }
     a->mask = (struct steno_attention_view){m->data, step[0], step[1], step[2]};

@@ -6,7 +6,8 @@
  *                      z = Concat(cache, columns new_at .. new_at + W of new; axis 1)
  *                      y = ai.steno:Attention(Q, z, z, mask), columns from q_at, k_at, v_at on
  *                      cache' = the last L rows of z
- *                  Attributes: heads, size, v_size, q_at, k_at, v_at, new_at, scale.
+ *                  Attributes: heads, size, v_size, q_at, k_at, v_at, new_at, scale,
+ *                  fill?.
  *
  * z exists for one entry of the batch at a time, in L1. If the caller passes the entries of cache
  * one by one (steno_op_rows: states of streams, each in its own memory), they are updated in place

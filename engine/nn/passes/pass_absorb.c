@@ -96,6 +96,8 @@ static bool match(struct steno_graph *g, const struct steno_node *n, struct foun
     for (int i = 0; i < 3; i++)
         if (steno_node_int(n, at[i], 0))
             return false;
+    if (steno_node_attr(n, "fill"))
+        return false; /* the kernel knows only keys that take no part */
     f->heads = steno_node_int(n, "heads", 0);
     f->size = steno_node_int(n, "size", 0);
     f->v_size = steno_node_int(n, "v_size", 0);

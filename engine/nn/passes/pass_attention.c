@@ -20,7 +20,8 @@
  * Where: -1e9 would keep differences of scores above 32. */
 #define ABSORBS (-1e30)
 /* NeMo also sets the weights of hidden keys to 0 after the softmax. There the fill matters only if
- * all scores of a row are as low. */
+ * all scores of a row are as low; the operator computes that, but not in all its forms, so fills
+ * that scores reach every day stay. */
 #define HIDES_TWICE (-1e4)
 
 static struct steno_node *our(struct steno_graph *g, steno_value_id v, const char *type)
@@ -44,7 +45,7 @@ struct found {
     steno_value_id mask, out;
     steno_value_id where;      /* bool: the condition of a Where with `fill`, or STENO_NONE */
     bool where_hides, negated; /* negated: the mask is subtracted */
-    double fill;
+    double fill;               /* of the Where, or of the MaskedSoftmax whose mask hides */
     /* by_key: the product with positions is not shifted. */
     bool positions, by_key, apart_out;
     bool no_nan; /* rows of the softmax that are NaN become 0 */
@@ -362,8 +363,9 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
     if (n) {
         f->mask = n->in[1];
         take(f, n);
-        return (double)steno_node_float(n, "fill", 0) <= HIDES_TWICE &&
-               match_scores(g, f, n->in[0]) && keeps_score_shape(g, f, f->mask);
+        f->fill = (double)steno_node_float(n, "fill", 0);
+        return f->fill <= HIDES_TWICE && match_scores(g, f, n->in[0]) &&
+               keeps_score_shape(g, f, f->mask);
     }
     n = softmax_of(g, f, v);
     if (!n || !along_keys(g, n))
@@ -518,6 +520,8 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
                         0,
                         !f->by_key};
     struct steno_node *y;
+    int n = 9 + f->by_key;
+    bool fills;
     steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
     if (!st && f->positions)
         st = flat(g, &f->q_pos.bias, f->q.heads * f->q.size, err);
@@ -530,15 +534,18 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
     if (f->negated && (st = negate(g, f, name, err)))
         return st;
     values[8] = f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL;
-    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10 + f->by_key + f->no_nan,
+    fills = values[8] && f->fill > ABSORBS;
+    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, n + 1 + fills + f->no_nan,
                             err);
     if (!y)
         return STENO_ERR_NOMEM;
     if (f->no_nan)
-        steno_pass_set_int(g, y, 10 + f->by_key, "no_nan", 1);
-    for (int i = 0; i < 9 + f->by_key; i++)
+        steno_pass_set_int(g, y, n + 1 + fills, "no_nan", 1);
+    for (int i = 0; i < n; i++)
         steno_pass_set_int(g, y, i, attrs[i], values[i]);
-    steno_pass_set_float(g, y, 9 + f->by_key, "scale", (float)f->scale);
+    steno_pass_set_float(g, y, n, "scale", (float)f->scale);
+    if (fills)
+        steno_pass_set_float(g, y, n + 1, "fill", (float)f->fill);
     y->in[0] = f->q.x;
     y->in[1] = f->k.x;
     y->in[2] = f->v.x;

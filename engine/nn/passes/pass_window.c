@@ -126,7 +126,7 @@ static steno_status build(struct steno_graph *g, struct steno_node *a, const str
 {
     static const char *const names[] = {"heads", "size", "v_size", "q_at",
                                         "k_at",  "v_at", "new_at"};
-    struct steno_attr *at = steno_graph_alloc(g, 8, sizeof *at, err);
+    struct steno_attr *at = steno_graph_alloc(g, 9, sizeof *at, err);
     steno_value_id *in = steno_graph_alloc(g, N_IN, sizeof *in, err);
     steno_value_id *out = steno_graph_alloc(g, 2, sizeof *out, err);
     int64_t values[] = {steno_node_int(a, "heads", 1),
@@ -142,6 +142,8 @@ static steno_status build(struct steno_graph *g, struct steno_node *a, const str
         at[i] = (struct steno_attr){.name = names[i], .kind = STENO_ATTR_INT, .i = values[i]};
     at[7] = (struct steno_attr){
         .name = "scale", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(a, "scale", 1)};
+    at[8] = (struct steno_attr){
+        .name = "fill", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(a, "fill", 0)};
     in[0] = m->q.of;
     in[1] = m->new_kv.of;
     in[2] = m->cache;
@@ -155,6 +157,7 @@ static steno_status build(struct steno_graph *g, struct steno_node *a, const str
             split->dead = true;
     }
     a->domain = "ai.steno.run";
+    a->n_attr = steno_node_attr(a, "fill") ? 9 : 8;
     a->op_type = "WindowAttention";
     a->opset = 1;
     a->op = steno_op_find(a->domain, a->op_type, 1);
@@ -163,7 +166,6 @@ static steno_status build(struct steno_graph *g, struct steno_node *a, const str
     a->out = out;
     a->n_out = 2;
     a->attr = at;
-    a->n_attr = 8;
     return a->op ? STENO_OK : steno_fail(err, STENO_ERR_INTERNAL, "no WindowAttention");
 }
 
