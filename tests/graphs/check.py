@@ -43,7 +43,7 @@ def judge(steno, model, sets, levels=(0, 1, 2, 3), write=(3,), deep=True):
     keep = [k for k in range(len(sets)) if isinstance(want[k], list)]
     if not keep:
         return False
-    refs = [oracle.References(model, sets[k], want[k]) for k in keep]
+    refs = [oracle.References(model, sets[k], want[k], steno.how & 3 != 1) for k in keep]
     if deep:
         for r in refs:
             r.evaluate()

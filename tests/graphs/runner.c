@@ -2,14 +2,14 @@
  *
  * Requests come on stdin and answers go to stdout, both as little-endian numbers:
  *   request: u32 bytes of the model, the model; u32 levels to run (bit i: level i, bit 8 + i: write
- *            level i); u32 sets of inputs, u32 inputs per set; for each input of each set:
- *            u32 length of its name, the name, a tensor
- *   answer:  for each level to run, in rising order, a status; if that is 0, for each set a status,
- *            and if that is 0: u32 outputs, for each a tensor; then for each level to write a
- *            status, and if that is 0: u32 bytes, the model
- *   tensor:  u32 type (as in ONNX), u32 rank, i64 extents, u32 bytes, elements
- *   status:  u32 (steno_status), u32 length, message
- * A value that was planned with a wrong shape counts as STENO_ERR_INTERNAL. */
+ *            level i, bits 16 and 17: kernels: the best, scalar, avx2, avx512; bit 18: constants
+ * are copied when the model is read instead of when they are needed); u32 sets of inputs, u32
+ * inputs per set; for each input of each set: u32 length of its name, the name, a tensor answer:
+ * for each level to run, in rising order, a status; if that is 0, for each set a status, and if
+ * that is 0: u32 outputs, for each a tensor; then for each level to write a status, and if that is
+ * 0: u32 bytes, the model tensor:  u32 type (as in ONNX), u32 rank, i64 extents, u32 bytes,
+ * elements status:  u32 (steno_status), u32 length, message A value that was planned with a wrong
+ * shape counts as STENO_ERR_INTERNAL. */
 #include "base/arena.h"
 #include "nn/network/network.h"
 #include "optimize/save.h"
@@ -147,7 +147,10 @@ static steno_status run_set(steno_network *n, steno_session *s, const struct inp
 
 static void run_level(const struct request *r, int level)
 {
-    struct steno_network_options opt = {.opt_level = level, .borrow_from = 1};
+    static const char *const cpus[] = {NULL, "scalar", "avx2", "avx512"};
+    struct steno_network_options opt = {.opt_level = level,
+                                        .borrow_from = !(r->levels >> 18 & 1),
+                                        .cpu = cpus[r->levels >> 16 & 3]};
     steno_network *n = NULL;
     steno_session *s = NULL;
     steno_err err = {0};
