@@ -194,6 +194,8 @@ struct steno_stream_options {
     int sample_rate;     /* Hz of the pushed audio, 8000..192000; 0 = the model's */
     bool no_endpointing; /* one final at the end; the segment then grows with the recording */
     bool no_partials;
+    bool no_tail; /* partials only of what is complete, where a model would decode the rest for them
+                   */
     int beam;   /* hypotheses of the search, 1..STENO_MAX_BEAM; 1 = greedy; 0 = the model's own, at
                  * least n_best */
     int n_best; /* alternatives in finals, 1..beam; 0 = 1 */

@@ -155,6 +155,7 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     so.stream.sample_rate = job->rate = info.sample_rate;
     so.stream.no_partials = !job->req.partials;
     so.stream.no_endpointing = job->req.no_endpointing || job->req.served->info.cuts;
+    so.stream.no_tail = job->req.served->info.cuts; /* its sections are enough */
     so.stream.hints = job->req.hints;
     so.stream.no_word_times = job->req.no_word_times;
     so.stream.beam = job->req.beam;

@@ -185,7 +185,7 @@ static size_t acceptable(const steno_stream *s)
 static bool partial_due(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
-    return s->model->info.segments.partial_every > 0 && !s->opt.no_partials &&
+    return s->model->info.segments.partial_every > 0 && !s->opt.no_partials && !s->opt.no_tail &&
            acceptable(s) >= g->partial && (g->heard || g->whole);
 }
 
@@ -302,9 +302,9 @@ static void fill_item(const steno_stream *s, struct steno_step_item *item)
     item->pcm = g->pcm;
     item->dropped = g->dropped;
     item->n = g->final ? g->n - g->keep : g->n;
-    item->goal = g->final             ? STENO_STEP_FINAL
-                 : s->opt.no_partials ? STENO_STEP_ADVANCE
-                                      : STENO_STEP_PARTIAL;
+    item->goal = g->final                               ? STENO_STEP_FINAL
+                 : s->opt.no_partials || s->opt.no_tail ? STENO_STEP_ADVANCE
+                                                        : STENO_STEP_PARTIAL;
 }
 
 /* Drop samples that the family has accepted and, with endpointing, the energy rule has seen. */

@@ -141,6 +141,17 @@ static steno_status encode(const struct steno_whisper *m, const char *text, size
     return st;
 }
 
+/* The prefix, behind the timestamp that begins a window. */
+static steno_status encode_prefix(steno_whisper_recording *j, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (!j->o.prefix)
+        return STENO_OK;
+    if (j->o.times)
+        st = add_pieces(&j->prefix, &j->m->special.first_time, 1, err);
+    return st ? st : encode(j->m, j->o.prefix, CONTEXT, &j->prefix, err);
+}
+
 /* ---- the prompt ---------------------------------------------------------------------------- */
 
 static void put(steno_whisper_recording *j, const int32_t *ids, size_t n)
@@ -196,11 +207,16 @@ static void make_prompt(steno_whisper_recording *j)
     put(j, start, put_start(j, start));
     if (!j->o.times)
         put_one(j, j->m->special.no_times);
-    if (!with_prefix)
-        return;
-    if (j->o.times)
-        put_one(j, j->m->special.first_time);
-    put(j, j->prefix.ids, j->prefix.n);
+}
+
+/* The first window begins with the prefix, as if it had been sampled: the result has it, and the
+ * rules count it. Its pieces have log-probability 0. */
+static void give_prefix(steno_whisper_recording *j, struct steno_whisper_search_options *o)
+{
+    static const float certain[STENO_WHISPER_MAX_TEXT];
+    o->given = j->prefix.ids;
+    o->given_log_probs = certain;
+    o->n_given = least(j->prefix.n, CONTEXT);
 }
 
 /* ---- cutting a window into segments -------------------------------------------------------- */
@@ -392,6 +408,8 @@ static steno_status start_decoding(steno_whisper_recording *j, steno_err *err)
         o.search.given = a->ids;
         o.search.given_log_probs = a->log_probs;
         o.search.n_given = a->agreed;
+    } else if (j->seek == 0) {
+        give_prefix(j, &o.search);
     }
     j->n_behind = o.search.n_given;
     make_prompt(j);
@@ -604,7 +622,7 @@ static steno_status open_parts(steno_whisper_recording *j, steno_err *err)
     if (!st)
         st = encode(m, j->o.hotwords, CONTEXT, &j->hotwords, err);
     if (!st)
-        st = encode(m, j->o.prefix, CONTEXT, &j->prefix, err);
+        st = encode_prefix(j, err);
     return st ? st : encode(m, j->o.prompt, TEXT_MAX, &j->context, err);
 }
 

@@ -1,0 +1,161 @@
+"""What requests say of their recordings, through every form, with Whisper's base: language, translation, prompt, words,
+streamed segments; and errors that name the field. The packages openai and deepgram-sdk are the clients where they exist.
+Needs STENO_WHISPER_BASE (a faster-whisper directory of base) and ../shared/audio/real. TAP."""
+import json
+import os
+import subprocess
+import sys
+import urllib.parse
+
+from daemon import ROOT, Skip, Stenod, case, converse, pcm, tap
+
+BASE = os.environ.get("STENO_WHISPER_BASE") or os.path.join(ROOT, "build", "models", "base")
+REAL = os.path.join(ROOT, "..", "shared", "audio", "real")
+SPANISH, CHINESE = os.path.join(REAL, "es-mx_en-us.wav"), os.path.join(REAL, "zhcn_short.wav")
+SEGMENT = {"id", "seek", "start", "end", "text", "tokens", "temperature", "avg_logprob", "compression_ratio",
+           "no_speech_prob"}
+
+
+def sdk(d):
+    try:
+        from openai import OpenAI
+    except ImportError as why:
+        raise Skip("the package openai is not installed") from why
+    return OpenAI(base_url=d.url + "/v1", api_key="none", max_retries=0)
+
+
+def audio(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def post(d, path, **query):
+    status, _, body = d.request("POST", path + "?" + urllib.parse.urlencode(query), audio(CHINESE))
+    return status, json.loads(body)
+
+
+@case
+def openais_client_gets_segments_words_and_the_language(d):
+    with open(SPANISH, "rb") as f:
+        r = sdk(d).audio.transcriptions.create(model="whisper-1", file=f, language="es", response_format="verbose_json",
+                                               timestamp_granularities=["word", "segment"], temperature=0,
+                                               prompt="Cuando abrió los ojos.")
+    assert r.language == "spanish" and 23 < float(r.duration) < 25
+    assert "doméstica" in r.text and r.text == "".join(s.text for s in r.segments).strip()
+    for s in r.segments:
+        assert SEGMENT <= set(s.model_dump()) and s.text.startswith(" ") and s.tokens[0] >= 50364 and s.avg_logprob < 0, s
+    assert " ".join(w.word for w in r.words).startswith("Cuando abrió los ojos")
+    assert all(0 <= w.start <= w.end <= float(r.duration) for w in r.words)
+
+
+@case
+def openais_client_gets_english_from_translations(d):
+    with open(CHINESE, "rb") as f:
+        r = sdk(d).audio.translations.create(model="whisper-1", file=f, response_format="verbose_json")
+    assert r.language == "english" and "weather" in r.text, r
+    with open(CHINESE, "rb") as f:
+        assert "weather" in sdk(d).audio.translations.create(model="whisper-1", file=f, response_format="text")
+
+
+@case
+def streamed_segments_add_up_to_the_text(d):
+    with open(SPANISH, "rb") as f:
+        deltas, done = [], None
+        for event in sdk(d).audio.transcriptions.create(model="whisper-1", file=f, stream=True):
+            if event.type == "transcript.text.delta":
+                deltas.append(event.delta)
+            else:
+                done = event.text
+    assert len(deltas) > 1 and "".join(deltas) == done, (deltas, done)
+
+
+@case
+def errors_of_openais_form_name_the_field(d):
+    from openai import BadRequestError
+    for field, value in (("language", "klingon"), ("temperature", "3"), ("best_of", "2.5"), ("no_speech_threshold", "x"),
+                         ("vad_filter", "perhaps")):
+        try:
+            with open(CHINESE, "rb") as f:
+                sdk(d).audio.transcriptions.create(model="whisper-1", file=f, extra_body={field: value})
+        except BadRequestError as why:
+            assert why.param == field and field in why.message, why
+        else:
+            raise AssertionError(f"{field}={value} was taken")
+
+
+@case
+def our_form_says_what_was_detected(d):
+    status, r = post(d, "/v1/transcribe")
+    assert status == 200 and r["language"] == "zh" and r["language_probability"] > 0.9 and "天" in r["text"], r
+    status, r = post(d, "/v1/transcribe", language="Chinese", translate="true", words="false")
+    assert r["language"] == "zh" and r["language_probability"] == 1 and "weather" in r["text"], r
+    assert "words" not in r["segments"][0] and r["segments"][0]["avg_logprob"] < 0
+    for query in ({"language": "xx"}, {"translate": "2"}, {"patience": "9"}):
+        status, r = post(d, "/v1/transcribe", **query)
+        assert status == 400 and r["error"]["message"].startswith(list(query)[0] + ":"), r
+
+
+@case
+def deepgrams_form_has_language_words_and_paragraphs(d):
+    status, r = post(d, "/v1/listen", detect_language="true", smart_format="true", paragraphs="true", utterances="true",
+                     keyterm="天氣")
+    channel = r["results"]["channels"][0]
+    best = channel["alternatives"][0]
+    assert status == 200 and channel["detected_language"] == "zh" and channel["language_confidence"] > 0.9
+    assert best["paragraphs"]["paragraphs"][0]["sentences"][0]["text"] == best["transcript"]
+    assert best["words"][-1]["punctuated_word"].endswith("?") and not best["words"][-1]["word"].endswith("?"), best
+    assert r["results"]["utterances"][0]["transcript"] == best["transcript"]
+    status, r = post(d, "/v1/listen", language="xx")
+    assert status == 400 and r["err_msg"].startswith("language:"), r
+
+
+def say(where, start, end):
+    samples, rate = pcm(CHINESE)
+    first = [start(rate)] if start else []
+    return converse(where, first + [samples, *end])
+
+
+@case
+def live_streams_take_language_and_translation(d):
+    got = say(d.ws, lambda rate: {"type": "start", "sample_rate": rate, "language": "zh-CN", "hotwords": "天氣"},
+              [{"type": "end"}]).messages
+    final = [m for m in got if m["type"] == "final"][-1]
+    assert final["language"] == "zh" and final["language_probability"] == 1 and "天" in final["text"], got
+    got = say(d.ws, lambda rate: {"type": "start", "sample_rate": rate, "translate": True}, [{"type": "end"}]).messages
+    final = [m for m in got if m["type"] == "final"][-1]
+    assert final["language"] == "zh" and 0.9 < final["language_probability"] < 1 and "weather" in final["text"], got
+    got = say(d.ws, lambda rate: {"type": "start", "sample_rate": rate, "language": "xx"}, []).messages
+    assert got[-1]["type"] == "error" and got[-1]["message"].startswith("language:"), got
+
+
+@case
+def deepgrams_live_form_takes_a_language(d):
+    _, rate = pcm(CHINESE)
+    url = f"ws://127.0.0.1:{d.port}/v1/listen?encoding=linear16&sample_rate={rate}&language=multi&punctuate=true"
+    got = say(url, None, [{"type": "CloseStream"}]).messages
+    best = [m for m in got if m["type"] == "Results" and m["is_final"]][-1]["channel"]["alternatives"][0]
+    assert best["languages"] == ["zh"] and "punctuated_word" in best["words"][0], got
+
+
+@case
+def the_command_takes_the_same(_):
+    steno = os.path.join(ROOT, os.environ.get("STENO_BUILD", os.path.join("build", "release")), "steno")
+
+    def run(*args):
+        return subprocess.run([steno, "transcribe", "--model", BASE, *args, CHINESE], capture_output=True, text=True,
+                              check=False)
+    assert "weather" in run("--translate", "--language", "chinese").stdout
+    assert len(run("--word-times", "--language", "zh", "--temperature", "0").stdout.splitlines()) > 1
+    r = run("--language", "klingon")
+    assert r.returncode == 64 and "language: 'klingon'" in r.stderr, r
+    r = run("--temperature", "2")
+    assert r.returncode == 64 and "--temperature: 2 is outside 0..1" in r.stderr, r
+
+
+if __name__ == "__main__":
+    if not os.path.exists(BASE) or not os.path.exists(SPANISH):
+        print("1..0 # SKIP set STENO_WHISPER_BASE to a faster-whisper directory of base; ../shared/audio/real is needed too")
+        sys.exit(0)
+    with Stenod("model.dir=" + BASE) as server:
+        code = tap(server)
+    sys.exit(code)

@@ -1,0 +1,242 @@
+/* Language, translation, prefix and decoding options of a stream against faster-whisper 1.2.1 in
+ * float32 with the same settings: the same text, and the same language. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "steno.h"
+#include "tests/support/whisper_models.h"
+
+#define SPANISH "audio/real/es-mx_en-us.wav"
+#define CHINESE "audio/real/zhcn_short.wav"
+#define JFK "zoo/whisper/audio/jfk_16k.flac"
+
+struct heard {
+    char text[2000], language[8];
+    float probability;
+    size_t sections;
+};
+
+/* The text of a whole recording. */
+static steno_status hear(steno_model *m, const char *file, const struct steno_stream_options *o,
+                         struct heard *out, steno_err *err)
+{
+    size_t n;
+    float *pcm = whisper_recording(file, &n);
+    struct steno_stream_options so = *o;
+    struct steno_event ev;
+    steno_stream *s;
+    steno_status st;
+    memset(out, 0, sizeof *out);
+    if (!pcm)
+        skip();
+    so.no_endpointing = so.no_partials = true;
+    st = steno_stream_open(&s, m, &so, err);
+    if (!st) {
+        st = steno_stream_push(s, pcm, n, err);
+        if (!st)
+            st = steno_stream_end(s, err);
+        while (!st && steno_stream_next(s, &ev)) {
+            snprintf(out->text, sizeof out->text, "%s", ev.text);
+            snprintf(out->language, sizeof out->language, "%s", ev.language);
+            out->probability = ev.language_probability;
+            out->sections = ev.n_sections;
+        }
+        steno_stream_close(s);
+    }
+    free(pcm);
+    return st;
+}
+
+static steno_model *open_model(const char *which)
+{
+    struct steno_model_options o = steno_model_options_default();
+    const char *dir = whisper_model(which);
+    steno_model *m;
+    steno_err err;
+    if (!dir)
+        skip();
+    o.precision = STENO_FP32;
+    if (steno_model_open(&m, dir, &o, &err))
+        fail_msg("%s", err.msg);
+    return m;
+}
+
+struct a_case {
+    const char *file;
+    struct steno_hints hints;
+    struct steno_option options[2];
+    int beam;
+    const char *text, *language;
+    float probability; /* faster-whisper's; 1: given */
+};
+
+static void check_cases(const char *which, const struct a_case *c, size_t n)
+{
+    steno_model *m = open_model(which);
+    for (size_t i = 0; i < n; i++) {
+        const struct steno_stream_options so = {.hints = c[i].hints,
+                                                .beam = c[i].beam,
+                                                .options = c[i].options,
+                                                .n_options = (c[i].options[0].name != NULL) +
+                                                             (c[i].options[1].name != NULL)};
+        struct heard h;
+        steno_err err;
+        if (hear(m, c[i].file, &so, &h, &err))
+            fail_msg("case %zu: %s", i, err.msg);
+        if (strcmp(h.text, c[i].text) || strcmp(h.language, c[i].language) || !h.sections)
+            fail_msg("case %zu: %s '%s'\nexpected %s '%s'", i, h.language, h.text, c[i].language,
+                     c[i].text);
+        /* other programs resample this file otherwise */
+        assert_true(h.probability > c[i].probability - 0.004f &&
+                    h.probability < c[i].probability + 0.004f);
+    }
+    steno_model_close(m);
+}
+
+#define OPENED                                                                                       \
+    "Cuando abrió los ojos por la mañana fue porque una joven empleada doméstica había entrado " \
+    "en su habitación para encender el fuego."
+#define LIVED                                                                                      \
+    " Una de las cosas extrañas de vivir en el mundo es que es solo de vez en cuando uno está "  \
+    "bastante seguro de que va a vivir por siempre y para siempre."
+
+static void base_writes_what_faster_whisper_writes(void **state)
+{
+    static const struct a_case cases[] = {
+        {SPANISH, {0}, {{0}}, 0, OPENED LIVED, "es", 0.9195f},
+        {SPANISH, {.language = "Spanish"}, {{0}}, 0, OPENED LIVED, "es", 1},
+        {SPANISH,
+         {0},
+         {{"without_timestamps", "yes"}},
+         0,
+         OPENED LIVED
+         " Mary had like to look at her mother from a distance, and she had thought her very "
+         "pretty.",
+         "es",
+         0.9195f},
+        {SPANISH,
+         {0},
+         {{"repetition_penalty", "1.2"}, {"no_repeat_ngram_size", "3"}},
+         0,
+         OPENED " Una de las cosas extrañas de vivir en el mundo es que solo debes en cuando uno "
+                "está bastante seguro de que va a vivir por siempre y para siempre.",
+         "es",
+         0.9195f},
+        {CHINESE, {.language = "auto"}, {{0}}, 1, "今天天氣怎麼樣?", "zh", 0.9955f},
+        {CHINESE, {.language = "zh-CN"}, {{0}}, 0, "今天天氣怎麼樣?", "zh", 1},
+        {CHINESE, {.translate = true}, {{0}}, 0, "How is the weather today?", "zh", 0.9955f},
+    };
+    (void)state;
+    check_cases("base", cases, sizeof cases / sizeof *cases);
+}
+
+static void a_prefix_begins_the_text_as_in_faster_whisper(void **state)
+{
+    static const struct a_case cases[] = {
+        {JFK,
+         {.prefix = "Well, then,"},
+         {{0}},
+         0,
+         "Well, then, what you can do for you, ask what you can do for your country.",
+         "en",
+         1},
+        {JFK,
+         {.prefix = "Well, then,"},
+         {{0}},
+         1,
+         "Well, then, I'm not going to ask you to ask what you can do for your country.",
+         "en",
+         1},
+        {JFK,
+         {.prefix = "And so my fellow"},
+         {{"without_timestamps", "yes"}},
+         0,
+         "And so my fellow Americans ask not what your country can do for you. Ask what you can "
+         "do for your country.",
+         "en",
+         1},
+    };
+    (void)state;
+    check_cases("tiny.en", cases, sizeof cases / sizeof *cases);
+}
+
+/* A prompt in capitals makes the text so; hotwords change how a word is heard. */
+static void prompt_and_hotwords_reach_the_decoder(void **state)
+{
+    steno_model *m = open_model("tiny.en");
+    struct steno_stream_options so = {.beam = 1};
+    struct heard plain, prompted, hot;
+    steno_err err;
+    (void)state;
+    assert_int_equal(hear(m, JFK, &so, &plain, &err), STENO_OK);
+    so.hints.prompt = "ASK NOT WHAT YOUR COUNTRY CAN DO. AND SO, MY FELLOW CITIZENS OF THE WORLD:";
+    assert_int_equal(hear(m, JFK, &so, &prompted, &err), STENO_OK);
+    so.hints = (struct steno_hints){.hotwords = "AMERICANS COUNTRY ASK NOT"};
+    assert_int_equal(hear(m, JFK, &so, &hot, &err), STENO_OK);
+    assert_string_not_equal(plain.text, prompted.text);
+    assert_string_not_equal(plain.text, hot.text);
+    steno_model_close(m);
+}
+
+static void faults_of_a_stream_name_the_field(void **state)
+{
+    const struct {
+        struct steno_stream_options o;
+        const char *message;
+    } bad[] = {
+        {{.hints.language = "es"}, "language: the model '"},
+        {{.hints.translate = true}, "translate: the model '"},
+        {{.beam = 33}, "beam: 33 is more than 32"},
+        {{.options = &(struct steno_option){"best_of", "1.5"}, .n_options = 1},
+         "best_of: 1.5 is not a whole number"},
+        {{.options = &(struct steno_option){"temperature", "1.01"}, .n_options = 1},
+         "temperature: 1.01 is outside 0..1"},
+    };
+    steno_model *m = open_model("tiny.en");
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        steno_stream *s;
+        steno_err err;
+        assert_int_equal(steno_stream_open(&s, m, &bad[i].o, &err), STENO_ERR_INVAL);
+        if (strncmp(err.msg, bad[i].message, strlen(bad[i].message)))
+            fail_msg("'%s' does not begin with '%s'", err.msg, bad[i].message);
+    }
+    steno_model_close(m);
+}
+
+/* One temperature samples, always in the same way. */
+static void a_temperature_samples_and_repeats(void **state)
+{
+    const struct steno_option options[] = {{"temperature", "1"}, {"best_of", "1"}};
+    const struct steno_stream_options so = {.options = options, .n_options = 2};
+    steno_model *m = open_model("tiny.en");
+    struct heard greedy, one, two;
+    steno_err err;
+    (void)state;
+    assert_int_equal(hear(m, JFK, &(struct steno_stream_options){.beam = 1}, &greedy, &err),
+                     STENO_OK);
+    assert_int_equal(hear(m, JFK, &so, &one, &err), STENO_OK);
+    assert_int_equal(hear(m, JFK, &so, &two, &err), STENO_OK);
+    assert_string_equal(one.text, two.text);
+    assert_string_not_equal(one.text, greedy.text);
+    steno_model_close(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(base_writes_what_faster_whisper_writes),
+        cmocka_unit_test(a_prefix_begins_the_text_as_in_faster_whisper),
+        cmocka_unit_test(prompt_and_hotwords_reach_the_decoder),
+        cmocka_unit_test(faults_of_a_stream_name_the_field),
+        cmocka_unit_test(a_temperature_samples_and_repeats),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
