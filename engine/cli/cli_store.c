@@ -56,8 +56,21 @@ static bool located(const struct steno_catalogue_model *m, char dir[STENO_PLACE_
     return false;
 }
 
+/* Directories among the fetched models that the catalogue does not have. */
+static void list_others(const struct store *s, const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    while (d && (e = readdir(d)))
+        if (*e->d_name != '.' && !steno_catalogue_find(s->catalogue, e->d_name))
+            printf("%-10s %-9s %-13s %-8s %s/%s\n", e->d_name, "-", "-", "-", dir, e->d_name);
+    if (d)
+        closedir(d);
+}
+
 static int list(const struct store *s)
 {
+    char dir_of_others[STENO_PLACE_MAX];
     const struct steno_catalogue_model *m;
     printf("%-10s %-9s %-13s %-8s %s\n", "NAME", "SIZE", "LANGUAGES", "LICENCE", "PLACE");
     for (size_t i = 0; (m = steno_catalogue_at(s->catalogue, i)); i++) {
@@ -72,6 +85,8 @@ static int list(const struct store *s)
         else
             puts("-");
     }
+    for (size_t i = 0; steno_place_models(dir_of_others, i); i++)
+        list_others(s, dir_of_others);
     return EX_OK;
 }
 

@@ -26,6 +26,12 @@ static bool ships(char out[STENO_PLACE_MAX], const char *name)
     return has_model(out);
 }
 
+/* A directory that someone else put among the fetched models. */
+static bool in_models(char out[STENO_PLACE_MAX], const char *name)
+{
+    return !strchr(name, '/') && *name != '.' && steno_place_fetched(out, name);
+}
+
 /* The first model of the catalogue, in its order of preference, that is on this machine. */
 static bool first_fetched(char out[STENO_PLACE_MAX])
 {
@@ -40,8 +46,8 @@ static bool first_fetched(char out[STENO_PLACE_MAX])
     return found;
 }
 
-/* A name that is no path may be one of the catalogue, or of a model that ships. *out is `given`
- * where it is neither. */
+/* A name that is no path may be one of the catalogue, of a directory among the fetched models, or
+ * of a model that ships. *out is `given` where it is none of them. */
 static steno_status resolve(char out[STENO_PLACE_MAX], const char *given, steno_err *err)
 {
     const struct steno_catalogue_model *m = NULL;
@@ -53,7 +59,7 @@ static steno_status resolve(char out[STENO_PLACE_MAX], const char *given, steno_
         st = steno_fail(err, STENO_ERR_IO,
                         "the model %s is not on this machine; `steno model fetch %s` downloads it",
                         m->name, m->name);
-    else if (!m && !ships(out, given) &&
+    else if (!m && !in_models(out, given) && !ships(out, given) &&
              snprintf(out, STENO_PLACE_MAX, "%s", given) >= STENO_PLACE_MAX)
         st = steno_fail(err, STENO_ERR_INVAL, "the path of the model is too long");
     steno_catalogue_close(c);

@@ -177,7 +177,7 @@ static void finds(const char *given, const char *want)
 
 static void the_default_is_the_first_fetched_model_else_the_one_that_ships(void **state)
 {
-    char data[] = "/tmp/steno-store-XXXXXX", models[64], tiny[80], base[80];
+    char data[] = "/tmp/steno-store-XXXXXX", models[64], tiny[80], base[80], own[80];
     char *dir = NULL;
     steno_err err = {0};
     (void)state;
@@ -185,6 +185,7 @@ static void the_default_is_the_first_fetched_model_else_the_one_that_ships(void 
     snprintf(models, sizeof models, "%s/models", data);
     snprintf(tiny, sizeof tiny, "%s/tiny.en", models);
     snprintf(base, sizeof base, "%s/base", models);
+    snprintf(own, sizeof own, "%s/mine", models);
     unsetenv("STENO_MODEL");
     setenv("STENO_DATA", data, 1);
     finds(NULL, "digits-en");
@@ -200,6 +201,9 @@ static void the_default_is_the_first_fetched_model_else_the_one_that_ships(void 
     finds(NULL, base);
     finds("tiny.en", tiny);
     finds("digits-en", "/digits-en");
+    assert_int_equal(mkdir(own, 0700), 0);
+    finds("mine", own);
+    assert_int_equal(rmdir(own), 0);
     setenv("STENO_MODEL", "tiny.en", 1);
     finds(NULL, tiny);
     finds("base", base);
