@@ -136,6 +136,11 @@ def errors_have_the_documented_shape(d):
     check(d, "POST", OPENAI, body=body, headers=headers, want=400)
     body, headers = form([("model", "none")], WAV)
     check(d, "POST", OPENAI, body=body, headers=headers, want=404)
+    body, headers = form([("model", "digits-en")], WAV)
+    assert check(d, "POST", "/v1/audio/translations", body=body, headers=headers, want=400)["error"]["param"] == "translate"
+    body, headers = form([("language", "de")], WAV)
+    assert check(d, "POST", OPENAI, body=body, headers=headers, want=400)["error"]["param"] == "language"
+    assert check(d, "POST", "/v1/transcribe?prompt=x", body=WAV, want=400)["error"]["param"] == "prompt"
     check(d, "POST", "/v1/transcribe", body=b"", want=400)
     check(d, "POST", "/v1/transcribe?colour=red", body=WAV, want=400)
 

@@ -96,6 +96,27 @@ def our_form_says_what_was_detected(d):
 
 
 @case
+def answers_are_as_openapi_describes_them(d):
+    import jsonschema
+    import yaml
+    with open(os.path.join(ROOT, "docs", "openapi.yaml"), encoding="utf-8") as f:
+        doc = yaml.safe_load(f)
+
+    def validate(name, value):
+        schema = {"$ref": "#/components/schemas/" + name, "components": doc["components"]}
+        jsonschema.Draft202012Validator(schema).validate(value)
+    validate("result", post(d, "/v1/transcribe")[1])
+    parts = "".join(f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in (
+        ("response_format", "verbose_json"), ("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")))
+    body = (parts + '--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n').encode()
+    for path in ("/v1/audio/transcriptions", "/v1/audio/translations"):
+        status, _, answer = d.request("POST", path, body + audio(CHINESE) + b"\r\n--b--\r\n",
+                                      {"Content-Type": "multipart/form-data; boundary=b"})
+        assert status == 200, answer
+        validate("verbose_transcription", json.loads(answer))
+
+
+@case
 def deepgrams_form_has_language_words_and_paragraphs(d):
     status, r = post(d, "/v1/listen", detect_language="true", smart_format="true", paragraphs="true", utterances="true",
                      keyterm="天氣")
