@@ -70,6 +70,13 @@ static steno_status rewrite(struct optimize *o, steno_network *n, const char *in
     return st;
 }
 
+/* From IR version 4 on an initializer that is also an input is the input's default. */
+static bool overridable(void *arg, const char *name, int64_t ir)
+{
+    (void)name;
+    return ir >= 4 && !((const struct optimize *)arg)->freeze_inputs;
+}
+
 /* The last opened network is the one that is written: its graph has the strings. */
 static void on_loaded(void *arg, const struct steno_graph *g)
 {
@@ -199,6 +206,8 @@ static int parse(int argc, char **argv, struct optimize *o)
          "write com.microsoft operators where one equals the fused operator"},
         {"--input-int32", CLI_FLAG, NULL, &o->input_int32, 0, 0,
          "turn inputs of 64-bit integers into 32-bit ones"},
+        {"--freeze-inputs", CLI_FLAG, NULL, &o->freeze_inputs, 0, 0,
+         "make constants of inputs that have an initializer"},
         {"--external", CLI_CHOICE, "auto|never|always", &o->external, 0, 0,
          "weights in OUT.data beside OUT; auto: from 1 GiB on"},
         {"--precision", CLI_CHOICE, "fp32|fp16|bf16|int8", &o->precision, 0, 0,
@@ -260,6 +269,8 @@ static int parse(int argc, char **argv, struct optimize *o)
     o->n.net.opt_level = o->level == LEVEL_BASIC ? 1 : o->level == LEVEL_EXTENDED ? 2 : 3;
     o->n.net.write_opset = (int)opset;
     o->n.net.rewrite_only = true;
+    o->n.net.overridable = overridable;
+    o->n.net.overridable_arg = o;
     o->n.net.refused = o->verbose ? on_refused : NULL;
     o->n.net.refused_arg = o;
     o->n.net.loaded = on_loaded;

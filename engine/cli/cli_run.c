@@ -1,5 +1,6 @@
 /* steno run: run a network on arrays. */
 #include "base/arena.h"
+#include "base/buf.h"
 #include "cli/arrays.h"
 #include "cli/options.h"
 
@@ -11,6 +12,7 @@
 #include <sysexits.h>
 
 #define MAX_ARRAY ((size_t)16 << 30)
+enum { MAX_LIST = 1 << 20 }; /* bytes of a message */
 
 static const char usage[] =
     "Usage: steno run MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR\n"
@@ -23,6 +25,22 @@ struct run_options {
     struct cli_list inputs; /* "NAME=FILE" */
     struct cli_network n;
 };
+
+/* A given input may replace the elements that the model has for it. */
+static bool has_input(const struct run_options *o, const char *name)
+{
+    size_t n = strlen(name);
+    for (int i = 0; i < o->inputs.n; i++)
+        if (!strncmp(o->inputs.v[i], name, n) && o->inputs.v[i][n] == '=')
+            return true;
+    return false;
+}
+
+static bool given(void *arg, const char *name, int64_t ir)
+{
+    (void)ir;
+    return has_input(arg, name);
+}
 
 static steno_status set_input(steno_session *s, steno_network *n, const char *arg,
                               struct steno_npy *a, steno_err *err)
@@ -72,14 +90,56 @@ static steno_status run_session(const struct run_options *o, steno_network *n, s
     return st;
 }
 
-static int run(const struct run_options *o)
+/* An error message is short: say all operators that the engine lacks. False: it lacks none. */
+static bool print_missing(const struct run_options *o)
+{
+    struct steno_network_options opt = o->n.net;
+    steno_network *n = NULL;
+    struct steno_buf list;
+    int count = 0;
+    opt.rewrite_only = true;
+    opt.opt_level = 0;
+    steno_buf_init(&list, MAX_LIST);
+    if (!steno_network_open(&n, o->model, &opt, NULL) && !steno_network_missing(n, &list, &count) &&
+        count)
+        fprintf(stderr, "steno: %s: %d operator%s not supported: %s\n", o->model, count,
+                count > 1 ? "s are" : " is", list.data);
+    steno_buf_free(&list);
+    steno_network_close(n);
+    return count > 0;
+}
+
+static bool has_all_inputs(const struct run_options *o, const steno_network *n)
+{
+    int found = 0;
+    for (int i = 0; i < steno_network_n_inputs(n); i++)
+        found += has_input(o, steno_network_input(n, i)->name);
+    return found >= o->inputs.n;
+}
+
+/* Open the model. An input with an initializer is a constant, unless the user gives its elements;
+ * then the model is opened again, without a packed cache, which has the constant. */
+static steno_status open_for(struct run_options *o, steno_network **n, steno_err *err)
+{
+    steno_status st = steno_network_open(n, o->model, &o->n.net, err);
+    if (st || has_all_inputs(o, *n))
+        return st;
+    steno_network_close(*n);
+    *n = NULL;
+    o->n.net.overridable = given;
+    o->n.net.overridable_arg = o;
+    o->n.net.cache_dir = NULL;
+    return steno_network_open(n, o->model, &o->n.net, err);
+}
+
+static int run(struct run_options *o)
 {
     steno_err err = {0};
     steno_network *n = NULL;
     steno_session *s = NULL;
     struct steno_npy *arrays = calloc((size_t)o->inputs.n + 1, sizeof *arrays);
-    steno_status st = arrays ? steno_network_open(&n, o->model, &o->n.net, &err)
-                             : steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
+    steno_status st =
+        arrays ? open_for(o, &n, &err) : steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = steno_session_open(&s, n, &o->n.sess, &err);
     if (!st)
@@ -89,6 +149,8 @@ static int run(const struct run_options *o)
     for (int i = 0; arrays && i < o->inputs.n; i++)
         steno_aligned_free(arrays[i].data);
     free(arrays);
+    if (st == STENO_ERR_UNSUPPORTED && print_missing(o))
+        return EX_DATAERR;
     return st ? cli_fail(&err) : EX_OK;
 }
 

@@ -27,7 +27,7 @@ struct optimize {
     long heads, hidden; /* 0: not given */
     bool directory;
     int fitting; /* networks that fit the type */
-    bool verbose, input_int32;
+    bool verbose, input_int32, freeze_inputs;
     struct cli_network n;
     struct steno_save_options save;
     json_t *refused;

@@ -438,6 +438,11 @@ static steno_status check_inputs(struct opset_change *c, const struct opset_vers
                                           steno_opset_in(v, k)->name, v->since);
         if (!p)
             return steno_opset_refuse(c, "it has no input %zu", k);
+        if (c->in[k].other && !steno_opset_takes_other(p))
+            return steno_opset_refuse(c,
+                                      "input %zu '%s' can be another value than a tensor in later "
+                                      "opsets only",
+                                      k, p->name);
         if (c->in[k].absent && p->kind == '1')
             return steno_opset_refuse(c, "input %zu '%s' is required", k, p->name);
         st = c->in[k].absent ? STENO_OK : bind(c, to, p, k, false, c->in[k].dtype, bound);
@@ -493,6 +498,12 @@ static steno_status apply_rules(struct opset_change *c, int from)
     return st;
 }
 
+/* True for the message of a type that is not a dense tensor's: field 1 of Type is that. */
+static bool is_other(const struct steno_opaque *type)
+{
+    return type->n && (*(const uint8_t *)type->bytes >> 3) != 1;
+}
+
 static steno_status operands(struct opset_change *c)
 {
     const struct steno_graph *g = c->s->g;
@@ -506,7 +517,8 @@ static steno_status operands(struct opset_change *c)
         c->in[i].shape.rank = STENO_RANK_ANY;
         if (!v)
             continue;
-        c->in[i].dtype = v->dtype;
+        c->in[i].dtype = v->type ? STENO_DT_NONE : v->dtype;
+        c->in[i].other = v->type && is_other(v->type);
         c->in[i].shape = v->shape;
         c->in[i].constant = v->constant;
     }

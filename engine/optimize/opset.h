@@ -56,6 +56,8 @@ const struct opset_param *steno_opset_in(const struct opset_version *v, size_t k
 const struct opset_param *steno_opset_out(const struct opset_version *v, size_t k);
 /* True if the parameter takes this element type. */
 bool steno_opset_takes(const struct opset_param *p, steno_dtype t);
+/* True if the parameter takes values that are not tensors. */
+bool steno_opset_takes_other(const struct opset_param *p);
 
 /* ---- a node being converted ---- */
 
@@ -64,6 +66,7 @@ struct opset_operand {
     struct steno_shape shape;
     const struct steno_tensor *constant; /* or NULL */
     bool made;                           /* the constant is a rule's, not the graph's */
+    bool other; /* not a tensor */
     bool absent;
 };
 

@@ -11,6 +11,8 @@
 /* True when the node is written unchanged, false when as a function. */
 static bool keeps_form(const struct steno_onnx_write_options *opt, const struct steno_node *n)
 {
+    if (*n->domain && !n->op)
+        return true;
     if (*n->domain)
         return strcmp(n->domain, STENO_FUSED_DOMAIN) &&
                (!opt->keep || opt->keep(opt->arg, n->domain));

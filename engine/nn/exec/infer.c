@@ -91,6 +91,12 @@ steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n,
     ic->node = n;
     ic->sub = NULL;
     forget_outputs(ic, n);
+    for (int i = 0; !n->op && i < n->n_out; i++) {
+        const struct steno_tensor *given =
+            n->out[i] == STENO_NONE ? NULL : ic->g->values[n->out[i]].given;
+        if (given)
+            steno_infer_set(ic, i, given->dtype, &given->shape);
+    }
     if (!n->op || !n->op->infer)
         return STENO_OK;
     st = n->op->infer(ic, err);
@@ -187,7 +193,7 @@ static steno_status run(struct steno_infer *ic, steno_err *err)
         steno_status st = ic->g->nodes[i].dead
                               ? STENO_OK
                               : steno_infer_one(ic, &ic->g->nodes[i], ic->up ? NULL : err);
-        if (st && !ic->up)
+        if (st && !ic->up && !(ic->g->lenient && st == STENO_ERR_UNSUPPORTED))
             return st;
         if (st == STENO_ERR_NOMEM)
             return steno_fail(err, st, "out of memory in shape inference");

@@ -27,7 +27,14 @@ enum steno_attr_kind {
     STENO_ATTR_GRAPH,
     STENO_ATTR_INTS,
     STENO_ATTR_FLOATS,
-    STENO_ATTR_STRINGS
+    STENO_ATTR_STRINGS,
+    STENO_ATTR_OPAQUE /* of a node that the engine cannot run */
+};
+
+/* A part of the file that the engine does not read: a written file has it unchanged. */
+struct steno_opaque {
+    const void *bytes;
+    size_t n;
 };
 
 struct steno_attr {
@@ -43,6 +50,7 @@ struct steno_attr {
         const int64_t *ints;
         const float *floats;
         const char *const *strings;
+        const struct steno_opaque *opaque; /* nn/onnx: a message Attribute */
     };
 };
 
@@ -68,6 +76,14 @@ struct steno_value {
     steno_dtype dtype;
     struct steno_shape shape;
     const struct steno_tensor *constant; /* set: the value is known at load */
+    /* Of an input: its elements if the caller gives none; else NULL. */
+    const struct steno_tensor *initial;
+    /* Only in a graph that is rewritten and not run (nn/onnx: messages Type, Tensor): a type that
+     * is not a dense tensor's, elements of a type that the engine lacks. NULL: neither. */
+    const struct steno_opaque *type, *elements;
+    /* Type and shape that the file gives for the output of an operator that the engine lacks, or
+     * NULL. */
+    const struct steno_tensor *given;
     /* The elements that shape inference found, or NULL; nn/passes/pass_shape.c makes them
      * constants. */
     const struct steno_tensor *inferred;
@@ -130,12 +146,15 @@ struct steno_graph {
     int32_t n_values, cap_values;
     struct steno_node *nodes;
     int32_t n_nodes, cap_nodes;
-    steno_value_id *inputs, *outputs; /* inputs: without those that have an initializer */
+    /* inputs: without those that have an initializer, unless the caller may replace it */
+    steno_value_id *inputs, *outputs;
     int n_inputs, n_outputs;
     /* The shapes that the file gives for the first n_declared outputs. They are often wrong (the
      * lengths used while tracing), so only a written file reads them, where inference does not
      * even know the rank. */
     struct steno_shape *declared;
+    /* Their types that are not a dense tensor's (steno_value.type), or NULL. */
+    const struct steno_opaque **declared_types;
     int n_declared;
     struct steno_symbol *symbols; /* owned by the main graph */
     int n_symbols, cap_symbols;
@@ -150,6 +169,9 @@ struct steno_graph {
     const char **meta_keys, **meta_values;
     int n_meta;
     bool aliased; /* some value has an alias */
+    /* Main graph, not run: a node that its operator refuses as unsupported stays as it is, with
+     * unknown outputs. */
+    bool lenient;
 };
 
 /* Make a new graph with its own arena (parent NULL) or in the parent's arena. */

@@ -21,7 +21,8 @@ static bool add_dep(struct edges *e, steno_value_id v)
     const struct steno_value *val = &e->g->values[v];
     int32_t from;
     if (val->producer == STENO_NONE) {
-        if (!val->is_input && !val->constant && val->captured_from == STENO_NONE && !e->missing)
+        if (!val->is_input && !val->constant && !val->elements &&
+            val->captured_from == STENO_NONE && !e->missing)
             e->missing = val->name;
         return true;
     }

@@ -30,6 +30,8 @@ static bool fused(const char *type, const char **domain, int *opset)
     return true;
 }
 
+enum { MAX_LIST = 1 << 20 }; /* bytes of the list of missing operators */
+
 struct missing {
     struct steno_buf list;
     int n;
@@ -39,16 +41,26 @@ struct missing {
 
 static int resolve_body(struct steno_graph *g, void *arg);
 
+/* True if the list, separated by ", ", has the entry. */
+static bool in_list(const char *list, const char *entry)
+{
+    size_t n = strlen(entry);
+    for (const char *p = list; (p = strstr(p, entry)); p += n)
+        if ((p == list || p[-1] == ' ') && (!p[n] || p[n] == ','))
+            return true;
+    return false;
+}
+
 static void report(struct missing *m, const struct steno_node *n)
 {
     char entry[160];
     snprintf(entry, sizeof entry, "%.40s%s%.80s@%d", n->domain, *n->domain ? ":" : "", n->op_type,
              n->opset);
-    if (m->list.data && strstr(m->list.data, entry))
+    if (m->list.data && in_list(m->list.data, entry))
         return;
     m->n++;
-    if (!steno_buf_printf(&m->list, "%s%s", m->list.len ? ", " : "", entry))
-        return;
+    if (steno_buf_printf(&m->list, "%s%s", m->list.len ? ", " : "", entry) && !m->st)
+        m->st = STENO_ERR_NOMEM;
 }
 
 /* Give a Split the outputs that its file leaves out at the end: their number decides the lengths.
@@ -97,14 +109,15 @@ static int resolve_body(struct steno_graph *g, void *arg)
     return 0;
 }
 
-static steno_status resolve_all(struct steno_graph *g, steno_err *err)
+/* keep: operators that the engine lacks may stay. */
+static steno_status resolve_all(struct steno_graph *g, bool keep, steno_err *err)
 {
     struct missing m = {.err = err};
     steno_status st;
-    steno_buf_init(&m.list, 4096);
+    steno_buf_init(&m.list, MAX_LIST);
     resolve(g, &m);
     st = m.st;
-    if (m.n)
+    if (m.n && !keep)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED, "%d operator%s not supported: %s", m.n,
                         m.n > 1 ? "s are" : " is", m.list.data ? m.list.data : "(out of memory)");
     steno_buf_free(&m.list);
@@ -194,9 +207,33 @@ steno_status steno_network_rewrite(steno_network *n, const struct steno_network_
     return st;
 }
 
+static int missing_in(struct steno_graph *g, void *arg)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        if (!g->nodes[i].dead && !g->nodes[i].op)
+            report(arg, &g->nodes[i]);
+        steno_node_each_graph(&g->nodes[i], missing_in, arg);
+    }
+    return 0;
+}
+
+steno_status steno_network_missing(const steno_network *n, struct steno_buf *list, int *count)
+{
+    struct missing m = {.n = 0};
+    steno_status st;
+    steno_buf_init(&m.list, MAX_LIST);
+    missing_in(n->g, &m);
+    st = m.st;
+    if (!st && m.n)
+        st = steno_buf_printf(list, "%s", m.list.data);
+    *count = m.n;
+    steno_buf_free(&m.list);
+    return st;
+}
+
 steno_status steno_network_resolve(struct steno_graph *g, steno_err *err)
 {
-    steno_status st = resolve_all(g, err);
+    steno_status st = resolve_all(g, true, err);
     return st ? st : pass_infer(NULL, g, err);
 }
 
@@ -241,7 +278,10 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
                                     .fused = opt->opt_level && opt->part == STENO_PART_ALL ? fused
                                                                                            : NULL,
                                     .body = steno_body_text,
-                                    .borrow_from = opt->borrow_from};
+                                    .borrow_from = opt->borrow_from,
+                                    .keep_unknown = opt->rewrite_only,
+                                    .overridable = opt->overridable,
+                                    .overridable_arg = opt->overridable_arg};
     struct steno_cache_id id;
     const bool refusable = opt->part != STENO_PART_ALL || opt->free_batch;
     bool caching;
@@ -262,10 +302,11 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         st = steno_fail_in(err, st, "%s", path);
     if (st)
         return st;
+    n->g->lenient = opt->rewrite_only;
     n->facts->nodes_in_file = steno_graph_count_nodes(n->g);
     if (opt->loaded)
         opt->loaded(opt->loaded_arg, n->g);
-    st = resolve_all(n->g, err);
+    st = resolve_all(n->g, opt->rewrite_only, err);
     if (st)
         return steno_fail_in(err, st, "%s", path);
     resolve_precision(n, opt->precision);

@@ -43,7 +43,13 @@ struct steno_network_options {
      * write it. */
     const char *cache_dir;
     int write_opset;   /* of ai.onnx in the file that save.h writes; 0: that of the input */
-    bool rewrite_only; /* for optimize/save.h: nothing is packed, and no session can be opened */
+    /* For optimize/save.h: nothing is packed, and no session can be opened. Operators that the
+     * engine lacks stay in the graph, without op. */
+    bool rewrite_only;
+    /* steno_onnx_options.overridable: inputs whose initializers the caller may replace. With a
+     * packed cache: NULL. */
+    bool (*overridable)(void *arg, const char *name, int64_t ir);
+    void *overridable_arg;
     /* Called for each near miss: a pass found most of its pattern and refused. NULL = not
      * wanted. */
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
@@ -95,5 +101,10 @@ const struct steno_pass_counts *steno_network_passes(const steno_network *n);
 /* Number of nodes before any pass, bodies included. */
 size_t steno_network_nodes_in_file(const steno_network *n);
 const struct steno_graph *steno_network_graph(const steno_network *n);
+/* Append the operators of n (opened with rewrite_only) that the engine lacks: "TYPE@OPSET, ...",
+ * each once. *count: their number. STENO_ERR_NOMEM. */
+struct steno_buf;
+STENO_MUST steno_status steno_network_missing(const steno_network *n, struct steno_buf *list,
+                                              int *count);
 
 #endif

@@ -94,9 +94,27 @@ static steno_status attr_graph(struct loader *l, struct scope *s, struct steno_a
     return st;
 }
 
+/* True if the attribute is kept as it is in the file. */
+static bool unread(const struct loader *l, const Onnx__Attribute *m)
+{
+    bool binary =
+        kind_of(m) == ONNX__ATTRIBUTE__KIND__STRING && m->s.len && memchr(m->s.data, 0, m->s.len);
+    if (!l->opt || !l->opt->keep_unknown)
+        return false;
+    for (size_t i = 0; i < m->n_strings; i++)
+        binary |= m->strings[i].len && memchr(m->strings[i].data, 0, m->strings[i].len);
+    return binary || kind_of(m) == ONNX__ATTRIBUTE__KIND__TENSORS ||
+           kind_of(m) >= ONNX__ATTRIBUTE__KIND__SPARSE_TENSOR ||
+           (kind_of(m) == ONNX__ATTRIBUTE__KIND__TENSOR && m->t && !steno_onnx_readable(m->t));
+}
+
 static steno_status attr_value(struct loader *l, struct scope *s, struct steno_attr *a,
                                const Onnx__Attribute *m)
 {
+    if (unread(l, m)) {
+        a->kind = STENO_ATTR_OPAQUE;
+        return steno_onnx_keep_attribute(l, s->g, m, &a->opaque);
+    }
     switch (kind_of(m)) {
     case ONNX__ATTRIBUTE__KIND__INT:
         a->kind = STENO_ATTR_INT;

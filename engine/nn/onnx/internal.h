@@ -42,6 +42,10 @@ STENO_MUST steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Ten
 STENO_MUST steno_status steno_onnx_stored(const struct steno_onnx_options *opt,
                                           const Onnx__Tensor *m, struct steno_tensor *t,
                                           bool *stored, steno_err *err);
+/* Find the bytes of a tensor that stays unread. *owned: a block that the caller frees, or NULL.
+ * *bytes NULL: they are in the message. */
+STENO_MUST steno_status steno_onnx_raw(struct steno_onnx_source *s, const Onnx__Tensor *m,
+                                       const void **bytes, size_t *n, void **owned, steno_err *err);
 /* Read a sparse tensor as a dense one; *t as in steno_onnx_tensor. */
 STENO_MUST steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__SparseTensor *m,
                                           struct steno_tensor *t, steno_err *err);
@@ -132,6 +136,17 @@ const Onnx__Attribute *steno_onnx_call_attr(const struct scope *s, const char *n
 /* Read the attributes of node m into n. */
 STENO_MUST steno_status steno_onnx_attrs(struct loader *l, struct scope *s, const Onnx__Node *m,
                                          struct steno_node *n);
+/* Keep messages as they are (opaque.c). Elements that are elsewhere in the file, or in another, go
+ * into the message. */
+STENO_MUST steno_status steno_onnx_keep_type(struct loader *l, struct steno_graph *g,
+                                             const Onnx__Type *m, const struct steno_opaque **out);
+STENO_MUST steno_status steno_onnx_keep_tensor(struct loader *l, struct steno_graph *g,
+                                               Onnx__Tensor *m, const struct steno_opaque **out);
+STENO_MUST steno_status steno_onnx_keep_attribute(struct loader *l, struct steno_graph *g,
+                                                  const Onnx__Attribute *m,
+                                                  const struct steno_opaque **out);
+/* True if the engine can hold the tensor's elements. */
+bool steno_onnx_readable(const Onnx__Tensor *m);
 /* Inline the call m of function f. */
 STENO_MUST steno_status steno_onnx_call(struct loader *l, struct scope *s, const Onnx__Node *m,
                                         const Onnx__Function *f);

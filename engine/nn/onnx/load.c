@@ -80,21 +80,34 @@ static steno_status declare(struct loader *l, struct scope *s, const char *name,
     return st;
 }
 
+static bool keeps_unknown(const struct loader *l)
+{
+    return l->opt && l->opt->keep_unknown;
+}
+
+/* True for the type of a dense tensor that the graph can describe. */
+static bool describable(const Onnx__Type *m)
+{
+    return m->value_case == ONNX__TYPE__VALUE_TENSOR_TYPE &&
+           !(m->tensor_type->shape && m->tensor_type->shape->n_dim > STENO_MAX_RANK);
+}
+
 static steno_status set_type(struct loader *l, struct steno_graph *g, steno_value_id v,
-                             const Onnx__ValueInfo *m, bool must)
+                             const Onnx__ValueInfo *m)
 {
     struct steno_value *val = &g->values[v];
     const Onnx__Type__TensorKind *t;
     if (!m->type || m->type->value_case == ONNX__TYPE__VALUE__NOT_SET)
         return STENO_OK;
+    if (keeps_unknown(l) && !describable(m->type))
+        return steno_onnx_keep_type(l, g, m->type, &val->type);
     if (m->type->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE)
-        return must ? steno_fail(l->err, STENO_ERR_UNSUPPORTED,
-                                 "value '%s' is not a tensor: "
-                                 "sequences, maps and optionals are not supported",
-                                 m->name)
-                    : STENO_OK;
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                          "value '%s' is not a tensor: "
+                          "sequences, maps and optionals are not supported",
+                          m->name);
     t = m->type->tensor_type;
-    if (must && t->elem_type && !steno_dtype_size((steno_dtype)t->elem_type))
+    if (!keeps_unknown(l) && t->elem_type && !steno_dtype_size((steno_dtype)t->elem_type))
         return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
                           "value '%s': element type %s (%d) is not "
                           "supported",
@@ -145,6 +158,20 @@ static steno_status declare_const(struct loader *l, struct scope *s, const char 
     return st;
 }
 
+static steno_status declare_unread(struct loader *l, struct scope *s, Onnx__Tensor *m)
+{
+    const struct steno_opaque *kept;
+    steno_value_id v;
+    steno_status st = steno_onnx_keep_tensor(l, s->g, m, &kept);
+    if (!st)
+        st = declare(l, s, m->name, &v);
+    if (st)
+        return st;
+    s->g->values[v].elements = kept;
+    s->g->values[v].dtype = (steno_dtype)m->data_type;
+    return STENO_OK;
+}
+
 static steno_status stored(struct loader *l, struct scope *s, const Onnx__Tensor *m, bool *done)
 {
     struct steno_tensor t;
@@ -168,6 +195,12 @@ static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph 
             return st;
         if (done)
             continue;
+        if (keeps_unknown(l) && !steno_onnx_readable(m->initializer[i])) {
+            st = declare_unread(l, s, m->initializer[i]);
+            if (st)
+                return st;
+            continue;
+        }
         st = steno_onnx_tensor(&l->src, m->initializer[i], &t, &mapped, l->err);
         if (!st)
             st = declare_const(l, s, m->initializer[i]->name, &t, mapped);
@@ -232,6 +265,21 @@ static steno_status constant_node(struct loader *l, struct scope *s, const Onnx_
     if (st)
         return steno_fail_in(l->err, st, "node '%s' (Constant)", m->name);
     return set_const(l, s->g, v, &t, mapped);
+}
+
+/* True for a Constant that stays a node, since its value cannot be read. */
+static bool stays_node(const struct loader *l, const struct scope *s, const Onnx__Node *m)
+{
+    const Onnx__Attribute *a = m->n_attribute == 1 ? m->attribute[0] : NULL;
+    const char *name = a ? a->name : "";
+    if (a && *a->ref_attr_name)
+        a = steno_onnx_call_attr(s, a->ref_attr_name);
+    if (!keeps_unknown(l) || !a)
+        return false;
+    return !strcmp(name, "value_string") || !strcmp(name, "value_strings") ||
+           (!strcmp(name, "value") && a->t && !steno_onnx_readable(a->t)) ||
+           (!strcmp(name, "sparse_value") && a->sparse_tensor && a->sparse_tensor->values &&
+            !steno_onnx_readable(a->sparse_tensor->values));
 }
 
 /* ---- nodes ---- */
@@ -358,7 +406,8 @@ static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node
             !l->opt->native(m->domain, m->op_type, opset))
             return steno_onnx_call(l, s, m, f);
     }
-    if (!*m->domain && !strcmp(m->op_type, "Constant") && m->n_output == 1) {
+    if (!*m->domain && !strcmp(m->op_type, "Constant") && m->n_output == 1 &&
+        !stays_node(l, s, m)) {
         steno_value_id v = steno_names_find(&s->names, m->output[0]);
         return v == STENO_NONE ? STENO_OK : constant_node(l, s, m, v);
     }
@@ -395,6 +444,12 @@ steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **no
 
 /* ---- graphs ---- */
 
+static bool overridable(const struct loader *l, const struct scope *s, const char *name)
+{
+    return !s->up && !s->func && l->opt && l->opt->overridable &&
+           l->opt->overridable(l->opt->overridable_arg, name, l->model->ir_version);
+}
+
 static steno_status graph_inputs(struct loader *l, struct scope *s, const Onnx__Graph *m)
 {
     struct steno_graph *g = s->g;
@@ -404,11 +459,18 @@ static steno_status graph_inputs(struct loader *l, struct scope *s, const Onnx__
     for (size_t i = 0; i < m->n_input; i++) {
         steno_value_id v = steno_names_find(&s->names, m->input[i]->name);
         steno_status st;
-        if (v != STENO_NONE && g->values[v].constant)
+        if (v != STENO_NONE && g->values[v].constant && overridable(l, s, m->input[i]->name)) {
+            g->values[v].initial = g->values[v].constant;
+            g->values[v].constant = NULL;
+            g->values[v].is_input = true;
+            g->inputs[g->n_inputs++] = v;
+            continue;
+        }
+        if (v != STENO_NONE && (g->values[v].constant || g->values[v].elements))
             continue; /* IR version 3 lists initializers among the inputs */
         st = declare(l, s, m->input[i]->name, &v);
         if (!st)
-            st = set_type(l, g, v, m->input[i], true);
+            st = set_type(l, g, v, m->input[i]);
         if (st)
             return st;
         g->values[v].is_input = true;
@@ -422,7 +484,8 @@ static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx_
     struct steno_graph *g = s->g;
     g->outputs = steno_graph_alloc(g, m->n_output + 1, sizeof *g->outputs, l->err);
     g->declared = steno_graph_alloc(g, m->n_output + 1, sizeof *g->declared, l->err);
-    if (!g->outputs || !g->declared)
+    g->declared_types = steno_graph_alloc(g, m->n_output + 1, sizeof *g->declared_types, l->err);
+    if (!g->outputs || !g->declared || !g->declared_types)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < m->n_output; i++) {
         steno_value_id v;
@@ -435,15 +498,42 @@ static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx_
         /* Types are taken from the file, shapes are inferred (see steno_graph.declared). */
         g->declared[i].rank = STENO_RANK_ANY;
         if (!g->values[v].is_input && !g->values[v].constant) {
-            st = set_type(l, g, v, m->output[i], true);
+            st = set_type(l, g, v, m->output[i]);
             if (st)
                 return st;
             g->declared[i] = g->values[v].shape;
+            g->declared_types[i] = g->values[v].type;
             g->values[v].shape.rank = STENO_RANK_ANY;
         }
         g->outputs[g->n_outputs++] = v;
     }
     g->n_declared = g->n_outputs;
+    return STENO_OK;
+}
+
+/* Types and shapes that the file gives for values inside, for inference to fall back on. */
+static steno_status given_types(struct loader *l, struct scope *s, const Onnx__Graph *m)
+{
+    struct steno_graph *g = s->g;
+    for (size_t i = 0; keeps_unknown(l) && i < m->n_value_info; i++) {
+        const Onnx__ValueInfo *info = m->value_info[i];
+        steno_value_id v = steno_names_find(&s->names, info->name);
+        struct steno_value was;
+        struct steno_tensor *t;
+        steno_status st;
+        if (v == STENO_NONE || g->values[v].is_input || g->values[v].constant || !info->type ||
+            !describable(info->type))
+            continue;
+        was = g->values[v];
+        st = set_type(l, g, v, info);
+        t = st ? NULL : steno_graph_alloc(g, 1, sizeof *t, l->err);
+        if (!t)
+            return st ? st : STENO_ERR_NOMEM;
+        t->dtype = g->values[v].dtype;
+        t->shape = g->values[v].shape;
+        g->values[v] = was;
+        g->values[v].given = t;
+    }
     return STENO_OK;
 }
 
@@ -461,6 +551,8 @@ steno_status steno_onnx_graph(struct loader *l, struct scope *s, Onnx__Graph *m)
         st = graph_inputs(l, s, m);
     if (!st)
         st = steno_onnx_nodes(l, s, m->node, m->n_node);
+    if (!st)
+        st = given_types(l, s, m);
     if (!st)
         st = graph_outputs(l, s, m);
     return st;

@@ -17,6 +17,13 @@ struct steno_onnx_options {
     bool (*fused)(const char *type, const char **domain, int *opset);
     steno_status (*body)(const struct steno_graph *g, const struct steno_node *n, int opset,
                          struct steno_buf *text); /* steno_body_text of nn/ops/body.h */
+    /* Keep what the engine cannot run and not even read (other value kinds, element types, kinds of
+     * attributes), for a graph that is rewritten and written again. False: they are errors. */
+    bool keep_unknown;
+    /* True if an input with an initializer stays an input, whose initializer is its default
+     * (steno_value.initial). NULL: never; the initializer is a constant. ir: the file's version. */
+    bool (*overridable)(void *arg, const char *name, int64_t ir);
+    void *overridable_arg;
     /* For a private copy (nn/onnx/private_copy.h): the stored elements, borrowed as long as the
      * graph lives. NULL: an ordinary file. */
     const void *stored;

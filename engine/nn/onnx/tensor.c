@@ -175,6 +175,23 @@ static steno_status read_external(struct steno_onnx_source *s, const Onnx__Tenso
     return steno_onnx_external(s, location, offset, bytes, dst, err);
 }
 
+static int64_t external_number(const Onnx__Tensor *m, const char *key, int64_t fallback)
+{
+    int64_t v;
+    for (size_t i = 0; i < m->n_external_data; i++)
+        if (!strcmp(m->external_data[i]->key, key) && parse_int(m->external_data[i]->value, &v))
+            return v;
+    return fallback;
+}
+
+static const char *location_of(const Onnx__Tensor *m)
+{
+    for (size_t i = 0; i < m->n_external_data; i++)
+        if (!strcmp(m->external_data[i]->key, "location"))
+            return m->external_data[i]->value;
+    return "";
+}
+
 /* Copy elements from the typed field to dst; false if the field's count is not `count`. */
 static bool from_typed(const Onnx__Tensor *m, steno_dtype t, size_t count, void *dst)
 {
@@ -262,6 +279,43 @@ static steno_status find_place(const struct steno_onnx_source *s, const Onnx__Te
                           (unsigned long long)place[1], bytes);
     *out = s->map + place[0];
     return STENO_OK;
+}
+
+steno_status steno_onnx_raw(struct steno_onnx_source *s, const Onnx__Tensor *m, const void **bytes,
+                            size_t *n, void **owned, steno_err *err)
+{
+    struct steno_external_file *f;
+    uint64_t place[2];
+    int64_t offset, length;
+    steno_status st;
+    *bytes = *owned = NULL;
+    if (in_place(m)) {
+        if (m->raw_data.len != sizeof place)
+            return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': data_location is %d", m->name,
+                              (int)m->data_location);
+        memcpy(place, m->raw_data.data, sizeof place);
+        *n = (size_t)place[1];
+        return find_place(s, m, *n, bytes, err);
+    }
+    if (m->data_location != ONNX__TENSOR__DATA_LOCATION__EXTERNAL)
+        return STENO_OK;
+    if ((st = open_external(s, location_of(m), &f, err)))
+        return st;
+    offset = external_number(m, "offset", 0);
+    length = external_number(m, "length", f->size - offset);
+    if (length < 0 || (uint64_t)length > s->max_bytes)
+        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': external length %lld", m->name,
+                          (long long)length);
+    *n = (size_t)length;
+    if (!(*owned = malloc(*n + 1)))
+        return steno_fail(err, STENO_ERR_NOMEM, "tensor '%s': out of memory", m->name);
+    *bytes = *owned;
+    st = steno_onnx_external(s, location_of(m), offset, *n, *owned, err);
+    if (st) {
+        free(*owned);
+        *owned = NULL;
+    }
+    return st;
 }
 
 /* True for a matrix and the like. Single rows or columns, and integers for shapes, are small and

@@ -87,6 +87,10 @@ static steno_status keep_name(struct writer *w, struct write_scope *s, steno_val
     const char *name = s->g->values[v].name;
     if (s->name[v])
         return STENO_OK;
+    if (s->exact && *name) {
+        s->name[v] = name;
+        return claim(w, name) ? STENO_OK : STENO_ERR_NOMEM;
+    }
     if (!s->up && *name)
         s->name[v] = steno_names_find(&w->used, name) == STENO_NONE ? claim(w, name) : NULL;
     else
@@ -225,7 +229,7 @@ static steno_status write_one(struct writer *w, struct write_scope *s, const str
         return STENO_ERR_NOMEM;
     st = connect(w, s, n, m);
     for (int i = 0; !st && i < n->n_attr; i++)
-        st = steno_write_attr(w, s, &n->attr[i], &m->attribute[m->n_attribute++]);
+        st = steno_write_attr(w, s, &n->attr[i], !n->op, &m->attribute[m->n_attribute++]);
     return st ? st : w->form->node(w, s, n, m);
 }
 
@@ -286,6 +290,16 @@ static const struct steno_shape *output_shape(const struct steno_graph *g, int i
     return s->rank < 0 && i < g->n_declared ? &g->declared[i] : s;
 }
 
+static steno_status write_typed(struct writer *w, const struct steno_graph *g, const char *name,
+                                const struct steno_value *v, const struct steno_shape *shape,
+                                Onnx__ValueInfo **out)
+{
+    steno_status st = steno_write_value(w, g, name, v->dtype, shape, out);
+    if (!st && v->type && !((*out)->type = steno_write_unpack(w, &onnx__type__descriptor, v->type)))
+        return STENO_ERR_NOMEM;
+    return st;
+}
+
 static steno_status write_outputs(struct writer *w, const struct write_scope *s,
                                   struct write_nodes *list, Onnx__Graph *m)
 {
@@ -306,12 +320,30 @@ static steno_status write_outputs(struct writer *w, const struct write_scope *s,
                 st = steno_write_append(w, list, identity);
         }
         if (!st)
-            st = steno_write_value(w, g, name, v->dtype, output_shape(g, i),
-                                   &m->output[m->n_output++]);
+            st = write_typed(w, g, name, v, output_shape(g, i), &m->output[m->n_output++]);
+        if (!st && !v->type && i < g->n_declared && g->declared_types[i]) {
+            Onnx__ValueInfo *info = m->output[m->n_output - 1];
+            info->type = steno_write_unpack(w, &onnx__type__descriptor, g->declared_types[i]);
+            st = info->type ? STENO_OK : STENO_ERR_NOMEM;
+        }
         if (st)
             return st;
     }
     return STENO_OK;
+}
+
+/* Write the constant v, an initial value, or elements that were not read, under this name. */
+static steno_status write_elements(struct writer *w, const struct write_scope *s, const char *name,
+                                   const struct steno_value *v, Onnx__Tensor **out)
+{
+    struct steno_value initial = *v;
+    if (v->elements) {
+        *out = steno_write_unpack(w, &onnx__tensor__descriptor, v->elements);
+        return *out && ((*out)->name = steno_write_dup(w, name)) ? STENO_OK : STENO_ERR_NOMEM;
+    }
+    if (!v->constant)
+        initial.constant = v->initial;
+    return w->form->constant(w, s, name, &initial, out);
 }
 
 static steno_status write_constants(struct writer *w, const struct write_scope *s, Onnx__Graph *m)
@@ -324,11 +356,12 @@ static steno_status write_constants(struct writer *w, const struct write_scope *
     for (int32_t i = 0; i < g->n_values; i++) {
         const struct steno_value *v = &g->values[i];
         steno_status st;
-        if (!v->constant || !s->name[i] ||
-            (!v->is_output && steno_names_find(&w->read, s->name[i]) == STENO_NONE) ||
-            (s->up && outer_constant(w, s, v->constant)))
+        if ((!v->constant && !v->initial && !v->elements) || !s->name[i] ||
+            (!v->is_output && !v->initial &&
+             steno_names_find(&w->read, s->name[i]) == STENO_NONE) ||
+            (s->up && v->constant && outer_constant(w, s, v->constant)))
             continue;
-        st = w->form->constant(w, s, s->name[i], v, &m->initializer[m->n_initializer]);
+        st = write_elements(w, s, s->name[i], v, &m->initializer[m->n_initializer]);
         if (st)
             return st;
         m->n_initializer++;
@@ -378,8 +411,7 @@ steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Gr
         return STENO_ERR_NOMEM;
     for (int i = 0; !st && i < g->n_inputs; i++) {
         const struct steno_value *v = &g->values[g->inputs[i]];
-        st = steno_write_value(w, g, s->name[g->inputs[i]], v->dtype, &v->shape,
-                               &m->input[m->n_input++]);
+        st = write_typed(w, g, s->name[g->inputs[i]], v, &v->shape, &m->input[m->n_input++]);
     }
     for (int32_t i = 0; !st && i < g->n_nodes;)
         st = write_step(w, s, &i, &list);

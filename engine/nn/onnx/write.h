@@ -20,6 +20,8 @@ struct write_scope {
     /* nodes that they put before and after the node being written; the graph's writer takes them */
     Onnx__Node **before, **after;
     size_t n_before, cap_before, n_after, cap_after;
+    /* The body of an operator that the engine lacks: inputs and outputs keep their names. */
+    bool exact;
 };
 
 /* A growing list of nodes. */
@@ -98,9 +100,13 @@ STENO_MUST steno_status steno_write_external(struct writer *w, Onnx__Tensor *m, 
 STENO_MUST steno_status steno_write_value(struct writer *w, const struct steno_graph *g,
                                           const char *name, steno_dtype dtype,
                                           const struct steno_shape *s, Onnx__ValueInfo **out);
-/* Write an attribute; body graphs are written too. */
+/* Unpack a part of the read file into w's arena. NULL: err is set. */
+void *steno_write_unpack(struct writer *w, const ProtobufCMessageDescriptor *d,
+                         const struct steno_opaque *o);
+/* Write an attribute; body graphs are written too, with `exact` as in their scope. */
 STENO_MUST steno_status steno_write_attr(struct writer *w, struct write_scope *s,
-                                         const struct steno_attr *a, Onnx__Attribute **out);
+                                         const struct steno_attr *a, bool exact,
+                                         Onnx__Attribute **out);
 STENO_MUST steno_status steno_write_append(struct writer *w, struct write_nodes *list,
                                            Onnx__Node *m);
 /* Append node n of s->g, which the form finishes, and the nodes that this adds. Returns n's in *out

@@ -71,10 +71,14 @@ steno_status steno_write_value(struct writer *w, const struct steno_graph *g, co
     m->name = steno_write_dup(w, name);
     if (!m->name)
         return STENO_ERR_NOMEM;
+    *out = m;
+    if (!dtype && s->rank < 0) {
+        m->type = NULL; /* nothing is known */
+        return STENO_OK;
+    }
     m->type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;
     m->type->tensor_type = t;
     t->elem_type = (int)dtype;
-    *out = m;
     if (s->rank < 0)
         return STENO_OK;
     NEW(w, shape, onnx__tensor_shape__init);
@@ -86,6 +90,29 @@ steno_status steno_write_value(struct writer *w, const struct steno_graph *g, co
             return STENO_ERR_NOMEM;
     t->shape = shape;
     return STENO_OK;
+}
+
+/* ---- parts that were not read ---- */
+
+static void *arena_alloc(void *arena, size_t size)
+{
+    return steno_arena_alloc(arena, size);
+}
+
+static void arena_free(void *arena, void *p)
+{
+    (void)arena;
+    (void)p; /* the arena frees all */
+}
+
+void *steno_write_unpack(struct writer *w, const ProtobufCMessageDescriptor *d,
+                         const struct steno_opaque *o)
+{
+    ProtobufCAllocator a = {arena_alloc, arena_free, w->a};
+    void *m = protobuf_c_message_unpack(d, &a, o->n, o->bytes);
+    if (!m)
+        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
+    return m;
 }
 
 /* ---- attributes ---- */
@@ -122,7 +149,7 @@ static steno_status write_numbers(struct writer *w, const struct steno_attr *a, 
 }
 
 steno_status steno_write_attr(struct writer *w, struct write_scope *s, const struct steno_attr *a,
-                              Onnx__Attribute **out)
+                              bool exact, Onnx__Attribute **out)
 {
     static const Onnx__Attribute__Kind kinds[] = {
         [STENO_ATTR_INT] = ONNX__ATTRIBUTE__KIND__INT,
@@ -134,8 +161,12 @@ steno_status steno_write_attr(struct writer *w, struct write_scope *s, const str
         [STENO_ATTR_FLOATS] = ONNX__ATTRIBUTE__KIND__FLOATS,
         [STENO_ATTR_STRINGS] = ONNX__ATTRIBUTE__KIND__STRINGS,
     };
-    struct write_scope body = {.up = s};
+    struct write_scope body = {.up = s, .exact = exact};
     Onnx__Attribute *m;
+    if (a->kind == STENO_ATTR_OPAQUE) {
+        m = *out = steno_write_unpack(w, &onnx__attribute__descriptor, a->opaque);
+        return m && (m->name = steno_write_dup(w, a->name)) ? STENO_OK : STENO_ERR_NOMEM;
+    }
     NEW(w, m, onnx__attribute__init);
     *out = m;
     m->type = kinds[a->kind];

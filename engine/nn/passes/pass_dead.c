@@ -13,6 +13,8 @@ static int uncount(struct steno_graph *body, void *arg)
 
 static bool unread(const struct steno_graph *g, const struct steno_node *n)
 {
+    if (!n->n_out)
+        return false; /* an unknown operator that works by side effects */
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] != STENO_NONE && g->values[n->out[k]].uses)
             return false;

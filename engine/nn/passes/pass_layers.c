@@ -483,7 +483,8 @@ static int32_t shape_level(const struct steno_graph *g, const struct steno_node 
                            const int32_t *from, const bool *member)
 {
     int32_t level = 1;
-    if (n->dead || n->region != STENO_NONE || has_body(n) || (n->op->flags & STENO_OP_IMPURE))
+    if (n->dead || n->region != STENO_NONE || has_body(n) || !n->op ||
+        (n->op->flags & STENO_OP_IMPURE))
         return 0;
     for (int k = 0; k < n->n_in; k++) {
         steno_value_id v = n->in[k];
