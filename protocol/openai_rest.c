@@ -444,6 +444,21 @@ steno_status steno_openai_write_error(struct steno_buf *out, const char *message
     return THEN(st, steno_buf_puts(out, "\n"));
 }
 
+/* Append ,"languages":["en","de"]. */
+static steno_status put_languages(struct steno_buf *out, const char *codes)
+{
+    steno_status st = steno_buf_puts(out, ",\"languages\":[");
+    for (const char *p = codes ? codes : ""; *p;) {
+        size_t n = strcspn(p, " ");
+        if (n && p > codes)
+            THEN(st, steno_buf_puts(out, ","));
+        if (n)
+            THEN(st, steno_json_put_string(out, p, n));
+        p += n + (p[n] == ' ');
+    }
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
 static steno_status put_model(struct steno_buf *out, const struct steno_openai_model *m)
 {
     steno_status st = steno_buf_puts(out, "{");
@@ -457,6 +472,8 @@ static steno_status put_model(struct steno_buf *out, const struct steno_openai_m
     THEN(st, put_text(out, "license", m->license));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "version", m->version));
+    THEN(st, put_languages(out, m->languages));
+    THEN(st, steno_buf_printf(out, ",\"translates\":%s", m->translates ? "true" : "false"));
     return THEN(st, steno_buf_puts(out, "}"));
 }
 

@@ -86,6 +86,8 @@ struct steno_openai_model {
     const char *id;
     int64_t created; /* s since 1970 */
     const char *family, *language, *license, *version;
+    const char *languages; /* codes, "en de"; NULL or "" = not known */
+    bool translates;
 };
 STENO_MUST steno_status steno_openai_write_model(struct steno_buf *out,
                                                  const struct steno_openai_model *m);

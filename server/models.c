@@ -367,6 +367,8 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
     slot->last.bytes = fresh->info.weight_bytes;
     snprintf(slot->last.family, sizeof slot->last.family, "%s", fresh->info.family);
     snprintf(slot->last.language, sizeof slot->last.language, "%s", fresh->info.language);
+    snprintf(slot->last.languages, sizeof slot->last.languages, "%s", fresh->info.languages);
+    slot->last.translates = fresh->info.translates;
     snprintf(slot->last.version, sizeof slot->last.version, "%s", fresh->info.version);
     snprintf(slot->last.license, sizeof slot->last.license, "%s", fresh->info.license);
     steno_pool_get_stats(fresh->pool, &ps);

@@ -78,6 +78,8 @@ struct steno_model_view {
     int users, generation;
     size_t bytes;                                            /* of packed weights */
     char family[32], language[32], version[32], license[48]; /* "" before the first load */
+    char languages[400];                                     /* steno_model_info's, likewise */
+    bool translates;
     struct steno_pool_stats pool;
 };
 void steno_model_slot_view(struct steno_model_slot *slot, struct steno_model_view *out);

@@ -66,6 +66,8 @@ static struct steno_openai_model describe_model(const struct steno_server *srv,
                                        .created = srv->started,
                                        .family = v->family,
                                        .language = v->language,
+                                       .languages = v->languages,
+                                       .translates = v->translates,
                                        .license = v->license,
                                        .version = v->version};
 }

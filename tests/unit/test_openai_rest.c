@@ -428,7 +428,8 @@ static void an_event_that_does_not_fit_leaves_those_before_it_whole(void **state
 
 static void models_are_listed(void **state)
 {
-    struct steno_openai_model m = {"digits-en", 1700000000, "ctc", "en", "CC BY-SA 4.0", "1"};
+    struct steno_openai_model m = {"digits-en",    1700000000, "ctc",       "en",
+                                   "CC BY-SA 4.0", "1",        "en de yue", true};
     struct steno_buf b;
     json_t *j, *first;
     (void)state;
@@ -440,6 +441,10 @@ static void models_are_listed(void **state)
     assert_string_equal(json_string_value(json_object_get(first, "id")), "digits-en");
     assert_string_equal(json_string_value(json_object_get(first, "object")), "model");
     assert_true(number(first, "created") == 1700000000);
+    assert_int_equal(json_array_size(json_object_get(first, "languages")), 3);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(first, "languages"), 2)),
+                        "yue");
+    assert_true(json_is_true(json_object_get(first, "translates")));
     json_decref(j);
     steno_buf_free(&b);
 }

@@ -100,12 +100,14 @@ static void check_cases(const char *which, const struct a_case *c, size_t n)
     steno_model_close(m);
 }
 
-#define OPENED                                                                                       \
-    "Cuando abrió los ojos por la mañana fue porque una joven empleada doméstica había entrado " \
-    "en su habitación para encender el fuego."
-#define LIVED                                                                                      \
-    " Una de las cosas extrañas de vivir en el mundo es que es solo de vez en cuando uno está "  \
-    "bastante seguro de que va a vivir por siempre y para siempre."
+/* clang-format off */
+#define OPENED \
+    "Cuando abrió los ojos por la mañana fue porque una joven empleada doméstica " \
+    "había entrado en su habitación para encender el fuego."
+#define LIVED \
+    " Una de las cosas extrañas de vivir en el mundo es que es solo de vez en cuando " \
+    "uno está bastante seguro de que va a vivir por siempre y para siempre."
+/* clang-format on */
 
 static void base_writes_what_faster_whisper_writes(void **state)
 {

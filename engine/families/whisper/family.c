@@ -128,6 +128,9 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     const struct steno_whisper_dims *d = &m->net->dims;
     fprintf(out, "model      %s, %s, %s\n", i->name, i->family,
             m->net->special.multilingual ? "multilingual" : "English");
+    if (m->net->special.multilingual)
+        fprintf(out, "languages  %d, detected where none is named%s\n", m->net->special.n_languages,
+                translates(m->net) ? "; translates to English" : "");
     fprintf(out, "weights    %s, %s\n", steno_whisper_weights_file(m->net->weights), m->format);
     fprintf(out, "features   log-mel, %d Hz, %d bins\n", i->sample_rate, i->feature_bins);
     fprintf(out, "encoder    %lld layers of %lld, %lld heads\n", (long long)d->audio_layers,
