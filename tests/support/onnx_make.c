@@ -129,12 +129,12 @@ static void value(struct mk_graph *g, Onnx__ValueInfo ***list, size_t *n, const 
         size_t len = strcspn(dims, ",");
         Onnx__TensorShape__Dimension *d = get(g, sizeof *d);
         onnx__tensor_shape__dimension__init(d);
-        if (*dims >= '0' && *dims <= '9') {
+        if ((*dims >= '0' && *dims <= '9') || *dims == '-') {
             d->value_case = ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_VALUE;
             d->dim_value = strtoll(dims, NULL, 10);
-        } else if (*dims != '?') {
+        } else if (*dims != '?' || len == 2) {
             d->value_case = ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_PARAM;
-            d->dim_param = sub(g, dims, len);
+            d->dim_param = *dims == '?' ? sub(g, "?", 1) : sub(g, dims, len);
         }
         ADD(g, k->shape->dim, k->shape->n_dim, d);
         dims += len + (dims[len] == ',');

@@ -11,7 +11,8 @@ struct mk_graph *mk_new(int opset);              /* the main graph of a new mode
 struct mk_graph *mk_body(struct mk_graph *main); /* a graph for mk_attr_graph */
 void mk_free(struct mk_graph *main);
 
-/* dims: "2,?,n" (a number, unknown, a symbol), "" for a scalar, NULL for an unknown rank. */
+/* dims: "2,?,n,??" (a number, unknown, a symbol, the symbol "?"), "" for a scalar, NULL for an
+ * unknown rank. */
 void mk_input(struct mk_graph *g, const char *name, steno_dtype t, const char *dims);
 void mk_output(struct mk_graph *g, const char *name, steno_dtype t, const char *dims);
 void mk_f32(struct mk_graph *g, const char *name, const char *dims, const float *data, size_t n);

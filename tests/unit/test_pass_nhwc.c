@@ -263,9 +263,90 @@ static void activations_are_done_by_the_convolution(void **state)
     }
 }
 
+static void pool(struct mk_graph *m, const char *type, const char *in, const char *out, int kernel,
+                 int stride, int pad)
+{
+    const int64_t kernels[2] = {kernel, kernel}, strides[2] = {stride, stride};
+    const int64_t pads[4] = {pad, pad, 0, pad};
+    mk_node(m, type, in, out);
+    mk_attr_ints(m, "kernel_shape", kernels, 2);
+    mk_attr_ints(m, "strides", strides, 2);
+    mk_attr_ints(m, "pads", pads, 4);
+}
+
+/* Squeeze and excitation (MobileNetV3), pools, factors by channel, and a Concat of channels stay
+ * channels last: a Transpose at each end and none between. */
+static void blocks_of_image_networks_stay_channels_last(void **state)
+{
+    struct mk_graph *m = start("b,3,11,14");
+    steno_network *n;
+    (void)state;
+    mk_f32(m, "w0", "8,3,3,3", w_data, 216);
+    mk_f32(m, "w1", "4,8,1,1", w_data + 3, 32);
+    mk_f32(m, "w2", "8,4,1,1", w_data + 5, 32);
+    mk_f32(m, "w3", "5,16,3,3", w_data + 7, 720);
+    mk_f32(m, "factors", "8,1,1", w_data + 9, 8);
+    mk_f32(m, "shifts", "1,8,1,1", w_data + 11, 8);
+    conv(m, "x,w0", "a", 1, 1, 1);
+    mk_node(m, "Relu", "a", "relu");
+    pool(m, "MaxPool", "relu", "p", 3, 2, 1);
+    mk_node(m, "GlobalAveragePool", "p", "mean");
+    conv(m, "mean,w1", "se1", 1, 1, 0);
+    conv(m, "se1,w2", "se2", 1, 1, 0);
+    mk_node(m, "Sigmoid", "se2", "gate");
+    mk_node(m, "Mul", "p,gate", "gated");
+    mk_node(m, "Mul", "gated,factors", "scaled");
+    mk_node(m, "Add", "shifts,scaled", "moved");
+    pool(m, "AveragePool", "moved", "even", 3, 1, 1);
+    mk_attr_int(m, "count_include_pad", 1);
+    pool(m, "AveragePool", "moved", "uneven", 3, 1, 1);
+    mk_node(m, "Concat", "even,uneven", "both");
+    mk_attr_int(m, "axis", 1);
+    conv(m, "both,w3", "c", 1, 1, 1);
+    mk_node(m, "GlobalMaxPool", "c", "most");
+    mk_node(m, "Add", "c,most", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    n = optimised(m);
+    assert_int_equal(pc_count(n, "PoolNhwc"), 3);
+    assert_int_equal(pc_count(n, "ReduceMean"), 1);
+    assert_int_equal(pc_count(n, "ReduceMax"), 1);
+    assert_int_equal(pc_count(n, "Transpose"), 2);
+    steno_network_close(n);
+}
+
+/* Extents that the file gives as "?" are any, not the same one; as -1 they are any too, but one
+ * from node to node. */
+static void extents_without_a_name(void **state)
+{
+    struct mk_graph *m = start("-1,3,??,??");
+    size_t size;
+    uint8_t *file;
+    steno_network *n;
+    const struct steno_shape *s;
+    static const float statistics[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    (void)state;
+    mk_f32(m, "w0", "8,3,3,3", w_data, 216);
+    conv(m, "x,w0", "a", 1, 1, 1);
+    for (int i = 0; i < 4; i++)
+        mk_f32(m, (const char *[]){"s", "t", "u", "v"}[i], "8", statistics, 8);
+    mk_node(m, "BatchNormalization", "a,s,t,u,v", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    file = mk_bytes(m, &size);
+    mk_free(m);
+    n = open_with(file, size, 3, NULL);
+    s = &steno_network_input(n, 0)->shape;
+    assert_true(s->dim[0] == STENO_DIM_ANY && s->dim[2] == STENO_DIM_ANY &&
+                s->dim[3] == STENO_DIM_ANY);
+    assert_int_equal(pc_count(n, "BatchNormalization"), 0);
+    steno_network_close(n);
+    free(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_of_image_networks_stay_channels_last),
+        cmocka_unit_test(extents_without_a_name),
         cmocka_unit_test(inverted_residual_is_three_nodes_between_transposes),
         cmocka_unit_test(subsampling_keeps_one_transpose),
         cmocka_unit_test(results_that_others_read_are_transposed_back),

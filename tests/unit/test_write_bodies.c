@@ -383,6 +383,28 @@ static void channels_last_convolution(void **state)
     wc_round_trip(channels_last(), "ConvNhwc", 13);
 }
 
+static void pools_of_channels_last_images(void **state)
+{
+    static const char *const types[] = {"MaxPool", "AveragePool"};
+    static const int64_t kernel[] = {3, 2}, pads[] = {1, 0, 1, 1}, strides[] = {2, 1};
+    static const int64_t all[] = {1, 1, 1, 1};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct mk_graph *m = mk_new(13);
+        mk_input(m, "x", STENO_F32, "1,4,6,5");
+        mk_f32(m, "w", "4,4,3,3", wc_numbers() + 300, 144);
+        mk_node(m, "Conv", "x,w", "c");
+        mk_attr_ints(m, "pads", all, 4);
+        mk_node(m, types[i], "c", "y");
+        mk_attr_ints(m, "kernel_shape", kernel, 2);
+        mk_attr_ints(m, "pads", pads, 4);
+        mk_attr_ints(m, "strides", strides, 2);
+        mk_attr_int(m, "ceil_mode", 1);
+        mk_output(m, "y", STENO_F32, NULL);
+        wc_round_trip(m, "PoolNhwc", 13);
+    }
+}
+
 /* A relative shift by itself: the operator is run through its body, no pattern is matched. */
 static void relative_shift_equals_its_body(void **state)
 {
@@ -585,6 +607,7 @@ int main(void)
         cmocka_unit_test(conv_with_activation),
         cmocka_unit_test(depthwise_convolution),
         cmocka_unit_test(channels_last_convolution),
+        cmocka_unit_test(pools_of_channels_last_images),
         cmocka_unit_test(depthwise_convolution_with_padding),
         cmocka_unit_test(attention),
         cmocka_unit_test(relative_shift_equals_its_body),

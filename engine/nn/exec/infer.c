@@ -107,6 +107,15 @@ steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n,
     return STENO_OK;
 }
 
+/* An extent of a graph input without a name is the same one wherever it is passed on. */
+static void name_extents(struct steno_infer *ic, int32_t input)
+{
+    struct steno_shape *s = &ic->known[input].shape;
+    for (int i = 0; i < s->rank; i++)
+        if (s->dim[i] == STENO_DIM_ANY)
+            s->dim[i] = steno_infer_new_dim(ic);
+}
+
 /* Set the entries of the values that no node writes. */
 static void start(struct steno_infer *ic)
 {
@@ -121,6 +130,8 @@ static void start(struct steno_infer *ic)
         k->shape = v->shape;
         k->value = v->constant && v->constant->data ? v->constant : NULL;
     }
+    for (int i = 0; ic->into_graph && !ic->up && i < ic->g->n_inputs; i++)
+        name_extents(ic, ic->g->inputs[i]);
 }
 
 /* Store a value that inference computed, for passes. Without memory it stays unknown. */
@@ -204,7 +215,7 @@ static steno_status run(struct steno_infer *ic, steno_err *err)
     }
     for (int32_t i = 0; ic->into_graph && i < ic->g->n_values; i++) {
         struct steno_value *v = &ic->g->values[i];
-        if (v->constant)
+        if (v->constant || (v->is_input && !ic->up))
             continue;
         if (ic->known[i].dtype)
             v->dtype = ic->known[i].dtype;

@@ -125,7 +125,8 @@ static steno_status set_type(struct loader *l, struct steno_graph *g, steno_valu
         *x = STENO_DIM_ANY;
         if (d->value_case == ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0)
             *x = d->dim_value;
-        else if (d->value_case == ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_PARAM && *d->dim_param)
+        else if (d->value_case == ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_PARAM && *d->dim_param &&
+                 strcmp(d->dim_param, "?")) /* paddle2onnx: any extent, not the same one */
             *x = steno_graph_symbol(g, d->dim_param);
     }
     return STENO_OK;

@@ -108,6 +108,7 @@ static const struct arity {
     {"com.microsoft", "SkipSimplifiedLayerNormalization", 1, 0x7, 0x1},
     {"ai.steno", "Attention", 1, 0x7, 0x1},
     {"ai.steno", "ConvNhwc", 1, 0x3, 0x1},
+    {"ai.steno", "PoolNhwc", 1, 0x1, 0x1},
     {"ai.steno", "DepthwiseConv1d", 1, 0x3, 0x1},
     {"ai.steno", "IntLinear", 1, 0x37, 0x1},
     {"ai.steno", "Linear", 1, 0x3, 0x1},

@@ -21,6 +21,7 @@ static const struct steno_body_row rows[] = {
     {"ai.steno", "NonlinAttention", 1, steno_body_nonlin_attention},
     {"ai.steno", "DepthwiseConv1d", 1, steno_body_depthwise},
     {"ai.steno", "ConvNhwc", 1, steno_body_conv_nhwc},
+    {"ai.steno", "PoolNhwc", 1, steno_body_pool_nhwc},
     {"ai.steno", "MaskedSoftmax", 1, steno_body_masked_softmax},
     {"ai.steno", "RelativeShift", 1, steno_body_relative_shift},
     {"ai.steno", "Attention", 1, steno_body_attention},

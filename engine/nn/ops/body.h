@@ -87,12 +87,13 @@ void steno_body_gelu_tanh(struct steno_body *b, const char *y, const char *x); /
 
 /* Bodies by family. A new body is declared here and listed in nn/ops/body.c. */
 steno_body_fn steno_body_linear, steno_body_glu, steno_body_depthwise, steno_body_conv_nhwc,
-    steno_body_masked_softmax, steno_body_relative_shift, steno_body_int_linear, steno_body_swish,
-    steno_body_gelu, steno_body_layer_normalization, steno_body_fused_conv, steno_body_attention,
-    steno_body_absorbed_attention, steno_body_rms_normalization, steno_body_skip_norm,
-    steno_body_bias_gelu, steno_body_embed, steno_body_fused_matmul, steno_body_hard_swish,
-    steno_body_mish, steno_body_swoosh, steno_body_bias_norm, steno_body_bypass,
-    steno_body_chunk_conv, steno_body_relative_window, steno_body_power_spectrum,
-    steno_body_attention_weights, steno_body_weighted_values, steno_body_nonlin_attention;
+    steno_body_pool_nhwc, steno_body_masked_softmax, steno_body_relative_shift,
+    steno_body_int_linear, steno_body_swish, steno_body_gelu, steno_body_layer_normalization,
+    steno_body_fused_conv, steno_body_attention, steno_body_absorbed_attention,
+    steno_body_rms_normalization, steno_body_skip_norm, steno_body_bias_gelu, steno_body_embed,
+    steno_body_fused_matmul, steno_body_hard_swish, steno_body_mish, steno_body_swoosh,
+    steno_body_bias_norm, steno_body_bypass, steno_body_chunk_conv, steno_body_relative_window,
+    steno_body_power_spectrum, steno_body_attention_weights, steno_body_weighted_values,
+    steno_body_nonlin_attention;
 
 #endif

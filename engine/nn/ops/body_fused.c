@@ -264,16 +264,22 @@ static void add_ints(struct steno_body *b, char *out, size_t size, const char *n
         snprintf(out + len, size - len, "]");
 }
 
-/* The attributes of Conv as text of a body. */
-static void conv_attrs(struct steno_body *b, char *out, size_t size)
+/* The attributes of a sliding window as text of a body, behind those in out. */
+static void window_attrs(struct steno_body *b, char *out, size_t size)
 {
     static const char *const lists[] = {"dilations", "kernel_shape", "pads", "strides"};
     const char *pad = steno_node_str(b->node, "auto_pad", "NOTSET");
-    snprintf(out, size, "group = %lld", (long long)steno_node_int(b->node, "group", 1));
     if (strcmp(pad, "NOTSET"))
-        snprintf(out + strlen(out), size - strlen(out), ", auto_pad = \"%.20s\"", pad);
+        snprintf(out + strlen(out), size - strlen(out), "%sauto_pad = \"%.20s\"", *out ? ", " : "",
+                 pad);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         add_ints(b, out, size, lists[i]);
+}
+
+static void conv_attrs(struct steno_body *b, char *out, size_t size)
+{
+    snprintf(out, size, "group = %lld", (long long)steno_node_int(b->node, "group", 1));
+    window_attrs(b, out, size);
 }
 
 static double activation_param(const struct steno_body *b, size_t i, double otherwise)
@@ -356,4 +362,20 @@ void steno_body_conv_nhwc(struct steno_body *b)
                    wide ? "[0, 2, 3, 1]" : "[0, 2, 1]", y);
     if (residual)
         steno_body_add(b, "out0 = Add(last, in3)");
+}
+
+/* MaxPool or AveragePool of channels-last images, as op_pool_nhwc.c computes it. */
+void steno_body_pool_nhwc(struct steno_body *b)
+{
+    const bool max = steno_node_int(b->node, "max", 1) != 0;
+    char attrs[512];
+    snprintf(attrs, sizeof attrs, "ceil_mode = %lld",
+             (long long)steno_node_int(b->node, "ceil_mode", 0));
+    if (!max)
+        snprintf(attrs + strlen(attrs), sizeof attrs - strlen(attrs), ", count_include_pad = %lld",
+                 (long long)steno_node_int(b->node, "count_include_pad", 0));
+    window_attrs(b, attrs, sizeof attrs);
+    steno_body_add(b, "x = Transpose<perm = [0, 3, 1, 2]>(in0)\ny = %s<%s>(x)",
+                   max ? "MaxPool" : "AveragePool", attrs);
+    steno_body_add(b, "out0 = Transpose<perm = [0, 2, 3, 1]>(y)");
 }

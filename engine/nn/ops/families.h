@@ -17,6 +17,7 @@
     X(matmul)                                                                                      \
     X(conv)                                                                                        \
     X(conv_nhwc)                                                                                   \
+    X(pool_nhwc)                                                                                   \
     X(conv_row_tiles)                                                                              \
     X(rnn)                                                                                         \
     X(control)                                                                                     \

@@ -93,6 +93,7 @@ static const struct rule rules[] = {
     {"", "Where", ALIGNED, 7, 0},
     {"ai.steno", "Attention", ATTENTION, 0x1f, 0},
     {"ai.steno", "ConvNhwc", ENTRIES, 9, 0},
+    {"ai.steno", "PoolNhwc", ENTRIES, 1, 0},
     {"ai.steno", "DepthwiseConv1d", ENTRIES, 1, 0},
     {"ai.steno", "Glu", AXIS, 1, -1},
     {"ai.steno", "Linear", ENTRIES, 9, 0},

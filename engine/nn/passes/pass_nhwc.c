@@ -8,10 +8,13 @@
  *         MatMul(t, W') [+ b] when W is 1x1          f(c'), c' the channels-last twin of c
  *         ai.steno:ConvNhwc(t, W, b) otherwise       (nn/ops/op_conv_nhwc.c)
  *         and Transpose back for other readers
+ *         MaxPool, AveragePool                       ai.steno:PoolNhwc (nn/ops/op_pool_nhwc.c)
+ *         GlobalAveragePool, GlobalMaxPool           ReduceMean, ReduceMax of axes 1 and 2
  *
- * f: elementwise of one input, of two with the same shape or a constant of one element, Clip by
- * constants, Split along the channels, Slice of one axis by constants, Concat along an axis of the
- * image with a tensor that is transposed for it (a cache). */
+ * f: elementwise of one input, of two that are both channels last or a constant of one element or
+ * one per channel, Clip by constants, Split along the channels, Slice of one axis by constants,
+ * Concat along the channels or along an axis of the image with tensors that are transposed for it
+ * (a cache). */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -74,6 +77,28 @@ static bool single(const struct steno_graph *g, steno_value_id v)
     return t && t->data && t->shape.rank <= 1 && steno_numel(t) == 1;
 }
 
+/* A constant of one element per channel of y, as [C, 1, 1] or [1, C, 1, 1]. */
+static bool per_channel(const struct steno_graph *g, steno_value_id v, steno_value_id y)
+{
+    const struct steno_tensor *t = g->values[v].constant;
+    const struct steno_shape *s = &g->values[y].shape;
+    const int at = t ? t->shape.rank - 3 : 0;
+    return t && t->data && t->dtype == STENO_F32 && (at == 0 || at == 1) && s->rank == 4 &&
+           t->shape.dim[at] == s->dim[1] && t->shape.dim[at] == (int64_t)steno_numel(t);
+}
+
+static bool pool_fits(const struct layout *l, const struct steno_node *n)
+{
+    const struct steno_value *x = &l->g->values[n->in[0]];
+    const bool global = steno_pass_is(n, "GlobalAveragePool") || steno_pass_is(n, "GlobalMaxPool");
+    if (!l->last[n->in[0]] || x->shape.rank != 4 || x->dtype != STENO_F32)
+        return false;
+    for (int i = 1; i < n->n_out; i++) /* Indices */
+        if (n->out[i] != STENO_NONE)
+            return false;
+    return global || steno_pass_is(n, "MaxPool") || steno_pass_is(n, "AveragePool");
+}
+
 static bool split_fits(const struct layout *l, const struct steno_node *n)
 {
     for (int i = 0; i < n->n_out; i++)
@@ -94,12 +119,13 @@ static bool slice_fits(const struct layout *l, const struct steno_node *n)
            (n->n_in < 5 || n->in[4] == STENO_NONE || l->g->values[n->in[4]].constant);
 }
 
-/* True for a Concat along an axis of the image, at most half of its inputs from other nodes. */
+/* True for a Concat along the channels or an axis of the image, at most half of its inputs from
+ * other nodes. */
 static bool concat_fits(const struct layout *l, const struct steno_node *n)
 {
     int64_t axis = steno_node_int(n, "axis", 0);
     int inside = 0;
-    if (!steno_pass_is(n, "Concat") || (axis != 2 && axis != 3 && axis != -1 && axis != -2))
+    if (!steno_pass_is(n, "Concat") || !axis || axis == -4)
         return false;
     for (int i = 0; i < n->n_in; i++) {
         const struct steno_value *v = &l->g->values[n->in[i]];
@@ -127,10 +153,12 @@ static bool takes_part(const struct layout *l, const struct steno_node *n)
         if (n->n_in != 2 || n->in[1] == STENO_NONE)
             return false;
         bool a = l->last[n->in[0]], b = l->last[n->in[1]];
-        return (a && b && steno_pass_same_shape(g, n->in[0], n->in[1])) ||
-               (a && single(g, n->in[1])) || (b && single(g, n->in[0]));
+        if (a && b) /* members are images, so extents of 1 broadcast along the same axes */
+            return true;
+        return (a && (single(g, n->in[1]) || per_channel(g, n->in[1], n->in[0]))) ||
+               (b && (single(g, n->in[0]) || per_channel(g, n->in[0], n->in[1])));
     }
-    return split_fits(l, n) || slice_fits(l, n) || concat_fits(l, n);
+    return pool_fits(l, n) || split_fits(l, n) || slice_fits(l, n) || concat_fits(l, n);
 }
 
 /* Nodes are in topological order. */
@@ -272,6 +300,55 @@ static steno_status axis_constant(struct layout *l, steno_value_id old, steno_va
     return steno_graph_add_const(l->g, "axis", &t, false, out, l->err);
 }
 
+/* The elements of a constant [C, 1, 1] or [1, C, 1, 1] as [C]. */
+static steno_status channel_constant(struct layout *l, steno_value_id old, steno_value_id *out)
+{
+    struct steno_tensor t = *l->g->values[old].constant;
+    t.shape = (struct steno_shape){.rank = 1, .dim = {(int64_t)steno_numel(&t)}};
+    return steno_graph_add_const(l->g, "by_channel", &t, false, out, l->err);
+}
+
+static steno_status rewrite_global_pool(struct layout *l, const struct steno_node *n,
+                                        steno_value_id x, steno_value_id y)
+{
+    int64_t *axes = steno_graph_alloc(l->g, 2, sizeof *axes, l->err);
+    const char *type = steno_pass_is(n, "GlobalMaxPool") ? "ReduceMax" : "ReduceMean";
+    struct steno_node *r =
+        axes ? steno_pass_add_node(l->g, "", type, 13, n->name, 1, 1, 2, l->err) : NULL;
+    if (!r)
+        return STENO_ERR_NOMEM;
+    axes[0] = 1;
+    axes[1] = 2;
+    r->attr[0] = (struct steno_attr){.name = "axes", .kind = STENO_ATTR_INTS, .n = 2, .ints = axes};
+    steno_pass_set_int(l->g, r, 1, "keepdims", 1);
+    r->in[0] = x;
+    r->out[0] = y;
+    return STENO_OK;
+}
+
+static steno_status rewrite_pool(struct layout *l, int32_t at)
+{
+    const struct steno_node n = l->g->nodes[at];
+    struct steno_node *p;
+    steno_value_id x, y;
+    steno_status st = twin_of(l, n.in[0], n.name, &x);
+    if (!st)
+        st = twin_of(l, n.out[0], n.name, &y);
+    if (st)
+        return st;
+    if (*n.op_type == 'G')
+        return rewrite_global_pool(l, &n, x, y);
+    p = steno_pass_add_node(l->g, "ai.steno", "PoolNhwc", 1, n.name, 1, 1, n.n_attr + 1, l->err);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(l->g, p, 0, "max", *n.op_type == 'M');
+    for (int i = 0; i < n.n_attr; i++)
+        p->attr[1 + i] = n.attr[i];
+    p->in[0] = x;
+    p->out[0] = y;
+    return STENO_OK;
+}
+
 /* Write the same operator on the twins. */
 static steno_status rewrite_follower(struct layout *l, int32_t at)
 {
@@ -298,6 +375,8 @@ static steno_status rewrite_follower(struct layout *l, int32_t at)
             st = axis_constant(l, v, &v);
         else if (v != STENO_NONE && (l->last[v] || concat))
             st = twin_of(l, v, n.name, &v);
+        else if (v != STENO_NONE && two_inputs(&n) && steno_numel(l->g->values[v].constant) > 1)
+            st = channel_constant(l, v, &v);
         l->g->nodes[copy].in[i] = v;
     }
     for (int i = 0; i < n.n_out && !st; i++)
@@ -311,7 +390,12 @@ static steno_status rewrite(struct layout *l)
     for (int32_t i = 0; i < l->n_nodes && !st; i++) {
         if (!l->member[i])
             continue;
-        st = steno_pass_is(&l->g->nodes[i], "Conv") ? rewrite_conv(l, i) : rewrite_follower(l, i);
+        if (steno_pass_is(&l->g->nodes[i], "Conv"))
+            st = rewrite_conv(l, i);
+        else if (pool_fits(l, &l->g->nodes[i]))
+            st = rewrite_pool(l, i);
+        else
+            st = rewrite_follower(l, i);
         l->g->nodes[i].dead = true;
     }
     for (steno_value_id v = 0; v < l->n_values && !st; v++)

@@ -1,8 +1,8 @@
 /* Vector functions of the GNU C library (libmvec, 2.35 and later), within 4 ulp. Their names have
  * the instruction set and the width: _ZGVdN8v_sinf takes eight floats with AVX2, _ZGVeN16v_sinf
  * sixteen with AVX-512 (x86-64 vector function ABI). Included after vec_<isa>.h. */
-#ifndef STENO_NN_KERNELS_X86_LIBMVEC_H
-#define STENO_NN_KERNELS_X86_LIBMVEC_H
+#ifndef STENO_NN_KERNELS_X86_LIBMVEC_TMPL_H
+#define STENO_NN_KERNELS_X86_LIBMVEC_TMPL_H
 
 #include <features.h>
 
