@@ -77,16 +77,32 @@ struct steno_family_open {
     const struct steno_observer *observer; /* sees the networks' inputs; NULL: none */
 };
 
+/* Tells speech from silence, for families that cut recordings where nobody speaks. */
+struct steno_speech_source {
+    const void *vad;
+    /* rate: of the samples, Hz. vad must outlive the state. */
+    steno_status (*open)(void **state, const void *vad, int rate, steno_err *err);
+    void (*close)(void *state);
+    /* Take samples until one frame is classified; *used <= n of pcm [n] are taken. STENO_NEED_MORE:
+     * all samples are taken, and the frame is not complete. */
+    steno_status (*push)(void *state, const float *pcm, size_t n, size_t *used, bool *speech,
+                         steno_err *err);
+    int64_t (*classified)(const void *state); /* samples since open, or reset */
+};
+
 /* Arguments of state_new. */
 struct steno_family_stream {
     int beam;   /* 0: the model's own; on return the beam in use */
     int n_best; /* likewise */
     bool whole; /* segments: one segment for all audio between two finalizes */
+    bool cuts;  /* on return: the family cuts such a segment into utterances, and wants one */
     bool no_word_times;
     /* Checked against info; language: a code of info.languages, or NULL. Borrowed for the call. */
     struct steno_hints hints;
     const struct steno_option *options; /* of the family, checked; borrowed for the call */
     size_t n_options;
+    const struct steno_speech_source
+        *speech; /* borrowed for the call; its vad outlives the state */
 };
 
 /* One hypothesis; lists have the best one first. Pointers belong to the state and are valid until
@@ -123,6 +139,9 @@ struct steno_step_item {
     enum steno_step_goal goal;
     /* results */
     bool more; /* segments: not complete; the recognizer calls step again with the same item */
+    size_t
+        finals; /* segments: utterances inside the segment that are complete. The recognizer takes
+                 * the hypotheses of each as final, and resets with STENO_RESET_TAKEN after it. */
     steno_status st;
     steno_err *err; /* or NULL */
 };
@@ -147,6 +166,7 @@ static inline void steno_network_time_end(struct steno_network_time *t)
 }
 
 enum steno_reset {
+    STENO_RESET_TAKEN,     /* segments: the hypotheses of a complete utterance have been taken */
     STENO_RESET_UTTERANCE, /* another utterance of the same recording begins */
     STENO_RESET_RECORDING  /* another recording begins: the same as a new state */
 };

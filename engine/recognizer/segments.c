@@ -193,7 +193,7 @@ static steno_status accept(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
     steno_status st = s->family->accept(s->state, g->pcm, g->dropped, acceptable(s), &g->due);
-    g->due = g->due || partial_due(s);
+    g->due = g->due || (!s->family_cuts && partial_due(s));
     return st;
 }
 
@@ -353,9 +353,21 @@ static steno_status finish_partial(steno_stream *s, steno_status st)
     return st || s->opt.no_partials ? st : steno_results_partial(s);
 }
 
+/* Utterances that the family has finished inside the segment. */
+static steno_status take_finals(steno_stream *s, size_t n)
+{
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n && !st; i++) {
+        st = steno_results_final(s, STENO_FINAL_ENDPOINT);
+        if (!st)
+            st = s->family->reset(s->state, STENO_RESET_TAKEN, NULL);
+    }
+    return st;
+}
+
 static steno_status finish_step(steno_stream *s, const struct steno_step_item *item)
 {
-    steno_status st = item->st, dropped;
+    steno_status st = item->st ? item->st : take_finals(s, item->finals), dropped;
     const bool waits = s->in.g.final || s->model->info.segments.partial_every > 0;
     if (!st && item->more && waits)
         return STENO_OK;

@@ -6,6 +6,7 @@
 
 #include "audio/pcm.h"
 #include "recognizer/stream_internal.h"
+#include "recognizer/vad.h"
 
 struct steno_stream_options steno_stream_options_default(void)
 {
@@ -60,10 +61,58 @@ static steno_status open_audio(steno_stream *s, steno_err *err)
                                   : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
 }
 
+/* ---- the VAD, as families see it ------------------------------------------------------------- */
+
+struct speech {
+    steno_vad *rule; /* of a stream without a VAD */
+    steno_vad_state *state;
+};
+
+static void close_speech(void *state)
+{
+    struct speech *p = state;
+    if (!p)
+        return;
+    steno_vad_state_close(p->state);
+    steno_vad_close(p->rule);
+    free(p);
+}
+
+static steno_status open_speech(void **state, const void *vad, int rate, steno_err *err)
+{
+    struct speech *p = calloc(1, sizeof *p);
+    steno_status st = STENO_OK;
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (!vad)
+        st = steno_vad_open(&p->rule, NULL, err);
+    if (!st)
+        st = steno_vad_state_open(&p->state, vad ? vad : p->rule, rate, err);
+    if (st)
+        close_speech(p);
+    else
+        *state = p;
+    return st;
+}
+
+static steno_status push_speech(void *state, const float *pcm, size_t n, size_t *used, bool *speech,
+                                steno_err *err)
+{
+    return steno_vad_state_push(((struct speech *)state)->state, pcm, n, used, speech, err);
+}
+
+static int64_t classified(const void *state)
+{
+    return steno_vad_state_classified(((const struct speech *)state)->state);
+}
+
 /* Open the family's state, and make room for its hypotheses. */
 static steno_status open_state(steno_stream *s, steno_err *err)
 {
+    const struct steno_speech_source speech = {s->opt.vad, open_speech, close_speech, push_speech,
+                                               classified};
     struct steno_family_stream o = {.beam = s->opt.beam,
+                                    .speech = &speech,
                                     .n_best = s->opt.n_best,
                                     .whole = s->opt.no_endpointing || s->model->info.segments.whole,
                                     .no_word_times = s->opt.no_word_times,
@@ -78,6 +127,8 @@ static steno_status open_state(steno_stream *s, steno_err *err)
         return st;
     s->opt.beam = o.beam;
     s->opt.n_best = o.n_best;
+    s->family_cuts = o.cuts;
+    s->opt.no_endpointing |= o.cuts;
     if (steno_results_open(&s->results, o.n_best))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     return STENO_OK;

@@ -95,6 +95,7 @@ struct steno_stream {
     int64_t taken; /* input samples so far */
     int64_t base;  /* input samples before this run */
     bool failed, ended;
+    bool family_cuts; /* the family cuts the audio into utterances */
 };
 
 #define STENO_STREAM_BLOCK 640 /* maximum of samples to resample at once */

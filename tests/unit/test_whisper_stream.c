@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "recognizer/batcher.h"
+#include "recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/whisper_models.h"
 
@@ -188,12 +190,155 @@ static void partials_of_base_keep_what_is_stable(void **state)
     check_model("base", "audio/real/es-mx_en-us.wav", getenv("STENO_WHISPER_ALL") ? 3 : 1);
 }
 
+/* ---- windows side by side ------------------------------------------------------------------ */
+
+/* Two recordings with a pause between them, 57 s. */
+static float *long_recording(size_t *n)
+{
+    size_t a, b, gap = 40000;
+    float *x = whisper_recording("audio/speech/two_cities_16k.wav", &a), *both;
+    float *y = x ? whisper_recording("zoo/whisper/audio/jfk_16k.flac", &b) : NULL;
+    if (!y)
+        return NULL;
+    *n = a + gap + b;
+    both = calloc(*n, sizeof *both);
+    assert_non_null(both);
+    memcpy(both, x, a * sizeof *x);
+    memcpy(both + a + gap, y, b * sizeof *y);
+    free(x);
+    free(y);
+    return both;
+}
+
+static steno_model *open_batched(const char *dir)
+{
+    const struct steno_option batched = {"batched", "4"};
+    struct steno_model_options o = steno_model_options_default();
+    steno_model *m;
+    steno_err err = {0};
+    o.options = &batched;
+    o.n_options = 1;
+    if (steno_model_open(&m, dir, &o, &err))
+        fail_msg("%s", err.msg);
+    return m;
+}
+
+static void side_by_side_no_word_is_lost_or_doubled(void **state)
+{
+    static const size_t pieces[] = {1000000, 1111};
+    static const char *const once[] = {
+        "best of times", "epoch of belief",  "winter of despair",  "evil",
+        "superlative",   "fellow Americans", "do for your country"};
+    const char *dir = whisper_model("tiny.en");
+    char text[2][3000];
+    size_t n;
+    float *pcm = dir ? long_recording(&n) : NULL;
+    steno_model *m;
+    (void)state;
+    if (!pcm)
+        skip();
+    m = open_batched(dir);
+    for (size_t i = 0; i < 2; i++)
+        run(m, pcm, n, pieces[i], text[i], sizeof text[i]);
+    assert_string_equal(text[0], text[1]);
+    for (size_t i = 0, at = 0; i < sizeof once / sizeof *once; i++) {
+        const char *p = strstr(text[0] + at, once[i]);
+        if (!p || strstr(p + 1, once[i]) || (size_t)(p - text[0]) < at)
+            fail_msg("'%s' is not there once, in order: %s", once[i], text[0]);
+        at = (size_t)(p - text[0]);
+    }
+    steno_model_close(m);
+    free(pcm);
+}
+
+/* All samples at once, as far as the stream takes them; the rest is for later. */
+struct fed {
+    steno_stream *s;
+    const float *pcm;
+    size_t at, n;
+    bool done;
+};
+
+static void feed_on(struct fed *f)
+{
+    while (!f->done && !steno_stream_ready(f->s)) {
+        size_t used = 0;
+        if (f->at < f->n)
+            assert_int_equal(steno_stream_feed(f->s, f->pcm + f->at, f->n - f->at, &used, NULL),
+                             STENO_OK);
+        else
+            assert_int_equal(steno_stream_flush(f->s, true, &f->done, NULL), STENO_OK);
+        f->at += used;
+    }
+}
+
+/* Steps until the first of f [n] is done. */
+static size_t steps_of_first(steno_batcher *b, struct fed *f, size_t n)
+{
+    size_t steps = 0;
+    for (; !f[0].done; steps++) {
+        steno_stream *ready[2];
+        steno_status st[2];
+        size_t k = 0;
+        for (size_t i = 0; i < n; i++) {
+            feed_on(&f[i]);
+            if (!f[i].done)
+                ready[k++] = f[i].s;
+        }
+        if (!f[0].done)
+            steno_streams_step(b, ready, k, st, NULL);
+    }
+    return steps;
+}
+
+static struct fed open_fed(steno_model *m, const float *pcm, size_t n)
+{
+    struct steno_stream_options o = steno_stream_options_default();
+    struct fed f = {.pcm = pcm, .n = n};
+    o.sample_rate = 16000;
+    assert_int_equal(steno_stream_open(&f.s, m, &o, NULL), STENO_OK);
+    return f;
+}
+
+/* A step encodes one window at most, so that a long recording delays no short one. */
+static void a_long_recording_takes_no_steps_from_a_short_one(void **state)
+{
+    const char *dir = whisper_model("tiny.en");
+    size_t n, n_clip, alone, beside;
+    float *pcm = dir ? long_recording(&n) : NULL;
+    float *clip = pcm ? whisper_recording("audio/librispeech/61-70968-0002.flac", &n_clip) : NULL;
+    steno_model *m;
+    steno_batcher *b;
+    struct fed f[2];
+    (void)state;
+    if (!clip)
+        skip();
+    m = open_batched(dir);
+    assert_int_equal(steno_batcher_open(&b, m, 2, NULL), STENO_OK);
+    f[0] = open_fed(m, clip, n_clip);
+    alone = steps_of_first(b, f, 1);
+    steno_stream_close(f[0].s);
+    f[0] = open_fed(m, clip, n_clip);
+    f[1] = open_fed(m, pcm, n);
+    beside = steps_of_first(b, f, 2);
+    assert_int_equal(alone, beside);
+    assert_false(f[1].done);
+    steno_stream_close(f[0].s);
+    steno_stream_close(f[1].s);
+    steno_batcher_close(b);
+    steno_model_close(m);
+    free(pcm);
+    free(clip);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_of_any_length_give_the_text),
         cmocka_unit_test(partials_of_tiny_en_keep_what_is_stable),
         cmocka_unit_test(partials_of_a_long_utterance_keep_what_is_stable),
-        cmocka_unit_test(partials_of_base_keep_what_is_stable)};
+        cmocka_unit_test(partials_of_base_keep_what_is_stable),
+        cmocka_unit_test(side_by_side_no_word_is_lost_or_doubled),
+        cmocka_unit_test(a_long_recording_takes_no_steps_from_a_short_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

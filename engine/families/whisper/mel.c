@@ -46,6 +46,14 @@ void steno_whisper_mel_close(steno_whisper_mel *f)
     free(f);
 }
 
+void steno_whisper_mel_restart(steno_whisper_mel *f)
+{
+    steno_fbank_reset(f->bank);
+    f->base = f->n = f->samples = 0;
+    f->max = -INFINITY;
+    f->ended = false;
+}
+
 static bool reserve(steno_whisper_mel *f, size_t frames)
 {
     size_t cap = f->cap ? f->cap : BLOCK, bytes;

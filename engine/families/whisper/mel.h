@@ -10,6 +10,8 @@ typedef struct steno_whisper_mel steno_whisper_mel; /* confined */
 STENO_MUST steno_status steno_whisper_mel_open(steno_whisper_mel **out, size_t mels,
                                                steno_err *err);
 void steno_whisper_mel_close(steno_whisper_mel *f);
+/* Begin another recording; memory is kept. */
+void steno_whisper_mel_restart(steno_whisper_mel *f);
 /* Append samples at 16 kHz. STENO_ERR_NOMEM, STENO_ERR_INVAL after the end. */
 STENO_MUST steno_status steno_whisper_mel_push(steno_whisper_mel *f, const float *pcm, size_t n,
                                                steno_err *err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "families/option.h"
+#include "families/whisper/batched.h"
 #include "families/whisper/internal.h"
 #include "text/language.h"
 
@@ -40,6 +41,9 @@ const struct steno_option_info steno_whisper_options[STENO_WHISPER_N_OPTIONS] = 
     NUMBER("max_initial_timestamp", 0, 30, "1", "s: a window's first section begins by then"),
     NUMBER("max_new_tokens", 0, 224, "0", "tokens of a window; 0: as many as there is room for"),
     FLAG("suppress_blank", "yes", "a window's text begins with neither a blank nor its end"),
+    NUMBER("batched", 1, STENO_WHISPER_MOST_CHUNKS, "1",
+           "windows of one recording at once; above 1 it is cut in pauses of speech, and no window "
+           "knows the text before it"),
 };
 
 /* The options that are being applied. */
@@ -103,6 +107,8 @@ steno_status steno_whisper_options_apply(const struct steno_option *options, siz
         st = get_count(&g, "max_new_tokens", &d->search.max_new, err);
     if (!st)
         st = get_count(&g, "no_repeat_ngram_size", &d->search.rules.no_repeat_ngram, err);
+    if (!st)
+        st = get_count(&g, "batched", &io->batched, err);
     if (st)
         return st;
     set_temperatures(&g, d);

@@ -9,11 +9,13 @@
 #include "families/whisper/words.h"
 #include "text/language.h"
 
-#define WINDOW 3000                               /* mel frames: 30 s */
-#define FRAME 0.01                                /* seconds */
-#define STEP 0.02                                 /* seconds of a timestamp: two frames */
-#define CONTEXT 223                               /* pieces of what was before, at most */
-#define PROMPT_MAX 460                            /* pieces: the start, and all around it */
+#define WINDOW 3000    /* mel frames: 30 s */
+#define SPEECH_MIN 20  /* mel frames that are worth a window */
+#define UNSAID 200     /* mel frames of speech that are more than a word */
+#define FRAME 0.01     /* seconds */
+#define STEP 0.02      /* seconds of a timestamp: two frames */
+#define CONTEXT 223    /* pieces of what was before, at most */
+#define PROMPT_MAX 460 /* pieces: the start, and all around it */
 #define MAX_SEGMENTS (STENO_WHISPER_MAX_TEXT + 1) /* of a window */
 #define TEXT_MAX ((size_t)1 << 20)
 #define MAX_LANGUAGES 128
@@ -26,6 +28,7 @@ steno_whisper_recording_default(const struct steno_whisper *m)
     return (struct steno_whisper_recording_options){.decode = steno_whisper_decode_default(m),
                                                     .language = -1,
                                                     .times = true,
+                                                    .batched = 1,
                                                     .words_move = true,
                                                     .condition = true,
                                                     .condition_reset = 0.5f};
@@ -63,10 +66,11 @@ struct steno_whisper_recording {
     bool ended;
     int language; /* -1: not known yet */
     float language_probability;
-    struct pieces context, hotwords, prefix;
+    struct pieces prompt_text, context, hotwords, prefix;
     size_t context_from; /* pieces before have been forgotten */
     double last_speech;  /* seconds */
     size_t windows;      /* finished */
+    size_t spoken;       /* frames before this one, at most, have speech */
 
     /* the window */
     size_t seek, size; /* frames */
@@ -388,11 +392,22 @@ static double end_of_words(const steno_whisper_recording *j)
     return j->cut[j->n_cuts - 1].end;
 }
 
+/* The frame behind the last word if more speech follows than a word, else the window's end. */
+static size_t seek_unsaid(const steno_whisper_recording *j)
+{
+    const size_t end = j->seek + j->size, spoken = j->spoken < end ? j->spoken : end;
+    const double said = j->n_cuts ? end_of_words(j) * 100 : 0;
+    const size_t at = said > 0 ? (size_t)said : 0;
+    return at > j->seek && at + UNSAID < spoken ? at : end;
+}
+
 /* The frame behind the window's words, unless a timestamp alone says that there is no more. */
 static size_t seek_behind_words(steno_whisper_recording *j, size_t seek)
 {
     const double end = end_of_words(j);
     j->last_speech = end;
+    if (j->o.recover)
+        return seek_unsaid(j);
     return j->o.words_move && !j->single_end && end > (double)j->seek * FRAME
                ? (size_t)rint(end * 100)
                : seek;
@@ -623,7 +638,9 @@ static steno_status open_parts(steno_whisper_recording *j, steno_err *err)
         st = encode(m, j->o.hotwords, CONTEXT, &j->hotwords, err);
     if (!st)
         st = encode_prefix(j, err);
-    return st ? st : encode(m, j->o.prompt, TEXT_MAX, &j->context, err);
+    if (!st)
+        st = encode(m, j->o.prompt, TEXT_MAX, &j->prompt_text, err);
+    return st ? st : add_pieces(&j->context, j->prompt_text.ids, j->prompt_text.n, err);
 }
 
 steno_status steno_whisper_recording_open(steno_whisper_recording **out,
@@ -639,6 +656,7 @@ steno_status steno_whisper_recording_open(steno_whisper_recording **out,
     j->o = *o;
     j->o.decode.search.rules.times = o->times;
     j->heard = -1;
+    j->spoken = SIZE_MAX;
     steno_buf_init(&j->text, TEXT_MAX);
     st = open_parts(j, err);
     if (st)
@@ -659,11 +677,30 @@ void steno_whisper_recording_close(steno_whisper_recording *j)
     steno_whisper_live_close(j->live);
     steno_whisper_words_free(&j->words);
     steno_buf_free(&j->text);
+    free(j->prompt_text.ids);
     free(j->context.ids);
     free(j->hotwords.ids);
     free(j->prefix.ids);
     free(j->out);
     free(j);
+}
+
+steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int language,
+                                             steno_err *err)
+{
+    steno_status st;
+    r->o.language = language;
+    r->phase = LISTENING;
+    r->ended = r->single_end = false;
+    r->context.n = r->context_from = 0;
+    r->last_speech = 0;
+    r->spoken = SIZE_MAX;
+    r->heard = -1;
+    r->windows = r->seek = r->size = r->next_seek = 0;
+    r->n_cuts = r->n_read = 0;
+    steno_whisper_mel_restart(r->mel);
+    st = choose_language(r, err);
+    return st ? st : add_pieces(&r->context, r->prompt_text.ids, r->prompt_text.n, err);
 }
 
 steno_status steno_whisper_recording_push(steno_whisper_recording *r, const float *pcm, size_t n,
@@ -680,11 +717,18 @@ steno_status steno_whisper_recording_end(steno_whisper_recording *r, steno_err *
     return steno_whisper_mel_end(r->mel, err);
 }
 
+void steno_whisper_recording_set_speech(steno_whisper_recording *r, size_t end)
+{
+    r->spoken = (end + STENO_WHISPER_HOP - 1) / STENO_WHISPER_HOP;
+}
+
 bool steno_whisper_recording_ready(const steno_whisper_recording *r)
 {
     const size_t frames = steno_whisper_mel_frames(r->mel);
     if (r->phase != LISTENING)
         return true;
+    if (r->windows && r->next_seek + SPEECH_MIN > r->spoken)
+        return false;
     return r->ended ? r->next_seek < frames : r->next_seek + WINDOW <= frames;
 }
 
@@ -868,7 +912,13 @@ void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_reco
     size_t of[STENO_WHISPER_BATCH], asks = 0;
     steno_err why = {0};
     steno_status run = STENO_OK;
+    bool encoded = false;
     for (size_t i = 0; i < n; i++) {
+        const bool begins = r[i]->phase == LISTENING;
+        st[i] = STENO_OK;
+        if (begins && encoded)
+            continue;
+        encoded |= begins;
         st[i] = ask_one(r[i], net, &ask[asks], err ? &err[i] : NULL);
         if (!st[i])
             of[asks++] = i;

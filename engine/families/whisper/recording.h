@@ -22,6 +22,10 @@ struct steno_whisper_recording_options {
     bool times;      /* segments by timestamps; false: one for each window */
     bool words;      /* times of words */
     bool words_move; /* ... and the next window begins behind the last one */
+    size_t batched;  /* windows at once, of batched.h; this one is done with one after the other */
+    /* A window without timestamps may end before what is said ends: where seconds of speech follow
+     * its last word, they get a window of their own. Needs words. */
+    bool recover;
     /* The text so far goes before each window, until one was decoded at a higher temperature */
     bool condition;
     float condition_reset;
@@ -58,16 +62,24 @@ STENO_MUST steno_status
 steno_whisper_recording_open(steno_whisper_recording **out, const struct steno_whisper *m,
                              const struct steno_whisper_recording_options *o, steno_err *err);
 void steno_whisper_recording_close(steno_whisper_recording *r);
+/* Begin another recording with the same options, but for its language (-1: detected); memory is
+ * kept. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int language,
+                                                        steno_err *err);
 /* Append samples at 16 kHz; any number. */
 STENO_MUST steno_status steno_whisper_recording_push(steno_whisper_recording *r, const float *pcm,
                                                      size_t n, steno_err *err);
 /* No more of them: what is left is a window, however short. */
 STENO_MUST steno_status steno_whisper_recording_end(steno_whisper_recording *r, steno_err *err);
+/* Nobody speaks at and after this sample: what is left of a window there gets none of its own. */
+void steno_whisper_recording_set_speech(steno_whisper_recording *r, size_t end);
 /* There is work for a step: a window of 30 s is full, or the rest of the recording is there. */
 bool steno_whisper_recording_ready(const steno_whisper_recording *r);
-/* One run of the decoder for n <= STENO_WHISPER_BATCH recordings of the runner's model, all ready;
- * windows are encoded before it. st [n], err [n] or NULL: how it went; a recording that failed is
- * to be closed. Segments of a window that were not read are gone. */
+/* One run of the decoder for n <= STENO_WHISPER_BATCH recordings of the runner's model, all ready.
+ * Before it at most one window is encoded, of the first recording that is to begin one, so that a
+ * step takes no longer than a window; the others' turn comes in later steps. st [n], err [n] or
+ * NULL: how it went; a recording that failed is to be closed. Segments of a window that were not
+ * read are gone. */
 void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_recording *const *r,
                                    size_t n, steno_status *st, steno_err *err);
 /* The next segment of the window that was finished last; valid until the next step.

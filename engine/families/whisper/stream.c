@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "families/common/hypotheses.h"
+#include "families/whisper/batched.h"
 #include "families/whisper/internal.h"
 #include "families/whisper/sections.h"
 #include "text/language.h"
@@ -17,6 +18,10 @@ struct stream {
     struct steno_whisper_recording_options o;
     char *texts;                  /* of o */
     steno_whisper_recording *rec; /* of the utterance; NULL: nothing of it has come */
+    /* Of a stream whose windows are decoded side by side, instead of rec. Each of its segments is
+     * an utterance. */
+    struct steno_speech_source speech;
+    steno_whisper_batched *batched;
     size_t accepted;
     bool ended;
     struct steno_span *spans; /* of all that was said in it */
@@ -29,6 +34,22 @@ struct stream {
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */
+
+static bool is_batched(const struct stream *s)
+{
+    return s->o.batched > 1;
+}
+
+/* All audio is one segment then, which the cutter cuts. */
+static void set_batched(struct stream *s, struct steno_family_stream *o)
+{
+    if (!o->speech)
+        s->o.batched = 1;
+    if (!is_batched(s))
+        return;
+    s->speech = *o->speech;
+    o->cuts = true;
+}
 
 steno_status steno_whisper_state_new(void **state, void *model, struct steno_family_stream *o,
                                      steno_err *err)
@@ -58,22 +79,34 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
         s->o.decode.search.beam = (size_t)o->beam;
     o->beam = (int)s->o.decode.search.beam;
     o->n_best = 1;
+    set_batched(s, o);
     *state = s;
     return STENO_OK;
+}
+
+static steno_status take_batched(struct stream *s, steno_err *err);
+
+static void forget_text(struct stream *s)
+{
+    s->n = s->n_ids = s->n_partial = s->n_agreed = 0;
+    s->score = 0;
+    steno_buf_cut(&s->text, 0);
+    steno_whisper_sections_reset(&s->sections);
 }
 
 steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
-    (void)what;
     (void)err;
+    forget_text(s);
+    if (what == STENO_RESET_TAKEN)
+        return take_batched(s, err);
     steno_whisper_recording_close(s->rec);
+    steno_whisper_batched_close(s->batched);
     s->rec = NULL;
-    s->accepted = s->n = s->n_ids = s->n_partial = s->n_agreed = 0;
+    s->batched = NULL;
+    s->accepted = 0;
     s->ended = false;
-    s->score = 0;
-    steno_buf_cut(&s->text, 0);
-    steno_whisper_sections_reset(&s->sections);
     return STENO_OK;
 }
 
@@ -83,6 +116,7 @@ void steno_whisper_state_free(void *state)
     if (!s)
         return;
     steno_whisper_recording_close(s->rec);
+    steno_whisper_batched_close(s->batched);
     steno_buf_free(&s->text);
     steno_whisper_sections_free(&s->sections);
     free(s->texts);
@@ -93,9 +127,23 @@ void steno_whisper_state_free(void *state)
 
 /* ---- audio --------------------------------------------------------------------------------- */
 
+static steno_status push_batched(struct stream *s, const float *pcm, size_t n, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (!s->batched)
+        st = steno_whisper_batched_open(&s->batched, s->model->net, &s->o, &s->speech, err);
+    if (!st)
+        st = steno_whisper_batched_push(s->batched, pcm, n, err);
+    if (!st)
+        s->accepted += n;
+    return st;
+}
+
 static steno_status push(struct stream *s, const float *pcm, size_t n, steno_err *err)
 {
     steno_status st = STENO_OK;
+    if (is_batched(s))
+        return push_batched(s, pcm, n, err);
     if (!s->rec)
         st = steno_whisper_recording_open(&s->rec, s->model->net, &s->o, err);
     if (!st)
@@ -105,6 +153,20 @@ static steno_status push(struct stream *s, const float *pcm, size_t n, steno_err
     return st;
 }
 
+static bool is_due(const struct stream *s)
+{
+    if (is_batched(s))
+        return s->batched && steno_whisper_batched_due(s->batched);
+    return s->rec && steno_whisper_recording_ready(s->rec);
+}
+
+static steno_status end(struct stream *s, steno_err *err)
+{
+    if (s->batched)
+        return steno_whisper_batched_end(s->batched, err);
+    return s->rec ? steno_whisper_recording_end(s->rec, err) : STENO_OK;
+}
+
 steno_status steno_whisper_accept(void *state, const float *pcm, size_t dropped, size_t end,
                                   bool *due)
 {
@@ -112,7 +174,7 @@ steno_status steno_whisper_accept(void *state, const float *pcm, size_t dropped,
     steno_status st = STENO_OK;
     if (end > s->accepted && !(s->rec && steno_whisper_recording_ready(s->rec)))
         st = push(s, pcm + (s->accepted - dropped), end - s->accepted, NULL);
-    *due = !st && s->rec && steno_whisper_recording_ready(s->rec);
+    *due = !st && is_due(s);
     return st;
 }
 
@@ -188,11 +250,10 @@ static size_t count_text(const struct stream *s, const struct steno_whisper_segm
     return n;
 }
 
-static bool add_segment(struct stream *s, const struct steno_whisper_segment *g)
+static bool add_segment(struct stream *s, const struct steno_whisper_segment *g,
+                        const struct steno_whisper_decoded *window)
 {
     const size_t n = count_text(s, g), first_span = s->n, first_id = s->n_ids;
-    const int32_t *prompt;
-    size_t n_prompt;
     size_t word = 0, left = g->n_words ? g->words[0].n_ids : 0, text = 0;
     if (!reserve(s, 0, g->n_ids) || steno_buf_puts(&s->text, g->text))
         return false;
@@ -217,9 +278,14 @@ static bool add_segment(struct stream *s, const struct steno_whisper_segment *g)
         if (!add_piece(s, g->ids[i], g->log_probs[i], first, last > first ? last : first))
             return false;
     }
-    return steno_whisper_sections_add(&s->sections, g,
-                                      steno_whisper_recording_window(s->rec, &prompt, &n_prompt),
-                                      first_span, s->n - first_span, first_id);
+    return steno_whisper_sections_add(&s->sections, g, window, first_span, s->n - first_span,
+                                      first_id);
+}
+
+static int language(const struct stream *s, float *probability)
+{
+    return s->batched ? steno_whisper_batched_language(s->batched, probability)
+                      : steno_whisper_recording_language(s->rec, probability);
 }
 
 /* The text if all windows are finished. */
@@ -283,8 +349,7 @@ steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out,
                                   .n_ids = s->n_ids,
                                   .sections = steno_whisper_sections_list(&s->sections, s->ids),
                                   .n_sections = s->sections.n};
-    out[0].language = steno_language_code_at(
-        steno_whisper_recording_language(s->rec, &out[0].language_probability));
+    out[0].language = steno_language_code_at(language(s, &out[0].language_probability));
     *n = 1;
     *stable = s->n + s->n_agreed;
     *stable += *stable > 0; /* the next piece begins a word */
@@ -321,10 +386,12 @@ static bool prepare(struct steno_step_item *item)
         if (item->n > s->accepted)
             item->st = push(s, item->pcm + (s->accepted - item->dropped), item->n - s->accepted,
                             item->err);
-        if (!item->st && s->rec)
-            item->st = steno_whisper_recording_end(s->rec, item->err);
+        if (!item->st)
+            item->st = end(s, item->err);
         s->ended = true;
     }
+    if (is_batched(s))
+        return !item->st && s->batched && steno_whisper_batched_busy(s->batched);
     if (s->ended)
         s->n_partial = s->n_agreed; /* until a window says more */
     return !item->st && s->rec && steno_whisper_recording_ready(s->rec);
@@ -334,45 +401,118 @@ static bool prepare(struct steno_step_item *item)
 static steno_status take_segments(struct stream *s, steno_err *err)
 {
     struct steno_whisper_segment g;
+    const int32_t *prompt;
+    size_t n_prompt;
     steno_status st;
     while (!(st = steno_whisper_recording_next(s->rec, &g)))
-        if (!add_segment(s, &g))
+        if (!add_segment(s, &g, steno_whisper_recording_window(s->rec, &prompt, &n_prompt)))
             return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     return st == STENO_NEED_MORE ? STENO_OK
                                  : steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
 }
 
+/* The next segment of a recording in chunks becomes the hypothesis. */
+static steno_status take_batched(struct stream *s, steno_err *err)
+{
+    struct steno_whisper_segment g;
+    const struct steno_whisper_decoded *window;
+    steno_status st =
+        s->batched ? steno_whisper_batched_next(s->batched, &g, &window) : STENO_NEED_MORE;
+    if (st)
+        return st == STENO_NEED_MORE ? STENO_OK : st;
+    return add_segment(s, &g, window) ? STENO_OK
+                                      : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+}
+
+/* The hypothesis is the first segment that has not been taken. At the end the last one is left to
+ * the final of the whole. */
+static void finish_batched(struct steno_step_item *item)
+{
+    struct stream *s = item->state;
+    size_t waiting;
+    item->st = steno_whisper_batched_stepped(s->batched, item->err);
+    if (!item->st && !s->n_ids)
+        item->st = take_batched(s, item->err);
+    if (item->st)
+        return;
+    waiting = steno_whisper_batched_waiting(s->batched) + (s->n_ids > 0);
+    item->more = s->ended ? steno_whisper_batched_busy(s->batched) : is_due(s);
+    item->finals = s->ended && !item->more && waiting ? waiting - 1 : waiting;
+}
+
 static void finish(struct steno_step_item *item, steno_status st)
 {
     struct stream *s = item->state;
-    item->st = st ? st : take_segments(s, item->err);
+    if (st) {
+        item->st = st;
+        return;
+    }
+    if (s->batched) {
+        finish_batched(item);
+        return;
+    }
+    item->st = take_segments(s, item->err);
     if (!item->st && !show_partial(s))
         item->st = steno_fail(item->err, STENO_ERR_NOMEM, "stream: out of memory");
     item->more = !item->st && steno_whisper_recording_ready(s->rec);
 }
 
+/* The recordings of one step, and whose they are. */
+struct gathered {
+    steno_whisper_recording *rec[STENO_WHISPER_BATCH];
+    size_t of[STENO_WHISPER_BATCH]; /* numbers of items */
+    size_t n;
+};
+
+/* Every stream has a place for its earliest window; what places are left go to the others in the
+ * order of the items. */
+static void gather(struct steno_step_item *items, const bool *works, size_t n, struct gathered *g)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++)
+        left += works[i];
+    for (size_t i = 0; i < n; i++) {
+        struct stream *s = items[i].state;
+        size_t got = 1;
+        if (!works[i])
+            continue;
+        left--;
+        if (s->batched)
+            got = steno_whisper_batched_steps(s->batched, g->rec + g->n,
+                                              STENO_WHISPER_BATCH - g->n - left);
+        else
+            g->rec[g->n] = s->rec;
+        for (size_t k = 0; k < got; k++)
+            g->of[g->n++] = i;
+    }
+}
+
 void steno_whisper_step_items(void *worker, struct steno_step_item *items, size_t n, int size,
                               struct steno_network_time *spent)
 {
-    steno_whisper_recording *rec[STENO_WHISPER_BATCH];
-    struct steno_step_item *of[STENO_WHISPER_BATCH];
+    struct gathered g = {.n = 0};
+    bool works[STENO_WHISPER_BATCH];
     steno_status st[STENO_WHISPER_BATCH];
     steno_err err[STENO_WHISPER_BATCH];
-    size_t m = 0;
     (void)size;
     for (size_t i = 0; i < n; i++)
-        if (prepare(&items[i])) {
-            of[m] = &items[i];
-            rec[m++] = ((struct stream *)items[i].state)->rec;
+        works[i] = prepare(&items[i]);
+    gather(items, works, n, &g);
+    if (g.n) {
+        steno_network_time_begin(spent);
+        steno_whisper_recordings_step(worker, g.rec, g.n, st, err);
+        steno_network_time_end(spent);
+    }
+    for (size_t i = 0, k = 0; i < n; i++) {
+        steno_status first = STENO_OK; /* of its recordings */
+        for (; k < g.n && g.of[k] == i; k++) {
+            if (!st[k] || first)
+                continue;
+            first = st[k];
+            if (items[i].err)
+                *items[i].err = err[k];
         }
-    if (!m)
-        return;
-    steno_network_time_begin(spent);
-    steno_whisper_recordings_step(worker, rec, m, st, err);
-    steno_network_time_end(spent);
-    for (size_t i = 0; i < m; i++) {
-        if (st[i] && of[i]->err)
-            *of[i]->err = err[i];
-        finish(of[i], st[i]);
+        if (works[i])
+            finish(&items[i], first);
     }
 }
