@@ -334,6 +334,26 @@ static void attention_with_a_fill_among_the_scores(void **state)
     }
 }
 
+/* Q, K and V of several batches, any of which may be 1. */
+static void attention_whose_factors_repeat(void **state)
+{
+    static const char *const dims[][3] = {
+        {"1,2,9,8", "1,2,7,8", "3,2,7,4"},
+        {"1,2,3,8", "3,2,7,8", "1,2,7,4"},
+        {"3,2,9,8", "1,2,7,8", "1,2,7,4"},
+        {"t,2,9,8", "1,2,7,8", "3,2,7,4"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        struct mk_graph *m = pc_start(13, dims[i][0]);
+        mk_input(m, "k", STENO_F32, dims[i][1]);
+        mk_input(m, "v", STENO_F32, dims[i][2]);
+        pc_graph(m, "Transpose k kt perm=[0,1,3,2]; MatMul x,kt s; Softmax s w; MatMul w,v o;"
+                    "Neg o y; -> y");
+        wc_round_trip(m, "Attention", 13);
+    }
+}
+
 /* One row of x makes the query; with and without the optional inputs. */
 static void attention_of_a_step(void **state)
 {
@@ -602,6 +622,7 @@ int main(void)
         cmocka_unit_test(gelu_before_it_was_an_operator),
         cmocka_unit_test(layernorm_before_it_was_an_operator),
         cmocka_unit_test(attention_with_a_fill_among_the_scores),
+        cmocka_unit_test(attention_whose_factors_repeat),
         cmocka_unit_test(attention_of_a_step),
         cmocka_unit_test(masked_softmax),
         cmocka_unit_test(conv_with_activation),

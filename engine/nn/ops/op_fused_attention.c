@@ -195,19 +195,27 @@ static struct steno_shape result_shape(const struct steno_node *n, int64_t batch
     return steno_ops_shape(3, (const int64_t[]){batch, rows, heads * v});
 }
 
+/* The batch of the result, known or symbolic. Of two different symbols it is the first. */
+static int64_t common_batch(int64_t a, int64_t b)
+{
+    return a == 1 || (a < 0 && b > 1) ? b : a;
+}
+
 static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
 {
     const struct steno_node *n = steno_infer_node(ic);
-    struct steno_shape q = steno_infer_shape(ic, IN_Q), k = steno_infer_shape(ic, IN_K), y;
-    struct extent e, f;
+    struct steno_shape q = steno_infer_shape(ic, IN_Q), k = steno_infer_shape(ic, IN_K),
+                       v = steno_infer_shape(ic, IN_V), y;
+    struct extent e, f, g;
     int64_t heads = steno_node_int(n, "heads", 1);
     (void)err;
     if (!extent_of(&q, apart_in(n, IN_Q), heads, &e) ||
-        !extent_of(&k, apart_in(n, IN_K), heads, &f)) {
+        !extent_of(&k, apart_in(n, IN_K), heads, &f) ||
+        !extent_of(&v, apart_in(n, IN_V), heads, &g)) {
         steno_infer_set(ic, 0, STENO_F32, NULL);
         return STENO_OK;
     }
-    y = result_shape(n, e.batch == 1 ? f.batch : e.batch, e.rows);
+    y = result_shape(n, common_batch(common_batch(e.batch, f.batch), g.batch), e.rows);
     for (int i = 0; i < y.rank; i++)
         if (y.dim[i] == STENO_DIM_ANY)
             y.dim[i] = steno_infer_new_dim(ic);
@@ -331,10 +339,12 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention 
         wrong = view_of(ctx, IN_V, a->v_size, &a->v, &v);
     if (wrong)
         return wrong;
-    a->batch = (size_t)(q.batch == 1 ? k.batch : q.batch);
+    a->batch = (size_t)common_batch(common_batch(q.batch, k.batch), v.batch);
     a->rows = (size_t)q.rows;
     a->keys = (size_t)k.rows;
-    if (v.rows != k.rows || v.batch != k.batch || ((size_t)k.batch != a->batch && k.batch != 1))
+    if (v.rows != k.rows || ((size_t)q.batch != a->batch && q.batch != 1) ||
+        ((size_t)k.batch != a->batch && k.batch != 1) ||
+        ((size_t)v.batch != a->batch && v.batch != 1))
         return "Q, K and V differ in batch, or K and V in length";
     a->scale = steno_node_float(n, "scale", 1);
     a->left = a->right = -1;
