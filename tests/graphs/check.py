@@ -22,7 +22,7 @@ def make(seed):
     """(graph, sets of inputs, extents of its values) of a seed; None when it has nothing to compute."""
     b = Builder(seed)
     rng = random.Random(seed ^ 0x5eed)
-    g = motifs.make(b, rng.choice([1, 2, 3, 4, 5, 6]))
+    g = motifs.make(b, rng.choice([1, 2, 2, 3, 4, 5]))
     for _ in range(rng.choice([0, 1, 1, 2, 3])):
         mutate.mutate(g, rng, b.kinds)
     g.prune()
@@ -52,7 +52,7 @@ def judge(steno, model, sets, levels=(0, 1, 2, 3), write=(3,), deep=True):
     sets = [sets[k] for k in keep]
     ran, written = steno.run(data, sets, levels, write)
 
-    def compare(where, outs):
+    def compare(where, outs, again=None):
         for k, r in enumerate(refs):
             out = outs if isinstance(outs, str) else outs[k]
             if isinstance(out, str):
@@ -61,6 +61,10 @@ def judge(steno, model, sets, levels=(0, 1, 2, 3), write=(3,), deep=True):
                     continue
                 raise Finding(where, out, keep[k])
             w = r.wrong(out)
+            if w and where.startswith("written") and again is not None and np.isnan(r.all[0][w[0]]).any():
+                # ONNX Runtime's own normalisations give 0 for rows with infinities where their definition gives NaN
+                if r.wrong(again(k)) is None:
+                    continue
             if w:
                 i, bad = w
                 at = tuple(np.argwhere(bad)[0]) if bad.shape == out[i].shape else ()
@@ -76,8 +80,11 @@ def judge(steno, model, sets, levels=(0, 1, 2, 3), write=(3,), deep=True):
         if isinstance(written[i], str):
             compare("write %d" % i, written[i])
             continue
-        compare("written %d" % i, oracle.runtime(written[i], sets))
+        compare("written %d" % i, oracle.runtime(written[i], sets),
+                lambda k, i=i: oracle.outputs_of(oracle.onnx.load_from_string(written[i]), sets[k], refs[k].all[0]))
         if deep:
             outs = oracle.reference(oracle.onnx.load_from_string(written[i]), sets)
+            if isinstance(outs, str) and outs.startswith("RuntimeContextError"):
+                continue  # a function whose operators the evaluator lacks
             compare("written %d by the reference" % i, outs if isinstance(outs, str) else [o if o is not oracle.Undefined else refs[k].all[0] for k, o in enumerate(outs)])
     return True
