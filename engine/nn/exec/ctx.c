@@ -172,6 +172,19 @@ static void share_block(struct slot *s, const struct steno_tensor *x)
         s->block->refs++;
 }
 
+bool steno_op_part(struct steno_op_ctx *ctx, const struct steno_shape *shape, size_t offset)
+{
+    const struct steno_tensor *x = steno_op_in(ctx, 0);
+    struct slot *s = ctx->out[0];
+    if (!s || s->home != HOME_VIEW || ctx->eval_arena)
+        return false;
+    s->t.dtype = x->dtype;
+    s->t.shape = *shape;
+    s->t.data = (char *)x->data + offset;
+    share_block(s, x);
+    return true;
+}
+
 steno_status steno_op_view(struct steno_op_ctx *ctx, int i, int in, const struct steno_shape *shape,
                            steno_err *err)
 {

@@ -38,7 +38,10 @@ enum {
     STENO_OP_DYNAMIC = 1u << 5,    /* output shape depends on data (NonZero, Unique, Loop) */
     /* Input 2 is a state. run can update it in place, entry by entry of axis 0, to the contents of
      * output 1 (steno_op_rows). */
-    STENO_OP_ROWS2 = 1u << 6
+    STENO_OP_ROWS2 = 1u << 6,
+    /* Gather: with one index that is known, output 0 can be a part of input 0. run calls
+     * steno_op_part first. */
+    STENO_OP_PART = 1u << 7
 };
 
 struct steno_op {
@@ -131,6 +134,9 @@ const struct steno_kv_binding *steno_op_bound_kv(const struct steno_op_ctx *ctx)
 STENO_MUST steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
                                      const struct steno_shape *shape, struct steno_tensor **out,
                                      steno_err *err);
+/* Make output 0 the part of input 0 that begins `offset` bytes in, if the plan says so. False: it
+ * does not; the operator copies. */
+bool steno_op_part(struct steno_op_ctx *ctx, const struct steno_shape *shape, size_t offset);
 /* Make output i a view of input `in` with another shape of the same element count. */
 STENO_MUST steno_status steno_op_view(struct steno_op_ctx *ctx, int i, int in,
                                       const struct steno_shape *shape, steno_err *err);

@@ -224,12 +224,64 @@ static bool home_of_view(struct maker *m, struct step *step, bool is_out)
     return true;
 }
 
+/* True when all readers of output 0 of step k copy it: none hands the memory on. */
+static bool read_by_copies(const struct maker *m, int32_t k)
+{
+    const struct slot *o = m->p->steps[k].out[0];
+    int32_t last = k;
+    for (int32_t j = k + 1; j < m->p->n_steps; j++) {
+        const struct step *s = &m->p->steps[j];
+        for (int i = 0; i < s->node->n_in; i++) {
+            if (input_slot(m, s, i) != o)
+                continue;
+            if (s->node->op->flags & (STENO_OP_VIEW | STENO_OP_PART))
+                return false;
+            last = j;
+        }
+    }
+    return last == o->last;
+}
+
+/* Let the output of a Gather lie in its input: one entry, at a known index, where the axes before
+ * it are 1. A cache for all layers is such an input. True: it does. */
+static bool home_of_part(struct maker *m, int32_t k, bool is_out)
+{
+    const struct step *step = &m->p->steps[k];
+    struct slot *o = step->out[0];
+    const struct slot *x = input_slot(m, step, 0), *at = input_slot(m, step, 1);
+    int64_t axis = steno_node_int(step->node, "axis", 0), index;
+    if (is_out || !x || !at || !o->planned || !x->planned ||
+        (x->home != HOME_INPUT && x->home != HOME_ARENA) || at->home != HOME_KNOWN || !at->t.data ||
+        steno_numel(&at->t) != 1)
+        return false;
+    axis += axis < 0 ? x->t.shape.rank : 0;
+    for (int64_t i = 0; i < axis; i++)
+        if (i >= x->t.shape.rank || x->t.shape.dim[i] != 1)
+            return false;
+    if (axis < 0 || axis >= x->t.shape.rank)
+        return false;
+    index = at->t.dtype == STENO_I64 ? *(const int64_t *)at->t.data : *(const int32_t *)at->t.data;
+    index += index < 0 ? x->t.shape.dim[axis] : 0;
+    if (index < 0 || index >= x->t.shape.dim[axis] || (size_t)index * o->bytes % STENO_ALIGN)
+        return false;
+    if (x->home == HOME_ARENA) {
+        struct slot *root = &m->p->slots[x->root];
+        if (!read_by_copies(m, k))
+            return false;
+        root->last = o->last > root->last ? o->last : root->last;
+    }
+    o->home = HOME_VIEW;
+    return true;
+}
+
 static void home_of_first(struct maker *m, int32_t k, bool is_out)
 {
     struct plan *p = m->p;
     struct step *step = &p->steps[k];
     struct slot *o = step->out[0];
     if ((step->node->op->flags & STENO_OP_VIEW) && home_of_view(m, step, is_out))
+        return;
+    if ((step->node->op->flags & STENO_OP_PART) && home_of_part(m, k, is_out))
         return;
     o->home = o->planned ? HOME_ARENA : HOME_POOL;
     if (!o->planned)

@@ -71,13 +71,15 @@ static steno_status run_gather(struct steno_op_ctx *ctx, steno_err *err)
     idx = indices(ctx, t, x->shape.dim[axis], err, &st);
     if (!idx)
         return st;
-    st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
-    if (st)
-        return st;
     e = steno_dtype_size(x->dtype);
     outer = steno_ops_prod(&x->shape, 0, axis);
     block = steno_ops_prod(&x->shape, axis + 1, x->shape.rank) * e;
     n = steno_numel(t);
+    if (outer == 1 && n == 1 && steno_op_part(ctx, &s, (size_t)idx[0] * block))
+        return STENO_OK;
+    st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
+    if (st)
+        return st;
     d = y->data;
     for (size_t o = 0; o < outer && block; o++)
         for (size_t i = 0; i < n; i++, d += block)
@@ -533,7 +535,7 @@ static steno_status run_scatter_each(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 const struct steno_op steno_ops_gather[] = {
-    {"", "Gather", 1, 0, 0, infer_gather, NULL, NULL, run_gather},
+    {"", "Gather", 1, 0, STENO_OP_PART, infer_gather, NULL, NULL, run_gather},
     {"", "GatherElements", 11, 0, 0, infer_gather_elements, NULL, NULL, run_gather_elements},
     {"", "GatherND", 11, 0, 0, infer_gather_nd, NULL, NULL, run_gather_nd},
     {"", "Scatter", 9, 10, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL,
