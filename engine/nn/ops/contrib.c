@@ -13,8 +13,7 @@ static float byte_at(const struct steno_tensor *t, size_t i)
     return t->dtype == STENO_U8 ? (float)u[i] : (float)(int8_t)u[i];
 }
 
-/* The steps by which a parameter of n entries goes over `matrices` matrices of `cols` columns. */
-static bool steps(size_t n, size_t matrices, size_t cols, size_t *per_matrix, size_t *per_col)
+bool steno_int8_steps(size_t n, size_t matrices, size_t cols, size_t *per_matrix, size_t *per_col)
 {
     *per_matrix = *per_col = 0;
     if (n == 1)
@@ -39,8 +38,8 @@ const char *steno_int8_check(const struct steno_int8 *w)
         return "weights are a scalar";
     cols = (size_t)w->q->shape.dim[rank - 1];
     matrices = rank > 2 ? steno_ops_prod(&w->q->shape, 0, rank - 2) : 1;
-    if (!steps(steno_numel(w->scale), matrices, cols, &m, &c) ||
-        (w->zero && !steps(steno_numel(w->zero), matrices, cols, &m, &c)))
+    if (!steno_int8_steps(steno_numel(w->scale), matrices, cols, &m, &c) ||
+        (w->zero && !steno_int8_steps(steno_numel(w->zero), matrices, cols, &m, &c)))
         return "scale or zero point do not fit the weights";
     return NULL;
 }
@@ -54,9 +53,9 @@ void steno_int8_widen(const struct steno_int8 *w, float *out)
     const float *scale = w->scale->data;
     if (!steno_numel(w->q))
         return;
-    (void)steps(steno_numel(w->scale), matrices, cols, &sm, &sc);
+    (void)steno_int8_steps(steno_numel(w->scale), matrices, cols, &sm, &sc);
     if (w->zero)
-        (void)steps(steno_numel(w->zero), matrices, cols, &zm, &zc);
+        (void)steno_int8_steps(steno_numel(w->zero), matrices, cols, &zm, &zc);
     for (size_t m = 0; m < matrices; m++)
         for (size_t r = 0; r < rows; r++)
             for (size_t c = 0; c < cols; c++, i++)
@@ -72,9 +71,9 @@ steno_status steno_int8_spread(struct steno_op_ctx *ctx, const struct steno_int8
     size_t matrices = shape->rank > 2 ? steno_ops_prod(shape, 0, shape->rank - 2) : 1, n;
     float *s;
     uint8_t *z;
-    (void)steps(steno_numel(w->scale), matrices, cols, &sm, &sc);
+    (void)steno_int8_steps(steno_numel(w->scale), matrices, cols, &sm, &sc);
     if (w->zero)
-        (void)steps(steno_numel(w->zero), matrices, cols, &zm, &zc);
+        (void)steno_int8_steps(steno_numel(w->zero), matrices, cols, &zm, &zc);
     n = (sm || zm ? matrices : 1) * cols;
     s = steno_op_scratch(ctx, (n + 1) * sizeof *s);
     z = steno_op_scratch(ctx, n + 1);

@@ -16,6 +16,9 @@ struct steno_int8 {
     const struct steno_tensor *q, *scale, *zero; /* zero NULL = 0 */
 };
 
+/* The steps by which a parameter of n entries goes over `matrices` matrices of `cols` columns.
+ * False: it does not fit. */
+bool steno_int8_steps(size_t n, size_t matrices, size_t cols, size_t *per_matrix, size_t *per_col);
 /* Returns NULL, or a message that says what is wrong with types and sizes. */
 const char *steno_int8_check(const struct steno_int8 *w);
 /* out = (q - zero) * scale as f32, for every element; w has been checked. */

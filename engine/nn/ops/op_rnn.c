@@ -5,7 +5,7 @@
  * For each direction, one matrix product computes the input part of all steps. Then each step has a
  * small product for the recurrent part, and computes the cell row by row. Constant weights are
  * packed at load. Gate order as in the specification: LSTM i o f c, GRU z r h. */
-#include "nn/ops/contrib.h"
+#include "nn/ops/rnn_int8.h"
 #include "nn/ops/weights.h"
 
 #include <math.h>
@@ -71,7 +71,9 @@ struct rnn { /* the node's frozen state */
     struct forms forms;
     struct packed packed[2];
     bool is_packed;
-    void *owned[2]; /* quantized: own memory of all w, and of all r and rh, in f32; else NULL */
+    struct { /* quantized, by direction; W and R are constant where is_packed */
+        struct steno_rnn_int8 w, r;
+    } int8[2];
 };
 
 /* ---- attributes ---- */
@@ -159,12 +161,12 @@ static struct forms as_they_are(const steno_kernels *k)
     return (struct forms){f32, f32, f32};
 }
 
-/* Precision of p's weights. Quantized weights are whole numbers, which f32 holds exactly. int8
- * becomes bf16: the state passes through the product too often for 8 bits. */
-static enum steno_precision kept_in(const struct steno_prepare *pc, const struct rnn *p)
+/* Precision of f32 weights. int8 becomes bf16: the state passes through the product too often for 8
+ * bits. */
+static enum steno_precision kept_in(const struct steno_prepare *pc)
 {
     const enum steno_precision asked = steno_prepare_precision(pc);
-    return p->quantized ? STENO_FP32 : asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked;
+    return asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked;
 }
 
 /* The network's precision. Large weights are compressed if they are multiplied with few rows: for R
@@ -173,7 +175,7 @@ static enum steno_precision kept_in(const struct steno_prepare *pc, const struct
 static struct forms forms_of(const struct steno_prepare *pc, const struct rnn *p)
 {
     const steno_kernels *k = steno_prepare_kernels(pc);
-    const enum steno_precision kept = kept_in(pc, p);
+    const enum steno_precision kept = kept_in(pc);
     const struct steno_shape x = steno_prepare_shape(pc, 0);
     const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1,
                   batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
@@ -211,10 +213,10 @@ static void pack_direction(const struct rnn *p, size_t input, const struct forms
 static void release_rnn(void *priv)
 {
     struct rnn *p = priv;
-    if (p)
-        steno_aligned_free(p->owned[0]);
-    if (p)
-        steno_aligned_free(p->owned[1]);
+    for (int d = 0; p && d < 2; d++) {
+        steno_rnn_int8_free(&p->int8[d].w);
+        steno_rnn_int8_free(&p->int8[d].r);
+    }
     free(p);
 }
 
@@ -238,26 +240,10 @@ static int64_t width_of(const struct rnn *p, const struct steno_shape *s)
     return s->rank == 3 ? s->dim[p->quantized ? 1 : 2] : STENO_DIM_ANY;
 }
 
-/* One block of memory for input `in`; the caller packs into it unless *filled. Quantized weights,
- * which are dequantized first, are not in the packed cache: the next load needs the originals. */
-static char *packed_memory(struct steno_prepare *pc, struct rnn *p, int in, size_t bytes,
-                           bool *filled)
-{
-    *filled = false;
-    if (!p->quantized)
-        return steno_prepare_memory(pc, in, bytes, filled);
-    p->owned[in - 1] = steno_aligned_alloc(bytes);
-    if (p->owned[in - 1]) {
-        steno_prepare_packed(pc, bytes);
-        steno_prepare_consumed(pc, in);
-    }
-    return p->owned[in - 1];
-}
-
 /* Report what the precision did to weights t. */
-static void report(struct steno_prepare *pc, const struct rnn *p, const struct steno_tensor *t)
+static void report(struct steno_prepare *pc, const struct steno_tensor *t)
 {
-    const enum steno_precision kept = kept_in(pc, p);
+    const enum steno_precision kept = kept_in(pc);
     const size_t n = steno_numel(t);
     steno_prepare_rounded(pc, t->data, n, kept != STENO_FP32, steno_weights_lost(t->data, n, kept));
 }
@@ -266,17 +252,16 @@ static steno_status pack_constant(struct steno_prepare *pc, struct rnn *p,
                                   const struct steno_tensor *w, const struct steno_tensor *r,
                                   steno_err *err)
 {
-    const steno_kernels *k = steno_prepare_kernels(pc);
     size_t h = p->hidden, rows = h * (size_t)p->gates, size[3];
     char *mw, *mr;
     bool filled, r_filled;
     p->input = (size_t)width_of(p, &w->shape);
-    p->forms = p->quantized ? as_they_are(k) : forms_of(pc, p);
+    p->forms = forms_of(pc, p);
     packed_sizes(p, p->input, &p->forms, size);
     for (int i = 0; i < 3; i++)
         size[i] = steno_aligned(size[i]);
-    mw = packed_memory(pc, p, 1, size[0] * (size_t)p->dirs, &filled);
-    mr = packed_memory(pc, p, 2, (size[1] + size[2]) * (size_t)p->dirs, &r_filled);
+    mw = steno_prepare_memory(pc, 1, size[0] * (size_t)p->dirs, &filled);
+    mr = steno_prepare_memory(pc, 2, (size[1] + size[2]) * (size_t)p->dirs, &r_filled);
     if (!mw || !mr)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     for (size_t d = 0; d < (size_t)p->dirs; d++) {
@@ -289,41 +274,51 @@ static steno_status pack_constant(struct steno_prepare *pc, struct rnn *p,
                            (const float *)r->data + d * rows * h);
     }
     if (!filled)
-        report(pc, p, w);
+        report(pc, w);
     if (!r_filled)
-        report(pc, p, r);
+        report(pc, r);
     p->is_packed = true;
     return STENO_OK;
 }
 
-/* Dequantize and pack constant 8-bit weights. If something is not constant, run does that. */
-static steno_status pack_quantized(struct steno_prepare *pc, struct rnn *p, steno_err *err)
+/* W (i = 0) or R (1) of a quantized node. False: not constant, or wrong, which run finds. */
+static bool constant_int8(struct steno_prepare *pc, int i, struct steno_int8 *w)
 {
     const struct steno_node *n = steno_prepare_node_of(pc);
-    struct steno_tensor f[2] = {{0}};
+    const int scale = 8 + 2 * i;
+    const bool zero = scale + 1 < n->n_in && n->in[scale + 1] != STENO_NONE;
+    *w = (struct steno_int8){steno_prepare_const(pc, 1 + i),
+                             scale < n->n_in ? steno_prepare_const(pc, scale) : NULL,
+                             zero ? steno_prepare_const(pc, scale + 1) : NULL};
+    return w->q && w->scale && (!zero || w->zero) && !steno_int8_check(w);
+}
+
+/* Pack constant 8-bit weights. They are not in the packed cache: the next load packs them again. */
+static steno_status pack_quantized(struct steno_prepare *pc, struct rnn *p, steno_err *err)
+{
+    const steno_kernels *k = steno_prepare_kernels(pc);
+    struct steno_int8 w, r;
     steno_status st = STENO_OK;
-    for (int i = 0; i < 2; i++) {
-        int scale = 8 + 2 * i;
-        bool zero = scale + 1 < n->n_in && n->in[scale + 1] != STENO_NONE;
-        struct steno_int8 w = {steno_prepare_const(pc, 1 + i),
-                               scale < n->n_in ? steno_prepare_const(pc, scale) : NULL,
-                               zero ? steno_prepare_const(pc, scale + 1) : NULL};
-        if (!w.q || !w.scale || (zero && !w.zero) || steno_int8_check(&w))
-            break;
-        f[i] = (struct steno_tensor){STENO_F32, w.q->shape,
-                                     malloc((steno_numel(w.q) + 1) * sizeof(float))};
-        if (f[i].data)
-            steno_int8_widen(&w, f[i].data);
+    if (!constant_int8(pc, 0, &w) || !constant_int8(pc, 1, &r) || !p->hidden)
+        return STENO_OK;
+    if (!weights_fit(p, &w.q->shape, &r.q->shape))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "node '%s': W and R do not fit hidden_size %zu and %d directions",
+                          steno_prepare_node_of(pc)->name, p->hidden, p->dirs);
+    for (int d = 0; d < p->dirs && !st; d++) {
+        st = steno_rnn_int8_new(k, &w, (size_t)d, &p->int8[d].w, err);
+        if (!st)
+            st = steno_rnn_int8_new(k, &r, (size_t)d, &p->int8[d].r, err);
+        if (!st)
+            steno_prepare_packed(pc, p->int8[d].w.w->bytes + p->int8[d].r.w->bytes);
     }
-    if (f[0].data && f[1].data && p->hidden && !weights_fit(p, &f[0].shape, &f[1].shape))
-        st = steno_fail(err, STENO_ERR_FORMAT,
-                        "node '%s': W and R do not fit hidden_size %zu and %d directions", n->name,
-                        p->hidden, p->dirs);
-    else if (f[0].data && f[1].data && p->hidden)
-        st = pack_constant(pc, p, &f[0], &f[1], err);
-    free(f[0].data);
-    free(f[1].data);
-    return st;
+    if (st)
+        return st;
+    steno_prepare_consumed(pc, 1);
+    steno_prepare_consumed(pc, 2);
+    p->input = (size_t)width_of(p, &w.q->shape);
+    p->is_packed = true;
+    return STENO_OK;
 }
 
 static steno_status prepare_rnn(struct steno_prepare *pc, void **priv, steno_err *err)
@@ -459,6 +454,8 @@ struct run { /* one node, one direction at a time */
     const int64_t *lens; /* [batch] */
     const struct forms *forms;
     struct packed packed;
+    const struct steno_rnn_int8 *w8, *r8; /* 8-bit weights of the direction, or NULL */
+    struct steno_rnn_rounded x8, h8;      /* X, and the state of the last step */
     /* [seq * batch, G*H] input part, with the biases that do not depend on a gate */
     float *gates;
     float *rec;   /* [batch, G*H] recurrent part of this step */
@@ -526,16 +523,33 @@ static size_t row_of(const struct run *r, size_t t, size_t b)
     return r->p->batch_first ? b * r->seq + t : t * r->batch + b;
 }
 
-/* Quantize the h before step t to u8, in r->tmp; returns the scale. Sequences that ended before the
- * previous step count as zeros in the range, as in ONNX Runtime. */
-static float round_state(struct run *r, size_t t)
+/* The h before step t, in r->tmp. Sequences that ended before the previous step count as zeros in
+ * the range that h is quantized over, as in ONNX Runtime. */
+static void copy_state(struct run *r, size_t t)
 {
     size_t n = r->p->hidden;
     memcpy(r->tmp, r->h, r->batch * n * sizeof *r->tmp);
     for (size_t b = 0; b < r->batch; b++)
         if (t > (size_t)r->lens[b])
             memset(r->tmp + b * n, 0, n * sizeof *r->tmp);
-    return steno_contrib_dynamic(r->k, r->tmp, r->batch * n, r->tmp);
+}
+
+/* rec = h R before step t. */
+static void recurrent_product(struct run *r, size_t t)
+{
+    const size_t n = r->p->hidden, wide = n * (size_t)r->p->gates, cols = recurrent_columns(r->p);
+    struct steno_gemm_epilogue ep = {.alpha = 1};
+    if (r->p->quantized)
+        copy_state(r, t);
+    if (r->r8) {
+        steno_rnn_int8_round(r->k, r->tmp, r->batch, n, &r->h8);
+        steno_rnn_int8_product(r->k, r->r8, &r->h8, r->batch, NULL, r->rec, 0, 1);
+        return;
+    }
+    if (r->p->quantized)
+        ep.alpha = steno_contrib_dynamic(r->k, r->tmp, r->batch * n, r->tmp);
+    r->forms->r.part(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r, r->rec,
+                     wide, &ep, 0, 1);
 }
 
 /* Run one direction through time. y points at this direction's first element; y_time and y_batch
@@ -544,11 +558,7 @@ static void run_direction(struct run *r, bool reverse, float *y, size_t y_time, 
 {
     size_t n = r->p->hidden, wide = n * (size_t)r->p->gates, cols = recurrent_columns(r->p);
     for (size_t t = 0; t < r->seq; t++) {
-        struct steno_gemm_epilogue ep = {.alpha = 1};
-        if (r->p->quantized)
-            ep.alpha = round_state(r, t);
-        r->forms->r.part(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r, r->rec,
-                         wide, &ep, 0, 1);
+        recurrent_product(r, t);
         for (size_t b = 0; b < r->batch; b++) {
             size_t len = (size_t)r->lens[b], at = reverse ? len - 1 - t : t;
             float *g;
@@ -582,6 +592,11 @@ static void input_part(void *arg, int part)
     struct share *s = arg;
     const struct run *r = s->r;
     size_t wide = r->p->hidden * (size_t)r->p->gates;
+    if (r->w8) {
+        steno_rnn_int8_product(r->k, r->w8, &r->x8, r->seq * r->batch, s->ep->bias, r->gates,
+                               (size_t)part, (size_t)s->parts);
+        return;
+    }
     r->forms->w.part(r->seq * r->batch, wide, r->input, s->x, r->input, r->packed.w, r->gates, wide,
                      s->ep, (size_t)part, (size_t)s->parts);
 }
@@ -676,27 +691,39 @@ static steno_status fetch_int8(struct steno_op_ctx *ctx, int in, const float **o
     return steno_int8_scratch(ctx, &w, out, err);
 }
 
-/* Quantize X to u8 and dequantize it again. */
-static steno_status round_x(struct steno_op_ctx *ctx, size_t n, const float **x, steno_err *err)
+/* Quantize X to u8, for the 8-bit product; dequantize it again where that is not there. */
+static steno_status round_x(struct steno_op_ctx *ctx, struct run *r, const float **x,
+                            steno_err *err)
 {
-    const steno_kernels *k = steno_op_kernels(ctx);
-    float *to = steno_op_scratch(ctx, (n + 1) * sizeof *to), scale;
+    const size_t rows = r->seq * r->batch, n = rows * r->input;
+    float *to, scale;
+    if (r->p->is_packed) {
+        r->x8.q = steno_op_scratch(ctx, n + 1);
+        r->h8.q = steno_op_scratch(ctx, r->batch * r->p->hidden + 1);
+        r->x8.scale = steno_op_scratch(ctx, (rows + 1) * sizeof(float));
+        r->h8.scale = steno_op_scratch(ctx, (r->batch + 1) * sizeof(float));
+        if (!r->x8.q || !r->h8.q || !r->x8.scale || !r->h8.scale)
+            return steno_ops_nomem(ctx, err);
+        steno_rnn_int8_round(r->k, *x, rows, r->input, &r->x8);
+        return STENO_OK;
+    }
+    to = steno_op_scratch(ctx, (n + 1) * sizeof *to);
     if (!to)
         return steno_ops_nomem(ctx, err);
-    scale = steno_contrib_dynamic(k, *x, n, to);
-    k->mul_f32(to, to, 1, &scale, 0, n);
+    scale = steno_contrib_dynamic(r->k, *x, n, to);
+    r->k->mul_f32(to, to, 1, &scale, 0, n);
     *x = to;
     return STENO_OK;
 }
 
-static steno_status fetch_all(struct steno_op_ctx *ctx, const struct run *r, struct io *io,
+static steno_status fetch_all(struct steno_op_ctx *ctx, struct run *r, struct io *io,
                               steno_err *err)
 {
     const struct rnn *p = r->p;
     size_t d = (size_t)p->dirs, h = p->hidden, wide = h * (size_t)p->gates;
     steno_status st = fetch(ctx, 0, r->seq * r->batch * r->input, &io->x, err);
     if (!st && p->quantized)
-        st = round_x(ctx, r->seq * r->batch * r->input, &io->x, err);
+        st = round_x(ctx, r, &io->x, err);
     if (!st && !p->is_packed)
         st = p->quantized ? fetch_int8(ctx, 1, &io->w, err)
                           : fetch(ctx, 1, d * wide * r->input, &io->w, err);
@@ -775,6 +802,8 @@ static void one_direction(struct steno_op_ctx *ctx, struct run *r, const struct 
     r->act = p->act[d];
     r->peep = io->peep ? io->peep + dd * 3 * h : NULL;
     r->bias_h = b && p->cell == CELL_GRU ? b + wide + 2 * h : NULL;
+    r->w8 = p->is_packed && p->quantized ? &p->int8[d].w : NULL;
+    r->r8 = p->is_packed && p->quantized ? &p->int8[d].r : NULL;
     if (p->is_packed)
         r->packed = p->packed[d];
     else
