@@ -300,7 +300,7 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
 /* ---- 16 bits ---- */
 
 /* Round to nearest even: IEEE 754 binary16 with subnormals; overflow gives infinity. */
-static uint16_t to_f16(float f)
+uint16_t steno_half_of(float f)
 {
     uint32_t u, m;
     uint16_t sign;
@@ -321,7 +321,7 @@ static uint16_t to_f16(float f)
     return (uint16_t)(sign | (m > 0x7c00 ? 0x7c00 : m));
 }
 
-static float from_f16(uint16_t h)
+float steno_half_to_float(uint16_t h)
 {
     int e = h >> 10 & 31;
     float m = (float)(h & 1023), v;
@@ -329,7 +329,7 @@ static float from_f16(uint16_t h)
     return h & 0x8000 ? -v : v;
 }
 
-static uint16_t to_bf16(float f)
+uint16_t steno_brain_of(float f)
 {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
@@ -338,7 +338,7 @@ static uint16_t to_bf16(float f)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-static float from_bf16(uint16_t h)
+float steno_brain_to_float(uint16_t h)
 {
     uint32_t u = (uint32_t)h << 16;
     float f;
@@ -353,7 +353,9 @@ const char *steno_quantize_count(enum steno_quantize_kind kind, const struct ste
     const float *x = w->data;
     *c = (struct steno_quantize_counts){0};
     for (size_t i = 0; i < steno_numel(w); i++) {
-        float y = half ? from_f16(to_f16(x[i])) : brain ? from_bf16(to_bf16(x[i])) : x[i];
+        float y = half    ? steno_half_to_float(steno_half_of(x[i]))
+                  : brain ? steno_brain_to_float(steno_brain_of(x[i]))
+                          : x[i];
         c->nan += isnan(x[i]);
         c->infinite += isinf(x[i]);
         c->overflow += isfinite(x[i]) && (half || brain ? !isfinite(y) : fabsf(y) > LARGEST);
@@ -378,8 +380,9 @@ steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, in
     if (wh == STENO_NONE)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < steno_numel(w); i++) {
-        uint16_t r = brain ? to_bf16(x[i]) : to_f16(x[i]);
-        double e = (double)x[i] - (double)(brain ? from_bf16(r) : from_f16(r));
+        uint16_t r = brain ? steno_brain_of(x[i]) : steno_half_of(x[i]);
+        double e =
+            (double)x[i] - (double)(brain ? steno_brain_to_float(r) : steno_half_to_float(r));
         ((uint16_t *)h)[i] = r;
         lost += e * e;
         square += (double)x[i] * (double)x[i];

@@ -3,7 +3,7 @@
 
 #include "nn/network/internal.h"
 #include "nn/ops/body.h"
-#include "optimize/quantize.h"
+#include "optimize/quantize_forms.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +66,109 @@ steno_status steno_network_int32_inputs(steno_network *n, steno_err *err)
         if (n->g->values[n->g->inputs[i]].dtype == STENO_I64)
             st = input_to_int32(n->g, i, err);
     return st ? st : steno_graph_sort(n->g, err);
+}
+
+/* ---- 16 bits again ---- */
+
+/* Round all elements of f32 w to 16 bits in `to`; false if one is not exact. */
+static bool exact_halves(const struct steno_tensor *w, steno_dtype t, uint16_t *to)
+{
+    const float *x = w->data;
+    for (size_t i = 0; i < steno_numel(w); i++) {
+        float back;
+        to[i] = t == STENO_F16 ? steno_half_of(x[i]) : steno_brain_of(x[i]);
+        back = t == STENO_F16 ? steno_half_to_float(to[i]) : steno_brain_to_float(to[i]);
+        if (memcmp(&back, &x[i], sizeof back))
+            return false;
+    }
+    return true;
+}
+
+/* True if v is read only by operators whose body in a written file does not look at its constant.
+ */
+static bool may_be_cast(const struct steno_graph *g, steno_value_id v)
+{
+    static const char *const types[] = {"MatMul", "Gemm", "Gather", "Conv"};
+    uint32_t reads = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const struct steno_node *n = &g->nodes[i];
+        bool fits = steno_pass_is_ours(n, "Linear");
+        for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+            fits = fits || steno_pass_is(n, types[k]);
+        for (int k = 0; !n->dead && fits && k < n->n_in; k++)
+            reads += n->in[k] == v;
+    }
+    return reads == g->values[v].uses;
+}
+
+/* Replace constant v by one in 16 bits and a Cast, if that is exact. */
+static steno_status narrow(struct steno_graph *g, steno_value_id v, steno_dtype to, steno_err *err)
+{
+    struct steno_tensor t = *g->values[v].constant;
+    struct steno_node *cast;
+    steno_value_id half, wide;
+    steno_status st = steno_constant_fetch(g->values[v].constant, err);
+    if (st)
+        return st;
+    t.dtype = to;
+    t.data = steno_aligned_alloc(steno_numel(&t) * sizeof(uint16_t));
+    if (!t.data)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a constant");
+    if (!exact_halves(g->values[v].constant, to, t.data)) {
+        steno_aligned_free(t.data);
+        return STENO_OK;
+    }
+    st = steno_graph_take_const(g, g->values[v].name, &t, &half, err);
+    if (st) {
+        steno_aligned_free(t.data);
+        return st;
+    }
+    st = steno_graph_add_value(g, "", &wide, err);
+    cast = st ? NULL : steno_pass_add_node(g, "", "Cast", 13, g->values[v].name, 1, 1, 1, err);
+    if (!cast)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, cast, 0, "to", STENO_F32);
+    cast->in[0] = half;
+    cast->out[0] = wide;
+    g->values[wide].dtype = STENO_F32;
+    g->values[wide].shape = g->values[v].shape;
+    steno_graph_replace_uses(g, v, wide);
+    return STENO_OK;
+}
+
+struct narrowing {
+    steno_dtype to;
+    steno_err *err;
+    steno_status st;
+};
+
+static int narrow_graph(struct steno_graph *g, void *arg)
+{
+    enum { LEAST = 256 }; /* elements; a Cast of fewer gains nothing */
+    struct narrowing *w = arg;
+    for (int32_t i = 0; !w->st && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead)
+            steno_node_each_graph(&g->nodes[i], narrow_graph, w);
+    for (steno_value_id v = 0, count = g->n_values; !w->st && v < count; v++) {
+        const struct steno_value *c = &g->values[v];
+        if (c->constant && c->dtype == STENO_F32 && c->uses && !c->is_output &&
+            c->captured_from == STENO_NONE && steno_numel(c->constant) >= LEAST &&
+            may_be_cast(g, v))
+            w->st = narrow(g, v, w->to, w->err);
+    }
+    steno_graph_apply_replacements(g);
+    return w->st != STENO_OK;
+}
+
+steno_status steno_network_narrow(steno_network *n, steno_err *err)
+{
+    struct narrowing w = {n->g->halves, err, STENO_OK};
+    if (!w.to)
+        return STENO_OK;
+    (void)narrow_graph(n->g, &w);
+    if (!w.st)
+        w.st = steno_graph_sort(n->g, err);
+    return w.st ? w.st : steno_network_resolve(n->g, err);
 }
 
 steno_status steno_network_quantize(steno_network *n, const struct steno_quantize_options *opt,

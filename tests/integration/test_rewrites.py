@@ -167,7 +167,7 @@ def activations_with_caps():
     for name, text in ACTIVATIONS.items():
         for far in FAR:
             whole = text
-            if far:  # behind the gate `a`: later statements read `b`
+            if far:  # behind `a`: later statements read `b`
                 head, tail = text.split(" a;")
                 whole = f"{head} a; {far}; {tail.replace('a ', 'b ').replace(',a', ',b')}"
             nodes, constants = parsed(whole)

@@ -172,6 +172,9 @@ struct steno_graph {
     /* Main graph, not run: a node that its operator refuses as unsupported stays as it is, with
      * unknown outputs. */
     bool lenient;
+    /* The 16-bit type that the file computes in (nn/passes/pass_widen.c), or STENO_DT_NONE; main
+     * graph only. */
+    steno_dtype halves;
 };
 
 /* Make a new graph with its own arena (parent NULL) or in the parent's arena. */

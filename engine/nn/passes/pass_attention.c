@@ -23,6 +23,8 @@
  * all scores of a row are as low; the operator computes that, but not in all its forms, so fills
  * that scores reach every day stay. */
 #define HIDES_TWICE (-1e4)
+/* What converters to 16 bits make of a lower fill; scores in 16 bits are larger. */
+#define HIDES_HALVES (-9.9e3) /* -10000 is -9984 in bf16 */
 
 static struct steno_node *our(struct steno_graph *g, steno_value_id v, const char *type)
 {
@@ -318,7 +320,7 @@ static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v
             g->values[n->in[3 - k]].shape.rank > 4 ||
             steno_numel(g->values[n->in[3 - k]].constant) != 1)
             continue;
-        if (f->fill > HIDES) {
+        if (f->fill > (g->halves ? HIDES_HALVES : HIDES)) {
             steno_pass_refuse(f->env, "attention", n,
                               "the Where before Softmax fills in %g, which might be a score; %g "
                               "and below would hide",
@@ -364,8 +366,8 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id
         f->mask = n->in[1];
         take(f, n);
         f->fill = (double)steno_node_float(n, "fill", 0);
-        return f->fill <= HIDES_TWICE && match_scores(g, f, n->in[0]) &&
-               keeps_score_shape(g, f, f->mask);
+        return f->fill <= (g->halves ? HIDES_HALVES : HIDES_TWICE) &&
+               match_scores(g, f, n->in[0]) && keeps_score_shape(g, f, f->mask);
     }
     n = softmax_of(g, f, v);
     if (!n || !along_keys(g, n))

@@ -7,6 +7,7 @@
 /* Passes that make the graph smaller come first, so that later passes see simple patterns. */
 const struct steno_pass steno_passes[] = {
     {"dead", 1, 0, steno_pass_dead, "nodes whose outputs are not read"},
+    {"widen", 2, 0, steno_pass_widen, "arithmetic in 16 bits: f32 between Casts"},
     {"qdq", 2, 0, steno_pass_qdq, "DequantizeLinear of both factors of a product: integers"},
     {"fold", 1, 0, steno_pass_fold, "nodes with constant inputs become constants"},
     {"modern", 1, 0, steno_pass_modern, "Slice of opsets before 10: attributes become inputs"},
