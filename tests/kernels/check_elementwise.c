@@ -246,7 +246,7 @@ static double d_elu(double x, double a, double b)
 static double d_thresholded_relu(double x, double a, double b)
 {
     (void)b;
-    return x <= a ? 0 : x;
+    return x > a ? x : 0;
 }
 static double d_shrink(double x, double a, double b)
 {

@@ -420,6 +420,8 @@ static const struct op_case hostile[] = {
      "f32[1,3]:1 2 4;i64[]:1;f32[2]:1 1;i64[]:1", "!the window's 2 values"},
     {"hard_sigmoid_of_nan_is_nan", "", "HardSigmoid", "6", "", "f32[3]:nan inf -inf",
      "f32[3]:nan 1 0"},
+    {"thresholded_relu_of_nan_is_zero", "", "ThresholdedRelu", "10", "", "f32[3]:nan 2 -2",
+     "f32[3]:0 2 0"},
     {"hard_swish_of_nan_is_nan", "", "HardSwish", "14", "", "f32[2]:nan inf", "f32[2]:nan inf"},
     {"nonzero_of_zeros_is_empty", "", "NonZero", "13", "", "f32[2]:0 0", "i64[1,0]:"},
 };

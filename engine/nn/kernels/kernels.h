@@ -246,8 +246,8 @@ struct steno_kernels {
     steno_unary_f32 *sin_f32, *cos_f32, *tan_f32, *asin_f32, *acos_f32, *atan_f32, *sinh_f32,
         *cosh_f32, *asinh_f32, *acosh_f32, *atanh_f32;
     /* hard_sigmoid: min(max(a x + b, 0), 1); leaky_relu: x < 0 ? a x : x;
-     * elu: x > 0 ? x : a (e^(b x) - 1), 4 ulp; thresholded_relu: x <= a ? 0 : x;
-     * shrink: x < -b ? x + a : x > b ? x - a : 0, also for NaN (ONNX). */
+     * elu: x > 0 ? x : a (e^(b x) - 1), 4 ulp; thresholded_relu: x > a ? x : 0;
+     * shrink: x < -b ? x + a : x > b ? x - a : 0; the last two give 0 for NaN (ONNX). */
     steno_curve_f32 *hard_sigmoid_f32, *leaky_relu_f32, *elu_f32, *thresholded_relu_f32,
         *shrink_f32;
     steno_binary_f32 *add_f32, *sub_f32, *mul_f32, *div_f32, *min_f32, *max_f32;

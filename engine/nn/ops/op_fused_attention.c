@@ -352,7 +352,7 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention 
     if (!wrong)
         wrong = read_positions(ctx, a);
     a->no_nan = steno_node_int(n, "no_nan", 0) != 0;
-    if (a->mask.data && !a->no_nan)
+    if (!a->hidden.data && !a->no_nan)
         a->empty = NAN; /* Softmax of -inf alone gives NaN */
     return wrong;
 }

@@ -86,7 +86,7 @@ F(sqrt, sqrt(x))
 F(swish, x / (1 + exp(-A64 * x)))
 F(tan, tan(x))
 F(tanh, tanh(x))
-F(thresholdedrelu, x <= A64 ? 0 : x)
+F(thresholdedrelu, x > A64 ? x : 0)
 
 #define SLOT(NAME) offsetof(steno_kernels, NAME)
 #define ROW(TYPE, NAME, SLOT_, A, B)                                                               \

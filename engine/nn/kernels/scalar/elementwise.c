@@ -115,7 +115,7 @@ static void thresholded_relu_f32__scalar(float *y, const float *x, size_t n, flo
 {
     (void)b;
     for (size_t i = 0; i < n; i++)
-        y[i] = x[i] <= a ? 0.0f : x[i];
+        y[i] = x[i] > a ? x[i] : 0.0f;
 }
 
 static void glu_f32__scalar(float *y, const float *a, const float *b, size_t n)

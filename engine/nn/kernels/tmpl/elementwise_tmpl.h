@@ -125,7 +125,7 @@ static void V_NAME(leaky_relu_f32)(float *y, const float *x, size_t n, float a, 
 
 static inline vf V_NAME(above)(vf v, float a)
 {
-    return v_select(v_is_nan(v), v, v_select(v_lt(v_set1(a), v), v, v_zero()));
+    return v_select(v_lt(v_set1(a), v), v, v_zero());
 }
 
 static void V_NAME(thresholded_relu_f32)(float *y, const float *x, size_t n, float a, float b)
