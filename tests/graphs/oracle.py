@@ -238,7 +238,7 @@ class Steno:
                 ran[i].append((why or "status %d" % st) if st else [self._tensor() for _ in range(self._u32())])
         for i in sorted(write):
             st, why = self._status()
-            written[i] = why or "status %d" % st
+            written[i] = ("unsupported: " if st == 6 else "") + why
             if not st:
                 written[i] = self._read(self._u32())
         return ran, written

@@ -1,15 +1,17 @@
 /* Runs many small networks in one process, for the Python programs beside it.
  *
  * Requests come on stdin and answers go to stdout, both as little-endian numbers:
- *   request: u32 bytes of the model, the model; u32 levels to run (bit i: level i, bit 8 + i: write
- *            level i, bits 16 and 17: kernels: the best, scalar, avx2, avx512; bit 18: constants
- * are copied when the model is read instead of when they are needed); u32 sets of inputs, u32
- * inputs per set; for each input of each set: u32 length of its name, the name, a tensor answer:
- * for each level to run, in rising order, a status; if that is 0, for each set a status, and if
- * that is 0: u32 outputs, for each a tensor; then for each level to write a status, and if that is
- * 0: u32 bytes, the model tensor:  u32 type (as in ONNX), u32 rank, i64 extents, u32 bytes,
- * elements status:  u32 (steno_status), u32 length, message A value that was planned with a wrong
- * shape counts as STENO_ERR_INTERNAL. */
+ *   request: u32 bytes of the model, the model; u32 levels; u32 sets of inputs, u32 inputs per set;
+ *            for each input of each set: u32 length of its name, the name, a tensor
+ *   levels:  bit i: run level i; bit 8 + i: write level i; bits 16, 17: kernels: the best, scalar,
+ *            avx2, avx512; bit 18: constants are copied when the model is read, not when they are
+ *            needed; bits 19 to 23: opset to write, 0: that of the model
+ *   answer:  for each level to run, in rising order, a status; if that is 0, for each set a status,
+ *            and if that is 0: u32 outputs, for each a tensor; then for each level to write a
+ *            status, and if that is 0: u32 bytes, the model
+ *   tensor:  u32 type (as in ONNX), u32 rank, i64 extents, u32 bytes, elements
+ *   status:  u32 (steno_status), u32 length, message
+ * A value that was planned with a wrong shape counts as STENO_ERR_INTERNAL. */
 #include "base/arena.h"
 #include "nn/network/network.h"
 #include "optimize/save.h"
@@ -173,8 +175,10 @@ static void run_level(const struct request *r, int level)
 
 static void write_level(const struct request *r, int level)
 {
-    struct steno_network_options opt = {.opt_level = level, .borrow_from = 1, .rewrite_only = true};
-    struct steno_save_options save = {.external = STENO_EXTERNAL_NEVER};
+    const int opset = (int)(r->levels >> 19 & 31);
+    struct steno_network_options opt = {
+        .opt_level = level, .borrow_from = 1, .rewrite_only = true, .write_opset = opset};
+    struct steno_save_options save = {.external = STENO_EXTERNAL_NEVER, .opset = opset};
     struct steno_buf out;
     steno_network *n = NULL;
     steno_err err = {0};
