@@ -82,7 +82,10 @@ def judge(steno, model, sets, levels=(0, 1, 2, 3), write=(3,), deep=True):
         if isinstance(written[i], str):
             compare("write %d" % i, written[i])
             continue
-        compare("written %d" % i, oracle.runtime(written[i], sets),
+        oracle.AT_WRITTEN[0] = 1
+        outs = oracle.runtime(written[i], sets)
+        oracle.AT_WRITTEN[0] = 0
+        compare("written %d" % i, outs,
                 lambda k, i=i: oracle.outputs_of(oracle.onnx.load_from_string(written[i]), sets[k], refs[k].all[0]))
         if deep:
             outs = oracle.reference(oracle.onnx.load_from_string(written[i]), sets)

@@ -158,7 +158,8 @@ def batch(a, seed, end, results):
             results[line.strip()] += 1
             seed += 1
     if os.waitpid(child, 0)[1]:
-        results["crash"] += 1
+        results["the written file crashes ONNX Runtime, seed %d" % seed if oracle.AT_WRITTEN[0] else "crash"] += 1
+        oracle.AT_WRITTEN[0] = 0
         seed += 1
     return seed
 
