@@ -1003,7 +1003,7 @@ def quantized(b, x, kind):
     return b.op("DequantizeLinear", [q, s, z], x.dims, F)
 
 
-@motif(4)
+@motif(7)
 def eight_bits(b):
     x = b.sequence()
     k = x.static(2)

@@ -42,12 +42,18 @@ class _Numpy:
 op_loop.np = _Numpy()
 
 
-class QuantizeLinear(op_quantize_linear.QuantizeLinear_19):
+class QuantizeLinear(op_quantize_linear._CommonQuantizeLinear):
     op_domain = ""
 
+    def _run(self, x, scale, zero=None, axis=None, **_):
+        return super()._run(x, scale, zero, axis=1 if axis is None else axis)
 
-class DequantizeLinear(op_dequantize_linear.DequantizeLinear_19):
+
+class DequantizeLinear(op_dequantize_linear._CommonDequantizeLinear):
     op_domain = ""
+
+    def _run(self, x, scale, zero=None, axis=None, **_):
+        return super()._run(x, scale, zero, axis=1 if axis is None else axis)
 
 
 def _rows(x, axis, old):
@@ -166,7 +172,7 @@ def interpret(r, feeds, eps=0.0, seed=0):
             if eps and n.op_type not in EXACT and isinstance(v, np.ndarray) and v.dtype.kind == "f":
                 v = stir(v)
                 if seed % 4 == 1 and n.op_type in CURVES:  # tables and clamps leave absolute errors
-                    size = max((np.nanmax(abs(x)) for x in ins if x.dtype.kind == "f" and x.size), default=0)
+                    size = max((np.nanmax(abs(x)) for x in [*ins, v] if x is not None and x.dtype.kind == "f" and x.size), default=0)
                     if size > 1e-3:
                         v = (v + 3e-8 * min(max(size, 1), 100) * rng.uniform(-1, 1, v.shape)).astype(v.dtype)
             results[name] = v
