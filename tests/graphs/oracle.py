@@ -160,11 +160,15 @@ def interpret(r, feeds, eps=0.0, seed=0):
             outs = n.run(*ins, context=results) if n.need_context() else n.run(*ins)
         if n.op_type in TO_INT and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and not np.isfinite(ins[0]).all():
             raise Undefined(n.output[0])
+        if n.op_type == "Cast" and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and (abs(ins[0]) > 2.0**31).any():
+            raise Undefined(n.output[0])
         if n.op_type in ORDERED and ins[0].dtype.kind == "f" and np.isnan(ins[0]).any():
             raise Undefined(n.output[0])
         if n.op_type in PRODUCTS and outs[0].dtype.kind == "f" and not np.isfinite(outs[0]).all() and all(np.isfinite(x).all() for x in ins if x is not None):
             raise Undefined(n.output[0])
         if n.op_type in SUMS and outs[0].dtype.kind == "f" and np.isinf(outs[0]).any() and all(np.isfinite(x).all() for x in ins if x is not None):
+            r.overflowed = True
+        if n.op_type.endswith("Normalization") and (abs(ins[0]) > 1e18).any():
             r.overflowed = True
         for name, v in zip(n.output, outs):
             if not name:  # "" is an absent input
