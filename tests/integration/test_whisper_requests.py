@@ -3,6 +3,7 @@ streamed segments; and errors that name the field. The packages openai and deepg
 Needs STENO_WHISPER_BASE (a faster-whisper directory of base) and ../shared/audio/real. TAP."""
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.parse
@@ -128,6 +129,19 @@ def deepgrams_form_has_language_words_and_paragraphs(d):
     assert r["results"]["utterances"][0]["transcript"] == best["transcript"]
     status, r = post(d, "/v1/listen", language="xx")
     assert status == 400 and r["err_msg"].startswith("language:"), r
+
+
+@case
+def the_examples_of_the_document_work(d):
+    with open(os.path.join(ROOT, "docs", "whisper.md"), encoding="utf-8") as f:
+        text = f.read().split("## Requests", 1)[1].split("## Options", 1)[0]
+    blocks = dict(re.findall(r"```(sh|python)\n(.*?)```", text, re.S))
+    for kind, command in (("sh", ["bash", "-e", "-c"]), ("python", [sys.executable, "-c"])):
+        code = blocks[kind].replace("http://127.0.0.1:8080", d.url).replace("speech.wav", CHINESE)
+        if kind == "sh":
+            code = code.replace("curl ", "curl -sS --fail-with-body ")
+        r = subprocess.run([*command, code], capture_output=True, text=True, check=False, timeout=300)
+        assert r.returncode == 0 and "天" in r.stdout and "weather" in r.stdout, (kind, r.stdout, r.stderr)
 
 
 def say(where, start, end):
