@@ -455,6 +455,37 @@ static steno_status check_inputs(struct opset_change *c, const struct opset_vers
     return STENO_OK;
 }
 
+/* True for the message of a type that is not a dense tensor's: field 1 of Type is that. */
+static bool is_other(const struct steno_opaque *type)
+{
+    return type->n && (*(const uint8_t *)type->bytes >> 3) != 1;
+}
+
+static bool has_other(const struct steno_graph *g)
+{
+    for (int i = 0; i < g->n_inputs; i++)
+        if (g->values[g->inputs[i]].type && is_other(g->values[g->inputs[i]].type))
+            return true;
+    for (int i = 0; i < g->n_declared; i++)
+        if (g->declared_types[i] && is_other(g->declared_types[i]))
+            return true;
+    return false;
+}
+
+/* Bodies hand the node's values on: what they are is known there. */
+static steno_status check_bodies(struct opset_change *c, const struct opset_version *to)
+{
+    const struct opset_param *p = steno_opset_out(to, 0);
+    for (int i = 0; p && i < c->n->n_attr; i++)
+        if (c->n->attr[i].kind == STENO_ATTR_GRAPH && has_other(c->n->attr[i].g) &&
+            !steno_opset_takes_other(p))
+            return steno_opset_refuse(c,
+                                      "'%s' can be another value than a tensor in later opsets "
+                                      "only",
+                                      p->name);
+    return STENO_OK;
+}
+
 static steno_status check_outputs(struct opset_change *c, const struct opset_version *to,
                                   steno_dtype bound[16])
 {
@@ -496,12 +527,6 @@ static steno_status apply_rules(struct opset_change *c, int from)
             if (r[i].at == at && r[i].down && !strcmp(r[i].type, c->m->op_type))
                 st = r[i].down(c);
     return st;
-}
-
-/* True for the message of a type that is not a dense tensor's: field 1 of Type is that. */
-static bool is_other(const struct steno_opaque *type)
-{
-    return type->n && (*(const uint8_t *)type->bytes >> 3) != 1;
 }
 
 static steno_status operands(struct opset_change *c)
@@ -564,5 +589,7 @@ steno_status steno_opset_convert(struct writer *w, struct write_scope *s,
         st = keep_defaults(&c, from, to);
     if (!st)
         st = check_inputs(&c, to, bound);
+    if (!st)
+        st = check_bodies(&c, to);
     return st ? st : check_outputs(&c, to, bound);
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Write docs/operators.md from the build's own information.
 
-    python3 tests/ops/make_table.py --steno build/steno [--json all.json] > docs/operators.md
+    python3 tests/ops/make_table.py --steno build/steno [--json all.json] [--conversions conv.json] > docs/operators.md
 
 Operators and opsets come from `steno model ops`. Types are tried out: for each operator the first line of
 cases.txt runs once per element type, in place of the type of its first input. --json: results of
-shared/tools/onnx_conformance.py --all --json, for the counts. Needs the packages onnx and numpy.
+shared/tools/onnx_conformance.py --all --json, for the counts. --conversions: those of tests/ops/conversions.py --json,
+for the table of opsets. Needs the packages onnx and numpy.
 """
 import argparse
 import collections
@@ -117,10 +118,46 @@ def counts(path):
     return per, total
 
 
+def others(known):
+    """Operators of the standard that the engine lacks, by domain."""
+    out = collections.defaultdict(set)
+    for s in onnx.defs.get_all_schemas():
+        if not s.deprecated and (s.domain or "ai.onnx", s.name) not in known and s.name != "Constant":
+            out[s.domain or "ai.onnx"].add(s.name)
+    return out
+
+
+def since(op, opset):
+    try:
+        return onnx.defs.get_schema(op, opset).since_version
+    except onnx.defs.SchemaError:
+        return 0
+
+
+def conversions(path):
+    """Rows of the table of opsets: operator, versions, conversions that were done, those that are impossible."""
+    done, refused = collections.defaultdict(set), collections.defaultdict(dict)
+    for ops, at, to, status, why in json.load(open(path, encoding="utf-8")):
+        ops = [op for op in ops if op != "Constant"]
+        if len(ops) != 1:
+            continue
+        step = (since(ops[0], at), since(ops[0], to))
+        if status == "done" and step[0] != step[1]:
+            done[ops[0]].add(step)
+        elif status == "refused":
+            refused[ops[0]].setdefault(why.replace("|", "/"), set()).add(step)
+    for op in sorted(set(done) | set(refused)):
+        steps = ", ".join(f"{a} → {b or 'none'}" for a, b in sorted(done[op]))
+        why = "; ".join(f"{', '.join(f'{a} → {b}' if b else f'{a} → below {a}' for a, b in sorted(s))}: {text}"
+                        for text, s in sorted(refused[op].items()))
+        yield f"| {op} | {steps} | {why} |"
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--steno", default="build/steno")
     ap.add_argument("--json")
+    ap.add_argument("--conversions")
     a = ap.parse_args()
     cases = {}
     for line in open(os.path.join(HERE, "cases.txt"), encoding="utf-8"):
@@ -142,6 +179,19 @@ def main():
             done = per[op]
             ran = done["pass"] + done["fail"]
             print(f"| {op} | {since}–{until if until != '-' else ''} | {tried} | {str(done['pass']) + ' of ' + str(ran) if ran else ''} |")
+
+    print("\n## Operators of the standard that the engine lacks\n\n`steno optimize` passes them through, `steno run` names "
+          "them.")
+    for domain, names in sorted(others({(r[0], r[1]) for r in rows}).items()):
+        print(f"\n**{domain}**:\n" + textwrap.fill(", ".join(sorted(names)) + ".", 110))
+    if not a.conversions:
+        return
+    print("\n## Conversion between opsets\n\nWhat `steno optimize --opset` did with the node tests of the onnx package, from "
+          "version to version of each\noperator ([optimize.md](optimize.md)); checked by onnx.checker and by values. A "
+          "version that only some models can\nhave is in both columns. Written by `tests/ops/conversions.py`.\n\n"
+          "| operator | done | impossible, and why |\n|---|---|---|")
+    for row in conversions(a.conversions):
+        print(row)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,8 @@
     X(fused_int8)                                                                                  \
     X(cached_attention)                                                                            \
     X(window_attention)                                                                            \
+    X(image)                                                                                       \
+    X(random)                                                                                      \
     X(positions)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
