@@ -17,6 +17,8 @@
 
 enum { T = 9, K = 48, N = 40, C = 16, O = 24, H = 7, W = 6 };
 
+static float outlier; /* one weight of W and of C3, unless 0 */
+
 static float number(int i) /* in [-1,1], without a period that could match a rounding step */
 {
     return sinf((float)i * 1.7f + (float)(i % 7));
@@ -40,6 +42,10 @@ static steno_network *network(enum steno_precision p)
         c1[i] = number(i + 11);
     for (int i = 0; i < O + N; i++)
         b[i] = number(i + 3);
+    if (outlier != 0) {
+        w[5 * N + 7] = outlier;
+        c3[77] = outlier;
+    }
     mk_input(g, "x", STENO_F32, "t,48");
     mk_input(g, "image", STENO_F32, "1,16,7,6");
     mk_f32(g, "W", "48,40", w, K * N);
@@ -193,6 +199,38 @@ static void weights_are_held_once_and_small(void **state)
     assert_true(bytes[STENO_BF16_WEIGHTS] <= 2 * filled(32) + biases);
     assert_true(bytes[STENO_FP16_WEIGHTS] <= 2 * filled(1) + biases);
     assert_true(bytes[STENO_INT8_WEIGHTS] <= filled(64) + 12 * (64 + 32 + 32) + 3 * 64 + biases);
+}
+
+/* In f32 and finite where the format does not hold a weight; the other product is lowered. */
+static void a_weight_that_the_format_does_not_hold_keeps_f32(void **state)
+{
+    static const struct {
+        enum steno_precision p;
+        float outlier;
+        int unheld;
+    } cases[] = {{STENO_FP16_WEIGHTS, 70000, 2},    {STENO_BF16_WEIGHTS, 70000, 0},
+                 {STENO_BF16_WEIGHTS, 3.4e38f, 2},  {STENO_INT8_WEIGHTS, 70000, 0},
+                 {STENO_INT8_WEIGHTS, 2e30f, 2},    {STENO_FP16_WEIGHTS, INFINITY, 0},
+                 {STENO_INT8_WEIGHTS, INFINITY, 2}, {STENO_INT8_WEIGHTS, NAN, 2}};
+    static float want[2][T * N + O * 12], have[2][T * N + O * 12];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        steno_network *plain, *n;
+        outlier = cases[i].outlier;
+        plain = network(STENO_FP32);
+        n = network(cases[i].p);
+        assert_int_equal(steno_network_precision(n)->unheld, cases[i].unheld);
+        assert_int_equal(steno_network_precision(n)->lowered, 3 - cases[i].unheld);
+        run(plain, 0, T, 1, want[0], want[1]);
+        run(n, 0, T, 1, have[0], have[1]);
+        for (int k = 0; k < T * N; k++)
+            assert_int_equal(isfinite(want[0][k]), isfinite(have[0][k]));
+        if (isfinite(outlier))
+            assert_true(apart(have[0], want[0], T * N) < 0.02);
+        outlier = 0;
+        steno_network_close(plain);
+        steno_network_close(n);
+    }
 }
 
 static void the_report_has_the_errors(void **state)
@@ -447,6 +485,7 @@ int main(void)
         cmocka_unit_test(rows_and_threads_do_not_matter),
         cmocka_unit_test(a_pixel_depends_on_its_patch_alone),
         cmocka_unit_test(weights_are_held_once_and_small),
+        cmocka_unit_test(a_weight_that_the_format_does_not_hold_keeps_f32),
         cmocka_unit_test(the_report_has_the_errors),
         cmocka_unit_test(a_quantized_graph_rounds_by_rows_unless_exact),
         cmocka_unit_test(layers_that_a_quantizer_left_in_f32_stay_in_f32),

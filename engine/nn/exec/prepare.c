@@ -112,7 +112,20 @@ void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, b
     r->error = r->square > 0 ? sqrt(r->square_error / r->square) : 0;
 }
 
+void steno_prepare_unheld(struct steno_prepare *pc)
+{
+    struct steno_precision_report *r = pc->report;
+    if (r && !r->unheld++)
+        snprintf(r->unheld_node, sizeof r->unheld_node, "%s", pc->node->name);
+}
+
 /* ---- memory of packed weights ---- */
+
+size_t steno_prepare_filled(const struct steno_prepare *pc)
+{
+    const struct steno_packed_store *s = pc->store;
+    return s->cached && s->n < s->n_cached ? s->cached[s->n].bytes : 0;
+}
 
 static struct steno_packed_block *next_block(struct steno_packed_store *s)
 {

@@ -286,6 +286,47 @@ const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
     return kernels_of(k, w);
 }
 
+/* ---- weights that a precision does not hold ---- */
+
+/* True if n weights stay finite in p, or in what a Winograd transform makes of them. */
+static bool holds(const steno_kernels *k, enum steno_precision p, const float *w, size_t n,
+                  bool transformed)
+{
+    const float most = (p == STENO_FP16_WEIGHTS   ? 65504.0f
+                        : p == STENO_BF16_WEIGHTS ? 3.38e38f
+                                                  : 1e30f) /
+                       (transformed ? 64 : 1);
+    float range[2] = {0, 0};
+    k->range_f32(w, n, range);
+    if (range[0] >= -most && range[1] <= most)
+        return p != STENO_INT8_WEIGHTS || isfinite(steno_square_sum(w, n));
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(w[i]) ? fabsf(w[i]) > most : p == STENO_INT8_WEIGHTS)
+            return false;
+    return true;
+}
+
+/* The network's precision, or f32 for n weights w that it does not hold. What an earlier load
+ * packed shows in the size of the block; then w may not be there. */
+static enum steno_precision precision_for(struct steno_prepare *pc, const float *w, size_t n,
+                                          bool transformed, size_t rows, size_t cols)
+{
+    const enum steno_precision asked = steno_prepare_precision(pc);
+    const size_t filled = steno_prepare_filled(pc);
+    struct steno_weights *p;
+    bool same;
+    if (asked == STENO_FP32)
+        return asked;
+    if (!filled && w && !holds(steno_prepare_kernels(pc), asked, w, n, transformed)) {
+        steno_prepare_unheld(pc);
+        return STENO_FP32;
+    }
+    p = filled ? describe(pc, STENO_FP32, rows, cols) : NULL;
+    same = p && p->bytes == filled;
+    steno_weights_free(p);
+    return same ? STENO_FP32 : asked;
+}
+
 /* The source of packed weights: w itself, or what `made` computes from it. */
 struct source {
     const float *w;
@@ -318,7 +359,9 @@ static bool fill_from(struct steno_prepare *pc, struct steno_weights *p, struct 
 static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t cols,
                          struct source s, struct steno_weights **out, steno_err *err)
 {
-    struct steno_weights *p = describe(pc, steno_prepare_precision(pc), rows, cols);
+    const struct steno_tensor *t = steno_prepare_const(pc, in);
+    struct steno_weights *p = describe(
+        pc, precision_for(pc, s.w, t ? steno_numel(t) : 0, s.made != NULL, rows, cols), rows, cols);
     bool filled;
     void *block = p ? steno_prepare_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
@@ -537,10 +580,14 @@ steno_status steno_prepare_weights_parts(struct steno_prepare *pc, int in, int s
         st = steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu parts", all,
                         parts);
     else
-        st = pack_parts(pc, in, s,
-                        describe(pc, f32 ? steno_prepare_precision(pc) : STENO_INT8_WEIGHTS,
-                                 transposed ? cols : rows, transposed ? rows : cols),
-                        parts, out, err);
+        st = pack_parts(
+            pc, in, s,
+            describe(pc,
+                     f32 ? precision_for(pc, s.w, rows * all, false, transposed ? cols : rows,
+                                         transposed ? rows : cols)
+                         : STENO_INT8_WEIGHTS,
+                     transposed ? cols : rows, transposed ? rows : cols),
+            parts, out, err);
     free(s.wide);
     return st;
 }
