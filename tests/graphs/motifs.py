@@ -17,7 +17,7 @@ def motif(weight):
 
 # ---- elementwise ----
 UNARY = ["Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Erf", "Softplus", "Softsign", "Identity", "Elu", "LeakyRelu", "HardSigmoid",
-         "Selu", "ThresholdedRelu", "Celu", "Ceil", "Floor", "Round", "Sign", "Exp", "Sqrt", "Log", "Reciprocal", "Sin", "Cos",
+         "Selu", "ThresholdedRelu", "Celu", "Ceil", "Floor", "Round", "Exp", "Sqrt", "Log", "Reciprocal", "Sin", "Cos",
          "Atan", "Dropout"]
 
 
@@ -237,7 +237,7 @@ def caps(b, x):
     if f == 0:
         return b.clip(x, b.pick(-5, -1, -100, None), b.pick(5, 3, 1e4))
     if f == 1:
-        return b.un(b.pick("Relu", "Abs", "Sign", "Ceil"), x)
+        return b.un(b.pick("Relu", "Abs", "Ceil"), x)
     if f == 2:
         return b.bin(b.pick("Max", "Min"), x, b.num(b.pick(0, 4, -4, 1e-3, 1e5), x))
     if f == 3:

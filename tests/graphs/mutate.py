@@ -33,7 +33,7 @@ def insert(g, rng):
     if rng.random() < 0.5:
         readers = [rng.choice(readers)]
     out = _unique(g)
-    kind = rng.choice(["Clip", "Clip", "Relu", "Abs", "Identity", "Neg", "Cast", "Max", "Min", "Mul", "Add", "Sign"])
+    kind = rng.choice(["Clip", "Clip", "Relu", "Abs", "Identity", "Neg", "Cast", "Max", "Min", "Mul", "Add"])
     if kind == "Clip":
         lo, hi = rng.choice([(-5, 5), (0, 6), (-1, 1), (1e-6, 1e4), (-1e4, 1e4), (0, 3e38)])
         g.consts[out + "l"], g.consts[out + "h"] = np.float32(lo), np.float32(hi)

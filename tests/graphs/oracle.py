@@ -148,7 +148,9 @@ def interpret(r, feeds, eps=0.0, seed=0):
 
     def stir(v):
         v = v * (1 + (6e-4 if v.dtype == np.float16 else eps) * rng.uniform(-1, 1, v.shape)).astype(v.dtype)
-        return np.where(abs(v) < 1.2e-38, v * 0, v) if v.dtype == np.float32 and seed % 2 else v
+        if v.dtype == np.float32 and seed % 2:  # the sign of a zero may be either
+            v = np.where(abs(v) < 1.2e-38, np.copysign(np.float32(0), rng.uniform(-1, 1, v.shape).astype(np.float32)), v)
+        return v
 
     for k, v in feeds.items():
         results[k] = stir(v) if eps and v.dtype.kind == "f" else v
