@@ -12,9 +12,9 @@
  *         GlobalAveragePool, GlobalMaxPool           ReduceMean, ReduceMax of axes 1 and 2
  *
  * f: elementwise of one input, of two that are both channels last or a constant of one element or
- * one per channel, Clip by constants, Split along the channels, Slice of one axis by constants,
- * Concat along the channels or along an axis of the image with tensors that are transposed for it
- * (a cache). */
+ * one per channel, Clip and Resize by constants, Split along the channels, Slice of one axis by
+ * constants, Concat along the channels or along an axis of the image with tensors that are
+ * transposed for it (a cache). */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -99,6 +99,22 @@ static bool pool_fits(const struct layout *l, const struct steno_node *n)
     return global || steno_pass_is(n, "MaxPool") || steno_pass_is(n, "AveragePool");
 }
 
+/* True for a Resize by constant scales or to constant sizes, given for all four axes. */
+static bool resize_fits(const struct layout *l, const struct steno_node *n)
+{
+    const struct steno_tensor *roi, *by;
+    const int given = n->n_in > 3 && n->in[3] != STENO_NONE ? 3 : 2;
+    if (!steno_pass_is(n, "Resize") || n->opset < 11 || n->n_in <= given || !l->last[n->in[0]] ||
+        n->in[given] == STENO_NONE || steno_node_attr(n, "axes"))
+        return false;
+    roi = n->in[1] == STENO_NONE ? NULL : l->g->values[n->in[1]].constant;
+    by = l->g->values[n->in[given]].constant;
+    return l->g->values[n->in[0]].dtype == STENO_F32 && l->g->values[n->in[0]].shape.rank == 4 &&
+           (n->in[1] == STENO_NONE || (roi && !steno_numel(roi))) && by && by->data &&
+           steno_numel(by) == 4 && (by->dtype == STENO_F32 || by->dtype == STENO_I64) &&
+           (given == 2 || n->in[2] == STENO_NONE || l->g->values[n->in[2]].constant);
+}
+
 static bool split_fits(const struct layout *l, const struct steno_node *n)
 {
     for (int i = 0; i < n->n_out; i++)
@@ -158,7 +174,8 @@ static bool takes_part(const struct layout *l, const struct steno_node *n)
         return (a && (single(g, n->in[1]) || per_channel(g, n->in[1], n->in[0]))) ||
                (b && (single(g, n->in[0]) || per_channel(g, n->in[0], n->in[1])));
     }
-    return pool_fits(l, n) || split_fits(l, n) || slice_fits(l, n) || concat_fits(l, n);
+    return pool_fits(l, n) || resize_fits(l, n) || split_fits(l, n) || slice_fits(l, n) ||
+           concat_fits(l, n);
 }
 
 /* Nodes are in topological order. */
@@ -349,12 +366,25 @@ static steno_status rewrite_pool(struct layout *l, int32_t at)
     return STENO_OK;
 }
 
+/* A constant with one element for each axis, in the order of the twin's axes. */
+static steno_status constant_of_axes(struct layout *l, steno_value_id old, steno_value_id *out)
+{
+    struct steno_tensor t = *l->g->values[old].constant;
+    const size_t size = steno_dtype_size(t.dtype);
+    const char *from = t.data;
+    char to[4 * sizeof(int64_t)];
+    for (int64_t axis = 0; axis < 4; axis++)
+        memcpy(to + (size_t)axis_last(axis) * size, from + (size_t)axis * size, size);
+    t.data = to;
+    return steno_graph_add_const(l->g, "axes", &t, false, out, l->err);
+}
+
 /* Write the same operator on the twins. */
 static steno_status rewrite_follower(struct layout *l, int32_t at)
 {
     const struct steno_node n = l->g->nodes[at];
     const bool split = steno_pass_is(&n, "Split"), slice = steno_pass_is(&n, "Slice");
-    const bool concat = steno_pass_is(&n, "Concat");
+    const bool concat = steno_pass_is(&n, "Concat"), resize = steno_pass_is(&n, "Resize");
     int32_t copy;
     steno_status st = steno_graph_add_node(l->g, n.domain, n.op_type, n.name, n.n_in, n.n_out,
                                            n.n_attr, &copy, l->err);
@@ -371,7 +401,9 @@ static steno_status rewrite_follower(struct layout *l, int32_t at)
     }
     for (int i = 0; i < n.n_in && !st; i++) {
         steno_value_id v = n.in[i];
-        if (slice && i == 3)
+        if (resize && i > 1 && v != STENO_NONE && steno_numel(l->g->values[v].constant) == 4)
+            st = constant_of_axes(l, v, &v);
+        else if (slice && i == 3)
             st = axis_constant(l, v, &v);
         else if (v != STENO_NONE && (l->last[v] || concat))
             st = twin_of(l, v, n.name, &v);
