@@ -37,7 +37,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (steno_query_each(target, on_pair, &r, &err) && !err.msg[0])
         abort();
     (void)!steno_openai_check(&r, &param, &err);
-    (void)steno_openai_language_matches(r.language, "en");
     free(target);
     return 0;
 }
