@@ -159,6 +159,30 @@ static void what_a_window_leaves_is_agreed_in_the_next(void **state)
     assert_int_equal(a.n, 0);
 }
 
+static void a_split_and_a_join_leave_all_as_it_was(void **state)
+{
+    struct steno_whisper_agreement a = agreement(2, 0), b;
+    int32_t ids[STENO_WHISPER_AGREE_MAX], shift;
+    float probs[STENO_WHISPER_AGREE_MAX];
+    (void)state;
+    ADD(&a, T(7), 1, 2, T(30), T(40), 3, 4, T(50));
+    ADD(&a, T(7), 1, 2, T(30), T(40), 3, 4, T(50));
+    b = a;
+    assert_int_equal(a.agreed, 6);
+    assert_int_equal(steno_whisper_agreement_split(&a, 3, ids, probs, &shift), 0);
+    assert_int_equal(steno_whisper_agreement_split(&a, 4, ids, probs, &shift), 4);
+    assert_int_equal(shift, 40);
+    assert_memory_equal(ids, ((const int32_t[]){T(7), 1, 2, T(30)}), 4 * sizeof *ids);
+    assert_memory_equal(a.ids, ((const int32_t[]){T(0), 3, 4, T(10)}), 4 * sizeof *ids);
+    assert_int_equal(a.n, 4);
+    assert_int_equal(a.agreed, 2);
+    assert_int_equal(a.common[0], 1);
+    steno_whisper_agreement_join(&a, ids, probs, 4, shift);
+    assert_int_equal(a.n, b.n);
+    assert_int_equal(a.agreed, b.agreed);
+    assert_memory_equal(a.ids, b.ids, b.n * sizeof *ids);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +193,7 @@ int main(void)
         cmocka_unit_test(words_are_held_back_if_asked_for),
         cmocka_unit_test(agreed_text_never_changes),
         cmocka_unit_test(a_result_keeps_the_agreed_text_or_does_not),
+        cmocka_unit_test(a_split_and_a_join_leave_all_as_it_was),
         cmocka_unit_test(what_a_window_leaves_is_agreed_in_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

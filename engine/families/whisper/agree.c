@@ -109,6 +109,60 @@ size_t steno_whisper_agreement_text(const struct steno_whisper_agreement *a)
     return n;
 }
 
+/* Number of pieces before the second one of the last pair of timestamps in the agreed text. */
+static size_t before_pair(const struct steno_whisper_agreement *a, size_t most)
+{
+    size_t at = 0;
+    for (size_t i = 1; i < a->agreed && i <= most; i++)
+        if (is_time(a, a->ids[i]) && is_time(a, a->ids[i - 1]) && a->ids[i] > a->first_time)
+            at = i;
+    return at;
+}
+
+static void shift_times(struct steno_whisper_agreement *a, int32_t by)
+{
+    for (size_t i = 0; i < a->n; i++)
+        a->ids[i] += is_time(a, a->ids[i]) ? by : 0;
+}
+
+size_t steno_whisper_agreement_split(struct steno_whisper_agreement *a, size_t most, int32_t *ids,
+                                     float *log_probs, int32_t *shift)
+{
+    const size_t n = before_pair(a, most);
+    size_t texts = 0;
+    if (!n)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = a->ids[i];
+        log_probs[i] = a->log_probs[i];
+        texts += !is_time(a, ids[i]);
+    }
+    a->n -= n;
+    a->agreed -= n;
+    memmove(a->ids, a->ids + n, a->n * sizeof *ids);
+    memmove(a->log_probs, a->log_probs + n, a->n * sizeof *log_probs);
+    *shift = a->ids[0] - a->first_time;
+    shift_times(a, -*shift);
+    for (size_t i = 0; i + 1 < STENO_WHISPER_AGREE_MOST; i++)
+        a->common[i] -= a->common[i] < texts ? a->common[i] : texts;
+    return n;
+}
+
+void steno_whisper_agreement_join(struct steno_whisper_agreement *a, const int32_t *ids,
+                                  const float *log_probs, size_t n, int32_t shift)
+{
+    const size_t room = STENO_WHISPER_AGREE_MAX - n;
+    shift_times(a, shift);
+    a->n = a->n < room ? a->n : room;
+    a->agreed = a->agreed < a->n ? a->agreed : a->n;
+    memmove(a->ids + n, a->ids, a->n * sizeof *ids);
+    memmove(a->log_probs + n, a->log_probs, a->n * sizeof *log_probs);
+    memcpy(a->ids, ids, n * sizeof *ids);
+    memcpy(a->log_probs, log_probs, n * sizeof *log_probs);
+    a->n += n;
+    a->agreed += n;
+}
+
 void steno_whisper_agreement_move(struct steno_whisper_agreement *a, size_t used)
 {
     const size_t mark = a->agreed && is_time(a, a->ids[0]);

@@ -41,6 +41,14 @@ bool steno_whisper_agreement_kept(const struct steno_whisper_agreement *a, const
                                   size_t n, size_t *used);
 /* Pieces of text among the agreed ones. */
 size_t steno_whisper_agreement_text(const struct steno_whisper_agreement *a);
+/* Take pieces off the head up to the last pair of timestamps that agreed text follows: the first of
+ * the pair is the last piece that goes. Returns their number, at most `most`; 0: no such pair.
+ * Timestamps of the rest count from the pair, which is at *shift. */
+size_t steno_whisper_agreement_split(struct steno_whisper_agreement *a, size_t most, int32_t *ids,
+                                     float *log_probs, int32_t *shift);
+/* Put n pieces back before the others: their inverse. shift: the time of the pair. */
+void steno_whisper_agreement_join(struct steno_whisper_agreement *a, const int32_t *ids,
+                                  const float *log_probs, size_t n, int32_t shift);
 /* A window was finished, which had the first `used` pieces of agreed text: what is left of it is
  * agreed text of the next window, behind timestamp 0 if it has timestamps. */
 void steno_whisper_agreement_move(struct steno_whisper_agreement *a, size_t used);

@@ -14,8 +14,10 @@
 #define LOOP_PIECES 8    /* longest repeated part that is looked for */
 #define LOOP_TIMES 4     /* so often one behind the other: a loop */
 #define LOOP_LEAST 8     /* pieces of all repetitions */
-#define LATE_SECONDS 1.0 /* a timestamp so far behind the audio's end is wrong */
+#define LATE_SECONDS 4.0 /* a timestamp so far behind the audio is wrong; cut words have some */
 #define TIMES_PER_SECOND 50
+#define LONG_SECONDS 8.0 /* of audio, from which on partials begin later: LEAST_ROWS hold less */
+#define LONG_PIECES 200  /* with more in the window they do not */
 #define PROMPT_MAX 460
 /* Of 15 segments of English speech, tiny.en, finals that had to be decoded again because of agreed
  * text, and the delay of a stable word: 2 hypotheses in a row and no word held back 7, 2.1 s;
@@ -41,7 +43,18 @@ struct steno_whisper_live {
     int32_t token;
     struct steno_whisper_decoded now;
     size_t partials, again;
+    /* what lies before the place where partials begin */
+    int32_t from; /* steps of 0.02 s */
+    int32_t before[STENO_WHISPER_AGREE_MAX];
+    float before_log_probs[STENO_WHISPER_AGREE_MAX];
+    size_t n_before;
+    struct steno_whisper_agreement whole; /* of the last call of hypothesis */
 };
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
 static bool begins_word(const void *arg, int32_t id)
 {
@@ -88,10 +101,62 @@ struct steno_whisper_agreement *steno_whisper_live_agreement(steno_whisper_live 
     return &l->agreed;
 }
 
+/* ---- the place where partials begin -------------------------------------------------------- */
+
+const int32_t *steno_whisper_live_before(const steno_whisper_live *l, size_t *n)
+{
+    *n = l->n_before;
+    return l->before;
+}
+
+static void join(const steno_whisper_live *l, struct steno_whisper_agreement *a)
+{
+    if (l->n_before)
+        steno_whisper_agreement_join(a, l->before, l->before_log_probs, l->n_before, l->from);
+}
+
+void steno_whisper_live_join(steno_whisper_live *l)
+{
+    join(l, &l->agreed);
+    l->n_before = 0;
+    l->from = 0;
+}
+
+const int32_t *steno_whisper_live_hypothesis(steno_whisper_live *l, const float **log_probs,
+                                             size_t *n, size_t *agreed)
+{
+    l->whole = l->agreed;
+    join(l, &l->whole);
+    *log_probs = l->whole.log_probs;
+    *n = l->whole.n;
+    *agreed = l->whole.agreed;
+    return l->whole.ids;
+}
+
+/* Partials of long audio begin behind the last pair of timestamps in the agreed text. */
+static void begin_later(steno_whisper_live *l)
+{
+    const size_t at = l->n_before;
+    int32_t shift;
+    size_t n;
+    if (l->seconds < LONG_SECONDS || at + l->agreed.n > LONG_PIECES)
+        return;
+    n = steno_whisper_agreement_split(&l->agreed, STENO_WHISPER_AGREE_MAX - at, l->before + at,
+                                      l->before_log_probs + at, &shift);
+    if (!n)
+        return;
+    for (size_t i = at; i < at + n; i++)
+        l->before[i] += l->before[i] >= l->m->special.first_time ? l->from : 0;
+    l->n_before += n;
+    l->from += shift;
+}
+
 void steno_whisper_live_next_window(steno_whisper_live *l)
 {
     l->wide = l->full = false;
     l->done = true;
+    l->n_before = 0;
+    l->from = 0;
 }
 
 void steno_whisper_live_counts(const steno_whisper_live *l, size_t *partials, size_t *again)
@@ -116,17 +181,20 @@ steno_status steno_whisper_live_encode(steno_whisper_live *l, steno_whisper_runn
                                        steno_whisper_state *state,
                                        const struct steno_whisper_live_window *w, steno_err *err)
 {
-    const size_t mels = (size_t)l->m->dims.mels, rows = rows_of(l, w->n);
-    struct steno_whisper_window in = {.mel = w->mel, .n = w->n, .rows = rows, .floor = w->floor};
+    const size_t mels = (size_t)l->m->dims.mels;
+    const size_t from = least(2 * (size_t)l->from, w->n - 1), n = w->n - from;
+    const size_t rows = rows_of(l, n);
+    const float *mel = w->mel + from * mels;
+    struct steno_whisper_window in = {.mel = mel, .n = n, .rows = rows, .floor = w->floor};
     l->state = state;
     l->o = w->o;
-    l->seconds = (double)w->n / FRAMES_PER_SECOND;
+    l->seconds = (double)n / FRAMES_PER_SECOND;
     l->most = (size_t)(16 + (w->by_characters ? 15 : 8) * l->seconds);
     l->most = l->most < STENO_WHISPER_MAX_TEXT ? l->most : STENO_WHISPER_MAX_TEXT;
-    if (rows < (size_t)l->m->dims.audio_ctx && w->n < 2 * rows) {
+    if (rows < (size_t)l->m->dims.audio_ctx && n < 2 * rows) {
         /* Frames of silence; of 0, as behind a whole window, tiny.en and base repeat themselves. */
-        memcpy(l->mel, w->mel, w->n * mels * sizeof *l->mel);
-        for (size_t i = w->n * mels; i < 2 * rows * mels; i++)
+        memcpy(l->mel, mel, n * mels * sizeof *l->mel);
+        for (size_t i = n * mels; i < 2 * rows * mels; i++)
             l->mel[i] = w->floor;
         in.mel = l->mel;
         in.n = 2 * rows;
@@ -281,13 +349,15 @@ steno_status steno_whisper_live_take(steno_whisper_live *l, const struct steno_w
     if (st)
         return st;
     l->partials += !l->full;
-    if (bad && !l->full) {
+    if (bad && !silent && !l->full) {
         l->full = l->wide = *again = true;
         l->again++;
         return STENO_OK;
     }
     l->full = false;
-    if (!bad && !silent)
-        steno_whisper_agreement_add(&l->agreed, l->now.ids, l->now.log_probs, l->now.n);
+    if (bad || silent)
+        return STENO_OK;
+    steno_whisper_agreement_add(&l->agreed, l->now.ids, l->now.log_probs, l->now.n);
+    begin_later(l);
     return STENO_OK;
 }

@@ -1,7 +1,8 @@
 /* Partial results: the text so far of a window that still grows. Each partial encodes the audio
  * that is there and decodes it greedily. Decoding goes on from the agreed text (agree.h), and one
  * run of the decoder checks what the partial before had written behind it: what is still the best
- * choice is kept.
+ * choice is kept. If the audio becomes long, the partial begins behind the last pair of timestamps
+ * in the agreed text, and the text before it becomes part of the prompt.
  *
  * The encoder sees fewer frames than 30 s (the audio, and some silence behind it), which is faster
  * in proportion. Whisper was trained on 30 s and sometimes repeats itself or does not end then. So
@@ -28,6 +29,15 @@ STENO_MUST steno_status steno_whisper_live_open(steno_whisper_live **out,
 void steno_whisper_live_close(steno_whisper_live *l);
 /* Agreed text and the last hypothesis. The caller may change it between partials. */
 struct steno_whisper_agreement *steno_whisper_live_agreement(steno_whisper_live *l);
+
+/* Agreed pieces before the place where partials begin, for the prompt: [*n]. */
+const int32_t *steno_whisper_live_before(const steno_whisper_live *l, size_t *n);
+/* The hypothesis of the whole window: ids [*n], of which the first *agreed will not change. Valid
+ * until the next call. */
+const int32_t *steno_whisper_live_hypothesis(steno_whisper_live *l, const float **log_probs,
+                                             size_t *n, size_t *agreed);
+/* Partials of the window are over: the agreement is that of the whole window. */
+void steno_whisper_live_join(steno_whisper_live *l);
 
 /* Encode the window into state. */
 STENO_MUST steno_status steno_whisper_live_encode(steno_whisper_live *l, steno_whisper_runner *net,

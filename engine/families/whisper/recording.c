@@ -188,23 +188,38 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* Agreed pieces [*n] of the window, in front of the audio that a partial decodes. */
+static const int32_t *before_partial(const steno_whisper_recording *j, size_t *n)
+{
+    *n = 0;
+    return j->phase == HEARING || j->phase == WRITING ? steno_whisper_live_before(j->live, n)
+                                                      : NULL;
+}
+
 /* Hotwords and what was said before share the room: 223 pieces. faster-whisper gives 223 to each,
  * which the decoder may have no positions for. */
 static void put_context(steno_whisper_recording *j, bool with_hotwords)
 {
     const size_t hot = with_hotwords ? j->hotwords.n : 0;
-    size_t n = j->context.n - j->context_from;
-    if (!n && !hot)
+    const size_t room = CONTEXT - (hot > j->n_behind ? hot : least(j->n_behind, CONTEXT));
+    size_t n = j->context.n - j->context_from, all_before, n_before;
+    const int32_t *before = before_partial(j, &all_before);
+    if (!n && !hot && !all_before)
         return;
-    n = least(n, CONTEXT - (hot > j->n_behind ? hot : least(j->n_behind, CONTEXT)));
+    n_before = least(all_before, room);
+    n = least(n, room - n_before);
     put_one(j, j->m->special.sot_prev);
     put(j, j->hotwords.ids, hot);
     put(j, j->context.ids + j->context.n - n, n);
+    if (n_before)
+        put(j, before + all_before - n_before, n_before);
 }
 
 static void make_prompt(steno_whisper_recording *j)
 {
-    const bool with_prefix = j->prefix.n && j->seek == 0;
+    size_t before;
+    const bool partial_begins_later = before_partial(j, &before) && before;
+    const bool with_prefix = j->prefix.n && j->seek == 0 && !partial_begins_later;
     int32_t start[3];
     j->n_prompt = 0;
     put_context(j, !with_prefix);
@@ -441,6 +456,8 @@ static steno_status begin_window(steno_whisper_recording *j, steno_whisper_runne
     const size_t left = steno_whisper_mel_frames(j->mel) - j->seek, most = 2 * w.rows;
     steno_status st;
     j->n_cuts = j->n_read = 0;
+    if (j->live)
+        steno_whisper_live_join(j->live);
     j->size = left < WINDOW ? left : WINDOW;
     j->size = j->size < most ? j->size : most;
     w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
@@ -779,17 +796,11 @@ steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_e
 
 struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whisper_recording *r)
 {
-    const struct steno_whisper_agreement *a;
-    if (!r->live)
-        return (struct steno_whisper_partial){.n = 0};
-    a = steno_whisper_live_agreement(r->live);
-    return (struct steno_whisper_partial){.ids = a->ids,
-                                          .log_probs = a->log_probs,
-                                          .n = a->n,
-                                          .agreed = a->agreed,
-                                          .start = (double)r->next_seek * FRAME,
-                                          .end =
-                                              (double)(r->next_seek + growing_frames(r)) * FRAME};
+    struct steno_whisper_partial p = {.start = (double)r->next_seek * FRAME,
+                                      .end = (double)(r->next_seek + growing_frames(r)) * FRAME};
+    if (r->live)
+        p.ids = steno_whisper_live_hypothesis(r->live, &p.log_probs, &p.n, &p.agreed);
+    return p;
 }
 
 size_t steno_whisper_recording_forced(const steno_whisper_recording *r)
