@@ -21,6 +21,7 @@
 #include "steno.h"
 
 #define CHUNK 0.1 /* s */
+#define BLOCK 4096 /* samples fed at once, as by the pool */
 #define RAMP 10.0 /* s from the first stream's start to the last one's */
 
 struct user {
@@ -145,8 +146,10 @@ static void feed(struct sim *s, struct user *u)
             return;
         }
         n = n < arrived - u->fed ? n : arrived - u->fed;
+        n = n < BLOCK ? n : BLOCK;
         if (arrived <= u->fed || !n)
             return;
+        steno_stream_set_waiting(u->stream, arrived - u->fed - n);
         if (steno_stream_feed(u->stream, s->pcm + at, n, &used, &err))
             die(err.msg);
         u->fed += used;

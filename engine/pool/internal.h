@@ -20,6 +20,7 @@ struct steno_pool_ops {
     int (*rate)(const steno_model *m); /* if the options name none */
     void (*close)(steno_stream *s);
     steno_status (*feed)(steno_stream *s, const float *pcm, size_t n, size_t *used, steno_err *err);
+    void (*set_waiting)(steno_stream *s, size_t samples); /* NULL: it need not know */
     bool (*ready)(const steno_stream *s);
     size_t (*missing)(const steno_stream *s);
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);

@@ -35,6 +35,7 @@ static const struct steno_pool_ops recogniser = {
     .rate = model_rate,
     .close = steno_stream_close,
     .feed = steno_stream_feed,
+    .set_waiting = steno_stream_set_waiting,
     .ready = steno_stream_ready,
     .missing = steno_stream_missing,
     .flush = steno_stream_flush,

@@ -101,6 +101,8 @@ static enum job next_job(steno_pool_stream *ps, float *block, size_t *n)
         job = JOB_CANCEL;
     else if (most && ps->ring.len) {
         *n = steno_ring_peek(&ps->ring, block, most);
+        if (ps->pool->ops->set_waiting)
+            ps->pool->ops->set_waiting(ps->rec, ps->ring.len - *n);
         job = JOB_AUDIO;
     } else if (ps->n_finalize)
         job = JOB_FINALIZE;

@@ -21,6 +21,7 @@
 #define SLACK 1024         /* samples of silence to drop at once, at least */
 #define FIRST_PARTIAL 0.8  /* s of a segment until its first partial */
 #define GROWTH (1.0 / 3.0) /* growth of the segment until the next partial */
+#define MOST_WAITING 0.25  /* s of audio that waits: with more no partial is due */
 #define LATE_GROWTH 0.08   /* the same for families with an interval, if that is longer */
 
 static size_t to_samples(const steno_stream *s, double seconds)
@@ -186,7 +187,8 @@ static bool partial_due(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
     return s->model->info.segments.partial_every > 0 && !s->opt.no_partials && !s->opt.no_tail &&
-           acceptable(s) >= g->partial && (g->heard || g->whole);
+           acceptable(s) >= g->partial && (g->heard || g->whole) &&
+           (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
 }
 
 static steno_status accept(steno_stream *s)

@@ -224,6 +224,11 @@ steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size
     return st;
 }
 
+void steno_stream_set_waiting(steno_stream *s, size_t samples)
+{
+    s->waiting = samples;
+}
+
 bool steno_stream_ready(const steno_stream *s)
 {
     return s->feeder->ready(s);

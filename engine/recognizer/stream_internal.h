@@ -94,6 +94,7 @@ struct steno_stream {
     /* clock */
     int64_t taken; /* input samples so far */
     int64_t base;  /* input samples before this run */
+    size_t waiting; /* input samples that are there and were not fed yet */
     bool failed, ended;
     bool family_cuts; /* the family cuts the audio into utterances */
 };
