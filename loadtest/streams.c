@@ -20,9 +20,9 @@
 #include "recognizer/stream.h"
 #include "steno.h"
 
-#define CHUNK 0.1 /* s */
+#define CHUNK 0.1  /* s */
 #define BLOCK 4096 /* samples fed at once, as by the pool */
-#define RAMP 10.0 /* s from the first stream's start to the last one's */
+#define RAMP 10.0  /* s from the first stream's start to the last one's */
 
 struct user {
     steno_stream *stream;

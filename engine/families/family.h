@@ -168,6 +168,7 @@ static inline void steno_network_time_end(struct steno_network_time *t)
 enum steno_reset {
     STENO_RESET_TAKEN,     /* segments: the hypotheses of a complete utterance have been taken */
     STENO_RESET_UTTERANCE, /* another utterance of the same recording begins */
+    STENO_RESET_PAUSE,     /* the next utterance begins after a long silence; nothing of it came */
     STENO_RESET_RECORDING  /* another recording begins: the same as a new state */
 };
 

@@ -21,6 +21,7 @@
 #define SLACK 1024         /* samples of silence to drop at once, at least */
 #define FIRST_PARTIAL 0.8  /* s of a segment until its first partial */
 #define GROWTH (1.0 / 3.0) /* growth of the segment until the next partial */
+#define LONG_PAUSE 2.0     /* s between segments; an endpoint's silence belongs to the first */
 #define MOST_WAITING 0.25  /* s of audio that waits: with more no partial is due */
 #define LATE_GROWTH 0.08   /* the same for families with an interval, if that is longer */
 
@@ -135,11 +136,14 @@ static steno_status begin_speech(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
     size_t before = to_samples(s, BEFORE_SECONDS);
+    steno_status st = STENO_OK;
     if (g->seen > before)
         move_begin(g, g->seen - before);
     g->speaking = true;
     g->quiet = 0;
-    return steno_results_start(s);
+    if (g->from - g->last_end > (int64_t)to_samples(s, LONG_PAUSE))
+        st = s->family->reset(s->state, STENO_RESET_PAUSE, NULL);
+    return st ? st : steno_results_start(s);
 }
 
 static void close_segment(struct steno_segments *g, enum steno_final_reason reason, size_t keep)
@@ -330,6 +334,7 @@ static steno_status drop_segment(steno_stream *s)
     g->n = g->keep;
     g->seen = g->seen > gone ? g->seen - gone : 0;
     g->from += (int64_t)gone;
+    g->last_end = g->from;
     g->keep = 0;
     begin_segment(s);
     return s->family->reset(s->state, STENO_RESET_UTTERANCE, NULL);
@@ -422,7 +427,7 @@ static steno_status flush(steno_stream *s, bool end, bool *done, steno_err *err)
     g->closing = false;
     g->n = g->seen = g->dropped = 0;
     s->ended = end;
-    g->from = 0;
+    g->from = g->last_end = 0;
     begin_segment(s);
     st = s->family->reset(s->state, STENO_RESET_RECORDING, err);
     return st || end ? st : steno_stream_restart(s, err);

@@ -43,9 +43,10 @@ struct steno_segments {
     bool due;       /* a step is due */
     bool final;     /* the step is the last one of the segment */
     enum steno_final_reason reason;
-    bool closing; /* finalize or end: all audio is in, only the segment is left */
-    size_t keep;  /* final: samples at the end of pcm that belong to the next segment */
-    int64_t from; /* samples of this run in front of the segment */
+    bool closing;     /* finalize or end: all audio is in, only the segment is left */
+    size_t keep;      /* final: samples at the end of pcm that belong to the next segment */
+    int64_t from;     /* samples of this run in front of the segment */
+    int64_t last_end; /* samples of this run up to the end of the segment before */
 };
 
 /* A way to feed a family. */
@@ -92,8 +93,8 @@ struct steno_stream {
     } in;
     struct steno_results results;
     /* clock */
-    int64_t taken; /* input samples so far */
-    int64_t base;  /* input samples before this run */
+    int64_t taken;  /* input samples so far */
+    int64_t base;   /* input samples before this run */
     size_t waiting; /* input samples that are there and were not fed yet */
     bool failed, ended;
     bool family_cuts; /* the family cuts the audio into utterances */

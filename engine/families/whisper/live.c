@@ -209,22 +209,23 @@ steno_status steno_whisper_live_start(steno_whisper_live *l, const int32_t *prom
 {
     const struct steno_whisper_agreement *a = &l->agreed;
     const size_t room = (size_t)l->m->dims.text_ctx;
+    const size_t old = least(a->n, STENO_WHISPER_MAX_TEXT - 1);
     size_t sot = 0;
-    if (n > PROMPT_MAX || n + a->n >= room)
+    if (n > PROMPT_MAX || n + old >= room || a->agreed > old)
         return steno_fail(err, STENO_ERR_LIMIT,
                           "a prompt of %zu pieces, the decoder has %zu positions", n, room);
     while (sot + 1 < n && prompt[sot] != l->m->special.sot)
         sot++;
     l->most = l->most < room - n ? l->most : room - n;
-    l->most = l->most > a->n + 1 ? l->most : a->n + 1;
+    l->most = l->most > old ? l->most : old + 1;
     memcpy(l->text, prompt, n * sizeof *prompt);
-    memcpy(l->text + n, a->ids, a->n * sizeof *a->ids);
+    memcpy(l->text + n, a->ids, old * sizeof *a->ids);
     memcpy(l->now.ids, a->ids, a->agreed * sizeof *a->ids);
     memcpy(l->now.log_probs, a->log_probs, a->agreed * sizeof *a->log_probs);
     l->now.n = a->agreed;
     l->now.ended = false;
     l->n_prompt = n;
-    l->n_draft = a->n - a->agreed;
+    l->n_draft = old - a->agreed;
     l->n_pick = 0;
     if (sot + 1 < n + a->agreed)
         l->pick[l->n_pick++] = sot;

@@ -35,6 +35,8 @@ const struct steno_option_info steno_whisper_options[STENO_WHISPER_N_OPTIONS] = 
     NUMBER("no_speech_threshold", 0, 1, "0.6",
            "a bad text is silence where no speech is more probable than this"),
     FLAG("condition_on_previous_text", "yes", "the text so far is the prompt of the next window"),
+    FLAG("carry_context", "no",
+         "live: the text of an utterance is the prompt of the next one, unless 2 s lie between"),
     NUMBER("prompt_reset_on_temperature", 0, 1, "0.5",
            "the text of a window decoded above this is no prompt"),
     FLAG("without_timestamps", "no", "one section for each window of 30 s"),
@@ -119,6 +121,7 @@ steno_status steno_whisper_options_apply(const struct steno_option *options, siz
     get_float(&g, "log_prob_threshold", &d->log_prob);
     get_float(&g, "no_speech_threshold", &d->no_speech);
     (void)steno_option_get_flag(options, n, "condition_on_previous_text", &io->condition);
+    (void)steno_option_get_flag(options, n, "carry_context", &io->carry);
     get_float(&g, "prompt_reset_on_temperature", &io->condition_reset);
     return STENO_OK;
 }

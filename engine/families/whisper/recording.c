@@ -14,7 +14,7 @@
 #define UNSAID 200     /* mel frames of speech that are more than a word */
 #define FRAME 0.01     /* seconds */
 #define STEP 0.02      /* seconds of a timestamp: two frames */
-#define CONTEXT 223    /* pieces of what was before, at most */
+#define CONTEXT STENO_WHISPER_CONTEXT
 #define PROMPT_MAX 460 /* pieces: the start, and all around it */
 #define MAX_SEGMENTS (STENO_WHISPER_MAX_TEXT + 1) /* of a window */
 #define TEXT_MAX ((size_t)1 << 20)
@@ -683,6 +683,19 @@ steno_status steno_whisper_recording_open(steno_whisper_recording **out,
     return st;
 }
 
+steno_status steno_whisper_recording_follow(steno_whisper_recording *r, const int32_t *ids,
+                                            size_t n, steno_err *err)
+{
+    r->context.n = r->context_from = 0;
+    return add_pieces(&r->context, ids, n, err);
+}
+
+const int32_t *steno_whisper_recording_context(const steno_whisper_recording *r, size_t *n)
+{
+    *n = least(r->context.n - r->context_from, CONTEXT);
+    return *n ? r->context.ids + r->context.n - *n : NULL;
+}
+
 void steno_whisper_recording_close(steno_whisper_recording *j)
 {
     if (!j)
@@ -773,8 +786,23 @@ static size_t growing_frames(const steno_whisper_recording *r)
 /* Whether the prompt, and what the last partial wrote, leave the decoder room. */
 static bool has_room(const steno_whisper_recording *r)
 {
-    const size_t text = steno_whisper_live_agreement(r->live)->n;
-    return r->hotwords.n + r->prefix.n + text + PROMPT_ROOM < (size_t)r->m->dims.text_ctx;
+    const struct steno_whisper_agreement *a = steno_whisper_live_agreement(r->live);
+    const size_t text = a->n;
+    return a->agreed + 1 < STENO_WHISPER_MAX_TEXT &&
+           r->hotwords.n + r->prefix.n + text + PROMPT_ROOM < (size_t)r->m->dims.text_ctx;
+}
+
+/* The first window's text begins with the prefix. */
+static void begin_with_prefix(steno_whisper_recording *r)
+{
+    struct steno_whisper_agreement *a = steno_whisper_live_agreement(r->live);
+    size_t before;
+    (void)steno_whisper_live_before(r->live, &before);
+    if (a->n || before || !r->prefix.n)
+        return;
+    a->n = a->agreed = least(r->prefix.n, CONTEXT);
+    memcpy(a->ids, r->prefix.ids, a->n * sizeof *a->ids);
+    memset(a->log_probs, 0, a->n * sizeof *a->log_probs);
 }
 
 steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_err *err)
@@ -787,6 +815,8 @@ steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_e
     if (st || !has_room(r))
         return st;
     r->seek = r->next_seek;
+    if (r->seek == 0)
+        begin_with_prefix(r);
     r->n_cuts = r->n_read = 0;
     r->encoded = false;
     r->phase =

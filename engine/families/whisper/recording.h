@@ -13,7 +13,8 @@
 
 typedef struct steno_whisper_recording steno_whisper_recording;
 
-#define STENO_WHISPER_BATCH 32 /* recordings of a step, at most */
+#define STENO_WHISPER_CONTEXT 223 /* pieces of what was before, at most */
+#define STENO_WHISPER_BATCH 32    /* recordings of a step, at most */
 
 struct steno_whisper_recording_options {
     struct steno_whisper_decode_options decode;
@@ -29,6 +30,7 @@ struct steno_whisper_recording_options {
     /* The text so far goes before each window, until one was decoded at a higher temperature */
     bool condition;
     float condition_reset;
+    bool carry; /* of streams: the text of an utterance goes before the next one, too */
     const char *prompt;   /* text that goes before the first window, or NULL */
     const char *prefix;   /* text that the first window begins with, or NULL */
     const char *hotwords; /* text that goes before every window, or NULL */
@@ -66,6 +68,14 @@ void steno_whisper_recording_close(steno_whisper_recording *r);
  * kept. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int language,
                                                         steno_err *err);
+/* The text that goes before the next window: pieces [*n], at most STENO_WHISPER_CONTEXT; none after
+ * a window at a high temperature. Valid until the next step. */
+const int32_t *steno_whisper_recording_context(const steno_whisper_recording *r, size_t *n);
+/* Before the first window: the recording follows one whose context was ids [n], instead of
+ * o.prompt. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_whisper_recording_follow(steno_whisper_recording *r,
+                                                       const int32_t *ids, size_t n,
+                                                       steno_err *err);
 /* Append samples at 16 kHz; any number. */
 STENO_MUST steno_status steno_whisper_recording_push(steno_whisper_recording *r, const float *pcm,
                                                      size_t n, steno_err *err);

@@ -16,7 +16,9 @@
 struct stream {
     const struct steno_whisper_model *model;
     struct steno_whisper_recording_options o;
-    char *texts;                  /* of o */
+    char *texts;                           /* of o */
+    int32_t before[STENO_WHISPER_CONTEXT]; /* text of the utterances before, for the prompt */
+    size_t n_before;
     steno_whisper_recording *rec; /* of the utterance; NULL: nothing of it has come */
     /* Of a stream whose windows are decoded side by side, instead of rec. Each of its segments is
      * an utterance. */
@@ -94,6 +96,14 @@ static void forget_text(struct stream *s)
     steno_whisper_sections_reset(&s->sections);
 }
 
+/* The next utterance follows the one that has ended. */
+static void keep_context(struct stream *s)
+{
+    const int32_t *ids = steno_whisper_recording_context(s->rec, &s->n_before);
+    if (s->n_before)
+        memcpy(s->before, ids, s->n_before * sizeof *ids);
+}
+
 steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
@@ -101,6 +111,10 @@ steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *
     forget_text(s);
     if (what == STENO_RESET_TAKEN)
         return take_batched(s, err);
+    if (what != STENO_RESET_UTTERANCE)
+        s->n_before = 0;
+    else if (s->rec && s->o.carry)
+        keep_context(s);
     steno_whisper_recording_close(s->rec);
     steno_whisper_batched_close(s->batched);
     s->rec = NULL;
@@ -146,6 +160,8 @@ static steno_status push(struct stream *s, const float *pcm, size_t n, steno_err
         return push_batched(s, pcm, n, err);
     if (!s->rec)
         st = steno_whisper_recording_open(&s->rec, s->model->net, &s->o, err);
+    if (!st && !s->accepted && s->n_before)
+        st = steno_whisper_recording_follow(s->rec, s->before, s->n_before, err);
     if (!st)
         st = steno_whisper_recording_push(s->rec, pcm, n, err);
     if (!st)
