@@ -9,13 +9,13 @@
 #include "families/whisper/words.h"
 #include "text/language.h"
 
-#define WINDOW 3000    /* mel frames: 30 s */
-#define SPEECH_MIN 20  /* mel frames that are worth a window */
-#define UNSAID 200     /* mel frames of speech that are more than a word */
-#define FRAME 0.01     /* seconds */
-#define STEP 0.02      /* seconds of a timestamp: two frames */
+#define WINDOW 3000   /* mel frames: 30 s */
+#define SPEECH_MIN 20 /* mel frames that are worth a window */
+#define UNSAID 200    /* mel frames of speech that are more than a word */
+#define FRAME 0.01    /* seconds */
+#define STEP 0.02     /* seconds of a timestamp: two frames */
 #define CONTEXT STENO_WHISPER_CONTEXT
-#define PROMPT_MAX 460 /* pieces: the start, and all around it */
+#define PROMPT_MAX 460                            /* pieces: the start, and all around it */
 #define MAX_SEGMENTS (STENO_WHISPER_MAX_TEXT + 1) /* of a window */
 #define TEXT_MAX ((size_t)1 << 20)
 #define MAX_LANGUAGES 128

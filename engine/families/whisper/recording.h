@@ -30,7 +30,7 @@ struct steno_whisper_recording_options {
     /* The text so far goes before each window, until one was decoded at a higher temperature */
     bool condition;
     float condition_reset;
-    bool carry; /* of streams: the text of an utterance goes before the next one, too */
+    bool carry;           /* of streams: the text of an utterance goes before the next one, too */
     const char *prompt;   /* text that goes before the first window, or NULL */
     const char *prefix;   /* text that the first window begins with, or NULL */
     const char *hotwords; /* text that goes before every window, or NULL */
