@@ -92,6 +92,61 @@ static void products_from_the_left_that_stay_transposed_are_not(void **state)
     pc_check(m, "linear", false, -1, 1e-5f);
 }
 
+/* Embeddings of 8 bits as the matrix of logits; `first`: the bytes are transposed, not their
+ * values. */
+static uint8_t *tied(bool first, size_t *size)
+{
+    struct mk_graph *m = pc_start(17, "b,t,32");
+    Onnx__Tensor *e = mk_tensor(m, "e", STENO_U8, "7,32"), *z = mk_tensor(m, "z", STENO_U8, "");
+    static uint8_t bytes[7 * 32], zero = 121;
+    uint8_t *file;
+    const float step = 0.01f;
+    for (int i = 0; i < 7 * 32; i++)
+        bytes[i] = (uint8_t)(i * 89 % 251);
+    e->raw_data = (ProtobufCBinaryData){7 * 32, bytes};
+    z->raw_data = (ProtobufCBinaryData){1, &zero};
+    mk_f32(m, "step", "", &step, 1);
+    pc_graph(m, first ? "Transpose e t perm=[1,0]; DequantizeLinear t,step,z w"
+                      : "DequantizeLinear e,step,z d; Transpose d w perm=[1,0]");
+    pc_graph(m, "MatMul x,w y; -> y");
+    file = mk_bytes(m, size);
+    mk_free(m);
+    return file;
+}
+
+static void tied_embeddings_of_8_bits_multiply_as_they_are(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct steno_network_options o = {.opt_level = 3, .precision = STENO_INT8_WEIGHTS};
+        steno_network *plain, *bytes = NULL;
+        steno_session *a, *b;
+        const struct steno_tensor *x, *y;
+        steno_err err = {0};
+        float worst = 0;
+        size_t size;
+        uint8_t *file = tied(i, &size);
+        plain = pc_open(file, size, 3, NULL, NULL);
+        assert_int_equal(pc_found(plain, "qdq"), 0); /* activations of f32 stay f32 */
+        if (steno_network_open_memory(&bytes, file, size, "tied", &o, &err))
+            fail_msg("%s", err.msg);
+        assert_int_equal(pc_found(bytes, "qdq"), 1);
+        a = pc_run(plain);
+        b = pc_run(bytes);
+        x = steno_session_get(a, 0);
+        y = steno_session_get(b, 0);
+        for (size_t k = 0; k < steno_numel(x); k++)
+            worst = fmaxf(worst, fabsf(((float *)x->data)[k] - ((float *)y->data)[k]));
+        if (!(worst < 0.1f)) /* sums of 32 products, activations in steps of 0.01 */
+            fail_msg("off by %g", (double)worst);
+        steno_session_close(a);
+        steno_session_close(b);
+        steno_network_close(plain);
+        steno_network_close(bytes);
+        free(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +156,7 @@ int main(void)
         cmocka_unit_test(nan_that_become_another_number_stay),
         cmocka_unit_test(logits_by_embeddings_from_the_left_are_linear),
         cmocka_unit_test(products_from_the_left_that_stay_transposed_are_not),
+        cmocka_unit_test(tied_embeddings_of_8_bits_multiply_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,11 @@
 /* Before: xd = DequantizeLinear(q, sx, zx) of 8 bits, one scale;
- *         wd = DequantizeLinear(W constant of 8 bits, sw by column or one, zw) [Transpose];
+ *         wd = DequantizeLinear(W constant of 8 bits, sw by column or one, zw) [Transpose], or
+ *         one sw and the Transpose before;
  *         y = MatMul|Gemm|Conv(xd, wd [, b])
  * After:  p = MatMulInteger|ConvInteger(q, W, zx, zw), y = Cast(p, f32) * (sx * sw) [+ b]
+ * Before: y = MatMul(x of f32, wd), if activations may be quantized by rows
+ * After:  q, sx, zx = DynamicQuantizeLinear(x), then the same. Embeddings of 8 bits that give the
+ *         logits, too, are written so.
  *         (pass int8 makes IntLinear of the products.)
  * A product of 8-bit numbers is exact in 32 bits, so this rounds less than f32 does. The nodes
  * after it (a QuantizeLinear, say) stay. Runs before fold, which leaves such weights alone. */
@@ -16,6 +20,7 @@ struct side {
 struct found {
     struct side x, w;
     bool transposed; /* the weights are [N, K] */
+    bool dynamic;    /* x is still to be quantized */
     int64_t n;       /* columns, or channels */
 };
 
@@ -77,6 +82,16 @@ static bool weights(struct steno_graph *g, steno_value_id v, int rank, int along
             v = n->in[0];
     }
     n = dequantized(g, v, &f->w);
+    if (n && rank == 2 && single(g, f->w.scale) && !g->values[f->w.q].constant) {
+        const struct steno_node *t = steno_pass_producer(g, f->w.q); /* of the bytes */
+        size_t count = 0;
+        const int64_t *p =
+            steno_pass_is(t, "Transpose") ? steno_node_ints(t, "perm", &count) : NULL;
+        if (count == 2 && p[0] == 1 && p[1] == 0) {
+            f->transposed = !f->transposed;
+            f->w.q = t->in[0];
+        }
+    }
     w = n ? g->values[f->w.q].constant : NULL;
     if (!w || !w->data || w->shape.rank < rank || (rank == 2 && w->shape.rank != 2))
         return false;
@@ -197,6 +212,22 @@ static steno_value_id one_zero(struct made *m, const struct side *s, bool *diffe
     return b && !*differ && make ? constant(m, z->dtype, 0, NULL, b) : STENO_NONE;
 }
 
+static steno_status quantize(struct steno_graph *g, const char *name, steno_value_id x,
+                             struct side *s, steno_err *err)
+{
+    struct steno_node *n =
+        steno_pass_add_node(g, "", "DynamicQuantizeLinear", 11, name, 1, 3, 0, err);
+    steno_status st = n ? STENO_OK : STENO_ERR_NOMEM;
+    for (int i = 0; i < 3 && !st; i++)
+        st = steno_graph_add_value(g, name, &g->nodes[g->n_nodes - 1].out[i], err);
+    if (st)
+        return st;
+    n = &g->nodes[g->n_nodes - 1];
+    n->in[0] = x;
+    *s = (struct side){n->out[0], n->out[1], n->out[2]};
+    return STENO_OK;
+}
+
 static steno_status build(struct steno_graph *g, int32_t at, struct found *f, steno_err *err)
 {
     const struct steno_node n = g->nodes[at];
@@ -205,6 +236,11 @@ static steno_status build(struct steno_graph *g, int32_t at, struct found *f, st
     steno_value_id in[4] = {f->x.q, f->w.q, STENO_NONE, f->w.zero}, p;
     int ones = conv ? g->values[f->w.q].shape.rank - 2 : 0;
     bool differ;
+    if (f->dynamic) {
+        if (quantize(g, n.name, n.in[0], &f->x, err))
+            return STENO_ERR_NOMEM;
+        in[0] = f->x.q;
+    }
     if (conv && f->w.zero != STENO_NONE &&
         (in[3] = one_zero(&m, &f->w, &differ, true)) == STENO_NONE)
         return STENO_ERR_NOMEM;
@@ -228,8 +264,14 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env,
     bool gemm = steno_pass_is(n, "Gemm"), conv = steno_pass_is(n, "Conv");
     int rank = n->n_in > 1 && n->in[0] != STENO_NONE ? g->values[n->in[0]].shape.rank : -1;
     if (n->dead || (!gemm && !conv && !steno_pass_is(n, "MatMul")) || rank < (conv ? 3 : 2) ||
-        n->in[1] == STENO_NONE || !activations(g, n->in[0], &f->x))
+        n->in[1] == STENO_NONE)
         return false;
+    f->dynamic = false;
+    if (!activations(g, n->in[0], &f->x)) {
+        f->dynamic = true;
+        return env->rows_in_8_bits && !gemm && !conv && g->values[n->in[0]].dtype == STENO_F32 &&
+               !g->values[n->in[0]].constant && weights(g, n->in[1], 2, 1, f);
+    }
     if (!weights(g, n->in[1], conv ? 3 : 2, conv || steno_node_int(n, "transB", 0) ? 0 : 1, f)) {
         steno_pass_refuse(env, "qdq", n,
                           "its weights are not 8-bit constants with one scale, or one per "
