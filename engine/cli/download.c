@@ -281,7 +281,7 @@ steno_status download_file(const struct download *d, steno_err *err)
     st = fetch_and_check(&t, part, err);
     progress_end(&t.progress, t.have, !st);
     curl_easy_cleanup(t.curl);
-    if (!st && (fsync(t.fd) || rename(part, d->path)))
+    if (!st && (fchmod(t.fd, 0644) || fsync(t.fd) || rename(part, d->path)))
         st = steno_fail(err, STENO_ERR_IO, "%s: %s", d->path, strerror(errno));
     if (st == STENO_ERR_FORMAT || (st && !t.have))
         unlink(part);

@@ -78,8 +78,12 @@ static steno_status make_dirs(const char *path, steno_err *err)
             continue;
         memcpy(part, path, i);
         part[i] = '\0';
-        if (mkdir(part, 0755) && errno != EEXIST)
+        if (!mkdir(part, 0755)) {
+            if (!geteuid()) /* the daemon of another user reads it, whatever the umask */
+                (void)chmod(part, 0755);
+        } else if (errno != EEXIST) {
             return steno_fail(err, STENO_ERR_IO, "%s: %s", part, strerror(errno));
+        }
     }
     return STENO_OK;
 }
@@ -104,7 +108,7 @@ static steno_status open_stage(struct stage *s, steno_err *err)
         s->lock = -1;
         return steno_fail(err, STENO_ERR_BUSY, "%s is being fetched by another process", name);
     }
-    (void)fchmod(s->lock, 0755); /* the daemon of another user reads it, whatever the umask */
+    (void)fchmod(s->lock, 0755); /* as above */
     return STENO_OK;
 }
 

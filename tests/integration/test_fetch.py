@@ -137,12 +137,12 @@ def server(**how):
         s.server_close()
 
 
-def steno(data, *args, env=None, catalogue=CATALOGUE):
+def steno(data, *args, env=None, catalogue=CATALOGUE, umask=0o022):
     e = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "HF_"))}
     e.update(STENO_DATA=data, no_proxy="127.0.0.1", **(env or {}))
     if catalogue:
         e["STENO_CATALOGUE"] = catalogue
-    return subprocess.run([STENO, "model", *args], env=e, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([STENO, "model", *args], env=e, capture_output=True, text=True, timeout=300, check=False, umask=umask)
 
 
 def fresh():
@@ -200,6 +200,17 @@ def a_model_comes_from_a_hub():
         r = steno(check_placed_by_hub_of_pack, "fetch", "pack", "--hub", s.url)
         assert r.returncode == 0, r.stderr
         check_placed(check_placed_by_hub_of_pack, "pack")
+
+
+@case
+def others_may_read_the_model_whatever_the_umask():
+    with server() as s:
+        data = os.path.join(fresh(), "new")
+        r = steno(data, "fetch", "hub", "--hub", s.url, umask=0o077)
+        assert r.returncode == 0, r.stderr
+        check_placed(data, "hub")
+        if not os.geteuid():
+            assert os.stat(data).st_mode & 0o777 == 0o755 and os.stat(os.path.join(data, "models")).st_mode & 0o777 == 0o755
 
 
 @case

@@ -41,7 +41,7 @@ class Browser:
                 f"--user-data-dir={self.dir}", "--no-first-run", "--disable-dev-shm-usage", f"--window-size={self.width},900"]
         if self.microphone:
             args += ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
-                     f"--use-file-for-fake-audio-capture={DIGITS}%noloop"]
+                     f"--use-file-for-fake-audio-capture={DIGITS}"]  # again and again
         self.proc = subprocess.Popen([*args, "about:blank"], stderr=subprocess.PIPE, text=True)
         address = next((m[1] for line in self.proc.stderr if (m := re.search(r"listening on (ws://\S+)", line))), None)
         threading.Thread(target=self.proc.stderr.read, daemon=True).start()
@@ -152,10 +152,10 @@ def the_microphone_gives_partials_and_finals():
         if not MODEL:
             b.until("document.querySelector('.seg .unsure') !== null")  # a partial
             b.shot("partial")
-        time.sleep(6)
+        time.sleep(8)
         b.click("mic")
         b.until("document.getElementById('mic').textContent === 'Speak' && !document.getElementById('mic').disabled")
-        assert MODEL or set(words_of(b.said()).split()) >= {"four", "seven", "one"}, b.said()
+        assert MODEL or len(set(words_of(b.said()).split()) & set(DIGITS_TEXT.split())) >= 4, b.said()
         assert not b.problems, b.problems
         b.shot("microphone")
 
@@ -167,7 +167,6 @@ def refusals_are_said_in_words():
         keys.flush()
         os.chmod(keys.name, 0o600)
         with server(f"auth.keys={keys.name}") as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
-            b.until("document.getElementById('state').textContent.includes('API key')") if d.status("/v1/models") == 401 else None
             b.choose(DIGITS)
             b.until("document.getElementById('state').textContent.includes('wants an API key')")
             b.shot("no-key")
