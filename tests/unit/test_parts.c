@@ -90,8 +90,41 @@ static void entries_are_those_of_their_time(void **state)
     mk_free(m);
 }
 
+/* A product of all entries with the first one does not overwrite what it still reads. */
+static void an_entry_times_all_entries(void **state)
+{
+    static const int64_t zero = 0;
+    struct mk_graph *m = mk_new(17);
+    steno_network *n;
+    steno_session *s;
+    uint8_t *file;
+    size_t size;
+    const float *y;
+    (void)state;
+    for (int i = 0; i < 3 * 4 * N; i++)
+        (&cache[0][0][0])[i] = (float)(i * 37 % 101) - 50;
+    mk_input(m, "cache", STENO_F32, "3,b,64");
+    mk_input(m, "fresh", STENO_F32, "1,b,64");
+    mk_i64(m, "i0", "", &zero, 1);
+    mk_node(m, "Relu", "cache", "r");
+    mk_node(m, "Gather", "r,i0", "g");
+    mk_node(m, "Mul", "g,r", "y");
+    mk_output(m, "y", STENO_F32, "3,b,64");
+    file = mk_bytes(m, &size);
+    n = pc_open(file, size, 0, NULL, NULL);
+    s = run(n);
+    y = steno_session_get(s, 0)->data;
+    for (int i = 0; i < 3 * 4 * N; i++)
+        assert_true(y[i] == relu((&cache[0][0][0])[i]) * relu((&cache[0][0][0])[i % (4 * N)]));
+    steno_session_close(s);
+    steno_network_close(n);
+    free(file);
+    mk_free(m);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(entries_are_those_of_their_time)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(entries_are_those_of_their_time),
+                                       cmocka_unit_test(an_entry_times_all_entries)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -268,7 +268,8 @@ static bool home_of_part(struct maker *m, int32_t k, bool is_out)
         struct slot *root = &m->p->slots[x->root];
         if (!read_by_copies(m, k))
             return false;
-        root->last = o->last > root->last ? o->last : root->last;
+        /* one step longer: a last reader of both must not write its result over the input */
+        root->last = o->last + 1 > root->last ? o->last + 1 : root->last;
     }
     o->home = HOME_VIEW;
     return true;
