@@ -43,7 +43,8 @@ ROW(BYTES, models_memory, "models", "memory", "STENO_MODELS_MEMORY", "0", 0, 109
 ROW(STRING, vad_mode, "vad", "mode", "STENO_VAD", "off", 0, 0,
     "Speech detection of streams and uploads that do not choose one: off, energy (a rule on "
     "loudness) or silero (vad.model). Audio without speech does not go through the network. For "
-    "models of family ctc_streaming.")
+    "models of family ctc_streaming, and for uploads to models of family whisper, which are cut "
+    "in pauses then.")
 ROW(STRING, vad_model, "vad", "model", "STENO_VAD_MODEL", "", 0, 0,
     "Directory with silero-vad's silero_vad_16k_op15.onnx or silero_vad.onnx. Empty: none.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,

@@ -71,6 +71,17 @@ def streamed_segments_add_up_to_the_text(d):
 
 
 @case
+def a_vad_leaves_silence_out_and_keeps_the_text(d):
+    def words(**query):
+        _, _, body = d.request("POST", "/v1/transcribe?" + urllib.parse.urlencode(query), audio(SPANISH))
+        return json.loads(body)
+    got = words(vad="energy", language="es")
+    assert "doméstica" in got["text"] and got["segments"][-1]["end"] <= got["duration"], got
+    times = [w["start"] for s in got["segments"] for w in s["words"]]
+    assert times == sorted(times) and times[-1] > 12, times
+
+
+@case
 def errors_of_openais_form_name_the_field(d):
     from openai import BadRequestError
     for field, value in (("language", "klingon"), ("temperature", "3"), ("best_of", "2.5"), ("no_speech_threshold", "x"),

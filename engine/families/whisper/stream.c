@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "families/common/hypotheses.h"
+#include "families/option.h"
 #include "families/whisper/batched.h"
 #include "families/whisper/internal.h"
 #include "families/whisper/sections.h"
 #include "text/language.h"
 
-#define FRAME 0.02 /* s: the grain of times */
+#define VAD_BATCHED 8 /* windows at once, if a VAD is wanted and nothing is said of them */
+#define FRAME 0.02    /* s: the grain of times */
 
 struct stream {
     const struct steno_whisper_model *model;
@@ -42,11 +44,15 @@ static bool is_batched(const struct stream *s)
     return s->o.batched > 1;
 }
 
-/* All audio is one segment then, which the cutter cuts. */
+/* All audio is one segment then, which the cutter cuts. A VAD for a whole recording asks for this
+ * too: the cutter is what leaves silence out. */
 static void set_batched(struct stream *s, struct steno_family_stream *o)
 {
     if (!o->speech)
         s->o.batched = 1;
+    else if (o->speech->vad && o->whole && s->o.batched == 1 &&
+             !steno_option_value(o->options, o->n_options, "batched"))
+        s->o.batched = VAD_BATCHED;
     if (!is_batched(s))
         return;
     s->speech = *o->speech;
