@@ -55,7 +55,8 @@ struct run {
 static bool comparable(const struct steno_tensor *t)
 {
     return t->dtype == STENO_F32 || t->dtype == STENO_F64 || t->dtype == STENO_I64 ||
-           t->dtype == STENO_I32 || steno_dtype_size(t->dtype) == 1;
+           t->dtype == STENO_I32 || t->dtype == STENO_F16 || t->dtype == STENO_BF16 ||
+           steno_dtype_size(t->dtype) == 1;
 }
 
 /* Difference; 0 for two NaN and for equal infinities. */
@@ -147,17 +148,51 @@ static bool has_bytes(const steno_network *n)
     return false;
 }
 
+/* Type of 16 bits in which some node of either network computes, or STENO_DT_NONE. */
+static steno_dtype halves(const struct run *r)
+{
+    steno_dtype found = STENO_DT_NONE;
+    for (int k = 0; k < 2; k++) {
+        const struct steno_graph *g = steno_network_graph(r->p.n[k]);
+        for (int32_t i = 0; i < g->n_nodes; i++)
+            for (int o = 0; o < g->nodes[i].n_out; o++) {
+                steno_value_id v = g->nodes[i].out[o];
+                steno_dtype t = v == STENO_NONE ? STENO_DT_NONE : g->values[v].dtype;
+                if (!g->nodes[i].dead && (t == STENO_BF16 || (t == STENO_F16 && !found)))
+                    found = t;
+            }
+    }
+    return found;
+}
+
+/* Defaults: what 16 bits round after each operator at level 0, passes do not. */
+static void settle_tolerance(struct verify *v, const struct run *r)
+{
+    const steno_dtype t = halves(r);
+    const double by = t == STENO_BF16 ? 5e-2 : t == STENO_F16 ? 1e-2 : 1e-4;
+    v->rtol = v->rtol < 0 ? by : v->rtol;
+    v->atol = v->atol < 0 ? by : v->atol;
+}
+
+/* False where the results are not defined: NaN and infinities in 8 bits, and what only 16 bits make
+ * infinite. */
+static bool is_judged(enum hard_kind k, bool bytes, bool half)
+{
+    return !((bytes || half) && (k == HARD_NAN || k == HARD_INFINITY)) &&
+           !(half && (k == HARD_LARGE || k == HARD_OUTLIER));
+}
+
 static steno_status hard_inputs(const struct verify *v, struct run *r, steno_err *err)
 {
-    const bool bytes = has_bytes(r->p.n[0]) || has_bytes(r->p.n[1]);
-    const struct verify_tolerance tolerance = {v->rtol, v->atol, bytes};
+    const bool bytes = has_bytes(r->p.n[0]) || has_bytes(r->p.n[1]), half = halves(r) != 0;
+    const struct verify_tolerance tolerance = {v->rtol, v->atol, bytes || half};
     struct cli_inputs_options o = v->in;
     steno_status st = STENO_OK;
     o.length = r->shortest;
     o.seed = (uint64_t)v->seed;
     r->hard = true;
     for (int k = 0; !st && k < HARD_KINDS; k++)
-        if (!bytes || (k != HARD_NAN && k != HARD_INFINITY))
+        if (is_judged((enum hard_kind)k, bytes, half))
             st = verify_hard_run(&r->p, &o, (enum hard_kind)k, &tolerance, &r->kind[k], err);
     return st;
 }
@@ -274,12 +309,14 @@ static void print_json(const struct run *r)
     json_decref(j);
 }
 
-static int verify_networks(const struct verify *v)
+static int verify_networks(struct verify *v)
 {
     struct run r = {.compared = 0};
     steno_err err = {0};
     steno_status st = open_both(v, &r, &err);
     int rc = EX_OK;
+    if (!st)
+        settle_tolerance(v, &r);
     for (long i = 0; !st && i < v->samples; i++)
         st = sample(v, &r, length_of(v, i), (uint64_t)(v->seed + i), &err);
     if (!st && !r.compared)
@@ -325,7 +362,7 @@ static int verify_models(const struct verify *v)
 int cli_verify(int argc, char **argv)
 {
     struct verify v = {
-        .samples = 5, .batch = 1, .seed = 1, .rtol = 1e-4, .atol = 1e-4, .n = CLI_NETWORK_INIT};
+        .samples = 5, .batch = 1, .seed = 1, .rtol = -1, .atol = -1, .n = CLI_NETWORK_INIT};
     const struct cli_option options[] = {
         {"--samples", CLI_NUMBER, "N", &v.samples, 1, 1000000,
          "number of random inputs, 5 by default"},
@@ -335,8 +372,10 @@ int cli_verify(int argc, char **argv)
         {"--seed", CLI_NUMBER, "N", &v.seed, 0, 1000000000,
          "seed of the random inputs, 1 by default"},
         {"--rtol", CLI_REAL, "X", &v.rtol, 0, 0,
-         "allowed difference relative to A, 1e-4 by default"},
-        {"--atol", CLI_REAL, "X", &v.atol, 0, 0, "allowed absolute difference, 1e-4 by default"},
+         "allowed difference relative to A, by default 1e-4; where a network\ncomputes in f16 "
+         "1e-2, "
+         "in bf16 5e-2"},
+        {"--atol", CLI_REAL, "X", &v.atol, 0, 0, "allowed absolute difference, likewise"},
         {"--no-hard-inputs", CLI_FLAG, NULL, &v.no_hard, 0, 0, "random inputs only"},
         {"--model", CLI_MANY, "DIR", &v.models, 0, 0, "a model directory; one or two"},
         {"--audio", CLI_MANY, "FILE", &v.audio, 0, 0, "a recording, or a folder of recordings"},

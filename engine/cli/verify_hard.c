@@ -1,4 +1,5 @@
 #include "cli/verify_hard.h"
+#include "optimize/quantize_forms.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +20,10 @@ double verify_element(const struct steno_tensor *t, size_t i)
         return (double)((const float *)t->data)[i];
     case STENO_F64:
         return ((const double *)t->data)[i];
+    case STENO_F16:
+        return (double)steno_half_to_float(((const uint16_t *)t->data)[i]);
+    case STENO_BF16:
+        return (double)steno_brain_to_float(((const uint16_t *)t->data)[i]);
     case STENO_I64:
         return (double)((const int64_t *)t->data)[i];
     case STENO_I32:
