@@ -278,6 +278,7 @@ static void pool(struct mk_graph *m, const char *type, const char *in, const cha
  * channels last: a Transpose at each end and none between. */
 static void blocks_of_image_networks_stay_channels_last(void **state)
 {
+    static const float scales[4] = {1, 1, 2, 1.5f};
     struct mk_graph *m = start("b,3,11,14");
     steno_network *n;
     (void)state;
@@ -302,7 +303,9 @@ static void blocks_of_image_networks_stay_channels_last(void **state)
     pool(m, "AveragePool", "moved", "uneven", 3, 1, 1);
     mk_node(m, "Concat", "even,uneven", "both");
     mk_attr_int(m, "axis", 1);
-    conv(m, "both,w3", "c", 1, 1, 1);
+    mk_f32(m, "scales", "4", scales, 4);
+    mk_node(m, "Resize", "both,,scales", "large"); /* nearest */
+    conv(m, "large,w3", "c", 1, 1, 1);
     mk_node(m, "GlobalMaxPool", "c", "most");
     mk_node(m, "Add", "c,most", "y");
     mk_output(m, "y", STENO_F32, NULL);

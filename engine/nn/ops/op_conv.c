@@ -1,9 +1,10 @@
 /* Conv (opset 1 and later; 1-D, 2-D, 3-D, groups), com.microsoft FusedConv, ConvTranspose.
  *
- * One and two axes in f32 use the kernel table; f16 and bf16 are widened for it. f64, three axes
- * and the transposed form are plain loops in f64. */
+ * One and two axes in f32 use the kernel table; f16 and bf16 are widened for it (the transposed
+ * form is conv_transpose.c). f64 and three axes are plain loops in f64. */
 #include "nn/ops/conv.h"
 #include "nn/ops/conv_i8.h"
+#include "nn/ops/conv_transpose.h"
 #include "nn/ops/contrib.h"
 
 #include <math.h>
@@ -562,6 +563,36 @@ static steno_status infer_transposed(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
+/* One and two axes, in f32. */
+static steno_status transposed_fast(struct steno_op_ctx *ctx, const struct loops *l,
+                                    struct steno_tensor *y, steno_err *err)
+{
+    const struct steno_tensor *b = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    struct steno_conv_transpose t = {.batch = l->batch,
+                                     .c_in = l->c_in,
+                                     .c_out = l->c_out,
+                                     .group = l->group,
+                                     .x = steno_ops_as_f32(ctx, steno_op_in(ctx, 0)),
+                                     .w = steno_ops_as_f32(ctx, steno_op_in(ctx, 1)),
+                                     .bias = b ? steno_ops_as_f32(ctx, b) : NULL,
+                                     .y = steno_ops_out_f32(ctx, y)};
+    steno_status st;
+    if (!t.x || !t.w || !t.y || (b && !t.bias))
+        return steno_ops_nomem(ctx, err);
+    for (int i = 0; i < 2; i++) {
+        t.in[i] = l->in[i + 1];
+        t.out[i] = l->out[i + 1];
+        t.kernel[i] = l->kernel[i + 1];
+        t.stride[i] = l->stride[i + 1];
+        t.dilation[i] = l->dilation[i + 1];
+        t.before[i] = l->before[i + 1];
+    }
+    st = steno_ops_conv_transpose(ctx, &t, err);
+    if (!st)
+        steno_ops_put_f32(y, t.y);
+    return st;
+}
+
 static steno_status run_transposed(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_tensor *x, *w;
@@ -585,6 +616,8 @@ static steno_status run_transposed(struct steno_op_ctx *ctx, steno_err *err)
                       .c_out = (size_t)ys.dim[1],
                       .group = (size_t)steno_node_int(steno_op_node(ctx), "group", 1)};
     widen(&l, &win, &x->shape, &ys);
+    if (win.n <= 2 && x->dtype != STENO_F64)
+        return transposed_fast(ctx, &l, y, err);
     return run_loops(ctx, &l, true, y, err);
 }
 
