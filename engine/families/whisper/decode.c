@@ -28,7 +28,8 @@ struct steno_whisper_decode_options steno_whisper_decode_default(const struct st
         .n_temperatures = 6,
         .compression = 2.4f,
         .log_prob = -1,
-        .no_speech = 0.6f};
+        .no_speech = 0.6f,
+        .silence_log_prob = -INFINITY};
 }
 
 /* ---- how well a text compresses ------------------------------------------------------------ */
@@ -116,15 +117,16 @@ static bool loops(const struct steno_whisper_decode_options *o,
 bool steno_whisper_decoded_silent(const struct steno_whisper_decode_options *o,
                                   const struct steno_whisper_decoded *d)
 {
+    const float least = o->log_prob > o->silence_log_prob ? o->log_prob : o->silence_log_prob;
     return d->no_speech > o->no_speech &&
-           (!(d->avg_log_prob > (double)o->log_prob) || (o->loops_are_silence && loops(o, d)));
+           (!(d->avg_log_prob > (double)least) || (o->loops_are_silence && loops(o, d)));
 }
 
 static bool good(const struct steno_whisper_decode_options *o,
                  const struct steno_whisper_decoded *d)
 {
     const bool unlikely = d->avg_log_prob < (double)o->log_prob;
-    if (d->no_speech > o->no_speech && (unlikely || (o->loops_are_silence && loops(o, d))))
+    if (d->no_speech > o->no_speech && (unlikely || steno_whisper_decoded_silent(o, d)))
         return true; /* silence is as good as it gets */
     return !unlikely && !loops(o, d);
 }

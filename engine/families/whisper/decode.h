@@ -20,6 +20,10 @@ struct steno_whisper_decode_options {
      * temperature is tried: on noise the first one that does not loop would be believed. Not
      * faster-whisper's. */
     bool loops_are_silence;
+    /* Where speech is as unlikely as that, a text less likely than this is silence: as log_prob,
+     * where that is higher. faster-whisper has log_prob alone, and writes "You" for zeros and
+     * "Thank you." for music. -INFINITY: log_prob alone. */
+    float silence_log_prob;
 };
 
 /* Beam of 5, best of 5, temperatures 0 to 1 by 0.2, 2.4, -1, 0.6: faster-whisper's defaults. */

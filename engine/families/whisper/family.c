@@ -13,6 +13,7 @@
 #define FAMILY "whisper"
 #define LONGEST 600.0 /* s of an utterance without a pause */
 #define PAUSE 1.0     /* s of silence that end one */
+#define UNSURE -0.6f  /* log-probability of a text where there may be no speech */
 #define FRAME_SAMPLES 320
 #define PARTIAL_EVERY 0.8 /* s */
 
@@ -56,6 +57,7 @@ static steno_status open_parts(struct steno_whisper_model *m, const struct steno
     m->defaults = steno_whisper_recording_default(m->net);
     m->defaults.words = true;
     m->defaults.decode.loops_are_silence = true;
+    m->defaults.decode.silence_log_prob = UNSURE;
     m->defaults.words_move = false; /* texts do not depend on the times of words */
     list_languages(m);
     return steno_whisper_options_apply(o->options, o->n_options, &m->defaults, err);
