@@ -7,7 +7,7 @@ Every case is optimized in its own opset. Then it goes to each opset from 11 on 
 to the newest opset. A case has two forms: all inputs fed, and all but the first built in. A written file must pass
 onnx.checker and give the case's values in onnxruntime (without its optimizer), else in the reference evaluator, and
 in `steno run` if it runs the operator. A refusal must be STENO_ERR_UNSUPPORTED (exit status 65) with a reason.
---every N takes each Nth case. The last line is "N done, M refused, K wrong".
+--every N takes each Nth case, --per-op N the first N cases of each operator. The last line is "N done, M refused, K wrong".
 """
 import argparse
 import collections
@@ -233,13 +233,17 @@ def guarded(job):
         return [(ops, opset_of(case.model), 0, "wrong", f"{case.name}: {type(e).__name__} {e}")]
 
 
-def run(steno, ops=None, every=1, jobs=2):
+def run(steno, ops=None, every=1, per_op=0, jobs=2):
     from onnx.backend.test.case.node import collect_testcases
-    cases = []
+    cases, taken = [], collections.Counter()
     for c in collect_testcases(None):
         used = {n.op_type for n in nodes_of(c.model.graph)}
         if not c.model.graph.node or (ops and not used & ops):
             continue
+        name = c.model.graph.node[0].op_type
+        if per_op and (c.name.endswith("_expanded") or len(used) > 1 or taken[name] == per_op):
+            continue
+        taken[name] += 1
         cases.append((os.path.abspath(steno), c))
     rows = []
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
@@ -253,9 +257,10 @@ def main():
     p.add_argument("--steno", default="build/steno")
     p.add_argument("--ops")
     p.add_argument("--every", type=int, default=1)
+    p.add_argument("--per-op", type=int, default=0)
     p.add_argument("--json")
     a = p.parse_args()
-    rows = run(a.steno, set(a.ops.split(",")) if a.ops else None, a.every)
+    rows = run(a.steno, set(a.ops.split(",")) if a.ops else None, a.every, a.per_op)
     count = collections.Counter(r[3] for r in rows)
     for ops, at, to, status, why in rows:
         if status == "wrong":
