@@ -57,8 +57,8 @@ def judge(steno, model, sets, levels=(0, 1, 2, 3), write=(3,), deep=True):
             out = outs if isinstance(outs, str) else outs[k]
             if isinstance(out, str):
                 r.evaluate()
-                if r.undefined:
-                    continue
+                if r.undefined or ("re-use buffer" in out and any(0 in v.shape for v in r.feeds.values())):
+                    continue  # ONNX Runtime plans the wrong shapes of its Reduce of tensors without elements
                 raise Finding(where, out, keep[k])
             w = r.wrong(out)
             if w and where.startswith("written") and again is not None and np.isnan(r.all[0][w[0]]).any():
