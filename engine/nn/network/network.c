@@ -176,6 +176,17 @@ static steno_status pass_eval(void *arg, struct steno_graph *g, struct steno_nod
     return st;
 }
 
+/* Opset of ai.onnx in the model; 0: none. */
+static int model_opset(const steno_network *n)
+{
+    const struct steno_onnx_info *info = &n->facts->info;
+    for (int i = 0; i < info->n_opset; i++)
+        if (!strcmp(info->opset[i].domain, "ai.onnx") && info->opset[i].version > 0 &&
+            info->opset[i].version < 1000)
+            return (int)info->opset[i].version;
+    return 0;
+}
+
 steno_status steno_network_rewrite(steno_network *n, const struct steno_network_options *opt,
                                    steno_err *err)
 {
@@ -187,7 +198,7 @@ steno_status steno_network_rewrite(steno_network *n, const struct steno_network_
                                  .refused_arg = opt->refused_arg,
                                  .cut_after = opt->part != STENO_PART_ALL,
                                  .to_run = !opt->rewrite_only && opt->part == STENO_PART_ALL,
-                                 .opset = opt->write_opset,
+                                 .opset = opt->write_opset ? opt->write_opset : model_opset(n),
                                  .rows_in_8_bits =
                                      opt->precision != STENO_FP32 && !opt->rewrite_only,
                                  .num_heads = opt->num_heads,

@@ -25,7 +25,7 @@ struct steno_pass_env {
     bool cut_after;
     /* The graph is run and not written: operators of domain ai.steno.run are allowed. */
     bool to_run;
-    int opset; /* of ai.onnx, in which the graph is written; 0: that of its nodes, or it is run */
+    int opset; /* of ai.onnx, in which the graph is written; 0: not known (a graph that is run) */
     /* 8-bit products may quantize activations over other ranges than the graph says: one per
      * row. */
     bool rows_in_8_bits;
