@@ -160,7 +160,7 @@ def interpret(r, feeds, eps=0.0, seed=0):
             outs = (unseen(*ins),)
         else:
             outs = n.run(*ins, context=results) if n.need_context() else n.run(*ins)
-        if n.op_type in TO_INT and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and not np.isfinite(ins[0]).all():
+        if n.op_type in TO_INT and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and not all(np.isfinite(x).all() for x in ins if x is not None):
             raise Undefined(n.output[0])
         if n.op_type == "Cast" and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and (abs(ins[0]) > 2.0**31).any():
             raise Undefined(n.output[0])
