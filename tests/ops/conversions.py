@@ -100,7 +100,8 @@ def differ(want, got, rtol, atol):
         if w.dtype.kind in "OSUT":
             if [str(x) for x in w.ravel()] != [str(x) for x in g.ravel()]:
                 return f"output {i}: other strings"
-        elif not np.allclose(g.astype("c16"), w.astype("c16"), rtol=max(rtol, 1e-3), atol=max(atol, 1e-4), equal_nan=True):
+        elif not np.allclose(g.astype("c16"), w.astype("c16"), rtol=max(rtol, 8e-3 if w.dtype.name == "bfloat16" else 1e-3),
+                             atol=max(atol, 1e-4), equal_nan=True):
             return f"output {i}: other values"
     return ""
 
