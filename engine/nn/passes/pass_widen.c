@@ -5,8 +5,9 @@
  * What differs is rounding, and what overflows in 16 bits only. A single number that is the
  * rounding of a constant that activations have (sqrt 2, 1.702, ...) becomes that constant again.
  *
- * A graph without arithmetic in 16 bits stays as it is: 16-bit weights behind a Cast, and a Cast to
- * 16 bits that only a Cast back reads, which rounds on purpose. The latter stays in every graph. */
+ * A graph without arithmetic in 16 bits stays as it is, such as one with 16-bit weights behind a
+ * Cast. A Cast of wider floating point numbers to 16 bits rounds on purpose, and may overflow: it
+ * stays in every graph, with a Cast back behind it. */
 #include "nn/passes/passes.h"
 
 #include "nn/ops/internal.h"
@@ -63,18 +64,14 @@ static int look_at(struct steno_graph *g, void *arg)
     return 0;
 }
 
-/* True for a Cast to 16 bits that rounds a wider number for other Casts alone. */
+/* True for a Cast of wider floating point numbers, other than constants, to 16 bits. */
 static bool rounds(const struct steno_graph *g, const struct steno_node *n)
 {
-    const struct steno_value *v = n->n_out == 1 ? &g->values[n->out[0]] : NULL;
-    uint32_t casts = 0;
-    if (!steno_pass_is(n, "Cast") || !v || !is_half(v->dtype) || v->is_output ||
-        is_half(g->values[n->in[0]].dtype))
-        return false;
-    for (int32_t i = 0; i < g->n_nodes; i++)
-        casts += !g->nodes[i].dead && steno_pass_is(&g->nodes[i], "Cast") &&
-                 g->nodes[i].in[0] == n->out[0];
-    return casts == v->uses;
+    const struct steno_value *v =
+        n->n_out == 1 && n->out[0] != STENO_NONE ? &g->values[n->out[0]] : NULL;
+    const steno_dtype from = v ? g->values[n->in[0]].dtype : STENO_DT_NONE;
+    return steno_pass_is(n, "Cast") && v && is_half(v->dtype) &&
+           (from == STENO_F32 || from == STENO_F64) && !g->values[n->in[0]].constant;
 }
 
 /* ---- doing it ---- */
@@ -178,11 +175,11 @@ static steno_status make_sources(struct steno_graph *g, const bool *stays, steno
         to[v] = v;
         if (captured && parents)
             g->values[v].captured_from = parents[g->values[v].captured_from];
-        if (!is_half(g->values[v].dtype) || stays[v])
+        if (!is_half(g->values[v].dtype))
             continue;
         if (g->values[v].constant && !captured) {
             st = widened(g, v, &to[v], err);
-        } else if (g->values[v].is_input && !g->parent) {
+        } else if (stays[v] || (g->values[v].is_input && !g->parent)) {
             st = steno_graph_add_value(g, g->values[v].name, &to[v], err);
             if (!st && !add_cast(g, g->values[v].name, v, to[v], STENO_F32, err))
                 st = STENO_ERR_NOMEM;
@@ -242,7 +239,7 @@ static void widen_graph(struct steno_graph *g, struct widen *w, const steno_valu
             if (n->in[k] != STENO_NONE)
                 n->in[k] = to[n->in[k]];
         for (int k = 0; k < n->n_out; k++)
-            if (n->out[k] != STENO_NONE)
+            if (n->out[k] != STENO_NONE && !stays[n->out[k]])
                 n->out[k] = to[n->out[k]];
         if (!w->st)
             steno_node_each_graph(n, widen_body, &b);
