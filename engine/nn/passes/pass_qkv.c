@@ -7,13 +7,13 @@
  * One product instead of three reads x once and copies its rows for the kernel once. */
 #include "nn/passes/passes.h"
 
+#include "nn/ops/attention.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 enum { X, W, LINEAR_BIAS, RESIDUAL, SCALE, ZERO };          /* inputs of Linear */
 enum { Q, QW, Q_ZERO, W_ZERO, Q_SCALE, W_SCALE, INT_BIAS }; /* of IntLinear */
-
-enum { FIRST_COLUMNS = 32 }; /* in attribute apart of Attention, for Q; then K, V */
 
 struct merge {
     struct steno_node *part[3];
@@ -237,7 +237,7 @@ static void mark_first_columns(struct steno_node *attention, const char *const a
             part = part || (attention->in[i] == attention->in[in] &&
                             steno_node_int(attention, at[i], 0) != 0);
         if (!part)
-            apart |= FIRST_COLUMNS << in;
+            apart |= STENO_APART_FIRST << in;
     }
     set_column(attention, "apart", apart);
 }
