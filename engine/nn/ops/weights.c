@@ -306,25 +306,31 @@ static bool holds(const steno_kernels *k, enum steno_precision p, const float *w
     return true;
 }
 
-/* The network's precision, or f32 for n weights w that it does not hold. What an earlier load
- * packed shows in the size of the block; then w may not be there. */
-static enum steno_precision precision_for(struct steno_prepare *pc, const float *w, size_t n,
-                                          bool transformed, size_t rows, size_t cols)
+/* Weights [rows, cols] of `parts` blocks (0: one that is not aligned) in the network's precision,
+ * or in f32 if it does not hold w [n]. The size of what an earlier load packed says which it was,
+ * and then w may not be there: so both sizes differ. NULL: out of memory. */
+static struct steno_weights *describe_held(struct steno_prepare *pc, const float *w, size_t n,
+                                           bool transformed, size_t rows, size_t cols, size_t parts)
 {
     const enum steno_precision asked = steno_prepare_precision(pc);
     const size_t filled = steno_prepare_filled(pc);
-    struct steno_weights *p;
-    bool same;
-    if (asked == STENO_FP32)
-        return asked;
-    if (!filled && w && !holds(steno_prepare_kernels(pc), asked, w, n, transformed)) {
-        steno_prepare_unheld(pc);
-        return STENO_FP32;
+    struct steno_weights *p = describe(pc, asked, rows, cols), *f32;
+    bool held;
+    if (!p || p->precision == STENO_FP32)
+        return p;
+    f32 = describe(pc, STENO_FP32, rows, cols);
+    if (!f32) {
+        steno_weights_free(p);
+        return NULL;
     }
-    p = filled ? describe(pc, STENO_FP32, rows, cols) : NULL;
-    same = p && p->bytes == filled;
-    steno_weights_free(p);
-    return same ? STENO_FP32 : asked;
+    if (steno_aligned(f32->bytes) == steno_aligned(p->bytes))
+        f32->bytes = steno_aligned(f32->bytes) + 64;
+    held = filled ? filled != (parts ? steno_aligned(f32->bytes) * parts : f32->bytes)
+                  : !w || holds(steno_prepare_kernels(pc), asked, w, n, transformed);
+    if (!held && !filled)
+        steno_prepare_unheld(pc);
+    steno_weights_free(held ? f32 : p);
+    return held ? p : f32;
 }
 
 /* The source of packed weights: w itself, or what `made` computes from it. */
@@ -360,8 +366,8 @@ static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t c
                          struct source s, struct steno_weights **out, steno_err *err)
 {
     const struct steno_tensor *t = steno_prepare_const(pc, in);
-    struct steno_weights *p = describe(
-        pc, precision_for(pc, s.w, t ? steno_numel(t) : 0, s.made != NULL, rows, cols), rows, cols);
+    struct steno_weights *p =
+        describe_held(pc, s.w, t ? steno_numel(t) : 0, s.made != NULL, rows, cols, 0);
     bool filled;
     void *block = p ? steno_prepare_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
@@ -580,14 +586,12 @@ steno_status steno_prepare_weights_parts(struct steno_prepare *pc, int in, int s
         st = steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu parts", all,
                         parts);
     else
-        st = pack_parts(
-            pc, in, s,
-            describe(pc,
-                     f32 ? precision_for(pc, s.w, rows * all, false, transposed ? cols : rows,
-                                         transposed ? rows : cols)
-                         : STENO_INT8_WEIGHTS,
-                     transposed ? cols : rows, transposed ? rows : cols),
-            parts, out, err);
+        st = pack_parts(pc, in, s,
+                        f32 ? describe_held(pc, s.w, rows * all, false, transposed ? cols : rows,
+                                            transposed ? rows : cols, parts)
+                            : describe(pc, STENO_INT8_WEIGHTS, transposed ? cols : rows,
+                                       transposed ? rows : cols),
+                        parts, out, err);
     free(s.wide);
     return st;
 }
