@@ -569,8 +569,11 @@ steno_status steno_opset_convert(struct writer *w, struct write_scope *s,
     steno_dtype bound[16] = {0};
     steno_status st;
     c.to = steno_file_writer(w)->opt->opset;
-    if (steno_opset_since(n->op_type, c.to) < 0 || !from ||
-        (from == steno_opset_version(n->op_type, c.to) && !from->deprecated))
+    to = steno_opset_version(n->op_type, c.to);
+    if (!from && to)
+        return steno_opset_refuse(&c, "the operator does not exist in the node's opset, %d",
+                                  n->opset);
+    if (!from || (from == to && !from->deprecated))
         return STENO_OK;
     st = operands(&c);
     if (!st)

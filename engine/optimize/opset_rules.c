@@ -123,6 +123,9 @@ static steno_status softmax_up(struct opset_change *c)
     steno_status st;
     if (axis == -1 || (rank > 0 && axis == rank - 1))
         return steno_opset_set_int(c, "axis", -1);
+    /* a wrong axis of Softmax is an error when it runs, one of Flatten when the file is loaded */
+    if (rank >= 0 && (axis < -rank || axis >= rank))
+        return steno_opset_refuse(c, "attribute 'axis' is out of range");
     shape = steno_write_name(c->w, "shape");
     flat = steno_write_name(c->w, "flat");
     y = shape && flat ? steno_opset_redirect(c, "flat", &made) : NULL;

@@ -27,9 +27,6 @@ STENO_MUST steno_status steno_network_quantize(steno_network *n,
 /* For a network whose file computes in 16 bits (nn/passes/pass_widen.c): write constants that such
  * numbers hold exactly in 16 bits again, with a Cast. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_network_narrow(steno_network *n, steno_err *err);
-/* For a network whose file computes in 16 bits (nn/passes/pass_widen.c): write constants that such
- * numbers hold exactly in 16 bits again, with a Cast. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_network_narrow(steno_network *n, steno_err *err);
 /* steno_quantize_split, then sort the graph and infer it again. */
 STENO_MUST steno_status steno_network_split(steno_network *n,
                                             const struct steno_quantize_options *opt,

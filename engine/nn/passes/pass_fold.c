@@ -126,7 +126,9 @@ steno_status steno_pass_fold(struct steno_graph *g, const struct steno_pass_env 
             steno_pass_qdq_weights(g, n))
             continue;
         st = fold(g, n, env, mem, err);
-        if (!st) {
+        if (st == STENO_ERR_UNSUPPORTED && g->lenient) {
+            st = STENO_OK; /* a graph that is only rewritten keeps what the engine cannot run */
+        } else if (!st) {
             for (int k = 0; k < n->n_out; k++)
                 if (n->out[k] != STENO_NONE)
                     g->values[n->out[k]].producer = STENO_NONE;
