@@ -21,6 +21,7 @@
 #define MAX_LANGUAGES 128
 #define PROMPT_ROOM 16   /* pieces: the start of a transcript, and a few new ones */
 #define HEARD_FRAMES 500 /* with more audio partials do not detect the language again */
+#define DOUBT 0.5f       /* languages are close: the second has this share of the first or more */
 
 struct steno_whisper_recording_options
 steno_whisper_recording_default(const struct steno_whisper *m)
@@ -49,6 +50,7 @@ struct pieces {
 enum phase {
     LISTENING, /* for the samples of a window */
     DETECTING, /* its language */
+    DOUBTING,  /* its language once more, with the frame of padding */
     DECODING,
     ALIGNING, /* its words */
     HEARING,  /* a partial: the language of what there is of the window */
@@ -477,6 +479,26 @@ static size_t agreed_of(const steno_whisper_recording *j)
     return j->live ? steno_whisper_live_agreement(j->live)->agreed : 0;
 }
 
+/* faster-whisper detects the language with the frame of padding behind the recording, and decodes
+ * without it. A window is encoded for both at once, so there is no such frame; where two languages
+ * are close, it may decide which is first. */
+static bool has_padding(const steno_whisper_recording *j)
+{
+    size_t there;
+    (void)steno_whisper_mel_at(j->mel, j->seek, &there);
+    return there > j->size && j->size < WINDOW && j->size < 2 * (size_t)j->m->dims.audio_ctx;
+}
+
+static steno_status encode_padded(steno_whisper_recording *j, steno_whisper_runner *net,
+                                  steno_err *err)
+{
+    struct steno_whisper_window w = {.rows = (size_t)j->m->dims.audio_ctx,
+                                     .floor = steno_whisper_mel_floor(j->mel)};
+    w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
+    w.n = j->size + 1;
+    return steno_whisper_encode(net, j->state, &w, err);
+}
+
 /* Segments with a text and a length are added to what was said; where partials have agreed on text
  * already, those without a length too. */
 static steno_status keep_segments(steno_whisper_recording *j, steno_err *err)
@@ -599,17 +621,43 @@ static steno_status take_window(steno_whisper_recording *j, steno_err *err)
 
 /* ---- languages ----------------------------------------------------------------------------- */
 
-static int best_language(const steno_whisper_recording *j, const struct steno_whisper_ask *ask,
-                         float *probability)
+struct guess {
+    int language;
+    float probability, second; /* second: of the next best language */
+};
+
+static struct guess best_language(const steno_whisper_recording *j,
+                                  const struct steno_whisper_ask *ask)
 {
     const size_t n = (size_t)j->m->special.n_languages;
     float p[MAX_LANGUAGES];
-    int best = 0;
+    struct guess g = {0};
     j->m->kernels.softmax_f32(p, ask->logits + j->m->special.first_language, 1, n);
-    for (size_t i = 1; i < n; i++)
-        best = p[i] > p[best] ? (int)i : best;
-    *probability = p[best];
-    return best;
+    g.probability = p[0];
+    for (size_t i = 1; i < n; i++) {
+        if (p[i] > g.probability)
+            g = (struct guess){(int)i, p[i], g.probability};
+        else if (p[i] > g.second)
+            g.second = p[i];
+    }
+    return g;
+}
+
+static steno_status take_language(steno_whisper_recording *j, const struct steno_whisper_ask *ask,
+                                  steno_err *err)
+{
+    const struct guess g = best_language(j, ask);
+    const bool doubted = j->phase == DOUBTING;
+    if (!doubted && g.second >= DOUBT * g.probability && has_padding(j)) {
+        j->phase = DOUBTING;
+        return STENO_OK;
+    }
+    j->language = g.language;
+    j->language_probability = g.probability;
+    if (!doubted)
+        return start_decoding(j, err);
+    j->phase = LISTENING; /* the window begins again, without the padding */
+    return STENO_OK;
 }
 
 static steno_status choose_language(steno_whisper_recording *j, steno_err *err)
@@ -885,11 +933,10 @@ static steno_status take_partial(steno_whisper_recording *j, const struct steno_
                                  steno_err *err)
 {
     struct steno_whisper_ask more;
-    float probability;
     bool again = false;
     steno_status st;
     if (j->phase == HEARING) {
-        j->heard = best_language(j, ask, &probability);
+        j->heard = best_language(j, ask).language;
         j->phase = WRITING;
         return start_partial(j, err);
     }
@@ -920,9 +967,15 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
         return steno_whisper_decoder_ask(j->decoder, ask)
                    ? STENO_OK
                    : steno_fail(err, STENO_ERR_INTERNAL, "a search without a step");
-    if (j->phase == DETECTING)
-        ask_language(j, ask);
-    return j->phase == DETECTING ? STENO_OK : ask_partial(j, net, ask, err);
+    if (j->phase == DOUBTING) {
+        const steno_status st = encode_padded(j, net, err);
+        if (st)
+            return st;
+    }
+    if (j->phase != DETECTING && j->phase != DOUBTING)
+        return ask_partial(j, net, ask, err);
+    ask_language(j, ask);
+    return STENO_OK;
 }
 
 static steno_status take_one(steno_whisper_recording *j, const steno_whisper_runner *net,
@@ -932,8 +985,8 @@ static steno_status take_one(steno_whisper_recording *j, const steno_whisper_run
     steno_status st;
     switch (j->phase) {
     case DETECTING:
-        j->language = best_language(j, ask, &j->language_probability);
-        return start_decoding(j, err);
+    case DOUBTING:
+        return take_language(j, ask, err);
     case HEARING:
     case WRITING:
         return take_partial(j, ask, err);
@@ -955,7 +1008,7 @@ void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_reco
     steno_status run = STENO_OK;
     bool encoded = false;
     for (size_t i = 0; i < n; i++) {
-        const bool begins = r[i]->phase == LISTENING;
+        const bool begins = r[i]->phase == LISTENING || r[i]->phase == DOUBTING;
         st[i] = STENO_OK;
         if (begins && encoded)
             continue;
