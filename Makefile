@@ -33,7 +33,8 @@ PKG_MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null 
 endif
 lib_pkgs := libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
 srv_pkgs := libmicrohttpd libwebsockets jansson libsystemd
-cli_pkgs := jansson libcurl
+cli_pkgs := jansson
+hdr_pkgs := libcurl # loaded when needed (engine/cli/libcurl.c)
 
 # -g1: lines and functions are what a report names; all of -g takes a third longer for the kernels
 OPT := $(if $(san_flags),-O1 -g1 -fno-omit-frame-pointer $(san_flags),-O2 -g)
@@ -47,7 +48,7 @@ base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fvisibility=
         -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
         -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' $(WARN) \
         $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
-ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
+ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) $(hdr_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
 ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
 lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm

@@ -1,7 +1,6 @@
 /* steno model fetch, list and remove. */
 #include "cli/store.h"
 
-#include "cli/download.h"
 #include "cli/fetch.h"
 #include "cli/progress.h"
 
@@ -159,18 +158,13 @@ static int remove_one(const struct store *s, const struct steno_catalogue_model 
 static int on_names(struct store *s, const char *const *names, int n)
 {
     bool fetching = !strcmp(s->what, "fetch");
-    steno_err err = {0};
     int rc = EX_OK;
     if (!n)
         return cli_usage("model %s needs a model's name", s->what);
-    if (fetching && download_begin(&err))
-        return cli_fail(&err);
     for (int i = 0; i < n && !rc; i++) {
         const struct steno_catalogue_model *m = known(s, names[i]);
         rc = !m ? EX_USAGE : fetching ? fetch_one(s, m) : remove_one(s, m);
     }
-    if (fetching)
-        download_end();
     return rc;
 }
 

@@ -5,7 +5,6 @@
 #include "cli/progress.h"
 #include "formats/map.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -24,16 +23,17 @@
 
 static const char schemes[] = "http,https";
 
-steno_status download_begin(steno_err *err)
+steno_status download_begin(struct libcurl *curl, steno_err *err)
 {
-    if (curl_global_init(CURL_GLOBAL_DEFAULT))
+    steno_status st = libcurl_load(curl, err);
+    if (!st && curl->global_init(CURL_GLOBAL_DEFAULT))
         return steno_fail(err, STENO_ERR_INTERNAL, "libcurl cannot be set up");
-    return STENO_OK;
+    return st;
 }
 
-void download_end(void)
+void download_end(const struct libcurl *curl)
 {
-    curl_global_cleanup();
+    curl->global_cleanup();
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -70,7 +70,8 @@ steno_status download_check(const char *path, const char *name, int64_t bytes,
 /* ---- one transfer ---------------------------------------------------------------------------- */
 
 struct transfer {
-    CURL *curl;
+    const struct libcurl *curl;
+    CURL *easy;
     const struct download *d;
     int fd;
     int64_t have; /* bytes in the file */
@@ -85,7 +86,7 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *user)
     struct transfer *t = user;
     long code = 0;
     (void)one;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    t->curl->easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
     if (code && code != 200 && code != 206)
         return n; /* the page of an error */
     if (t->have + (int64_t)n > t->d->bytes) {
@@ -107,21 +108,22 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *user)
     return n;
 }
 
-static void set_common(CURL *c, const char *url, const char *cafile, char *why)
+static void set_common(const struct libcurl *curl, CURL *c, const char *url, const char *cafile,
+                       char *why)
 {
-    curl_easy_setopt(c, CURLOPT_URL, url);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https,file");
-    curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, schemes);
-    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(c, CURLOPT_MAXREDIRS, REDIRECTS);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS);
-    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "steno/" STENO_VERSION);
+    curl->easy_setopt(c, CURLOPT_URL, url);
+    curl->easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https,file");
+    curl->easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, schemes);
+    curl->easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
+    curl->easy_setopt(c, CURLOPT_MAXREDIRS, REDIRECTS);
+    curl->easy_setopt(c, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
+    curl->easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl->easy_setopt(c, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS);
+    curl->easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl->easy_setopt(c, CURLOPT_ERRORBUFFER, why);
+    curl->easy_setopt(c, CURLOPT_USERAGENT, "steno/" STENO_VERSION);
     if (cafile && *cafile)
-        curl_easy_setopt(c, CURLOPT_CAINFO, cafile);
+        curl->easy_setopt(c, CURLOPT_CAINFO, cafile);
 }
 
 /* What one attempt led to. */
@@ -129,7 +131,7 @@ enum outcome { WHOLE, AGAIN, FROM_START, GIVE_UP };
 
 static enum outcome judge(const struct transfer *t, CURLcode rc, long code, steno_err *err)
 {
-    const char *why = *t->why ? t->why : curl_easy_strerror(rc);
+    const char *why = *t->why ? t->why : t->curl->easy_strerror(rc);
     if (t->too_long) {
         (void)steno_fail(err, STENO_ERR_FORMAT, "%s is longer than the expected %lld bytes",
                          t->d->name, (long long)t->d->bytes);
@@ -178,14 +180,14 @@ static enum outcome attempt(struct transfer *t, steno_err *err)
         (void)steno_fail(err, STENO_ERR_IO, "%s.part: %s", t->d->path, strerror(errno));
         return GIVE_UP;
     }
-    curl_easy_reset(t->curl);
+    t->curl->easy_reset(t->easy);
     *t->why = '\0';
-    set_common(t->curl, t->d->url, t->d->cafile, t->why);
-    curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, on_bytes);
-    curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(t->curl, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)t->have);
-    rc = curl_easy_perform(t->curl);
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    set_common(t->curl, t->easy, t->d->url, t->d->cafile, t->why);
+    t->curl->easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_bytes);
+    t->curl->easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
+    t->curl->easy_setopt(t->easy, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)t->have);
+    rc = t->curl->easy_perform(t->easy);
+    t->curl->easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
     return judge(t, rc, code, err);
 }
 
@@ -264,7 +266,7 @@ steno_status download_file(const struct download *d, steno_err *err)
 {
     char part[PATH_MAX];
     steno_err own;
-    struct transfer t = {.d = d, .fd = -1};
+    struct transfer t = {.curl = d->curl, .d = d, .fd = -1};
     steno_status st;
     err = err ? err : &own;
     if (snprintf(part, sizeof part, "%s.part", d->path) >= (int)sizeof part)
@@ -272,15 +274,15 @@ steno_status download_file(const struct download *d, steno_err *err)
     st = open_part(d, part, &t.fd, &t.have, err);
     if (st)
         return st;
-    t.curl = curl_easy_init();
-    if (!t.curl) {
+    t.easy = t.curl->easy_init();
+    if (!t.easy) {
         close(t.fd);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }
     progress_begin(&t.progress, d->name, d->bytes, t.have, d->quiet);
     st = fetch_and_check(&t, part, err);
     progress_end(&t.progress, t.have, !st);
-    curl_easy_cleanup(t.curl);
+    t.curl->easy_cleanup(t.easy);
     if (!st && (fchmod(t.fd, 0644) || fsync(t.fd) || rename(part, d->path)))
         st = steno_fail(err, STENO_ERR_IO, "%s: %s", d->path, strerror(errno));
     if (st == STENO_ERR_FORMAT || (st && !t.have))
@@ -297,61 +299,63 @@ static size_t on_page(char *bytes, size_t one, size_t n, void *user)
     return steno_buf_add(user, bytes, n) ? 0 : n;
 }
 
-steno_status download_page(const char *url, const char *accept, const char *cafile,
-                           struct steno_buf *out, char *base, size_t base_size, steno_err *err)
+steno_status download_page(const struct libcurl *curl, const char *url, const char *accept,
+                           const char *cafile, struct steno_buf *out, char *base, size_t base_size,
+                           steno_err *err)
 {
     char why[CURL_ERROR_SIZE] = "", header[256];
     struct curl_slist *headers = NULL;
-    CURL *c = curl_easy_init();
+    CURL *c = curl->easy_init();
     CURLcode rc;
     long code = 0;
     const char *last = NULL;
     steno_status st = STENO_OK;
     if (!c)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    set_common(c, url, cafile, why);
+    set_common(curl, c, url, cafile, why);
     if (accept) {
         snprintf(header, sizeof header, "Accept: %s", accept);
-        headers = curl_slist_append(NULL, header);
-        curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
+        headers = curl->slist_append(NULL, header);
+        curl->easy_setopt(c, CURLOPT_HTTPHEADER, headers);
     }
-    curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "");
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_page);
-    curl_easy_setopt(c, CURLOPT_WRITEDATA, out);
-    rc = curl_easy_perform(c);
-    curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
-    curl_easy_getinfo(c, CURLINFO_EFFECTIVE_URL, &last);
+    curl->easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "");
+    curl->easy_setopt(c, CURLOPT_WRITEFUNCTION, on_page);
+    curl->easy_setopt(c, CURLOPT_WRITEDATA, out);
+    rc = curl->easy_perform(c);
+    curl->easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
+    curl->easy_getinfo(c, CURLINFO_EFFECTIVE_URL, &last);
     if (rc == CURLE_WRITE_ERROR)
         st = steno_fail(err, STENO_ERR_LIMIT, "the page has more than %zu bytes", out->max);
     else if (rc)
-        st = steno_fail(err, STENO_ERR_IO, "%s", *why ? why : curl_easy_strerror(rc));
+        st = steno_fail(err, STENO_ERR_IO, "%s", *why ? why : curl->easy_strerror(rc));
     else if (code >= 400)
         st = steno_fail(err, STENO_ERR_IO, "the server answered %ld", code);
     else if (snprintf(base, base_size, "%s", last ? last : url) >= (int)base_size)
         st = steno_fail(err, STENO_ERR_LIMIT, "the address is too long");
-    curl_slist_free_all(headers);
-    curl_easy_cleanup(c);
+    curl->slist_free_all(headers);
+    curl->easy_cleanup(c);
     return st;
 }
 
-steno_status download_link(const char *page, const char *link, char *out, size_t size,
-                           steno_err *err)
+steno_status download_link(const struct libcurl *curl, const char *page, const char *link,
+                           char *out, size_t size, steno_err *err)
 {
-    CURLU *u = curl_url();
+    CURLU *u = curl->url();
     char *url = NULL, *scheme = NULL;
     steno_status st = STENO_OK;
     if (!u)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (curl_url_set(u, CURLUPART_URL, page, 0) || curl_url_set(u, CURLUPART_URL, link, 0) ||
-        curl_url_get(u, CURLUPART_URL, &url, 0) || curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
+    if (curl->url_set(u, CURLUPART_URL, page, 0) || curl->url_set(u, CURLUPART_URL, link, 0) ||
+        curl->url_get(u, CURLUPART_URL, &url, 0) ||
+        curl->url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
         (strcmp(scheme, "https") && strcmp(scheme, "http") && strcmp(scheme, "file")))
         st = steno_fail(err, STENO_ERR_FORMAT, "%.200s is not an address", link);
     else if (strlen(url) >= size)
         st = steno_fail(err, STENO_ERR_FORMAT, "an address is longer than %zu bytes", size - 1);
     else
         memcpy(out, url, strlen(url) + 1);
-    curl_free(url);
-    curl_free(scheme);
-    curl_url_cleanup(u);
+    curl->free(url);
+    curl->free(scheme);
+    curl->url_cleanup(u);
     return st;
 }

