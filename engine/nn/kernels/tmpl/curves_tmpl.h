@@ -2,23 +2,15 @@
 #ifndef STENO_NN_KERNELS_TMPL_CURVES_TMPL_H
 #define STENO_NN_KERNELS_TMPL_CURVES_TMPL_H
 
-/* e^x - 1 for x <= 0: 2^n e^r - 1 as 2^n (e^r - 1) + (2^n - 1), where the second sum is exact for
- * the n that matter. */
+/* e^x - 1 for x <= 0, as 2^whole p + (2^whole - 1): the second sum is exact for the numbers that
+ * matter. */
 V_MANY_OF v_expm1_below_each(vf *x, int n)
 {
-    vf whole[V_MANY], r[V_MANY], p[V_MANY], one[V_MANY];
+    vf whole[V_MANY], p[V_MANY], power[V_MANY];
     V_EACH(i, n) x[i] = v_max(v_set1(-105.0f), x[i]);
-    V_EACH(i, n) whole[i] = v_round(x[i] * v_set1(1.44269504088896341f));
-    V_EACH(i, n) r[i] = v_fnma(whole[i], v_set1(0.693359375f), x[i]);
-    V_EACH(i, n) r[i] = v_fnma(whole[i], v_set1(-2.12194440e-4f), r[i]);
-    V_EACH(i, n) p[i] = v_fma(v_set1(1.9875691500e-4f), r[i], v_set1(1.3981999507e-3f));
-    V_EACH(i, n) p[i] = v_fma(p[i], r[i], v_set1(8.3334519073e-3f));
-    V_EACH(i, n) p[i] = v_fma(p[i], r[i], v_set1(4.1665795894e-2f));
-    V_EACH(i, n) p[i] = v_fma(p[i], r[i], v_set1(1.6666665459e-1f));
-    V_EACH(i, n) p[i] = v_fma(p[i], r[i], v_set1(5.0000001201e-1f));
-    V_EACH(i, n) p[i] = v_fma(p[i], r[i] * r[i], r[i]);
-    V_EACH(i, n) one[i] = v_ldexp(v_set1(1.0f), whole[i]);
-    V_EACH(i, n) x[i] = v_fma(p[i], one[i], one[i] - v_set1(1.0f));
+    v_exp_parts_each(x, whole, p, n);
+    V_EACH(i, n) power[i] = v_ldexp(v_set1(1.0f), whole[i]);
+    V_EACH(i, n) x[i] = v_fma(p[i], power[i], power[i] - v_set1(1.0f));
 }
 
 /* x > 0 ? x : a (e^(b x) - 1); b > 0. */

@@ -30,11 +30,11 @@ enum { V_MANY = VL == 16 ? 4 : 2 };
 #define V_EACH(i, n) _Pragma("GCC unroll 4") for (int i = 0; i < (n); i++)
 #define V_MANY_OF static inline __attribute__((always_inline)) void
 
-/* e^x = 2^n e^r, |r| <= ln(2)/2, ln(2) in two parts; polynomial of Cephes expf (Moshier). x must be
- * in [-105, 89]. */
-V_MANY_OF v_exp_clamped_each(vf *x, int n)
+/* e^x = 2^whole (1 + p): x = whole ln(2) + r, |r| <= ln(2)/2, ln(2) in two parts; p = e^r - 1 by
+ * the polynomial of Cephes expf (Moshier). x must be in [-105, 89]. */
+V_MANY_OF v_exp_parts_each(const vf *x, vf *whole, vf *p, int n)
 {
-    vf whole[V_MANY], r[V_MANY], p[V_MANY];
+    vf r[V_MANY];
     V_EACH(i, n) whole[i] = v_round(x[i] * v_set1(1.44269504088896341f));
     V_EACH(i, n) r[i] = v_fnma(whole[i], v_set1(0.693359375f), x[i]);
     V_EACH(i, n) r[i] = v_fnma(whole[i], v_set1(-2.12194440e-4f), r[i]);
@@ -43,8 +43,15 @@ V_MANY_OF v_exp_clamped_each(vf *x, int n)
     V_EACH(i, n) p[i] = v_fma(p[i], r[i], v_set1(4.1665795894e-2f));
     V_EACH(i, n) p[i] = v_fma(p[i], r[i], v_set1(1.6666665459e-1f));
     V_EACH(i, n) p[i] = v_fma(p[i], r[i], v_set1(5.0000001201e-1f));
-    V_EACH(i, n) p[i] = v_fma(p[i], r[i] * r[i], r[i]) + v_set1(1.0f);
-    V_EACH(i, n) x[i] = v_ldexp(p[i], whole[i]);
+    V_EACH(i, n) p[i] = v_fma(p[i], r[i] * r[i], r[i]);
+}
+
+/* x must be in [-105, 89]. */
+V_MANY_OF v_exp_clamped_each(vf *x, int n)
+{
+    vf whole[V_MANY], p[V_MANY];
+    v_exp_parts_each(x, whole, p, n);
+    V_EACH(i, n) x[i] = v_ldexp(p[i] + v_set1(1.0f), whole[i]);
 }
 
 /* The clamp keeps n small; beyond it the result is infinity or zero anyway. */
