@@ -5,12 +5,6 @@
 
 #include "nn/exec/op.h"
 
-/* Bits of attribute apart of ai.steno Attention (nn/ops/op_fused_attention.c). */
-enum {
-    STENO_APART_HEADS = 31, /* inputs and output with an axis of heads */
-    STENO_APART_FIRST = 32  /* Q, then K and V: first columns of a wider input */
-};
-
 /* View of [batch, heads, rows, size]; the last axis is dense, strides are in elements. Heads may
  * lie side by side in a row ([batch, rows, heads * size]); such input needs no transposition. */
 struct steno_attention_view {

@@ -1,8 +1,6 @@
 /* Bodies of the operators that passes make: what op_fused*.c compute, in standard operators. */
 #include "nn/ops/body.h"
 
-#include "nn/ops/attention.h"
-
 #include "nn/kernels/kernels.h"
 
 #include <stdio.h>
@@ -108,7 +106,7 @@ enum { A_Q, A_K, A_V, A_MASK, A_P, A_Q_BIAS, A_P_BIAS };
 static bool is_part(const struct steno_body *b, int in)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at", NULL, "p_at"};
-    if (in <= A_V && steno_node_int(b->node, "apart", 0) & STENO_APART_FIRST << in)
+    if (in <= A_V && steno_node_int(b->node, "parts", 0) >> in & 1)
         return true;
     for (int i = A_Q; i <= A_P; i++)
         if (at[i] && steno_body_has(b, i) && b->node->in[i] == b->node->in[in] &&

@@ -18,8 +18,8 @@
  *                 side
  *                 apart: bits of the inputs (Q 1, K 2, V 4, P 8) and of y (16) with heads split,
  *                 [B, h, T, d], rank 4. Without the bit, rank 4 [B, T, h, d] is the same as rank 3.
- *                 32, 64, 128: Q, K, V are the first columns of a wider input (for the body in a
- *                 written file)
+ *                 parts: bits of Q, K, V (1, 2, 4) that are some columns of a wider input (for the
+ *                 body in a written file)
  *                 shift: 0 when P has a row for each key and its product is not shifted
  *                 no_nan: 1 when a row of weights that is NaN, as without a visible key, gives 0
  *                 fill: the score of hidden keys in the softmax, before their weight becomes 0;

@@ -11,8 +11,6 @@
 #include "nn/passes/incremental.h"
 #include "nn/passes/incremental_internal.h"
 
-#include "nn/ops/attention.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -89,8 +87,8 @@ static steno_status take_attention(struct cut *c, int32_t at, int *n_self)
     const struct steno_node *n = &c->g->nodes[at];
     unsigned char d = c->dep[n->in[1]];
     struct layer *l;
-    if (steno_node_int(n, "apart", 0) & STENO_APART_HEADS || n->n_in < 7 ||
-        n->in[4] != STENO_NONE || n->in[5] != STENO_NONE || n->in[6] != STENO_NONE)
+    if (steno_node_int(n, "apart", 0) || n->n_in < 7 || n->in[4] != STENO_NONE ||
+        n->in[5] != STENO_NONE || n->in[6] != STENO_NONE)
         return steno_cut_refuse(c, "attention with a separate axis of heads or relative positions",
                                 n->name);
     if (steno_node_int(n, "no_nan", 0))

@@ -6,8 +6,6 @@
  * gives one row, or none if the prefix is empty. */
 #include "nn/passes/passes.h"
 
-#include "nn/ops/attention.h"
-
 #include <string.h>
 
 enum { FEW = 4, BUDGET = 64 };
@@ -103,7 +101,7 @@ static bool match(struct steno_graph *g, const struct steno_node *n, struct foun
     f->heads = steno_node_int(n, "heads", 0);
     f->size = steno_node_int(n, "size", 0);
     f->v_size = steno_node_int(n, "v_size", 0);
-    if (steno_node_int(n, "apart", 0) & STENO_APART_HEADS || g->values[n->in[Q]].shape.rank != 3 ||
+    if (steno_node_int(n, "apart", 0) || g->values[n->in[Q]].shape.rank != 3 ||
         g->values[n->in[Q]].shape.dim[2] != f->heads * f->size)
         return false;
     f->k = projection(g, n, K, f->heads * f->size);

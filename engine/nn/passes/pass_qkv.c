@@ -7,8 +7,6 @@
  * One product instead of three reads x once and copies its rows for the kernel once. */
 #include "nn/passes/passes.h"
 
-#include "nn/ops/attention.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,27 +224,34 @@ static bool columns(const struct steno_graph *g, const struct steno_node *n, int
     return step == 1 && (axis == -1 || axis == 2) && start >= 0 && start <= INT32_MAX;
 }
 
-/* Mark inputs that are the first columns of a wider one: nothing else in the node tells the writer
- * of its body so. */
-static void mark_first_columns(struct steno_node *attention, const char *const at[3])
+/* Note in attribute parts that these inputs are some columns of a wider one: for the first columns
+ * nothing else tells the writer of a body so. */
+static steno_status note_parts(struct steno_graph *g, struct steno_node *attention, int64_t inputs,
+                               steno_err *err)
 {
-    int64_t apart = steno_node_int(attention, "apart", 0);
-    for (int in = 0; in < 3; in++) {
-        bool part = apart >> in & 1 || steno_node_int(attention, at[in], 0) != 0;
-        for (int i = 0; i < 3; i++)
-            part = part || (attention->in[i] == attention->in[in] &&
-                            steno_node_int(attention, at[i], 0) != 0);
-        if (!part)
-            apart |= STENO_APART_FIRST << in;
+    const bool there = steno_node_attr(attention, "parts") != NULL;
+    const size_t n = (size_t)attention->n_attr;
+    struct steno_attr *attrs;
+    if (there) {
+        set_column(attention, "parts", inputs | steno_node_int(attention, "parts", 0));
+        return STENO_OK;
     }
-    set_column(attention, "apart", apart);
+    attrs = steno_graph_alloc(g, n + 1, sizeof *attrs, err);
+    if (!attrs)
+        return STENO_ERR_NOMEM;
+    memcpy(attrs, attention->attr, n * sizeof *attrs);
+    attrs[n] = (struct steno_attr){.name = "parts", .kind = STENO_ATTR_INT, .i = inputs};
+    attention->attr = attrs;
+    attention->n_attr++;
+    return STENO_OK;
 }
 
 /* Make the attention read Q, K or V in place if a Slice cuts it from columns. */
-static bool from_slices(struct steno_graph *g, struct steno_node *attention)
+static steno_status from_slices(struct steno_graph *g, struct steno_node *attention, bool *any,
+                                steno_err *err)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
-    bool any = false;
+    int64_t inputs = 0;
     for (int in = 0; in < 3; in++) {
         const struct steno_node *s = steno_pass_producer(g, attention->in[in]);
         int64_t from;
@@ -254,11 +259,10 @@ static bool from_slices(struct steno_graph *g, struct steno_node *attention)
             continue;
         attention->in[in] = s->in[0];
         set_column(attention, at[in], from + steno_node_int(attention, at[in], 0));
-        any = true;
+        inputs |= 1 << in;
     }
-    if (any)
-        mark_first_columns(attention, at);
-    return any;
+    *any = inputs != 0;
+    return inputs ? note_parts(g, attention, inputs, err) : STENO_OK;
 }
 
 static steno_status build(struct steno_graph *g, struct merge *m, steno_err *err)
@@ -303,16 +307,18 @@ steno_status steno_pass_qkv(struct steno_graph *g, const struct steno_pass_env *
     (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct merge m;
-        steno_status st;
+        steno_status st = STENO_OK;
+        bool cut;
         if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention"))
             continue;
-        if (from_split(g, &g->nodes[i]) || from_slices(g, &g->nodes[i])) {
-            ++*changed;
-            continue;
+        cut = from_split(g, &g->nodes[i]);
+        if (!cut)
+            st = from_slices(g, &g->nodes[i], &cut, err);
+        if (!st && !cut) {
+            if (!match(g, &g->nodes[i], &m))
+                continue;
+            st = build(g, &m, err);
         }
-        if (!match(g, &g->nodes[i], &m))
-            continue;
-        st = build(g, &m, err);
         if (st)
             return st;
         ++*changed;

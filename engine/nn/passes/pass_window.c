@@ -6,8 +6,6 @@
  * the standard operators. */
 #include "nn/passes/passes.h"
 
-#include "nn/ops/attention.h"
-
 enum { Q, K, V, MASK, N_IN };
 
 /* Columns of a value. */
@@ -95,7 +93,7 @@ static bool read_by_us(struct steno_graph *g, const struct steno_node *a, steno_
 static bool match(struct steno_graph *g, const struct steno_node *a, struct match *m)
 {
     const struct steno_shape *q, *new_kv, *cache;
-    if (a->n_in < 3 || steno_node_int(a, "apart", 0) & STENO_APART_HEADS)
+    if (a->n_in < 3 || steno_node_int(a, "apart", 0))
         return false;
     for (int i = N_IN; i < a->n_in; i++)
         if (a->in[i] != STENO_NONE)
