@@ -238,6 +238,14 @@ static steno_status twin_of(struct layout *l, steno_value_id v, const char *name
     return st;
 }
 
+/* The channels-last forms of a node's first input and output. */
+static steno_status twins(struct layout *l, const struct steno_node *n, steno_value_id *x,
+                          steno_value_id *y)
+{
+    steno_status st = twin_of(l, n->in[0], n->name, x);
+    return st ? st : twin_of(l, n->out[0], n->name, y);
+}
+
 /* Rewrite as MatMul(x, W') and an Add of the bias. */
 static steno_status rewrite_pointwise(struct layout *l, int32_t at, steno_value_id x,
                                       steno_value_id y)
@@ -277,9 +285,7 @@ static steno_status rewrite_conv(struct layout *l, int32_t at)
         w.dim[2] == 1 && w.dim[3] == 1 && plain_window(&n) && steno_node_int(&n, "group", 1) == 1;
     struct steno_node *c;
     steno_value_id x, y;
-    steno_status st = twin_of(l, n.in[0], n.name, &x);
-    if (!st)
-        st = twin_of(l, n.out[0], n.name, &y);
+    steno_status st = twins(l, &n, &x, &y);
     if (st)
         return st;
     if (pointwise)
@@ -348,9 +354,7 @@ static steno_status rewrite_pool(struct layout *l, int32_t at)
     const struct steno_node n = l->g->nodes[at];
     struct steno_node *p;
     steno_value_id x, y;
-    steno_status st = twin_of(l, n.in[0], n.name, &x);
-    if (!st)
-        st = twin_of(l, n.out[0], n.name, &y);
+    steno_status st = twins(l, &n, &x, &y);
     if (st)
         return st;
     if (*n.op_type == 'G')
