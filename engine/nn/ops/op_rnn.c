@@ -404,32 +404,27 @@ static void activate(const steno_kernels *k, const struct activation *a, float *
         k->affine_f32(x, x, n, a->alpha, a->beta);
         return;
     case ACT_LEAKY_RELU:
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] < 0 ? a->alpha * x[i] : x[i];
+        k->leaky_relu_f32(x, x, n, a->alpha, 0);
         return;
     case ACT_THRESHOLDED_RELU:
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] > a->alpha ? x[i] : 0;
+        k->thresholded_relu_f32(x, x, n, a->alpha, 0);
         return;
     case ACT_SCALED_TANH:
-        for (size_t i = 0; i < n; i++)
-            x[i] = a->alpha * tanhf(a->beta * x[i]);
+        k->affine_f32(x, x, n, a->beta, 0);
+        k->tanh_f32(x, x, n);
+        k->affine_f32(x, x, n, a->alpha, 0);
         return;
     case ACT_HARD_SIGMOID:
-        k->affine_f32(x, x, n, a->alpha, a->beta);
-        k->clip_f32(x, x, n, 0, 1);
+        k->hard_sigmoid_f32(x, x, n, a->alpha, a->beta);
         return;
     case ACT_ELU:
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] < 0 ? a->alpha * expm1f(x[i]) : x[i];
+        k->elu_f32(x, x, n, a->alpha, 1);
         return;
     case ACT_SOFTSIGN:
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] / (1 + fabsf(x[i]));
+        k->softsign_f32(x, x, n);
         return;
     case ACT_SOFTPLUS:
-        for (size_t i = 0; i < n; i++)
-            x[i] = x[i] > 0 ? x[i] + log1pf(expf(-x[i])) : log1pf(expf(x[i]));
+        k->softplus_f32(x, x, n);
         return;
     case ACT_COUNT:
         return;
