@@ -154,19 +154,13 @@ static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static steno_status put_string(struct steno_buf *b, const char *name, const char *text)
-{
-    steno_status st = steno_buf_printf(b, "\"%s\":", name);
-    return st ? st : steno_json_put_string(b, text, strlen(text));
-}
-
 static steno_status put_alternative(struct steno_dialect_session *d, struct steno_buf *b,
                                     const char *text, double confidence,
                                     const struct steno_word *words, size_t n)
 {
     steno_status st = steno_buf_puts(b, "{");
     if (!st)
-        st = put_string(b, "transcript", text);
+        st = steno_json_put_member(b, "transcript", text);
     if (!st)
         st = steno_buf_printf(b, ",\"confidence\":%.4f,", confidence);
     if (!st)
@@ -188,15 +182,15 @@ static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_sessi
     steno_dialect_uuid(d, id);
     st = steno_buf_printf(b, "\"metadata\":{\"request_id\":\"%s\",\"model_info\":{", id);
     if (!st)
-        st = put_string(b, "name", d->start.model);
+        st = steno_json_put_member(b, "name", d->start.model);
     if (!st)
         st = steno_buf_puts(b, ",");
     if (!st)
-        st = put_string(b, "version", d->model_version);
+        st = steno_json_put_member(b, "version", d->model_version);
     if (!st)
         st = steno_buf_puts(b, ",");
     if (!st)
-        st = put_string(b, "arch", d->model_family);
+        st = steno_json_put_member(b, "arch", d->model_family);
     return st ? st : steno_buf_printf(b, "},\"model_uuid\":\"%s\"}", id);
 }
 
@@ -287,11 +281,11 @@ static void error(struct steno_dialect_session *d, const char *code, const char 
     steno_status st = steno_buf_puts(b, "{\"type\":\"Error\",");
     steno_dialect_uuid(d, id);
     if (!st)
-        st = put_string(b, "category", code);
+        st = steno_json_put_member(b, "category", code);
     if (!st)
         st = steno_buf_puts(b, ",");
     if (!st)
-        st = put_string(b, "message", message);
+        st = steno_json_put_member(b, "message", message);
     d->commit(d, st ? st : steno_buf_printf(b, ",\"details\":\"\",\"request_id\":\"%s\"}", id),
               false);
 }

@@ -79,12 +79,6 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static steno_status put_string(struct steno_buf *b, const char *name, const char *text)
-{
-    steno_status st = steno_buf_printf(b, "\"%s\":", name);
-    return st ? st : steno_json_put_string(b, text, strlen(text));
-}
-
 static bool is_mark(utf8proc_int32_t c)
 {
     const utf8proc_category_t k = utf8proc_category(c);
@@ -142,13 +136,13 @@ static steno_status put_word(struct steno_buf *b, const struct steno_word *w, bo
 {
     steno_status st;
     if (!punctuate)
-        return put_string(b, "word", w->text);
+        return steno_json_put_member(b, "word", w->text);
     st = steno_buf_puts(b, "\"word\":");
     if (!st)
         st = put_bare(b, w->text);
     if (!st)
         st = steno_buf_puts(b, ",");
-    return st ? st : put_string(b, "punctuated_word", w->text);
+    return st ? st : steno_json_put_member(b, "punctuated_word", w->text);
 }
 
 steno_status steno_deepgram_put_words(struct steno_buf *b, const struct steno_word *w, size_t n,
@@ -272,7 +266,7 @@ static steno_status put_alternative(struct steno_buf *b, const struct steno_alte
 {
     steno_status st = steno_buf_puts(b, "{");
     if (!st)
-        st = put_string(b, "transcript", a->text);
+        st = steno_json_put_member(b, "transcript", a->text);
     if (!st)
         st = steno_buf_printf(b, ",\"confidence\":%.4f,", (double)a->confidence);
     if (!st)
@@ -293,7 +287,7 @@ static steno_status put_utterance(struct steno_buf *b, const struct steno_event 
     if (!st)
         st = steno_buf_printf(b, "\"confidence\":%.4f,", (double)seg->confidence);
     if (!st)
-        st = put_string(b, "transcript", seg->text);
+        st = steno_json_put_member(b, "transcript", seg->text);
     if (!st)
         st = steno_buf_puts(b, ",");
     if (!st)
@@ -314,7 +308,7 @@ static steno_status put_language(struct steno_buf *b, const struct steno_openai_
 {
     steno_status st = steno_buf_puts(b, ",");
     if (!st)
-        st = put_string(b, "detected_language", r->language);
+        st = steno_json_put_member(b, "detected_language", r->language);
     return st || !(r->language_probability > 0)
                ? st
                : steno_buf_printf(b, ",\"language_confidence\":%.4f",
@@ -356,7 +350,7 @@ steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_open
         strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
     st = steno_buf_puts(out, "{\"metadata\":{\"transaction_key\":\"deprecated\",");
     if (!st)
-        st = put_string(out, "request_id", a->request_id);
+        st = steno_json_put_member(out, "request_id", a->request_id);
     if (!st)
         st = steno_buf_printf(
             out,
@@ -371,15 +365,15 @@ steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_open
     if (!st)
         st = steno_buf_puts(out, ":{");
     if (!st)
-        st = put_string(out, "name", a->model);
+        st = steno_json_put_member(out, "name", a->model);
     if (!st)
         st = steno_buf_puts(out, ",");
     if (!st)
-        st = put_string(out, "version", a->version);
+        st = steno_json_put_member(out, "version", a->version);
     if (!st)
         st = steno_buf_puts(out, ",");
     if (!st)
-        st = put_string(out, "arch", a->family);
+        st = steno_json_put_member(out, "arch", a->family);
     if (!st)
         st = steno_buf_puts(out, "}}},");
     return st ? st : put_results(out, r, a);
@@ -390,14 +384,14 @@ steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,
 {
     steno_status st = steno_buf_puts(out, "{");
     if (!st)
-        st = put_string(out, "err_code", code);
+        st = steno_json_put_member(out, "err_code", code);
     if (!st)
         st = steno_buf_puts(out, ",");
     if (!st)
-        st = put_string(out, "err_msg", message);
+        st = steno_json_put_member(out, "err_msg", message);
     if (!st)
         st = steno_buf_puts(out, ",");
     if (!st)
-        st = put_string(out, "request_id", request_id);
+        st = steno_json_put_member(out, "request_id", request_id);
     return st ? st : steno_buf_puts(out, "}\n");
 }

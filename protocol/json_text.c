@@ -1,5 +1,6 @@
 #include "protocol/json_text.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
 /* Length of the UTF-8 sequence at s; 0 if there is none. */
@@ -60,6 +61,12 @@ steno_status steno_json_put_string(struct steno_buf *out, const char *s, size_t 
     if (!st)
         st = steno_buf_add(out, s + plain, n - plain);
     return st ? st : steno_buf_add(out, "\"", 1);
+}
+
+steno_status steno_json_put_member(struct steno_buf *out, const char *name, const char *text)
+{
+    steno_status st = steno_buf_printf(out, "\"%s\":", name);
+    return st ? st : steno_json_put_string(out, text, strlen(text));
 }
 
 size_t steno_json_depth(const char *text, size_t n, size_t max)

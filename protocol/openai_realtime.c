@@ -97,14 +97,14 @@ static steno_status put_hints(struct steno_buf *b, const struct steno_hint_store
 {
     steno_status st = STENO_OK;
     if (h && *h->language) {
-        st = steno_buf_puts(b, ",\"language\":");
+        st = steno_buf_puts(b, ",");
         if (!st)
-            st = steno_json_put_string(b, h->language, strlen(h->language));
+            st = steno_json_put_member(b, "language", h->language);
     }
     if (!st && h && h->prompt) {
-        st = steno_buf_puts(b, ",\"prompt\":");
+        st = steno_buf_puts(b, ",");
         if (!st)
-            st = steno_json_put_string(b, h->prompt, strlen(h->prompt));
+            st = steno_json_put_member(b, "prompt", h->prompt);
     }
     return st;
 }

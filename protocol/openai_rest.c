@@ -195,9 +195,8 @@ static const char *language_name(const char *code)
 
 static steno_status put_text(struct steno_buf *out, const char *key, const char *value)
 {
-    steno_status st = steno_buf_printf(out, "\"%s\":", key);
-    return THEN(st, value ? steno_json_put_string(out, value, strlen(value))
-                          : steno_buf_puts(out, "null"));
+    return value ? steno_json_put_member(out, key, value)
+                 : steno_buf_printf(out, "\"%s\":null", key);
 }
 
 /* Append seconds rounded to milliseconds, without trailing zeros ("1.25", "3", "0.1"). */
