@@ -154,44 +154,15 @@ static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static steno_status put_alternative(struct steno_dialect_session *d, struct steno_buf *b,
-                                    const char *text, double confidence,
-                                    const struct steno_word *words, size_t n)
-{
-    steno_status st = steno_buf_puts(b, "{");
-    if (!st)
-        st = steno_json_put_member(b, "transcript", text);
-    if (!st)
-        st = steno_buf_printf(b, ",\"confidence\":%.4f,", confidence);
-    if (!st)
-        st = steno_deepgram_put_words(b, words, n, state_of(d)->wants.punctuate);
-    return st;
-}
-
-static steno_status put_next_alternative(struct steno_dialect_session *d, struct steno_buf *b,
-                                         const struct steno_alternative *a)
-{
-    steno_status st = steno_buf_puts(b, "},");
-    return st ? st : put_alternative(d, b, a->text, (double)a->confidence, a->words, a->n_words);
-}
-
 static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_session *d)
 {
     char id[37];
     steno_status st;
     steno_dialect_uuid(d, id);
-    st = steno_buf_printf(b, "\"metadata\":{\"request_id\":\"%s\",\"model_info\":{", id);
+    st = steno_buf_printf(b, "\"metadata\":{\"request_id\":\"%s\",\"model_info\":", id);
     if (!st)
-        st = steno_json_put_member(b, "name", d->start.model);
-    if (!st)
-        st = steno_buf_puts(b, ",");
-    if (!st)
-        st = steno_json_put_member(b, "version", d->model_version);
-    if (!st)
-        st = steno_buf_puts(b, ",");
-    if (!st)
-        st = steno_json_put_member(b, "arch", d->model_family);
-    return st ? st : steno_buf_printf(b, "},\"model_uuid\":\"%s\"}", id);
+        st = steno_deepgram_put_model(b, d->start.model, d->model_version, d->model_family);
+    return st ? st : steno_buf_printf(b, ",\"model_uuid\":\"%s\"}", id);
 }
 
 static double mean_confidence(const struct steno_event *ev)
@@ -202,6 +173,28 @@ static double mean_confidence(const struct steno_event *ev)
     for (size_t i = 0; i < ev->n_words; i++)
         sum += (double)ev->words[i].confidence;
     return ev->n_words ? sum / (double)ev->n_words : 0;
+}
+
+/* Append the best hypothesis, with the language, and those of a final after it. */
+static steno_status put_alternatives(struct steno_dialect_session *d, struct steno_buf *b,
+                                     const struct steno_event *ev)
+{
+    const bool punctuate = state_of(d)->wants.punctuate;
+    const size_t n = ev->kind == STENO_FINAL ? ev->n_alternatives : 0;
+    steno_status st = steno_buf_puts(b, "{");
+    if (!st)
+        st = steno_deepgram_put_text(b, ev->text, mean_confidence(ev), ev->words, ev->n_words,
+                                     punctuate);
+    if (!st && ev->language && *ev->language)
+        st = steno_buf_printf(b, ",\"languages\":[\"%s\"]", ev->language);
+    for (size_t i = 1; !st && i < n; i++) {
+        const struct steno_alternative *a = &ev->alternatives[i];
+        st = steno_buf_puts(b, "},{");
+        if (!st)
+            st = steno_deepgram_put_text(b, a->text, (double)a->confidence, a->words, a->n_words,
+                                         punctuate);
+    }
+    return st ? st : steno_buf_puts(b, "}");
 }
 
 static void send_results(struct steno_dialect_session *d, const struct steno_event *ev)
@@ -221,13 +214,9 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
                           final && ev->reason == STENO_FINAL_ENDPOINT ? "true" : "false",
                           final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false");
     if (!st)
-        st = put_alternative(d, b, ev->text, mean_confidence(ev), ev->words, ev->n_words);
-    if (!st && ev->language && *ev->language)
-        st = steno_buf_printf(b, ",\"languages\":[\"%s\"]", ev->language);
-    for (size_t i = 1; final && !st && i < ev->n_alternatives; i++)
-        st = put_next_alternative(d, b, &ev->alternatives[i]);
+        st = put_alternatives(d, b, ev);
     if (!st)
-        st = steno_buf_puts(b, "}]},");
+        st = steno_buf_puts(b, "]},");
     if (!st)
         st = put_metadata(b, d);
     if (!st)

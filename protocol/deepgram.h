@@ -22,10 +22,15 @@ STENO_MUST steno_status steno_deepgram_want(struct steno_deepgram_wants *w,
                                             struct steno_hint_store *hints, const char *name,
                                             const char *value, steno_err *err);
 
-/* Append "words":[{"word","start","end","confidence"}]. punctuate: "word" is in lower case without
- * punctuation around it, and "punctuated_word" has the word as it is. */
-STENO_MUST steno_status steno_deepgram_put_words(struct steno_buf *b, const struct steno_word *w,
-                                                 size_t n, bool punctuate);
+/* Append "transcript","confidence","words":[{"word","start","end","confidence"}]: members, without
+ * braces. punctuate: "word" is in lower case without punctuation around it, and "punctuated_word"
+ * has the word as it is. */
+STENO_MUST steno_status steno_deepgram_put_text(struct steno_buf *b, const char *text,
+                                                double confidence, const struct steno_word *words,
+                                                size_t n, bool punctuate);
+/* Append {"name","version","arch"} of a model. */
+STENO_MUST steno_status steno_deepgram_put_model(struct steno_buf *b, const char *name,
+                                                 const char *version, const char *family);
 
 struct steno_deepgram_about {
     const char *request_id, *model, *version, *family;

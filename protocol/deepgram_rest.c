@@ -145,8 +145,8 @@ static steno_status put_word(struct steno_buf *b, const struct steno_word *w, bo
     return st ? st : steno_json_put_member(b, "punctuated_word", w->text);
 }
 
-steno_status steno_deepgram_put_words(struct steno_buf *b, const struct steno_word *w, size_t n,
-                                      bool punctuate)
+static steno_status put_words(struct steno_buf *b, const struct steno_word *w, size_t n,
+                              bool punctuate)
 {
     steno_status st = steno_buf_puts(b, "\"words\":[");
     for (size_t i = 0; !st && i < n; i++) {
@@ -158,6 +158,15 @@ steno_status steno_deepgram_put_words(struct steno_buf *b, const struct steno_wo
                                   w[i].start, w[i].end, (double)w[i].confidence);
     }
     return st ? st : steno_buf_puts(b, "]");
+}
+
+steno_status steno_deepgram_put_text(struct steno_buf *b, const char *text, double confidence,
+                                     const struct steno_word *words, size_t n, bool punctuate)
+{
+    steno_status st = steno_json_put_member(b, "transcript", text);
+    if (!st)
+        st = steno_buf_printf(b, ",\"confidence\":%.4f,", confidence);
+    return st ? st : put_words(b, words, n, punctuate);
 }
 
 /* ---- paragraphs ------------------------------------------------------------------------------ */
@@ -266,11 +275,8 @@ static steno_status put_alternative(struct steno_buf *b, const struct steno_alte
 {
     steno_status st = steno_buf_puts(b, "{");
     if (!st)
-        st = steno_json_put_member(b, "transcript", a->text);
-    if (!st)
-        st = steno_buf_printf(b, ",\"confidence\":%.4f,", (double)a->confidence);
-    if (!st)
-        st = steno_deepgram_put_words(b, a->words, a->n_words, w->punctuate);
+        st = steno_deepgram_put_text(b, a->text, (double)a->confidence, a->words, a->n_words,
+                                     w->punctuate);
     if (!st && w->paragraphs)
         st = steno_buf_puts(b, ",");
     if (!st && w->paragraphs)
@@ -291,7 +297,7 @@ static steno_status put_utterance(struct steno_buf *b, const struct steno_event 
     if (!st)
         st = steno_buf_puts(b, ",");
     if (!st)
-        st = steno_deepgram_put_words(b, seg->words, seg->n_words, a->wants.punctuate);
+        st = put_words(b, seg->words, seg->n_words, a->wants.punctuate);
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -339,6 +345,23 @@ static steno_status put_results(struct steno_buf *out, const struct steno_openai
     return st ? st : steno_buf_puts(out, "}}\n");
 }
 
+steno_status steno_deepgram_put_model(struct steno_buf *b, const char *name, const char *version,
+                                      const char *family)
+{
+    steno_status st = steno_buf_puts(b, "{");
+    if (!st)
+        st = steno_json_put_member(b, "name", name);
+    if (!st)
+        st = steno_buf_puts(b, ",");
+    if (!st)
+        st = steno_json_put_member(b, "version", version);
+    if (!st)
+        st = steno_buf_puts(b, ",");
+    if (!st)
+        st = steno_json_put_member(b, "arch", family);
+    return st ? st : steno_buf_puts(b, "}");
+}
+
 steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_openai_result *r,
                                   const struct steno_deepgram_about *a)
 {
@@ -363,19 +386,11 @@ steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_open
     if (!st)
         st = steno_json_put_string(out, a->model, strlen(a->model));
     if (!st)
-        st = steno_buf_puts(out, ":{");
+        st = steno_buf_puts(out, ":");
     if (!st)
-        st = steno_json_put_member(out, "name", a->model);
+        st = steno_deepgram_put_model(out, a->model, a->version, a->family);
     if (!st)
-        st = steno_buf_puts(out, ",");
-    if (!st)
-        st = steno_json_put_member(out, "version", a->version);
-    if (!st)
-        st = steno_buf_puts(out, ",");
-    if (!st)
-        st = steno_json_put_member(out, "arch", a->family);
-    if (!st)
-        st = steno_buf_puts(out, "}}},");
+        st = steno_buf_puts(out, "}},");
     return st ? st : put_results(out, r, a);
 }
 
