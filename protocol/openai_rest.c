@@ -81,26 +81,6 @@ static steno_status set_model(struct steno_openai_request *r, const char *value,
     return set_name(r->model, "model", value, err);
 }
 
-static steno_status set_language(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return steno_hint_set(&r->hints, "language", value, err);
-}
-
-static steno_status set_prompt(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return steno_hint_set(&r->hints, "prompt", value, err);
-}
-
-static steno_status set_hotwords(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return steno_hint_set(&r->hints, "hotwords", value, err);
-}
-
-static steno_status set_prefix(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return steno_hint_set(&r->hints, "prefix", value, err);
-}
-
 static steno_status add_keyword(struct steno_openai_request *r, const char *value, steno_err *err)
 {
     return steno_hint_add_hotword(&r->hints, value, err);
@@ -126,13 +106,14 @@ static steno_status set_include(struct steno_openai_request *r, const char *valu
 
 static const struct field {
     const char *name;
+    /* NULL: a hint of this name. */
     steno_status (*set)(struct steno_openai_request *r, const char *value, steno_err *err);
 } fields[] = {
     {"model", set_model},
-    {"language", set_language},
-    {"prompt", set_prompt},
-    {"hotwords", set_hotwords},
-    {"prefix", set_prefix},
+    {"language", NULL},
+    {"prompt", NULL},
+    {"hotwords", NULL},
+    {"prefix", NULL},
     {"keywords", add_keyword},
     {"vad_filter", set_vad_filter},
     {"response_format", set_format},
@@ -161,7 +142,8 @@ steno_status steno_openai_field(struct steno_openai_request *r, const char *name
             return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL", fields[i].name);
         memcpy(text, value, len);
         text[len] = '\0';
-        return fields[i].set(r, text, err);
+        return fields[i].set ? fields[i].set(r, text, err)
+                             : steno_hint_set(&r->hints, fields[i].name, text, err);
     }
     return STENO_OK;
 }
