@@ -60,10 +60,11 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
         steno_ws_conn_wake(c);
 }
 
+/* What the model takes of the hints. Clients of other dialects send texts to all models. */
 static struct steno_hints hints_of(const conn *c, const struct steno_native_start *s)
 {
     const struct steno_hints h = steno_hints_of(s->hints);
-    return c->lenient ? steno_hints_taken(&h, &c->served->info) : h;
+    return c->dialect == &steno_dialect_native ? h : steno_hints_taken(&h, &c->served->info);
 }
 
 static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
@@ -77,7 +78,6 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_LOADING], 1);
     if (st)
         return steno_fail_in(err, st, "model");
-    c->lenient = d->dialect != &steno_dialect_native; /* clients of others send texts to all */
     hints = hints_of(c, s);
     st = steno_hints_check(&c->served->info, &hints, err);
     if (st)

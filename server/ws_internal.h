@@ -35,7 +35,6 @@ struct steno_ws_conn {
     steno_ws_session *session;
     steno_pool_stream *stream;
     struct steno_served *served; /* its model, once it is chosen */
-    bool lenient;                /* hints that the model cannot use are left out */
     struct steno_ws_reader reader;
     char *unread; /* [n_unread] bytes that came while the session was paused, or NULL */
     size_t n_unread;
