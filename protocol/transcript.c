@@ -123,6 +123,20 @@ static steno_status failed(const steno_transcript *t, steno_status st, steno_err
     return steno_fail(err, st, "the transcript exceeds %zu bytes", t->text.max);
 }
 
+/* A sum of the logarithms of confidences, with those of further words. */
+static double add_logs(double sum, const struct steno_word *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sum += log((double)w[i].confidence);
+    return sum;
+}
+
+/* The geometric mean of n confidences. */
+static float mean_of_logs(double sum, size_t n)
+{
+    return n ? (float)exp(sum / (double)n) : 0;
+}
+
 /* Add a segment; joined: what the text of the whole gets for it. */
 static steno_status add_segment(steno_transcript *t, const struct steno_event *ev,
                                 const char *joined)
@@ -142,18 +156,9 @@ static steno_status add_segment(steno_transcript *t, const struct steno_event *e
     if (st)
         return st;
     t->segments[t->n++] = copy;
-    for (size_t i = 0; i < ev->n_words; i++)
-        t->log_conf += log((double)ev->words[i].confidence);
+    t->log_conf = add_logs(t->log_conf, ev->words, ev->n_words);
     t->n_words += ev->n_words;
     return STENO_OK;
-}
-
-static float mean_confidence(const struct steno_word *w, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += log((double)w[i].confidence);
-    return n ? (float)exp(sum / (double)n) : 0;
 }
 
 /* Add section i of a final as a segment of its own. */
@@ -173,7 +178,7 @@ static steno_status add_section(steno_transcript *t, const struct steno_event *w
     ev.words = whole->words + s.first_word;
     ev.n_tokens = s.n_tokens;
     ev.tokens = whole->tokens + s.first_token;
-    ev.confidence = mean_confidence(ev.words, ev.n_words);
+    ev.confidence = mean_of_logs(add_logs(0, ev.words, ev.n_words), ev.n_words);
     only = (struct steno_alternative){.text = plain,
                                       .confidence = ev.confidence,
                                       .score = s.score,
@@ -258,7 +263,7 @@ const char *steno_transcript_text(steno_transcript *t)
 
 float steno_transcript_confidence(const steno_transcript *t)
 {
-    return t->n_words ? (float)exp(t->log_conf / (double)t->n_words) : 0;
+    return mean_of_logs(t->log_conf, t->n_words);
 }
 
 double steno_confidence_log(float confidence)
@@ -312,14 +317,13 @@ steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
             text[at++] = ' ';
         memcpy(text + at, a.text, n);
         at += n;
-        for (size_t w = 0; w < a.n_words; w++) {
-            log_conf += log((double)a.words[w].confidence);
+        log_conf = add_logs(log_conf, a.words, a.n_words);
+        for (size_t w = 0; w < a.n_words; w++)
             words[sum.n_words++] = a.words[w];
-        }
     }
     sum.text = text;
     sum.words = words;
-    sum.confidence = sum.n_words ? (float)exp(log_conf / (double)sum.n_words) : 0;
+    sum.confidence = mean_of_logs(log_conf, sum.n_words);
     *out = sum;
     return STENO_OK;
 }
