@@ -1,0 +1,70 @@
+#include "families/whisper/recording_internal.h"
+
+#include "text/language.h"
+
+#define MAX_LANGUAGES 128
+
+steno_status steno_whisper_language_choose(steno_whisper_recording *j, steno_err *err)
+{
+    const struct steno_whisper_specials *s = &j->m->special;
+    const char *code = steno_language_code_at(j->o.language);
+    j->language = j->o.language;
+    j->language_probability = 1;
+    if (j->language >= s->n_languages || (!s->multilingual && j->language > 0))
+        return steno_fail(err, STENO_ERR_INVAL, "language '%s': the model knows %s",
+                          code ? code : "?", s->multilingual ? "99 others" : "English alone");
+    if (!s->multilingual && j->o.translate)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "a model for English alone translates nothing");
+    if (!s->multilingual)
+        j->language = 0;
+    return STENO_OK;
+}
+
+int steno_whisper_recording_language(const steno_whisper_recording *r, float *probability)
+{
+    *probability = r->language_probability;
+    return r->language;
+}
+
+void steno_whisper_language_ask(const steno_whisper_recording *j, struct steno_whisper_ask *ask)
+{
+    static const size_t first = 0;
+    *ask = (struct steno_whisper_ask){
+        .state = j->state, .token = &j->m->special.sot, .n = 1, .pick = &first, .n_pick = 1};
+}
+
+struct steno_whisper_guess steno_whisper_language_best(const steno_whisper_recording *j,
+                                                       const struct steno_whisper_ask *ask)
+{
+    const size_t n = (size_t)j->m->special.n_languages;
+    float p[MAX_LANGUAGES];
+    struct steno_whisper_guess g = {0};
+    j->m->kernels.softmax_f32(p, ask->logits + j->m->special.first_language, 1, n);
+    g.probability = p[0];
+    for (size_t i = 1; i < n; i++) {
+        if (p[i] > g.probability)
+            g = (struct steno_whisper_guess){(int)i, p[i], g.probability};
+        else if (p[i] > g.second)
+            g.second = p[i];
+    }
+    return g;
+}
+
+bool steno_whisper_language_has_padding(const steno_whisper_recording *j)
+{
+    size_t there;
+    (void)steno_whisper_mel_at(j->mel, j->seek, &there);
+    return there > j->size && j->size < STENO_WHISPER_WINDOW_FRAMES &&
+           j->size < 2 * (size_t)j->m->dims.audio_ctx;
+}
+
+steno_status steno_whisper_language_encode_padded(steno_whisper_recording *j,
+                                                  steno_whisper_runner *net, steno_err *err)
+{
+    struct steno_whisper_window w = {.rows = (size_t)j->m->dims.audio_ctx,
+                                     .floor = steno_whisper_mel_floor(j->mel)};
+    w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
+    w.n = j->size + 1;
+    return steno_whisper_encode(net, j->state, &w, err);
+}

@@ -1,0 +1,282 @@
+#include "families/whisper/recording_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define UNSAID 200 /* mel frames of speech that are more than a word */
+#define STEP 0.02  /* seconds of a timestamp: two frames */
+
+/* ---- cutting --------------------------------------------------------------------------------- */
+
+static bool is_time(const steno_whisper_recording *j, size_t i)
+{
+    return j->decoded.ids[i] >= j->m->special.first_time;
+}
+
+static double seconds_at(const steno_whisper_recording *j, size_t i)
+{
+    return (double)j->seek * STENO_WHISPER_FRAME_S +
+           STEP * (j->decoded.ids[i] - j->m->special.first_time);
+}
+
+static void add_cut(steno_whisper_recording *j, size_t first, size_t end, double from, double to)
+{
+    if (j->n_cuts < STENO_WHISPER_MAX_SEGMENTS)
+        j->cut[j->n_cuts++] =
+            (struct steno_whisper_cut){.first = first, .n = end - first, .start = from, .end = to};
+}
+
+/* One segment of all pieces; its end is the last timestamp, or the window's. */
+static void cut_whole(steno_whisper_recording *j)
+{
+    const double from = (double)j->seek * STENO_WHISPER_FRAME_S;
+    double length = (double)j->size * STENO_WHISPER_FRAME_S;
+    for (size_t i = j->decoded.n; i-- > 0;) {
+        if (!is_time(j, i))
+            continue;
+        if (j->decoded.ids[i] != j->m->special.first_time)
+            length = STEP * (j->decoded.ids[i] - j->m->special.first_time);
+        break;
+    }
+    add_cut(j, 0, j->decoded.n, from, from + length);
+}
+
+size_t steno_whisper_segments_cut(steno_whisper_recording *j)
+{
+    const size_t n = j->decoded.n;
+    size_t last = 0;
+    j->n_cuts = 0;
+    j->single_end = n >= 2 && !is_time(j, n - 2) && is_time(j, n - 1);
+    for (size_t i = 1; i < n; i++)
+        if (is_time(j, i) && is_time(j, i - 1)) {
+            add_cut(j, last, i, seconds_at(j, last), seconds_at(j, i - 1));
+            last = i;
+        }
+    if (!last) {
+        cut_whole(j);
+        return j->size;
+    }
+    if (j->single_end) {
+        add_cut(j, last, n, seconds_at(j, last), seconds_at(j, n - 1));
+        return j->size;
+    }
+    return 2 * (size_t)(j->decoded.ids[last - 1] - j->m->special.first_time);
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static double hundredths(double x)
+{
+    return rint(x * 100) / 100;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* The first word after a pause, or the first two, are not to reach back into it. */
+static void shorten_first(steno_whisper_recording *j, struct steno_whisper_timed *w, size_t n)
+{
+    const double median = j->words.median, longest = j->words.longest;
+    if (w[0].end - j->last_speech <= median * 4 ||
+        (w[0].end - w[0].start <= longest && (n < 2 || w[1].end - w[0].start <= longest * 2)))
+        return;
+    if (n > 1 && w[1].end - w[1].start > longest)
+        w[0].end = w[1].start = larger(w[1].end / 2, w[1].end - longest);
+    w[0].start = larger(0, w[0].end - longest);
+}
+
+/* Whichever of segment and word is less likely to hold a pause gives the time. */
+static void settle_ends(steno_whisper_recording *j, struct steno_whisper_cut *c,
+                        struct steno_whisper_timed *first, struct steno_whisper_timed *last)
+{
+    if (c->start < first->end && c->start - 0.5 > first->start)
+        first->start = larger(0, smaller(first->end - j->words.median, c->start));
+    else
+        c->start = first->start;
+    if (c->end > last->start && c->end + 0.5 < last->end)
+        last->end = larger(last->start + j->words.median, c->end);
+    else
+        c->end = last->end;
+    j->last_speech = c->end;
+}
+
+/* Words of one segment from number *at on; those without spelling are gone afterwards. */
+static void take_words(steno_whisper_recording *j, struct steno_whisper_cut *c, size_t *at,
+                       size_t *to)
+{
+    struct steno_whisper_timed *w = j->words.word;
+    size_t text = 0, taken = 0;
+    for (size_t i = c->first; i < c->first + c->n; i++)
+        text += j->decoded.ids[i] < j->m->special.eot;
+    c->first_word = *to;
+    for (; *at < j->words.n && taken < text; ++*at) {
+        struct steno_whisper_timed t = w[*at];
+        taken += t.n;
+        if (!t.bytes)
+            continue;
+        t.start = hundredths((double)j->seek * STENO_WHISPER_FRAME_S + t.start);
+        t.end = hundredths((double)j->seek * STENO_WHISPER_FRAME_S + t.end);
+        w[(*to)++] = t;
+    }
+    c->n_words = *to - c->first_word;
+    if (!c->n_words)
+        return;
+    shorten_first(j, w + c->first_word, c->n_words);
+    settle_ends(j, c, w + c->first_word, w + *to - 1);
+}
+
+size_t steno_whisper_segments_text(const steno_whisper_recording *j, int32_t *ids)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < j->decoded.n; i++)
+        if (j->decoded.ids[i] < j->m->special.eot)
+            ids[n++] = j->decoded.ids[i];
+    return n;
+}
+
+steno_status steno_whisper_segments_ask(steno_whisper_recording *j, struct steno_whisper_ask *ask,
+                                        steno_err *err)
+{
+    const size_t n = steno_whisper_segments_text(j, j->text_ids);
+    int32_t start[3];
+    return steno_whisper_aligner_ask(j->aligner, j->state, start,
+                                     steno_whisper_prompt_start(j, start), j->text_ids, n,
+                                     j->size / 2, ask, err);
+}
+
+steno_status steno_whisper_segments_take(steno_whisper_recording *j,
+                                         const steno_whisper_runner *net,
+                                         const struct steno_whisper_ask *ask, steno_err *err)
+{
+    struct steno_whisper_alignment a;
+    size_t at = 0, to = 0;
+    steno_status st = steno_whisper_aligner_take(j->aligner, net, ask, &a, err);
+    if (st)
+        return st;
+    st = steno_whisper_words_make(j->m, &a, j->text_ids, steno_whisper_by_characters(j->language),
+                                  &j->words, err);
+    steno_whisper_alignment_free(&a);
+    for (size_t i = 0; i < j->n_cuts && !st; i++)
+        take_words(j, &j->cut[i], &at, &to);
+    return st;
+}
+
+/* End of the last word; of the last segment where there are none. */
+static double end_of_words(const steno_whisper_recording *j)
+{
+    for (size_t i = j->n_cuts; i-- > 0;)
+        if (j->cut[i].n_words)
+            return j->words.word[j->cut[i].first_word + j->cut[i].n_words - 1].end;
+    return j->cut[j->n_cuts - 1].end;
+}
+
+/* The frame behind the last word if more speech follows than a word, else the window's end. */
+static size_t seek_unsaid(const steno_whisper_recording *j)
+{
+    const size_t end = j->seek + j->size, spoken = j->spoken < end ? j->spoken : end;
+    const double said = j->n_cuts ? end_of_words(j) * 100 : 0;
+    const size_t at = said > 0 ? (size_t)said : 0;
+    return at > j->seek && at + UNSAID < spoken ? at : end;
+}
+
+size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek)
+{
+    const double end = end_of_words(j);
+    j->last_speech = end;
+    if (j->o.recover)
+        return seek_unsaid(j);
+    return j->o.words_move && !j->single_end && end > (double)j->seek * STENO_WHISPER_FRAME_S
+               ? (size_t)rint(end * 100)
+               : seek;
+}
+
+/* ---- what is kept of them -------------------------------------------------------------------- */
+
+steno_status steno_whisper_segments_keep(steno_whisper_recording *j, steno_err *err)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < j->n_cuts; i++) {
+        const struct steno_whisper_cut c = j->cut[i];
+        size_t n;
+        steno_status st;
+        steno_buf_cut(&j->text, 0);
+        st = steno_bpe_text(j->m->bpe, j->decoded.ids + c.first, c.n, &j->text);
+        if (st)
+            return steno_fail(err, st, "out of memory for text");
+        (void)steno_whisper_strip(j->text.data ? j->text.data : "", j->text.len, &n);
+        if (!n || (c.start == c.end && !steno_whisper_partial_agreed(j)))
+            continue;
+        st = steno_whisper_pieces_add(&j->context, j->decoded.ids + c.first, c.n, err);
+        if (st)
+            return st;
+        j->cut[kept++] = c;
+    }
+    j->n_cuts = kept;
+    return STENO_OK;
+}
+
+size_t steno_whisper_segments_pieces(const steno_whisper_recording *j)
+{
+    return j->n_cuts ? j->cut[j->n_cuts - 1].first + j->cut[j->n_cuts - 1].n : 0;
+}
+
+/* The text of the segment, then the spellings of its words, each terminated. */
+static steno_status write_texts(steno_whisper_recording *j, const struct steno_whisper_cut *c,
+                                size_t *words)
+{
+    const struct steno_whisper_timed *t = j->words.word + c->first_word;
+    steno_status st;
+    steno_buf_cut(&j->text, 0);
+    st = steno_bpe_text(j->m->bpe, j->decoded.ids + c->first, c->n, &j->text);
+    if (!st)
+        st = steno_buf_add(&j->text, "", 1);
+    *words = j->text.len;
+    for (size_t i = 0; i < c->n_words && !st; i++) {
+        st = steno_buf_add(&j->text, j->words.text.data + t[i].text, t[i].bytes);
+        if (!st)
+            st = steno_buf_add(&j->text, "", 1);
+    }
+    if (st)
+        return st;
+    free(j->out);
+    j->out = calloc(c->n_words + 1, sizeof *j->out);
+    return j->out ? STENO_OK : STENO_ERR_NOMEM;
+}
+
+steno_status steno_whisper_recording_next(steno_whisper_recording *j,
+                                          struct steno_whisper_segment *out)
+{
+    const struct steno_whisper_cut *c = &j->cut[j->n_read];
+    const struct steno_whisper_timed *t = j->words.word ? j->words.word + c->first_word : NULL;
+    size_t at;
+    steno_status st;
+    if (j->phase != STENO_WHISPER_LISTENING || j->n_read == j->n_cuts)
+        return STENO_NEED_MORE;
+    st = write_texts(j, c, &at);
+    if (st)
+        return st;
+    j->n_read++;
+    for (size_t i = 0; i < c->n_words; at += t[i++].bytes + 1)
+        j->out[i] = (struct steno_whisper_word){.text = j->text.data + at,
+                                                .n_ids = t[i].n,
+                                                .start = t[i].start,
+                                                .end = t[i].end,
+                                                .probability = t[i].probability};
+    *out = (struct steno_whisper_segment){.seek = j->seek,
+                                          .start = c->start,
+                                          .end = c->end,
+                                          .text = j->text.data,
+                                          .ids = j->decoded.ids + c->first,
+                                          .log_probs = j->decoded.log_probs + c->first,
+                                          .n_ids = c->n,
+                                          .words = j->out,
+                                          .n_words = c->n_words};
+    return STENO_OK;
+}
