@@ -172,7 +172,7 @@ int cli_model(int argc, char **argv)
         return EX_OK;
     }
     if (!o.path || strcmp(o.what, "info"))
-        return cli_usage("model needs info and a file, ops, options, fetch, list or remove");
+        return cli_usage("model: info FILE, ops, options, fetch, list or remove must follow");
     rc = cli_readable(o.path);
     if (rc != EX_OK)
         return rc;
