@@ -1,5 +1,6 @@
 #include "cli/verify_hard.h"
-#include "optimize/quantize_forms.h"
+
+#include "nn/kernels/half.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,9 +22,9 @@ double verify_element(const struct steno_tensor *t, size_t i)
     case STENO_F64:
         return ((const double *)t->data)[i];
     case STENO_F16:
-        return (double)steno_half_to_float(((const uint16_t *)t->data)[i]);
+        return (double)half_from_f16(((const uint16_t *)t->data)[i]);
     case STENO_BF16:
-        return (double)steno_brain_to_float(((const uint16_t *)t->data)[i]);
+        return (double)half_from_bf16(((const uint16_t *)t->data)[i]);
     case STENO_I64:
         return (double)((const int64_t *)t->data)[i];
     case STENO_I32:

@@ -2,6 +2,7 @@
 #include "optimize/quantize_forms.h"
 
 #include "base/arena.h"
+#include "nn/kernels/half.h"
 #include "nn/passes/passes.h"
 
 #include <float.h>
@@ -299,53 +300,6 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
 
 /* ---- 16 bits ---- */
 
-/* Round to nearest even: IEEE 754 binary16 with subnormals; overflow gives infinity. */
-uint16_t steno_half_of(float f)
-{
-    uint32_t u, m;
-    uint16_t sign;
-    int e;
-    memcpy(&u, &f, sizeof u);
-    sign = (uint16_t)(u >> 16 & 0x8000);
-    e = (int)(u >> 23 & 0xff) - 127;
-    m = u & 0x7fffff;
-    if (e == 128)
-        return (uint16_t)(sign | 0x7c00 | (m ? 0x200 : 0));
-    if (e < -25)
-        return sign;
-    m |= 0x800000;
-    u = e < -14 ? (uint32_t)(-1 - e) : 13; /* bits that are dropped */
-    m = (m + (1u << (u - 1)) - 1 + (m >> u & 1)) >> u;
-    if (e >= -14)
-        m += (uint32_t)(e + 14) << 10;
-    return (uint16_t)(sign | (m > 0x7c00 ? 0x7c00 : m));
-}
-
-float steno_half_to_float(uint16_t h)
-{
-    int e = h >> 10 & 31;
-    float m = (float)(h & 1023), v;
-    v = e == 31 ? (h & 1023 ? NAN : INFINITY) : e == 0 ? ldexpf(m, -24) : ldexpf(m + 1024, e - 25);
-    return h & 0x8000 ? -v : v;
-}
-
-uint16_t steno_brain_of(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if (isnan(f))
-        return (uint16_t)(u >> 16 | 0x40);
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-float steno_brain_to_float(uint16_t h)
-{
-    uint32_t u = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
 const char *steno_quantize_count(enum steno_quantize_kind kind, const struct steno_tensor *w,
                                  struct steno_quantize_counts *c)
 {
@@ -353,8 +307,8 @@ const char *steno_quantize_count(enum steno_quantize_kind kind, const struct ste
     const float *x = w->data;
     *c = (struct steno_quantize_counts){0};
     for (size_t i = 0; i < steno_numel(w); i++) {
-        float y = half    ? steno_half_to_float(steno_half_of(x[i]))
-                  : brain ? steno_brain_to_float(steno_brain_of(x[i]))
+        float y = half    ? half_from_f16(half_to_f16(x[i]))
+                  : brain ? half_from_bf16(half_to_bf16(x[i]))
                           : x[i];
         c->nan += isnan(x[i]);
         c->infinite += isinf(x[i]);
@@ -380,9 +334,8 @@ steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, in
     if (wh == STENO_NONE)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < steno_numel(w); i++) {
-        uint16_t r = brain ? steno_brain_of(x[i]) : steno_half_of(x[i]);
-        double e =
-            (double)x[i] - (double)(brain ? steno_brain_to_float(r) : steno_half_to_float(r));
+        uint16_t r = brain ? half_to_bf16(x[i]) : half_to_f16(x[i]);
+        double e = (double)x[i] - (double)(brain ? half_from_bf16(r) : half_from_f16(r));
         ((uint16_t *)h)[i] = r;
         lost += e * e;
         square += (double)x[i] * (double)x[i];

@@ -32,11 +32,6 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
                                    const struct steno_tensor *w, struct steno_quantize_product *p);
 steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, int in,
                                     const struct steno_tensor *w, struct steno_quantize_product *p);
-/* Round to f16 or bf16, to nearest even, and back. */
-uint16_t steno_half_of(float f);
-float steno_half_to_float(uint16_t h);
-uint16_t steno_brain_of(float f);
-float steno_brain_to_float(uint16_t h);
 /* Count the weights that `kind` does not hold, but for underflow with 8 and 4 bits. Returns why w
  * has to stay in f32, or NULL. */
 const char *steno_quantize_count(enum steno_quantize_kind kind, const struct steno_tensor *w,

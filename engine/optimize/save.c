@@ -1,6 +1,7 @@
 /* Saves a network's graph, after the passes, to a file. */
 #include "optimize/save.h"
 
+#include "nn/kernels/half.h"
 #include "nn/network/internal.h"
 #include "nn/ops/body.h"
 #include "optimize/quantize_forms.h"
@@ -76,8 +77,8 @@ static bool exact_halves(const struct steno_tensor *w, steno_dtype t, uint16_t *
     const float *x = w->data;
     for (size_t i = 0; i < steno_numel(w); i++) {
         float back;
-        to[i] = t == STENO_F16 ? steno_half_of(x[i]) : steno_brain_of(x[i]);
-        back = t == STENO_F16 ? steno_half_to_float(to[i]) : steno_brain_to_float(to[i]);
+        to[i] = t == STENO_F16 ? half_to_f16(x[i]) : half_to_bf16(x[i]);
+        back = t == STENO_F16 ? half_from_f16(to[i]) : half_from_bf16(to[i]);
         if (memcmp(&back, &x[i], sizeof back))
             return false;
     }
