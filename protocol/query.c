@@ -5,19 +5,12 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hex.h"
 #include "protocol/json_text.h"
 
 size_t steno_query_path_len(const char *target)
 {
     return strcspn(target, "?#");
-}
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* Decode [in, in + n) into out; pair: its number, for the message. */
@@ -30,7 +23,8 @@ static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT],
         if (c == '+') {
             c = ' ';
         } else if (c == '%') {
-            int hi = i + 1 < n ? hex(in[i + 1]) : -1, lo = i + 2 < n ? hex(in[i + 2]) : -1;
+            int hi = i + 1 < n ? steno_hex(in[i + 1]) : -1;
+            int lo = i + 2 < n ? steno_hex(in[i + 2]) : -1;
             if (hi < 0 || lo < 0)
                 return steno_fail(err, STENO_ERR_INVAL, "query: pair %d has a bad %%-escape", pair);
             c = hi * 16 + lo;

@@ -1,5 +1,7 @@
 #include "base/sha256.h"
 
+#include "base/hex.h"
+
 #include <string.h>
 
 static const uint32_t k[64] = {
@@ -91,22 +93,13 @@ void steno_sha256_text(const uint8_t digest[STENO_SHA256_BYTES], char out[STENO_
     out[2 * STENO_SHA256_BYTES] = '\0';
 }
 
-static int digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 bool steno_sha256_parse(const char *text, uint8_t out[STENO_SHA256_BYTES])
 {
     uint8_t d[STENO_SHA256_BYTES];
     if (strlen(text) != 2 * STENO_SHA256_BYTES)
         return false;
     for (int i = 0; i < STENO_SHA256_BYTES; i++) {
-        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+        int high = steno_hex(text[2 * i]), low = steno_hex(text[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         d[i] = (uint8_t)(high << 4 | low);

@@ -1,5 +1,6 @@
 #include "store/package_index.h"
 
+#include "base/hex.h"
 #include "formats/json.h"
 
 #include <string.h>
@@ -59,14 +60,6 @@ static steno_status from_json(const char *page, size_t n, const char *file,
     return st;
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Check that the last part of a link's path, percent-decoded, is this file. */
 static bool names(const char *link, const char *file)
 {
@@ -75,8 +68,9 @@ static bool names(const char *link, const char *file)
         at--;
     for (; at < end; at++, file++) {
         char c = link[at];
-        if (c == '%' && at + 2 < end && hex(link[at + 1]) >= 0 && hex(link[at + 2]) >= 0) {
-            c = (char)(hex(link[at + 1]) << 4 | hex(link[at + 2]));
+        if (c == '%' && at + 2 < end && steno_hex(link[at + 1]) >= 0 &&
+            steno_hex(link[at + 2]) >= 0) {
+            c = (char)(steno_hex(link[at + 1]) << 4 | steno_hex(link[at + 2]));
             at += 2;
         }
         if (c != *file)

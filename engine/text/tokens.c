@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/hex.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
 #define MARK_LEN 3
@@ -46,23 +47,14 @@ static bool utf8_valid(const char *s, size_t n)
     return true;
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* "<0xE4>" */
 static int byte_piece(const char *p, size_t n)
 {
     int hi, lo;
     if (n != 6 || memcmp(p, "<0x", 3) != 0 || p[5] != '>')
         return -1;
-    hi = hex(p[3]);
-    lo = hex(p[4]);
+    hi = steno_hex(p[3]);
+    lo = steno_hex(p[4]);
     return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
 }
 
