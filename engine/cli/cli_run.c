@@ -2,7 +2,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "cli/arrays.h"
-#include "cli/options.h"
+#include "cli/inputs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,19 +27,11 @@ struct run_options {
 };
 
 /* A given input may replace the elements that the model has for it. */
-static bool has_input(const struct run_options *o, const char *name)
-{
-    size_t n = strlen(name);
-    for (int i = 0; i < o->inputs.n; i++)
-        if (!strncmp(o->inputs.v[i], name, n) && o->inputs.v[i][n] == '=')
-            return true;
-    return false;
-}
-
 static bool given(void *arg, const char *name, int64_t ir)
 {
+    const struct run_options *o = arg;
     (void)ir;
-    return has_input(arg, name);
+    return cli_inputs_given(&o->inputs, name) != NULL;
 }
 
 static steno_status set_input(steno_session *s, steno_network *n, const char *arg,
@@ -113,7 +105,7 @@ static bool has_all_inputs(const struct run_options *o, const steno_network *n)
 {
     int found = 0;
     for (int i = 0; i < steno_network_n_inputs(n); i++)
-        found += has_input(o, steno_network_input(n, i)->name);
+        found += cli_inputs_given(&o->inputs, steno_network_input(n, i)->name) != NULL;
     return found >= o->inputs.n;
 }
 
