@@ -24,7 +24,7 @@ enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_SRT, FORMAT_VTT };
 struct job {
     const char *model_dir;
     int format; /* enum format */
-    bool stream, words, word_times, times;
+    bool stream, words, times;
     long channel;
     struct cli_family_options family;
     struct steno_model_options model_opt;
@@ -339,7 +339,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
          "text: one line per file, the default"},
         {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
          "text: a line per word, \"start end confidence word\""},
-        {"--word-times", CLI_FLAG, NULL, &j->word_times, 0, 0, "the same"},
+        {"--word-times", CLI_FLAG, NULL, &j->words, 0, 0, "the same"},
         {"--language", CLI_TEXT, "LANGUAGE", &j->stream_opt.hints.language, 0, 0,
          "what is spoken, by code or English name; auto = detected, where the model can"},
         {"--translate", CLI_FLAG, NULL, &j->stream_opt.hints.translate, 0, 0,
@@ -372,7 +372,6 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
         own++;
     cli_family_rows(&j->family, options + own);
     rc = cli_parse(argc, argv, usage, options, files, argc, n);
-    j->words |= j->word_times;
     j->model_opt.threads = (int)threads;
     j->stream_opt.beam = (int)beam;
     j->stream_opt.n_best = (int)n_best;
