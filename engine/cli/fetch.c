@@ -113,14 +113,6 @@ static steno_status open_stage(struct stage *s, steno_err *err)
     return STENO_OK;
 }
 
-static bool wanted_in_place(const struct steno_catalogue_model *m, const char *name)
-{
-    for (size_t i = 0; i < m->n_files; i++)
-        if (!strcmp(m->files[i].name, name))
-            return true;
-    return false;
-}
-
 /* Leave only the model's files in the stage. */
 static void drop_others(const struct stage *s)
 {
@@ -129,7 +121,7 @@ static void drop_others(const struct stage *s)
         for (size_t k = 0; k < m->sources[i].n_packages; k++) {
             const char *file = m->sources[i].packages[k].file.name;
             char path[STENO_PLACE_MAX], part[STENO_PLACE_MAX];
-            if (wanted_in_place(m, file) || in_stage(s, file, path, NULL) ||
+            if (steno_catalogue_has_file(m, file) || in_stage(s, file, path, NULL) ||
                 path_of(part, s->dir, "", file, ".part", NULL))
                 continue;
             unlink(path);

@@ -158,7 +158,7 @@ static steno_status read_packages(const struct reader *r, const struct steno_jso
     return st;
 }
 
-static bool has_file(const struct steno_catalogue_model *m, const char *file)
+bool steno_catalogue_has_file(const struct steno_catalogue_model *m, const char *file)
 {
     for (size_t i = 0; i < m->n_files; i++)
         if (!strcmp(m->files[i].name, file))
@@ -185,7 +185,7 @@ static steno_status read_parts(const struct reader *r, const struct steno_json_n
     if (!files || files->kind != STENO_JSON_OBJECT)
         return fault(r, object, "'unpack' must be an object");
     for (const struct steno_json_node *f = files->first; f; f = f->next) {
-        if (f->kind != STENO_JSON_LIST || !f->n || !has_file(model, f->key))
+        if (f->kind != STENO_JSON_LIST || !f->n || !steno_catalogue_has_file(model, f->key))
             return fault(r, f, "'unpack' needs a list of members for each file of the model");
         n += f->n;
     }

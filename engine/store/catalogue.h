@@ -66,6 +66,8 @@ const struct steno_catalogue_model *steno_catalogue_at(const steno_catalogue *c,
 /* Find the model with this name or alias, in any letter case; NULL if there is none. */
 const struct steno_catalogue_model *steno_catalogue_find(const steno_catalogue *c,
                                                          const char *name);
+/* True if one of the model's own files has this name. */
+bool steno_catalogue_has_file(const struct steno_catalogue_model *m, const char *file);
 /* Find the client that sends this model name by default ("OpenAI"); NULL if there is none.
  * A listed name that ends with '*' stands for all names that begin so. Letter case counts not. */
 const char *steno_catalogue_client(const steno_catalogue *c, const char *name);
