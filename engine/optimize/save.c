@@ -37,20 +37,28 @@ int steno_network_opset(const steno_network *n)
     return 0;
 }
 
+/* Add a Cast of `from` to `to`, whose element type is t. */
+static steno_status add_cast(struct steno_graph *g, const char *name, steno_value_id from,
+                             steno_value_id to, steno_dtype t, steno_err *err)
+{
+    struct steno_node *cast = steno_pass_add_node(g, "", "Cast", 13, name, 1, 1, 1, err);
+    if (!cast)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, cast, 0, "to", t);
+    cast->in[0] = from;
+    cast->out[0] = to;
+    return STENO_OK;
+}
+
 /* Change 64-bit integer input i to 32 bits, and widen it. */
 static steno_status input_to_int32(struct steno_graph *g, int i, steno_err *err)
 {
     steno_value_id wide = g->inputs[i], v;
-    struct steno_node *cast;
     steno_status st = steno_graph_add_value(g, g->values[wide].name, &v, err);
+    if (!st)
+        st = add_cast(g, g->values[wide].name, v, wide, STENO_I64, err);
     if (st)
         return st;
-    cast = steno_pass_add_node(g, "", "Cast", 13, g->values[wide].name, 1, 1, 1, err);
-    if (!cast)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, cast, 0, "to", STENO_I64);
-    cast->in[0] = v;
-    cast->out[0] = wide;
     g->values[v].dtype = STENO_I32;
     g->values[v].shape = g->values[wide].shape;
     g->values[v].is_input = true;
@@ -106,7 +114,6 @@ static bool may_be_cast(const struct steno_graph *g, steno_value_id v)
 static steno_status narrow(struct steno_graph *g, steno_value_id v, steno_dtype to, steno_err *err)
 {
     struct steno_tensor t = *g->values[v].constant;
-    struct steno_node *cast;
     steno_value_id half, wide;
     steno_status st = steno_constant_fetch(g->values[v].constant, err);
     if (st)
@@ -125,12 +132,10 @@ static steno_status narrow(struct steno_graph *g, steno_value_id v, steno_dtype 
         return st;
     }
     st = steno_graph_add_value(g, "", &wide, err);
-    cast = st ? NULL : steno_pass_add_node(g, "", "Cast", 13, g->values[v].name, 1, 1, 1, err);
-    if (!cast)
-        return STENO_ERR_NOMEM;
-    steno_pass_set_int(g, cast, 0, "to", STENO_F32);
-    cast->in[0] = half;
-    cast->out[0] = wide;
+    if (!st)
+        st = add_cast(g, g->values[v].name, half, wide, STENO_F32, err);
+    if (st)
+        return st;
     g->values[wide].dtype = STENO_F32;
     g->values[wide].shape = g->values[v].shape;
     steno_graph_replace_uses(g, v, wide);
