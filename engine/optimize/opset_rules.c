@@ -8,6 +8,11 @@
 
 enum { MAX_LIST = 64 };
 
+static bool text_is(const Onnx__Attribute *a, const char *text)
+{
+    return a && a->s.len == strlen(text) && !memcmp(a->s.data, text, a->s.len);
+}
+
 /* ---- lists that became inputs ---- */
 
 static steno_status list_to_input(struct opset_change *c, const char *name, size_t k)
@@ -59,10 +64,11 @@ static steno_status reduce_down(struct opset_change *c)
     size_t n = 0;
     bool noop = steno_opset_int(c->m, "noop_with_empty_axes", 0) != 0;
     bool given = c->m->n_input > 1 && !c->in[1].absent;
-    if (given && steno_opset_ints(c, 1, v, MAX_LIST, &n) && !n && noop)
+    bool empty = given && steno_opset_ints(c, 1, v, MAX_LIST, &n) && !n;
+    if (empty && noop)
         return steno_opset_refuse(c, "attribute 'noop_with_empty_axes' exists from opset %d on",
                                   !strcmp(c->m->op_type, "ReduceSum") ? 13 : 18);
-    if (given && steno_opset_ints(c, 1, v, MAX_LIST, &n) && !n) {
+    if (empty) {
         c->m->n_input = 1; /* empty axes mean all of them, as an absent attribute does */
         return STENO_OK;
     }
@@ -509,7 +515,7 @@ static steno_status roi_align_down(struct opset_change *c)
 {
     const char *name = "coordinate_transformation_mode";
     const Onnx__Attribute *a = steno_opset_find(c->m, name);
-    if (!a || a->s.len != 17 || memcmp(a->s.data, "output_half_pixel", 17))
+    if (!text_is(a, "output_half_pixel"))
         return steno_opset_refuse(c, "attribute '%s' can be 'half_pixel' from opset 16 on", name);
     steno_opset_remove(c->m, name);
     return STENO_OK;
@@ -575,11 +581,6 @@ static steno_status resize13_down(struct opset_change *c)
     return st;
 }
 
-static bool text_is(const Onnx__Attribute *a, const char *text)
-{
-    return a && a->s.len == strlen(text) && !memcmp(a->s.data, text, a->s.len);
-}
-
 /* Opset 18 resizes the axes of an attribute; before, scales and sizes have all of them. */
 static steno_status resize18_down(struct opset_change *c)
 {
@@ -591,8 +592,8 @@ static steno_status resize18_down(struct opset_change *c)
     int rank = c->in[0].shape.rank;
     size_t k = c->m->n_input > 3 && !c->in[3].absent ? 3 : 2;
     const void *data;
-    if (k == 3 && steno_opset_find(c->m, "keep_aspect_ratio_policy") &&
-        !text_is(steno_opset_find(c->m, "keep_aspect_ratio_policy"), "stretch"))
+    const Onnx__Attribute *policy = steno_opset_find(c->m, "keep_aspect_ratio_policy");
+    if (k == 3 && policy && !text_is(policy, "stretch"))
         return steno_opset_refuse(c, "attribute 'keep_aspect_ratio_policy' exists from opset 18 "
                                      "on");
     steno_opset_remove(c->m, "keep_aspect_ratio_policy");
