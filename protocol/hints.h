@@ -32,8 +32,7 @@ STENO_MUST steno_status steno_hint_add_hotword(struct steno_hint_store *s, const
                                                steno_err *err);
 /* The strings are the store's. s NULL: none. */
 struct steno_hints steno_hints_of(const struct steno_hint_store *s);
-/* Without the texts that the model takes none of: for forms whose clients send them to all models.
- */
+/* Leave out texts that the model does not take: for forms whose clients send them to all models. */
 struct steno_hints steno_hints_taken(const struct steno_hints *h,
                                      const struct steno_model_info *info);
 /* The hint with whose name a message begins ("language: ..."); NULL when it begins with none. */

@@ -65,9 +65,9 @@ STENO_MUST steno_status steno_native_parse(const char *text, size_t n,
 STENO_MUST steno_status steno_native_query(const char *name, const char *value,
                                            struct steno_native_start *io, steno_err *err);
 
-/* Whether the name is `beam`, an option of a model family or a hint but the language, which other
- * dialects have themselves. The queries of other dialects accept
- * these too, because no name of theirs equals one. */
+/* Whether the name is `beam`, an option of a model family, or a hint other than the language, which
+ * other dialects have themselves. The queries of other dialects accept these too, because no name
+ * of theirs equals one. */
 bool steno_native_is_option(const char *name);
 
 /* Fill in what follows from other fields (the encoding's own rate, a beam that is wide enough) and
