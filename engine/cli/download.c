@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "cli/download.h"
 
-#include "base/clock.h"
+#include "base/atomic_file.h"
 #include "cli/progress.h"
 #include "formats/map.h"
 
@@ -93,15 +93,9 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *user)
         t->too_long = true;
         return 0;
     }
-    for (size_t at = 0; at < n;) {
-        ssize_t k = write(t->fd, bytes + at, n - at);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0) {
-            t->failed = errno;
-            return 0;
-        }
-        at += (size_t)k;
+    if (!steno_write_whole(t->fd, bytes, n)) {
+        t->failed = errno;
+        return 0;
     }
     t->have += (int64_t)n;
     progress_show(&t->progress, t->have);
