@@ -263,7 +263,8 @@ bool steno_opset_ints(const struct opset_change *c, size_t k, int64_t *out, size
     return true;
 }
 
-size_t steno_opset_used_outputs(const struct opset_change *c)
+/* Number of values of m's outputs that something reads, up to the last one. */
+static size_t used_outputs(const struct opset_change *c)
 {
     size_t n = (size_t)c->n->n_out;
     while (n && (c->n->out[n - 1] == STENO_NONE || !c->s->g->values[c->n->out[n - 1]].uses))
@@ -490,7 +491,7 @@ static steno_status check_outputs(struct opset_change *c, const struct opset_ver
                                   steno_dtype bound[16])
 {
     const struct steno_graph *g = c->s->g;
-    size_t used = steno_opset_used_outputs(c);
+    size_t used = used_outputs(c);
     for (size_t k = 0; k < c->m->n_output; k++) {
         const struct opset_param *p = steno_opset_out(to, k);
         bool known = k < (size_t)c->n->n_out && c->n->out[k] != STENO_NONE;
@@ -501,7 +502,7 @@ static steno_status check_outputs(struct opset_change *c, const struct opset_ver
         }
         if (!p)
             return steno_opset_refuse(c, "it has no output %zu", k);
-        if (!known || c->rewired)
+        if (!known)
             continue;
         st = bind(c, to, p, k, true, g->values[c->n->out[k]].dtype, bound);
         if (st)

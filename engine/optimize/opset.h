@@ -77,7 +77,6 @@ struct opset_change {
     Onnx__Node *m;              /* rewritten in place */
     struct opset_operand *in;   /* of m's inputs; room for 8 more than n has */
     int from, to;               /* opsets: of the node, of the file */
-    bool rewired;               /* m does not write the node's outputs any more */
 };
 
 /* One rule: version `at` of an operator has another form than those before it. up makes the new
@@ -124,7 +123,5 @@ const char *steno_opset_redirect(struct opset_change *c, const char *stem, const
 const void *steno_opset_bytes(const struct opset_operand *in);
 /* Read integers of constant operand k (i64 or i32). False: not constant, or more than max. */
 bool steno_opset_ints(const struct opset_change *c, size_t k, int64_t *out, size_t max, size_t *n);
-/* Number of values of m's outputs that something reads, up to the last one. */
-size_t steno_opset_used_outputs(const struct opset_change *c);
 
 #endif
