@@ -1,9 +1,7 @@
 #include "protocol/deepgram.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "protocol/dialect.h"
 #include "protocol/json_text.h"

@@ -3,10 +3,8 @@
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 static const struct {
     const char *name, *media;
