@@ -10,11 +10,11 @@
  * stream failed or ended before. Confined. */
 STENO_MUST steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
                                           steno_err *err);
-/* Whether a step is due. If so, it must come before the next feed. */
 /* Tell how much audio waits to be fed, in samples at the input rate: with more than a quarter of a
  * second no partial is due beside those that come with other work, so a stream that is late catches
  * up first. Until then nothing waits. */
 void steno_stream_set_waiting(steno_stream *s, size_t samples);
+/* Whether a step is due. If so, it must come before the next feed. */
 bool steno_stream_ready(const steno_stream *s);
 /* Input samples until a step is due, approximately: with fewer samples no step comes. 0 if one is
  * due, else at least 1. */
