@@ -18,12 +18,6 @@ static size_t next_text(const struct steno_whisper_agreement *a, const int32_t *
     return at;
 }
 
-void steno_whisper_agreement_clear(struct steno_whisper_agreement *a)
-{
-    a->n = a->agreed = 0;
-    memset(a->common, 0, sizeof a->common);
-}
-
 static bool begins_word(const struct steno_whisper_agreement *a, int32_t id)
 {
     return a->begins_word(a->arg, id);

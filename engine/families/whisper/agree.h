@@ -29,8 +29,6 @@ struct steno_whisper_agreement {
     size_t common[STENO_WHISPER_AGREE_MOST - 1];
 };
 
-/* Forget all hypotheses. */
-void steno_whisper_agreement_clear(struct steno_whisper_agreement *a);
 /* Take the next hypothesis: ids [n], log_probs [n], n <= STENO_WHISPER_AGREE_MAX. It begins with
  * the agreed pieces. */
 void steno_whisper_agreement_add(struct steno_whisper_agreement *a, const int32_t *ids,

@@ -42,7 +42,6 @@ struct steno_whisper_live {
     size_t n_prompt, n_draft, n_pick;
     int32_t token;
     struct steno_whisper_decoded now;
-    size_t partials, again;
     /* what lies before the place where partials begin */
     int32_t from; /* steps of 0.02 s */
     int32_t before[STENO_WHISPER_AGREE_MAX];
@@ -157,12 +156,6 @@ void steno_whisper_live_next_window(steno_whisper_live *l)
     l->done = true;
     l->n_before = 0;
     l->from = 0;
-}
-
-void steno_whisper_live_counts(const steno_whisper_live *l, size_t *partials, size_t *again)
-{
-    *partials = l->partials;
-    *again = l->again;
 }
 
 /* ---- the encoder --------------------------------------------------------------------------- */
@@ -349,10 +342,8 @@ steno_status steno_whisper_live_take(steno_whisper_live *l, const struct steno_w
     st = judge(l, &bad, &silent, err);
     if (st)
         return st;
-    l->partials += !l->full;
     if (bad && !silent && !l->full) {
         l->full = l->wide = *again = true;
-        l->again++;
         return STENO_OK;
     }
     l->full = false;

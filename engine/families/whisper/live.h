@@ -56,6 +56,4 @@ STENO_MUST steno_status steno_whisper_live_take(steno_whisper_live *l,
                                                 steno_err *err);
 /* Another window begins. */
 void steno_whisper_live_next_window(steno_whisper_live *l);
-/* Partials that were decoded, and those of them that were decoded again with 30 s. */
-void steno_whisper_live_counts(const steno_whisper_live *l, size_t *partials, size_t *again);
 #endif

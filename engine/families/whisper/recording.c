@@ -64,7 +64,6 @@ static steno_status begin_window(steno_whisper_recording *j, steno_whisper_runne
 static steno_status force(steno_whisper_recording *j, steno_err *err)
 {
     j->forced = true;
-    j->n_forced++;
     return start_decoding(j, err);
 }
 
@@ -253,11 +252,6 @@ steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t *
     *prompt = r->prompt;
     *n = r->n_prompt;
     return &r->decoded;
-}
-
-size_t steno_whisper_recording_forced(const steno_whisper_recording *r)
-{
-    return r->n_forced;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

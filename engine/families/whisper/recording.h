@@ -111,8 +111,6 @@ struct steno_whisper_partial {
     double start, end; /* s: of the window so far */
 };
 struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whisper_recording *r);
-/* Windows that were decoded twice, because the first result did not begin with agreed text. */
-size_t steno_whisper_recording_forced(const steno_whisper_recording *r);
 
 /* Windows that are finished, and what the last one was decoded to; its prompt [*n]. Valid until the
  * next step. */

@@ -73,7 +73,6 @@ struct steno_whisper_recording {
     bool encoded;             /* for the partial that runs */
     bool forced;              /* the agreed text was given to the decoder */
     size_t n_behind;          /* pieces that follow the prompt */
-    size_t n_forced;          /* windows */
 
     /* the segment that next gave */
     struct steno_buf text;

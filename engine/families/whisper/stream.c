@@ -113,7 +113,6 @@ static void keep_context(struct stream *s)
 steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
-    (void)err;
     forget_text(s);
     if (what == STENO_RESET_TAKEN)
         return take_batched(s, err);
