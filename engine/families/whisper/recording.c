@@ -200,7 +200,7 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     r->o.language = language;
     r->phase = STENO_WHISPER_LISTENING;
     r->ended = r->single_end = false;
-    r->context.n = r->context_from = 0;
+    r->context.n = 0;
     r->last_speech = 0;
     r->spoken = SIZE_MAX;
     r->heard = -1;

@@ -50,10 +50,9 @@ struct steno_whisper_recording {
     int language; /* -1: not known yet */
     float language_probability;
     struct steno_whisper_pieces prompt_text, context, hotwords, prefix;
-    size_t context_from; /* pieces before have been forgotten */
-    double last_speech;  /* seconds */
-    size_t windows;      /* finished */
-    size_t spoken;       /* frames before this one, at most, have speech */
+    double last_speech; /* seconds */
+    size_t windows;     /* finished */
+    size_t spoken;      /* frames before this one, at most, have speech */
 
     /* the window */
     size_t seek, size; /* frames */
@@ -97,7 +96,7 @@ STENO_MUST steno_status steno_whisper_pieces_encode(const struct steno_whisper *
 /* j->prefix: the prefix, behind the timestamp that begins a window. */
 STENO_MUST steno_status steno_whisper_prompt_encode_prefix(steno_whisper_recording *j,
                                                            steno_err *err);
-/* The context is for STENO_WHISPER_CONTEXT pieces: older ones go. */
+/* Keep the last STENO_WHISPER_CONTEXT pieces of the context; none if the options say so. */
 void steno_whisper_prompt_forget(steno_whisper_recording *j);
 /* The start of a transcript into out [3]; returns its length. */
 size_t steno_whisper_prompt_start(const steno_whisper_recording *j, int32_t *out);

@@ -64,27 +64,25 @@ steno_status steno_whisper_prompt_encode_prefix(steno_whisper_recording *j, sten
 steno_status steno_whisper_recording_follow(steno_whisper_recording *r, const int32_t *ids,
                                             size_t n, steno_err *err)
 {
-    r->context.n = r->context_from = 0;
+    r->context.n = 0;
     return steno_whisper_pieces_add(&r->context, ids, n, err);
 }
 
 const int32_t *steno_whisper_recording_context(const steno_whisper_recording *r, size_t *n)
 {
-    *n = steno_whisper_least(r->context.n - r->context_from, STENO_WHISPER_CONTEXT);
+    *n = steno_whisper_least(r->context.n, STENO_WHISPER_CONTEXT);
     return *n ? r->context.ids + r->context.n - *n : NULL;
 }
 
 void steno_whisper_prompt_forget(steno_whisper_recording *j)
 {
     struct steno_whisper_pieces *p = &j->context;
-    if (!j->o.condition || j->decoded.temperature > j->o.condition_reset)
-        j->context_from = p->n;
-    if (p->n - j->context_from > STENO_WHISPER_CONTEXT)
-        j->context_from = p->n - STENO_WHISPER_CONTEXT;
-    if (j->context_from) {
-        p->n -= j->context_from;
-        memmove(p->ids, p->ids + j->context_from, p->n * sizeof *p->ids);
-        j->context_from = 0;
+    const size_t n = steno_whisper_least(p->n, STENO_WHISPER_CONTEXT);
+    if (!j->o.condition || j->decoded.temperature > j->o.condition_reset) {
+        p->n = 0;
+    } else if (n < p->n) {
+        memmove(p->ids, p->ids + p->n - n, n * sizeof *p->ids);
+        p->n = n;
     }
 }
 
@@ -131,7 +129,7 @@ static void put_context(steno_whisper_recording *j, bool with_hotwords)
     const size_t room =
         STENO_WHISPER_CONTEXT -
         (hot > j->n_behind ? hot : steno_whisper_least(j->n_behind, STENO_WHISPER_CONTEXT));
-    size_t n = j->context.n - j->context_from, all_before, n_before;
+    size_t n = j->context.n, all_before, n_before;
     const int32_t *before = before_partial(j, &all_before);
     if (!n && !hot && !all_before)
         return;
