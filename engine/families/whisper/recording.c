@@ -36,22 +36,29 @@ static steno_status start_decoding(steno_whisper_recording *j, steno_err *err)
     return steno_whisper_decoder_start(j->decoder, &o, j->state, j->prompt, j->n_prompt, err);
 }
 
-/* The window at seek into the state. */
-static steno_status begin_window(steno_whisper_recording *j, steno_whisper_runner *net,
-                                 steno_err *err)
+/* n frames from seek on into the state. */
+static steno_status encode_window(steno_whisper_recording *j, size_t n, steno_whisper_runner *net,
+                                  steno_err *err)
 {
     struct steno_whisper_window w = {.rows = (size_t)j->m->dims.audio_ctx,
                                      .floor = steno_whisper_mel_floor(j->mel)};
-    const size_t left = steno_whisper_mel_frames(j->mel) - j->seek, most = 2 * w.rows;
+    w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
+    w.n = n;
+    return steno_whisper_encode(net, j->state, &w, err);
+}
+
+static steno_status begin_window(steno_whisper_recording *j, steno_whisper_runner *net,
+                                 steno_err *err)
+{
+    const size_t left = steno_whisper_mel_frames(j->mel) - j->seek;
+    const size_t most = 2 * (size_t)j->m->dims.audio_ctx;
     steno_status st;
     j->n_cuts = j->n_read = 0;
     if (j->live)
         steno_whisper_live_join(j->live);
     j->size = left < STENO_WHISPER_WINDOW_FRAMES ? left : STENO_WHISPER_WINDOW_FRAMES;
     j->size = j->size < most ? j->size : most;
-    w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
-    w.n = j->size;
-    st = steno_whisper_encode(net, j->state, &w, err);
+    st = encode_window(j, j->size, net, err);
     if (st)
         return st;
     if (j->language >= 0)
@@ -274,7 +281,7 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
                    ? STENO_OK
                    : steno_fail(err, STENO_ERR_INTERNAL, "a search without a step");
     if (j->phase == STENO_WHISPER_DOUBTING) {
-        const steno_status st = steno_whisper_language_encode_padded(j, net, err);
+        const steno_status st = encode_window(j, j->size + 1, net, err); /* with padding */
         if (st)
             return st;
     }

@@ -147,10 +147,6 @@ struct steno_whisper_guess steno_whisper_language_best(const steno_whisper_recor
  * without it. A window is encoded for both at once, so there is no such frame; where two languages
  * are close, it may decide which is first. */
 bool steno_whisper_language_has_padding(const steno_whisper_recording *j);
-/* The window at seek and the frame of padding behind it into the state. */
-STENO_MUST steno_status steno_whisper_language_encode_padded(steno_whisper_recording *j,
-                                                             steno_whisper_runner *net,
-                                                             steno_err *err);
 
 /* ---- partials: recording_partial.c ----------------------------------------------------------- */
 

@@ -58,13 +58,3 @@ bool steno_whisper_language_has_padding(const steno_whisper_recording *j)
     return there > j->size && j->size < STENO_WHISPER_WINDOW_FRAMES &&
            j->size < 2 * (size_t)j->m->dims.audio_ctx;
 }
-
-steno_status steno_whisper_language_encode_padded(steno_whisper_recording *j,
-                                                  steno_whisper_runner *net, steno_err *err)
-{
-    struct steno_whisper_window w = {.rows = (size_t)j->m->dims.audio_ctx,
-                                     .floor = steno_whisper_mel_floor(j->mel)};
-    w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
-    w.n = j->size + 1;
-    return steno_whisper_encode(net, j->state, &w, err);
-}
