@@ -88,7 +88,6 @@ static steno_status finish_window(steno_whisper_recording *j, size_t next, steno
 /* Its pieces are there. */
 static steno_status take_window(steno_whisper_recording *j, steno_err *err)
 {
-    int32_t ids[STENO_WHISPER_MAX_TEXT];
     j->decoded = *steno_whisper_decoder_result(j->decoder);
     if (!j->forced && steno_whisper_decoded_silent(&j->o.decode, &j->decoded)) {
         if (steno_whisper_partial_agreed(j))
@@ -107,7 +106,8 @@ static steno_status take_window(steno_whisper_recording *j, steno_err *err)
     steno_whisper_words_free(&j->words);
     for (size_t i = 0; i < j->n_cuts; i++)
         j->cut[i].n_words = 0;
-    if (!steno_whisper_segments_text(j, ids))
+    steno_whisper_segments_text(j);
+    if (!j->n_text)
         return finish_window(j, steno_whisper_segments_seek(j, j->next_seek), err);
     j->phase = STENO_WHISPER_ALIGNING;
     return STENO_OK;

@@ -60,7 +60,8 @@ struct steno_whisper_recording {
     int32_t prompt[STENO_WHISPER_PROMPT_MAX];
     size_t n_prompt;
     struct steno_whisper_decoded decoded;
-    int32_t text_ids[STENO_WHISPER_MAX_TEXT];
+    int32_t text_ids[STENO_WHISPER_MAX_TEXT]; /* [n_text] of decoded, without timestamps */
+    size_t n_text;
     struct steno_whisper_cut cut[STENO_WHISPER_MAX_SEGMENTS];
     size_t n_cuts, n_read; /* n_read: what next has given */
     bool single_end;       /* it ended with one timestamp, not two */
@@ -113,8 +114,8 @@ void steno_whisper_prompt_give_prefix(steno_whisper_recording *j,
 size_t steno_whisper_segments_cut(steno_whisper_recording *j);
 /* Number of pieces in the window's segments. */
 size_t steno_whisper_segments_pieces(const steno_whisper_recording *j);
-/* Pieces of text of the window into ids [STENO_WHISPER_MAX_TEXT]; returns their number. */
-size_t steno_whisper_segments_text(const steno_whisper_recording *j, int32_t *ids);
+/* j->text_ids: the window's pieces without timestamps. */
+void steno_whisper_segments_text(steno_whisper_recording *j);
 /* What the alignment of the window's words wants of the next step. */
 STENO_MUST steno_status steno_whisper_segments_ask(steno_whisper_recording *j,
                                                    struct steno_whisper_ask *ask, steno_err *err);

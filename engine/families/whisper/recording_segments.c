@@ -132,22 +132,20 @@ static void take_words(steno_whisper_recording *j, struct steno_whisper_cut *c, 
     settle_ends(j, c, w + c->first_word, w + *to - 1);
 }
 
-size_t steno_whisper_segments_text(const steno_whisper_recording *j, int32_t *ids)
+void steno_whisper_segments_text(steno_whisper_recording *j)
 {
-    size_t n = 0;
+    j->n_text = 0;
     for (size_t i = 0; i < j->decoded.n; i++)
         if (j->decoded.ids[i] < j->m->special.eot)
-            ids[n++] = j->decoded.ids[i];
-    return n;
+            j->text_ids[j->n_text++] = j->decoded.ids[i];
 }
 
 steno_status steno_whisper_segments_ask(steno_whisper_recording *j, struct steno_whisper_ask *ask,
                                         steno_err *err)
 {
-    const size_t n = steno_whisper_segments_text(j, j->text_ids);
     int32_t start[3];
     return steno_whisper_aligner_ask(j->aligner, j->state, start,
-                                     steno_whisper_prompt_start(j, start), j->text_ids, n,
+                                     steno_whisper_prompt_start(j, start), j->text_ids, j->n_text,
                                      j->size / 2, ask, err);
 }
 
@@ -177,12 +175,12 @@ static double end_of_words(const steno_whisper_recording *j)
     return j->cut[j->n_cuts - 1].end;
 }
 
-/* The frame behind the last word if more speech follows than a word, else the window's end. */
-static size_t seek_unsaid(const steno_whisper_recording *j)
+/* The frame at `said`, the end of the last word in seconds, if more speech follows than a word,
+ * else the window's end. */
+static size_t seek_unsaid(const steno_whisper_recording *j, double said)
 {
     const size_t end = j->seek + j->size, spoken = j->spoken < end ? j->spoken : end;
-    const double said = j->n_cuts ? end_of_words(j) * 100 : 0;
-    const size_t at = said > 0 ? (size_t)said : 0;
+    const size_t at = said > 0 ? (size_t)(said * 100) : 0;
     return at > j->seek && at + UNSAID < spoken ? at : end;
 }
 
@@ -191,7 +189,7 @@ size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek)
     const double end = end_of_words(j);
     j->last_speech = end;
     if (j->o.recover)
-        return seek_unsaid(j);
+        return seek_unsaid(j, end);
     return j->o.words_move && !j->single_end && end > (double)j->seek * STENO_WHISPER_FRAME_S
                ? (size_t)rint(end * 100)
                : seek;
