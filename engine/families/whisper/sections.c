@@ -15,8 +15,6 @@ void steno_whisper_sections_init(struct steno_whisper_sections *s)
 void steno_whisper_sections_free(struct steno_whisper_sections *s)
 {
     free(s->v);
-    free(s->text_at);
-    free(s->id_at);
     steno_buf_free(&s->text);
 }
 
@@ -29,18 +27,13 @@ void steno_whisper_sections_reset(struct steno_whisper_sections *s)
 static bool reserve(struct steno_whisper_sections *s)
 {
     const size_t cap = s->cap ? 2 * s->cap : 16;
-    void *p;
+    struct steno_section *p;
     if (s->n < s->cap)
         return true;
-    if (!(p = realloc(s->v, cap * sizeof *s->v)))
+    p = realloc(s->v, cap * sizeof *p);
+    if (!p)
         return false;
     s->v = p;
-    if (!(p = realloc(s->text_at, cap * sizeof *s->text_at)))
-        return false;
-    s->text_at = p;
-    if (!(p = realloc(s->id_at, cap * sizeof *s->id_at)))
-        return false;
-    s->id_at = p;
     s->cap = cap;
     return true;
 }
@@ -48,14 +41,11 @@ static bool reserve(struct steno_whisper_sections *s)
 bool steno_whisper_sections_add(struct steno_whisper_sections *s,
                                 const struct steno_whisper_segment *g,
                                 const struct steno_whisper_decoded *window, size_t span,
-                                size_t n_spans, size_t id)
+                                size_t n_spans)
 {
     struct steno_section *o;
-    const size_t at = s->text.len;
     if (!reserve(s) || steno_buf_add(&s->text, g->text, strlen(g->text) + 1))
         return false;
-    s->text_at[s->n] = at;
-    s->id_at[s->n] = id;
     o = &s->v[s->n++];
     *o = (struct steno_section){.start = g->start,
                                 .end = g->end,
@@ -75,9 +65,12 @@ bool steno_whisper_sections_add(struct steno_whisper_sections *s,
 const struct steno_section *steno_whisper_sections_list(struct steno_whisper_sections *s,
                                                         const int32_t *ids)
 {
+    const char *text = s->text.data;
     for (size_t i = 0; i < s->n; i++) {
-        s->v[i].text = s->text.data + s->text_at[i];
-        s->v[i].ids = ids + s->id_at[i];
+        s->v[i].text = text;
+        s->v[i].ids = ids;
+        text += strlen(text) + 1;
+        ids += s->v[i].n_ids;
     }
     return s->v;
 }

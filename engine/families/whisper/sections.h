@@ -9,7 +9,6 @@
 
 struct steno_whisper_sections { /* zero-initialised: call steno_whisper_sections_init */
     struct steno_section *v;
-    size_t *text_at, *id_at; /* of each: in text, in the stream's ids */
     size_t n, cap;
     struct steno_buf text; /* of each, terminated */
 };
@@ -17,13 +16,14 @@ struct steno_whisper_sections { /* zero-initialised: call steno_whisper_sections
 void steno_whisper_sections_init(struct steno_whisper_sections *s);
 void steno_whisper_sections_free(struct steno_whisper_sections *s);
 void steno_whisper_sections_reset(struct steno_whisper_sections *s);
-/* Append segment g of a window: its text is spans [span, span + n_spans) of the hypothesis, its
- * tokens are ids [id, ...). False: out of memory. */
+/* Append segment g of a window: its text is spans [span, span + n_spans) of the hypothesis. False:
+ * out of memory. */
 bool steno_whisper_sections_add(struct steno_whisper_sections *s,
                                 const struct steno_whisper_segment *g,
                                 const struct steno_whisper_decoded *window, size_t span,
-                                size_t n_spans, size_t id);
-/* All of them [s->n], as struct steno_hypothesis has them; valid until the next add. */
+                                size_t n_spans);
+/* All of them [s->n], as struct steno_hypothesis has them; valid until the next add. ids: those of
+ * all sections, one section behind the other. */
 const struct steno_section *steno_whisper_sections_list(struct steno_whisper_sections *s,
                                                         const int32_t *ids);
 

@@ -274,7 +274,7 @@ static size_t count_text(const struct stream *s, const struct steno_whisper_segm
 static bool add_segment(struct stream *s, const struct steno_whisper_segment *g,
                         const struct steno_whisper_decoded *window)
 {
-    const size_t n = count_text(s, g), first_span = s->n, first_id = s->n_ids;
+    const size_t n = count_text(s, g), first_span = s->n;
     size_t word = 0, left = g->n_words ? g->words[0].n_ids : 0, text = 0;
     if (!reserve(s, 0, g->n_ids) || steno_buf_puts(&s->text, g->text))
         return false;
@@ -299,8 +299,7 @@ static bool add_segment(struct stream *s, const struct steno_whisper_segment *g,
         if (!add_piece(s, g->ids[i], g->log_probs[i], first, last > first ? last : first))
             return false;
     }
-    return steno_whisper_sections_add(&s->sections, g, window, first_span, s->n - first_span,
-                                      first_id);
+    return steno_whisper_sections_add(&s->sections, g, window, first_span, s->n - first_span);
 }
 
 static int language(const struct stream *s, float *probability)
