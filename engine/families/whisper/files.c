@@ -275,6 +275,16 @@ steno_whisper_weights *steno_whisper_weights_new(const char *path, steno_err *er
     return NULL;
 }
 
+steno_status steno_whisper_weights_hand(steno_whisper_weights **out, steno_whisper_weights *w,
+                                        steno_status st)
+{
+    if (st)
+        steno_whisper_weights_close(w);
+    else
+        *out = w;
+    return st;
+}
+
 static steno_status parse_all(steno_whisper_weights *w, const void *bytes, size_t n, steno_err *err)
 {
     const char format = format_of(bytes, n);
@@ -297,29 +307,17 @@ steno_status steno_whisper_weights_parse(steno_whisper_weights **out, const void
                                          const char *name, steno_err *err)
 {
     steno_whisper_weights *w = steno_whisper_weights_new(name, err);
-    steno_status st;
     if (!w)
         return STENO_ERR_NOMEM;
     w->file = name;
-    st = parse_all(w, bytes, n, err);
-    if (st)
-        steno_whisper_weights_close(w);
-    else
-        *out = w;
-    return st;
+    return steno_whisper_weights_hand(out, w, parse_all(w, bytes, n, err));
 }
 
 steno_status steno_whisper_weights_open(steno_whisper_weights **out, const char *path,
                                         steno_err *err)
 {
     steno_whisper_weights *w = steno_whisper_weights_new(path, err);
-    steno_status st;
     if (!w)
         return STENO_ERR_NOMEM;
-    st = open_all(w, path, err);
-    if (st)
-        steno_whisper_weights_close(w);
-    else
-        *out = w;
-    return st;
+    return steno_whisper_weights_hand(out, w, open_all(w, path, err));
 }

@@ -295,16 +295,10 @@ steno_status steno_whisper_parse_onnx(steno_whisper_weights **out, const void *c
                                       const size_t n[2], const char *name, steno_err *err)
 {
     steno_whisper_weights *w = steno_whisper_weights_new(name, err);
-    steno_status st;
     if (!w)
         return STENO_ERR_NOMEM;
     w->file = name;
-    st = parse_both(w, p, n, err);
-    if (st)
-        steno_whisper_weights_close(w);
-    else
-        *out = w;
-    return st;
+    return steno_whisper_weights_hand(out, w, parse_both(w, p, n, err));
 }
 
 /* ---- sherpa's list of tokens --------------------------------------------------------------- */

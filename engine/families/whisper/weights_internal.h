@@ -104,6 +104,9 @@ STENO_MUST steno_status steno_whisper_read_tokens(steno_whisper_weights *w, cons
                                                   steno_err *err);
 /* A new view without tensors. NULL: err says why. */
 steno_whisper_weights *steno_whisper_weights_new(const char *path, steno_err *err);
+/* Hand w over to *out; if st says that reading failed, close it instead. Returns st. */
+STENO_MUST steno_status steno_whisper_weights_hand(steno_whisper_weights **out,
+                                                   steno_whisper_weights *w, steno_status st);
 
 /* The files beside the weights. config.json: heads. */
 STENO_MUST steno_status steno_whisper_read_config(steno_whisper_weights *w,
