@@ -1,5 +1,11 @@
 #include "tests/support/whisper_toy.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -435,4 +441,15 @@ void whisper_toy_write(enum whisper_toy_format f, struct steno_buf *out)
         write_hf(&s, f == WHISPER_TOY_HF_F16, out);
     else
         write_ggml(&s, f == WHISPER_TOY_GGML_Q8_0, out);
+}
+
+void whisper_toy_check_dims(const steno_whisper_weights *w)
+{
+    const struct steno_whisper_dims d = steno_whisper_weights_dims(w);
+    assert_int_equal(d.mels, WHISPER_TOY_MELS);
+    assert_int_equal(d.audio_ctx, WHISPER_TOY_CTX);
+    assert_int_equal(d.text_ctx, WHISPER_TOY_TEXT_CTX);
+    assert_int_equal(d.vocab, WHISPER_TOY_VOCAB);
+    assert_int_equal(d.audio_layers, 1);
+    assert_int_equal(d.text_layers, 1);
 }

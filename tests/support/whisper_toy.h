@@ -3,6 +3,7 @@
 #define STENO_TESTS_WHISPER_TOY_H
 
 #include "base/buf.h"
+#include "families/whisper/weights.h"
 
 enum whisper_toy_format {
     WHISPER_TOY_CT2_F32,
@@ -28,5 +29,7 @@ enum {
 void whisper_toy_write(enum whisper_toy_format f, struct steno_buf *out);
 /* Element i of a tensor, by OpenAI's name. */
 float whisper_toy_element(const char *name, size_t i);
+/* Fail the test if these weights do not have the sizes above. */
+void whisper_toy_check_dims(const steno_whisper_weights *w);
 
 #endif

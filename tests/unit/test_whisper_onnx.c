@@ -75,16 +75,9 @@ static void every_export_gives_the_same_view(void **state)
         struct pair p = toy((enum whisper_toy_onnx)k);
         steno_whisper_weights *w = NULL;
         steno_err err = {0};
-        struct steno_whisper_dims d;
         if (parse(&p, &w, &err))
             fail_msg("kind %d: %s", k, err.msg);
-        d = steno_whisper_weights_dims(w);
-        assert_int_equal(d.mels, WHISPER_TOY_MELS);
-        assert_int_equal(d.audio_ctx, WHISPER_TOY_CTX);
-        assert_int_equal(d.text_ctx, WHISPER_TOY_TEXT_CTX);
-        assert_int_equal(d.vocab, WHISPER_TOY_VOCAB);
-        assert_int_equal(d.audio_layers, 1);
-        assert_int_equal(d.text_layers, 1);
+        whisper_toy_check_dims(w);
         assert_string_equal(steno_whisper_weights_format(w), "onnx");
         for (size_t i = 0; i < w->n; i++)
             check_tensor(&w->tensor[i], (enum whisper_toy_onnx)k);

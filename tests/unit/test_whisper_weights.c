@@ -58,16 +58,9 @@ static void every_format_gives_the_same_view(void **state)
         struct steno_buf b = toy((enum whisper_toy_format)f);
         steno_whisper_weights *w = NULL;
         steno_err err = {0};
-        struct steno_whisper_dims d;
         if (steno_whisper_weights_parse(&w, b.data, b.len, "toy", &err))
             fail_msg("format %d: %s", f, err.msg);
-        d = steno_whisper_weights_dims(w);
-        assert_int_equal(d.mels, WHISPER_TOY_MELS);
-        assert_int_equal(d.audio_ctx, WHISPER_TOY_CTX);
-        assert_int_equal(d.text_ctx, WHISPER_TOY_TEXT_CTX);
-        assert_int_equal(d.vocab, WHISPER_TOY_VOCAB);
-        assert_int_equal(d.audio_layers, 1);
-        assert_int_equal(d.text_layers, 1);
+        whisper_toy_check_dims(w);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             check_values(w, names[i],
                          f == WHISPER_TOY_CT2_I8 || f == WHISPER_TOY_GGML_Q8_0 ? 0.5f / 254 : 0);
