@@ -176,6 +176,12 @@ static steno_status take_hop(steno_stream *s)
     return STENO_OK;
 }
 
+/* An incremental family that wants partials beside the steps that it asks for. */
+static bool has_interval(const steno_stream *s)
+{
+    return s->model->info.segments.partial_every > 0;
+}
+
 /* The end of the audio that an incremental family may accept: whole hops if it wants partials in
  * between, so that these do not depend on the pushes. */
 static size_t acceptable(const steno_stream *s)
@@ -183,14 +189,14 @@ static size_t acceptable(const steno_stream *s)
     const struct steno_segments *g = &s->in.g;
     if (!g->whole)
         return g->seen;
-    return s->model->info.segments.partial_every > 0 ? g->n - g->n % s->model->info.hop : g->n;
+    return has_interval(s) ? g->n - g->n % s->model->info.hop : g->n;
 }
 
 /* Whether an incremental family's next partial is due. */
 static bool partial_due(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
-    return s->model->info.segments.partial_every > 0 && !s->opt.no_partials && !s->opt.no_tail &&
+    return has_interval(s) && !s->opt.no_partials && !s->opt.no_tail &&
            acceptable(s) >= g->partial && (g->heard || g->whole) &&
            (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
 }
@@ -280,7 +286,7 @@ static size_t missing_by_rules(const steno_stream *s)
 static size_t missing_of_incremental(const steno_stream *s)
 {
     const size_t need = s->family->missing(s->state);
-    const size_t rules = s->model->info.segments.partial_every > 0 ? missing_by_rules(s) : need;
+    const size_t rules = has_interval(s) ? missing_by_rules(s) : need;
     return rules < need ? rules : need;
 }
 
@@ -375,7 +381,7 @@ static steno_status take_finals(steno_stream *s, size_t n)
 static steno_status finish_step(steno_stream *s, const struct steno_step_item *item)
 {
     steno_status st = item->st ? item->st : take_finals(s, item->finals), dropped;
-    const bool waits = s->in.g.final || s->model->info.segments.partial_every > 0;
+    const bool waits = s->in.g.final || has_interval(s);
     if (!st && item->more && waits)
         return STENO_OK;
     if (!s->in.g.final)
