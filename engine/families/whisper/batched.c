@@ -382,11 +382,9 @@ static steno_status keep_segment(struct chunk *c, const struct steno_whisper_seg
                                  steno_err *err)
 {
     struct said *s = copy_segment(g);
-    const int32_t *prompt;
-    size_t n_prompt;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a segment");
-    s->window = *steno_whisper_recording_window(c->rec, &prompt, &n_prompt);
+    s->window = *steno_whisper_recording_window(c->rec, NULL, NULL);
     place_words(c, (struct steno_whisper_word *)(s + 1), s->of.n_words);
     place_segment(c, &s->of);
     *c->last = s;

@@ -256,8 +256,10 @@ size_t steno_whisper_recording_windows(const steno_whisper_recording *r)
 const struct steno_whisper_decoded *
 steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t **prompt, size_t *n)
 {
-    *prompt = r->prompt;
-    *n = r->n_prompt;
+    if (prompt) {
+        *prompt = r->prompt;
+        *n = r->n_prompt;
+    }
     return &r->decoded;
 }
 

@@ -421,11 +421,9 @@ static bool prepare(struct steno_step_item *item)
 static steno_status take_segments(struct stream *s, steno_err *err)
 {
     struct steno_whisper_segment g;
-    const int32_t *prompt;
-    size_t n_prompt;
     steno_status st;
     while (!(st = steno_whisper_recording_next(s->rec, &g)))
-        if (!add_segment(s, &g, steno_whisper_recording_window(s->rec, &prompt, &n_prompt)))
+        if (!add_segment(s, &g, steno_whisper_recording_window(s->rec, NULL, NULL)))
             return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     return st == STENO_NEED_MORE ? STENO_OK
                                  : steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
