@@ -6,7 +6,6 @@
 #include "families/whisper/cutter.h"
 
 #define LONG_PAUSE 1.0 /* s between words: a segment ends there */
-#define WINDOW ((size_t)30 * STENO_WHISPER_RATE)
 
 /* A copy of a segment; ids, texts and words lie behind it. */
 struct said {
@@ -258,7 +257,8 @@ steno_status steno_whisper_batched_end(steno_whisper_batched *b, steno_err *err)
 
 bool steno_whisper_batched_due(const steno_whisper_batched *b)
 {
-    return b->active && (b->ended || b->active == room(b) || b->n == QUEUE || b->since >= WINDOW);
+    return b->active &&
+           (b->ended || b->active == room(b) || b->n == QUEUE || b->since >= STENO_WHISPER_WINDOW);
 }
 
 bool steno_whisper_batched_busy(const steno_whisper_batched *b)

@@ -10,7 +10,7 @@
 
 #include "families/whisper/model.h"
 
-#define FULL ((size_t)30 * STENO_WHISPER_RATE)
+#define FULL STENO_WHISPER_WINDOW
 #define PAD ((size_t)STENO_WHISPER_RATE * 2 / 5)  /* silence that stays around speech */
 #define SHORTEN STENO_WHISPER_RATE                /* a longer silence is shortened to 2 PAD */
 #define PAUSE ((size_t)STENO_WHISPER_RATE / 10)   /* a shorter silence is no pause */

@@ -6,8 +6,9 @@
 #include "nn/kernels/kernels.h"
 #include "nn/network/network.h"
 
-#define STENO_WHISPER_RATE 16000 /* Hz of the samples */
-#define STENO_WHISPER_HOP 160    /* samples from mel frame to mel frame: 10 ms */
+#define STENO_WHISPER_RATE 16000                               /* Hz of the samples */
+#define STENO_WHISPER_WINDOW ((size_t)30 * STENO_WHISPER_RATE) /* samples of a window */
+#define STENO_WHISPER_HOP 160 /* samples from mel frame to mel frame: 10 ms */
 
 struct steno_whisper_options {
     const char *cpu; /* level name or NULL */

@@ -10,9 +10,9 @@
 #include "families/whisper/recording.h"
 #include "families/whisper/words.h"
 
-#define STENO_WHISPER_WINDOW_FRAMES 3000 /* mel frames: 30 s */
-#define STENO_WHISPER_FRAME_S 0.01       /* seconds of a mel frame */
-#define STENO_WHISPER_PROMPT_MAX 460     /* pieces: the start, and all around it */
+#define STENO_WHISPER_WINDOW_FRAMES (STENO_WHISPER_WINDOW / STENO_WHISPER_HOP)
+#define STENO_WHISPER_FRAME_S 0.01   /* seconds of a mel frame */
+#define STENO_WHISPER_PROMPT_MAX 460 /* pieces: the start, and all around it */
 #define STENO_WHISPER_MAX_SEGMENTS (STENO_WHISPER_MAX_TEXT + 1) /* of a window */
 #define STENO_WHISPER_TEXT_BYTES ((size_t)1 << 20)              /* of a prompt or a segment */
 

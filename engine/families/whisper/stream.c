@@ -206,8 +206,7 @@ size_t steno_whisper_accepted(const void *state)
 
 size_t steno_whisper_missing(const void *state)
 {
-    const size_t window = 30 * STENO_WHISPER_RATE;
-    return window - ((const struct stream *)state)->accepted % window;
+    return STENO_WHISPER_WINDOW - ((const struct stream *)state)->accepted % STENO_WHISPER_WINDOW;
 }
 
 /* ---- what was said -------------------------------------------------------------------------- */
