@@ -1,0 +1,35 @@
+/* What an ONNX file says of itself: names of the graph's inputs and outputs, and the metadata of
+ * the model. Reads no weights and no nodes, so that a directory can be recognized by what its files
+ * are. Field numbers: github.com/onnx/onnx, onnx.proto3. Frozen. */
+#ifndef STENO_FORMATS_ONNX_HEAD_H
+#define STENO_FORMATS_ONNX_HEAD_H
+
+#include "base/status.h"
+
+typedef struct steno_onnx_head steno_onnx_head;
+
+#define STENO_ONNX_HEAD_NAMES 4096 /* inputs, outputs and metadata entries together */
+
+/* Read a file, or its bytes [n] (borrowed for the call; name is used in messages). STENO_ERR_IO;
+ * STENO_ERR_FORMAT: not an ONNX model; STENO_ERR_LIMIT: more than STENO_ONNX_HEAD_NAMES names;
+ * STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_onnx_head_open(steno_onnx_head **out, const char *path,
+                                             steno_err *err);
+STENO_MUST steno_status steno_onnx_head_parse(steno_onnx_head **out, const void *bytes, size_t n,
+                                              const char *name, steno_err *err);
+void steno_onnx_head_close(steno_onnx_head *h);
+
+size_t steno_onnx_head_n_inputs(const steno_onnx_head *h);
+size_t steno_onnx_head_n_outputs(const steno_onnx_head *h);
+/* Name of input or output i; NULL past the last. */
+const char *steno_onnx_head_input(const steno_onnx_head *h, size_t i);
+const char *steno_onnx_head_output(const steno_onnx_head *h, size_t i);
+bool steno_onnx_head_has_input(const steno_onnx_head *h, const char *name);
+bool steno_onnx_head_has_output(const steno_onnx_head *h, const char *name);
+/* Value of a metadata entry; NULL: there is none. */
+const char *steno_onnx_head_meta(const steno_onnx_head *h, const char *key);
+/* The nodes include an operator that only quantizers write (MatMulInteger, ConvInteger,
+ * DynamicQuantizeLinear, DynamicQuantizeLSTM, DequantizeLinear). */
+bool steno_onnx_head_quantized(const steno_onnx_head *h);
+
+#endif
