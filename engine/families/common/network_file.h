@@ -1,0 +1,20 @@
+/* Which ONNX file of a model directory plays which part: exporters decorate the names, as in
+ * "encoder-epoch-99-avg-1-chunk-16-left-128.int8.onnx". */
+#ifndef STENO_FAMILIES_COMMON_NETWORK_FILE_H
+#define STENO_FAMILIES_COMMON_NETWORK_FILE_H
+
+#include "base/status.h"
+
+/* Find the file whose name begins with `stem` and ends with ".onnx", or with ".int8.onnx" if int8
+ * is wanted. After the stem comes none of a-z, so "encoder" does not find "encoders.onnx", and
+ * "decoder" does not find "decoder_joint-model.onnx". If the directory has only the other kind,
+ * that one counts. A name with ".fp16" counts if it is the only one. The shortest name wins, then
+ * the first in alphabetical order.
+ * *out: name without the directory, to be freed by the caller; NULL: there is none, which is no
+ * error. STENO_ERR_IO: the directory cannot be read. */
+STENO_MUST steno_status steno_network_file_find(char **out, const char *dir, const char *stem,
+                                                bool int8, steno_err *err);
+/* Whether a name says that the network in it is quantized to 8 bits. */
+bool steno_network_file_is_int8(const char *name);
+
+#endif
