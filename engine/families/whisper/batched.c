@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/whisper/cutter.h"
+#include "families/common/speech_cutter.h"
+#include "families/whisper/model.h"
 
 #define LONG_PAUSE 1.0 /* s between words: a segment ends there */
 
@@ -16,7 +17,7 @@ struct said {
 
 struct chunk {
     steno_whisper_recording *rec; /* NULL: it is done; its segments wait for earlier ones */
-    struct steno_whisper_piece piece[STENO_WHISPER_MAX_PIECES];
+    struct steno_cutter_piece piece[STENO_CUTTER_MAX_PIECES];
     size_t n_pieces;
     struct said *first, **last;
 };
@@ -27,13 +28,7 @@ struct steno_whisper_batched {
     const struct steno_whisper *m;
     struct steno_whisper_recording_options o;
     size_t width;
-    struct steno_speech_source speech;
-    void *detector;
-    float *line;               /* [cap] samples that came; [at, len) are not in the cutter */
-    size_t at, len, cap, told; /* told: the detector has had samples before this one of line */
-    size_t marked;             /* samples before this one of line have a verdict */
-    bool speaks;               /* of the last frame */
-    steno_whisper_cutter *cutter;
+    steno_speech_cutter *cutter;
     struct chunk chunk[QUEUE];                                /* [n], earliest first */
     size_t n, active;                                         /* active: chunks that are not done */
     steno_whisper_recording *idle[STENO_WHISPER_MOST_CHUNKS]; /* [n_idle] */
@@ -51,6 +46,9 @@ steno_status steno_whisper_batched_open(steno_whisper_batched **out, const struc
                                         const struct steno_whisper_recording_options *o,
                                         const struct steno_speech_source *speech, steno_err *err)
 {
+    /* Chunks as of faster-whisper's batched pipeline. */
+    static const struct steno_cutter_options cuts = {
+        .rate = STENO_WHISPER_RATE, .full = 30, .late = 22, .earliest = 10, .quiet_from = 20};
     steno_whisper_batched *b = calloc(1, sizeof *b);
     steno_status st;
     if (!b)
@@ -61,11 +59,8 @@ steno_status steno_whisper_batched_open(steno_whisper_batched **out, const struc
     b->o.words = b->o.recover = true;
     b->o.prefix = NULL; /* every chunk would begin with it */
     b->width = o->batched < STENO_WHISPER_MOST_CHUNKS ? o->batched : STENO_WHISPER_MOST_CHUNKS;
-    b->speech = *speech;
     b->language = o->language;
-    st = steno_whisper_cutter_open(&b->cutter, err);
-    if (!st)
-        st = b->speech.open(&b->detector, b->speech.vad, STENO_WHISPER_RATE, err);
+    st = steno_speech_cutter_open(&b->cutter, &cuts, speech, err);
     if (!st) /* an option that does not fit is told now */
         st = steno_whisper_recording_open(&b->idle[0], m, &b->o, err);
     b->n_idle = !st;
@@ -95,11 +90,8 @@ void steno_whisper_batched_close(steno_whisper_batched *b)
     }
     for (size_t i = 0; i < b->n_idle; i++)
         steno_whisper_recording_close(b->idle[i]);
-    if (b->detector)
-        b->speech.close(b->detector);
-    steno_whisper_cutter_close(b->cutter);
+    steno_speech_cutter_close(b->cutter);
     free_said(b->given);
-    free(b->line);
     free(b);
 }
 
@@ -126,7 +118,7 @@ static steno_status take_recording(steno_whisper_batched *b, steno_whisper_recor
     return steno_whisper_recording_open(rec, b->m, &b->o, err);
 }
 
-static steno_status start_chunk(steno_whisper_batched *b, const struct steno_whisper_chunk *from,
+static steno_status start_chunk(steno_whisper_batched *b, const struct steno_cutter_chunk *from,
                                 steno_err *err)
 {
     struct chunk *c = &b->chunk[b->n];
@@ -138,119 +130,39 @@ static steno_status start_chunk(steno_whisper_batched *b, const struct steno_whi
     b->n++;
     b->active++;
     c->last = &c->first;
-    c->n_pieces =
-        from->n_pieces < STENO_WHISPER_MAX_PIECES ? from->n_pieces : STENO_WHISPER_MAX_PIECES;
+    c->n_pieces = from->n_pieces;
     memcpy(c->piece, from->pieces, c->n_pieces * sizeof *c->piece);
     st = steno_whisper_recording_push(c->rec, from->pcm, from->n, err);
     return st ? st : steno_whisper_recording_end(c->rec, err);
 }
 
-/* Start the chunk that is complete, if there is room for one. *more: the cutter can take samples.
- */
-static steno_status start_complete(steno_whisper_batched *b, bool *more, steno_err *err)
+/* Start complete chunks as long as there is room for them. */
+static steno_status start_complete(steno_whisper_batched *b, steno_err *err)
 {
-    struct steno_whisper_chunk from;
-    steno_status st;
-    *more = true;
-    while (steno_whisper_cutter_peek(b->cutter, &from)) {
-        *more = b->active < room(b) && b->n < QUEUE;
-        if (!*more)
-            return STENO_OK;
+    struct steno_cutter_chunk from;
+    steno_status st = STENO_OK;
+    while (!st && b->active < room(b) && b->n < QUEUE &&
+           steno_speech_cutter_peek(b->cutter, &from)) {
         st = start_chunk(b, &from, err);
-        if (st)
-            return st;
-        steno_whisper_cutter_drop(b->cutter);
-    }
-    return STENO_OK;
-}
-
-/* Samples that have a verdict go into the cutter. */
-static steno_status cut_marked(steno_whisper_batched *b, bool *more, steno_err *err)
-{
-    steno_status st = start_complete(b, more, err);
-    while (!st && *more && b->at < b->marked) {
-        b->at +=
-            steno_whisper_cutter_push(b->cutter, b->line + b->at, b->marked - b->at, b->speaks);
-        st = start_complete(b, more, err);
+        if (!st)
+            st = steno_speech_cutter_drop(b->cutter, err);
     }
     return st;
-}
-
-/* The next frame gets its verdict. STENO_NEED_MORE: it is not complete. */
-static steno_status mark(steno_whisper_batched *b, steno_err *err)
-{
-    const int64_t before = b->speech.classified(b->detector);
-    size_t used = 0;
-    bool speaks = false;
-    steno_status st =
-        b->speech.push(b->detector, b->line + b->told, b->len - b->told, &used, &speaks, err);
-    b->told += used;
-    if (st)
-        return st;
-    b->marked += (size_t)(b->speech.classified(b->detector) - before);
-    if (b->marked > b->len)
-        b->marked = b->len;
-    b->speaks = speaks;
-    return STENO_OK;
-}
-
-/* As far as there is room for chunks. */
-static steno_status advance(steno_whisper_batched *b, steno_err *err)
-{
-    for (;;) {
-        bool more;
-        steno_status st = cut_marked(b, &more, err);
-        if (st || !more)
-            return st;
-        st = b->told < b->len ? mark(b, err) : STENO_NEED_MORE;
-        if (st == STENO_NEED_MORE && b->ended && b->marked < b->len) {
-            b->marked = b->len; /* the rest of the recording is less than a frame */
-            continue;
-        }
-        if (st == STENO_NEED_MORE && b->ended)
-            steno_whisper_cutter_end(b->cutter);
-        if (st == STENO_NEED_MORE)
-            return b->ended ? start_complete(b, &more, err) : STENO_OK;
-        if (st)
-            return st;
-    }
-}
-
-static steno_status append(steno_whisper_batched *b, const float *pcm, size_t n, steno_err *err)
-{
-    const size_t left = b->len - b->at;
-    if (b->at && b->len + n > b->cap) {
-        memmove(b->line, b->line + b->at, left * sizeof *b->line);
-        b->told -= b->at;
-        b->marked -= b->at;
-        b->at = 0;
-        b->len = left;
-    }
-    if (b->len + n > b->cap) {
-        const size_t cap = 2 * (b->len + n);
-        float *p = realloc(b->line, cap * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu samples", cap);
-        b->line = p;
-        b->cap = cap;
-    }
-    memcpy(b->line + b->len, pcm, n * sizeof *pcm);
-    b->len += n;
-    return STENO_OK;
 }
 
 steno_status steno_whisper_batched_push(steno_whisper_batched *b, const float *pcm, size_t n,
                                         steno_err *err)
 {
-    steno_status st = n ? append(b, pcm, n, err) : STENO_OK;
+    steno_status st = steno_speech_cutter_push(b->cutter, pcm, n, err);
     b->since += n;
-    return st ? st : advance(b, err);
+    return st ? st : start_complete(b, err);
 }
 
 steno_status steno_whisper_batched_end(steno_whisper_batched *b, steno_err *err)
 {
+    steno_status st = steno_speech_cutter_end(b->cutter, err);
     b->ended = true;
-    return advance(b, err);
+    return st ? st : start_complete(b, err);
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
@@ -282,8 +194,7 @@ size_t steno_whisper_batched_steps(steno_whisper_batched *b, steno_whisper_recor
 static double offset(const struct chunk *c, double at)
 {
     const size_t sample = at > 0 ? (size_t)(at * STENO_WHISPER_RATE) : 0;
-    return (double)(steno_whisper_piece_time(c->piece, c->n_pieces, sample, false) -
-                    (int64_t)sample) /
+    return (double)(steno_cutter_time(c->piece, c->n_pieces, sample, false) - (int64_t)sample) /
            STENO_WHISPER_RATE;
 }
 
@@ -301,10 +212,8 @@ static void place_segment(const struct chunk *c, struct steno_whisper_segment *g
 {
     const size_t end = (size_t)(g->end * STENO_WHISPER_RATE);
     g->start += offset(c, g->start);
-    g->end =
-        (double)steno_whisper_piece_time(c->piece, c->n_pieces, end, true) / STENO_WHISPER_RATE;
-    g->seek = (size_t)steno_whisper_piece_time(c->piece, c->n_pieces, g->seek * STENO_WHISPER_HOP,
-                                               false) /
+    g->end = (double)steno_cutter_time(c->piece, c->n_pieces, end, true) / STENO_WHISPER_RATE;
+    g->seek = (size_t)steno_cutter_time(c->piece, c->n_pieces, g->seek * STENO_WHISPER_HOP, false) /
               STENO_WHISPER_HOP;
     if (g->n_words) {
         g->start = g->words[0].start;
@@ -489,7 +398,7 @@ steno_status steno_whisper_batched_stepped(steno_whisper_batched *b, steno_err *
     }
     while (first_is_read(b))
         drop_first(b);
-    return advance(b, err);
+    return start_complete(b, err);
 }
 
 steno_status steno_whisper_batched_next(steno_whisper_batched *b, struct steno_whisper_segment *out,
