@@ -63,9 +63,11 @@ static int64_t frame_offset(enum steno_edges edges, size_t length, size_t shift,
 {
     if (edges == STENO_EDGES_REFLECT)
         return (int64_t)(shift / 2) - (int64_t)(length / 2);
+    if (edges == STENO_EDGES_SNIP)
+        return 0;
     /* the transform is centred, and the window in it: half a sample apart where one length is
      * odd */
-    return edges == STENO_EDGES_CENTER ? (int64_t)((fft - length) / 2) - (int64_t)(fft / 2) : 0;
+    return (int64_t)((fft - length) / 2) - (int64_t)(fft / 2);
 }
 
 static int64_t count(enum steno_edges edges, size_t length, size_t shift, int64_t n)
@@ -77,6 +79,8 @@ static int64_t count(enum steno_edges edges, size_t length, size_t shift, int64_
         return (n + s / 2) / s;
     if (edges == STENO_EDGES_CENTER)
         return n / s + 1;
+    if (edges == STENO_EDGES_ZERO)
+        return n / s;
     return n < l ? 0 : (n - l) / s + 1;
 }
 
@@ -120,6 +124,8 @@ static bool ready(const steno_fbank *f)
     int64_t start = start_of(f, f->next), total = f->base + (int64_t)f->len;
     if (start + (int64_t)f->length > total)
         return false;
+    if (f->opt.edges == STENO_EDGES_ZERO)
+        return true;
     return start >= 0 || -start - 1 + (f->opt.edges == STENO_EDGES_CENTER) < total;
 }
 
@@ -143,6 +149,21 @@ static void compute(steno_fbank *f, const float *x, float *out)
     steno_fbank_compress(&f->tables, out);
 }
 
+/* Gather a frame at `start` that reaches over an edge, so that the signal is zero outside after its
+ * pre-emphasis: behind the end, each sample is `preemph` times the one before it. */
+static void extend_with_zeros(steno_fbank *f, int64_t start, int64_t total)
+{
+    for (size_t i = 0; i < f->length; i++) {
+        const int64_t at = start + (int64_t)i;
+        if (at < 0)
+            f->edge[i] = 0;
+        else if (at < total)
+            f->edge[i] = f->buf[at - f->base];
+        else
+            f->edge[i] = i ? f->opt.preemph * f->edge[i - 1] : 0;
+    }
+}
+
 /* Samples of frame `next`: in place, or gathered where the frame reaches over an edge. total:
  * length of the signal, for mirroring at the end. */
 static const float *frame_samples(steno_fbank *f, int64_t total)
@@ -150,8 +171,11 @@ static const float *frame_samples(steno_fbank *f, int64_t total)
     int64_t start = start_of(f, f->next);
     if (start >= 0 && start + (int64_t)f->length <= total)
         return f->buf + (start - f->base);
-    for (size_t i = 0; i < f->length; i++)
-        f->edge[i] = f->buf[mirror(f->opt.edges, start + (int64_t)i, total) - f->base];
+    if (f->opt.edges == STENO_EDGES_ZERO)
+        extend_with_zeros(f, start, total);
+    else
+        for (size_t i = 0; i < f->length; i++)
+            f->edge[i] = f->buf[mirror(f->opt.edges, start + (int64_t)i, total) - f->base];
     return f->edge;
 }
 
@@ -207,15 +231,15 @@ static steno_status check(const struct steno_fbank_options *o, size_t length, si
     if (fft < length)
         return steno_fail(err, STENO_ERR_INVAL, "fbank: FFT size %zu, window has %zu samples", fft,
                           length);
-    if ((unsigned)o->window >= STENO_WINDOW_COUNT || (unsigned)o->edges > STENO_EDGES_CENTER ||
+    if ((unsigned)o->window >= STENO_WINDOW_COUNT || (unsigned)o->edges > STENO_EDGES_ZERO ||
         (unsigned)o->mel > STENO_MEL_SLANEY || (unsigned)o->log > STENO_LOG_NONE)
         return steno_fail(err, STENO_ERR_INVAL, "fbank: window, edges, mel or log kind unknown");
     if (!(o->preemph >= 0 && o->preemph <= 1))
         return steno_fail(err, STENO_ERR_INVAL, "fbank: pre-emphasis %g is outside 0 to 1",
                           (double)o->preemph);
-    if (!(o->floor >= 0) || !(o->scale > 0))
-        return steno_fail(err, STENO_ERR_INVAL, "fbank: floor %g, scale %g", (double)o->floor,
-                          (double)o->scale);
+    if (!(o->floor >= 0) || !(o->offset >= 0) || !(o->scale > 0))
+        return steno_fail(err, STENO_ERR_INVAL, "fbank: floor %g, offset %g, scale %g",
+                          (double)o->floor, (double)o->offset, (double)o->scale);
     return STENO_OK;
 }
 
@@ -270,6 +294,7 @@ static void choose_kernel(steno_fbank *f)
                                      .window = f->window,
                                      .fft = f->fft->own,
                                      .floor = o->floor,
+                                     .offset = o->offset,
                                      .log = o->log != STENO_LOG_NONE,
                                      .log_scale = o->log == STENO_LOG_10 ? 0.434294482f : 1};
     steno_mel_tables(f->mel, t);

@@ -15,9 +15,11 @@ enum steno_edges {
     STENO_EDGES_SNIP,    /* frame t covers [t*shift, t*shift + length); only whole windows count */
     STENO_EDGES_REFLECT, /* Kaldi snip_edges=false: frame t is centred on t*shift + shift/2,
                           * (n + shift/2) / shift frames, edges mirrored (-1 -> 0, n -> n-1) */
-    STENO_EDGES_CENTER   /* torch.stft center=True, pad reflect: frame t is centred on t*shift,
+    STENO_EDGES_CENTER,  /* torch.stft center=True, pad reflect: frame t is centred on t*shift,
                           * n/shift + 1 frames, edges mirrored about the sample (-1 -> 1); a window
                           * shorter than fft_size is centred in it */
+    STENO_EDGES_ZERO     /* the same with zeros around the signal after its pre-emphasis, as NeMo
+                          * has it, and n/shift frames: the last one of CENTER is left out */
 };
 
 enum steno_log { STENO_LOG_NATURAL, STENO_LOG_10, STENO_LOG_NONE };
@@ -29,15 +31,18 @@ struct steno_fbank_options {
                                  * least the window; the window is at its start (Kaldi) */
     enum steno_edges edges;
     enum steno_window window;
-    float preemph;  /* x[i] -= preemph * x[i-1] inside each window; 0 = off */
+    /* x[i] -= preemph * x[i-1] inside each window, x[-1] = x[0]; 0 = off. Windows that begin with
+     * 0, such as STENO_WINDOW_HANN, give the pre-emphasis of the whole signal. */
+    float preemph;
     bool remove_dc; /* first subtract the mean of each window */
     bool magnitude; /* |X| instead of |X|^2 */
     enum steno_mel_kind mel;
     size_t bins;
     double low, high; /* Hz, see steno_mel_open */
     enum steno_log log;
-    float floor; /* minimum of mel energies before the logarithm */
-    float scale; /* factor of the samples: 1, or 32768 for models trained on int16 values */
+    float floor;  /* minimum of mel energies before the logarithm */
+    float offset; /* added to mel energies after the floor */
+    float scale;  /* factor of the samples: 1, or 32768 for models trained on int16 values */
 };
 
 /* Kaldi's defaults at a sample rate: 25/10 ms, povey, preemph 0.97, DC removal, HTK mel 20

@@ -28,6 +28,17 @@ struct steno_fbank_options steno_logmel_whisper(size_t bins)
     return o;
 }
 
+struct steno_fbank_options steno_logmel_nemo(int sample_rate, size_t bins)
+{
+    struct steno_fbank_options o = steno_fbank_nemo(sample_rate, bins);
+    o.fft_size = 512;
+    o.edges = STENO_EDGES_ZERO;
+    o.window = STENO_WINDOW_HANN;
+    o.floor = 0;
+    o.offset = 0x1p-24F;
+    return o;
+}
+
 void steno_logmel_whisper_scale(float *x, size_t frames, size_t bins)
 {
     size_t n = frames * bins, i;

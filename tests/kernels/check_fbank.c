@@ -15,15 +15,17 @@ enum { MAX_N = STENO_FBANK_FFT, MAX_BINS = 84, MAX_WEIGHTS = MAX_BINS * (MAX_N /
 static const struct fbank_case {
     size_t length, fft, shift, bins;
     bool remove_dc, log;
-    float preemph, floor, log_scale;
+    float preemph, floor, log_scale, offset;
 } cases[] = {
-    {400, 512, 160, 80, true, true, 0.97f, FLT_EPSILON, 1}, /* Kaldi's at 16 kHz */
-    {200, 256, 80, 40, true, true, 0.97f, FLT_EPSILON, 1},  /* ... and at 8 kHz */
-    {512, 512, 128, 80, false, true, 0, 1e-10f, 0.434294482f},
-    {129, 256, 1, 23, true, true, 0.5f, 0, 1}, /* no floor: the C library's logarithm throughout */
-    {64, 64, 200, 1, false, false, 1, 0, 1},
-    {7, 64, 3, 81, true, false, 0.97f, 0.25f, 1},
-    {320, 512, 160, 18, false, true, 0.97f, 1e-6f, 1},
+    {400, 512, 160, 80, true, true, 0.97f, FLT_EPSILON, 1, 0}, /* Kaldi's at 16 kHz */
+    {200, 256, 80, 40, true, true, 0.97f, FLT_EPSILON, 1, 0},  /* ... and at 8 kHz */
+    {512, 512, 128, 80, false, true, 0, 1e-10f, 0.434294482f, 0},
+    /* no floor: the C library's logarithm throughout */
+    {129, 256, 1, 23, true, true, 0.5f, 0, 1, 0},
+    {64, 64, 200, 1, false, false, 1, 0, 1, 0},
+    {7, 64, 3, 81, true, false, 0.97f, 0.25f, 1, 0},
+    {320, 512, 160, 18, false, true, 0.97f, 1e-6f, 1, 0},
+    {400, 512, 160, 82, false, true, 0.97f, 0, 1, 0x1p-24f}, /* NeMo's */
 };
 static const size_t counts[] = {0, 1, 2, 3, 7, 8, 9, 10, 11, 16, 21};
 
@@ -68,7 +70,8 @@ static bool front_init(struct front *f, const struct fbank_case *c)
                                        .weights = f->weights,
                                        .floor = c->floor,
                                        .log = c->log,
-                                       .log_scale = c->log_scale};
+                                       .log_scale = c->log_scale,
+                                       .offset = c->offset};
     steno_fft_fill(&f->t.fft, c->fft, f->room);
     for (size_t i = 0; i < c->fft; i++) {
         f->cosine[i] = cos(2 * acos(-1) * (double)i / (double)c->fft);
@@ -108,12 +111,13 @@ static void check_frame(const struct front *f, const float *x, const float *got,
     exact_power(f, x, power, off);
     for (size_t b = 0; b < t->bins; b++) {
         const struct steno_mel_quad *q = &t->quad[b / 4];
-        double e = 0, d = 0, floor = (double)t->floor;
+        double e = 0, d = 0, floor = (double)t->floor + (double)t->offset;
         for (size_t i = 0; i < 4 * q->vectors && q->first[b % 4] + i <= t->fft.n / 2; i++) {
             const double w = (double)t->weights[q->at + (i / 4 * 4 + b % 4) * 4 + i % 4];
             e += w * power[q->first[b % 4] + i];
             d += w * off[q->first[b % 4] + i];
         }
+        e += (double)t->offset;
         d += (double)(q->vectors + 8) * EPS * e;
         if (t->log) {
             const double low = fmax(e - d, floor), want = log(fmax(e, floor));

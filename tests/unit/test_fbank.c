@@ -85,9 +85,14 @@ static struct steno_fbank_options long_hop(void) /* the hop is longer than the w
     return o;
 }
 
+static struct steno_fbank_options nemo_itself(void)
+{
+    return steno_logmel_nemo(16000, 128);
+}
+
 typedef struct steno_fbank_options maker(void);
-static maker *const makers[] = {digits,       reflect,    hamming, nemo,    espnet,
-                                short_window, odd_window, whisper, long_hop};
+static maker *const makers[] = {digits,       reflect,    hamming, nemo,     espnet,
+                                short_window, odd_window, whisper, long_hop, nemo_itself};
 #define N_MAKERS (sizeof makers / sizeof makers[0])
 
 static size_t whole(const struct steno_fbank_options *o, const float *x, size_t n, float *out)
@@ -207,6 +212,23 @@ static void a_window_shorter_than_the_transform_stands_in_its_middle(void **stat
     (void)state;
     check(short_window, 32, bins, even, 4, 1e-4f);
     check(odd_window, 32, bins, odd, 4, 1e-4f);
+}
+
+/* References: the formulas of FilterbankFeatures (NeMo 2.4, features.py) in double precision with
+ * NumPy, without its normalisation: pre-emphasis of the whole signal, 256 zeros on both sides.
+ * Frame 0 and the last two frames reach over the edges. */
+static void nemo_frontend_matches_its_formulas(void **state)
+{
+    static const size_t bins[5] = {0, 5, 40, 90, 127};
+    static const struct row rows[] = {
+        {0, {-4.14709f, -6.108915f, -6.903106f, -6.207479f, -5.683448f}},
+        {1, {-4.918368f, -8.444663f, -10.03514f, -7.721248f, -6.688166f}},
+        {12, {-12.53196f, -11.60898f, -6.868857f, -2.781165f, -2.952541f}},
+        {23, {-12.33711f, -12.30298f, -8.143701f, -4.599533f, -2.292097f}},
+        {24, {-10.67265f, -9.807079f, -6.090705f, -5.621456f, -3.607487f}},
+    };
+    (void)state;
+    check(nemo_itself, 25, bins, rows, 5, 2e-4f);
 }
 
 static void whisper_frontend_matches_torch(void **state)
@@ -443,6 +465,7 @@ int main(void)
         cmocka_unit_test(librosa_mode_matches_kaldi_native_fbank),
         cmocka_unit_test(espnet_frontend_matches_torch),
         cmocka_unit_test(a_window_shorter_than_the_transform_stands_in_its_middle),
+        cmocka_unit_test(nemo_frontend_matches_its_formulas),
         cmocka_unit_test(whisper_frontend_matches_torch),
         cmocka_unit_test(any_chunking_gives_the_same_bits_as_the_whole),
         cmocka_unit_test(frames_side_by_side_have_the_bits_of_single_ones),

@@ -29,6 +29,7 @@ struct steno_fbank_tables {
     const struct steno_mel_quad *quad; /* [(bins + 3) / 4] */
     const float *weights;              /* [quad][vector][filter of the quad][lane] */
     float floor;                       /* of the energies */
+    float offset;                      /* added to them after the floor */
     bool log;
     float log_scale; /* factor of the natural logarithm */
 };
@@ -38,7 +39,7 @@ struct steno_fbank_tables {
 void steno_fbank_window(const struct steno_fbank_tables *t, const float *x, float *frame);
 /* power [bins of the FFT + STENO_FBANK_PAD] -> out [bins] sums by filter. */
 void steno_fbank_filter(const struct steno_fbank_tables *t, const float *power, float *out);
-/* Floor and logarithm of x [bins]. */
+/* Floor, offset and logarithm of x [bins]. */
 void steno_fbank_compress(const struct steno_fbank_tables *t, float *x);
 
 #endif

@@ -50,10 +50,11 @@ void steno_fbank_filter(const struct steno_fbank_tables *t, const float *power, 
 
 void steno_fbank_compress(const struct steno_fbank_tables *t, float *x)
 {
-    const steno_v4 floor = v4_set1(t->floor), scale = v4_set1(t->log_scale);
+    const steno_v4 floor = v4_set1(t->floor), offset = v4_set1(t->offset);
+    const steno_v4 scale = v4_set1(t->log_scale);
     size_t i = 0;
     for (; i < t->bins && fbank_by_four(t, i); i += STENO_V4) {
-        steno_v4 v = v4_max(v4_load(x + i), floor);
+        steno_v4 v = v4_max(v4_load(x + i), floor) + offset;
         v4_store(x + i, t->log ? v4_log(v) * scale : v);
     }
     for (; i < t->bins; i++)

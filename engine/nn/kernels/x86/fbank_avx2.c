@@ -199,7 +199,7 @@ static inline v8 filter(const struct steno_mel_quad *q, const float *weights, co
     return (s0 + s1) + (s2 + s3);
 }
 
-/* Floor and logarithm of bin b, computed as for one frame. */
+/* Floor, offset and logarithm of bin b, computed as for one frame. */
 static inline v8 compress(const struct steno_fbank_tables *f, size_t b, v8 e)
 {
     v8i less;
@@ -209,7 +209,7 @@ static inline v8 compress(const struct steno_fbank_tables *f, size_t b, v8 e)
         return e;
     }
     less = (v8i)(e < set1(f->floor));
-    e = (v8)(((v8i)set1(f->floor) & less) | ((v8i)e & ~less));
+    e = (v8)(((v8i)set1(f->floor) & less) | ((v8i)e & ~less)) + set1(f->offset);
     return f->log ? v8_log(e) * set1(f->log_scale) : e;
 }
 
