@@ -24,6 +24,12 @@ enum steno_dialect_act {
 
 struct steno_dialect;
 
+/* A model that the server offers, for dialects that list them. Strings are not NULL. */
+struct steno_dialect_model {
+    const char *name, *family, *version, *license;
+    const char *languages; /* codes, "en de fr"; "" = not known before it is loaded */
+};
+
 /* A session as its dialect sees it. */
 struct steno_dialect_session {
     const struct steno_dialect *dialect;
@@ -39,6 +45,10 @@ struct steno_dialect_session {
     uint64_t finals;
     double retry_after; /* s, for an error: when to come back; 0 = unknown */
     void *state;        /* [dialect->state_bytes], zero at first */
+    /* Call see for each model of the server; stops at the first error and returns it. */
+    steno_status (*each_model)(struct steno_dialect_session *d,
+                               steno_status (*see)(void *user, const struct steno_dialect_model *m),
+                               void *user);
     /* Output: write a message into begin's buffer, then commit it with the status of the writing.
      * replaceable: a later replaceable message may replace it while it is unread. */
     struct steno_buf *(*begin)(struct steno_dialect_session *d);
@@ -49,7 +59,6 @@ struct steno_dialect_session {
 struct steno_dialect {
     const char *name;        /* "stream", "deepgram": in metrics and logs */
     const char *subprotocol; /* the one a client may ask for; NULL = none */
-    const char *log_name;
     size_t state_bytes;
     size_t max_text; /* bytes of one text message; 0 = as for binary ones */
     /* Defaults beyond steno_native_start_init; may be NULL. */
@@ -89,6 +98,7 @@ extern const struct steno_dialect steno_dialect_deepgram;
 extern const struct steno_dialect steno_dialect_vosk;
 extern const struct steno_dialect steno_dialect_sherpa;
 extern const struct steno_dialect steno_dialect_realtime;
+extern const struct steno_dialect steno_dialect_wyoming; /* of its own port, not a WebSocket's */
 
 /* The dialect of a path (without its query); NULL when there is none. root: the dialect of "/",
  * NULL = none. */

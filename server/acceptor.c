@@ -41,6 +41,7 @@
 #define BACKLOG 1024
 #define BUCKETS 1024 /* of the per-address table */
 #define TICK_MS 100
+#define MAX_LISTENERS (2 * STENO_MAX_ADDRESSES)
 
 struct conn {
     int fd; /* -1: the slot is free */
@@ -67,10 +68,12 @@ struct steno_acceptor {
     struct steno_stats *stats;
     steno_acceptor_fn fn;
     void *user;
-    int listeners[STENO_MAX_ADDRESSES];
-    char *urls[STENO_MAX_ADDRESSES];
+    struct listener {
+        int fd;
+        char *url;
+        bool wyoming; /* its clients send no request head */
+    } listeners[MAX_LISTENERS];
     size_t n_listeners;
-    bool inherited;         /* the listeners are systemd's */
     int epoll, wake, spare; /* spare: closed for a moment when descriptors run out */
     pthread_t thread;
     bool running;
@@ -91,7 +94,7 @@ struct steno_acceptor {
 };
 
 #define TAG_WAKE UINT64_MAX
-#define TAG_LISTEN (UINT64_MAX - STENO_MAX_ADDRESSES) /* + index */
+#define TAG_LISTEN (UINT64_MAX - MAX_LISTENERS) /* + index */
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
@@ -282,16 +285,18 @@ static void linger(steno_acceptor *a, int fd)
         on_lingering(a, c); /* data that has come already */
 }
 
-static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
+static void refuse(steno_acceptor *a, int fd, enum steno_rejection why, bool wyoming)
 {
+    const char *message = why == STENO_REJECT_ADDRESS ? "too many connections from this address"
+                                                      : "too many connections";
     char retry[48];
     steno_metric_add(a->stats->sessions_rejected[why], 1);
     snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n",
              steno_retry_spreader_next(&a->spreader, steno_now_ns(), a->conf->retry_after));
-    steno_refusal_send(fd, 503, "busy",
-                       why == STENO_REJECT_ADDRESS ? "too many connections from this address"
-                                                   : "too many connections",
-                       retry);
+    if (wyoming)
+        steno_refusal_send_wyoming(fd, "busy", message);
+    else
+        steno_refusal_send(fd, 503, "busy", message, retry);
     linger(a, fd);
 }
 
@@ -384,7 +389,7 @@ static bool evict(steno_acceptor *a)
     return true;
 }
 
-static void add_waiting(steno_acceptor *a, int fd, const struct steno_peer *peer)
+static void add_conn(steno_acceptor *a, int fd, const struct steno_peer *peer, bool wyoming)
 {
     enum steno_rejection why = count_in(a, peer);
     struct conn *c;
@@ -392,7 +397,12 @@ static void add_waiting(steno_acceptor *a, int fd, const struct steno_peer *peer
     if (why == STENO_REJECT_CONNECTIONS && evict(a))
         why = count_in(a, peer);
     if (why != STENO_REJECTIONS) {
-        refuse(a, fd, why);
+        refuse(a, fd, why, wyoming);
+        return;
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (wyoming) {
+        a->fn(a->user, fd, peer, NULL, 0);
         return;
     }
     c = slot_take(a, fd, false);
@@ -400,10 +410,9 @@ static void add_waiting(steno_acceptor *a, int fd, const struct steno_peer *peer
         c = slot_take(a, fd, false);
     if (!c) {
         steno_acceptor_closed(a, peer);
-        refuse(a, fd, STENO_REJECT_CONNECTIONS);
+        refuse(a, fd, STENO_REJECT_CONNECTIONS, false);
         return;
     }
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->peer = *peer;
     on_waiting(a, c, false); /* under load the head is here already, and epoll is not needed */
 }
@@ -422,17 +431,17 @@ static void shed(steno_acceptor *a, int listener)
     a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void on_listener(steno_acceptor *a, int listener)
+static void on_listener(steno_acceptor *a, const struct listener *l)
 {
     /* bounded: new connections must not delay the running ones */
     for (int i = 0; i < 64; i++) {
         struct steno_peer peer = {.len = sizeof peer.addr};
-        int fd = accept4(listener, (struct sockaddr *)&peer.addr, &peer.len,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd =
+            accept4(l->fd, (struct sockaddr *)&peer.addr, &peer.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            add_waiting(a, fd, &peer);
+            add_conn(a, fd, &peer, l->wyoming);
         } else if (errno == EMFILE || errno == ENFILE) {
-            shed(a, listener);
+            shed(a, l->fd);
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
             return;
@@ -505,7 +514,7 @@ static bool stopping(steno_acceptor *a)
         return stop;
     a->lingering_only = true;
     for (size_t i = 0; i < a->n_listeners; i++)
-        (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, a->listeners[i], NULL);
+        (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, a->listeners[i].fd, NULL);
     while (a->waiting.first)
         drop(a, a->waiting.first);
     return true;
@@ -539,7 +548,7 @@ static void *run(void *arg)
             if (tag == TAG_WAKE)
                 (void)!read(a->wake, &count, sizeof count);
             else if (tag >= TAG_LISTEN && !a->lingering_only)
-                on_listener(a, a->listeners[tag - TAG_LISTEN]);
+                on_listener(a, &a->listeners[tag - TAG_LISTEN]);
             else if (tag < TAG_LISTEN)
                 on_event(a, tag, ev[i].events);
         }
@@ -554,22 +563,22 @@ static void *run(void *arg)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static steno_status keep_listener(steno_acceptor *a, int fd, steno_err *err)
+static steno_status keep_listener(steno_acceptor *a, int fd, bool wyoming, steno_err *err)
 {
     struct sockaddr_storage bound;
     socklen_t len = sizeof bound;
-    char text[STENO_ADDRESS_TEXT], url[STENO_ADDRESS_TEXT + 8];
+    char text[STENO_ADDRESS_TEXT], url[STENO_ADDRESS_TEXT + 16];
     size_t i = a->n_listeners;
     struct epoll_event ev = {.events = EPOLLIN};
     memset(&bound, 0, sizeof bound);
     if (getsockname(fd, (struct sockaddr *)&bound, &len))
         return steno_fail(err, STENO_ERR_IO, "getsockname: %s", strerror(errno));
-    snprintf(url, sizeof url, "http://%s", steno_address_print(&bound, text));
-    a->urls[i] = strdup(url);
-    if (!a->urls[i])
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    a->listeners[i] = fd;
+    snprintf(url, sizeof url, "%s://%s", wyoming ? "wyoming" : "http",
+             steno_address_print(&bound, text));
+    a->listeners[i] = (struct listener){fd, strdup(url), wyoming};
     a->n_listeners++;
+    if (!a->listeners[i].url)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     ev.data.u64 = TAG_LISTEN + i;
     if (epoll_ctl(a->epoll, EPOLL_CTL_ADD, fd, &ev))
         return steno_fail(err, STENO_ERR_IO, "epoll: %s", strerror(errno));
@@ -593,7 +602,8 @@ static int try_bind(const struct steno_address *addr)
     return -1;
 }
 
-static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr, steno_err *err)
+static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr, bool wyoming,
+                             steno_err *err)
 {
     char text[STENO_ADDRESS_TEXT];
     int fd = try_bind(addr);
@@ -610,36 +620,43 @@ static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr
     if (fd < 0)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", steno_address_print(&addr->addr, text),
                           strerror(errno));
-    return keep_listener(a, fd, err);
+    return keep_listener(a, fd, wyoming, err);
+}
+
+static steno_status take_passed(steno_acceptor *a, int passed, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (passed > STENO_MAX_ADDRESSES)
+        return steno_fail(err, STENO_ERR_INVAL, "systemd passed %d sockets, more than %d", passed,
+                          STENO_MAX_ADDRESSES);
+    for (int i = 0; i < passed && !st; i++) {
+        int fd = SD_LISTEN_FDS_START + i;
+        if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
+            return steno_fail(err, STENO_ERR_INVAL,
+                              "descriptor %d from systemd is not a listening stream socket", fd);
+        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+        st = keep_listener(a, fd, false, err);
+    }
+    return st;
+}
+
+static steno_status bind_list(steno_acceptor *a, const char *list, bool wyoming, steno_err *err)
+{
+    struct steno_address addresses[STENO_MAX_ADDRESSES];
+    size_t n = 0;
+    steno_status st = steno_address_parse_list(list, addresses, &n, err);
+    for (size_t i = 0; i < n && !st; i++)
+        st = bind_one(a, &addresses[i], wyoming, err);
+    return st;
 }
 
 static steno_status bind_all(steno_acceptor *a, steno_err *err)
 {
-    struct steno_address addresses[STENO_MAX_ADDRESSES];
-    size_t n = 0;
     int passed = sd_listen_fds(1);
-    steno_status st;
-    if (passed > 0) {
-        a->inherited = true;
-        if (passed > STENO_MAX_ADDRESSES)
-            return steno_fail(err, STENO_ERR_INVAL, "systemd passed %d sockets, more than %d",
-                              passed, STENO_MAX_ADDRESSES);
-        for (int i = 0; i < passed; i++) {
-            int fd = SD_LISTEN_FDS_START + i;
-            if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
-                return steno_fail(err, STENO_ERR_INVAL,
-                                  "descriptor %d from systemd is not a listening stream socket",
-                                  fd);
-            (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-            st = keep_listener(a, fd, err);
-            if (st)
-                return st;
-        }
-        return STENO_OK;
-    }
-    st = steno_address_parse_list(a->conf->listen, addresses, &n, err);
-    for (size_t i = 0; i < n && !st; i++)
-        st = bind_one(a, &addresses[i], err);
+    steno_status st =
+        passed > 0 ? take_passed(a, passed, err) : bind_list(a, a->conf->listen, false, err);
+    if (!st && *a->conf->wyoming_listen)
+        st = bind_list(a, a->conf->wyoming_listen, true, err);
     return st;
 }
 
@@ -721,9 +738,9 @@ void steno_acceptor_stop(steno_acceptor *a)
         a->running = false;
     }
     for (size_t i = 0; i < a->n_listeners; i++)
-        close(a->listeners[i]);
+        close(a->listeners[i].fd);
     for (size_t i = 0; i < a->n_listeners; i++)
-        free(a->urls[i]);
+        free(a->listeners[i].url);
     a->n_listeners = 0;
 }
 
@@ -745,5 +762,13 @@ void steno_acceptor_close(steno_acceptor *a)
 
 const char *steno_acceptor_url(const steno_acceptor *a, size_t i)
 {
-    return i < a->n_listeners ? a->urls[i] : NULL;
+    return i < a->n_listeners ? a->listeners[i].url : NULL;
+}
+
+uint16_t steno_acceptor_wyoming_port(const steno_acceptor *a)
+{
+    for (size_t i = 0; i < a->n_listeners; i++)
+        if (a->listeners[i].wyoming)
+            return (uint16_t)strtoul(strrchr(a->listeners[i].url, ':') + 1, NULL, 10);
+    return 0;
 }

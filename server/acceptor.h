@@ -22,13 +22,15 @@ struct steno_peer {
     socklen_t len;
 };
 
-/* head: [len] the request head up to and including its empty line, not NUL-terminated. The callback
+/* head: [len] the request head up to and including its empty line, not NUL-terminated. NULL: the
+ * connection came to an address of conf->wyoming_listen, whose clients send none. The callback
  * takes ownership of fd, which is non-blocking and has every byte still unread. Runs on the
  * acceptor's thread. */
 typedef void (*steno_acceptor_fn)(void *user, int fd, const struct steno_peer *peer,
                                   const char *head, size_t len);
 
-/* Bind every address of conf->listen, or use the sockets that systemd passed (sd_listen_fds(3)).
+/* Bind every address of conf->listen, or use the sockets that systemd passed (sd_listen_fds(3));
+ * then bind those of conf->wyoming_listen.
  * STENO_ERR_IO names the address ("127.0.0.1:8080: Address already in use"). */
 STENO_MUST steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config *conf,
                                             struct steno_stats *stats, steno_acceptor_fn fn,
@@ -41,8 +43,11 @@ STENO_MUST steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err);
 void steno_acceptor_stop(steno_acceptor *a);
 /* Stop, if not done, and release. Accepts NULL. */
 void steno_acceptor_close(steno_acceptor *a);
-/* "http://127.0.0.1:8080": the bound address i with its real port; NULL past the last one. */
+/* "http://127.0.0.1:8080", "wyoming://127.0.0.1:10300": the bound address i with its real port;
+ * NULL past the last one. */
 const char *steno_acceptor_url(const steno_acceptor *a, size_t i);
+/* The port of the first address of conf->wyoming_listen; 0: there is none. */
+uint16_t steno_acceptor_wyoming_port(const steno_acceptor *a);
 /* Tell that a connection which was handed over has ended; it no longer counts in the limits. */
 void steno_acceptor_closed(steno_acceptor *a, const struct steno_peer *peer);
 /* Take ownership of fd, which is already shut down for writing. Discard what comes until its end,

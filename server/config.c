@@ -470,6 +470,16 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
     steno_status st = steno_address_parse_list(c->listen, addresses, &n, err);
     if (st)
         return steno_fail_in(err, st, "server.listen");
+    st = *c->wyoming_listen ? steno_address_parse_list(c->wyoming_listen, addresses, &n, err)
+                            : STENO_OK;
+    if (st)
+        return steno_fail_in(err, st, "wyoming.listen");
+    if (*c->wyoming_listen && *c->keys && !*c->wyoming_key)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "wyoming.key: auth.keys is set, and clients of wyoming.listen send no "
+                          "key; name the key that they count as");
+    if (*c->wyoming_advertise && !*c->wyoming_listen)
+        return steno_fail(err, STENO_ERR_INVAL, "wyoming.advertise: needs wyoming.listen");
     st = steno_config_search(c, NULL, &(struct steno_options){0}, &(struct steno_stream_options){0},
                              err);
     if (st)

@@ -67,6 +67,10 @@ struct steno_config {
     double ws_resume;        /* s that a session waits for its client to return; 0 = never */
     size_t ws_resume_bytes;  /* bytes of results kept for that, per session */
     size_t ws_send_bytes;    /* bytes of unread results; more = closed */
+    /* [wyoming] */
+    char *wyoming_listen;    /* as listen; "" = none */
+    char *wyoming_key;       /* name of a key; "" = none */
+    char *wyoming_advertise; /* name of the service; "" = not announced */
     /* [log] */
     char *log_level;  /* error, warning, notice, info, debug */
     char *log_format; /* text, json */

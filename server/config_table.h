@@ -131,6 +131,14 @@ ROW(BYTES, ws_resume_bytes, "websocket", "resume_memory", "STENO_WEBSOCKET_RESUM
     "256K", 4096, 1073741824.0,
     "Maximum size of the results that are kept for such a session, at most half of "
     "websocket.send_queue. A client that missed more gets an error.")
+ROW(STRING, wyoming_listen, "wyoming", "listen", "STENO_WYOMING_LISTEN", "", 0, 0,
+    "Addresses for clients of the Wyoming protocol (Home Assistant), in the form of server.listen; "
+    "the usual port is 10300. Empty: none. The protocol has no keys and no encryption.")
+ROW(STRING, wyoming_key, "wyoming", "key", "STENO_WYOMING_KEY", "", 0, 0,
+    "Name of the API key that Wyoming clients count as. Needed where auth.keys is set.")
+ROW(STRING, wyoming_advertise, "wyoming", "advertise", "STENO_WYOMING_ADVERTISE", "", 0, 0,
+    "Name under which the Wyoming port is announced on the local network (DNS-SD, by the Avahi "
+    "daemon of this machine), so that Home Assistant finds it. Empty: it is not announced.")
 ROW(STRING, log_level, "log", "level", "STENO_LOG_LEVEL", "info", 0, 0,
     "error, warning, notice, info or debug.")
 ROW(STRING, log_format, "log", "format", "STENO_LOG_FORMAT", "text", 0, 0,

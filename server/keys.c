@@ -315,6 +315,22 @@ steno_status steno_keys_find(steno_keys *k, const char *secret, steno_key **out,
     return STENO_OK;
 }
 
+steno_status steno_keys_named(steno_keys *k, const char *name, steno_key **out, steno_err *err)
+{
+    steno_key *found = NULL;
+    bool asked;
+    pthread_mutex_lock(&k->lock);
+    asked = k->asked;
+    for (steno_key *i = k->first; i; i = i->next)
+        if (!i->gone && !strcmp(i->name, name))
+            found = i;
+    pthread_mutex_unlock(&k->lock);
+    if (asked && !found)
+        return steno_fail(err, STENO_ERR_INVAL, "no API key is named '%s'", name);
+    *out = found;
+    return STENO_OK;
+}
+
 const char *steno_key_name(const steno_key *key)
 {
     return key ? key->name : "";

@@ -44,6 +44,10 @@ STENO_MUST steno_status steno_keys_read_text(steno_keys *k, const char *name, co
  * missing or unknown key, to be answered 401. */
 STENO_MUST steno_status steno_keys_find(steno_keys *k, const char *secret, steno_key **out,
                                         steno_err *err);
+/* Find a key by its name, for clients that cannot send one. *out is NULL when no key is required.
+ * STENO_ERR_INVAL: there is no key of this name. */
+STENO_MUST steno_status steno_keys_named(steno_keys *k, const char *name, steno_key **out,
+                                         steno_err *err);
 /* The secret in an Authorization header ("Bearer KEY", "Token KEY"); NULL when there is none. */
 const char *steno_key_of_authorization(const char *value);
 

@@ -10,6 +10,7 @@
 #include "server/log.h"
 #include "server/options.h"
 #include "server/ws_admission.h"
+#include "server/zeroconf.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -34,6 +35,7 @@ struct daemon {
     steno_http *http;
     steno_ws *ws;
     steno_admin *admin;
+    steno_zeroconf *zeroconf; /* the announcement of the Wyoming port */
     sigset_t signals;
     struct steno_stats_totals totals;
 };
@@ -45,8 +47,8 @@ static void on_head(void *user, int fd, const struct steno_peer *peer, const cha
 {
     struct daemon *d = user;
     struct steno_request_head rq;
-    if (steno_request_head_parse(head, len, &rq) && rq.upgrade &&
-        steno_ws_serves(&d->conf, rq.path, rq.path_len))
+    if (!head || (steno_request_head_parse(head, len, &rq) && rq.upgrade &&
+                  steno_ws_serves(&d->conf, rq.path, rq.path_len)))
         steno_ws_adopt(d->ws, fd, peer, head, len);
     else
         steno_http_add(d->http, fd, peer);
@@ -152,6 +154,7 @@ static steno_status open_all(struct daemon *d, steno_err *err)
 
 static void close_all(struct daemon *d)
 {
+    steno_zeroconf_close(d->zeroconf);
     if (d->acceptor)
         steno_acceptor_stop(d->acceptor);
     steno_admin_close(d->admin);
@@ -177,8 +180,13 @@ static void close_all(struct daemon *d)
 static void announce(struct daemon *d)
 {
     const char *url;
+    steno_err err;
     for (size_t i = 0; (url = steno_acceptor_url(d->acceptor, i)); i++)
         steno_log(LOG_NOTICE, "listening on %s", url);
+    if (*d->conf.wyoming_advertise &&
+        steno_zeroconf_open(&d->zeroconf, d->conf.wyoming_advertise, "_wyoming._tcp",
+                            steno_acceptor_wyoming_port(d->acceptor), &err))
+        steno_log(LOG_WARNING, "wyoming.advertise: %s", err.msg);
     sd_notify(0, "READY=1\nSTATUS=Serving");
 }
 

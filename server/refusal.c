@@ -1,6 +1,7 @@
 #include "server/refusal.h"
 
 #include "protocol/openai_rest.h"
+#include "protocol/wyoming_frame.h"
 
 #include <sys/socket.h>
 
@@ -56,6 +57,15 @@ void steno_refusal_send(int fd, int status, const char *code, const char *messag
     struct steno_buf out;
     steno_buf_init(&out, STENO_REFUSAL_BYTES);
     if (!steno_refusal_write(&out, status, code, message, extra))
+        (void)!send(fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    steno_buf_free(&out);
+}
+
+void steno_refusal_send_wyoming(int fd, const char *code, const char *message)
+{
+    struct steno_buf out;
+    steno_buf_init(&out, STENO_REFUSAL_BYTES);
+    if (!steno_wyoming_write_error(&out, code, message))
         (void)!send(fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     steno_buf_free(&out);
 }

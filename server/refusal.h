@@ -18,5 +18,7 @@ STENO_MUST steno_status steno_refusal_write_body(struct steno_buf *out, int stat
  * empty send buffer is lost with the connection. */
 void steno_refusal_send(int fd, int status, const char *code, const char *message,
                         const char *extra);
+/* The same as an error event of the Wyoming protocol. */
+void steno_refusal_send_wyoming(int fd, const char *code, const char *message);
 
 #endif

@@ -18,6 +18,7 @@ enum steno_session_api {
     STENO_SESSION_VOSK,
     STENO_SESSION_SHERPA,
     STENO_SESSION_REALTIME, /* GET /v1/realtime */
+    STENO_SESSION_WYOMING,  /* a connection to wyoming.listen */
     STENO_SESSION_APIS
 };
 

@@ -23,7 +23,7 @@ STENO_MUST steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
                                       steno_err *err);
 /* Take ownership of fd and check its admission (ws_admission.h). An admitted socket is queued for
  * the service thread, which adopts it. head: [len] its request head, which is still unread in the
- * socket and is read here. */
+ * socket and is read here; NULL: a client of Wyoming. */
 void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const char *head,
                     size_t len);
 /* Begin to drain: no new sessions start, and each running one gets its last final and close code

@@ -175,7 +175,7 @@ static bool take_place(const struct steno_server *srv, handshake *g, const struc
 void steno_ws_request_id(char out[STENO_REQUEST_ID], const struct steno_handshake *hs,
                          const char *own)
 {
-    const char *given = hs->request_id;
+    const char *given = hs->request_id ? hs->request_id : ""; /* Wyoming has none */
     size_t n = strlen(given);
     bool good = n && n < STENO_REQUEST_ID;
     for (size_t i = 0; good && i < n; i++)
@@ -289,6 +289,30 @@ static bool send_refusal(const struct steno_ws_admission *d, int fd,
     if (more)
         d->owner->linger(d->user, fd);
     return more;
+}
+
+bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd, const struct steno_peer *peer,
+                            handshake *g)
+{
+    struct steno_ws_refusal no = {0};
+    const struct asked nothing = {0};
+    steno_err err;
+    memset(g, 0, sizeof *g);
+    g->dialect = &steno_dialect_wyoming;
+    g->api = STENO_SESSION_WYOMING;
+    if (steno_keys_named(d->srv->keys, d->srv->conf->wyoming_key, &g->key, &err)) {
+        steno_metric_add(d->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
+        refuse(&no, 401, "invalid_api_key", err.msg, 0);
+    } else if (take_place(d->srv, g, &nothing, &no)) {
+        return true;
+    }
+    steno_id_new(no.request_id, "req");
+    log_refusal(d, peer, g, &no);
+    steno_refusal_send_wyoming(fd, no.code, no.message);
+    d->owner->linger(d->user, fd);
+    d->owner->closed(d->user, peer);
+    steno_ws_handshake_release(d->srv, g);
+    return false;
 }
 
 bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struct steno_peer *peer,

@@ -48,6 +48,9 @@ struct steno_ws_admission {
  * belongs to the caller, and the owner was told that it is closed. */
 STENO_MUST bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struct steno_peer *peer,
                                const char *head, size_t len, struct steno_ws_handshake *g);
+/* The same for a Wyoming client, which sends no head. A refused one gets an error event. */
+STENO_MUST bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd,
+                                       const struct steno_peer *peer, struct steno_ws_handshake *g);
 /* Release an admitted handshake that ends before it has a session: its places and its memory. */
 void steno_ws_handshake_release(const struct steno_server *srv, struct steno_ws_handshake *g);
 /* The client's X-Request-Id when it is short and harmless in a log line, else `own`. */

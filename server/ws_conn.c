@@ -157,8 +157,25 @@ static double engine_come_back(void *ctx)
                              : steno_limits_come_back(c->ws->srv->limits, steno_now_ns());
 }
 
-static const struct steno_ws_engine engine = {engine_resolve,  engine_open, engine_push,
-                                              engine_finalize, engine_end,  engine_come_back};
+static steno_status
+engine_each_model(void *ctx, steno_status (*see)(void *user, const struct steno_dialect_model *m),
+                  void *user)
+{
+    struct steno_model_slot *slot;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; !st && (slot = steno_models_slot(((conn *)ctx)->ws->srv->models, i)); i++) {
+        struct steno_model_view v;
+        steno_model_slot_view(slot, &v);
+        if (!v.is_variant)
+            st = see(user, &(struct steno_dialect_model){v.name, v.family, v.version, v.license,
+                                                         *v.languages ? v.languages : v.language});
+    }
+    return st;
+}
+
+static const struct steno_ws_engine engine = {engine_resolve,   engine_open, engine_push,
+                                              engine_finalize,  engine_end,  engine_come_back,
+                                              engine_each_model};
 
 /* ---- the end of a connection ------------------------------------------------------------- */
 
@@ -256,6 +273,7 @@ void steno_ws_conn_end_session(conn *c)
 void steno_ws_conn_finish(conn *c)
 {
     steno_handshake_free(&c->hs);
+    steno_wyoming_reader_free(&c->events);
     steno_buf_free(&c->refusal);
     free(c->unread);
     c->unread = NULL;
@@ -288,6 +306,12 @@ static int release_socket(conn *c)
 }
 
 /* ---- handshake --------------------------------------------------------------------------- */
+
+/* Wyoming has no handshake, no close frame and no pings that a server may send. */
+static bool is_wyoming(const conn *c)
+{
+    return c->dialect == &steno_dialect_wyoming;
+}
 
 void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *message)
 {
@@ -338,7 +362,10 @@ void steno_ws_conn_connected(conn *c)
     size_t text = c->dialect->max_text;
     if (!text || text > conf->ws_message_bytes)
         text = conf->ws_message_bytes;
-    steno_ws_reader_init(&c->reader, text, conf->ws_message_bytes);
+    if (is_wyoming(c))
+        steno_wyoming_reader_init(&c->events, text, conf->ws_message_bytes);
+    else
+        steno_ws_reader_init(&c->reader, text, conf->ws_message_bytes);
     c->last_message_ns = c->last_rx_ns = c->last_tx_ns = steno_now_ns();
     c->established = true;
     steno_metric_add(c->ws->srv->stats->ws_connections, 1);
@@ -351,9 +378,9 @@ static void establish(conn *c)
 {
     steno_err err;
     steno_ws_conn_connected(c);
-    if (*c->hs.beta && c->api == STENO_SESSION_REALTIME)
+    if (c->api == STENO_SESSION_REALTIME && *c->hs.beta)
         (void)on_query(c, "beta", "1", NULL);
-    if (steno_query_each(c->hs.target, on_query, c, &err))
+    if (!is_wyoming(c) && steno_query_each(c->hs.target, on_query, c, &err))
         steno_ws_session_reject(c->session, err.code, 0, NULL, err.msg);
     steno_ws_session_opened(c->session);
     if (c->ws->drained)
@@ -407,7 +434,7 @@ static void fail_framing(conn *c, const steno_err *err)
         steno_ws_session_reject(c->session, err->code, 0, NULL, err->msg);
 }
 
-static void take_item(conn *c, const struct steno_ws_item *it)
+static void take_frame(conn *c, const struct steno_ws_item *it)
 {
     switch (it->kind) {
     case STENO_WS_TEXT:
@@ -432,19 +459,43 @@ static void take_item(conn *c, const struct steno_ws_item *it)
     }
 }
 
+static void take_event(conn *c, const struct steno_wyoming_item *it)
+{
+    c->last_message_ns = c->last_rx_ns;
+    if (it->is_event)
+        steno_ws_session_text(c->session, it->data, it->n, true);
+    else
+        steno_ws_session_binary(c->session, it->data, it->n, it->first, it->last);
+}
+
+/* Read one item and pass it to the session. */
+static steno_status read_item(conn *c, char *p, size_t n, size_t *used, steno_err *err)
+{
+    struct steno_wyoming_item event;
+    struct steno_ws_item frame;
+    steno_status st;
+    if (is_wyoming(c)) {
+        st = steno_wyoming_reader_next(&c->events, p, n, used, &event, err);
+        if (!st)
+            take_event(c, &event);
+    } else {
+        st = steno_ws_reader_next(&c->reader, p, n, used, &frame, err);
+        if (!st)
+            take_frame(c, &frame);
+    }
+    return st;
+}
+
 /* Read frames until the input ends or the session pauses. Returns the number of bytes read. */
 static size_t read_frames(conn *c, char *p, size_t n)
 {
     size_t at = 0;
     while (at < n && !c->discarding && readable(c)) {
-        struct steno_ws_item item;
         steno_err err;
         size_t used = 0;
-        steno_status st = steno_ws_reader_next(&c->reader, p + at, n - at, &used, &item, &err);
+        steno_status st = read_item(c, p + at, n - at, &used, &err);
         at += used;
-        if (!st)
-            take_item(c, &item);
-        else if (st != STENO_NEED_MORE)
+        if (st && st != STENO_NEED_MORE)
             fail_framing(c, &err);
     }
     return c->discarding ? n : at;
@@ -557,6 +608,26 @@ static bool write_accept(conn *c)
     return put(c, tx->data, tx->len);
 }
 
+/* Append the next message in its frame. STENO_NEED_MORE when there is none. */
+static steno_status take_framed(conn *c, struct steno_buf *tx)
+{
+    unsigned char head[STENO_WS_HEAD_BYTES];
+    size_t at = tx->len, n;
+    steno_status st = steno_buf_add(tx, (char[STENO_WS_HEAD_BYTES]){0}, STENO_WS_HEAD_BYTES);
+    if (!st)
+        st = steno_ws_session_take(c->session, tx);
+    if (st) {
+        steno_buf_cut(tx, at);
+        return st;
+    }
+    n = steno_ws_frame_head(head, STENO_WS_TEXT, tx->len - at - STENO_WS_HEAD_BYTES);
+    memmove(tx->data + at + n, tx->data + at + STENO_WS_HEAD_BYTES,
+            tx->len - at - STENO_WS_HEAD_BYTES);
+    memcpy(tx->data + at, head, n);
+    tx->len -= STENO_WS_HEAD_BYTES - n;
+    return STENO_OK;
+}
+
 /* Write as many messages as fit one write. False when the connection broke; *any: at least one was
  * written. */
 static bool write_messages(conn *c, bool *any)
@@ -564,19 +635,12 @@ static bool write_messages(conn *c, bool *any)
     struct steno_buf *tx = &c->ws->tx;
     steno_buf_reset(tx);
     while (tx->len < WRITE_BYTES) {
-        unsigned char head[STENO_WS_HEAD_BYTES];
-        size_t at = tx->len, n;
-        if (steno_buf_add(tx, (char[STENO_WS_HEAD_BYTES]){0}, STENO_WS_HEAD_BYTES))
-            return false;
-        if (steno_ws_session_take(c->session, tx)) {
-            tx->len = at;
+        steno_status st =
+            is_wyoming(c) ? steno_ws_session_take(c->session, tx) : take_framed(c, tx);
+        if (st == STENO_NEED_MORE)
             break;
-        }
-        n = steno_ws_frame_head(head, STENO_WS_TEXT, tx->len - at - STENO_WS_HEAD_BYTES);
-        memmove(tx->data + at + n, tx->data + at + STENO_WS_HEAD_BYTES,
-                tx->len - at - STENO_WS_HEAD_BYTES);
-        memcpy(tx->data + at, head, n);
-        tx->len -= STENO_WS_HEAD_BYTES - n;
+        if (st)
+            return false;
     }
     *any = tx->len > 0;
     return !*any || put(c, tx->data, tx->len);
@@ -587,7 +651,7 @@ static int write_close(conn *c, const struct steno_ws_session_state *st)
     unsigned char out[STENO_WS_CONTROL_BYTES + 2];
     size_t n =
         steno_ws_close_frame(out, st->close_code == 1005 ? 1000 : st->close_code, st->reason);
-    if (!put(c, out, n))
+    if (!is_wyoming(c) && !put(c, out, n))
         return -1;
     c->told = true;
     return release_socket(c);
@@ -659,7 +723,7 @@ static void check_silence(conn *c, int64_t now)
             c->stopped_ns = now;
         lws_callback_on_writable(c->wsi);
     }
-    if (seconds_since(c->last_rx_ns, now) > conf->ws_ping_interval &&
+    if (!is_wyoming(c) && seconds_since(c->last_rx_ns, now) > conf->ws_ping_interval &&
         seconds_since(c->last_ping_ns, now) > conf->ws_ping_interval) {
         c->ping = true;
         c->last_ping_ns = now;

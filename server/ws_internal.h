@@ -5,6 +5,7 @@
 #define STENO_SERVER_WS_INTERNAL_H
 
 #include "protocol/ws_frame.h"
+#include "protocol/wyoming_frame.h"
 #include "server/ws.h"
 #include "server/ws_admission.h"
 #include "server/ws_session.h"
@@ -36,6 +37,7 @@ struct steno_ws_conn {
     steno_pool_stream *stream;
     struct steno_served *served; /* its model, once it is chosen */
     struct steno_ws_reader reader;
+    struct steno_wyoming_reader events; /* instead, where the dialect is Wyoming */
     char *unread; /* [n_unread] bytes that came while the session was paused, or NULL */
     size_t n_unread;
     unsigned pong; /* bytes of pong_data to send + 1; 0 = no pong is due */

@@ -88,6 +88,14 @@ static struct steno_buf *begin_message(struct steno_dialect_session *d)
     return steno_outbox_begin(&((steno_ws_session *)d->owner)->out);
 }
 
+static steno_status each_model(struct steno_dialect_session *d,
+                               steno_status (*see)(void *user, const struct steno_dialect_model *m),
+                               void *user)
+{
+    steno_ws_session *s = d->owner;
+    return s->engine->each_model ? s->engine->each_model(s->ctx, see, user) : STENO_OK;
+}
+
 static bool init_dialect(steno_ws_session *s, const char *id)
 {
     struct steno_dialect_session *d = &s->d;
@@ -95,6 +103,7 @@ static bool init_dialect(steno_ws_session *s, const char *id)
     d->owner = s;
     d->begin = begin_message;
     d->commit = commit;
+    d->each_model = each_model;
     d->model_version = d->model_family = "";
     snprintf(d->id, sizeof d->id, "%s", id);
     steno_native_start_init(&d->start);

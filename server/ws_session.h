@@ -37,6 +37,10 @@ struct steno_ws_engine {
     /* s until a client that one of these refused (STENO_ERR_BUSY, out of memory) should come back.
      * NULL: unknown. */
     double (*come_back)(void *ctx);
+    /* steno_dialect_session's; NULL: there are none. */
+    steno_status (*each_model)(void *ctx,
+                               steno_status (*see)(void *user, const struct steno_dialect_model *m),
+                               void *user);
 };
 
 struct steno_ws_session_limits {

@@ -10,7 +10,7 @@ build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libev-d
 demo="curl python3-pip"
 arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 [ "$(uname -m)" = x86_64 ] || arm=""
-check="curl g++ libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd valgrind"
+check="curl g++ libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd valgrind dbus-daemon"
 
 case "${1:-build}" in
 build) want=$build ;;

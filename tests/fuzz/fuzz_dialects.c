@@ -1,9 +1,10 @@
 /* Message sequences of every dialect against the session core: text, audio, parameters, notes of
  * the recognizer at any moment, drain. The first byte selects the dialect. Checks: every message
- * is JSON (or sherpa's "Done!"), the session ends with a close code that may be sent, exactly
- * one place is taken and returned. Time comes from the notes alone. */
+ * is JSON (or sherpa's "Done!", or Wyoming's two JSON texts), the session ends with a close code
+ * that may be sent, exactly one place is taken and returned. Time comes from the notes alone. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 /* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */
+/* covers: protocol/wyoming.c */
 /* covers: protocol/dialect.c protocol/transcript.c */
 #include <jansson.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ struct world {
     const uint8_t *p;
     size_t n;
     steno_ws_session *s;
+    const struct steno_dialect *dialect;
     int opens, ends, done;
     double time;
     int64_t segment;
@@ -32,8 +34,8 @@ struct world {
     } while (0)
 
 static const struct steno_dialect *const dialects[] = {
-    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk, &steno_dialect_sherpa,
-    &steno_dialect_native};
+    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk,
+    &steno_dialect_sherpa,   &steno_dialect_native,   &steno_dialect_wyoming};
 
 static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
@@ -75,7 +77,7 @@ static void end(void *ctx)
     REQUIRE(w->opens == 1 && ++w->ends == 1);
 }
 
-static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end, NULL};
+static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end, NULL, NULL};
 
 static unsigned next(struct world *w)
 {
@@ -90,7 +92,8 @@ static void take_all(struct world *w)
         steno_buf_init(&b, 1 << 20);
         st = steno_ws_session_take(w->s, &b);
         if (!st && !(b.len == 5 && !memcmp(b.data, "Done!", 5))) {
-            json_t *root = json_loadb(b.data, b.len, 0, NULL);
+            size_t flags = w->dialect == &steno_dialect_wyoming ? JSON_DISABLE_EOF_CHECK : 0;
+            json_t *root = json_loadb(b.data, b.len, flags, NULL);
             REQUIRE(root);
             json_decref(root);
         }
@@ -162,6 +165,10 @@ static void known_text(struct world *w, unsigned which)
         "{\"type\":\"input_audio_buffer.commit\",\"event_id\":\"x\"}",
         "{\"type\":\"input_audio_buffer.clear\"}",
         "{\"type\":\"end\"}",
+        "{\"type\":\"describe\"}",
+        "{\"type\":\"transcribe\",\"data\":{\"language\":\"en\",\"transcript_names\":[\"a\"]}}",
+        "{\"type\":\"audio-start\",\"data\":{\"rate\":16000,\"width\":2,\"channels\":1}}",
+        "{\"type\":\"audio-stop\"}",
     };
     const char *t = texts[which % (sizeof texts / sizeof *texts)];
     if (steno_ws_session_readable(w->s))
@@ -224,8 +231,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct steno_ws_session_state st;
     struct world w = {.p = data, .n = n};
     struct steno_pool_note done = {.kind = STENO_POOL_DONE};
-    w.s = steno_ws_session_new(dialects[next(&w) % 5], &engine, &w,
-                               "sess_0123456789abcdef0123456789abcdef", &limits);
+    w.dialect = dialects[next(&w) % (sizeof dialects / sizeof *dialects)];
+    w.s = steno_ws_session_new(w.dialect, &engine, &w, "sess_0123456789abcdef0123456789abcdef",
+                               &limits);
     if (!w.s)
         return 0;
     while (w.n)

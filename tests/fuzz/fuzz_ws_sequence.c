@@ -94,7 +94,7 @@ static void end(void *ctx)
     REQUIRE(w->opens == 1 && w->ends == 1);
 }
 
-static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end, NULL};
+static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end, NULL, NULL};
 
 static void check_answer(struct world *w, const struct steno_buf *b)
 {

@@ -674,6 +674,127 @@ static void vosk_phrases_are_hotwords(void **state)
     stop(&h);
 }
 
+/* ---- wyoming --------------------------------------------------------------------------------- */
+
+/* The next event has this type and these data. */
+static void tells(struct received *h, const char *type, const char *data)
+{
+    json_t *head, *a, *b = json_loads(data, 0, NULL);
+    const char *said = h->read < h->n ? h->said[h->read] : "", *rest = strchr(said, '\n');
+    if (!rest)
+        fail_msg("nothing was said, expected %s", type);
+    head = json_loads(said, JSON_DISABLE_EOF_CHECK, NULL);
+    assert_string_equal(json_string_value(json_object_get(head, "type")), type);
+    assert_int_equal(json_integer_value(json_object_get(head, "data_length")), strlen(rest + 1));
+    a = rest[1] ? json_loads(rest + 1, JSON_REJECT_DUPLICATES, NULL) : json_object();
+    if (!json_equal(a, b))
+        fail_msg("%s: said %s, expected %s", type, rest + 1, data);
+    json_decref(a);
+    json_decref(b);
+    json_decref(head);
+    h->read++;
+}
+
+static steno_status two_models(struct steno_dialect_session *d,
+                               steno_status (*see)(void *, const struct steno_dialect_model *),
+                               void *user)
+{
+    const struct steno_dialect_model a = {"digits", "ctc", "1", "MIT", "en"},
+                                     b = {"w", "whisper", "2", "", "en de  fr "};
+    steno_status st = see(user, &a);
+    (void)d;
+    return st ? st : see(user, &b);
+}
+
+static void wyoming_describes_the_models(void **state)
+{
+    struct received h;
+    json_t *info, *asr, *models;
+    (void)state;
+    start(&h, &steno_dialect_wyoming);
+    h.d.each_model = two_models;
+    assert_int_equal(text(&h, "{\"type\":\"describe\",\"data\":{}}", STENO_OK), STENO_ACT_NOTHING);
+    info = json_loads(strchr(h.said[0], '\n'), JSON_REJECT_DUPLICATES, NULL);
+    asr = json_array_get(json_object_get(info, "asr"), 0);
+    models = json_object_get(asr, "models");
+    assert_true(json_is_true(json_object_get(asr, "supports_transcript_streaming")));
+    assert_int_equal(json_array_size(models), 2);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(models, 1), "languages")), 3);
+    assert_int_equal(json_array_size(json_object_get(info, "tts")), 0);
+    json_decref(info);
+    text(&h, "{\"type\":\"ping\",\"data\":{\"text\":\"x\"}}", STENO_OK);
+    h.read = 1;
+    tells(&h, "pong", "{\"text\":\"x\"}");
+    stop(&h);
+}
+
+static void wyoming_takes_one_recording(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_wyoming);
+    text(&h,
+         "{\"type\":\"transcribe\",\"data\":{\"name\":\"m\",\"language\":\"de\","
+         "\"transcript_names\":[\"Nagg\",7],\"transcript_terms\":[\"lamp\"]}}",
+         STENO_OK);
+    assert_string_equal(h.d.hints.language, "de");
+    assert_string_equal(h.d.hints.hotwords, "Nagg, lamp");
+    assert_int_equal(text(&h,
+                          "{\"type\":\"audio-start\",\"data\":{\"rate\":22050,\"width\":2,"
+                          "\"channels\":2}}",
+                          STENO_OK),
+                     STENO_ACT_START);
+    assert_string_equal(h.d.asked.model, "m");
+    assert_int_equal(h.d.asked.audio.sample_rate, 22050);
+    assert_int_equal(h.d.asked.audio.channels, 2);
+    h.d.start = h.d.asked;
+    assert_int_equal(text(&h,
+                          "{\"type\":\"audio-chunk\",\"data\":{\"rate\":22050,\"width\":2,"
+                          "\"channels\":2}}",
+                          STENO_OK),
+                     STENO_ACT_NOTHING);
+    assert_int_equal(text(&h, "{\"type\":\"audio-stop\"}", STENO_OK), STENO_ACT_END);
+    text(&h, "{\"type\":\"audio-chunk\",\"data\":{\"rate\":16000,\"width\":2,\"channels\":2}}",
+         STENO_ERR_INVAL);
+    text(&h, "{\"type\":\"audio-chunk\",\"data\":{\"rate\":22050,\"width\":4,\"channels\":2}}",
+         STENO_ERR_UNSUPPORTED);
+    says_no_more(&h);
+    stop(&h);
+}
+
+static void wyoming_streams_text_that_stays(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_wyoming);
+    event(&h, STENO_PARTIAL, "four to", STENO_FINAL_END);
+    tells(&h, "transcript-start", "{}");
+    tells(&h, "transcript-chunk", "{\"text\":\"four\"}");
+    event(&h, STENO_PARTIAL, "four tw", STENO_FINAL_END);
+    says_no_more(&h);
+    event(&h, STENO_FINAL, "four two", STENO_FINAL_ENDPOINT);
+    tells(&h, "transcript-chunk", "{\"text\":\" two\"}");
+    event(&h, STENO_FINAL, "five", STENO_FINAL_END);
+    tells(&h, "transcript-chunk", "{\"text\":\" five\"}");
+    h.d.dialect->end(&h.d, false);
+    tells(&h, "transcript", "{\"text\":\"four two five\"}");
+    tells(&h, "transcript-stop", "{}");
+    says_no_more(&h);
+    stop(&h);
+}
+
+static void wyoming_answers_silence_and_errors(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_wyoming);
+    h.d.dialect->end(&h.d, false);
+    tells(&h, "transcript", "{\"text\":\"\"}");
+    h.d.dialect->error(&h.d, "busy", "no \"place\"");
+    tells(&h, "error", "{\"text\":\"no \\\"place\\\"\",\"code\":\"busy\"}");
+    stop(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -698,6 +819,10 @@ int main(void)
         cmocka_unit_test(deepgram_keywords_are_hotwords),
         cmocka_unit_test(realtime_sessions_have_language_prompt_and_keywords),
         cmocka_unit_test(vosk_phrases_are_hotwords),
+        cmocka_unit_test(wyoming_describes_the_models),
+        cmocka_unit_test(wyoming_takes_one_recording),
+        cmocka_unit_test(wyoming_streams_text_that_stays),
+        cmocka_unit_test(wyoming_answers_silence_and_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

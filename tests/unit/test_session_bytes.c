@@ -164,7 +164,8 @@ static void end(void *ctx)
     steno_pool_stream_end(((struct talk *)ctx)->stream);
 }
 
-static const struct steno_ws_engine engine = {resolve, open_stream, push, finalize, end, NULL};
+static const struct steno_ws_engine engine = {resolve, open_stream, push, finalize,
+                                              end,     NULL,        NULL};
 static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 262144};
 
 static void say(struct talk *t, const char *text)

@@ -65,8 +65,8 @@ static void fake_end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
-static const struct steno_ws_engine engine = {fake_resolve,  fake_open, fake_push,
-                                              fake_finalize, fake_end,  NULL};
+static const struct steno_ws_engine engine = {fake_resolve, fake_open, fake_push, fake_finalize,
+                                              fake_end,     NULL,      NULL};
 
 struct fixture {
     struct fake fake;

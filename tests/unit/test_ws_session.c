@@ -79,8 +79,8 @@ static double fake_come_back(void *ctx)
     return 7;
 }
 
-static const struct steno_ws_engine engine = {fake_resolve,  fake_open, fake_push,
-                                              fake_finalize, fake_end,  fake_come_back};
+static const struct steno_ws_engine engine = {
+    fake_resolve, fake_open, fake_push, fake_finalize, fake_end, fake_come_back, NULL};
 
 struct fixture {
     struct fake fake;
