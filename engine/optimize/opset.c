@@ -412,6 +412,8 @@ static steno_status bind(const struct opset_change *c, const struct opset_versio
                          const struct opset_param *p, size_t k, bool output, steno_dtype t,
                          steno_dtype bound[16])
 {
+    if (steno_dtype_is_sequence(t) && steno_opset_takes_other(p))
+        return STENO_OK;
     if (!steno_opset_takes(p, t))
         return refuse_type(c, to, p, k, output, t);
     if (t == STENO_DT_NONE || !p->same || p->same >= 16)

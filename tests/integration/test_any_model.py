@@ -154,7 +154,22 @@ def a_loop_without_condition_keeps_its_inputs(files):
     assert (files.run(files.out, {"x": x})[2] == 2 * x).all()
 
 
-TESTS = [operators_of_other_domains_stay, every_missing_operator_is_named, strings_and_sequences_stay,
+def a_node_that_stands_twice_counts_once(files):
+    """quantize_dynamic writes a Transpose that unrolled LSTMs share once for each; other writers of a value are wrong."""
+    import numpy as np
+    onnx, h, t, f = infos()
+    N = h.make_node
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    twice = [N("Transpose", ["x"], ["t"], perm=[1, 0], name=n) for n in "ab"]
+    files.optimize(make(twice + [N("Relu", ["t"], ["y"])], [f("x", [2, 3])], [f("y", [3, 2])]))
+    for path in (files.source, files.out):
+        assert (files.run(path, {"x": x})[2] == x.T).all()
+    onnx.save(make([twice[0], N("Transpose", ["x"], ["t"], perm=[0, 1])], [f("x", [2, 3])], [f("t", None)]), files.source)
+    code, why, _ = files.run(files.source, {"x": x})
+    assert code == 65 and "value 't' is written twice" in why, why
+
+
+TESTS = [a_node_that_stands_twice_counts_once, operators_of_other_domains_stay, every_missing_operator_is_named, strings_and_sequences_stay,
          inputs_with_a_default_stay_inputs, absent_outputs_count, a_loop_without_condition_keeps_its_inputs]
 
 

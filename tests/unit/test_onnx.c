@@ -644,7 +644,7 @@ static void files_that_are_not_models_are_named(void **state)
 static void sequences_are_refused_by_name(void **state)
 {
     struct mk_graph *m = small();
-    Onnx__Type__OtherKind k = ONNX__TYPE__OTHER_KIND__INIT;
+    Onnx__Type__SequenceKind k = ONNX__TYPE__SEQUENCE_KIND__INIT;
     (void)state;
     mk_input(m, "seq", STENO_F32, "1");
     mk_message(m)->graph->input[1]->type->value_case = ONNX__TYPE__VALUE_SEQUENCE_TYPE;

@@ -87,14 +87,19 @@ void steno_frame_free(struct frame *f)
 
 /* ---- finding the plan ---- */
 
+/* Every length of a sequence has the same plan. */
+static bool fits_value(const struct steno_shape *key, const struct steno_tensor *t)
+{
+    return steno_dtype_is_sequence(t->dtype) || steno_shape_equal(key, &t->shape);
+}
+
 static bool fits(const struct frame *f, const struct plan *p, const struct steno_tensor *const *in)
 {
     for (int i = 0; i < f->g->n_inputs; i++)
-        if (!steno_shape_equal(&p->key[i], &in[i]->shape))
+        if (!fits_value(&p->key[i], in[i]))
             return false;
     for (int i = 0; i < f->n_captured; i++)
-        if (!steno_shape_equal(&p->key[f->g->n_inputs + i],
-                               &steno_frame_outer(f, f->captured[i])->t.shape))
+        if (!fits_value(&p->key[f->g->n_inputs + i], &steno_frame_outer(f, f->captured[i])->t))
             return false;
     return true;
 }

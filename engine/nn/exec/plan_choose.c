@@ -136,6 +136,15 @@ static void start_constant(struct chooser *m, struct part *part, steno_value_id 
     k->value = v->constant;
 }
 
+/* A plan serves every length of a sequence. */
+static struct steno_shape plan_shape(const struct steno_tensor *t)
+{
+    struct steno_shape s = t->shape;
+    if (steno_dtype_is_sequence(t->dtype))
+        s.rank = STENO_RANK_ANY;
+    return s;
+}
+
 static void start_captured(struct chooser *m, struct part *part, steno_value_id i)
 {
     struct slot *s = steno_plan_slot(m->p, part->scope, i);
@@ -145,7 +154,7 @@ static void start_captured(struct chooser *m, struct part *part, steno_value_id 
     s->t = o->t;
     s->planned = true;
     k->dtype = o->t.dtype;
-    k->shape = o->t.shape;
+    k->shape = plan_shape(&o->t);
     k->value = s->home == HOME_KNOWN && o->t.data ? &s->t : NULL;
 }
 
@@ -167,7 +176,7 @@ static void start_values(struct chooser *m, struct part *part, const struct sten
         s->t = *in[i];
         s->planned = true;
         k->dtype = in[i]->dtype;
-        k->shape = in[i]->shape;
+        k->shape = plan_shape(in[i]);
         k->value = NULL;
     }
 }

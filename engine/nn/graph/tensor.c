@@ -15,13 +15,22 @@ static const struct {
     [15] = {"complex128", 0},      [STENO_BF16] = {"bf16", 2},
 };
 
+static size_t element_size(unsigned t)
+{
+    return t < sizeof dtypes / sizeof dtypes[0] ? dtypes[t].size : 0;
+}
+
 size_t steno_dtype_size(steno_dtype t)
 {
-    return (unsigned)t < sizeof dtypes / sizeof dtypes[0] ? dtypes[t].size : 0;
+    if (steno_dtype_is_sequence(t))
+        return element_size((unsigned)t - STENO_SEQUENCE) > 0;
+    return element_size((unsigned)t);
 }
 
 const char *steno_dtype_name(steno_dtype t)
 {
+    if (steno_dtype_is_sequence(t))
+        return "sequence";
     return (unsigned)t < sizeof dtypes / sizeof dtypes[0] ? dtypes[t].name : "unknown";
 }
 

@@ -22,8 +22,16 @@ typedef enum {
     STENO_F64 = 11,
     STENO_U32 = 12,
     STENO_U64 = 13,
-    STENO_BF16 = 16
+    STENO_BF16 = 16,
+    /* Added to the elements' type: a sequence of tensors of that type. It is held as a tensor of
+     * rank 1 whose bytes nn/ops/op_sequence.c defines. */
+    STENO_SEQUENCE = 64
 } steno_dtype;
+
+static inline bool steno_dtype_is_sequence(steno_dtype t)
+{
+    return (unsigned)t >= STENO_SEQUENCE;
+}
 
 /* Extents; dim >= 0 is known, dim < 0 is symbolic: STENO_DIM_ANY, or -(2 + symbol number). */
 #define STENO_DIM_ANY (-1)
@@ -41,7 +49,7 @@ struct steno_tensor {
     void *data;
 };
 
-/* Bytes of one element; 0 for types without storage. */
+/* Bytes of one element, 1 for sequences; 0 for types without storage. */
 size_t steno_dtype_size(steno_dtype t);
 /* "f32", "i64", ... never NULL. */
 const char *steno_dtype_name(steno_dtype t);

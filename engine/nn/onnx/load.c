@@ -92,22 +92,42 @@ static bool describable(const Onnx__Type *m)
            !(m->tensor_type->shape && m->tensor_type->shape->n_dim > STENO_MAX_RANK);
 }
 
+/* The element type of a sequence of tensors that the engine can hold, else STENO_DT_NONE. */
+static steno_dtype sequence_of(const Onnx__Type *m)
+{
+    const Onnx__Type *e =
+        m->value_case == ONNX__TYPE__VALUE_SEQUENCE_TYPE ? m->sequence_type->elem_type : NULL;
+    if (!e || e->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE ||
+        steno_dtype_is_sequence((steno_dtype)e->tensor_type->elem_type) ||
+        !steno_dtype_size((steno_dtype)e->tensor_type->elem_type))
+        return STENO_DT_NONE;
+    return (steno_dtype)e->tensor_type->elem_type;
+}
+
 static steno_status set_type(struct loader *l, struct steno_graph *g, steno_value_id v,
                              const Onnx__ValueInfo *m)
 {
     struct steno_value *val = &g->values[v];
     const Onnx__Type__TensorKind *t;
+    steno_dtype element;
     if (!m->type || m->type->value_case == ONNX__TYPE__VALUE__NOT_SET)
         return STENO_OK;
+    element = sequence_of(m->type);
+    if (element && (g->parent || keeps_unknown(l)))
+        val->dtype = (steno_dtype)(STENO_SEQUENCE + element);
     if (keeps_unknown(l) && !describable(m->type))
         return steno_onnx_keep_type(l, g, m->type, &val->type);
+    if (val->dtype && steno_dtype_is_sequence(val->dtype))
+        return STENO_OK;
     if (m->type->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE)
         return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
                           "value '%s' is not a tensor: "
-                          "sequences, maps and optionals are not supported",
+                          "maps and optionals are not supported, nor are sequences as inputs or "
+                          "outputs of a model",
                           m->name);
     t = m->type->tensor_type;
-    if (!keeps_unknown(l) && t->elem_type && !steno_dtype_size((steno_dtype)t->elem_type))
+    if (steno_dtype_is_sequence((steno_dtype)t->elem_type) ||
+        (!keeps_unknown(l) && t->elem_type && !steno_dtype_size((steno_dtype)t->elem_type)))
         return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
                           "value '%s': element type %s (%d) is not "
                           "supported",
@@ -420,8 +440,60 @@ static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node
     return make_node(l, s, m, m->domain, m->op_type, opset);
 }
 
+#define MAX_REPEATS 256 /* nodes that stand twice: each costs a walk over the nodes before it */
+
+static bool same_strings(char *const *a, size_t n_a, char *const *b, size_t n_b)
+{
+    bool same = n_a == n_b;
+    for (size_t i = 0; same && i < n_a; i++)
+        same = !strcmp(a[i], b[i]);
+    return same;
+}
+
+static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b)
+{
+    size_t n = protobuf_c_message_get_packed_size(a);
+    uint8_t *bytes = n == protobuf_c_message_get_packed_size(b) ? malloc(2 * n + 1) : NULL;
+    bool same = bytes != NULL;
+    if (same) {
+        protobuf_c_message_pack(a, bytes);
+        protobuf_c_message_pack(b, bytes + n);
+        same = !memcmp(bytes, bytes + n, n);
+    }
+    free(bytes);
+    return same;
+}
+
+/* True for a node that stands twice in the file: ONNX Runtime's quantize_dynamic writes the
+ * Transpose of a weight that unrolled LSTMs share once for each reader. */
+static bool repeats_earlier(Onnx__Node *const *nodes, size_t i)
+{
+    const Onnx__Node *b = nodes[i];
+    for (size_t k = 0; k < i; k++) {
+        const Onnx__Node *a = nodes[k];
+        bool same = !strcmp(a->op_type, b->op_type) && !strcmp(a->domain, b->domain) &&
+                    same_strings(a->output, a->n_output, b->output, b->n_output) &&
+                    same_strings(a->input, a->n_input, b->input, b->n_input) &&
+                    a->n_attribute == b->n_attribute;
+        for (size_t j = 0; same && j < a->n_attribute; j++)
+            same = same_message(&a->attribute[j]->base, &b->attribute[j]->base);
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+/* Remove nodes[i] from the list; the order of the others stays. */
+static void remove_node(Onnx__Node **nodes, size_t i, size_t *n)
+{
+    Onnx__Node *gone = nodes[i];
+    memmove(nodes + i, nodes + i + 1, (*n - i - 1) * sizeof *nodes);
+    nodes[--*n] = gone; /* still the message's */
+}
+
 steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **nodes, size_t n)
 {
+    int repeats = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < nodes[i]->n_output; k++) {
             const char *name = nodes[i]->output[k];
@@ -430,6 +502,12 @@ steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **no
             /* formal outputs of a function are bound to the caller's values already */
             if (!*name || (s->func && !s->up && steno_names_find(&s->names, name) != STENO_NONE))
                 continue;
+            if (!k && steno_names_find(&s->names, name) != STENO_NONE && repeats < MAX_REPEATS &&
+                repeats_earlier(nodes, i)) {
+                remove_node(nodes, i--, &n);
+                repeats++;
+                break;
+            }
             st = declare(l, s, name, &v);
             if (st)
                 return steno_fail_in(l->err, st, "node '%s' (%s)", nodes[i]->name,

@@ -76,6 +76,17 @@ steno_status steno_write_value(struct writer *w, const struct steno_graph *g, co
         m->type = NULL; /* nothing is known */
         return STENO_OK;
     }
+    if (steno_dtype_is_sequence(dtype)) {
+        Onnx__Type__SequenceKind *of;
+        NEW(w, of, onnx__type__sequence_kind__init);
+        NEW(w, of->elem_type, onnx__type__init);
+        of->elem_type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;
+        of->elem_type->tensor_type = t;
+        m->type->value_case = ONNX__TYPE__VALUE_SEQUENCE_TYPE;
+        m->type->sequence_type = of;
+        t->elem_type = (int)dtype - STENO_SEQUENCE;
+        return STENO_OK;
+    }
     m->type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;
     m->type->tensor_type = t;
     t->elem_type = (int)dtype;

@@ -44,6 +44,7 @@
     X(window_attention)                                                                            \
     X(image)                                                                                       \
     X(random)                                                                                      \
+    X(sequence)                                                                                    \
     X(positions)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];

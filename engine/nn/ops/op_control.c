@@ -139,6 +139,8 @@ struct collector {
 static steno_status collect(struct steno_op_ctx *ctx, struct collector *c,
                             const struct steno_tensor *t, size_t expected, steno_err *err)
 {
+    if (steno_dtype_is_sequence(t->dtype))
+        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "a scan output is a sequence");
     if (!c->count) {
         c->dtype = t->dtype;
         c->shape = t->shape;
