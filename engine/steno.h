@@ -238,6 +238,13 @@ struct steno_alternative {
     const int32_t *ids;
 };
 
+/* What a model says of the recording beside its words, of a segment or section; NULL = nothing.
+ * Lower case. */
+struct steno_labels {
+    const char *emotion; /* of the voice: "neutral", "happy", "sad", "angry", ... */
+    const char *sound;   /* what is heard: "speech", "bgm", "applause", "laughter", ... */
+};
+
 /* A part of a segment, as the model itself has cut it (a segment of Whisper's). */
 struct steno_section {
     double start, end;            /* s */
@@ -251,8 +258,10 @@ struct steno_section {
     double seek;             /* s: where it begins */
     float temperature;       /* of the sampling; 0 = none */
     double avg_log_prob;     /* of a token */
-    float compression_ratio; /* of the text: the larger, the more it repeats itself */
+    float compression_ratio; /* of the text: the larger, the more it repeats itself; 0 = none of
+                              * these four is known */
     float no_speech;         /* probability that nobody speaks */
+    struct steno_labels labels;
 };
 
 enum steno_event_kind { STENO_SPEECH_START, STENO_PARTIAL, STENO_FINAL };
@@ -287,6 +296,7 @@ struct steno_event {
     const struct steno_section *sections;
     const char *language;       /* code of what is spoken, detected or given; "" = not known */
     float language_probability; /* 1 where it was given; 0 = not known */
+    struct steno_labels labels; /* finals */
 };
 
 /* opt may be NULL. STENO_ERR_INVAL: a rate or beam out of range, an option that the model's family

@@ -104,7 +104,11 @@ static json_t *segment_json(const struct steno_event *seg, bool no_words)
     o = with(o, "reason", json_string(steno_final_reason_name(seg->reason)));
     if (!no_words)
         o = with(o, "words", words_json(seg->words, seg->n_words));
-    if (seg->n_sections)
+    if (seg->labels.emotion)
+        o = with(o, "emotion", text(seg->labels.emotion));
+    if (seg->labels.sound)
+        o = with(o, "sound", text(seg->labels.sound));
+    if (seg->n_sections && seg->sections[0].compression_ratio > 0)
         o = section_json(o, &seg->sections[0]);
     if (seg->n_alternatives > 1)
         o = with(o, "alternatives", alternatives_json(seg, no_words));

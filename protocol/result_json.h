@@ -3,6 +3,7 @@
  *
  *     {"text", "duration", "confidence", "language", "language_probability", "model",
  *      "segments": [{"text", "start", "end", "confidence", "reason",
+ *                    "emotion", "sound" (struct steno_labels),
  *                    "words": [{"word", "start", "end", "confidence"}],
  *                    "alternatives": [{"text", "confidence", "score", "words": [...]}]}],
  *      "warnings": [...]}

@@ -383,6 +383,10 @@ static steno_status put_final(struct steno_buf *out, const struct steno_event *e
     if (!st && ev->language && *ev->language && ev->language_probability > 0)
         st = steno_buf_printf(out, ",\"language\":\"%s\",\"language_probability\":%.3f",
                               ev->language, (double)ev->language_probability);
+    if (!st && ev->labels.emotion)
+        st = put_member(out, "emotion", ev->labels.emotion, strlen(ev->labels.emotion));
+    if (!st && ev->labels.sound)
+        st = put_member(out, "sound", ev->labels.sound, strlen(ev->labels.sound));
     return st ? st : put_member(out, "text", ev->text, strlen(ev->text));
 }
 

@@ -193,6 +193,7 @@ static steno_status add_section(steno_transcript *t, const struct steno_event *w
     s.first_word = s.first_token = 0;
     ev.sections = &s;
     ev.n_sections = 1;
+    ev.labels = s.labels;
     return add_segment(t, &ev, t->text.len ? s.text : plain);
 }
 

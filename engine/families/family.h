@@ -120,6 +120,7 @@ struct steno_hypothesis {
     size_t n_sections;
     const char *language; /* code; NULL: not known. Static */
     float language_probability;
+    struct steno_labels labels; /* the model's, or static */
 };
 
 enum steno_step_goal {

@@ -55,6 +55,19 @@ steno_status steno_cmvn_open(steno_cmvn **out, const float *mean, const float *s
     return finish(out, c, err);
 }
 
+steno_status steno_cmvn_open_inverse(steno_cmvn **out, const float *neg_mean, const float *inv_std,
+                                     size_t dim, steno_err *err)
+{
+    steno_cmvn *c = make(dim);
+    if (!c)
+        return steno_fail(err, STENO_ERR_NOMEM, "cmvn: out of memory");
+    for (size_t i = 0; i < dim; i++) {
+        c->mean[i] = -neg_mean[i];
+        c->std[i] = 1 / inv_std[i]; /* 0 gives no finite number */
+    }
+    return finish(out, c, err);
+}
+
 steno_status steno_cmvn_open_stats(steno_cmvn **out, double count, const double *sum,
                                    const double *sum_square, size_t dim, steno_err *err)
 {

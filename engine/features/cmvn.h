@@ -14,6 +14,10 @@ STENO_MUST steno_status steno_cmvn_open(steno_cmvn **out, const float *mean, con
  * sqrt(max(sum_square / count - mean^2, 1e-20)). */
 STENO_MUST steno_status steno_cmvn_open_stats(steno_cmvn **out, double count, const double *sum,
                                               const double *sum_square, size_t dim, steno_err *err);
+/* The same as y = (x + neg_mean) * inv_std: FunASR's am.mvn and the metadata of its ONNX exports.
+ */
+STENO_MUST steno_status steno_cmvn_open_inverse(steno_cmvn **out, const float *neg_mean,
+                                                const float *inv_std, size_t dim, steno_err *err);
 void steno_cmvn_close(steno_cmvn *c);
 /* Normalize in place, x [frames, dim]. */
 void steno_cmvn_apply(const steno_cmvn *c, float *x, size_t frames);

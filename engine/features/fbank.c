@@ -51,6 +51,14 @@ struct steno_fbank_options steno_fbank_nemo(int sample_rate, size_t bins)
     return o;
 }
 
+struct steno_fbank_options steno_fbank_funasr(void)
+{
+    struct steno_fbank_options o = steno_fbank_kaldi(16000, 80);
+    o.window = STENO_WINDOW_HAMMING;
+    o.scale = 32768;
+    return o;
+}
+
 /* ---- geometry --------------------------------------------------------------------------------*/
 
 static size_t samples_of(int rate, double ms)

@@ -51,6 +51,9 @@ struct steno_fbank_options steno_fbank_kaldi(int sample_rate, size_t bins);
 /* kaldi-native-fbank's is_librosa mode, which servers of NeMo models use: hann (periodic), Slaney
  * mel 0 Hz..Nyquist, no DC removal, Kaldi-reflected edges, preemph 0.97. */
 struct steno_fbank_options steno_fbank_nemo(int sample_rate, size_t bins);
+/* FunASR's models (SenseVoice, Paraformer): Kaldi's defaults with a hamming window, 80 bins, and
+ * samples as int16 values, at 16 kHz. lfr.h and cmvn.h follow. */
+struct steno_fbank_options steno_fbank_funasr(void);
 
 /* Open a front end. STENO_ERR_INVAL names the option and its value. Confined. */
 STENO_MUST steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_options *opt,

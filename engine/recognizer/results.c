@@ -154,6 +154,7 @@ static steno_status add_details(steno_stream *s, const struct steno_hypothesis *
     ev->sections = s->results.sections;
     ev->language = h && h->language ? h->language : "";
     ev->language_probability = h && h->language ? h->language_probability : 0;
+    ev->labels = h ? h->labels : (struct steno_labels){0};
     return st;
 }
 

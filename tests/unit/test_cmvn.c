@@ -48,6 +48,22 @@ static void global_mean_and_deviation_are_applied_per_dimension(void **state)
 }
 
 /* ESPnet GlobalMVN: mean = sum / count, std = sqrt(max(sum_square / count - mean^2, 1e-20)). */
+static void inverse_deviations_multiply(void **state)
+{
+    const float neg_mean[2] = {-1, 2}, inv_std[2] = {0.5f, 4}, zero[2] = {1, 0};
+    float x[4] = {3, -1, 1, 0};
+    steno_cmvn *c;
+    (void)state;
+    assert_int_equal(steno_cmvn_open_inverse(&c, neg_mean, inv_std, 2, NULL), STENO_OK);
+    steno_cmvn_apply(c, x, 2);
+    near(x[0], 1);
+    near(x[1], 4);
+    near(x[2], 0);
+    near(x[3], 8);
+    steno_cmvn_close(c);
+    assert_int_equal(steno_cmvn_open_inverse(&c, neg_mean, zero, 2, NULL), STENO_ERR_INVAL);
+}
+
 static void statistics_give_mean_and_deviation(void **state)
 {
     const double sum[2] = {15, 35}, square[2] = {55, 245};
@@ -140,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(global_mean_and_deviation_are_applied_per_dimension),
+        cmocka_unit_test(inverse_deviations_multiply),
         cmocka_unit_test(statistics_give_mean_and_deviation),
         cmocka_unit_test(utterance_normalisation_has_nemo_and_espnet_forms),
         cmocka_unit_test(means_and_deviations_are_switched_separately),

@@ -43,10 +43,7 @@ static struct steno_fbank_options reflect(void)
 
 static struct steno_fbank_options hamming(void)
 {
-    struct steno_fbank_options o = steno_fbank_kaldi(16000, 80);
-    o.window = STENO_WINDOW_HAMMING;
-    o.scale = 32768;
-    return o;
+    return steno_fbank_funasr();
 }
 
 static struct steno_fbank_options nemo(void)

@@ -1,0 +1,70 @@
+/* Streams of models that recognize a piece of audio at once. A segment is cut into chunks
+ * (cutter.h); each is recognized once it is complete, and the tokens of all are the segment's
+ * hypothesis, on its clock. A segment that fits into one chunk is recognized as it is, and may have
+ * several hypotheses. Partials recognize the chunk that still grows, each time it has grown by a
+ * third.
+ *
+ * A family says segments.incremental and segments.cuts, makes the stream in its state_new, and puts
+ * the other functions into its struct steno_family. */
+#ifndef STENO_FAMILIES_COMMON_OFFLINE_H
+#define STENO_FAMILIES_COMMON_OFFLINE_H
+
+#include "families/common/cutter.h"
+#include "families/common/hypotheses.h"
+#include "families/family.h"
+
+/* What the family does with one chunk. */
+struct steno_offline_piece {
+    void *settings;   /* the family's, of the stream */
+    const float *pcm; /* [n] at the model's rate */
+    size_t n;
+    bool partial; /* only the best hypothesis is needed */
+    /* results */
+    struct steno_hypothesis_list *out; /* empty; frames count from the begin of pcm */
+    struct steno_labels labels;
+    const char *language; /* code; NULL: not known. Static */
+    float language_probability;
+    steno_status st;
+    steno_err *err; /* or NULL */
+};
+
+struct steno_offline_family {
+    struct steno_cutter_options cuts; /* with keep_silence; the grain is frame_samples */
+    size_t frame_samples;
+    int64_t slack; /* frames: how far the time of a token may differ between two chunks */
+    const steno_tokens *tokens;
+    /* Recognize n pieces of streams of one model; each has its own status. *spent grows by the
+     * time of the networks. */
+    void (*recognize)(void *worker, struct steno_offline_piece *pieces, size_t n,
+                      struct steno_network_time *spent);
+    void (*settings_free)(void *settings);
+};
+
+/* A chunk of at most `full` seconds, cut where nobody speaks if it can be. */
+struct steno_cutter_options steno_offline_cuts(int rate, double full, size_t frame_samples);
+
+/* family: borrowed, the model's. settings: belongs to the stream, also after a failure. o->n_best
+ * and o->beam: resolved by the caller. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_offline_new(void **state, const struct steno_offline_family *family,
+                                          void *settings, struct steno_family_stream *o,
+                                          steno_err *err);
+
+/* As of struct steno_family. */
+void steno_offline_free(void *state);
+steno_status steno_offline_reset(void *state, enum steno_reset what, steno_err *err);
+void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, int size,
+                        struct steno_network_time *spent);
+steno_status steno_offline_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
+                                      size_t *n, size_t *stable);
+steno_status steno_offline_accept(void *state, const float *pcm, size_t dropped, size_t end,
+                                  bool *due);
+size_t steno_offline_accepted(const void *state);
+size_t steno_offline_missing(const void *state);
+/* No trial: the time of a step depends on the length of its chunk. */
+steno_status steno_offline_trial_open(void **trial, void *worker, steno_err *err);
+steno_status steno_offline_trial_run(void *trial, int size, steno_err *err);
+void steno_offline_trial_close(void *trial);
+/* Bytes of a stream, about: audio of a chunk and of a partial. */
+size_t steno_offline_bytes(const struct steno_offline_family *family);
+
+#endif
