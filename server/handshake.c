@@ -90,25 +90,6 @@ bool steno_handshake_offers(const char *list, const char *name)
     return false;
 }
 
-bool steno_handshake_token(const char *list, char *out, size_t size)
-{
-    size_t n;
-    list += strspn(list, " ");
-    if (strncmp(list, "token", 5))
-        return false;
-    list += 5;
-    n = strspn(list, " ,");
-    if (!memchr(list, ',', n))
-        return false;
-    list += n;
-    n = strcspn(list, ", ");
-    if (!n || n >= size)
-        return false;
-    memcpy(out, list, n);
-    out[n] = '\0';
-    return true;
-}
-
 const char *steno_handshake_check(const struct steno_handshake *h, int *status)
 {
     *status = 426;

@@ -23,9 +23,6 @@ void steno_handshake_free(struct steno_handshake *h);
 
 /* Whether name is in a header's comma-separated list. */
 bool steno_handshake_offers(const char *list, const char *name);
-/* Read "token, KEY" from list. Browsers send an API key in this form because they cannot send
- * headers with a WebSocket. True: the key is in out [size]. */
-bool steno_handshake_token(const char *list, char *out, size_t size);
 /* Say what is wrong with version and key; NULL when both are right. *status: 426 or 400. */
 const char *steno_handshake_check(const struct steno_handshake *h, int *status);
 /* Append the 101 answer. protocol: the chosen subprotocol, "" = none. extra: further header lines,

@@ -1,6 +1,5 @@
 /* API keys and what each may use. A request carries its key as `Authorization: Bearer KEY` (or
- * `Token KEY`, as Deepgram's clients do) or as `X-API-Key: KEY`. Browsers cannot send headers with
- * a WebSocket; they use `Sec-WebSocket-Protocol: token, KEY` or the query parameter api_key.
+ * `Token KEY`, as Deepgram's clients do) or in one of the other places of credentials.h.
  *
  * The file has the form of steno.conf. Each key has a section, whose name appears in logs and
  * metrics:

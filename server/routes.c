@@ -2,6 +2,7 @@
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
 #include "server/api_text.h"
+#include "server/credentials.h"
 #include "server/gauges.h"
 #include "server/page.h"
 #include "server/request.h"
@@ -81,6 +82,26 @@ static enum MHD_Result respond_json(struct steno_request *rq, steno_status st,
     return steno_respond_error(rq, 500, "internal_error", NULL, "the answer is too large");
 }
 
+steno_status steno_request_key(struct steno_request *rq, steno_key **key, steno_err *err)
+{
+    const struct steno_credentials given = {.authorization =
+                                                steno_request_header(rq, "Authorization"),
+                                            .api_key = steno_request_header(rq, "X-API-Key"),
+                                            .target = rq->target};
+    char secret[STENO_SECRET];
+    bool any = steno_credentials_secret(&given, secret);
+    steno_status st = steno_keys_find(rq->sv->srv->keys, any ? secret : NULL, key, err);
+    explicit_bzero(secret, sizeof secret);
+    if (st)
+        steno_metric_add(rq->sv->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
+    return st;
+}
+
+static enum MHD_Result respond_wrong_key(struct steno_request *rq, const steno_err *err)
+{
+    return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err->msg);
+}
+
 static enum MHD_Result get_models(struct steno_request *rq)
 {
     const struct steno_server *srv = rq->sv->srv;
@@ -88,7 +109,11 @@ static enum MHD_Result get_models(struct steno_request *rq)
     struct steno_openai_model models[MAX_MODELS];
     struct steno_model_slot *slot;
     struct steno_buf body;
+    steno_key *key;
+    steno_err err;
     size_t n = 0;
+    if (steno_request_key(rq, &key, &err)) /* clients list models to check their key */
+        return respond_wrong_key(rq, &err);
     for (size_t i = 0; n < MAX_MODELS && (slot = steno_models_slot(srv->models, i)); i++) {
         steno_model_slot_view(slot, &views[n]);
         if (views[n].is_variant)
@@ -108,7 +133,10 @@ static enum MHD_Result get_model(struct steno_request *rq)
     struct steno_openai_model model;
     struct steno_buf body;
     char name[STENO_OPENAI_NAME] = "";
+    steno_key *key;
     steno_err err;
+    if (steno_request_key(rq, &key, &err))
+        return respond_wrong_key(rq, &err);
     if (len - prefix < sizeof name) {
         memcpy(name, rq->target + prefix, len - prefix);
         name[len - prefix] = '\0';

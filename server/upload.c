@@ -526,19 +526,6 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
     return MHD_YES;
 }
 
-/* Find the key of the request. */
-static steno_status find_key(struct steno_request *rq, steno_key **key, steno_err *err)
-{
-    const char *secret = steno_key_of_authorization(steno_request_header(rq, "Authorization"));
-    steno_status st;
-    if (!secret)
-        secret = steno_request_header(rq, "X-API-Key");
-    st = steno_keys_find(rq->sv->srv->keys, secret, key, err);
-    if (st)
-        steno_metric_add(rq->sv->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
-    return st;
-}
-
 /* Take a place of the limits, of the pool and of the key. Answered when one of them has none. */
 static bool take_place(struct steno_request *rq, steno_key *key)
 {
@@ -563,7 +550,7 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
     steno_key *key;
     enum MHD_Result good;
     steno_err err;
-    if (find_key(rq, &key, &err))
+    if (steno_request_key(rq, &key, &err))
         return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err.msg);
     if (!take_place(rq, key))
         return rq->code ? MHD_YES : MHD_NO;

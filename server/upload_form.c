@@ -2,6 +2,7 @@
 
 #include "protocol/query.h"
 #include "protocol/stream_native.h"
+#include "server/credentials.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     char names[STENO_OPTIONS_NAMES];
     bool flag;
     steno_status st;
+    if (steno_credentials_parameter(name))
+        return STENO_OK;
     if (!strcmp(name, "format"))
         return set_native_format(up, value, err);
     if (!strcmp(name, "model"))

@@ -4,6 +4,7 @@
 #include "protocol/deepgram.h"
 #include "protocol/query.h"
 #include "server/address.h"
+#include "server/credentials.h"
 #include "server/refusal.h"
 
 #include <ctype.h>
@@ -17,8 +18,7 @@ typedef struct steno_ws_handshake handshake;
 
 /* The parameters of the URL that matter for admission. */
 struct asked {
-    bool damaged;                /* the query; the session reports it in its dialect */
-    char key[STENO_KEY_MAX + 1]; /* browsers may send it there */
+    bool damaged; /* the query; the session reports it in its dialect */
     char model[STENO_NATIVE_MODEL_BYTES];
     struct steno_options options; /* of models */
     bool bad_option, resumes;
@@ -43,9 +43,7 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 {
     struct asked *a = user;
     (void)err;
-    if (!strcmp(name, "api_key"))
-        snprintf(a->key, sizeof a->key, "%s", value);
-    else if (!strcmp(name, "model"))
+    if (!strcmp(name, "model"))
         snprintf(a->model, sizeof a->model, "%s", value);
     else if (!strcmp(name, "session_id"))
         a->resumes = true;
@@ -83,10 +81,10 @@ static bool find_dialect(const struct steno_server *srv, handshake *g, struct st
 
 const char *steno_ws_subprotocol(const struct steno_dialect *d, const struct steno_handshake *hs)
 {
-    char key[STENO_KEY_MAX + 1];
+    const char *of_key = steno_credentials_protocol(hs->protocols);
     if (d->subprotocol && steno_handshake_offers(hs->protocols, d->subprotocol))
         return d->subprotocol;
-    return steno_handshake_token(hs->protocols, key, sizeof key) ? "token" : "";
+    return of_key ? of_key : "";
 }
 
 /* True when the handshake can be answered with 101. */
@@ -98,29 +96,28 @@ static bool check_handshake(const handshake *g, struct steno_ws_refusal *no)
     if (wrong)
         return refuse(no, status, status == 426 ? "upgrade_required" : "invalid_argument", wrong,
                       0);
-    if (!*g->hs.protocols || *steno_ws_subprotocol(g->dialect, &g->hs))
+    if (!*g->hs.protocols || *steno_ws_subprotocol(g->dialect, &g->hs) ||
+        steno_credentials_protocol(g->hs.protocols))
         return true;
     refuse(no, 400, "invalid_argument", "", 0);
-    snprintf(no->message, sizeof no->message,
-             "Sec-WebSocket-Protocol: '%.200s' has no protocol of this path%s%s; none need be "
-             "asked for",
-             g->hs.protocols, own ? ", which speaks " : "", own ? own : "");
+    /* the list itself may hold a key, so it is not in the message */
+    snprintf(
+        no->message, sizeof no->message,
+        "Sec-WebSocket-Protocol: no protocol of this path is in it%s%s; none need be asked for",
+        own ? ", which speaks " : "", own ? own : "");
     return false;
 }
 
-static bool find_key(const struct steno_server *srv, handshake *g, const struct asked *a,
-                     struct steno_ws_refusal *no)
+static bool find_key(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
 {
-    char token[STENO_KEY_MAX + 1];
-    const char *secret = steno_key_of_authorization(g->hs.authorization);
+    const struct steno_credentials given = {g->hs.authorization, g->hs.api_key, g->hs.protocols,
+                                            g->hs.target};
+    char secret[STENO_SECRET];
+    bool any = steno_credentials_secret(&given, secret);
     steno_err err;
-    if (!secret && *g->hs.api_key)
-        secret = g->hs.api_key;
-    if (!secret && steno_handshake_token(g->hs.protocols, token, sizeof token))
-        secret = token;
-    if (!secret && *a->key)
-        secret = a->key;
-    if (!steno_keys_find(srv->keys, secret, &g->key, &err))
+    steno_status st = steno_keys_find(srv->keys, any ? secret : NULL, &g->key, &err);
+    explicit_bzero(secret, sizeof secret);
+    if (!st)
         return true;
     steno_metric_add(srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
     return refuse(no, 401, "invalid_api_key", err.msg, 0);
@@ -190,7 +187,7 @@ static bool check_admission(const struct steno_server *srv, handshake *g,
     if (!find_dialect(srv, g, no) || !check_handshake(g, no))
         return false;
     read_query(g, &a);
-    if (!find_key(srv, g, &a, no))
+    if (!find_key(srv, g, no))
         return false;
     g->resumes = a.resumes && g->dialect->resumed;
     return g->resumes || take_place(srv, g, &a, no);

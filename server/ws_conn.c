@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "protocol/query.h"
 #include "server/address.h"
+#include "server/credentials.h"
 #include "server/log.h"
 #include "server/refusal.h"
 
@@ -331,7 +332,7 @@ void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *mes
 static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
 {
     (void)err;
-    if (strcmp(name, "api_key"))
+    if (!steno_credentials_parameter(name))
         steno_ws_session_query(((conn *)user)->session, name, value);
     return STENO_OK;
 }
@@ -378,7 +379,8 @@ static void establish(conn *c)
 {
     steno_err err;
     steno_ws_conn_connected(c);
-    if (c->api == STENO_SESSION_REALTIME && *c->hs.beta)
+    if (c->api == STENO_SESSION_REALTIME &&
+        (*c->hs.beta || steno_handshake_offers(c->hs.protocols, "openai-beta.realtime-v1")))
         (void)on_query(c, "beta", "1", NULL);
     if (!is_wyoming(c) && steno_query_each(c->hs.target, on_query, c, &err))
         steno_ws_session_reject(c->session, err.code, 0, NULL, err.msg);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "protocol/query.h"
+#include "server/credentials.h"
 #include "server/log.h"
 
 #define TAKEN_OVER 4001 /* close code of the old connection (RFC 6455, 7.4.2: private use) */
@@ -86,7 +87,7 @@ void steno_ws_waiting_sweep(steno_ws *ws, int64_t now)
 
 static steno_status on_parameter(void *user, const char *name, const char *value, steno_err *err)
 {
-    if (!strcmp(name, "api_key"))
+    if (steno_credentials_parameter(name))
         return STENO_OK;
     return steno_native_resume_query(name, value, user, err);
 }

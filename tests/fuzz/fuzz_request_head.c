@@ -1,6 +1,8 @@
 /* link: server/head.c server/address.c server/handshake.c */
-/* covers: server/head.c server/address.c server/handshake.c */
+/* link: server/credentials.c server/keys.c server/retry_spreader.c */
+/* covers: server/head.c server/address.c server/handshake.c server/credentials.c */
 #include "server/address.h"
+#include "server/credentials.h"
 #include "server/handshake.h"
 #include "server/head.h"
 
@@ -44,7 +46,7 @@ static void handshake(const char *text, size_t size)
 {
     struct steno_handshake h;
     struct steno_buf out;
-    char token[32];
+    char secret[STENO_SECRET];
     int status = 0;
     steno_err err = {STENO_OK, ""};
     if (steno_handshake_parse(&h, text, size, &err)) {
@@ -57,8 +59,10 @@ static void handshake(const char *text, size_t size)
         require(said[i] >= h.memory && said[i] + strlen(said[i]) <= h.memory + size &&
                 !strchr(said[i], '\n'));
     (void)steno_handshake_offers(h.protocols, "realtime");
-    if (steno_handshake_token(h.protocols, token, sizeof token))
-        require(*token && strlen(token) < sizeof token && !strpbrk(token, ", "));
+    if (steno_credentials_secret(&(struct steno_credentials){.protocols = h.protocols}, secret))
+        require(*secret && strlen(secret) < sizeof secret && !strpbrk(secret, ", "));
+    else
+        require(!steno_credentials_protocol(h.protocols));
     if (steno_handshake_check(&h, &status)) {
         require(status == 426 || status == 400);
     } else {
