@@ -585,7 +585,7 @@ static steno_status keep_listener(steno_acceptor *a, int fd, bool wyoming, steno
     return STENO_OK;
 }
 
-static int try_bind(const struct steno_address *addr)
+static int bind_only(const struct steno_address *addr)
 {
     int zero = 0, one = 1, saved;
     int fd = socket(addr->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -594,7 +594,7 @@ static int try_bind(const struct steno_address *addr)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (addr->addr.ss_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, addr->any ? &zero : &one, sizeof one);
-    if (!bind(fd, (const struct sockaddr *)&addr->addr, addr->len) && !listen(fd, BACKLOG))
+    if (!bind(fd, (const struct sockaddr *)&addr->addr, addr->len))
         return fd;
     saved = errno;
     close(fd);
@@ -602,11 +602,10 @@ static int try_bind(const struct steno_address *addr)
     return -1;
 }
 
-static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr, bool wyoming,
-                             steno_err *err)
+/* A socket that is bound to addr; -1 with errno. */
+static int bind_any(const struct steno_address *addr)
 {
-    char text[STENO_ADDRESS_TEXT];
-    int fd = try_bind(addr);
+    int fd = bind_only(addr);
     if (fd < 0 && addr->any && errno == EAFNOSUPPORT) { /* a kernel without IPv6 */
         struct steno_address v4;
         struct sockaddr_in sin = {.sin_family = AF_INET};
@@ -615,11 +614,36 @@ static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr
         sin.sin_port = sin6->sin6_port;
         memcpy(&v4.addr, &sin, sizeof sin);
         v4.len = sizeof sin;
-        fd = try_bind(&v4);
+        fd = bind_only(&v4);
     }
+    return fd;
+}
+
+static steno_status fail_address(const struct steno_address *addr, steno_status st, steno_err *err)
+{
+    char text[STENO_ADDRESS_TEXT];
+    return steno_fail(err, st, "%s: %s", steno_address_print(&addr->addr, text), strerror(errno));
+}
+
+steno_status steno_acceptor_try(const struct steno_address *addr, steno_err *err)
+{
+    int fd = bind_any(addr);
     if (fd < 0)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", steno_address_print(&addr->addr, text),
-                          strerror(errno));
+        return fail_address(addr, errno == EADDRINUSE ? STENO_ERR_BUSY : STENO_ERR_IO, err);
+    close(fd);
+    return STENO_OK;
+}
+
+static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr, bool wyoming,
+                             steno_err *err)
+{
+    int fd = bind_any(addr);
+    if (fd < 0 || listen(fd, BACKLOG)) {
+        steno_status st = fail_address(addr, STENO_ERR_IO, err);
+        if (fd >= 0)
+            close(fd);
+        return st;
+    }
     return keep_listener(a, fd, wyoming, err);
 }
 

@@ -10,6 +10,7 @@
 #define STENO_SERVER_ACCEPTOR_H
 
 #include "base/status.h"
+#include "server/address.h"
 #include "server/config.h"
 #include "server/stats.h"
 
@@ -35,6 +36,9 @@ typedef void (*steno_acceptor_fn)(void *user, int fd, const struct steno_peer *p
 STENO_MUST steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config *conf,
                                             struct steno_stats *stats, steno_acceptor_fn fn,
                                             void *user, steno_err *err);
+/* Try to bind an address, and release it. STENO_ERR_BUSY: it is in use; STENO_ERR_IO: it cannot be
+ * bound. */
+STENO_MUST steno_status steno_acceptor_try(const struct steno_address *addr, steno_err *err);
 /* Accept from now on. STENO_ERR_INTERNAL when no thread can be made. */
 STENO_MUST steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err);
 /* Close the listening sockets, wait for lingering clients (at most 2 s) and join the thread. No

@@ -213,21 +213,37 @@ static void option_variable(const struct steno_option_info *o, char *out, size_t
         out[i] = (char)toupper((unsigned char)out[i]);
 }
 
+/* Keep the first error, and pass it on. Returns true if the caller shall go on. */
+static bool note_error(const struct steno_config *c, const steno_err *what, steno_status *first,
+                       steno_err *err)
+{
+    if (!*first && err)
+        *err = *what;
+    if (!*first)
+        *first = what->code;
+    if (c->on_error)
+        c->on_error(what->msg);
+    return c->on_error;
+}
+
 static steno_status read_option_variables(struct steno_config *c, steno_err *err)
 {
     const struct steno_option_info *o;
+    steno_status st = STENO_OK;
     bool first;
     for (size_t i = 0; (o = option_at(i, &first)); i++) {
         char name[64];
         const char *value;
-        steno_status st;
+        steno_err what;
         option_variable(o, name, sizeof name);
         value = first ? getenv(name) : NULL;
-        st = value ? set_option(c, i, value, STENO_CONFIG_ENVIRONMENT, err) : STENO_OK;
-        if (st)
-            return steno_fail_in(err, st, "environment variable %s", name);
+        if (!value || !set_option(c, i, value, STENO_CONFIG_ENVIRONMENT, &what))
+            continue;
+        steno_fail_in(&what, what.code, "environment variable %s", name);
+        if (!note_error(c, &what, &st, err))
+            break;
     }
-    return STENO_OK;
+    return st;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -330,18 +346,46 @@ struct source {
     struct steno_config *conf;
     const char *name, *text;
     size_t len, at;
-    int line, error_line;
+    int line, error_line; /* the line that was read last; the first one with an error */
+    char kind;            /* first character of the line; 0: the line needs no key */
     bool given[ROWS + STENO_CONFIG_OPTIONS];
     steno_status status;
     steno_err *err;
 };
 
-static void source_fail(struct source *s, steno_status st, const char *what)
+static void source_fail(struct source *s, steno_status st, int line, const char *what)
 {
-    if (s->status)
-        return;
-    s->error_line = s->line;
-    s->status = steno_fail(s->err, st, "%s:%d: %s", s->name, s->line, what);
+    steno_err err;
+    steno_fail(&err, st, "%s:%d: %s", s->name, line, what);
+    s->error_line = s->status ? s->error_line : line;
+    (void)note_error(s->conf, &err, &s->status, s->err);
+}
+
+/* Whether reading ends here. */
+static bool over(const struct source *s)
+{
+    return s->status && !s->conf->on_error;
+}
+
+/* inih tells only the first line that it cannot parse. It calls on_key for each line except empty
+ * ones, comments and sections. */
+static void end_line(struct source *s)
+{
+    if (s->kind && !strchr("\n\r#;", s->kind))
+        source_fail(s, STENO_ERR_INVAL, s->line, "neither [section], KEY = VALUE nor comment");
+    s->kind = 0;
+}
+
+/* What decides whether line [n] needs a key: 0 for a section. */
+static char kind_of(const char *line, size_t n)
+{
+    const char *bom = "\xEF\xBB\xBF";
+    size_t at = n >= 3 && !memcmp(line, bom, 3) ? 3 : 0;
+    while (at < n && strchr(" \t", line[at]))
+        at++;
+    if (at < n && line[at] == '[' && memchr(line + at, ']', n - at))
+        return 0;
+    return at < n ? line[at] : 0;
 }
 
 static char *next_line(char *out, int size, void *ctx)
@@ -349,22 +393,24 @@ static char *next_line(char *out, int size, void *ctx)
     struct source *s = ctx;
     const char *begin = s->text + s->at, *nl;
     size_t n;
-    if (s->at >= s->len || s->status)
+    end_line(s);
+    if (s->at >= s->len || over(s))
         return NULL;
     s->line++;
     nl = memchr(begin, '\n', s->len - s->at);
     n = nl ? (size_t)(nl - begin) : s->len - s->at;
     s->at += n + (nl != NULL);
     if (n + 2 > (size_t)size) {
-        source_fail(s, STENO_ERR_INVAL, "the line is too long");
+        source_fail(s, STENO_ERR_INVAL, s->line, "the line is too long");
         return NULL;
     }
     if (memchr(begin, '\0', n)) {
-        source_fail(s, STENO_ERR_INVAL, "the line holds a NUL byte");
+        source_fail(s, STENO_ERR_INVAL, s->line, "the line holds a NUL byte");
         return NULL;
     }
     memcpy(out, begin, n);
     memcpy(out + n, "\n", 2);
+    s->kind = kind_of(begin, n);
     return out;
 }
 
@@ -375,15 +421,16 @@ static int on_key(void *user, const char *section, const char *key, const char *
     size_t at = r ? (size_t)(r - rows) : ROWS + find_option(section, key);
     bool known = at < ROWS + STENO_CONFIG_OPTIONS;
     steno_err err;
-    if (s->status)
+    s->kind = 0;
+    if (over(s))
         return 0;
     if (known && s->given[at]) {
         steno_fail(&err, STENO_ERR_INVAL, "%s.%s is given twice", section, key);
-        source_fail(s, STENO_ERR_INVAL, err.msg);
+        source_fail(s, STENO_ERR_INVAL, s->line, err.msg);
         return 0;
     }
     if (steno_config_set(s->conf, section, key, value, STENO_CONFIG_FILE, &err)) {
-        source_fail(s, err.code, err.msg);
+        source_fail(s, err.code, s->line, err.msg);
         return 0;
     }
     if (known)
@@ -397,49 +444,63 @@ steno_status steno_config_read_text(struct steno_config *c, const char *name, co
     struct source s = {.conf = c, .name = name, .text = text, .len = len, .err = err};
     int rc;
     rc = ini_parse_stream(next_line, &s, on_key, &s);
-    /* inih goes on after a line that it cannot parse, and returns the first one */
+    /* inih goes on after a line that it cannot parse, and returns the first one. Lines that
+     * end_line takes for sections are left, such as "[a ;]". */
     if (rc > 0 && (!s.status || rc < s.error_line))
-        return steno_fail(err, STENO_ERR_INVAL, "%s:%d: neither [section], KEY = VALUE nor comment",
-                          name, rc);
+        source_fail(&s, STENO_ERR_INVAL, rc, "neither [section], KEY = VALUE nor comment");
     if (!s.status && rc < 0)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     return s.status;
 }
 
-steno_status steno_config_read_file(struct steno_config *c, const char *path, steno_err *err)
+/* Read the file's text. *out belongs to the caller, also on an error. */
+static steno_status load(const char *path, char **out, size_t *n, steno_err *err)
 {
-    steno_status st;
-    char *text;
-    size_t n;
+    steno_status st = STENO_OK;
     FILE *f = fopen(path, "re");
+    *out = NULL;
     if (!f)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    text = malloc(MAX_FILE + 1);
-    if (!text) {
-        fclose(f);
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    }
-    n = fread(text, 1, MAX_FILE + 1, f);
-    if (ferror(f))
+    *out = malloc(MAX_FILE + 1);
+    *n = *out ? fread(*out, 1, MAX_FILE + 1, f) : 0;
+    if (!*out)
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    else if (ferror(f))
         st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    else if (n > MAX_FILE)
+    else if (*n > MAX_FILE)
         st = steno_fail(err, STENO_ERR_LIMIT, "%s: larger than %u bytes", path, MAX_FILE);
+    fclose(f);
+    return st;
+}
+
+steno_status steno_config_read_file(struct steno_config *c, const char *path, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    steno_err what;
+    char *text;
+    size_t n = 0;
+    if (load(path, &text, &n, &what))
+        (void)note_error(c, &what, &st, err);
     else
         st = steno_config_read_text(c, path, text, n, err);
     free(text);
-    fclose(f);
     return st;
 }
 
 steno_status steno_config_read_environment(struct steno_config *c, steno_err *err)
 {
+    steno_status st = STENO_OK, options;
     for (const struct row *r = rows; r < rows + ROWS; r++) {
         const char *value = getenv(r->env);
-        steno_status st = value ? set_row(c, r, value, STENO_CONFIG_ENVIRONMENT, err) : STENO_OK;
-        if (st)
-            return steno_fail_in(err, st, "environment variable %s", r->env);
+        steno_err what;
+        if (!value || !set_row(c, r, value, STENO_CONFIG_ENVIRONMENT, &what))
+            continue;
+        steno_fail_in(&what, what.code, "environment variable %s", r->env);
+        if (!note_error(c, &what, &st, err))
+            return st;
     }
-    return read_option_variables(c, err);
+    options = read_option_variables(c, st ? NULL : err);
+    return st ? st : options;
 }
 
 steno_status steno_config_search(const struct steno_config *c, const char *family,
@@ -460,60 +521,113 @@ steno_status steno_config_search(const struct steno_config *c, const char *famil
     return STENO_OK;
 }
 
-steno_status steno_config_check(const struct steno_config *c, steno_err *err)
+/* ---- checks of one key, or of the relation between keys ----------------------------------------
+ */
+
+static steno_status check_list(const char *list, const char *key, steno_err *err)
 {
     struct steno_address addresses[STENO_MAX_ADDRESSES];
-    enum steno_vad_choice vad;
-    enum steno_precision precision;
     size_t n;
-    int level;
-    steno_status st = steno_address_parse_list(c->listen, addresses, &n, err);
-    if (st)
-        return steno_fail_in(err, st, "server.listen");
-    st = *c->wyoming_listen ? steno_address_parse_list(c->wyoming_listen, addresses, &n, err)
-                            : STENO_OK;
-    if (st)
-        return steno_fail_in(err, st, "wyoming.listen");
+    steno_status st = steno_address_parse_list(list, addresses, &n, err);
+    return st ? steno_fail_in(err, st, "%s", key) : STENO_OK;
+}
+
+static steno_status check_listen(const struct steno_config *c, steno_err *err)
+{
+    return check_list(c->listen, "server.listen", err);
+}
+
+static steno_status check_wyoming(const struct steno_config *c, steno_err *err)
+{
+    if (*c->wyoming_advertise && !*c->wyoming_listen)
+        return steno_fail(err, STENO_ERR_INVAL, "wyoming.advertise: needs wyoming.listen");
     if (*c->wyoming_listen && *c->keys && !*c->wyoming_key)
         return steno_fail(err, STENO_ERR_INVAL,
                           "wyoming.key: auth.keys is set, and clients of wyoming.listen send no "
                           "key; name the key that they count as");
-    if (*c->wyoming_advertise && !*c->wyoming_listen)
-        return steno_fail(err, STENO_ERR_INVAL, "wyoming.advertise: needs wyoming.listen");
-    st = steno_config_search(c, NULL, &(struct steno_options){0}, &(struct steno_stream_options){0},
-                             err);
-    if (st)
-        return st;
-    if (!steno_precision_find(c->precision, &precision))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8",
-                          c->precision);
-    st = steno_vad_choice_parse(c->vad_mode, &vad, err);
+    return *c->wyoming_listen ? check_list(c->wyoming_listen, "wyoming.listen", err) : STENO_OK;
+}
+
+static steno_status check_search(const struct steno_config *c, steno_err *err)
+{
+    return steno_config_search(c, NULL, &(struct steno_options){0},
+                               &(struct steno_stream_options){0}, err);
+}
+
+static steno_status check_precision(const struct steno_config *c, steno_err *err)
+{
+    enum steno_precision precision;
+    if (steno_precision_find(c->precision, &precision))
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8",
+                      c->precision);
+}
+
+static steno_status check_vad(const struct steno_config *c, steno_err *err)
+{
+    enum steno_vad_choice vad;
+    steno_status st = steno_vad_choice_parse(c->vad_mode, &vad, err);
     if (st)
         return steno_fail_in(err, st, "vad.mode");
     if (vad == STENO_VAD_SILERO && !*c->vad_model)
         return steno_fail(err, STENO_ERR_INVAL, "vad.mode: silero needs vad.model");
-    st = steno_log_level(c->log_level, &level, err);
+    return STENO_OK;
+}
+
+static steno_status check_log(const struct steno_config *c, steno_err *err)
+{
+    int level;
+    steno_status st = steno_log_level(c->log_level, &level, err);
     if (st)
         return steno_fail_in(err, st, "log.level");
-    if (strcmp(c->ws_root, "none") && !steno_dialect_of_root(c->ws_root))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "websocket.root: '%.40s' is not none, vosk or sherpa", c->ws_root);
     if (strcmp(c->log_format, "text") && strcmp(c->log_format, "json"))
         return steno_fail(err, STENO_ERR_INVAL, "log.format: '%.40s' is neither text nor json",
                           c->log_format);
+    return STENO_OK;
+}
+
+static steno_status check_root(const struct steno_config *c, steno_err *err)
+{
+    if (strcmp(c->ws_root, "none") && !steno_dialect_of_root(c->ws_root))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "websocket.root: '%.40s' is not none, vosk or sherpa", c->ws_root);
+    return STENO_OK;
+}
+
+static steno_status check_bodies(const struct steno_config *c, steno_err *err)
+{
     if (c->body_bytes > c->upload_bytes)
         return steno_fail(
             err, STENO_ERR_INVAL,
             "limits.body (%zu) is larger than limits.upload_memory (%zu): the largest "
             "body could never be taken",
             c->body_bytes, c->upload_bytes);
+    return STENO_OK;
+}
+
+static steno_status check_pings(const struct steno_config *c, steno_err *err)
+{
     if (c->ws_ping_interval > c->ws_idle_timeout)
         return steno_fail(err, STENO_ERR_INVAL,
                           "websocket.ping_interval (%g s) is longer than websocket.idle_timeout "
                           "(%g s): a silent client would never be pinged",
                           c->ws_ping_interval, c->ws_idle_timeout);
     return STENO_OK;
+}
+
+steno_status steno_config_check(const struct steno_config *c, steno_err *err)
+{
+    static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
+        check_listen, check_wyoming, check_search, check_precision, check_vad,
+        check_log,    check_root,    check_bodies, check_pings};
+    steno_status first = STENO_OK;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        steno_err local;
+        if (checks[i](c, &local) && !note_error(c, &local, &first, err))
+            break;
+    }
+    return first;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */

@@ -76,6 +76,10 @@ struct steno_config {
     char *log_format; /* text, json */
     bool log_requests;
 
+    /* NULL: reading and checking end at the first error. Otherwise every error is passed here, and
+     * they go on; the status they return is that of the first. */
+    void (*on_error)(const char *message);
+
     unsigned char from[64];                          /* per table row: the source of its value */
     unsigned char option_from[STENO_CONFIG_OPTIONS]; /* per row of the families' table */
 };

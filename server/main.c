@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "server/acceptor.h"
 #include "server/admin.h"
+#include "server/check.h"
 #include "server/head.h"
 #include "server/gauges.h"
 #include "server/http.h"
@@ -320,6 +321,10 @@ static int act(struct daemon *d, enum steno_action action)
         steno_config_print(&d->conf, stdout);
         break;
     case STENO_ACTION_CHECK:
+        if (steno_check_start(&d->conf, d->conf.on_error)) {
+            steno_config_free(&d->conf);
+            return EX_CONFIG;
+        }
         puts("The configuration is good.");
         break;
     case STENO_ACTION_SERVE:
@@ -354,6 +359,11 @@ int main(int argc, char **argv)
         st = steno_options_read(&d.conf, argc, argv, &action, &usage, &err);
     if (!st)
         return act(&d, action);
+    if (d.conf.on_error) { /* the errors were told; there may be more beyond the configuration */
+        (void)steno_check_start(&d.conf, d.conf.on_error);
+        steno_config_free(&d.conf);
+        return EX_CONFIG;
+    }
     steno_log_open(LOG_INFO, false);
     steno_log(LOG_ERR, "%s%s", err.msg, usage ? " (try stenod --help)" : "");
     steno_config_free(&d.conf);

@@ -1,6 +1,7 @@
 #include "server/options.h"
 
 #include <getopt.h>
+#include <stdio.h>
 #include <string.h>
 
 const char steno_usage[] =
@@ -84,6 +85,30 @@ static steno_status walk(struct steno_config *c, int argc, char **argv, const ch
     return STENO_OK;
 }
 
+static void tell(const char *message)
+{
+    fprintf(stderr, "error: %s\n", message);
+}
+
+/* Read every source and check, and tell all errors. The status is that of the first. */
+static steno_status read_all(struct steno_config *c, int argc, char **argv, const char *file,
+                             steno_err *err)
+{
+    steno_status of_file, of_environment, of_options, of_all;
+    c->on_error = tell;
+    of_file = file ? steno_config_read_file(c, file, err) : STENO_OK;
+    of_environment = steno_config_read_environment(c, NULL);
+    of_options = walk(c, argc, argv, NULL, NULL, err);
+    if (of_options)
+        tell(err->msg);
+    of_all = steno_config_check(c, NULL);
+    if (of_file)
+        return of_file;
+    if (of_environment)
+        return of_environment;
+    return of_options ? of_options : of_all;
+}
+
 steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
                                 enum steno_action *action, bool *usage, steno_err *err)
 {
@@ -96,6 +121,8 @@ steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
     if (st || *action >= STENO_ACTION_SAMPLE)
         return st;
     *usage = false;
+    if (*action == STENO_ACTION_CHECK)
+        return read_all(c, argc, argv, file, err);
     st = file ? steno_config_read_file(c, file, err) : STENO_OK;
     if (!st)
         st = steno_config_read_environment(c, err);

@@ -767,6 +767,24 @@ def mistakes_at_start_are_named_and_have_their_exit_status(d):
 
 
 @case
+def check_config_lists_all_errors_of_a_start(d):
+    with tempfile.TemporaryDirectory() as dir_:
+        conf = os.path.join(dir_, "x.conf")
+        with open(conf, "w", encoding="ascii") as f:
+            f.write("[server]\nlisten = 192.0.2.1:80\nlitsen = x\nadmin = /nonexistent/socket\nnothing\n"
+                    "[limits]\nbody = 20M\nupload_memory = 10M\nuploads = many\n[log]\nlevel = loud\n"
+                    f"[auth]\nkeys = {dir_}/no.keys\n[model]\ndir = {dir_}/no-model\n[vad]\nmodel = {dir_}/no-vad\n")
+        code, _, err = run("--config", conf, "--check-config", "--set", "pool.threads=-1", env={"STENO_HTTP_THREADS": "none"})
+        wanted = [f"{conf}:3: unknown key server.litsen", f"{conf}:5: neither [section]", f"{conf}:9: ", "STENO_HTTP_THREADS",
+                  "pool.threads", "log.level: ", "limits.body (20971520) is larger", f"auth.keys: {dir_}/no.keys", "no-vad",
+                  "server.listen: 192.0.2.1:80: Cannot assign", "server.admin: /nonexistent/: No such file", "no-model"]
+        errors = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert code == 78 and len(errors) == len(wanted) and all(w in line for w, line in zip(wanted, errors)), err
+    code, out, err = run("--check-config", "--listen", f"127.0.0.1:{d.port}")
+    assert code == 0 and "is good" in out and f"127.0.0.1:{d.port}: Address already in use" in err, (code, out, err)  # by d
+
+
+@case
 def systemd_is_told_when_it_is_ready_and_alive(d):
     with tempfile.TemporaryDirectory() as dir_:
         path = os.path.join(dir_, "notify")

@@ -1,0 +1,13 @@
+/* --check-config: what a start would find wrong beyond the configuration itself. */
+#ifndef STENO_SERVER_CHECK_H
+#define STENO_SERVER_CHECK_H
+
+#include "server/config.h"
+
+/* Open keys, speech detectors and the default model, bind the addresses without listening, look at
+ * the directory of the administrator's socket, and close everything again. Each error is passed to
+ * tell. Returns their number. An address that is in use now is none, because the daemon that is to
+ * be restarted may hold it: it is told as a note. */
+size_t steno_check_start(const struct steno_config *conf, void (*tell)(const char *message));
+
+#endif
