@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pages.h"
 #include "formats/json.h"
 #include "formats/map.h"
 
@@ -200,6 +201,12 @@ void steno_safetensors_close(steno_safetensors *s)
     free(s->tensor);
     steno_map_close(&s->map);
     free(s);
+}
+
+void steno_safetensors_rest(const steno_safetensors *s)
+{
+    if (s->map.n)
+        steno_pages_rest(s->map.p, s->map.n);
 }
 
 size_t steno_safetensors_count(const steno_safetensors *s)

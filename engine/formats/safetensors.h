@@ -33,6 +33,8 @@ STENO_MUST steno_status steno_safetensors_open(steno_safetensors **out, const ch
 STENO_MUST steno_status steno_safetensors_parse(steno_safetensors **out, const void *bytes,
                                                 size_t n, const char *name, steno_err *err);
 void steno_safetensors_close(steno_safetensors *s);
+/* Release the resident pages of a mapped file; they are read again when needed. */
+void steno_safetensors_rest(const steno_safetensors *s);
 
 size_t steno_safetensors_count(const steno_safetensors *s);
 const struct steno_safetensor *steno_safetensors_get(const steno_safetensors *s, size_t i);

@@ -22,6 +22,7 @@ struct builder {
 
 /* A matrix [in, out] of matrices [out_i, in], or of a convolution [out, in, 3] as [3 in, out]. */
 struct matrix {
+    const steno_whisper_weights *w;
     const struct steno_whisper_tensor *part[MAX_PARTS];
     int n;
     size_t rows, cols;
@@ -53,6 +54,7 @@ static bool make_matrix(const void *arg, void *to)
         out += rows;
     }
     free(strip);
+    steno_whisper_weights_rest(m->w); /* else the files are resident beside the packed weights */
     return true;
 }
 
@@ -75,6 +77,7 @@ static steno_value_id add_matrix(struct builder *b, const char *const *parts, in
         b->st = b->st ? b->st : STENO_ERR_NOMEM;
         return v;
     }
+    m->w = b->w;
     m->n = n;
     m->conv = conv;
     for (int i = 0; i < n; i++) {

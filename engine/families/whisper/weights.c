@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pages.h"
 #include "nn/kernels/half.h"
 
 /* ---- elements ------------------------------------------------------------------------------ */
@@ -538,6 +539,17 @@ void steno_whisper_weights_close(steno_whisper_weights *w)
     free(w->tensor);
     steno_arena_free(w->mem);
     free(w);
+}
+
+void steno_whisper_weights_rest(const steno_whisper_weights *w)
+{
+    if (w->map.n)
+        steno_pages_rest(w->map.p, w->map.n);
+    for (size_t i = 0; i < w->n_shards; i++)
+        steno_safetensors_rest(w->shard[i]);
+    for (int i = 0; i < 2; i++)
+        if (w->graph[i])
+            steno_graph_rest_map(w->graph[i]);
 }
 
 const char *steno_whisper_weights_format(const steno_whisper_weights *w)

@@ -88,5 +88,7 @@ size_t steno_whisper_row_count(const struct steno_whisper_tensor *t); /* dim 0; 
 size_t steno_whisper_row_length(const struct steno_whisper_tensor *t);
 /* n rows from number `from` on as f32 [n, row length]. */
 void steno_whisper_rows(const struct steno_whisper_tensor *t, size_t from, size_t n, float *out);
+/* Release the resident pages of mapped files; they are read again when needed. */
+void steno_whisper_weights_rest(const steno_whisper_weights *w);
 
 #endif
