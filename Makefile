@@ -5,6 +5,7 @@ PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 SBINDIR ?= $(PREFIX)/sbin
 LIBDIR ?= $(PREFIX)/lib
+LIBEXECDIR ?= $(PREFIX)/libexec
 INCLUDEDIR ?= $(PREFIX)/include
 DATADIR ?= $(PREFIX)/share
 MANDIR ?= $(DATADIR)/man
@@ -28,13 +29,15 @@ say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 
 ifeq ($(filter clean distclean help deps demo dist plots,$(MAKECMDGOALS)),)
 PKGS := libmicrohttpd libwebsockets jansson libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih \
-        libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib libcurl
+        libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib libcurl libavformat libavcodec libswresample \
+        libavutil libseccomp
 PKG_MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 endif
 lib_pkgs := libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
 srv_pkgs := libmicrohttpd libwebsockets jansson libsystemd
 cli_pkgs := jansson
 hdr_pkgs := libcurl # loaded when needed (engine/cli/libcurl.c)
+dec_pkgs := libavformat libavcodec libswresample libavutil libseccomp # of steno-decode alone
 
 # -g1: lines and functions are what a report names; all of -g takes a third longer for the kernels
 OPT := $(if $(san_flags),-O1 -g1 -fno-omit-frame-pointer $(san_flags),-O2 -g)
@@ -46,14 +49,15 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -W
 CFLAGS ?= $(OPT)
 base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fvisibility=hidden -fPIE -pthread \
         -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
-        -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' $(WARN) \
+        -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' -DSTENO_LIBEXECDIR='"$(LIBEXECDIR)"' $(WARN) \
         $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
-ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) $(hdr_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
+ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) $(hdr_pkgs) $(dec_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
 ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
 lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm
 srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null) -lev
 cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
+dec_libs := $(shell pkg-config --libs $(dec_pkgs) 2>/dev/null)
 
 # ---- sources ---------------------------------------------------------------------------------
 # Folders of libsteno.a, each above those that it uses (tests/layers.sh). A family is found by its folder.
@@ -66,6 +70,7 @@ opt_src := $(wildcard engine/optimize/*.c)
 cli_src := $(wildcard engine/cli/*.c)
 proto_src := $(wildcard protocol/*.c)
 srv_src := $(wildcard server/*.c)
+dec_src := $(wildcard decode/*.c)
 unit_src := $(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/faults/test_*.c)
 fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
 load_src := $(wildcard loadtest/*.c)
@@ -88,7 +93,7 @@ graph_runner := $(B)/tests/graphs/runner
         distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
-all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/loadtest/steno-load $(B)/loadtest/wsclient ## the command and the daemon
+all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient ## the command and the daemon
 ifeq ($(SAN)$(FUZZ),)
 	@mkdir -p build
 	@ln -sf release/steno build/steno
@@ -184,6 +189,11 @@ $(B)/stenod: $(call obj,$(srv_src)) $(libproto) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(srv_libs) $(lib_libs) && mv $@.new $@
 
+# the only program with FFmpeg: it takes foreign containers apart in a sandbox
+$(B)/steno-decode: $(call obj,$(dec_src)) $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(dec_libs) && mv $@.new $@
+
 # ---- tests -----------------------------------------------------------------------------------
 # A unit test may hold a line  `/* link: server/config.c */` naming daemon sources it needs.
 link_extra = $(call obj,$(shell sed -n 's|^/\* link: \(.*\) \*/|\1|p' $(1)))
@@ -274,9 +284,9 @@ train-digits: ## train the shipped model: make train-digits DATA=DIR [WORK=build
 
 # ---- installing ------------------------------------------------------------------------------
 install: all docs ## GNU install: binaries, library, headers, man pages, units, configuration, model
-	@tests/install.sh install "$(DESTDIR)" "$(BINDIR)" "$(SBINDIR)" "$(LIBDIR)" "$(INCLUDEDIR)" "$(DATADIR)" "$(MANDIR)" "$(SYSCONFDIR)" "$(UNITDIR)" "$(B)" "$(VERSION)" "$(PREFIX)"
+	@tests/install.sh install "$(DESTDIR)" "$(BINDIR)" "$(SBINDIR)" "$(LIBDIR)" "$(INCLUDEDIR)" "$(DATADIR)" "$(MANDIR)" "$(SYSCONFDIR)" "$(UNITDIR)" "$(B)" "$(VERSION)" "$(PREFIX)" "$(LIBEXECDIR)"
 uninstall: ## remove what install put there
-	@tests/install.sh uninstall "$(DESTDIR)" "$(BINDIR)" "$(SBINDIR)" "$(LIBDIR)" "$(INCLUDEDIR)" "$(DATADIR)" "$(MANDIR)" "$(SYSCONFDIR)" "$(UNITDIR)" "$(B)" "$(VERSION)" "$(PREFIX)"
+	@tests/install.sh uninstall "$(DESTDIR)" "$(BINDIR)" "$(SBINDIR)" "$(LIBDIR)" "$(INCLUDEDIR)" "$(DATADIR)" "$(MANDIR)" "$(SYSCONFDIR)" "$(UNITDIR)" "$(B)" "$(VERSION)" "$(PREFIX)" "$(LIBEXECDIR)"
 dist: ## source archive of HEAD
 	@mkdir -p build
 	git archive --prefix=steno-$(VERSION)/ -o build/steno-$(VERSION).tar.gz HEAD

@@ -36,6 +36,8 @@ struct steno_config {
     char *vad_model; /* directory of silero-vad; "" = none */
     /* [auth] */
     char *keys; /* file of API keys; "" = no key is required */
+    /* [audio] */
+    int helpers; /* processes of steno-decode at once */
     /* [pool] */
     int threads;           /* threads that run networks; 0 = one per processor */
     double buffer_seconds; /* s of audio that may wait in one stream */

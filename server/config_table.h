@@ -51,6 +51,10 @@ ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "
     "quotas.")
+ROW(INT, helpers, "audio", "helpers", "STENO_AUDIO_HELPERS", "16", 0, 1024,
+    "Maximum number of concurrent processes of steno-decode, one for each upload or stream of a "
+    "format that FFmpeg decodes (WebM, MP4, AAC, ...). More are refused with 503. 0: these formats "
+    "are refused.")
 ROW(INT, threads, "pool", "threads", "STENO_THREADS", "0", 0, 1024,
     "Threads that run networks. 0: one per processor, or as many as a control group's quota "
     "allows.")

@@ -27,6 +27,7 @@ struct steno_job {
     /* of the iteration */
     enum state state;
     steno_audio *audio;
+    steno_waker_id watch; /* of a decoding process */
     steno_pool_stream *stream;
     float *block; /* [BLOCK], samples [at, have) not yet pushed */
     size_t at, have;
@@ -138,20 +139,49 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
 
 /* ---- an iteration ---------------------------------------------------------------------------- */
 
+static void wake_job(void *job)
+{
+    wake(job);
+}
+
+/* Open the recording. STENO_NEED_MORE: its format is not known yet; the waker wakes the job. */
+static steno_status open_audio(steno_job *job, struct steno_audio_info *info, steno_err *err)
+{
+    const struct steno_server *srv = job->jobs->srv;
+    const struct steno_audio_options opt = {.channel = job->req.channel,
+                                            .max_seconds = srv->conf->audio_seconds,
+                                            .decoders = srv->decoders,
+                                            .dont_wait = true};
+    steno_status st = STENO_OK;
+    if (!job->audio) {
+        st = steno_audio_open_mem(&job->audio, job->req.audio, job->req.len, &opt, err);
+        if (!st && steno_audio_descriptor(job->audio) >= 0) {
+            job->watch = steno_waker_watch(srv->waker, steno_audio_descriptor(job->audio), -1,
+                                           wake_job, job);
+            if (!job->watch)
+                st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+        }
+    }
+    if (!st)
+        st = steno_audio_ready(job->audio, err);
+    if (st)
+        return st;
+    steno_audio_get_info(job->audio, info);
+    snprintf(job->result.format, sizeof job->result.format, "%s/%s", info->format, info->codec);
+    return STENO_OK;
+}
+
+/* Open the recording and its stream. STENO_NEED_MORE as above. */
 static steno_status open_stream(steno_job *job, steno_err *err)
 {
     const struct steno_server *srv = job->jobs->srv;
-    struct steno_audio_options opt = {.channel = job->req.channel,
-                                      .max_seconds = srv->conf->audio_seconds};
     struct steno_pool_stream_options so = {.priority = STENO_POOL_UPLOAD, .owner = job->req.owner};
     struct steno_options options = job->req.options;
     struct steno_option_list list;
     struct steno_audio_info info;
-    steno_status st = steno_audio_open_mem(&job->audio, job->req.audio, job->req.len, &opt, err);
+    steno_status st = open_audio(job, &info, err);
     if (st)
         return st;
-    steno_audio_get_info(job->audio, &info);
-    snprintf(job->result.format, sizeof job->result.format, "%s/%s", info.format, info.codec);
     so.stream.sample_rate = job->rate = info.sample_rate;
     so.stream.no_partials = !job->req.partials;
     so.stream.no_endpointing = job->req.no_endpointing || job->req.served->info.cuts;
@@ -176,6 +206,7 @@ static void release_audio(steno_job *job)
     size_t bytes = job->req.len;
     if (!job->req.audio)
         return;
+    steno_waker_forget(job->jobs->srv->waker, job->watch);
     steno_audio_close(job->audio);
     job->audio = NULL;
     free(job->req.audio);
@@ -210,7 +241,7 @@ static steno_status feed(steno_job *job, bool *again, steno_err *err)
             st = steno_audio_read(job->audio, job->block, BLOCK, &job->have, err);
             job->decoded += (int64_t)job->have;
             if (st)
-                return st;
+                return st == STENO_NEED_MORE ? STENO_OK : st; /* the waker wakes the job */
             if (!job->have) {
                 end_of_audio(job);
                 return STENO_OK;
@@ -269,6 +300,8 @@ static bool iterate(steno_job *job, bool *again)
         st = steno_fail(&err, STENO_ERR_CANCELLED, "cancelled");
     if (!st && job->state == OPENING) {
         st = open_stream(job, &err);
+        if (st == STENO_NEED_MORE)
+            return true;
         job->state = FEEDING;
     }
     if (!st && job->state == FEEDING)

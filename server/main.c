@@ -142,6 +142,10 @@ static steno_status open_all(struct daemon *d, steno_err *err)
         return steno_fail_in(err, st, "listen");
     st = steno_server_open_vad(srv, err);
     if (!st)
+        st = steno_decoders_open(&srv->decoders, d->conf.helpers, err);
+    if (!st)
+        st = steno_waker_open(&srv->waker, d->conf.helpers, err);
+    if (!st)
         st = open_engine(d, err);
     if (!st)
         st = open_services(d, err);
@@ -165,6 +169,8 @@ static void close_all(struct daemon *d)
     steno_hangup_close(d->services.hangup);
     steno_jobs_close(d->services.jobs);
     steno_acceptor_close(d->acceptor);
+    steno_waker_close(d->srv.waker);
+    steno_decoders_close(d->srv.decoders);
     steno_models_close(d->srv.models);
     steno_vad_close(d->srv.vad_rule);
     steno_vad_close(d->srv.vad_net);

@@ -3,12 +3,14 @@
 #ifndef STENO_SERVER_SERVER_H
 #define STENO_SERVER_SERVER_H
 
+#include "audio/container.h"
 #include "protocol/vad.h"
 #include "server/config.h"
 #include "server/keys.h"
 #include "server/limits.h"
 #include "server/models.h"
 #include "server/stats.h"
+#include "server/waker.h"
 #include "steno.h"
 
 struct steno_server {
@@ -18,6 +20,8 @@ struct steno_server {
     steno_keys *keys;
     struct steno_stats *stats;
     steno_vad *vad_rule, *vad_net; /* speech detectors; vad_net NULL: no vad.model */
+    steno_decoders *decoders;      /* processes of steno-decode */
+    steno_waker *waker;            /* for their pipes */
     int64_t started;               /* s since 1970 */
 };
 

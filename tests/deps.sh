@@ -6,11 +6,12 @@ set -eu
 build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libev-dev libjansson-dev
  libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libvorbis-dev libmpg123-dev libsndfile1-dev
  libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev
- libyaml-dev zlib1g-dev libcurl4-openssl-dev"
+ libyaml-dev zlib1g-dev libcurl4-openssl-dev libavformat-dev libavcodec-dev libswresample-dev
+ libavutil-dev libseccomp-dev"
 demo="curl python3-pip"
 arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 [ "$(uname -m)" = x86_64 ] || arm=""
-check="curl g++ libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd valgrind dbus-daemon"
+check="curl ffmpeg g++ libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd valgrind dbus-daemon"
 
 case "${1:-build}" in
 build) want=$build ;;

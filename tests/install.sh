@@ -3,7 +3,7 @@
 set -eu
 what=$1 destdir=$2 bindir=$3 sbindir=$4 libdir=$5 includedir=$6 datadir=$7 mandir=$8 sysconfdir=$9
 shift 9
-unitdir=$1 build=$2 version=$3 prefix=$4
+unitdir=$1 build=$2 version=$3 prefix=$4 libexecdir=$5
 
 put() { # MODE SOURCE TARGET
     if [ "$what" = install ]; then
@@ -15,6 +15,7 @@ put() { # MODE SOURCE TARGET
 
 put 755 "$build/steno" "$bindir/steno"
 put 755 "$build/stenod" "$sbindir/stenod"
+put 755 "$build/steno-decode" "$libexecdir/steno/steno-decode"
 put 755 "$build/loadtest/steno-load" "$bindir/steno-load"
 put 644 "$build/libsteno.a" "$libdir/libsteno.a"
 put 644 engine/steno.h "$includedir/steno/steno.h"

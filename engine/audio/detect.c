@@ -11,17 +11,84 @@
 #define MAX_JUNK 65536   /* foreign bytes before a recording */
 #define JUNK_MARGIN 8192 /* three MPEG frames of the longest kind */
 #define MAX_OGG_STREAMS 16
+#define TS_SYNC 0x47 /* first byte of each packet of MPEG-TS (ISO 13818-1, 2.4.3) */
+#define TS_BYTES 188
+#define GSM_MARK 0xD /* first half byte of each GSM frame (ETSI TS 101 318, 5.1) */
+#define GSM_BYTES 33
+#define REPEATS 8 /* packets or frames that begin so */
 
 static bool starts(const unsigned char *h, size_t n, const char *magic, size_t len)
 {
     return n >= len && !memcmp(h, magic, len);
 }
 
-static enum steno_audio_kind sniff(const unsigned char *h, size_t n)
+static const struct {
+    size_t at;
+    const char *magic;
+    size_t len;
+    struct steno_audio_container is;
+} containers[] = {
+    {0, "\x1A\x45\xDF\xA3", 4, {"matroska", "WebM or Matroska"}},
+    {4, "ftyp", 4, {"mov", "MP4"}},
+    {4, "moov", 4, {"mov", "MP4"}}, /* QuickTime before it had ftyp */
+    {4, "mdat", 4, {"mov", "MP4"}},
+    {4, "wide", 4, {"mov", "MP4"}},
+    {4, "styp", 4, {"mov", "MP4"}},
+    {0, "#!AMR", 5, {"amr", "AMR"}},
+    {0, "\x30\x26\xB2\x75\x8E\x66\xCF\x11", 8, {"asf", "WMA"}},
+    {0, "\x0B\x77", 2, {"", "AC-3"}}, /* E-AC-3 begins so too */
+    {0, "ADIF", 4, {"aac", "AAC"}},
+    {0, "FLV\1", 4, {"flv", "FLV"}},
+    {0, "\0\0\1\xBA", 4, {"mpeg", "MPEG"}},
+    {8, "AVI ", 4, {"avi", "AVI"}},
+    {0, ".RMF", 4, {"rm", "RealMedia"}},
+    {0, "wvpk", 4, {"wv", "WavPack"}},
+    {0, "TTA1", 4, {"tta", "TTA"}},
+    {0, "MAC ", 4, {"ape", "Monkey's Audio"}},
+    {28, "Speex   ", 8, {"ogg", "Ogg Speex"}},
+    /* read by other readers when they can */
+    {0, "OggS", 4, {"ogg", "Ogg"}},
+    {0, "fLaC", 4, {"flac", "FLAC"}},
+    {0, "caff", 4, {"caf", "CAF"}},
+    {8, "AIFC", 4, {"aiff", "AIFF-C"}},
+    {8, "WAVE", 4, {"wav", "WAV"}},
+};
+#define SHARED "OggS" /* from here on: not containers alone */
+
+const struct steno_audio_container *steno_audio_container_of(const unsigned char *h, size_t n)
+{
+    static const struct steno_audio_container adts = {"aac", "AAC"}, ts = {"mpegts", "MPEG-TS"},
+                                              gsm = {"gsm", "GSM"};
+    for (size_t i = 0; i < sizeof containers / sizeof *containers; i++)
+        if (n >= containers[i].at + containers[i].len &&
+            !memcmp(h + containers[i].at, containers[i].magic, containers[i].len))
+            return &containers[i].is;
+    /* ADTS: 12 set bits, layer 0, a rate that exists (ISO 14496-3, 1.A.2.2) */
+    if (n >= 4 && h[0] == 0xFF && (h[1] & 0xF6) == 0xF0 && (h[2] & 0x3C) < 13 << 2)
+        return &adts;
+    if (n && h[0] == TS_SYNC)
+        return &ts;
+    return n && h[0] >> 4 == GSM_MARK ? &gsm : NULL;
+}
+
+static bool is_container(const unsigned char *h, size_t n)
+{
+    const struct steno_audio_container *c = steno_audio_container_of(h, n);
+    for (size_t i = 0; c && i < sizeof containers / sizeof *containers; i++)
+        if (!strcmp(containers[i].magic, SHARED))
+            break;
+        else if (c == &containers[i].is)
+            return true;
+    return c && !strcmp(c->name, "AAC");
+}
+
+enum steno_audio_kind steno_audio_sniff(const unsigned char *h, size_t n)
 {
     /* MPEG audio: 11 set bits, then version, layer, bitrate and rate with no reserved value. */
     bool mpeg = n >= 4 && h[0] == 0xFF && (h[1] & 0xE0) == 0xE0 && (h[1] & 0x18) != 0x08 &&
                 (h[1] & 0x06) != 0 && (h[2] & 0xF0) != 0xF0 && (h[2] & 0x0C) != 0x0C;
+    if (is_container(h, n))
+        return STENO_AUDIO_CONTAINER;
     if (starts(h, n, "RIFF", 4) || starts(h, n, "RF64", 4) || starts(h, n, "BW64", 4))
         return STENO_AUDIO_WAV;
     if (starts(h, n, "OggS", 4) && n >= 44 && !memcmp(h + 28, "OpusHead", 8))
@@ -34,28 +101,33 @@ static enum steno_audio_kind sniff(const unsigned char *h, size_t n)
         starts(h, n, ".snd", 4) || starts(h, n, "caff", 4) || starts(h, n, "RIFX", 4) ||
         starts(h, n, "riff\x2E\x91\xCF\x11", 8))
         return STENO_AUDIO_SNDFILE;
-    if (starts(h, n, "\x1A\x45\xDF\xA3", 4))
-        return STENO_AUDIO_WEBM;
-    if (n >= 8 && !memcmp(h + 4, "ftyp", 4))
-        return STENO_AUDIO_MP4;
     return STENO_AUDIO_UNKNOWN;
 }
 
-steno_status steno_audio_refuse(enum steno_audio_kind k, const unsigned char *h, size_t n,
-                                steno_err *err)
+steno_status steno_audio_refuse(const unsigned char *h, size_t n, steno_err *err)
 {
     char text[4 * SHOWN + 1];
     size_t len = 0;
-    if (k == STENO_AUDIO_WEBM || k == STENO_AUDIO_MP4)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s files are not read (WAV, FLAC, Ogg, MP3, AIFF, AU, CAF are)",
-                          k == STENO_AUDIO_WEBM ? "WebM and Matroska" : "MP4 and M4A");
     for (size_t i = 0; i < n && i < SHOWN; i++) {
         bool plain = h[i] >= 0x20 && h[i] < 0x7F && h[i] != '"' && h[i] != '\\';
         len += (size_t)snprintf(text + len, sizeof text - len, plain ? "%c" : "\\x%02x", h[i]);
     }
     return steno_fail(err, STENO_ERR_FORMAT, "not a recognised audio format (starts with \"%s\")",
                       text);
+}
+
+/* Formats that one byte marks: it must stand at the beginning of every packet. */
+static bool repeats(struct steno_source *src, size_t bytes, unsigned char mask, unsigned char want)
+{
+    unsigned char h;
+    for (int i = 0; i < REPEATS; i++) {
+        ssize_t n = steno_source_peek(src, (int64_t)(i * bytes), &h, 1);
+        if (n != 1)
+            return i > 1 && !n;
+        if ((h & mask) != want)
+            return false;
+    }
+    return true;
 }
 
 /* Ogg: the kind of the first logical stream that we can read. First pages of all streams stand at
@@ -77,6 +149,8 @@ static enum steno_audio_kind sniff_ogg(struct steno_source *src)
             return STENO_AUDIO_VORBIS;
         if (!memcmp(h + 27 + lacing, "\177FLAC", 5))
             return STENO_AUDIO_SNDFILE;
+        if (n == (ssize_t)(27 + lacing + 8) && !memcmp(h + 27 + lacing, "Speex   ", 8))
+            return STENO_AUDIO_CONTAINER;
         if (n == (ssize_t)(27 + lacing + 8) && !memcmp(h + 27 + lacing, "OpusHead", 8))
             return STENO_AUDIO_OPUS;
         for (size_t i = 0; i < lacing; i++)
@@ -154,7 +228,10 @@ steno_status steno_audio_detect(struct steno_source *src, enum steno_audio_kind 
         memcpy(head, next, (size_t)got);
         *n = (size_t)got;
     }
-    *k = sniff(head, *n);
+    *k = steno_audio_sniff(head, *n);
+    if (*k == STENO_AUDIO_UNKNOWN &&
+        (repeats(src, TS_BYTES, 0xFF, TS_SYNC) || repeats(src, GSM_BYTES, 0xF0, GSM_MARK << 4)))
+        *k = STENO_AUDIO_CONTAINER;
     if (*k == STENO_AUDIO_UNKNOWN) {
         st = skip_junk(src, junk, err);
         if (st)
@@ -165,7 +242,7 @@ steno_status steno_audio_detect(struct steno_source *src, enum steno_audio_kind 
         }
         got = steno_source_peek(src, 0, head, STENO_AUDIO_HEAD);
         *n = got > 0 ? (size_t)got : 0;
-        *k = sniff(head, *n);
+        *k = steno_audio_sniff(head, *n);
     }
     if (*k == STENO_AUDIO_SNDFILE && starts(head, *n, "OggS", 4))
         *k = sniff_ogg(src);

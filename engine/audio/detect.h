@@ -12,9 +12,8 @@ enum steno_audio_kind {
     STENO_AUDIO_OPUS,
     STENO_AUDIO_VORBIS,
     STENO_AUDIO_MPEG,
-    STENO_AUDIO_SNDFILE, /* FLAC, AIFF, AU, CAF, W64, Ogg with FLAC */
-    STENO_AUDIO_WEBM,    /* recognised, not read */
-    STENO_AUDIO_MP4,     /* likewise */
+    STENO_AUDIO_SNDFILE,   /* FLAC, AIFF, AU, CAF, W64, Ogg with FLAC */
+    STENO_AUDIO_CONTAINER, /* for steno-decode (audio/container.h) */
     STENO_AUDIO_UNKNOWN
 };
 
@@ -24,9 +23,17 @@ enum steno_audio_kind {
 STENO_MUST steno_status steno_audio_detect(struct steno_source *src, enum steno_audio_kind *k,
                                            unsigned char *head, size_t *n, size_t *junk,
                                            steno_err *err);
-/* The error for a kind that no reader takes; h [n]: its head. STENO_ERR_UNSUPPORTED,
- * STENO_ERR_FORMAT. */
-STENO_MUST steno_status steno_audio_refuse(enum steno_audio_kind k, const unsigned char *h,
-                                           size_t n, steno_err *err);
+/* The kind that the first bytes h [n] tell. */
+enum steno_audio_kind steno_audio_sniff(const unsigned char *h, size_t n);
+/* A format of steno-decode. */
+struct steno_audio_container {
+    const char *demuxer; /* FFmpeg's name */
+    const char *name;    /* for people */
+};
+/* The container that the first bytes tell, also of kinds that another reader may read too (WAV,
+ * CAF, AIFF, FLAC, Ogg); NULL = none. */
+const struct steno_audio_container *steno_audio_container_of(const unsigned char *h, size_t n);
+/* The error for a recording of no known kind; h [n]: its head. STENO_ERR_FORMAT. */
+STENO_MUST steno_status steno_audio_refuse(const unsigned char *h, size_t n, steno_err *err);
 
 #endif

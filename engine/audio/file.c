@@ -39,6 +39,10 @@ struct steno_audio {
     steno_ogg_vorbis *vorbis;
     steno_mpeg *mpeg;
     SNDFILE *snd;
+    steno_container *container;
+    const char *container_name; /* for people */
+    struct steno_container_info decoded;
+    bool ready; /* the info is filled in and checked */
     size_t in_at, in_len;
     unsigned char in[IN_BYTES];
 
@@ -455,6 +459,39 @@ static steno_status fill_sndfile(steno_audio *a, steno_err *err)
     return STENO_OK;
 }
 
+/* ---- containers ------------------------------------------------------------------------------*/
+
+static steno_status fill_container(steno_audio *a, steno_err *err)
+{
+    const float *x = NULL;
+    size_t frames = 0;
+    steno_status st = steno_container_read(a->container, !a->opt.dont_wait, &x, &frames, err);
+    if (st)
+        return st == STENO_NEED_MORE ? st : steno_fail_in(err, st, "%s", a->container_name);
+    steno_container_get_info(a->container, &a->decoded);
+    a->ended = !frames;
+    a->info.gaps = a->decoded.damaged;
+    /* the length that containers state may be rounded up */
+    a->info.truncated =
+        a->decoded.truncated ||
+        (a->ended && a->ready && a->info.frames > a->delivered + a->info.sample_rate);
+    set_block(a, x, frames, a->decoded.sample_rate, a->decoded.channels);
+    return STENO_OK;
+}
+
+static steno_status open_container(steno_audio *a, const struct steno_audio_container *is,
+                                   steno_err *err)
+{
+    const struct steno_container_options opt = {.demuxer = is ? is->demuxer : NULL,
+                                                .decoders = a->opt.decoders,
+                                                .max_seconds = a->opt.max_seconds};
+    steno_status st = steno_source_hold(&a->src, err);
+    a->container_name = is ? is->name : "audio";
+    if (!st)
+        st = steno_container_open(&a->container, &a->src, &opt, err);
+    return st ? steno_fail_in(err, st, "%s", a->container_name) : STENO_OK;
+}
+
 /* ---- both ------------------------------------------------------------------------------------*/
 
 static void close_readers(steno_audio *a)
@@ -470,6 +507,8 @@ static void close_readers(steno_audio *a)
     a->vorbis = NULL;
     steno_mpeg_close(a->mpeg);
     a->mpeg = NULL;
+    steno_container_close(a->container);
+    a->container = NULL;
     steno_resampler_close(a->resampler);
     a->resampler = NULL;
     a->in_at = a->in_len = a->block_frames = 0;
@@ -494,26 +533,32 @@ static steno_status check_options(steno_audio *a, steno_err *err)
     return STENO_OK;
 }
 
-/* WAV of an encoding that our reader lacks (ADPCM, GSM): libsndfile may support it. */
-static steno_status open_wav_by_libsndfile(steno_audio *a, steno_err *err)
+/* A recording of an encoding that its first reader lacks (WAV with ADPCM, GSM or AAC, CAF with
+ * AAC): libsndfile may support it, else FFmpeg. */
+static steno_status open_otherwise(steno_audio *a, const struct steno_audio_container *is,
+                                   bool libsndfile, steno_err *err)
 {
-    steno_err ours = err ? *err : (steno_err){0};
+    steno_err first = err ? *err : (steno_err){0};
     close_readers(a);
-    if (steno_source_hold(&a->src, NULL) == STENO_OK && open_sndfile(a, NULL) == STENO_OK)
+    if (libsndfile && steno_source_hold(&a->src, NULL) == STENO_OK &&
+        open_sndfile(a, NULL) == STENO_OK)
+        return STENO_OK;
+    if (is && open_container(a, is, NULL) == STENO_OK)
         return STENO_OK;
     if (err)
-        *err = ours;
-    return STENO_ERR_UNSUPPORTED;
+        *err = first;
+    return first.code ? first.code : STENO_ERR_UNSUPPORTED;
 }
 
-static steno_status open_reader(steno_audio *a, enum steno_audio_kind k, steno_err *err)
+static steno_status open_reader(steno_audio *a, enum steno_audio_kind k,
+                                const struct steno_audio_container *is, steno_err *err)
 {
     steno_status st;
     switch (k) {
     case STENO_AUDIO_WAV:
         st = open_wav(a, err);
         return st == STENO_ERR_UNSUPPORTED && (!a->src.pipe || a->src.keep)
-                   ? open_wav_by_libsndfile(a, err)
+                   ? open_otherwise(a, is, true, err)
                    : st;
     case STENO_AUDIO_OPUS:
         return open_opus(a, err);
@@ -521,19 +566,26 @@ static steno_status open_reader(steno_audio *a, enum steno_audio_kind k, steno_e
         return open_vorbis(a, err);
     case STENO_AUDIO_MPEG:
         return open_mpeg(a, err);
+    case STENO_AUDIO_CONTAINER:
+        return open_container(a, is, err);
     default:
         st = steno_source_hold(&a->src, err);
-        return st ? st : open_sndfile(a, err);
+        if (!st)
+            st = open_sndfile(a, err);
+        return st && is && strcmp(is->demuxer, "flac") != 0
+                   ? open_otherwise(a, is, false, err)
+                   : st;
     }
 }
 
 static steno_status fill(steno_audio *a, steno_err *err)
 {
-    return a->wav      ? fill_wav(a, err)
-           : a->opus   ? fill_opus(a, err)
-           : a->vorbis ? fill_vorbis(a, err)
-           : a->mpeg   ? fill_mpeg(a, err)
-                       : fill_sndfile(a, err);
+    return a->wav         ? fill_wav(a, err)
+           : a->opus      ? fill_opus(a, err)
+           : a->vorbis    ? fill_vorbis(a, err)
+           : a->mpeg      ? fill_mpeg(a, err)
+           : a->container ? fill_container(a, err)
+                          : fill_sndfile(a, err);
 }
 
 /* What a compressed file states may be wrong (a cut file, joined files): before it is refused for
@@ -556,7 +608,7 @@ static steno_status check_length(steno_audio *a, enum steno_audio_kind k, steno_
         return steno_fail(err, STENO_ERR_LIMIT, "the audio is %.1f s long, the limit is %.1f s",
                           seconds, max);
     close_readers(a);
-    return open_reader(a, k, err);
+    return open_reader(a, k, NULL, err);
 }
 
 static steno_status open_source(steno_audio *a, steno_err *err)
@@ -567,12 +619,43 @@ static steno_status open_source(steno_audio *a, steno_err *err)
     steno_status st = steno_audio_detect(&a->src, &k, head, &n, &a->info.junk, err);
     if (st)
         return st;
-    if (k > STENO_AUDIO_SNDFILE)
-        return steno_audio_refuse(k, head, n, err);
-    st = open_reader(a, k, err);
-    if (!st)
+    if (k == STENO_AUDIO_UNKNOWN)
+        return steno_audio_refuse(head, n, err);
+    st = open_reader(a, k, steno_audio_container_of(head, n), err);
+    if (!st && !a->container)
         st = check_length(a, k, err);
-    return st ? st : check_options(a, err);
+    if (!st)
+        st = steno_audio_ready(a, err);
+    return st == STENO_NEED_MORE ? STENO_OK : st;
+}
+
+steno_status steno_audio_ready(steno_audio *a, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (a->ready)
+        return STENO_OK;
+    if (a->container)
+        st = fill_container(a, err); /* up to the first samples, or the end */
+    if (st)
+        return st;
+    if (a->container) {
+        a->info.sample_rate = a->decoded.sample_rate;
+        a->info.channels = a->decoded.channels;
+        a->info.frames = a->decoded.frames;
+        a->info.format = strcmp(a->decoded.format, "mov") ? a->decoded.format : "mp4";
+        a->info.codec = a->decoded.codec;
+    }
+    st = check_options(a, err);
+    a->ready = !st;
+    return st;
+}
+
+int steno_audio_descriptor(const steno_audio *a)
+{
+    int readable = -1, writable;
+    if (a->container)
+        steno_container_descriptors(a->container, &readable, &writable);
+    return readable;
 }
 
 static steno_status open_any(steno_audio **out, const struct steno_source *src,

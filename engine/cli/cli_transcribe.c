@@ -48,7 +48,7 @@ struct recording {
 
 static const char usage[] =
     "Usage: steno transcribe [OPTION]... FILE...|-\n"
-    "Prints the text of each recording (WAV, FLAC, Ogg, Opus, MP3, AIFF; - = stdin).\n";
+    "Prints the text of each recording (WAV, FLAC, Ogg, MP3, MP4, WebM, ...; - = stdin).\n";
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
