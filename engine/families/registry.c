@@ -2,10 +2,12 @@
 
 #include "families/ctc/family.h"
 #include "families/espnet/family.h"
+#include "families/funasr/family.h"
 #include "families/whisper/family.h"
 
 const struct steno_family *const steno_families[] = {&steno_family_ctc, &steno_family_whisper,
-                                                     &steno_family_espnet, NULL};
+                                                     &steno_family_espnet,
+                                                     &steno_family_sense_voice, NULL};
 
 const struct steno_family *steno_family_of(const char *dir)
 {

@@ -1,0 +1,50 @@
+#include "families/common/part.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/common/network_file.h"
+#include "families/common/path.h"
+#include "families/common/precision.h"
+
+steno_status steno_part_file_open(struct steno_part_file *out, const struct steno_family_open *o,
+                                  const char *stem, bool quantized, steno_err *err)
+{
+    struct steno_network_options opt = {.cpu = o->cpu,
+                                        .cache_dir = steno_cache_dir(),
+                                        .observer = o->observer,
+                                        .opt_level = o->plain ? 0 : -1};
+    struct steno_part_file p = {0};
+    char *path = NULL;
+    steno_status st = steno_network_file_find(&p.name, o->dir, stem, quantized, err);
+    if (!st && !p.name)
+        st = steno_fail(err, STENO_ERR_IO, "%s: there is no %s*.onnx", o->dir, stem);
+    if (!st && !(path = steno_path_join(o->dir, p.name)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    if (!st)
+        st = steno_choose_precision(o->precision, o->cpu, false, false, &opt.precision, err);
+    if (!st)
+        st = steno_network_open(&p.net, path, &opt, err);
+    free(path);
+    if (st)
+        steno_part_file_close(&p);
+    else
+        *out = p;
+    return st;
+}
+
+void steno_part_file_close(struct steno_part_file *p)
+{
+    steno_network_close(p->net);
+    free(p->name);
+    *p = (struct steno_part_file){0};
+}
+
+steno_status steno_part_set(steno_session *s, int i, steno_dtype type, const int64_t *dim, int rank,
+                            const void *data, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = type, .shape = {.rank = rank}};
+    memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
+    memcpy(&t.data, &data, sizeof t.data); /* inputs are not written */
+    return steno_session_set(s, i, &t, err);
+}

@@ -1,0 +1,26 @@
+/* One network of a model directory: its file, open, and how its inputs are set. */
+#ifndef STENO_FAMILIES_COMMON_PART_H
+#define STENO_FAMILIES_COMMON_PART_H
+
+#include "families/family.h"
+#include "nn/network/network.h"
+
+/* Frozen. */
+struct steno_part_file {
+    steno_network *net;
+    char *name; /* of the file in the directory, for messages */
+};
+
+/* Find the file of `stem` (network_file.h) in o->dir and open it with o's settings. quantized: the
+ * int8 file if there is one. STENO_ERR_IO: there is no such file; errors of steno_network_open. */
+STENO_MUST steno_status steno_part_file_open(struct steno_part_file *out,
+                                             const struct steno_family_open *o, const char *stem,
+                                             bool quantized, steno_err *err);
+void steno_part_file_close(struct steno_part_file *p);
+
+/* Set input i of a session: data [dim 0, ...], borrowed as steno_session_set says. */
+STENO_MUST steno_status steno_part_set(steno_session *s, int i, steno_dtype type,
+                                       const int64_t *dim, int rank, const void *data,
+                                       steno_err *err);
+
+#endif

@@ -1,0 +1,9 @@
+/* FunASR's models as sherpa-onnx exports them (README.md). */
+#ifndef STENO_FAMILIES_FUNASR_FAMILY_H
+#define STENO_FAMILIES_FUNASR_FAMILY_H
+
+#include "families/family.h"
+
+extern const struct steno_family steno_family_sense_voice;
+
+#endif

@@ -1,0 +1,453 @@
+/* Family sense_voice: SenseVoiceSmall, a CTC model of a piece of audio at once. The network puts
+ * four frames before the audio's: their likeliest pieces are language, emotion, sound and text
+ * norm (An et al., "FunAudioLLM", 2024, section 2). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "families/common/offline.h"
+#include "families/common/scores.h"
+#include "families/funasr/family.h"
+#include "families/funasr/model.h"
+#include "families/option.h"
+#include "search/ctc.h"
+
+#define FAMILY "sense_voice"
+#define BLANK 0
+#define TAGS 4            /* frames before the audio's */
+#define FULL 30.0         /* s: maximum length of a chunk */
+#define TOP_K 16          /* beam search: pieces of a frame that may extend a hypothesis */
+#define MARGIN 10.0       /* beam search: hypotheses this far (log) below the best are dropped */
+#define LONGEST 600.0     /* s: maximum length of an utterance */
+#define SILENCE 0.8       /* s after speech that end an utterance */
+#define UTTERANCE_SLACK 4 /* frames: how far a piece may move from one chunk to the next */
+
+struct model {
+    struct steno_funasr_model m;
+    struct steno_sense_voice_meta meta;
+    struct steno_offline_family offline;
+    char languages[64];
+    bool itn; /* the streams' default */
+};
+
+/* Of one stream. */
+struct settings {
+    int beam, n_best;
+    int32_t language, text_norm;
+    const char *code; /* of the language, if it was given */
+};
+
+struct worker {
+    const struct model *model;
+    steno_session *session;
+    struct steno_funasr_frames frames;
+    float *scores; /* [cap] log-probabilities of the audio's frames */
+    size_t cap;
+    steno_ctc_greedy *greedy;
+};
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static bool is_sense_voice(const steno_onnx_head *h)
+{
+    const char *type = steno_onnx_head_meta(h, "model_type");
+    return type ? strncmp(type, "sense_voice", 11) == 0
+                : steno_onnx_head_has_input(h, "language") &&
+                      (steno_onnx_head_has_input(h, "text_norm") ||
+                       steno_onnx_head_has_input(h, "textnorm"));
+}
+
+static bool probe(const char *dir)
+{
+    steno_onnx_head *h = steno_funasr_head(dir, "model");
+    const bool is = h && is_sense_voice(h);
+    steno_onnx_head_close(h);
+    return is;
+}
+
+static steno_status check_inputs(const struct model *m, steno_err *err)
+{
+    const steno_network *net = m->m.net.net;
+    if (steno_network_n_inputs(net) == 4 && steno_network_n_outputs(net) >= 1)
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_FORMAT,
+                      "%s: %d inputs, expected 4: frames, their number, language, text norm",
+                      m->m.net.name, steno_network_n_inputs(net));
+}
+
+static void list_languages(struct model *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < STENO_FUNASR_LANGUAGES; i++)
+        if (m->meta.language[i] >= 0)
+            n += (size_t)snprintf(m->languages + n, sizeof m->languages - n, "%s%s", n ? " " : "",
+                                  steno_funasr_languages[i]);
+}
+
+static void close_model(void *model)
+{
+    struct model *m = model;
+    if (!m)
+        return;
+    steno_funasr_model_close(&m->m);
+    free(m);
+}
+
+static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
+                      struct steno_network_time *spent);
+
+static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    struct model *m = calloc(1, sizeof *m);
+    struct steno_funasr_source source;
+    steno_status st = m ? steno_funasr_model_open(&m->m, o, "model", err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    if (!st) {
+        source = steno_funasr_source_of(&m->m);
+        st = steno_sense_voice_meta_read(&source, &m->meta, err);
+    }
+    if (!st)
+        st = steno_funasr_tokens_open(&m->m, m->meta.vocab, err);
+    if (!st)
+        st = check_inputs(m, err);
+    if (st) {
+        close_model(m);
+        return st;
+    }
+    list_languages(m);
+    (void)steno_option_get_flag(o->options, o->n_options, "itn", &m->itn);
+    m->offline =
+        (struct steno_offline_family){.frame_samples = STENO_FUNASR_HOP * m->m.front.lfr.shift,
+                                      .slack = UTTERANCE_SLACK,
+                                      .tokens = m->m.tokens,
+                                      .recognize = recognize,
+                                      .settings_free = free};
+    m->offline.cuts = steno_offline_cuts(STENO_FUNASR_RATE, FULL, m->offline.frame_samples);
+    *model = m;
+    return STENO_OK;
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct model *m = model;
+    *out = steno_funasr_info(&m->m);
+    out->chunk_seconds = FULL;
+    out->stream_bytes = steno_offline_bytes(&m->offline);
+    out->endpoint = (struct steno_endpoint_rules){5, SILENCE, LONGEST};
+    out->languages = m->languages;
+    out->detects_language = true;
+    out->batches = true;
+    out->untimed = true;
+    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct model *m = model;
+    steno_funasr_describe(&m->m, i, out);
+    fprintf(out, "languages  %s, detected where none is named\n", i->languages);
+    fprintf(out, "streaming  no: a chunk of at most %.0f s at once, partials as it grows\n", FULL);
+    fprintf(out, "text       %s; emotion and sound of each chunk\n",
+            m->itn ? "with punctuation and numbers (itn)" : "as spoken (itn: no)");
+    fprintf(out, "endpoint   %g s of silence after speech, %g s at most\n",
+            i->endpoint.silence_after, i->endpoint.longest);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+static int32_t number_of(const struct model *m, const char *language)
+{
+    for (size_t i = 0; language && i < STENO_FUNASR_LANGUAGES; i++)
+        if (strcmp(language, steno_funasr_languages[i]) == 0 && m->meta.language[i] >= 0)
+            return m->meta.language[i];
+    return m->meta.any;
+}
+
+static const char *static_code(const char *language)
+{
+    for (size_t i = 0; language && i < STENO_FUNASR_LANGUAGES; i++)
+        if (strcmp(language, steno_funasr_languages[i]) == 0)
+            return steno_funasr_languages[i];
+    return NULL;
+}
+
+static steno_status check_beam(struct steno_family_stream *o, steno_err *err)
+{
+    if (o->n_best == 0)
+        o->n_best = 1;
+    if (o->beam == 0)
+        o->beam = o->n_best;
+    if (o->n_best > o->beam)
+        return steno_fail(err, STENO_ERR_INVAL, "n_best is %d, more than the beam, %d", o->n_best,
+                          o->beam);
+    return STENO_OK;
+}
+
+static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
+                              steno_err *err)
+{
+    const struct model *m = model;
+    struct settings *s;
+    bool itn = m->itn;
+    steno_status st = check_beam(o, err);
+    if (st)
+        return st;
+    s = calloc(1, sizeof *s);
+    if (!s)
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    (void)steno_option_get_flag(o->options, o->n_options, "itn", &itn);
+    s->beam = o->beam;
+    s->n_best = o->n_best;
+    s->language = number_of(m, o->hints.language);
+    s->code = static_code(o->hints.language);
+    s->text_norm = itn ? m->meta.with_itn : m->meta.without_itn;
+    return steno_offline_new(state, &m->offline, s, o, err);
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+static void worker_close(void *worker)
+{
+    struct worker *w = worker;
+    if (!w)
+        return;
+    steno_session_close(w->session);
+    steno_funasr_frames_close(&w->frames);
+    steno_ctc_greedy_close(w->greedy);
+    free(w->scores);
+    free(w);
+}
+
+static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+{
+    const struct model *m = model;
+    const struct steno_session_options so = {.threads = m->m.threads};
+    const struct steno_ctc_options co = {.vocab = m->meta.vocab, .blank = BLANK};
+    struct worker *w = calloc(1, sizeof *w);
+    steno_status st = w ? steno_session_open(&w->session, m->m.net.net, &so, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    (void)max;
+    if (!st)
+        st = steno_funasr_frames_open(&w->frames, &m->m.front, err);
+    if (!st)
+        st = steno_ctc_greedy_open(&w->greedy, &co, err);
+    if (st) {
+        worker_close(w);
+        return st;
+    }
+    w->model = m;
+    *worker = w;
+    return STENO_OK;
+}
+
+/* ---- a chunk --------------------------------------------------------------------------------- */
+
+/* Run the network on rows frames. *y: [1, TAGS + rows, vocab] scores. */
+static steno_status run(struct worker *w, const struct settings *s, size_t rows,
+                        const struct steno_tensor **y, struct steno_network_time *spent,
+                        steno_err *err)
+{
+    const struct model *m = w->model;
+    const int32_t n = (int32_t)rows;
+    const int64_t one = 1, x[] = {1, n, (int64_t)(STENO_FUNASR_BINS * m->m.front.lfr.window)};
+    steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->frames.rows, err);
+    if (!st)
+        st = steno_part_set(w->session, 1, STENO_I32, &one, 1, &n, err);
+    if (!st)
+        st = steno_part_set(w->session, 2, STENO_I32, &one, 1, &s->language, err);
+    if (!st)
+        st = steno_part_set(w->session, 3, STENO_I32, &one, 1, &s->text_norm, err);
+    if (!st) {
+        steno_network_time_begin(spent);
+        st = steno_session_run(w->session, err);
+        steno_network_time_end(spent);
+    }
+    if (st)
+        return steno_fail_in(err, st, "%s", m->m.net.name);
+    *y = steno_session_get(w->session, 0);
+    st = steno_funasr_check_output(&m->m.net, *y, m->meta.vocab, err);
+    if (!st && (*y)->shape.dim[1] != TAGS + n)
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: %lld frames of scores for %d frames, expected "
+                        "%d more",
+                        m->m.net.name, (long long)(*y)->shape.dim[1], (int)n, TAGS);
+    return st ? st : steno_scores_check((*y)->data, steno_numel(*y), m->m.net.name, err);
+}
+
+/* A tag's name, "<|HAPPY|>", and how results call it. Tags that are not here say nothing. */
+struct tag {
+    const char *piece, *name;
+};
+
+static const struct tag emotions[] = {{"<|HAPPY|>", "happy"},        {"<|SAD|>", "sad"},
+                                      {"<|ANGRY|>", "angry"},        {"<|NEUTRAL|>", "neutral"},
+                                      {"<|FEARFUL|>", "fearful"},    {"<|DISGUSTED|>", "disgusted"},
+                                      {"<|SURPRISED|>", "surprised"}};
+static const struct tag sounds[] = {{"<|Speech|>", "speech"},     {"<|BGM|>", "bgm"},
+                                    {"<|Applause|>", "applause"}, {"<|Laughter|>", "laughter"},
+                                    {"<|Cry|>", "cry"},           {"<|Sneeze|>", "sneeze"},
+                                    {"<|Breath|>", "breath"},     {"<|Cough|>", "cough"},
+                                    {"<|Sing|>", "sing"},         {"<|Speech_Noise|>", "noise"}};
+
+static const char *name_of(const struct tag *t, size_t n, const char *piece)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(t[i].piece, piece) == 0)
+            return t[i].name;
+    return NULL;
+}
+
+static const char *language_of(const char *piece)
+{
+    for (size_t i = 0; i < STENO_FUNASR_LANGUAGES; i++) {
+        char tag[16];
+        snprintf(tag, sizeof tag, "<|%s|>", steno_funasr_languages[i]);
+        if (strcmp(tag, piece) == 0)
+            return steno_funasr_languages[i];
+    }
+    return NULL;
+}
+
+static int32_t likeliest(const float *x, int n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+/* Read the tags off the first frames of scores. */
+static void read_tags(const struct model *m, const struct settings *s, const float *scores,
+                      struct steno_offline_piece *p)
+{
+    const char *piece[TAGS];
+    int32_t first = 0;
+    for (int i = 0; i < TAGS; i++) {
+        const int32_t id = likeliest(scores + i * m->meta.vocab, m->meta.vocab);
+        first = i ? first : id;
+        piece[i] = steno_tokens_piece(m->m.tokens, id);
+    }
+    p->language = s->code ? s->code : language_of(piece[0]);
+    if (s->code) {
+        p->language_probability = 1;
+    } else if (p->language) {
+        double sum = 0;
+        for (int i = 0; i < m->meta.vocab; i++)
+            sum += exp((double)scores[i] - (double)scores[first]);
+        p->language_probability = (float)(1 / sum);
+    }
+    p->labels.emotion = name_of(emotions, sizeof emotions / sizeof *emotions, piece[1]);
+    p->labels.sound = name_of(sounds, sizeof sounds / sizeof *sounds, piece[2]);
+}
+
+static steno_status search_greedy(struct worker *w, size_t rows, struct steno_hypothesis_list *out)
+{
+    struct steno_hyp h;
+    steno_status st;
+    steno_ctc_greedy_restart(w->greedy, 0);
+    st = steno_ctc_greedy_push(w->greedy, w->scores, rows);
+    h = steno_ctc_greedy_best(w->greedy);
+    return st ? st : steno_hypothesis_list_add(out, h.spans, h.n, NULL, 0, h.score);
+}
+
+static steno_status search_beam(const struct worker *w, const struct settings *s, size_t rows,
+                                struct steno_hypothesis_list *out, steno_err *err)
+{
+    const struct steno_ctc_options o = {.vocab = w->model->meta.vocab,
+                                        .blank = BLANK,
+                                        .beam = s->beam,
+                                        .top_k = TOP_K,
+                                        .margin = MARGIN};
+    struct steno_hyp h[STENO_MAX_BEAM];
+    steno_ctc_beam *b;
+    size_t n = 0;
+    steno_status st = steno_ctc_beam_open(&b, &o, err);
+    if (st)
+        return st;
+    st = steno_ctc_beam_push(b, w->scores, rows);
+    if (!st)
+        st = steno_ctc_beam_nbest(b, h, (size_t)s->n_best, &n);
+    for (size_t i = 0; i < n && !st; i++)
+        st = steno_hypothesis_list_add(out, h[i].spans, h[i].n, NULL, 0, h[i].score);
+    steno_ctc_beam_close(b);
+    return st;
+}
+
+/* Log-probabilities of the audio's frames, for the search. */
+static steno_status take_scores(struct worker *w, const float *y, size_t rows)
+{
+    const size_t vocab = (size_t)w->model->meta.vocab;
+    if (rows * vocab > w->cap) {
+        float *p = realloc(w->scores, rows * vocab * sizeof *p);
+        if (!p)
+            return STENO_ERR_NOMEM;
+        w->scores = p;
+        w->cap = rows * vocab;
+    }
+    for (size_t i = 0; i < rows; i++)
+        steno_log_softmax(y + i * vocab, vocab, w->scores + i * vocab);
+    return STENO_OK;
+}
+
+static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p,
+                                  struct steno_network_time *spent)
+{
+    const struct settings *s = p->settings;
+    const struct steno_tensor *y = NULL;
+    const float *scores;
+    size_t rows;
+    steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
+    if (st || !rows)
+        return st;
+    st = run(w, s, rows, &y, spent, p->err);
+    if (st)
+        return st;
+    scores = y->data;
+    read_tags(w->model, s, scores, p);
+    st = take_scores(w, scores + TAGS * w->model->meta.vocab, rows);
+    if (!st)
+        st = s->beam > 1 ? search_beam(w, s, rows, p->out, p->err) : search_greedy(w, rows, p->out);
+    return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+}
+
+static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
+                      struct steno_network_time *spent)
+{
+    for (size_t i = 0; i < n; i++)
+        pieces[i].st = recognize_one(worker, &pieces[i], spent);
+}
+
+static const struct steno_option_info options[] = {
+    {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
+     "use model.int8.onnx where model.onnx is there too"},
+    {FAMILY, "itn", STENO_OPTION_FLAG, STENO_OPTION_OF_STREAM, 0, 0, NULL, "no",
+     "write punctuation, and numbers as digits"},
+};
+
+const struct steno_family steno_family_sense_voice = {
+    .name = FAMILY,
+    .layout = "model.onnx with model_type sense_voice_ctc",
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .probe = probe,
+    .open = open_model,
+    .close = close_model,
+    .info = get_info,
+    .describe = describe,
+    .state_new = state_new,
+    .state_free = steno_offline_free,
+    .reset = steno_offline_reset,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .step = steno_offline_step,
+    .hypotheses = steno_offline_hypotheses,
+    .trial_open = steno_offline_trial_open,
+    .trial_run = steno_offline_trial_run,
+    .trial_close = steno_offline_trial_close,
+    .accept = steno_offline_accept,
+    .accepted = steno_offline_accepted,
+    .missing = steno_offline_missing};

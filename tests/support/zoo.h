@@ -1,0 +1,35 @@
+/* Models of ../shared/zoo/tiny against what sherpa-onnx recorded of them (decode.json there). */
+#ifndef STENO_TESTS_ZOO_H
+#define STENO_TESTS_ZOO_H
+
+#include "steno.h"
+
+struct zoo_run {
+    const char *dir; /* of ../shared/zoo/tiny, or a path with a slash at its begin */
+    const char *of;  /* directory whose decode.json it is; NULL: dir */
+    const char *set; /* of decode.json's sets */
+    const struct steno_option *options;
+    size_t n_options;
+    const char *language;
+    enum steno_precision precision; /* 0: STENO_FP32, as the file and its runtime have it */
+    double silence; /* s of zeros after the recording, as the recording program put them */
+    size_t piece;   /* samples in one push; 0: all */
+    bool times;     /* compare the times of tokens, to one frame */
+    /* Tokens at the begin of a row that the recording program may have dropped: a row that has them
+     * and then all that is recorded is equal. */
+    size_t dropped;
+};
+
+struct zoo_count {
+    size_t rows, equal, more; /* more: of the equal ones, those that have dropped tokens */
+    size_t tokens, edits;     /* recorded tokens, and edit distance, of all rows */
+};
+
+/* Run every recording of the set and compare tokens, text, times, language and labels with what is
+ * recorded. Differences are printed. False: ../shared is not there, and the reason is printed. */
+bool zoo_check(const struct zoo_run *r, struct zoo_count *out);
+/* What the recording programs do to audio of another rate: Kaldi's LinearResample with 6 zeros and
+ * a cutoff at 0.99 of the lower Nyquist frequency. *n: samples at 16 kHz. The caller frees. */
+float *zoo_resample(const float *x, size_t n_in, int rate, size_t *n);
+
+#endif
