@@ -7,6 +7,7 @@
 
 struct steno_handshake {
     char *memory;                        /* the other fields point into it */
+    bool answered;                       /* its 101 is sent already */
     const char *target;                  /* path and query, undecoded */
     const char *key, *version;           /* Sec-WebSocket-*; "" = absent, also below */
     const char *protocols;               /* Sec-WebSocket-Protocol */

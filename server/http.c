@@ -6,6 +6,7 @@
 #include "protocol/query.h"
 #include "server/address.h"
 #include "server/log.h"
+#include "server/upgrade.h"
 #include "server/upload.h"
 
 #include <assert.h>
@@ -55,7 +56,7 @@ struct connection {
     struct steno_peer peer;
     struct connection *older, *newer;
     int fd; /* libmicrohttpd's; -1: unknown */
-    bool linger;
+    bool linger, moved;
 };
 
 /* ---- metrics --------------------------------------------------------------------------------- */
@@ -343,11 +344,15 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         rq->method = method;
         rq->http11 = !strcmp(version, MHD_HTTP_VERSION_1_1);
         rq->linger = &c->linger;
+        rq->moved = &c->moved;
+        rq->peer = &c->peer;
         /* An answer in this first call closes the connection, because libmicrohttpd cannot know
          * whether a body follows. So a request without a body is answered in the second call. */
         return brings_body(rq) ? begin_with_body(rq) : MHD_YES;
     }
     if (!rq->route) {
+        if (steno_upgrade_asked(rq))
+            return steno_upgrade_answer(rq);
         if (begin(rq) != MHD_YES)
             return MHD_NO;
         return rq->upload && !rq->code ? steno_upload_continue(rq) : MHD_YES;
@@ -451,6 +456,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         if (rq->sv->srv->conf->log_requests && worth_a_line(http, rq))
             log_request(rq, conn, seconds);
     }
+    steno_upgrade_end(rq);
     free(rq->target);
     free(rq);
 }
@@ -513,7 +519,7 @@ static void connection_closed(steno_http *http, void **context)
     struct connection *c = *context;
     if (!c)
         return;
-    if (c->linger) {
+    if (c->linger && !c->moved) {
         /* this descriptor keeps the socket open when libmicrohttpd closes its own */
         int fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
         if (fd >= 0) {
@@ -521,7 +527,8 @@ static void connection_closed(steno_http *http, void **context)
             steno_acceptor_linger(http->acceptor, fd);
         }
     }
-    steno_acceptor_closed(http->acceptor, &c->peer);
+    if (!c->moved)
+        steno_acceptor_closed(http->acceptor, &c->peer);
     unlink_connection(http, c);
     free(c);
     *context = NULL;
@@ -600,7 +607,7 @@ static void *start_daemon(void *arg)
      * then held its place until the idle timeout (clients_gone_in_the_middle_are_noticed). */
     http->daemon = MHD_start_daemon(
         MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
-            MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+            MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | MHD_USE_ERROR_LOG,
         0, NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)conf->http_threads, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)conf->connections + (unsigned)conf->http_threads, MHD_OPTION_CONNECTION_TIMEOUT,

@@ -115,9 +115,10 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     if (!st)
         st = steno_health_open(&sv->health, &d->srv, err);
     if (!st)
-        st = steno_http_open(&d->http, sv, d->acceptor, err);
-    if (!st)
         st = steno_ws_open(&d->ws, &d->srv, &ws_owner, d, err);
+    sv->ws = d->ws;
+    if (!st)
+        st = steno_http_open(&d->http, sv, d->acceptor, err);
     return st;
 }
 
@@ -163,8 +164,8 @@ static void close_all(struct daemon *d)
     if (d->acceptor)
         steno_acceptor_stop(d->acceptor);
     steno_admin_close(d->admin);
+    steno_http_close(d->http); /* it hands sockets to the next */
     steno_ws_close(d->ws);
-    steno_http_close(d->http);
     steno_health_close(d->services.health);
     steno_hangup_close(d->services.hangup);
     steno_jobs_close(d->services.jobs);

@@ -8,6 +8,7 @@
 #include "server/health.h"
 #include "server/jobs.h"
 #include "server/server.h"
+#include "server/ws.h"
 
 #include <microhttpd.h>
 
@@ -33,6 +34,7 @@ const struct steno_route *steno_route_find(const char *path, size_t len);
 
 struct steno_services { /* what routes use; frozen */
     const struct steno_server *srv;
+    steno_ws *ws;
     steno_jobs *jobs;
     steno_hangup *hangup;
     steno_health *health;
@@ -51,6 +53,9 @@ struct steno_request {
     bool http11;        /* not 1.0 */
     bool unread;        /* the client did not read the answer in time */
     bool *linger;       /* the connection's flag: read on after the answer was sent */
+    bool *moved;        /* the connection's flag: its socket belongs to the WebSocket side */
+    const struct steno_peer *peer;
+    struct steno_ws_handshake *handshake; /* admitted, and not yet handed over */
     struct steno_upload *upload;
     char note[160]; /* for the log line; the upload adds the rest when it is over */
     const steno_key *key;

@@ -153,20 +153,17 @@ static enum MHD_Result get_model(struct steno_request *rq)
     return steno_respond_error(rq, 404, "model_not_found", "model", "%s", err.msg);
 }
 
-/* Upgrade requests go to the WebSocket side before they come here, unless the connection has served
- * another request before. */
+/* Upgrade requests are answered before they come here (acceptor.c, upgrade.c), unless something of
+ * the upgrade is missing. */
 static enum MHD_Result get_stream(struct steno_request *rq)
 {
-    const char *upgrade = steno_request_header(rq, "Upgrade");
     struct steno_header headers[] = {
         {"Upgrade", "websocket"}, {"Connection", "close"}, {NULL, NULL}};
     struct steno_buf body;
-    bool asked = upgrade && !strcasecmp(upgrade, "websocket");
     steno_buf_init(&body, ANSWER_MAX);
     if (steno_openai_write_error(&body,
-                                 asked ? "an upgrade is only possible as the first request of a "
-                                         "connection"
-                                       : "this is a WebSocket endpoint",
+                                 "this is a WebSocket endpoint: GET with HTTP/1.1, Upgrade: "
+                                 "websocket and Connection: Upgrade, without a body",
                                  "invalid_request_error", NULL, "upgrade_required")) {
         steno_buf_free(&body);
         return MHD_NO;

@@ -38,6 +38,8 @@ struct steno_ws_adoption {
     int fd;
     struct steno_peer peer;
     struct steno_ws_handshake handshake;
+    char *early; /* [n_early] bytes that came behind the handshake, or NULL */
+    size_t n_early;
 };
 
 /* ---- ready list ------------------------------------------------------------------------------ */
@@ -96,6 +98,7 @@ static void drop_adoption(steno_ws *ws, struct steno_ws_adoption *a)
         close(a->fd);
     ws->owner->closed(ws->user, &a->peer);
     steno_ws_handshake_release(ws->srv, &a->handshake);
+    free(a->early);
     free(a);
 }
 
@@ -121,6 +124,10 @@ static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
     c->dialect = a->handshake.dialect;
     c->api = a->handshake.api;
     c->key = a->handshake.key;
+    memcpy(c->id, a->handshake.id, sizeof c->id);
+    memcpy(c->request_id, a->handshake.request_id, sizeof c->request_id);
+    c->unread = a->early;
+    c->n_unread = a->n_early;
     c->opened_ns = c->last_message_ns = c->last_rx_ns = c->last_tx_ns = steno_now_ns();
     steno_ws_conn_link(&ws->conns, c);
     lws_set_opaque_user_data(c->wsi, c);
@@ -326,7 +333,8 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
     ws->srv = srv;
     ws->owner = owner;
     ws->user = user;
-    ws->admission = (struct steno_ws_admission){.srv = srv, .owner = owner, .user = user};
+    ws->admission = (struct steno_ws_admission){
+        .srv = srv, .owner = owner, .user = user, .lock = PTHREAD_MUTEX_INITIALIZER};
     ws->last_adoption = &ws->adoptions;
     steno_buf_init(&ws->tx, 65536 + 2 * srv->conf->ws_send_bytes);
     st = steno_buf_reserve(&ws->tx, 4096);
@@ -350,6 +358,15 @@ fail:
     return st;
 }
 
+static void queue_adoption(steno_ws *ws, struct steno_ws_adoption *a)
+{
+    pthread_mutex_lock(&ws->mx);
+    *ws->last_adoption = a;
+    ws->last_adoption = &a->next;
+    pthread_mutex_unlock(&ws->mx);
+    lws_cancel_service(ws->ctx);
+}
+
 void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const char *head,
                     size_t len)
 {
@@ -366,11 +383,36 @@ void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const c
         free(a);
         return;
     }
-    pthread_mutex_lock(&ws->mx);
-    *ws->last_adoption = a;
-    ws->last_adoption = &a->next;
-    pthread_mutex_unlock(&ws->mx);
-    lws_cancel_service(ws->ctx);
+    queue_adoption(ws, a);
+}
+
+struct steno_ws_admission *steno_ws_admission(steno_ws *ws)
+{
+    return &ws->admission;
+}
+
+void steno_ws_adopt_answered(steno_ws *ws, int fd, const struct steno_peer *peer,
+                             struct steno_ws_handshake *g, const char *early, size_t n)
+{
+    struct steno_ws_adoption *a = calloc(1, sizeof *a);
+    char *copy = n ? malloc(n) : NULL;
+    if (!a || (n && !copy)) {
+        close(fd);
+        ws->owner->closed(ws->user, peer);
+        steno_ws_handshake_release(ws->srv, g);
+        free(copy);
+        free(a);
+        return;
+    }
+    if (n)
+        memcpy(copy, early, n);
+    a->fd = fd;
+    a->peer = *peer;
+    a->handshake = *g;
+    a->handshake.hs.answered = true;
+    a->early = copy;
+    a->n_early = n;
+    queue_adoption(ws, a);
 }
 
 void steno_ws_drain(steno_ws *ws)

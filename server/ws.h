@@ -1,6 +1,6 @@
 /* The WebSocket side: one libwebsockets context with its own thread and no listening socket. The
- * acceptor hands it sockets whose request head asks for an upgrade on one of its paths. Any thread
- * may call everything except open and close. */
+ * acceptor hands it sockets whose first request asks for an upgrade on one of its paths, upgrade.c
+ * those whose later request does. Any thread may call everything except open and close. */
 #ifndef STENO_SERVER_WS_H
 #define STENO_SERVER_WS_H
 
@@ -8,6 +8,8 @@
 #include "server/server.h"
 
 typedef struct steno_ws steno_ws;
+struct steno_ws_admission;
+struct steno_ws_handshake;
 
 struct steno_ws_owner {
     /* Called once for every adopted socket when it is gone. Any thread. */
@@ -26,6 +28,12 @@ STENO_MUST steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
  * socket and is read here; NULL: a client of Wyoming. */
 void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const char *head,
                     size_t len);
+/* Who decides about handshakes; see ws_admission.h. */
+struct steno_ws_admission *steno_ws_admission(steno_ws *ws);
+/* Take ownership of fd, whose handshake was admitted and answered with 101. *g is taken too. early:
+ * [n] bytes that the client sent behind its handshake; borrowed for the call. */
+void steno_ws_adopt_answered(steno_ws *ws, int fd, const struct steno_peer *peer,
+                             struct steno_ws_handshake *g, const char *early, size_t n);
 /* Begin to drain: no new sessions start, and each running one gets its last final and close code
  * 1012. Returns at once; steno_limits_wait_idle tells when all are over. */
 void steno_ws_drain(steno_ws *ws);

@@ -196,8 +196,10 @@ static bool check_admission(const struct steno_server *srv, handshake *g,
 static bool try_admission(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
 {
     char id[STENO_ID_SIZE];
-    if (check_admission(srv, g, no))
+    if (check_admission(srv, g, no)) {
+        steno_ws_request_id(g->request_id, &g->hs, steno_id_new(g->id, "sess"));
         return true;
+    }
     no->deepgram = g->dialect && g->api == STENO_SESSION_DEEPGRAM;
     steno_ws_request_id(no->request_id, &g->hs, steno_id_new(id, "req"));
     return false;
@@ -211,6 +213,20 @@ void steno_ws_handshake_release(const struct steno_server *srv, handshake *g)
     }
     g->entered = false;
     steno_handshake_free(&g->hs);
+}
+
+steno_status steno_ws_write_accept(struct steno_buf *out, const struct steno_handshake *hs,
+                                   const struct steno_dialect *d, const char *id,
+                                   const char *request_id)
+{
+    const bool deepgram = api_of(d) == STENO_SESSION_DEEPGRAM;
+    struct steno_dialect_session session;
+    char extra[224], uuid[37];
+    snprintf(session.id, sizeof session.id, "%s", id);
+    steno_dialect_uuid(&session, uuid);
+    snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", request_id,
+             deepgram ? "dg-request-id: " : "", deepgram ? uuid : "", deepgram ? "\r\n" : "");
+    return steno_handshake_accept(hs, steno_ws_subprotocol(d, hs), extra, out);
 }
 
 steno_status steno_ws_write_refusal(struct steno_buf *out, const struct steno_ws_refusal *no)
@@ -256,7 +272,13 @@ static void log_refusal(struct steno_ws_admission *d, const struct steno_peer *w
 {
     const char *api = g->dialect ? g->dialect->name : "";
     char peer[STENO_ADDRESS_TEXT];
-    if (!d->srv->conf->log_requests || !steno_log_ration_take(&d->lines, steno_now_ns()))
+    bool may;
+    if (!d->srv->conf->log_requests)
+        return;
+    pthread_mutex_lock(&d->lock);
+    may = steno_log_ration_take(&d->lines, steno_now_ns());
+    pthread_mutex_unlock(&d->lock);
+    if (!may)
         return;
     const struct steno_log_field fields[] = {
         {"request_id", no->request_id, 0},
@@ -301,6 +323,7 @@ bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd, const struct s
         steno_metric_add(d->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
         refuse(&no, 401, "invalid_api_key", err.msg, 0);
     } else if (take_place(d->srv, g, &nothing, &no)) {
+        steno_ws_request_id(g->request_id, &g->hs, steno_id_new(g->id, "sess"));
         return true;
     }
     steno_id_new(no.request_id, "req");
@@ -312,6 +335,34 @@ bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd, const struct s
     return false;
 }
 
+/* Check a parsed handshake. */
+static bool decide(struct steno_ws_admission *d, const struct steno_peer *peer, handshake *g,
+                   struct steno_ws_refusal *no)
+{
+    if (try_admission(d->srv, g, no))
+        return true;
+    log_refusal(d, peer, g, no);
+    return false;
+}
+
+bool steno_ws_decide(struct steno_ws_admission *d, const struct steno_peer *peer, const char *head,
+                     size_t len, handshake *g, struct steno_ws_refusal *no)
+{
+    steno_err err;
+    steno_status st;
+    memset(g, 0, sizeof *g);
+    memset(no, 0, sizeof *no);
+    st = steno_handshake_parse(&g->hs, head, len, &err);
+    if (st) {
+        steno_id_new(no->request_id, "req");
+        return refuse(no, steno_status_info(st)->http, steno_status_info(st)->name, err.msg, 1);
+    }
+    if (decide(d, peer, g, no))
+        return true;
+    steno_ws_handshake_release(d->srv, g);
+    return false;
+}
+
 bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struct steno_peer *peer,
                     const char *head, size_t len, handshake *g)
 {
@@ -319,9 +370,8 @@ bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struct steno_pee
     bool lingers = false;
     memset(g, 0, sizeof *g);
     if (!steno_handshake_parse(&g->hs, head, len, NULL) && consume_head(fd, len)) {
-        if (try_admission(d->srv, g, &no))
+        if (decide(d, peer, g, &no))
             return true;
-        log_refusal(d, peer, g, &no);
         lingers = send_refusal(d, fd, &no);
     }
     if (!lingers)

@@ -1,6 +1,7 @@
-/* Admission of WebSocket handshakes: every check that can refuse one before a session exists. It
- * runs on the acceptor's thread, so under load a refused client costs neither a libwebsockets
- * connection nor time of its thread. Any thread; nothing waits. */
+/* Admission of WebSocket handshakes: every check that can refuse one before a session exists. For
+ * the first request of a connection it runs on the acceptor's thread, so under load a refused
+ * client costs neither a libwebsockets connection nor time of its thread. Any thread; nothing
+ * waits. */
 #ifndef STENO_SERVER_WS_ADMISSION_H
 #define STENO_SERVER_WS_ADMISSION_H
 
@@ -9,6 +10,8 @@
 #include "server/log.h"
 #include "server/ws.h"
 
+#include <pthread.h>
+
 #define STENO_REQUEST_ID 72 /* bytes with the NUL */
 
 /* A handshake. The caller owns hs; admission fills the rest. */
@@ -16,9 +19,11 @@ struct steno_ws_handshake {
     struct steno_handshake hs;
     const struct steno_dialect *dialect;
     enum steno_session_api api;
-    steno_key *key; /* NULL: no key */
-    bool resumes;   /* names a session, which has its places; then entered is false */
-    bool entered;   /* holds a place of the limits and of the key */
+    steno_key *key;         /* NULL: no key */
+    bool resumes;           /* names a session, which has its places; then entered is false */
+    bool entered;           /* holds a place of the limits and of the key */
+    char id[STENO_ID_SIZE]; /* of the session to be */
+    char request_id[STENO_REQUEST_ID];
 };
 
 /* An answer other than 101. */
@@ -34,11 +39,12 @@ struct steno_ws_refusal {
 /* Whether a dialect is served at this path. Pure. */
 bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len);
 
-/* Confined to the acceptor's thread. */
+/* Locked. */
 struct steno_ws_admission {
     const struct steno_server *srv;
     const struct steno_ws_owner *owner;
     void *user;
+    pthread_mutex_t lock;          /* guards lines */
     struct steno_log_ration lines; /* about the refused */
 };
 
@@ -51,6 +57,12 @@ STENO_MUST bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struc
 /* The same for a Wyoming client, which sends no head. A refused one gets an error event. */
 STENO_MUST bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd,
                                        const struct steno_peer *peer, struct steno_ws_handshake *g);
+/* Decide about a request head whose answer the caller writes: what steno_ws_admit decides, without
+ * a socket. True: admitted, *g is filled. False: *no says why; it is counted and has its log line.
+ */
+STENO_MUST bool steno_ws_decide(struct steno_ws_admission *d, const struct steno_peer *peer,
+                                const char *head, size_t len, struct steno_ws_handshake *g,
+                                struct steno_ws_refusal *no);
 /* Release an admitted handshake that ends before it has a session: its places and its memory. */
 void steno_ws_handshake_release(const struct steno_server *srv, struct steno_ws_handshake *g);
 /* The client's X-Request-Id when it is short and harmless in a log line, else `own`. */
@@ -58,6 +70,11 @@ void steno_ws_request_id(char out[STENO_REQUEST_ID], const struct steno_handshak
                          const char *own);
 /* The subprotocol for the answer; "" for none. */
 const char *steno_ws_subprotocol(const struct steno_dialect *d, const struct steno_handshake *hs);
+/* Append the complete 101 answer. id, request_id: of the session. */
+STENO_MUST steno_status steno_ws_write_accept(struct steno_buf *out,
+                                              const struct steno_handshake *hs,
+                                              const struct steno_dialect *d, const char *id,
+                                              const char *request_id);
 /* Append a refusal as a complete HTTP answer. */
 STENO_MUST steno_status steno_ws_write_refusal(struct steno_buf *out,
                                                const struct steno_ws_refusal *no);

@@ -314,10 +314,26 @@ static bool is_wyoming(const conn *c)
     return c->dialect == &steno_dialect_wyoming;
 }
 
+/* Too late for an HTTP status: the reason goes into the close frame. */
+static void refuse_answered(conn *c, int status, const char *message)
+{
+    unsigned char frame[STENO_WS_CONTROL_BYTES + 2];
+    size_t n = steno_ws_close_frame(frame, status == 503 ? 1013 : 1008, message);
+    steno_buf_init(&c->refusal, sizeof frame);
+    if (steno_buf_add(&c->refusal, frame, n))
+        steno_buf_reset(&c->refusal);
+    c->discarding = true;
+    lws_callback_on_writable(c->wsi);
+}
+
 void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *message)
 {
     struct steno_ws_refusal no = {.status = status, .code = code};
     char id[STENO_ID_SIZE];
+    if (c->hs.answered) {
+        refuse_answered(c, status, message);
+        return;
+    }
     steno_ws_request_id(no.request_id, &c->hs, steno_id_new(id, "req"));
     snprintf(no.message, sizeof no.message, "%s", message);
     if (status == 503)
@@ -343,8 +359,6 @@ static bool open_session(conn *c)
     struct steno_ws_session_limits limits = {
         srv->conf->ws_message_bytes, srv->conf->ws_send_bytes, srv->conf->audio_seconds,
         srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes : 0};
-    steno_id_new(c->id, "sess");
-    steno_ws_request_id(c->request_id, &c->hs, c->id);
     c->session = steno_ws_session_new(c->dialect, &engine, c, c->id, &limits);
     if (!c->session) {
         steno_key_leave(srv->keys, c->key);
@@ -387,6 +401,8 @@ static void establish(conn *c)
     steno_ws_session_opened(c->session);
     if (c->ws->drained)
         steno_ws_session_drain(c->session);
+    if (c->n_unread)
+        steno_ws_conn_attend(c);
 }
 
 void steno_ws_conn_begin(conn *c, bool resumes)
@@ -595,19 +611,12 @@ static int write_refusal(conn *c)
 static bool write_accept(conn *c)
 {
     struct steno_buf *tx = &c->ws->tx;
-    char extra[224], uuid[37];
-    struct steno_dialect_session d;
-    snprintf(d.id, sizeof d.id, "%s", c->id);
-    steno_dialect_uuid(&d, uuid);
-    snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", c->request_id,
-             c->api == STENO_SESSION_DEEPGRAM ? "dg-request-id: " : "",
-             c->api == STENO_SESSION_DEEPGRAM ? uuid : "",
-             c->api == STENO_SESSION_DEEPGRAM ? "\r\n" : "");
+    bool answered = c->hs.answered;
     steno_buf_reset(tx);
-    if (steno_handshake_accept(&c->hs, steno_ws_subprotocol(c->dialect, &c->hs), extra, tx))
+    if (!answered && steno_ws_write_accept(tx, &c->hs, c->dialect, c->id, c->request_id))
         return false;
     steno_handshake_free(&c->hs);
-    return put(c, tx->data, tx->len);
+    return answered || put(c, tx->data, tx->len);
 }
 
 /* Append the next message in its frame. STENO_NEED_MORE when there is none. */

@@ -38,7 +38,7 @@ struct steno_ws_conn {
     struct steno_served *served; /* its model, once it is chosen */
     struct steno_ws_reader reader;
     struct steno_wyoming_reader events; /* instead, where the dialect is Wyoming */
-    char *unread; /* [n_unread] bytes that came while the session was paused, or NULL */
+    char *unread; /* [n_unread] bytes that came while the session was paused, or with its request */
     size_t n_unread;
     unsigned pong; /* bytes of pong_data to send + 1; 0 = no pong is due */
     char pong_data[STENO_WS_CONTROL_BYTES];
@@ -69,8 +69,8 @@ struct steno_ws {
     struct steno_ws_conn *waiting; /* sessions without a connection, the latest first */
     struct steno_buf tx;
     bool drained;
-    unsigned lingering;                  /* sockets that linger after their connection */
-    struct steno_ws_admission admission; /* the acceptor's thread */
+    unsigned lingering; /* sockets that linger after their connection */
+    struct steno_ws_admission admission;
     /* locked by mx */
     pthread_mutex_t mx;
     struct steno_ws_adoption *adoptions, **last_adoption;

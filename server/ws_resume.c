@@ -155,17 +155,24 @@ static void give_back(conn *session, conn *c)
 
 static void move(conn *session, conn *c)
 {
+    char *early = c->unread;
+    size_t n_early = c->n_unread;
+    c->unread = NULL;
+    c->n_unread = 0;
     if (session->wsi)
         take_over(session, c);
     else
         give_back(session, c);
     free(session->unread);
-    session->unread = NULL;
-    session->n_unread = session->pong = 0;
+    session->unread = early;
+    session->n_unread = n_early;
+    session->pong = 0;
     session->rx_off = session->discarding = session->ping = session->told = false;
     steno_metric_add(session->ws->srv->stats->ws_resumed, 1);
     steno_log(LOG_DEBUG, "stream %s continues on another connection", session->id);
     steno_ws_conn_connected(session);
+    if (n_early)
+        steno_ws_conn_attend(session);
 }
 
 void steno_ws_conn_resume(conn *c)

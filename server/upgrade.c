@@ -1,0 +1,171 @@
+/* The request head is written again from what libmicrohttpd has read, so that the acceptor's parser
+ * and admission decide about it, as about a first request. Their answer is a complete text; its
+ * lines become the headers of libmicrohttpd's response.
+ *
+ * After its 101 libmicrohttpd (0.9.75) keeps the descriptor and the memory of the connection until
+ * it is told to close them. So the WebSocket side gets a duplicate of the descriptor at once, and
+ * libmicrohttpd closes its own without shutting the socket down. No other descriptor of the socket
+ * may live: libev would not forget it when libwebsockets closes its own. */
+#define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
+#include "server/upgrade.h"
+
+#include "server/head.h"
+#include "server/refusal.h"
+#include "server/ws_admission.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#define HEAD_MAX 32768 /* more than libmicrohttpd's memory for a head */
+
+struct head_writer {
+    struct steno_buf *out;
+    steno_status st;
+};
+
+static enum MHD_Result add_line(void *cls, enum MHD_ValueKind kind, const char *name,
+                                const char *value)
+{
+    struct head_writer *w = cls;
+    (void)kind;
+    w->st = steno_buf_printf(w->out, "%s: %s\r\n", name, value ? value : "");
+    return w->st ? MHD_NO : MHD_YES;
+}
+
+static steno_status write_head(struct steno_request *rq, struct steno_buf *out)
+{
+    struct head_writer w = {out, STENO_OK};
+    w.st = steno_buf_printf(out, "GET %s HTTP/1.1\r\n", rq->target);
+    if (!w.st)
+        MHD_get_connection_values(rq->conn, MHD_HEADER_KIND, add_line, &w);
+    return w.st ? w.st : steno_buf_puts(out, "\r\n");
+}
+
+bool steno_upgrade_asked(struct steno_request *rq)
+{
+    struct steno_request_head head;
+    struct steno_buf text;
+    bool asked;
+    if (!rq->http11 || strcmp(rq->method, "GET") || !steno_request_header(rq, "Upgrade"))
+        return false;
+    steno_buf_init(&text, HEAD_MAX);
+    asked = !write_head(rq, &text) && steno_request_head_parse(text.data, text.len, &head) &&
+            head.upgrade && steno_ws_serves(rq->sv->srv->conf, head.path, head.path_len);
+    steno_buf_free(&text);
+    return asked;
+}
+
+/* Give the header lines of a complete answer to libmicrohttpd, which writes Connection and
+ * Content-Length itself. text is overwritten. */
+static void add_headers(struct MHD_Response *rs, char *text)
+{
+    char *line = strstr(text, "\r\n") + 2, *end;
+    for (; (end = strstr(line, "\r\n")) != line; line = end + 2) {
+        char *value = strstr(line, ": ");
+        *end = *value = '\0';
+        if (strcasecmp(line, "Connection") && strcasecmp(line, "Content-Length"))
+            (void)MHD_add_response_header(rs, line, value + 2);
+    }
+}
+
+static enum MHD_Result queue(struct steno_request *rq, int status, struct MHD_Response *rs)
+{
+    enum MHD_Result ok = MHD_queue_response(rq->conn, (unsigned)status, rs);
+    MHD_destroy_response(rs);
+    if (ok == MHD_YES)
+        rq->code = status;
+    return ok;
+}
+
+static void on_upgraded(void *cls, struct MHD_Connection *conn, void *con_cls, const char *early,
+                        size_t n_early, MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
+{
+    struct steno_request *rq = cls;
+    int fd = fcntl(sock, F_DUPFD_CLOEXEC, 0), one = 1;
+    (void)conn, (void)con_cls;
+    if (fd >= 0) {
+        /* libmicrohttpd has switched it off */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        *rq->moved = true;
+        steno_ws_adopt_answered(rq->sv->ws, fd, rq->peer, rq->handshake, early, n_early);
+        free(rq->handshake);
+        rq->handshake = NULL;
+    }
+    (void)MHD_upgrade_action(urh, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+static enum MHD_Result accept_it(struct steno_request *rq)
+{
+    const struct steno_ws_handshake *g = rq->handshake;
+    struct MHD_Response *rs;
+    struct steno_buf text;
+    enum MHD_Result ok = MHD_NO;
+    steno_buf_init(&text, STENO_REQUEST_ID + 1024);
+    rs = MHD_create_response_for_upgrade(on_upgraded, rq);
+    if (rs && !steno_ws_write_accept(&text, &g->hs, g->dialect, g->id, g->request_id) &&
+        !steno_buf_add(&text, "", 1)) {
+        add_headers(rs, text.data);
+        ok = queue(rq, 101, rs);
+    } else if (rs) {
+        MHD_destroy_response(rs);
+    }
+    steno_buf_free(&text);
+    return ok;
+}
+
+static enum MHD_Result refuse(struct steno_request *rq, const struct steno_ws_refusal *no)
+{
+    struct MHD_Response *rs;
+    struct steno_buf text;
+    char *body;
+    steno_buf_init(&text, 2 * STENO_REFUSAL_BYTES);
+    if (steno_ws_write_refusal(&text, no) || steno_buf_add(&text, "", 1)) {
+        steno_buf_free(&text);
+        return MHD_NO;
+    }
+    body = strstr(text.data, "\r\n\r\n") + 4;
+    rs = MHD_create_response_from_buffer(strlen(body), body, MHD_RESPMEM_MUST_COPY);
+    if (rs)
+        add_headers(rs, text.data);
+    steno_buf_free(&text);
+    return rs ? queue(rq, no->status, rs) : MHD_NO;
+}
+
+enum MHD_Result steno_upgrade_answer(struct steno_request *rq)
+{
+    struct steno_ws_admission *admission = steno_ws_admission(rq->sv->ws);
+    struct steno_ws_handshake *g = malloc(sizeof *g);
+    struct steno_ws_refusal no;
+    struct steno_buf text;
+    bool admitted;
+    if (!g)
+        return MHD_NO;
+    steno_buf_init(&text, HEAD_MAX);
+    if (write_head(rq, &text)) {
+        steno_buf_free(&text);
+        free(g);
+        return MHD_NO;
+    }
+    admitted = steno_ws_decide(admission, rq->peer, text.data, text.len, g, &no);
+    steno_buf_free(&text);
+    if (admitted) {
+        rq->handshake = g;
+        return accept_it(rq);
+    }
+    free(g);
+    return refuse(rq, &no);
+}
+
+void steno_upgrade_end(struct steno_request *rq)
+{
+    if (!rq->handshake)
+        return;
+    steno_ws_handshake_release(rq->sv->srv, rq->handshake);
+    free(rq->handshake);
+    rq->handshake = NULL;
+}
