@@ -4,7 +4,7 @@
 /* link: server/credentials.c */
 /* link: server/retry_spreader.c server/limits.c server/server.c server/acceptor.c server/head.c */
 /* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
-@@
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
