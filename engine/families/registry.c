@@ -5,9 +5,9 @@
 #include "families/funasr/family.h"
 #include "families/whisper/family.h"
 
-const struct steno_family *const steno_families[] = {&steno_family_ctc, &steno_family_whisper,
-                                                     &steno_family_espnet,
-                                                     &steno_family_sense_voice, NULL};
+const struct steno_family *const steno_families[] = {
+    &steno_family_ctc,         &steno_family_whisper,    &steno_family_espnet,
+    &steno_family_sense_voice, &steno_family_paraformer, NULL};
 
 const struct steno_family *steno_family_of(const char *dir)
 {

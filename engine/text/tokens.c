@@ -23,7 +23,7 @@ struct steno_tokens {
     steno_arena *arena;
     struct token *t;
     int32_t n, cap;
-    bool whole_words;
+    bool whole_words, joining;
 };
 
 static bool is_cjk(utf8proc_int32_t c)
@@ -89,7 +89,8 @@ static void find_whole_words(steno_tokens *t)
 {
     t->whole_words = true;
     for (int32_t i = 0; i < t->n; i++)
-        if (!(t->t[i].flags & (STENO_TOKEN_WORD | STENO_TOKEN_ALONE | STENO_TOKEN_DROP)))
+        if ((t->t[i].flags & STENO_TOKEN_JOINS) ||
+            !(t->t[i].flags & (STENO_TOKEN_WORD | STENO_TOKEN_ALONE | STENO_TOKEN_DROP)))
             t->whole_words = false;
 }
 
@@ -251,6 +252,29 @@ steno_status steno_tokens_drop(steno_tokens *t, const char *list, steno_err *err
     }
     find_whole_words(t);
     return STENO_OK;
+}
+
+void steno_tokens_set_joining(steno_tokens *t)
+{
+    for (int32_t i = 0; i < t->n; i++) {
+        struct token *k = &t->t[i];
+        const size_t n = strlen(k->piece);
+        const bool joins = n > 2 && memcmp(k->piece + n - 2, "@@", 2) == 0;
+        const unsigned drop = k->flags & STENO_TOKEN_DROP;
+        k->text = k->piece;
+        k->len = (uint16_t)(joins ? n - 2 : n);
+        k->flags =
+            (uint8_t)(drop |
+                      ((unsigned char)k->piece[0] < 0x80 ? STENO_TOKEN_WORD : STENO_TOKEN_ALONE) |
+                      (joins ? STENO_TOKEN_JOINS : 0u));
+    }
+    t->joining = true;
+    find_whole_words(t);
+}
+
+bool steno_tokens_joining(const steno_tokens *t)
+{
+    return t->joining;
 }
 
 int32_t steno_tokens_count(const steno_tokens *t)

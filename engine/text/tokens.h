@@ -21,7 +21,8 @@ enum {
     STENO_TOKEN_WORD = 1u << 0,  /* begins a word, with a space before it */
     STENO_TOKEN_ALONE = 1u << 1, /* a word by itself, without a space before it */
     STENO_TOKEN_DROP = 1u << 2,  /* recognized, but not written (<unk>, <blk>, ...) */
-    STENO_TOKEN_BYTE = 1u << 3   /* one byte of a character */
+    STENO_TOKEN_BYTE = 1u << 3,  /* one byte of a character */
+    STENO_TOKEN_JOINS = 1u << 4  /* the word goes on in the next token, unless that is ALONE */
 };
 
 /* Read a file, or its bytes (name is used in messages). STENO_ERR_FORMAT with the number of the
@@ -35,6 +36,12 @@ void steno_tokens_close(steno_tokens *t);
  * STENO_ERR_FORMAT: a name is not in the vocabulary. */
 STENO_MUST steno_status steno_tokens_drop(steno_tokens *t, const char *list, steno_err *err);
 
+/* The pieces are subword-nmt's, as in FunASR's Paraformer: "@@" at the end of a piece means that
+ * the word goes on in the next one. Every other piece that begins with an ASCII character is the
+ * end of a word, and any piece that begins otherwise is a word by itself, with a space between it
+ * and an ASCII word. Call it before the vocabulary is shared. */
+void steno_tokens_set_joining(steno_tokens *t);
+
 int32_t steno_tokens_count(const steno_tokens *t);
 /* Number of the piece with exactly this spelling in the file; -1 if there is none. */
 int32_t steno_tokens_find(const steno_tokens *t, const char *piece);
@@ -44,6 +51,8 @@ const char *steno_tokens_text(const steno_tokens *t, int32_t id, size_t *len);
 /* The piece as spelled in the file, terminated. */
 const char *steno_tokens_piece(const steno_tokens *t, int32_t id);
 unsigned steno_tokens_flags(const steno_tokens *t, int32_t id); /* STENO_TOKEN_* */
+/* steno_tokens_set_joining was called. */
+bool steno_tokens_joining(const steno_tokens *t);
 /* True if every written token is a whole word: then nothing can be added to a word later. */
 bool steno_tokens_whole_words(const steno_tokens *t);
 

@@ -13,6 +13,7 @@ struct open_word {
     double log_conf;
     size_t tokens;
     bool any, spaced, alone, bytes;
+    bool joins; /* its last token goes on in the next one */
 };
 
 void steno_words_init(struct steno_words *w)
@@ -119,11 +120,11 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
     return STENO_OK;
 }
 
+/* spaced: with a space before it. */
 static void open_word(struct steno_words *w, struct open_word *o, const struct steno_span *s,
-                      size_t number, unsigned flags)
+                      size_t number, unsigned flags, bool spaced)
 {
-    *o = (struct open_word){
-        .any = true, .spaced = flags & STENO_TOKEN_WORD, .alone = flags & STENO_TOKEN_ALONE};
+    *o = (struct open_word){.any = true, .spaced = spaced, .alone = flags & STENO_TOKEN_ALONE};
     o->span.text = w->words.len;
     o->span.token = number;
     o->span.first = s->first;
@@ -135,15 +136,19 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
     unsigned flags = steno_tokens_flags(t, s->token);
     size_t len;
     const char *text = steno_tokens_text(t, s->token, &len);
-    if (!o->any || o->alone || (flags & (STENO_TOKEN_WORD | STENO_TOKEN_ALONE))) {
+    /* joining tokens: a space between an ASCII word and a token that is a word by itself */
+    const bool apart = steno_tokens_joining(t) && o->any && !o->alone;
+    const bool goes_on = o->any && o->joins && !(flags & STENO_TOKEN_ALONE);
+    if (!goes_on && (!o->any || o->alone || (flags & (STENO_TOKEN_WORD | STENO_TOKEN_ALONE)))) {
         steno_status st = close_word(w, o);
         if (st)
             return st;
-        open_word(w, o, s, number, flags);
+        open_word(w, o, s, number, flags, (flags & STENO_TOKEN_WORD) || apart);
     }
     o->span.last = s->last;
     o->log_conf += fmin(0.0, (double)s->peak);
     o->tokens++;
+    o->joins = flags & STENO_TOKEN_JOINS;
     o->bytes |= (flags & STENO_TOKEN_BYTE) != 0;
     return steno_buf_add(&w->words, text, len);
 }

@@ -115,6 +115,25 @@ static void ideographs_are_words_without_spaces(void **state)
     steno_tokens_close(t);
 }
 
+/* The texts that sherpa-onnx makes of such pieces (offline-recognizer-paraformer-impl.h). */
+static void pieces_with_joining_marks_go_on_in_the_next(void **state)
+{
+    (void)state;
+    steno_tokens *t = vocab("<blank> 0\nof@@ 1\nbe@@ 2\nnot 3\n子 4\n得 5\ner 6\n", "");
+    struct steno_words w;
+    steno_tokens_set_joining(t);
+    steno_words_init(&w);
+    build(&w, t, (int[]){3, 5, 5, 2, 4, 3, 3, 4}, 8, 8);
+    assert_string_equal(w.line.data, "not 得得 be 子 not not 子");
+    assert_int_equal(w.n, 8);
+    build(&w, t, (int[]){4, 1, 1, 6, 3, 1}, 6, 5);
+    assert_string_equal(w.line.data, "子 ofofer not of");
+    assert_int_equal(w.n, 4);
+    assert_int_equal(w.stable_words, 2);
+    steno_words_free(&w);
+    steno_tokens_close(t);
+}
+
 static void bytes_join_into_characters_and_broken_ones_are_replaced(void **state)
 {
     (void)state;
@@ -152,6 +171,7 @@ int main(void)
         cmocka_unit_test(confidence_is_the_geometric_mean_of_the_peaks),
         cmocka_unit_test(last_word_closes_when_nothing_can_be_added),
         cmocka_unit_test(ideographs_are_words_without_spaces),
+        cmocka_unit_test(pieces_with_joining_marks_go_on_in_the_next),
         cmocka_unit_test(bytes_join_into_characters_and_broken_ones_are_replaced),
         cmocka_unit_test(lone_word_marks_make_no_words),
     };

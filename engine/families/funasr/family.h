@@ -4,6 +4,6 @@
 
 #include "families/family.h"
 
-extern const struct steno_family steno_family_sense_voice;
+extern const struct steno_family steno_family_sense_voice, steno_family_paraformer;
 
 #endif

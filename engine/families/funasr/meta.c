@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define MAX_WINDOW 64
-#define MAX_VOCAB (1 << 20)
 #define MAX_QUERY 4096 /* a row of SenseVoice's embedding of languages and text norms */
 
 const char *const steno_funasr_languages[STENO_FUNASR_LANGUAGES] = {"zh", "en", "yue", "ja", "ko"};
@@ -100,7 +99,8 @@ steno_status steno_sense_voice_meta_read(const struct steno_funasr_source *s,
                                          struct steno_sense_voice_meta *out, steno_err *err)
 {
     struct steno_sense_voice_meta m = {0};
-    steno_status st = steno_funasr_number(s, "vocab_size", 2, MAX_VOCAB, &m.vocab, err);
+    steno_status st =
+        steno_funasr_number(s, "vocab_size", 2, STENO_FUNASR_MAX_VOCAB, &m.vocab, err);
     if (!st)
         st = steno_funasr_number(s, "lang_auto", 0, MAX_QUERY, &m.any, err);
     if (!st)

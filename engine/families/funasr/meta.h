@@ -7,6 +7,8 @@
 #include "features/cmvn.h"
 #include "features/lfr.h"
 
+#define STENO_FUNASR_MAX_VOCAB (1 << 20)
+
 /* Where metadata comes from: the value of a key, or NULL. */
 struct steno_funasr_source {
     const char *(*get)(const void *arg, const char *key);

@@ -311,15 +311,6 @@ static const char *language_of(const char *piece)
     return NULL;
 }
 
-static int32_t likeliest(const float *x, int n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (x[i] > x[best])
-            best = i;
-    return best;
-}
-
 /* Read the tags off the first frames of scores. */
 static void read_tags(const struct model *m, const struct settings *s, const float *scores,
                       struct steno_offline_piece *p)
@@ -327,7 +318,7 @@ static void read_tags(const struct model *m, const struct settings *s, const flo
     const char *piece[TAGS];
     int32_t first = 0;
     for (int i = 0; i < TAGS; i++) {
-        const int32_t id = likeliest(scores + i * m->meta.vocab, m->meta.vocab);
+        const int32_t id = steno_funasr_likeliest(scores + i * m->meta.vocab, m->meta.vocab);
         first = i ? first : id;
         piece[i] = steno_tokens_piece(m->m.tokens, id);
     }

@@ -1,0 +1,347 @@
+/* Family paraformer: Paraformer of a piece of audio at once (Gao et al., "Paraformer: Fast and
+ * Accurate Parallel Transformer for Non-autoregressive End-to-End Speech Recognition", Interspeech
+ * 2022). The network has encoder, predictor (CIF) and decoder in it: one run gives the scores of
+ * all tokens. BiCif models also give the frames in which tokens fired. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/common/offline.h"
+#include "families/common/scores.h"
+#include "families/funasr/family.h"
+#include "families/funasr/model.h"
+
+#define FAMILY "paraformer"
+#define FULL 30.0     /* s: maximum length of a chunk */
+#define LONGEST 600.0 /* s: maximum length of an utterance */
+#define SILENCE 0.8   /* s after speech that end an utterance */
+#define UPSAMPLED 3   /* frames of BiCif's peaks in a frame of the input */
+#define FIRED (1 - 1e-4f)
+#define TOKEN_FRAMES 12 /* longest token, in frames of peaks: FunASR's MAX_TOKEN_DURATION */
+#define SLACK_SECONDS 0.5
+
+enum { LOGITS, TOKEN_NUM, ALPHAS, PEAKS };
+
+struct model {
+    struct steno_funasr_model m;
+    struct steno_offline_family offline;
+    int vocab;
+    int32_t end; /* "</s>" */
+    bool timed;  /* the network gives peaks */
+};
+
+struct worker {
+    const struct model *model;
+    steno_session *session;
+    struct steno_funasr_frames frames;
+    float *row;               /* [vocab] log-probabilities of one token */
+    struct steno_span *spans; /* [cap] */
+    size_t cap;
+};
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static bool probe(const char *dir)
+{
+    steno_onnx_head *h = steno_funasr_head(dir, "model");
+    const char *type = h ? steno_onnx_head_meta(h, "model_type") : NULL;
+    const bool is = h && (type ? strcmp(type, "paraformer") == 0
+                               : steno_onnx_head_has_input(h, "speech_lengths") &&
+                                     steno_onnx_head_has_output(h, "token_num"));
+    steno_onnx_head_close(h);
+    return is;
+}
+
+static void close_model(void *model)
+{
+    struct model *m = model;
+    if (!m)
+        return;
+    steno_funasr_model_close(&m->m);
+    free(m);
+}
+
+static steno_status check_network(struct model *m, steno_err *err)
+{
+    const int in = steno_network_n_inputs(m->m.net.net),
+              out = steno_network_n_outputs(m->m.net.net);
+    m->timed = out > PEAKS;
+    m->end = steno_tokens_find(m->m.tokens, "</s>");
+    if (m->end < 0)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s/tokens.txt: '</s>' is not in the vocabulary",
+                          m->m.dir);
+    if (in == 2 && out > TOKEN_NUM)
+        return STENO_OK;
+    return steno_fail(
+        err, STENO_ERR_FORMAT,
+        "%s: %d inputs and %d outputs, expected 2 (frames, their number) and at least "
+        "2 (scores, number of tokens)",
+        m->m.net.name, in, out);
+}
+
+static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
+                      struct steno_network_time *spent);
+
+static void free_settings(void *settings)
+{
+    (void)settings;
+}
+
+static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    struct model *m = calloc(1, sizeof *m);
+    struct steno_funasr_source source;
+    size_t frame;
+    steno_status st = m ? steno_funasr_model_open(&m->m, o, "model", err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    if (!st) {
+        source = steno_funasr_source_of(&m->m);
+        st = steno_funasr_number(&source, "vocab_size", 3, STENO_FUNASR_MAX_VOCAB, &m->vocab, err);
+    }
+    if (!st)
+        st = steno_funasr_tokens_open(&m->m, m->vocab, err);
+    if (!st)
+        st = check_network(m, err);
+    if (st) {
+        close_model(m);
+        return st;
+    }
+    steno_tokens_set_joining(m->m.tokens);
+    frame = STENO_FUNASR_HOP * m->m.front.lfr.shift / (m->timed ? UPSAMPLED : 1);
+    m->offline = (struct steno_offline_family){
+        .cuts = steno_offline_cuts(STENO_FUNASR_RATE, FULL, frame),
+        .frame_samples = frame,
+        .slack = (int64_t)(SLACK_SECONDS * STENO_FUNASR_RATE) / (int64_t)frame,
+        .tokens = m->m.tokens,
+        .recognize = recognize,
+        .settings_free = free_settings};
+    *model = m;
+    return STENO_OK;
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct model *m = model;
+    *out = steno_funasr_info(&m->m);
+    out->frame_samples = m->offline.frame_samples;
+    out->chunk_seconds = FULL;
+    out->stream_bytes = steno_offline_bytes(&m->offline);
+    out->endpoint = (struct steno_endpoint_rules){5, SILENCE, LONGEST};
+    out->batches = true;
+    out->untimed = true;
+    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct model *m = model;
+    steno_funasr_describe(&m->m, i, out);
+    fprintf(out, "streaming  no: a chunk of at most %.0f s at once, partials as it grows\n", FULL);
+    fprintf(out, "times      %s\n",
+            m->timed ? "of each token, by the network" : "estimates: the network gives none");
+    fprintf(out, "endpoint   %g s of silence after speech, %g s at most\n",
+            i->endpoint.silence_after, i->endpoint.longest);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+}
+
+/* ---- streams and workers --------------------------------------------------------------------- */
+
+static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
+                              steno_err *err)
+{
+    const struct model *m = model;
+    o->beam = o->n_best = 1; /* there is one hypothesis */
+    return steno_offline_new(state, &m->offline, NULL, o, err);
+}
+
+static void worker_close(void *worker)
+{
+    struct worker *w = worker;
+    if (!w)
+        return;
+    steno_session_close(w->session);
+    steno_funasr_frames_close(&w->frames);
+    free(w->row);
+    free(w->spans);
+    free(w);
+}
+
+static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+{
+    const struct model *m = model;
+    const struct steno_session_options so = {.threads = m->m.threads};
+    struct worker *w = calloc(1, sizeof *w);
+    steno_status st = w ? steno_session_open(&w->session, m->m.net.net, &so, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    (void)max;
+    if (!st)
+        st = steno_funasr_frames_open(&w->frames, &m->m.front, err);
+    if (!st && !(w->row = malloc((size_t)m->vocab * sizeof *w->row)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (st) {
+        worker_close(w);
+        return st;
+    }
+    w->model = m;
+    *worker = w;
+    return STENO_OK;
+}
+
+/* ---- a chunk --------------------------------------------------------------------------------- */
+
+static steno_status run(struct worker *w, size_t rows, struct steno_network_time *spent,
+                        steno_err *err)
+{
+    const struct model *m = w->model;
+    const int32_t n = (int32_t)rows;
+    const int64_t one = 1, x[] = {1, n, (int64_t)(STENO_FUNASR_BINS * m->m.front.lfr.window)};
+    steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->frames.rows, err);
+    if (!st)
+        st = steno_part_set(w->session, 1, STENO_I32, &one, 1, &n, err);
+    if (!st) {
+        steno_network_time_begin(spent);
+        st = steno_session_run(w->session, err);
+        steno_network_time_end(spent);
+    }
+    return st ? steno_fail_in(err, st, "%s", m->m.net.name) : STENO_OK;
+}
+
+/* How many tokens the network says there are, at most `max` frames of scores. */
+static steno_status read_count(const struct worker *w, size_t max, size_t *n, steno_err *err)
+{
+    const struct steno_tensor *t = steno_session_get(w->session, TOKEN_NUM);
+    int64_t count;
+    if (!t || steno_numel(t) != 1 || (t->dtype != STENO_I32 && t->dtype != STENO_I64))
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: token_num is not one whole number",
+                          w->model->m.net.name);
+    count = t->dtype == STENO_I32 ? *(const int32_t *)t->data : *(const int64_t *)t->data;
+    *n = count < 0 ? 0 : (size_t)count < max ? (size_t)count : max;
+    return STENO_OK;
+}
+
+/* The likeliest token of each frame of scores up to the end of the text; its frames are not known
+ * yet. *n: tokens. */
+static steno_status read_tokens(struct worker *w, size_t *n, double *score, steno_err *err)
+{
+    const struct model *m = w->model;
+    const struct steno_tensor *y = steno_session_get(w->session, LOGITS);
+    const float *scores;
+    size_t count = 0;
+    steno_status st = steno_funasr_check_output(&m->m.net, y, m->vocab, err);
+    if (!st)
+        st = steno_scores_check(y->data, steno_numel(y), m->m.net.name, err);
+    if (!st)
+        st = read_count(w, (size_t)y->shape.dim[1], &count, err);
+    if (st)
+        return st;
+    if (count > w->cap) {
+        struct steno_span *p = realloc(w->spans, count * sizeof *p);
+        if (!p)
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu tokens", count);
+        w->spans = p;
+        w->cap = count;
+    }
+    scores = y->data;
+    for (*n = 0; *n < count; ++*n, scores += m->vocab) {
+        const int32_t id = steno_funasr_likeliest(scores, m->vocab);
+        if (id == m->end)
+            break;
+        steno_log_softmax(scores, (size_t)m->vocab, w->row);
+        w->spans[*n] = (struct steno_span){.token = id, .peak = w->row[id]};
+        *score += (double)w->row[id];
+    }
+    return STENO_OK;
+}
+
+/* Frames of n tokens by the network's peaks. The last peak is the end of the text. False: there are
+ * not as many as tokens. */
+static bool place_by_peaks(struct worker *w, size_t n)
+{
+    const struct steno_tensor *t = steno_session_get(w->session, PEAKS);
+    const float *peak;
+    size_t k = 0, all = 0;
+    if (!t || t->dtype != STENO_F32)
+        return false;
+    peak = t->data;
+    for (size_t i = 0; i < steno_numel(t); i++)
+        all += peak[i] > FIRED;
+    if (all != n + 1)
+        return false;
+    for (size_t i = 0; i < steno_numel(t) && k < n; i++)
+        if (peak[i] > FIRED)
+            w->spans[k++].first = (int64_t)i;
+    for (k = 0; k < n; k++) {
+        const int64_t longest = w->spans[k].first + TOKEN_FRAMES - 1;
+        const int64_t next = k + 1 < n ? w->spans[k + 1].first - 1 : longest;
+        w->spans[k].last = next < longest ? next : longest;
+    }
+    return true;
+}
+
+/* Frames of n tokens that share [0, frames). */
+static void share_frames(struct worker *w, size_t n, size_t frames)
+{
+    for (size_t k = 0; k < n; k++) {
+        w->spans[k].first = (int64_t)(k * frames / n);
+        w->spans[k].last = (int64_t)((k + 1) * frames / n) - 1;
+        if (w->spans[k].last < w->spans[k].first)
+            w->spans[k].last = w->spans[k].first;
+    }
+}
+
+static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p,
+                                  struct steno_network_time *spent)
+{
+    const struct model *m = w->model;
+    size_t rows, n = 0;
+    double score = 0;
+    steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
+    if (st || !rows)
+        return st;
+    st = run(w, rows, spent, p->err);
+    if (!st)
+        st = read_tokens(w, &n, &score, p->err);
+    if (st)
+        return st;
+    if (!(m->timed && place_by_peaks(w, n)))
+        share_frames(w, n, rows * (m->timed ? UPSAMPLED : 1));
+    st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
+    return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+}
+
+static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
+                      struct steno_network_time *spent)
+{
+    for (size_t i = 0; i < n; i++)
+        pieces[i].st = recognize_one(worker, &pieces[i], spent);
+}
+
+static const struct steno_option_info options[] = {
+    {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
+     "use model.int8.onnx where model.onnx is there too"},
+};
+
+const struct steno_family steno_family_paraformer = {.name = FAMILY,
+                                                     .layout =
+                                                         "model.onnx with model_type paraformer",
+                                                     .options = options,
+                                                     .n_options = sizeof options / sizeof *options,
+                                                     .probe = probe,
+                                                     .open = open_model,
+                                                     .close = close_model,
+                                                     .info = get_info,
+                                                     .describe = describe,
+                                                     .state_new = state_new,
+                                                     .state_free = steno_offline_free,
+                                                     .reset = steno_offline_reset,
+                                                     .worker_open = worker_open,
+                                                     .worker_close = worker_close,
+                                                     .step = steno_offline_step,
+                                                     .hypotheses = steno_offline_hypotheses,
+                                                     .trial_open = steno_offline_trial_open,
+                                                     .trial_run = steno_offline_trial_run,
+                                                     .trial_close = steno_offline_trial_close,
+                                                     .accept = steno_offline_accept,
+                                                     .accepted = steno_offline_accepted,
+                                                     .missing = steno_offline_missing};
