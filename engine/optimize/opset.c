@@ -412,7 +412,7 @@ static steno_status bind(const struct opset_change *c, const struct opset_versio
                          const struct opset_param *p, size_t k, bool output, steno_dtype t,
                          steno_dtype bound[16])
 {
-    if (steno_dtype_is_sequence(t) && steno_opset_takes_other(p))
+    if (steno_dtype_is_sequence(t) && steno_opset_takes_other(p, STENO_OPSET_SEQUENCE))
         return STENO_OK;
     if (!steno_opset_takes(p, t))
         return refuse_type(c, to, p, k, output, t);
@@ -441,7 +441,7 @@ static steno_status check_inputs(struct opset_change *c, const struct opset_vers
                                           steno_opset_in(v, k)->name, v->since);
         if (!p)
             return steno_opset_refuse(c, "it has no input %zu", k);
-        if (c->in[k].other && !steno_opset_takes_other(p))
+        if (!steno_opset_takes_other(p, c->in[k].other))
             return steno_opset_refuse(c,
                                       "input %zu '%s' can be another value than a tensor in later "
                                       "opsets only",
@@ -458,21 +458,26 @@ static steno_status check_inputs(struct opset_change *c, const struct opset_vers
     return STENO_OK;
 }
 
-/* True for the message of a type that is not a dense tensor's: field 1 of Type is that. */
-static bool is_other(const struct steno_opaque *type)
+/* What a type's message is of: its first field says that (1 a dense tensor, 9 an optional). Maps
+ * and opaque types count as sequences: no operator of ai.onnx takes them. */
+static enum opset_other other_of(const struct steno_opaque *type)
 {
-    return type->n && (*(const uint8_t *)type->bytes >> 3) != 1;
+    int field = type && type->n ? *(const uint8_t *)type->bytes >> 3 : 1;
+    return field == 1   ? STENO_OPSET_TENSOR
+           : field == 9 ? STENO_OPSET_OPTIONAL
+                        : STENO_OPSET_SEQUENCE;
 }
 
-static bool has_other(const struct steno_graph *g)
+/* True if each value that g takes or gives is one that the parameter takes. */
+static bool takes_values_of(const struct opset_param *p, const struct steno_graph *g)
 {
     for (int i = 0; i < g->n_inputs; i++)
-        if (g->values[g->inputs[i]].type && is_other(g->values[g->inputs[i]].type))
-            return true;
+        if (!steno_opset_takes_other(p, other_of(g->values[g->inputs[i]].type)))
+            return false;
     for (int i = 0; i < g->n_declared; i++)
-        if (g->declared_types[i] && is_other(g->declared_types[i]))
-            return true;
-    return false;
+        if (!steno_opset_takes_other(p, other_of(g->declared_types[i])))
+            return false;
+    return true;
 }
 
 /* Bodies hand the node's values on: what they are is known there. */
@@ -480,8 +485,7 @@ static steno_status check_bodies(struct opset_change *c, const struct opset_vers
 {
     const struct opset_param *p = steno_opset_out(to, 0);
     for (int i = 0; p && i < c->n->n_attr; i++)
-        if (c->n->attr[i].kind == STENO_ATTR_GRAPH && has_other(c->n->attr[i].g) &&
-            !steno_opset_takes_other(p))
+        if (c->n->attr[i].kind == STENO_ATTR_GRAPH && !takes_values_of(p, c->n->attr[i].g))
             return steno_opset_refuse(c,
                                       "'%s' can be another value than a tensor in later opsets "
                                       "only",
@@ -546,7 +550,7 @@ static steno_status operands(struct opset_change *c)
         if (!v)
             continue;
         c->in[i].dtype = v->type ? STENO_DT_NONE : v->dtype;
-        c->in[i].other = v->type && is_other(v->type);
+        c->in[i].other = other_of(v->type);
         c->in[i].shape = v->shape;
         c->in[i].constant = v->constant;
     }

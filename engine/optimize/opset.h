@@ -56,8 +56,10 @@ const struct opset_param *steno_opset_in(const struct opset_version *v, size_t k
 const struct opset_param *steno_opset_out(const struct opset_version *v, size_t k);
 /* True if the parameter takes this element type. */
 bool steno_opset_takes(const struct opset_param *p, steno_dtype t);
-/* True if the parameter takes values that are not tensors. */
-bool steno_opset_takes_other(const struct opset_param *p);
+/* Values that are not tensors. */
+enum opset_other { STENO_OPSET_TENSOR, STENO_OPSET_SEQUENCE, STENO_OPSET_OPTIONAL };
+/* True if the parameter takes such values; always true for a tensor. */
+bool steno_opset_takes_other(const struct opset_param *p, enum opset_other other);
 
 /* ---- a node being converted ---- */
 
@@ -66,7 +68,7 @@ struct opset_operand {
     struct steno_shape shape;
     const struct steno_tensor *constant; /* or NULL */
     bool made;                           /* the constant is a rule's, not the graph's */
-    bool other; /* not a tensor */
+    enum opset_other other;
     bool absent;
 };
 

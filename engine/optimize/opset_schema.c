@@ -72,12 +72,13 @@ const struct opset_param *steno_opset_out(const struct opset_version *v, size_t 
     return param(v->out, v->n_out, k);
 }
 
-bool steno_opset_takes_other(const struct opset_param *p)
+bool steno_opset_takes_other(const struct opset_param *p, enum opset_other other)
 {
-    return opset_types[p->types] & 1;
+    return other == STENO_OPSET_TENSOR ||
+           opset_types[p->types] >> (other == STENO_OPSET_SEQUENCE ? 0 : 31) & 1;
 }
 
 bool steno_opset_takes(const struct opset_param *p, steno_dtype t)
 {
-    return t == STENO_DT_NONE || ((unsigned)t < 32 && (opset_types[p->types] >> t & 1));
+    return t == STENO_DT_NONE || ((unsigned)t < 31 && (opset_types[p->types] >> t & 1));
 }

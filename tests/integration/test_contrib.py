@@ -268,6 +268,23 @@ def run_scan8(lens, directions):
     return engine(model, values, want)
 
 
+def run_roi_pool():
+    """MaxRoiPool: no node test has it either."""
+    import numpy as np
+    import ort_exact
+    from onnx import TensorProto, helper
+    rng = np.random.default_rng(6)
+    values = {"x": rng.standard_normal((2, 3, 7, 9)).astype("f4"),
+              "r": np.array([[0, 1, 2, 12, 9], [1, 0, 0, 17, 13], [1, 5, 5, 5, 5], [0, 16, 12, 40, 30], [0, 9, 3, 2, 1]], "f4")}
+    f = TensorProto.FLOAT
+    graph = helper.make_graph([helper.make_node("MaxRoiPool", ["x", "r"], ["y"], pooled_shape=[3, 2], spatial_scale=0.5)], "g",
+                              [helper.make_tensor_value_info(n, f, v.shape) for n, v in values.items()],
+                              [helper.make_tensor_value_info("y", f, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    want = ort_exact.Session(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)
+    return engine(model, values, want)
+
+
 def main():
     if importlib.util.find_spec("onnxruntime") is None or importlib.util.find_spec("onnx") is None:
         print("ok 1 - contrib operators # SKIP the packages onnx and onnxruntime are absent\n1..1")
@@ -279,6 +296,7 @@ def main():
     tests["relative_position_bias"] = lambda: run_position_bias(0)
     tests["relative_position_bias_both_ways"] = lambda: run_position_bias(1)
     tests["gated_relative_position_bias"] = run_gated_bias
+    tests["max_roi_pool"] = run_roi_pool
     for name, args in {"": (None, None), "_lengths": ([4, 2], None), "_backwards": ([2, 4], [1])}.items():
         tests[f"scan_of_opset_8{name}"] = lambda args=args: run_scan8(*args)
     for i, (name, test) in enumerate(tests.items(), 1):

@@ -53,7 +53,7 @@ def opset_of(model):
 
 
 def targets(model):
-    """The opsets that differ for this model, the nearest first."""
+    """The opsets from OLDEST on that differ for this model, the nearest first."""
     at = opset_of(model)
     if not any(not n.domain for n in nodes_of(model.graph)):
         return []
@@ -61,7 +61,7 @@ def targets(model):
     for way in (range(at - 1, OLDEST - 1, -1), range(at + 1, NEWEST + 1)):
         last = signature(model, at)
         for t in way:
-            if signature(model, t) != last:
+            if t >= OLDEST and signature(model, t) != last:
                 last = signature(model, t)
                 out.append(t)
     return out
@@ -83,6 +83,7 @@ def built_in(model, inputs):
 
 
 def differ(want, got, rtol, atol):
+    """What differs, or "". bf16 may be two steps off: the references round each operation of a fused one."""
     for i, w in enumerate(want):
         g = got[i]
         if isinstance(w, list):
@@ -100,7 +101,7 @@ def differ(want, got, rtol, atol):
         if w.dtype.kind in "OSUT":
             if [str(x) for x in w.ravel()] != [str(x) for x in g.ravel()]:
                 return f"output {i}: other strings"
-        elif not np.allclose(g.astype("c16"), w.astype("c16"), rtol=max(rtol, 8e-3 if w.dtype.name == "bfloat16" else 1e-3),
+        elif not np.allclose(g.astype("c16"), w.astype("c16"), rtol=max(rtol, 16e-3 if w.dtype.name == "bfloat16" else 1e-3),
                              atol=max(atol, 1e-4), equal_nan=True):
             return f"output {i}: other values"
     return ""
@@ -141,6 +142,11 @@ class Judge:
         ops = {n.op_type for n in nodes_of(case.model.graph)}
         self.random = bool(ops & RANDOM)
         self.evaluators = []
+        try:  # the shape inference of some operators refuses the original, too
+            onnx.checker.check_model(path, full_check=True)
+            self.full = True
+        except Exception:
+            self.full = False
         for name, run in (("onnxruntime", in_onnxruntime), ("the reference evaluator", in_reference),
                           ("steno", lambda p, f: in_steno(steno, p, f, len(want)))):
             # the reference evaluator gives RoiAlign of opset 10 the default of opset 16
@@ -161,7 +167,7 @@ class Judge:
 
     def wrong(self, path):
         try:
-            onnx.checker.check_model(path, full_check=True)
+            onnx.checker.check_model(path, full_check=self.full)
         except Exception as e:
             return "checker: " + str(e).splitlines()[0]
         for name, run, sure in self.evaluators:

@@ -20,7 +20,7 @@ TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "ui
 # Tests whose expected values have four digits.
 ROUNDED = ("test_averagepool_2d_ceil_last_window_starts_on_pad", "test_gridsample_bicubic")
 OPS = """
-Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool BatchNormalization BitCast
+Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool BatchNormalization BitCast
 BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil Celu Clip Compress Concat
 ConstantOfShape Conv ConvInteger ConvTranspose Cos Cosh CumProd CumSum DFT DepthToSpace DequantizeLinear Div
 DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND
@@ -32,7 +32,8 @@ QLinearMatMul QuantizeLinear RMSNormalization RNN Range Reciprocal ReduceL1 Redu
 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence
 RotaryEmbedding Round STFT Scan Scatter ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size
 Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile TopK Transpose
-Trilu Unsqueeze Where Xor
+Trilu Unsqueeze Where Xor CausalConvWithState CenterCropPad Col2Im Det LRN LinearAttention MaxUnpool NegativeLogLikelihoodLoss
+RoiAlign SoftmaxCrossEntropyLoss SwiGLU TensorScatter Unique
 """.split()
 
 

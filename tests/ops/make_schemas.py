@@ -21,7 +21,7 @@ KINDS = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "
          "STRINGS": "S", "SPARSE_TENSOR": "x", "TYPE_PROTO": "x"}
 HEAD = """/* Written by tests/ops/make_schemas.py from the operator schemas of onnx %s; do not edit.
  * All versions of every operator of ai.onnx. Bit k of a set of types stands for element type k
- * (nn/graph/tensor.h), bit 0 for values that are not tensors. */
+ * (nn/graph/tensor.h), bit 0 for sequences, bit 31 for optionals. */
 #ifndef STENO_OPTIMIZE_OPSET_TABLE_H
 #define STENO_OPTIMIZE_OPSET_TABLE_H
 
@@ -33,6 +33,8 @@ TYPE_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
 
 
 def type_bit(text):
+    if text.startswith("optional("):
+        return 31
     if not text.startswith("tensor("):
         return 0
     name = text[len("tensor("):-1]

@@ -45,6 +45,10 @@
     X(image)                                                                                       \
     X(random)                                                                                      \
     X(sequence)                                                                                    \
+    X(vision)                                                                                      \
+    X(unique)                                                                                      \
+    X(state)                                                                                       \
+    X(loss)                                                                                        \
     X(positions)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];

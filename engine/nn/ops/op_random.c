@@ -1,4 +1,4 @@
-/* RandomNormal, RandomUniform and their Like forms.
+/* RandomNormal, RandomUniform and their Like forms, Bernoulli.
  *
  * ONNX names no generator, so the numbers are not those of another runtime. The same seed, shape
  * and type give the same numbers in every run and on every machine. Without a seed, the node's name
@@ -117,7 +117,47 @@ static steno_status run_random(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
+static steno_status infer_bernoulli(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s = steno_infer_shape(ic, 0);
+    int64_t t = steno_node_int(steno_infer_node(ic), "dtype", (int64_t)steno_infer_dtype(ic, 0));
+    (void)err;
+    steno_infer_set(ic, 0, (steno_dtype)t, &s);
+    return STENO_OK;
+}
+
+static steno_status run_bernoulli(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_node *n = steno_op_node(ctx);
+    uint64_t state = seed_of(n);
+    const struct steno_tensor *x;
+    struct steno_tensor *y;
+    const double *px;
+    steno_dtype t;
+    size_t count, e;
+    steno_status st = steno_ops_need(ctx, 1, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    t = (steno_dtype)steno_node_int(n, "dtype", (int64_t)x->dtype);
+    if (!steno_ops_is_float(x->dtype) ||
+        (!steno_ops_is_float(t) && !steno_ops_is_int(t) && t != STENO_BOOL))
+        return steno_ops_bad_type(ctx, err, t);
+    st = steno_op_out(ctx, 0, t, &x->shape, &y, err);
+    if (st)
+        return st;
+    px = steno_ops_as_f64(ctx, x);
+    if (!px)
+        return steno_ops_nomem(ctx, err);
+    count = steno_numel(x);
+    e = steno_dtype_size(t);
+    for (size_t i = 0; i < count; i++)
+        steno_ops_store_f64((char *)y->data + i * e, t, &(double){uniform(&state) < px[i]}, 1);
+    return STENO_OK;
+}
+
 const struct steno_op steno_ops_random[] = {
+    {"", "Bernoulli", 15, 0, STENO_OP_IMPURE, infer_bernoulli, NULL, NULL, run_bernoulli},
     {"", "RandomNormal", 1, 0, STENO_OP_IMPURE, infer_random, NULL, NULL, run_random},
     {"", "RandomNormalLike", 1, 0, STENO_OP_IMPURE | STENO_OP_SHAPE_ONLY, infer_random, NULL, NULL,
      run_random},

@@ -1,0 +1,719 @@
+/* Operators of image models: LRN, Det, AffineGrid, CenterCropPad, Col2Im, MaxUnpool, MaxRoiPool,
+ * RoiAlign. They run once beside a network's convolutions, so plain loops in f64 do. */
+#include "nn/ops/internal.h"
+#include "nn/ops/families.h"
+
+#include <math.h>
+
+static bool is(const char *a, const char *b)
+{
+    return !strcmp(a, b);
+}
+
+/* The first input as f64, the output of the given shape, and where to compute it. */
+static steno_status float_input(struct steno_op_ctx *ctx, int need, const struct steno_tensor **x,
+                                const double **px, steno_err *err)
+{
+    steno_status st = steno_ops_need(ctx, need, err);
+    if (st)
+        return st;
+    *x = steno_op_in(ctx, 0);
+    if (!steno_ops_is_float((*x)->dtype))
+        return steno_ops_bad_type(ctx, err, (*x)->dtype);
+    *px = steno_ops_as_f64(ctx, *x);
+    return *px ? STENO_OK : steno_ops_nomem(ctx, err);
+}
+
+static steno_status float_output(struct steno_op_ctx *ctx, steno_dtype t,
+                                 const struct steno_shape *s, struct steno_tensor **y, double **py,
+                                 steno_err *err)
+{
+    steno_status st = steno_op_out(ctx, 0, t, s, y, err);
+    if (st)
+        return st;
+    *py = steno_ops_out_f64(ctx, *y);
+    return *py ? STENO_OK : steno_ops_nomem(ctx, err);
+}
+
+/* ---- LRN ---- */
+static steno_status run_lrn(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_node *n = steno_op_node(ctx);
+    int64_t size = steno_node_int(n, "size", 0), channels;
+    double alpha = (double)steno_node_float(n, "alpha", 1e-4f);
+    double beta = (double)steno_node_float(n, "beta", 0.75f);
+    double bias = (double)steno_node_float(n, "bias", 1);
+    const struct steno_tensor *x;
+    struct steno_tensor *y;
+    const double *px;
+    double *py;
+    size_t inner, batch;
+    steno_status st = float_input(ctx, 1, &x, &px, err);
+    if (st)
+        return st;
+    if (x->shape.rank < 2 || size < 1 || size > INT32_MAX)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "rank %d and size %lld", x->shape.rank,
+                             (long long)size);
+    st = float_output(ctx, x->dtype, &x->shape, &y, &py, err);
+    if (st)
+        return st;
+    channels = x->shape.dim[1];
+    inner = steno_ops_prod(&x->shape, 2, x->shape.rank);
+    batch = (size_t)x->shape.dim[0];
+    for (size_t b = 0; b < batch; b++)
+        for (int64_t c = 0; c < channels; c++) {
+            int64_t from = c - (size - 1) / 2, to = c + size / 2;
+            from = from < 0 ? 0 : from;
+            to = to >= channels ? channels - 1 : to;
+            for (size_t i = 0; i < inner; i++) {
+                const double *p = px + b * (size_t)channels * inner + i;
+                double sum = 0;
+                for (int64_t k = from; k <= to; k++)
+                    sum += p[(size_t)k * inner] * p[(size_t)k * inner];
+                py[(b * (size_t)channels + (size_t)c) * inner + i] =
+                    p[(size_t)c * inner] / pow(bias + alpha / (double)size * sum, beta);
+            }
+        }
+    steno_ops_put_f64(y, py);
+    return STENO_OK;
+}
+
+/* ---- Det ---- */
+static steno_status infer_det(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s = steno_infer_shape(ic, 0);
+    if (s.rank >= 0 && s.rank < 2)
+        return steno_fail(err, STENO_ERR_INVAL, "the input is no matrix");
+    s.rank = s.rank < 0 ? s.rank : s.rank - 2;
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
+    return STENO_OK;
+}
+
+/* Gaussian elimination with the largest pivot of each column. */
+static double determinant(double *a, size_t n)
+{
+    double det = 1;
+    for (size_t k = 0; k < n; k++) {
+        size_t p = k;
+        for (size_t i = k + 1; i < n; i++)
+            if (fabs(a[i * n + k]) > fabs(a[p * n + k]))
+                p = i;
+        if (a[p * n + k] == 0)
+            return 0;
+        for (size_t j = k; p != k && j < n; j++) {
+            double v = a[k * n + j];
+            a[k * n + j] = a[p * n + j];
+            a[p * n + j] = v;
+        }
+        det *= p != k ? -a[k * n + k] : a[k * n + k];
+        for (size_t i = k + 1; i < n; i++) {
+            double f = a[i * n + k] / a[k * n + k];
+            for (size_t j = k; j < n; j++)
+                a[i * n + j] -= f * a[k * n + j];
+        }
+    }
+    return det;
+}
+
+static steno_status run_det(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x;
+    struct steno_shape s;
+    struct steno_tensor *y;
+    const double *px;
+    double *py, *a;
+    size_t n, count;
+    steno_status st = float_input(ctx, 1, &x, &px, err);
+    if (st)
+        return st;
+    s = x->shape;
+    if (s.rank < 2 || s.dim[s.rank - 1] != s.dim[s.rank - 2])
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the matrices are not square");
+    n = (size_t)s.dim[s.rank - 1];
+    s.rank -= 2;
+    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    if (st)
+        return st;
+    a = steno_op_scratch(ctx, (n * n + 1) * sizeof *a);
+    if (!a)
+        return steno_ops_nomem(ctx, err);
+    count = steno_numel(y);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(a, px + i * n * n, n * n * sizeof *a);
+        py[i] = determinant(a, n);
+    }
+    steno_ops_put_f64(y, py);
+    return STENO_OK;
+}
+
+/* ---- AffineGrid ---- */
+/* The shape of the grid for `size` [N, C, (D,) H, W]. False: it is none. */
+static bool grid_shape(const int64_t *size, size_t n, struct steno_shape *s)
+{
+    if (n != 4 && n != 5)
+        return false;
+    s->rank = (int)n;
+    s->dim[0] = size[0];
+    for (size_t i = 2; i < n; i++)
+        s->dim[i - 1] = size[i];
+    s->dim[n - 1] = (int64_t)n - 2;
+    for (size_t i = 0; i < n; i++)
+        if (size[i] < 0)
+            return false;
+    return true;
+}
+
+static steno_status infer_affine(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s;
+    int64_t size[5];
+    size_t n;
+    bool known = steno_infer_ints(ic, 1, size, 5, &n);
+    if (known && !grid_shape(size, n, &s))
+        return steno_fail(err, STENO_ERR_INVAL, "size is not that of an image");
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), known ? &s : NULL);
+    return STENO_OK;
+}
+
+/* Coordinate of pixel i of n, from -1 to 1. */
+static double coordinate(int64_t i, int64_t n, bool corners)
+{
+    if (corners)
+        return n > 1 ? -1 + 2 * (double)i / (double)(n - 1) : 0;
+    return -1 + (2 * (double)i + 1) / (double)n;
+}
+
+static steno_status run_affine(struct steno_op_ctx *ctx, steno_err *err)
+{
+    bool corners = steno_node_int(steno_op_node(ctx), "align_corners", 0) != 0;
+    const struct steno_tensor *x;
+    struct steno_shape s;
+    struct steno_tensor *y;
+    const double *px;
+    double *py;
+    int64_t size[5];
+    size_t n, d, points;
+    steno_status st = float_input(ctx, 2, &x, &px, err);
+    if (!st)
+        st = steno_ops_ints(ctx, 1, size, 5, &n, err);
+    if (st)
+        return st;
+    d = n - 2;
+    if (!grid_shape(size, n, &s) || x->shape.rank != 3 || x->shape.dim[0] != size[0] ||
+        x->shape.dim[1] != (int64_t)d || x->shape.dim[2] != (int64_t)d + 1)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "theta and size do not fit");
+    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    if (st)
+        return st;
+    points = steno_ops_prod(&s, 1, s.rank - 1);
+    for (size_t b = 0; b < (size_t)s.dim[0]; b++)
+        for (size_t p = 0; p < points; p++, py += d) {
+            double at[3]; /* x, y[, z]: the last axis first */
+            size_t left = p;
+            for (size_t a = 0; a < d; a++) {
+                size_t extent = (size_t)size[n - 1 - a];
+                at[a] = coordinate((int64_t)(left % extent), (int64_t)extent, corners);
+                left /= extent;
+            }
+            for (size_t i = 0; i < d; i++) {
+                const double *row = px + (b * d + i) * (d + 1);
+                py[i] = row[d];
+                for (size_t a = 0; a < d; a++)
+                    py[i] += row[a] * at[a];
+            }
+        }
+    steno_ops_put_f64(y, py - steno_numel(y));
+    return STENO_OK;
+}
+
+/* ---- CenterCropPad ---- */
+static const char *crop_shape(const struct steno_node *node, const int64_t *want, size_t n,
+                              struct steno_shape *s)
+{
+    size_t n_axes;
+    const int64_t *axes = steno_node_ints(node, "axes", &n_axes);
+    if (n != (axes ? n_axes : (size_t)s->rank))
+        return "shape has another number of axes";
+    for (size_t i = 0; i < n; i++) {
+        int a = (int)i;
+        if ((axes && !steno_ops_axis(axes[i], s->rank, &a)) || want[i] < 0)
+            return "an axis or an extent is out of range";
+        s->dim[a] = want[i];
+    }
+    return NULL;
+}
+
+static steno_status infer_crop(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s = steno_infer_shape(ic, 0);
+    int64_t want[STENO_MAX_RANK];
+    const char *wrong = NULL;
+    size_t n;
+    bool known = s.rank >= 0 && steno_infer_ints(ic, 1, want, STENO_MAX_RANK, &n);
+    if (known)
+        wrong = crop_shape(steno_infer_node(ic), want, n, &s);
+    if (wrong)
+        return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), known ? &s : NULL);
+    return STENO_OK;
+}
+
+static steno_status run_crop(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x;
+    struct steno_shape s, both;
+    struct steno_tensor *y;
+    int64_t want[STENO_MAX_RANK], ss[STENO_MAX_RANK], ds[STENO_MAX_RANK];
+    const char *wrong;
+    size_t n, e, from = 0, to = 0;
+    steno_status st = steno_ops_need(ctx, 2, err);
+    if (!st)
+        st = steno_ops_ints(ctx, 1, want, STENO_MAX_RANK, &n, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    s = both = x->shape;
+    wrong = crop_shape(steno_op_node(ctx), want, n, &s);
+    if (wrong)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
+    if (st)
+        return st;
+    e = steno_dtype_size(x->dtype);
+    memset(y->data, 0, steno_numel(y) * e);
+    steno_ops_strides(&x->shape, ss);
+    steno_ops_strides(&s, ds);
+    for (int a = 0; a < s.rank; a++) {
+        int64_t have = x->shape.dim[a], out = s.dim[a];
+        if (have > out)
+            from += (size_t)((have - out) / 2 * ss[a]);
+        else
+            to += (size_t)((out - have) / 2 * ds[a]);
+        both.dim[a] = have < out ? have : out;
+    }
+    if (steno_ops_prod(&both, 0, both.rank))
+        steno_ops_copy(both.rank, both.dim, e, (char *)y->data + to * e, ds,
+                       (const char *)x->data + from * e, ss);
+    return STENO_OK;
+}
+
+/* ---- windows: Col2Im, MaxUnpool ---- */
+enum { MAX_SPATIAL = STENO_MAX_RANK - 2 };
+
+struct windows {
+    size_t n; /* spatial axes */
+    int64_t kernel[MAX_SPATIAL], stride[MAX_SPATIAL], dilation[MAX_SPATIAL], pad[2 * MAX_SPATIAL];
+};
+
+static bool read_list(const struct steno_node *n, const char *name, size_t count, int64_t least,
+                      int64_t fallback, int64_t *out)
+{
+    size_t have;
+    const int64_t *v = steno_node_ints(n, name, &have);
+    if (v && have != count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        out[i] = v ? v[i] : fallback;
+        if (out[i] < least || out[i] > INT32_MAX)
+            return false;
+    }
+    return true;
+}
+
+static bool read_windows(const struct steno_node *n, struct windows *w)
+{
+    return read_list(n, "strides", w->n, 1, 1, w->stride) &&
+           read_list(n, "dilations", w->n, 1, 1, w->dilation) &&
+           read_list(n, "pads", 2 * w->n, 0, 0, w->pad);
+}
+
+static steno_status infer_col2im(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape x = steno_infer_shape(ic, 0), s;
+    int64_t image[MAX_SPATIAL], block[MAX_SPATIAL], all = 1;
+    size_t n, m;
+    if (!steno_infer_ints(ic, 1, image, MAX_SPATIAL, &n)) {
+        steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), NULL);
+        return STENO_OK;
+    }
+    s.rank = (int)n + 2;
+    s.dim[0] = x.rank == 3 ? x.dim[0] : steno_infer_new_dim(ic);
+    s.dim[1] = STENO_DIM_ANY;
+    for (size_t i = 0; i < n; i++) {
+        if (image[i] < 0)
+            return steno_fail(err, STENO_ERR_INVAL, "image_shape is negative");
+        s.dim[i + 2] = image[i];
+    }
+    if (x.rank == 3 && x.dim[1] >= 0 && steno_infer_ints(ic, 2, block, MAX_SPATIAL, &m)) {
+        for (size_t i = 0; i < m; i++)
+            if (block[i] < 1 || __builtin_mul_overflow(all, block[i], &all))
+                return steno_fail(err, STENO_ERR_INVAL, "block_shape is out of range");
+        s.dim[1] = x.dim[1] / all;
+    }
+    if (s.dim[1] == STENO_DIM_ANY)
+        s.dim[1] = steno_infer_new_dim(ic);
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
+    return STENO_OK;
+}
+
+/* Number of windows along each axis of the image, and their product. */
+static bool count_windows(const struct windows *w, const int64_t *image, int64_t *count,
+                          int64_t *all)
+{
+    *all = 1;
+    for (size_t i = 0; i < w->n; i++) {
+        int64_t room = image[i] + w->pad[i] + w->pad[w->n + i];
+        int64_t span = w->dilation[i] * (w->kernel[i] - 1) + 1;
+        if (image[i] < 0 || image[i] > INT32_MAX || w->kernel[i] < 1 || w->kernel[i] > INT32_MAX ||
+            span > room)
+            return false;
+        count[i] = (room - span) / w->stride[i] + 1;
+        if (__builtin_mul_overflow(*all, count[i], all))
+            return false;
+    }
+    return true;
+}
+
+/* Add the columns of element k of a window's kernel, [windows], to a plane of the image. */
+static void add_columns(const struct windows *w, const int64_t *image, const int64_t *count,
+                        size_t all, size_t k, const double *x, double *plane)
+{
+    int64_t inside[MAX_SPATIAL];
+    for (size_t i = w->n; i-- > 0; k /= (size_t)w->kernel[i])
+        inside[i] = (int64_t)(k % (size_t)w->kernel[i]) * w->dilation[i] - w->pad[i];
+    for (size_t p = 0; p < all; p++) {
+        size_t left = p, at = 0, step = 1;
+        bool in = true;
+        for (size_t i = w->n; i-- > 0; left /= (size_t)count[i]) {
+            int64_t v = (int64_t)(left % (size_t)count[i]) * w->stride[i] + inside[i];
+            in = in && v >= 0 && v < image[i];
+            at += in ? (size_t)v * step : 0;
+            step *= (size_t)image[i];
+        }
+        if (in)
+            plane[at] += x[p];
+    }
+}
+
+static steno_status run_col2im(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x;
+    struct steno_shape s;
+    struct steno_tensor *y;
+    struct windows w = {0};
+    const double *px;
+    double *py;
+    int64_t image[MAX_SPATIAL], count[MAX_SPATIAL], all = 0, block = 1;
+    size_t m, planes, plane;
+    bool fits;
+    steno_status st = float_input(ctx, 3, &x, &px, err);
+    if (!st)
+        st = steno_ops_ints(ctx, 1, image, MAX_SPATIAL, &w.n, err);
+    if (!st)
+        st = steno_ops_ints(ctx, 2, w.kernel, MAX_SPATIAL, &m, err);
+    if (st)
+        return st;
+    fits = m == w.n && x->shape.rank == 3 && read_windows(steno_op_node(ctx), &w) &&
+           count_windows(&w, image, count, &all);
+    for (size_t i = 0; fits && i < w.n; i++)
+        fits = !__builtin_mul_overflow(block, w.kernel[i], &block);
+    if (!fits || x->shape.dim[1] % block || x->shape.dim[2] != all)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the columns do not fit the image");
+    s.rank = (int)w.n + 2;
+    s.dim[0] = x->shape.dim[0];
+    s.dim[1] = x->shape.dim[1] / block;
+    memcpy(s.dim + 2, image, w.n * sizeof *image);
+    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    if (st)
+        return st;
+    memset(py, 0, steno_numel(y) * sizeof *py);
+    planes = steno_ops_prod(&s, 0, 2);
+    plane = steno_ops_prod(&s, 2, s.rank);
+    for (size_t c = 0; c < planes; c++)
+        for (size_t k = 0; k < (size_t)block; k++)
+            add_columns(&w, image, count, (size_t)all, k,
+                        px + (c * (size_t)block + k) * (size_t)all, py + c * plane);
+    steno_ops_put_f64(y, py);
+    return STENO_OK;
+}
+
+static bool unpooled_shape(const struct steno_node *n, struct windows *w, struct steno_shape *s)
+{
+    size_t have;
+    w->n = s->rank > 2 ? (size_t)s->rank - 2 : 0;
+    if (!w->n || !steno_node_ints(n, "kernel_shape", &have) ||
+        !read_list(n, "kernel_shape", w->n, 1, 1, w->kernel) || !read_windows(n, w))
+        return false;
+    for (size_t i = 0; i < w->n; i++) {
+        int64_t *d = &s->dim[i + 2];
+        if (*d < 0)
+            continue;
+        if (*d > INT32_MAX)
+            return false;
+        *d = (*d - 1) * w->stride[i] - w->pad[i] - w->pad[w->n + i] + w->kernel[i];
+        if (*d < 0)
+            return false;
+    }
+    return true;
+}
+
+static steno_status infer_unpool(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s = steno_infer_shape(ic, 0);
+    int64_t want[STENO_MAX_RANK];
+    struct windows w;
+    size_t n = 0;
+    bool given = steno_infer_has(ic, 2);
+    bool known = given ? steno_infer_ints(ic, 2, want, STENO_MAX_RANK, &n) : s.rank >= 0;
+    if (given && known) {
+        s.rank = (int)n;
+        memcpy(s.dim, want, n * sizeof *want);
+    } else if (known && !unpooled_shape(steno_infer_node(ic), &w, &s)) {
+        return steno_fail(err, STENO_ERR_INVAL, "the windows do not fit the input");
+    }
+    for (int i = 0; known && i < s.rank; i++)
+        if (s.dim[i] < 0)
+            s.dim[i] = steno_infer_new_dim(ic);
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), known ? &s : NULL);
+    return STENO_OK;
+}
+
+static steno_status run_unpool(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x, *at;
+    struct steno_shape inner, s;
+    struct steno_tensor *y;
+    struct windows w;
+    int64_t want[STENO_MAX_RANK], ds[STENO_MAX_RANK];
+    size_t n, e, count, total;
+    steno_status st = steno_ops_need(ctx, 2, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    at = steno_op_in(ctx, 1);
+    inner = x->shape;
+    if (at->dtype != STENO_I64 || !steno_shape_equal(&at->shape, &x->shape) ||
+        !unpooled_shape(steno_op_node(ctx), &w, &inner) || steno_shape_count(&inner, &total))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the windows do not fit the input");
+    s = inner;
+    if (steno_op_in(ctx, 2)) {
+        st = steno_ops_ints(ctx, 2, want, STENO_MAX_RANK, &n, err);
+        for (size_t i = 0; !st && i < (size_t)s.rank; i++) {
+            if (n != (size_t)s.rank || want[i] < inner.dim[i])
+                return steno_op_fail(ctx, err, STENO_ERR_INVAL, "output_shape is too small");
+            s.dim[i] = want[i];
+        }
+    }
+    if (!st)
+        st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
+    if (st)
+        return st;
+    e = steno_dtype_size(x->dtype);
+    memset(y->data, 0, steno_numel(y) * e);
+    steno_ops_strides(&s, ds);
+    count = steno_numel(x);
+    for (size_t i = 0; i < count; i++) {
+        int64_t p = ((const int64_t *)at->data)[i];
+        size_t to = 0;
+        if (p < 0 || (size_t)p >= total)
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "index %lld is outside the output",
+                                 (long long)p);
+        for (int a = s.rank; a-- > 0; p /= inner.dim[a])
+            to += (size_t)(p % inner.dim[a] * ds[a]);
+        memcpy((char *)y->data + to * e, (const char *)x->data + i * e, e);
+    }
+    return STENO_OK;
+}
+
+/* ---- regions of interest: MaxRoiPool, RoiAlign ---- */
+struct regions {
+    int64_t out[2];  /* rows and columns of a result */
+    double scale;    /* of the regions' coordinates */
+    double shift;    /* RoiAlign: taken off them */
+    int64_t samples; /* RoiAlign: points of a bin along an axis, 0: as many as it has pixels */
+    bool align, max;
+    size_t extent[2]; /* rows and columns of the input */
+};
+
+static bool read_regions(const struct steno_node *n, struct regions *r)
+{
+    bool half = is(steno_node_str(n, "coordinate_transformation_mode",
+                                  n->opset >= 16 ? "half_pixel" : "output_half_pixel"),
+                   "half_pixel");
+    r->align = is(n->op_type, "RoiAlign");
+    r->scale = (double)steno_node_float(n, "spatial_scale", 1);
+    r->shift = r->align && half ? 0.5 : 0;
+    r->max = !r->align || is(steno_node_str(n, "mode", "avg"), "max");
+    r->samples = steno_node_int(n, "sampling_ratio", 0);
+    r->out[0] = steno_node_int(n, "output_height", 1);
+    r->out[1] = steno_node_int(n, "output_width", 1);
+    return (r->align || read_list(n, "pooled_shape", 2, 1, -1, r->out)) && r->out[0] > 0 &&
+           r->out[1] > 0 && r->samples >= 0;
+}
+
+static steno_status infer_regions(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape x = steno_infer_shape(ic, 0), at = steno_infer_shape(ic, 1);
+    struct steno_shape s = {.rank = 4};
+    struct regions r;
+    if (!read_regions(steno_infer_node(ic), &r))
+        return steno_fail(err, STENO_ERR_INVAL, "an attribute is out of range");
+    s.dim[0] = at.rank == 2 ? at.dim[0] : steno_infer_new_dim(ic);
+    s.dim[1] = x.rank == 4 ? x.dim[1] : steno_infer_new_dim(ic);
+    s.dim[2] = r.out[0];
+    s.dim[3] = r.out[1];
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
+    return STENO_OK;
+}
+
+/* The two pixels beside `at` along an axis and the weight of the second. False: it is outside. */
+static bool beside(double at, size_t extent, size_t pixel[2], double *weight)
+{
+    if (!(at >= -1 && at <= (double)extent))
+        return false;
+    at = at < 0 ? 0 : at;
+    pixel[0] = (size_t)at;
+    if (pixel[0] >= extent - 1) {
+        pixel[0] = pixel[1] = extent - 1;
+        *weight = 0;
+        return true;
+    }
+    pixel[1] = pixel[0] + 1;
+    *weight = at - (double)pixel[0];
+    return true;
+}
+
+/* One bin of RoiAlign: the mean of samples between pixels. The maximum is that of the weighted
+ * pixels, as ONNX Runtime and the reference have it. */
+static double align_bin(const struct regions *r, const double start[2], const double step[2],
+                        const int64_t samples[2], const double *plane)
+{
+    double sum = 0, best = 0;
+    bool any = false;
+    for (int64_t i = 0; i < samples[0]; i++)
+        for (int64_t j = 0; j < samples[1]; j++) {
+            size_t py[2], px[2];
+            double fy, fx, v[4] = {0};
+            if (beside(start[0] + ((double)i + 0.5) * step[0] / (double)samples[0], r->extent[0],
+                       py, &fy) &&
+                beside(start[1] + ((double)j + 0.5) * step[1] / (double)samples[1], r->extent[1],
+                       px, &fx)) {
+                v[0] = (1 - fy) * (1 - fx) * plane[py[0] * r->extent[1] + px[0]];
+                v[1] = (1 - fy) * fx * plane[py[0] * r->extent[1] + px[1]];
+                v[2] = fy * (1 - fx) * plane[py[1] * r->extent[1] + px[0]];
+                v[3] = fy * fx * plane[py[1] * r->extent[1] + px[1]];
+            }
+            for (int k = 0; k < 4; k++) {
+                sum += v[k];
+                best = any && best > v[k] ? best : v[k];
+                any = true;
+            }
+        }
+    return r->max ? best : samples[0] && samples[1] ? sum / (double)(samples[0] * samples[1]) : 0;
+}
+
+static double pool_bin(const struct regions *r, const double start[2], const double step[2],
+                       const int64_t bin[2], const double *plane)
+{
+    int64_t from[2], to[2];
+    double best = 0;
+    bool any = false;
+    for (int a = 0; a < 2; a++) {
+        double last = (double)r->extent[a];
+        from[a] = (int64_t)fmin(fmax(floor((double)bin[a] * step[a]) + start[a], 0), last);
+        to[a] = (int64_t)fmin(fmax(ceil((double)(bin[a] + 1) * step[a]) + start[a], 0), last);
+    }
+    for (int64_t i = from[0]; i < to[0]; i++)
+        for (int64_t j = from[1]; j < to[1]; j++) {
+            double v = plane[(size_t)i * r->extent[1] + (size_t)j];
+            best = any && best > v ? best : v;
+            any = true;
+        }
+    return best;
+}
+
+/* All bins of one region, in one plane: box is x1, y1, x2, y2. */
+static bool region(const struct regions *r, const double *box, const double *plane, double *y)
+{
+    double start[2], step[2];
+    int64_t samples[2];
+    for (int a = 0; a < 2; a++) {
+        double lo = box[1 - a] * r->scale - r->shift, hi = box[3 - a] * r->scale - r->shift, size;
+        if (!r->align) {
+            lo = round(lo);
+            hi = round(hi) + 1;
+        }
+        size = r->align && r->shift > 0 ? hi - lo : fmax(hi - lo, 1);
+        start[a] = lo;
+        step[a] = size / (double)r->out[a];
+        samples[a] = r->samples ? r->samples : (int64_t)fmin(fmax(ceil(step[a]), 0), 1e6);
+        if (!isfinite(lo) || !isfinite(hi) || samples[a] > 4096)
+            return false;
+    }
+    for (int64_t i = 0; i < r->out[0]; i++)
+        for (int64_t j = 0; j < r->out[1]; j++) {
+            double at[2] = {start[0] + (double)i * step[0], start[1] + (double)j * step[1]};
+            *y++ = r->align ? align_bin(r, at, step, samples, plane)
+                            : pool_bin(r, start, step, (const int64_t[]){i, j}, plane);
+        }
+    return true;
+}
+
+static steno_status run_regions(struct steno_op_ctx *ctx, steno_err *err)
+{
+    bool align = is(steno_op_node(ctx)->op_type, "RoiAlign");
+    const struct steno_tensor *x, *rois, *of;
+    struct steno_shape s = {.rank = 4};
+    struct steno_tensor *y;
+    struct regions r;
+    const double *px, *box;
+    double *py;
+    size_t columns = align ? 4 : 5, plane, channels;
+    steno_status st = float_input(ctx, align ? 3 : 2, &x, &px, err);
+    if (st)
+        return st;
+    rois = steno_op_in(ctx, 1);
+    of = align ? steno_op_in(ctx, 2) : NULL;
+    if (!read_regions(steno_op_node(ctx), &r) || x->shape.rank != 4 || rois->shape.rank != 2 ||
+        rois->shape.dim[1] != (int64_t)columns || !steno_ops_is_float(rois->dtype) ||
+        (of && (of->shape.rank != 1 || of->shape.dim[0] != rois->shape.dim[0])) ||
+        (of && of->dtype != STENO_I64) || !x->shape.dim[2] || !x->shape.dim[3])
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the input and the regions do not fit");
+    box = steno_ops_as_f64(ctx, rois);
+    if (!box)
+        return steno_ops_nomem(ctx, err);
+    s.dim[0] = rois->shape.dim[0];
+    s.dim[1] = x->shape.dim[1];
+    s.dim[2] = r.out[0];
+    s.dim[3] = r.out[1];
+    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    if (st)
+        return st;
+    r.extent[0] = (size_t)x->shape.dim[2];
+    r.extent[1] = (size_t)x->shape.dim[3];
+    plane = r.extent[0] * r.extent[1];
+    channels = (size_t)s.dim[1];
+    for (size_t k = 0; k < (size_t)s.dim[0]; k++, box += columns) {
+        double b = of ? (double)((const int64_t *)of->data)[k] : box[0];
+        if (!(b >= 0 && b < (double)x->shape.dim[0]))
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "region %zu is of image %g", k, b);
+        for (size_t c = 0; c < channels; c++)
+            if (!region(&r, box + (columns - 4), px + ((size_t)b * channels + c) * plane,
+                        py + (k * channels + c) * (size_t)(r.out[0] * r.out[1])))
+                return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "region %zu is too large", k);
+    }
+    steno_ops_put_f64(y, py);
+    return STENO_OK;
+}
+
+const struct steno_op steno_ops_vision[] = {
+    {"", "LRN", 1, 0, 0, steno_ops_infer_same, NULL, NULL, run_lrn},
+    {"", "Det", 11, 0, 0, infer_det, NULL, NULL, run_det},
+    {"", "AffineGrid", 20, 0, 0, infer_affine, NULL, NULL, run_affine},
+    {"", "CenterCropPad", 18, 0, 0, infer_crop, NULL, NULL, run_crop},
+    {"", "Col2Im", 18, 0, 0, infer_col2im, NULL, NULL, run_col2im},
+    {"", "MaxUnpool", 9, 0, 0, infer_unpool, NULL, NULL, run_unpool},
+    {"", "MaxRoiPool", 1, 0, 0, infer_regions, NULL, NULL, run_regions},
+    {"", "RoiAlign", 10, 0, 0, infer_regions, NULL, NULL, run_regions},
+    {0},
+};
