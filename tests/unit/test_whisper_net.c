@@ -61,6 +61,7 @@ static int setup(void **state)
     open_network(&toy.m.encoder, steno_whisper_build_encoder);
     open_network(&toy.m.cross, steno_whisper_build_cross);
     open_network(&toy.m.step, steno_whisper_build_step);
+    open_network(&toy.m.scores, steno_whisper_build_scores);
     if (steno_whisper_runner_open(&toy.r, &toy.m, &err))
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < sizeof toy.mel / sizeof *toy.mel; i++)
@@ -75,6 +76,7 @@ static int teardown(void **state)
     steno_network_close(toy.m.encoder);
     steno_network_close(toy.m.cross);
     steno_network_close(toy.m.step);
+    steno_network_close(toy.m.scores);
     steno_whisper_weights_close(toy.m.weights);
     steno_aligned_free(toy.m.audio_positions);
     steno_aligned_free(toy.m.text_positions);
@@ -188,6 +190,33 @@ static void recordings_share_a_run(void **state)
     steno_whisper_state_close(c);
 }
 
+static void scores_of_a_text_come_in_parts(void **state)
+{
+    static const size_t pick[] = {0, 2, 3, 6}, last = 1;
+    steno_whisper_state *s = listen(12), *t = listen(12);
+    struct steno_whisper_ask ask[2];
+    float want[4][V], other[V];
+    const float *x;
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        whole(s, text, pick[i] + 1, want[i]);
+    whole(s, text, 2, other);
+    ask[0] = (struct steno_whisper_ask){
+        .state = s, .token = text, .n = 7, .pick = pick, .n_pick = 4, .later = true};
+    ask[1] =
+        (struct steno_whisper_ask){.state = t, .token = text, .n = 2, .pick = &last, .n_pick = 1};
+    step(ask, 2);
+    assert_same(ask[1].logits, other);
+    for (size_t from = 0; from < 4; from += 3) {
+        const size_t n = from ? 1 : 3;
+        assert_int_equal(steno_whisper_scores(toy.r, &ask[0], from, n, &x, NULL), STENO_OK);
+        for (size_t i = 0; i < n; i++)
+            assert_same(x + i * V, want[from + i]);
+    }
+    steno_whisper_state_close(s);
+    steno_whisper_state_close(t);
+}
+
 static void more_tokens_than_positions_are_refused(void **state)
 {
     static const int32_t nine[9] = {0};
@@ -211,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_text_at_once_is_the_text_token_by_token),
         cmocka_unit_test(hypotheses_have_their_own_past),
         cmocka_unit_test(recordings_share_a_run),
+        cmocka_unit_test(scores_of_a_text_come_in_parts),
         cmocka_unit_test(more_tokens_than_positions_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -7,6 +7,7 @@
 #define MEDIAN 7 /* columns of the filter */
 
 #define TOKENS 456 /* of a pass, at most */
+#define STRIP 32   /* tokens whose scores are in memory at once */
 
 /* One pass over the heads. */
 struct steno_whisper_aligner {
@@ -136,14 +137,23 @@ static steno_status warp_all(const steno_whisper_aligner *a, int32_t *jump, sten
 /* ---- the pass ------------------------------------------------------------------------------ */
 
 /* Probability of each piece among those that are text. */
-static void read_probabilities(const struct steno_whisper *m, const float *logits,
-                               const int32_t *ids, size_t n, float *scratch, float *out)
+static steno_status read_probabilities(const steno_whisper_aligner *a, steno_whisper_runner *r,
+                                       const struct steno_whisper_ask *ask, float *scratch,
+                                       float *out, steno_err *err)
 {
-    const size_t text = (size_t)m->special.eot;
-    for (size_t i = 0; i < n; i++) {
-        const float *x = logits + i * (size_t)m->dims.vocab;
-        out[i] = expf(x[ids[i]] - steno_whisper_log_sum(m, x, text, scratch));
+    const int32_t *ids = a->token + a->first + 1;
+    const size_t text = (size_t)a->m->special.eot, vocab = (size_t)a->m->dims.vocab;
+    for (size_t from = 0, n; from < a->n; from += n) {
+        const float *x = NULL;
+        steno_status st;
+        n = a->n - from < STRIP ? a->n - from : STRIP;
+        st = steno_whisper_scores(r, ask, from, n, &x, err);
+        if (st)
+            return st;
+        for (size_t i = from; i < from + n; i++, x += vocab)
+            out[i] = expf(x[ids[i]] - steno_whisper_log_sum(a->m, x, text, scratch));
     }
+    return STENO_OK;
 }
 
 steno_status steno_whisper_aligner_open(steno_whisper_aligner **out, const struct steno_whisper *m,
@@ -182,8 +192,12 @@ steno_status steno_whisper_aligner_ask(steno_whisper_aligner *a, steno_whisper_s
     a->token[n_start + 1 + n] = a->m->special.eot;
     for (size_t i = 0; i < n; i++)
         a->pick[i] = n_start + i;
-    *ask = (struct steno_whisper_ask){
-        .state = state, .token = a->token, .n = a->rows, .pick = a->pick, .n_pick = n};
+    *ask = (struct steno_whisper_ask){.state = state,
+                                      .token = a->token,
+                                      .n = a->rows,
+                                      .pick = a->pick,
+                                      .n_pick = n,
+                                      .later = true};
     return STENO_OK;
 }
 
@@ -196,13 +210,13 @@ static steno_status add_heads(steno_whisper_aligner *a, const steno_whisper_runn
     if (!a->scores || !a->filtered || !a->sum)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < a->m->n_heads; i++) {
-        steno_whisper_cross_scores(r, ask, a->m->heads[i], a->columns, a->scores);
+        steno_whisper_cross_scores(r, ask, i, a->columns, a->scores);
         add_head(a);
     }
     return warp_all(a, jump, err);
 }
 
-steno_status steno_whisper_aligner_take(steno_whisper_aligner *a, const steno_whisper_runner *r,
+steno_status steno_whisper_aligner_take(steno_whisper_aligner *a, steno_whisper_runner *r,
                                         const struct steno_whisper_ask *ask,
                                         struct steno_whisper_alignment *out, steno_err *err)
 {
@@ -214,11 +228,10 @@ steno_status steno_whisper_aligner_take(steno_whisper_aligner *a, const steno_wh
     st = scratch && out->jump && out->probability
              ? STENO_OK
              : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st) {
-        read_probabilities(a->m, ask->logits, a->token + a->first + 1, a->n, scratch,
-                           out->probability);
+    if (!st)
+        st = read_probabilities(a, r, ask, scratch, out->probability, err);
+    if (!st)
         st = add_heads(a, r, ask, out->jump, err);
-    }
     free(scratch);
     free(a->scores);
     free(a->filtered);

@@ -438,29 +438,32 @@ static steno_value_id decoder_layer(struct builder *b, steno_value_id x, int lay
     return feed_forward(b, x);
 }
 
-/* Scores of the entries that are picked. */
-static steno_value_id scores(struct builder *b, steno_value_id x, steno_value_id pick)
-{
-    static const char *const parts[] = {"decoder.token_embedding"};
-    steno_value_id picked = two(b, "Gather", 13, x, pick); /* axis 0 */
-    b->prefix[0] = '\0';
-    picked = norm(b, picked, "decoder.ln");
-    return two(b, "MatMul", 13, picked, add_matrix(b, parts, 1, false));
-}
-
 steno_status steno_whisper_build_step(void *weights, struct steno_graph **out, steno_err *err)
 {
     struct builder b;
-    int64_t entries, picked;
-    steno_value_id x, pick;
+    int64_t entries;
+    steno_value_id x;
     if (begin(&b, weights, err))
         return STENO_ERR_NOMEM;
     entries = steno_graph_symbol(b.g, "entries");
-    picked = steno_graph_symbol(b.g, "picked");
     x = input(&b, "x", STENO_F32, 3, (int64_t[]){entries, 1, b.d.text_state});
-    pick = input(&b, "pick", STENO_I64, 1, &picked);
     for (int i = 0; i < b.d.text_layers && !b.st; i++)
         x = decoder_layer(&b, x, i);
-    output(&b, scores(&b, x, pick), "logits", -1);
+    output(&b, x, "hidden", -1);
+    return finish(&b, out);
+}
+
+steno_status steno_whisper_build_scores(void *weights, struct steno_graph **out, steno_err *err)
+{
+    static const char *const parts[] = {"decoder.token_embedding"};
+    struct builder b;
+    int64_t rows;
+    steno_value_id x;
+    if (begin(&b, weights, err))
+        return STENO_ERR_NOMEM;
+    rows = steno_graph_symbol(b.g, "rows");
+    x = input(&b, "hidden", STENO_F32, 3, (int64_t[]){rows, 1, b.d.text_state});
+    x = norm(&b, x, "decoder.ln");
+    output(&b, two(&b, "MatMul", 13, x, add_matrix(&b, parts, 1, false)), "logits", -1);
     return finish(&b, out);
 }

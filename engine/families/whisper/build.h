@@ -9,10 +9,12 @@
  * 490 MB of keys and values.
  *
  * The step takes x [B, 1, d'], embedding plus position of the newest token of each entry of the
- * batch, and pick [M] i64, the entries whose scores are wanted. It gives logits [M, 1, vocab],
- * fresh_i [B, 1, 3 d'] with query, key and value of layer i's self attention, and query_i
- * [B, 1, d'] of its cross attention. CachedAttention reads the keys and values of earlier tokens
- * from a bound external cache (nn/exec/kv_cache.h).
+ * batch. It gives hidden [B, 1, d'], fresh_i [B, 1, 3 d'] with query, key and value of layer i's
+ * self attention, and query_i [B, 1, d'] of its cross attention. CachedAttention reads the keys and
+ * values of earlier tokens from a bound external cache (nn/exec/kv_cache.h).
+ *
+ * The scores network takes rows of hidden, [M, 1, d'], and gives logits [M, 1, vocab]. It is
+ * separate so that it can run on a part of the rows at a time: 100 rows have 20 MB of logits.
  *
  * Both convolutions are products of rows side by side with a matrix [3 c, d]. Embeddings are not
  * part of a graph: the output layer holds them packed, and single rows are read from the file
@@ -32,5 +34,7 @@ STENO_MUST steno_status steno_whisper_build_cross(void *weights, struct steno_gr
                                                   steno_err *err);
 STENO_MUST steno_status steno_whisper_build_step(void *weights, struct steno_graph **out,
                                                  steno_err *err);
+STENO_MUST steno_status steno_whisper_build_scores(void *weights, struct steno_graph **out,
+                                                   steno_err *err);
 
 #endif

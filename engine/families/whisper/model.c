@@ -38,8 +38,12 @@ static steno_status open_networks(struct steno_whisper *m, steno_err *err)
     if (st)
         return st;
     steno_kernels_init(&m->kernels, cpu);
-    st = open_network(m, "encoder", "encoder.conv1.weight", steno_whisper_build_encoder,
-                      &m->encoder, err);
+    /* first: the largest matrix is f32 while it is packed, half of the memory that loading takes */
+    st = open_network(m, "scores", "decoder.token_embedding.weight", steno_whisper_build_scores,
+                      &m->scores, err);
+    if (!st)
+        st = open_network(m, "encoder", "encoder.conv1.weight", steno_whisper_build_encoder,
+                          &m->encoder, err);
     if (!st)
         st = open_network(m, "cross", "decoder.blocks.0.cross_attn.key.weight",
                           steno_whisper_build_cross, &m->cross, err);
@@ -146,6 +150,7 @@ void steno_whisper_close(struct steno_whisper *m)
     steno_network_close(m->encoder);
     steno_network_close(m->cross);
     steno_network_close(m->step);
+    steno_network_close(m->scores);
     steno_whisper_weights_close(m->weights);
     steno_aligned_free(m->audio_positions);
     steno_aligned_free(m->text_positions);
@@ -157,5 +162,5 @@ void steno_whisper_close(struct steno_whisper *m)
 size_t steno_whisper_weight_bytes(const struct steno_whisper *m)
 {
     return steno_network_weight_bytes(m->encoder) + steno_network_weight_bytes(m->cross) +
-           steno_network_weight_bytes(m->step);
+           steno_network_weight_bytes(m->step) + steno_network_weight_bytes(m->scores);
 }

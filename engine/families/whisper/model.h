@@ -24,7 +24,7 @@ struct steno_whisper {
     struct steno_whisper_dims dims;
     struct steno_whisper_specials special;
     const steno_bpe *bpe;
-    steno_network *encoder, *cross, *step;
+    steno_network *encoder, *cross, *step, *scores;
     steno_kernels kernels;
     float *audio_positions, *text_positions; /* [audio_ctx, d], [text_ctx, d'] */
     int32_t *suppressed;                     /* pieces that are not sampled */

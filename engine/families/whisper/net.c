@@ -21,7 +21,6 @@
 struct kept {
     float *own;   /* [heads, cap, 2 size] */
     void *memory; /* [heads, size, cap], then [heads, cap, size]; or pages of bf16 */
-    float *keys;  /* beside pages, of layers with a head that follows time: [heads, size, cap] */
 };
 
 struct steno_whisper_state {
@@ -30,6 +29,7 @@ struct steno_whisper_state {
     const steno_kernels *keeps; /* memory is pages of bf16; NULL: f32 */
     size_t cap, cap_memory, n_memory;
     struct kept *kept;           /* [layers] */
+    float *keys;                 /* beside pages, of the heads that follow time: [n, size, cap] */
     struct steno_kv_layer *view; /* [layers] */
     int32_t *list[2];            /* [cap_hyps, text_ctx]: now, and room for the next */
     size_t hyps, cap_hyps, length;
@@ -40,11 +40,11 @@ struct steno_whisper_state {
 
 struct steno_whisper_runner {
     const struct steno_whisper *m;
-    steno_session *encoder, *cross, *step;
-    int rows, logits, *memory, *fresh, *query; /* outputs */
-    float *frames;                             /* [2 audio_ctx, 3 mels] */
-    float *x;                                  /* [cap_entries, d'] */
-    int64_t *pick;                             /* [cap_entries] */
+    steno_session *encoder, *cross, *step, *scores;
+    int rows, hidden, logits, *memory, *fresh, *query; /* outputs */
+    float *frames;                                     /* [2 audio_ctx, 3 mels] */
+    float *x;                                          /* [cap_entries, d'] */
+    float *picked;                                     /* [cap_entries, d'] */
     size_t cap_entries;
     struct steno_kv_view *view;
     size_t cap_views;
@@ -89,8 +89,8 @@ void steno_whisper_state_close(steno_whisper_state *s)
     for (size_t i = 0; s->kept && i < s->layers; i++) {
         steno_aligned_free(s->kept[i].own);
         steno_aligned_free(s->kept[i].memory);
-        steno_aligned_free(s->kept[i].keys);
     }
+    steno_aligned_free(s->keys);
     free(s->kept);
     free(s->view);
     free(s->list[0]);
@@ -106,12 +106,6 @@ static size_t memory_bytes(const steno_whisper_state *s, size_t cap)
         return s->heads * cap / STENO_KV_PAGE_KEYS *
                steno_kv_page_bytes(s->keeps, s->size, s->size);
     return 2 * s->heads * s->size * cap * sizeof(float);
-}
-
-size_t steno_whisper_state_bytes(const steno_whisper_state *s)
-{
-    return s->layers *
-           (2 * s->heads * s->cap * s->size * sizeof(float) + memory_bytes(s, s->cap_memory));
 }
 
 void steno_whisper_state_keep_keys(steno_whisper_state *s)
@@ -191,10 +185,10 @@ static bool grow_memory(steno_whisper_state *s, size_t n)
                  cap = (n + step - 1) / step * step;
     if (cap <= s->cap_memory)
         return true;
+    steno_aligned_free(s->keys);
+    s->keys = NULL;
     for (size_t i = 0; i < s->layers; i++) {
         steno_aligned_free(s->kept[i].memory);
-        steno_aligned_free(s->kept[i].keys);
-        s->kept[i].keys = NULL;
         s->kept[i].memory = steno_aligned_zeroed(memory_bytes(s, cap));
         if (!s->kept[i].memory) {
             s->cap_memory = 0;
@@ -227,7 +221,8 @@ static steno_status bind_layers(steno_whisper_runner *r, steno_err *err)
             return steno_fail(err, STENO_ERR_INTERNAL, "whisper: layer %zu has no outputs", i);
     }
     r->rows = steno_network_find_output(r->m->encoder, "rows");
-    r->logits = steno_network_find_output(r->m->step, "logits");
+    r->hidden = steno_network_find_output(r->m->step, "hidden");
+    r->logits = steno_network_find_output(r->m->scores, "logits");
     return STENO_OK;
 }
 
@@ -249,6 +244,8 @@ steno_status steno_whisper_runner_open(steno_whisper_runner **out, const struct 
         st = steno_session_open(&r->cross, m->cross, &o, err);
     if (!st)
         st = steno_session_open(&r->step, m->step, &o, err);
+    if (!st)
+        st = steno_session_open(&r->scores, m->scores, &o, err);
     if (st)
         steno_whisper_runner_close(r);
     else
@@ -263,10 +260,11 @@ void steno_whisper_runner_close(steno_whisper_runner *r)
     steno_session_close(r->encoder);
     steno_session_close(r->cross);
     steno_session_close(r->step);
+    steno_session_close(r->scores);
     steno_aligned_free(r->frames);
     steno_aligned_free(r->x);
+    steno_aligned_free(r->picked);
     free(r->memory);
-    free(r->pick);
     free(r->view);
     free(r);
 }
@@ -278,26 +276,26 @@ const struct steno_whisper *steno_whisper_runner_model(const steno_whisper_runne
 
 /* ---- a window ------------------------------------------------------------------------------ */
 
-/* Keys of kv [rows, 2 d'], turned, as rows `at` and on. */
-static void keep_keys(const steno_whisper_state *s, float *to, size_t at, const float *kv,
-                      size_t rows)
+/* Columns [first, first + n) of kv [rows, 2 d'], turned, as rows `at` and on of `to` [n, cap]. */
+static void turn(const steno_whisper_state *s, float *to, size_t at, const float *kv, size_t rows,
+                 size_t first, size_t n)
 {
     const size_t d = s->heads * s->size, cap = s->cap_memory;
     for (size_t r0 = 0; r0 < rows; r0 += 16) { /* a cache line of each column at a time */
         const size_t r1 = rows - r0 < 16 ? rows : r0 + 16;
-        for (size_t i = 0; i < d; i++)
+        for (size_t i = 0; i < n; i++)
             for (size_t r = r0; r < r1; r++)
-                to[i * cap + at + r] = kv[r * 2 * d + i];
+                to[i * cap + at + r] = kv[r * 2 * d + first + i];
     }
 }
 
-/* The same of keys and values, as the products read them. */
+/* Keys and values as the products read them. */
 static void keep_floats(const steno_whisper_state *s, float *to, size_t at, const float *kv,
                         size_t rows)
 {
     const size_t d = s->heads * s->size, cap = s->cap_memory;
     float *values = to + d * cap;
-    keep_keys(s, to, at, kv, rows);
+    turn(s, to, at, kv, rows, 0, d);
     for (size_t h = 0; h < s->heads; h++)
         for (size_t r = 0; r < rows; r++)
             memcpy(values + (h * cap + at + r) * s->size, kv + r * 2 * d + d + h * s->size,
@@ -319,30 +317,31 @@ static void keep_pages(const steno_whisper_state *s, char *to, size_t at, const 
         }
 }
 
-static bool follows_time(const steno_whisper_state *s, size_t layer)
+/* The keys of the layer's heads that follow time. */
+static void keep_keys(const steno_whisper_state *s, size_t layer, size_t at, const float *kv,
+                      size_t rows)
 {
     for (size_t i = 0; i < s->m->n_heads; i++)
         if ((size_t)s->m->heads[i].layer == layer)
-            return true;
-    return false;
+            turn(s, s->keys + i * s->size * s->cap_memory, at, kv, rows,
+                 (size_t)s->m->heads[i].head * s->size, s->size);
 }
 
 static bool keep_layer(steno_whisper_state *s, size_t layer, size_t at, const float *kv,
                        size_t rows)
 {
-    struct kept *k = &s->kept[layer];
     if (!s->keeps) {
-        keep_floats(s, k->memory, at, kv, rows);
+        keep_floats(s, s->kept[layer].memory, at, kv, rows);
         return true;
     }
-    keep_pages(s, k->memory, at, kv, rows);
-    if (!s->keeps_keys || !follows_time(s, layer))
+    keep_pages(s, s->kept[layer].memory, at, kv, rows);
+    if (!s->keeps_keys)
         return true;
-    if (!k->keys)
-        k->keys = steno_aligned_zeroed(s->heads * s->size * s->cap_memory * sizeof *k->keys);
-    if (k->keys)
-        keep_keys(s, k->keys, at, kv, rows);
-    return k->keys != NULL;
+    if (!s->keys)
+        s->keys = steno_aligned_zeroed(s->m->n_heads * s->size * s->cap_memory * sizeof *s->keys);
+    if (s->keys)
+        keep_keys(s, layer, at, kv, rows);
+    return s->keys != NULL;
 }
 
 /* Keys and values of rows [n, d] of the encoder, which are number `at` and on of the window. */
@@ -421,15 +420,17 @@ static size_t entries_of(const struct steno_whisper_ask *a, size_t n)
 static bool grow_inputs(steno_whisper_runner *r, size_t entries, size_t asks)
 {
     if (entries > r->cap_entries) {
-        float *x = steno_aligned_zeroed(entries * (size_t)r->m->dims.text_state * sizeof *x);
-        int64_t *pick = realloc(r->pick, entries * sizeof *pick);
-        r->pick = pick ? pick : r->pick;
-        if (!x || !pick) {
+        const size_t bytes = entries * (size_t)r->m->dims.text_state * sizeof(float);
+        float *x = steno_aligned_zeroed(bytes), *picked = steno_aligned_zeroed(bytes);
+        if (!x || !picked) {
             steno_aligned_free(x);
+            steno_aligned_free(picked);
             return false;
         }
         steno_aligned_free(r->x);
+        steno_aligned_free(r->picked);
         r->x = x;
+        r->picked = picked;
         r->cap_entries = entries;
     }
     if (asks > r->cap_views) {
@@ -455,12 +456,13 @@ static void inherit(steno_whisper_state *s, const struct steno_whisper_ask *a)
     s->hyps = a->n;
 }
 
-/* Rows that no list names, for the n tokens of the step. */
+/* Rows that no list names, for the n tokens of the step. Hypotheses share most of their past, so
+ * there is room for what is used, not for a past of each. */
 static bool choose_rows(steno_whisper_state *s, size_t n)
 {
     const size_t columns = (size_t)s->m->dims.text_ctx;
     size_t found = 0;
-    if (!grow_rows(s, s->hyps * s->length + n < 2 * columns ? s->hyps * s->length + n : s->cap))
+    if (!s->cap && !grow_rows(s, n))
         return false;
     memset(s->used, 0, s->cap * sizeof *s->used);
     for (size_t i = 0; i < s->hyps; i++)
@@ -524,34 +526,28 @@ static struct steno_kv_view view_of(const struct steno_whisper_ask *a)
                                   .is_text = !a->parent};
 }
 
-/* Inputs of the run; *picked entries get scores. */
-static void fill(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n, size_t *picked)
+/* Inputs of the run. */
+static void fill(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n)
 {
     size_t at = 0;
-    *picked = 0;
     for (size_t i = 0; i < n; at += ask[i++].n) {
         const struct steno_whisper_ask *a = &ask[i];
         ask[i].entry = at;
         embed(r, a, at);
         r->view[i] = view_of(a);
-        for (size_t p = 0; p < (a->parent ? a->n : a->n_pick); p++)
-            r->pick[(*picked)++] = (int64_t)(at + (a->parent ? p : a->pick[p]));
     }
     r->bound = (struct steno_kv_binding){r->view, n};
     steno_session_bind_kv(r->step, &r->bound);
 }
 
-static steno_status run(steno_whisper_runner *r, size_t entries, size_t picked, steno_err *err)
+/* Run a network with one input, x [n, d']. */
+static steno_status run(const steno_whisper_runner *r, steno_session *network, float *x, size_t n,
+                        steno_err *err)
 {
-    struct steno_tensor x = {.dtype = STENO_F32,
-                             .shape = {3, {(int64_t)entries, 1, r->m->dims.text_state}},
-                             .data = r->x};
-    struct steno_tensor pick = {
-        .dtype = STENO_I64, .shape = {1, {(int64_t)picked}}, .data = r->pick};
-    steno_status st = steno_session_set(r->step, 0, &x, err);
-    if (!st)
-        st = steno_session_set(r->step, 1, &pick, err);
-    return st ? st : steno_session_run(r->step, err);
+    const struct steno_tensor t = {
+        .dtype = STENO_F32, .shape = {3, {(int64_t)n, 1, r->m->dims.text_state}}, .data = x};
+    const steno_status st = steno_session_set(network, 0, &t, err);
+    return st ? st : steno_session_run(network, err);
 }
 
 /* New keys and values of entries `at` and on into the rows chosen for them, and these into the
@@ -576,50 +572,96 @@ static void keep(steno_whisper_runner *r, const struct steno_whisper_ask *a, siz
     s->hyps = a->parent ? a->n : 1;
 }
 
-static void share_logits(const steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n)
+static size_t scores_of(const struct steno_whisper_ask *a)
 {
-    const float *y = steno_session_get(r->step, r->logits)->data;
+    return a->parent ? a->n : a->n_pick;
+}
+
+/* The rows of picks [from, from + n) of `a`. */
+static void gather(const steno_whisper_runner *r, const struct steno_whisper_ask *a, size_t from,
+                   size_t n, float *to)
+{
+    const size_t d = (size_t)r->m->dims.text_state;
+    const float *x = (const float *)steno_session_get(r->step, r->hidden)->data + a->entry * d;
+    for (size_t i = from; i < from + n; i++, to += d)
+        memcpy(to, x + (a->parent ? i : a->pick[i]) * d, d * sizeof *to);
+}
+
+/* Scores that are wanted with the step. */
+static steno_status score(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n,
+                          steno_err *err)
+{
+    const float *y;
+    size_t rows = 0;
+    steno_status st;
     for (size_t i = 0; i < n; i++) {
-        ask[i].logits = y;
-        y += (ask[i].parent ? ask[i].n : ask[i].n_pick) * (size_t)r->m->dims.vocab;
+        if (ask[i].later)
+            continue;
+        gather(r, &ask[i], 0, scores_of(&ask[i]), r->picked + rows * (size_t)r->m->dims.text_state);
+        rows += scores_of(&ask[i]);
     }
+    if (!rows)
+        return STENO_OK;
+    st = run(r, r->scores, r->picked, rows, err);
+    if (st)
+        return st;
+    y = steno_session_get(r->scores, r->logits)->data;
+    for (size_t i = 0; i < n; i++) {
+        if (ask[i].later)
+            continue;
+        ask[i].logits = y;
+        y += scores_of(&ask[i]) * (size_t)r->m->dims.vocab;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_whisper_scores(steno_whisper_runner *r, const struct steno_whisper_ask *a,
+                                  size_t from, size_t n, const float **logits, steno_err *err)
+{
+    steno_status st;
+    gather(r, a, from, n, r->picked);
+    st = run(r, r->scores, r->picked, n, err);
+    if (!st)
+        *logits = steno_session_get(r->scores, r->logits)->data;
+    return st;
 }
 
 steno_status steno_whisper_step(steno_whisper_runner *r, struct steno_whisper_ask *ask, size_t n,
                                 steno_err *err)
 {
     const size_t entries = entries_of(ask, n);
-    size_t picked, at = 0;
+    size_t at = 0;
     steno_status st = STENO_OK;
     for (size_t i = 0; i < n && !st; i++)
         st = prepare(&ask[i], err);
     if (!st && !grow_inputs(r, entries, n))
         st = no_memory(err);
     if (!st) {
-        fill(r, ask, n, &picked);
-        st = run(r, entries, picked, err);
+        fill(r, ask, n);
+        st = run(r, r->step, r->x, entries, err);
     }
+    if (!st)
+        st = score(r, ask, n, err);
     for (size_t i = 0; i < n; at += ask[i++].n)
         if (st)
             forget_text(ask[i].state);
         else
             keep(r, &ask[i], at);
-    if (!st)
-        share_logits(r, ask, n);
     return st;
 }
 
 /* ---- cross attention ----------------------------------------------------------------------- */
 
 void steno_whisper_cross_scores(const steno_whisper_runner *r, const struct steno_whisper_ask *a,
-                                struct steno_whisper_head head, size_t keys, float *out)
+                                size_t number, size_t keys, float *out)
 {
     const steno_whisper_state *s = a->state;
+    const struct steno_whisper_head head = s->m->heads[number];
     const size_t d = s->heads * s->size, h = (size_t)head.head;
     const float *q = (const float *)steno_session_get(r->step, r->query[head.layer])->data;
-    const struct kept *kept = &s->kept[head.layer];
-    const float *all = s->keeps ? kept->keys : kept->memory;
-    const float *k = all + h * s->size * s->cap_memory;
+    const float *k = s->keeps
+                         ? s->keys + number * s->size * s->cap_memory
+                         : (const float *)s->kept[head.layer].memory + h * s->size * s->cap_memory;
     const float scale = 1 / sqrtf((float)s->size);
     memset(out, 0, a->n * keys * sizeof *out);
     for (size_t i = 0; i < a->n; i++)

@@ -293,7 +293,7 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
     return STENO_OK;
 }
 
-static steno_status take_one(steno_whisper_recording *j, const steno_whisper_runner *net,
+static steno_status take_one(steno_whisper_recording *j, steno_whisper_runner *net,
                              const struct steno_whisper_ask *ask, steno_err *err)
 {
     struct steno_whisper_ask more;
@@ -335,8 +335,12 @@ void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_reco
     }
     if (asks)
         run = steno_whisper_step(net, ask, asks, &why);
-    for (size_t i = 0; i < asks; i++) {
+    /* those whose scores come later run the network of the scores again, so they are last */
+    for (size_t k = 0; k < 2 * asks; k++) {
+        const size_t i = k % asks;
         steno_err *e = err ? &err[of[i]] : NULL;
+        if (ask[i].later != (k >= asks))
+            continue;
         st[of[i]] = run ? steno_fail(e, run, "%s", why.msg) : take_one(r[of[i]], net, &ask[i], e);
     }
 }

@@ -121,7 +121,7 @@ STENO_MUST steno_status steno_whisper_segments_ask(steno_whisper_recording *j,
                                                    struct steno_whisper_ask *ask, steno_err *err);
 /* The step has been run: j->words, and the words of each cut. */
 STENO_MUST steno_status steno_whisper_segments_take(steno_whisper_recording *j,
-                                                    const steno_whisper_runner *net,
+                                                    steno_whisper_runner *net,
                                                     const struct steno_whisper_ask *ask,
                                                     steno_err *err);
 /* The frame behind the window's words, unless a timestamp alone says that there is no more. */

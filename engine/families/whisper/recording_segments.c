@@ -149,8 +149,7 @@ steno_status steno_whisper_segments_ask(steno_whisper_recording *j, struct steno
                                      j->size / 2, ask, err);
 }
 
-steno_status steno_whisper_segments_take(steno_whisper_recording *j,
-                                         const steno_whisper_runner *net,
+steno_status steno_whisper_segments_take(steno_whisper_recording *j, steno_whisper_runner *net,
                                          const struct steno_whisper_ask *ask, steno_err *err)
 {
     struct steno_whisper_alignment a;

@@ -31,7 +31,7 @@ STENO_MUST steno_status steno_whisper_aligner_ask(steno_whisper_aligner *a,
 /* The step has been run by r. Memory of *out is the caller's to free with
  * steno_whisper_alignment_free. */
 STENO_MUST steno_status steno_whisper_aligner_take(steno_whisper_aligner *a,
-                                                   const steno_whisper_runner *r,
+                                                   steno_whisper_runner *r,
                                                    const struct steno_whisper_ask *ask,
                                                    struct steno_whisper_alignment *out,
                                                    steno_err *err);
