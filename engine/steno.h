@@ -178,7 +178,8 @@ STENO_API void steno_model_describe(const steno_model *m, FILE *out);
 
 /* ---- voice activity -------------------------------------------------------------------------- */
 
-/* Tells speech from silence, for streams that pass silence over (struct steno_stream_options). dir
+/* Tells speech from silence, for streams that pass silence over or end utterances (struct
+ * steno_stream_options). dir
  * NULL: a rule on energy. Else a directory with silero-vad's silero_vad_16k_op15.onnx or
  * silero_vad.onnx. STENO_ERR_IO, STENO_ERR_FORMAT. Frozen: any number of streams of any thread may
  * use one; close it after them. */
@@ -200,9 +201,13 @@ struct steno_stream_options {
                  * least n_best */
     int n_best; /* alternatives in finals, 1..beam; 0 = 1 */
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
+    double utterance_end; /* s after a last word until UTTERANCE_END, endpoint or not; 0 = none */
     /* Windows in which nobody speaks do not go through the network. Borrowed until close; NULL: all
      * do. Families that take audio by windows; others pass it over. */
     const steno_vad *vad;
+    /* Tells when the speaker is silent, for endpoint rules. Borrowed until close; NULL: a rule on
+     * energy. */
+    const steno_vad *turn_vad;
     struct steno_hints hints; /* borrowed for the call */
     /* Nobody reads the times of words: models that run a network for them leave it out, and give
      * estimates. */
@@ -264,7 +269,12 @@ struct steno_section {
     struct steno_labels labels;
 };
 
-enum steno_event_kind { STENO_SPEECH_START, STENO_PARTIAL, STENO_FINAL };
+enum steno_event_kind {
+    STENO_SPEECH_START,
+    STENO_PARTIAL,
+    STENO_FINAL,
+    STENO_UTTERANCE_END /* no new word for options.utterance_end; `end`: the last word's */
+};
 enum steno_final_reason {
     STENO_FINAL_ENDPOINT, /* silence */
     STENO_FINAL_LENGTH,   /* the longest utterance was reached */
@@ -275,7 +285,8 @@ enum steno_final_reason {
 /* Strings and arrays are the stream's, valid until the next push, finalize, end or next.
  * Order within a segment: at most one SPEECH_START, any number of PARTIAL, one FINAL. A segment
  * without speech has no events, unless its end was requested (FINAL_REQUEST: the final may
- * be empty). The events do not depend on how the audio was cut into pushes. */
+ * be empty). An UTTERANCE_END comes once per pause, within a segment or after it. The events do
+ * not depend on how the audio was cut into pushes. */
 struct steno_event {
     enum steno_event_kind kind;
     int64_t segment;     /* counts finals from 0 */

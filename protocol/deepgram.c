@@ -8,7 +8,7 @@
 #include "protocol/query.h"
 
 struct state {
-    bool interim, vad_events, utterance_end, container;
+    bool interim, vad_events, container;
     struct steno_deepgram_wants wants;
     double from; /* s: start of the next Results */
 };
@@ -64,6 +64,16 @@ static steno_status set_endpointing(struct steno_dialect_session *d, const char 
     return st;
 }
 
+static steno_status set_utterance_end(struct steno_dialect_session *d, const char *value,
+                                      steno_err *err)
+{
+    int ms;
+    steno_status st = steno_query_int("utterance_end_ms", value, 0, 60000, &ms, err);
+    if (!st)
+        d->start.utterance_end = ms / 1000.0;
+    return st;
+}
+
 /* Names of features that this server does not have (smart_format, diarize, tag ...) are ignored:
  * Deepgram's and other clients send many of them. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
@@ -89,7 +99,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     if (steno_deepgram_is_want(name) && d->start.hints)
         return steno_deepgram_want(&s->wants, d->start.hints, name, value, err);
     if (!strcmp(name, "utterance_end_ms"))
-        s->utterance_end = true;
+        return set_utterance_end(d, value, err);
     return STENO_OK;
 }
 
@@ -236,13 +246,12 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
                   false);
     if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && s->interim))
         send_results(d, ev);
-    if (ev->kind == STENO_FINAL && ev->n_words && ev->reason == STENO_FINAL_ENDPOINT &&
-        s->utterance_end)
+    if (ev->kind == STENO_UTTERANCE_END)
         d->commit(d,
                   steno_buf_printf(d->begin(d),
                                    "{\"type\":\"UtteranceEnd\",\"channel\":[0,1],"
                                    "\"last_word_end\":%.3f}",
-                                   ev->words[ev->n_words - 1].end),
+                                   ev->end),
                   false);
 }
 

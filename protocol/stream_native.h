@@ -38,6 +38,7 @@ struct steno_native_start {
     int alternatives;      /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
     int beam;              /* 0 = the model's own; else 1..STENO_MAX_BEAM, at least alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
+    double utterance_end; /* s, as in struct steno_stream_options; not a field of `start` */
     /* Options of the model's family; those not set are the server's. From `ready` on, those of
      * models have the values in force. */
     struct steno_options options;

@@ -196,6 +196,7 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     so.stream.n_options = list.n;
     if (!st)
         st = steno_server_vad(srv, job->req.vad, &so.stream.vad, err);
+    so.stream.turn_vad = srv->vad_net;
     if (st)
         return st;
     return steno_pool_stream_open(&job->stream, job->req.served->pool, &so, on_note, job, err);

@@ -105,6 +105,8 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
                    .n_best = s->alternatives,
                    .hints = hints_of(c, s),
                    .no_word_times = !s->words,
+                   .turn_vad = c->ws->srv->vad_net,
+                   .utterance_end = s->utterance_end,
                    .endpoint = s->endpoint},
         .priority = STENO_POOL_LIVE,
         .owner = steno_key_owner(c->key),

@@ -1,5 +1,6 @@
-/* Decides when an utterance is over: the rules of Kaldi's online2/online-endpoint.h, on frames.
- * Pure functions. */
+/* Decides when an utterance is over: the rules of Kaldi's online2/online-endpoint.h, on frames,
+ * except that silence after speech counts from the end of sound, as a VAD finds it, and not from
+ * the network's last symbol. Pure functions. */
 #ifndef STENO_RECOGNIZER_ENDPOINT_H
 #define STENO_RECOGNIZER_ENDPOINT_H
 
@@ -7,9 +8,20 @@
 
 struct steno_endpoint {    /* frames; 0 or less: the rule is off */
     int64_t silence_alone; /* trailing silence before any sound */
-    int64_t silence_after; /* trailing silence after sound */
-    int64_t longest;       /* frames since the first sound */
+    double silence_after;  /* trailing silence after sound */
+    int64_t longest;       /* frames since the first symbol */
     int64_t grace;         /* after longest: wait this long for a silent frame to cut at */
+    int64_t clear;         /* frames without a symbol before an end, so that late ones come */
+    int64_t late;          /* a symbol comes at most this long after its sound */
+    int64_t deaf; /* as long without a symbol after silence_after: the end, whatever sounds */
+};
+
+/* Frames, all of the same origin. */
+struct steno_endpoint_state {
+    int64_t now;         /* decoded so far */
+    int64_t begin;       /* first frame of the utterance */
+    int64_t first, last; /* its first and last frame with a symbol; first < 0: none */
+    double sound;        /* end of the last sound, at most now; < 0: none */
 };
 
 enum steno_endpoint_kind {
@@ -19,10 +31,9 @@ enum steno_endpoint_kind {
     STENO_ENDPOINT_LENGTH
 };
 
-/* Apply the rules. All arguments count frames from the same origin. now: frames decoded so far;
- * begin: first frame of the utterance; first, last: its first and last frame with sound (first < 0:
- * none). */
-enum steno_endpoint_kind steno_endpoint_check(const struct steno_endpoint *e, int64_t now,
-                                              int64_t begin, int64_t first, int64_t last);
+/* Apply the rules. Where the VAD finds no sound in an utterance, silence counts from its last
+ * symbol. */
+enum steno_endpoint_kind steno_endpoint_check(const struct steno_endpoint *e,
+                                              const struct steno_endpoint_state *s);
 
 #endif

@@ -180,6 +180,7 @@ static void fill_event(const steno_stream *s, struct steno_event *ev)
 steno_status steno_results_start(steno_stream *s)
 {
     double begin = s->feeder->begin(s);
+    s->results.pausing = false;
     struct steno_event ev = {.kind = STENO_SPEECH_START,
                              .segment = s->results.segment,
                              .time = s->feeder->processed(s),
@@ -199,21 +200,28 @@ static uint64_t fingerprint(const char *text, size_t stable)
     return h;
 }
 
+/* Make the words of the running best hypothesis, hyps[0]. */
+static steno_status build_best(steno_stream *s)
+{
+    struct steno_results *r = &s->results;
+    struct steno_hypothesis *h = &r->hyps[0];
+    size_t n = 0, stable = 0;
+    steno_status st = s->family->hypotheses(s->state, r->hyps, 1, &n, &stable);
+    if (!n)
+        *h = (struct steno_hypothesis){0};
+    if (!st)
+        st = steno_words_build(&r->words[0], s->model->info.tokens, h->spans, h->n, stable);
+    return st ? st : reserve_parts(r, r->words[0].n, h->n);
+}
+
 steno_status steno_results_partial(steno_stream *s)
 {
     struct steno_event ev = {.kind = STENO_PARTIAL};
     struct steno_results *r = &s->results;
     struct steno_words *w = &r->words[0];
     struct steno_hypothesis *h = &r->hyps[0];
-    size_t n = 0, stable = 0;
     uint64_t print;
-    steno_status st = s->family->hypotheses(s->state, r->hyps, 1, &n, &stable);
-    if (!n)
-        *h = (struct steno_hypothesis){0};
-    if (!st)
-        st = steno_words_build(w, s->model->info.tokens, h->spans, h->n, stable);
-    if (!st)
-        st = reserve_parts(r, w->n, h->n);
+    steno_status st = build_best(s);
     if (st)
         return st;
     print = fingerprint(steno_words_line(w), w->stable_bytes);
@@ -226,6 +234,45 @@ steno_status steno_results_partial(steno_stream *s)
     ev.n_tokens = h->n;
     st = add_details(s, h, &ev);
     return st ? st : steno_events_add(&r->events, &ev);
+}
+
+/* ---- pauses ---------------------------------------------------------------------------------- */
+
+static steno_status add_utterance_end(steno_stream *s, double word_end)
+{
+    struct steno_event ev = {.kind = STENO_UTTERANCE_END,
+                             .segment = s->results.segment,
+                             .time = s->feeder->processed(s),
+                             .start = word_end,
+                             .end = word_end,
+                             .text = "",
+                             .language = ""};
+    return steno_events_add(&s->results.events, &ev);
+}
+
+steno_status steno_results_pause(steno_stream *s, double now)
+{
+    struct steno_results *r = &s->results;
+    if (!r->pausing || s->opt.utterance_end <= 0 || now - r->word_end < s->opt.utterance_end)
+        return STENO_OK;
+    r->pausing = false;
+    return add_utterance_end(s, r->word_end);
+}
+
+steno_status steno_results_pause_within(steno_stream *s, double last_end, double now, bool *done)
+{
+    struct steno_results *r = &s->results;
+    steno_status st;
+    *done = false;
+    if (s->opt.utterance_end <= 0 || now - last_end < s->opt.utterance_end)
+        return STENO_OK;
+    st = build_best(s);
+    if (st || !r->words[0].n)
+        return st;
+    fill_words(s, &r->words[0], r->w); /* a word may end after its last symbol */
+    last_end = r->w[r->words[0].n - 1].end;
+    *done = now - last_end >= s->opt.utterance_end;
+    return *done ? add_utterance_end(s, last_end) : STENO_OK;
 }
 
 /* ---- finals ---------------------------------------------------------------------------------- */
@@ -316,5 +363,7 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
         return st;
     r->segment++;
     r->shown = 0;
+    r->pausing = ev.n_words > 0;
+    r->word_end = ev.end;
     return STENO_OK;
 }

@@ -20,6 +20,8 @@ struct steno_results {
     struct steno_events events;
     int64_t segment; /* counts finals */
     uint64_t shown;  /* fingerprint of the last partial; 0: none */
+    bool pausing;    /* an UTTERANCE_END may follow the last final */
+    double word_end; /* s: of the last final's last word */
 };
 
 STENO_MUST steno_status steno_results_open(struct steno_results *r, int n_best);
@@ -31,5 +33,11 @@ void steno_results_close(struct steno_results *r);
 STENO_MUST steno_status steno_results_start(steno_stream *s);
 STENO_MUST steno_status steno_results_partial(steno_stream *s);
 STENO_MUST steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason);
+/* Between utterances, the audio up to `now` s has no word: queue the UTTERANCE_END if it is due. */
+STENO_MUST steno_status steno_results_pause(steno_stream *s, double now);
+/* The same within an utterance whose last symbol ends at last_end s. *done: it was queued; a final
+ * without another word is then followed by none. */
+STENO_MUST steno_status steno_results_pause_within(steno_stream *s, double last_end, double now,
+                                                   bool *done);
 
 #endif

@@ -1,4 +1,5 @@
-/* Feeding by segments: samples -> hops -> energy rule (features/activity.h) -> segments -> steps.
+/* Feeding by segments: samples -> hops -> VAD (vad.h, or the rule on energy of
+ * features/activity.h) -> segments -> steps.
  *
  * Speech opens a segment, which includes some audio from before. Silence, length or a request
  * closes it. The stream keeps the segment's samples until the family has accepted them. If the
@@ -53,17 +54,19 @@ static steno_status open_segments(steno_stream *s, steno_err *err)
     struct steno_segments *g = &s->in.g;
     const struct steno_family_info *i = &s->model->info;
     struct steno_endpoint_rules *e = &s->opt.endpoint;
-    (void)err;
     if (i->limit > 0)
         e->longest = fmin(e->longest, i->limit);
     g->whole = s->opt.no_endpointing || i->segments.whole;
     steno_activity_init(&g->activity, (double)i->hop / i->sample_rate);
     begin_segment(s);
-    return STENO_OK;
+    return s->opt.turn_vad && !g->whole
+               ? steno_vad_state_open(&g->vad, s->opt.turn_vad, i->sample_rate, err)
+               : STENO_OK;
 }
 
 static void close_segments(steno_stream *s)
 {
+    steno_vad_state_close(s->in.g.vad);
     free(s->in.g.pcm);
 }
 
@@ -153,19 +156,41 @@ static void close_segment(struct steno_segments *g, enum steno_final_reason reas
     g->keep = keep;
 }
 
-/* Apply the energy rule and the endpoint rules to one hop. */
+/* Whether a hop has sound: the verdict on the VAD's last whole frame, or of the rule on energy. */
+static steno_status classify(struct steno_segments *g, const float *pcm, size_t n, bool *loud)
+{
+    steno_status st = STENO_OK;
+    if (!g->vad) {
+        *loud = steno_activity_push(&g->activity, pcm, n);
+        return STENO_OK;
+    }
+    while (!st) {
+        size_t used;
+        st = steno_vad_state_push(g->vad, pcm, n, &used, &g->loud, NULL);
+        pcm += used;
+        n -= used;
+    }
+    *loud = g->loud;
+    return st == STENO_NEED_MORE ? STENO_OK : st;
+}
+
+/* Apply the VAD and the endpoint rules to one hop. */
 static steno_status take_hop(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
     const struct steno_endpoint_rules *e = &s->opt.endpoint;
     size_t hop = s->model->info.hop;
-    bool loud = steno_activity_push(&g->activity, g->pcm + (g->seen - g->dropped), hop);
+    bool loud = false;
+    steno_status st = classify(g, g->pcm + (g->seen - g->dropped), hop, &loud);
+    if (st)
+        return st;
     g->seen += hop;
     if (!g->speaking) {
         if (loud)
             return begin_speech(s);
+        st = steno_results_pause(s, seconds(s, (double)g->seen));
         forget_silence(s);
-        return STENO_OK;
+        return st;
     }
     g->quiet = loud ? 0 : g->quiet + 1;
     g->heard |= loud;
@@ -434,7 +459,12 @@ static steno_status flush(steno_stream *s, bool end, bool *done, steno_err *err)
     g->n = g->seen = g->dropped = 0;
     s->ended = end;
     g->from = g->last_end = 0;
+    g->loud = false;
     begin_segment(s);
+    if (g->vad)
+        st = steno_vad_state_reset(g->vad, err);
+    if (st)
+        return st;
     st = s->family->reset(s->state, STENO_RESET_RECORDING, err);
     return st || end ? st : steno_stream_restart(s, err);
 }

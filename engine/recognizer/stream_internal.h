@@ -9,12 +9,15 @@
 #include "recognizer/vad_filter.h"
 #include "recognizer/model.h"
 #include "recognizer/results.h"
+#include "recognizer/sound.h"
 #include "recognizer/stream.h"
+#include "recognizer/vad.h"
 
 /* Feeding by windows (windows.c). A run is the audio between two finalizes. */
 struct steno_windows {
     steno_fbank *fbank;
     steno_vad_filter *vad_filter; /* NULL: the network runs on every window */
+    steno_sound *sound;           /* NULL: no rule needs it */
     int64_t skipped;              /* windows of real audio that did not run */
     float *window;                /* [frames, bins] */
     size_t frames;                /* feature frames in window */
@@ -24,16 +27,19 @@ struct steno_windows {
     int64_t steps;        /* of this run */
     int64_t limit;        /* frames of scores of real audio; INT64_MAX until the run ends */
     int64_t begin;        /* first frame of scores of the utterance, in this run */
-    int64_t first_sound;  /* first frame with sound, likewise; < 0: none */
+    int64_t first_sound;  /* first frame with a symbol, likewise; < 0: none */
+    int64_t pause_told;   /* the last symbol whose UTTERANCE_END was told; < 0: none */
     enum { STENO_FLUSH_NONE, STENO_FLUSH_DRAIN, STENO_FLUSH_PAD } flushing;
     int64_t last_step; /* PAD: number of steps of this run */
 };
 
 /* Feeding by segments (segments.c). */
 struct steno_segments {
-    bool whole; /* one segment per run, no energy rule */
-    struct steno_activity activity;
-    float *pcm; /* samples [dropped, n) of the segment at the model's rate */
+    bool whole;                     /* one segment per run, no VAD */
+    struct steno_activity activity; /* the rule on energy, on hops */
+    steno_vad_state *vad;           /* instead of it; NULL: the rule */
+    bool loud;                      /* the last frame of vad has speech */
+    float *pcm;                     /* samples [dropped, n) of the segment at the model's rate */
     size_t n, cap, dropped;
     size_t seen; /* samples of the segment that the energy rule has classified */
     bool speaking;

@@ -21,6 +21,9 @@
 
 #define MAX_TOKENS 65536  /* of one utterance; with more it is cut, whatever the rules say */
 #define GRACE_SECONDS 1.0 /* after the longest utterance: wait for a silent frame to cut at */
+#define CLEAR_SECONDS 0.08
+#define LATE_SECONDS 0.5 /* streaming transducers emit up to about 0.3 s after the sound */
+#define DEAF_SECONDS 3.0 /* music or a crowd is sound without words */
 
 static const struct steno_windows_info *info_of(const steno_stream *s)
 {
@@ -51,10 +54,15 @@ static void set_rules(steno_stream *s)
     const struct steno_endpoint_rules *e = &s->opt.endpoint;
     if (s->opt.no_endpointing)
         return; /* all rules are off */
-    s->in.w.rules = (struct steno_endpoint){.silence_alone = to_frames(s, e->silence_alone),
-                                            .silence_after = to_frames(s, e->silence_after),
-                                            .longest = to_frames(s, e->longest),
-                                            .grace = to_frames(s, GRACE_SECONDS)};
+    s->in.w.rules =
+        (struct steno_endpoint){.silence_alone = to_frames(s, e->silence_alone),
+                                .silence_after = e->silence_after * s->model->info.sample_rate /
+                                                 (double)s->model->info.frame_samples,
+                                .longest = to_frames(s, e->longest),
+                                .grace = to_frames(s, GRACE_SECONDS),
+                                .clear = to_frames(s, CLEAR_SECONDS),
+                                .late = to_frames(s, LATE_SECONDS),
+                                .deaf = to_frames(s, DEAF_SECONDS)};
 }
 
 static void begin_run(steno_stream *s)
@@ -65,7 +73,7 @@ static void begin_run(steno_stream *s)
     w->left_padding = left_padding(s);
     w->limit = INT64_MAX;
     w->begin = 0;
-    w->first_sound = -1;
+    w->first_sound = w->pause_told = -1;
 }
 
 static steno_status open_windows(steno_stream *s, steno_err *err)
@@ -81,6 +89,11 @@ static steno_status open_windows(steno_stream *s, steno_err *err)
     memset(w->window, 0, window * sizeof *w->window);
     begin_run(s);
     set_rules(s);
+    st = s->opt.no_endpointing
+             ? STENO_OK
+             : steno_sound_open(&w->sound, s->opt.turn_vad, s->model->info.sample_rate, err);
+    if (st)
+        return st;
     return s->opt.vad ? steno_vad_filter_open(&w->vad_filter, s->opt.vad,
                                               s->model->info.sample_rate, w->left_padding, err)
                       : STENO_OK;
@@ -90,6 +103,7 @@ static void close_windows(steno_stream *s)
 {
     steno_fbank_close(s->in.w.fbank);
     steno_vad_filter_close(s->in.w.vad_filter);
+    steno_sound_close(s->in.w.sound);
     steno_aligned_free(s->in.w.window);
 }
 
@@ -140,24 +154,40 @@ static steno_status next_utterance(steno_stream *s)
     struct steno_windows *w = &s->in.w;
     steno_status st = s->family->reset(s->state, STENO_RESET_UTTERANCE, NULL);
     w->begin = s->family->frames(s->state);
-    w->first_sound = -1;
+    w->first_sound = w->pause_told = -1;
     return st;
 }
 
 static steno_status finish_utterance(steno_stream *s, enum steno_final_reason reason)
 {
+    const bool told =
+        s->in.w.pause_told >= 0 && s->in.w.pause_told == s->family->last_sound(s->state);
     steno_status st = steno_results_final(s, reason);
+    s->results.pausing &= !told;
     return st ? st : next_utterance(s);
+}
+
+/* The end of the last sound before frame `now`, in frames of the run. */
+static double sound_end(const steno_stream *s, int64_t now)
+{
+    const double frame = (double)s->model->info.frame_samples;
+    int64_t end = -1, at = now * (int64_t)s->model->info.frame_samples - left_padding(s);
+    if (s->in.w.sound)
+        end = steno_sound_end(s->in.w.sound, at);
+    return end < 0 ? -1 : (double)(end + left_padding(s)) / frame;
 }
 
 static steno_status check_endpoint(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
-    int64_t now = s->family->frames(s->state);
-    if (now > w->limit) /* frames of the right padding are no silence of the speaker */
+    const struct steno_endpoint_state at = {.now = s->family->frames(s->state),
+                                            .begin = w->begin,
+                                            .first = w->first_sound,
+                                            .last = s->family->last_sound(s->state),
+                                            .sound = sound_end(s, s->family->frames(s->state))};
+    if (at.now > w->limit) /* frames of the right padding are no silence of the speaker */
         return STENO_OK;
-    switch (steno_endpoint_check(&w->rules, now, w->begin, w->first_sound,
-                                 s->family->last_sound(s->state))) {
+    switch (steno_endpoint_check(&w->rules, &at)) {
     case STENO_ENDPOINT_EMPTY:
         return next_utterance(s);
     case STENO_ENDPOINT_SILENCE:
@@ -171,6 +201,25 @@ static steno_status check_endpoint(steno_stream *s)
                                                        : STENO_OK;
 }
 
+/* Tell that no word has come for options.utterance_end. */
+static steno_status check_pause(steno_stream *s)
+{
+    struct steno_windows *w = &s->in.w;
+    const int64_t now = s->family->frames(s->state), last = s->family->last_sound(s->state);
+    bool done;
+    steno_status st;
+    if (now > w->limit)
+        return STENO_OK;
+    if (w->first_sound < 0)
+        return steno_results_pause(s, frame_time(s, now));
+    if (w->pause_told == last)
+        return STENO_OK;
+    st = steno_results_pause_within(s, frame_time(s, last + 1), frame_time(s, now), &done);
+    if (done)
+        w->pause_told = last;
+    return st;
+}
+
 /* The search has consumed frames of scores: report sound, check for an endpoint. */
 static steno_status after_frames(steno_stream *s)
 {
@@ -180,6 +229,11 @@ static steno_status after_frames(steno_stream *s)
         steno_status st;
         w->first_sound = last;
         st = steno_results_start(s);
+        if (st)
+            return st;
+    }
+    if (s->opt.utterance_end > 0) {
+        steno_status st = check_pause(s);
         if (st)
             return st;
     }
@@ -327,8 +381,10 @@ static steno_status drain(steno_stream *s)
 static steno_status arrive(steno_stream *s, steno_err *err)
 {
     size_t n = s->len;
-    if (!s->in.w.vad_filter)
-        return STENO_OK;
+    steno_status st =
+        s->in.w.sound ? steno_sound_push(s->in.w.sound, s->pending, n, err) : STENO_OK;
+    if (st || !s->in.w.vad_filter)
+        return st;
     s->len = 0;
     return steno_vad_filter_push(s->in.w.vad_filter, s->pending, n, err);
 }
@@ -414,6 +470,8 @@ static steno_status restart(steno_stream *s, steno_err *err)
     steno_fbank_reset(w->fbank);
     begin_run(s);
     st = w->vad_filter ? steno_vad_filter_reset(w->vad_filter, err) : STENO_OK;
+    if (!st && w->sound)
+        st = steno_sound_reset(w->sound, err);
     return st ? st : steno_stream_restart(s, err);
 }
 

@@ -427,6 +427,7 @@ static void deepgram_results_follow_each_other(void **state)
     query(&h, "interim_results", "true", STENO_OK);
     query(&h, "vad_events", "true", STENO_OK);
     query(&h, "utterance_end_ms", "1000", STENO_OK);
+    assert_true(fabs(h.d.start.utterance_end - 1) < 1e-9);
     event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
     says(&h, "{\"type\":\"SpeechStarted\",\"channel\":[0,1],\"timestamp\":1.0}");
     event(&h, STENO_PARTIAL, "four t\"wo", STENO_FINAL_END);
@@ -442,6 +443,7 @@ static void deepgram_results_follow_each_other(void **state)
              "{\"word\":\"t\\\"wo\",\"start\":1.75,\"end\":2.0,\"confidence\":1.0}]}]},%s}",
              metadata);
     says(&h, want);
+    event(&h, STENO_UTTERANCE_END, "", STENO_FINAL_END);
     says(&h, "{\"type\":\"UtteranceEnd\",\"channel\":[0,1],\"last_word_end\":2.0}");
     event(&h, STENO_FINAL, "", STENO_FINAL_REQUEST); /* starts where the last result ended */
     says_some(&h, "{\"start\":2.0,\"duration\":0.0,\"from_finalize\":true,\"speech_final\":false}");
