@@ -51,6 +51,7 @@ struct steno_family_info {
         const steno_fbank *front; /* all streams share its tables */
         size_t frames, shift;     /* feature frames of a window, and of its move per step */
         size_t left_padding;      /* feature frames of silence before a recording */
+        size_t zeros;             /* feature frames whose values are 0 before these */
         size_t right_padding;     /* feature frames of silence after it, for the last word */
         size_t rows;              /* frames of scores per step */
     } windows;

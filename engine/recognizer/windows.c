@@ -40,6 +40,12 @@ static int64_t left_padding(const steno_stream *s)
     return (int64_t)info_of(s)->left_padding * hop_of(s);
 }
 
+/* Samples that the zeros before a run's first frame would be: they are not audio. */
+static int64_t zeros(const steno_stream *s)
+{
+    return (int64_t)info_of(s)->zeros * hop_of(s);
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static int64_t to_frames(const steno_stream *s, double seconds)
@@ -68,7 +74,8 @@ static void set_rules(steno_stream *s)
 static void begin_run(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
-    w->frames = 0;
+    w->frames = info_of(s)->zeros;
+    memset(w->window, 0, w->frames * (size_t)s->model->info.feature_bins * sizeof *w->window);
     w->fed = w->steps = 0;
     w->left_padding = left_padding(s);
     w->limit = INT64_MAX;
@@ -131,7 +138,7 @@ static double processed(const steno_stream *s)
     const struct steno_windows *w = &s->in.w;
     size_t frames = (size_t)(w->steps - 1) * info_of(s)->shift + info_of(s)->frames;
     double samples = (double)((frames - 1) * s->model->info.hop + steno_fbank_length(w->fbank));
-    double t = run_time(s, samples);
+    double t = run_time(s, samples - (double)zeros(s));
     double end = (double)s->taken / s->opt.sample_rate;
     return t > end ? end : t; /* rounding may place the last one later */
 }
@@ -282,8 +289,8 @@ static size_t missing(const steno_stream *s)
     const struct steno_windows *w = &s->in.w;
     const struct steno_windows_info *i = info_of(s);
     int64_t frames = w->steps * (int64_t)i->shift + (int64_t)i->frames;
-    int64_t need = (frames - 1) * hop_of(s) + (int64_t)steno_fbank_length(w->fbank) - w->fed -
-                   (int64_t)(s->len - s->pos) - w->left_padding;
+    int64_t need = (frames - 1) * hop_of(s) + (int64_t)steno_fbank_length(w->fbank) - zeros(s) -
+                   w->fed - (int64_t)(s->len - s->pos) - w->left_padding;
     if (ready(s))
         return 0;
     if (w->vad_filter) /* as often as without a filter, so that speech is noticed as early */
@@ -344,7 +351,7 @@ static steno_status drain_left_padding(steno_stream *s)
 static steno_status skip_quiet(steno_stream *s)
 {
     struct steno_windows *w = &s->in.w;
-    int64_t hop = hop_of(s), from = w->steps * (int64_t)info_of(s)->shift * hop;
+    int64_t hop = hop_of(s), from = w->steps * (int64_t)info_of(s)->shift * hop - zeros(s);
     int64_t to =
         from + ((int64_t)info_of(s)->frames - 1) * hop + (int64_t)steno_fbank_length(w->fbank);
     steno_status st;

@@ -17,3 +17,12 @@ steno_status steno_choose_precision(enum steno_precision asked, const char *cpu,
                                                      : STENO_FP32;
     return st;
 }
+
+steno_status steno_prefers_int8_files(enum steno_precision asked, const char *cpu, bool *out,
+                                      steno_err *err)
+{
+    unsigned has = 0;
+    steno_status st = steno_cpu_choose(cpu, &has, err);
+    *out = asked == STENO_INT8_WEIGHTS || (asked == STENO_AUTO_WEIGHTS && has & STENO_CPU_VNNI);
+    return st;
+}

@@ -12,4 +12,9 @@ STENO_MUST steno_status steno_choose_precision(enum steno_precision asked, const
                                                bool allows_int8, bool allows_bf16,
                                                enum steno_precision *out, steno_err *err);
 
+/* Of a directory with networks in f32 and in 8 bits, whether to take the latter: if int8 is asked
+ * for, or if nothing is and the CPU multiplies such numbers. cpu, errors: as above. */
+STENO_MUST steno_status steno_prefers_int8_files(enum steno_precision asked, const char *cpu,
+                                                 bool *out, steno_err *err);
+
 #endif

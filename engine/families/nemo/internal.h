@@ -1,0 +1,129 @@
+/* Structs and functions that the files of the families nemo and nemo_streaming share: model.c (a
+ * directory, its networks), search.c (searches of one stream), offline.c and streaming.c (the two
+ * families), encoder.c (a streaming encoder for several streams). */
+#ifndef STENO_FAMILIES_NEMO_INTERNAL_H
+#define STENO_FAMILIES_NEMO_INTERNAL_H
+
+#include "families/common/offline.h"
+#include "families/family.h"
+#include "families/nemo/conf.h"
+#include "families/nemo/transducer.h"
+#include "features/cmvn.h"
+
+/* Frozen after open. */
+struct steno_nemo_model {
+    struct steno_nemo_conf conf;
+    char name[128];
+    char chunk[32]; /* of describe */
+    const char *languages;
+    int threads;
+    bool sherpa; /* features as sherpa-onnx computes them */
+    float blank_penalty;
+    steno_tokens *tokens;
+    int32_t blank, unknown; /* unknown -1: there is none */
+    steno_network *encoder, *decoder, *joiner;
+    int audio, length;                       /* inputs of the encoder */
+    int scores, lengths;                     /* its outputs; lengths -1: there is none */
+    struct steno_nemo_transducer transducer; /* if it is one */
+    size_t dim;                              /* of an encoder frame */
+    bool alone; /* streams of a batch would change each other's scores */
+    steno_fbank *front;
+    struct steno_fbank_options features;
+    struct steno_utterance_norm norm;
+    double limit;                        /* s of a segment that the encoder's positions allow */
+    struct steno_offline_family offline; /* whole segments */
+    size_t cache_bytes;                  /* streaming: of one stream */
+};
+
+/* Open the directory of o. streaming: the family that opens it. Close also after failure. */
+STENO_MUST steno_status steno_nemo_open(struct steno_nemo_model **out,
+                                        const struct steno_family_open *o, bool streaming,
+                                        steno_err *err);
+void steno_nemo_close(struct steno_nemo_model *m);
+/* Fill the fields of info that do not depend on the feeding. */
+void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info *out);
+void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_model_info *i,
+                         FILE *out);
+/* Samples that one frame of scores covers. */
+static inline size_t steno_nemo_frame(const struct steno_nemo_model *m)
+{
+    return (size_t)(STENO_NEMO_HOP * m->conf.subsampling);
+}
+static inline bool steno_nemo_is_transducer(const struct steno_nemo_model *m)
+{
+    return m->conf.kind == STENO_NEMO_TRANSDUCER;
+}
+
+/* Options of both families. */
+#define STENO_NEMO_OPTIONS(family)                                                                 \
+    {family,                                                                                       \
+     "frontend",                                                                                   \
+     STENO_OPTION_CHOICE,                                                                          \
+     STENO_OPTION_OF_MODEL,                                                                        \
+     0,                                                                                            \
+     0,                                                                                            \
+     "model|sherpa",                                                                               \
+     "model",                                                                                      \
+     "features as in the model's training, or as sherpa-onnx computes them"},                      \
+    {                                                                                              \
+        family, "blank_penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 20, NULL, "0",    \
+            "subtracted from the score of the blank"                                               \
+    }
+
+/* ---- search.c -------------------------------------------------------------------------------- */
+
+/* The search of one stream: one of the first three is not NULL. Confined. */
+struct steno_nemo_search {
+    steno_tdt *tdt;
+    steno_ctc_greedy *greedy;
+    steno_ctc_beam *beam;
+    struct steno_hyp *hyps; /* [n_best] */
+    size_t n_best;
+};
+
+/* Open the search that o asks for; o->beam and o->n_best return the values in use. */
+STENO_MUST steno_status steno_nemo_search_open(struct steno_nemo_search *s,
+                                               const struct steno_nemo_model *m,
+                                               struct steno_family_stream *o, steno_err *err);
+void steno_nemo_search_close(struct steno_nemo_search *s);
+void steno_nemo_search_reset(struct steno_nemo_search *s);
+void steno_nemo_search_restart(struct steno_nemo_search *s);
+/* Search frames of CTC scores [n, vocab]. */
+STENO_MUST steno_status steno_nemo_search_ctc(struct steno_nemo_search *s, const float *scores,
+                                              size_t n);
+/* struct steno_family's hypotheses. */
+STENO_MUST steno_status steno_nemo_search_list(struct steno_nemo_search *s,
+                                               struct steno_hypothesis *out, size_t max, size_t *n,
+                                               size_t *stable);
+int64_t steno_nemo_search_frames(const struct steno_nemo_search *s);
+int64_t steno_nemo_search_last_sound(const struct steno_nemo_search *s);
+size_t steno_nemo_search_n_tokens(const struct steno_nemo_search *s);
+
+/* ---- encoder.c ------------------------------------------------------------------------------- */
+
+/* The caches of one stream between steps. Confined. The first step allocates the memory. */
+struct steno_nemo_caches {
+    char *data; /* [cache_bytes] */
+    bool fresh; /* a recording begins: all count as zero */
+};
+
+/* A session of a streaming encoder, and the inputs of a batch. Confined. */
+typedef struct steno_nemo_encoder steno_nemo_encoder;
+
+/* max: streams of one step, 1 if m->alone. */
+STENO_MUST steno_status steno_nemo_encoder_open(steno_nemo_encoder **out,
+                                                const struct steno_nemo_model *m, int max,
+                                                steno_err *err);
+void steno_nemo_encoder_close(steno_nemo_encoder *e);
+/* Put the window [window, bins] of stream i of the next step. */
+void steno_nemo_encoder_put(steno_nemo_encoder *e, int i, const float *window);
+/* Run a step on the first n windows as a batch of `size` >= n. c: [n] caches; a step that fails
+ * leaves them as they were. *rows: [n, shift / subsampling, dim] encoder frames, or scores of CTC;
+ * valid until the next step. STENO_ERR_FORMAT: an output has another shape. */
+STENO_MUST steno_status steno_nemo_encoder_step(steno_nemo_encoder *e,
+                                                struct steno_nemo_caches *const *c, int n, int size,
+                                                const float **rows, steno_err *err);
+/* Check caches and outputs of the network; fills m->cache_bytes and m->dim. */
+STENO_MUST steno_status steno_nemo_encoder_try(struct steno_nemo_model *m, steno_err *err);
+
+#endif

@@ -1,0 +1,339 @@
+/* Opens a directory with a model of NeMo: configuration, tokens, networks, features. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/common/path.h"
+#include "families/common/precision.h"
+#include "families/nemo/internal.h"
+#include "families/option.h"
+#include "features/logmel.h"
+
+#define BLANK "<blk>"
+#define UNKNOWN "<unk>"
+#define POSITIONS 5000 /* encoder frames for which NeMo's exports have positions */
+
+static steno_status no_memory(const struct steno_nemo_model *m, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->conf.dir);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static steno_status check_vocabulary(struct steno_nemo_model *m, steno_err *err)
+{
+    const struct steno_nemo_conf *c = &m->conf;
+    const int32_t n = steno_tokens_count(m->tokens);
+    m->unknown = steno_tokens_find(m->tokens, UNKNOWN);
+    m->blank = steno_tokens_find(m->tokens, BLANK);
+    if (m->blank != n - 1)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s/%s: the last of %d tokens is '%.40s', expected " BLANK, c->dir,
+                          c->tokens, (int)n, steno_tokens_piece(m->tokens, n - 1));
+    if (c->vocab && c->vocab + 1 != n)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s/%s: %d tokens, expected %lld: metadata vocab_size of %s, and " BLANK,
+                          c->dir, c->tokens, (int)n, (long long)c->vocab + 1, c->encoder);
+    return STENO_OK;
+}
+
+static steno_status open_tokens(struct steno_nemo_model *m, steno_err *err)
+{
+    char *path = steno_path_join(m->conf.dir, m->conf.tokens);
+    steno_status st = path ? steno_tokens_open(&m->tokens, path, err) : no_memory(m, err);
+    free(path);
+    if (!st)
+        st = check_vocabulary(m, err);
+    if (!st)
+        st = steno_tokens_drop(m->tokens, BLANK, err);
+    if (!st && m->unknown >= 0)
+        st = steno_tokens_drop(m->tokens, UNKNOWN, err);
+    return st;
+}
+
+/* ---- networks -------------------------------------------------------------------------------- */
+
+static steno_status open_network(steno_network **out, const struct steno_nemo_model *m,
+                                 const char *file, const struct steno_family_open *o,
+                                 steno_err *err)
+{
+    const struct steno_network_options opt = {.cpu = o->cpu,
+                                              .cache_dir = steno_cache_dir(),
+                                              .observer = o->observer,
+                                              .opt_level = o->plain ? 0 : -1,
+                                              .precision = o->precision};
+    char *path = steno_path_join(m->conf.dir, file);
+    steno_status st = path ? steno_network_open(out, path, &opt, err) : no_memory(m, err);
+    free(path);
+    return st;
+}
+
+static steno_status open_networks(struct steno_nemo_model *m, const struct steno_family_open *o,
+                                  steno_err *err)
+{
+    const struct steno_nemo_conf *c = &m->conf;
+    steno_status st = open_network(&m->encoder, m, c->encoder, o, err);
+    if (!st && c->decoder)
+        st = open_network(&m->decoder, m, c->decoder, o, err);
+    if (!st && c->joiner)
+        st = open_network(&m->joiner, m, c->joiner, o, err);
+    /* in f32 activations are rounded over the range of a whole batch, as the file says */
+    m->alone = c->quantized && o->precision == STENO_FP32;
+    return st;
+}
+
+static bool is_length(const struct steno_value *v)
+{
+    return (v->dtype == STENO_I64 || v->dtype == STENO_I32) && v->shape.rank == 1;
+}
+
+static steno_status bind_encoder(struct steno_nemo_model *m, steno_err *err)
+{
+    const struct steno_nemo_conf *c = &m->conf;
+    const struct steno_value *x;
+    m->audio = steno_network_find_input(m->encoder, "audio_signal");
+    m->length = steno_network_find_input(m->encoder, "length");
+    m->scores = 0;
+    m->lengths = steno_network_n_outputs(m->encoder) > 1 &&
+                         steno_network_output(m->encoder, 1)->dtype == STENO_I64
+                     ? 1
+                     : -1;
+    if (m->audio < 0 || m->length < 0 || steno_network_n_outputs(m->encoder) < 1 ||
+        !is_length(steno_network_input(m->encoder, m->length)))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s/%s: expected inputs audio_signal [N,bins,frames] and length [N]",
+                          c->dir, c->encoder);
+    x = steno_network_input(m->encoder, m->audio);
+    if (x->dtype != STENO_F32 || x->shape.rank != 3 || (x->shape.dim[1] < 0 && !c->bins) ||
+        (c->bins && x->shape.dim[1] >= 0 && x->shape.dim[1] != c->bins))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s/%s: audio_signal has %lld bins, expected the %lld of its metadata",
+                          c->dir, c->encoder, (long long)x->shape.dim[1], (long long)c->bins);
+    m->conf.bins = c->bins ? c->bins : x->shape.dim[1];
+    return STENO_OK;
+}
+
+/* Width of an encoder frame: the encoder says it, or the network that reads it. */
+static steno_status find_width(struct steno_nemo_model *m, steno_err *err)
+{
+    const struct steno_shape *y = &steno_network_output(m->encoder, m->scores)->shape;
+    const struct steno_network *reader = m->joiner ? m->joiner : m->decoder;
+    int64_t dim = y->rank == 3 ? y->dim[1] : -1;
+    if (dim < 0)
+        dim = steno_network_input(reader, 0)->shape.dim[1];
+    if (dim < 1 || dim > 65536)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s/%s: the width of the output is not known",
+                          m->conf.dir, m->conf.encoder);
+    m->dim = (size_t)dim;
+    return STENO_OK;
+}
+
+static steno_status bind_transducer(struct steno_nemo_model *m, steno_err *err)
+{
+    struct steno_nemo_transducer *t = &m->transducer;
+    const size_t vocab = (size_t)steno_tokens_count(m->tokens);
+    steno_status st = find_width(m, err);
+    if (st)
+        return st;
+    *t = (struct steno_nemo_transducer){.decoder = m->decoder,
+                                        .joiner = m->joiner,
+                                        .decoder_name = m->conf.decoder,
+                                        .joiner_name = m->conf.joiner,
+                                        .alone = m->alone};
+    st = steno_nemo_transducer_bind(t, m->dim, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", m->conf.dir);
+    if (t->outputs < vocab || t->outputs > vocab + 1024)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s/%s: %zu scores of a frame, expected the %zu tokens of %s and scores "
+                          "of durations",
+                          m->conf.dir, m->conf.joiner ? m->conf.joiner : m->conf.decoder,
+                          t->outputs, vocab, m->conf.tokens);
+    return STENO_OK;
+}
+
+/* The encoder adds positions of a table [1, 2 n - 1, D], so that n frames are the most. */
+static void find_limit(struct steno_nemo_model *m)
+{
+    const struct steno_graph *g = steno_network_graph(m->encoder);
+    int64_t frames = 0;
+    for (int32_t i = 0; i < g->n_values; i++) {
+        const struct steno_tensor *t = g->values[i].constant;
+        if (t && t->shape.rank == 3 && t->shape.dim[0] == 1 && t->shape.dim[1] % 2 == 1 &&
+            t->shape.dim[1] > 100 && t->shape.dim[2] > 1 && t->shape.dim[1] > 2 * frames)
+            frames = (t->shape.dim[1] + 1) / 2;
+    }
+    if (!frames)
+        frames = POSITIONS;
+    m->limit = (double)frames * (double)steno_nemo_frame(m) / STENO_NEMO_RATE;
+}
+
+/* ---- features -------------------------------------------------------------------------------- */
+
+/* What sherpa-onnx 2.0.1 computes, which differs from kind to kind. */
+static void use_sherpa_features(struct steno_nemo_model *m)
+{
+    struct steno_fbank_options *o = &m->features;
+    const size_t bins = (size_t)m->conf.bins;
+    *o = steno_fbank_nemo(STENO_NEMO_RATE, bins);
+    m->norm.ddof = 0;
+    if (m->conf.streaming && !steno_nemo_is_transducer(m)) {
+        *o = steno_fbank_kaldi(STENO_NEMO_RATE, bins);
+        o->edges = STENO_EDGES_REFLECT;
+        o->high = -400;
+    }
+    if (m->conf.streaming)
+        return;
+    if (steno_nemo_is_transducer(m))
+        o->window = STENO_WINDOW_POVEY;
+    if (m->conf.kind != STENO_NEMO_CTC)
+        o->high = -400;
+    if (m->conf.per_feature) {
+        o->floor = 0;
+        o->offset = 0x1p-24F;
+    }
+}
+
+static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
+{
+    steno_status st;
+    m->norm = STENO_NORM_NEMO;
+    m->features = steno_logmel_nemo(STENO_NEMO_RATE, (size_t)m->conf.bins);
+    if (m->sherpa)
+        use_sherpa_features(m);
+    st = steno_fbank_open(&m->front, &m->features, err);
+    return st ? steno_fail_in(err, st, "%s", m->conf.dir) : STENO_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static void read_options(struct steno_nemo_model *m, const struct steno_family_open *o)
+{
+    const char *front = steno_option_value(o->options, o->n_options, "frontend");
+    double penalty = 0;
+    m->sherpa = front && strcmp(front, "sherpa") == 0;
+    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &penalty);
+    m->blank_penalty = (float)penalty;
+}
+
+static steno_status open_parts(struct steno_nemo_model *m, const struct steno_family_open *o,
+                               bool streaming, steno_err *err)
+{
+    bool int8 = false;
+    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    read_options(m, o);
+    if (!st)
+        st = steno_nemo_conf_open(&m->conf, o->dir, int8, err);
+    if (!st && m->conf.streaming != streaming)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %s has %s caches", o->dir, m->conf.encoder,
+                        streaming ? "no" : "");
+    if (!st && m->conf.kind == STENO_NEMO_CANARY)
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: models with attention decoders (Canary)",
+                        o->dir);
+    if (!st)
+        st = open_tokens(m, err);
+    if (!st)
+        st = open_networks(m, o, err);
+    if (!st)
+        st = bind_encoder(m, err);
+    if (!st && steno_nemo_is_transducer(m))
+        st = bind_transducer(m, err);
+    else if (!st)
+        m->dim = (size_t)steno_tokens_count(m->tokens);
+    if (!st)
+        st = open_features(m, err);
+    if (!st)
+        find_limit(m);
+    return st || !streaming ? st : steno_nemo_encoder_try(m, err);
+}
+
+steno_status steno_nemo_open(struct steno_nemo_model **out, const struct steno_family_open *o,
+                             bool streaming, steno_err *err)
+{
+    struct steno_nemo_model *m = calloc(1, sizeof *m);
+    const char *name;
+    steno_status st;
+    int n;
+    if (!m)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    m->threads = o->threads;
+    st = open_parts(m, o, streaming, err);
+    if (st) {
+        steno_nemo_close(m);
+        return st;
+    }
+    name = steno_path_name(o->dir, &n);
+    snprintf(m->name, sizeof m->name, "%.*s", n, name);
+    *out = m;
+    return STENO_OK;
+}
+
+void steno_nemo_close(struct steno_nemo_model *m)
+{
+    if (!m)
+        return;
+    steno_network_close(m->encoder);
+    steno_network_close(m->decoder);
+    steno_network_close(m->joiner);
+    steno_fbank_close(m->front);
+    steno_tokens_close(m->tokens);
+    steno_nemo_conf_free(&m->conf);
+    free(m);
+}
+
+/* ---- information ----------------------------------------------------------------------------- */
+
+void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info *out)
+{
+    const struct steno_network *const nets[] = {m->encoder, m->decoder, m->joiner};
+    *out = (struct steno_family_info){.name = m->name,
+                                      .version = "",
+                                      .language = "",
+                                      .license = "",
+                                      .network = m->conf.encoder,
+                                      .results_of = m->sherpa ? "sherpa-onnx" : "",
+                                      .tokens = m->tokens,
+                                      .sample_rate = STENO_NEMO_RATE,
+                                      .hop = STENO_NEMO_HOP,
+                                      .feature_bins = (int)m->conf.bins,
+                                      .frame_samples = steno_nemo_frame(m)};
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
+        if (nets[i])
+            out->weight_bytes += steno_network_weight_bytes(nets[i]);
+}
+
+static const char *kind_of(const struct steno_nemo_model *m)
+{
+    if (m->conf.kind == STENO_NEMO_CTC)
+        return "CTC";
+    return m->transducer.outputs > (size_t)steno_tokens_count(m->tokens)
+               ? "transducer with durations (TDT)"
+               : "transducer";
+}
+
+void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_model_info *i,
+                         FILE *out)
+{
+    const struct steno_nemo_conf *c = &m->conf;
+    fprintf(out, "model      %s, %s, %s\n", i->name, i->family, kind_of(m));
+    fprintf(out, "directory  %s, layout of %s\n", c->dir, c->onnx_asr ? "onnx-asr" : "sherpa-onnx");
+    fprintf(out, "languages  %s\n", *i->languages ? i->languages : "not named in the directory");
+    fprintf(out, "features   %d mel bins, %d Hz, as %s%s\n", i->feature_bins, i->sample_rate,
+            m->sherpa ? "sherpa-onnx computes them" : "in training",
+            c->per_feature ? ", normalised over each segment" : "");
+    fprintf(out, "networks   %s%s%s%s%s%s\n", c->encoder, c->decoder ? ", " : "",
+            c->decoder ? c->decoder : "", c->joiner ? ", " : "", c->joiner ? c->joiner : "",
+            c->quantized ? ", 8 bits" : "");
+    if (c->streaming)
+        fprintf(out,
+                "steps      streaming: %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
+                i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
+    else
+        fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n",
+                m->limit, i->frame_seconds * 1e3);
+    fprintf(out, "decoder    %zu tokens, blank %s\n", i->vocab_size, BLANK);
+    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
+            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+}

@@ -1,0 +1,323 @@
+/* Family nemo: encoders that take whole segments. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "families/common/scores.h"
+#include "families/nemo/family.h"
+#include "families/nemo/internal.h"
+
+#define FAMILY "nemo"
+#define LONGEST 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
+#define FIRST 0.8    /* s of audio until the first partial */
+#define SLACK 2      /* frames: how far the time of a token may differ between two chunks */
+
+static bool probe(const char *dir)
+{
+    bool streaming;
+    return steno_nemo_conf_probe(dir, &streaming) && !streaming;
+}
+
+static void close_model(void *model)
+{
+    steno_nemo_close(model);
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct steno_nemo_model *m = model;
+    steno_nemo_info(m, out);
+    out->chunk_seconds = FIRST;
+    out->stream_bytes = steno_offline_bytes(&m->offline);
+    out->endpoint = (struct steno_endpoint_rules){5, 0.8, m->offline.cuts.full};
+    out->batches = true;
+    out->untimed = true;
+    out->feeding = STENO_FEED_SEGMENTS;
+    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    steno_nemo_describe(model, i, out);
+}
+
+/* ---- a stream -------------------------------------------------------------------------------- */
+
+static void settings_free(void *settings)
+{
+    struct steno_nemo_search *s = settings;
+    if (!s)
+        return;
+    steno_nemo_search_close(s);
+    free(s);
+}
+
+static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
+                              steno_err *err)
+{
+    struct steno_nemo_model *m = model;
+    struct steno_nemo_search *s = calloc(1, sizeof *s);
+    steno_status st = s ? steno_nemo_search_open(s, m, o, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (st) {
+        settings_free(s);
+        return st;
+    }
+    return steno_offline_new(state, &m->offline, s, o, err);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+struct worker {
+    const struct steno_nemo_model *model;
+    steno_session *encoder;
+    steno_nemo_joint *joint;
+    steno_tdt_work *work;
+    steno_fbank *fbank;
+    float *frames, *x; /* [cap, bins] and, transposed, [bins, frames] */
+    size_t cap;
+    float *rows; /* [cap_rows, dim] */
+    size_t cap_rows;
+};
+
+static void worker_close(void *worker)
+{
+    struct worker *w = worker;
+    if (!w)
+        return;
+    steno_session_close(w->encoder);
+    steno_nemo_joint_close(w->joint);
+    steno_tdt_work_close(w->work);
+    steno_fbank_close(w->fbank);
+    steno_aligned_free(w->frames);
+    steno_aligned_free(w->x);
+    steno_aligned_free(w->rows);
+    free(w);
+}
+
+static steno_status open_worker_parts(struct worker *w, steno_err *err)
+{
+    const struct steno_nemo_model *m = w->model;
+    const struct steno_session_options so = {.threads = m->threads};
+    steno_status st = steno_session_open(&w->encoder, m->encoder, &so, err);
+    if (!st)
+        st = steno_fbank_open_like(&w->fbank, m->front, err);
+    if (!st && steno_nemo_is_transducer(m))
+        st = steno_nemo_joint_open(&w->joint, &m->transducer, m->threads, err);
+    if (!st && steno_nemo_is_transducer(m))
+        st = steno_tdt_work_open(&w->work, m->transducer.outputs, err);
+    return st;
+}
+
+static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+{
+    struct worker *w = calloc(1, sizeof *w);
+    steno_status st = w ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    (void)max;
+    if (st)
+        return st;
+    w->model = model;
+    st = open_worker_parts(w, err);
+    if (st)
+        worker_close(w);
+    else
+        *worker = w;
+    return st;
+}
+
+static steno_status grow(float **p, size_t *cap, size_t n, size_t width)
+{
+    const size_t want = n + n / 4;
+    float *q;
+    if (n <= *cap)
+        return STENO_OK;
+    q = steno_aligned_alloc(want * width * sizeof *q);
+    if (!q)
+        return STENO_ERR_NOMEM;
+    steno_aligned_free(*p);
+    *p = q;
+    *cap = want;
+    return STENO_OK;
+}
+
+static steno_status reserve_frames(struct worker *w, size_t n)
+{
+    const size_t bins = (size_t)w->model->conf.bins;
+    size_t cap = w->cap;
+    steno_status st = grow(&w->frames, &cap, n, bins);
+    return st ? st : grow(&w->x, &w->cap, n, bins);
+}
+
+/* y [columns, rows] = x [rows, columns] transposed. */
+static void transpose(const float *x, size_t rows, size_t columns, float *y)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t k = 0; k < columns; k++)
+            y[k * rows + i] = x[i * columns + k];
+}
+
+/* Compute the features of the segment, [bins, *n] in w->x. */
+static steno_status make_features(struct worker *w, const float *pcm, size_t samples, size_t *n,
+                                  steno_err *err)
+{
+    const struct steno_nemo_model *m = w->model;
+    const size_t bins = (size_t)m->conf.bins;
+    const size_t most = (size_t)steno_fbank_count(&m->features, (int64_t)samples);
+    steno_status st = reserve_frames(w, most);
+    *n = 0;
+    if (st)
+        return steno_fail(err, st, "stream: out of memory");
+    steno_fbank_reset(w->fbank);
+    if (most)
+        st = steno_fbank_whole(w->fbank, pcm, samples, w->frames, most, n);
+    if (st)
+        return steno_fail(err, st, "stream: features: %s", steno_status_info(st)->name);
+    if (m->conf.per_feature && *n)
+        steno_cmvn_utterance(w->frames, *n, bins, &m->norm);
+    transpose(w->frames, *n, bins, w->x);
+    return STENO_OK;
+}
+
+static steno_status run_encoder(struct worker *w, size_t n, steno_err *err)
+{
+    const struct steno_nemo_model *m = w->model;
+    const steno_dtype type = steno_network_input(m->encoder, m->length)->dtype;
+    int64_t length = (int64_t)n;
+    int32_t short_length = (int32_t)n;
+    const struct steno_tensor x = {
+        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, m->conf.bins, length}}, .data = w->x};
+    const struct steno_tensor l = {.dtype = type,
+                                   .shape = {.rank = 1, .dim = {1}},
+                                   .data =
+                                       type == STENO_I64 ? (void *)&length : (void *)&short_length};
+    steno_status st = steno_session_set(w->encoder, m->audio, &x, err);
+    if (!st)
+        st = steno_session_set(w->encoder, m->length, &l, err);
+    if (!st)
+        st = steno_session_run(w->encoder, err);
+    return st ? steno_fail_in(err, st, "%s", m->conf.encoder) : STENO_OK;
+}
+
+/* Take the encoder's output: *rows [*n, dim]. A transducer's has the frames last. */
+static steno_status take_rows(struct worker *w, const float **rows, size_t *n, steno_err *err)
+{
+    const struct steno_nemo_model *m = w->model;
+    const struct steno_tensor *y = steno_session_get(w->encoder, m->scores), *l;
+    const int frames_at = steno_nemo_is_transducer(m) ? 2 : 1;
+    size_t frames;
+    char shape[96];
+    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1 ||
+        (size_t)y->shape.dim[3 - frames_at] != m->dim)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: an output of %s, expected frames of %zu",
+                          m->conf.encoder, steno_shape_str(&y->shape, shape, sizeof shape), m->dim);
+    frames = (size_t)y->shape.dim[frames_at];
+    *n = frames;
+    if (m->lengths >= 0) {
+        l = steno_session_get(w->encoder, m->lengths);
+        if (l->dtype == STENO_I64 && steno_numel(l) == 1 && *(const int64_t *)l->data >= 0 &&
+            (size_t) * (const int64_t *)l->data < frames)
+            *n = (size_t) * (const int64_t *)l->data;
+    }
+    *rows = y->data;
+    if (frames_at == 1)
+        return steno_scores_check(*rows, *n * m->dim, m->conf.encoder, err);
+    if (grow(&w->rows, &w->cap_rows, frames, m->dim))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    transpose(y->data, m->dim, frames, w->rows);
+    *rows = w->rows;
+    return STENO_OK;
+}
+
+static steno_status search(struct worker *w, struct steno_nemo_search *s, const float *rows,
+                           size_t n, steno_err *err)
+{
+    const struct steno_tdt_frames f = {rows, n, w->model->dim};
+    struct steno_transducer_nets nets;
+    steno_status st;
+    steno_nemo_search_restart(s);
+    if (!n)
+        return STENO_OK;
+    if (s->tdt) {
+        nets = steno_nemo_joint_nets(w->joint);
+        return steno_tdt_push(&s->tdt, &f, 1, &nets, w->work, err);
+    }
+    st = steno_nemo_search_ctc(s, rows, n);
+    return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
+}
+
+static steno_status list(const struct steno_offline_piece *p)
+{
+    struct steno_nemo_search *s = p->settings;
+    struct steno_hypothesis h[STENO_MAX_BEAM];
+    size_t n, stable;
+    steno_status st = steno_nemo_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
+    for (size_t i = 0; i < n && !st; i++)
+        st = steno_hypothesis_list_add(p->out, h[i].spans, h[i].n, NULL, 0, h[i].score);
+    return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
+}
+
+static steno_status recognize_one(struct worker *w, const struct steno_offline_piece *p)
+{
+    const float *rows = NULL;
+    size_t frames, n = 0;
+    steno_status st = make_features(w, p->pcm, p->n, &frames, p->err);
+    if (!st && frames)
+        st = run_encoder(w, frames, p->err);
+    if (!st && frames)
+        st = take_rows(w, &rows, &n, p->err);
+    if (!st)
+        st = search(w, p->settings, rows, n, p->err);
+    return st ? st : list(p);
+}
+
+static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
+                      struct steno_network_time *spent)
+{
+    steno_network_time_begin(spent);
+    for (size_t i = 0; i < n; i++)
+        pieces[i].st = recognize_one(worker, &pieces[i]);
+    steno_network_time_end(spent);
+}
+
+static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_nemo_model *m = NULL;
+    steno_status st = steno_nemo_open(&m, o, false, err);
+    if (st)
+        return st;
+    m->offline = (struct steno_offline_family){
+        .cuts = steno_offline_cuts(STENO_NEMO_RATE, fmin(LONGEST, m->limit), steno_nemo_frame(m)),
+        .frame_samples = steno_nemo_frame(m),
+        .slack = SLACK,
+        .tokens = m->tokens,
+        .recognize = recognize,
+        .settings_free = settings_free};
+    *model = m;
+    return STENO_OK;
+}
+
+static const struct steno_option_info options[] = {STENO_NEMO_OPTIONS(FAMILY)};
+
+const struct steno_family steno_family_nemo = {.name = FAMILY,
+                                               .layout = "encoder.onnx",
+                                               .options = options,
+                                               .n_options = sizeof options / sizeof *options,
+                                               .probe = probe,
+                                               .open = open_model,
+                                               .close = close_model,
+                                               .info = get_info,
+                                               .describe = describe,
+                                               .state_new = state_new,
+                                               .state_free = steno_offline_free,
+                                               .reset = steno_offline_reset,
+                                               .worker_open = worker_open,
+                                               .worker_close = worker_close,
+                                               .step = steno_offline_step,
+                                               .hypotheses = steno_offline_hypotheses,
+                                               .trial_open = steno_offline_trial_open,
+                                               .trial_run = steno_offline_trial_run,
+                                               .trial_close = steno_offline_trial_close,
+                                               .accept = steno_offline_accept,
+                                               .accepted = steno_offline_accepted,
+                                               .missing = steno_offline_missing};

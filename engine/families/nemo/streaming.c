@@ -1,0 +1,360 @@
+/* Family nemo_streaming: encoders with caches, fed by windows. A window has the frames of a step
+ * and, before them, some of the step before, which the convolutions at the encoder's beginning
+ * need. In front of the first step NeMo has zeros there; sherpa-onnx begins with the first frames
+ * of the recording, and so passes over the scores of one step. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "families/common/noise.h"
+#include "families/common/scores.h"
+#include "families/nemo/family.h"
+#include "families/nemo/internal.h"
+
+#define FAMILY "nemo_streaming"
+#define TAIL 64              /* feature frames of silence after a recording, for the last word */
+#define LONGEST 20.0         /* s: maximum length of an utterance, unless a stream sets another */
+#define QUIET_SCORE (-30.0F) /* CTC: log-probability of each token in a skipped window */
+
+static bool probe(const char *dir)
+{
+    bool streaming;
+    return steno_nemo_conf_probe(dir, &streaming) && streaming;
+}
+
+static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_nemo_model *m = NULL;
+    steno_status st = steno_nemo_open(&m, o, true, err);
+    if (!st)
+        *model = m;
+    return st;
+}
+
+static void close_model(void *model)
+{
+    steno_nemo_close(model);
+}
+
+static size_t rows_of(const struct steno_nemo_model *m)
+{
+    return (size_t)(m->conf.shift / m->conf.subsampling);
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct steno_nemo_model *m = model;
+    const struct steno_nemo_conf *c = &m->conf;
+    const double frame = (double)STENO_NEMO_HOP / STENO_NEMO_RATE;
+    steno_nemo_info(m, out);
+    out->chunk_seconds = frame * (double)c->shift;
+    out->lookahead_seconds = m->sherpa ? frame * (double)(c->window - c->shift) : 0;
+    out->stream_bytes =
+        m->cache_bytes + (size_t)(c->window * c->bins) * sizeof(float) +
+        (steno_nemo_is_transducer(m)
+             ? 2 * (steno_nemo_state_size(&m->transducer) + m->transducer.width) * sizeof(float)
+             : 0);
+    out->endpoint = (struct steno_endpoint_rules){2.4, 1.2, LONGEST};
+    out->batches = !m->alone;
+    out->untimed = steno_nemo_is_transducer(m);
+    out->feeding = STENO_FEED_WINDOWS;
+    out->windows =
+        (struct steno_windows_info){.front = m->front,
+                                    .frames = (size_t)c->window,
+                                    .shift = (size_t)c->shift,
+                                    .zeros = m->sherpa ? 0 : (size_t)(c->window - c->shift),
+                                    .right_padding = TAIL,
+                                    .rows = rows_of(m)};
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    steno_nemo_describe(model, i, out);
+}
+
+/* ---- a stream -------------------------------------------------------------------------------- */
+
+struct stream {
+    const struct steno_nemo_model *model;
+    struct steno_nemo_caches caches;
+    struct steno_nemo_search search;
+    bool searched;       /* transducer: frames of the last step, which the search has read */
+    const float *scores; /* CTC: of the last step, [left, vocab]; borrowed from the worker */
+    size_t left;
+    float *quiet; /* CTC: [rows, vocab] scores of a window without speech; NULL: not needed yet */
+};
+
+static void state_free(void *state)
+{
+    struct stream *s = state;
+    if (!s)
+        return;
+    steno_aligned_free(s->caches.data);
+    steno_nemo_search_close(&s->search);
+    free(s->quiet);
+    free(s);
+}
+
+static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
+                              steno_err *err)
+{
+    struct stream *s = calloc(1, sizeof *s);
+    steno_status st = s ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (st)
+        return st;
+    s->model = model;
+    s->caches.fresh = true;
+    st = steno_nemo_search_open(&s->search, s->model, o, err);
+    if (st)
+        state_free(s);
+    else
+        *state = s;
+    return st;
+}
+
+/* After an endpoint the encoder keeps its caches: the speech comes from the same room. sherpa-onnx
+ * begins anew. */
+static steno_status reset(void *state, enum steno_reset what, steno_err *err)
+{
+    struct stream *s = state;
+    (void)err;
+    if (what == STENO_RESET_RECORDING) {
+        s->caches.fresh = true;
+        s->left = 0;
+        s->searched = false;
+        steno_nemo_search_restart(&s->search);
+        return STENO_OK;
+    }
+    s->caches.fresh = s->caches.fresh || s->model->sherpa;
+    steno_nemo_search_reset(&s->search);
+    return STENO_OK;
+}
+
+/* A transducer's frames of a step are searched in the step, together with those of other streams:
+ * they come all at once. */
+static steno_status consume(void *state, bool *left)
+{
+    struct stream *s = state;
+    const float *row = s->scores;
+    *left = s->searched || s->left > 0;
+    s->searched = false;
+    if (!s->left)
+        return STENO_OK;
+    s->left--;
+    s->scores += s->model->dim;
+    return steno_nemo_search_ctc(&s->search, row, 1);
+}
+
+static steno_status make_quiet(struct stream *s)
+{
+    const struct steno_nemo_model *m = s->model;
+    const size_t n = rows_of(m) * m->dim;
+    s->quiet = malloc(n * sizeof *s->quiet);
+    if (!s->quiet)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        s->quiet[i] = (int32_t)(i % m->dim) == m->blank ? 0 : QUIET_SCORE;
+    return STENO_OK;
+}
+
+static steno_status skip(void *state)
+{
+    struct stream *s = state;
+    if (s->search.tdt) {
+        steno_tdt_skip(s->search.tdt, rows_of(s->model));
+        s->searched = true;
+        return STENO_OK;
+    }
+    if (!s->quiet && make_quiet(s))
+        return STENO_ERR_NOMEM;
+    s->scores = s->quiet;
+    s->left = rows_of(s->model);
+    return STENO_OK;
+}
+
+static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
+                               size_t *stable)
+{
+    return steno_nemo_search_list(&((struct stream *)state)->search, out, max, n, stable);
+}
+
+static int64_t frames(const void *state)
+{
+    return steno_nemo_search_frames(&((const struct stream *)state)->search);
+}
+
+static int64_t last_sound(const void *state)
+{
+    return steno_nemo_search_last_sound(&((const struct stream *)state)->search);
+}
+
+static size_t n_tokens(const void *state)
+{
+    return steno_nemo_search_n_tokens(&((const struct stream *)state)->search);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+struct worker {
+    const struct steno_nemo_model *model;
+    steno_nemo_encoder *encoder;
+    steno_nemo_joint *joint;
+    steno_tdt_work *work;
+    int max;
+};
+
+static void worker_close(void *worker)
+{
+    struct worker *w = worker;
+    if (!w)
+        return;
+    steno_nemo_encoder_close(w->encoder);
+    steno_nemo_joint_close(w->joint);
+    steno_tdt_work_close(w->work);
+    free(w);
+}
+
+static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+{
+    const struct steno_nemo_model *m = model;
+    struct worker *w = calloc(1, sizeof *w);
+    steno_status st = w ? steno_nemo_encoder_open(&w->encoder, m, max, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!w)
+        return st;
+    w->model = m;
+    w->max = m->alone ? 1 : max;
+    if (!st && steno_nemo_is_transducer(m))
+        st = steno_nemo_joint_open(&w->joint, &m->transducer, m->threads, err);
+    if (!st && steno_nemo_is_transducer(m))
+        st = steno_tdt_work_open(&w->work, m->transducer.outputs, err);
+    if (st)
+        worker_close(w);
+    else
+        *worker = w;
+    return st;
+}
+
+static steno_status search_frames(struct worker *w, struct steno_step_item *items, size_t n,
+                                  const float *rows, steno_err *err)
+{
+    const struct steno_transducer_nets nets = steno_nemo_joint_nets(w->joint);
+    const size_t each = rows_of(w->model), dim = w->model->dim;
+    steno_tdt *t[STENO_BATCH_MAX];
+    struct steno_tdt_frames f[STENO_BATCH_MAX];
+    for (size_t i = 0; i < n; i++) {
+        struct stream *s = items[i].state;
+        t[i] = s->search.tdt;
+        f[i] = (struct steno_tdt_frames){rows + i * each * dim, each, dim};
+        s->searched = true;
+    }
+    return steno_tdt_push(t, f, n, &nets, w->work, err);
+}
+
+static void step(void *worker, struct steno_step_item *items, size_t n, int size,
+                 struct steno_network_time *spent)
+{
+    struct worker *w = worker;
+    const struct steno_nemo_model *m = w->model;
+    const size_t each = rows_of(m);
+    struct steno_nemo_caches *c[STENO_BATCH_MAX];
+    const float *rows = NULL;
+    steno_err why = {0};
+    steno_status st;
+    for (size_t i = 0; i < n; i++) {
+        struct stream *s = items[i].state;
+        steno_nemo_encoder_put(w->encoder, (int)i, items[i].window);
+        c[i] = &s->caches;
+    }
+    steno_network_time_begin(spent);
+    st = steno_nemo_encoder_step(w->encoder, c, (int)n, size, &rows, &why);
+    steno_network_time_end(spent);
+    if (!st && w->joint)
+        st = search_frames(w, items, n, rows, &why);
+    for (size_t i = 0; i < n; i++) {
+        struct stream *s = items[i].state;
+        items[i].st = st;
+        if (st && items[i].err)
+            *items[i].err = why;
+        s->scores = st || w->joint ? NULL : rows + i * each * m->dim;
+        s->left = s->scores ? each : 0;
+    }
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+struct trial {
+    struct worker *worker;
+    struct steno_nemo_caches caches[STENO_BATCH_MAX];
+};
+
+static steno_status trial_open(void **trial, void *worker, steno_err *err)
+{
+    struct worker *w = worker;
+    const size_t window = (size_t)(w->model->conf.window * w->model->conf.bins);
+    struct trial *t = calloc(1, sizeof *t);
+    float *noise = malloc(window * sizeof *noise);
+    if (!t || !noise) {
+        free(t);
+        free(noise);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    }
+    t->worker = w;
+    for (int i = 0; i < STENO_BATCH_MAX; i++)
+        t->caches[i].fresh = true;
+    for (int i = 0; i < w->max; i++) {
+        steno_noise_fill(noise, window, (uint32_t)i);
+        steno_nemo_encoder_put(w->encoder, i, noise);
+    }
+    free(noise);
+    *trial = t;
+    return STENO_OK;
+}
+
+static steno_status trial_run(void *trial, int size, steno_err *err)
+{
+    struct trial *t = trial;
+    struct steno_nemo_caches *c[STENO_BATCH_MAX];
+    const float *rows;
+    for (int i = 0; i < size; i++)
+        c[i] = &t->caches[i];
+    return steno_nemo_encoder_step(t->worker->encoder, c, size, size, &rows, err);
+}
+
+static void trial_close(void *trial)
+{
+    struct trial *t = trial;
+    if (!t)
+        return;
+    for (int i = 0; i < STENO_BATCH_MAX; i++)
+        steno_aligned_free(t->caches[i].data);
+    free(t);
+}
+
+static const struct steno_option_info options[] = {STENO_NEMO_OPTIONS(FAMILY)};
+
+const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
+                                                         .layout = "encoder.onnx",
+                                                         .options = options,
+                                                         .n_options =
+                                                             sizeof options / sizeof *options,
+                                                         .probe = probe,
+                                                         .open = open_model,
+                                                         .close = close_model,
+                                                         .info = get_info,
+                                                         .describe = describe,
+                                                         .state_new = state_new,
+                                                         .state_free = state_free,
+                                                         .reset = reset,
+                                                         .worker_open = worker_open,
+                                                         .worker_close = worker_close,
+                                                         .step = step,
+                                                         .hypotheses = hypotheses,
+                                                         .trial_open = trial_open,
+                                                         .trial_run = trial_run,
+                                                         .trial_close = trial_close,
+                                                         .consume = consume,
+                                                         .skip = skip,
+                                                         .frames = frames,
+                                                         .last_sound = last_sound,
+                                                         .n_tokens = n_tokens};

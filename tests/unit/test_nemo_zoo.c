@@ -1,0 +1,495 @@
+/* The small networks of NeMo's kinds in ../shared/zoo/tiny against what sherpa-onnx 2.0.1 and
+ * onnx-asr 0.12.0 decoded with them (decode.json; ../shared/reference/families.md says how). The
+ * weights are random, so the texts mean nothing, and a wrong feature, state or rule changes them at
+ * once. */
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "audio/file.h"
+#include "formats/json.h"
+#include "recognizer/stream.h"
+#include "tests/support/shared.h"
+#include "tests/support/zoo.h"
+#include "text/tokens.h"
+
+#define RATE 16000
+#define MAX_TOKENS 1024
+#define INT8_ERRORS 0.05 /* edit distance per token: sums in 8 bits round otherwise */
+#define SILENCE 0.66     /* s of zeros behind the recordings of streaming models */
+
+/* ---- recordings ------------------------------------------------------------------------------ */
+
+struct audio {
+    float *pcm; /* 16 kHz */
+    size_t n;
+};
+
+static void read_all_of(steno_audio *file, struct audio *a)
+{
+    size_t got = 1, cap = 0;
+    while (got) {
+        if (a->n + 65536 > cap) {
+            cap = 2 * cap + 65536;
+            a->pcm = realloc(a->pcm, cap * sizeof *a->pcm);
+            assert_non_null(a->pcm);
+        }
+        assert_int_equal(steno_audio_read(file, a->pcm + a->n, 65536, &got, NULL), STENO_OK);
+        a->n += got;
+    }
+}
+
+/* The first seconds (0: all) of the recording of that name, then `silence` s of zeros. pcm NULL:
+ * it is not there. */
+static struct audio read_recording(const char *name, double seconds, double silence)
+{
+    static const char *const places[][2] = {
+        {"librispeech", "flac"}, {"speech", "wav"}, {"speech", "flac"}};
+    struct audio a = {0}, b;
+    struct steno_audio_info info;
+    steno_audio *file = NULL;
+    const char *base = getenv("STENO_SHARED");
+    void *bytes = NULL;
+    size_t n, zeros;
+    char path[512];
+    for (size_t i = 0; i < 3 && !bytes; i++) {
+        snprintf(path, sizeof path, "%s/audio/%s/%s.%s", base ? base : "../shared", places[i][0],
+                 name, places[i][1]);
+        bytes = steno_test_slurp(path, &n);
+    }
+    if (!bytes)
+        return a;
+    assert_int_equal(
+        steno_audio_open_mem(&file, bytes, n, &(struct steno_audio_options){.channel = 1}, NULL),
+        STENO_OK);
+    read_all_of(file, &a);
+    steno_audio_get_info(file, &info);
+    steno_audio_close(file);
+    free(bytes);
+    if (seconds > 0 && a.n > (size_t)(seconds * info.sample_rate))
+        a.n = (size_t)(seconds * info.sample_rate);
+    zeros = (size_t)(silence * info.sample_rate);
+    a.pcm = realloc(a.pcm, (a.n + zeros + 1) * sizeof *a.pcm);
+    assert_non_null(a.pcm);
+    memset(a.pcm + a.n, 0, zeros * sizeof *a.pcm);
+    a.n += zeros;
+    if (info.sample_rate == RATE)
+        return a;
+    b.pcm = zoo_resample(a.pcm, a.n, info.sample_rate, &b.n);
+    assert_non_null(b.pcm);
+    free(a.pcm);
+    return b;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+struct token {
+    int32_t id;
+    double start, end;
+};
+
+struct result {
+    struct token t[MAX_TOKENS];
+    size_t n;
+    char text[8192];
+};
+
+/* How the rows of a set were made. */
+struct set {
+    const char *dir;   /* of ../shared/zoo/tiny */
+    const char *part;  /* folder of the networks in it, or "" */
+    const char *name;  /* in decode.json */
+    const char *group; /* object around the set there; NULL: "sets" */
+    bool int8, sherpa;
+    int beam; /* 0: 1 */
+    const char *penalty;
+    double seconds; /* of each recording; 0: all */
+    bool streaming;
+    double step; /* s that timestamps of the recording program stand for, per 0.08 s; 0: 0.08 */
+    const char *source, *target; /* Canary: languages */
+};
+
+static char *path_of(const struct set *s, const char *file)
+{
+    const char *base = getenv("STENO_SHARED");
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/zoo/tiny/%s%s%s%s%s", base ? base : "../shared", s->dir,
+             *s->part ? "/" : "", s->part, *file ? "/" : "", file);
+    return path;
+}
+
+static char *join(const char *dir, const char *file)
+{
+    const size_t n = strlen(dir) + strlen(file) + 2;
+    char *p = malloc(n);
+    assert_non_null(p);
+    snprintf(p, n, "%s/%s", dir, file);
+    return p;
+}
+
+/* Options of a set; *n of them. */
+static const struct steno_option *options_of(const struct set *s, size_t *n)
+{
+    static struct steno_option o[4];
+    *n = 0;
+    o[(*n)++] = (struct steno_option){"frontend", s->sherpa ? "sherpa" : "model"};
+    if (s->penalty)
+        o[(*n)++] = (struct steno_option){"blank_penalty", s->penalty};
+    return o;
+}
+
+static steno_model *open_model(const struct set *s, const char *dir)
+{
+    struct steno_model_options o = {.threads = 1, .precision = STENO_FP32};
+    steno_model *m = NULL;
+    steno_err err;
+    o.options = options_of(s, &o.n_options);
+    if (steno_model_open(&m, dir, &o, &err))
+        fail_msg("%s", err.msg);
+    return m;
+}
+
+static steno_stream *open_stream(steno_model *m, const struct set *s)
+{
+    struct steno_stream_options o = {.sample_rate = RATE, .no_endpointing = true, .beam = s->beam};
+    steno_stream *t = NULL;
+    steno_err err;
+    if (steno_stream_open(&t, m, &o, &err))
+        fail_msg("%s", err.msg);
+    return t;
+}
+
+static void take_finals(steno_stream *s, struct result *r)
+{
+    struct steno_event ev;
+    while (steno_stream_next(s, &ev)) {
+        if (ev.kind != STENO_FINAL)
+            continue;
+        for (size_t i = 0; i < ev.n_tokens && r->n < MAX_TOKENS; i++)
+            r->t[r->n++] = (struct token){ev.tokens[i].id, ev.tokens[i].start, ev.tokens[i].end};
+        snprintf(r->text + strlen(r->text), sizeof r->text - strlen(r->text), "%s", ev.text);
+    }
+}
+
+/* piece: samples of one push; 0: all. */
+static void decode(steno_model *m, const struct set *set, const struct audio *a, size_t piece,
+                   struct result *r)
+{
+    steno_stream *s = open_stream(m, set);
+    const size_t each = piece ? piece : a->n;
+    steno_err err;
+    memset(r, 0, sizeof *r);
+    for (size_t at = 0; at < a->n; at += each) {
+        if (steno_stream_push(s, a->pcm + at, a->n - at < each ? a->n - at : each, &err))
+            fail_msg("%s", err.msg);
+        take_finals(s, r);
+    }
+    if (steno_stream_end(s, &err))
+        fail_msg("%s", err.msg);
+    take_finals(s, r);
+    steno_stream_close(s);
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+/* Frames of scores that sherpa-onnx computes of a streaming recording: a window is ready when there
+ * is more audio than it needs. It has n/160 frames, rounded to the nearest. */
+static double sherpa_end(const struct steno_model_info *info, size_t n)
+{
+    const long window = lround((info->chunk_seconds + info->lookahead_seconds) * 100),
+               shift = lround(info->chunk_seconds * 100), frames = ((long)n + 80) / 160;
+    long at = 0;
+    while (at + window < frames)
+        at += shift;
+    return (double)at / 100;
+}
+
+/* sherpa-onnx shows SentencePiece's mark as a space. */
+static const char *spell(const steno_tokens *t, int32_t id)
+{
+    static char out[STENO_TOKENS_MAX_PIECE + 1];
+    size_t n = 0;
+    for (const char *p = steno_tokens_piece(t, id); *p; n++) {
+        const bool mark = strncmp(p, "\xE2\x96\x81", 3) == 0;
+        out[n] = mark ? ' ' : *p;
+        p += mark ? 3 : 1;
+    }
+    out[n] = '\0';
+    return out;
+}
+
+/* Levenshtein's distance between the written tokens and those of the row. */
+static size_t distance(const steno_tokens *t, const struct result *r, int32_t unknown,
+                       const struct steno_json_node *list)
+{
+    static size_t d[MAX_TOKENS + 1];
+    const struct steno_json_node *row[MAX_TOKENS];
+    size_t n = 0;
+    for (const struct steno_json_node *e = list->first; e && n < MAX_TOKENS; e = e->next)
+        row[n++] = e;
+    for (size_t k = 0; k <= n; k++)
+        d[k] = k;
+    for (size_t i = 0; i < r->n; i++) {
+        size_t diagonal = d[0];
+        if (r->t[i].id == unknown) /* sherpa-onnx drops it */
+            continue;
+        d[0]++;
+        for (size_t k = 1; k <= n; k++) {
+            const size_t up = d[k];
+            size_t best = diagonal + (strcmp(spell(t, r->t[i].id), row[k - 1]->text) != 0);
+            best = up + 1 < best ? up + 1 : best;
+            best = d[k - 1] + 1 < best ? d[k - 1] + 1 : best;
+            d[k] = best;
+            diagonal = up;
+        }
+    }
+    return d[n];
+}
+
+/* Times within a frame. Ours do not reach over the end of the audio. */
+static bool same_times(const struct result *r, const struct steno_json_node *row, double end,
+                       double scale)
+{
+    const struct steno_json_node *starts = steno_json_get(row, "timestamps");
+    const struct steno_json_node *lasting = steno_json_get(row, "durations"), *d;
+    size_t i = 0;
+    if (!starts->n)
+        return true;
+    d = lasting ? lasting->first : NULL;
+    for (const struct steno_json_node *e = starts->first; e; e = e->next, i++) {
+        const double start = strtod(e->text, NULL) * scale;
+        const double last = start + (d ? strtod(d->text, NULL) : 0);
+        if (i >= r->n || fabs(r->t[i].start - start) > 0.08 + 1e-3 ||
+            (d && fabs(r->t[i].end - fmin(last, end)) > 0.08 + 1e-3))
+            return false;
+        d = d ? d->next : NULL;
+    }
+    return i == r->n;
+}
+
+static void no_spaces(char *s)
+{
+    char *to = s;
+    for (; *s; s++)
+        if (*s != ' ')
+            *to++ = *s;
+    *to = '\0';
+}
+
+static bool same_text(const struct result *r, const struct steno_json_node *row)
+{
+    char a[8192], b[8192];
+    snprintf(a, sizeof a, "%s", r->text);
+    snprintf(b, sizeof b, "%s", steno_json_get(row, "text")->text);
+    no_spaces(a);
+    no_spaces(b);
+    return strcmp(a, b) == 0;
+}
+
+/* tokens, edits: of networks in 8 bits only those of rows with ids, on which the recording program
+ * and another release of ONNX Runtime agree. In the others a rounding decides. */
+struct count {
+    size_t rows, equal, tokens, edits;
+};
+
+static void compare(const struct set *s, const steno_tokens *t, struct result *r,
+                    const struct steno_json_node *row, double end, struct count *c)
+{
+    const struct steno_json_node *list = steno_json_get(row, "tokens");
+    const int32_t unknown = steno_tokens_find(t, "<unk>");
+    const size_t far = distance(t, r, unknown, list);
+    const double scale = s->step > 0 ? 0.08 / s->step : 1;
+    const bool times = same_times(r, row, end, scale);
+    c->rows++;
+    if (!s->int8 || steno_json_get(row, "ids")) {
+        c->tokens += list->n;
+        c->edits += far;
+    }
+    if (!far && times && same_text(r, row))
+        c->equal++;
+    else
+        print_message("# %s, %s, %s: %zu edits in %zu tokens%s\n#   is   %.120s\n#   want %.120s\n",
+                      s->dir, s->name, row->key, far, list->n, times ? "" : ", other times",
+                      r->text, steno_json_get(row, "text")->text);
+}
+
+/* A result whose tokens after `end` s are left out: the recording program stopped there. */
+static void cut(const steno_tokens *t, struct result *r, double end)
+{
+    size_t n = 0;
+    while (n < r->n && r->t[n].start < end - 1e-6)
+        n++;
+    if (n == r->n)
+        return;
+    r->n = n;
+    r->text[0] = '\0';
+    for (size_t i = 0; i < n; i++)
+        if (!(steno_tokens_flags(t, r->t[i].id) & STENO_TOKEN_DROP) &&
+            strcmp(steno_tokens_piece(t, r->t[i].id), "<unk>") != 0)
+            snprintf(r->text + strlen(r->text), sizeof r->text - strlen(r->text), "%s",
+                     spell(t, r->t[i].id));
+}
+
+/* False: ../shared is not there. */
+static bool open_rows(const struct set *s, steno_json **j, steno_tokens **t,
+                      const struct steno_json_node **rows)
+{
+    char *path = path_of(&(struct set){.dir = s->dir, .part = ""}, "decode.json");
+    if (access(path, R_OK)) {
+        print_message("# %s is not there\n", path);
+        return false;
+    }
+    assert_int_equal(steno_json_open(j, path, NULL), STENO_OK);
+    path = path_of(&(struct set){.dir = s->dir, .part = ""}, "tokens.txt");
+    assert_int_equal(steno_tokens_open(t, path, NULL), STENO_OK);
+    *rows = steno_json_get(steno_json_root(*j), s->group ? s->group : "sets");
+    *rows = steno_json_get(*rows, s->name);
+    assert_non_null(*rows);
+    return true;
+}
+
+static char links[] = "/tmp/steno-nemo-zoo-XXXXXX";
+
+/* A directory with links to some files of the set's own: those in 8 bits, or those in f32, and what
+ * is no network. With both kinds the engine would choose. */
+static const char *link_files(const struct set *s)
+{
+    static char dir[sizeof links];
+    DIR *d = opendir(path_of(s, ""));
+    const struct dirent *e;
+    char *to, *from;
+    memcpy(dir, links, sizeof links);
+    assert_non_null(mkdtemp(dir));
+    assert_non_null(d);
+    while ((e = readdir(d))) {
+        const bool network = strstr(e->d_name, ".onnx"), int8 = strstr(e->d_name, ".int8.");
+        if (e->d_name[0] == '.' || (network && int8 != s->int8))
+            continue;
+        to = join(dir, e->d_name);
+        from = realpath(path_of(s, e->d_name), NULL);
+        assert_int_equal(symlink(from, to), 0);
+        free(from);
+        free(to);
+    }
+    closedir(d);
+    return dir;
+}
+
+static void unlink_files(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    assert_non_null(d);
+    while ((e = readdir(d)))
+        if (e->d_name[0] != '.') {
+            char *path = join(dir, e->d_name);
+            assert_int_equal(unlink(path), 0);
+            free(path);
+        }
+    closedir(d);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* Run every row of the set. */
+static bool run_set(const struct set *s, struct count *c)
+{
+    const char *dir;
+    static struct result r;
+    const struct steno_json_node *rows;
+    struct steno_model_info info;
+    steno_json *j;
+    steno_tokens *t;
+    steno_model *m;
+    *c = (struct count){0};
+    if (!open_rows(s, &j, &t, &rows))
+        return false;
+    dir = link_files(s);
+    m = open_model(s, dir);
+    steno_model_get_info(m, &info);
+    for (const struct steno_json_node *row = rows->first; row; row = row->next) {
+        struct audio a = read_recording(row->key, s->seconds, s->streaming ? SILENCE : 0);
+        assert_non_null(a.pcm);
+        decode(m, s, &a, 0, &r);
+        if (s->streaming)
+            cut(t, &r, sherpa_end(&info, a.n));
+        compare(s, t, &r, row, (double)a.n / RATE, c);
+        free(a.pcm);
+    }
+    print_message("# %s, %s: %zu of %zu rows equal, %zu edits in %zu tokens\n", s->dir, s->name,
+                  c->equal, c->rows, c->edits, c->tokens);
+    steno_model_close(m);
+    unlink_files(dir);
+    steno_tokens_close(t);
+    steno_json_close(j);
+    return true;
+}
+
+static void expect_set(const struct set *s)
+{
+    struct count c;
+    if (!run_set(s, &c))
+        skip();
+    if (!s->int8)
+        assert_int_equal(c.equal, c.rows);
+    else
+        assert_true((double)c.edits <= INT8_ERRORS * (double)c.tokens);
+}
+
+/* ---- Parakeet TDT ---------------------------------------------------------------------------- */
+
+static const struct set tdt = {.dir = "nemo-parakeet-tdt", .part = "", .sherpa = true};
+
+static void check_tdt(const char *name, int beam, const char *penalty, bool int8)
+{
+    struct set s = tdt;
+    s.name = name;
+    s.beam = beam;
+    s.penalty = penalty;
+    s.int8 = int8;
+    expect_set(&s);
+}
+
+static void tdt_greedy_is_as_recorded(void **state)
+{
+    (void)state;
+    check_tdt("fp32 greedy_search", 1, NULL, false);
+}
+
+static void tdt_blank_penalty_is_as_recorded(void **state)
+{
+    (void)state;
+    check_tdt("fp32 greedy_search blank_penalty=1", 1, "1", false);
+}
+
+static void tdt_beam_is_as_recorded(void **state)
+{
+    (void)state;
+    check_tdt("fp32 modified_beam_search max_active_paths=4", 4, NULL, false);
+}
+
+static void tdt_in_8_bits_is_near_what_is_recorded(void **state)
+{
+    (void)state;
+    check_tdt("int8 greedy_search", 1, NULL, true);
+    check_tdt("int8 modified_beam_search max_active_paths=4", 4, NULL, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tdt_greedy_is_as_recorded),
+        cmocka_unit_test(tdt_blank_penalty_is_as_recorded),
+        cmocka_unit_test(tdt_beam_is_as_recorded),
+        cmocka_unit_test(tdt_in_8_bits_is_near_what_is_recorded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
