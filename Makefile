@@ -27,7 +27,7 @@ san_flags := $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefi
 Q := $(if $(filter 0,$(V)),@,)
 say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 
-ifeq ($(filter clean distclean help deps demo dist plots,$(MAKECMDGOALS)),)
+ifeq ($(filter clean distclean help deps demo dist deb plots,$(MAKECMDGOALS)),)
 PKGS := libmicrohttpd libwebsockets jansson libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih \
         libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib libcurl libavformat libavcodec libswresample \
         libavutil libseccomp
@@ -90,7 +90,7 @@ graph_runner := $(B)/tests/graphs/runner
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
-        distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
+        deb distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient ## the command and the daemon
@@ -290,6 +290,8 @@ uninstall: ## remove what install put there
 dist: ## source archive of HEAD
 	@mkdir -p build
 	git archive --prefix=steno-$(VERSION)/ -o build/steno-$(VERSION).tar.gz HEAD
+deb: ## Debian packages of HEAD in build/deb: built, checked by lintian, installed and purged in a fresh Debian
+	@tests/deb.sh
 distcheck: dist ## build and install from the archive
 	rm -rf build/distcheck && mkdir -p build/distcheck
 	tar -xzf build/steno-$(VERSION).tar.gz -C build/distcheck

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the missing Debian packages: deps.sh build|demo|check|arm (arm: only the cross compiler and the emulator).
+# Install the missing Debian packages: deps.sh build|demo|check|arm|deb (arm: only the cross compiler and the emulator).
 # Prints what it installs; asks nothing; does nothing if all packages are installed.
 set -eu
 
@@ -13,12 +13,15 @@ arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 [ "$(uname -m)" = x86_64 ] || arm=""
 check="curl ffmpeg g++ libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd valgrind dbus-daemon"
 
+deb="debhelper dh-apparmor lintian dpkg-dev mmdebstrap git"
+
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
 check) want="$build $demo $check $arm" ;;
 arm) want=$arm ;;
-*) echo "usage: deps.sh build|demo|check|arm" >&2; exit 64 ;;
+deb) want="$build scdoc $deb" ;;
+*) echo "usage: deps.sh build|demo|check|arm|deb" >&2; exit 64 ;;
 esac
 
 missing=""
