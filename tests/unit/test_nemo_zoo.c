@@ -227,7 +227,14 @@ static const char *spell(const steno_tokens *t, int32_t id)
     return out;
 }
 
-/* Levenshtein's distance between the written tokens and those of the row. */
+/* An entry of a list of pieces, or of ids. */
+static bool is_token(const steno_tokens *t, int32_t id, const struct steno_json_node *e)
+{
+    return e->kind == STENO_JSON_NUMBER ? atoi(e->text) == id : strcmp(spell(t, id), e->text) == 0;
+}
+
+/* Levenshtein's distance between the tokens and a list of pieces or ids. sherpa-onnx leaves out the
+ * piece `unknown`. */
 static size_t distance(const steno_tokens *t, const struct result *r, int32_t unknown,
                        const struct steno_json_node *list)
 {
@@ -240,12 +247,12 @@ static size_t distance(const steno_tokens *t, const struct result *r, int32_t un
         d[k] = k;
     for (size_t i = 0; i < r->n; i++) {
         size_t diagonal = d[0];
-        if (r->t[i].id == unknown) /* sherpa-onnx drops it */
+        if (r->t[i].id == unknown)
             continue;
         d[0]++;
         for (size_t k = 1; k <= n; k++) {
             const size_t up = d[k];
-            size_t best = diagonal + (strcmp(spell(t, r->t[i].id), row[k - 1]->text) != 0);
+            size_t best = diagonal + (!is_token(t, r->t[i].id, row[k - 1]));
             best = up + 1 < best ? up + 1 : best;
             best = d[k - 1] + 1 < best ? d[k - 1] + 1 : best;
             d[k] = best;
@@ -296,21 +303,42 @@ static bool same_text(const struct result *r, const struct steno_json_node *row)
 }
 
 /* tokens, edits: of networks in 8 bits only those of rows with ids, on which the recording program
- * and another release of ONNX Runtime agree. In the others a rounding decides. */
+ * and another release of ONNX Runtime agree, and of rows that tests/data/nemo/int8.json has from
+ * ONNX Runtime on a CPU like ours: the nearer of both counts. In the others a rounding decides. */
 struct count {
-    size_t rows, equal, tokens, edits;
+    size_t rows, equal, own, tokens, edits;
 };
+
+/* What ONNX Runtime gives for a row on a CPU like ours; NULL: not recorded. */
+static const struct steno_json_node *own_row(const struct set *s, const char *name)
+{
+    static steno_json *j;
+    if (!j)
+        assert_int_equal(steno_json_open(&j, "tests/data/nemo/int8.json", NULL), STENO_OK);
+    return steno_json_get(steno_json_get(steno_json_root(j), s->dir), name);
+}
 
 static void compare(const struct set *s, const steno_tokens *t, struct result *r,
                     const struct steno_json_node *row, double end, struct count *c)
 {
     const struct steno_json_node *list = steno_json_get(row, "tokens");
     const int32_t unknown = steno_tokens_find(t, "<unk>");
-    const size_t far = distance(t, r, unknown, list);
+    const struct steno_json_node *own = s->int8 ? own_row(s, row->key) : NULL;
+    size_t far = distance(t, r, unknown, list);
     const double scale = s->step > 0 ? 0.08 / s->step : 1;
     const bool times = same_times(r, row, end, scale);
     c->rows++;
-    if (!s->int8 || steno_json_get(row, "ids")) {
+    if (far && own && distance(t, r, -1, own) < far) {
+        print_message("# %s, %s, %s: %zu edits against ONNX Runtime on another CPU\n", s->dir,
+                      s->name, row->key, far);
+        far = distance(t, r, -1, own);
+        c->own += !far;
+        if (!far) {
+            c->tokens += own->n;
+            return;
+        }
+    }
+    if (!s->int8 || own || steno_json_get(row, "ids")) {
         c->tokens += list->n;
         c->edits += far;
     }
@@ -424,8 +452,9 @@ static bool run_set(const struct set *s, struct count *c)
         compare(s, t, &r, row, (double)a.n / RATE, c);
         free(a.pcm);
     }
-    print_message("# %s, %s: %zu of %zu rows equal, %zu edits in %zu tokens\n", s->dir, s->name,
-                  c->equal, c->rows, c->edits, c->tokens);
+    print_message(
+        "# %s, %s: %zu of %zu rows equal, %zu more as on this CPU, %zu edits in %zu tokens\n",
+        s->dir, s->name, c->equal, c->rows, c->own, c->edits, c->tokens);
     steno_model_close(m);
     unlink_files(dir);
     steno_tokens_close(t);
@@ -483,6 +512,155 @@ static void tdt_in_8_bits_is_near_what_is_recorded(void **state)
     check_tdt("int8 modified_beam_search max_active_paths=4", 4, NULL, true);
 }
 
+/* ---- streaming ------------------------------------------------------------------------------- */
+
+static void check_rnnt(const char *name, const char *penalty, bool int8)
+{
+    struct set s = {.dir = "nemo-rnnt-streaming",
+                    .part = "",
+                    .name = name,
+                    .penalty = penalty,
+                    .int8 = int8,
+                    .sherpa = true,
+                    .beam = 1,
+                    .streaming = true};
+    expect_set(&s);
+}
+
+static void streaming_rnnt_is_as_recorded(void **state)
+{
+    (void)state;
+    check_rnnt("fp32 greedy_search", NULL, false);
+    check_rnnt("fp32 greedy_search blank_penalty=1.5", "1.5", false);
+}
+
+static void streaming_rnnt_in_8_bits_is_near_what_is_recorded(void **state)
+{
+    (void)state;
+    check_rnnt("int8 greedy_search", NULL, true);
+}
+
+/* sherpa-onnx counts 0.04 s for each frame of scores of a streaming CTC model; this one has a
+ * subsampling factor of 8, and its frames are 0.08 s apart. Our times are those. */
+static void check_ctc(const char *group, bool int8)
+{
+    struct set s = {.dir = "nemo-fastconformer-ctc-streaming",
+                    .part = "",
+                    .group = group,
+                    .name = "greedy_search",
+                    .int8 = int8,
+                    .sherpa = true,
+                    .beam = 1,
+                    .seconds = 15,
+                    .step = 0.04,
+                    .streaming = true};
+    expect_set(&s);
+}
+
+static void streaming_ctc_is_as_recorded_with_true_times(void **state)
+{
+    (void)state;
+    check_ctc("fp32", false);
+}
+
+static void streaming_ctc_in_8_bits_is_near_what_is_recorded(void **state)
+{
+    (void)state;
+    check_ctc("int8", true);
+}
+
+/* ---- pieces and batches ---------------------------------------------------------------------- */
+
+static void expect_same(const struct result *a, const struct result *b)
+{
+    assert_string_equal(a->text, b->text);
+    assert_int_equal(a->n, b->n);
+    for (size_t i = 0; i < a->n; i++) {
+        assert_int_equal(a->t[i].id, b->t[i].id);
+        assert_true(fabs(a->t[i].start - b->t[i].start) < 1e-9);
+    }
+}
+
+#define COMPANY 5 /* streams at once */
+
+/* All of one recording each, in pieces of other lengths, in common steps. */
+static void decode_together(steno_model *m, const struct set *set, const struct audio *a,
+                            struct result *r)
+{
+    steno_stream *s[COMPANY], *ready[COMPANY];
+    size_t at[COMPANY] = {0}, left = COMPANY;
+    bool done[COMPANY] = {false};
+    steno_batcher *b;
+    assert_int_equal(steno_batcher_open(&b, m, 4, NULL), STENO_OK);
+    for (size_t i = 0; i < COMPANY; i++)
+        s[i] = open_stream(m, set);
+    while (left) {
+        steno_status st[COMPANY];
+        size_t n = 0, used;
+        for (size_t i = 0; i < COMPANY; i++) {
+            const size_t piece = 700 + 900 * i, rest = a->n - at[i];
+            if (rest) {
+                assert_int_equal(steno_stream_feed(s[i], a->pcm + at[i],
+                                                   rest < piece ? rest : piece, &used, NULL),
+                                 STENO_OK);
+                at[i] += used;
+            } else if (!done[i] && !steno_stream_ready(s[i])) {
+                assert_int_equal(steno_stream_flush(s[i], true, &done[i], NULL), STENO_OK);
+                left -= done[i];
+            }
+            if (steno_stream_ready(s[i]))
+                ready[n++] = s[i];
+        }
+        steno_streams_step(b, ready, n, st, NULL);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(st[i], STENO_OK);
+    }
+    for (size_t i = 0; i < COMPANY; i++) {
+        memset(&r[i], 0, sizeof r[i]);
+        take_finals(s[i], &r[i]);
+        steno_stream_close(s[i]);
+    }
+    steno_batcher_close(b);
+}
+
+static void check_pieces_and_batches(const struct set *s)
+{
+    static const size_t pieces[] = {160, 592, 5120};
+    static struct result whole, r, many[COMPANY];
+    struct audio a = read_recording("61-70968-0001", 0, 0);
+    const char *dir;
+    steno_model *m;
+    if (!a.pcm)
+        skip();
+    dir = link_files(s);
+    m = open_model(s, dir);
+    decode(m, s, &a, 0, &whole);
+    assert_true(whole.n > 3);
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        decode(m, s, &a, pieces[i], &r);
+        expect_same(&whole, &r);
+    }
+    decode_together(m, s, &a, many);
+    for (size_t i = 0; i < COMPANY; i++)
+        expect_same(&whole, &many[i]);
+    steno_model_close(m);
+    unlink_files(dir);
+    free(a.pcm);
+}
+
+static void any_pieces_and_any_company_give_the_same(void **state)
+{
+    static const char *const dirs[] = {"nemo-parakeet-tdt", "nemo-rnnt-streaming",
+                                       "nemo-fastconformer-ctc-streaming"};
+    (void)state;
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
+        for (int kind = 0; kind < 4; kind++) {
+            const struct set s = {
+                .dir = dirs[i], .part = "", .int8 = kind & 1, .beam = kind & 2 ? 4 : 1};
+            check_pieces_and_batches(&s);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +668,11 @@ int main(void)
         cmocka_unit_test(tdt_blank_penalty_is_as_recorded),
         cmocka_unit_test(tdt_beam_is_as_recorded),
         cmocka_unit_test(tdt_in_8_bits_is_near_what_is_recorded),
+        cmocka_unit_test(streaming_rnnt_is_as_recorded),
+        cmocka_unit_test(streaming_rnnt_in_8_bits_is_near_what_is_recorded),
+        cmocka_unit_test(streaming_ctc_is_as_recorded_with_true_times),
+        cmocka_unit_test(streaming_ctc_in_8_bits_is_near_what_is_recorded),
+        cmocka_unit_test(any_pieces_and_any_company_give_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,11 +177,6 @@ static void use_sherpa_features(struct steno_nemo_model *m)
     const size_t bins = (size_t)m->conf.bins;
     *o = steno_fbank_nemo(STENO_NEMO_RATE, bins);
     m->norm.ddof = 0;
-    if (m->conf.streaming && !steno_nemo_is_transducer(m)) {
-        *o = steno_fbank_kaldi(STENO_NEMO_RATE, bins);
-        o->edges = STENO_EDGES_REFLECT;
-        o->high = -400;
-    }
     if (m->conf.streaming)
         return;
     if (steno_nemo_is_transducer(m))
