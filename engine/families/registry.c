@@ -4,13 +4,21 @@
 #include "families/espnet/family.h"
 #include "families/funasr/family.h"
 #include "families/icefall/family.h"
+#include "families/moonshine/family.h"
 #include "families/nemo/family.h"
 #include "families/whisper/family.h"
 
 const struct steno_family *const steno_families[] = {
-    &steno_family_ctc,         &steno_family_whisper,        &steno_family_espnet,
-    &steno_family_sense_voice, &steno_family_paraformer,     &steno_family_icefall,
-    &steno_family_nemo,        &steno_family_nemo_streaming, NULL,
+    &steno_family_ctc,
+    &steno_family_whisper,
+    &steno_family_espnet,
+    &steno_family_sense_voice,
+    &steno_family_paraformer,
+    &steno_family_moonshine,
+    &steno_family_icefall,
+    &steno_family_nemo,
+    &steno_family_nemo_streaming,
+    NULL,
 };
 
 const struct steno_family *steno_family_of(const char *dir)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "families/moonshine/vocabulary.h"
 #include "formats/json.h"
 #include "audio/file.h"
 #include "tests/support/shared.h"
@@ -302,7 +303,7 @@ bool zoo_check(const struct zoo_run *z, struct zoo_count *out)
     }
     st = steno_json_open(&j, json, &err);
     if (!st)
-        st = steno_tokens_open(&t, tokens, &err);
+        st = steno_moonshine_tokens_open(&t, tokens, &err);
     if (!st)
         st = steno_model_open(&m, dir, &o, &err);
     if (st) {

@@ -1,0 +1,428 @@
+/* Family moonshine: an encoder over the samples of a piece of audio, and a decoder that writes one
+ * token after the other (Jeffries et al., "Moonshine: Speech Recognition for Live Transcription and
+ * Voice Commands", 2024). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/common/network_file.h"
+#include "families/common/path.h"
+#include "families/common/scores.h"
+#include "families/moonshine/family.h"
+#include "families/moonshine/model.h"
+#include "families/moonshine/vocabulary.h"
+#include "families/option.h"
+#include "formats/onnx_head.h"
+
+#define FAMILY "moonshine"
+#define FULL 30.0     /* s: maximum length of a chunk */
+#define LONGEST 600.0 /* s: maximum length of an utterance */
+#define SILENCE 0.8   /* s after speech that end an utterance */
+#define TOKENS_V1 6   /* maximum of tokens in a second: sherpa-onnx's limits */
+#define TOKENS_V2 15
+#define SLACK_SECONDS 2.0 /* times of tokens are estimates */
+
+struct worker {
+    const struct steno_moonshine *m;
+    steno_moonshine_runner *runner;
+    float *row;               /* [vocab] */
+    struct steno_span *spans; /* [cap] */
+    size_t cap;
+};
+
+/* ---- recognize a directory ------------------------------------------------------------------- */
+
+static bool has_file(const char *dir, const char *stem)
+{
+    char *name = NULL;
+    const bool has = !steno_network_file_find(&name, dir, stem, false, NULL) && name;
+    free(name);
+    return has;
+}
+
+static bool is_v1(const char *dir)
+{
+    return has_file(dir, "uncached_decode") && has_file(dir, "cached_decode");
+}
+
+/* Whisper's exports have files of the same names; their encoder takes features. */
+static bool is_v2(const char *dir)
+{
+    steno_onnx_head *h = NULL;
+    char *name = NULL, *path = NULL;
+    bool is = false;
+    if (has_file(dir, "decoder_model_merged") &&
+        !steno_network_file_find(&name, dir, "encoder_model", false, NULL) && name)
+        path = steno_path_join(dir, name);
+    if (path && !steno_onnx_head_open(&h, path, NULL))
+        is = steno_onnx_head_has_input(h, "input_values");
+    steno_onnx_head_close(h);
+    free(path);
+    free(name);
+    return is;
+}
+
+/* ONNX Runtime's own format, which only that runtime reads. */
+static bool is_ort(const char *dir)
+{
+    return steno_path_readable(dir, "encoder_model.ort") &&
+           steno_path_readable(dir, "decoder_model_merged.ort");
+}
+
+static bool probe(const char *dir)
+{
+    return is_v1(dir) || is_v2(dir) || is_ort(dir);
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static steno_status open_v1(struct steno_moonshine *m, const struct steno_family_open *o,
+                            bool quantized, steno_err *err)
+{
+    steno_status st = steno_part_file_open(&m->preprocess, o, "preprocess", quantized, err);
+    int in, out;
+    if (!st)
+        st = steno_part_file_open(&m->encoder, o, "encode", quantized, err);
+    if (!st)
+        st = steno_part_file_open(&m->first, o, "uncached_decode", quantized, err);
+    if (!st)
+        st = steno_part_file_open(&m->next, o, "cached_decode", quantized, err);
+    if (st)
+        return st;
+    out = steno_network_n_outputs(m->first.net);
+    in = steno_network_n_inputs(m->next.net);
+    m->n_states = out - 1;
+    if (m->n_states < 4 || m->n_states % 4 || steno_network_n_inputs(m->first.net) != 3)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: %d inputs and %d outputs, expected 3 (token, encoder's frames, "
+                          "length) and scores with four states for each layer",
+                          m->first.name, steno_network_n_inputs(m->first.net), out);
+    if (in != 3 + m->n_states || steno_network_n_outputs(m->next.net) != out)
+        return steno_fail(
+            err, STENO_ERR_FORMAT,
+            "%s: %d inputs and %d outputs, but %s leaves %d states: expected %d and %d",
+            m->next.name, in, steno_network_n_outputs(m->next.net), m->first.name, m->n_states,
+            3 + m->n_states, out);
+    return STENO_OK;
+}
+
+/* State k of the merged decoder: its input is `in` + k, and output 1 + k is the next one. */
+static steno_status check_state(const struct steno_moonshine *m, int in, int k, steno_err *err)
+{
+    static const char *const kinds[] = {"decoder.key", "decoder.value", "encoder.key",
+                                        "encoder.value"};
+    const struct steno_value *x = steno_network_input(m->first.net, in + k);
+    const struct steno_value *y = steno_network_output(m->first.net, 1 + k);
+    char past[64], present[64];
+    snprintf(past, sizeof past, "past_key_values.%d.%s", k / 4, kinds[k % 4]);
+    snprintf(present, sizeof present, "present.%d.%s", k / 4, kinds[k % 4]);
+    if (!x || strcmp(x->name, past) != 0 || !y || strcmp(y->name, present) != 0)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: state %d is '%s' and '%s', expected '%s' and '%s'", m->first.name, k,
+                          x ? x->name : "", y ? y->name : "", past, present);
+    if (x->shape.rank != 4 || x->shape.dim[1] <= 0 || x->shape.dim[3] <= 0)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: '%s' does not have [batch,heads,n,width]",
+                          m->first.name, past);
+    return STENO_OK;
+}
+
+static steno_status open_v2(struct steno_moonshine *m, const struct steno_family_open *o,
+                            bool quantized, steno_err *err)
+{
+    static const char *const inputs[] = {"input_ids", "encoder_hidden_states", "use_cache_branch",
+                                         "past_key_values.0.decoder.key"};
+    steno_status st = steno_part_file_open(&m->encoder, o, "encoder_model", quantized, err);
+    int in;
+    if (!st)
+        st = steno_part_file_open(&m->first, o, "decoder_model_merged", quantized, err);
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs && !st; i++)
+        if (steno_network_find_input(m->first.net, inputs[i]) < 0)
+            st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input '%s'", m->first.name,
+                            inputs[i]);
+    if (st)
+        return st;
+    m->n_states = steno_network_n_outputs(m->first.net) - 1;
+    in = steno_network_find_input(m->first.net, inputs[3]);
+    if (m->n_states < 4 || m->n_states % 4)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: %d outputs, expected scores and four states for each layer",
+                          m->first.name, m->n_states + 1);
+    for (int k = 0; k < m->n_states && !st; k++)
+        st = check_state(m, in, k, err);
+    if (!st) {
+        const struct steno_value *x = steno_network_input(m->first.net, in);
+        m->heads = (size_t)x->shape.dim[1];
+        m->head_dim = (size_t)x->shape.dim[3];
+    }
+    return st;
+}
+
+static steno_status open_tokens(struct steno_moonshine *m, steno_err *err)
+{
+    char *path = steno_path_join(m->dir, "tokens.txt");
+    steno_status st = path ? steno_moonshine_tokens_open(&m->tokens, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+    if (!st && (m->vocab = steno_tokens_count(m->tokens)) <= STENO_MOONSHINE_END)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: %d pieces, expected <unk>, <s>, </s> and more",
+                        path, m->vocab);
+    free(path);
+    return st;
+}
+
+static void close_model(void *model)
+{
+    struct steno_moonshine *m = model;
+    if (!m)
+        return;
+    steno_part_file_close(&m->preprocess);
+    steno_part_file_close(&m->encoder);
+    steno_part_file_close(&m->first);
+    steno_part_file_close(&m->next);
+    steno_tokens_close(m->tokens);
+    free(m->dir);
+    free(m);
+}
+
+static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
+                      struct steno_network_time *spent);
+
+static void free_settings(void *settings)
+{
+    (void)settings;
+}
+
+static steno_status open_parts(struct steno_moonshine *m, const struct steno_family_open *o,
+                               steno_err *err)
+{
+    bool quantized = false;
+    const char *name;
+    int n;
+    steno_status st;
+    m->threads = o->threads;
+    m->dir = strdup(o->dir);
+    if (!m->dir)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    name = steno_path_name(o->dir, &n);
+    snprintf(m->name, sizeof m->name, "%.*s", n, name);
+    (void)steno_option_get_flag(o->options, o->n_options, "quantized", &quantized);
+    m->merged = is_v2(o->dir);
+    if (!m->merged && !is_v1(o->dir))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: encoder_model.ort has ONNX Runtime's own format, which is not read; "
+                          "take encoder_model.onnx and decoder_model_merged.onnx of the same model",
+                          o->dir);
+    st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);
+    return st ? steno_fail_in(err, st, "%s", m->dir) : open_tokens(m, err);
+}
+
+static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_moonshine *m = calloc(1, sizeof *m);
+    steno_status st =
+        m ? open_parts(m, o, err) : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    if (st) {
+        close_model(m);
+        return st;
+    }
+    m->offline = (struct steno_offline_family){
+        .cuts = steno_offline_cuts(STENO_MOONSHINE_RATE, FULL, STENO_MOONSHINE_FRAME),
+        .frame_samples = STENO_MOONSHINE_FRAME,
+        .slack = (int64_t)(SLACK_SECONDS * STENO_MOONSHINE_RATE) / (int64_t)STENO_MOONSHINE_FRAME,
+        .tokens = m->tokens,
+        .recognize = recognize,
+        .settings_free = free_settings};
+    *model = m;
+    return STENO_OK;
+}
+
+static size_t bytes_of(const struct steno_part_file *p)
+{
+    return p->net ? steno_network_weight_bytes(p->net) : 0;
+}
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct steno_moonshine *m = model;
+    *out = (struct steno_family_info){.name = m->name,
+                                      .version = "",
+                                      .language = "",
+                                      .license = "",
+                                      .network = m->encoder.name,
+                                      .results_of = "",
+                                      .tokens = m->tokens,
+                                      .sample_rate = STENO_MOONSHINE_RATE,
+                                      .hop = STENO_MOONSHINE_RATE / 100,
+                                      .feature_bins = 1,
+                                      .frame_samples = STENO_MOONSHINE_FRAME,
+                                      .chunk_seconds = FULL,
+                                      .weight_bytes = bytes_of(&m->preprocess) +
+                                                      bytes_of(&m->encoder) + bytes_of(&m->first) +
+                                                      bytes_of(&m->next),
+                                      .stream_bytes = steno_offline_bytes(&m->offline),
+                                      .endpoint = {5, SILENCE, LONGEST},
+                                      .batches = true,
+                                      .untimed = true,
+                                      .feeding = STENO_FEED_SEGMENTS,
+                                      .segments = {.incremental = true, .cuts = true}};
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct steno_moonshine *m = model;
+    fprintf(out, "model      %s, %s v%d\n", i->name, i->family, m->merged ? 2 : 1);
+    fprintf(out, "directory  %s\n", i->dir);
+    if (!m->merged)
+        fprintf(out, "preprocess %s\n", m->preprocess.name);
+    fprintf(out, "encoder    %s\n", m->encoder.name);
+    fprintf(out, "decoder    %s%s%s, %d layers, %d pieces\n", m->first.name,
+            m->merged ? "" : " and ", m->merged ? "" : m->next.name, m->n_states / 4, m->vocab);
+    fprintf(out, "streaming  no: a chunk of at most %.0f s at once, partials as it grows\n", FULL);
+    fprintf(out, "times      estimates: the networks give none\n");
+    fprintf(out, "endpoint   %g s of silence after speech, %g s at most\n",
+            i->endpoint.silence_after, i->endpoint.longest);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+}
+
+/* ---- streams and workers --------------------------------------------------------------------- */
+
+static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
+                              steno_err *err)
+{
+    const struct steno_moonshine *m = model;
+    o->beam = o->n_best = 1; /* the search is greedy */
+    return steno_offline_new(state, &m->offline, NULL, o, err);
+}
+
+static void worker_close(void *worker)
+{
+    struct worker *w = worker;
+    if (!w)
+        return;
+    steno_moonshine_runner_close(w->runner);
+    free(w->row);
+    free(w->spans);
+    free(w);
+}
+
+static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+{
+    const struct steno_moonshine *m = model;
+    struct worker *w = calloc(1, sizeof *w);
+    steno_status st = STENO_OK;
+    (void)max;
+    if (!w || !(w->row = malloc((size_t)m->vocab * sizeof *w->row)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        st = steno_moonshine_runner_open(&w->runner, m, err);
+    if (st) {
+        worker_close(w);
+        return st;
+    }
+    w->m = m;
+    *worker = w;
+    return STENO_OK;
+}
+
+/* ---- a chunk --------------------------------------------------------------------------------- */
+
+static size_t most_tokens(const struct steno_moonshine *m, size_t frames)
+{
+    const double seconds = (double)(frames * STENO_MOONSHINE_FRAME) / STENO_MOONSHINE_RATE;
+    return (size_t)(seconds * (m->merged ? TOKENS_V2 : TOKENS_V1));
+}
+
+static int32_t likeliest(const float *scores, int n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (scores[i] > scores[best])
+            best = i;
+    return best;
+}
+
+/* Write tokens until the end of the text. Their frames are not known yet. */
+static steno_status write_tokens(struct worker *w, size_t most, size_t *n, double *score,
+                                 steno_err *err)
+{
+    const struct steno_moonshine *m = w->m;
+    int32_t token = STENO_MOONSHINE_BEGIN;
+    if (most > w->cap) {
+        struct steno_span *p = realloc(w->spans, most * sizeof *p);
+        if (!p)
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu tokens", most);
+        w->spans = p;
+        w->cap = most;
+    }
+    for (*n = 0; *n < most; ++*n) {
+        const float *scores;
+        const steno_status st = steno_moonshine_decode(w->runner, *n, token, &scores, err);
+        if (st)
+            return st;
+        token = likeliest(scores, m->vocab);
+        if (token == STENO_MOONSHINE_END)
+            break;
+        steno_log_softmax(scores, (size_t)m->vocab, w->row);
+        w->spans[*n] = (struct steno_span){.token = token, .peak = w->row[token]};
+        *score += (double)w->row[token];
+    }
+    return STENO_OK;
+}
+
+static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p,
+                                  struct steno_network_time *spent)
+{
+    size_t frames, n = 0;
+    double score = 0;
+    steno_status st;
+    steno_network_time_begin(spent);
+    st = steno_moonshine_encode(w->runner, p->pcm, p->n, &frames, p->err);
+    if (!st && frames)
+        st = write_tokens(w, most_tokens(w->m, frames), &n, &score, p->err);
+    steno_network_time_end(spent);
+    if (st)
+        return st;
+    for (size_t i = 0; i < n; i++) { /* tokens share the frames */
+        w->spans[i].first = (int64_t)(i * frames / n);
+        w->spans[i].last = (int64_t)((i + 1) * frames / n) - 1;
+        if (w->spans[i].last < w->spans[i].first)
+            w->spans[i].last = w->spans[i].first;
+    }
+    st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
+    return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+}
+
+static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
+                      struct steno_network_time *spent)
+{
+    for (size_t i = 0; i < n; i++)
+        pieces[i].st = recognize_one(worker, &pieces[i], spent);
+}
+
+static const struct steno_option_info options[] = {
+    {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
+     "use the int8 files where the others are there too"},
+};
+
+const struct steno_family steno_family_moonshine = {
+    .name = FAMILY,
+    .layout = "cached_decode.onnx or decoder_model_merged.onnx",
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .probe = probe,
+    .open = open_model,
+    .close = close_model,
+    .info = get_info,
+    .describe = describe,
+    .state_new = state_new,
+    .state_free = steno_offline_free,
+    .reset = steno_offline_reset,
+    .worker_open = worker_open,
+    .worker_close = worker_close,
+    .step = steno_offline_step,
+    .hypotheses = steno_offline_hypotheses,
+    .trial_open = steno_offline_trial_open,
+    .trial_run = steno_offline_trial_run,
+    .trial_close = steno_offline_trial_close,
+    .accept = steno_offline_accept,
+    .accepted = steno_offline_accepted,
+    .missing = steno_offline_missing};
