@@ -361,7 +361,7 @@ static const struct op_case hostile[] = {
     {"lstm_weights_do_not_fit", "", "LSTM", "14", "hidden_size=i:2",
      "f32[1,1,1]:1;f32[1,4,1]:1 2 3 4;f32[1,4,1]:1 2 3 4", "!"},
     {"einsum_unreadable", "", "Einsum", "12", "equation=s:i->->", "f32[1]:1", "!equation"},
-    {"einsum_dims_differ", "", "Einsum", "12", "equation=s:i,i->i", "f32[1]:1;f32[2]:1 2",
+    {"einsum_dims_differ", "", "Einsum", "12", "equation=s:i,i->i", "f32[3]:1 2 3;f32[2]:1 2",
      "!differ"},
     {"dft_axis_is_the_last", "", "DFT", "17", "axis=i:1", "f32[2,1]:1 2", "!axis"},
     {"reverse_sequence_too_long", "", "ReverseSequence", "10", "", "f32[2,1]:1 2;i64[1]:3",

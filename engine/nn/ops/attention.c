@@ -40,11 +40,49 @@ bool steno_attention_reserve(size_t *bytes, size_t *at, size_t n, size_t each)
            steno_add_size(*bytes, steno_aligned(more), bytes);
 }
 
-void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
-                            const float *o, float max, float sum)
+/* A row of a->replaces, key by key as the Where has it. */
+static void replaced_row(const struct steno_attention *a, const steno_kernels *k, size_t b,
+                         size_t h, size_t i, float *y)
+{
+    const size_t g = h / (a->q_heads / a->kv_heads);
+    const float *q = a->q.data + b * a->q.batch + h * a->q.head + i * a->q.row;
+    const float *keys = a->k.data + b * a->k.batch + g * a->k.head;
+    const float *v = a->v.data + b * a->v.batch + g * a->v.head;
+    const float *mask = a->mask.data + b * a->mask.batch + h * a->mask.head + i * a->mask.row;
+    const float *bias = a->q_bias ? a->q_bias + h * a->size : NULL;
+    float max = -INFINITY, s = 0;
+    double sum = 0;
+    memset(y, 0, a->v_size * sizeof *y);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t j = 0; j < a->keys; j++) {
+            const float *key = keys + j * a->k.row;
+            s = a->fill;
+            if (!(mask[j] < STENO_ATTENTION_HIDES))
+                s = a->scale *
+                    (k->dot_f32(q, key, a->size) + (bias ? k->dot_f32(bias, key, a->size) : 0));
+            if (!pass) {
+                max = s > max || isnan(s) ? s : max;
+                continue;
+            }
+            s = expf(s - max);
+            sum += (double)s;
+            k->axpy_f32(y, v + j * a->v.row, a->v_size, s);
+        }
+    k->affine_f32(y, y, a->v_size, (float)(1 / sum), 0);
+    for (size_t c = 0; a->no_nan && isnan(sum) && c < a->v_size; c++)
+        y[c] = 0;
+}
+
+void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, size_t b,
+                            size_t h, size_t i, float *y, const float *o, float max, float sum)
 {
     const bool nan = a->no_nan && isnan(sum);
     const bool nothing = !a->keys || nan || (max == -INFINITY && !isnan(sum));
+    /* no visible score is far above the fill, or a hidden one is NaN or infinite */
+    if (a->replaces && a->keys && !(max > a->fill / 2 && max < INFINITY && isfinite(sum))) {
+        replaced_row(a, k, b, h, i, y);
+        return;
+    }
     for (size_t c = 0; nothing && c < a->v_size; c++)
         y[c] = a->keys && !nan ? a->empty : 0;
     if (!nothing)

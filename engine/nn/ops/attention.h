@@ -12,6 +12,8 @@ struct steno_attention_view {
     size_t batch, head, row;
 };
 
+#define STENO_ATTENTION_HIDES (-1e29f)
+
 enum steno_attention_capture {
     STENO_ATTENTION_RAW,
     STENO_ATTENTION_CAPPED,
@@ -46,6 +48,9 @@ struct steno_attention {
      * keys where their scores are as low. Their own weight is 0 in any case. */
     bool fills;
     float fill;
+    /* The mask stands for a Where that puts `fill` in place of the scores beside which the mask is
+     * below STENO_ATTENTION_HIDES, and every other number of it is 0. p must be NULL. */
+    bool replaces;
     /* Relative positions (Transformer-XL): p [batch, heads, p_len, size], data NULL = none. Before
      * the scale, the score of row i and key j gets element (i, j) of the shifted product (q +
      * p_bias) p'; nn/ops/op_fused_attention.c defines RelativeShift. */
@@ -101,10 +106,11 @@ static inline bool steno_attention_wraps(const struct steno_attention *a)
 
 /* Reserve n times `each` bytes at *at = *bytes, which grows by that. False: overflow. */
 bool steno_attention_reserve(size_t *bytes, size_t *at, size_t n, size_t each);
-/* Finish one row: y [v_size] = o / sum. A row that saw no key (max is its largest score) gets
- * a->empty, or 0 where there are no keys at all. y == o is allowed. */
-void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
-                            const float *o, float max, float sum);
+/* Finish row i: y [v_size] = o / sum. A row that saw no key (max is its largest score) gets
+ * a->empty, or 0 where there are no keys at all. y == o is allowed. With a->replaces, a row in which
+ * the added mask is not the same as the fill is computed anew. */
+void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, size_t b,
+                            size_t h, size_t i, float *y, const float *o, float max, float sum);
 
 /* Sum of the weights of the keys that a->hidden hides from row i, relative to the row's largest
  * score; 0 without a->fills. */

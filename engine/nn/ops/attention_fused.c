@@ -183,7 +183,8 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
     }
     for (size_t i = 0; i < m; i++)
         steno_attention_finish(
-            a, t->k, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo, x.max[i],
+            a, t->k, d->b, d->h, i0 + i, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo,
+            x.max[i] * t->unit,
             x.sum[i] + steno_attention_filled(a, d->b, d->h, i0 + i, x.max[i] * t->unit));
 }
 

@@ -407,7 +407,7 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
     }
     for (size_t i = 0; i < m; i++) {
         float *y = d->y + (i0 + i) * a->y_view.row;
-        steno_attention_finish(a, d->t->k, y, y, max[i],
+        steno_attention_finish(a, d->t->k, d->b, d->h, i0 + i, y, y, max[i],
                                sum[i] + steno_attention_filled(a, d->b, d->h, i0 + i, max[i]));
     }
 }

@@ -163,6 +163,12 @@ static void attention_weights(struct steno_body *b, const char *scores)
                        "%s = Where(in3, zero, w_all)",
                        steno_body_float((double)steno_node_float(b->node, "fill", -3e38f)).s,
                        scores, w);
+    } else if (steno_node_attr(b->node, "replaces")) {
+        steno_body_add(b,
+                       "hides = f32(-1e+29)\nhide = Less(in3, hides)\nfill = f32(%s)\n"
+                       "seen = Where(hide, fill, %s)\n%s = Softmax<axis = -1>(seen)",
+                       steno_body_float((double)steno_node_float(b->node, "replaces", 0)).s, scores,
+                       w);
     } else {
         steno_body_add(b, "seen = Add(%s, in3)\n%s = Softmax<axis = -1>(seen)", scores, w);
     }

@@ -114,11 +114,28 @@ static bool spread(const struct term *t, int rank, int *label)
     return true;
 }
 
+#define UNUSED INT64_MIN
+
 struct plan {
     struct steno_shape out;
-    int64_t extent[LABELS];            /* -2 = not used, STENO_DIM_ANY = not known yet */
+    int64_t extent[LABELS];            /* UNUSED, or a dim, known or not */
     int order[LABELS], n_order, n_out; /* labels of the result, then the summed ones */
 };
+
+/* The extent of a label that has extents a and b: those of 1 broadcast, as in NumPy. False: they do
+ * not fit. */
+static bool merge_extents(int64_t a, int64_t b, int64_t *out)
+{
+    if (a == UNUSED || a == 1 || steno_ops_same_dim(a, b))
+        *out = b;
+    else if (b == 1)
+        *out = a;
+    else if (a >= 0 && b >= 0)
+        return false;
+    else
+        *out = a > 1 ? a : b > 1 ? b : STENO_DIM_ANY;
+    return true;
+}
 
 static const char *make_plan(const char *text, const struct steno_shape *in, int n_in,
                              struct equation *e, struct plan *p)
@@ -130,15 +147,13 @@ static const char *make_plan(const char *text, const struct steno_shape *in, int
         return "the equation does not have one term for each input";
     memset(p, 0, sizeof *p);
     for (int l = 0; l < LABELS; l++)
-        p->extent[l] = -2;
+        p->extent[l] = UNUSED;
     for (int t = 0; t < n_in; t++) {
         if (!spread(&e->in[t], in[t].rank, label))
             return "a term does not fit its input";
         for (int i = 0; i < in[t].rank; i++) {
-            int64_t *d = &p->extent[label[i]], x = in[t].dim[i];
-            if (*d == -2 || (*d == 1 && label[i] >= LETTERS) || (*d < 0 && x >= 0))
-                *d = x < 0 ? STENO_DIM_ANY : x;
-            else if (*d >= 0 && x >= 0 && *d != x && !(x == 1 && label[i] >= LETTERS))
+            int64_t *d = &p->extent[label[i]];
+            if (!merge_extents(*d, in[t].dim[i], d))
                 return "the dimensions of a label differ";
             if (label[i] >= LETTERS && label[i] - LETTERS >= dots)
                 dots = label[i] - LETTERS + 1;
@@ -154,7 +169,7 @@ static const char *make_plan(const char *text, const struct steno_shape *in, int
             for (int k = 0; k < p->n_out; k++)
                 if (p->order[k] == l)
                     return "a label appears twice in the result";
-            if (p->extent[l] == -2)
+            if (p->extent[l] == UNUSED)
                 return "a label of the result appears in no input";
             if (p->n_out == STENO_MAX_RANK)
                 return "the rank of the result is too high";
@@ -167,7 +182,7 @@ static const char *make_plan(const char *text, const struct steno_shape *in, int
         bool in_out = false;
         for (int k = 0; k < p->n_out; k++)
             in_out = in_out || p->order[k] == l;
-        if (!in_out && p->extent[l] != -2)
+        if (!in_out && p->extent[l] != UNUSED)
             p->order[p->n_order++] = l;
     }
     return NULL;
@@ -193,7 +208,7 @@ static steno_status infer_einsum(struct steno_infer *ic, steno_err *err)
     if (wrong)
         return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
     for (int i = 0; i < p.out.rank; i++)
-        if (p.out.dim[i] < 0)
+        if (p.out.dim[i] == STENO_DIM_ANY)
             p.out.dim[i] = steno_infer_new_dim(ic);
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &p.out);
     return STENO_OK;

@@ -523,7 +523,7 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
                         !f->by_key};
     struct steno_node *y;
     int n = 9 + f->by_key;
-    bool fills;
+    bool fills, replaces;
     steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
     if (!st && f->positions)
         st = flat(g, &f->q_pos.bias, f->q.heads * f->q.size, err);
@@ -531,23 +531,27 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
         return st;
     for (int i = 0; i < f->n_gone; i++)
         f->gone[i]->dead = true;
+    replaces =
+        f->where != STENO_NONE && f->mask == STENO_NONE && !f->positions && isfinite(f->fill);
     if (f->where != STENO_NONE && (st = added_mask(g, f, name, err)))
         return st;
     if (f->negated && (st = negate(g, f, name, err)))
         return st;
     values[8] = f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL;
     fills = values[8] && f->fill > ABSORBS;
-    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, n + 1 + fills + f->no_nan,
-                            err);
+    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1,
+                            n + 1 + fills + replaces + f->no_nan, err);
     if (!y)
         return STENO_ERR_NOMEM;
     if (f->no_nan)
-        steno_pass_set_int(g, y, n + 1 + fills, "no_nan", 1);
+        steno_pass_set_int(g, y, n + 1 + fills + replaces, "no_nan", 1);
     for (int i = 0; i < n; i++)
         steno_pass_set_int(g, y, i, attrs[i], values[i]);
     steno_pass_set_float(g, y, n, "scale", (float)f->scale);
     if (fills)
         steno_pass_set_float(g, y, n + 1, "fill", (float)f->fill);
+    if (replaces)
+        steno_pass_set_float(g, y, n + 1, "replaces", (float)f->fill);
     y->in[0] = f->q.x;
     y->in[1] = f->k.x;
     y->in[2] = f->v.x;

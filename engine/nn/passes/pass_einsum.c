@@ -1,6 +1,7 @@
 /* Before: y = Einsum(a, b; "bij,bjk->bik") and the other forms of a matrix product
  * After:  y = MatMul(a, b), with a Transpose of the last two axes where the letters need one
- * Letters before the last two are batch axes, in the same order in all three. */
+ * Letters before the last two are batch axes, in the same order in all three. The inner letter must
+ * have one extent: Einsum broadcasts an extent of 1, MatMul does not. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -57,6 +58,14 @@ static bool product(struct form *f)
     return false;
 }
 
+static bool same_inner(const struct steno_graph *g, const struct steno_node *n,
+                       const struct form *f)
+{
+    const struct steno_shape *a = &g->values[n->in[0]].shape, *b = &g->values[n->in[1]].shape;
+    int64_t x = a->dim[f->rank - 1 - f->transpose_a], y = b->dim[f->rank - 2 + f->transpose_b];
+    return x == y && x != STENO_DIM_ANY;
+}
+
 static steno_status transposed(struct steno_graph *g, steno_value_id v, int rank,
                                steno_value_id *out, steno_err *err)
 {
@@ -88,7 +97,7 @@ steno_status steno_pass_einsum(struct steno_graph *g, const struct steno_pass_en
         if (n->dead || !steno_pass_is(n, "Einsum") || n->n_in != 2 ||
             !parse(steno_node_str(n, "equation", ""), &f) || !product(&f) ||
             g->values[n->in[0]].shape.rank != f.rank || g->values[n->in[1]].shape.rank != f.rank ||
-            g->values[n->in[0]].dtype != STENO_F32)
+            g->values[n->in[0]].dtype != STENO_F32 || !same_inner(g, n, &f))
             continue;
         a = n->in[0];
         b = n->in[1];
