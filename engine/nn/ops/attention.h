@@ -107,8 +107,8 @@ static inline bool steno_attention_wraps(const struct steno_attention *a)
 /* Reserve n times `each` bytes at *at = *bytes, which grows by that. False: overflow. */
 bool steno_attention_reserve(size_t *bytes, size_t *at, size_t n, size_t each);
 /* Finish row i: y [v_size] = o / sum. A row that saw no key (max is its largest score) gets
- * a->empty, or 0 where there are no keys at all. y == o is allowed. With a->replaces, a row in which
- * the added mask is not the same as the fill is computed anew. */
+ * a->empty, or 0 where there are no keys at all. y == o is allowed. With a->replaces, a row in
+ * which the added mask is not the same as the fill is computed anew. */
 void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, size_t b,
                             size_t h, size_t i, float *y, const float *o, float max, float sum);
 

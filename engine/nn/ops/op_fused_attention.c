@@ -24,8 +24,8 @@
  *                 no_nan: 1 when a row of weights that is NaN, as without a visible key, gives 0
  *                 fill: the score of hidden keys in the softmax, before their weight becomes 0;
  *                 without it they take no part
- *                 replaces: the score of hidden keys where the mask, of 0 and -1e30 or below, stands
- *                 for a Where in front of the softmax; without it the mask is added
+ *                 replaces: the score of hidden keys where the mask, of 0 and -1e30 or below,
+ *                 stands for a Where in front of the softmax; without it the mask is added
  *                 hides: 1 when the mask is bool (for the body in a written file,
  *                 nn/ops/body_fused.c; the kernel looks at the type) */
 #include "nn/ops/attention.h"
