@@ -41,12 +41,14 @@
 #define BACKLOG 1024
 #define BUCKETS 1024 /* of the per-address table */
 #define TICK_MS 100
+#define TLS_HANDSHAKE 22 /* first byte of a TLS connection (RFC 8446, 5.1) */
 #define MAX_LISTENERS (2 * STENO_MAX_ADDRESSES)
 
 struct conn {
     int fd; /* -1: the slot is free */
     uint32_t generation;
     bool lingering, watched; /* watched: in epoll */
+    bool tls;                /* fd has what was decrypted */
     int64_t since;           /* time it was accepted or began to linger */
     struct steno_peer peer;
     struct conn *prev, *next; /* in its queue; next also in the free list */
@@ -83,6 +85,8 @@ struct steno_acceptor {
     struct conn *free;
     struct conn_queue waiting, lingering;
     struct steno_retry_spreader spreader; /* for refused connections */
+    struct steno_log_ration lines;        /* about TLS where there is none */
+    steno_tls *tls;                       /* NULL: none */
     bool lingering_only;                  /* stopped: only lingering clients remain */
 
     pthread_mutex_t lock;
@@ -208,7 +212,7 @@ static struct conn *slot_take(steno_acceptor *a, int fd, bool lingering)
     a->n_open++;
     c->fd = fd;
     c->lingering = lingering;
-    c->watched = false;
+    c->watched = c->tls = false;
     c->since = steno_now_ns();
     a->n_lingering += lingering;
     queue_put(lingering ? &a->lingering : &a->waiting, c);
@@ -327,6 +331,28 @@ static void keep_watching(steno_acceptor *a, struct conn *c)
         drop(a, c);
 }
 
+/* The client begins with TLS: its connection goes on with what is decrypted. */
+static void on_hello(steno_acceptor *a, struct conn *c)
+{
+    char peer[STENO_ADDRESS_TEXT];
+    if (!a->tls) {
+        if (steno_log_ration_take(&a->lines, steno_now_ns()))
+            steno_log(LOG_NOTICE, "%s speaks TLS, but tls.certificate is not set: closed",
+                      steno_address_print(&c->peer.addr, peer));
+        drop(a, c);
+        return;
+    }
+    unwatch(a, c);
+    c->fd = steno_tls_wrap(a->tls, c->fd);
+    c->tls = true;
+    if (c->fd >= 0) {
+        keep_watching(a, c);
+    } else {
+        steno_acceptor_closed(a, &c->peer);
+        slot_free(a, c);
+    }
+}
+
 /* Look at the part of the head that has come. last: no more will come. */
 static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
 {
@@ -340,6 +366,15 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
     }
     if (n <= 0) {
         drop(a, c);
+        return;
+    }
+    if (!c->tls && *head == TLS_HANDSHAKE) {
+        on_hello(a, c);
+        return;
+    }
+    if (!c->tls && a->conf->tls_required) {
+        steno_refusal_send(c->fd, 400, "tls_required", "this server speaks TLS: https or wss", "");
+        refuse_conn(a, c);
         return;
     }
     len = steno_request_head_length(head, (size_t)n);
@@ -573,7 +608,10 @@ static steno_status keep_listener(steno_acceptor *a, int fd, bool wyoming, steno
     memset(&bound, 0, sizeof bound);
     if (getsockname(fd, (struct sockaddr *)&bound, &len))
         return steno_fail(err, STENO_ERR_IO, "getsockname: %s", strerror(errno));
-    snprintf(url, sizeof url, "%s://%s", wyoming ? "wyoming" : "http",
+    snprintf(url, sizeof url, "%s://%s",
+             wyoming                 ? "wyoming"
+             : a->conf->tls_required ? "https"
+                                     : "http",
              steno_address_print(&bound, text));
     a->listeners[i] = (struct listener){fd, strdup(url), wyoming};
     a->n_listeners++;
@@ -722,6 +760,11 @@ steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config
     }
     *out = a;
     return STENO_OK;
+}
+
+void steno_acceptor_use_tls(steno_acceptor *a, steno_tls *tls)
+{
+    a->tls = tls;
 }
 
 steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err)

@@ -13,6 +13,7 @@
 #include "server/address.h"
 #include "server/config.h"
 #include "server/stats.h"
+#include "server/tls.h"
 
 #include <sys/socket.h>
 
@@ -39,6 +40,9 @@ STENO_MUST steno_status steno_acceptor_open(steno_acceptor **out, const struct s
 /* Try to bind an address, and release it. STENO_ERR_BUSY: it is in use; STENO_ERR_IO: it cannot be
  * bound. */
 STENO_MUST steno_status steno_acceptor_try(const struct steno_address *addr, steno_err *err);
+/* Connections that begin with a TLS hello go through tls, which outlives the acceptor's thread.
+ * Before start; without it they are closed. */
+void steno_acceptor_use_tls(steno_acceptor *a, steno_tls *tls);
 /* Accept from now on. STENO_ERR_INTERNAL when no thread can be made. */
 STENO_MUST steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err);
 /* Close the listening sockets, wait for lingering clients (at most 2 s) and join the thread. No

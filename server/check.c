@@ -77,6 +77,8 @@ size_t steno_check_start(const struct steno_config *conf, void (*tell)(const cha
     check_addresses(&c, conf->listen, "server.listen");
     if (*conf->wyoming_listen)
         check_addresses(&c, conf->wyoming_listen, "wyoming.listen");
+    if (*conf->tls_certificate)
+        add(&c, steno_tls_check(conf->tls_certificate, conf->tls_key, &err), &err, "tls");
     check_admin(&c);
     check_model(&c);
     steno_vad_close(c.srv.vad_rule);

@@ -548,6 +548,16 @@ static steno_status check_wyoming(const struct steno_config *c, steno_err *err)
     return *c->wyoming_listen ? check_list(c->wyoming_listen, "wyoming.listen", err) : STENO_OK;
 }
 
+static steno_status check_tls(const struct steno_config *c, steno_err *err)
+{
+    if (!*c->tls_certificate != !*c->tls_key)
+        return steno_fail(err, STENO_ERR_INVAL, "tls.%s: needs tls.%s",
+                          *c->tls_key ? "key" : "certificate", *c->tls_key ? "certificate" : "key");
+    if (c->tls_required && !*c->tls_certificate)
+        return steno_fail(err, STENO_ERR_INVAL, "tls.required: needs tls.certificate");
+    return STENO_OK;
+}
+
 static steno_status check_search(const struct steno_config *c, steno_err *err)
 {
     return steno_config_search(c, NULL, &(struct steno_options){0},
@@ -619,8 +629,8 @@ static steno_status check_pings(const struct steno_config *c, steno_err *err)
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen, check_wyoming, check_search, check_precision, check_vad,
-        check_log,    check_root,    check_bodies, check_pings};
+        check_listen, check_wyoming, check_tls,  check_search, check_precision,
+        check_vad,    check_log,     check_root, check_bodies, check_pings};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;

@@ -20,6 +20,9 @@ struct steno_config {
     char *listen;         /* "ADDR:PORT[, ADDR:PORT]"; port 0 = any free port */
     char *admin;          /* path of the administrator's socket; "" = none */
     double drain_timeout; /* s: longest time between SIGTERM and exit */
+    /* [tls] */
+    char *tls_certificate, *tls_key; /* PEM files; "" = no TLS */
+    bool tls_required;               /* no connections without TLS */
     /* [model] */
     char *model;                  /* directory; "" = the built-in model */
     char *aliases;                /* other names that requests may use for it, comma separated */

@@ -12,6 +12,14 @@ ROW(STRING, admin, "server", "admin", "STENO_ADMIN", "", 0, 0,
 ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "30", 0, 3600,
     "Maximum time from SIGTERM to the end: uploads finish in it, and streams get their last "
     "result.")
+ROW(STRING, tls_certificate, "tls", "certificate", "STENO_TLS_CERTIFICATE", "", 0, 0,
+    "PEM file of the server's certificate, followed by those of its issuers. With it, connections "
+    "to server.listen may use TLS (1.2 or later); the first byte tells whether they do. Read again "
+    "on SIGHUP. Empty: no TLS.")
+ROW(STRING, tls_key, "tls", "key", "STENO_TLS_KEY", "", 0, 0,
+    "PEM file of the certificate's private key. Read again on SIGHUP.")
+ROW(BOOL, tls_required, "tls", "required", "STENO_TLS_REQUIRED", "no", 0, 0,
+    "Refuse connections without TLS: they are answered 400 and closed.")
 ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,
     "Model directory, or the name of a fetched model. Empty: the first model of the catalogue that "
     "was fetched (steno model fetch), else the model that ships.")

@@ -35,6 +35,7 @@ struct daemon {
     steno_acceptor *acceptor;
     steno_http *http;
     steno_ws *ws;
+    steno_tls *tls;
     steno_admin *admin;
     steno_zeroconf *zeroconf; /* the announcement of the Wyoming port */
     sigset_t signals;
@@ -78,7 +79,9 @@ static void raise_descriptors(const struct steno_config *conf)
         return;
     lim.rlim_cur = lim.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &lim);
-    if (lim.rlim_max < (rlim_t)conf->connections + OWN_DESCRIPTORS)
+    /* a connection with TLS has three */
+    if (lim.rlim_max <
+        (rlim_t)conf->connections * (*conf->tls_certificate ? 3 : 1) + OWN_DESCRIPTORS)
         steno_log(LOG_WARNING,
                   "limits.connections is %d, but the system allows %llu descriptors in all",
                   conf->connections, (unsigned long long)lim.rlim_max);
@@ -141,6 +144,13 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     st = steno_acceptor_open(&d->acceptor, &d->conf, srv->stats, on_head, d, err);
     if (st)
         return steno_fail_in(err, st, "listen");
+    if (*d->conf.tls_certificate) {
+        st = steno_tls_open(&d->tls, d->conf.tls_certificate, d->conf.tls_key, d->conf.idle_timeout,
+                            err);
+        if (st)
+            return steno_fail_in(err, st, "tls");
+        steno_acceptor_use_tls(d->acceptor, d->tls);
+    }
     st = steno_server_open_vad(srv, err);
     if (!st)
         st = steno_decoders_open(&srv->decoders, d->conf.helpers, err);
@@ -166,6 +176,7 @@ static void close_all(struct daemon *d)
     steno_admin_close(d->admin);
     steno_http_close(d->http); /* it hands sockets to the next */
     steno_ws_close(d->ws);
+    steno_tls_close(d->tls);
     steno_health_close(d->services.health);
     steno_hangup_close(d->services.hangup);
     steno_jobs_close(d->services.jobs);
@@ -190,7 +201,8 @@ static void announce(struct daemon *d)
     const char *url;
     steno_err err;
     for (size_t i = 0; (url = steno_acceptor_url(d->acceptor, i)); i++)
-        steno_log(LOG_NOTICE, "listening on %s", url);
+        steno_log(LOG_NOTICE, "listening on %s%s", url,
+                  d->tls && !strncmp(url, "http:", 5) ? ", and for TLS" : "");
     if (*d->conf.wyoming_advertise &&
         steno_zeroconf_open(&d->zeroconf, d->conf.wyoming_advertise, "_wyoming._tcp",
                             steno_acceptor_wyoming_port(d->acceptor), &err))
@@ -208,6 +220,10 @@ static void reload(struct daemon *d)
         steno_log(LOG_ERR, "reload: %s; the old keys stay in force", err.msg);
     else if (*d->conf.keys)
         steno_log(LOG_NOTICE, "reload: keys read again");
+    if (d->tls && steno_tls_reload(d->tls, &err))
+        steno_log(LOG_ERR, "reload: tls: %s; the old certificate stays in use", err.msg);
+    else if (d->tls)
+        steno_log(LOG_NOTICE, "reload: certificate read again");
     steno_models_reload(d->srv.models, &reloaded, &failed);
     steno_log(LOG_NOTICE, "reload: %d models loaded again, %d kept as they were", reloaded, failed);
     sd_notify(0, "READY=1");

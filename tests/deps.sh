@@ -3,7 +3,7 @@
 # Prints what it installs; asks nothing; does nothing if all packages are installed.
 set -eu
 
-build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libev-dev libjansson-dev
+build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libssl-dev libev-dev libjansson-dev
  libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libvorbis-dev libmpg123-dev libsndfile1-dev
  libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev
  libyaml-dev zlib1g-dev libcurl4-openssl-dev libavformat-dev libavcodec-dev libswresample-dev

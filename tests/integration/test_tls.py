@@ -1,0 +1,286 @@
+"""TLS on the port of plain connections: curl, Python's ssl, websockets and aiohttp; both ways of upgrades; reload."""
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+
+from websockets.sync.client import connect
+
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, eventually, frame, read_messages, tap
+from wire import END, GET, POST, PCM, START, WAV, answer, said, text_of, upgrade
+
+DIR = tempfile.TemporaryDirectory(prefix="steno-tls-")
+CERT, KEY = os.path.join(DIR.name, "cert.pem"), os.path.join(DIR.name, "key.pem")
+
+
+def certificate(name, cert=CERT, key=KEY):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert],
+                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+certificate("first")
+SETTINGS = [f"tls.certificate={CERT}", f"tls.key={KEY}"]
+
+
+def client_context(**kw):
+    c = ssl.create_default_context(cafile=CERT)
+    for k, v in kw.items():
+        setattr(c, k, v)
+    return c
+
+
+def dial(d, context=None):
+    s = socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return (context or client_context()).wrap_socket(s, server_hostname="localhost")
+
+
+def curl(d, *args):
+    return subprocess.run(["curl", "-sS", "--cacert", CERT, "--max-time", "60", *args], capture_output=True, text=True)
+
+
+@case
+def curl_uploads_over_tls(d):
+    url = f"https://localhost:{d.port}"
+    for version in ("--tlsv1.2 --tls-max 1.2", "--tlsv1.3"):
+        r = curl(d, *version.split(), "--data-binary", f"@{DIGITS}", f"{url}/v1/transcribe?format=text")
+        assert r.returncode == 0 and r.stdout.strip() == DIGITS_TEXT, r
+    # two requests on one connection, and HTTP/1.1 by ALPN
+    r = curl(d, "-v", f"{url}/healthz", f"{url}/v1/models")
+    assert "ALPN" in r.stderr and "http/1.1" in r.stderr and "Re-using existing connection" in r.stderr, r.stderr
+    r = curl(d, "--tls-max", "1.1", f"{url}/healthz")
+    assert r.returncode != 0, r
+
+
+@case
+def plain_and_tls_share_the_port(d):
+    assert d.status("/healthz") == 200
+    with dial(d) as s:
+        s.sendall(GET)
+        assert answer(s)[0] == 200
+        assert s.version() == "TLSv1.3"
+
+
+@case
+def alpn_without_http_1_is_refused(d):
+    c = client_context()
+    c.set_alpn_protocols(["h2"])
+    try:
+        dial(d, c)
+    except ssl.SSLError as e:
+        assert "no application protocol" in str(e), e
+    else:
+        raise AssertionError("h2 was accepted")
+    c.set_alpn_protocols(["h2", "http/1.1"])
+    with dial(d, c) as s:
+        assert s.selected_alpn_protocol() == "http/1.1"
+
+
+@case
+def streams_over_tls(d):
+    with connect(f"wss://localhost:{d.port}/v1/stream", ssl=client_context(), **OPEN) as ws:
+        ws.send(START)
+        ws.send(PCM)
+        ws.send(END)
+        messages = [json.loads(m) for m in ws]
+    assert text_of(messages) == DIGITS_TEXT, messages
+
+
+@case
+def upgrades_over_tls_on_both_ways(d):
+    for before in ((), (GET,), (POST, GET)):
+        s = dial(d)
+        everything = b"".join(before) + upgrade() + said()
+        s.sendall(everything)
+        for _ in before:
+            assert answer(s)[0] == 200
+        assert answer(s)[0] == 101
+        messages, code = read_messages(s)
+        assert code == 1000 and text_of(messages) == DIGITS_TEXT, (code, messages)
+        s.close()
+
+
+@case
+def aiohttp_shares_a_session_over_tls(d):
+    import aiohttp
+
+    async def run():
+        url = f"https://localhost:{d.port}"
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1, ssl=client_context())) as session:
+            async with session.post(url + "/v1/transcribe?format=text", data=WAV) as r:
+                assert (await r.text()).strip() == DIGITS_TEXT
+            async with session.ws_connect(url + "/v1/stream") as ws:
+                await ws.send_str(START)
+                await ws.send_bytes(PCM)
+                await ws.send_str(END)
+                messages = [json.loads(m.data) async for m in ws if m.type == aiohttp.WSMsgType.TEXT]
+            assert text_of(messages) == DIGITS_TEXT, messages
+    asyncio.run(run())
+
+
+@case
+def a_large_answer_reaches_a_slow_reader(d):
+    s = dial(d)
+    n = 40
+    request = b"GET /openapi.yaml HTTP/1.1\r\nHost: x\r\n%s\r\n"
+    s.sendall(request % b"" * (n - 1) + request % b"Connection: close\r\n")
+    time.sleep(0.5)  # more than the buffers on the way take waits for us
+    want = d.get("/openapi.yaml")[2]
+    for _ in range(n):
+        status, _, body = answer(s)
+        assert status == 200 and body == want
+        time.sleep(0.01)
+    assert s.recv(1) == b""
+
+
+@case
+def refusals_and_limits_hold_under_tls(d):
+    with Stenod(*SETTINGS, "limits.header_timeout=0.5", "limits.connections_per_address=3", "limits.sessions=0") as tight:
+        # no hello, half a hello, a hello without a request, half a head
+        silent = socket.create_connection(("127.0.0.1", tight.port))
+        silent.sendall(b"\x16\x03\x01")
+        silent.settimeout(30 * SLOW)
+        assert silent.recv(1) == b""
+        s = dial(tight)
+        s.sendall(b"GET / HT")
+        assert answer(s)[0] == 408
+        s = dial(tight)
+        s.sendall(upgrade())
+        status, headers, _ = answer(s)
+        assert status == 503 and "retry-after" in headers
+        s = dial(tight)
+        s.sendall(GET + upgrade())
+        assert answer(s)[0] == 200 and answer(s)[0] == 503
+        s.close()
+        held = []
+        for _ in range(3):
+            held.append(dial(tight))
+            held[-1].sendall(GET)
+            assert answer(held[-1])[0] == 200
+        refused = socket.create_connection(("127.0.0.1", tight.port))
+        refused.settimeout(30 * SLOW)
+        assert refused.recv(4096).startswith(b"HTTP/1.1 503 ")
+        for h in held:
+            h.close()
+        assert eventually(lambda: tight.status("/healthz") == 200)
+
+
+@case
+def a_client_that_leaves_ends_its_upload(d):
+    s = dial(d)
+    s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nRIFF")
+    assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 1)
+    s.close()
+    assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 0)
+
+
+@case
+def descriptors_are_given_back(d):
+    before = d.descriptors()
+    for _ in range(20):
+        s = dial(d)
+        s.sendall(GET)
+        answer(s)
+        s.close()
+        raw = socket.create_connection(("127.0.0.1", d.port))
+        raw.sendall(b"\x16\x03\x01\x00\x05hello")
+        raw.close()
+    assert eventually(lambda: d.descriptors() <= before + 2), (before, d.descriptors())
+
+
+@case
+def tls_can_be_required(d):
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
+        p = subprocess.Popen([*Stenod(*SETTINGS, "tls.required=yes").cmd], stderr=log)
+        try:
+            def port():
+                with open(log.name, encoding="utf-8") as f:
+                    text = f.read()
+                return int(text.split("listening on https://127.0.0.1:")[1].split()[0]) if "listening on https" in text else 0
+            assert eventually(port)
+            s = socket.create_connection(("127.0.0.1", port()), timeout=30 * SLOW)
+            s.sendall(GET)
+            status, _, body = answer(s)
+            assert status == 400 and b"tls_required" in body, body
+            d2 = type("D", (), {"port": port()})
+            with dial(d2) as s:
+                s.sendall(GET)
+                assert answer(s)[0] == 200
+        finally:
+            p.terminate()
+            assert p.wait(60 * SLOW) == 0
+
+
+@case
+def a_hello_without_a_certificate_is_closed_at_once(d):
+    with Stenod() as plain:
+        begun = time.monotonic()
+        try:
+            dial(plain)
+        except (ssl.SSLError, OSError):
+            pass
+        else:
+            raise AssertionError("TLS without a certificate")
+        assert time.monotonic() - begun < 5 * SLOW
+        assert eventually(lambda: "speaks TLS, but tls.certificate is not set" in plain.output())
+
+
+@case
+def a_new_certificate_is_taken_on_sighup(d):
+    def subject():
+        c = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        c.check_hostname, c.verify_mode = False, ssl.CERT_NONE
+        with dial(d, c) as s:
+            s.sendall(GET)
+            assert answer(s)[0] == 200
+            return s.getpeercert(binary_form=True)
+    old = subject()
+    kept = dial(d)
+    kept.sendall(GET)
+    answer(kept)
+    certificate("second")
+    d.proc.send_signal(signal.SIGHUP)
+    assert eventually(lambda: subject() != old)
+    kept.sendall(GET)
+    assert answer(kept)[0] == 200  # connections keep what they began with
+    new = subject()
+    with open(KEY, "w", encoding="ascii") as f:
+        f.write("not a key")
+    d.proc.send_signal(signal.SIGHUP)
+    assert eventually(lambda: "the old certificate stays in use" in d.output())
+    assert subject() == new
+    certificate("third")
+
+
+@case
+def unusable_files_are_named(d):
+    missing = os.path.join(DIR.name, "missing.pem")
+    for settings, says in ((["--set", f"tls.certificate={CERT}"], "needs tls.key"), (["--set", "tls.required=yes"], "needs tls.certificate"),
+                           (["--set", f"tls.certificate={missing}", "--set", f"tls.key={KEY}"], "missing.pem: No such file"),
+                           (["--set", f"tls.certificate={CERT}", "--set", f"tls.key={CERT}"], "cert.pem")):
+        cmd = [Stenod().cmd[0], "--listen", "127.0.0.1:0", *settings]
+        for check in (["--check-config"], []):
+            r = subprocess.run(cmd + check, capture_output=True, text=True, timeout=60 * SLOW)
+            assert r.returncode and says in r.stdout + r.stderr, (check, r)
+
+
+@case
+def streams_over_tls_drain(d):
+    with Stenod(*SETTINGS) as drained:
+        s = dial(drained)
+        s.sendall(upgrade() + frame(1, START.encode()) + frame(2, PCM))
+        assert answer(s)[0] == 101
+        drained.proc.send_signal(signal.SIGTERM)
+        messages, code = read_messages(s)
+        assert code == 1012 and messages[-1]["reason"] == "draining", (code, messages)
+
+
+if __name__ == "__main__":
+    with Stenod(*SETTINGS) as daemon:
+        raise SystemExit(tap(daemon))
