@@ -52,6 +52,25 @@ steno_status steno_dialect_json(struct json_t **out, const char *p, size_t n, st
     return STENO_OK;
 }
 
+steno_status steno_dialect_ask(struct steno_dialect_session *d, steno_err *err)
+{
+    steno_status st = steno_hint_store_copy(&d->asked_hints, &d->hints, err);
+    d->asked = d->start;
+    d->asked.hints = &d->asked_hints;
+    return st;
+}
+
+void steno_dialect_take(struct steno_dialect_session *d)
+{
+    d->start = d->asked;
+    if (d->start.hints != &d->asked_hints)
+        return;
+    steno_hint_store_free(&d->hints);
+    d->hints = d->asked_hints;
+    d->asked_hints = (struct steno_hint_store){0};
+    d->start.hints = &d->hints;
+}
+
 void steno_dialect_uuid(const struct steno_dialect_session *d, char *out)
 {
     const char *hex = strchr(d->id, '_');

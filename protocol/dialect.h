@@ -17,6 +17,8 @@ enum steno_dialect_act {
     STENO_ACT_SETTINGS, /* the same, but ignored after audio */
     STENO_ACT_AUDIO,    /* bytes are in d->audio */
     STENO_ACT_FINALIZE, /* close the segment */
+    STENO_ACT_CHANGE,   /* d->start has changed: it holds from the next segment on */
+    STENO_ACT_CLEAR,    /* discard audio that is in no final yet */
     STENO_ACT_END       /* no audio follows */
 };
 
@@ -36,12 +38,14 @@ struct steno_dialect_session {
     char id[48];                              /* "sess_" and 32 hexadecimal digits */
     struct steno_native_start start;          /* settings in force */
     struct steno_native_start asked;          /* settings of an act */
-    struct steno_hint_store hints;            /* of both */
+    struct steno_hint_store hints;            /* of start */
+    struct steno_hint_store asked_hints;      /* of asked, between ask and take */
     struct steno_buf audio;                   /* audio of an act */
     const char *model_version, *model_family; /* "" until the model is known */
     uint64_t seq;                             /* messages made so far */
     int64_t audio_ms;                         /* audio processed so far */
     double audio_seconds;                     /* accepted so far */
+    double offset; /* s: where times of events count from, after CHANGE and CLEAR */
     uint64_t finals;
     double retry_after; /* s, for an error: when to come back; 0 = unknown */
     void *state;        /* [dialect->state_bytes], zero at first */
@@ -49,6 +53,11 @@ struct steno_dialect_session {
     steno_status (*each_model)(struct steno_dialect_session *d,
                                steno_status (*see)(void *user, const struct steno_dialect_model *m),
                                void *user);
+    /* Check that the server can serve s, and write the name of its model into model
+     * [STENO_NATIVE_MODEL_BYTES]. STENO_ERR_INVAL as of the start of a session; STENO_ERR_BUSY: the
+     * model is being loaded. NULL: not known. */
+    steno_status (*check)(struct steno_dialect_session *d, const struct steno_native_start *s,
+                          char *model, steno_err *err);
     /* Output: write a message into begin's buffer, then commit it with the status of the writing.
      * replaceable: a later replaceable message may replace it while it is unread. */
     struct steno_buf *(*begin)(struct steno_dialect_session *d);
@@ -84,6 +93,8 @@ struct steno_dialect {
     /* The session continues on another connection. NULL: its sessions end with their connection. */
     void (*resumed)(struct steno_dialect_session *d, int64_t samples, bool ended);
     void (*event)(struct steno_dialect_session *d, const struct steno_event *ev);
+    /* Whether a segment is open, so that CHANGE must wait; NULL: never. */
+    bool (*is_busy)(const struct steno_dialect_session *d);
     /* All results of a FINALIZE were delivered; may be NULL. */
     void (*finalized)(struct steno_dialect_session *d);
     /* Write the last message: an error, or the normal end. */
@@ -112,6 +123,10 @@ const struct steno_dialect *steno_dialect_of_root(const char *name);
 struct json_t;
 STENO_MUST steno_status steno_dialect_json(struct json_t **out, const char *p, size_t n,
                                            steno_err *err);
+/* Begin a change of settings: d->asked becomes a copy of d->start with hints of its own. take puts
+ * it into force; without it nothing has changed. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_dialect_ask(struct steno_dialect_session *d, steno_err *err);
+void steno_dialect_take(struct steno_dialect_session *d);
 /* Write the session's id in the form of a UUID. out: 37 bytes. */
 void steno_dialect_uuid(const struct steno_dialect_session *d, char *out);
 

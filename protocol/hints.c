@@ -18,6 +18,25 @@ void steno_hint_store_free(struct steno_hint_store *s)
     *s = (struct steno_hint_store){0};
 }
 
+static bool copy_text(char **out, const char *from)
+{
+    *out = from ? strdup(from) : NULL;
+    return *out || !from;
+}
+
+steno_status steno_hint_store_copy(struct steno_hint_store *out,
+                                   const struct steno_hint_store *from, steno_err *err)
+{
+    steno_hint_store_free(out);
+    out->translate = from->translate;
+    memcpy(out->language, from->language, sizeof out->language);
+    if (copy_text(&out->prompt, from->prompt) && copy_text(&out->prefix, from->prefix) &&
+        copy_text(&out->hotwords, from->hotwords))
+        return STENO_OK;
+    steno_hint_store_free(out);
+    return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+}
+
 bool steno_hint_known(const char *name)
 {
     for (size_t i = 0; i < N_NAMES; i++)

@@ -16,6 +16,9 @@ struct steno_hint_store {
 };
 
 void steno_hint_store_free(struct steno_hint_store *s);
+/* Replace out by a copy. STENO_ERR_NOMEM: out is empty. */
+STENO_MUST steno_status steno_hint_store_copy(struct steno_hint_store *out,
+                                              const struct steno_hint_store *from, steno_err *err);
 /* Whether a field of this name is a hint. */
 bool steno_hint_known(const char *name);
 /* Set a hint; a second value replaces the first, "" removes it. The value is valid UTF-8 without

@@ -4,8 +4,8 @@
  *
  * Deltas only append, so only the stable prefix of a partial is sent, and deltas come while the
  * speaker speaks. The rest comes with the final, followed by `completed`, once per item. A segment
- * is an item. `commit` closes the segment. `clear` cannot undo what was recognised already; it is
- * only answered. */
+ * is an item. `commit` closes the segment, `clear` discards the audio of the open one. An update of
+ * the session holds from the next item on; one that is refused changes nothing. */
 #include "protocol/dialect.h"
 
 #include <jansson.h>
@@ -15,18 +15,30 @@
 #include "protocol/json_text.h"
 #include "protocol/openai_rest.h"
 
-#define RATE 24000 /* of pcm16 when none is given */
+#define RATE 24000  /* of pcm16 when none is given */
+#define SILENCE 0.5 /* s: silence_duration_ms when none is given */
+#define ID_BYTES 64 /* of a client's event_id that are kept */
+
+/* Settings that are echoed. */
+struct told {
+    bool logprobs;    /* wanted with `completed` */
+    double threshold; /* of server_vad; the VAD has its own */
+    int padding_ms;   /* likewise */
+};
 
 struct state {
     bool beta;
-    bool logprobs;     /* wanted with `completed` */
-    bool has_audio;    /* since the last commit */
-    uint64_t events;   /* made so far, for ids */
-    uint64_t items;    /* begun so far; the running one has number `items` */
-    bool item_open;    /* speech_started was sent for it */
-    size_t sent;       /* bytes of its text sent in deltas */
-    double item_from;  /* s */
-    char event_id[64]; /* of the client's message, for errors */
+    struct told told;
+    bool any_audio;           /* since the session began */
+    bool has_audio;           /* since the last commit */
+    uint64_t events;          /* made so far, for ids */
+    uint64_t items;           /* begun so far; the running one has number `items` */
+    uint64_t committed;       /* number of the last item that was committed; 0: none */
+    bool item_open;           /* speech_started was sent for it */
+    size_t sent;              /* bytes of its text sent in deltas */
+    double item_from;         /* s */
+    char event_id[ID_BYTES];  /* of the client's message, for errors */
+    char commit_id[ID_BYTES]; /* of its last commit */
 };
 
 static struct state *state_of(struct steno_dialect_session *d)
@@ -38,6 +50,8 @@ static void init(struct steno_dialect_session *d)
 {
     d->start.audio.encoding = STENO_ENCODING_S16LE;
     d->start.audio.sample_rate = RATE;
+    d->start.endpoint.silence_after = SILENCE;
+    state_of(d)->told = (struct told){.threshold = 0.5, .padding_ms = 300};
 }
 
 /* model, intent, language ...: a known model name selects the model, the language, beam, hints and
@@ -47,7 +61,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
 {
     if (!strcmp(name, "beta"))
         state_of(d)->beta = true;
-    if (!strcmp(name, "language") && d->start.hints)
+    if (!strcmp(name, "language"))
         return steno_hint_set(d->start.hints, name, value, err);
     if (!strcmp(name, "model") || steno_native_is_option(name))
         return steno_native_query(name, value, &d->start, err);
@@ -92,58 +106,94 @@ static const char *format_name(const struct steno_dialect_session *d, bool beta)
     }
 }
 
-/* Append the language and the prompt, where they are given. */
-static steno_status put_hints(struct steno_buf *b, const struct steno_hint_store *h)
+/* Append ,"name":"text" or null. */
+static steno_status put_text(struct steno_buf *b, const char *name, const char *text)
 {
-    steno_status st = STENO_OK;
-    if (h && *h->language) {
-        st = steno_buf_puts(b, ",");
-        if (!st)
-            st = steno_json_put_member(b, "language", h->language);
-    }
-    if (!st && h && h->prompt) {
-        st = steno_buf_puts(b, ",");
-        if (!st)
-            st = steno_json_put_member(b, "prompt", h->prompt);
-    }
-    return st;
+    steno_status st;
+    if (!text || !*text)
+        return steno_buf_printf(b, ",\"%s\":null", name);
+    st = steno_buf_puts(b, ",");
+    return st ? st : steno_json_put_member(b, name, text);
 }
 
+/* Append "name":{"model","language","prompt"}. */
+static steno_status put_script(const struct steno_dialect_session *d, struct steno_buf *b,
+                               const char *name)
+{
+    steno_status st = steno_buf_printf(b, ",\"%s\":{", name);
+    if (!st)
+        st = steno_json_put_member(b, "model", d->start.model);
+    if (!st)
+        st = put_text(b, "language", d->hints.language);
+    if (!st)
+        st = put_text(b, "prompt", d->hints.prompt);
+    return st ? st : steno_buf_puts(b, "}");
+}
+
+static steno_status put_detection(struct steno_dialect_session *d, struct steno_buf *b)
+{
+    const struct told *t = &state_of(d)->told;
+    if (!d->start.endpointing)
+        return steno_buf_puts(b, ",\"turn_detection\":null");
+    return steno_buf_printf(b,
+                            ",\"turn_detection\":{\"type\":\"server_vad\",\"threshold\":%g,"
+                            "\"prefix_padding_ms\":%d,\"silence_duration_ms\":%.0f,"
+                            "\"idle_timeout_ms\":null}",
+                            t->threshold, t->padding_ms, d->start.endpoint.silence_after * 1000);
+}
+
+static steno_status put_beta_session(struct steno_dialect_session *d, struct steno_buf *b)
+{
+    steno_status st = steno_buf_printf(b,
+                                       ",\"modalities\":[\"text\"],\"input_audio_format\":\"%s\","
+                                       "\"input_audio_noise_reduction\":null",
+                                       format_name(d, true));
+    if (!st)
+        st = put_detection(d, b);
+    return st ? st : put_script(d, b, "input_audio_transcription");
+}
+
+static steno_status put_session(struct steno_dialect_session *d, struct steno_buf *b)
+{
+    steno_status st =
+        steno_buf_printf(b,
+                         ",\"type\":\"transcription\",\"audio\":{\"input\":{\"format\":{"
+                         "\"type\":\"%s\",\"rate\":%d},\"noise_reduction\":null",
+                         format_name(d, false), d->start.audio.sample_rate);
+    if (!st)
+        st = put_detection(d, b);
+    if (!st)
+        st = put_script(d, b, "transcription");
+    return st ? st : steno_buf_puts(b, "}}");
+}
+
+/* Tell every setting. */
 static void send_session(struct steno_dialect_session *d, const char *what)
 {
-    bool beta = state_of(d)->beta;
-    const char *detection = d->start.endpointing ? "{\"type\":\"server_vad\"}" : "null";
+    const struct state *s = state_of(d);
     char type[64];
     steno_status st;
     struct steno_buf *b;
-    snprintf(type, sizeof type, "%ssession.%s", beta ? "transcription_" : "", what);
+    snprintf(type, sizeof type, "%ssession.%s", s->beta ? "transcription_" : "", what);
     b = open_event(d, type, &st);
     if (!st)
-        st = steno_buf_printf(b, ",\"session\":{\"id\":\"%s\",\"object\":\"%s\"", d->id,
-                              beta ? "realtime.transcription_session"
-                                   : "realtime.transcription_session");
-    if (!st && beta)
-        st = steno_buf_printf(b,
-                              ",\"input_audio_format\":\"%s\",\"turn_detection\":%s,"
-                              "\"input_audio_transcription\":{\"model\":",
-                              format_name(d, true), detection);
-    else if (!st)
-        st = steno_buf_printf(b,
-                              ",\"type\":\"transcription\",\"audio\":{\"input\":{\"format\":{"
-                              "\"type\":\"%s\",\"rate\":%d},\"turn_detection\":%s,"
-                              "\"transcription\":{\"model\":",
-                              format_name(d, false), d->start.audio.sample_rate, detection);
+        st = steno_buf_printf(
+            b,
+            ",\"session\":{\"id\":\"%s\",\"object\":"
+            "\"realtime.transcription_session\",\"expires_at\":0,\"include\":%s",
+            d->id, s->told.logprobs ? "[\"item.input_audio_transcription.logprobs\"]" : "[]");
     if (!st)
-        st = steno_json_put_string(b, d->start.model, strlen(d->start.model));
+        st = s->beta ? put_beta_session(d, b) : put_session(d, b);
     if (!st)
-        st = put_hints(b, d->start.hints);
-    if (!st)
-        st = steno_buf_puts(b, beta ? "}}" : "}}}}");
+        st = steno_buf_puts(b, "}");
     close_event(d, b, st);
 }
 
 static void opened(struct steno_dialect_session *d)
 {
+    char model[STENO_NATIVE_MODEL_BYTES];
+    if (!*d->start.model && d->check && !d->check(d, &d->start, model, NULL))
+        memcpy(d->start.model, model, sizeof model);
     send_session(d, "created");
 }
 
@@ -151,7 +201,7 @@ static void send_error(struct steno_dialect_session *d, const char *type, const 
                        const char *message)
 {
     struct state *s = state_of(d);
-    const char *param = steno_hint_named_in(message);
+    const char *param = strncmp(message, "model:", 6) ? steno_hint_named_in(message) : "model";
     steno_status st;
     struct steno_buf *b = open_event(d, "error", &st);
     if (!st)
@@ -229,19 +279,43 @@ static steno_status set_format(struct steno_native_start *s, const char *type, i
     return steno_fail(err, STENO_ERR_INVAL, "format: '%.40s' is not PCM, mu-law or A-law", type);
 }
 
-static steno_status set_detection(struct steno_native_start *s, const json_t *v, steno_err *err)
+static steno_status number_in(const json_t *v, const char *name, double low, double high,
+                              double *out, steno_err *err)
 {
-    const json_t *ms = json_object_get(v, "silence_duration_ms");
+    const json_t *n = json_object_get(v, name);
+    if (!n || json_is_null(n))
+        return STENO_OK;
+    if (!json_is_number(n) || !(json_number_value(n) >= low && json_number_value(n) <= high))
+        return steno_fail(err, STENO_ERR_INVAL, "turn_detection.%s must be %g to %g", name, low,
+                          high);
+    *out = json_number_value(n);
+    return STENO_OK;
+}
+
+/* semantic_vad has no figures; here it is the same detection. */
+static steno_status set_detection(struct steno_native_start *s, struct told *t, const json_t *v,
+                                  steno_err *err)
+{
+    const char *type = json_string_value(json_object_get(v, "type"));
+    double ms = s->endpoint.silence_after * 1000, padding = t->padding_ms;
+    steno_status st;
     if (!v)
         return STENO_OK;
     s->endpointing = !json_is_null(v);
-    if (!ms)
+    if (!s->endpointing)
         return STENO_OK;
-    if (!json_is_number(ms) || json_number_value(ms) < 100 || json_number_value(ms) > 60000)
+    if (type && strcmp(type, "server_vad") && strcmp(type, "semantic_vad"))
         return steno_fail(err, STENO_ERR_INVAL,
-                          "turn_detection.silence_duration_ms must be 100 to 60000");
-    s->endpoint.silence_after = json_number_value(ms) / 1000;
-    return STENO_OK;
+                          "turn_detection.type: '%.40s' is neither server_vad nor semantic_vad",
+                          type);
+    st = number_in(v, "silence_duration_ms", 100, 60000, &ms, err);
+    if (!st)
+        st = number_in(v, "threshold", 0, 1, &t->threshold, err);
+    if (!st)
+        st = number_in(v, "prefix_padding_ms", 0, 60000, &padding, err);
+    s->endpoint.silence_after = ms / 1000;
+    t->padding_ms = (int)padding;
+    return st;
 }
 
 /* Read {"language", "prompt", "keywords": [...]} of a transcription; null removes. */
@@ -265,46 +339,78 @@ static steno_status set_hints(struct steno_hint_store *h, const json_t *script, 
     return st;
 }
 
-/* Only fields that are present change. */
-static steno_status update(struct steno_dialect_session *d, const json_t *session, bool beta,
-                           steno_err *err)
+/* Read "include": ["item.input_audio_transcription.logprobs"]; when absent nothing changes. */
+static void set_include(struct told *t, const json_t *list)
 {
-    const json_t *input = json_object_get(json_object_get(session, "audio"), "input");
-    const json_t *format =
-        beta ? json_object_get(session, "input_audio_format") : json_object_get(input, "format");
-    const json_t *script = beta ? json_object_get(session, "input_audio_transcription")
-                                : json_object_get(input, "transcription");
-    const json_t *model = json_object_get(script, "model"), *rate = json_object_get(format, "rate");
-    const char *type = json_string_value(beta ? format : json_object_get(format, "type"));
+    const json_t *v;
+    size_t i;
+    if (!list)
+        return;
+    t->logprobs = false;
+    json_array_foreach (list, i, v)
+        if (json_is_string(v) &&
+            !strcmp(json_string_value(v), "item.input_audio_transcription.logprobs"))
+            t->logprobs = true;
+}
+
+static steno_status set_audio_format(struct steno_dialect_session *d, const char *type,
+                                     const json_t *rate, steno_err *err)
+{
+    struct steno_audio_format was = d->asked.audio;
     steno_status st = STENO_OK;
-    d->asked = d->start;
     if (rate && (!json_is_integer(rate) || json_integer_value(rate) < STENO_AUDIO_MIN_RATE ||
                  json_integer_value(rate) > STENO_AUDIO_MAX_RATE))
         return steno_fail(err, STENO_ERR_INVAL, "format.rate must be %d to %d",
                           STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE);
     if (type)
         st = set_format(&d->asked, type, (int)json_integer_value(rate), err);
-    if (!st && json_is_string(model))
-        st = steno_native_query("model", json_string_value(model), &d->asked, err);
-    if (!st && d->start.hints)
-        st = set_hints(d->start.hints, script, err);
-    return st ? st
-              : set_detection(&d->asked, json_object_get(beta ? session : input, "turn_detection"),
-                              err);
+    if (!st && state_of(d)->any_audio &&
+        (was.encoding != d->asked.audio.encoding || was.sample_rate != d->asked.audio.sample_rate))
+        st = steno_fail(err, STENO_ERR_INVAL, "format: cannot change once the session has audio");
+    return st;
 }
 
-/* Read "include": ["item.input_audio_transcription.logprobs"]; when absent nothing changes. */
-static void set_include(struct steno_dialect_session *d, const json_t *list)
+/* Put the fields that are present into d->asked and *t. */
+static steno_status read_session(struct steno_dialect_session *d, const json_t *session, bool beta,
+                                 struct told *t, steno_err *err)
 {
-    const json_t *v;
-    size_t i;
-    if (!json_is_array(list))
-        return;
-    state_of(d)->logprobs = false;
-    json_array_foreach (list, i, v)
-        if (json_is_string(v) &&
-            !strcmp(json_string_value(v), "item.input_audio_transcription.logprobs"))
-            state_of(d)->logprobs = true;
+    const json_t *input = json_object_get(json_object_get(session, "audio"), "input");
+    const json_t *format =
+        beta ? json_object_get(session, "input_audio_format") : json_object_get(input, "format");
+    const json_t *script = beta ? json_object_get(session, "input_audio_transcription")
+                                : json_object_get(input, "transcription");
+    const json_t *model = json_object_get(script, "model");
+    const char *type = json_string_value(beta ? format : json_object_get(format, "type"));
+    steno_status st = set_audio_format(d, type, json_object_get(format, "rate"), err);
+    if (!st && json_is_string(model))
+        st = steno_native_query("model", json_string_value(model), &d->asked, err);
+    if (!st)
+        st = set_hints(d->asked.hints, script, err);
+    set_include(t, json_object_get(session, "include"));
+    return st ? st
+              : set_detection(&d->asked, t,
+                              json_object_get(beta ? session : input, "turn_detection"), err);
+}
+
+/* Change the fields that are present, or none if one of them is wrong. */
+static steno_status update(struct steno_dialect_session *d, const json_t *session, bool beta,
+                           enum steno_dialect_act *act, steno_err *err)
+{
+    struct state *s = state_of(d);
+    struct told told = s->told;
+    char model[STENO_NATIVE_MODEL_BYTES];
+    steno_status st = steno_dialect_ask(d, err);
+    if (!st)
+        st = read_session(d, session, beta, &told, err);
+    if (!st && d->check)
+        st = d->check(d, &d->asked, model, err);
+    if (st)
+        return st;
+    steno_dialect_take(d);
+    s->told = told;
+    send_session(d, "updated");
+    *act = s->any_audio ? STENO_ACT_CHANGE : STENO_ACT_NOTHING;
+    return STENO_OK;
 }
 
 static steno_status append(struct steno_dialect_session *d, const json_t *root, steno_err *err)
@@ -314,6 +420,18 @@ static steno_status append(struct steno_dialect_session *d, const json_t *root, 
         return steno_fail(err, STENO_ERR_INVAL, "input_audio_buffer.append: audio is missing");
     steno_buf_reset(&d->audio);
     return decode(json_string_value(audio), json_string_length(audio), &d->audio, err);
+}
+
+#define EMPTY "the audio buffer is empty"
+
+/* The item whose speech has begun, if any, never comes. */
+static void clear(struct steno_dialect_session *d)
+{
+    struct state *s = state_of(d);
+    steno_status st;
+    struct steno_buf *b = open_event(d, "input_audio_buffer.cleared", &st);
+    close_event(d, b, st);
+    s->item_open = s->has_audio = false;
 }
 
 static steno_status understand(struct steno_dialect_session *d, const json_t *root,
@@ -327,35 +445,37 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
     snprintf(s->event_id, sizeof s->event_id, "%.63s", event_id ? event_id : "");
     if (!type)
         return steno_fail(err, STENO_ERR_INVAL, "type is missing");
-    if (beta || !strcmp(type, "session.update")) {
-        if (s->has_audio)
-            return steno_fail(err, STENO_ERR_INVAL, "the session cannot change once it has audio");
-        st = update(d, json_object_get(root, "session"), beta, err);
-        if (!st) {
-            set_include(d, json_object_get(json_object_get(root, "session"), "include"));
-            d->start = d->asked;
-            send_session(d, "updated");
-        }
-        return st;
-    }
+    if (beta || !strcmp(type, "session.update"))
+        return update(d, json_object_get(root, "session"), beta, act, err);
     if (!strcmp(type, "input_audio_buffer.append")) {
         st = append(d, root, err);
         *act = st || !d->audio.len ? STENO_ACT_NOTHING : STENO_ACT_AUDIO;
         s->has_audio |= !st && d->audio.len;
+        s->any_audio |= s->has_audio;
         return st;
     }
     if (!strcmp(type, "input_audio_buffer.commit")) {
         if (!s->has_audio)
-            return steno_fail(err, STENO_ERR_INVAL, "the audio buffer is empty");
+            return steno_fail(err, STENO_ERR_INVAL, EMPTY);
+        memcpy(s->commit_id, s->event_id, sizeof s->commit_id);
         *act = STENO_ACT_FINALIZE;
         return STENO_OK;
     }
     if (!strcmp(type, "input_audio_buffer.clear")) {
-        struct steno_buf *b = open_event(d, "input_audio_buffer.cleared", &st);
-        close_event(d, b, st);
+        clear(d);
+        *act = STENO_ACT_CLEAR;
         return STENO_OK;
     }
     return steno_fail(err, STENO_ERR_INVAL, "unknown type '%.60s'", type);
+}
+
+static void send_mistake(struct steno_dialect_session *d, const char *message)
+{
+    const char *code = !strcmp(message, EMPTY)             ? "input_audio_buffer_commit_empty"
+                       : !strncmp(message, "model:", 6)    ? "model_not_found"
+                       : !strncmp(message, "language:", 9) ? "unsupported_language"
+                                                           : "invalid_value";
+    send_error(d, "invalid_request_error", code, message);
 }
 
 /* An error of an event is reported, and the session goes on. */
@@ -368,9 +488,12 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
         return st;
     st = understand(d, root, act, err);
     json_decref(root);
-    if (st != STENO_ERR_INVAL)
+    if (st != STENO_ERR_INVAL && st != STENO_ERR_BUSY)
         return st;
-    send_error(d, "invalid_request_error", "invalid_value", err ? err->msg : "");
+    if (st == STENO_ERR_BUSY) /* a model that is being loaded */
+        send_error(d, "server_error", "busy", err ? err->msg : "");
+    else
+        send_mistake(d, err ? err->msg : "");
     *act = STENO_ACT_NOTHING;
     return STENO_OK;
 }
@@ -383,9 +506,9 @@ static void send_at(struct steno_dialect_session *d, const char *type, const cha
     steno_status st;
     struct steno_buf *b = open_event(d, type, &st);
     if (!st && name)
-        st = steno_buf_printf(b, ",\"%s\":%lld", name, (long long)(at * 1000 + 0.5));
+        st = steno_buf_printf(b, ",\"%s\":%lld", name, (long long)((d->offset + at) * 1000 + 0.5));
     if (!st && !name)
-        st = put_item_id(d, b, "previous_item_id", s->items - 1);
+        st = put_item_id(d, b, "previous_item_id", s->committed);
     if (!st)
         st = put_item_id(d, b, "item_id", s->items);
     close_event(d, b, st);
@@ -427,7 +550,7 @@ static void send_item(struct steno_dialect_session *d, const char *type)
     steno_status st;
     struct steno_buf *b = open_event(d, type, &st);
     if (!st)
-        st = put_item_id(d, b, "previous_item_id", s->items - 1);
+        st = put_item_id(d, b, "previous_item_id", s->committed);
     if (!st)
         st = steno_buf_printf(b,
                               ",\"item\":{\"id\":\"item_%s_%llu\",\"object\":\"realtime.item\","
@@ -440,7 +563,7 @@ static void send_item(struct steno_dialect_session *d, const char *type)
 static void send_completed(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = state_of(d);
-    double seconds = ev->end > s->item_from ? ev->end - s->item_from : 0;
+    double end = d->offset + ev->end, seconds = end > s->item_from ? end - s->item_from : 0;
     steno_status st;
     struct steno_buf *b =
         open_event(d, "conversation.item.input_audio_transcription.completed", &st);
@@ -450,19 +573,36 @@ static void send_completed(struct steno_dialect_session *d, const struct steno_e
         st = steno_buf_puts(b, ",\"content_index\":0,\"transcript\":");
     if (!st)
         st = steno_json_put_string(b, ev->text, strlen(ev->text));
-    if (!st && s->logprobs)
+    if (!st && s->told.logprobs)
         st = steno_openai_put_logprobs(b, ev->words, ev->n_words);
     if (!st)
         st = steno_buf_printf(b, ",\"usage\":{\"type\":\"duration\",\"seconds\":%.3f}", seconds);
     close_event(d, b, st);
 }
 
+/* A commit found no speech: the VAD had committed all of it, or the client's is an empty item. */
+static bool is_nothing(struct steno_dialect_session *d, const struct steno_event *ev)
+{
+    struct state *s = state_of(d);
+    if (*ev->text || s->item_open)
+        return false;
+    if (ev->reason != STENO_FINAL_REQUEST)
+        return true; /* silence is not an item */
+    if (!d->start.endpointing)
+        return false;
+    memcpy(s->event_id, s->commit_id, sizeof s->event_id);
+    send_mistake(d, EMPTY);
+    return true;
+}
+
 static void final(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = state_of(d);
     bool asked = ev->reason == STENO_FINAL_REQUEST;
-    if (!*ev->text && !asked && !s->item_open)
-        return; /* silence is not an item */
+    if (asked)
+        s->has_audio = false;
+    if (is_nothing(d, ev))
+        return;
     open_item(d, ev->start);
     if (!asked && d->start.endpointing)
         send_at(d, "input_audio_buffer.speech_stopped", "audio_end_ms", ev->end);
@@ -473,12 +613,16 @@ static void final(struct steno_dialect_session *d, const struct steno_event *ev)
         send_item(d, "conversation.item.added");
         send_item(d, "conversation.item.done");
     }
+    s->committed = s->items;
     send_delta(d, ev->text, strlen(ev->text));
     send_completed(d, ev);
     s->item_open = false;
-    s->item_from = ev->end;
-    if (asked)
-        s->has_audio = false;
+    s->item_from = d->offset + ev->end;
+}
+
+static bool is_busy(const struct steno_dialect_session *d)
+{
+    return ((const struct state *)d->state)->item_open;
 }
 
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
@@ -515,6 +659,7 @@ const struct steno_dialect steno_dialect_realtime = {
     .opened = opened,
     .text = text,
     .event = event,
+    .is_busy = is_busy,
     .error = error,
     .end = end,
 };

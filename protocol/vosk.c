@@ -99,12 +99,12 @@ static steno_status set_phrases(struct steno_dialect_session *d, const json_t *l
     const json_t *v;
     size_t i;
     steno_status st = STENO_OK;
-    if (!json_is_array(list) || !d->start.hints)
+    if (!json_is_array(list))
         return STENO_OK;
-    st = steno_hint_set(d->start.hints, "hotwords", "", err);
+    st = steno_hint_set(d->asked.hints, "hotwords", "", err);
     json_array_foreach (list, i, v)
         if (!st && json_is_string(v) && strcmp(json_string_value(v), "[unk]") != 0)
-            st = steno_hint_add_hotword(d->start.hints, json_string_value(v), err);
+            st = steno_hint_add_hotword(d->asked.hints, json_string_value(v), err);
     return st;
 }
 
@@ -114,10 +114,11 @@ static steno_status config(struct steno_dialect_session *d, const json_t *c, ste
 {
     const json_t *rate = json_object_get(c, "sample_rate"), *words = json_object_get(c, "words"),
                  *model = json_object_get(c, "model");
-    steno_status st = set_phrases(d, json_object_get(c, "phrase_list"), err);
+    steno_status st = steno_dialect_ask(d, err);
+    if (!st)
+        st = set_phrases(d, json_object_get(c, "phrase_list"), err);
     if (st)
         return st;
-    d->asked = d->start;
     if (rate && !(number(rate) >= STENO_AUDIO_MIN_RATE && number(rate) <= STENO_AUDIO_MAX_RATE))
         return steno_fail(err, STENO_ERR_INVAL, "config: sample_rate must be %d to %d",
                           STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE);

@@ -176,9 +176,62 @@ engine_each_model(void *ctx, steno_status (*see)(void *user, const struct steno_
     return st;
 }
 
-static const struct steno_ws_engine engine = {engine_resolve,   engine_open, engine_push,
-                                              engine_finalize,  engine_end,  engine_come_back,
-                                              engine_each_model};
+static steno_status engine_check(void *ctx, const struct steno_native_start *s, char *model,
+                                 steno_err *err)
+{
+    conn *c = ctx;
+    struct steno_served *served;
+    struct steno_hints hints = steno_hints_of(s->hints);
+    steno_status st = steno_models_acquire(c->ws->srv->models, s->model, &s->options, &served, err);
+    if (st)
+        return steno_fail_in(err, st, "model");
+    snprintf(model, STENO_NATIVE_MODEL_BYTES, "%s", served->name);
+    if (c->dialect != &steno_dialect_native)
+        hints = steno_hints_taken(&hints, &served->info);
+    st = steno_hints_check(&served->info, &hints, err);
+    steno_models_release(c->ws->srv->models, served);
+    return st;
+}
+
+static void engine_cancel(void *ctx)
+{
+    steno_pool_stream_cancel(((conn *)ctx)->stream);
+}
+
+/* Add up what streams of one session took. */
+static void add_stats(struct steno_pool_stream_stats *sum, const struct steno_pool_stream_stats *s)
+{
+    sum->audio_seconds += s->audio_seconds;
+    sum->waiting_seconds += s->waiting_seconds;
+    sum->inference_seconds += s->inference_seconds;
+    sum->skipped_seconds += s->skipped_seconds;
+    sum->queue_wait_seconds += s->queue_wait_seconds;
+    sum->queue_wait_max = fmax(sum->queue_wait_max, s->queue_wait_max);
+    sum->steps += s->steps;
+}
+
+static void engine_close(void *ctx)
+{
+    conn *c = ctx;
+    struct steno_pool_stream_stats s;
+    steno_pool_stream_get_stats(c->stream, &s);
+    add_stats(&c->past, &s);
+    steno_pool_stream_close(c->stream);
+    c->stream = NULL;
+    steno_models_release(c->ws->srv->models, c->served);
+    c->served = NULL;
+}
+
+static const struct steno_ws_engine engine = {.resolve = engine_resolve,
+                                              .open = engine_open,
+                                              .push = engine_push,
+                                              .finalize = engine_finalize,
+                                              .end = engine_end,
+                                              .come_back = engine_come_back,
+                                              .each_model = engine_each_model,
+                                              .check = engine_check,
+                                              .cancel = engine_cancel,
+                                              .close = engine_close};
 
 /* ---- the end of a connection ------------------------------------------------------------- */
 
@@ -244,6 +297,7 @@ static void account(conn *c, const struct steno_ws_session_state *st)
     struct steno_pool_stream_stats ps = {0};
     if (c->stream)
         steno_pool_stream_get_stats(c->stream, &ps);
+    add_stats(&ps, &c->past);
     steno_stats_audio(stats, c->api, st->received_seconds, st->dropped_seconds, &ps);
     steno_metric_add(stats->partial_revisions, (double)st->partials_revised);
     if (st->failed_in_audio)

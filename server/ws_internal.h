@@ -35,7 +35,8 @@ struct steno_ws_conn {
     bool discarding;    /* further input is discarded: framing broke, or a close frame was sent */
     steno_ws_session *session;
     steno_pool_stream *stream;
-    struct steno_served *served; /* its model, once it is chosen */
+    struct steno_served *served;         /* its model, once it is chosen */
+    struct steno_pool_stream_stats past; /* of its earlier streams */
     struct steno_ws_reader reader;
     struct steno_wyoming_reader events; /* instead, where the dialect is Wyoming */
     char *unread; /* [n_unread] bytes that came while the session was paused, or with its request */

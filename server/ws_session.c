@@ -96,6 +96,13 @@ static steno_status each_model(struct steno_dialect_session *d,
     return s->engine->each_model ? s->engine->each_model(s->ctx, see, user) : STENO_OK;
 }
 
+static steno_status check(struct steno_dialect_session *d, const struct steno_native_start *start,
+                          char *model, steno_err *err)
+{
+    steno_ws_session *s = d->owner;
+    return s->engine->check ? s->engine->check(s->ctx, start, model, err) : STENO_OK;
+}
+
 static bool init_dialect(steno_ws_session *s, const char *id)
 {
     struct steno_dialect_session *d = &s->d;
@@ -104,6 +111,7 @@ static bool init_dialect(steno_ws_session *s, const char *id)
     d->begin = begin_message;
     d->commit = commit;
     d->each_model = each_model;
+    d->check = check;
     d->model_version = d->model_family = "";
     snprintf(d->id, sizeof d->id, "%s", id);
     steno_native_start_init(&d->start);
@@ -155,6 +163,7 @@ void steno_ws_session_free(steno_ws_session *s)
         s->dialect->free_state(&s->d);
     free(s->d.state);
     steno_hint_store_free(&s->d.hints);
+    steno_hint_store_free(&s->d.asked_hints);
     steno_buf_free(&s->d.audio);
     steno_feed_close(s->feed);
     free(s->held);
@@ -172,7 +181,8 @@ void steno_ws_session_free(steno_ws_session *s)
 
 static bool paused(const steno_ws_session *s)
 {
-    return s->n_held || s->finalize_wanted;
+    return s->n_held || s->finalize_wanted || s->swap == SWAP_RUNNING ||
+           (s->swap == SWAP_WANTED && s->clears);
 }
 
 /* If a worker has concluded the session, it is over here too: its stream may be closed by now. */
@@ -379,6 +389,13 @@ static void take_audio(steno_ws_session *s, const char *p, size_t n)
     fail(s, st, err.msg);
 }
 
+static void count_finalize(steno_ws_session *s, int by)
+{
+    pthread_mutex_lock(&s->mx);
+    s->finalizing += (unsigned)by;
+    pthread_mutex_unlock(&s->mx);
+}
+
 static void finalize(steno_ws_session *s)
 {
     steno_err err;
@@ -387,10 +404,91 @@ static void finalize(steno_ws_session *s)
         fail(s, STENO_ERR_INVAL, "finalize: not possible before the audio's header");
         return;
     }
+    count_finalize(s, 1);
     st = s->engine->finalize(s->ctx, &err);
+    if (st)
+        count_finalize(s, -1);
     s->finalize_wanted = st == STENO_ERR_BUSY;
     if (st && st != STENO_ERR_BUSY && st != STENO_ERR_CANCELLED)
         fail(s, st, err.msg);
+}
+
+/* ---- a new stream for changed settings ------------------------------------------------------- */
+
+/* Begin the swap that is wanted, if nothing of the old stream must be awaited. */
+static void try_swap(steno_ws_session *s)
+{
+    bool may;
+    const bool running = s->state == RUNNING || (s->state == ENDING && s->end_wanted);
+    if (s->swap != SWAP_WANTED || !running || s->n_held || s->finalize_wanted)
+        return;
+    pthread_mutex_lock(&s->mx);
+    may = !s->finalizing && (s->clears || !s->dialect->is_busy || !s->dialect->is_busy(&s->d));
+    s->swap_waits = !may;
+    s->swapping = may;
+    s->swapped = false;
+    s->mute = may && s->clears;
+    pthread_mutex_unlock(&s->mx);
+    if (!may)
+        return;
+    s->swap = SWAP_RUNNING;
+    if (s->clears)
+        s->engine->cancel(s->ctx);
+    else
+        s->engine->end(s->ctx);
+}
+
+/* The old stream is done: open the new one. */
+static void finish_swap(steno_ws_session *s)
+{
+    steno_err err;
+    steno_status st;
+    bool done;
+    pthread_mutex_lock(&s->mx);
+    done = s->swapped;
+    s->swapping = s->swapping && !done;
+    pthread_mutex_unlock(&s->mx);
+    if (!done)
+        return;
+    s->engine->close(s->ctx);
+    pthread_mutex_lock(&s->mx);
+    s->mute = false;
+    s->d.offset = (double)s->samples / s->rate;
+    pthread_mutex_unlock(&s->mx);
+    s->swap = SWAP_NONE;
+    s->clears = false;
+    st = s->engine->resolve(s->ctx, &s->d, &err);
+    if (!st)
+        st = s->engine->open(s->ctx, &s->d.start, s->rate, &err);
+    if (!st)
+        return;
+    s->opened = s->end_wanted = false;
+    if (s->state == ENDING) { /* how it ends is known */
+        pthread_mutex_lock(&s->mx);
+        conclude(s);
+        pthread_mutex_unlock(&s->mx);
+        s->state = OVER;
+    } else {
+        fail(s, st, err.msg);
+    }
+}
+
+/* Settings have changed, or audio is to be discarded. Before the first sample nothing is to do. */
+static void want_swap(steno_ws_session *s, bool clears)
+{
+    if (s->state != RUNNING || !s->opened)
+        return;
+    if (clears) {
+        s->lost += (int64_t)s->n_held;
+        free(s->held);
+        s->held = NULL;
+        s->n_held = 0;
+        steno_buf_reset(&s->held_bytes);
+    }
+    s->clears |= clears;
+    if (s->swap == SWAP_NONE)
+        s->swap = SWAP_WANTED;
+    try_swap(s);
 }
 
 void steno_ws_session_resume(steno_ws_session *s)
@@ -403,6 +501,11 @@ void steno_ws_session_resume(steno_ws_session *s)
     check_end(s);
     if (s->state == OVER)
         return;
+    if (s->swap == SWAP_RUNNING) {
+        finish_swap(s);
+        if (s->swap == SWAP_RUNNING || s->state == OVER)
+            return;
+    }
     if (s->n_held) {
         size_t taken = 0;
         st = s->engine->push(s->ctx, s->held, s->n_held, &taken, &err);
@@ -427,6 +530,7 @@ void steno_ws_session_resume(steno_ws_session *s)
         finalize(s);
     if (st)
         fail(s, st, err.msg);
+    try_swap(s);
     if (s->end_wanted && !paused(s)) {
         s->end_wanted = false;
         s->engine->end(s->ctx);
@@ -517,7 +621,9 @@ static void end_by_client(steno_ws_session *s)
 static void start_by_client(steno_ws_session *s, bool may_be_late)
 {
     if (s->state == OPEN) {
-        s->d.start = s->d.asked;
+        pthread_mutex_lock(&s->mx);
+        steno_dialect_take(&s->d);
+        pthread_mutex_unlock(&s->mx);
         begin(s);
     } else if (!may_be_late) {
         fail(s, STENO_ERR_INVAL, "start: must come before audio");
@@ -546,6 +652,10 @@ static void act(steno_ws_session *s, enum steno_dialect_act what)
         if (s->state == RUNNING || (s->state == OPEN && begin(s)))
             finalize(s);
         break;
+    case STENO_ACT_CHANGE:
+    case STENO_ACT_CLEAR:
+        want_swap(s, what == STENO_ACT_CLEAR);
+        break;
     case STENO_ACT_END:
         end_by_client(s);
         break;
@@ -568,10 +678,18 @@ static void take_text(steno_ws_session *s, const char *p, size_t n)
 
 void steno_ws_session_opened(steno_ws_session *s)
 {
+    char model[STENO_NATIVE_MODEL_BYTES];
+    steno_status st = STENO_OK;
+    steno_err err;
     pthread_mutex_lock(&s->mx);
     if (s->dialect->opened && !s->over)
         s->dialect->opened(&s->d);
+    /* a language or model of the URL that cannot be had is told now, not with the first audio */
+    if (s->state == OPEN && (*s->d.hints.language || *s->d.start.model))
+        st = check(&s->d, &s->d.start, model, &err);
     pthread_mutex_unlock(&s->mx);
+    if (st == STENO_ERR_INVAL)
+        fail(s, st, err.msg);
 }
 
 void steno_ws_session_query(steno_ws_session *s, const char *name, const char *value)
@@ -765,9 +883,9 @@ static void count_revision(steno_ws_session *s, const struct steno_event *ev)
 
 static bool note_event(steno_ws_session *s, const struct steno_event *ev)
 {
-    int64_t ms = (int64_t)(ev->time * 1000.0 + 0.5);
+    int64_t ms = (int64_t)((s->d.offset + ev->time) * 1000.0 + 0.5);
     uint64_t seq = s->d.seq;
-    if (ev->kind == STENO_PARTIAL && !s->d.start.interim)
+    if (s->mute || (ev->kind == STENO_PARTIAL && !s->d.start.interim))
         return false;
     if (ms > s->d.audio_ms)
         s->d.audio_ms = ms;
@@ -779,9 +897,13 @@ static bool note_event(steno_ws_session *s, const struct steno_event *ev)
 
 static void note_done(steno_ws_session *s, const struct steno_pool_note *note)
 {
-    int64_t ms = (int64_t)(note->stats.audio_seconds * 1000.0 + 0.5);
+    int64_t ms = (int64_t)((s->d.offset + note->stats.audio_seconds) * 1000.0 + 0.5);
     if (ms > s->d.audio_ms)
         s->d.audio_ms = ms;
+    if (s->swapping && (!note->status || note->status == STENO_ERR_CANCELLED)) {
+        s->swapped = s->room = true;
+        return;
+    }
     if (note->status && note->status != STENO_ERR_CANCELLED)
         set_ending(s, STENO_WS_FAILED, steno_status_info(note->status)->ws_close, note->status,
                    steno_status_info(note->status)->name, note->err ? note->err->msg : "");
@@ -802,8 +924,12 @@ bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *no
         note_done(s, note);
     else if (note->kind == STENO_POOL_FINALIZED && s->dialect->finalized)
         s->dialect->finalized(&s->d);
+    if (note->kind == STENO_POOL_FINALIZED && s->finalizing)
+        s->finalizing--;
     if (note->kind == STENO_POOL_ROOM || note->kind == STENO_POOL_FINALIZED)
         s->room = true;
+    if (s->swap_waits && note->kind == STENO_POOL_EVENT && note->event->kind == STENO_FINAL)
+        s->room = wake = true;
     pthread_mutex_unlock(&s->mx);
     return wake;
 }

@@ -11,8 +11,8 @@
  *
  * Threads: the network's thread calls everything except steno_ws_session_note, which any one thread
  * at a time may call concurrently. Locked: one mutex protects the outbox, seq and the way the
- * session ends. It is a leaf: nothing is called while it is held. Everything else is confined to
- * the network's thread. */
+ * session ends. While it is held, only the dialect is called, and through it each_model and check,
+ * which take the lock of the models. Everything else is confined to the network's thread. */
 #ifndef STENO_SERVER_WS_SESSION_H
 #define STENO_SERVER_WS_SESSION_H
 
@@ -26,8 +26,8 @@ struct steno_ws_engine {
     /* Check start.model and put the full name there, with what else is known of the model.
      * STENO_ERR_INVAL for an unknown model. */
     steno_status (*resolve)(void *ctx, struct steno_dialect_session *d, steno_err *err);
-    /* Open a stream for audio at `rate` Hz; called at most once. STENO_ERR_BUSY when there is no
-     * place. */
+    /* Open a stream for audio at `rate` Hz; called once, and again after close. STENO_ERR_BUSY when
+     * there is no place. */
     steno_status (*open)(void *ctx, const struct steno_native_start *s, int rate, steno_err *err);
     /* As steno_pool_stream_push: taken < n means that a ROOM note follows. */
     steno_status (*push)(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err);
@@ -41,6 +41,14 @@ struct steno_ws_engine {
     steno_status (*each_model)(void *ctx,
                                steno_status (*see)(void *user, const struct steno_dialect_model *m),
                                void *user);
+    /* As steno_dialect_session's; NULL: not known. */
+    steno_status (*check)(void *ctx, const struct steno_native_start *s, char *model,
+                          steno_err *err);
+    /* Like end, but what is in no final yet is discarded, and the note may say CANCELLED. The next
+     * two are needed by dialects with CHANGE and CLEAR only. */
+    void (*cancel)(void *ctx);
+    /* Release the stream after its DONE note, and its model. resolve and open follow. */
+    void (*close)(void *ctx);
 };
 
 struct steno_ws_session_limits {

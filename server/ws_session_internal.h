@@ -13,6 +13,13 @@
 
 enum state { OPEN, RUNNING, ENDING, OVER };
 
+/* A change of settings or a clear replaces the stream by a new one. */
+enum swap {
+    SWAP_NONE,
+    SWAP_WANTED, /* waits for the end of the open segment and of finalizes */
+    SWAP_RUNNING /* the old stream ends; its DONE note follows */
+};
+
 struct ending {
     enum steno_ws_ending how;
     int close_code;
@@ -33,9 +40,11 @@ struct steno_ws_session {
     bool opened;              /* engine->open succeeded: exactly one DONE comes */
     bool end_wanted;          /* call engine->end once nothing is held back */
     unsigned finalize_wanted; /* pending finalizes: 0 or 1 */
-    int64_t samples;          /* written with mx held: a worker that ends the session reads it */
-    int64_t received, lost;   /* samples: decoded; dropped before `push` took them */
-    int64_t skip_samples;     /* next ones to skip: they came before the connection was lost */
+    enum swap swap;
+    bool clears;            /* the swap discards the audio of the old stream */
+    int64_t samples;        /* written with mx held: a worker that ends the session reads it */
+    int64_t received, lost; /* samples: decoded; dropped before `push` took them */
+    int64_t skip_samples;   /* next ones to skip: they came before the connection was lost */
     int rate;
     size_t message_bytes; /* of the current binary message so far */
     bool whole_packets;   /* Opus without Ogg: a message is a packet */
@@ -57,6 +66,11 @@ struct steno_ws_session {
     struct steno_buf last_partial;
     struct steno_dialect_session d;
     bool over, room;
+    bool swap_waits;     /* a final or a FINALIZED note may let the swap begin */
+    bool swapping;       /* the next DONE note is not the session's end */
+    bool swapped;        /* it came */
+    bool mute;           /* events of the old stream are ignored */
+    unsigned finalizing; /* finalizes whose FINALIZED note has not come */
     uint64_t dropped, revised;
 };
 

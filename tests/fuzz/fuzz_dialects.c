@@ -20,7 +20,8 @@ struct world {
     size_t n;
     steno_ws_session *s;
     const struct steno_dialect *dialect;
-    int opens, ends, done;
+    int opens, ends; /* of the current stream: 0 or 1 */
+    bool told;       /* its DONE note was given */
     double time;
     int64_t segment;
 };
@@ -77,7 +78,31 @@ static void end(void *ctx)
     REQUIRE(w->opens == 1 && ++w->ends == 1);
 }
 
-static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end, NULL, NULL};
+static void close_place(void *ctx)
+{
+    struct world *w = ctx;
+    REQUIRE(w->opens == 1 && w->ends == 1 && w->told);
+    w->opens = w->ends = 0;
+    w->told = false;
+}
+
+static steno_status check(void *ctx, const struct steno_native_start *s, char *model,
+                          steno_err *err)
+{
+    (void)ctx;
+    snprintf(model, STENO_NATIVE_MODEL_BYTES, "digits-en");
+    return strcmp(s->model, "x") ? STENO_OK
+                                 : steno_fail(err, STENO_ERR_INVAL, "model: 'x' is not here");
+}
+
+static const struct steno_ws_engine engine = {.resolve = resolve,
+                                              .open = open_place,
+                                              .push = push,
+                                              .finalize = finalize,
+                                              .end = end,
+                                              .cancel = end,
+                                              .close = close_place,
+                                              .check = check};
 
 static unsigned next(struct world *w)
 {
@@ -103,6 +128,17 @@ static void take_all(struct world *w)
     }
 }
 
+/* The stream that was ended is done; the network's thread attends. */
+static void tell_done(struct world *w)
+{
+    struct steno_pool_note done = {.kind = STENO_POOL_DONE};
+    if (!w->opens || !w->ends || w->told)
+        return;
+    w->told = true;
+    steno_ws_session_note(w->s, &done);
+    steno_ws_session_resume(w->s);
+}
+
 static void note(struct world *w, unsigned what)
 {
     static const char *const texts[] = {"", "four", "four two", "\"\\\xff seven"};
@@ -119,8 +155,12 @@ static void note(struct world *w, unsigned what)
                              .n_words = what / 16 % 3,
                              .reason = (enum steno_final_reason)(what / 8 % 4)};
     struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
-    if (!w->opens || w->done)
+    if (!w->opens || w->told)
         return;
+    if (what == 239) {
+        tell_done(w);
+        return;
+    }
     if (what >= 240)
         n.kind = what & 1 ? STENO_POOL_FINALIZED : STENO_POOL_ROOM;
     w->segment += ev.kind == STENO_FINAL;
@@ -230,7 +270,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct steno_ws_session_limits limits = {4096, 16384, 20.0, 0};
     struct steno_ws_session_state st;
     struct world w = {.p = data, .n = n};
-    struct steno_pool_note done = {.kind = STENO_POOL_DONE};
     w.dialect = dialects[next(&w) % (sizeof dialects / sizeof *dialects)];
     w.s = steno_ws_session_new(w.dialect, &engine, &w, "sess_0123456789abcdef0123456789abcdef",
                                &limits);
@@ -239,11 +278,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     while (w.n)
         step(&w, next(&w));
     steno_ws_session_drain(w.s);
-    steno_ws_session_get_state(w.s, &st);
-    if (w.opens) {
-        REQUIRE(w.ends == 1 || st.ending == STENO_WS_SLOW);
-        steno_ws_session_note(w.s, &done);
+    if (w.opens && !w.ends) { /* a clear waits for a finalize */
+        struct steno_pool_note finalized = {.kind = STENO_POOL_FINALIZED};
+        for (unsigned i = 0; i < n && !w.ends; i++)
+            steno_ws_session_note(w.s, &finalized);
+        steno_ws_session_resume(w.s);
     }
+    tell_done(&w); /* of a stream that was to be replaced */
+    tell_done(&w);
+    steno_ws_session_get_state(w.s, &st);
+    REQUIRE(!w.opens || w.told || st.ending == STENO_WS_SLOW);
     take_all(&w);
     steno_ws_session_get_state(w.s, &st);
     REQUIRE(st.close && st.close_code >= 1000 && st.close_code < 1016 && strlen(st.reason) <= 123);

@@ -94,7 +94,11 @@ static void end(void *ctx)
     REQUIRE(w->opens == 1 && w->ends == 1);
 }
 
-static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end, NULL, NULL};
+static const struct steno_ws_engine engine = {.resolve = resolve,
+                                              .open = open_place,
+                                              .push = push,
+                                              .finalize = finalize,
+                                              .end = end};
 
 static void check_answer(struct world *w, const struct steno_buf *b)
 {

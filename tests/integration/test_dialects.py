@@ -286,7 +286,7 @@ def realtime_beta_clients_get_the_old_names(d):
 
 @case
 def realtime_mistakes_are_errors_and_the_session_continues(d):
-    with connect(url(d, "/v1/realtime", intent="transcription", model="whatever-else"), **OPEN) as ws:
+    with connect(url(d, "/v1/realtime", intent="transcription", model="gpt-realtime-whisper"), **OPEN) as ws:
         assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "session.created"
         for bad, names in (({"type": "nonsense", "event_id": "mine_1"}, "nonsense"), ({"type": "input_audio_buffer.commit"}, "empty"),
                            ({"type": "input_audio_buffer.append", "audio": "A*=="}, "base64"), ({"type": "input_audio_buffer.append"}, "audio"),
@@ -297,6 +297,94 @@ def realtime_mistakes_are_errors_and_the_session_continues(d):
             assert m["type"] == "error" and names in m["error"]["message"] and m["error"]["event_id"] == bad.get("event_id"), m
         ws.send('{"type":"input_audio_buffer.clear"}')
         assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "input_audio_buffer.cleared"
+
+
+def take(ws, kind):
+    """The messages up to the next of this type, or an error, which is the last one."""
+    got = [json.loads(ws.recv(timeout=60 * SLOW))]
+    while not got[-1]["type"].endswith(kind) and got[-1]["type"] != "error":
+        got.append(json.loads(ws.recv(timeout=60 * SLOW)))
+    return got
+
+
+def update(**audio_input):
+    return json.dumps({"type": "session.update", "event_id": "up", "session": {"type": "transcription", "audio": {"input": audio_input}}})
+
+
+@case
+def realtime_updates_are_whole_or_nothing(d):
+    with connect(url(d, "/v1/realtime", intent="transcription"), **OPEN) as ws:
+        said = take(ws, "session.created")[-1]["session"]["audio"]["input"]
+        assert said["transcription"] == {"model": "digits-en", "language": None, "prompt": None}, said
+        assert said["turn_detection"]["silence_duration_ms"] == 500 and said["noise_reduction"] is None, said
+        for bad, code, param in (({"model": "no-such-model", "prompt": "kept?"}, "model_not_found", "model"),
+                                 ({"language": "klingon", "prompt": "kept?"}, "unsupported_language", "language"),
+                                 ({"prompt": "kept?", "language": "de"}, "unsupported_language", "language")):
+            ws.send(update(transcription=bad, turn_detection=None))
+            m = take(ws, "session.updated")[-1]
+            assert m["type"] == "error" and (m["error"]["code"], m["error"]["param"], m["error"]["event_id"]) == (code, param, "up"), m
+        ws.send(update(transcription={"model": "gpt-4o-transcribe"}))
+        said = take(ws, "session.updated")[-1]["session"]["audio"]["input"]
+        assert said["transcription"]["prompt"] is None and said["turn_detection"]["type"] == "server_vad", said
+
+
+@case
+def realtime_updates_hold_from_the_next_item(d):
+    quiet = b"\0\0" * RATE
+    with connect(url(d, "/v1/realtime", intent="transcription"), **OPEN) as ws:
+        ws.send(json.dumps(GA))
+        ws.send(append(PCM))
+        ws.send(update(turn_detection={"type": "server_vad", "silence_duration_ms": 600}))  # the open item has no detection
+        ws.send('{"type":"input_audio_buffer.commit"}')
+        got = take(ws, "transcription.completed")
+        assert completed(got) == DIGITS_TEXT and not any("speech_started" in m["type"] for m in got[2:4]), got
+        ws.send(append(PCM + 2 * quiet))
+        got = take(ws, "transcription.completed")
+        assert any("speech_stopped" in m["type"] for m in got) and DIGITS_TEXT.startswith(completed(got)) and completed(got), got
+        start = [m["audio_start_ms"] for m in got if "speech_started" in m["type"]][0]
+        assert start > 1000 * len(PCM) / 2 / RATE, (start, "times go on")
+
+
+@case
+def realtime_clear_discards_what_is_not_committed(d):
+    with connect(url(d, "/v1/realtime", intent="transcription"), **OPEN) as ws:
+        ws.send(json.dumps(GA))
+        for _ in range(3):
+            ws.send(append(PCM[:len(PCM) // 2]))
+            ws.send('{"type":"input_audio_buffer.clear"}')
+            take(ws, "input_audio_buffer.cleared")
+        ws.send('{"type":"input_audio_buffer.commit","event_id":"none"}')
+        m = take(ws, "completed")[-1]
+        assert m["type"] == "error" and m["error"]["code"] == "input_audio_buffer_commit_empty" and m["error"]["event_id"] == "none", m
+        ws.send(append(PCM))
+        ws.send('{"type":"input_audio_buffer.commit"}')
+        ws.send('{"type":"input_audio_buffer.clear"}')  # what was committed stays
+        assert completed(take(ws, "transcription.completed")) == DIGITS_TEXT
+
+
+@case
+def realtime_has_no_empty_item(d):
+    with connect(url(d, "/v1/realtime", intent="transcription"), **OPEN) as ws:
+        ws.send(update(format={"type": "audio/pcm", "rate": RATE}))
+        ws.send(append(PCM + b"\0\0" * RATE * 2))
+        texts = ""
+        while texts != DIGITS_TEXT:
+            texts = (texts + " " + completed(take(ws, "transcription.completed"))).strip()
+        ws.send('{"type":"input_audio_buffer.commit","event_id":"none"}')
+        m = take(ws, "completed")[-1]
+        assert m["type"] == "error" and m["error"]["code"] == "input_audio_buffer_commit_empty" and m["error"]["event_id"] == "none", m
+
+
+@case
+def a_language_that_no_model_has_is_an_error_before_audio(d):
+    for path in ("/v1/stream", "/v1/listen", "/v1/realtime", "/vosk", "/sherpa"):
+        for query in ({"language": "klingon"}, {"language": "de"}, {"model": "no-such-model"}):
+            got, code, _, _ = converse(url(d, path, **query), [])
+            assert code == 1008 and list(query.values())[0] in json.dumps(got[-1]), (path, got, code)
+        for language in ("auto", "multi", "en-GB", "english"):
+            with connect(url(d, path, language=language), **OPEN) as ws:
+                ws.send('{"config":{}}' if path == "/vosk" else '{"type":"KeepAlive"}' if path == "/v1/listen" else
+                        '{"type":"keepalive"}' if path == "/v1/stream" else "Done" if path == "/sherpa" else update())
 
 
 @case

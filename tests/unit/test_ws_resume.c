@@ -65,8 +65,11 @@ static void fake_end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
-static const struct steno_ws_engine engine = {fake_resolve, fake_open, fake_push, fake_finalize,
-                                              fake_end,     NULL,      NULL};
+static const struct steno_ws_engine engine = {.resolve = fake_resolve,
+                                              .open = fake_open,
+                                              .push = fake_push,
+                                              .finalize = fake_finalize,
+                                              .end = fake_end};
 
 struct fixture {
     struct fake fake;

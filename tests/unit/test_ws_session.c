@@ -79,8 +79,12 @@ static double fake_come_back(void *ctx)
     return 7;
 }
 
-static const struct steno_ws_engine engine = {
-    fake_resolve, fake_open, fake_push, fake_finalize, fake_end, fake_come_back, NULL};
+static const struct steno_ws_engine engine = {.resolve = fake_resolve,
+                                              .open = fake_open,
+                                              .push = fake_push,
+                                              .finalize = fake_finalize,
+                                              .end = fake_end,
+                                              .come_back = fake_come_back};
 
 struct fixture {
     struct fake fake;
