@@ -87,6 +87,7 @@ fuzz_bin := $(patsubst %.c,$(B)/%,$(fuzz_src))
 load_bin := $(patsubst loadtest/%.c,$(B)/loadtest/%,$(load_src))
 kcheck := $(B)/tests/kernels/kcheck
 graph_runner := $(B)/tests/graphs/runner
+ways := $(B)/tests/formats/ways
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
@@ -217,6 +218,9 @@ $(kcheck): $(call obj,$(wildcard tests/kernels/*.c)) $(libsteno)
 $(graph_runner): $(B)/tests/graphs/runner.o $(libopt) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(lib_libs) && mv $@.new $@
+$(ways): $(B)/tests/formats/ways.o $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(lib_libs) && mv $@.new $@
 $(load_bin): $(B)/loadtest/%: $(B)/loadtest/%.o $(call obj,$(load_help)) $(libproto) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
@@ -230,7 +234,7 @@ $(inject): tests/faults/inject.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -O1 -g $(WARN) $(inject_flags) -fPIC -shared -o $@.new $< -ldl && mv $@.new $@
 
-tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck) $(B)/tests/bench/whisper_speed) $(graph_runner) $(load_bin) ## build every test program
+tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck) $(B)/tests/bench/whisper_speed) $(graph_runner) $(ways) $(load_bin) ## build every test program
 
 loadtest: all ## load on a server of its own: latency, streams per core, uploads (minutes)
 	@B=$(B) loadtest/run.sh $(RUNS)

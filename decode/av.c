@@ -336,6 +336,10 @@ steno_status steno_av_decode(const struct steno_av_io *io, const char *demuxer,
         st = take_packets(d, err);
     if (!st && d->read_failed)
         st = steno_fail(err, STENO_ERR_IO, "reading the input failed");
+    if (!st && !d->format.sample_rate && io->size < 0 && !strcmp(demuxer, "mov"))
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
+                        "an MP4 whose index (moov) stands behind its audio cannot be streamed: "
+                        "upload it, or write it in fragments");
     if (!st && !d->format.sample_rate)
         st = steno_fail(err, STENO_ERR_FORMAT, "none of its audio can be decoded");
     if (!st)

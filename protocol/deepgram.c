@@ -7,6 +7,8 @@
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 
+#define OPUS_HEAD_AT 28 /* in an Ogg stream whose first page has one packet */
+
 struct state {
     bool interim, vad_events, container;
     struct steno_deepgram_wants wants;
@@ -31,9 +33,12 @@ static steno_status set_encoding(struct steno_dialect_session *d, const char *va
     static const struct {
         const char *name;
         enum steno_encoding encoding;
-    } names[] = {{"linear16", STENO_ENCODING_S16LE}, {"linear32", STENO_ENCODING_F32LE},
-                 {"mulaw", STENO_ENCODING_MULAW},    {"alaw", STENO_ENCODING_ALAW},
-                 {"opus", STENO_ENCODING_OPUS},      {"ogg-opus", STENO_ENCODING_OPUS}};
+    } names[] = {{"linear16", STENO_ENCODING_S16LE},   {"linear32", STENO_ENCODING_F32LE},
+                 {"mulaw", STENO_ENCODING_MULAW},      {"alaw", STENO_ENCODING_ALAW},
+                 {"opus", STENO_ENCODING_OPUS},        {"ogg-opus", STENO_ENCODING_OPUS},
+                 {"flac", STENO_ENCODING_CONTAINER},   {"amr-nb", STENO_ENCODING_CONTAINER},
+                 {"amr-wb", STENO_ENCODING_CONTAINER}, {"speex", STENO_ENCODING_CONTAINER},
+                 {"webm", STENO_ENCODING_CONTAINER}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(value, names[i].name)) {
             d->start.audio.encoding = names[i].encoding;
@@ -42,7 +47,7 @@ static steno_status set_encoding(struct steno_dialect_session *d, const char *va
         }
     return steno_fail(err, STENO_ERR_UNSUPPORTED,
                       "encoding: '%.40s' is not one of linear16, linear32, mulaw, alaw, opus, "
-                      "ogg-opus",
+                      "ogg-opus, flac, amr-nb, amr-wb, speex, webm",
                       value);
 }
 
@@ -103,23 +108,52 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     return STENO_OK;
 }
 
+/* What clients stream without naming it: recorders of browsers, and files. */
+static bool is_container(const char *p, size_t n)
+{
+    static const struct {
+        size_t at;
+        const char *magic;
+    } known[] = {{0, "\x1A\x45\xDF\xA3"},
+                 {4, "ftyp"},
+                 {4, "styp"},
+                 {0, "fLaC"},
+                 {0, "#!AMR"},
+                 {0, "OggS"},
+                 {0, "ID3"},
+                 {0, "\x0B\x77"},
+                 {0, "\x30\x26\xB2\x75"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t len = strlen(known[i].magic);
+        if (n >= known[i].at + len && !memcmp(p + known[i].at, known[i].magic, len))
+            return true;
+    }
+    /* MPEG audio and AAC: eleven set bits. Silence of 16-bit samples may begin with FF FF. */
+    return n >= 2 && (unsigned char)p[0] == 0xFF && ((unsigned char)p[1] & 0xE0) == 0xE0 &&
+           (unsigned char)p[1] != 0xFF;
+}
+
 /* A container names its own format. */
 static steno_status first_audio(struct steno_dialect_session *d, const char *p, size_t n,
                                 steno_err *err)
 {
     if (!state_of(d)->container) {
-        if (!d->start.audio.sample_rate && d->start.audio.encoding != STENO_ENCODING_OPUS)
+        if (!d->start.audio.sample_rate && d->start.audio.encoding != STENO_ENCODING_OPUS &&
+            d->start.audio.encoding != STENO_ENCODING_CONTAINER)
             return steno_fail(err, STENO_ERR_INVAL, "sample_rate: must be given with encoding");
         return STENO_OK;
     }
     if (n >= 4 && !memcmp(p, "RIFF", 4))
         d->start.audio.encoding = STENO_ENCODING_WAV;
-    else if (n >= 4 && !memcmp(p, "OggS", 4))
+    else if (n >= 4 && !memcmp(p, "OggS", 4) &&
+             (n < OPUS_HEAD_AT + 8 || !memcmp(p + OPUS_HEAD_AT, "OpusHead", 8)))
         d->start.audio.encoding = STENO_ENCODING_OPUS;
+    else if (is_container(p, n))
+        d->start.audio.encoding = STENO_ENCODING_CONTAINER;
     else
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "audio: neither WAV nor Ogg Opus; raw audio needs encoding and "
-                          "sample_rate");
+                          "audio: neither WAV nor Ogg, WebM, MP4, FLAC, AAC; raw audio needs "
+                          "encoding and sample_rate");
     return STENO_OK;
 }
 

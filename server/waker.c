@@ -14,7 +14,6 @@
 struct watch {
     bool used, calling;
     uint32_t generation; /* from 1, so that an id is never 0 */
-    int readable, writable;
     steno_waker_fn *fn;
     void *user;
 };
@@ -135,13 +134,10 @@ static bool add(steno_waker *w, int fd, uint32_t events, uint64_t id)
     return fd < 0 || !epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &ev);
 }
 
-/* Lock held. */
-static void remove_watch(steno_waker *w, struct watch *x)
+/* Lock held. The descriptors stay with epoll until they are closed; their events find no watch.
+ * (One that was closed already may have its number taken by another watch.) */
+static void remove_watch(struct watch *x)
 {
-    if (x->readable >= 0)
-        (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, x->readable, NULL);
-    if (x->writable >= 0)
-        (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, x->writable, NULL);
     x->used = false;
     if (++x->generation == 0)
         x->generation = 1;
@@ -159,12 +155,10 @@ steno_waker_id steno_waker_watch(steno_waker *w, int readable, int writable, ste
         struct watch *x = &w->watches[i];
         id = (uint64_t)x->generation << 32 | (uint32_t)i;
         x->used = true;
-        x->readable = readable;
-        x->writable = writable;
         x->fn = fn;
         x->user = user;
         if (!add(w, readable, EPOLLIN, id) || !add(w, writable, EPOLLOUT, id)) {
-            remove_watch(w, x);
+            remove_watch(x);
             id = 0;
         }
     }
@@ -182,7 +176,7 @@ void steno_waker_forget(steno_waker *w, steno_waker_id id)
     if (x) {
         while (x->calling)
             pthread_cond_wait(&w->called, &w->lock);
-        remove_watch(w, x);
+        remove_watch(x);
     }
     pthread_mutex_unlock(&w->lock);
 }

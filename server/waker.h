@@ -17,8 +17,8 @@ void steno_waker_close(steno_waker *w); /* NULL too */
  * now if one is. 0: too many watches, or out of memory. */
 steno_waker_id steno_waker_watch(steno_waker *w, int readable, int writable, steno_waker_fn *fn,
                                  void *user);
-/* End a watch, before its descriptors are closed: no call runs or comes afterwards. Not from fn. 0
- * and NULL are accepted. */
+/* End a watch: no call runs or comes afterwards. Not from fn. Its descriptors are to be closed
+ * soon. 0 and NULL are accepted. */
 void steno_waker_forget(steno_waker *w, steno_waker_id id);
 
 #endif

@@ -222,6 +222,36 @@ static void engine_close(void *ctx)
     c->served = NULL;
 }
 
+/* Runs on the waker's thread. */
+static void on_decoded(void *user)
+{
+    conn *c = user;
+    steno_ws_session_decoded(c->session);
+    steno_ws_conn_wake(c);
+}
+
+static steno_status engine_decode(void *ctx, const struct steno_container_options *o,
+                                  unsigned channel, steno_feed **out, steno_err *err)
+{
+    conn *c = ctx;
+    struct steno_container_options own = *o;
+    int readable, writable;
+    steno_feed *feed = NULL;
+    steno_status st;
+    own.decoders = c->ws->srv->decoders;
+    st = steno_feed_open_container(&feed, &own, channel, err);
+    if (st)
+        return st;
+    steno_feed_descriptors(feed, &readable, &writable);
+    c->decoding = steno_waker_watch(c->ws->srv->waker, readable, writable, on_decoded, c);
+    if (!c->decoding) {
+        steno_feed_close(feed);
+        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    }
+    *out = feed;
+    return STENO_OK;
+}
+
 static const struct steno_ws_engine engine = {.resolve = engine_resolve,
                                               .open = engine_open,
                                               .push = engine_push,
@@ -231,7 +261,8 @@ static const struct steno_ws_engine engine = {.resolve = engine_resolve,
                                               .each_model = engine_each_model,
                                               .check = engine_check,
                                               .cancel = engine_cancel,
-                                              .close = engine_close};
+                                              .close = engine_close,
+                                              .decode = engine_decode};
 
 /* ---- the end of a connection ------------------------------------------------------------- */
 
@@ -320,6 +351,7 @@ void steno_ws_conn_end_session(conn *c)
     account(c, &st);
     steno_pool_stream_close(c->stream); /* no note comes after this */
     c->stream = NULL;
+    steno_waker_forget(c->ws->srv->waker, c->decoding);
     steno_ws_conn_unlink_ready(c);
     steno_models_release(c->ws->srv->models, c->served);
     c->served = NULL;

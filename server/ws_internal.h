@@ -37,6 +37,7 @@ struct steno_ws_conn {
     steno_pool_stream *stream;
     struct steno_served *served;         /* its model, once it is chosen */
     struct steno_pool_stream_stats past; /* of its earlier streams */
+    steno_waker_id decoding;             /* the watch of the process that decodes its audio */
     struct steno_ws_reader reader;
     struct steno_wyoming_reader events; /* instead, where the dialect is Wyoming */
     char *unread; /* [n_unread] bytes that came while the session was paused, or with its request */

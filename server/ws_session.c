@@ -1,5 +1,7 @@
 #include "server/ws_session_internal.h"
 
+#include "audio/detect.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +9,7 @@
 #define SCRATCH_SAMPLES 8192 /* decoded at a time; >= STENO_FEED_MIN_OUT */
 /* Longest Opus packet: 48 frames of 1275 bytes and their lengths (RFC 6716, 3.2.5). */
 #define OPUS_PACKET_BYTES 65536
+#define LATE_AUDIO "audio: came after end, and was not transcribed"
 #define PAUSED_BYTES (1 << 20) /* of a message part that came when the buffer became full */
 
 /* ---- answers; the caller holds mx -------------------------------------------------------- */
@@ -182,7 +185,8 @@ void steno_ws_session_free(steno_ws_session *s)
 static bool paused(const steno_ws_session *s)
 {
     return s->n_held || s->finalize_wanted || s->swap == SWAP_RUNNING ||
-           (s->swap == SWAP_WANTED && s->clears);
+           (s->swap == SWAP_WANTED && s->clears) ||
+           (s->held_bytes.len && s->feed && steno_feed_decodes(s->feed));
 }
 
 /* If a worker has concluded the session, it is over here too: its stream may be closed by now. */
@@ -356,9 +360,11 @@ static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, st
 static steno_status feed_bytes(steno_ws_session *s, const char *p, size_t n, steno_err *err)
 {
     float scratch[SCRATCH_SAMPLES];
+    size_t made;
     steno_status st;
     do {
-        size_t used = 0, made = 0;
+        size_t used = 0;
+        made = 0;
         st = steno_feed_push(s->feed, p, n, &used, scratch, SCRATCH_SAMPLES, &made, err);
         if (st && st != STENO_NEED_MORE)
             return st;
@@ -371,9 +377,11 @@ static steno_status feed_bytes(steno_ws_session *s, const char *p, size_t n, ste
         } else if (made) {
             st = push_pcm(s, scratch, made, err);
         }
+        if (!st && !used && !made && steno_feed_decodes(s->feed))
+            break; /* until steno_ws_session_decoded */
         if (!st && !used && !made && n)
             st = steno_fail(err, STENO_ERR_INTERNAL, "audio: decoder made no progress");
-    } while (!st && n && !s->n_held);
+    } while (!st && (n || (made && steno_feed_decodes(s->feed))) && !s->n_held);
     if (!st && n && steno_buf_add(&s->held_bytes, p, n))
         st = steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
     return st;
@@ -387,6 +395,22 @@ static void take_audio(steno_ws_session *s, const char *p, size_t n)
         return;
     s->failed_in_audio = true;
     fail(s, st, err.msg);
+}
+
+/* The client has ended a container: end its input once every byte is given, and the session once
+ * every sample came. */
+static void end_container(steno_ws_session *s)
+{
+    bool truncated;
+    if (!s->last_byte || s->held_bytes.len || s->state >= ENDING)
+        return;
+    (void)!steno_feed_end(s->feed, &truncated, NULL);
+    if (steno_feed_decodes(s->feed))
+        return;
+    if (s->late)
+        end_as(s, STENO_WS_BAD, 1008, STENO_ERR_INVAL, "invalid_argument", LATE_AUDIO);
+    else
+        end_as(s, STENO_WS_ENDED, 1000, STENO_OK, "", "");
 }
 
 static void count_finalize(steno_ws_session *s, int by)
@@ -491,6 +515,19 @@ static void want_swap(steno_ws_session *s, bool clears)
     try_swap(s);
 }
 
+void steno_ws_session_decoded(steno_ws_session *s)
+{
+    pthread_mutex_lock(&s->mx);
+    s->room = true;
+    pthread_mutex_unlock(&s->mx);
+}
+
+/* Whether samples may come without bytes. */
+static bool may_decode(const steno_ws_session *s)
+{
+    return s->state == RUNNING && s->feed && steno_feed_decodes(s->feed);
+}
+
 void steno_ws_session_resume(steno_ws_session *s)
 {
     steno_err err;
@@ -520,16 +557,18 @@ void steno_ws_session_resume(steno_ws_session *s)
             s->held = NULL;
         }
     }
-    if (!st && !s->n_held && s->held_bytes.len) {
+    if (!st && !s->n_held && (s->held_bytes.len || may_decode(s))) {
         struct steno_buf rest = s->held_bytes;
         steno_buf_init(&s->held_bytes, held_max(s));
-        st = feed_bytes(s, rest.data, rest.len, &err);
+        st = feed_bytes(s, rest.data ? rest.data : "", rest.len, &err);
+        s->failed_in_audio |= st != STENO_OK;
         steno_buf_free(&rest);
     }
     if (!st && !s->n_held && s->finalize_wanted)
         finalize(s);
     if (st)
         fail(s, st, err.msg);
+    end_container(s);
     try_swap(s);
     if (s->end_wanted && !paused(s)) {
         s->end_wanted = false;
@@ -545,12 +584,14 @@ bool steno_ws_session_readable(const steno_ws_session *s)
 /* ---- the client's messages --------------------------------------------------------------- */
 
 /* Check whether this session can outlive its connection. */
-static steno_status check_resumable(const steno_ws_session *s, bool ogg, steno_err *err)
+static steno_status check_resumable(const steno_ws_session *s, const char *container,
+                                    steno_err *err)
 {
-    if (s->d.start.resumable && (ogg || s->d.start.audio.encoding == STENO_ENCODING_WAV))
+    if (s->d.start.resumable && s->d.start.audio.encoding == STENO_ENCODING_WAV)
+        container = "wav";
+    if (s->d.start.resumable && container)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "resumable: needs raw samples or bare Opus packets, not %s",
-                          ogg ? "Ogg" : "wav");
+                          "resumable: needs raw samples or bare Opus packets, not %s", container);
     return STENO_OK;
 }
 
@@ -559,12 +600,14 @@ static bool begin(steno_ws_session *s)
 {
     steno_err err;
     steno_status st = steno_native_start_complete(&s->d.start, &err);
-    bool opus = s->d.start.audio.encoding == STENO_ENCODING_OPUS;
+    /* the first bytes tell more */
+    bool later = s->d.start.audio.encoding == STENO_ENCODING_OPUS ||
+                 s->d.start.audio.encoding == STENO_ENCODING_CONTAINER;
     if (!st)
-        st = check_resumable(s, false, &err);
+        st = check_resumable(s, NULL, &err);
     if (!st)
         st = s->engine->resolve(s->ctx, &s->d, &err);
-    if (!st && !opus) {
+    if (!st && !later) {
         struct steno_feed_options o = {.encoding = steno_encoding_name(s->d.start.audio.encoding),
                                        .sample_rate = s->d.start.audio.sample_rate,
                                        .channels = (unsigned)s->d.start.audio.channels,
@@ -593,7 +636,7 @@ static bool open_opus(steno_ws_session *s, const char *p, size_t n)
                                    .channel = (unsigned)s->d.start.audio.channel};
     s->whole_packets = memcmp(p, "OggS", n < 4 ? n : 4) != 0;
     o.encoding = s->whole_packets ? "opus" : "ogg-opus";
-    st = check_resumable(s, !s->whole_packets, &err);
+    st = check_resumable(s, s->whole_packets ? NULL : "Ogg", &err);
     if (!st)
         st = steno_feed_open(&s->feed, &o, &err);
     if (!st)
@@ -603,6 +646,38 @@ static bool open_opus(steno_ws_session *s, const char *p, size_t n)
     return !st;
 }
 
+/* Open a container by its first bytes. */
+static bool open_container(steno_ws_session *s, const char *p, size_t n)
+{
+    const struct steno_audio_container *is =
+        steno_audio_container_of((const unsigned char *)p, n, false);
+    const struct steno_container_options o = {.demuxer = is ? is->demuxer : NULL,
+                                              .max_seconds = s->limits.audio_seconds};
+    const unsigned channel = (unsigned)s->d.start.audio.channel;
+    steno_err err;
+    steno_status st = check_resumable(s, "a container", &err);
+    if (!st)
+        st = s->engine->decode ? s->engine->decode(s->ctx, &o, channel, &s->feed, &err)
+                               : steno_fail(&err, STENO_ERR_UNSUPPORTED,
+                                            "audio: containers are not decoded here");
+    if (st)
+        fail(s, st, err.msg);
+    return !st;
+}
+
+static bool is_webm(const char *p, size_t n)
+{
+    return n >= 4 && !memcmp(p, "\x1A\x45\xDF\xA3", 4);
+}
+
+/* Open what the first bytes tell. WebM is what browsers record, and their programs call it Opus. */
+static bool open_feed(steno_ws_session *s, const char *p, size_t n)
+{
+    if (s->d.start.audio.encoding == STENO_ENCODING_CONTAINER || is_webm(p, n))
+        return open_container(s, p, n);
+    return open_opus(s, p, n);
+}
+
 static void end_by_client(steno_ws_session *s)
 {
     steno_err err;
@@ -610,6 +685,11 @@ static void end_by_client(steno_ws_session *s)
     steno_status st = STENO_OK;
     if (s->state == OPEN && !begin(s)) /* a message before any audio: `ready` is due all the same */
         return;
+    if (s->feed && steno_feed_decodes(s->feed)) {
+        s->last_byte = true;
+        end_container(s);
+        return;
+    }
     if (s->feed && !s->held_bytes.len)
         st = steno_feed_end(s->feed, &truncated, &err);
     if (st && !s->opened)
@@ -729,7 +809,8 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     check_end(s);
-    if (s->state >= ENDING) /* a late finalize, end or keepalive: ignoring it loses nothing */
+    if (s->state >= ENDING ||
+        s->last_byte) /* a late finalize, end or keepalive: ignoring it loses nothing */
         return;
     if (!s->skip)
         add_text(s, p, n, last);
@@ -775,7 +856,7 @@ static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
         return;
     if (s->state == OPEN && (!inspect_first(s, p, n) || !begin(s)))
         return;
-    if (!s->feed && n && !open_opus(s, p, n))
+    if (!s->feed && n && !open_feed(s, p, n))
         return;
     if (s->whole_packets)
         take_packet(s, p, n, last);
@@ -787,8 +868,7 @@ static void late_audio(steno_ws_session *s)
 {
     pthread_mutex_lock(&s->mx);
     if (!s->over && s->ending.how == STENO_WS_ENDED)
-        set_ending(s, STENO_WS_BAD, 1008, STENO_ERR_INVAL, "invalid_argument",
-                   "audio: came after end, and was not transcribed");
+        set_ending(s, STENO_WS_BAD, 1008, STENO_ERR_INVAL, "invalid_argument", LATE_AUDIO);
     pthread_mutex_unlock(&s->mx);
 }
 
@@ -862,6 +942,10 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
     if (s->state >= ENDING) {
         if (n && !s->maybe_text && !(first && last && is_text(s, p, n)))
             late_audio(s);
+        return;
+    }
+    if (s->last_byte) {
+        s->late |= n && !(first && last && is_text(s, p, n));
         return;
     }
     binary_piece(s, p, n, first, last);

@@ -16,6 +16,7 @@
 #ifndef STENO_SERVER_WS_SESSION_H
 #define STENO_SERVER_WS_SESSION_H
 
+#include "audio/feed.h"
 #include "pool/pool.h"
 #include "protocol/dialect.h"
 
@@ -49,6 +50,10 @@ struct steno_ws_engine {
     void (*cancel)(void *ctx);
     /* Release the stream after its DONE note, and its model. resolve and open follow. */
     void (*close)(void *ctx);
+    /* Open a feed for a container that another process decodes, and call steno_ws_session_decoded
+     * when its descriptors are ready. NULL: containers are refused. */
+    steno_status (*decode)(void *ctx, const struct steno_container_options *o, unsigned channel,
+                           steno_feed **out, steno_err *err);
 };
 
 struct steno_ws_session_limits {
@@ -80,7 +85,10 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
 /* False while the recogniser's buffer is full: then nothing may be passed in until resume made it
  * true again. */
 bool steno_ws_session_readable(const steno_ws_session *s);
-/* Continue after a ROOM note. */
+/* The process that decodes for this session has samples, or room for bytes: resume is due. Any
+ * thread. */
+void steno_ws_session_decoded(steno_ws_session *s);
+/* Continue after a ROOM note or steno_ws_session_decoded. */
 void steno_ws_session_resume(steno_ws_session *s);
 
 /* ---- a lost connection and the return of the client ----------------------------------------- */

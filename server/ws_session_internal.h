@@ -37,6 +37,8 @@ struct steno_ws_session {
     /* of the network's thread */
     enum state state;
     steno_feed *feed;
+    bool last_byte;           /* the client's end came; samples of a container are yet to come */
+    bool late;                /* and audio after it */
     bool opened;              /* engine->open succeeded: exactly one DONE comes */
     bool end_wanted;          /* call engine->end once nothing is held back */
     unsigned finalize_wanted; /* pending finalizes: 0 or 1 */

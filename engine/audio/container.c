@@ -41,7 +41,8 @@ struct steno_container {
     int in, out;              /* in -1: nothing more is pushed */
     struct steno_container_info info;
     bool over;
-    size_t have; /* bytes of the next record */
+    steno_err failed; /* why it is; code 0 = it came to its end */
+    size_t have;      /* bytes of the next record */
     unsigned char record[sizeof(struct steno_decode_head) + STENO_DECODE_BODY_MAX];
     float samples[STENO_DECODE_BODY_MAX / sizeof(float)];
 };
@@ -390,7 +391,7 @@ static steno_status take_format(steno_container *c, const unsigned char *body, s
         c->info.codec[i] = f.codec[i] >= ' ' && f.codec[i] < 0x7F ? f.codec[i] : '\0';
     }
     c->info.format[sizeof f.container - 1] = c->info.codec[sizeof f.codec - 1] = '\0';
-    return STENO_NEED_MORE;
+    return STENO_OK;
 }
 
 static steno_status take_samples(steno_container *c, const unsigned char *body, size_t n,
@@ -433,7 +434,6 @@ static steno_status take_error(steno_container *c, const unsigned char *body, si
     for (size_t i = sizeof code; i < n && k < sizeof text - 1; i++)
         text[k++] = body[i] >= ' ' && body[i] < 0x7F ? (char)body[i] : '?';
     text[k] = '\0';
-    c->over = true;
     (void)stop(c);
     switch (code) {
     case STENO_ERR_NOMEM:
@@ -466,7 +466,6 @@ static steno_status read_record(steno_container *c, bool wait, struct steno_deco
         if (k > 0) {
             c->have += (size_t)k;
         } else if (!k) {
-            c->over = true;
             return fail_crash(stop(c), err);
         } else if (errno == EAGAIN) {
             struct pollfd p = {.fd = c->out, .events = POLLIN};
@@ -479,26 +478,44 @@ static steno_status read_record(steno_container *c, bool wait, struct steno_deco
     }
 }
 
-steno_status steno_container_read(steno_container *c, bool wait, const float **samples,
-                                  size_t *frames, steno_err *err)
+/* Take the next record, and the format before it. */
+static steno_status take_record(steno_container *c, bool wait, const float **samples,
+                                size_t *frames, steno_err *err)
 {
     struct steno_decode_head h;
     const unsigned char *body = c->record + sizeof h;
-    steno_status st = STENO_NEED_MORE;
-    while (st == STENO_NEED_MORE) {
-        *frames = 0;
-        if (c->over)
-            return STENO_OK;
-        st = read_record(c, wait, &h, err);
-        if (st)
-            return st;
-        c->have = 0;
-        st = h.kind == STENO_DECODE_FORMAT    ? take_format(c, body, h.bytes, err)
-             : h.kind == STENO_DECODE_SAMPLES ? take_samples(c, body, h.bytes, samples, frames, err)
-             : h.kind == STENO_DECODE_END     ? take_end(c, body, h.bytes, frames, err)
-             : h.kind == STENO_DECODE_ERROR   ? take_error(c, body, h.bytes, err)
-                                              : fail_lie(c, "an unknown record", err);
+    steno_status st = read_record(c, wait, &h, err);
+    if (st)
+        return st;
+    c->have = 0;
+    switch (h.kind) {
+    case STENO_DECODE_FORMAT:
+        st = take_format(c, body, h.bytes, err);
+        return st ? st : take_record(c, wait, samples, frames, err); /* a second one fails */
+    case STENO_DECODE_SAMPLES:
+        return take_samples(c, body, h.bytes, samples, frames, err);
+    case STENO_DECODE_END:
+        return take_end(c, body, h.bytes, frames, err);
+    case STENO_DECODE_ERROR:
+        return take_error(c, body, h.bytes, err);
+    default:
+        return fail_lie(c, "an unknown record", err);
     }
+}
+
+steno_status steno_container_read(steno_container *c, bool wait, const float **samples,
+                                  size_t *frames, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    *frames = 0;
+    if (!c->over) {
+        st = take_record(c, wait, samples, frames, &c->failed);
+        c->over |= st && st != STENO_NEED_MORE;
+    } else {
+        st = c->failed.code;
+    }
+    if (st && st != STENO_NEED_MORE && err)
+        *err = c->failed;
     return st;
 }
 

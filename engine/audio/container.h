@@ -55,7 +55,8 @@ STENO_MUST steno_status steno_container_push(steno_container *c, const void *dat
 void steno_container_end(steno_container *c);
 /* Read the next frames, *samples [*frames, channels], valid until the next call; 0 frames = the
  * end. wait: wait for them; otherwise STENO_NEED_MORE when there are none now. The errors of
- * steno-decode, and STENO_ERR_FORMAT when it crashed or was stopped for what it did. Confined. */
+ * steno-decode, and STENO_ERR_FORMAT when it crashed or was stopped for what it did; an error
+ * stays. Confined. */
 STENO_MUST steno_status steno_container_read(steno_container *c, bool wait, const float **samples,
                                              size_t *frames, steno_err *err);
 void steno_container_get_info(const steno_container *c, struct steno_container_info *info);

@@ -55,7 +55,8 @@ static const struct {
 };
 #define SHARED "OggS" /* from here on: not containers alone */
 
-const struct steno_audio_container *steno_audio_container_of(const unsigned char *h, size_t n)
+const struct steno_audio_container *steno_audio_container_of(const unsigned char *h, size_t n,
+                                                             bool weak)
 {
     static const struct steno_audio_container adts = {"aac", "AAC"}, ts = {"mpegts", "MPEG-TS"},
                                               gsm = {"gsm", "GSM"};
@@ -66,14 +67,14 @@ const struct steno_audio_container *steno_audio_container_of(const unsigned char
     /* ADTS: 12 set bits, layer 0, a rate that exists (ISO 14496-3, 1.A.2.2) */
     if (n >= 4 && h[0] == 0xFF && (h[1] & 0xF6) == 0xF0 && (h[2] & 0x3C) < 13 << 2)
         return &adts;
-    if (n && h[0] == TS_SYNC)
-        return &ts;
-    return n && h[0] >> 4 == GSM_MARK ? &gsm : NULL;
+    if (!weak || !n)
+        return NULL;
+    return h[0] == TS_SYNC ? &ts : h[0] >> 4 == GSM_MARK ? &gsm : NULL;
 }
 
 static bool is_container(const unsigned char *h, size_t n)
 {
-    const struct steno_audio_container *c = steno_audio_container_of(h, n);
+    const struct steno_audio_container *c = steno_audio_container_of(h, n, false);
     for (size_t i = 0; c && i < sizeof containers / sizeof *containers; i++)
         if (!strcmp(containers[i].magic, SHARED))
             break;

@@ -31,8 +31,10 @@ struct steno_audio_container {
     const char *name;    /* for people */
 };
 /* The container that the first bytes tell, also of kinds that another reader may read too (WAV,
- * CAF, AIFF, FLAC, Ogg); NULL = none. */
-const struct steno_audio_container *steno_audio_container_of(const unsigned char *h, size_t n);
+ * CAF, AIFF, FLAC, Ogg); NULL = none. weak: also formats that one byte marks, which chance may
+ * bring. */
+const struct steno_audio_container *steno_audio_container_of(const unsigned char *h, size_t n,
+                                                             bool weak);
 /* The error for a recording of no known kind; h [n]: its head. STENO_ERR_FORMAT. */
 STENO_MUST steno_status steno_audio_refuse(const unsigned char *h, size_t n, steno_err *err);
 

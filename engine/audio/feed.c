@@ -9,7 +9,7 @@
 
 #define BLOCK 2048 /* interleaved samples decoded at a time */
 
-enum kind { RAW, WAV, PACKETS, OGG };
+enum kind { RAW, WAV, PACKETS, OGG, CONTAINER };
 
 struct steno_feed {
     enum kind kind;
@@ -20,6 +20,10 @@ struct steno_feed {
     steno_wav *wav;
     steno_opus *opus;
     steno_ogg_opus *ogg;
+    steno_container *container;
+    bool over;       /* its last sample came */
+    const float *at; /* [left, channels] of it, not yet delivered */
+    size_t left;
     float block[BLOCK];
 };
 
@@ -81,6 +85,23 @@ steno_status steno_feed_open(steno_feed **out, const struct steno_feed_options *
     return st;
 }
 
+steno_status steno_feed_open_container(steno_feed **out, const struct steno_container_options *opt,
+                                       unsigned channel, steno_err *err)
+{
+    steno_feed *f = calloc(1, sizeof *f);
+    steno_status st;
+    if (!f)
+        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    f->kind = CONTAINER;
+    f->channel = channel;
+    st = steno_container_open_live(&f->container, opt, err);
+    if (st)
+        steno_feed_close(f);
+    else
+        *out = f;
+    return st;
+}
+
 void steno_feed_close(steno_feed *f)
 {
     if (!f)
@@ -88,6 +109,7 @@ void steno_feed_close(steno_feed *f)
     steno_wav_free(f->wav);
     steno_opus_close(f->opus);
     steno_ogg_opus_close(f->ogg);
+    steno_container_close(f->container);
     free(f);
 }
 
@@ -157,6 +179,71 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
     return got || at < n ? STENO_OK : STENO_NEED_MORE;
 }
 
+/* The format of a container has become known. */
+static steno_status accept_container(steno_feed *f, steno_err *err)
+{
+    struct steno_container_info info;
+    steno_container_get_info(f->container, &info);
+    if (f->channel > info.channels)
+        return steno_fail(err, STENO_ERR_INVAL, "channel %u was requested, the audio has %u",
+                          f->channel, info.channels);
+    f->rate = info.sample_rate;
+    f->channels = info.channels;
+    return STENO_OK;
+}
+
+/* Take what the process has decoded. */
+static steno_status pull_container(steno_feed *f, float *out, size_t max, size_t *made,
+                                   steno_err *err)
+{
+    size_t k;
+    steno_status st = STENO_OK;
+    while (*made < max && !f->over) {
+        if (!f->left) {
+            st = steno_container_read(f->container, false, &f->at, &f->left, err);
+            if (st)
+                return st;
+            f->over = !f->left;
+            if (!f->rate && !f->over)
+                st = accept_container(f, err);
+            if (st)
+                return st;
+        }
+        k = f->left < max - *made ? f->left : max - *made;
+        steno_pcm_mix(f->at, k, f->channels, f->channel, out + *made);
+        f->at += k * f->channels;
+        f->left -= k;
+        *made += k;
+    }
+    return STENO_OK;
+}
+
+static steno_status push_container(steno_feed *f, const void *p, size_t n, size_t *used, float *out,
+                                   size_t max, size_t *made, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    *used = *made = 0;
+    if (n)
+        st = steno_container_push(f->container, p, n, used, err);
+    if (!st)
+        st = pull_container(f, out, max, made, err);
+    if (*made) /* an error comes again with the next call */
+        return STENO_OK;
+    return st == STENO_NEED_MORE && *used < n ? STENO_OK : st ? st : STENO_NEED_MORE;
+}
+
+void steno_feed_descriptors(const steno_feed *f, int *readable, int *writable)
+{
+    *readable = *writable = -1;
+    if (f->container)
+        steno_container_descriptors(f->container, readable, writable);
+}
+
+bool steno_feed_decodes(const steno_feed *f)
+{
+    return f->container && !f->over;
+}
+
 steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *used, float *out,
                              size_t max, size_t *made, steno_err *err)
 {
@@ -171,6 +258,8 @@ steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *
         return push_wav(f, data, n, used, out, max, made, err);
     case OGG:
         return steno_ogg_opus_push(f->ogg, data, n, used, out, max, made, err);
+    case CONTAINER:
+        return push_container(f, data, n, used, out, max, made, err);
     case PACKETS:
         break;
     }
@@ -187,6 +276,8 @@ steno_status steno_feed_end(steno_feed *f, bool *truncated, steno_err *err)
         return steno_wav_end(f->wav, truncated, err);
     if (f->kind == OGG)
         return steno_ogg_opus_end(f->ogg, truncated, err);
+    if (f->kind == CONTAINER) /* the last samples are yet to come */
+        steno_container_end(f->container);
     *truncated = f->pcm.have || f->partial;
     return STENO_OK;
 }

@@ -572,9 +572,8 @@ static steno_status open_reader(steno_audio *a, enum steno_audio_kind k,
         st = steno_source_hold(&a->src, err);
         if (!st)
             st = open_sndfile(a, err);
-        return st && is && strcmp(is->demuxer, "flac") != 0
-                   ? open_otherwise(a, is, false, err)
-                   : st;
+        return st && is && strcmp(is->demuxer, "flac") != 0 ? open_otherwise(a, is, false, err)
+                                                            : st;
     }
 }
 
@@ -621,7 +620,7 @@ static steno_status open_source(steno_audio *a, steno_err *err)
         return st;
     if (k == STENO_AUDIO_UNKNOWN)
         return steno_audio_refuse(head, n, err);
-    st = open_reader(a, k, steno_audio_container_of(head, n), err);
+    st = open_reader(a, k, steno_audio_container_of(head, n, true), err);
     if (!st && !a->container)
         st = check_length(a, k, err);
     if (!st)

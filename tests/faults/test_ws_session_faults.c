@@ -66,7 +66,8 @@ static void end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
-static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end, NULL, NULL};
+static const struct steno_ws_engine engine = {resolve, open_place, push, finalize,
+                                              end,     NULL,       NULL, NULL};
 
 static void text(steno_ws_session *s, const char *t)
 {

@@ -351,7 +351,7 @@ static void deepgram_parameters(void **state)
         const char *name, *value;
         steno_status st;
     } rows[] = {{"encoding", "linear16", STENO_OK},
-                {"encoding", "flac", STENO_ERR_UNSUPPORTED},
+                {"encoding", "g729", STENO_ERR_UNSUPPORTED},
                 {"sample_rate", "16000", STENO_OK},
                 {"sample_rate", "7999", STENO_ERR_INVAL},
                 {"sample_rate", "x", STENO_ERR_INVAL},

@@ -1,0 +1,362 @@
+"""Every format by every way: a file, a pipe, an upload, a live stream. The table in docs/audio.md is made by this test:
+
+    build/venv/bin/python tests/integration/test_containers.py --write
+
+Needs ffmpeg, which encodes the samples, and PyAV for AMR."""
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, converse, pcm, tap
+from websockets.exceptions import ConnectionClosedError
+from websockets.sync.client import connect
+
+try:
+    import av
+except ImportError:
+    av = None
+
+WRITE = "--write" in sys.argv
+sys.argv = [a for a in sys.argv if a != "--write"]
+WAYS = ("file", "pipe", "upload", "live")
+PAGE = os.path.join(ROOT, "docs", "audio.md")
+BEGIN, END = "<!-- test_containers.py --write: begin -->\n", "<!-- end -->\n"
+VIDEO = "-f lavfi -i testsrc=d=5.8:s=64x64:r=10"
+# name, file name, arguments of ffmpeg, arguments before the input
+FORMATS = (
+    ("WAV, 16 bit", "a.wav", "-c:a pcm_s16le", ""),
+    ("WAV, A-law", "alaw.wav", "-c:a pcm_alaw", ""),
+    ("WAV, IMA ADPCM", "ima.wav", "-c:a adpcm_ima_wav", ""),
+    ("WAV, GSM", "gsm.wav", "-c:a libgsm_ms", ""),
+    ("WAV, MP3", "mp3.wav", "-c:a libmp3lame -ar 16000", ""),
+    ("AIFF", "a.aiff", "-c:a pcm_s16be", ""),
+    ("AU", "a.au", "-c:a pcm_mulaw", ""),
+    ("FLAC", "a.flac", "-c:a flac", ""),
+    ("MP3", "a.mp3", "-c:a libmp3lame -ar 16000 -b:a 64k", ""),
+    ("Ogg Opus", "opus.ogg", "-c:a libopus -b:a 32k", ""),
+    ("Ogg Vorbis", "vorbis.ogg", "-c:a libvorbis -ar 16000 -q:a 5", ""),
+    ("Ogg FLAC", "flac.ogg", "-c:a flac", ""),
+    ("Ogg Speex", "a.spx", "-c:a libspeex -ar 16000 -b:a 28k", ""),
+    ("WebM, Opus", "opus.webm", "-c:a libopus -b:a 32k", ""),
+    ("WebM, Vorbis", "vorbis.webm", "-c:a libvorbis -ar 16000 -q:a 5", ""),
+    ("WebM, Opus and video", "video.webm", "-c:v libvpx -c:a libopus -b:a 32k", VIDEO),
+    ("Matroska, FLAC", "flac.mka", "-c:a flac", ""),
+    ("Matroska, AAC and video", "video.mkv", "-c:v mpeg4 -c:a aac -ar 16000 -b:a 64k", VIDEO),
+    ("MP4, AAC", "a.m4a", "-c:a aac -ar 16000 -b:a 64k", ""),
+    ("MP4, AAC, index first", "first.m4a", "-c:a aac -ar 16000 -b:a 64k -movflags +faststart", ""),
+    ("MP4, AAC, in fragments", "fragments.mp4", "-c:a aac -ar 16000 -b:a 64k -movflags +frag_keyframe+empty_moov -frag_duration 200000", ""),
+    ("MP4, ALAC", "alac.m4a", "-c:a alac", ""),
+    ("MP4, AAC and video", "video.mp4", "-c:v mpeg4 -c:a aac -ar 16000 -b:a 64k", VIDEO),
+    ("QuickTime, 16 bit", "a.mov", "-c:a pcm_s16le", ""),
+    ("AAC (ADTS)", "a.aac", "-c:a aac -ar 16000 -b:a 64k", ""),
+    ("AMR-NB", "nb.amr", "libopencore_amrnb 8000 12200", None),
+    ("AMR-WB", "wb.amr", "libvo_amrwbenc 16000 23850", None),
+    ("WMA 2", "a.wma", "-c:a wmav2 -ar 16000 -b:a 64k", ""),
+    ("AC-3", "a.ac3", "-c:a ac3 -ar 32000 -b:a 96k", ""),
+    ("E-AC-3", "a.eac3", "-c:a eac3 -ar 32000 -b:a 96k", ""),
+    ("GSM", "a.gsm", "-c:a libgsm", ""),
+    ("CAF, 16 bit", "a.caf", "-c:a pcm_s16le", ""),
+    ("CAF, ALAC", "alac.caf", "-c:a alac", ""),
+    ("MPEG-TS, AAC", "a.ts", "-c:a aac -ar 16000 -b:a 64k", ""),
+    ("FLV, AAC", "a.flv", "-c:a aac -ar 44100 -b:a 64k", ""),
+    ("AVI, MP3 and video", "a.avi", "-c:v mpeg4 -c:a libmp3lame -ar 16000 -b:a 64k", VIDEO),
+    ("WavPack", "a.wv", "-c:a wavpack", ""),
+    ("TTA", "a.tta", "-c:a tta", ""),
+)
+folder = tempfile.TemporaryDirectory(prefix="steno-formats-")
+
+
+def path(name):
+    return os.path.join(folder.name, name)
+
+
+def encode_by_pyav(name, codec, rate, bits):
+    samples, source_rate = pcm()
+    with av.open(path(name), "w", format="amr") as out:
+        stream = out.add_stream(codec, rate=int(rate))
+        stream.bit_rate, stream.layout, stream.format = int(bits), "mono", "s16"
+        frame = av.AudioFrame.from_ndarray(np.frombuffer(samples, "<i2").reshape(1, -1), format="s16", layout="mono")
+        frame.sample_rate = source_rate
+        sampler = av.AudioResampler(format="s16", layout="mono", rate=int(rate), frame_size=stream.frame_size or int(rate) // 50)
+        for f in [*sampler.resample(frame), *sampler.resample(None)]:
+            f.pts = None
+            out.mux(stream.encode(f))
+        out.mux(stream.encode(None))
+
+
+def make_samples():
+    """The formats that could be encoded here; reasons for the others."""
+    made, absent = [], []
+    for row in FORMATS:
+        name, file, arguments, before = row
+        if before is None:
+            if av is None:
+                absent.append(f"{name}: PyAV is not installed")
+                continue
+            try:
+                encode_by_pyav(file, *arguments.split())
+            except (ValueError, OSError) as why:
+                absent.append(f"{name}: PyAV: {why!r}")
+                continue
+        else:
+            got = subprocess.run(["ffmpeg", "-v", "error", "-y", *before.split(), "-i", DIGITS, *arguments.split(), path(file)],
+                                 stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+            if got.returncode:
+                absent.append(f"{name}: ffmpeg: {got.stderr.strip()[-80:]}")
+                continue
+        made.append(row)
+    return made, absent
+
+
+def samples_of(way, file, rate=0):
+    """(rate, samples), or the reason why there are none. rate: of Opus, which has all."""
+    with open(path(file), "rb") as f:
+        got = subprocess.run([os.path.join(BUILD, "tests", "formats", "ways"), way, path(file), str(rate)], stdin=f, capture_output=True,
+                             timeout=60 * SLOW, check=False)
+    says = got.stderr.decode().strip().splitlines()[-1]
+    return says if got.returncode else (int(says.split()[0]), np.frombuffer(got.stdout, "<f4"))
+
+
+def likeness(rate, x):
+    """Correlation with the source at the best shift of at most 0.2 s."""
+    source = np.frombuffer(pcm()[0], "<i2").astype(np.float64)
+    x = np.frombuffer(subprocess.run(["ffmpeg", "-v", "error", "-f", "f32le", "-ar", str(rate), "-ac", "1", "-i", "-", "-ar",
+                                      str(pcm()[1]), "-f", "f64le", "-"], input=x.tobytes(), stdout=subprocess.PIPE, check=True).stdout)
+    n = 1 << (len(x) + len(source)).bit_length()
+    r = np.fft.irfft(np.fft.rfft(x, n) * np.conj(np.fft.rfft(source, n)), n) / (np.linalg.norm(x) * np.linalg.norm(source))
+    most = int(0.2 * pcm()[1])
+    return float(max(r[:most].max(), r[-most:].max()))
+
+
+def alike(a, b):
+    n = min(len(a), len(b))
+    best = max((float(np.dot(a[i:n], b[:n - i])) / float(np.linalg.norm(a[i:n]) * np.linalg.norm(b[:n - i])) for i in range(0, 2400)),
+               default=0)
+    return max(best, max(float(np.dot(b[i:n], a[:n - i])) / float(np.linalg.norm(b[i:n]) * np.linalg.norm(a[:n - i])) for i in range(0, 2400)))
+
+
+def row_of(name, file):
+    """A row of the table: the likeness to the source, then what each way gives in comparison with the file."""
+    rate, x = samples_of("file", file)
+    cells = []
+    for way in WAYS[1:]:
+        got = samples_of(way, file, rate)
+        if isinstance(got, str):
+            cells.append(f"no: {got}")
+        elif got[0] == rate and np.array_equal(got[1], x):
+            cells.append("the same")
+        else:
+            assert got[0] == rate and alike(got[1], x) > 0.999, (name, way, got[0], len(got[1]), len(x))
+            cells.append("alike")
+    return [name, f"{rate}", f"{likeness(rate, x):.3f}", *cells]
+
+
+def table(rows):
+    head = ["format", "Hz", "file: correlation", "pipe", "upload", "live"]
+    return "".join(f"| {' | '.join(r)} |\n" for r in [head, ["---"] * len(head), *rows])
+
+
+made, absent = make_samples() if shutil.which("ffmpeg") else ([], ["ffmpeg is not installed"])
+for reason in absent:
+    print("# not tested:", reason)
+
+
+def need_samples():
+    if not made:
+        raise Skip("; ".join(absent))
+
+
+@case
+def every_way_gives_the_samples_of_the_file(_):
+    need_samples()
+    rows = [row_of(name, file) for name, file, _, _ in made]
+    with open(PAGE, encoding="utf-8") as f:
+        page = f.read()
+    if WRITE:
+        page = page[:page.index(BEGIN) + len(BEGIN)] + table(rows) + page[page.index(END):]
+        with open(PAGE, "w", encoding="utf-8") as f:
+            f.write(page)
+    known = {}
+    for line in page[page.index(BEGIN):page.index(END)].splitlines():
+        cells = line.strip("| ").split(" | ")
+        known[cells[0]] = cells
+    for row in rows:
+        want = known[row[0]]
+        assert float(row[2]) > 0.7 and abs(float(row[2]) - float(want[2])) < 0.01, (row, want)
+        assert [row[1], *row[3:]] == [want[1], *want[3:]], (row, want)
+
+
+@case
+def every_format_is_understood_as_an_upload(d):
+    need_samples()
+    for name, file, _, _ in made:
+        with open(path(file), "rb") as f:
+            code, _, text = d.request("POST", "/v1/transcribe?format=text", f.read())
+        assert code == 200 and text.decode().strip() == DIGITS_TEXT, (name, code, text)
+
+
+def live(d, where, data, piece, start=None, end=None, pause=0.0):
+    """Messages of a live stream."""
+    got = []
+    with connect(d.ws.replace("/v1/stream", where), max_size=None) as ws:
+        if start:
+            ws.send(json.dumps(start))
+        for at in range(0, len(data), piece):
+            ws.send(data[at:at + piece])
+            while pause:
+                try:
+                    got.append((at + piece, json.loads(ws.recv(timeout=pause))))
+                except TimeoutError:
+                    break
+        ws.send(json.dumps(end))
+        try:
+            for m in ws:
+                got.append((len(data), json.loads(m)))
+        except ConnectionClosedError:
+            pass  # its last message says why
+    return got
+
+
+STREAMED = ("opus.webm", "video.webm", "fragments.mp4", "first.m4a", "a.flac", "flac.ogg", "a.spx", "nb.amr", "a.aac", "vorbis.ogg", "a.mp3")
+
+
+@case
+def recordings_of_browsers_and_others_are_understood_live(d):
+    need_samples()
+    for file in STREAMED:
+        if file not in [m[1] for m in made]:
+            continue
+        with open(path(file), "rb") as f:
+            data = f.read()
+        got = live(d, "/v1/stream", data, 1000, {"type": "start", "encoding": "container"}, {"type": "end"})
+        text = " ".join(m["text"] for _, m in got if m["type"] == "final")
+        assert text == DIGITS_TEXT and got[-1][1]["type"] == "end", (file, got)
+        got = live(d, "/v1/listen", data, 3000, None, {"type": "CloseStream"})
+        text = " ".join(m["channel"]["alternatives"][0]["transcript"] for _, m in got if m["type"] == "Results" and m["is_final"])
+        assert text == DIGITS_TEXT and got[-1][1]["type"] == "Metadata", (file, got)
+    assert eventually_no_helper(d)
+
+
+@case
+def partials_of_a_browser_come_while_it_records(d):
+    need_samples()
+    for file in ("opus.webm", "fragments.mp4"):
+        with open(path(file), "rb") as f:
+            data = f.read()
+        got = live(d, "/v1/stream", data, len(data) // 24, {"type": "start", "encoding": "container"}, {"type": "end"}, pause=0.25)
+        first = next(at for at, m in got if m["type"] == "partial" and m["text"])
+        assert first < 0.6 * len(data), (file, first, len(data))
+
+
+@case
+def a_stream_named_opus_may_be_webm(d):
+    need_samples()
+    with open(path("opus.webm"), "rb") as f:
+        data = f.read()
+    got = live(d, "/v1/stream", data, 4096, {"type": "start", "encoding": "opus"}, {"type": "end"})
+    assert " ".join(m["text"] for _, m in got if m["type"] == "final") == DIGITS_TEXT, got
+
+
+def helpers(d):
+    out = subprocess.run(["ps", "-o", "comm=", "--ppid", str(d.proc.pid)], capture_output=True, text=True, check=False).stdout
+    return out.count("steno-decode")
+
+
+def eventually_no_helper(d):
+    deadline = time.monotonic() + 20
+    while helpers(d) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not helpers(d)
+
+
+@case
+def damaged_and_cut_files_are_errors_of_their_upload_alone(d):
+    need_samples()
+    random.seed(7)
+    for name, file, _, _ in made:
+        with open(path(file), "rb") as f:
+            data = f.read()
+        bad = bytearray(data)
+        for _ in range(40):
+            bad[random.randrange(len(bad))] = random.randrange(256)
+        head = bytearray(data)
+        for _ in range(30):
+            head[random.randrange(8, min(1500, len(head)))] = random.choice((0, 0x7F, 0x80, 0xFF))
+        for body in (data[:len(data) // 3], bytes(bad), bytes(head), data[:40] + data[len(data) // 2:]):
+            code, _, text = d.request("POST", "/v1/transcribe", body)
+            assert code in (200, 400, 413, 415), (name, code, text)
+            assert code == 200 or json.loads(text)["error"]["message"], (name, text)
+    with open(DIGITS, "rb") as f:
+        code, _, text = d.request("POST", "/v1/transcribe?format=text", f.read())
+    assert code == 200 and text.decode().strip() == DIGITS_TEXT
+    assert eventually_no_helper(d)
+
+
+@case
+def a_stream_that_breaks_off_leaves_no_process(d):
+    need_samples()
+    with open(path("opus.webm"), "rb") as f:
+        data = f.read()
+    for _ in range(3):
+        ws = connect(d.ws)
+        ws.send(json.dumps({"type": "start", "encoding": "webm"}))
+        ws.send(data[:4000])
+        ws.recv()
+        ws.socket.shutdown(socket.SHUT_RDWR)
+    assert eventually_no_helper(d)
+
+
+@case
+def audio_longer_than_allowed_ends_the_process(_):
+    need_samples()
+    with Stenod("limits.audio=2s") as d, open(path("opus.webm"), "rb") as f:
+        data = f.read()
+        code, _, text = d.request("POST", "/v1/transcribe", data)
+        assert code == 413 and "2.0 s" in text.decode(), (code, text)
+        got = live(d, "/v1/stream", data, 1 << 20, {"type": "start", "encoding": "webm"}, {"type": "end"})
+        assert got[-1][1]["code"] == "limit_exceeded", got
+        assert eventually_no_helper(d)
+
+
+@case
+def more_processes_than_allowed_are_refused(_):
+    need_samples()
+    with Stenod("audio.helpers=1") as d, open(path("opus.webm"), "rb") as f:
+        data = f.read()
+        with connect(d.ws) as ws:
+            ws.send(json.dumps({"type": "start", "encoding": "webm"}))
+            ws.send(data[:5000])
+            assert json.loads(ws.recv())["type"] == "ready"
+            code, headers, text = d.request("POST", "/v1/transcribe", data)
+            assert code == 503 and "audio.helpers" in text.decode() and "retry-after" in dict(headers), (code, headers, text)
+            with open(DIGITS, "rb") as wav:
+                assert d.request("POST", "/v1/transcribe", wav.read())[0] == 200
+        assert eventually_no_helper(d)
+        assert d.request("POST", "/v1/transcribe", data)[0] == 200
+
+
+@case
+def a_missing_program_is_named(_):
+    need_samples()
+    os.environ["STENO_DECODE"] = "/nowhere/steno-decode"
+    try:
+        with Stenod() as d, open(path("opus.webm"), "rb") as f:
+            code, _, text = d.request("POST", "/v1/transcribe", f.read())
+            assert code == 415 and "steno-decode" in text.decode(), (code, text)
+    finally:
+        del os.environ["STENO_DECODE"]
+
+
+if __name__ == "__main__":
+    with Stenod() as daemon:
+        result = tap(daemon)
+    folder.cleanup()
+    sys.exit(result)
