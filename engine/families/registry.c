@@ -6,6 +6,7 @@
 #include "families/icefall/family.h"
 #include "families/moonshine/family.h"
 #include "families/nemo/family.h"
+#include "families/wenet/family.h"
 #include "families/whisper/family.h"
 
 const struct steno_family *const steno_families[] = {
@@ -18,6 +19,8 @@ const struct steno_family *const steno_families[] = {
     &steno_family_icefall,
     &steno_family_nemo,
     &steno_family_nemo_streaming,
+    &steno_family_wenet,
+    &steno_family_wenet_streaming,
     NULL,
 };
 

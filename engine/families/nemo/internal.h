@@ -4,6 +4,7 @@
 #ifndef STENO_FAMILIES_NEMO_INTERNAL_H
 #define STENO_FAMILIES_NEMO_INTERNAL_H
 
+#include "families/common/ctc_search.h"
 #include "families/common/offline.h"
 #include "families/family.h"
 #include "families/nemo/conf.h"
@@ -72,12 +73,11 @@ static inline bool steno_nemo_is_transducer(const struct steno_nemo_model *m)
 
 /* ---- search.c -------------------------------------------------------------------------------- */
 
-/* The search of one stream: one of the first three is not NULL. Confined. */
+/* The search of one stream. Confined. */
 struct steno_nemo_search {
-    steno_tdt *tdt;
-    steno_ctc_greedy *greedy;
-    steno_ctc_beam *beam;
-    struct steno_hyp *hyps; /* [n_best] */
+    steno_tdt *tdt; /* NULL: CTC */
+    struct steno_ctc_search ctc;
+    struct steno_hyp *hyps; /* [n_best] of tdt */
     size_t n_best;
 };
 
@@ -88,9 +88,6 @@ STENO_MUST steno_status steno_nemo_search_open(struct steno_nemo_search *s,
 void steno_nemo_search_close(struct steno_nemo_search *s);
 void steno_nemo_search_reset(struct steno_nemo_search *s);
 void steno_nemo_search_restart(struct steno_nemo_search *s);
-/* Search frames of CTC scores [n, vocab]. */
-STENO_MUST steno_status steno_nemo_search_ctc(struct steno_nemo_search *s, const float *scores,
-                                              size_t n);
 /* struct steno_family's hypotheses. */
 STENO_MUST steno_status steno_nemo_search_list(struct steno_nemo_search *s,
                                                struct steno_hypothesis *out, size_t max, size_t *n,

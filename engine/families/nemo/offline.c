@@ -242,7 +242,7 @@ static steno_status search(struct worker *w, struct steno_nemo_search *s, const 
         nets = steno_nemo_joint_nets(w->joint);
         return steno_tdt_push(&s->tdt, &f, 1, &nets, w->work, err);
     }
-    st = steno_nemo_search_ctc(s, rows, n);
+    st = steno_ctc_search_push(&s->ctc, rows, n);
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 

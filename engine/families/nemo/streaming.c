@@ -12,9 +12,8 @@
 #include "families/nemo/internal.h"
 
 #define FAMILY "nemo_streaming"
-#define TAIL 64              /* feature frames of silence after a recording, for the last word */
-#define LONGEST 20.0         /* s: maximum length of an utterance, unless a stream sets another */
-#define QUIET_SCORE (-30.0F) /* CTC: log-probability of each token in a skipped window */
+#define TAIL 64      /* feature frames of silence after a recording, for the last word */
+#define LONGEST 20.0 /* s: maximum length of an utterance, unless a stream sets another */
 
 static bool probe(const char *dir)
 {
@@ -78,10 +77,7 @@ struct stream {
     const struct steno_nemo_model *model;
     struct steno_nemo_caches caches;
     struct steno_nemo_search search;
-    bool searched;       /* transducer: frames of the last step, which the search has read */
-    const float *scores; /* CTC: of the last step, [left, vocab]; borrowed from the worker */
-    size_t left;
-    float *quiet; /* CTC: [rows, vocab] scores of a window without speech; NULL: not needed yet */
+    bool searched; /* transducer: frames of the last step, which the search has read */
 };
 
 static void state_free(void *state)
@@ -91,7 +87,6 @@ static void state_free(void *state)
         return;
     steno_aligned_free(s->caches.data);
     steno_nemo_search_close(&s->search);
-    free(s->quiet);
     free(s);
 }
 
@@ -120,7 +115,6 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     (void)err;
     if (what == STENO_RESET_RECORDING) {
         s->caches.fresh = true;
-        s->left = 0;
         s->searched = false;
         steno_nemo_search_restart(&s->search);
         return STENO_OK;
@@ -135,40 +129,21 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
 static steno_status consume(void *state, bool *left)
 {
     struct stream *s = state;
-    const float *row = s->scores;
-    *left = s->searched || s->left > 0;
+    if (!s->search.tdt)
+        return steno_ctc_search_consume(&s->search.ctc, left);
+    *left = s->searched;
     s->searched = false;
-    if (!s->left)
-        return STENO_OK;
-    s->left--;
-    s->scores += s->model->dim;
-    return steno_nemo_search_ctc(&s->search, row, 1);
-}
-
-static steno_status make_quiet(struct stream *s)
-{
-    const struct steno_nemo_model *m = s->model;
-    const size_t n = rows_of(m) * m->dim;
-    s->quiet = malloc(n * sizeof *s->quiet);
-    if (!s->quiet)
-        return STENO_ERR_NOMEM;
-    for (size_t i = 0; i < n; i++)
-        s->quiet[i] = (int32_t)(i % m->dim) == m->blank ? 0 : QUIET_SCORE;
     return STENO_OK;
 }
 
 static steno_status skip(void *state)
 {
     struct stream *s = state;
-    if (s->search.tdt) {
+    s->searched = s->search.tdt;
+    if (s->search.tdt)
         steno_tdt_skip(s->search.tdt, rows_of(s->model));
-        s->searched = true;
-        return STENO_OK;
-    }
-    if (!s->quiet && make_quiet(s))
-        return STENO_ERR_NOMEM;
-    s->scores = s->quiet;
-    s->left = rows_of(s->model);
+    else
+        steno_ctc_search_give(&s->search.ctc, NULL, rows_of(s->model));
     return STENO_OK;
 }
 
@@ -276,8 +251,8 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
         items[i].st = st;
         if (st && items[i].err)
             *items[i].err = why;
-        s->scores = st || w->joint ? NULL : rows + i * each * m->dim;
-        s->left = s->scores ? each : 0;
+        if (!st && !w->joint)
+            steno_ctc_search_give(&s->search.ctc, rows + i * each * m->dim, each);
     }
 }
 

@@ -1,0 +1,240 @@
+#include "families/wenet/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/common/network_file.h"
+#include "families/common/path.h"
+#include "families/common/precision.h"
+#include "families/option.h"
+
+#define BLANK "<blank>"
+#define STEM "model"
+#define CHUNK 16 /* frames; what sherpa-onnx takes where nothing is said, as for the next */
+#define LEFT 4   /* chunks */
+
+#define OPTIONS(family)                                                                            \
+    {                                                                                              \
+        {family,                                                                                   \
+         "frontend",                                                                               \
+         STENO_OPTION_CHOICE,                                                                      \
+         STENO_OPTION_OF_MODEL,                                                                    \
+         0,                                                                                        \
+         0,                                                                                        \
+         "model|sherpa",                                                                           \
+         "model",                                                                                  \
+         "features as in the model's training, or as sherpa-onnx computes them"},                  \
+        {                                                                                          \
+            family, "blank_penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 20, NULL,     \
+                "0", "subtracted from the score of the blank"                                      \
+        }                                                                                          \
+    }
+
+const struct steno_option_info steno_wenet_options[2] = OPTIONS("wenet");
+const struct steno_option_info steno_wenet_streaming_options[2] = OPTIONS("wenet_streaming");
+
+/* ---- head of the network --------------------------------------------------------------------- */
+
+static bool is_wenet(const steno_onnx_head *h)
+{
+    const char *type = steno_onnx_head_meta(h, "model_type");
+    return type && strncmp(type, "wenet", 5) == 0;
+}
+
+static steno_status open_head(steno_onnx_head **out, const char *dir, const char *file,
+                              steno_err *err)
+{
+    char *path = steno_path_join(dir, file);
+    steno_status st = path ? steno_onnx_head_open(out, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    free(path);
+    return st;
+}
+
+static const char *tokens_file(const char *dir)
+{
+    return steno_path_readable(dir, "tokens.txt")  ? "tokens.txt"
+           : steno_path_readable(dir, "units.txt") ? "units.txt"
+                                                   : NULL;
+}
+
+bool steno_wenet_probe(const char *dir, bool *streaming)
+{
+    steno_onnx_head *h = NULL;
+    char *file = NULL;
+    const bool is = tokens_file(dir) && !steno_network_file_find(&file, dir, STEM, false, NULL) &&
+                    file && !open_head(&h, dir, file, NULL) && is_wenet(h);
+    if (is)
+        *streaming = steno_onnx_head_has_input(h, "attn_cache");
+    steno_onnx_head_close(h);
+    free(file);
+    return is;
+}
+
+steno_status steno_wenet_meta_read(struct steno_wenet_meta *out, const steno_onnx_head *h,
+                                   bool streaming, const char *file, steno_err *err)
+{
+    struct steno_wenet_meta m = {.chunk = CHUNK, .left = LEFT};
+    const struct {
+        const char *key;
+        int64_t max, *to;
+        bool needed;
+    } want[] = {{"vocab_size", 1 << 20, &m.vocab, true},
+                {"subsampling_factor", 64, &m.subsampling, true},
+                {"head", 1024, &m.head, streaming},
+                {"num_blocks", 1024, &m.blocks, streaming},
+                {"output_size", 65536, &m.width, streaming},
+                {"cnn_module_kernel", 1024, &m.kernel, streaming},
+                {"right_context", 1024, &m.right_context, streaming},
+                {"chunk_size", 1024, &m.chunk, false},
+                {"left_chunks", 1024, &m.left, false}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const char *text = steno_onnx_head_meta(h, want[i].key);
+        char *end;
+        long long v;
+        if (!text && !want[i].needed)
+            continue;
+        if (!text)
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: metadata %s is missing", file,
+                              want[i].key);
+        v = strtoll(text, &end, 10);
+        if (end == text || *end || v < 1 || v > want[i].max)
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: metadata %s is '%.40s', expected 1 to %lld", file, want[i].key,
+                              text, (long long)want[i].max);
+        *want[i].to = v;
+    }
+    if (streaming && m.width % m.head)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: metadata output_size is %lld, no multiple of head, %lld", file,
+                          (long long)m.width, (long long)m.head);
+    *out = m;
+    return STENO_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static steno_status open_tokens(struct steno_wenet_model *m, steno_err *err)
+{
+    static const char *const marks[] = {BLANK, "<unk>", "<sos/eos>"};
+    const char *file = tokens_file(m->dir);
+    char *path = file ? steno_path_join(m->dir, file) : NULL;
+    steno_status st = path ? steno_tokens_open(&m->tokens, path, err)
+                           : steno_fail(err, STENO_ERR_IO, "%s: there is no tokens.txt", m->dir);
+    if (!st && steno_tokens_count(m->tokens) != m->meta.vocab)
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: %d tokens, expected %lld: metadata vocab_size of %s", path,
+                        (int)steno_tokens_count(m->tokens), (long long)m->meta.vocab, m->net.name);
+    if (!st && (m->blank = steno_tokens_find(m->tokens, BLANK)) < 0)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no " BLANK, path);
+    for (size_t i = 0; i < sizeof marks / sizeof *marks && !st; i++)
+        if (steno_tokens_find(m->tokens, marks[i]) >= 0)
+            st = steno_tokens_drop(m->tokens, marks[i], err);
+    free(path);
+    return st;
+}
+
+/* torchaudio's Kaldi features of samples in the range of 16 bits (wenet/dataset/processor.py,
+ * compute_fbank), or what sherpa-onnx computes: centred frames, filters up to 7600 Hz. The global
+ * normalisation is in the network. */
+static steno_status open_features(struct steno_wenet_model *m, steno_err *err)
+{
+    struct steno_fbank_options *o = &m->features;
+    steno_status st;
+    *o = steno_fbank_kaldi(STENO_WENET_RATE, STENO_WENET_BINS);
+    o->scale = 32768;
+    if (m->sherpa) {
+        o->edges = STENO_EDGES_REFLECT;
+        o->high = -400;
+    }
+    st = steno_fbank_open(&m->front, o, err);
+    return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
+}
+
+static steno_status open_parts(struct steno_wenet_model *m, const struct steno_family_open *o,
+                               bool streaming, steno_err *err)
+{
+    const char *front = steno_option_value(o->options, o->n_options, "frontend");
+    steno_onnx_head *h = NULL;
+    bool int8 = false;
+    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    m->sherpa = front && strcmp(front, "sherpa") == 0;
+    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &m->blank_penalty);
+    if (!st)
+        st = steno_part_file_open(&m->net, o, STEM, int8, err);
+    if (!st)
+        st = open_head(&h, m->dir, m->net.name, err);
+    if (!st)
+        st = steno_wenet_meta_read(&m->meta, h, streaming, m->net.name, err);
+    steno_onnx_head_close(h);
+    if (!st)
+        st = open_tokens(m, err);
+    return st ? st : open_features(m, err);
+}
+
+steno_status steno_wenet_open(struct steno_wenet_model *m, const struct steno_family_open *o,
+                              bool streaming, steno_err *err)
+{
+    const char *name;
+    int n;
+    m->dir = strdup(o->dir);
+    m->threads = o->threads;
+    if (!m->dir)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    name = steno_path_name(m->dir, &n);
+    snprintf(m->name, sizeof m->name, "%.*s", n, name);
+    return open_parts(m, o, streaming, err);
+}
+
+void steno_wenet_close(struct steno_wenet_model *m)
+{
+    steno_part_file_close(&m->net);
+    steno_fbank_close(m->front);
+    steno_tokens_close(m->tokens);
+    free(m->dir);
+}
+
+/* ---- information ----------------------------------------------------------------------------- */
+
+struct steno_family_info steno_wenet_info(const struct steno_wenet_model *m)
+{
+    return (struct steno_family_info){.name = m->name,
+                                      .version = "",
+                                      .language = "",
+                                      .license = "",
+                                      .network = m->net.name,
+                                      .results_of = m->sherpa ? "sherpa-onnx" : "",
+                                      .tokens = m->tokens,
+                                      .sample_rate = STENO_WENET_RATE,
+                                      .hop = STENO_WENET_HOP,
+                                      .feature_bins = STENO_WENET_BINS,
+                                      .frame_samples =
+                                          STENO_WENET_HOP * (size_t)m->meta.subsampling,
+                                      .weight_bytes = steno_network_weight_bytes(m->net.net)};
+}
+
+void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
+                          FILE *out)
+{
+    fprintf(out, "model      %s, %s, CTC\n", i->name, i->family);
+    fprintf(out, "directory  %s\n", m->dir);
+    fprintf(out, "languages  not named in the directory\n");
+    fprintf(out, "features   %d mel bins, %d Hz, as %s\n", i->feature_bins, i->sample_rate,
+            m->sherpa ? "sherpa-onnx computes them" : "in training");
+    fprintf(out, "network    %s\n", i->network);
+    fprintf(out, "decoder    %zu tokens, blank %s\n", i->vocab_size, BLANK);
+    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
+            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+}
+
+steno_status steno_wenet_search(struct steno_ctc_search *s, const struct steno_wenet_model *m,
+                                struct steno_family_stream *o, steno_err *err)
+{
+    double penalty = m->blank_penalty;
+    steno_status st = steno_beam_choose(o, err);
+    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &penalty);
+    return st ? st
+              : steno_ctc_search_open(s, steno_tokens_count(m->tokens), m->blank, penalty, o, err);
+}
