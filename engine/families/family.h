@@ -126,8 +126,9 @@ struct steno_hypothesis {
 
 enum steno_step_goal {
     STENO_STEP_ADVANCE, /* segments: process accepted samples; nobody reads hypotheses */
-    STENO_STEP_PARTIAL, /* segments: give the best hypothesis so far; windows: always this */
-    STENO_STEP_FINAL    /* segments: give all hypotheses of the finished segment */
+    STENO_STEP_PARTIAL, /* segments: give the best hypothesis so far; windows: more may follow */
+    STENO_STEP_FINAL    /* segments: give all hypotheses of the finished segment; windows: the last
+                         * window before a new recording */
 };
 
 /* The part of one stream in a step. */

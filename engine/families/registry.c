@@ -15,6 +15,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_espnet,
     &steno_family_sense_voice,
     &steno_family_paraformer,
+    &steno_family_paraformer_streaming,
     &steno_family_moonshine,
     &steno_family_icefall,
     &steno_family_nemo,

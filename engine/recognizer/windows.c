@@ -275,8 +275,10 @@ static steno_status slide(steno_stream *s)
 
 static void fill_item(const steno_stream *s, struct steno_step_item *item)
 {
-    item->window = s->in.w.window;
-    item->goal = STENO_STEP_PARTIAL;
+    const struct steno_windows *w = &s->in.w;
+    const bool last = w->flushing == STENO_FLUSH_PAD && w->steps + 1 >= w->last_step;
+    item->window = w->window;
+    item->goal = last ? STENO_STEP_FINAL : STENO_STEP_PARTIAL;
 }
 
 static steno_status finish_step(steno_stream *s, const struct steno_step_item *item)

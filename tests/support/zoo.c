@@ -104,12 +104,14 @@ static void copy(char *to, size_t size, const char *from)
     snprintf(to, size, "%s", from ? from : "");
 }
 
-static void take_events(steno_stream *s, struct result *r)
+static void take_events(steno_stream *s, bool partials, struct result *r)
 {
     struct steno_event ev;
     while (steno_stream_next(s, &ev)) {
-        if (ev.kind != STENO_FINAL)
+        if (ev.kind != (partials ? STENO_PARTIAL : STENO_FINAL))
             continue;
+        if (partials)
+            r->n = 0;
         for (size_t i = 0; i < ev.n_tokens && r->n < MAX_TOKENS; i++, r->n++) {
             r->ids[r->n] = ev.tokens[i].id;
             r->starts[r->n] = ev.tokens[i].start;
@@ -135,11 +137,11 @@ static bool run(const struct zoo_run *z, steno_model *m, const float *pcm, size_
     memset(r, 0, sizeof *r);
     for (size_t at = 0; at < n && !st; at += piece) {
         st = steno_stream_push(s, pcm + at, n - at < piece ? n - at : piece, &err);
-        take_events(s, r);
+        take_events(s, z->unended, r);
     }
-    if (!st)
+    if (!st && !z->unended)
         st = steno_stream_end(s, &err);
-    take_events(s, r);
+    take_events(s, z->unended, r);
     steno_stream_close(s);
     if (st)
         fprintf(stderr, "# %s: %s\n", z->dir, err.msg);

@@ -14,6 +14,7 @@ struct zoo_run {
     enum steno_precision precision; /* 0: STENO_FP32, as the file and its runtime have it */
     double silence; /* s of zeros after the recording, as the recording program put them */
     size_t piece;   /* samples in one push; 0: all */
+    bool unended;   /* compare what is there before the stream's end flushes the networks */
     bool times;     /* compare the times of tokens, to one frame */
     /* Tokens at the begin of a row that the recording program may have dropped: a row that has them
      * and then all that is recorded is equal. */

@@ -4,6 +4,7 @@
 
 #include "families/family.h"
 
-extern const struct steno_family steno_family_sense_voice, steno_family_paraformer;
+extern const struct steno_family steno_family_sense_voice, steno_family_paraformer,
+    steno_family_paraformer_streaming;
 
 #endif
