@@ -207,7 +207,7 @@ $(unit_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) 
 fuzz_main := $(if $(FUZZ),,$(B)/tests/fuzz/replay.o)
 $(fuzz_bin): $(B)/%: $(B)/%.o $(fuzz_main) $$(call link_extra,$$*.c) $(libproto) $(libopt) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) -o $@.new $(filter %.o,$^) $(libproto) $(libopt) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(libproto) $(libopt) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
 fuzzers: $(fuzz_bin)
 $(B)/tests/bench/whisper_speed: $(B)/tests/bench/whisper_speed.o $(libsteno)
 	$(call say,LD,$@)

@@ -287,6 +287,15 @@ steno_status steno_container_open_live(steno_container **out,
     return st;
 }
 
+steno_status steno_container_open_records(steno_container **out, int fd, steno_err *err)
+{
+    const struct steno_container_options opt = {0};
+    steno_status st = new_container(out, &opt, err);
+    if (!st)
+        (*out)->out = fd;
+    return st;
+}
+
 /* End the process. Its status; -1 if there is none. */
 static int stop(steno_container *c)
 {

@@ -45,6 +45,8 @@ STENO_MUST steno_status steno_container_open(steno_container **out, const struct
 STENO_MUST steno_status steno_container_open_live(steno_container **out,
                                                   const struct steno_container_options *opt,
                                                   steno_err *err);
+/* Records from a descriptor, which the container then owns, instead of a process: for tests. */
+STENO_MUST steno_status steno_container_open_records(steno_container **out, int fd, steno_err *err);
 void steno_container_close(steno_container *c); /* ends the process; NULL too */
 
 /* Give bytes to the process without waiting: *used of n were taken. Bytes after its end are

@@ -66,8 +66,11 @@ static void end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
-static const struct steno_ws_engine engine = {resolve, open_place, push, finalize,
-                                              end,     NULL,       NULL, NULL};
+static const struct steno_ws_engine engine = {.resolve = resolve,
+                                              .open = open_place,
+                                              .push = push,
+                                              .finalize = finalize,
+                                              .end = end};
 
 static void text(steno_ws_session *s, const char *t)
 {
