@@ -55,14 +55,46 @@ static bool located(const struct steno_catalogue_model *m, char dir[STENO_PLACE_
     return false;
 }
 
+/* Widths of the columns of names, languages and licences. */
+struct widths {
+    int name, languages, license;
+};
+
+static int wider(int width, const char *text)
+{
+    int n = (int)strlen(text);
+    return n > width ? n : width;
+}
+
+static struct widths widths_of(const struct store *s)
+{
+    struct widths w = {4, 9, 7}; /* of the headings */
+    const struct steno_catalogue_model *m;
+    for (size_t i = 0; (m = steno_catalogue_at(s->catalogue, i)); i++) {
+        w.name = wider(w.name, m->name);
+        w.languages = wider(w.languages, m->languages);
+        w.license = wider(w.license, m->license);
+    }
+    return w;
+}
+
+static void list_row(const struct widths *w, const char *name, const char *size,
+                     const char *languages, const char *license)
+{
+    printf("%-*s %-9s %-*s %-*s ", w->name, name, size, w->languages, languages, w->license,
+           license);
+}
+
 /* Directories among the fetched models that the catalogue does not have. */
-static void list_others(const struct store *s, const char *dir)
+static void list_others(const struct store *s, const struct widths *w, const char *dir)
 {
     DIR *d = opendir(dir);
     struct dirent *e;
     while (d && (e = readdir(d)))
-        if (*e->d_name != '.' && !steno_catalogue_find(s->catalogue, e->d_name))
-            printf("%-10s %-9s %-13s %-8s %s/%s\n", e->d_name, "-", "-", "-", dir, e->d_name);
+        if (*e->d_name != '.' && !steno_catalogue_find(s->catalogue, e->d_name)) {
+            list_row(w, e->d_name, "-", "-", "-");
+            printf("%s/%s\n", dir, e->d_name);
+        }
     if (d)
         closedir(d);
 }
@@ -71,13 +103,14 @@ static int list(const struct store *s)
 {
     char dir_of_others[STENO_PLACE_MAX];
     const struct steno_catalogue_model *m;
-    printf("%-10s %-9s %-13s %-8s %s\n", "NAME", "SIZE", "LANGUAGES", "LICENCE", "PLACE");
+    const struct widths w = widths_of(s);
+    list_row(&w, "NAME", "SIZE", "LANGUAGES", "LICENCE");
+    puts("PLACE");
     for (size_t i = 0; (m = steno_catalogue_at(s->catalogue, i)); i++) {
         char dir[STENO_PLACE_MAX], size[32];
         enum fetched state = FETCH_MISSING;
         bool here = located(m, dir, &state);
-        printf("%-10s %-9s %-13s %-8s ", m->name, progress_size(m->bytes, size, sizeof size),
-               m->languages, m->license);
+        list_row(&w, m->name, progress_size(m->bytes, size, sizeof size), m->languages, m->license);
         if (here)
             printf("%s/%s%s\n", dir, m->name,
                    state == FETCH_DAMAGED ? " (incomplete: fetch it again)" : "");
@@ -85,7 +118,7 @@ static int list(const struct store *s)
             puts("-");
     }
     for (size_t i = 0; steno_place_models(dir_of_others, i); i++)
-        list_others(s, dir_of_others);
+        list_others(s, &w, dir_of_others);
     return EX_OK;
 }
 

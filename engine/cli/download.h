@@ -13,7 +13,7 @@ struct download {
     const char *path;      /* where the file goes; PATH.part grows meanwhile and stays if cut off */
     const char *name;      /* for progress and messages */
     int64_t bytes;         /* expected size */
-    const uint8_t *sha256; /* expected checksum, [STENO_SHA256_BYTES] */
+    const uint8_t *sha256; /* expected checksum, [STENO_SHA256_BYTES]; NULL: not known */
     const char *cafile;    /* certificates; NULL: the system's */
     bool quiet;            /* no progress */
     double patience;       /* seconds before the first new attempt, doubled each time; 0: 1 s */
@@ -39,8 +39,12 @@ STENO_MUST steno_status download_page(const struct libcurl *curl, const char *ur
  * not http, https or file. */
 STENO_MUST steno_status download_link(const struct libcurl *curl, const char *page,
                                       const char *link, char *out, size_t size, steno_err *err);
-/* Compare a file's size and checksum. STENO_ERR_FORMAT states expected and found values. */
+/* Compute a file's checksum. STENO_ERR_IO: the reason. */
+STENO_MUST steno_status download_sum(const char *path, uint8_t out[STENO_SHA256_BYTES],
+                                     steno_err *err);
+/* Compare a file's size and checksum (NULL: only the size). STENO_ERR_FORMAT states expected and
+ * found values. */
 STENO_MUST steno_status download_check(const char *path, const char *name, int64_t bytes,
-                                       const uint8_t sha256[STENO_SHA256_BYTES], steno_err *err);
+                                       const uint8_t *sha256, steno_err *err);
 
 #endif

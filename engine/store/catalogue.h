@@ -5,7 +5,7 @@
 
 #include "base/sha256.h"
 
-#define STENO_CATALOGUE_NAME 64   /* characters of a model's or file's name, terminator included */
+#define STENO_CATALOGUE_NAME 96   /* characters of a model's or file's name, terminator included */
 #define STENO_CATALOGUE_FILES 16  /* of a model */
 #define STENO_CATALOGUE_MAX 256   /* models; names of clients; entries of any other list */
 #define STENO_CATALOGUE_SOURCES 8 /* of a model */
@@ -17,6 +17,7 @@ struct steno_catalogue_file {
     const char *name; /* without '/' */
     int64_t bytes;
     uint8_t sha256[STENO_SHA256_BYTES];
+    bool unsummed; /* the checksum is not known */
 };
 
 /* A wheel of a Python package. */
@@ -41,9 +42,13 @@ struct steno_catalogue_source {
 struct steno_catalogue_model {
     const char *name; /* also of its directory */
     const char *family, *about, *languages, *license;
-    int64_t bytes; /* of all files */
+    int64_t bytes; /* of all files, about where there are patterns */
+    /* Either `files` is the whole model, or patterns of names (fnmatch(3)) choose files of a hub;
+     * then `files` has those whose checksum is known, with 0 bytes. */
     const struct steno_catalogue_file *files;
     size_t n_files;
+    const char *const *picks;
+    size_t n_picks;                               /* at most STENO_CATALOGUE_FILES */
     const struct steno_catalogue_source *sources; /* in order of preference */
     size_t n_sources;
     const char *const *aliases;
@@ -66,6 +71,9 @@ const struct steno_catalogue_model *steno_catalogue_at(const steno_catalogue *c,
 /* Find the model with this name or alias, in any letter case; NULL if there is none. */
 const struct steno_catalogue_model *steno_catalogue_find(const steno_catalogue *c,
                                                          const char *name);
+/* True if the name can be a file's: letters, digits and ._+- only, not too long, and it leaves no
+ * directory. */
+bool steno_catalogue_harmless(const char *name);
 /* True if one of the model's own files has this name. */
 bool steno_catalogue_has_file(const struct steno_catalogue_model *m, const char *file);
 /* Find the client that sends this model name by default ("OpenAI"); NULL if there is none.

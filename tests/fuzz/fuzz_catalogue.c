@@ -51,6 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_name(m->name, 0);
         if (steno_catalogue_find(c, m->name) != m || m->bytes <= 0)
             abort();
+        if (m->n_picks > STENO_CATALOGUE_FILES || !(m->n_picks || m->n_files))
+            abort();
         for (size_t k = 0; k < m->n_files; k++)
             check_name(m->files[k].name, 0);
         for (size_t k = 0; k < m->n_sources; k++)

