@@ -55,8 +55,10 @@ static bool fits(const struct steno_graph *g, const struct steno_node *op, doubl
     const int64_t *own = steno_node_ints(op, "pads", &count);
     if (!plain(op))
         return false;
-    if (steno_pass_is(op, "Conv"))
-        return value == 0 && g->values[op->in[0]].dtype == STENO_F32;
+    if (steno_pass_is(op,
+                      "Conv")) /* 0 times an infinite weight is NaN, its own padding is skipped */
+        return value == 0 && g->values[op->in[0]].dtype == STENO_F32 &&
+               steno_pass_is_finite(g, op->in[1]);
     if (steno_node_int(op, "ceil_mode", 0)) /* a window may reach past the paddings */
         return false;
     if (steno_pass_is(op, "MaxPool")) /* Indices would count the padding */

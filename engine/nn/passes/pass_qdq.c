@@ -47,7 +47,10 @@ static const struct steno_node *dequantized(struct steno_graph *g, steno_value_i
         steno_node_int(n, "block_size", 0))
         return NULL;
     *s = (struct side){n->in[0], n->in[1], input(n, 2)};
-    return is_byte(g->values[s->q].dtype) && g->values[s->scale].dtype == STENO_F32 ? n : NULL;
+    return is_byte(g->values[s->q].dtype) && g->values[s->scale].dtype == STENO_F32 &&
+                   steno_pass_is_finite(g, s->scale)
+               ? n
+               : NULL;
 }
 
 static bool activations(struct steno_graph *g, steno_value_id v, struct side *s)

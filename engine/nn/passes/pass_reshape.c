@@ -34,6 +34,29 @@ static bool target(const struct steno_shape *in, const struct steno_shape *out, 
     return out->rank > 0;
 }
 
+/* True if a computed 0 in the target (a Concat with -1) would take an extent of `in` that is not 0:
+ * then another element is 0, and the result has another shape than its dimensions say. */
+static bool zero_copies(struct steno_graph *g, steno_value_id v, const struct steno_shape *in,
+                        const struct steno_shape *out)
+{
+    const struct steno_node *n = steno_pass_producer(g, v);
+    bool rest = false, copies = false;
+    int64_t at = 0;
+    for (int i = 0; steno_pass_is(n, "Concat") && i < n->n_in; i++) {
+        const struct steno_value *x = &g->values[n->in[i]];
+        const int64_t *c =
+            x->constant && x->dtype == STENO_I64 ? (const int64_t *)x->constant->data : NULL;
+        if (x->shape.rank != 1 || x->shape.dim[0] < 0)
+            return false;
+        for (int64_t k = 0; k < x->shape.dim[0]; k++, at++) {
+            rest = rest || (c && c[k] == -1);
+            copies = copies ||
+                     (!c && at < in->rank && in->dim[at] > 0 && at < out->rank && out->dim[at] < 0);
+        }
+    }
+    return rest && copies;
+}
+
 static steno_status rewrite(struct steno_graph *g, struct steno_node *n, steno_value_id from,
                             int *changed, steno_err *err)
 {
@@ -73,7 +96,8 @@ steno_status steno_pass_reshape(struct steno_graph *g, const struct steno_pass_e
         before = steno_pass_producer(g, n->in[0]);
         if (is_view(before))
             st = rewrite(g, n, before->in[0], changed, err);
-        else if (!strcmp(n->op_type, "Reshape") && n->n_in == 2 && !g->values[n->in[1]].constant)
+        else if (!strcmp(n->op_type, "Reshape") && n->n_in == 2 && !g->values[n->in[1]].constant &&
+                 !zero_copies(g, n->in[1], &g->values[n->in[0]].shape, &g->values[n->out[0]].shape))
             st = rewrite(g, n, n->in[0], changed, err);
         else
             continue;

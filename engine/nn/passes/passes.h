@@ -78,6 +78,8 @@ bool steno_pass_is_ours(const struct steno_node *n, const char *type);
 struct steno_node *steno_pass_producer(struct steno_graph *g, steno_value_id v);
 /* Get the value that all elements of a constant share; false for other values. */
 bool steno_pass_scalar(const struct steno_graph *g, steno_value_id v, double *out);
+/* False if v is a constant of f32 with an infinite or NaN element. */
+bool steno_pass_is_finite(const struct steno_graph *g, steno_value_id v);
 /* True if every number of the attribute is `want`. An absent attribute counts as `otherwise`. */
 bool steno_pass_ints_are(const struct steno_node *n, const char *attr, int64_t want,
                          int64_t otherwise);

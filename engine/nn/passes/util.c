@@ -1,6 +1,7 @@
 #include "nn/passes/passes.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,20 @@ struct steno_node *steno_pass_producer(struct steno_graph *g, steno_value_id v)
     if (v == STENO_NONE || g->values[v].producer == STENO_NONE)
         return NULL;
     return g->nodes[g->values[v].producer].dead ? NULL : &g->nodes[g->values[v].producer];
+}
+
+bool steno_pass_is_finite(const struct steno_graph *g, steno_value_id v)
+{
+    const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
+    const char *bytes = t && t->dtype == STENO_F32 ? steno_constant_bytes(t) : NULL;
+    size_t n = bytes ? steno_numel(t) : 0;
+    for (size_t i = 0; i < n; i++) {
+        float f;
+        memcpy(&f, bytes + i * sizeof f, sizeof f);
+        if (!isfinite(f))
+            return false;
+    }
+    return true;
 }
 
 bool steno_pass_replace(struct steno_graph *g, steno_value_id from, steno_value_id to)
