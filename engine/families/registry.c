@@ -12,7 +12,6 @@
 const struct steno_family *const steno_families[] = {
     &steno_family_ctc,
     &steno_family_whisper,
-    &steno_family_espnet,
     &steno_family_sense_voice,
     &steno_family_paraformer,
     &steno_family_paraformer_streaming,
@@ -22,6 +21,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_nemo_streaming,
     &steno_family_wenet,
     &steno_family_wenet_streaming,
+    &steno_family_espnet, /* last: it takes any directory with a config.json */
     NULL,
 };
 

@@ -257,6 +257,7 @@ static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *
 {
     const bool tokens = steno_path_readable(c->dir, "tokens.txt");
     enum steno_nemo_kind kind;
+    int64_t bins;
     steno_onnx_head *h = NULL;
     steno_status st = find_first(&c->encoder, c->dir, int8, err);
     if (!st && !c->encoder)
@@ -269,13 +270,14 @@ static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *
         return st;
     kind = c->kind;
     c->tokens = strdup(tokens ? "tokens.txt" : "vocab.txt");
-    c->onnx_asr = !steno_onnx_head_meta(h, "vocab_size");
+    c->onnx_asr = !tokens && steno_path_readable(c->dir, CONFIG);
     c->streaming = steno_onnx_head_has_input(h, "cache_last_channel");
     c->quantized = steno_onnx_head_quantized(h);
     if (!c->tokens)
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->dir);
-    if (!st && c->onnx_asr && steno_path_readable(c->dir, CONFIG))
+    if (!st && c->onnx_asr)
         st = read_config(c, err);
+    bins = c->bins;
     if (!st && c->kind != kind)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: model_type in " CONFIG " does not fit %s",
                         c->dir, c->decoder ? c->decoder : c->encoder);
@@ -283,6 +285,10 @@ static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *
         st = check_kind(c, h, err);
     if (!st)
         st = read_metadata(c, h, err);
+    if (!st && bins && bins != c->bins)
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: features_size is %lld in " CONFIG ", feat_dim is %lld in %s", c->dir,
+                        (long long)bins, (long long)c->bins, c->encoder);
     steno_onnx_head_close(h);
     return st;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Greedy decoding of the streaming int8 networks of ../shared/zoo/tiny with ONNX Runtime, on this machine's kernels.
+"""Greedy decoding of the int8 networks of ../shared/zoo/tiny with ONNX Runtime, on this machine's kernels.
 
     build/venv/bin/python tests/data/nemo/record_int8.py > tests/data/nemo/int8.json
 
@@ -90,6 +90,31 @@ def rnnt(folder, feats):
     return ids
 
 
+def tdt(folder, path):
+    """As onnx-asr: features of nemo128.onnx, at most 10 tokens of a frame."""
+    x, _ = soundfile.read(path, dtype="float32")
+    front, encoder, joint = (session(f"{folder}/{n}") for n in
+                             ("onnx-asr/nemo128.onnx", "encoder.int8.onnx", "onnx-asr/decoder_joint-model.int8.onnx"))
+    feats, n = front.run(None, {"waveforms": x[None], "waveforms_lens": np.array([len(x)], "i8")})
+    frames, n = encoder.run(None, {"audio_signal": feats, "length": n})
+    vocab = sum(1 for _ in open(f"{folder}/onnx-asr/vocab.txt"))
+    hidden = joint.get_inputs()[3].shape[2]
+    states, ids, t, here = [np.zeros((2, 1, hidden), "f4")] * 2, [], 0, 0
+    names = [i.name for i in joint.get_inputs()]
+    while t < n[0]:
+        token = np.array([[ids[-1] if ids else vocab - 1]], "i4")
+        y = joint.run(None, dict(zip(names, [frames[:, :, t:t + 1].copy(), token, np.array([1], "i4"), *states])))
+        scores = y[0].ravel()
+        best, duration = int(scores[:vocab].argmax()), int(scores[vocab:].argmax())
+        if best != vocab - 1:
+            ids.append(best)
+            states = y[2:]
+            here += 1
+        if duration or best == vocab - 1 or here == 10:
+            t, here = t + max(duration, 1), 0
+    return ids
+
+
 def main():
     speech = [f"librispeech/61-70968-000{i}.flac" for i in range(3)]
     others = [f"speech/{n}.wav" for n in ("beckett", "intent", "two_cities_16k")]
@@ -98,6 +123,8 @@ def main():
                                               ("nemo-fastconformer-ctc-streaming", ctc, others, 15, 80)):
         out[folder] = {f.split("/")[1].split(".")[0]: run(f"{ZOO}/{folder}", features(f"{AUDIO}/{f}", seconds, bins))
                        for f in files}
+    out["nemo-parakeet-tdt/onnx-asr"] = {f.split("/")[1].split(".")[0]: tdt(f"{ZOO}/nemo-parakeet-tdt", f"{AUDIO}/{f}")
+                                         for f in speech}
     json.dump(out, sys.stdout)
     print()
 
