@@ -1,5 +1,5 @@
 """The page at / in Chromium: a recording, the microphone (a recording plays as a fake one), refusals in words, a narrow
-and dark window, a path prefix. Skipped without Chromium. Screenshots: STENO_SCREENSHOTS=DIR. TAP."""
+and dark window, a path prefix, TLS, a proxy with HTTP/2. Skipped without Chromium. Screenshots: STENO_SCREENSHOTS=DIR. TAP."""
 # not under sanitizers: the browser is not ours
 import base64
 import contextlib
@@ -38,7 +38,7 @@ class Browser:
             raise Skip("Chromium or the package websockets is not installed")
         self.dir = tempfile.mkdtemp(prefix="steno-page-")
         args = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--mute-audio",
-                f"--user-data-dir={self.dir}", "--no-first-run", "--disable-dev-shm-usage", f"--window-size={self.width},900"]
+                f"--user-data-dir={self.dir}", "--no-first-run", "--disable-dev-shm-usage", "--ignore-certificate-errors", f"--window-size={self.width},900"]
         if self.microphone:
             args += ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
                      f"--use-file-for-fake-audio-capture={DIGITS}"]  # again and again
@@ -242,6 +242,83 @@ def a_path_prefix_changes_nothing():
         b.until("!document.getElementById('saves').hidden")
         assert f"http://127.0.0.1:{p}/some/where/v1/audio/transcriptions" in b.text()
         assert b.eval("wsBase") == f"ws://127.0.0.1:{p}/some/where/"
+
+
+def certificate(dir_):
+    """Paths of a self-signed certificate and its key."""
+    paths = [os.path.join(dir_, name) for name in ("cert.pem", "key.pem")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=localhost", "-out", paths[0], "-keyout", paths[1]], check=True, stderr=subprocess.DEVNULL)
+    return paths
+
+
+def speaks_and_uploads(b, origin):
+    """A recording and the microphone work under this origin, with the protocols that belong to it."""
+    b.until("document.querySelectorAll('#model option').length > 0")
+    b.choose(DIGITS)
+    b.until("!document.getElementById('saves').hidden")
+    assert MODEL or b.said() == DIGITS_TEXT, b.said()
+    assert f"https://{origin}/v1/audio/transcriptions" in b.text() and b.eval("wsBase") == f"wss://{origin}/"
+    b.click("mic")
+    b.until("document.getElementById('state').textContent.startsWith('Listening')")
+    time.sleep(6)
+    b.click("mic")
+    b.until("document.getElementById('mic').textContent === 'Speak' && !document.getElementById('mic').disabled")
+    assert MODEL or len(set(words_of(b.said()).split()) & set(DIGITS_TEXT.split())) >= 4, b.said()
+    assert not b.problems, b.problems
+
+
+@case
+def tls_changes_nothing():
+    with tempfile.TemporaryDirectory() as dir_:
+        cert, key = certificate(dir_)
+        with server(f"tls.certificate={cert}", f"tls.key={key}") as d, Browser(f"https://127.0.0.1:{d.port}/") as b:
+            speaks_and_uploads(b, f"127.0.0.1:{d.port}")
+            b.shot("tls")
+
+
+@contextlib.contextmanager
+def http2_proxy(port, dir_):
+    """nginx with TLS and HTTP/2 before the server, which keeps connections to it."""
+    cert, key = certificate(dir_)
+    with socketserver.TCPServer(("127.0.0.1", 0), None) as free:
+        own = free.server_address[1]
+    conf = os.path.join(dir_, "nginx.conf")
+    with open(conf, "w", encoding="ascii") as f:
+        f.write(f"""daemon off; pid {dir_}/pid; error_log {dir_}/error.log; worker_processes 1;
+events {{}}
+http {{
+  access_log off; client_body_temp_path {dir_}/body; proxy_temp_path {dir_}/proxy; fastcgi_temp_path {dir_}/f;
+  uwsgi_temp_path {dir_}/u; scgi_temp_path {dir_}/s;
+  map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
+  upstream steno {{ server 127.0.0.1:{port}; keepalive 4; }}
+  server {{
+    listen 127.0.0.1:{own} ssl http2; ssl_certificate {cert}; ssl_certificate_key {key}; client_max_body_size 100m;
+    location / {{
+      proxy_pass http://steno; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_request_buffering off;
+      proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $connection_upgrade;
+    }}
+  }}
+}}
+""")
+    nginx = shutil.which("nginx") or "/usr/sbin/nginx"
+    if not os.access(nginx, os.X_OK):
+        raise Skip("nginx is not installed")
+    proc = subprocess.Popen([nginx, "-c", conf, "-e", f"{dir_}/error.log"])
+    try:
+        yield own
+    finally:
+        proc.terminate()
+        proc.wait()
+
+
+@case
+def a_proxy_with_http2_changes_nothing():
+    with tempfile.TemporaryDirectory() as dir_, server() as d, http2_proxy(d.port, dir_) as p:
+        with Browser(f"https://127.0.0.1:{p}/") as b:
+            assert b.eval("performance.getEntriesByType('navigation')[0].nextHopProtocol") == "h2"
+            speaks_and_uploads(b, f"127.0.0.1:{p}")
+            b.shot("http2")
 
 
 @case
