@@ -3,6 +3,7 @@
 
 #include "families/registry.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,17 +13,38 @@ struct steno_model_options steno_model_options_default(void)
     return (struct steno_model_options){.threads = 1};
 }
 
+/* A file of the directory that Kaldi's decoders read; NULL: there is none. */
+static const char *kaldi_file(const char *dir)
+{
+    static const char *const files[] = {"am/final.mdl", "final.mdl", "graph/HCLG.fst",
+                                        "graph/HCLr.fst", "HCLG.fst"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[PATH_MAX];
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, files[i]) < sizeof path &&
+            !access(path, R_OK))
+            return files[i];
+    }
+    return NULL;
+}
+
 /* No family knows the directory: name the files that mark one. */
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
+    const char *kaldi = kaldi_file(dir);
     char marks[300];
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
+    if (kaldi)
+        return steno_fail(
+            err, STENO_ERR_UNSUPPORTED,
+            "%s: %s is of a Kaldi model, as vosk has them: acoustic models and graphs "
+            "of Kaldi are not served",
+            dir, kaldi);
     for (size_t i = 0; steno_families[i] && n < sizeof marks; i++)
         n += (size_t)snprintf(marks + n, sizeof marks - n, "%s%s (%s)", i ? ", " : "",
                               steno_families[i]->layout, steno_families[i]->name);
-    return steno_fail(err, STENO_ERR_IO, "%s: none of %s is in it: not a model's directory", dir,
+    return steno_fail(err, STENO_ERR_IO, "%s: not a model's directory: there is none of %s", dir,
                       marks);
 }
 

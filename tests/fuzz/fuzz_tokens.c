@@ -21,6 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (steno_words_build(&w, t, s, k, k / 2) || w.stable_bytes > w.line.len ||
         steno_tokens_find(t, steno_tokens_piece(t, 0)) != 0)
         abort();
+    steno_tokens_set_joining(t);
+    if (steno_words_build(&w, t, s, k, k / 2) || w.stable_bytes > w.line.len)
+        abort();
     steno_words_free(&w);
     steno_tokens_close(t);
     return 0;

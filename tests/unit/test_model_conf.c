@@ -119,8 +119,11 @@ static void missing_files_of_a_directory_are_named(void **state)
     struct dir d = {.path = "/tmp/steno-test-XXXXXX"};
     assert_non_null(mkdtemp(d.path));
     fails_with(&d, STENO_ERR_IO,
-               ": none of model.conf (ctc_streaming), model.bin, model.safetensors or *.onnx "
-               "(whisper), config.yaml (espnet) is in it");
+               ": not a model's directory: there is none of model.conf (ctc_streaming), "
+               "model.bin, model.safetensors or *.onnx (whisper), config.yaml (espnet)");
+    make(&d, "HCLG.fst", "");
+    fails_with(&d, STENO_ERR_UNSUPPORTED, ": HCLG.fst is of a Kaldi model, as vosk has them");
+    drop(&d, "HCLG.fst");
     make(&d, "model.conf", "[model]\nname = m\nfamily = tarot\n");
     fails_with(&d, STENO_ERR_FORMAT, "/model.conf: [features] sample_rate is missing");
     make(&d, "model.conf", GOOD);
