@@ -21,6 +21,7 @@ check "steno.conf(5) and the sample name every setting" "$(sed -n 's/^ROW([A-Z]*
     while read -r key env; do
         grep -q "^\*$key\* = " docs/man/steno.conf.5.scd && grep -q "\*$env\*" docs/man/steno.conf.5.scd || echo "man page: $key"
         grep -q "^#\?$key = \?" conf/steno.conf || echo "sample: $key"; done)"
+check "docs/clients.md is what tests/clients.py prints" "$(python3 tests/clients.py 2>&1 | diff docs/clients.md - 2>&1)"
 B=${STENO_BUILD:-build/release}
 if [ -x "$B/steno" ]; then
     check "manual pages and documents name every option of the model families" "$("$B/steno" model options | while read -r _ name scope _; do

@@ -312,6 +312,12 @@ def case(fn):
     return fn
 
 
+def client(_name, _what, _version=None):
+    """Decorator for a test of a client of others: its row of docs/clients.md (tests/clients.py). Without a version the
+    name is a package of tests/requirements.txt."""
+    return lambda fn: fn
+
+
 class Skip(Exception):
     """The reason why a test cannot run here."""
 

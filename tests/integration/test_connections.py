@@ -8,7 +8,7 @@ import time
 
 from websockets.sync.client import connect
 
-from daemon import DIGITS_TEXT, OPEN, SLOW, Stenod, case, eventually, frame, read_messages, tap, until_closed
+from daemon import DIGITS_TEXT, OPEN, SLOW, Stenod, case, client, eventually, frame, read_messages, tap, until_closed
 from wire import END, GET, PCM, POST, RATE, START, WAV, answer, dial, finish_stream, said, text_of, upgrade, used
 
 
@@ -211,6 +211,7 @@ def streams_on_used_connections_drain(d):
 
 
 @case
+@client("aiohttp", "uploads and live streams of one session on reused connections")
 def aiohttp_shares_a_session(d):
     import aiohttp
 
@@ -232,6 +233,7 @@ def aiohttp_shares_a_session(d):
 
 
 @case
+@client("httpx-ws", "uploads and live streams of one client on reused connections")
 def httpx_ws_shares_a_client(d):
     import httpx
     import httpx_ws
@@ -249,6 +251,7 @@ def httpx_ws_shares_a_client(d):
 
 
 @case
+@client("websockets", "live streams on a connection that served requests")
 def websockets_takes_a_used_socket(d):
     with connect(d.ws, sock=used(d, POST), **OPEN) as ws:
         ws.send(START)

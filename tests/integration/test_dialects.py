@@ -11,7 +11,7 @@ import urllib.parse
 
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap, until_closed
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Skip, Stenod, case, client, converse, eventually, pcm, tap, until_closed
 
 PCM, RATE = pcm()
 with open(DIGITS, "rb") as _f:
@@ -111,6 +111,7 @@ def deepgram_rest_has_its_own_form(d):
 
 
 @case
+@client("deepgram-sdk", "uploads, live streams with interim results and Finalize")
 def deepgrams_own_client_gets_the_transcript(d):
     try:
         from deepgram import DeepgramClient
@@ -154,6 +155,7 @@ def vosk_client(ws, chunk=8000, config=True, eof='{"eof" : 1}'):
 
 
 @case
+@client("vosk-server's test clients", "live streams, one reply for each message", "bytes of test.py")
 def vosk_clients_get_one_reply_per_message_and_every_word(d):
     for chunk, config in ((8000, True), (400, True), (len(PCM), False)):  # 8000 Hz is the protocol's default
         with connect(url(d, "/vosk"), **OPEN) as ws:
@@ -206,6 +208,7 @@ def the_root_speaks_what_the_configuration_says(_):
 # ---- sherpa-onnx ----
 
 @case
+@client("sherpa-onnx's online-websocket-client", "live streams, results as they change, Done!", "bytes of its source")
 def sherpa_clients_get_results_and_done(d):
     audio = struct.pack(f"<{len(SAMPLES)}f", *(s / 32768 for s in SAMPLES))
     got, code, _, _ = converse(url(d, "/sherpa", sample_rate=RATE), pieces(audio) + ["Done"])
@@ -273,6 +276,7 @@ def realtime_with_detection_ends_items_itself(d):
 
 
 @case
+@client("clients of OpenAI Realtime beta", "transcription sessions under the old names", "bytes of the reference")
 def realtime_beta_clients_get_the_old_names(d):
     update = {"type": "transcription_session.update", "session": {"input_audio_format": "g711_ulaw", "turn_detection": None,
                                                                   "input_audio_transcription": {"model": "whisper-1"}}}
@@ -388,6 +392,7 @@ def a_language_that_no_model_has_is_an_error_before_audio(d):
 
 
 @case
+@client("openai", "uploads, Realtime transcription sessions")
 def openais_own_client_gets_the_transcript(d):
     try:
         from openai import AsyncOpenAI

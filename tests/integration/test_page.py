@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 
-from daemon import DIGITS, DIGITS_TEXT, Skip, Stenod, case, tap
+from daemon import DIGITS, DIGITS_TEXT, Skip, Stenod, case, client, tap
 
 try:
     from websockets.sync.client import connect
@@ -127,6 +127,7 @@ def words_of(text):
 
 
 @case
+@client("Chromium", "the page: a recording, SRT, VTT, JSON", "Debian 12's")
 def a_recording_gives_segments_and_files():
     with server() as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
         b.until("document.querySelectorAll('#model option').length > 0")
@@ -144,6 +145,7 @@ def a_recording_gives_segments_and_files():
 
 
 @case
+@client("Chromium", "the page: microphone, partials, finals", "Debian 12's")
 def the_microphone_gives_partials_and_finals():
     with server() as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
         b.until("document.querySelectorAll('#model option').length > 0")
@@ -235,6 +237,7 @@ def proxy(port):
 
 
 @case
+@client("Chromium", "the page below a path prefix", "Debian 12's")
 def a_path_prefix_changes_nothing():
     with server() as d, proxy(d.port) as p, Browser(f"http://127.0.0.1:{p}/some/where/") as b:
         b.until("document.querySelectorAll('#model option').length > 0")
@@ -269,6 +272,7 @@ def speaks_and_uploads(b, origin):
 
 
 @case
+@client("Chromium", "the page over TLS: recording and microphone", "Debian 12's")
 def tls_changes_nothing():
     with tempfile.TemporaryDirectory() as dir_:
         cert, key = certificate(dir_)
@@ -313,6 +317,7 @@ http {{
 
 
 @case
+@client("Chromium through nginx", "the page with TLS and HTTP/2, kept connections", "Debian 12's")
 def a_proxy_with_http2_changes_nothing():
     with tempfile.TemporaryDirectory() as dir_, server() as d, http2_proxy(d.port, dir_) as p:
         with Browser(f"https://127.0.0.1:{p}/") as b:

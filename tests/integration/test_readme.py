@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from daemon import BUILD, ROOT, SLOW, Stenod, case, tap
+from daemon import BUILD, ROOT, SLOW, Stenod, case, client, tap
 
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as _f:
     COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", _f.read(), re.S) for line in block.splitlines()]
@@ -33,6 +33,7 @@ def the_server_starts_as_written(d):
 
 
 @case
+@client("curl", "the examples of README.md", "Debian 12's")
 def every_curl_example_gives_the_transcript(d):
     examples = [c for c in COMMANDS if c.startswith("curl")]
     assert len(examples) >= 3

@@ -11,7 +11,7 @@ import time
 
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, eventually, frame, read_messages, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, client, eventually, frame, read_messages, tap
 from wire import END, GET, POST, PCM, START, WAV, answer, said, text_of, upgrade
 
 DIR = tempfile.TemporaryDirectory(prefix="steno-tls-")
@@ -46,6 +46,7 @@ def curl(d, *args):
 
 
 @case
+@client("curl", "uploads over TLS 1.2 and 1.3, HTTP/1.0 and 1.1", "Debian 12's")
 def curl_uploads_over_tls(d):
     url = f"https://localhost:{d.port}"
     for version in ("--tlsv1.2 --tls-max 1.2", "--tlsv1.3"):
@@ -107,6 +108,7 @@ def upgrades_over_tls_on_both_ways(d):
 
 
 @case
+@client("aiohttp", "uploads and live streams of one session over TLS")
 def aiohttp_shares_a_session_over_tls(d):
     import aiohttp
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.parse
 
-from daemon import ROOT, Skip, Stenod, case, converse, pcm, tap
+from daemon import ROOT, Skip, Stenod, case, client, converse, pcm, tap
 
 BASE = os.environ.get("STENO_WHISPER_BASE") or os.path.join(ROOT, "build", "models", "base")
 REAL = os.path.join(ROOT, "..", "shared", "audio", "real")
@@ -36,6 +36,7 @@ def post(d, path, **query):
 
 
 @case
+@client("openai", "verbose_json: segments, words, language")
 def openais_client_gets_segments_words_and_the_language(d):
     with open(SPANISH, "rb") as f:
         r = sdk(d).audio.transcriptions.create(model="whisper-1", file=f, language="es", response_format="verbose_json",
@@ -50,6 +51,7 @@ def openais_client_gets_segments_words_and_the_language(d):
 
 
 @case
+@client("openai", "translations")
 def openais_client_gets_english_from_translations(d):
     with open(CHINESE, "rb") as f:
         r = sdk(d).audio.translations.create(model="whisper-1", file=f, response_format="verbose_json")
@@ -59,6 +61,7 @@ def openais_client_gets_english_from_translations(d):
 
 
 @case
+@client("openai", "uploads with stream=True")
 def streamed_segments_add_up_to_the_text(d):
     with open(SPANISH, "rb") as f:
         deltas, done = [], None

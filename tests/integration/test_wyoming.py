@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import BUILD, DIGITS_TEXT, SLOW, Skip, Stenod, case, eventually, pcm, tap
+from daemon import BUILD, DIGITS_TEXT, SLOW, Skip, Stenod, case, client, eventually, pcm, tap
 
 PCM, RATE = pcm()
 FORMAT = {"rate": RATE, "width": 2, "channels": 1}
@@ -74,6 +74,7 @@ def ask(d, data, split=0):
 
 
 @case
+@client("wyoming", "describe, live streams with transcript chunks (Home Assistant)")
 def the_packages_own_client_gets_the_transcript(d):
     try:
         from wyoming.asr import Transcribe, Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
