@@ -233,6 +233,76 @@ static void a_weight_that_the_format_does_not_hold_keeps_f32(void **state)
     }
 }
 
+enum { CELL = 8, STEPS = 5 };
+
+/* y = LSTM(x), z = GRU(x), each with one weight that is an outlier: of W, or of R. */
+static steno_network *recurrent(enum steno_precision p, float odd, bool of_r, float *out)
+{
+    struct steno_network_options opt = {.opt_level = -1, .precision = p, .borrow_from = 1};
+    static float w[4 * CELL * CELL], r[4 * CELL * CELL], x[STEPS * CELL];
+    struct mk_graph *g = mk_new(17);
+    const struct steno_tensor in = {STENO_F32, {3, {STEPS, 1, CELL}}, x};
+    struct steno_session_options so = {.threads = 1};
+    steno_network *n = NULL;
+    steno_session *s = NULL;
+    steno_err err = {0};
+    char *path;
+    for (int i = 0; i < 4 * CELL * CELL; i++) {
+        w[i] = number(i);
+        r[i] = number(i + 7);
+    }
+    for (int i = 0; i < STEPS * CELL; i++)
+        x[i] = number(i + 1);
+    (of_r ? r : w)[5] = odd;
+    mk_input(g, "x", STENO_F32, "5,1,8");
+    mk_f32(g, "W4", "1,32,8", w, 4 * CELL * CELL);
+    mk_f32(g, "R4", "1,32,8", r, 4 * CELL * CELL);
+    mk_f32(g, "W3", "1,24,8", w, 3 * CELL * CELL);
+    mk_f32(g, "R3", "1,24,8", r, 3 * CELL * CELL);
+    mk_node(g, "LSTM", "x,W4,R4", "y");
+    mk_attr_int(g, "hidden_size", CELL);
+    mk_node(g, "GRU", "x,W3,R3", "z");
+    mk_attr_int(g, "hidden_size", CELL);
+    mk_output(g, "y", STENO_F32, "5,1,1,8");
+    mk_output(g, "z", STENO_F32, "5,1,1,8");
+    path = mk_file(g);
+    if (steno_network_open(&n, path, &opt, &err) || steno_session_open(&s, n, &so, &err) ||
+        steno_session_set(s, 0, &in, &err) || steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    memcpy(out, steno_session_get(s, 0)->data, STEPS * CELL * sizeof *out);
+    memcpy(out + STEPS * CELL, steno_session_get(s, 1)->data, STEPS * CELL * sizeof *out);
+    steno_session_close(s);
+    mk_unlink(path);
+    mk_free(g);
+    return n;
+}
+
+static void recurrent_weights_that_the_format_does_not_hold_keep_f32(void **state)
+{
+    static const struct {
+        enum steno_precision p;
+        float odd;
+        int unheld;
+    } cases[] = {{STENO_FP16_WEIGHTS, 70000, 2},     {STENO_BF16_WEIGHTS, 70000, 0},
+                 {STENO_BF16_WEIGHTS, 3.395e38f, 2}, {STENO_INT8_WEIGHTS, 3.395e38f, 2},
+                 {STENO_FP16_WEIGHTS, 0.5f, 0},      {STENO_FP32, 70000, 0}};
+    static float want[2 * STEPS * CELL], have[2 * STEPS * CELL];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int of_r = 0; of_r < 2; of_r++) {
+            steno_network *plain = recurrent(STENO_FP32, cases[i].odd, of_r, want);
+            steno_network *n = recurrent(cases[i].p, cases[i].odd, of_r, have);
+            const struct steno_precision_report *report = steno_network_precision(n);
+            assert_int_equal(report->unheld, cases[i].unheld);
+            assert_int_equal(report->products, 4);
+            assert_int_equal(report->lowered, cases[i].unheld || cases[i].p == STENO_FP32 ? 0 : 4);
+            for (int k = 0; k < 2 * STEPS * CELL; k++)
+                assert_true(fabsf(have[k] - want[k]) <= (cases[i].unheld ? 0 : 0.03f));
+            steno_network_close(plain);
+            steno_network_close(n);
+        }
+}
+
 static void the_report_has_the_errors(void **state)
 {
     steno_network *n = network(STENO_INT8_WEIGHTS);
@@ -486,6 +556,7 @@ int main(void)
         cmocka_unit_test(a_pixel_depends_on_its_patch_alone),
         cmocka_unit_test(weights_are_held_once_and_small),
         cmocka_unit_test(a_weight_that_the_format_does_not_hold_keeps_f32),
+        cmocka_unit_test(recurrent_weights_that_the_format_does_not_hold_keep_f32),
         cmocka_unit_test(the_report_has_the_errors),
         cmocka_unit_test(a_quantized_graph_rounds_by_rows_unless_exact),
         cmocka_unit_test(layers_that_a_quantizer_left_in_f32_stay_in_f32),

@@ -169,13 +169,13 @@ static enum steno_precision kept_in(const struct steno_prepare *pc)
     return asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked;
 }
 
-/* The network's precision. Large weights are compressed if they are multiplied with few rows: for R
- * the rows of the batch, for W the rows of all steps at once. An unknown batch counts as one; an
- * unknown number of steps counts as few when a state is carried. */
-static struct forms forms_of(const struct steno_prepare *pc, const struct rnn *p)
+/* Weights kept in this precision. Large weights are compressed if they are multiplied with few
+ * rows: for R the rows of the batch, for W the rows of all steps at once. An unknown batch counts
+ * as one; an unknown number of steps counts as few when a state is carried. */
+static struct forms forms_of(const struct steno_prepare *pc, const struct rnn *p,
+                             enum steno_precision kept)
 {
     const steno_kernels *k = steno_prepare_kernels(pc);
-    const enum steno_precision kept = kept_in(pc);
     const struct steno_shape x = steno_prepare_shape(pc, 0);
     const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1,
                   batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
@@ -240,12 +240,46 @@ static int64_t width_of(const struct rnn *p, const struct steno_shape *s)
     return s->rank == 3 ? s->dim[p->quantized ? 1 : 2] : STENO_DIM_ANY;
 }
 
-/* Report what the precision did to weights t. */
-static void report(struct steno_prepare *pc, const struct steno_tensor *t)
+/* Report what precision `kept` did to weights t. */
+static void report(struct steno_prepare *pc, const struct steno_tensor *t,
+                   enum steno_precision kept)
 {
-    const enum steno_precision kept = kept_in(pc);
     const size_t n = steno_numel(t);
     steno_prepare_rounded(pc, t->data, n, kept != STENO_FP32, steno_weights_lost(t->data, n, kept));
+}
+
+/* The precision of W and R: the network's, or f32 if it does not hold them. Sets the forms and the
+ * bytes of W, of R and of its last part, for one direction. The size of what an earlier load packed
+ * says which it was, so both differ. */
+static enum steno_precision choose_forms(struct steno_prepare *pc, struct rnn *p,
+                                         const struct steno_tensor *w, const struct steno_tensor *r,
+                                         size_t size[3])
+{
+    const enum steno_precision asked = kept_in(pc);
+    const size_t filled = steno_prepare_filled(pc);
+    const steno_kernels *k = steno_prepare_kernels(pc);
+    struct forms f32 = forms_of(pc, p, STENO_FP32);
+    size_t size32[3];
+    bool held;
+    p->forms = forms_of(pc, p, asked);
+    packed_sizes(p, p->input, &p->forms, size);
+    packed_sizes(p, p->input, &f32, size32);
+    for (int i = 0; i < 3; i++) {
+        size[i] = steno_aligned(size[i]);
+        size32[i] = steno_aligned(size32[i]);
+    }
+    size32[0] += size32[0] == size[0] ? STENO_ALIGN : 0;
+    held =
+        asked == STENO_FP32 || (filled ? filled != size32[0] * (size_t)p->dirs
+                                       : steno_weights_hold(k, asked, w->data, steno_numel(w)) &&
+                                             steno_weights_hold(k, asked, r->data, steno_numel(r)));
+    if (held)
+        return asked;
+    if (!filled)
+        steno_prepare_unheld(pc);
+    p->forms = f32;
+    memcpy(size, size32, sizeof size32);
+    return STENO_FP32;
 }
 
 static steno_status pack_constant(struct steno_prepare *pc, struct rnn *p,
@@ -253,13 +287,11 @@ static steno_status pack_constant(struct steno_prepare *pc, struct rnn *p,
                                   steno_err *err)
 {
     size_t h = p->hidden, rows = h * (size_t)p->gates, size[3];
+    enum steno_precision kept;
     char *mw, *mr;
     bool filled, r_filled;
     p->input = (size_t)width_of(p, &w->shape);
-    p->forms = forms_of(pc, p);
-    packed_sizes(p, p->input, &p->forms, size);
-    for (int i = 0; i < 3; i++)
-        size[i] = steno_aligned(size[i]);
+    kept = choose_forms(pc, p, w, r, size);
     mw = steno_prepare_memory(pc, 1, size[0] * (size_t)p->dirs, &filled);
     mr = steno_prepare_memory(pc, 2, (size[1] + size[2]) * (size_t)p->dirs, &r_filled);
     if (!mw || !mr)
@@ -274,9 +306,9 @@ static steno_status pack_constant(struct steno_prepare *pc, struct rnn *p,
                            (const float *)r->data + d * rows * h);
     }
     if (!filled)
-        report(pc, w);
+        report(pc, w, kept);
     if (!r_filled)
-        report(pc, r);
+        report(pc, r, kept);
     p->is_packed = true;
     return STENO_OK;
 }

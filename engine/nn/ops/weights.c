@@ -306,6 +306,11 @@ static bool holds(const steno_kernels *k, enum steno_precision p, const float *w
     return true;
 }
 
+bool steno_weights_hold(const steno_kernels *k, enum steno_precision p, const float *w, size_t n)
+{
+    return p == STENO_FP32 || holds(k, p, w, n, false);
+}
+
 /* Weights [rows, cols] of `parts` blocks (0: one that is not aligned) in the network's precision,
  * or in f32 if it does not hold w [n]. The size of what an earlier load packed says which it was,
  * and then w may not be there: so both sizes differ. NULL: out of memory. */

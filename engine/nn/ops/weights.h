@@ -51,6 +51,9 @@ bool steno_prepare_compressed(const struct steno_prepare *pc, enum steno_precisi
 struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p,
                                            bool compressed);
 double steno_weights_lost(const float *w, size_t n, enum steno_precision p);
+/* True if n weights stay finite in precision p; such an operator keeps others in f32 and calls
+ * steno_prepare_unheld. */
+bool steno_weights_hold(const steno_kernels *k, enum steno_precision p, const float *w, size_t n);
 
 /* While preparing: pack constant input `in`, f32 of rank 2, in the network's precision, report it,
  * and release the original. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
