@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "protocol/json_text.h"
+#include "protocol/query.h"
 
 const struct steno_dialect *steno_dialect_find(const char *path, size_t len,
                                                const struct steno_dialect *root)
@@ -18,9 +19,9 @@ const struct steno_dialect *steno_dialect_find(const char *path, size_t len,
                  {"/vosk", &steno_dialect_vosk},
                  {"/sherpa", &steno_dialect_sherpa}};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        if (len == strlen(paths[i].path) && !memcmp(path, paths[i].path, len))
+        if (steno_query_path_is(path, len, paths[i].path))
             return paths[i].dialect;
-    return len == 1 && *path == '/' ? root : NULL;
+    return steno_query_path_is(path, len, "/") ? root : NULL;
 }
 
 const struct steno_dialect *steno_dialect_of_root(const char *name)

@@ -54,20 +54,6 @@ static void init(struct steno_dialect_session *d)
     state_of(d)->told = (struct told){.threshold = 0.5, .padding_ms = 300};
 }
 
-/* model, intent, language ...: a known model name selects the model, the language, beam, hints and
- * options of families apply, everything else is ignored. */
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
-{
-    if (!strcmp(name, "beta"))
-        state_of(d)->beta = true;
-    if (!strcmp(name, "language"))
-        return steno_hint_set(d->start.hints, name, value, err);
-    if (!strcmp(name, "model") || steno_native_is_option(name))
-        return steno_native_query(name, value, &d->start, err);
-    return STENO_OK;
-}
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static struct steno_buf *open_event(struct steno_dialect_session *d, const char *type,
@@ -410,6 +396,38 @@ static steno_status update(struct steno_dialect_session *d, const json_t *sessio
     s->told = told;
     send_session(d, "updated");
     *act = s->any_audio ? STENO_ACT_CHANGE : STENO_ACT_NOTHING;
+    return STENO_OK;
+}
+
+/* Settings that hold from the beginning: they came with an ephemeral key. */
+static steno_status preset(struct steno_dialect_session *d, const char *text, steno_err *err)
+{
+    json_t *session;
+    steno_status st = steno_dialect_json(&session, text, strlen(text), err);
+    if (st)
+        return st;
+    st = steno_dialect_ask(d, err);
+    if (!st)
+        st = read_session(d, session, !json_object_get(session, "audio"), &state_of(d)->told, err);
+    json_decref(session);
+    if (!st)
+        steno_dialect_take(d);
+    return st;
+}
+
+/* model, intent, language ...: the model, the language, beam, hints and options of families apply,
+ * session is the JSON of an update, everything else is ignored. */
+static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
+                          steno_err *err)
+{
+    if (!strcmp(name, "beta"))
+        state_of(d)->beta = true;
+    if (!strcmp(name, "session"))
+        return preset(d, value, err);
+    if (!strcmp(name, "language"))
+        return steno_hint_set(d->start.hints, name, value, err);
+    if (!strcmp(name, "model") || steno_native_is_option(name))
+        return steno_native_query(name, value, &d->start, err);
     return STENO_OK;
 }
 

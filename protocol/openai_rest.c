@@ -36,6 +36,10 @@ static steno_status set_name(char out[STENO_OPENAI_NAME], const char *field, con
 
 static steno_status set_format(struct steno_openai_request *r, const char *value, steno_err *err)
 {
+    if (!strcmp(value, "diarized_json"))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "response_format: diarized_json needs a model that tells speakers apart, "
+                          "and no model of this server does; verbose_json has segments and times");
     for (size_t i = 0; i < FORMATS; i++)
         if (!strcmp(value, formats[i].name)) {
             r->format = (enum steno_openai_format)i;
@@ -46,16 +50,21 @@ static steno_status set_format(struct steno_openai_request *r, const char *value
                       value);
 }
 
+/* One of them, or several with commas between. */
 static steno_status set_granularity(struct steno_openai_request *r, const char *value,
                                     steno_err *err)
 {
-    if (!strcmp(value, "word"))
-        r->words = true;
-    else if (!strcmp(value, "segment"))
-        r->segments = true;
-    else
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "timestamp_granularities[]: '%.40s' is neither word nor segment", value);
+    for (const char *p = value + strspn(value, ", "); *p; p += strspn(p, ", ")) {
+        const size_t n = strcspn(p, ", ");
+        if (n == 4 && !strncmp(p, "word", n))
+            r->words = true;
+        else if (n == 7 && !strncmp(p, "segment", n))
+            r->segments = true;
+        else
+            return steno_fail(err, STENO_ERR_INVAL,
+                              "timestamp_granularities[]: '%.40s' is neither word nor segment", p);
+        p += n;
+    }
     return STENO_OK;
 }
 
@@ -133,6 +142,8 @@ steno_status steno_openai_field(struct steno_openai_request *r, const char *name
         if (strlen(fields[i].name) != n || strncmp(fields[i].name, name, n))
             continue;
         *param = fields[i].name;
+        if (!len) /* forms of pages send the fields that nobody filled in */
+            return STENO_OK;
         if (len > STENO_OPENAI_FIELD)
             return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", fields[i].name,
                               STENO_OPENAI_FIELD);

@@ -38,10 +38,10 @@ struct steno_openai_request { /* zero-initialised = nothing given */
     int channel; /* of the recording, from 1; 0 = mean of all. Not in OpenAI's form */
 };
 
-/* Take one text field of the form. Array fields may be spelt "name[]" or "name". Fields without
- * effect here (chunking_strategy, ...) are ignored, as docs/server.md says. Unknown fields are
- * ignored, because newer clients send them. STENO_ERR_INVAL names the field and the allowed values;
- * *param receives the field's name (static storage). */
+/* Take one text field of the form; an empty one counts as absent. Array fields may be spelt
+ * "name[]" or "name". Fields without effect here (chunking_strategy, ...) are ignored, as
+ * docs/server.md says. Unknown fields are ignored, because newer clients send them. STENO_ERR_INVAL
+ * names the field and the allowed values; *param receives the field's name (static storage). */
 STENO_MUST steno_status steno_openai_field(struct steno_openai_request *r, const char *name,
                                            const char *value, size_t len, const char **param,
                                            steno_err *err);

@@ -13,6 +13,51 @@ size_t steno_query_path_len(const char *target)
     return strcspn(target, "?#");
 }
 
+void steno_query_clean_path(char *target)
+{
+    size_t n = steno_query_path_len(target), to = 0;
+    for (size_t i = 0; i < n; i++)
+        if (target[i] != '/' || !to || target[to - 1] != '/')
+            target[to++] = target[i];
+    if (to > 1 && target[to - 1] == '/')
+        to--;
+    memmove(target + to, target + n, strlen(target + n) + 1);
+}
+
+bool steno_query_path_is(const char *path, size_t len, const char *want)
+{
+    size_t i = 0;
+    for (; *want; want++, i++) {
+        while (*want == '/' && i + 1 < len && path[i] == '/' && path[i + 1] == '/')
+            i++;
+        if (i == len || path[i] != *want)
+            return false;
+    }
+    while (i < len && path[i] == '/')
+        i++;
+    return i == len;
+}
+
+steno_status steno_query_decode_path(const char *p, size_t n, char *out, size_t size,
+                                     steno_err *err)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        int c = (unsigned char)p[i];
+        if (c == '%') {
+            int hi = i + 1 < n ? steno_hex(p[i + 1]) : -1,
+                lo = i + 2 < n ? steno_hex(p[i + 2]) : -1;
+            c = hi < 0 || lo < 0 ? 0 : hi * 16 + lo;
+            i += 2;
+        }
+        if (!c || at + 1 >= size)
+            return steno_fail(err, STENO_ERR_INVAL, "path: a bad %%-escape, a NUL, or too long");
+        out[at++] = (char)c;
+    }
+    out[at] = '\0';
+    return STENO_OK;
+}
+
 /* Decode [in, in + n) into out; pair: its number, for the message. */
 static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT], int pair,
                            steno_err *err)

@@ -19,6 +19,15 @@ STENO_MUST steno_status steno_query_each(const char *target, steno_query_fn fn, 
                                          steno_err *err);
 /* Length of the path before the query. */
 size_t steno_query_path_len(const char *target);
+/* Clean the path in place: one '/' for several, and none at its end, which clients leave there when
+ * they join a base URL and a path. The query stays. */
+void steno_query_clean_path(char *target);
+/* Whether a path is `want`, but for such slashes. */
+bool steno_query_path_is(const char *path, size_t len, const char *want);
+/* Decode %-escapes of p [n], part of a path, into out [size]. STENO_ERR_INVAL: a bad escape, a NUL,
+ * or too long. */
+STENO_MUST steno_status steno_query_decode_path(const char *p, size_t n, char *out, size_t size,
+                                                steno_err *err);
 /* Parse numbers of queries and form fields: the whole text, within the range. STENO_ERR_INVAL names
  * the field. */
 STENO_MUST steno_status steno_query_int(const char *name, const char *text, int min, int max,

@@ -68,7 +68,7 @@ static const int *codes_of(const struct steno_route *r, enum method m)
 {
     if (!r->path)
         return unknown_codes;
-    if (m == METHOD_POST && r->methods & STENO_ROUTE_UPLOAD)
+    if (m == METHOD_POST && r->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST))
         return upload_codes;
     if ((m == METHOD_GET || m == METHOD_HEAD) && r->methods & STENO_ROUTE_GET)
         return get_codes;
@@ -274,7 +274,7 @@ static void choose_id(struct steno_request *rq)
 
 static enum MHD_Result wrong_method(struct steno_request *rq)
 {
-    bool upload = rq->route->methods & STENO_ROUTE_UPLOAD;
+    bool upload = rq->route->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST);
     bool get = rq->route->methods & STENO_ROUTE_GET;
     struct steno_header headers[] = {{"Allow", !upload ? "GET, HEAD"
                                                : get   ? "GET, HEAD, POST"
@@ -294,6 +294,19 @@ static enum MHD_Result wrong_method(struct steno_request *rq)
     return steno_respond(rq, 405, "application/json", &body, headers);
 }
 
+static bool is_post(const struct steno_request *rq)
+{
+    return rq->route->methods & STENO_ROUTE_POST && method_of(rq->method) == METHOD_POST;
+}
+
+static void take_body(struct steno_request *rq, const char *data, size_t n)
+{
+    if (!rq->body_too_long && steno_buf_add(&rq->body, data, n)) {
+        rq->body_too_long = true;
+        steno_buf_free(&rq->body);
+    }
+}
+
 static enum MHD_Result begin(struct steno_request *rq)
 {
     size_t path = steno_query_path_len(rq->target);
@@ -302,6 +315,8 @@ static enum MHD_Result begin(struct steno_request *rq)
     rq->route = steno_route_find(rq->target, path);
     if (rq->route->methods & STENO_ROUTE_UPLOAD && m == METHOD_POST)
         return steno_upload_begin(rq);
+    if (is_post(rq))
+        return MHD_YES;
     if (!rq->route->path)
         return steno_respond_error(rq, 404, "not_found", NULL, "%.*s does not exist",
                                    path > 200 ? 200 : (int)path, rq->target);
@@ -355,7 +370,16 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
             return steno_upgrade_answer(rq);
         if (begin(rq) != MHD_YES)
             return MHD_NO;
+        if (is_post(rq))
+            return rq->route->post(rq);
         return rq->upload && !rq->code ? steno_upload_continue(rq) : MHD_YES;
+    }
+    if (is_post(rq)) {
+        take_body(rq, data, *size);
+        if (!*size && !rq->code)
+            return rq->route->post(rq);
+        *size = 0;
+        return MHD_YES;
     }
     if (*size) {
         enum MHD_Result ok = steno_upload_data(rq, data, *size);
@@ -376,9 +400,12 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *con
         return NULL;
     rq->sv = &http->sv;
     rq->started = steno_now_ns();
+    steno_buf_init(&rq->body, STENO_POST_BYTES);
     rq->target = strndup(target, MAX_TARGET);
-    if (rq->target)
+    if (rq->target) {
+        steno_query_clean_path(rq->target);
         return rq;
+    }
     free(rq);
     return NULL;
 }
@@ -458,6 +485,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     }
     steno_upgrade_end(rq);
     free(rq->target);
+    steno_buf_free(&rq->body);
     free(rq);
 }
 

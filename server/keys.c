@@ -35,10 +35,19 @@ struct steno_key {
     double audio_seconds;
 };
 
+/* A secret with an end, which has the rights of a key. */
+struct ephemeral {
+    char secret[48]; /* "": free */
+    struct steno_key *key;
+    int64_t until_ns;
+    char *session;
+};
+
 struct steno_keys {
     pthread_mutex_t lock; /* guards everything below */
     struct steno_key *first;
-    bool asked; /* keys are required */
+    struct ephemeral *ephemeral; /* [STENO_EPHEMERAL_KEYS]; NULL before the first one */
+    bool asked;                  /* keys are required */
 };
 
 /* ---- buckets --------------------------------------------------------------------------------- */
@@ -265,11 +274,20 @@ steno_status steno_keys_open(steno_keys **out, const char *path, steno_err *err)
     return STENO_OK;
 }
 
+static void free_ephemeral(struct ephemeral *l)
+{
+    free(l->session);
+    explicit_bzero(l, sizeof *l);
+}
+
 void steno_keys_close(steno_keys *k)
 {
     if (!k)
         return;
     free_list(k->first);
+    for (size_t i = 0; k->ephemeral && i < STENO_EPHEMERAL_KEYS; i++)
+        free_ephemeral(&k->ephemeral[i]);
+    free(k->ephemeral);
     pthread_mutex_destroy(&k->lock);
     free(k);
 }
@@ -296,18 +314,74 @@ static bool same_secret(const char *secret, const char *given, size_t n)
     return !diff;
 }
 
+/* Lock held. The secret in the table that has not ended, nor its key. */
+static struct ephemeral *find_ephemeral(steno_keys *k, const char *secret)
+{
+    const size_t n = strlen(secret);
+    const int64_t now = steno_now_ns();
+    struct ephemeral *found = NULL;
+    for (size_t i = 0; k->ephemeral && n && i < STENO_EPHEMERAL_KEYS; i++) {
+        struct ephemeral *l = &k->ephemeral[i];
+        if (*l->secret && same_secret(l->secret, secret, n) && l->until_ns > now &&
+            !(l->key && l->key->gone))
+            found = l;
+    }
+    return found;
+}
+
+steno_status steno_keys_add_ephemeral(steno_keys *k, steno_key *key, const char *secret,
+                                      int64_t until_ns, const char *session)
+{
+    char *copy = strdup(session);
+    struct ephemeral *to;
+    pthread_mutex_lock(&k->lock);
+    if (!k->ephemeral)
+        k->ephemeral = calloc(STENO_EPHEMERAL_KEYS, sizeof *k->ephemeral);
+    to = k->ephemeral;
+    for (size_t i = 1; to && i < STENO_EPHEMERAL_KEYS; i++) /* a free one ends at 0 */
+        if (k->ephemeral[i].until_ns < to->until_ns)
+            to = &k->ephemeral[i];
+    if (to && copy) {
+        free_ephemeral(to);
+        snprintf(to->secret, sizeof to->secret, "%s", secret);
+        to->key = key;
+        to->until_ns = until_ns;
+        to->session = copy;
+    }
+    pthread_mutex_unlock(&k->lock);
+    if (to && copy)
+        return STENO_OK;
+    free(copy);
+    return STENO_ERR_NOMEM;
+}
+
+char *steno_keys_session(steno_keys *k, const char *secret)
+{
+    struct ephemeral *l;
+    char *copy;
+    pthread_mutex_lock(&k->lock);
+    l = find_ephemeral(k, secret);
+    copy = l ? strdup(l->session) : NULL;
+    pthread_mutex_unlock(&k->lock);
+    return copy;
+}
+
 steno_status steno_keys_find(steno_keys *k, const char *secret, steno_key **out, steno_err *err)
 {
     size_t n = secret ? strlen(secret) : 0;
     steno_key *found = NULL;
+    struct ephemeral *ephemeral;
     bool asked;
     pthread_mutex_lock(&k->lock);
     asked = k->asked;
     for (steno_key *i = k->first; i && n && n <= STENO_KEY_MAX; i = i->next)
         if (!i->gone && same_secret(i->secret, secret, n))
             found = i;
+    ephemeral = find_ephemeral(k, n ? secret : "");
+    if (ephemeral)
+        found = ephemeral->key;
     pthread_mutex_unlock(&k->lock);
-    if (asked && !found)
+    if (asked && !found && !ephemeral)
         return steno_fail(err, STENO_ERR_INVAL,
                           n ? "unknown API key"
                             : "an API key is required: Authorization: Bearer KEY");

@@ -47,6 +47,15 @@ STENO_MUST steno_status steno_keys_find(steno_keys *k, const char *secret, steno
  * STENO_ERR_INVAL: there is no key of this name. */
 STENO_MUST steno_status steno_keys_named(steno_keys *k, const char *name, steno_key **out,
                                          steno_err *err);
+/* Make `secret` an ephemeral key with the rights of key (NULL: of a server without keys), until
+ * `until_ns` of steno_now_ns. session: text that steno_keys_session returns for it; copied. At most
+ * STENO_EPHEMERAL_KEYS are kept, and the one that ends first gives its place to a new one.
+ * STENO_ERR_NOMEM. */
+#define STENO_EPHEMERAL_KEYS 1024
+STENO_MUST steno_status steno_keys_add_ephemeral(steno_keys *k, steno_key *key, const char *secret,
+                                                 int64_t until_ns, const char *session);
+/* The session of an ephemeral key, malloc'd; NULL: it is none, has ended, or out of memory. */
+char *steno_keys_session(steno_keys *k, const char *secret);
 /* The secret in an Authorization header ("Bearer KEY", "Token KEY"); NULL when there is none. */
 const char *steno_key_of_authorization(const char *value);
 

@@ -15,7 +15,10 @@
 struct steno_request;
 struct steno_upload;
 
-enum { STENO_ROUTE_GET = 1, STENO_ROUTE_UPLOAD = 2 };
+/* POST: a short body, which is whole when the route's post runs. */
+enum { STENO_ROUTE_GET = 1, STENO_ROUTE_UPLOAD = 2, STENO_ROUTE_POST = 4 };
+
+#define STENO_POST_BYTES 65536
 
 struct steno_route {
     const char *path;  /* the whole path, or a prefix that ends in '/' */
@@ -25,6 +28,9 @@ struct steno_route {
     enum MHD_Result (*get)(struct steno_request *rq);
     enum steno_session_api api; /* of an upload */
     bool translate;             /* its text is to be in English */
+    /* Answers a POST whose body is in rq->body, or was longer than STENO_POST_BYTES
+     * (rq->body_too_long). */
+    enum MHD_Result (*post)(struct steno_request *rq);
 };
 
 /* The table. Its last row has path NULL and stands for every unknown path. */
@@ -57,6 +63,8 @@ struct steno_request {
     const struct steno_peer *peer;
     struct steno_ws_handshake *handshake; /* admitted, and not yet handed over */
     struct steno_upload *upload;
+    struct steno_buf body; /* of a POST */
+    bool body_too_long;
     char note[160]; /* for the log line; the upload adds the rest when it is over */
     const steno_key *key;
     const char *model; /* NULL: none was chosen */

@@ -6,6 +6,7 @@
 #include "server/gauges.h"
 #include "server/page.h"
 #include "server/request.h"
+#include "server/secrets.h"
 
 #include <string.h>
 #include <strings.h>
@@ -102,6 +103,13 @@ static enum MHD_Result respond_wrong_key(struct steno_request *rq, const steno_e
     return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err->msg);
 }
 
+/* Clients of OpenAI's whole API ask for speech too. */
+static enum MHD_Result no_speech(struct steno_request *rq)
+{
+    return steno_respond_error(rq, 404, "not_found", NULL,
+                               "this server recognises speech; it does not make any");
+}
+
 static enum MHD_Result get_models(struct steno_request *rq)
 {
     const struct steno_server *srv = rq->sv->srv;
@@ -137,11 +145,10 @@ static enum MHD_Result get_model(struct steno_request *rq)
     steno_err err;
     if (steno_request_key(rq, &key, &err))
         return respond_wrong_key(rq, &err);
-    if (len - prefix < sizeof name) {
-        memcpy(name, rq->target + prefix, len - prefix);
-        name[len - prefix] = '\0';
+    if (!steno_query_decode_path(rq->target + prefix, len - prefix, name, sizeof name, &err))
         slot = *name ? steno_models_named(rq->sv->srv->models, name) : NULL;
-    }
+    else
+        *name = '\0';
     if (slot) {
         steno_model_slot_view(slot, &view);
         model = describe_model(rq->sv->srv, &view);
@@ -172,26 +179,32 @@ static enum MHD_Result get_stream(struct steno_request *rq)
 }
 
 const struct steno_route steno_routes[] = {
-    {"/", "/", STENO_ROUTE_GET, get_page, 0, false},
-    {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0, false},
-    {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0, false},
-    {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0, false},
-    {"/openapi.yaml", "/openapi.yaml", STENO_ROUTE_GET, get_openapi, 0, false},
-    {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0, false},
-    {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false},
-    {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false},
-    {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false},
-    {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false},
-    {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false},
-    {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false},
+    {"/", "/", STENO_ROUTE_GET, get_page, 0, false, NULL},
+    {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0, false, NULL},
+    {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0, false, NULL},
+    {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0, false, NULL},
+    {"/openapi.yaml", "/openapi.yaml", STENO_ROUTE_GET, get_openapi, 0, false, NULL},
+    {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0, false, NULL},
+    {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false, NULL},
+    {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false, NULL},
+    {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false, NULL},
+    {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL},
+    {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false, NULL},
+    {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/v1/listen", "/v1/listen", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, get_stream,
-     STENO_SESSION_LISTEN, false},
+     STENO_SESSION_LISTEN, false, NULL},
     {"/v1/audio/transcriptions", "/v1/audio/transcriptions", STENO_ROUTE_UPLOAD, NULL,
-     STENO_SESSION_OPENAI, false},
+     STENO_SESSION_OPENAI, false, NULL},
     {"/v1/audio/translations", "/v1/audio/translations", STENO_ROUTE_UPLOAD, NULL,
-     STENO_SESSION_OPENAI, true},
-    {"/v1/transcribe", "/v1/transcribe", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_TRANSCRIBE, false},
-    {NULL, "other", 0, NULL, 0, false},
+     STENO_SESSION_OPENAI, true, NULL},
+    {"/v1/audio/speech", "/v1/audio/speech", STENO_ROUTE_POST, NULL, 0, false, no_speech},
+    {"/v1/realtime/client_secrets", "/v1/realtime/client_secrets", STENO_ROUTE_POST, NULL, 0, false,
+     steno_secret_post},
+    {"/v1/realtime/transcription_sessions", "/v1/realtime/transcription_sessions", STENO_ROUTE_POST,
+     NULL, 0, false, steno_secret_post},
+    {"/v1/transcribe", "/v1/transcribe", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_TRANSCRIBE, false,
+     NULL},
+    {NULL, "other", 0, NULL, 0, false, NULL},
 };
 
 const struct steno_route *steno_route_find(const char *path, size_t len)

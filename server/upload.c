@@ -514,7 +514,7 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
     }
     st = steno_upload_open_body(rq, up, &err);
     if (st)
-        return steno_respond_status(rq, &err, NULL);
+        return steno_respond_status(rq, &err, up->fail_param);
     if (up->form != STENO_UPLOAD_OPENAI && !choose_model(up, &why, &err))
         return refuse(rq, why.http, why.code, why.param, &err);
     if (up->content_length) {

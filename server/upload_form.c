@@ -102,7 +102,10 @@ static steno_status on_openai_query(void *user, const char *name, const char *va
 /* Set a field of the form that is an extension; *param gets its name. */
 static steno_status set_extension(struct steno_upload *up, steno_err *err)
 {
-    steno_status st = steno_buf_add(&up->field, "", 1);
+    steno_status st;
+    if (!up->field.len) /* as steno_openai_field */
+        return STENO_OK;
+    st = steno_buf_add(&up->field, "", 1);
     if (st || memchr(up->field.data, '\0', up->field.len - 1))
         return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long", up->field_name);
     up->fail_param = up->field_name;
@@ -192,6 +195,19 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
                                                         : STENO_OK;
 }
 
+/* Take a pair of the query; when it is wrong, up->fail_param names it. */
+static steno_status on_parameter(void *user, const char *name, const char *value, steno_err *err)
+{
+    static const steno_query_fn readers[] = {on_openai_query, on_query, on_deepgram_query};
+    struct steno_upload *up = user;
+    steno_status st = readers[up->form](user, name, value, err);
+    if (!st)
+        return STENO_OK;
+    snprintf(up->field_name, sizeof up->field_name, "%s", name);
+    up->fail_param = up->field_name;
+    return st;
+}
+
 bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up)
 {
     const char *text = steno_request_header(rq, "Content-Length");
@@ -210,12 +226,11 @@ steno_status steno_upload_open_body(struct steno_request *rq, struct steno_uploa
 {
     const struct steno_multipart_events events = {up, on_part, on_part_data, on_part_end};
     const char *encoding = steno_request_header(rq, "Content-Encoding");
-    static const steno_query_fn readers[] = {on_openai_query, on_query, on_deepgram_query};
     steno_status st;
     if (encoding && strcasecmp(encoding, "identity"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Encoding '%.40s' is not supported",
                           encoding);
-    st = steno_query_each(rq->target, readers[up->form], up, err);
+    st = steno_query_each(rq->target, on_parameter, up, err);
     if (st || up->form != STENO_UPLOAD_OPENAI)
         return st;
     return steno_multipart_open(&up->parts, steno_request_header(rq, "Content-Type"), &events, err);

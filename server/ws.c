@@ -124,6 +124,7 @@ static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
     c->dialect = a->handshake.dialect;
     c->api = a->handshake.api;
     c->key = a->handshake.key;
+    c->preset = a->handshake.session;
     memcpy(c->id, a->handshake.id, sizeof c->id);
     memcpy(c->request_id, a->handshake.request_id, sizeof c->request_id);
     c->unread = a->early;

@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -116,6 +117,8 @@ static bool find_key(const struct steno_server *srv, handshake *g, struct steno_
     bool any = steno_credentials_secret(&given, secret);
     steno_err err;
     steno_status st = steno_keys_find(srv->keys, any ? secret : NULL, &g->key, &err);
+    if (!st && any && g->api == STENO_SESSION_REALTIME)
+        g->session = steno_keys_session(srv->keys, secret);
     explicit_bzero(secret, sizeof secret);
     if (!st)
         return true;
@@ -212,6 +215,8 @@ void steno_ws_handshake_release(const struct steno_server *srv, handshake *g)
         steno_limits_leave(srv->limits, g->api, STENO_SESSION_FAILED);
     }
     g->entered = false;
+    free(g->session);
+    g->session = NULL;
     steno_handshake_free(&g->hs);
 }
 

@@ -362,6 +362,8 @@ void steno_ws_conn_end_session(conn *c)
 void steno_ws_conn_finish(conn *c)
 {
     steno_handshake_free(&c->hs);
+    free(c->preset);
+    c->preset = NULL;
     steno_wyoming_reader_free(&c->events);
     steno_buf_free(&c->refusal);
     free(c->unread);
@@ -484,6 +486,8 @@ static void establish(conn *c)
     if (c->api == STENO_SESSION_REALTIME &&
         (*c->hs.beta || steno_handshake_offers(c->hs.protocols, "openai-beta.realtime-v1")))
         (void)on_query(c, "beta", "1", NULL);
+    if (c->preset)
+        (void)on_query(c, "session", c->preset, NULL);
     if (!is_wyoming(c) && steno_query_each(c->hs.target, on_query, c, &err))
         steno_ws_session_reject(c->session, err.code, 0, NULL, err.msg);
     steno_ws_session_opened(c->session);

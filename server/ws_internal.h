@@ -28,6 +28,7 @@ struct steno_ws_conn {
     enum steno_session_api api;
     struct steno_handshake hs; /* freed once it is answered */
     steno_key *key;            /* NULL: no key */
+    char *preset;              /* settings that came with an ephemeral key; NULL = none */
     bool entered;              /* holds a place of the limits */
     bool established, rx_off;
     bool told;          /* the session's last message and its close frame are written */

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct steno_openai_request r = {0};
     const char *param = NULL;
     steno_err err = {STENO_OK, ""};
-    char *target = malloc(size + 1);
+    char decoded[32], *target = malloc(size + 1);
     if (!target)
         return 0;
     if (size)
@@ -34,9 +34,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     target[size] = '\0';
     if (steno_query_path_len(target) > strlen(target))
         abort();
+    (void)!steno_query_decode_path(target, steno_query_path_len(target), decoded, sizeof decoded,
+                                   NULL);
+    (void)steno_query_path_is(target, steno_query_path_len(target), "/v1/listen");
     if (steno_query_each(target, on_pair, &r, &err) && !err.msg[0])
         abort();
     (void)!steno_openai_check(&r, &param, &err);
+    steno_query_clean_path(target);
+    if (strstr(target, "//") && strstr(target, "//") < target + steno_query_path_len(target))
+        abort();
+    steno_hint_store_free(&r.hints);
     free(target);
     return 0;
 }

@@ -124,6 +124,9 @@ def the_other_routes(d):
     assert "steno_build_info" in check(d, "GET", "/metrics")
     assert "<html" in check(d, "GET", "/").lower()
     check(d, "GET", "/v1/stream", want=426)
+    assert check(d, "POST", "/v1/realtime/client_secrets", body=b"{}")["value"].startswith("ek_")
+    check(d, "POST", "/v1/realtime/client_secrets", body=b"[", want=400)
+    assert check(d, "POST", "/v1/realtime/transcription_sessions", body=b"")["client_secret"]["value"].startswith("ek_")
     for name in ("openapi.yaml", "asyncapi.yaml"):  # the server serves the files of docs/
         assert yaml.safe_load(check(d, "GET", "/" + name)) == load(name)
 

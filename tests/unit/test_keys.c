@@ -5,6 +5,8 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/keys.h"
@@ -200,6 +202,31 @@ static void wrong_files_are_named(void **state)
     }
 }
 
+static void an_ephemeral_key_has_the_rights_of_its_key_until_it_ends(void **state)
+{
+    steno_keys *k = with("[one]\nkey = " A "\n");
+    steno_key *one = find(k, A), *key;
+    char *session, name[16];
+    (void)state;
+    assert_int_equal(steno_keys_add_ephemeral(k, one, "ek_1", INT64_MAX, "{}"), STENO_OK);
+    assert_int_equal(steno_keys_add_ephemeral(k, one, "ek_2", 1, "{}"), STENO_OK); /* has ended */
+    assert_ptr_equal(find(k, "ek_1"), one);
+    assert_int_equal(steno_keys_find(k, "ek_2", &key, NULL), STENO_ERR_INVAL);
+    assert_int_equal(steno_keys_find(k, "ek_", &key, NULL), STENO_ERR_INVAL);
+    session = steno_keys_session(k, "ek_1");
+    assert_string_equal(session, "{}");
+    free(session);
+    assert_null(steno_keys_session(k, "ek_2"));
+    for (int i = 0; i < 3 * STENO_EPHEMERAL_KEYS; i++) { /* the table is bounded; later ends stay */
+        snprintf(name, sizeof name, "ek_x%d", i);
+        assert_int_equal(steno_keys_add_ephemeral(k, one, name, INT64_MAX - 1, "{}"), STENO_OK);
+    }
+    assert_ptr_equal(find(k, "ek_1"), one);
+    assert_int_equal(read_text(k, "[two]\nkey = " B "\n", NULL), STENO_OK);
+    assert_int_equal(steno_keys_find(k, "ek_1", &key, NULL), STENO_ERR_INVAL);
+    steno_keys_close(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +237,7 @@ int main(void)
         cmocka_unit_test(a_rush_of_one_key_is_spread_over_seconds_and_delays_no_other),
         cmocka_unit_test(a_reload_keeps_sessions_and_used_quotas),
         cmocka_unit_test(wrong_files_are_named),
+        cmocka_unit_test(an_ephemeral_key_has_the_rights_of_its_key_until_it_ends),
     };
     return cmocka_run_group_tests_name("keys", tests, NULL, NULL);
 }

@@ -77,6 +77,8 @@ static void wrong_values_name_field_and_choices(void **state)
         {"temperature", "hot", "temperature", "'hot' is not a number"},
         {"timestamp_granularities[]", "char", "timestamp_granularities",
          "neither word nor segment"},
+        {"timestamp_granularities", "word,char", "timestamp_granularities", "'char'"},
+        {"response_format", "diarized_json", "response_format", "tells speakers apart"},
         {"stream", "maybe", "stream", "'maybe' is not true or false"},
     };
     (void)state;
@@ -89,6 +91,21 @@ static void wrong_values_name_field_and_choices(void **state)
         if (!strstr(err.msg, bad[i].says))
             fail_msg("'%s' does not say '%s'", err.msg, bad[i].says);
     }
+}
+
+static void empty_fields_are_absent_and_lists_have_commas(void **state)
+{
+    static const char *const names[] = {
+        "model",   "language", "prompt",      "response_format",          "stream",
+        "channel", "include",  "temperature", "timestamp_granularities[]"};
+    struct steno_openai_request r = {0};
+    const char *param = NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(field(&r, names[i], "", &param, NULL), STENO_OK);
+    assert_true(r.format == STENO_OPENAI_JSON && !r.words && !r.segments && !r.stream);
+    assert_int_equal(field(&r, "timestamp_granularities", "word, segment", &param, NULL), STENO_OK);
+    assert_true(r.words && r.segments);
 }
 
 static void missing_and_contradictory_fields_are_named(void **state)
@@ -467,6 +484,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_of_the_form_are_read),
         cmocka_unit_test(wrong_values_name_field_and_choices),
+        cmocka_unit_test(empty_fields_are_absent_and_lists_have_commas),
         cmocka_unit_test(missing_and_contradictory_fields_are_named),
         cmocka_unit_test(hostile_fields_are_refused),
         cmocka_unit_test(hints_are_read_and_their_faults_name_the_field),

@@ -106,6 +106,35 @@ static void numbers_take_the_whole_text_and_their_range(void **state)
     assert_string_equal(err.msg, "w: '' is not true or false");
 }
 
+static void slashes_of_joined_paths_do_not_matter(void **state)
+{
+    static const char *const paths[][2] = {{"//v1//models/", "/v1/models"},
+                                           {"/v1/models?a=//b/", "/v1/models?a=//b/"},
+                                           {"/", "/"},
+                                           {"///", "/"},
+                                           {"", ""},
+                                           {"/v1/models/a//b", "/v1/models/a/b"}};
+    char out[8];
+    (void)state;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char target[64];
+        strcpy(target, paths[i][0]);
+        steno_query_clean_path(target);
+        assert_string_equal(target, paths[i][1]);
+    }
+    assert_true(steno_query_path_is("/v1//listen/", 12, "/v1/listen"));
+    assert_true(steno_query_path_is("//", 2, "/"));
+    assert_false(steno_query_path_is("/v1/listening", 13, "/v1/listen"));
+    assert_false(steno_query_path_is("/v1/list", 8, "/v1/listen"));
+    assert_false(steno_query_path_is("", 0, "/"));
+    assert_int_equal(steno_query_decode_path("a%2Fb", 5, out, sizeof out, NULL), STENO_OK);
+    assert_string_equal(out, "a/b");
+    assert_int_equal(steno_query_decode_path("a%2", 3, out, sizeof out, NULL), STENO_ERR_INVAL);
+    assert_int_equal(steno_query_decode_path("%00", 3, out, sizeof out, NULL), STENO_ERR_INVAL);
+    assert_int_equal(steno_query_decode_path("12345678", 8, out, sizeof out, NULL),
+                     STENO_ERR_INVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +142,7 @@ int main(void)
         cmocka_unit_test(bad_escapes_and_bytes_are_named),
         cmocka_unit_test(long_and_many_pairs_are_limits),
         cmocka_unit_test(numbers_take_the_whole_text_and_their_range),
+        cmocka_unit_test(slashes_of_joined_paths_do_not_matter),
     };
     return cmocka_run_group_tests_name("query", tests, NULL, NULL);
 }

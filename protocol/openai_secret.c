@@ -1,0 +1,91 @@
+#include "protocol/openai_secret.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/dialect.h"
+
+#define SECONDS 600 /* of a key, when the request does not say; OpenAI's default */
+#define LEAST 10
+#define MOST 7200
+
+static steno_status set_seconds(struct steno_openai_secret *s, const json_t *root, steno_err *err)
+{
+    const json_t *v = json_object_get(json_object_get(root, "expires_after"), "seconds");
+    if (!v)
+        return STENO_OK;
+    if (!json_is_integer(v) || json_integer_value(v) < LEAST || json_integer_value(v) > MOST)
+        return steno_fail(err, STENO_ERR_INVAL, "expires_after.seconds must be %d to %d", LEAST,
+                          MOST);
+    s->seconds = (int)json_integer_value(v);
+    return STENO_OK;
+}
+
+static steno_status read_root(struct steno_openai_secret *s, const json_t *root, steno_err *err)
+{
+    const json_t *session = s->beta ? root : json_object_get(root, "session");
+    const char *type = json_string_value(json_object_get(session, "type"));
+    steno_status st = set_seconds(s, root, err);
+    if (st)
+        return st;
+    if (session && !json_is_object(session))
+        return steno_fail(err, STENO_ERR_INVAL, "session: must be an object");
+    if (type && strcmp(type, "transcription"))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "session.type: '%.40s' is not transcription, which is all that this "
+                          "server does",
+                          type);
+    s->session = session ? json_dumps(session, JSON_COMPACT) : strdup("{}");
+    return s->session ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+}
+
+steno_status steno_openai_secret_parse(struct steno_openai_secret *out, const char *p, size_t n,
+                                       bool beta, steno_err *err)
+{
+    struct steno_openai_secret s = {.beta = beta, .seconds = SECONDS};
+    json_t *root = NULL;
+    steno_status st = STENO_OK;
+    if (n)
+        st = steno_dialect_json(&root, p, n, err);
+    if (!st)
+        st = read_root(&s, root, err);
+    json_decref(root);
+    if (!st)
+        *out = s;
+    return st;
+}
+
+void steno_openai_secret_free(struct steno_openai_secret *s)
+{
+    free(s->session);
+    s->session = NULL;
+}
+
+static json_t *describe(const struct steno_openai_secret *s,
+                        const struct steno_openai_secret_answer *a)
+{
+    json_t *session = json_loads(s->session, 0, NULL);
+    json_t *secret =
+        json_pack("{s:s,s:I}", "value", a->value, "expires_at", (json_int_t)a->expires_at);
+    json_object_set_new(session, "id", json_string(a->session_id));
+    json_object_set_new(session, "object", json_string("realtime.transcription_session"));
+    if (s->beta) {
+        json_object_set_new(session, "client_secret", secret);
+        return session;
+    }
+    json_object_set_new(session, "type", json_string("transcription"));
+    json_object_set_new(secret, "session", session);
+    return secret;
+}
+
+steno_status steno_openai_secret_write(struct steno_buf *out, const struct steno_openai_secret *s,
+                                       const struct steno_openai_secret_answer *a)
+{
+    json_t *root = describe(s, a);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    steno_status st = text ? steno_buf_puts(out, text) : STENO_ERR_NOMEM;
+    json_decref(root);
+    free(text);
+    return st ? st : steno_buf_puts(out, "\n");
+}

@@ -1,0 +1,49 @@
+#include "server/secrets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "protocol/openai_secret.h"
+
+/* Make the key and write the answer. */
+static steno_status make(struct steno_request *rq, steno_key *key,
+                         const struct steno_openai_secret *ask, struct steno_buf *out)
+{
+    char value[STENO_ID_SIZE], id[STENO_ID_SIZE];
+    struct steno_openai_secret_answer answer = {
+        .value = value, .session_id = id, .expires_at = (int64_t)time(NULL) + ask->seconds};
+    steno_status st;
+    steno_id_new(id, "sess");
+    steno_id_new(value, "ek");
+    st = steno_keys_add_ephemeral(rq->sv->srv->keys, key, value,
+                         steno_now_ns() + (int64_t)ask->seconds * 1000000000, ask->session);
+    return st ? st : steno_openai_secret_write(out, ask, &answer);
+}
+
+enum MHD_Result steno_secret_post(struct steno_request *rq)
+{
+    struct steno_openai_secret ask = {0};
+    struct steno_buf out;
+    steno_key *key;
+    steno_err err;
+    steno_status st = steno_request_key(rq, &key, &err);
+    if (st)
+        return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err.msg);
+    if (rq->body_too_long)
+        return steno_respond_error(rq, 413, "limit_exceeded", NULL, "the body is longer than %d",
+                                   STENO_POST_BYTES);
+    st = steno_openai_secret_parse(&ask, rq->body.data ? rq->body.data : "", rq->body.len,
+                                   strstr(rq->route->path, "transcription_sessions"), &err);
+    if (st)
+        return steno_respond_status(rq, &err, NULL);
+    steno_buf_init(&out, 4 * STENO_POST_BYTES);
+    st = make(rq, key, &ask, &out);
+    steno_openai_secret_free(&ask);
+    if (!st)
+        return steno_respond(rq, 200, "application/json", &out, NULL);
+    steno_buf_free(&out);
+    return steno_respond_error(rq, 503, "out_of_memory", NULL, "out of memory");
+}

@@ -1,0 +1,125 @@
+"""OpenAI's forms beside the transcription itself: joined paths, names of models, fields, ephemeral keys. TAP."""
+import asyncio
+import base64
+import json
+import sys
+import tempfile
+import time
+
+from websockets.sync.client import connect
+
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Skip, Stenod, case, pcm, tap
+
+PCM, RATE = pcm()
+KEY = "a-key-of-the-server-1"
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+
+
+def form(d, path="/v1/audio/transcriptions", **fields):
+    parts = [b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + WAV + b"\r\n"]
+    parts += [f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items()]
+    status, headers, body = d.request("POST", path, b"".join(parts) + b"--b--\r\n", {"Content-Type": "multipart/form-data; boundary=b"})
+    return status, headers, json.loads(body)
+
+
+@case
+def paths_may_have_more_slashes(d):
+    for path in ("/v1/audio/transcriptions/", "/v1//audio/transcriptions", "//v1/audio//transcriptions//"):
+        status, _, body = form(d, path)
+        assert status == 200 and body["text"] == DIGITS_TEXT, (path, status, body)
+    for path in ("/v1/models/", "//v1/models", "/v1/models/digits-en/"):
+        assert d.get(path)[0] == 200, path
+    for path in ("/v1/stream/", "//v1/stream", "/v1/realtime/", "/v1//listen"):
+        with connect(f"ws://127.0.0.1:{d.port}{path}", **OPEN):
+            pass
+
+
+@case
+def names_of_models_may_have_slashes(d):
+    for name in ("Systran/faster-whisper-large-v3", "Systran%2Ffaster-whisper-large-v3", "openai%2fwhisper-small"):
+        status, _, body = d.get("/v1/models/" + name)
+        assert status == 200 and json.loads(body)["object"] == "model", (name, status, body)
+    assert d.get("/v1/models/a%2")[0] == 404
+    assert form(d, model="Systran/faster-whisper-large-v3")[0] == 200
+
+
+@case
+def fields_are_read_as_clients_send_them(d):
+    empty = dict.fromkeys(("model", "language", "prompt", "response_format", "temperature", "stream", "hotwords", "beam", "vad"), "")
+    status, _, body = form(d, **empty)
+    assert status == 200 and body["text"] == DIGITS_TEXT, body
+    status, _, body = form(d, response_format="verbose_json", timestamp_granularities="word,segment")
+    assert status == 200 and body["words"] and body["segments"], body
+    status, _, body = form(d, response_format="diarized_json")
+    assert status == 400 and body["error"]["param"] == "response_format" and "speakers" in body["error"]["message"], body
+
+
+@case
+def mistakes_of_queries_name_their_parameter(d):
+    for query, param in (("sample_rat=1", "sample_rat"), ("beam=x", "beam"), ("language=klingon", "language"), ("format=xml", "format"),
+                         ("temperature=0.5", "temperature"), ("channel=999", "channel")):
+        status, _, body = d.request("POST", "/v1/transcribe?" + query, WAV)
+        assert status == 400 and json.loads(body)["error"]["param"] == param, (query, status, body)
+
+
+@case
+def there_is_no_speech(d):
+    status, _, body = d.request("POST", "/v1/audio/speech", b'{"model":"tts-1","input":"hi","voice":"alloy"}', {"Content-Type": "application/json"})
+    error = json.loads(body)["error"]
+    assert status == 404 and error["code"] == "not_found" and error["type"] == "invalid_request_error" and error["param"] is None, body
+
+
+@case
+def an_ephemeral_key_opens_a_session_with_its_settings(_):
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write(f"[one]\nkey = {KEY}\n")
+        f.flush()
+        with Stenod(f"auth.keys={f.name}") as d:
+            auth = {"Authorization": "Bearer " + KEY, "Content-Type": "application/json"}
+            session = {"type": "transcription", "audio": {"input": {"format": {"type": "audio/pcm", "rate": RATE}, "turn_detection": None,
+                                                                    "transcription": {"model": "gpt-4o-transcribe", "language": "en"}}}}
+            for path, body, value in (
+                    ("/v1/realtime/client_secrets", {"expires_after": {"anchor": "created_at", "seconds": 60}, "session": session}, lambda j: j),
+                    ("/v1/realtime/transcription_sessions", {"input_audio_format": "pcm16", "turn_detection": None}, lambda j: j["client_secret"])):
+                assert d.request("POST", path, json.dumps(body))[0] == 401
+                status, _, got = d.request("POST", path, json.dumps(body), auth)
+                secret = value(json.loads(got))
+                assert status == 200 and secret["value"].startswith("ek_") and 0 < secret["expires_at"] - time.time() < 601, got
+                offer = ["realtime", "openai-insecure-api-key." + secret["value"]]
+                with connect(f"ws://127.0.0.1:{d.port}/v1/realtime", **{**OPEN, "subprotocols": offer}) as ws:
+                    told = json.loads(ws.recv(timeout=20 * SLOW))["session"]["audio"]["input"]
+                    assert told["turn_detection"] is None and told["format"]["rate"] == (RATE if "client" in path else 24000), told
+                    if "client" in path:
+                        ws.send(json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(PCM).decode()}))
+                        ws.send('{"type":"input_audio_buffer.commit"}')
+                        while (m := json.loads(ws.recv(timeout=60 * SLOW)))["type"].split(".")[-1] != "completed":
+                            pass
+                        assert m["transcript"] == DIGITS_TEXT, m
+            for bad in (b"{", b'{"session":{"type":"realtime"}}', b'{"expires_after":{"seconds":1}}'):
+                assert d.request("POST", "/v1/realtime/client_secrets", bad, auth)[0] == 400, bad
+            assert d.request("POST", "/v1/realtime/client_secrets", b" " * 70000, auth)[0] == 413
+            assert secret["value"] not in d.output()
+
+
+@case
+def openais_client_makes_ephemeral_keys(d):
+    try:
+        from openai import AsyncOpenAI
+    except ImportError as e:
+        raise Skip(str(e)) from e
+
+    async def run():
+        client = AsyncOpenAI(base_url=d.url + "/v1", api_key="none-is-asked-for-here")
+        secret = await client.realtime.client_secrets.create(session={"type": "transcription"})
+        assert secret.value.startswith("ek_") and secret.expires_at > time.time()
+        beta = await client.beta.realtime.transcription_sessions.create(input_audio_format="pcm16")
+        assert beta.client_secret.value.startswith("ek_")
+
+    asyncio.run(asyncio.wait_for(run(), 60 * SLOW))
+
+
+if __name__ == "__main__":
+    with Stenod() as daemon:
+        result = tap(daemon)
+    sys.exit(result)
