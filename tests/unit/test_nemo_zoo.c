@@ -114,11 +114,13 @@ struct set {
     const char *penalty;
     double seconds; /* of each recording; 0: all */
     bool streaming;
-    double frame;                /* s of a frame of scores; 0: 0.08 */
-    double step;                 /* s that the recording program counts for one; 0: the same */
-    bool calm;                   /* networks in 8 bits: all rows count, as roundings do not go on */
-    bool ids;                    /* compare ids */
-    bool writes_unknown;         /* the recording program writes <unk> */
+    double frame;        /* s of a frame of scores; 0: 0.08 */
+    double step;         /* s that the recording program counts for one; 0: the same */
+    bool calm;           /* networks in 8 bits: all rows count, as roundings do not go on */
+    bool ids;            /* compare ids */
+    size_t ties;         /* rows in which a near tie may change a token */
+    bool wild;           /* networks in 8 bits: what is recorded says nothing of another CPU */
+    bool writes_unknown; /* the recording program writes <unk> */
     const char *source, *target; /* Canary: languages */
 };
 
@@ -164,7 +166,14 @@ static steno_model *open_model(const struct set *s, const char *dir)
 
 static steno_stream *open_stream(steno_model *m, const struct set *s)
 {
-    struct steno_stream_options o = {.sample_rate = RATE, .no_endpointing = true, .beam = s->beam};
+    const struct steno_option target = {"target_language", s->target};
+    struct steno_stream_options o = {.sample_rate = RATE,
+                                     .no_endpointing = true,
+                                     .no_partials = true,
+                                     .beam = s->beam,
+                                     .hints.language = s->source,
+                                     .options = &target,
+                                     .n_options = s->target != NULL};
     steno_stream *t = NULL;
     steno_err err;
     if (steno_stream_open(&t, m, &o, &err))
@@ -488,8 +497,8 @@ static void expect_set(const struct set *s)
     if (!run_set(s, &c))
         skip();
     if (!s->int8)
-        assert_int_equal(c.equal, c.rows);
-    else
+        assert_true(c.equal + s->ties == c.rows && c.edits <= s->ties);
+    else if (!s->wild)
         assert_true((double)c.edits <= INT8_ERRORS * (double)c.tokens);
 }
 
@@ -555,6 +564,43 @@ static void onnx_asr_layout_in_8_bits_is_near_what_is_recorded(void **state)
 {
     (void)state;
     check_onnx_asr("onnx-asr 0.12.0 int8 (nemo128 front end, max 10 tokens per frame)", true);
+}
+
+/* ---- Canary ---------------------------------------------------------------------------------- */
+
+/* The recorded tokens of 61-70968-0002 from English to English part from those of ONNX Runtime too,
+ * at a near tie late in a loop. In 8 bits ONNX Runtime itself parts from what is recorded within a
+ * few tokens on another CPU: of three rows, recording, ONNX Runtime and we have the same two by
+ * two.
+ */
+static void check_canary(const char *name, const char *source, const char *target, bool int8)
+{
+    struct set s = {.ties = !int8 && strcmp(name, "fp32 src=en tgt=en pnc=1") == 0,
+                    .wild = true,
+                    .dir = "nemo-canary",
+                    .part = "",
+                    .name = name,
+                    .int8 = int8,
+                    .sherpa = true,
+                    .beam = 1,
+                    .source = source,
+                    .target = target};
+    expect_set(&s);
+}
+
+static void canary_is_as_recorded(void **state)
+{
+    (void)state;
+    check_canary("fp32 src=en tgt=en pnc=1", "en", "en", false);
+    check_canary("fp32 src=de tgt=en pnc=1", "de", "en", false);
+    check_canary("fp32 src=en tgt=fr pnc=1", "en", "fr", false);
+}
+
+static void canary_in_8_bits_decodes(void **state)
+{
+    (void)state;
+    check_canary("int8 src=en tgt=en pnc=1", "en", "en", true);
+    check_canary("int8 src=en tgt=fr pnc=1", "en", "fr", true);
 }
 
 /* ---- streaming ------------------------------------------------------------------------------- */
@@ -744,6 +790,8 @@ int main(void)
         cmocka_unit_test(tdt_in_8_bits_is_near_what_is_recorded),
         cmocka_unit_test(onnx_asr_layout_is_as_recorded),
         cmocka_unit_test(onnx_asr_layout_in_8_bits_is_near_what_is_recorded),
+        cmocka_unit_test(canary_is_as_recorded),
+        cmocka_unit_test(canary_in_8_bits_decodes),
         cmocka_unit_test(streaming_rnnt_is_as_recorded),
         cmocka_unit_test(streaming_rnnt_in_8_bits_is_near_what_is_recorded),
         cmocka_unit_test(streaming_ctc_is_as_recorded_with_true_times),

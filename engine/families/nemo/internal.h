@@ -7,6 +7,7 @@
 #include "families/common/ctc_search.h"
 #include "families/common/offline.h"
 #include "families/family.h"
+#include "families/nemo/canary.h"
 #include "families/nemo/conf.h"
 #include "families/nemo/transducer.h"
 #include "features/cmvn.h"
@@ -25,6 +26,8 @@ struct steno_nemo_model {
     steno_network *encoder, *decoder, *joiner;
     int audio, length;                       /* inputs of the encoder */
     int scores, lengths;                     /* its outputs; lengths -1: there is none */
+    struct steno_canary canary;              /* if it is one */
+    char target[16];                         /* its option: code of the text, "" as spoken */
     struct steno_nemo_transducer transducer; /* if it is one */
     size_t dim;                              /* of an encoder frame */
     bool alone; /* streams of a batch would change each other's scores */
@@ -75,7 +78,9 @@ static inline bool steno_nemo_is_transducer(const struct steno_nemo_model *m)
 
 /* The search of one stream. Confined. */
 struct steno_nemo_search {
-    steno_tdt *tdt; /* NULL: CTC */
+    int32_t source, target; /* Canary, which has no search: marks of languages */
+    const char *language;   /* code of the text; static */
+    steno_tdt *tdt;         /* NULL: CTC */
     struct steno_ctc_search ctc;
     struct steno_hyp *hyps; /* [n_best] of tdt */
     size_t n_best;

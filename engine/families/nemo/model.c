@@ -24,17 +24,34 @@ static steno_status check_vocabulary(struct steno_nemo_model *m, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
     const int32_t n = steno_tokens_count(m->tokens);
+    const int32_t blanks = c->kind != STENO_NEMO_CANARY;
     m->unknown = steno_tokens_find(m->tokens, UNKNOWN);
     m->blank = steno_tokens_find(m->tokens, BLANK);
-    if (m->blank != n - 1)
+    if (blanks && m->blank != n - 1)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s/%s: the last of %d tokens is '%.40s', expected " BLANK, c->dir,
                           c->tokens, (int)n, steno_tokens_piece(m->tokens, n - 1));
-    if (c->vocab && c->vocab + 1 != n)
+    if (c->vocab && c->vocab + blanks != n)
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s/%s: %d tokens, expected %lld: metadata vocab_size of %s, and " BLANK,
-                          c->dir, c->tokens, (int)n, (long long)c->vocab + 1, c->encoder);
+                          "%s/%s: %d tokens, expected %lld: metadata vocab_size of %s%s", c->dir,
+                          c->tokens, (int)n, (long long)c->vocab + blanks, c->encoder,
+                          blanks ? ", and " BLANK : "");
     return STENO_OK;
+}
+
+/* Marks of Canary, <|...|>, have no text. */
+static steno_status drop_marks(struct steno_nemo_model *m, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (int32_t i = 0; i < steno_tokens_count(m->tokens) && !st; i++) {
+        const char *piece = steno_tokens_piece(m->tokens, i);
+        const size_t n = strlen(piece);
+        if ((n > 4 && strncmp(piece, "<|", 2) == 0 && strcmp(piece + n - 2, "|>") == 0 &&
+             !strpbrk(piece, " \t")) ||
+            strcmp(piece, "<pad>") == 0)
+            st = steno_tokens_drop(m->tokens, piece, err);
+    }
+    return st;
 }
 
 static steno_status open_tokens(struct steno_nemo_model *m, steno_err *err)
@@ -44,7 +61,9 @@ static steno_status open_tokens(struct steno_nemo_model *m, steno_err *err)
     free(path);
     if (!st)
         st = check_vocabulary(m, err);
-    if (!st)
+    if (!st && m->conf.kind == STENO_NEMO_CANARY)
+        st = drop_marks(m, err);
+    else if (!st)
         st = steno_tokens_drop(m->tokens, BLANK, err);
     if (!st && m->unknown >= 0)
         st = steno_tokens_drop(m->tokens, UNKNOWN, err);
@@ -87,29 +106,35 @@ static bool is_length(const struct steno_value *v)
     return (v->dtype == STENO_I64 || v->dtype == STENO_I32) && v->shape.rank == 1;
 }
 
+/* Canary's encoder takes frames of bins; the others, bins of frames. */
 static steno_status bind_encoder(struct steno_nemo_model *m, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
+    const bool canary = c->kind == STENO_NEMO_CANARY;
+    const char *audio = canary && !c->onnx_asr ? "x" : "audio_signal";
+    const char *length = canary && !c->onnx_asr ? "x_len" : "length";
     const struct steno_value *x;
-    m->audio = steno_network_find_input(m->encoder, "audio_signal");
-    m->length = steno_network_find_input(m->encoder, "length");
+    int64_t bins;
+    m->audio = steno_network_find_input(m->encoder, audio);
+    m->length = steno_network_find_input(m->encoder, length);
     m->scores = 0;
     m->lengths = steno_network_n_outputs(m->encoder) > 1 &&
                          steno_network_output(m->encoder, 1)->dtype == STENO_I64
                      ? 1
                      : -1;
-    if (m->audio < 0 || m->length < 0 || steno_network_n_outputs(m->encoder) < 1 ||
+    if (m->audio < 0 || m->length < 0 || steno_network_n_outputs(m->encoder) < (canary ? 3 : 1) ||
         !is_length(steno_network_input(m->encoder, m->length)))
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s/%s: expected inputs audio_signal [N,bins,frames] and length [N]",
-                          c->dir, c->encoder);
+        return steno_fail(err, STENO_ERR_FORMAT, "%s/%s: expected inputs %s [N,%s] and %s [N]%s",
+                          c->dir, c->encoder, audio, canary ? "frames,bins" : "bins,frames", length,
+                          canary ? ", outputs enc_states, enc_len and enc_mask" : "");
     x = steno_network_input(m->encoder, m->audio);
-    if (x->dtype != STENO_F32 || x->shape.rank != 3 || (x->shape.dim[1] < 0 && !c->bins) ||
-        (c->bins && x->shape.dim[1] >= 0 && x->shape.dim[1] != c->bins))
+    bins = x->shape.rank == 3 ? x->shape.dim[canary ? 2 : 1] : -1;
+    if (x->dtype != STENO_F32 || x->shape.rank != 3 || (bins < 0 && !c->bins) ||
+        (c->bins && bins >= 0 && bins != c->bins))
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s/%s: audio_signal has %lld bins, expected the %lld of its metadata",
-                          c->dir, c->encoder, (long long)x->shape.dim[1], (long long)c->bins);
-    m->conf.bins = c->bins ? c->bins : x->shape.dim[1];
+                          "%s/%s: %s has %lld bins, expected the %lld of its metadata", c->dir,
+                          c->encoder, audio, (long long)bins, (long long)c->bins);
+    m->conf.bins = c->bins ? c->bins : bins;
     return STENO_OK;
 }
 
@@ -149,6 +174,19 @@ static steno_status bind_transducer(struct steno_nemo_model *m, steno_err *err)
                           "of durations",
                           m->conf.dir, m->conf.joiner ? m->conf.joiner : m->conf.decoder,
                           t->outputs, vocab, m->conf.tokens);
+    return STENO_OK;
+}
+
+static steno_status bind_canary(struct steno_nemo_model *m, steno_err *err)
+{
+    const struct steno_nemo_conf *c = &m->conf;
+    steno_status st = steno_canary_bind(&m->canary, m->decoder, c->decoder, m->tokens,
+                                        c->decoder_layers, c->decoder_hidden, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", c->dir);
+    if (*m->target && steno_canary_language(m->tokens, m->target) < 0)
+        return steno_fail(err, STENO_ERR_INVAL, "target_language: %s writes %s, not %s", c->dir,
+                          m->canary.languages, m->target);
     return STENO_OK;
 }
 
@@ -205,10 +243,13 @@ static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
 static void read_options(struct steno_nemo_model *m, const struct steno_family_open *o)
 {
     const char *front = steno_option_value(o->options, o->n_options, "frontend");
+    const char *target = steno_option_value(o->options, o->n_options, "target_language");
     double penalty = 0;
     m->sherpa = front && strcmp(front, "sherpa") == 0;
     (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &penalty);
     m->blank_penalty = (float)penalty;
+    if (target && strcmp(target, "same") != 0)
+        snprintf(m->target, sizeof m->target, "%s", target);
 }
 
 static steno_status open_parts(struct steno_nemo_model *m, const struct steno_family_open *o,
@@ -222,9 +263,9 @@ static steno_status open_parts(struct steno_nemo_model *m, const struct steno_fa
     if (!st && m->conf.streaming != streaming)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %s has %s caches", o->dir, m->conf.encoder,
                         streaming ? "no" : "");
-    if (!st && m->conf.kind == STENO_NEMO_CANARY)
-        st = steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: models with attention decoders (Canary)",
-                        o->dir);
+    if (!st && m->conf.kind == STENO_NEMO_CANARY && m->conf.onnx_asr)
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
+                        "%s: Canary is known in the layout of sherpa-onnx alone", o->dir);
     if (!st)
         st = open_tokens(m, err);
     if (!st)
@@ -233,6 +274,8 @@ static steno_status open_parts(struct steno_nemo_model *m, const struct steno_fa
         st = bind_encoder(m, err);
     if (!st && steno_nemo_is_transducer(m))
         st = bind_transducer(m, err);
+    else if (!st && m->conf.kind == STENO_NEMO_CANARY)
+        st = bind_canary(m, err);
     else if (!st)
         m->dim = (size_t)steno_tokens_count(m->tokens);
     if (!st)
@@ -292,6 +335,10 @@ void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info 
                                       .hop = STENO_NEMO_HOP,
                                       .feature_bins = (int)m->conf.bins,
                                       .frame_samples = steno_nemo_frame(m)};
+    if (m->conf.kind == STENO_NEMO_CANARY) {
+        out->language = out->languages = m->canary.languages;
+        out->translates = steno_canary_language(m->tokens, "en") >= 0;
+    }
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         if (nets[i])
             out->weight_bytes += steno_network_weight_bytes(nets[i]);
@@ -301,6 +348,8 @@ static const char *kind_of(const struct steno_nemo_model *m)
 {
     if (m->conf.kind == STENO_NEMO_CTC)
         return "CTC";
+    if (m->conf.kind == STENO_NEMO_CANARY)
+        return "attention decoder (Canary)";
     return m->transducer.outputs > (size_t)steno_tokens_count(m->tokens)
                ? "transducer with durations (TDT)"
                : "transducer";
@@ -326,7 +375,11 @@ void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_mo
     else
         fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n",
                 m->limit, i->frame_seconds * 1e3);
-    fprintf(out, "decoder    %zu tokens, blank %s\n", i->vocab_size, BLANK);
+    if (c->kind == STENO_NEMO_CANARY)
+        fprintf(out, "decoder    %zu tokens, %d memories of %lld\n", i->vocab_size,
+                m->canary.n_memories, (long long)m->canary.hidden);
+    else
+        fprintf(out, "decoder    %zu tokens, blank %s\n", i->vocab_size, BLANK);
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

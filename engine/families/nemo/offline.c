@@ -11,7 +11,8 @@
 #define FAMILY "nemo"
 #define LONGEST 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
 #define FIRST 0.8    /* s of audio until the first partial */
-#define SLACK 2      /* frames: how far the time of a token may differ between two chunks */
+#define TOKENS_PER_SECOND 30.0
+#define SLACK 2 /* frames: how far the time of a token may differ between two chunks */
 
 static bool probe(const char *dir)
 {
@@ -74,6 +75,7 @@ struct worker {
     steno_session *encoder;
     steno_nemo_joint *joint;
     steno_tdt_work *work;
+    steno_canary_decoder *canary;
     steno_fbank *fbank;
     float *frames, *x; /* [cap, bins] and, transposed, [bins, frames] */
     size_t cap;
@@ -89,6 +91,7 @@ static void worker_close(void *worker)
     steno_session_close(w->encoder);
     steno_nemo_joint_close(w->joint);
     steno_tdt_work_close(w->work);
+    steno_canary_decoder_close(w->canary);
     steno_fbank_close(w->fbank);
     steno_aligned_free(w->frames);
     steno_aligned_free(w->x);
@@ -107,6 +110,8 @@ static steno_status open_worker_parts(struct worker *w, steno_err *err)
         st = steno_nemo_joint_open(&w->joint, &m->transducer, m->threads, err);
     if (!st && steno_nemo_is_transducer(m))
         st = steno_tdt_work_open(&w->work, m->transducer.outputs, err);
+    if (!st && m->conf.kind == STENO_NEMO_CANARY)
+        st = steno_canary_decoder_open(&w->canary, &m->canary, m->threads, err);
     return st;
 }
 
@@ -157,7 +162,7 @@ static void transpose(const float *x, size_t rows, size_t columns, float *y)
             y[k * rows + i] = x[i * columns + k];
 }
 
-/* Compute the features of the segment, [bins, *n] in w->x. */
+/* Compute the features of the segment, [bins, *n] in w->x; for Canary [*n, bins]. */
 static steno_status make_features(struct worker *w, const float *pcm, size_t samples, size_t *n,
                                   steno_err *err)
 {
@@ -175,7 +180,10 @@ static steno_status make_features(struct worker *w, const float *pcm, size_t sam
         return steno_fail(err, st, "stream: features: %s", steno_status_info(st)->name);
     if (m->conf.per_feature && *n)
         steno_cmvn_utterance(w->frames, *n, bins, &m->norm);
-    transpose(w->frames, *n, bins, w->x);
+    if (m->conf.kind == STENO_NEMO_CANARY)
+        memcpy(w->x, w->frames, *n * bins * sizeof *w->x);
+    else
+        transpose(w->frames, *n, bins, w->x);
     return STENO_OK;
 }
 
@@ -185,8 +193,12 @@ static steno_status run_encoder(struct worker *w, size_t n, steno_err *err)
     const steno_dtype type = steno_network_input(m->encoder, m->length)->dtype;
     int64_t length = (int64_t)n;
     int32_t short_length = (int32_t)n;
+    const bool canary = m->conf.kind == STENO_NEMO_CANARY;
     const struct steno_tensor x = {
-        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, m->conf.bins, length}}, .data = w->x};
+        .dtype = STENO_F32,
+        .shape = {.rank = 3,
+                  .dim = {1, canary ? length : m->conf.bins, canary ? m->conf.bins : length}},
+        .data = w->x};
     const struct steno_tensor l = {.dtype = type,
                                    .shape = {.rank = 1, .dim = {1}},
                                    .data =
@@ -257,13 +269,41 @@ static steno_status list(const struct steno_offline_piece *p)
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }
 
-static steno_status recognize_one(struct worker *w, const struct steno_offline_piece *p)
+/* Canary: at most 30 tokens for each second of encoder frames, and one. */
+static steno_status decode(struct worker *w, struct steno_offline_piece *p)
+{
+    const struct steno_nemo_search *s = p->settings;
+    const struct steno_tensor *states = steno_session_get(w->encoder, 0),
+                              *mask = steno_session_get(w->encoder, 2);
+    const size_t frames = states->shape.rank == 3 ? (size_t)states->shape.dim[1] : 0;
+    const double seconds = (double)(frames * steno_nemo_frame(w->model)) / STENO_NEMO_RATE;
+    const struct steno_span *spans = NULL;
+    size_t n = 0;
+    double score = 0;
+    steno_status st;
+    if (states->dtype != STENO_F32 || mask->dtype != STENO_BOOL || steno_numel(mask) != frames)
+        return steno_fail(p->err, STENO_ERR_FORMAT,
+                          "%s: expected enc_states [1,T,D] f32 and enc_mask [1,T] bool",
+                          w->model->conf.encoder);
+    st = steno_canary_decode(w->canary, states, mask, s->source, s->target,
+                             (size_t)(seconds * TOKENS_PER_SECOND) + 1, frames, &spans, &n, &score,
+                             p->err);
+    p->language = s->language;
+    p->language_probability = 1;
+    if (!st && steno_hypothesis_list_add(p->out, spans, n, NULL, 0, score))
+        st = steno_fail(p->err, STENO_ERR_NOMEM, "stream: out of memory");
+    return st;
+}
+
+static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p)
 {
     const float *rows = NULL;
     size_t frames, n = 0;
     steno_status st = make_features(w, p->pcm, p->n, &frames, p->err);
     if (!st && frames)
         st = run_encoder(w, frames, p->err);
+    if (w->canary)
+        return st || !frames ? st : decode(w, p);
     if (!st && frames)
         st = take_rows(w, &rows, &n, p->err);
     if (!st)
@@ -297,7 +337,10 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     return STENO_OK;
 }
 
-static const struct steno_option_info options[] = {STENO_NEMO_OPTIONS(FAMILY)};
+static const struct steno_option_info options[] = {
+    STENO_NEMO_OPTIONS(FAMILY),
+    {FAMILY, "target_language", STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0,
+     "same|en|de|es|fr", "same", "Canary: language of the text; same: as spoken"}};
 
 const struct steno_family steno_family_nemo = {.name = FAMILY,
                                                .layout = "encoder.onnx",

@@ -4,6 +4,7 @@
 
 #include "families/nemo/internal.h"
 #include "families/option.h"
+#include "text/language.h"
 
 #define TOKENS_OF_TDT 5   /* of a frame at most, as in sherpa-onnx */
 #define TOKENS_OF_RNNT 10 /* the same without durations */
@@ -35,6 +36,32 @@ static steno_status open_transducer(struct steno_nemo_search *s, const struct st
     return steno_tdt_open(&s->tdt, &t, err);
 }
 
+/* The text is in the language that is spoken, unless a target is given. Without a hint the first
+ * language of the vocabulary is spoken. */
+static steno_status choose_languages(struct steno_nemo_search *s, const struct steno_nemo_model *m,
+                                     const struct steno_family_stream *o, steno_err *err)
+{
+    const char *target = steno_option_value(o->options, o->n_options, "target_language");
+    char first[3] = "";
+    if (o->beam > 1)
+        return steno_fail(err, STENO_ERR_INVAL, "beam: Canary is decoded greedily, with 1");
+    memcpy(first, m->canary.languages, 2);
+    s->language =
+        steno_language_code(o->hints.language && *o->hints.language ? o->hints.language : first);
+    s->source = s->language ? steno_canary_language(m->tokens, s->language) : -1;
+    if (o->hints.translate)
+        target = "en";
+    else if (!target)
+        target = m->target;
+    if (*target && strcmp(target, "same") != 0)
+        s->language = steno_language_code(target);
+    s->target = s->language ? steno_canary_language(m->tokens, s->language) : -1;
+    if (s->source < 0 || s->target < 0)
+        return steno_fail(err, STENO_ERR_INVAL, "language: the model knows %s",
+                          m->canary.languages);
+    return STENO_OK;
+}
+
 steno_status steno_nemo_search_open(struct steno_nemo_search *s, const struct steno_nemo_model *m,
                                     struct steno_family_stream *o, steno_err *err)
 {
@@ -44,6 +71,8 @@ steno_status steno_nemo_search_open(struct steno_nemo_search *s, const struct st
         return st;
     (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &penalty);
     s->n_best = (size_t)o->n_best;
+    if (m->conf.kind == STENO_NEMO_CANARY)
+        return choose_languages(s, m, o, err);
     if (!steno_nemo_is_transducer(m))
         return steno_ctc_search_open(&s->ctc, steno_tokens_count(m->tokens), m->blank, penalty, o,
                                      err);

@@ -1,0 +1,246 @@
+#include "families/nemo/canary.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "families/common/scores.h"
+#include "steno.h"
+#include "text/language.h"
+
+#define PROMPT 9
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+int32_t steno_canary_language(const steno_tokens *tokens, const char *code)
+{
+    char mark[32];
+    snprintf(mark, sizeof mark, "<|%s|>", code);
+    return steno_tokens_find(tokens, mark);
+}
+
+static void list_languages(struct steno_canary *c, const steno_tokens *tokens)
+{
+    size_t n = 0;
+    for (int32_t i = 0; i < steno_tokens_count(tokens); i++) {
+        const char *piece = steno_tokens_piece(tokens, i);
+        char code[3] = "";
+        if (strlen(piece) != 6 || strncmp(piece, "<|", 2) != 0 || strcmp(piece + 4, "|>") != 0)
+            continue;
+        memcpy(code, piece + 2, 2);
+        if (steno_language_name(code) && n + 4 < sizeof c->languages)
+            n += (size_t)snprintf(c->languages + n, sizeof c->languages - n, "%s%s", n ? " " : "",
+                                  code);
+    }
+}
+
+static steno_status find_marks(struct steno_canary *c, const steno_tokens *tokens, steno_err *err)
+{
+    const struct {
+        const char *mark;
+        int32_t *to;
+    } want[] = {{"<|endoftext|>", &c->end},
+                {"<|startofcontext|>", &c->begin[0]},
+                {"<|startoftranscript|>", &c->begin[1]},
+                {"<|emo:undefined|>", &c->begin[2]},
+                {"<|pnc|>", &c->after[0]},
+                {"<|noitn|>", &c->after[1]},
+                {"<|notimestamp|>", &c->after[2]},
+                {"<|nodiarize|>", &c->after[3]}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        *want[i].to = steno_tokens_find(tokens, want[i].mark);
+        if (*want[i].to < 0)
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: the vocabulary has no %s", c->name,
+                              want[i].mark);
+    }
+    list_languages(c, tokens);
+    return *c->languages
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_FORMAT,
+                            "%s: the vocabulary has no language, such as <|en|>", c->name);
+}
+
+static steno_status find_inputs(struct steno_canary *c, steno_err *err)
+{
+    c->ids = steno_network_find_input(c->net, "decoder_input_ids");
+    c->states = steno_network_find_input(c->net, "enc_states");
+    c->mask = steno_network_find_input(c->net, "enc_mask");
+    if (c->ids < 0 || c->states < 0 || c->mask < 0)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: expected inputs decoder_input_ids, enc_states and enc_mask",
+                          c->name);
+    for (int i = 0; i < steno_network_n_inputs(c->net); i++) {
+        const struct steno_value *v = steno_network_input(c->net, i);
+        if (i == c->ids || i == c->states || i == c->mask)
+            continue;
+        if (v->dtype != STENO_F32 || v->shape.rank != 3 || v->shape.dim[2] < 1 ||
+            (c->hidden && v->shape.dim[2] != c->hidden) || c->n_memories == STENO_CANARY_MEMORIES)
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: input %s, expected at most %d memories [1,n,%lld]", c->name,
+                              v->name, STENO_CANARY_MEMORIES, (long long)c->hidden);
+        c->hidden = v->shape.dim[2];
+        c->memory[c->n_memories++] = i;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_canary_bind(struct steno_canary *c, steno_network *net, const char *name,
+                               const steno_tokens *tokens, int64_t memories, int64_t hidden,
+                               steno_err *err)
+{
+    steno_status st;
+    *c = (struct steno_canary){
+        .net = net, .name = name, .hidden = hidden, .vocab = steno_tokens_count(tokens)};
+    st = find_inputs(c, err);
+    if (!st && (!c->n_memories || (memories && c->n_memories != memories) ||
+                steno_network_n_outputs(net) != c->n_memories + 1))
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "%s: %d memories and %d outputs, expected %lld memories as metadata "
+                        "num_decoder_layers says, and one output more",
+                        name, c->n_memories, steno_network_n_outputs(net), (long long)memories);
+    return st ? st : find_marks(c, tokens, err);
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+struct steno_canary_decoder {
+    const struct steno_canary *c;
+    steno_session *session;
+    float *logs; /* [vocab] */
+    struct steno_span *spans;
+    size_t cap;
+};
+
+steno_status steno_canary_decoder_open(steno_canary_decoder **out, const struct steno_canary *c,
+                                       int threads, steno_err *err)
+{
+    const struct steno_session_options so = {.threads = threads};
+    steno_canary_decoder *d = calloc(1, sizeof *d);
+    steno_status st;
+    if (d)
+        d->logs = steno_aligned_alloc((size_t)c->vocab * sizeof *d->logs);
+    st = d && d->logs ? steno_session_open(&d->session, c->net, &so, err)
+                      : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->name);
+    if (st) {
+        steno_canary_decoder_close(d);
+        return st;
+    }
+    d->c = c;
+    *out = d;
+    return STENO_OK;
+}
+
+void steno_canary_decoder_close(steno_canary_decoder *d)
+{
+    if (!d)
+        return;
+    steno_session_close(d->session);
+    steno_aligned_free(d->logs);
+    free(d->spans);
+    free(d);
+}
+
+/* Set the memories: empty before the first token, then those that the last run gave. */
+static steno_status set_memories(steno_canary_decoder *d, int32_t position, steno_err *err)
+{
+    const struct steno_canary *c = d->c;
+    static float nothing[16];
+    const struct steno_tensor empty = {
+        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 0, c->hidden}}, .data = nothing};
+    steno_status st = STENO_OK;
+    for (int i = 0; i < c->n_memories && !st; i++)
+        st = steno_session_set(d->session, c->memory[i],
+                               position ? steno_session_get(d->session, 1 + i) : &empty, err);
+    return st;
+}
+
+/* Read a token; its successor's log-probabilities are in d->logs. */
+static steno_status read_token(steno_canary_decoder *d, int32_t token, int32_t position,
+                               steno_err *err)
+{
+    const struct steno_canary *c = d->c;
+    int32_t pair[2] = {token, position};
+    const struct steno_tensor ids = {
+        .dtype = STENO_I32, .shape = {.rank = 2, .dim = {1, 2}}, .data = pair};
+    const struct steno_tensor *y;
+    steno_status st = steno_session_set(d->session, c->ids, &ids, err);
+    if (!st)
+        st = set_memories(d, position, err);
+    if (!st)
+        st = steno_session_run(d->session, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", c->name);
+    y = steno_session_get(d->session, 0);
+    if (y->dtype != STENO_F32 || steno_numel(y) != (size_t)c->vocab)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores, expected those of %d tokens",
+                          c->name, steno_numel(y), (int)c->vocab);
+    st = steno_scores_check(y->data, (size_t)c->vocab, c->name, err);
+    if (!st)
+        steno_log_softmax(y->data, (size_t)c->vocab, d->logs);
+    return st;
+}
+
+static int32_t best_of(const steno_canary_decoder *d)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < d->c->vocab; i++)
+        if (d->logs[i] > d->logs[best])
+            best = i;
+    return best;
+}
+
+static steno_status reserve(steno_canary_decoder *d, size_t most, steno_err *err)
+{
+    struct steno_span *p;
+    if (most <= d->cap)
+        return STENO_OK;
+    p = realloc(d->spans, most * sizeof *p);
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", d->c->name);
+    d->spans = p;
+    d->cap = most;
+    return STENO_OK;
+}
+
+static void share_frames(struct steno_span *s, size_t n, size_t frames)
+{
+    for (size_t i = 0; i < n; i++) {
+        const int64_t end = (int64_t)((i + 1) * frames / n);
+        s[i].first = (int64_t)(i * frames / n);
+        s[i].last = end > s[i].first ? end - 1 : s[i].first;
+    }
+}
+
+steno_status steno_canary_decode(steno_canary_decoder *d, const struct steno_tensor *states,
+                                 const struct steno_tensor *mask, int32_t source, int32_t target,
+                                 size_t most, size_t frames, const struct steno_span **spans,
+                                 size_t *n, double *score, steno_err *err)
+{
+    const struct steno_canary *c = d->c;
+    const int32_t prompt[PROMPT] = {c->begin[0], c->begin[1], c->begin[2], source,     target,
+                                    c->after[0], c->after[1], c->after[2], c->after[3]};
+    int32_t position = 0, token;
+    size_t made = 0;
+    steno_status st = reserve(d, most, err);
+    if (!st)
+        st = steno_session_set(d->session, c->states, states, err);
+    if (!st)
+        st = steno_session_set(d->session, c->mask, mask, err);
+    for (; position < PROMPT && !st; position++)
+        st = read_token(d, prompt[position], position, err);
+    *score = 0;
+    while (!st && made < most) {
+        token = best_of(d);
+        *score += (double)d->logs[token];
+        if (token == c->end)
+            break;
+        d->spans[made++] = (struct steno_span){.token = token, .peak = d->logs[token]};
+        if (made < most)
+            st = read_token(d, token, position++, err);
+    }
+    share_frames(d->spans, made, frames);
+    *spans = d->spans;
+    *n = made;
+    return st;
+}

@@ -1,0 +1,56 @@
+/* The attention decoder of Canary, greedy.
+ *
+ *     decoder_input_ids i32 [1,2] = (token, position), decoder_mems_list_i [1,n,H] (any number of
+ *     them), enc_states [1,T,D], enc_mask bool [1,T]
+ *     -> logits [1,1,vocab], next memories [1,n+1,H]
+ *
+ * A prompt of marks says what is wanted: language spoken, language of the text, punctuation. It is
+ * read one mark at a time, like the tokens after it. Sources: NeMo, EncDecMultiTaskModel and its
+ * prompt format canary2; sherpa-onnx 2.0.1 for the number of tokens. */
+#ifndef STENO_FAMILIES_NEMO_CANARY_H
+#define STENO_FAMILIES_NEMO_CANARY_H
+
+#include "base/span.h"
+#include "nn/network/network.h"
+#include "text/tokens.h"
+
+#define STENO_CANARY_MEMORIES 64
+#define STENO_CANARY_LANGUAGES 128 /* bytes of the list of codes */
+
+/* Frozen. */
+struct steno_canary {
+    steno_network *net; /* borrowed, as the name */
+    const char *name;
+    int ids, states, mask, memory[STENO_CANARY_MEMORIES]; /* inputs */
+    int n_memories;
+    int64_t hidden;
+    int32_t vocab, end;
+    int32_t begin[3], after[4];             /* marks of the prompt around the languages */
+    char languages[STENO_CANARY_LANGUAGES]; /* codes, "en es de fr" */
+};
+
+/* Match network and vocabulary. memories, hidden: as the metadata says, 0: not said.
+ * STENO_ERR_FORMAT names what is missing. */
+STENO_MUST steno_status steno_canary_bind(struct steno_canary *c, steno_network *net,
+                                          const char *name, const steno_tokens *tokens,
+                                          int64_t memories, int64_t hidden, steno_err *err);
+/* The mark <|code|>; -1: the vocabulary has none. */
+int32_t steno_canary_language(const steno_tokens *tokens, const char *code);
+
+/* A session and the tokens of the last run. Confined. */
+typedef struct steno_canary_decoder steno_canary_decoder;
+STENO_MUST steno_status steno_canary_decoder_open(steno_canary_decoder **out,
+                                                  const struct steno_canary *c, int threads,
+                                                  steno_err *err);
+void steno_canary_decoder_close(steno_canary_decoder *d);
+/* Decode: states [1,T,D], mask [1,T] of the encoder, languages as marks. At most `most` tokens.
+ * spans: [*n] until the next run; the model gives no times, so the tokens share the `frames` frames
+ * of the audio evenly. *score: sum of their log-probabilities and that of the end. */
+STENO_MUST steno_status steno_canary_decode(steno_canary_decoder *d,
+                                            const struct steno_tensor *states,
+                                            const struct steno_tensor *mask, int32_t source,
+                                            int32_t target, size_t most, size_t frames,
+                                            const struct steno_span **spans, size_t *n,
+                                            double *score, steno_err *err);
+
+#endif
