@@ -25,6 +25,7 @@ declare -A may=(
     [families]="features search text" [families/registry]="families"
     [families/common]="families nn/network nn/exec nn/graph nn/kernels features search text"
     [recognizer]="families families/registry nn/network nn/exec nn/graph features search text audio store"
+    [decode]="audio" # a program of its own
     [pool]="recognizer families search text audio features"
 )
 # All families may use the same folders; no family uses another. The registry may use all families.

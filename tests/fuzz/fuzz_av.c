@@ -1,8 +1,8 @@
 /* Containers through FFmpeg as steno-decode calls it: seekable and as a stream, by the name that
  * detection gives and by FFmpeg's own. What comes out is one format, then whole frames of finite
  * length, until the end or an error with a message. */
-/* covers: decode/av.c engine/audio/detect.c */
-/* link: decode/av.c */
+/* covers: engine/decode/av.c engine/audio/detect.c */
+/* link: engine/decode/av.c */
 /* ldflags: -Wl,--no-as-needed -lavformat -lavcodec -lswresample -lavutil -Wl,--as-needed */
 #include "audio/detect.h"
 #include "decode/av.h"

@@ -1,5 +1,5 @@
 /* What a process may do after steno_sandbox_enter: each case is a child that tries one thing. */
-/* link: decode/sandbox.c */
+/* link: engine/decode/sandbox.c */
 /* ldflags: -Wl,--no-as-needed -lseccomp -Wl,--as-needed */
 #include "decode/sandbox.h"
 
