@@ -6,7 +6,6 @@
 
 #include "base/arena.h"
 #include "families/common/scores.h"
-#include "steno.h"
 #include "text/language.h"
 
 #define PROMPT 9
@@ -29,7 +28,7 @@ static void list_languages(struct steno_canary *c, const steno_tokens *tokens)
         if (strlen(piece) != 6 || strncmp(piece, "<|", 2) != 0 || strcmp(piece + 4, "|>") != 0)
             continue;
         memcpy(code, piece + 2, 2);
-        if (steno_language_name(code) && n + 4 < sizeof c->languages)
+        if (steno_language_find(code) >= 0 && n + 4 < sizeof c->languages)
             n += (size_t)snprintf(c->languages + n, sizeof c->languages - n, "%s%s", n ? " " : "",
                                   code);
     }
@@ -145,9 +144,8 @@ void steno_canary_decoder_close(steno_canary_decoder *d)
 static steno_status set_memories(steno_canary_decoder *d, int32_t position, steno_err *err)
 {
     const struct steno_canary *c = d->c;
-    static float nothing[16];
     const struct steno_tensor empty = {
-        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 0, c->hidden}}, .data = nothing};
+        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 0, c->hidden}}, .data = d->logs};
     steno_status st = STENO_OK;
     for (int i = 0; i < c->n_memories && !st; i++)
         st = steno_session_set(d->session, c->memory[i],
