@@ -284,12 +284,14 @@ static steno_status put_alternative(struct steno_buf *b, const struct steno_alte
     return st ? st : steno_buf_puts(b, "}");
 }
 
-static steno_status put_utterance(struct steno_buf *b, const struct steno_event *seg, size_t i,
+static steno_status put_utterance(struct steno_buf *b, const steno_transcript *t, size_t i,
                                   const struct steno_deepgram_about *a)
 {
-    steno_status st =
-        steno_buf_printf(b, "%s{\"id\":\"%s-%zu\",\"channel\":0,\"start\":%.3f,\"end\":%.3f,",
-                         i ? "," : "", a->request_id, i, seg->start, seg->end);
+    const struct steno_event *seg = steno_transcript_segment(t, i);
+    const unsigned channel = steno_transcript_segment_channel(t, i); /* Deepgram counts from 0 */
+    steno_status st = steno_buf_printf(
+        b, "%s{\"id\":\"%s-%zu\",\"channel\":%u,\"start\":%.3f,\"end\":%.3f,", i ? "," : "",
+        a->request_id, i, channel ? channel - 1 : 0, seg->start, seg->end);
     if (!st)
         st = steno_buf_printf(b, "\"confidence\":%.4f,", (double)seg->confidence);
     if (!st)
@@ -306,7 +308,7 @@ static steno_status put_utterances(struct steno_buf *b, const steno_transcript *
 {
     steno_status st = steno_buf_puts(b, ",\"utterances\":[");
     for (size_t i = 0; !st && i < steno_transcript_n_segments(t); i++)
-        st = put_utterance(b, steno_transcript_segment(t, i), i, a);
+        st = put_utterance(b, t, i, a);
     return st ? st : steno_buf_puts(b, "]");
 }
 
@@ -321,14 +323,16 @@ static steno_status put_language(struct steno_buf *b, const struct steno_openai_
                                   (double)r->language_probability);
 }
 
-static steno_status put_results(struct steno_buf *out, const struct steno_openai_result *r,
+/* Append {"alternatives", "detected_language"?} of one channel. */
+static steno_status put_channel(struct steno_buf *out, steno_transcript *t,
+                                const struct steno_openai_result *r,
                                 const struct steno_deepgram_about *about)
 {
-    size_t n = steno_transcript_n_alternatives(r->transcript);
-    steno_status st = steno_buf_puts(out, "\"results\":{\"channels\":[{\"alternatives\":[");
+    size_t n = steno_transcript_n_alternatives(t);
+    steno_status st = steno_buf_puts(out, "{\"alternatives\":[");
     for (size_t i = 0; !st && i < n; i++) {
         struct steno_alternative a;
-        st = steno_transcript_alternative(r->transcript, i, &a, NULL);
+        st = steno_transcript_alternative(t, i, &a, NULL);
         if (!st && i)
             st = steno_buf_puts(out, ",");
         if (!st)
@@ -338,8 +342,29 @@ static steno_status put_results(struct steno_buf *out, const struct steno_openai
         st = steno_buf_puts(out, "]");
     if (!st && about->wants.detect_language && *r->language)
         st = put_language(out, r);
+    return st ? st : steno_buf_puts(out, "}");
+}
+
+static steno_status put_results(struct steno_buf *out, const struct steno_openai_result *r,
+                                const struct steno_deepgram_about *about)
+{
+    const size_t n = steno_transcript_n_channels(r->transcript);
+    steno_status st = steno_buf_puts(out, "\"results\":{\"channels\":[");
+    if (!st && !n)
+        st = put_channel(out, r->transcript, r, about);
+    for (size_t i = 0; !st && i < n; i++) {
+        struct steno_openai_result one = *r;
+        steno_transcript *t = steno_transcript_channel(r->transcript, i);
+        const char *language = steno_transcript_language(t, &one.language_probability);
+        if (language)
+            one.language = language;
+        if (i)
+            st = steno_buf_puts(out, ",");
+        if (!st)
+            st = put_channel(out, t, &one, about);
+    }
     if (!st)
-        st = steno_buf_puts(out, "}]");
+        st = steno_buf_puts(out, "]");
     if (!st && about->wants.utterances)
         st = put_utterances(out, r->transcript, about);
     return st ? st : steno_buf_puts(out, "}}\n");

@@ -285,12 +285,19 @@ steno_status steno_openai_write_json(struct steno_buf *out, const struct steno_o
     return THEN(st, steno_buf_puts(out, "}\n"));
 }
 
+/* Append the channel of a word or segment, if the recording has several. */
+static steno_status put_channel(struct steno_buf *out, unsigned channel)
+{
+    return channel ? steno_buf_printf(out, ",\"channel\":%u", channel) : STENO_OK;
+}
+
 static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
 {
     steno_status st = steno_buf_puts(out, ",\"words\":[");
     bool first = true;
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
         const struct steno_event *seg = steno_transcript_segment(t, i);
+        const unsigned channel = steno_transcript_segment_channel(t, i);
         for (size_t w = 0; w < seg->n_words; w++, first = false) {
             THEN(st, steno_buf_puts(out, first ? "{" : ",{"));
             THEN(st, put_text(out, "word", seg->words[w].text));
@@ -298,6 +305,7 @@ static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
             THEN(st, put_seconds(out, "start", seg->words[w].start));
             THEN(st, steno_buf_puts(out, ","));
             THEN(st, put_seconds(out, "end", seg->words[w].end));
+            THEN(st, put_channel(out, channel));
             THEN(st, steno_buf_puts(out, "}"));
         }
     }
@@ -336,7 +344,8 @@ static steno_status put_ids(struct steno_buf *out, const int32_t *ids, size_t n)
 }
 
 /* A segment that the model has cut: all fields are its own. */
-static steno_status put_section(struct steno_buf *out, const struct steno_section *s, size_t id)
+static steno_status put_section(struct steno_buf *out, const struct steno_section *s, size_t id,
+                                unsigned channel)
 {
     steno_status st = steno_buf_printf(out, "%s{\"id\":%zu,\"seek\":%.0f,", id ? "," : "", id,
                                        round(s->seek * 100));
@@ -346,6 +355,7 @@ static steno_status put_section(struct steno_buf *out, const struct steno_sectio
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "text", s->text));
     THEN(st, put_ids(out, s->ids, s->n_ids));
+    THEN(st, put_channel(out, channel));
     return THEN(st, steno_buf_printf(out,
                                      ",\"temperature\":%.6g,\"avg_logprob\":%.6g,"
                                      "\"compression_ratio\":%.6g,\"no_speech_prob\":%.6g}",
@@ -356,12 +366,13 @@ static steno_status put_section(struct steno_buf *out, const struct steno_sectio
 /* The schema wants some fields of a segment that only Whisper has; for other models they get
  * neutral values. avg_logprob is the logarithm of the segment's confidence (a geometric mean of
  * word posteriors). no_speech_prob is 1 minus the confidence when nothing better is known. */
-static steno_status put_segment(struct steno_buf *out, const struct steno_event *seg, size_t id)
+static steno_status put_segment(struct steno_buf *out, const struct steno_event *seg, size_t id,
+                                unsigned channel)
 {
     double confidence = seg->confidence > 1e-6f ? (double)seg->confidence : 1e-6;
     steno_status st;
     if (seg->n_sections)
-        return put_section(out, &seg->sections[0], id);
+        return put_section(out, &seg->sections[0], id, channel);
     st = steno_buf_printf(out, "%s{\"id\":%zu,\"seek\":%.0f,", id ? "," : "", id,
                           seg->start > 0 ? floor(seg->start * 100) : 0.0);
     THEN(st, put_seconds(out, "start", seg->start));
@@ -370,6 +381,7 @@ static steno_status put_segment(struct steno_buf *out, const struct steno_event 
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "text", seg->text));
     THEN(st, put_tokens(out, seg));
+    THEN(st, put_channel(out, channel));
     THEN(st, steno_buf_printf(out,
                               ",\"temperature\":0,\"avg_logprob\":%.4f,"
                               "\"compression_ratio\":1,\"no_speech_prob\":%.4f",
@@ -382,7 +394,8 @@ static steno_status put_segments(struct steno_buf *out, const steno_transcript *
 {
     steno_status st = steno_buf_puts(out, ",\"segments\":[");
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
-        THEN(st, put_segment(out, steno_transcript_segment(t, i), i));
+        THEN(st, put_segment(out, steno_transcript_segment(t, i), i,
+                             steno_transcript_segment_channel(t, i)));
     return THEN(st, steno_buf_puts(out, "]"));
 }
 

@@ -95,9 +95,13 @@ static json_t *section_json(json_t *o, const struct steno_section *s)
     return with(o, "no_speech_prob", number((double)s->no_speech));
 }
 
-static json_t *segment_json(const struct steno_event *seg, bool no_words)
+static json_t *segment_json(const steno_transcript *t, size_t i, bool no_words)
 {
+    const struct steno_event *seg = steno_transcript_segment(t, i);
+    const unsigned channel = steno_transcript_segment_channel(t, i);
     json_t *o = with(json_object(), "text", json_string(seg->text));
+    if (channel)
+        o = with(o, "channel", json_integer(channel));
     o = with(o, "start", number(seg->start));
     o = with(o, "end", number(seg->end));
     o = with(o, "confidence", number((double)seg->confidence));
@@ -123,6 +127,8 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
     o = with(o, "text", json_string(steno_transcript_text(t)));
     o = with(o, "duration", number(steno_transcript_duration(t)));
     o = with(o, "confidence", number((double)steno_transcript_confidence(t)));
+    if (steno_transcript_n_channels(t))
+        o = with(o, "channels", json_integer((json_int_t)steno_transcript_n_channels(t)));
     if (opt->model)
         o = with(o, "model", text(opt->model));
     if (opt->language)
@@ -130,7 +136,7 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
     if (opt->language_probability > 0)
         o = with(o, "language_probability", number((double)opt->language_probability));
     for (size_t i = 0; segments && i < steno_transcript_n_segments(t); i++)
-        segments = and_then(segments, segment_json(steno_transcript_segment(t, i), opt->no_words));
+        segments = and_then(segments, segment_json(t, i, opt->no_words));
     o = with(o, "segments", segments);
     if (opt->warning)
         o = with(o, "warnings", and_then(json_array(), text(opt->warning)));

@@ -11,6 +11,7 @@ struct writer {
     enum steno_subtitle_format format;
     struct steno_subtitle_options opt;
     size_t cues;
+    unsigned channel; /* of the segment, from 1; 0 = the recording has one */
 };
 
 /* Number of characters, not bytes. */
@@ -77,6 +78,9 @@ static steno_status write_cue(struct writer *w, const struct steno_event *seg, s
 {
     steno_status st = write_head(w, seg->words[from].start, seg->words[to - 1].end);
     int used = 0;
+    if (!st && w->channel) /* WebVTT has a mark for the voice (W3C WebVTT, 4.2.2) */
+        st = steno_buf_printf(
+            w->out, w->format == STENO_VTT ? "<v Channel %u>" : "Channel %u: ", w->channel);
     for (size_t i = from; i < to && !st; i++) {
         const char *word = seg->words[i].text;
         bool gap = spaced(seg->text, at, word) && used;
@@ -143,7 +147,9 @@ steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript 
         w.opt.pause_seconds = defaults.pause_seconds;
     if (format == STENO_VTT)
         st = steno_buf_puts(out, "WEBVTT\n");
-    for (size_t i = 0; i < steno_transcript_n_segments(t) && !st; i++)
+    for (size_t i = 0; i < steno_transcript_n_segments(t) && !st; i++) {
+        w.channel = steno_transcript_segment_channel(t, i);
         st = write_segment(&w, steno_transcript_segment(t, i));
+    }
     return st;
 }

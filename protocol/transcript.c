@@ -19,6 +19,10 @@ struct steno_transcript {
     size_t n_words;
     const char *language; /* of the first final that has one */
     float language_probability;
+    /* of several channels */
+    steno_transcript **channels;
+    size_t n_channels;
+    unsigned *channel_of; /* [n] */
 };
 
 steno_transcript *steno_transcript_new(size_t max_bytes)
@@ -41,10 +45,90 @@ void steno_transcript_free(steno_transcript *t)
 {
     if (!t)
         return;
+    for (size_t i = 0; i < t->n_channels; i++)
+        steno_transcript_free(t->channels[i]);
+    free(t->channels);
+    free(t->channel_of);
     steno_arena_free(t->arena);
     steno_buf_free(&t->text);
     free(t->segments);
     free(t);
+}
+
+/* Add what a channel has to the sums and the text. */
+static steno_status add_channel(steno_transcript *t, steno_transcript *c, bool first)
+{
+    steno_status st = first ? STENO_OK : steno_buf_puts(&t->text, "\n");
+    t->log_conf += c->log_conf;
+    t->n_words += c->n_words;
+    t->duration = c->duration > t->duration ? c->duration : t->duration;
+    if (!t->language && c->language) {
+        t->language = c->language;
+        t->language_probability = c->language_probability;
+    }
+    return st ? st : steno_buf_puts(&t->text, steno_transcript_text(c));
+}
+
+/* Merge the channels' segments by time; of equal times the first channel's comes first. */
+static void merge_segments(steno_transcript *t, size_t *at)
+{
+    for (t->n = 0; t->n < t->cap; t->n++) {
+        size_t next = t->n_channels;
+        for (size_t k = 0; k < t->n_channels; k++)
+            if (at[k] < t->channels[k]->n &&
+                (next == t->n_channels || t->channels[k]->segments[at[k]].start <
+                                              t->channels[next]->segments[at[next]].start))
+                next = k;
+        t->channel_of[t->n] = (unsigned)next + 1;
+        t->segments[t->n] = t->channels[next]->segments[at[next]++];
+    }
+}
+
+steno_transcript *steno_transcript_of_channels(steno_transcript *const *channels, size_t n)
+{
+    steno_transcript *t = steno_transcript_new(0);
+    steno_transcript **own = calloc(n ? n : 1, sizeof *own);
+    size_t *at = calloc(n ? n : 1, sizeof *at);
+    bool good = t && own && at;
+    for (size_t i = 0; good && i < n; i++)
+        t->cap += channels[i]->n;
+    if (good) {
+        t->segments = calloc(t->cap ? t->cap : 1, sizeof *t->segments);
+        t->channel_of = calloc(t->cap ? t->cap : 1, sizeof *t->channel_of);
+        good = t->segments && t->channel_of;
+    }
+    for (size_t i = 0; good && i < n; i++) {
+        own[i] = channels[i];
+        good = !add_channel(t, own[i], !i);
+    }
+    if (good) {
+        t->channels = own;
+        t->n_channels = n;
+        merge_segments(t, at);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            steno_transcript_free(channels[i]);
+        free(own);
+        steno_transcript_free(t);
+        t = NULL;
+    }
+    free(at);
+    return t;
+}
+
+size_t steno_transcript_n_channels(const steno_transcript *t)
+{
+    return t->n_channels;
+}
+
+steno_transcript *steno_transcript_channel(const steno_transcript *t, size_t k)
+{
+    return t->channels[k];
+}
+
+unsigned steno_transcript_segment_channel(const steno_transcript *t, size_t i)
+{
+    return t->channel_of ? t->channel_of[i] : 0;
 }
 
 static const struct steno_word *copy_words(steno_arena *a, const struct steno_word *w, size_t n)

@@ -21,6 +21,17 @@ STENO_MUST steno_status steno_transcript_add(steno_transcript *t, const struct s
                                              steno_err *err);
 void steno_transcript_set_duration(steno_transcript *t, double seconds);
 
+/* The transcript of a recording whose channels were transcribed one by one: the segments of all, in
+ * the order of their beginnings, and as its text a line for each channel. Takes channels [n], in
+ * any case. NULL when out of memory. Nothing can be added to it. */
+steno_transcript *steno_transcript_of_channels(steno_transcript *const *channels, size_t n);
+/* The number of those channels; 0: this is one transcript. */
+size_t steno_transcript_n_channels(const steno_transcript *t);
+/* Channel k of them, from 0. */
+steno_transcript *steno_transcript_channel(const steno_transcript *t, size_t k);
+/* The channel of segment i, from 1; 0 = this is one transcript. */
+unsigned steno_transcript_segment_channel(const steno_transcript *t, size_t i);
+
 double steno_transcript_duration(const steno_transcript *t);
 size_t steno_transcript_n_segments(const steno_transcript *t);
 /* Segment i in the form of its event; the strings belong to the transcript. */

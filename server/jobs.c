@@ -32,7 +32,9 @@ struct steno_job {
     float *block; /* [BLOCK], samples [at, have) not yet pushed */
     size_t at, have;
     int rate;
-    int64_t decoded; /* samples */
+    int64_t decoded;  /* samples */
+    unsigned channel; /* with multichannel: the one that is transcribed, from 0 */
+    steno_transcript *transcripts[STENO_JOB_CHANNELS]; /* of those before it */
 
     /* under jobs->lock */
     steno_job *next;          /* in the queue */
@@ -148,7 +150,8 @@ static void wake_job(void *job)
 static steno_status open_audio(steno_job *job, struct steno_audio_info *info, steno_err *err)
 {
     const struct steno_server *srv = job->jobs->srv;
-    const struct steno_audio_options opt = {.channel = job->req.channel,
+    const struct steno_audio_options opt = {.channel = job->req.multichannel ? job->channel + 1
+                                                                             : job->req.channel,
                                             .max_seconds = srv->conf->audio_seconds,
                                             .decoders = srv->decoders,
                                             .dont_wait = true};
@@ -168,6 +171,13 @@ static steno_status open_audio(steno_job *job, struct steno_audio_info *info, st
         return st;
     steno_audio_get_info(job->audio, info);
     snprintf(job->result.format, sizeof job->result.format, "%s/%s", info->format, info->codec);
+    if (job->channel && info->channels != job->result.channels) /* damage, differently decoded */
+        return steno_fail(err, STENO_ERR_FORMAT, "the recording cannot be decoded twice");
+    job->result.channels = info->channels;
+    if (job->req.multichannel && info->channels > STENO_JOB_CHANNELS)
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "multichannel: the recording has %u channels, at most %d are possible",
+                          info->channels, STENO_JOB_CHANNELS);
     return STENO_OK;
 }
 
@@ -202,18 +212,40 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     return steno_pool_stream_open(&job->stream, job->req.served->pool, &so, on_note, job, err);
 }
 
+static void close_audio(steno_job *job)
+{
+    steno_waker_forget(job->jobs->srv->waker, job->watch);
+    steno_audio_close(job->audio);
+    job->audio = NULL;
+}
+
+static bool is_last_channel(const steno_job *job)
+{
+    return !job->req.multichannel || job->channel + 1 >= job->result.channels;
+}
+
 static void release_audio(steno_job *job)
 {
     size_t bytes = job->req.len;
     if (!job->req.audio)
         return;
-    steno_waker_forget(job->jobs->srv->waker, job->watch);
-    steno_audio_close(job->audio);
-    job->audio = NULL;
+    close_audio(job);
     free(job->req.audio);
     job->req.audio = NULL;
     if (job->req.released)
         job->req.released(job->req.user, bytes);
+}
+
+/* Say that a recording of several channels was mixed: words that are spoken at the same time are
+ * lost. */
+static void warn_of_mix(steno_job *job)
+{
+    char *text = job->result.warning;
+    const size_t n = strlen(text), room = sizeof job->result.warning - n;
+    if (!job->req.multichannel && !job->req.channel && job->result.channels > 1)
+        snprintf(text + n, room,
+                 "%s%u channels were mixed (multichannel=true has one text for each)",
+                 n ? "; " : "", job->result.channels);
 }
 
 static void end_of_audio(steno_job *job)
@@ -224,7 +256,11 @@ static void end_of_audio(steno_job *job)
     steno_pool_stream_get_stats(job->stream, &stats);
     steno_audio_warning(&info, stats.audio_seconds, job->result.warning,
                         sizeof job->result.warning);
-    release_audio(job);
+    warn_of_mix(job);
+    if (is_last_channel(job))
+        release_audio(job);
+    else
+        close_audio(job);
     steno_pool_stream_end(job->stream);
     job->state = FLUSHING;
 }
@@ -260,22 +296,64 @@ static steno_status feed(steno_job *job, bool *again, steno_err *err)
     return STENO_OK;
 }
 
-static void finish(steno_job *job, steno_status st, const steno_err *err)
+/* The stream is over: take what it knows. */
+static void end_stream(steno_job *job)
 {
     struct steno_job_result *r = &job->result;
-    if (job->stream)
-        steno_pool_stream_get_stats(job->stream, &r->stats);
+    struct steno_pool_stream_stats stats;
+    if (!job->stream)
+        return;
+    steno_pool_stream_get_stats(job->stream, &stats);
+    steno_pool_stream_stats_add(&r->stats, &stats);
+    if (stats.audio_seconds > r->duration)
+        r->duration = stats.audio_seconds;
+    steno_transcript_set_duration(r->transcript, stats.audio_seconds);
     steno_pool_stream_close(job->stream);
     job->stream = NULL;
+}
+
+/* Go on with the next channel. */
+static steno_status next_channel(steno_job *job, steno_err *err)
+{
+    steno_transcript *next = steno_transcript_new(0);
+    if (!next)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    end_stream(job);
+    job->transcripts[job->channel++] = job->result.transcript;
+    job->result.transcript = next;
+    job->at = job->have = 0;
+    pthread_mutex_lock(&job->jobs->lock);
+    job->pool_done = false;
+    job->state = OPENING;
+    pthread_mutex_unlock(&job->jobs->lock);
+    return STENO_OK;
+}
+
+/* Make one transcript of those of the channels. */
+static steno_status join_channels(steno_job *job, steno_err *err)
+{
+    struct steno_job_result *r = &job->result;
+    if (!job->req.multichannel)
+        return STENO_OK;
+    job->transcripts[job->channel] = r->transcript;
+    r->transcript = steno_transcript_of_channels(job->transcripts, job->channel + 1);
+    job->channel = 0;
+    return r->transcript ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+}
+
+static void finish(steno_job *job, steno_status st, steno_err *err)
+{
+    struct steno_job_result *r = &job->result;
+    end_stream(job);
     release_audio(job);
     free(job->block);
     job->block = NULL;
     r->received = job->rate ? (double)job->decoded / job->rate : 0;
     r->dropped = job->rate ? (double)(job->have - job->at) / job->rate : 0;
-    r->duration = r->stats.audio_seconds;
-    steno_transcript_set_duration(r->transcript, r->duration);
+    if (!st)
+        st = join_channels(job, err);
     r->status = st;
-    if (st && err)
+    if (st)
         r->err = *err;
     pthread_mutex_lock(&job->jobs->lock);
     job->state = OVER;
@@ -307,6 +385,11 @@ static bool iterate(steno_job *job, bool *again)
     }
     if (!st && job->state == FEEDING)
         st = feed(job, again, &err);
+    if (!st && job->state == FLUSHING && done && !is_last_channel(job)) {
+        *again = true; /* on a feeder: this may be a worker */
+        st = next_channel(job, &err);
+        done = false;
+    }
     if (!st && !(job->state == FLUSHING && done))
         return true;
     finish(job, st, &err);
@@ -492,6 +575,8 @@ void steno_job_free(steno_job *job)
 {
     if (!job)
         return;
+    for (unsigned i = 0; i < job->channel; i++)
+        steno_transcript_free(job->transcripts[i]);
     steno_transcript_free(job->result.transcript);
     free(job);
 }

@@ -2,6 +2,9 @@
  * files and push the samples. A job holds a thread only while it can work: when its stream's buffer
  * is full, the job sleeps until the pool reports room. This module knows nothing of HTTP.
  *
+ * Channels of a recording that have a transcript each are decoded and recognised one after the
+ * other: a job has one stream at a time.
+ *
  * Locked: any thread may start, cancel and free jobs. Callbacks run without a lock of this module.
  */
 #ifndef STENO_SERVER_JOBS_H
@@ -14,14 +17,17 @@
 typedef struct steno_jobs steno_jobs;
 typedef struct steno_job steno_job;
 
+#define STENO_JOB_CHANNELS 20 /* of a recording that is transcribed channel by channel */
+
 struct steno_job_request {
     enum steno_session_api api;
     struct steno_served *served; /* the model; in use until done */
     uint64_t owner;              /* for round robin between owners; 0 = no owner */
     char *audio;                 /* [len], from malloc; the job owns it once start succeeds */
     size_t len;
-    unsigned channel; /* 0 = mean of all, k = the k-th one */
-    int beam, n_best; /* 0 = the model's default */
+    unsigned channel;  /* 0 = mean of all, k = the k-th one */
+    bool multichannel; /* each channel has a transcript of its own; channel is 0 */
+    int beam, n_best;  /* 0 = the model's default */
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
     struct steno_hints hints;     /* borrowed until done */
@@ -41,9 +47,11 @@ struct steno_job_request {
 struct steno_job_result {
     steno_status status;
     steno_err err;
-    steno_transcript *transcript; /* owned by the job */
-    double duration;              /* s of audio */
-    double received, dropped;     /* s of decoded audio; s of it that never reached the pool */
+    /* Owned by the job. With multichannel: of channels; NULL when memory was short. */
+    steno_transcript *transcript;
+    unsigned channels;        /* of the recording */
+    double duration;          /* s of audio */
+    double received, dropped; /* s of decoded audio; s of it that never reached the pool */
     struct steno_pool_stream_stats stats;
     char format[32];   /* "wav/s16le"; "" when it was not recognised */
     char warning[160]; /* about the recording; "" = none */

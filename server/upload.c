@@ -201,11 +201,12 @@ static steno_status write_native(struct steno_upload *up, const struct steno_ope
 static steno_status write_deepgram(struct steno_upload *up, const struct steno_openai_result *r)
 {
     const struct steno_model_info *info = &up->served->info;
+    const size_t n = steno_transcript_n_channels(r->transcript);
     const struct steno_deepgram_about about = {.request_id = up->id,
                                                .model = up->served->name,
                                                .version = info->version,
                                                .family = info->family,
-                                               .channels = 1,
+                                               .channels = n ? (int)n : 1,
                                                .created = (int64_t)time(NULL),
                                                .wants = up->wants};
     return steno_deepgram_write(&up->answer, r, &about);
@@ -313,7 +314,8 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
                                       .logprobs = up->ask.logprobs,
                                       .warning = *r->warning ? r->warning : NULL};
     steno_status st = r->status;
-    const char *language = steno_transcript_language(r->transcript, &out.language_probability);
+    const char *language =
+        r->transcript ? steno_transcript_language(r->transcript, &out.language_probability) : NULL;
     if (language)
         out.language = language;
     up->err = r->err;
@@ -411,6 +413,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
                                     .served = up->served,
                                     .len = up->body.len,
                                     .channel = (unsigned)up->ask.channel,
+                                    .multichannel = up->multichannel,
                                     .beam = up->beam,
                                     .n_best = up->n_best,
                                     .vad = vad_of(up),
@@ -457,6 +460,11 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
         if (steno_multipart_end(up->parts, &err) ||
             steno_openai_check(&up->ask, &up->fail_param, &err))
             fail_body_status(up, up->fail_param, &err);
+    }
+    if (!up->fail_http && up->multichannel && (up->ask.channel || up->ask.stream)) {
+        (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with %s",
+                         up->ask.channel ? "channel" : "stream");
+        fail_body_status(up, "multichannel", &err);
     }
     if (!up->fail_http && !choose_model(up, &why, &err))
         fail_body(up, why.http, why.code, why.param, &err);

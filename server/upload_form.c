@@ -55,6 +55,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return set_model(up, value, err);
     if (!strcmp(name, "channel"))
         return steno_query_int(name, value, 0, STENO_OPENAI_CHANNELS, &up->ask.channel, err);
+    if (!strcmp(name, "multichannel"))
+        return steno_query_bool(name, value, &up->multichannel, err);
     if (!strcmp(name, "beam"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->beam, err);
     if (!strcmp(name, "vad"))
@@ -67,8 +69,9 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_options_set(&up->options, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
-                          "query: '%.40s' is unknown; known are format, model, channel, beam, "
-                          "n_best, vad, words, segments, " STENO_HINT_NAMES "%s",
+                          "query: '%.40s' is unknown; known are format, model, channel, "
+                          "multichannel, beam, n_best, vad, words, segments, " STENO_HINT_NAMES
+                          "%s",
                           name, steno_options_names(names));
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
@@ -81,7 +84,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 /* Whether a name is an extension of OpenAI's form by this project. */
 static bool is_extension(const char *name)
 {
-    return !strcmp(name, "n_best") || !strcmp(name, "vad") || steno_native_is_option(name);
+    return !strcmp(name, "n_best") || !strcmp(name, "vad") || !strcmp(name, "multichannel") ||
+           steno_native_is_option(name);
 }
 
 /* A field of OpenAI's form that is an extension. Its own `temperature` is an option of families

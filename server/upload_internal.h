@@ -25,6 +25,7 @@ struct steno_upload {
     struct steno_deepgram_wants wants;
     bool no_words;
     int beam, n_best;
+    bool multichannel; /* each channel has a transcript of its own */
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;

@@ -9,7 +9,6 @@
  * loop reads on for a while. Closing at once would reset the connection and lose the reason. */
 #include "server/ws_internal.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,24 +197,12 @@ static void engine_cancel(void *ctx)
     steno_pool_stream_cancel(((conn *)ctx)->stream);
 }
 
-/* Add up what streams of one session took. */
-static void add_stats(struct steno_pool_stream_stats *sum, const struct steno_pool_stream_stats *s)
-{
-    sum->audio_seconds += s->audio_seconds;
-    sum->waiting_seconds += s->waiting_seconds;
-    sum->inference_seconds += s->inference_seconds;
-    sum->skipped_seconds += s->skipped_seconds;
-    sum->queue_wait_seconds += s->queue_wait_seconds;
-    sum->queue_wait_max = fmax(sum->queue_wait_max, s->queue_wait_max);
-    sum->steps += s->steps;
-}
-
 static void engine_close(void *ctx)
 {
     conn *c = ctx;
     struct steno_pool_stream_stats s;
     steno_pool_stream_get_stats(c->stream, &s);
-    add_stats(&c->past, &s);
+    steno_pool_stream_stats_add(&c->past, &s);
     steno_pool_stream_close(c->stream);
     c->stream = NULL;
     steno_models_release(c->ws->srv->models, c->served);
@@ -328,7 +315,7 @@ static void account(conn *c, const struct steno_ws_session_state *st)
     struct steno_pool_stream_stats ps = {0};
     if (c->stream)
         steno_pool_stream_get_stats(c->stream, &ps);
-    add_stats(&ps, &c->past);
+    steno_pool_stream_stats_add(&ps, &c->past);
     steno_stats_audio(stats, c->api, st->received_seconds, st->dropped_seconds, &ps);
     steno_metric_add(stats->partial_revisions, (double)st->partials_revised);
     if (st->failed_in_audio)

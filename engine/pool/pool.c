@@ -523,6 +523,19 @@ void steno_pool_stream_close(steno_pool_stream *ps)
         steno_pool_stream_free(ps);
 }
 
+void steno_pool_stream_stats_add(struct steno_pool_stream_stats *sum,
+                                 const struct steno_pool_stream_stats *s)
+{
+    sum->audio_seconds += s->audio_seconds;
+    sum->waiting_seconds += s->waiting_seconds;
+    sum->inference_seconds += s->inference_seconds;
+    sum->skipped_seconds += s->skipped_seconds;
+    sum->queue_wait_seconds += s->queue_wait_seconds;
+    if (s->queue_wait_max > sum->queue_wait_max)
+        sum->queue_wait_max = s->queue_wait_max;
+    sum->steps += s->steps;
+}
+
 void steno_pool_stream_get_stats(steno_pool_stream *ps, struct steno_pool_stream_stats *st)
 {
     pthread_mutex_lock(&ps->lock);

@@ -85,6 +85,10 @@ struct steno_pool_stream_stats {
     uint64_t steps;         /* times a worker took the stream */
 };
 
+/* Add the statistics of another stream, as of streams that serve one request. */
+void steno_pool_stream_stats_add(struct steno_pool_stream_stats *sum,
+                                 const struct steno_pool_stream_stats *s);
+
 struct steno_pool_note {
     enum steno_pool_note_kind kind;
     const struct steno_event *event; /* valid during the call */

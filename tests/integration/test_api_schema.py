@@ -1,7 +1,9 @@
 """Real answers against docs/openapi.yaml and docs/asyncapi.yaml: the server sends what is documented."""
+import io
 import json
 import os
 import sys
+import wave
 
 import yaml
 from jsonschema import Draft202012Validator
@@ -112,6 +114,25 @@ def the_body_as_file_in_every_format(d):
     assert len(v["segments"]) == 1 and "words" not in v["segments"][0], v
     for f in ("text", "srt", "vtt"):
         assert DIGITS_TEXT.split()[0] in check(d, "POST", "/v1/transcribe?format=" + f, body=WAV)
+
+
+@case
+def each_channel_its_transcript(d):
+    out = io.BytesIO()
+    with wave.open(out, "wb") as w:
+        w.setnchannels(2)
+        w.setsampwidth(2)
+        w.setframerate(pcm()[1])
+        w.writeframes(b"".join(2 * pcm()[0][at:at + 2] for at in range(0, len(pcm()[0]), 2)))
+    stereo = out.getvalue()
+    v = check(d, "POST", "/v1/transcribe?multichannel=true", body=stereo)
+    assert {s["channel"] for s in v["segments"]} == {1, 2}, v
+    assert "mixed" in check(d, "POST", "/v1/transcribe", body=stereo)["warnings"][0]
+    for granularity in ("word", "segment"):
+        body, headers = form([("response_format", "verbose_json"), ("multichannel", "true"), ("timestamp_granularities[]", granularity)],
+                             stereo)
+        assert {x["channel"] for x in check(d, "POST", OPENAI, body=body, headers=headers)[granularity + "s"]} == {1, 2}
+    assert len(check(d, "POST", "/v1/listen?multichannel=true&utterances=true", body=stereo)["results"]["channels"]) == 2
 
 
 @case

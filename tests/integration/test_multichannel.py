@@ -1,0 +1,124 @@
+"""Recordings whose channels have a transcript each: the texts are those of the channels alone, in every dialect."""
+import io
+import json
+import sys
+import wave
+
+import numpy as np
+from daemon import Stenod, case, pcm, tap
+
+SAMPLES, RATE = pcm()
+LEFT = np.frombuffer(SAMPLES, "<i2")
+RIGHT = np.concatenate([np.zeros(RATE, "<i2"), LEFT[:len(LEFT) // 2]])  # other words, one second later
+HEADERS = {"Content-Type": "audio/wav"}
+
+
+def wav(*channels):
+    out, n = io.BytesIO(), max(map(len, channels))
+    with wave.open(out, "wb") as w:
+        w.setnchannels(len(channels))
+        w.setsampwidth(2)
+        w.setframerate(RATE)
+        w.writeframes(np.stack([np.pad(c, (0, n - len(c))) for c in channels], 1).astype("<i2").tobytes())
+    return out.getvalue()
+
+
+STEREO = wav(LEFT, RIGHT)
+
+
+def post(d, path, body=STEREO):
+    code, headers, text = d.request("POST", path, body, HEADERS)
+    assert code == 200, (code, text)
+    return headers, text.decode()
+
+
+def form(d, body=STEREO, **fields):
+    parts = [f'--x\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items()]
+    parts += [b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n', body, b"\r\n--x--\r\n"]
+    return d.request("POST", "/v1/audio/transcriptions", b"".join(parts), {"Content-Type": "multipart/form-data; boundary=x"})
+
+
+def alone(d, channel):
+    """Words of one channel, alone in its recording, as long as both."""
+    n = max(len(LEFT), len(RIGHT))
+    _, text = post(d, "/v1/transcribe", wav(np.pad(channel, (0, n - len(channel)))))
+    return json.loads(text)
+
+
+@case
+def deepgram_has_a_transcript_for_each_channel(d):
+    _, text = post(d, "/v1/listen?multichannel=true&utterances=true")
+    got = json.loads(text)
+    channels = got["results"]["channels"]
+    assert got["metadata"]["channels"] == 2 and len(channels) == 2, got
+    for channel, samples in zip(channels, (LEFT, RIGHT)):
+        want = alone(d, samples)
+        best = channel["alternatives"][0]
+        assert best["transcript"] == want["text"] and want["text"], (best, want)
+        assert [w["start"] for w in best["words"]] == [w["start"] for s in want["segments"] for w in s["words"]]
+    utterances = got["results"]["utterances"]
+    assert {u["channel"] for u in utterances} == {0, 1}
+    assert [u["start"] for u in utterances] == sorted(u["start"] for u in utterances)
+
+
+@case
+def the_native_answer_names_the_channel_of_each_segment(d):
+    _, text = post(d, "/v1/transcribe?multichannel=true")
+    got = json.loads(text)
+    assert got["channels"] == 2 and "warnings" not in got, got
+    for k, samples in ((1, LEFT), (2, RIGHT)):
+        assert " ".join(s["text"] for s in got["segments"] if s["channel"] == k) == alone(d, samples)["text"]
+    assert got["text"] == alone(d, LEFT)["text"] + "\n" + alone(d, RIGHT)["text"]
+    assert abs(got["duration"] - len(LEFT) / RATE) < 0.01, got["duration"]
+    assert post(d, "/v1/transcribe?multichannel=true&format=text")[1] == got["text"] + "\n"
+
+
+@case
+def openai_segments_words_and_subtitles_have_channels(d):
+    code, _, text = form(d, response_format="verbose_json", multichannel="true", **{"timestamp_granularities[]": "word"})
+    got = json.loads(text)
+    assert code == 200 and {w["channel"] for w in got["words"]} == {1, 2}, got
+    code, _, text = form(d, response_format="verbose_json", multichannel="true")
+    assert {s["channel"] for s in json.loads(text)["segments"]} == {1, 2}, text
+    code, _, text = form(d, response_format="vtt", multichannel="true")
+    assert b"<v Channel 1>" in text and b"<v Channel 2>" in text, text
+    code, _, text = form(d, response_format="srt", multichannel="true")
+    assert b"Channel 1: " in text and b"Channel 2: " in text, text
+    code, _, text = form(d, multichannel="true", stream="true")
+    assert code == 400 and json.loads(text)["error"]["param"] == "multichannel", text
+
+
+@case
+def one_channel_of_many_is_a_list_of_one(d):
+    mono = wav(LEFT)
+    assert len(json.loads(post(d, "/v1/listen?multichannel=true", mono)[1])["results"]["channels"]) == 1
+    got = json.loads(post(d, "/v1/transcribe?multichannel=true", mono)[1])
+    assert got["channels"] == 1 and {s["channel"] for s in got["segments"]} == {1}, got
+
+
+@case
+def a_mix_is_told(d):
+    headers, text = post(d, "/v1/transcribe")
+    assert "2 channels were mixed" in json.loads(text)["warnings"][0], text
+    assert "2 channels were mixed" in headers["x-steno-warning"], headers
+    headers, _ = post(d, "/v1/transcribe?channel=2")
+    assert "x-steno-warning" not in headers, headers
+    headers, _ = post(d, "/v1/transcribe", wav(LEFT))
+    assert "x-steno-warning" not in headers, headers
+
+
+@case
+def twenty_channels_are_transcribed_and_more_refused(d):
+    got = json.loads(post(d, "/v1/listen?multichannel=true", wav(*[LEFT[:RATE * 2]] * 20))[1])
+    texts = {c["alternatives"][0]["transcript"] for c in got["results"]["channels"]}
+    assert len(got["results"]["channels"]) == 20 and len(texts) == 1 and texts != {""}, texts
+    code, _, text = d.request("POST", "/v1/listen?multichannel=true", wav(*[LEFT[:4000]] * 21), HEADERS)
+    assert code == 413 and b"21 channels" in text, (code, text)
+    code, _, text = d.request("POST", "/v1/transcribe?multichannel=true&channel=1", STEREO, HEADERS)
+    assert code == 400 and b"multichannel" in text, (code, text)
+
+
+if __name__ == "__main__":
+    with Stenod() as daemon:
+        result = tap(daemon)
+    sys.exit(result)
