@@ -3,8 +3,8 @@
  * form, our readers of recordings, the tone network of tests/data/models, and the answer in the
  * requested form. There are no sockets and no pool; the order of the calls is that of jobs.c and
  * upload.c. */
-/* link: server/credentials.c */
-/* link: server/upload_form.c server/limits.c server/retry_spreader.c server/metrics.c */
+/* link: server/credentials.c server/keys.c server/retry_spreader.c */
+/* link: server/upload_form.c server/limits.c server/metrics.c */
 /* covers: server/upload_form.c protocol/openai_rest.c protocol/result_json.c protocol/subtitle.c */
 /* covers: protocol/transcript.c */
 #define _GNU_SOURCE /* memmem */
