@@ -36,6 +36,12 @@ static steno_status open_transducer(struct steno_nemo_search *s, const struct st
     return steno_tdt_open(&s->tdt, &t, err);
 }
 
+static const char *code_of(const char *language)
+{
+    const int i = steno_language_find(language);
+    return i < 0 ? NULL : steno_language_code_at(i);
+}
+
 /* The text is in the language that is spoken, unless a target is given. Without a hint the first
  * language of the vocabulary is spoken. */
 static steno_status choose_languages(struct steno_nemo_search *s, const struct steno_nemo_model *m,
@@ -46,15 +52,14 @@ static steno_status choose_languages(struct steno_nemo_search *s, const struct s
     if (o->beam > 1)
         return steno_fail(err, STENO_ERR_INVAL, "beam: Canary is decoded greedily, with 1");
     memcpy(first, m->canary.languages, 2);
-    s->language =
-        steno_language_code(o->hints.language && *o->hints.language ? o->hints.language : first);
+    s->language = code_of(o->hints.language && *o->hints.language ? o->hints.language : first);
     s->source = s->language ? steno_canary_language(m->tokens, s->language) : -1;
     if (o->hints.translate)
         target = "en";
     else if (!target)
         target = m->target;
     if (*target && strcmp(target, "same") != 0)
-        s->language = steno_language_code(target);
+        s->language = code_of(target);
     s->target = s->language ? steno_canary_language(m->tokens, s->language) : -1;
     if (s->source < 0 || s->target < 0)
         return steno_fail(err, STENO_ERR_INVAL, "language: the model knows %s",
