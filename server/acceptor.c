@@ -30,6 +30,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -41,7 +43,8 @@
 #define BACKLOG 1024
 #define BUCKETS 1024 /* of the per-address table */
 #define TICK_MS 100
-#define TLS_HANDSHAKE 22 /* first byte of a TLS connection (RFC 8446, 5.1) */
+#define HTTP2_PREFACE "PRI * HTTP/2.0\r\n" /* RFC 9113, 3.4 */
+#define TLS_HANDSHAKE 22                   /* first byte of a TLS connection (RFC 8446, 5.1) */
 #define MAX_LISTENERS (2 * STENO_MAX_ADDRESSES)
 
 struct conn {
@@ -49,6 +52,7 @@ struct conn {
     uint32_t generation;
     bool lingering, watched; /* watched: in epoll */
     bool tls;                /* fd has what was decrypted */
+    bool proxied;            /* a PROXY header comes first */
     int64_t since;           /* time it was accepted or began to linger */
     struct steno_peer peer;
     struct conn *prev, *next; /* in its queue; next also in the free list */
@@ -74,6 +78,7 @@ struct steno_acceptor {
         int fd;
         char *url;
         bool wyoming; /* its clients send no request head */
+        char *path;   /* a unix socket's, which is removed at the end */
     } listeners[MAX_LISTENERS];
     size_t n_listeners;
     int epoll, wake, spare; /* spare: closed for a moment when descriptors run out */
@@ -85,7 +90,8 @@ struct steno_acceptor {
     struct conn *free;
     struct conn_queue waiting, lingering;
     struct steno_retry_spreader spreader; /* for refused connections */
-    struct steno_log_ration lines;        /* about TLS where there is none */
+    struct steno_log_ration lines;        /* about TLS and PROXY headers that are not due */
+    struct steno_networks trusted;        /* proxies */
     steno_tls *tls;                       /* NULL: none */
     bool lingering_only;                  /* stopped: only lingering clients remain */
 
@@ -131,47 +137,74 @@ static struct host *find_host(steno_acceptor *a, const struct sockaddr_storage *
     return *link;
 }
 
+/* Count a connection of addr, lock held. Connections of proxies and of unix sockets are many
+ * clients'; they are not counted. Returns the reason to refuse it, or STENO_REJECTIONS. */
+static enum steno_rejection enter_host(steno_acceptor *a, const struct sockaddr_storage *addr)
+{
+    struct host **link, *h;
+    unsigned char host[16];
+    if (!steno_address_host(addr, host) || steno_networks_hold(&a->trusted, addr))
+        return STENO_REJECTIONS;
+    h = find_host(a, addr, &link);
+    if (a->conf->per_address && h && h->n >= a->conf->per_address)
+        return STENO_REJECT_ADDRESS;
+    if (!h) {
+        h = calloc(1, sizeof *h);
+        if (!h)
+            return STENO_REJECT_CONNECTIONS;
+        h->addr = *addr;
+        *link = h;
+    }
+    h->n++;
+    return STENO_REJECTIONS;
+}
+
+static void leave_host(steno_acceptor *a, const struct sockaddr_storage *addr)
+{
+    struct host **link, *h = find_host(a, addr, &link);
+    if (h && --h->n == 0) {
+        *link = h->next;
+        free(h);
+    }
+}
+
 /* Count a new connection. Returns the reason to refuse it, or STENO_REJECTIONS. */
 static enum steno_rejection count_in(steno_acceptor *a, const struct steno_peer *peer)
 {
-    enum steno_rejection why = STENO_REJECTIONS;
-    struct host **link, *h;
+    enum steno_rejection why = STENO_REJECT_CONNECTIONS;
     pthread_mutex_lock(&a->lock);
-    h = find_host(a, &peer->addr, &link);
-    if (a->total >= a->conf->connections)
-        why = STENO_REJECT_CONNECTIONS;
-    else if (a->conf->per_address && h && h->n >= a->conf->per_address)
-        why = STENO_REJECT_ADDRESS;
-    else if (!h) {
-        h = calloc(1, sizeof *h);
-        if (h) {
-            h->addr = peer->addr;
-            *link = h;
-        } else {
-            why = STENO_REJECT_CONNECTIONS;
-        }
-    }
-    if (why == STENO_REJECTIONS) {
-        h->n++;
+    if (a->total < a->conf->connections)
+        why = enter_host(a, &peer->addr);
+    if (why == STENO_REJECTIONS)
         a->total++;
-    }
     pthread_mutex_unlock(&a->lock);
     return why;
 }
 
 void steno_acceptor_closed(steno_acceptor *a, const struct steno_peer *peer)
 {
-    struct host **link, *h;
     pthread_mutex_lock(&a->lock);
-    h = find_host(a, &peer->addr, &link);
-    if (h) {
-        a->total--;
-        if (--h->n == 0) {
-            *link = h->next;
-            free(h);
-        }
+    a->total--;
+    leave_host(a, &peer->addr);
+    pthread_mutex_unlock(&a->lock);
+}
+
+bool steno_acceptor_recount(steno_acceptor *a, struct steno_peer *peer,
+                            const struct sockaddr_storage *client)
+{
+    enum steno_rejection why;
+    pthread_mutex_lock(&a->lock);
+    why = enter_host(a, client);
+    if (why == STENO_REJECTIONS) {
+        leave_host(a, &peer->addr);
+        peer->addr = *client;
+        peer->len = client->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                  : sizeof(struct sockaddr_in);
     }
     pthread_mutex_unlock(&a->lock);
+    if (why != STENO_REJECTIONS)
+        steno_metric_add(a->stats->sessions_rejected[why], 1);
+    return why == STENO_REJECTIONS;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -212,7 +245,7 @@ static struct conn *slot_take(steno_acceptor *a, int fd, bool lingering)
     a->n_open++;
     c->fd = fd;
     c->lingering = lingering;
-    c->watched = c->tls = false;
+    c->watched = c->tls = c->proxied = false;
     c->since = steno_now_ns();
     a->n_lingering += lingering;
     queue_put(lingering ? &a->lingering : &a->waiting, c);
@@ -339,7 +372,7 @@ static void on_hello(steno_acceptor *a, struct conn *c)
         if (steno_log_ration_take(&a->lines, steno_now_ns()))
             steno_log(LOG_NOTICE, "%s speaks TLS, but tls.certificate is not set: closed",
                       steno_address_print(&c->peer.addr, peer));
-        drop(a, c);
+        refuse_conn(a, c);
         return;
     }
     unwatch(a, c);
@@ -351,6 +384,34 @@ static void on_hello(steno_acceptor *a, struct conn *c)
         steno_acceptor_closed(a, &c->peer);
         slot_free(a, c);
     }
+}
+
+/* Read the PROXY header from head [n], which is still unread. False: it has not come, or the
+ * connection is gone. */
+static bool take_proxy_header(steno_acceptor *a, struct conn *c, char *head, size_t n, bool last)
+{
+    char peer[STENO_ADDRESS_TEXT];
+    struct steno_proxy_header h;
+    steno_err err;
+    steno_status st = steno_proxy_parse(head, n, &h, &err);
+    if (st == STENO_NEED_MORE && !last) {
+        keep_watching(a, c);
+        return false;
+    }
+    if (st || recv(c->fd, head, h.len, MSG_DONTWAIT) != (ssize_t)h.len) {
+        if (st && st != STENO_NEED_MORE && steno_log_ration_take(&a->lines, steno_now_ns()))
+            steno_log(LOG_NOTICE, "proxy %s: %s: closed", steno_address_print(&c->peer.addr, peer),
+                      err.msg);
+        drop(a, c);
+        return false;
+    }
+    c->proxied = false;
+    if (!h.known || steno_acceptor_recount(a, &c->peer, &h.client))
+        return true;
+    steno_refusal_send(c->fd, 503, "busy", "too many connections from this address",
+                       "Retry-After: 1\r\n");
+    refuse_conn(a, c);
+    return false;
 }
 
 /* Look at the part of the head that has come. last: no more will come. */
@@ -368,6 +429,11 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
         drop(a, c);
         return;
     }
+    if (c->proxied) {
+        if (take_proxy_header(a, c, head, (size_t)n, last))
+            on_waiting(a, c, last);
+        return;
+    }
     if (!c->tls && *head == TLS_HANDSHAKE) {
         on_hello(a, c);
         return;
@@ -378,7 +444,11 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
         return;
     }
     len = steno_request_head_length(head, (size_t)n);
-    if (len && (wrong = steno_request_head_framing(head, len))) {
+    if (len && !strncmp(head, HTTP2_PREFACE, sizeof HTTP2_PREFACE - 1)) {
+        steno_refusal_send(c->fd, 505, "http_version", "this server speaks HTTP/1.1, not HTTP/2",
+                           "");
+        refuse_conn(a, c);
+    } else if (len && (wrong = steno_request_head_framing(head, len))) {
         steno_refusal_send(c->fd, 400, "invalid_argument", wrong, "");
         refuse_conn(a, c);
     } else if (len) {
@@ -449,6 +519,7 @@ static void add_conn(steno_acceptor *a, int fd, const struct steno_peer *peer, b
         return;
     }
     c->peer = *peer;
+    c->proxied = a->conf->proxy_protocol && steno_networks_hold(&a->trusted, &peer->addr);
     on_waiting(a, c, false); /* under load the head is here already, and epoll is not needed */
 }
 
@@ -608,12 +679,13 @@ static steno_status keep_listener(steno_acceptor *a, int fd, bool wyoming, steno
     memset(&bound, 0, sizeof bound);
     if (getsockname(fd, (struct sockaddr *)&bound, &len))
         return steno_fail(err, STENO_ERR_IO, "getsockname: %s", strerror(errno));
-    snprintf(url, sizeof url, "%s://%s",
-             wyoming                 ? "wyoming"
-             : a->conf->tls_required ? "https"
-                                     : "http",
+    snprintf(url, sizeof url, "%s%s",
+             bound.ss_family == AF_UNIX ? ""
+             : wyoming                  ? "wyoming://"
+             : a->conf->tls_required    ? "https://"
+                                        : "http://",
              steno_address_print(&bound, text));
-    a->listeners[i] = (struct listener){fd, strdup(url), wyoming};
+    a->listeners[i] = (struct listener){fd, strdup(url), wyoming, NULL};
     a->n_listeners++;
     if (!a->listeners[i].url)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -621,6 +693,25 @@ static steno_status keep_listener(steno_acceptor *a, int fd, bool wyoming, steno
     if (epoll_ctl(a->epoll, EPOLL_CTL_ADD, fd, &ev))
         return steno_fail(err, STENO_ERR_IO, "epoll: %s", strerror(errno));
     return STENO_OK;
+}
+
+static const char *path_of(const struct steno_address *addr)
+{
+    return ((const struct sockaddr_un *)&addr->addr)->sun_path;
+}
+
+/* A unix socket whose server was killed is still there, and nobody answers. */
+static void remove_stale(const struct steno_address *addr)
+{
+    int fd;
+    if (addr->addr.ss_family != AF_UNIX)
+        return;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    if (connect(fd, (const struct sockaddr *)&addr->addr, addr->len) && errno == ECONNREFUSED)
+        unlink(path_of(addr));
+    close(fd);
 }
 
 static int bind_only(const struct steno_address *addr)
@@ -632,6 +723,7 @@ static int bind_only(const struct steno_address *addr)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (addr->addr.ss_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, addr->any ? &zero : &one, sizeof one);
+    remove_stale(addr);
     if (!bind(fd, (const struct sockaddr *)&addr->addr, addr->len))
         return fd;
     saved = errno;
@@ -668,6 +760,8 @@ steno_status steno_acceptor_try(const struct steno_address *addr, steno_err *err
     int fd = bind_any(addr);
     if (fd < 0)
         return fail_address(addr, errno == EADDRINUSE ? STENO_ERR_BUSY : STENO_ERR_IO, err);
+    if (addr->addr.ss_family == AF_UNIX)
+        unlink(path_of(addr));
     close(fd);
     return STENO_OK;
 }
@@ -675,14 +769,23 @@ steno_status steno_acceptor_try(const struct steno_address *addr, steno_err *err
 static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr, bool wyoming,
                              steno_err *err)
 {
+    struct listener *l;
     int fd = bind_any(addr);
+    steno_status st;
     if (fd < 0 || listen(fd, BACKLOG)) {
-        steno_status st = fail_address(addr, STENO_ERR_IO, err);
+        st = fail_address(addr, STENO_ERR_IO, err);
         if (fd >= 0)
             close(fd);
         return st;
     }
-    return keep_listener(a, fd, wyoming, err);
+    st = keep_listener(a, fd, wyoming, err);
+    if (st || addr->addr.ss_family != AF_UNIX)
+        return st;
+    /* like a port: every local user may connect who may enter its directory */
+    (void)chmod(path_of(addr), 0666);
+    l = &a->listeners[a->n_listeners - 1];
+    l->path = strdup(path_of(addr));
+    return l->path ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
 static steno_status take_passed(steno_acceptor *a, int passed, steno_err *err)
@@ -752,7 +855,7 @@ steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     else if (a->epoll < 0 || a->wake < 0 || epoll_ctl(a->epoll, EPOLL_CTL_ADD, a->wake, &ev))
         st = steno_fail(err, STENO_ERR_INTERNAL, "epoll: %s", strerror(errno));
-    else
+    else if ((st = steno_networks_parse(conf->trusted_proxies, &a->trusted, err)) == STENO_OK)
         st = bind_all(a, err);
     if (st) {
         steno_acceptor_close(a);
@@ -806,8 +909,12 @@ void steno_acceptor_stop(steno_acceptor *a)
     }
     for (size_t i = 0; i < a->n_listeners; i++)
         close(a->listeners[i].fd);
-    for (size_t i = 0; i < a->n_listeners; i++)
+    for (size_t i = 0; i < a->n_listeners; i++) {
+        if (a->listeners[i].path)
+            unlink(a->listeners[i].path);
+        free(a->listeners[i].path);
         free(a->listeners[i].url);
+    }
     a->n_listeners = 0;
 }
 

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "server/address.h"
 #include "server/config.h"
+#include "server/proxy.h"
 #include "server/stats.h"
 #include "server/tls.h"
 
@@ -58,6 +59,10 @@ const char *steno_acceptor_url(const steno_acceptor *a, size_t i);
 uint16_t steno_acceptor_wyoming_port(const steno_acceptor *a);
 /* Tell that a connection which was handed over has ended; it no longer counts in the limits. */
 void steno_acceptor_closed(steno_acceptor *a, const struct steno_peer *peer);
+/* The connection of peer, which is a proxy's, is client's: count it there, and write client to
+ * peer. False: client has limits.connections_per_address already; nothing changed. */
+STENO_MUST bool steno_acceptor_recount(steno_acceptor *a, struct steno_peer *peer,
+                                       const struct sockaddr_storage *client);
 /* Take ownership of fd, which is already shut down for writing. Discard what comes until its end,
  * at most 2 s. */
 void steno_acceptor_linger(steno_acceptor *a, int fd);

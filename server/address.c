@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 
 static bool parse_port(const char *text, size_t len, uint16_t *port)
 {
@@ -59,6 +60,17 @@ static bool set_host(struct steno_address *a, const char *host, uint16_t port)
     return false;
 }
 
+static bool set_path(struct steno_address *a, const char *path, size_t len)
+{
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    if (*path != '/' || len >= sizeof sun.sun_path || memchr(path, '\0', len))
+        return false;
+    memcpy(sun.sun_path, path, len);
+    memcpy(&a->addr, &sun, sizeof sun);
+    a->len = sizeof sun;
+    return true;
+}
+
 steno_status steno_address_parse(const char *text, size_t len, struct steno_address *out,
                                  steno_err *err)
 {
@@ -68,6 +80,13 @@ steno_status steno_address_parse(const char *text, size_t len, struct steno_addr
     uint16_t port;
     int shown = len > 60 ? 60 : (int)len;
     memset(&a, 0, sizeof a);
+    if (len > 5 && !memcmp(text, "unix:", 5)) {
+        if (!set_path(&a, text + 5, len - 5))
+            return steno_fail(err, STENO_ERR_INVAL, "'%.*s': not an absolute path below %zu bytes",
+                              shown, text, sizeof((struct sockaddr_un *)0)->sun_path);
+        *out = a;
+        return STENO_OK;
+    }
     while (colon > 0 && text[colon - 1] != ':')
         colon--;
     if (!colon || !parse_port(text + colon, len - colon, &port))
@@ -136,13 +155,15 @@ const char *steno_address_print(const struct sockaddr_storage *addr, char *out)
         if (inet_ntop(AF_INET6, &sin6.sin6_addr, host, sizeof host))
             snprintf(out, STENO_ADDRESS_TEXT, "[%s]:%u", host, ntohs(sin6.sin6_port));
     } else if (addr->ss_family == AF_UNIX) {
-        snprintf(out, STENO_ADDRESS_TEXT, "unix");
+        struct sockaddr_un sun;
+        memcpy(&sun, addr, sizeof sun);
+        snprintf(out, STENO_ADDRESS_TEXT, "unix%s%.*s", *sun.sun_path ? ":" : "",
+                 (int)sizeof sun.sun_path, sun.sun_path);
     }
     return out;
 }
 
-/* 16 bytes that are equal for equal hosts. */
-static bool host_key(const struct sockaddr_storage *a, unsigned char key[16])
+bool steno_address_host(const struct sockaddr_storage *a, unsigned char key[16])
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
     struct sockaddr_in sin;
@@ -164,5 +185,5 @@ static bool host_key(const struct sockaddr_storage *a, unsigned char key[16])
 bool steno_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
     unsigned char ka[16], kb[16];
-    return host_key(a, ka) && host_key(b, kb) && !memcmp(ka, kb, 16);
+    return steno_address_host(a, ka) && steno_address_host(b, kb) && !memcmp(ka, kb, 16);
 }

@@ -1,5 +1,5 @@
-/* Socket addresses as text: "127.0.0.1:8080", "[::1]:8080", "localhost:8080". "*:8080" and ":8080"
- * mean every address. No names are looked up. Pure. */
+/* Socket addresses as text: "127.0.0.1:8080", "[::1]:8080", "localhost:8080", "unix:/run/x.sock".
+ * "*:8080" and ":8080" mean every address. No names are looked up. Pure. */
 #ifndef STENO_SERVER_ADDRESS_H
 #define STENO_SERVER_ADDRESS_H
 
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #define STENO_MAX_ADDRESSES 16
-#define STENO_ADDRESS_TEXT 64
+#define STENO_ADDRESS_TEXT 128
 
 struct steno_address {
     struct sockaddr_storage addr;
@@ -24,6 +24,8 @@ STENO_MUST steno_status steno_address_parse_list(const char *text, struct steno_
                                                  size_t *n, steno_err *err);
 /* Print as "127.0.0.1:8080" or "[::1]:8080" to out, STENO_ADDRESS_TEXT bytes. Returns out. */
 const char *steno_address_print(const struct sockaddr_storage *addr, char *out);
+/* Write the host as 16 bytes, IPv4 as IPv6 (RFC 4291, 2.5.5.2). False for a unix socket. */
+bool steno_address_host(const struct sockaddr_storage *a, unsigned char host[16]);
 /* Whether the hosts are the same; the port does not matter. IPv4 written as IPv6 (RFC 4291,
  * 2.5.5.2) equals IPv4. */
 bool steno_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);

@@ -3,6 +3,7 @@
 #include "protocol/dialect.h"
 #include "protocol/vad.h"
 #include "server/address.h"
+#include "server/proxy.h"
 #include "server/log.h"
 
 #include <ctype.h>
@@ -548,6 +549,23 @@ static steno_status check_wyoming(const struct steno_config *c, steno_err *err)
     return *c->wyoming_listen ? check_list(c->wyoming_listen, "wyoming.listen", err) : STENO_OK;
 }
 
+static steno_status check_proxies(const struct steno_config *c, steno_err *err)
+{
+    struct steno_networks trusted;
+    steno_status st = steno_networks_parse(c->trusted_proxies, &trusted, err);
+    if (st)
+        return steno_fail_in(err, st, "server.trusted_proxies");
+    if (c->proxy_protocol && !*c->trusted_proxies)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.proxy_protocol: needs server.trusted_proxies");
+    if (*c->path_prefix &&
+        (*c->path_prefix != '/' || c->path_prefix[strlen(c->path_prefix) - 1] == '/'))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.path_prefix: '%.60s' must begin with / and not end with it",
+                          c->path_prefix);
+    return STENO_OK;
+}
+
 static steno_status check_tls(const struct steno_config *c, steno_err *err)
 {
     if (!*c->tls_certificate != !*c->tls_key)
@@ -629,8 +647,8 @@ static steno_status check_pings(const struct steno_config *c, steno_err *err)
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen, check_wyoming, check_tls,  check_search, check_precision,
-        check_vad,    check_log,     check_root, check_bodies, check_pings};
+        check_listen, check_wyoming, check_proxies, check_tls,    check_search, check_precision,
+        check_vad,    check_log,     check_root,    check_bodies, check_pings};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;

@@ -17,9 +17,13 @@
 
 struct steno_config {
     /* [server] */
-    char *listen;         /* "ADDR:PORT[, ADDR:PORT]"; port 0 = any free port */
-    char *admin;          /* path of the administrator's socket; "" = none */
-    double drain_timeout; /* s: longest time between SIGTERM and exit */
+    char *listen;          /* "ADDR:PORT[, unix:/PATH]"; port 0 = any free port */
+    char *admin;           /* path of the administrator's socket; "" = none */
+    double drain_timeout;  /* s: longest time between SIGTERM and exit */
+    char *cors_origins;    /* "*", or origins, comma separated; "" = none */
+    bool proxy_protocol;   /* connections of trusted proxies begin with a PROXY header */
+    char *trusted_proxies; /* see steno_networks_parse */
+    char *path_prefix;     /* "/stt"; "" = none */
     /* [tls] */
     char *tls_certificate, *tls_key; /* PEM files; "" = no TLS */
     bool tls_required;               /* no connections without TLS */

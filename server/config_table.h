@@ -4,14 +4,28 @@
  * come from steno_option_at. */
 /* clang-format off */
 ROW(STRING, listen, "server", "listen", "STENO_LISTEN", "127.0.0.1:8080", 0, 0,
-    "Addresses to serve on, comma separated: ADDR:PORT, [IPV6]:PORT, or *:PORT for every address. "
-    "Port 0 takes a free port; the log names it. Sockets that systemd passes override this.")
+    "Addresses to serve on, comma separated: ADDR:PORT, [IPV6]:PORT, *:PORT for every address, or "
+    "unix:/PATH. Port 0 takes a free port; the log names it. Sockets that systemd passes override "
+    "this.")
 ROW(STRING, admin, "server", "admin", "STENO_ADMIN", "", 0, 0,
     "Path of the administrator's socket, mode 0600: steno top reads the server's state there, and "
     "reload does the same as SIGHUP. Empty: none.")
 ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "30", 0, 3600,
     "Maximum time from SIGTERM to the end: uploads finish in it, and streams get their last "
     "result.")
+ROW(STRING, cors_origins, "server", "cors_origins", "STENO_CORS_ORIGINS", "", 0, 0,
+    "Origins of web pages whose scripts may use the server, comma separated "
+    "(https://app.example.org), or * for all. Empty: only the server's own page.")
+ROW(BOOL, proxy_protocol, "server", "proxy_protocol", "STENO_PROXY_PROTOCOL", "no", 0, 0,
+    "Connections from server.trusted_proxies begin with a header of the PROXY protocol, version 1 "
+    "or 2, which names the client. Others must not.")
+ROW(STRING, trusted_proxies, "server", "trusted_proxies", "STENO_TRUSTED_PROXIES", "", 0, 0,
+    "Proxies in front, comma separated: ADDRESS, ADDRESS/BITS or unix (peers of unix sockets). "
+    "Their X-Forwarded-For and X-Forwarded-Prefix are believed, and "
+    "limits.connections_per_address does not count their connections.")
+ROW(STRING, path_prefix, "server", "path_prefix", "STENO_PATH_PREFIX", "", 0, 0,
+    "Path below which a proxy publishes the server (/stt). Requests are served with and without "
+    "it.")
 ROW(STRING, tls_certificate, "tls", "certificate", "STENO_TLS_CERTIFICATE", "", 0, 0,
     "PEM file of the server's certificate, followed by those of its issuers. With it, connections "
     "to server.listen may use TLS (1.2 or later); the first byte tells whether they do. Read again "

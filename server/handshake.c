@@ -24,15 +24,18 @@ static void take_header(struct steno_handshake *h, const char *name, const char 
     const struct {
         const char *name;
         const char **at;
-    } wanted[] = {{"Sec-WebSocket-Key", &h->key},
-                  {"Sec-WebSocket-Version", &h->version},
-                  {"Sec-WebSocket-Protocol", &h->protocols},
-                  {"Authorization", &h->authorization},
-                  {"X-API-Key", &h->api_key},
-                  {"X-Request-Id", &h->request_id},
-                  {"OpenAI-Beta", &h->beta}};
+        bool last;
+    } wanted[] = {{"Sec-WebSocket-Key", &h->key, false},
+                  {"Sec-WebSocket-Version", &h->version, false},
+                  {"Sec-WebSocket-Protocol", &h->protocols, false},
+                  {"Authorization", &h->authorization, false},
+                  {"X-API-Key", &h->api_key, false},
+                  {"X-Request-Id", &h->request_id, false},
+                  {"OpenAI-Beta", &h->beta, false},
+                  {"X-Forwarded-For", &h->forwarded_for, true},
+                  {"X-Forwarded-Prefix", &h->forwarded_prefix, true}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        if (!strcasecmp(name, wanted[i].name) && !**wanted[i].at)
+        if (!strcasecmp(name, wanted[i].name) && (wanted[i].last || !**wanted[i].at))
             *wanted[i].at = value;
 }
 
@@ -49,7 +52,7 @@ steno_status steno_handshake_parse(struct steno_handshake *h, const char *head, 
     memcpy(h->memory, head, len);
     h->memory[len] = '\0';
     h->key = h->version = h->protocols = h->authorization = h->api_key = h->request_id = h->beta =
-        h->memory + len;
+        h->forwarded_for = h->forwarded_prefix = h->memory + len;
     line = h->memory;
     next = strchr(line, '\n');
     h->target = strchr(line, ' ');

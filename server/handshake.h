@@ -14,6 +14,8 @@ struct steno_handshake {
     const char *authorization, *api_key; /* Authorization, X-API-Key */
     const char *request_id;              /* X-Request-Id */
     const char *beta;                    /* OpenAI-Beta */
+    /* X-Forwarded-For and X-Forwarded-Prefix: the last of equal headers, the nearest proxy's */
+    const char *forwarded_for, *forwarded_prefix;
 };
 
 /* Parse head [len], a request head that asks for an upgrade. The first of two equal headers counts.

@@ -97,10 +97,22 @@ static bool parse_request_line(const char *head, const char *eol, struct steno_r
     return true;
 }
 
+static void set_prefix(struct steno_request_head *out, const char *p, size_t n)
+{
+    while (n && strchr(" \t\r", p[n - 1]))
+        n--;
+    while (n && (*p == ' ' || *p == '\t'))
+        p++, n--;
+    out->prefix = p;
+    out->prefix_len = n;
+}
+
 bool steno_request_head_parse(const char *head, size_t len, struct steno_request_head *out)
 {
     const char *end = head + len, *line = memchr(head, '\n', len);
     bool get, upgrade = false, connection = false;
+    out->prefix = NULL;
+    out->prefix_len = 0;
     if (!line || !parse_request_line(head, line, out, &get))
         return false;
     for (line++; line < end;) {
@@ -112,6 +124,8 @@ bool steno_request_head_parse(const char *head, size_t len, struct steno_request
             size_t name = (size_t)(colon - line), value = (size_t)(eol - colon - 1);
             if (same_word(line, name, "Upgrade"))
                 upgrade |= list_holds(colon + 1, value, "websocket");
+            else if (same_word(line, name, "X-Forwarded-Prefix"))
+                set_prefix(out, colon + 1, value);
             else if (same_word(line, name, "Connection"))
                 connection |= list_holds(colon + 1, value, "upgrade");
         }

@@ -10,9 +10,11 @@ size_t steno_request_head_length(const char *p, size_t n);
 
 /* The path of the request target, and whether the head asks for WebSocket (RFC 6455, 4.2.1). */
 struct steno_request_head {
-    const char *path; /* in head */
-    size_t path_len;  /* without the query */
-    bool upgrade;     /* GET with "Upgrade: websocket" and "Connection: ... upgrade" */
+    const char *path;   /* in head */
+    size_t path_len;    /* without the query */
+    const char *prefix; /* X-Forwarded-Prefix, in head; NULL: none */
+    size_t prefix_len;
+    bool upgrade; /* GET with "Upgrade: websocket" and "Connection: ... upgrade" */
 };
 /* Say what is wrong with the body's length in the head; NULL when nothing is. Wrong are a
  * Content-Length that is not a number below 2^63, two of them, and one beside Transfer-Encoding

@@ -5,6 +5,7 @@
 #include "protocol/deepgram.h"
 #include "protocol/query.h"
 #include "server/address.h"
+#include "server/cors.h"
 #include "server/log.h"
 #include "server/upgrade.h"
 #include "server/upload.h"
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,7 +34,7 @@ static const char *const method_names[METHODS] = {"GET", "HEAD", "POST", "other"
 /* Codes that have their own series from the start; the others share code="other". */
 static const int get_codes[] = {200, 400, 404, 426, 500, 503, 0};
 static const int upload_codes[] = {200, 400, 401, 404, 408, 413, 415, 429, 499, 500, 503, 504, 0};
-static const int wrong_method_codes[] = {405, 0};
+static const int wrong_method_codes[] = {204, 405, 0};
 static const int unknown_codes[] = {404, 0};
 #define MAX_CODES 13
 
@@ -145,6 +147,7 @@ static enum MHD_Result queue(struct steno_request *rq, int code, struct MHD_Resp
     if (rq->route && rq->route->api == STENO_SESSION_LISTEN)
         (void)MHD_add_response_header(rs, "dg-request-id", rq->id);
     (void)MHD_add_response_header(rs, "Cache-Control", "no-store");
+    steno_cors_headers(rq, rs);
     (void)MHD_add_response_header(rs, "X-Content-Type-Options", "nosniff");
     ok = MHD_queue_response(rq->conn, (unsigned)code, rs);
     MHD_destroy_response(rs);
@@ -272,14 +275,27 @@ static void choose_id(struct steno_request *rq)
     steno_id_new(rq->id, "req");
 }
 
+static const char *allowed(const struct steno_route *r)
+{
+    if (!(r->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST)))
+        return "GET, HEAD, OPTIONS";
+    return r->methods & STENO_ROUTE_GET ? "GET, HEAD, POST, OPTIONS" : "POST, OPTIONS";
+}
+
+/* OPTIONS, also of "*" (RFC 9110, 9.3.7), and the preflight of a script of another origin. */
+static enum MHD_Result answer_options(struct steno_request *rq)
+{
+    struct MHD_Response *rs = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (!rs)
+        return MHD_NO;
+    (void)MHD_add_response_header(rs, "Allow", allowed(rq->route));
+    steno_cors_preflight(rq, rs);
+    return queue(rq, 204, rs);
+}
+
 static enum MHD_Result wrong_method(struct steno_request *rq)
 {
-    bool upload = rq->route->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST);
-    bool get = rq->route->methods & STENO_ROUTE_GET;
-    struct steno_header headers[] = {{"Allow", !upload ? "GET, HEAD"
-                                               : get   ? "GET, HEAD, POST"
-                                                       : "POST"},
-                                     {NULL, NULL}};
+    struct steno_header headers[] = {{"Allow", allowed(rq->route)}, {NULL, NULL}};
     struct steno_buf body;
     char message[256];
     snprintf(message, sizeof message, "%.20s is not allowed here; allowed: %s", rq->method,
@@ -307,12 +323,66 @@ static void take_body(struct steno_request *rq, const char *data, size_t n)
     }
 }
 
+struct wanted {
+    const char *name, *value;
+};
+
+static enum MHD_Result note_last(void *cls, enum MHD_ValueKind kind, const char *name,
+                                 const char *value)
+{
+    struct wanted *w = cls;
+    (void)kind;
+    if (!strcasecmp(name, w->name) && value)
+        w->value = value;
+    return MHD_YES;
+}
+
+/* The last of equal headers, the nearest proxy's. */
+static const char *last_header(struct MHD_Connection *conn, const char *name)
+{
+    struct wanted w = {name, NULL};
+    MHD_get_connection_values(conn, MHD_HEADER_KIND, note_last, &w);
+    return w.value;
+}
+
+/* Remove the prefix of a proxy from the target. False: the path is the prefix without its slash,
+ * from which the page's relative addresses would lead elsewhere. */
+static bool enter_prefix(struct steno_request *rq)
+{
+    const struct steno_server *srv = rq->sv->srv;
+    const char *own = srv->conf->path_prefix, *forwarded = NULL;
+    size_t path = steno_query_path_len(rq->target);
+    size_t skip = steno_path_skip(rq->target, path, own, strlen(own));
+    if (!skip && steno_networks_hold(&srv->trusted, &rq->peer->addr) &&
+        (forwarded = last_header(rq->conn, "X-Forwarded-Prefix")))
+        skip = steno_path_skip(rq->target, path, forwarded, strlen(forwarded));
+    memmove(rq->target, rq->target + skip, strlen(rq->target + skip) + 1);
+    return !*own || path != strlen(own) || memcmp(rq->target, own, path);
+}
+
+static enum MHD_Result redirect_to_prefix(struct steno_request *rq)
+{
+    char place[MAX_TARGET + 8];
+    const struct steno_header headers[] = {{"Location", place}, {NULL, NULL}};
+    struct steno_buf body;
+    snprintf(place, sizeof place, "%s/", rq->sv->srv->conf->path_prefix);
+    steno_buf_init(&body, 1);
+    return steno_respond(rq, 308, "text/plain; charset=utf-8", &body, headers);
+}
+
 static enum MHD_Result begin(struct steno_request *rq)
 {
-    size_t path = steno_query_path_len(rq->target);
+    bool within = enter_prefix(rq);
     enum method m = method_of(rq->method);
+    size_t path;
+    steno_query_clean_path(rq->target);
+    path = steno_query_path_len(rq->target);
     choose_id(rq);
     rq->route = steno_route_find(rq->target, path);
+    if (!within)
+        return redirect_to_prefix(rq);
+    if (!strcmp(rq->method, "OPTIONS"))
+        return answer_options(rq);
     if (rq->route->methods & STENO_ROUTE_UPLOAD && m == METHOD_POST)
         return steno_upload_begin(rq);
     if (is_post(rq))
@@ -402,10 +472,8 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *con
     rq->started = steno_now_ns();
     steno_buf_init(&rq->body, STENO_POST_BYTES);
     rq->target = strndup(target, MAX_TARGET);
-    if (rq->target) {
-        steno_query_clean_path(rq->target);
+    if (rq->target)
         return rq;
-    }
     free(rq);
     return NULL;
 }
@@ -423,6 +491,18 @@ static bool worth_a_line(steno_http *http, const struct steno_request *rq)
     return may;
 }
 
+/* The peer, or who a trusted proxy says is its client. */
+static void print_client(const struct steno_request *rq, struct MHD_Connection *conn,
+                         const struct steno_peer *peer, char *out)
+{
+    const struct steno_networks *trusted = &rq->sv->srv->trusted;
+    struct sockaddr_storage client;
+    const char *said =
+        steno_networks_hold(trusted, &peer->addr) ? last_header(conn, "X-Forwarded-For") : NULL;
+    bool known = said && steno_forwarded_client(said, trusted, &client);
+    steno_address_print(known ? &client : &peer->addr, out);
+}
+
 static void log_request(const struct steno_request *rq, struct MHD_Connection *conn, double seconds)
 {
     const union MHD_ConnectionInfo *info =
@@ -433,7 +513,7 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
     bool quiet = method_of(rq->method) != METHOD_POST && rq->code == 200;
     int level = quiet ? LOG_DEBUG : rq->code >= 500 ? LOG_WARNING : LOG_INFO;
     if (c)
-        steno_address_print(&c->peer.addr, peer);
+        print_client(rq, conn, &c->peer, peer);
     const struct steno_log_field fields[] = {
         {"request_id", rq->id, 0},
         {"peer", peer, 0},
@@ -533,6 +613,8 @@ static void connection_started(steno_http *http, struct MHD_Connection *conn, vo
                                                                : sizeof(struct sockaddr_in);
         if (info->client_addr->sa_family == AF_INET || info->client_addr->sa_family == AF_INET6)
             memcpy(&c->peer.addr, info->client_addr, c->peer.len);
+        else
+            c->peer.addr.ss_family = info->client_addr->sa_family;
     }
     info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (c) {

@@ -5,7 +5,6 @@
 #include "server/acceptor.h"
 #include "server/admin.h"
 #include "server/check.h"
-#include "server/head.h"
 #include "server/gauges.h"
 #include "server/http.h"
 #include "server/log.h"
@@ -48,9 +47,7 @@ struct daemon {
 static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
 {
     struct daemon *d = user;
-    struct steno_request_head rq;
-    if (!head || (steno_request_head_parse(head, len, &rq) && rq.upgrade &&
-                  steno_ws_serves(&d->conf, rq.path, rq.path_len)))
+    if (!head || steno_ws_asked(&d->srv, peer, head, len))
         steno_ws_adopt(d->ws, fd, peer, head, len);
     else
         steno_http_add(d->http, fd, peer);
@@ -68,7 +65,14 @@ static void on_ws_linger(void *user, int fd)
     steno_acceptor_linger(d->acceptor, fd);
 }
 
-static const struct steno_ws_owner ws_owner = {on_ws_closed, on_ws_linger};
+static bool on_ws_recount(void *user, struct steno_peer *peer,
+                          const struct sockaddr_storage *client)
+{
+    struct daemon *d = user;
+    return steno_acceptor_recount(d->acceptor, peer, client);
+}
+
+static const struct steno_ws_owner ws_owner = {on_ws_closed, on_ws_recount, on_ws_linger};
 
 /* Raise the limit of descriptors as far as needed and allowed: a connection is one, also a
  * WebSocket. */
@@ -141,6 +145,9 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     st = steno_keys_open(&srv->keys, d->conf.keys, err);
     if (st)
         return steno_fail_in(err, st, "auth.keys");
+    st = steno_networks_parse(d->conf.trusted_proxies, &srv->trusted, err);
+    if (st)
+        return steno_fail_in(err, st, "server.trusted_proxies");
     st = steno_acceptor_open(&d->acceptor, &d->conf, srv->stats, on_head, d, err);
     if (st)
         return steno_fail_in(err, st, "listen");

@@ -20,7 +20,8 @@ static const char *phrase_of(int status)
                    {426, "Upgrade Required"},
                    {429, "Too Many Requests"},
                    {431, "Request Header Fields Too Large"},
-                   {503, "Service Unavailable"}};
+                   {503, "Service Unavailable"},
+                   {505, "HTTP Version Not Supported"}};
     for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
         if (phrases[i].status == status)
             return phrases[i].phrase;

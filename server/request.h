@@ -54,13 +54,13 @@ struct steno_request {
     char *target; /* undecoded */
     char id[72];  /* the client's X-Request-Id, or a new one */
     int64_t started;
-    double retry_after; /* s, for a 429 */
-    int code;           /* status of the answer; 0 = not answered yet */
-    bool http11;        /* not 1.0 */
-    bool unread;        /* the client did not read the answer in time */
-    bool *linger;       /* the connection's flag: read on after the answer was sent */
-    bool *moved;        /* the connection's flag: its socket belongs to the WebSocket side */
-    const struct steno_peer *peer;
+    double retry_after;      /* s, for a 429 */
+    int code;                /* status of the answer; 0 = not answered yet */
+    bool http11;             /* not 1.0 */
+    bool unread;             /* the client did not read the answer in time */
+    bool *linger;            /* the connection's flag: read on after the answer was sent */
+    bool *moved;             /* the connection's flag: its socket belongs to the WebSocket side */
+    struct steno_peer *peer; /* the connection's */
     struct steno_ws_handshake *handshake; /* admitted, and not yet handed over */
     struct steno_upload *upload;
     struct steno_buf body; /* of a POST */

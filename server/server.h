@@ -9,12 +9,14 @@
 #include "server/keys.h"
 #include "server/limits.h"
 #include "server/models.h"
+#include "server/proxy.h"
 #include "server/stats.h"
 #include "server/waker.h"
 #include "steno.h"
 
 struct steno_server {
     const struct steno_config *conf;
+    struct steno_networks trusted; /* proxies */
     steno_models *models;
     steno_limits *limits;
     steno_keys *keys;

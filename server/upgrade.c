@@ -9,7 +9,6 @@
 #define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
 #include "server/upgrade.h"
 
-#include "server/head.h"
 #include "server/refusal.h"
 #include "server/ws_admission.h"
 
@@ -48,14 +47,12 @@ static steno_status write_head(struct steno_request *rq, struct steno_buf *out)
 
 bool steno_upgrade_asked(struct steno_request *rq)
 {
-    struct steno_request_head head;
     struct steno_buf text;
     bool asked;
     if (!rq->http11 || strcmp(rq->method, "GET") || !steno_request_header(rq, "Upgrade"))
         return false;
     steno_buf_init(&text, HEAD_MAX);
-    asked = !write_head(rq, &text) && steno_request_head_parse(text.data, text.len, &head) &&
-            head.upgrade && steno_ws_serves(rq->sv->srv->conf, head.path, head.path_len);
+    asked = !write_head(rq, &text) && steno_ws_asked(rq->sv->srv, rq->peer, text.data, text.len);
     steno_buf_free(&text);
     return asked;
 }

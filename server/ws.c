@@ -379,7 +379,7 @@ void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const c
     }
     a->fd = fd;
     a->peer = *peer;
-    if (head ? !steno_ws_admit(&ws->admission, fd, peer, head, len, &a->handshake)
+    if (head ? !steno_ws_admit(&ws->admission, fd, &a->peer, head, len, &a->handshake)
              : !steno_ws_admit_wyoming(&ws->admission, fd, peer, &a->handshake)) {
         free(a);
         return;

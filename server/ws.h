@@ -14,6 +14,8 @@ struct steno_ws_handshake;
 struct steno_ws_owner {
     /* Called once for every adopted socket when it is gone. Any thread. */
     void (*closed)(void *user, const struct steno_peer *peer);
+    /* The connection of peer is client's; see steno_acceptor_recount. Any thread. */
+    bool (*recount)(void *user, struct steno_peer *peer, const struct sockaddr_storage *client);
     /* Takes ownership of fd, to which the last byte was written. Reads on until the client is done,
      * so that the client sees what was written. Any thread. */
     void (*linger)(void *user, int fd);

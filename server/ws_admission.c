@@ -4,6 +4,7 @@
 #include "protocol/deepgram.h"
 #include "protocol/query.h"
 #include "server/address.h"
+#include "server/head.h"
 #include "server/credentials.h"
 #include "server/refusal.h"
 
@@ -25,9 +26,27 @@ struct asked {
     bool bad_option, resumes;
 };
 
-bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len)
+/* Bytes of the path [len] that are a proxy's: its prefix. */
+static size_t skip_prefix(const struct steno_server *srv, const struct steno_peer *peer,
+                          const char *path, size_t len, const char *forwarded, size_t n)
 {
-    return steno_dialect_find(path, len, steno_dialect_of_root(conf->ws_root));
+    const char *own = srv->conf->path_prefix;
+    size_t skip = steno_path_skip(path, len, own, strlen(own));
+    if (!skip && n && steno_networks_hold(&srv->trusted, &peer->addr))
+        skip = steno_path_skip(path, len, forwarded, n);
+    return skip;
+}
+
+bool steno_ws_asked(const struct steno_server *srv, const struct steno_peer *peer, const char *head,
+                    size_t len)
+{
+    struct steno_request_head rq;
+    size_t skip;
+    if (!steno_request_head_parse(head, len, &rq) || !rq.upgrade)
+        return false;
+    skip = skip_prefix(srv, peer, rq.path, rq.path_len, rq.prefix, rq.prefix_len);
+    return steno_dialect_find(rq.path + skip, rq.path_len - skip,
+                              steno_dialect_of_root(srv->conf->ws_root));
 }
 
 static bool refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message,
@@ -340,17 +359,28 @@ bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd, const struct s
     return false;
 }
 
-/* Check a parsed handshake. */
-static bool decide(struct steno_ws_admission *d, const struct steno_peer *peer, handshake *g,
+/* Check a parsed handshake. A trusted proxy says whose it is: then peer becomes the client. */
+static bool decide(struct steno_ws_admission *d, struct steno_peer *peer, handshake *g,
                    struct steno_ws_refusal *no)
 {
-    if (try_admission(d->srv, g, no))
-        return true;
-    log_refusal(d, peer, g, no);
+    const char *prefix = g->hs.forwarded_prefix;
+    struct steno_peer client = *peer;
+    bool forwarded = steno_networks_hold(&d->srv->trusted, &peer->addr) &&
+                     steno_forwarded_client(g->hs.forwarded_for, &d->srv->trusted, &client.addr);
+    g->hs.target += skip_prefix(d->srv, peer, g->hs.target, steno_query_path_len(g->hs.target),
+                                prefix, strlen(prefix));
+    if (try_admission(d->srv, g, no)) {
+        if (!forwarded || d->owner->recount(d->user, peer, &client.addr))
+            return true;
+        refuse(no, 503, "busy", "too many connections from this address",
+               steno_limits_come_back(d->srv->limits, steno_now_ns()));
+        steno_id_new(no->request_id, "req");
+    }
+    log_refusal(d, forwarded ? &client : peer, g, no);
     return false;
 }
 
-bool steno_ws_decide(struct steno_ws_admission *d, const struct steno_peer *peer, const char *head,
+bool steno_ws_decide(struct steno_ws_admission *d, struct steno_peer *peer, const char *head,
                      size_t len, handshake *g, struct steno_ws_refusal *no)
 {
     steno_err err;
@@ -368,8 +398,8 @@ bool steno_ws_decide(struct steno_ws_admission *d, const struct steno_peer *peer
     return false;
 }
 
-bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struct steno_peer *peer,
-                    const char *head, size_t len, handshake *g)
+bool steno_ws_admit(struct steno_ws_admission *d, int fd, struct steno_peer *peer, const char *head,
+                    size_t len, handshake *g)
 {
     struct steno_ws_refusal no = {0};
     bool lingers = false;

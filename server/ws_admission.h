@@ -37,8 +37,9 @@ struct steno_ws_refusal {
     char message[sizeof((steno_err *)0)->msg];
 };
 
-/* Whether a dialect is served at this path. Pure. */
-bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len);
+/* Whether a request head [len] asks for WebSocket on a path that has it. Pure. */
+bool steno_ws_asked(const struct steno_server *srv, const struct steno_peer *peer, const char *head,
+                    size_t len);
 
 /* Locked. */
 struct steno_ws_admission {
@@ -53,7 +54,7 @@ struct steno_ws_admission {
  * head is read and *g filled. False: answered (404, 426 or 400, 401, 503, 429, checked in this
  * order; counted in steno_sessions_rejected_total), or the client is gone. Then fd no longer
  * belongs to the caller, and the owner was told that it is closed. */
-STENO_MUST bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struct steno_peer *peer,
+STENO_MUST bool steno_ws_admit(struct steno_ws_admission *d, int fd, struct steno_peer *peer,
                                const char *head, size_t len, struct steno_ws_handshake *g);
 /* The same for a Wyoming client, which sends no head. A refused one gets an error event. */
 STENO_MUST bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd,
@@ -61,7 +62,7 @@ STENO_MUST bool steno_ws_admit_wyoming(struct steno_ws_admission *d, int fd,
 /* Decide about a request head whose answer the caller writes: what steno_ws_admit decides, without
  * a socket. True: admitted, *g is filled. False: *no says why; it is counted and has its log line.
  */
-STENO_MUST bool steno_ws_decide(struct steno_ws_admission *d, const struct steno_peer *peer,
+STENO_MUST bool steno_ws_decide(struct steno_ws_admission *d, struct steno_peer *peer,
                                 const char *head, size_t len, struct steno_ws_handshake *g,
                                 struct steno_ws_refusal *no);
 /* Release an admitted handshake that ends before it has a session: its places and its memory. */

@@ -1,4 +1,4 @@
-/* link: server/config.c server/address.c server/log.c */
+/* link: server/config.c server/proxy.c server/address.c server/log.c */
 /* covers: server/config.c server/address.c */
 #include "server/config.h"
 

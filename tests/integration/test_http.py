@@ -128,8 +128,8 @@ def unknown_paths_and_wrong_methods_are_json_errors(d):
     error_of(d.get("/v1/nothing"), 404, "not_found")
     error_of(d.get("/favicon.ico"), 404, "not_found")
     error_of(d.request("POST", "/v1/nothing", b"x"), 404)
-    for method, path, allow in [("GET", "/v1/transcribe", "POST"), ("POST", "/metrics", "GET, HEAD"),
-                                ("DELETE", "/v1/models/digits-en", "GET, HEAD"), ("PUT", "/v1/transcribe", "POST")]:
+    for method, path, allow in [("GET", "/v1/transcribe", "POST, OPTIONS"), ("POST", "/metrics", "GET, HEAD, OPTIONS"),
+                                ("DELETE", "/v1/models/digits-en", "GET, HEAD, OPTIONS"), ("PUT", "/v1/transcribe", "POST, OPTIONS")]:
         answer = d.request(method, path, b"abc" if method != "GET" else None)
         error_of(answer, 405, "method_not_allowed")
         assert answer[1]["allow"] == allow, answer

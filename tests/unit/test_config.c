@@ -1,4 +1,4 @@
-/* link: server/config.c server/address.c server/log.c */
+/* link: server/config.c server/proxy.c server/address.c server/log.c */
 /* Settings: types, ranges and sources; which values are refused and how the message names them. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Liveness, readiness and the messages to systemd's watchdog, over a fake pool. */
 /* link: server/health.c server/limits.c server/retry_spreader.c server/metrics.c server/stats.c */
-/* link: server/config.c */
+/* link: server/config.c server/proxy.c */
 /* link: server/address.c server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>

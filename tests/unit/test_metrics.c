@@ -1,5 +1,6 @@
 /* The metrics registry, its text format, and the counters of admission. */
 /* link: server/metrics.c server/stats.c server/limits.c server/retry_spreader.c server/config.c */
+/* link: server/proxy.c */
 /* link: server/address.c */
 /* link: server/log.c */
 #include <setjmp.h>

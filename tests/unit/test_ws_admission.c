@@ -2,8 +2,8 @@
  * pool is a fake that can be full; the test holds the other end of each socket. */
 /* link: server/ws_admission.c server/handshake.c server/refusal.c server/keys.c */
 /* link: server/credentials.c */
-/* link: server/retry_spreader.c server/limits.c server/server.c */
-/* link: server/acceptor.c server/tls.c server/head.c */
+/* link: server/retry_spreader.c server/limits.c server/server.c server/acceptor.c */
+/* link: server/proxy.c server/tls.c server/head.c */
 /* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "server/acceptor.h"
-#include "server/head.h"
 #include "server/ws_admission.h"
 #include "tests/support/read_all.h"
 
@@ -98,7 +97,7 @@ static void on_linger(void *user, int fd)
     close(fd);
 }
 
-static const struct steno_ws_owner owner = {on_closed, on_linger};
+static const struct steno_ws_owner owner = {.closed = on_closed, .linger = on_linger};
 
 /* settings: configuration settings separated by blanks. keys: the text of a key file, or NULL. */
 static void open_fixture(struct fixture *h, const char *settings, const char *keys)
@@ -515,10 +514,9 @@ struct listener {
 static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
 {
     struct listener *e = user;
-    struct steno_request_head rq;
-    bool ours = steno_request_head_parse(head, len, &rq) && rq.upgrade &&
-                steno_ws_serves(&e->fixture.conf, rq.path, rq.path_len);
-    if (ours && !steno_ws_admit(&e->fixture.admission, fd, peer, head, len, &e->fixture.handshake))
+    struct steno_peer who = *peer;
+    bool ours = steno_ws_asked(&e->fixture.srv, peer, head, len);
+    if (ours && !steno_ws_admit(&e->fixture.admission, fd, &who, head, len, &e->fixture.handshake))
         return;
     pthread_mutex_lock(&e->lock);
     *(ours ? &e->in : &e->others) = fd;

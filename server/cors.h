@@ -1,0 +1,14 @@
+/* Cross-origin requests (Fetch standard, 3.2): which scripts of other origins may read answers. */
+#ifndef STENO_SERVER_CORS_H
+#define STENO_SERVER_CORS_H
+
+#include "server/request.h"
+
+/* Whether server.cors_origins has an origin. allowed: "*", or origins, comma separated. Pure. */
+bool steno_cors_allows(const char *allowed, const char *origin);
+/* Add what lets the origin of the request read the answer, if it may. */
+void steno_cors_headers(struct steno_request *rq, struct MHD_Response *rs);
+/* Add what a preflight asks for, if the origin may do it. */
+void steno_cors_preflight(struct steno_request *rq, struct MHD_Response *rs);
+
+#endif
