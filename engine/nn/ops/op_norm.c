@@ -216,6 +216,17 @@ static steno_status layer_general(struct steno_op_ctx *ctx, const struct steno_t
     return STENO_OK;
 }
 
+/* True if parameter t has one number for each element of a normalized row, in its order. */
+static bool is_row(const struct steno_tensor *t, const struct steno_shape *x, int axis)
+{
+    for (int i = 1; i <= t->shape.rank || i <= x->rank - axis; i++) {
+        int64_t d = i <= t->shape.rank ? t->shape.dim[t->shape.rank - i] : 1;
+        if (d != (i <= x->rank - axis ? x->dim[x->rank - i] : 1))
+            return false;
+    }
+    return true;
+}
+
 static bool wants_stats(const struct steno_op_ctx *ctx)
 {
     return (steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1)) ||
@@ -248,7 +259,8 @@ static steno_status run_layer(struct steno_op_ctx *ctx, steno_err *err)
     rows = steno_ops_prod(&x->shape, 0, axis);
     j.n = steno_ops_prod(&x->shape, axis, x->shape.rank);
     if (x->dtype != STENO_F32 || g->dtype != STENO_F32 || (b && b->dtype != STENO_F32) ||
-        steno_numel(g) != j.n || (b && steno_numel(b) != j.n) || !j.n || wants_stats(ctx))
+        !is_row(g, &x->shape, axis) || (b && !is_row(b, &x->shape, axis)) || !j.n ||
+        wants_stats(ctx))
         return layer_general(ctx, x, y, axis, rms, (double)j.eps, err);
     j.x = x->data;
     j.y = y->data;
