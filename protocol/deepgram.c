@@ -28,7 +28,7 @@ static void init(struct steno_dialect_session *d)
     d->start.alternatives = 1;
 }
 
-static steno_status set_encoding(struct steno_dialect_session *d, const char *value, steno_err *err)
+steno_status steno_deepgram_encoding(const char *value, enum steno_encoding *out, steno_err *err)
 {
     static const struct {
         const char *name;
@@ -41,14 +41,21 @@ static steno_status set_encoding(struct steno_dialect_session *d, const char *va
                  {"webm", STENO_ENCODING_CONTAINER}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(value, names[i].name)) {
-            d->start.audio.encoding = names[i].encoding;
-            state_of(d)->container = false;
+            *out = names[i].encoding;
             return STENO_OK;
         }
     return steno_fail(err, STENO_ERR_UNSUPPORTED,
                       "encoding: '%.40s' is not one of linear16, linear32, mulaw, alaw, opus, "
                       "ogg-opus, flac, amr-nb, amr-wb, speex, webm",
                       value);
+}
+
+static steno_status set_encoding(struct steno_dialect_session *d, const char *value, steno_err *err)
+{
+    steno_status st = steno_deepgram_encoding(value, &d->start.audio.encoding, err);
+    if (!st)
+        state_of(d)->container = false;
+    return st;
 }
 
 /* Value: false, or the milliseconds of silence that end an utterance. */
@@ -79,8 +86,8 @@ static steno_status set_utterance_end(struct steno_dialect_session *d, const cha
     return st;
 }
 
-/* Names of features that this server does not have (smart_format, diarize, tag ...) are ignored:
- * Deepgram's and other clients send many of them. */
+/* Features that this server does not have (diarize, numerals ...) are named in warnings: clients
+ * send many of them. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
 {
@@ -105,6 +112,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
         return steno_deepgram_want(&s->wants, d->start.hints, name, value, err);
     if (!strcmp(name, "utterance_end_ms"))
         return set_utterance_end(d, value, err);
+    steno_deepgram_note_unsupported(&s->wants, name, value);
     return STENO_OK;
 }
 
@@ -133,6 +141,23 @@ static bool is_container(const char *p, size_t n)
            (unsigned char)p[1] != 0xFF;
 }
 
+steno_status steno_deepgram_container(const char *p, size_t n, enum steno_encoding *out,
+                                      steno_err *err)
+{
+    if (n >= 4 && !memcmp(p, "RIFF", 4))
+        *out = STENO_ENCODING_WAV;
+    else if (n >= 4 && !memcmp(p, "OggS", 4) &&
+             (n < OPUS_HEAD_AT + 8 || !memcmp(p + OPUS_HEAD_AT, "OpusHead", 8)))
+        *out = STENO_ENCODING_OPUS;
+    else if (is_container(p, n))
+        *out = STENO_ENCODING_CONTAINER;
+    else
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "audio: neither WAV nor Ogg, WebM, MP4, FLAC, AAC; raw audio needs "
+                          "encoding and sample_rate");
+    return STENO_OK;
+}
+
 /* A container names its own format. */
 static steno_status first_audio(struct steno_dialect_session *d, const char *p, size_t n,
                                 steno_err *err)
@@ -143,18 +168,7 @@ static steno_status first_audio(struct steno_dialect_session *d, const char *p, 
             return steno_fail(err, STENO_ERR_INVAL, "sample_rate: must be given with encoding");
         return STENO_OK;
     }
-    if (n >= 4 && !memcmp(p, "RIFF", 4))
-        d->start.audio.encoding = STENO_ENCODING_WAV;
-    else if (n >= 4 && !memcmp(p, "OggS", 4) &&
-             (n < OPUS_HEAD_AT + 8 || !memcmp(p + OPUS_HEAD_AT, "OpusHead", 8)))
-        d->start.audio.encoding = STENO_ENCODING_OPUS;
-    else if (is_container(p, n))
-        d->start.audio.encoding = STENO_ENCODING_CONTAINER;
-    else
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "audio: neither WAV nor Ogg, WebM, MP4, FLAC, AAC; raw audio needs "
-                          "encoding and sample_rate");
-    return STENO_OK;
+    return steno_deepgram_container(p, n, &d->start.audio.encoding, err);
 }
 
 static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
@@ -204,6 +218,8 @@ static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_sessi
     st = steno_buf_printf(b, "\"metadata\":{\"request_id\":\"%s\",\"model_info\":", id);
     if (!st)
         st = steno_deepgram_put_model(b, d->start.model, d->model_version, d->model_family);
+    if (!st)
+        st = steno_deepgram_put_warnings(b, &state_of(d)->wants);
     return st ? st : steno_buf_printf(b, ",\"model_uuid\":\"%s\"}", id);
 }
 
@@ -292,16 +308,19 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 static void end(struct steno_dialect_session *d, bool draining)
 {
     char id[37];
+    struct steno_buf *b = d->begin(d);
+    steno_status st;
     (void)draining;
     steno_dialect_uuid(d, id);
-    d->commit(
-        d,
-        steno_buf_printf(d->begin(d),
-                         "{\"type\":\"Metadata\",\"transaction_key\":\"deprecated\","
-                         "\"request_id\":\"%s\",\"sha256\":\"\",\"created\":\"\",\"duration\":%.3f,"
-                         "\"channels\":1}",
-                         id, (double)d->audio_ms / 1000),
-        false);
+    st = steno_buf_printf(b,
+                          "{\"type\":\"Metadata\",\"transaction_key\":\"deprecated\","
+                          "\"request_id\":\"%s\",\"sha256\":\"\",\"duration\":%.3f,\"channels\":1",
+                          id, (double)d->audio_ms / 1000);
+    if (!st)
+        st = steno_deepgram_put_created(b, d->created);
+    if (!st)
+        st = steno_deepgram_put_warnings(b, &state_of(d)->wants);
+    d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
 }
 
 static void error(struct steno_dialect_session *d, const char *code, const char *message)

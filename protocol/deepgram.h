@@ -5,12 +5,14 @@
 #define STENO_PROTOCOL_DEEPGRAM_H
 
 #include "protocol/openai_rest.h"
+#include "protocol/stream_native.h"
 
 /* What a request wants of the answer, from its query. */
 struct steno_deepgram_wants {
     bool detect_language; /* "detected_language" is in the answer */
     bool punctuate;       /* words without marks beside "punctuated_word" */
     bool paragraphs, utterances;
+    char unsupported[256]; /* parameters that have no effect, with spaces between */
 };
 
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
@@ -21,6 +23,22 @@ bool steno_deepgram_is_want(const char *name);
 STENO_MUST steno_status steno_deepgram_want(struct steno_deepgram_wants *w,
                                             struct steno_hint_store *hints, const char *name,
                                             const char *value, steno_err *err);
+
+/* A parameter that nothing takes: remember it for the answer, unless its value is false or it asks
+ * for nothing of the text (tag, extra, ...). */
+void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char *name,
+                                     const char *value);
+/* Append ,"warnings":[{"parameter","type","message"}], or nothing if there are none. */
+STENO_MUST steno_status steno_deepgram_put_warnings(struct steno_buf *b,
+                                                    const struct steno_deepgram_wants *w);
+/* Append ,"created":"2026-11-26T08:00:00Z". seconds: since 1970. */
+STENO_MUST steno_status steno_deepgram_put_created(struct steno_buf *b, int64_t seconds);
+/* The encoding of a name; STENO_ERR_UNSUPPORTED lists them. */
+STENO_MUST steno_status steno_deepgram_encoding(const char *value, enum steno_encoding *out,
+                                                steno_err *err);
+/* The first bytes of audio without a named encoding: find the container. STENO_ERR_FORMAT. */
+STENO_MUST steno_status steno_deepgram_container(const char *p, size_t n, enum steno_encoding *out,
+                                                 steno_err *err);
 
 /* Append "transcript","confidence","words":[{"word","start","end","confidence"}]: members, without
  * braces. punctuate: "word" is in lower case without punctuation around it, and "punctuated_word"

@@ -1,6 +1,7 @@
 /* Deepgram's REST form: what a request wants, and the answer. */
 #include "protocol/deepgram.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -75,6 +76,55 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     if (!strcmp(name, "detect_language") && on)
         st = steno_hint_set(hints, "language", "", err);
     return st;
+}
+
+/* Parameters about the request, not about its text, and those that the server reads elsewhere. */
+static bool is_neutral(const char *name)
+{
+    static const char *const names[] = {"tag",     "extra",   "mip_opt_out", "no_delay",
+                                        "version", "api_key", "token",       "callback_method"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char *name,
+                                     const char *value)
+{
+    const size_t n = strlen(name), had = strlen(w->unsupported);
+    const char *at = strstr(w->unsupported, name);
+    if (!strcmp(value, "false") || is_neutral(name) ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != n || !n)
+        return;
+    if (at && (at == w->unsupported || at[-1] == ' ') && (!at[n] || at[n] == ' '))
+        return;
+    if (had + n + 2 <= sizeof w->unsupported)
+        snprintf(w->unsupported + had, sizeof w->unsupported - had, "%s%s", had ? " " : "", name);
+}
+
+steno_status steno_deepgram_put_warnings(struct steno_buf *b, const struct steno_deepgram_wants *w)
+{
+    steno_status st = STENO_OK;
+    const char *p = w->unsupported;
+    for (size_t n; !st && *p; p += n + (p[n] == ' ')) {
+        n = strcspn(p, " ");
+        st = steno_buf_printf(b,
+                              "%s{\"parameter\":\"%.*s\",\"type\":\"unsupported_parameter\","
+                              "\"message\":\"this server cannot do what %.*s asks for\"}",
+                              p == w->unsupported ? ",\"warnings\":[" : ",", (int)n, p, (int)n, p);
+    }
+    return !st && p > w->unsupported ? steno_buf_puts(b, "]") : st;
+}
+
+steno_status steno_deepgram_put_created(struct steno_buf *b, int64_t seconds)
+{
+    char text[32] = "";
+    time_t t = (time_t)seconds;
+    struct tm tm;
+    if (gmtime_r(&t, &tm))
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return steno_buf_printf(b, ",\"created\":\"%s\"", text);
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -390,20 +440,17 @@ steno_status steno_deepgram_put_model(struct steno_buf *b, const char *name, con
 steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_openai_result *r,
                                   const struct steno_deepgram_about *a)
 {
-    char created[32] = "";
-    time_t seconds = (time_t)a->created;
-    struct tm tm;
-    steno_status st;
-    if (gmtime_r(&seconds, &tm))
-        strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    st = steno_buf_puts(out, "{\"metadata\":{\"transaction_key\":\"deprecated\",");
+    steno_status st = steno_buf_puts(out, "{\"metadata\":{\"transaction_key\":\"deprecated\",");
     if (!st)
         st = steno_json_put_member(out, "request_id", a->request_id);
     if (!st)
-        st = steno_buf_printf(
-            out,
-            ",\"sha256\":\"\",\"created\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
-            created, r->duration, a->channels);
+        st = steno_deepgram_put_created(out, a->created);
+    if (!st)
+        st = steno_deepgram_put_warnings(out, &a->wants);
+    if (!st)
+        st =
+            steno_buf_printf(out, ",\"sha256\":\"\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
+                             r->duration, a->channels);
     if (!st)
         st = steno_json_put_string(out, a->model, strlen(a->model));
     if (!st)

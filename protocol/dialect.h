@@ -47,6 +47,7 @@ struct steno_dialect_session {
     double audio_seconds;                     /* accepted so far */
     double offset; /* s: where times of events count from, after CHANGE and CLEAR */
     uint64_t finals;
+    int64_t created;    /* s since 1970: when the session began */
     double retry_after; /* s, for an error: when to come back; 0 = unknown */
     void *state;        /* [dialect->state_bytes], zero at first */
     /* Call see for each model of the server; stops at the first error and returns it. */
@@ -106,6 +107,7 @@ struct steno_dialect {
 
 extern const struct steno_dialect steno_dialect_native;
 extern const struct steno_dialect steno_dialect_deepgram;
+extern const struct steno_dialect steno_dialect_flux; /* Deepgram's /v2/listen */
 extern const struct steno_dialect steno_dialect_vosk;
 extern const struct steno_dialect steno_dialect_sherpa;
 extern const struct steno_dialect steno_dialect_realtime;

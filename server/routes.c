@@ -188,6 +188,7 @@ const struct steno_route steno_routes[] = {
     {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false, NULL},
     {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false, NULL},
     {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false, NULL},
+    {"/v2/listen", "/v2/listen", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false, NULL},

@@ -195,8 +195,10 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->n_best, err);
     if (steno_deepgram_is_want(name))
         return steno_deepgram_want(&up->wants, &up->ask.hints, name, value, err);
-    return !strcmp(name, "model") || is_extension(name) ? on_query(user, name, value, err)
-                                                        : STENO_OK;
+    if (!strcmp(name, "model") || is_extension(name))
+        return on_query(user, name, value, err);
+    steno_deepgram_note_unsupported(&up->wants, name, value);
+    return STENO_OK;
 }
 
 /* Take a pair of the query; when it is wrong, up->fail_param names it. */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "audio/ogg_opus.h"
 #include "base/clock.h"
@@ -435,7 +436,7 @@ static bool open_session(conn *c)
     struct steno_server *srv = c->ws->srv;
     struct steno_ws_session_limits limits = {
         srv->conf->ws_message_bytes, srv->conf->ws_send_bytes, srv->conf->audio_seconds,
-        srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes : 0};
+        srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes : 0, (int64_t)time(NULL)};
     c->session = steno_ws_session_new(c->dialect, &engine, c, c->id, &limits);
     if (!c->session) {
         steno_key_leave(srv->keys, c->key);

@@ -142,6 +142,7 @@ steno_ws_session *steno_ws_session_new(const struct steno_dialect *dialect,
     s->ctx = ctx;
     s->limits = *limits;
     s->dialect = dialect;
+    s->d.created = limits->now;
     if (!init_dialect(s, id)) {
         pthread_mutex_destroy(&s->mx);
         free(s);

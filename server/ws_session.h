@@ -62,6 +62,7 @@ struct steno_ws_session_limits {
     size_t send_bytes; /* of unread answers */
     double audio_seconds; /* 0 = no limit */
     size_t resume_bytes;  /* of answers kept for a client that resumes; 0 = no resumption */
+    int64_t now;          /* s since 1970, for dialects that tell when a session began */
 };
 
 /* Make a session. id: copied. dialect, engine and ctx outlive the session. NULL when out of memory.

@@ -35,8 +35,8 @@ struct world {
     } while (0)
 
 static const struct steno_dialect *const dialects[] = {
-    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk,
-    &steno_dialect_sherpa,   &steno_dialect_native,   &steno_dialect_wyoming};
+    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk, &steno_dialect_sherpa,
+    &steno_dialect_native,   &steno_dialect_wyoming,  &steno_dialect_flux};
 
 static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
@@ -144,7 +144,7 @@ static void note(struct world *w, unsigned what)
     static const char *const texts[] = {"", "four", "four two", "\"\\\xff seven"};
     static const struct steno_word words[] = {{"four", 0.1, 0.4, 0.9F}, {"\"two", 0.5, 0.8, 0.8F}};
     const char *text = texts[what / 4 % 4];
-    struct steno_event ev = {.kind = (enum steno_event_kind)(what % 3),
+    struct steno_event ev = {.kind = (enum steno_event_kind)(what % 4),
                              .segment = w->segment,
                              .start = w->time,
                              .end = w->time + 1,
@@ -209,6 +209,9 @@ static void known_text(struct world *w, unsigned which)
         "{\"type\":\"transcribe\",\"data\":{\"language\":\"en\",\"transcript_names\":[\"a\"]}}",
         "{\"type\":\"audio-start\",\"data\":{\"rate\":16000,\"width\":2,\"channels\":1}}",
         "{\"type\":\"audio-stop\"}",
+        "{\"type\":\"Configure\",\"thresholds\":{\"eot_threshold\":0.6,\"eager_eot_threshold\":0.4}"
+        ","
+        "\"keyterms\":[\"a\"],\"language_hints\":[\"en\"]}",
     };
     const char *t = texts[which % (sizeof texts / sizeof *texts)];
     if (steno_ws_session_readable(w->s))
@@ -267,7 +270,7 @@ static void step(struct world *w, unsigned op)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct steno_ws_session_limits limits = {4096, 16384, 20.0, 0};
+    struct steno_ws_session_limits limits = {4096, 16384, 20.0, 0, 0};
     struct steno_ws_session_state st;
     struct world w = {.p = data, .n = n};
     w.dialect = dialects[next(&w) % (sizeof dialects / sizeof *dialects)];

@@ -91,7 +91,7 @@ def deepgram_finalize_is_answered(d):
 
 @case
 def deepgram_mistakes_are_named(d):
-    for query, message, names in (({"encoding": "amr-nb", "sample_rate": 8000}, PCM, "amr-nb"), ({"encoding": "linear16"}, PCM, "sample_rate"),
+    for query, message, names in (({"encoding": "g729", "sample_rate": 8000}, PCM, "g729"), ({"encoding": "linear16"}, PCM, "sample_rate"),
                                   ({"model": "no-such-model"}, WAV, "no-such-model"), ({}, '{"type":"Nonsense"}', "Nonsense")):
         got, code, _, _ = converse(url(d, "/v1/listen", **query), [message])
         assert code in (1008, 1003) and names in got[-1]["message"], (query, got, code)
@@ -137,6 +137,58 @@ def deepgrams_own_client_gets_the_transcript(d):
     finals = [m for m in told if getattr(m, "type", "") == "Results" and m.is_final]
     text = " ".join(m.channel.alternatives[0].transcript for m in finals if m.channel.alternatives[0].transcript)
     assert text == DIGITS_TEXT, (text, told)
+
+
+@case
+def deepgram_names_what_it_cannot_do(d):
+    asked = dict(encoding="linear16", sample_rate=RATE, diarize="true", numerals="true", punctuate="true", profanity_filter="false", tag="x")
+    got, _, _, _ = converse(url(d, "/v1/listen", **asked), [PCM, '{"type":"CloseStream"}'])
+    names = [[w["parameter"] for w in m] for m in (got[-1]["warnings"], got[0]["metadata"]["warnings"])]
+    assert names == [["diarize", "numerals"]] * 2, names
+    assert got[-1]["created"][:2] == "20" and got[-1]["created"][-1] == "Z", got[-1]
+    _, _, body = d.request("POST", "/v1/listen?diarize=true&redact=pci&redact=ssn&smart_format=true&api_key=x", WAV)
+    meta = json.loads(body)["metadata"]
+    assert [w["parameter"] for w in meta["warnings"]] == ["diarize", "redact"], meta
+    assert "warnings" not in json.loads(d.request("POST", "/v1/listen", WAV)[2])["metadata"]
+
+
+def turns(got):
+    return [(m["event"], m["turn_index"], m["transcript"]) for m in got if m["type"] == "TurnInfo"]
+
+
+@case
+def deepgram_flux_tells_turns(d):
+    quiet = b"\0\0" * RATE
+    got, code, _, headers = converse(url(d, "/v2/listen", model="flux-general-en", encoding="linear16", sample_rate=RATE,
+                                         eager_eot_threshold=0.4, eot_threshold=0.9),
+                                     pieces(PCM + 2 * quiet) + pieces(PCM) + ['{"type":"CloseStream"}'])
+    assert code == 1000 and got[0]["type"] == "Connected" and got[0]["request_id"] == headers["dg-request-id"], got[0]
+    assert [m["sequence_id"] for m in got] == sorted({m["sequence_id"] for m in got}), "they count up"
+    ends = [t for t in turns(got) if t[0] == "EndOfTurn"]
+    assert " ".join(t for _, _, t in ends) == DIGITS_TEXT + " " + DIGITS_TEXT and [i for _, i, _ in ends] == list(range(len(ends))), ends
+    for i in range(len(ends)):
+        of = [e for e, k, _ in turns(got) if k == i]
+        assert of[0] == "StartOfTurn" and of[-1] == "EndOfTurn" and of.count("StartOfTurn") == of.count("EndOfTurn") == 1, of
+        for e, after in zip(of, of[1:]):
+            assert e != "EagerEndOfTurn" or after in ("TurnResumed", "EndOfTurn"), of
+    assert any(e == "EagerEndOfTurn" for e, _, _ in turns(got)), turns(got)
+
+
+@case
+def deepgram_flux_is_configured_while_it_runs(d):
+    with connect(url(d, "/v2/listen", encoding="linear16", sample_rate=RATE), **OPEN) as ws:
+        assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "Connected"
+        for ask, want in (({"thresholds": {"eot_threshold": 0.8, "eot_timeout_ms": 6000}, "keyterms": ["four"]}, "ConfigureSuccess"),
+                          ({"thresholds": {"eot_threshold": 3}}, "ConfigureFailure"), ({"language_hints": ["klingon"]}, "ConfigureFailure")):
+            ws.send(json.dumps({"type": "Configure", **ask}))
+            m = json.loads(ws.recv(timeout=20 * SLOW))
+            assert m["type"] == want, m
+            if want == "ConfigureSuccess":
+                assert m["thresholds"] == {"eot_threshold": 0.8, "eot_timeout_ms": 6000}, m
+        ws.send(PCM)
+        ws.send('{"type":"Nonsense"}')
+        got, code, _ = until_closed(ws)
+        assert code == 1008 and got[-1]["type"] == "Error" and "Nonsense" in got[-1]["description"], got[-1]
 
 
 # ---- vosk ----

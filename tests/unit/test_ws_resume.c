@@ -78,7 +78,7 @@ struct fixture {
 
 static void make(struct fixture *f, size_t send_bytes, size_t resume_bytes)
 {
-    struct steno_ws_session_limits limits = {1 << 20, send_bytes, 0, resume_bytes};
+    struct steno_ws_session_limits limits = {1 << 20, send_bytes, 0, resume_bytes, 0};
     memset(f, 0, sizeof *f);
     f->fake.room = SIZE_MAX;
     f->s = steno_ws_session_new(&steno_dialect_native, &engine, &f->fake, "sess_test", &limits);
