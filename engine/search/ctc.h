@@ -11,6 +11,8 @@
 
 #include "base/span.h"
 #include "base/status.h"
+#include "search/hotwords.h"
+#include "search/token_lm.h"
 
 struct steno_hyp {
     const struct steno_span *spans;
@@ -28,6 +30,10 @@ struct steno_ctc_options {
     int64_t commit_delay; /* beam search: tokens of the best hypothesis that ended this many frames
                            * ago are committed, and hypotheses that differ from them are dropped; 0
                            * = never */
+    /* beam search: both add to the scores by which hypotheses are compared, not to struct
+     * steno_hyp's. hotwords: NULL or borrowed; must outlive the search. */
+    const steno_hotwords *hotwords;
+    struct steno_token_lm lm;
 };
 
 typedef struct steno_ctc_greedy steno_ctc_greedy;
@@ -51,8 +57,8 @@ int64_t steno_ctc_greedy_frames(const steno_ctc_greedy *g); /* number of the nex
 typedef struct steno_ctc_beam steno_ctc_beam;
 
 /* Prefix beam search (Hannun et al., "First-Pass Large Vocabulary Continuous Speech Recognition
- * using Bi-Directional Recurrent DNNs", 2014, algorithm 1, without a language model). The scores of
- * token sequences are sums over their alignments. */
+ * using Bi-Directional Recurrent DNNs", 2014, algorithm 1). The scores of token sequences are sums
+ * over their alignments. A language model and hotwords rank them. */
 STENO_MUST steno_status steno_ctc_beam_open(steno_ctc_beam **out,
                                             const struct steno_ctc_options *opt, steno_err *err);
 void steno_ctc_beam_close(steno_ctc_beam *b);

@@ -34,6 +34,8 @@ struct node {                           /* a node of the trie */
     int32_t depth;
     int32_t slot; /* its candidate of this frame, valid if stamp is the frame's */
     int64_t stamp;
+    double bonus;  /* of hotwords and language model, for the whole prefix */
+    int32_t match; /* state of the hotwords */
 };
 
 struct link {       /* a finished token of an alignment */
@@ -52,6 +54,7 @@ struct path {
 struct hyp {
     int32_t node;
     double pb, pnb, total;
+    double rank; /* total and the bonus of the prefix */
     struct path vb, vnb;
 };
 
@@ -108,6 +111,32 @@ static bool pool_reserve(struct pool *p, int32_t more)
     return true;
 }
 
+/* The language model's score of `token` after the prefix of a node. */
+static double score_lm(const steno_ctc_beam *b, int32_t node, int32_t token)
+{
+    int32_t reversed[STENO_TOKEN_LM_HISTORY], history[STENO_TOKEN_LM_HISTORY];
+    size_t n = 0;
+    for (; node_at(b, node)->depth > 0 && n < b->opt.lm.history; node = node_at(b, node)->parent)
+        reversed[n++] = node_at(b, node)->token;
+    for (size_t i = 0; i < n; i++)
+        history[i] = reversed[n - 1 - i];
+    return b->opt.lm.one(b->opt.lm.self, history, n, token);
+}
+
+/* What hotwords and language model say of a new prefix. */
+static void set_bonus(const steno_ctc_beam *b, struct node *n)
+{
+    const struct node *up = node_at(b, n->parent);
+    float hot = 0;
+    n->bonus = up->bonus;
+    if (b->opt.hotwords) {
+        n->match = steno_hotwords_step(b->opt.hotwords, up->match, n->token, &hot);
+        n->bonus += (double)hot;
+    }
+    if (b->opt.lm.one)
+        n->bonus += b->opt.lm.weight * score_lm(b, n->parent, n->token);
+}
+
 /* The memory was reserved before the frame. */
 static int32_t node_new(steno_ctc_beam *b, int32_t parent, int32_t token)
 {
@@ -125,6 +154,7 @@ static int32_t node_new(steno_ctc_beam *b, int32_t parent, int32_t token)
         n->depth = up->depth + 1;
         up->child = i;
         up->refs++;
+        set_bonus(b, n);
     }
     return i;
 }
@@ -213,7 +243,8 @@ steno_status steno_ctc_beam_open(steno_ctc_beam **out, const struct steno_ctc_op
     steno_ctc_beam *b;
     size_t k;
     if (opt->vocab < 2 || opt->blank < 0 || opt->blank >= opt->vocab || opt->beam < 1 ||
-        opt->beam > 64 || opt->top_k < 0 || opt->commit_delay < 0 || !(opt->margin >= 0))
+        opt->beam > 64 || opt->lm.history > STENO_TOKEN_LM_HISTORY || opt->top_k < 0 ||
+        opt->commit_delay < 0 || !(opt->margin >= 0))
         return steno_fail(err, STENO_ERR_INVAL,
                           "CTC: blank %d, vocabulary %d, beam %d, top_k %d, margin %g",
                           (int)opt->blank, (int)opt->vocab, opt->beam, opt->top_k, opt->margin);
@@ -416,7 +447,8 @@ static void prune(steno_ctc_beam *b)
         struct hyp *c = &b->cand[i];
         int32_t at = n;
         c->total = log_add(c->pb, c->pnb);
-        if (c->total == NEVER || (n == b->opt.beam && c->total <= b->live[n - 1].total)) {
+        c->rank = c->total + node_at(b, c->node)->bonus;
+        if (c->total == NEVER || (n == b->opt.beam && c->rank <= b->live[n - 1].rank)) {
             drop_hyp(b, c);
             continue;
         }
@@ -424,11 +456,11 @@ static void prune(steno_ctc_beam *b)
             drop_hyp(b, &b->live[--at]);
         else
             n++;
-        for (; at > 0 && b->live[at - 1].total < c->total; at--)
+        for (; at > 0 && b->live[at - 1].rank < c->rank; at--)
             b->live[at] = b->live[at - 1];
         b->live[at] = *c;
     }
-    while (b->opt.margin > 0 && b->live[n - 1].total < b->live[0].total - b->opt.margin)
+    while (b->opt.margin > 0 && b->live[n - 1].rank < b->live[0].rank - b->opt.margin)
         drop_hyp(b, &b->live[--n]);
     b->n_live = n;
 }

@@ -51,7 +51,6 @@ struct steno_stateless {
     size_t n;
     float **lm_rows; /* [2 * beam] memory of `lm`; the first n_lm_rows are unused */
     size_t n_lm_rows;
-    int32_t *history; /* [lm.history] */
     struct candidate best[STENO_STATELESS_BEAM];
     struct node *unused;
     struct block *blocks;
@@ -131,17 +130,18 @@ static size_t tokens_of(const steno_stateless *s, const struct hyp *h)
 /* Score the token after hypothesis h. */
 static void score_lm(steno_stateless *s, struct hyp *h)
 {
+    int32_t history[STENO_TOKEN_LM_HISTORY];
     size_t n = tokens_of(s, h), at;
     const struct node *node = h->last;
-    if (!s->opt.lm.score)
+    if (!s->opt.lm.all)
         return;
     if (n > s->opt.lm.history)
         n = s->opt.lm.history;
     for (at = n; at > 0; node = node->parent)
-        s->history[--at] = node->token;
+        history[--at] = node->token;
     if (!h->lm)
         h->lm = s->lm_rows[--s->n_lm_rows];
-    s->opt.lm.score(s->opt.lm.self, s->history, n, h->lm);
+    s->opt.lm.all(s->opt.lm.self, history, n, h->lm);
 }
 
 static void drop_lm(steno_stateless *s, struct hyp *h)
@@ -162,6 +162,10 @@ static steno_status check_options(const struct steno_stateless_options *o, steno
         return steno_fail(err, STENO_ERR_INVAL,
                           "transducer: the prediction network sees %d tokens, expected 1 to %d",
                           o->context, STENO_STATELESS_CONTEXT);
+    if (o->lm.history > STENO_TOKEN_LM_HISTORY)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "transducer: the language model looks at %zu tokens, expected at most %d",
+                          o->lm.history, STENO_TOKEN_LM_HISTORY);
     if (o->beam < 1 || o->beam > STENO_STATELESS_BEAM)
         return steno_fail(err, STENO_ERR_INVAL, "transducer: beam %d, expected 1 to %d", o->beam,
                           STENO_STATELESS_BEAM);
@@ -171,11 +175,10 @@ static steno_status check_options(const struct steno_stateless_options *o, steno
 static steno_status open_lm(steno_stateless *s)
 {
     size_t rows = 2 * (size_t)s->opt.beam;
-    if (!s->opt.lm.score)
+    if (!s->opt.lm.all)
         return STENO_OK;
-    s->history = malloc((s->opt.lm.history + 1) * sizeof *s->history);
     s->lm_rows = calloc(rows, sizeof *s->lm_rows);
-    if (!s->history || !s->lm_rows)
+    if (!s->lm_rows)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < rows; i++) {
         s->lm_rows[i] = malloc((size_t)s->opt.vocab * sizeof **s->lm_rows);
@@ -234,7 +237,6 @@ void steno_stateless_close(steno_stateless *s)
         free(s->results[i].spans);
     free(s->results);
     free(s->lm_rows);
-    free(s->history);
     free(s);
 }
 
@@ -455,7 +457,7 @@ static steno_status make_hyp(steno_stateless *s, const struct candidate *c, stru
  * take them over. */
 static void move_lm(steno_stateless *s, struct hyp *next, size_t n)
 {
-    if (!s->opt.lm.score)
+    if (!s->opt.lm.all)
         return;
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < s->n && !next[k].lm; i++) {

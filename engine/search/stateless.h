@@ -15,21 +15,12 @@
 
 #include "search/ctc.h"
 #include "search/hotwords.h"
+#include "search/token_lm.h"
 
 typedef struct steno_stateless steno_stateless;
 
 #define STENO_STATELESS_BEAM 64
 #define STENO_STATELESS_CONTEXT 8
-
-/* A language model over tokens, or none (score NULL). */
-struct steno_token_lm {
-    const void *self;
-    /* out [vocab]: natural logarithms of the probabilities of each token after n tokens, which the
-     * beginning of the sentence precedes. */
-    void (*score)(const void *self, const int32_t *tokens, size_t n, float *out);
-    size_t history; /* tokens that it looks at */
-    double weight;
-};
 
 struct steno_stateless_options {
     int32_t vocab, blank;

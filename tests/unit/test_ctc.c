@@ -254,6 +254,62 @@ static void beam_scores_equal_the_sum_over_all_paths(void **state)
     }
 }
 
+/* A bigram model: 1 is likely after 2, and 2 at the beginning. */
+static double score_one(const void *self, const int32_t *tokens, size_t n, int32_t token)
+{
+    (void)self;
+    return n ? (tokens[n - 1] != token ? -0.2 : -1.7) : (token == B ? -0.5 : -1.1);
+}
+
+static double bonus_of(const struct entry *e, const steno_hotwords *h)
+{
+    double sum = 0;
+    int32_t at = STENO_HOTWORDS_START, before[BF_T];
+    for (int i = 0; i < e->n; i++) {
+        float hot = 0;
+        at = steno_hotwords_step(h, at, e->tok[i], &hot);
+        sum += (double)hot + 0.7 * score_one(NULL, before, (size_t)i, e->tok[i]);
+        before[i] = e->tok[i];
+    }
+    return sum;
+}
+
+static void hotwords_and_a_language_model_rank_prefixes(void **state)
+{
+    (void)state;
+    static struct entry ref[1024];
+    float s[BF_T * BF_V];
+    struct steno_hyp h[64];
+    steno_hotwords *hot = NULL;
+    assert_int_equal(steno_hotwords_open(&hot, NULL), STENO_OK);
+    assert_int_equal(steno_hotwords_add(hot, (int32_t[]){A, B, B}, 3, 1.5f, NULL), STENO_OK);
+    assert_int_equal(steno_hotwords_build(hot, NULL), STENO_OK);
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        const struct steno_ctc_options o = {.vocab = BF_V,
+                                            .beam = 64,
+                                            .hotwords = hot,
+                                            .lm = {.one = score_one, .history = 1, .weight = 0.7}};
+        steno_ctc_beam *b = NULL;
+        int n_ref;
+        size_t n;
+        random_scores(s, BF_T, BF_V, seed);
+        n_ref = brute_force(s, ref);
+        for (int i = 0; i < n_ref; i++)
+            ref[i].p = log(ref[i].p) + bonus_of(&ref[i], hot);
+        qsort(ref, (size_t)n_ref, sizeof *ref, by_score);
+        assert_int_equal(steno_ctc_beam_open(&b, &o, NULL), STENO_OK);
+        assert_int_equal(steno_ctc_beam_push(b, s, BF_T), STENO_OK);
+        assert_int_equal(steno_ctc_beam_nbest(b, h, 64, &n), STENO_OK);
+        assert_int_equal(n, n_ref);
+        for (int i = 0; i < n_ref; i++) {
+            check_tokens(&h[i], ref[i].tok, (size_t)ref[i].n);
+            assert_true(fabs(h[i].score + bonus_of(&ref[i], hot) - ref[i].p) < 1e-5);
+        }
+        steno_ctc_beam_close(b);
+    }
+    steno_hotwords_close(hot);
+}
+
 static void same_hyps(steno_ctc_beam *a, steno_ctc_beam *b)
 {
     struct steno_hyp x[8], y[8];
@@ -441,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_word_that_wins_no_frame_still_counts_as_sound),
         cmocka_unit_test(beam_keeps_prefix_score_when_blank_wins),
         cmocka_unit_test(beam_scores_equal_the_sum_over_all_paths),
+        cmocka_unit_test(hotwords_and_a_language_model_rank_prefixes),
         cmocka_unit_test(any_chunking_gives_the_same_hypotheses),
         cmocka_unit_test(stable_tokens_never_change),
         cmocka_unit_test(old_tokens_are_committed),

@@ -20,17 +20,40 @@ static void join(int t, int32_t a, int32_t b, float *row)
         row[v] = (float)(2.5 * sin(1.3 * t + 2.1 * v + 0.7 * a + 1.9 * b) + (v ? 0 : 0.8));
 }
 
-static steno_stateless *open_search(int beam, float penalty)
+/* A bigram model. */
+static double score_one(const void *self, const int32_t *tokens, size_t n, int32_t token)
 {
-    const struct steno_stateless_options o = {.vocab = VOCAB,
-                                              .blank = BLANK,
-                                              .unknown = UNK,
-                                              .context = CONTEXT,
-                                              .beam = beam,
-                                              .blank_penalty = penalty};
+    (void)self;
+    return -0.3 * (double)((token + (n ? tokens[n - 1] : 3)) % 4);
+}
+
+static void score_all(const void *self, const int32_t *tokens, size_t n, float *out)
+{
+    for (int32_t v = 0; v < VOCAB; v++)
+        out[v] = (float)score_one(self, tokens, n, v);
+}
+
+static steno_stateless *open_fused(int beam, float penalty, double lm_weight,
+                                   const steno_hotwords *hotwords)
+{
+    struct steno_stateless_options o = {.vocab = VOCAB,
+                                        .blank = BLANK,
+                                        .unknown = UNK,
+                                        .context = CONTEXT,
+                                        .beam = beam,
+                                        .blank_penalty = penalty,
+                                        .hotwords = hotwords};
     steno_stateless *s = NULL;
+    if (lm_weight > 0)
+        o.lm = (struct steno_token_lm){
+            .all = score_all, .one = score_one, .history = 1, .weight = lm_weight};
     assert_int_equal(steno_stateless_open(&s, &o, NULL), STENO_OK);
     return s;
+}
+
+static steno_stateless *open_search(int beam, float penalty)
+{
+    return open_fused(beam, penalty, 0, NULL);
 }
 
 static void push_frame(steno_stateless *s, int t)
@@ -59,6 +82,7 @@ struct path {
     int64_t at[FRAMES];
     int n; /* of y, the context included */
     double score;
+    int32_t match; /* state of the hotwords */
 };
 
 static const struct path start = {.y = {-1, BLANK}, .n = CONTEXT};
@@ -78,7 +102,8 @@ static bool same(const struct path *a, const struct path *b)
 }
 
 /* One frame: all pairs of a path and a token, best first, of which `beam` are kept and merged. */
-static int advance(struct path *p, int n, int t, int beam, float penalty)
+static int advance(struct path *p, int n, int t, int beam, float penalty, double lm_weight,
+                   const steno_hotwords *hotwords)
 {
     static struct path all[16 * VOCAB], kept[16];
     int m = 0, k = 0;
@@ -92,24 +117,34 @@ static int advance(struct path *p, int n, int t, int beam, float penalty)
             *q = p[i];
             q->score += (double)row[v];
             if (v != BLANK && v != UNK) {
-                q->at[q->n - CONTEXT] = t;
+                size_t before = (size_t)(q->n - CONTEXT);
+                q->score += lm_weight * score_one(NULL, q->y + CONTEXT, before, v);
+                q->at[before] = t;
                 q->y[q->n++] = v;
             }
         }
     }
     for (int i = 0; i < beam; i++) {
+        struct path chosen;
         int top = 0;
         bool merged = false;
         for (int j = 1; j < m; j++)
             if (all[j].score > all[top].score)
                 top = j;
+        chosen = all[top];
+        if (hotwords && chosen.y[chosen.n - 1] != BLANK && chosen.at[chosen.n - 1 - CONTEXT] == t) {
+            float hot = 0; /* it counts after the choice */
+            chosen.match =
+                steno_hotwords_step(hotwords, chosen.match, chosen.y[chosen.n - 1], &hot);
+            chosen.score += (double)hot;
+        }
         for (int j = 0; j < k && !merged; j++)
-            if (same(&kept[j], &all[top])) {
-                kept[j].score = log(exp(kept[j].score) + exp(all[top].score));
+            if (same(&kept[j], &chosen)) {
+                kept[j].score = log(exp(kept[j].score) + exp(chosen.score));
                 merged = true;
             }
         if (!merged)
-            kept[k++] = all[top];
+            kept[k++] = chosen;
         all[top].score = -INFINITY;
     }
     memcpy(p, kept, (size_t)k * sizeof *p);
@@ -142,7 +177,7 @@ static void every_frame_equals_the_reference(void **state)
                 const struct path *top = p;
                 struct steno_hyp h;
                 push_frame(s, t);
-                n = advance(p, n, t, beam, penalties[k]);
+                n = advance(p, n, t, beam, penalties[k], 0, NULL);
                 for (int i = 1; i < n; i++)
                     if (p[i].score / p[i].n > top->score / top->n)
                         top = &p[i];
@@ -155,6 +190,38 @@ static void every_frame_equals_the_reference(void **state)
             }
             steno_stateless_close(s);
         }
+}
+
+static void hotwords_and_a_language_model_count_as_in_the_reference(void **state)
+{
+    steno_hotwords *hot = NULL;
+    (void)state;
+    assert_int_equal(steno_hotwords_open(&hot, NULL), STENO_OK);
+    assert_int_equal(steno_hotwords_add(hot, (int32_t[]){3, 1}, 2, 1.5f, NULL), STENO_OK);
+    assert_int_equal(steno_hotwords_add(hot, (int32_t[]){4, 5, 1}, 3, 1, NULL), STENO_OK);
+    assert_int_equal(steno_hotwords_build(hot, NULL), STENO_OK);
+    for (int beam = 2; beam <= 8; beam *= 2)
+        for (int fused = 1; fused < 4; fused++) {
+            const steno_hotwords *h = fused & 1 ? hot : NULL;
+            double weight = fused & 2 ? 0.8 : 0;
+            steno_stateless *s = open_fused(beam, 1, weight, h);
+            struct path p[16] = {start};
+            int n = 1;
+            for (int t = 0; t < FRAMES; t++) {
+                const struct path *top = p;
+                struct steno_hyp is;
+                push_frame(s, t);
+                n = advance(p, n, t, beam, 1, weight, h);
+                for (int i = 1; i < n; i++)
+                    if (p[i].score / p[i].n > top->score / top->n)
+                        top = &p[i];
+                assert_int_equal(steno_stateless_width(s), n);
+                is = best(s);
+                check(&is, top);
+            }
+            steno_stateless_close(s);
+        }
+    steno_hotwords_close(hot);
 }
 
 static void the_list_is_sorted_and_shares_its_stable_head(void **state)
@@ -277,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_frame_equals_the_reference),
+        cmocka_unit_test(hotwords_and_a_language_model_count_as_in_the_reference),
         cmocka_unit_test(the_list_is_sorted_and_shares_its_stable_head),
         cmocka_unit_test(a_reset_keeps_the_context_and_a_restart_does_not),
         cmocka_unit_test(a_reset_of_a_beam_begins_one_without_a_past),
