@@ -17,6 +17,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_paraformer_streaming,
     &steno_family_moonshine,
     &steno_family_icefall,
+    &steno_family_icefall_offline,
     &steno_family_nemo,
     &steno_family_nemo_streaming,
     &steno_family_wenet,

@@ -130,13 +130,19 @@ static bool list_files(struct listing *l, const char *dir)
     return l->tokens != NULL;
 }
 
-bool steno_icefall_probe(const char *dir)
+bool steno_icefall_probe(const char *dir, bool *streaming)
 {
     struct listing l;
-    bool known = false;
+    bool known = false, offline = false;
+    *streaming = false;
     if (list_files(&l, dir))
-        for (size_t i = 0; i < l.n; i++)
-            known |= l.networks[i].role != STENO_ICEFALL_NONE;
+        for (size_t i = 0; i < l.n; i++) {
+            enum steno_icefall_role r = l.networks[i].role;
+            known |= r != STENO_ICEFALL_NONE;
+            *streaming |= r == STENO_ICEFALL_STREAMING_ENCODER || r == STENO_ICEFALL_STREAMING_CTC;
+            offline |= r == STENO_ICEFALL_OFFLINE_ENCODER || r == STENO_ICEFALL_OFFLINE_CTC;
+        }
+    *streaming |= !offline;
     free_listing(&l);
     return known;
 }

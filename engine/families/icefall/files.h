@@ -31,8 +31,8 @@ struct steno_icefall_files {
 };
 
 /* Whether dir has a list of tokens, and networks of one of the models. Reads the heads of ONNX
- * files. */
-bool steno_icefall_probe(const char *dir);
+ * files. *streaming: whether one of them streams, or none is an encoder. */
+bool steno_icefall_probe(const char *dir, bool *streaming);
 /* Find the files of a model. A directory may have each network in several forms: of quantized and
  * other files `quantized` says which are preferred for encoder and joiner; the prediction network
  * is preferred as it is. Free the result after success.

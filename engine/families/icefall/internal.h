@@ -1,14 +1,30 @@
-/* Structs and functions that the files of family icefall share: model.c (a directory), stream.c
- * (states and search of one stream), step.c (steps of several streams at once). */
+/* Structs and functions that the files of family icefall share: model.c (a directory), search.c
+ * (the search of one stream), streaming.c and offline.c (the two families), hints.c (hotwords). */
 #ifndef STENO_FAMILIES_ICEFALL_INTERNAL_H
 #define STENO_FAMILIES_ICEFALL_INTERNAL_H
 
 #include "families/common/cached_encoder.h"
+#include "families/common/offline.h"
 #include "families/family.h"
 #include "families/icefall/files.h"
 #include "families/icefall/nets.h"
+#include "search/lm/ngram.h"
+#include "text/bpe_vocab.h"
 
+#define STENO_ICEFALL_RATE 16000
 #define STENO_ICEFALL_SUBSAMPLING 4 /* feature frames of a frame of scores, in all recipes */
+
+/* An n-gram model over the tokens. */
+struct steno_icefall_lm {
+    steno_ngram *ngram; /* NULL: none is there */
+    steno_ngram_map *map;
+    int32_t *words; /* [vocab] the model's word of each token */
+};
+
+/* What options of streams say. */
+struct steno_icefall_settings {
+    double blank_penalty, hotwords_score, lm_weight;
+};
 
 /* Frozen after open. */
 struct steno_icefall_model {
@@ -18,53 +34,103 @@ struct steno_icefall_model {
     struct steno_icefall_files files;
     bool streaming, ctc;
     steno_tokens *tokens;
+    steno_bpe_vocab *bpe; /* NULL: there is no bpe.vocab */
+    bool upper;           /* no token has a small letter */
+    struct steno_icefall_lm lm;
     int32_t blank, unknown, vocab;                         /* unknown: -1 where there is none */
     steno_network *encoder_net, *decoder_net, *joiner_net; /* the last two NULL: CTC */
-    struct steno_cached_encoder encoder;                   /* streaming */
     struct steno_icefall_nets nets;                        /* transducer */
+    int64_t bins, width; /* of a feature frame; of a frame of the encoder's output */
     steno_fbank *front;
-    size_t hop;    /* samples per feature frame */
-    int64_t shift; /* streaming: feature frames that a window moves per step */
-    float *quiet;  /* streaming CTC: [frames, vocab] scores of a window without speech */
-    double blank_penalty;
+    struct steno_fbank_options features;
+    size_t hop; /* samples per feature frame */
+    struct steno_icefall_settings defaults;
+    /* streaming */
+    struct steno_cached_encoder encoder;
+    int64_t shift; /* feature frames that a window moves per step */
+    float *quiet;  /* CTC: [frames, vocab] scores of a window without speech */
+    /* offline */
+    struct steno_offline_family offline;
+    int x, x_lens, out, out_lens; /* inputs and outputs of the encoder */
 };
 
-/* The family's state of one stream. Confined. */
-struct steno_icefall_stream {
-    struct steno_icefall_model *model;
-    struct steno_cached_encoder_state encoder;
-    steno_stateless *search;  /* transducer */
+/* model.c */
+#define STENO_ICEFALL_OPTIONS(FAMILY)                                                              \
+    {FAMILY,                                                                                       \
+     "blank_penalty",                                                                              \
+     STENO_OPTION_NUMBER,                                                                          \
+     STENO_OPTION_OF_STREAM,                                                                       \
+     0,                                                                                            \
+     20,                                                                                           \
+     NULL,                                                                                         \
+     "0",                                                                                          \
+     "subtracted from the score of the blank: with more, fewer words are missed"},                 \
+        {FAMILY,                                                                                   \
+         "hotwords_score",                                                                         \
+         STENO_OPTION_NUMBER,                                                                      \
+         STENO_OPTION_OF_STREAM,                                                                   \
+         0,                                                                                        \
+         100,                                                                                      \
+         NULL,                                                                                     \
+         "1.5",                                                                                    \
+         "log-probability that each token of a hotword adds"},                                     \
+    {                                                                                              \
+        FAMILY, "lm_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "",        \
+            "weight of the n-gram model; 0: none"                                                  \
+    }
+
+STENO_MUST steno_status steno_icefall_open(struct steno_icefall_model **out,
+                                           const struct steno_family_open *o, steno_err *err);
+void steno_icefall_close(void *model);
+/* The part of the information that both families share. */
+void steno_icefall_info(const struct steno_icefall_model *m, struct steno_family_info *out);
+void steno_icefall_describe(const void *model, const struct steno_model_info *i, FILE *out);
+
+/* Read a positive number of the encoder's metadata. STENO_ERR_FORMAT. */
+STENO_MUST steno_status steno_icefall_meta(const struct steno_icefall_model *m, const char *key,
+                                           int64_t *out, steno_err *err);
+
+/* hints.c */
+/* Build the automaton of the phrases in `text`: separated by lines, commas or slashes, each with
+ * " :2.5" behind it if its tokens add another score. A phrase that the vocabulary cannot spell is
+ * left out; *out is NULL if none is left. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_icefall_hotwords(steno_hotwords **out,
+                                               const struct steno_icefall_model *m,
+                                               const char *text, float score, steno_err *err);
+
+/* search.c */
+/* The search of one stream. Confined. */
+struct steno_icefall_search {
+    const struct steno_icefall_model *model;
+    steno_hotwords *hotwords; /* NULL: none */
+    steno_stateless *tokens;  /* transducer */
     steno_ctc_greedy *greedy; /* CTC: one of greedy and beam is NULL */
     steno_ctc_beam *beam;
     struct steno_hyp *hyps; /* [n_best] */
-    bool stepped;           /* the search has read a step that the recognizer has not consumed */
+    int n_best;
 };
 
-/* step.c */
-STENO_MUST steno_status steno_icefall_worker_open(void **worker, void *model, int max,
-                                                  steno_err *err);
-void steno_icefall_worker_close(void *worker);
-void steno_icefall_step(void *worker, struct steno_step_item *items, size_t n, int size,
-                        struct steno_network_time *spent);
-STENO_MUST steno_status steno_icefall_trial_open(void **trial, void *worker, steno_err *err);
-STENO_MUST steno_status steno_icefall_trial_run(void *trial, int size, steno_err *err);
-void steno_icefall_trial_close(void *trial);
-/* Run a few steps on noise, alone and as a batch, so that a network that fails does so at load and
- * not with the first stream. Where the streams of a batch change each other's results, the model
- * takes no batches (encoder.batches). */
-STENO_MUST steno_status steno_icefall_try(struct steno_icefall_model *m, steno_err *err);
+/* Resolves o->beam and o->n_best. Close it also after a failure. */
+STENO_MUST steno_status steno_icefall_search_open(struct steno_icefall_search *s,
+                                                  const struct steno_icefall_model *m,
+                                                  struct steno_family_stream *o, steno_err *err);
+void steno_icefall_search_close(struct steno_icefall_search *s);
+/* Discard everything: the next frame has number `frame`. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_icefall_search_restart(struct steno_icefall_search *s, int64_t frame);
+/* CTC: take frames of scores. */
+STENO_MUST steno_status steno_icefall_search_scores(struct steno_icefall_search *s,
+                                                    const float *scores, size_t frames);
+STENO_MUST steno_status steno_icefall_search_list(struct steno_icefall_search *s,
+                                                  struct steno_hypothesis *out, size_t max,
+                                                  size_t *n, size_t *stable);
+int64_t steno_icefall_search_frames(const struct steno_icefall_search *s);
+int64_t steno_icefall_search_last_sound(const struct steno_icefall_search *s);
+size_t steno_icefall_search_n_tokens(const struct steno_icefall_search *s);
 
-/* stream.c */
-STENO_MUST steno_status steno_icefall_stream_new(void **state, void *model,
-                                                 struct steno_family_stream *o, steno_err *err);
-void steno_icefall_stream_free(void *state);
-STENO_MUST steno_status steno_icefall_reset(void *state, enum steno_reset what, steno_err *err);
-STENO_MUST steno_status steno_icefall_hypotheses(void *state, struct steno_hypothesis *out,
-                                                 size_t max, size_t *n, size_t *stable);
-STENO_MUST steno_status steno_icefall_consume(void *state, bool *left);
-STENO_MUST steno_status steno_icefall_skip(void *state);
-int64_t steno_icefall_frames(const void *state);
-int64_t steno_icefall_last_sound(const void *state);
-size_t steno_icefall_n_tokens(const void *state);
+/* One frame for n searches of transducers: the joiner runs once for all their hypotheses. frame[i]:
+ * [width]. st[i]: searches whose status is not OK are passed over. */
+void steno_icefall_search_frame(steno_icefall_scorer *scorer, struct steno_icefall_search *const *s,
+                                const float *const *frame, size_t n, steno_status *st,
+                                steno_err *const *err);
 
 #endif

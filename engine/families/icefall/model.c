@@ -6,23 +6,12 @@
 
 #include "base/cpu.h"
 #include "families/common/path.h"
-#include "families/icefall/family.h"
 #include "families/icefall/internal.h"
 #include "families/option.h"
 
-#define FAMILY "icefall"
-#define SAMPLE_RATE 16000
 #define HIGH_FREQ (-400.0) /* Hz below half the rate: the end of the mel bins */
-#define QUIET_SCORE -30.0F /* CTC: log-probability of each token in a skipped window */
-/* sherpa-onnx's clients send 0.66 s of silence after a recording for windows of 0.45 s: it decodes
- * 0.21 s past the end. */
-#define TAIL_FRAMES 21
-#define MAX_FRAMES 100000 /* feature frames of a window: 1,000 s */
-
-static const struct steno_option_info options[] = {
-    {FAMILY, "blank_penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 20, NULL, "0",
-     "taken off the blank's log-probability: with more, fewer words are missed"},
-};
+#define LM_WEIGHT 0.5      /* of sherpa-onnx's language models */
+#define MAX_META 100000    /* a number of the metadata: 1,000 s of feature frames */
 
 static bool has_ctc(enum steno_icefall_role kind)
 {
@@ -127,9 +116,8 @@ static steno_status load_network(const char *path, const struct steno_family_ope
     return steno_network_open(out, path, &opt, err);
 }
 
-/* A positive number of the encoder's metadata. */
-static steno_status read_meta(const struct steno_icefall_model *m, const char *key, int64_t *out,
-                              steno_err *err)
+steno_status steno_icefall_meta(const struct steno_icefall_model *m, const char *key, int64_t *out,
+                                steno_err *err)
 {
     const char *value = steno_network_meta(m->encoder_net, key);
     char *end = NULL;
@@ -138,10 +126,10 @@ static steno_status read_meta(const struct steno_icefall_model *m, const char *k
         return steno_fail(err, STENO_ERR_FORMAT, "%s: there is no metadata %s", m->files.encoder,
                           key);
     v = strtoll(value, &end, 10);
-    if (end == value || *end || v < 1 || v > MAX_FRAMES)
+    if (end == value || *end || v < 1 || v > MAX_META)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: metadata %s is '%.40s', expected a number from 1 to %d",
-                          m->files.encoder, key, value, MAX_FRAMES);
+                          m->files.encoder, key, value, MAX_META);
     *out = v;
     return STENO_OK;
 }
@@ -166,7 +154,7 @@ static steno_status open_transducer(struct steno_icefall_model *m,
 }
 
 /* Values of a feature frame: the last extent of input x. */
-static steno_status find_bins(const struct steno_icefall_model *m, int64_t *out, steno_err *err)
+static steno_status find_bins(struct steno_icefall_model *m, steno_err *err)
 {
     int x = steno_network_find_input(m->encoder_net, "x");
     const struct steno_shape *s = &steno_network_input(m->encoder_net, x)->shape;
@@ -177,29 +165,22 @@ static steno_status find_bins(const struct steno_icefall_model *m, int64_t *out,
                           m->files.encoder);
     if (s->rank != 3 || s->dim[2] < 1 || s->dim[2] > 512)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: input x is not [N,T,bins]", m->files.encoder);
-    *out = s->dim[2];
+    m->bins = s->dim[2];
     return STENO_OK;
 }
 
-static steno_status bind_streaming(struct steno_icefall_model *m, steno_err *err)
+/* CTC scores have the vocabulary as their last extent, where the graph tells; else it is that of
+ * tokens.txt. */
+static steno_status find_vocab(struct steno_icefall_model *m, steno_err *err)
 {
-    struct steno_cached_encoder_shape shape = {.width = m->ctc ? m->vocab : m->nets.width};
-    steno_status st = read_meta(m, "T", &shape.window, err);
-    if (!st)
-        st = read_meta(m, "decode_chunk_len", &m->shift, err);
-    if (!st)
-        st = find_bins(m, &shape.bins, err);
-    if (st)
-        return st;
-    if (m->shift > shape.window || m->shift % STENO_ICEFALL_SUBSAMPLING)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: metadata decode_chunk_len is %d and T is %d, expected a multiple of "
-                          "%d that is at most T",
-                          m->files.encoder, (int)m->shift, (int)shape.window,
-                          STENO_ICEFALL_SUBSAMPLING);
-    shape.frames = m->shift / STENO_ICEFALL_SUBSAMPLING;
-    return steno_cached_encoder_bind(&m->encoder, m->encoder_net, "x", &shape, m->files.encoder,
-                                     err);
+    int out = steno_network_find_output(m->encoder_net, "log_probs");
+    const struct steno_shape *s = &steno_network_output(m->encoder_net, out)->shape;
+    int64_t n = s->rank == 3 && s->dim[2] > 0 ? s->dim[2] : steno_tokens_count(m->tokens);
+    if (n > STENO_TOKENS_MAX)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: log_probs of %lld tokens, at most %d",
+                          m->files.encoder, (long long)n, STENO_TOKENS_MAX);
+    m->vocab = (int32_t)n;
+    return STENO_OK;
 }
 
 static steno_status open_networks(struct steno_icefall_model *m, const struct steno_family_open *o,
@@ -212,46 +193,76 @@ static steno_status open_networks(struct steno_icefall_model *m, const struct st
     type = steno_network_meta(m->encoder_net, "model_type");
     snprintf(m->type, sizeof m->type, "%s", type ? type : "?");
     if (m->ctc)
-        m->vocab = steno_tokens_count(m->tokens);
+        st = find_vocab(m, err);
     else
         st = open_transducer(m, o, err);
+    m->width = m->ctc ? m->vocab : m->nets.width;
     if (!st)
         st = check_vocab(m, err);
-    if (!st && !m->streaming)
-        st = steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: offline models do not run yet",
-                        m->files.encoder);
-    return st ? st : bind_streaming(m, err);
+    return st ? st : find_bins(m, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static steno_status open_features(struct steno_icefall_model *m, steno_err *err)
 {
-    struct steno_fbank_options o = steno_fbank_kaldi(SAMPLE_RATE, (size_t)m->encoder.shape.bins);
     steno_status st;
-    o.high = HIGH_FREQ;
-    o.edges = STENO_EDGES_REFLECT;
-    st = steno_fbank_open(&m->front, &o, err);
+    m->features = steno_fbank_kaldi(STENO_ICEFALL_RATE, (size_t)m->bins);
+    m->features.high = HIGH_FREQ;
+    m->features.edges = STENO_EDGES_REFLECT;
+    st = steno_fbank_open(&m->front, &m->features, err);
     if (!st)
         m->hop = steno_fbank_shift(m->front);
     return st;
 }
 
-/* The scores of a skipped window: blank in every frame. */
-static steno_status make_quiet(struct steno_icefall_model *m, steno_err *err)
+/* Words of the n-gram model are pieces as tokens.txt spells them. */
+static steno_status open_lm(struct steno_icefall_model *m, steno_err *err)
 {
-    size_t n = (size_t)(m->encoder.shape.frames * m->vocab);
-    if (!m->ctc)
+    size_t n = (size_t)m->vocab;
+    const char **pieces;
+    steno_status st;
+    if (!m->files.ngram)
         return STENO_OK;
-    m->quiet = malloc(n * sizeof *m->quiet);
-    if (!m->quiet)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
-    for (size_t i = 0; i < n; i++)
-        m->quiet[i] = (int32_t)(i % (size_t)m->vocab) == m->blank ? 0 : QUIET_SCORE;
-    return STENO_OK;
+    st = steno_ngram_open(&m->lm.ngram, m->files.ngram, err);
+    if (st)
+        return st;
+    pieces = malloc(n * sizeof *pieces);
+    m->lm.words = malloc(n * sizeof *m->lm.words);
+    if (!pieces || !m->lm.words) {
+        free(pieces);
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->files.ngram);
+    }
+    for (size_t i = 0; i < n; i++) {
+        pieces[i] = steno_tokens_piece(m->tokens, (int32_t)i);
+        m->lm.words[i] = steno_ngram_word(m->lm.ngram, pieces[i]);
+    }
+    st = steno_ngram_map_open(&m->lm.map, m->lm.ngram, pieces, n, err);
+    free(pieces);
+    return st;
 }
 
-static void close_model(void *model)
+static bool has_small_letters(const steno_tokens *t)
+{
+    for (int32_t i = 0; i < steno_tokens_count(t); i++) {
+        const char *p = steno_tokens_piece(t, i);
+        for (; *p && *p != '<'; p++) /* marks such as <blk> do not count */
+            if (*p >= 'a' && *p <= 'z')
+                return true;
+    }
+    return false;
+}
+
+static steno_status open_hints(struct steno_icefall_model *m, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    m->upper = !has_small_letters(m->tokens);
+    if (m->files.bpe_vocab)
+        st = steno_bpe_vocab_open(&m->bpe, m->files.bpe_vocab, m->tokens, err);
+    return st ? st : open_lm(m, err);
+}
+
+void steno_icefall_close(void *model)
 {
     struct steno_icefall_model *m = model;
     if (!m)
@@ -260,9 +271,13 @@ static void close_model(void *model)
     steno_network_close(m->encoder_net);
     steno_network_close(m->decoder_net);
     steno_network_close(m->joiner_net);
+    steno_ngram_map_close(m->lm.map);
+    steno_ngram_close(m->lm.ngram);
+    steno_bpe_vocab_close(m->bpe);
     steno_fbank_close(m->front);
     steno_tokens_close(m->tokens);
     steno_icefall_files_free(&m->files);
+    free(m->lm.words);
     free(m->quiet);
     free(m->dir);
     free(m);
@@ -278,14 +293,14 @@ static steno_status open_parts(struct steno_icefall_model *m, const struct steno
         st = open_networks(m, o, err);
     if (!st)
         st = open_features(m, err);
-    if (!st)
-        st = make_quiet(m, err);
-    return st ? st : steno_icefall_try(m, err);
+    return st ? st : open_hints(m, err);
 }
 
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+steno_status steno_icefall_open(struct steno_icefall_model **out, const struct steno_family_open *o,
+                                steno_err *err)
 {
     struct steno_icefall_model *m = calloc(1, sizeof *m);
+    struct steno_icefall_settings *s;
     steno_status st;
     if (m)
         m->dir = strdup(o->dir);
@@ -293,13 +308,17 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
         free(m);
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     }
+    s = &m->defaults;
+    *s = (struct steno_icefall_settings){.hotwords_score = 1.5, .lm_weight = LM_WEIGHT};
     m->threads = o->threads;
-    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &m->blank_penalty);
+    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &s->blank_penalty);
+    (void)steno_option_get_number(o->options, o->n_options, "hotwords_score", &s->hotwords_score);
+    (void)steno_option_get_number(o->options, o->n_options, "lm_weight", &s->lm_weight);
     st = open_parts(m, o, err);
     if (st)
-        close_model(m);
+        steno_icefall_close(m);
     else
-        *model = m;
+        *out = m;
     return st;
 }
 
@@ -313,39 +332,24 @@ static size_t weight_bytes(const struct steno_icefall_model *m)
                          steno_network_weight_bytes(m->joiner_net));
 }
 
-static void get_info(const void *model, struct steno_family_info *out)
+void steno_icefall_info(const struct steno_icefall_model *m, struct steno_family_info *out)
 {
-    const struct steno_icefall_model *m = model;
-    const struct steno_cached_encoder_shape *e = &m->encoder.shape;
-    double frame = (double)m->hop / SAMPLE_RATE;
-    *out = (struct steno_family_info){
-        .name = m->name,
-        .version = "",
-        .language = "",
-        .license = "",
-        .network = m->network,
-        .results_of = "sherpa-onnx",
-        .tokens = m->tokens,
-        .sample_rate = SAMPLE_RATE,
-        .hop = m->hop,
-        .feature_bins = (int)e->bins,
-        .frame_samples = m->hop * STENO_ICEFALL_SUBSAMPLING,
-        .chunk_seconds = frame * (double)m->shift,
-        .lookahead_seconds = frame * (double)(e->window - m->shift),
-        .weight_bytes = weight_bytes(m),
-        .stream_bytes = m->encoder.state_bytes + (size_t)(e->window * e->bins) * sizeof(float),
-        .endpoint = {.silence_alone = 2.4, .silence_after = 1.2, .longest = 20},
-        .batches = m->encoder.batches,
-        .untimed = !m->ctc,
-        .feeding = STENO_FEED_WINDOWS,
-        .windows = {.front = m->front,
-                    .frames = (size_t)e->window,
-                    .shift = (size_t)m->shift,
-                    .right_padding = TAIL_FRAMES,
-                    .rows = (size_t)e->frames}};
+    *out = (struct steno_family_info){.name = m->name,
+                                      .version = "",
+                                      .language = "",
+                                      .license = "",
+                                      .network = m->network,
+                                      .results_of = "sherpa-onnx",
+                                      .tokens = m->tokens,
+                                      .sample_rate = STENO_ICEFALL_RATE,
+                                      .hop = m->hop,
+                                      .feature_bins = (int)m->bins,
+                                      .frame_samples = m->hop * STENO_ICEFALL_SUBSAMPLING,
+                                      .weight_bytes = weight_bytes(m),
+                                      .takes_hotwords = true};
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+void steno_icefall_describe(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct steno_icefall_model *m = model;
     fprintf(out, "model      %s, %s, %s %s %s\n", i->name, i->family,
@@ -354,39 +358,20 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "features   kaldi-fbank, %d Hz, %d bins, 20 to %g Hz\n", i->sample_rate,
             i->feature_bins, i->sample_rate / 2.0 + HIGH_FREQ);
     fprintf(out, "network    %s, %d states\n", i->network, m->encoder.n_states);
-    fprintf(out, "steps      %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
-            i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
+    if (m->streaming)
+        fprintf(out, "steps      %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
+                i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
+    else
+        fprintf(out, "steps      whole segments of at most %g s, scores every %.0f ms\n",
+                m->offline.cuts.full, i->frame_seconds * 1e3);
     fprintf(out, "decoder    %zu tokens", i->vocab_size);
     if (!m->ctc)
         fprintf(out, ", the prediction network sees %d", m->nets.context);
+    if (m->lm.ngram)
+        fprintf(out, ", n-gram model of order %d", steno_ngram_order(m->lm.ngram));
+    fprintf(out, ", hotwords by %s", m->bpe ? "bpe.vocab and characters" : "characters");
     fprintf(out, "\nendpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
             (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
 }
-
-const struct steno_family steno_family_icefall = {
-    .name = FAMILY,
-    .layout = "encoder, decoder and joiner or a Zipformer CTC .onnx",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .probe = steno_icefall_probe,
-    .open = open_model,
-    .close = close_model,
-    .info = get_info,
-    .describe = describe,
-    .state_new = steno_icefall_stream_new,
-    .state_free = steno_icefall_stream_free,
-    .reset = steno_icefall_reset,
-    .worker_open = steno_icefall_worker_open,
-    .worker_close = steno_icefall_worker_close,
-    .step = steno_icefall_step,
-    .hypotheses = steno_icefall_hypotheses,
-    .trial_open = steno_icefall_trial_open,
-    .trial_run = steno_icefall_trial_run,
-    .trial_close = steno_icefall_trial_close,
-    .consume = steno_icefall_consume,
-    .skip = steno_icefall_skip,
-    .frames = steno_icefall_frames,
-    .last_sound = steno_icefall_last_sound,
-    .n_tokens = steno_icefall_n_tokens};

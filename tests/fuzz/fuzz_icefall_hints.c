@@ -1,0 +1,54 @@
+/* bpe.vocab and hotwords: the input is a vocabulary, a zero byte, and phrases. Any bytes are read
+ * or refused, and every sequence can be scored. */
+/* covers: engine/text/bpe_vocab.c engine/families/icefall/hints.c engine/search/hotwords.c */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/icefall/internal.h"
+
+#define M "\xE2\x96\x81"
+
+static const char tokens_txt[] =
+    "<blk> 0\n<unk> 1\n" M "A 2\nB 3\nAB 4\n" M " 5\n\xE4\xBD\xA0 6\nC 7\n" M "WORD 8\n";
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+/* The sum of a sequence that leaves all phrases is what complete ones added, which is not
+ * negative. */
+static void check(const steno_hotwords *h)
+{
+    int32_t state = STENO_HOTWORDS_START;
+    double sum = 0;
+    for (int32_t i = 0; i < 200; i++) {
+        float score = 0;
+        state = steno_hotwords_step(h, state, (i * i / 3 + i) % 9, &score);
+        if (state < 0 || (size_t)state >= steno_hotwords_states(h) || isnan(score))
+            abort();
+        sum += (double)score;
+    }
+    if (sum + (double)steno_hotwords_end(h, state) < -1e-3 * (1 + fabs(sum)))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    const uint8_t *zero = n ? memchr(data, '\0', n) : NULL;
+    size_t vocab = zero ? (size_t)(zero - data) : n;
+    struct steno_icefall_model m = {.upper = n % 2};
+    steno_hotwords *h = NULL;
+    char *text = malloc(n + 1);
+    if (!text || steno_tokens_parse(&m.tokens, tokens_txt, sizeof tokens_txt - 1, "t", NULL))
+        abort();
+    memcpy(text, zero ? zero + 1 : data, zero ? n - vocab - 1 : n);
+    text[zero ? n - vocab - 1 : n] = '\0';
+    if (steno_bpe_vocab_parse(&m.bpe, (const char *)data, vocab, "v", m.tokens, NULL))
+        m.bpe = NULL;
+    if (!steno_icefall_hotwords(&h, &m, text, 1.5f, NULL) && h)
+        check(h);
+    steno_hotwords_close(h);
+    steno_bpe_vocab_close(m.bpe);
+    steno_tokens_close(m.tokens);
+    free(text);
+    return 0;
+}
