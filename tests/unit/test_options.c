@@ -139,7 +139,7 @@ static void what_is_set_stays(void **state)
 static void only_what_a_family_has_is_kept(void **state)
 {
     struct steno_options s = SET("penalty", "1", "quantized", "yes"), t = s, u = s;
-    const char *family = steno_option_find("quantized")->family;
+    const char *family = steno_option_find("penalty")->family; /* espnet alone has it */
     (void)state;
     steno_options_keep(&s, STENO_OPTION_OF_MODEL, family);
     assert_int_equal(s.n, 1);
