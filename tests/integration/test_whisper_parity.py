@@ -8,12 +8,19 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import wave
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SHARED = os.path.join(ROOT, "..", "shared")
 STENO = os.path.join(ROOT, "build", "release", "steno")
 FILES = {"jfk": "zoo/whisper/audio/jfk_16k.flac", "es": "zoo/whisper/audio/es_16k.flac",
-         "endgame": "zoo/whisper/audio/endgame_16k.flac", "two_cities": "audio/speech/two_cities_16k.wav"}
+         "zh": "audio/real/zhcn_short.wav", "endgame": "zoo/whisper/audio/endgame_16k.flac", "two_cities": "audio/speech/two_cities_16k.wav"}
+
+# recordings and seconds of noise (of this amplitude) one after the other; a recording may be cut to its first seconds
+MADE = {"pause": ["jfk", (25, 0.002), "jfk"], "late": [(12, 0.002), "two_cities:9", (14, 0.002)],
+        "noise": ["jfk", (40, 0.004), "two_cities:20", (20, 0.004)],
+        "languages": ["es:24", (6, 0.0005), "jfk", (19, 0.0005), "zh:10", (5, 0.0005)]}
 
 # model, recording, options of steno, arguments of faster-whisper
 CASES = [
@@ -34,6 +41,18 @@ CASES = [
     ("tiny.en", "two_cities", {"beam": 1, "condition-on-previous-text": "no"},
      {"beam_size": 1, "condition_on_previous_text": False}),
     ("tiny.en", "two_cities", {"beam": 1, "hotwords": "Dickens"}, {"beam_size": 1, "hotwords": "Dickens"}),
+    # so cold that every sample is the greedy choice
+    ("tiny.en", "jfk", {"temperature": 0.01, "best-of": 3}, {"temperature": 0.01, "best_of": 3}),
+    ("base", "es", {"temperature": 0.01, "best-of": 1}, {"temperature": 0.01, "best_of": 1}),
+    *[("tiny.en", name, {"hallucination-silence-threshold": s}, {"hallucination_silence_threshold": s, "word_timestamps": True})
+      for name in ("pause", "late", "noise") for s in (0.5, 2)],
+    ("tiny.en", "two_cities", {"hallucination-silence-threshold": 0.5},
+     {"hallucination_silence_threshold": 0.5, "word_timestamps": True}),
+    ("base", "noise", {"hallucination-silence-threshold": 1},
+     {"hallucination_silence_threshold": 1, "word_timestamps": True}),
+    ("base", "languages", {"multilingual": True}, {"multilingual": True}),
+    ("base", "languages", {"multilingual": True, "language": "en", "condition-on-previous-text": "no"},
+     {"multilingual": True, "language": "en", "condition_on_previous_text": False}),
     ("base", "es", {"translate": True, "language": "es"}, {"task": "translate", "language": "es"}),
     ("base", "es", {}, {}),
     ("base", "es", {"prefix": "Libri", "beam": 1}, {"prefix": "Libri", "beam_size": 1}),
@@ -44,6 +63,31 @@ def weights(model):
     name = "STENO_WHISPER_" + model.upper().replace(".", "_")
     path = os.environ.get(name) or os.path.join(ROOT, "build", "models", model)
     return path if os.path.exists(os.path.join(path, "model.bin")) else None
+
+
+def make(parts, path):
+    import numpy
+    from faster_whisper.audio import decode_audio
+    noise = numpy.random.default_rng(1)
+    sound = []
+    for part in parts:
+        if isinstance(part, tuple):
+            sound.append(noise.uniform(-part[1], part[1], part[0] * 16000))
+        else:
+            name, _, seconds = part.partition(":")
+            sound.append(decode_audio(os.path.join(SHARED, FILES[name]))[:int(seconds or 1000) * 16000])
+    with wave.open(path, "wb") as f:
+        f.setparams((1, 2, 16000, 0, "NONE", ""))
+        f.writeframes((numpy.concatenate(sound) * 32767).astype("<i2").tobytes())
+
+
+def recording_of(name, folder):
+    if name not in MADE:
+        return os.path.join(SHARED, FILES[name])
+    path = os.path.join(folder, name + ".wav")
+    if not os.path.exists(path):
+        make(MADE[name], path)
+    return path
 
 
 def run_steno(model, recording, options):
@@ -69,6 +113,24 @@ def differences(ours, theirs):
             if abs(a[3] - b[3]) > 2e-3]
 
 
+def run_cases(faster_whisper, folder, only):
+    engines, wrong = {}, 0
+    print(f"1..{len(CASES)}")
+    for number, (model, name, options, arguments) in enumerate(CASES, 1):
+        if only and str(number) not in only:
+            continue
+        if model not in engines:
+            engines[model] = faster_whisper.WhisperModel(weights(model), device="cpu", compute_type="float32",
+                                                         cpu_threads=1)
+        recording = recording_of(name, folder)
+        found = differences(run_steno(model, recording, options), run_reference(engines[model], recording, arguments))
+        print("ok" if not found else "not ok", number, "-", model, name, options, flush=True)
+        for line in found:
+            print("#", line, flush=True)
+        wrong += bool(found)
+    return wrong > 0
+
+
 def main():
     try:
         import faster_whisper
@@ -78,22 +140,8 @@ def main():
     if not weights("tiny.en") or not weights("base"):
         print("1..0 # SKIP weights of tiny.en and base are not in build/models")
         return 0
-    engines, wrong = {}, 0
-    only = sys.argv[1:]
-    print(f"1..{len(CASES)}")
-    for number, (model, name, options, arguments) in enumerate(CASES, 1):
-        if only and str(number) not in only:
-            continue
-        if model not in engines:
-            engines[model] = faster_whisper.WhisperModel(weights(model), device="cpu", compute_type="float32",
-                                                         cpu_threads=1)
-        recording = os.path.join(SHARED, FILES[name])
-        found = differences(run_steno(model, recording, options), run_reference(engines[model], recording, arguments))
-        print("ok" if not found else "not ok", number, "-", model, name, options, flush=True)
-        for line in found:
-            print("#", line, flush=True)
-        wrong += bool(found)
-    return wrong > 0
+    with tempfile.TemporaryDirectory() as folder:
+        return run_cases(faster_whisper, folder, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ steno_status steno_whisper_batched_open(steno_whisper_batched **out, const struc
     b->o = *o;
     b->o.condition = b->o.times = false; /* words tell the times */
     b->o.words = b->o.recover = true;
-    b->o.prefix = NULL; /* every chunk would begin with it */
+    b->o.prefix = NULL;             /* every chunk would begin with it */
+    b->o.hallucination_silence = 0; /* chunks have no long silence */
     b->width = o->batched < STENO_WHISPER_MOST_CHUNKS ? o->batched : STENO_WHISPER_MOST_CHUNKS;
     b->language = o->language;
     st = steno_speech_cutter_open(&b->cutter, &cuts, speech, err);

@@ -26,7 +26,7 @@ bool steno_whisper_is_broken(const steno_tokens *t, int32_t id);
 
 /* options.c: the family's table; options of it into the settings of a recording (STENO_ERR_INVAL);
  * hints likewise, whose texts are copied: *texts is the caller's to free, after the recordings. */
-#define STENO_WHISPER_N_OPTIONS 18
+#define STENO_WHISPER_N_OPTIONS 20
 extern const struct steno_option_info steno_whisper_options[STENO_WHISPER_N_OPTIONS];
 STENO_MUST steno_status steno_whisper_options_apply(const struct steno_option *options, size_t n,
                                                     struct steno_whisper_recording_options *io,

@@ -47,6 +47,10 @@ const struct steno_option_info steno_whisper_options[STENO_WHISPER_N_OPTIONS] = 
     NUMBER("max_new_tokens", 0, 224, "0",
            "maximum tokens of a window; 0: as many as there is room for"),
     FLAG("suppress_blank", "yes", "a window's text begins with neither a blank nor its end"),
+    NUMBER("hallucination_silence_threshold", 0, 30, "0",
+           "silence longer than this, in s, is skipped around words that are probably made up; 0: "
+           "none"),
+    FLAG("multilingual", "no", "the language is detected in every window"),
     NUMBER("batched", 1, STENO_WHISPER_MOST_CHUNKS, "1",
            "windows of one recording at once; above 1 it is cut in pauses of speech, and no window "
            "knows the text before it"),
@@ -127,6 +131,10 @@ steno_status steno_whisper_options_apply(const struct steno_option *options, siz
     (void)steno_option_get_flag(options, n, "condition_on_previous_text", &io->condition);
     (void)steno_option_get_flag(options, n, "carry_context", &io->carry);
     get_float(&g, "prompt_reset_on_temperature", &io->condition_reset);
+    (void)steno_option_get_flag(options, n, "multilingual", &io->each_language);
+    if (steno_option_get_number(options, n, "hallucination_silence_threshold",
+                                &io->hallucination_silence))
+        io->words_move = io->hallucination_silence > 0;
     return STENO_OK;
 }
 

@@ -74,15 +74,38 @@ static steno_status force(steno_whisper_recording *j, steno_err *err)
     return start_decoding(j, err);
 }
 
+static void leave_window(steno_whisper_recording *j, size_t next)
+{
+    steno_whisper_partial_end_window(j);
+    j->next_seek = next > j->seek ? next : j->seek + j->size; /* never the same window again */
+    if (j->o.each_language && j->m->special.multilingual)
+        j->language = j->heard = -1;
+    j->phase = STENO_WHISPER_LISTENING;
+    j->windows++;
+}
+
 static steno_status finish_window(steno_whisper_recording *j, size_t next, steno_err *err)
 {
     steno_status st = steno_whisper_segments_keep(j, err);
     steno_whisper_prompt_forget(j);
-    steno_whisper_partial_end_window(j);
-    j->next_seek = next > j->seek ? next : j->seek + j->size; /* never the same window again */
-    j->phase = STENO_WHISPER_LISTENING;
-    j->windows++;
+    leave_window(j, next);
     return st;
+}
+
+/* Words have times. Text that clients have seen as stable stays. */
+static steno_status finish_words(steno_whisper_recording *j, double before, steno_err *err)
+{
+    size_t next = steno_whisper_segments_seek(j, j->next_seek);
+    if (!(j->o.hallucination_silence > 0) || steno_whisper_partial_agreed(j))
+        return finish_window(j, next, err);
+    if (steno_whisper_hallucination_cut(j, before, &next)) {
+        j->n_cuts = 0;
+        j->last_speech = before;
+        leave_window(j, next);
+        return STENO_OK;
+    }
+    j->last_speech = j->n_cuts ? steno_whisper_segments_end(j) : before;
+    return finish_window(j, next, err);
 }
 
 /* Its pieces are there. */
@@ -92,10 +115,7 @@ static steno_status take_window(steno_whisper_recording *j, steno_err *err)
     if (!j->forced && steno_whisper_decoded_silent(&j->o.decode, &j->decoded)) {
         if (steno_whisper_partial_agreed(j))
             return force(j, err);
-        steno_whisper_partial_end_window(j);
-        j->phase = STENO_WHISPER_LISTENING;
-        j->next_seek = j->seek + j->size;
-        j->windows++;
+        leave_window(j, j->seek + j->size);
         return STENO_OK;
     }
     j->next_seek = j->seek + steno_whisper_segments_cut(j);
@@ -117,17 +137,23 @@ static steno_status take_language(steno_whisper_recording *j, const struct steno
                                   steno_err *err)
 {
     const struct steno_whisper_guess g = steno_whisper_language_best(j, ask);
-    const bool doubted = j->phase == STENO_WHISPER_DOUBTING;
-    if (!doubted && g.second >= DOUBT * g.probability && steno_whisper_language_has_padding(j)) {
+    const bool doubted = j->phase == STENO_WHISPER_DOUBTING, first = j->first_language < 0;
+    if (first && !doubted && g.second >= DOUBT * g.probability &&
+        steno_whisper_language_has_padding(j)) {
         j->phase = STENO_WHISPER_DOUBTING;
         return STENO_OK;
     }
+    if (first) {
+        j->first_language = g.language;
+        j->language_probability = g.probability;
+    }
+    if (doubted) { /* the window begins again, without the padding */
+        j->language = j->o.each_language ? -1 : g.language;
+        j->phase = STENO_WHISPER_LISTENING;
+        return STENO_OK;
+    }
     j->language = g.language;
-    j->language_probability = g.probability;
-    if (!doubted)
-        return start_decoding(j, err);
-    j->phase = STENO_WHISPER_LISTENING; /* the window begins again, without the padding */
-    return STENO_OK;
+    return start_decoding(j, err);
 }
 
 /* ---- recordings ------------------------------------------------------------------------------ */
@@ -206,7 +232,9 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     steno_status st;
     r->o.language = language;
     r->phase = STENO_WHISPER_LISTENING;
-    r->ended = r->single_end = false;
+    r->ended = r->single_end = r->forced = r->encoded = false;
+    steno_whisper_live_close(r->live);
+    r->live = NULL;
     r->context.n = 0;
     r->last_speech = 0;
     r->spoken = SIZE_MAX;
@@ -296,6 +324,7 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
 static steno_status take_one(steno_whisper_recording *j, steno_whisper_runner *net,
                              const struct steno_whisper_ask *ask, steno_err *err)
 {
+    const double before = j->last_speech;
     struct steno_whisper_ask more;
     steno_status st;
     switch (j->phase) {
@@ -307,7 +336,7 @@ static steno_status take_one(steno_whisper_recording *j, steno_whisper_runner *n
         return steno_whisper_partial_take(j, ask, err);
     case STENO_WHISPER_ALIGNING:
         st = steno_whisper_segments_take(j, net, ask, err);
-        return st ? st : finish_window(j, steno_whisper_segments_seek(j, j->next_seek), err);
+        return st ? st : finish_words(j, before, err);
     default:
         st = steno_whisper_decoder_take(j->decoder, ask, err);
         return st || steno_whisper_decoder_ask(j->decoder, &more) ? st : take_window(j, err);

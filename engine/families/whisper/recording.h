@@ -27,6 +27,10 @@ struct steno_whisper_recording_options {
     /* A window without timestamps may end before what is said ends: where seconds of speech follow
      * its last word, they get a window of their own. Needs words. */
     bool recover;
+    /* Seconds; > 0: silence around text that the words' times and probabilities show to be made up
+     * is skipped if it is longer. Needs words and words_move. */
+    double hallucination_silence;
+    bool each_language; /* the language is detected in every window */
     /* The text so far goes before each window, until one was decoded at a higher temperature */
     bool condition;
     float condition_reset;
@@ -117,7 +121,8 @@ struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whis
 size_t steno_whisper_recording_windows(const steno_whisper_recording *r);
 const struct steno_whisper_decoded *
 steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t **prompt, size_t *n);
-/* Number of the language, -1 while it is not known; *probability: 1 where it was given. */
+/* Number of the language of the first window, -1 while it is not known; *probability: 1 where it
+ * was given. */
 int steno_whisper_recording_language(const steno_whisper_recording *r, float *probability);
 
 #endif

@@ -47,9 +47,10 @@ struct steno_whisper_recording {
     steno_whisper_mel *mel;
     enum steno_whisper_phase phase;
     bool ended;
-    int language; /* -1: not known yet */
-    float language_probability;
+    int language;               /* -1: not known yet */
+    float language_probability; /* of first_language */
     struct steno_whisper_pieces prompt_text, context, hotwords, prefix;
+    int first_language; /* -1: not known yet; `language` may be another one in each window */
     double last_speech; /* seconds */
     size_t windows;     /* finished */
     size_t spoken;      /* frames before this one, at most, have speech */
@@ -124,6 +125,8 @@ STENO_MUST steno_status steno_whisper_segments_take(steno_whisper_recording *j,
                                                     steno_whisper_runner *net,
                                                     const struct steno_whisper_ask *ask,
                                                     steno_err *err);
+/* End of the last word, or of the last segment where there are none; there are segments. */
+double steno_whisper_segments_end(const steno_whisper_recording *j);
 /* The frame behind the window's words, unless a timestamp alone says that there is no more. */
 size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek);
 /* Segments with a text and a length are added to what was said; where partials have agreed on text
@@ -148,6 +151,14 @@ struct steno_whisper_guess steno_whisper_language_best(const steno_whisper_recor
  * without it. A window is encoded for both at once, so there is no such frame; where two languages
  * are close, it may decide which is first. */
 bool steno_whisper_language_has_padding(const steno_whisper_recording *j);
+
+/* ---- made-up text: recording_hallucination.c ------------------------------------------------- */
+
+/* The window's words have times; `before` is the end of the speech before it in seconds. Cuts off
+ * the segments from the first on that is probably made up and lies in silence. *next: the frame
+ * where the next window begins. True: the window has no text, and its beginning is silence.
+ * (faster-whisper 1.2.1, transcribe.py, hallucination_silence_threshold.) */
+bool steno_whisper_hallucination_cut(steno_whisper_recording *j, double before, size_t *next);
 
 /* ---- partials: recording_partial.c ----------------------------------------------------------- */
 

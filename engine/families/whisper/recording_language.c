@@ -8,23 +8,22 @@ steno_status steno_whisper_language_choose(steno_whisper_recording *j, steno_err
 {
     const struct steno_whisper_specials *s = &j->m->special;
     const char *code = steno_language_code_at(j->o.language);
-    j->language = j->o.language;
+    j->first_language = s->multilingual ? j->o.language : 0;
+    j->language = s->multilingual && j->o.each_language ? -1 : j->first_language;
     j->language_probability = 1;
-    if (j->language >= s->n_languages || (!s->multilingual && j->language > 0))
+    if (j->o.language >= s->n_languages || (!s->multilingual && j->o.language > 0))
         return steno_fail(err, STENO_ERR_INVAL, "language '%s': the model knows %s",
                           code ? code : "?", s->multilingual ? "99 others" : "English alone");
     if (!s->multilingual && j->o.translate)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "a model for English alone translates nothing");
-    if (!s->multilingual)
-        j->language = 0;
     return STENO_OK;
 }
 
 int steno_whisper_recording_language(const steno_whisper_recording *r, float *probability)
 {
     *probability = r->language_probability;
-    return r->language;
+    return r->first_language;
 }
 
 void steno_whisper_language_ask(const steno_whisper_recording *j, struct steno_whisper_ask *ask)

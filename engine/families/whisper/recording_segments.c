@@ -165,8 +165,7 @@ steno_status steno_whisper_segments_take(steno_whisper_recording *j, steno_whisp
     return st;
 }
 
-/* End of the last word; of the last segment where there are none. */
-static double end_of_words(const steno_whisper_recording *j)
+double steno_whisper_segments_end(const steno_whisper_recording *j)
 {
     for (size_t i = j->n_cuts; i-- > 0;)
         if (j->cut[i].n_words)
@@ -185,7 +184,7 @@ static size_t seek_unsaid(const steno_whisper_recording *j, double said)
 
 size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek)
 {
-    const double end = end_of_words(j);
+    const double end = steno_whisper_segments_end(j);
     j->last_speech = end;
     if (j->o.recover)
         return seek_unsaid(j, end);
