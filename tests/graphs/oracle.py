@@ -164,6 +164,8 @@ def interpret(r, feeds, eps=0.0, seed=0):
             raise Undefined(n.output[0])
         if n.op_type == "Cast" and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and (abs(ins[0]) > 2.0**31).any():
             raise Undefined(n.output[0])
+        if n.op_type == "Pow" and outs[0].dtype.kind in "iu" and (np.power(ins[0].astype(float), ins[1].astype(float)) > 2.0**31).any():
+            raise Undefined(n.output[0])
         if n.op_type in ORDERED and ins[0].dtype.kind == "f" and np.isnan(ins[0]).any():
             raise Undefined(n.output[0])
         if n.op_type in PRODUCTS and outs[0].dtype.kind == "f" and not np.isfinite(outs[0]).all() and all(np.isfinite(x).all() for x in ins if x is not None):
@@ -418,8 +420,9 @@ class References:
     def _deep(self):
         like = self.all[0]
         wide = {k: v.astype(np.float64) if v.dtype == np.float32 else v for k, v in self.feeds.items()}
-        for m, feeds in ((widened(self.model), wide), (exact_log(self.model), self.feeds)):
-            got = reference(m, [feeds]) if m is not None else "none"
+        exact = exact_log(self.model)
+        for got in (reference(widened(self.model), [wide]), "none" if exact is None else reference(exact, [self.feeds]),
+                    "none" if exact is None else runtime(exact.SerializeToString(), [self.feeds])):
             if not isinstance(got, str) and isinstance(got[0], list):
                 self.all.append([to_type(v, l) for v, l in zip(got[0], like)])
         self._disturb(range(NOISES))

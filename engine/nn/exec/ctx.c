@@ -82,11 +82,17 @@ static steno_status no_memory(const struct steno_op_ctx *ctx, steno_err *err, in
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory for output %d", i);
 }
 
-/* Memory of a graph output with a size that is known only now. */
+/* Memory of a graph output with a size that is known only now. In a loop it may grow with each
+ * iteration, so a second block is half as large again. */
 static void *grow_out(struct frame *f, int out, size_t bytes)
 {
     struct outbuf *o = &f->outs[out];
-    if (o->cap[o->sel] < bytes || !o->buf[o->sel])
+    size_t room = bytes;
+    if (o->cap[o->sel] >= bytes && o->buf[o->sel])
+        return o->buf[o->sel];
+    if (f->up && o->buf[o->sel] && !steno_add_size(bytes, bytes / 2, &room))
+        room = bytes;
+    if (!steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], room) && room > bytes)
         (void)steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes);
     return o->buf[o->sel];
 }
