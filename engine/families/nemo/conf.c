@@ -7,7 +7,6 @@
 #include "families/common/network_file.h"
 #include "families/common/path.h"
 #include "formats/json.h"
-#include "formats/onnx_head.h"
 
 #define CONFIG "config.json"
 #define MAX_CONFIG ((size_t)1 << 20)
@@ -135,8 +134,8 @@ struct number {
     bool needed;
 };
 
-static steno_status read_numbers(const struct steno_nemo_conf *c, const steno_onnx_head *h,
-                                 const struct number *want, size_t n, steno_err *err)
+static steno_status read_numbers(const steno_onnx_head *h, const struct number *want, size_t n,
+                                 const char *file, steno_err *err)
 {
     for (size_t i = 0; i < n; i++) {
         const char *text = steno_onnx_head_meta(h, want[i].key);
@@ -145,41 +144,39 @@ static steno_status read_numbers(const struct steno_nemo_conf *c, const steno_on
         if (!text && !want[i].needed)
             continue;
         if (!text)
-            return steno_fail(err, STENO_ERR_FORMAT, "%s/%s: metadata %s is missing", c->dir,
-                              c->encoder, want[i].key);
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: metadata %s is missing", file,
+                              want[i].key);
         v = strtoll(text, &end, 10);
         if (end == text || *end || v < want[i].min || v > want[i].max)
             return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s/%s: metadata %s is '%.40s', expected %lld to %lld", c->dir,
-                              c->encoder, want[i].key, text, (long long)want[i].min,
-                              (long long)want[i].max);
+                              "%s: metadata %s is '%.40s', expected %lld to %lld", file,
+                              want[i].key, text, (long long)want[i].min, (long long)want[i].max);
         *want[i].to = v;
     }
     return STENO_OK;
 }
 
 static steno_status read_normalisation(struct steno_nemo_conf *c, const steno_onnx_head *h,
-                                       steno_err *err)
+                                       const char *file, steno_err *err)
 {
     const char *type = steno_onnx_head_meta(h, "normalize_type");
     c->per_feature = type ? strcmp(type, "per_feature") == 0 : !c->streaming;
     if (type && *type && !c->per_feature && strcmp(type, "NA") != 0)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s/%s: metadata normalize_type is '%.40s', expected per_feature, NA or "
+                          "%s: metadata normalize_type is '%.40s', expected per_feature, NA or "
                           "nothing",
-                          c->dir, c->encoder, type);
+                          file, type);
     if (c->per_feature && c->streaming)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s/%s: metadata normalize_type is per_feature, which needs whole "
+                          "%s: metadata normalize_type is per_feature, which needs whole "
                           "recordings, and the encoder has caches",
-                          c->dir, c->encoder);
+                          file);
     return STENO_OK;
 }
 
-static steno_status read_metadata(struct steno_nemo_conf *c, const steno_onnx_head *h,
-                                  steno_err *err)
+steno_status steno_nemo_conf_metadata(struct steno_nemo_conf *c, const steno_onnx_head *h,
+                                      const char *file, steno_err *err)
 {
-    const bool canary = c->kind == STENO_NEMO_CANARY;
     const struct number want[] = {
         {"vocab_size", 1, 1 << 20, &c->vocab, !c->onnx_asr},
         {"subsampling_factor", 1, 64, &c->subsampling, !c->onnx_asr},
@@ -192,25 +189,25 @@ static steno_status read_metadata(struct steno_nemo_conf *c, const steno_onnx_he
         {"cache_last_time_dim1", 1, 4096, &c->time[0], c->streaming},
         {"cache_last_time_dim2", 1, 65536, &c->time[1], c->streaming},
         {"cache_last_time_dim3", 1, 65536, &c->time[2], c->streaming},
-        {"num_decoder_layers", 1, 256, &c->decoder_layers, canary && !c->onnx_asr},
-        {"decoder_hidden_size", 1, 65536, &c->decoder_hidden, canary && !c->onnx_asr},
+        {"num_decoder_layers", 1, 256, &c->decoder_layers, false},
+        {"decoder_hidden_size", 1, 65536, &c->decoder_hidden, false},
     };
     const char *gigaam = steno_onnx_head_meta(h, "is_giga_am");
-    steno_status st = read_numbers(c, h, want, sizeof want / sizeof *want, err);
+    steno_status st = read_numbers(h, want, sizeof want / sizeof *want, file, err);
     if (!st && gigaam && strcmp(gigaam, "0") != 0)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED,
-                        "%s/%s: metadata is_giga_am is %.10s: features of GigaAM are not known",
-                        c->dir, c->encoder, gigaam);
+                        "%s: metadata is_giga_am is %.10s: features of GigaAM are not known", file,
+                        gigaam);
     if (!st && c->streaming && c->shift > c->window)
         st = steno_fail(err, STENO_ERR_FORMAT,
-                        "%s/%s: metadata chunk_shift is %lld, more than window_size, %lld", c->dir,
-                        c->encoder, (long long)c->shift, (long long)c->window);
+                        "%s: metadata chunk_shift is %lld, more than window_size, %lld", file,
+                        (long long)c->shift, (long long)c->window);
     if (!st && c->streaming && c->shift % c->subsampling)
         st = steno_fail(err, STENO_ERR_FORMAT,
-                        "%s/%s: metadata chunk_shift is %lld, no multiple of subsampling_factor, "
+                        "%s: metadata chunk_shift is %lld, no multiple of subsampling_factor, "
                         "%lld",
-                        c->dir, c->encoder, (long long)c->shift, (long long)c->subsampling);
-    return st ? st : read_normalisation(c, h, err);
+                        file, (long long)c->shift, (long long)c->subsampling);
+    return st ? st : read_normalisation(c, h, file, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -256,6 +253,7 @@ static steno_status check_kind(const struct steno_nemo_conf *c, const steno_onnx
 static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *err)
 {
     const bool tokens = steno_path_readable(c->dir, "tokens.txt");
+    char *file = NULL;
     enum steno_nemo_kind kind;
     int64_t bins;
     steno_onnx_head *h = NULL;
@@ -269,11 +267,12 @@ static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *
     if (st)
         return st;
     kind = c->kind;
+    file = steno_path_join(c->dir, c->encoder);
     c->tokens = strdup(tokens ? "tokens.txt" : "vocab.txt");
     c->onnx_asr = !tokens && steno_path_readable(c->dir, CONFIG);
     c->streaming = steno_onnx_head_has_input(h, "cache_last_channel");
     c->quantized = steno_onnx_head_quantized(h);
-    if (!c->tokens)
+    if (!c->tokens || !file)
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->dir);
     if (!st && c->onnx_asr)
         st = read_config(c, err);
@@ -284,12 +283,13 @@ static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *
     if (!st)
         st = check_kind(c, h, err);
     if (!st)
-        st = read_metadata(c, h, err);
+        st = steno_nemo_conf_metadata(c, h, file, err);
     if (!st && bins && bins != c->bins)
         st = steno_fail(err, STENO_ERR_FORMAT,
                         "%s: features_size is %lld in " CONFIG ", feat_dim is %lld in %s", c->dir,
                         (long long)bins, (long long)c->bins, c->encoder);
     steno_onnx_head_close(h);
+    free(file);
     return st;
 }
 

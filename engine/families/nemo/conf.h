@@ -9,7 +9,7 @@
 #ifndef STENO_FAMILIES_NEMO_CONF_H
 #define STENO_FAMILIES_NEMO_CONF_H
 
-#include "base/status.h"
+#include "formats/onnx_head.h"
 
 #define STENO_NEMO_RATE 16000 /* Hz, of all these models */
 #define STENO_NEMO_HOP 160    /* samples */
@@ -46,5 +46,12 @@ void steno_nemo_conf_free(struct steno_nemo_conf *c);
  * max_tokens. STENO_ERR_FORMAT, STENO_ERR_UNSUPPORTED: another model_type. */
 STENO_MUST steno_status steno_nemo_conf_parse(struct steno_nemo_conf *c, const void *bytes,
                                               size_t n, const char *name, steno_err *err);
+
+/* Read the metadata of the first network; file is used in messages. c->kind, streaming and onnx_asr
+ * say which keys are needed. STENO_ERR_FORMAT names the key and what was expected;
+ * STENO_ERR_UNSUPPORTED. */
+STENO_MUST steno_status steno_nemo_conf_metadata(struct steno_nemo_conf *c,
+                                                 const steno_onnx_head *h, const char *file,
+                                                 steno_err *err);
 
 #endif

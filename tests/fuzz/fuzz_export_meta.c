@@ -1,0 +1,35 @@
+/* Metadata of exported networks, as the families nemo and wenet read them: any head of a file is
+ * read or refused with a message; accepted values are within their limits. */
+/* covers: engine/families/nemo/conf.c engine/families/wenet/model.c */
+#include <stdlib.h>
+
+#include "families/nemo/conf.h"
+#include "families/wenet/model.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void check(steno_status st, const steno_err *err, bool fits)
+{
+    if (st ? !err->msg[0] : !fits)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    steno_onnx_head *h = NULL;
+    if (steno_onnx_head_parse(&h, data, n, "fuzz", NULL))
+        return 0;
+    for (int streaming = 0; streaming < 2; streaming++) {
+        struct steno_nemo_conf c = {.streaming = streaming, .subsampling = 8};
+        struct steno_wenet_meta w = {0};
+        steno_err err = {0};
+        steno_status st = steno_nemo_conf_metadata(&c, h, "fuzz", &err);
+        check(st, &err,
+              c.vocab > 0 && c.subsampling > 0 && (!streaming || c.shift <= c.window) &&
+                  (!streaming || c.shift % c.subsampling == 0));
+        st = steno_wenet_meta_read(&w, h, streaming, "fuzz", &err);
+        check(st, &err, w.vocab > 0 && (!streaming || w.width % w.head == 0));
+    }
+    steno_onnx_head_close(h);
+    return 0;
+}

@@ -1,0 +1,125 @@
+/* What a directory with a model of NeMo or WeNet says about it: config.json of onnx-asr, and the
+ * metadata of networks (heads of the files of ../shared/zoo/tiny, in tests/fuzz/export_meta). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "families/nemo/conf.h"
+#include "families/wenet/model.h"
+
+static void config_json_says_the_kind(void **state)
+{
+    static const struct {
+        const char *text;
+        enum steno_nemo_kind kind;
+        int64_t bins, subsampling, tokens;
+    } cases[] = {
+        {"{\"model_type\": \"nemo-conformer-tdt\", \"features_size\": 128, "
+         "\"subsampling_factor\": 8, \"max_tokens_per_step\": 10}",
+         STENO_NEMO_TRANSDUCER, 128, 8, 10},
+        {"{\"model_type\": \"nemo-conformer-rnnt\"}", STENO_NEMO_TRANSDUCER, 0, 8, 0},
+        {"{\"model_type\": \"nemo-conformer-ctc\", \"subsampling_factor\": 4}", STENO_NEMO_CTC, 0,
+         4, 0},
+        {"{\"model_type\": \"nemo-conformer-aed\"}", STENO_NEMO_CANARY, 0, 8, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct steno_nemo_conf c = {.subsampling = 8};
+        assert_int_equal(
+            steno_nemo_conf_parse(&c, cases[i].text, strlen(cases[i].text), "config.json", NULL),
+            STENO_OK);
+        assert_int_equal(c.kind, cases[i].kind);
+        assert_int_equal(c.bins, cases[i].bins);
+        assert_int_equal(c.subsampling, cases[i].subsampling);
+        assert_int_equal(c.max_tokens, cases[i].tokens);
+    }
+}
+
+static void config_json_is_refused_with_the_key(void **state)
+{
+    static const struct {
+        const char *text;
+        steno_status st;
+        const char *message;
+    } cases[] = {
+        {"{}", STENO_ERR_FORMAT, "config.json: model_type is missing"},
+        {"{\"model_type\": \"whisper\"}", STENO_ERR_UNSUPPORTED,
+         "config.json:1: model_type is 'whisper', expected nemo-conformer-ctc, "
+         "nemo-conformer-rnnt, nemo-conformer-tdt or nemo-conformer-aed"},
+        {"{\"model_type\": \"nemo-conformer-ctc\",\n \"features_size\": 0}", STENO_ERR_FORMAT,
+         "config.json:2: features_size is '0', expected 1 to 512"},
+        {"{\"model_type\": \"nemo-conformer-ctc\", \"subsampling_factor\": \"8\"}",
+         STENO_ERR_FORMAT, "config.json:1: subsampling_factor is '8', expected 1 to 64"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct steno_nemo_conf c = {.subsampling = 8};
+        steno_err err;
+        assert_int_equal(
+            steno_nemo_conf_parse(&c, cases[i].text, strlen(cases[i].text), "config.json", &err),
+            cases[i].st);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+}
+
+static steno_onnx_head *open_head(const char *name)
+{
+    steno_onnx_head *h;
+    char path[128];
+    steno_err err;
+    snprintf(path, sizeof path, "tests/fuzz/export_meta/%s", name);
+    if (steno_onnx_head_open(&h, path, &err))
+        fail_msg("%s", err.msg);
+    return h;
+}
+
+static void metadata_of_a_streaming_encoder_is_read(void **state)
+{
+    steno_onnx_head *h = open_head("nemo_streaming");
+    struct steno_nemo_conf c = {.kind = STENO_NEMO_TRANSDUCER, .streaming = true, .subsampling = 8};
+    (void)state;
+    assert_int_equal(steno_nemo_conf_metadata(&c, h, "encoder.onnx", NULL), STENO_OK);
+    assert_int_equal(c.vocab, 115);
+    assert_int_equal(c.bins, 128);
+    assert_int_equal(c.window, 25);
+    assert_int_equal(c.shift, 16);
+    assert_int_equal(c.channel[1], 14);
+    assert_int_equal(c.time[2], 8);
+    assert_false(c.per_feature);
+    steno_onnx_head_close(h);
+}
+
+static void a_missing_key_is_named(void **state)
+{
+    steno_onnx_head *canary = open_head("nemo_canary"), *wenet = open_head("wenet");
+    struct steno_nemo_conf c = {.streaming = true, .subsampling = 8};
+    struct steno_wenet_meta w;
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_nemo_conf_metadata(&c, canary, "encoder.onnx", &err), STENO_ERR_FORMAT);
+    assert_string_equal(err.msg, "encoder.onnx: metadata window_size is missing");
+    assert_int_equal(steno_wenet_meta_read(&w, canary, true, "model.onnx", &err), STENO_ERR_FORMAT);
+    assert_string_equal(err.msg, "model.onnx: metadata head is missing");
+    assert_int_equal(steno_wenet_meta_read(&w, wenet, true, "model.onnx", &err), STENO_OK);
+    assert_int_equal(w.chunk, 16);
+    assert_int_equal(w.left, 4);
+    assert_int_equal(w.right_context, 6);
+    steno_onnx_head_close(canary);
+    steno_onnx_head_close(wenet);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(config_json_says_the_kind),
+        cmocka_unit_test(config_json_is_refused_with_the_key),
+        cmocka_unit_test(metadata_of_a_streaming_encoder_is_read),
+        cmocka_unit_test(a_missing_key_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
