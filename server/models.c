@@ -599,10 +599,13 @@ void steno_models_close(steno_models *m)
 /* Lock held. */
 static steno_status not_loaded(struct steno_model_slot *slot, int64_t now, steno_err *err)
 {
-    if (slot->failed_ns && now - slot->failed_ns < RETRY_NS)
-        return steno_fail(err,
-                          slot->err.code == STENO_ERR_BUSY ? STENO_ERR_BUSY : STENO_ERR_INTERNAL,
-                          "%s", slot->err.msg);
+    bool failed = slot->failed_ns && now - slot->failed_ns < RETRY_NS;
+    if (failed && slot->err.code == STENO_ERR_BUSY)
+        return steno_fail(err, STENO_ERR_BUSY, "%s", slot->err.msg);
+    if (failed) /* the reason names files of the server, which are no client's business */
+        return steno_fail(err, STENO_ERR_INTERNAL,
+                          "the model '%s' could not be loaded; the server's log says why",
+                          slot->label);
     slot->wanted = true;
     pthread_cond_signal(&slot->models->work);
     return steno_fail(err, STENO_ERR_BUSY, "the model '%s' is being loaded", slot->label);

@@ -313,5 +313,32 @@ def measured_costs_are_kept_for_the_next_start(_):
             assert kept()[0] == path and kept()[1] not in (useless, slow)
 
 
+@case
+def no_answer_names_a_path_of_the_server(_):
+    with tempfile.TemporaryDirectory(prefix="canary-") as where:
+        copy(where, "good")
+        for name, file in (("no-network", "encoder.onnx"), ("no-tokens", "tokens.txt"), ("no-conf", "model.conf")):
+            copy(where, name)
+            with open(os.path.join(where, name, file), "w", encoding="ascii") as f:
+                f.write("garbage")
+        with Stenod(f"models.dir={where}", f"model.dir={where}/good") as d:
+            told = [d.request("GET", page)[2] for page in ("/", "/v1/models", "/metrics", "/healthz", "/readyz")]
+            for name in ("good", "no-network", "no-tokens", "no-conf", "nothing"):
+                for query in ("", "&quantized=true", "&beam=99", "&language=xx", "&vad=silero"):
+                    path = f"/v1/transcribe?model={name}{query}"
+                    assert eventually(lambda p=path: b"being loaded" not in d.request("POST", p, WAV)[2], 20)
+                    told.append(d.request("POST", path, WAV)[2])
+                for form, end in (("stream", '{"type":"end"}'), ("listen", '{"type":"CloseStream"}')):
+                    try:
+                        got = converse(f"ws://127.0.0.1:{d.port}/v1/{form}?model={name}&sample_rate={RATE}", [PCM[:4000], end])
+                        told.append(repr(got).encode())
+                    except InvalidStatus as e:
+                        told.append(e.response.body)
+            for answer in told:
+                assert b"canary-" not in answer, answer
+            assert any(b"the server's log says why" in answer for answer in told)
+            assert "no-network/encoder.onnx" in d.output()
+
+
 if __name__ == "__main__":
     sys.exit(tap(None))
