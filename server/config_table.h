@@ -105,8 +105,8 @@ ROW(INT, connections, "limits", "connections", "STENO_LIMITS_CONNECTIONS", "4096
     "Maximum number of open connections of all kinds. More are answered 503 and closed.")
 ROW(INT, per_address, "limits", "connections_per_address", "STENO_LIMITS_PER_ADDRESS",
     "0", 0, 1000000,
-    "Maximum number of open connections from one address. 0: no limit (use this behind a proxy, "
-    "which is one address).")
+    "Maximum number of open connections from one address. 0: no limit. Those of "
+    "server.trusted_proxies are not counted.")
 ROW(BYTES, body_bytes, "limits", "body", "STENO_LIMITS_BODY", "100M", 1024, 17179869184.0,
     "Maximum size of a request body. Larger ones are answered 413.")
 ROW(BYTES, upload_bytes, "limits", "upload_memory", "STENO_LIMITS_UPLOAD_MEMORY",

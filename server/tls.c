@@ -113,8 +113,7 @@ static steno_status make_context(SSL_CTX **out, const char *certificate, const c
     if (!ctx)
         return steno_fail(err, STENO_ERR_NOMEM, "TLS: out of memory");
     (void)SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF |
-                                 SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                               SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
@@ -375,6 +374,15 @@ static void expire(steno_tls *t, int64_t now)
     }
 }
 
+/* Whether every answer is sent. */
+static bool all_finished(const steno_tls *t)
+{
+    for (const struct tls_conn *c = t->conns; c; c = c->next)
+        if (!c->finished)
+            return false;
+    return true;
+}
+
 static void *run(void *arg)
 {
     steno_tls *t = arg;
@@ -402,7 +410,7 @@ static void *run(void *arg)
             t->graves = c->next;
             free_conn(c);
         }
-        if (deadline != INT64_MAX && (!t->conns || now >= deadline))
+        if (deadline != INT64_MAX && (all_finished(t) || now >= deadline))
             return NULL;
     }
 }
