@@ -169,6 +169,39 @@ static void a_prefix_begins_the_text_as_in_faster_whisper(void **state)
     check_cases("tiny.en", cases, sizeof cases / sizeof *cases);
 }
 
+/* Two utterances with a pause between them. */
+static void a_prefix_begins_the_first_utterance_alone(void **state)
+{
+    static const float pause[2 * 16000];
+    steno_model *m = open_model("tiny.en");
+    const struct steno_stream_options so = {.hints = {.prefix = "Well, then,"},
+                                            .no_partials = true};
+    size_t n, finals = 0;
+    float *pcm = whisper_recording(JFK, &n);
+    struct steno_event ev;
+    steno_stream *s;
+    (void)state;
+    if (!pcm)
+        skip();
+    assert_int_equal(steno_stream_open(&s, m, &so, NULL), STENO_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(steno_stream_push(s, pcm, n, NULL), STENO_OK);
+        assert_int_equal(steno_stream_push(s, pause, 2 * 16000, NULL), STENO_OK);
+    }
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    while (steno_stream_next(s, &ev)) {
+        if (ev.kind != STENO_FINAL)
+            continue;
+        if (!strncmp(ev.text, "Well, then,", 11) != !finals)
+            fail_msg("final %zu: %s", finals, ev.text);
+        finals++;
+    }
+    assert_true(finals > 1);
+    steno_stream_close(s);
+    steno_model_close(m);
+    free(pcm);
+}
+
 /* A prompt in capitals makes the text so; hotwords change how a word is heard. */
 static void prompt_and_hotwords_reach_the_decoder(void **state)
 {
@@ -236,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(base_writes_what_faster_whisper_writes),
         cmocka_unit_test(a_prefix_begins_the_text_as_in_faster_whisper),
+        cmocka_unit_test(a_prefix_begins_the_first_utterance_alone),
         cmocka_unit_test(prompt_and_hotwords_reach_the_decoder),
         cmocka_unit_test(faults_of_a_stream_name_the_field),
         cmocka_unit_test(a_temperature_samples_and_repeats),

@@ -19,6 +19,7 @@ struct stream {
     const struct steno_whisper_model *model;
     struct steno_whisper_recording_options o;
     char *texts;                           /* of o */
+    const char *prefix;                    /* of o, for the first utterance of a recording */
     int32_t before[STENO_WHISPER_CONTEXT]; /* text of the utterances before, for the prompt */
     size_t n_before;
     steno_whisper_recording *rec; /* of the utterance; NULL: nothing of it has come */
@@ -87,6 +88,7 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
         s->o.decode.search.beam = (size_t)o->beam;
     o->beam = (int)s->o.decode.search.beam;
     o->n_best = 1;
+    s->prefix = s->o.prefix;
     set_batched(s, o);
     *state = s;
     return STENO_OK;
@@ -120,6 +122,10 @@ steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *
         s->n_before = 0;
     else if (s->rec && s->o.carry)
         keep_context(s);
+    if (what == STENO_RESET_RECORDING)
+        s->o.prefix = s->prefix;
+    else if (s->rec)
+        s->o.prefix = NULL;
     steno_whisper_recording_close(s->rec);
     steno_whisper_batched_close(s->batched);
     s->rec = NULL;
