@@ -48,6 +48,14 @@ static void v2_gives_every_row(void **state)
     assert_int_equal(c.equal, c.rows);
 }
 
+static void v2_in_the_runtimes_own_format_gives_every_row(void **state)
+{
+    const struct zoo_count c = check(
+        &(struct zoo_run){.dir = "moonshine-v2-ort", .of = "moonshine-v2", .set = ".ort greedy"});
+    (void)state;
+    assert_int_equal(c.equal, c.rows);
+}
+
 static void expect(const char *text, int32_t n, const char *piece, int32_t id)
 {
     steno_tokens *t = NULL;
@@ -79,6 +87,7 @@ int main(void)
         cmocka_unit_test(v1_gives_every_row),
         cmocka_unit_test(v1_int8_rows_are_those_of_f32_where_the_network_is_sure),
         cmocka_unit_test(v2_gives_every_row),
+        cmocka_unit_test(v2_in_the_runtimes_own_format_gives_every_row),
         cmocka_unit_test(tokens_are_plain_or_in_base64),
     };
     return cmocka_run_group_tests_name("moonshine", tests, NULL, NULL);

@@ -7,6 +7,17 @@
 #include "families/common/path.h"
 #include "families/common/precision.h"
 
+/* The same network in ONNX Runtime's own format; *out stays NULL if there is none. */
+static steno_status find_ort(char **out, const char *dir, const char *stem, steno_err *err)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s.ort", stem);
+    if (!steno_path_readable(dir, name))
+        return STENO_OK;
+    *out = strdup(name);
+    return *out ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+}
+
 steno_status steno_part_file_open(struct steno_part_file *out, const struct steno_family_open *o,
                                   const char *stem, bool quantized, steno_err *err)
 {
@@ -17,6 +28,8 @@ steno_status steno_part_file_open(struct steno_part_file *out, const struct sten
     struct steno_part_file p = {0};
     char *path = NULL;
     steno_status st = steno_network_file_find(&p.name, o->dir, stem, quantized, err);
+    if (!st && !p.name)
+        st = find_ort(&p.name, o->dir, stem, err);
     if (!st && !p.name)
         st = steno_fail(err, STENO_ERR_IO, "%s: there is no %s*.onnx", o->dir, stem);
     if (!st && !(path = steno_path_join(o->dir, p.name)))

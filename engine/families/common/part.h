@@ -11,8 +11,9 @@ struct steno_part_file {
     char *name; /* of the file in the directory, for messages */
 };
 
-/* Find the file of `stem` (network_file.h) in o->dir and open it with o's settings. quantized: the
- * int8 file if there is one. STENO_ERR_IO: there is no such file; errors of steno_network_open. */
+/* Find the file of `stem` (network_file.h), else stem.ort, in o->dir and open it with o's settings.
+ * quantized: the int8 file if there is one. STENO_ERR_IO: there is no such file; errors of
+ * steno_network_open. */
 STENO_MUST steno_status steno_part_file_open(struct steno_part_file *out,
                                              const struct steno_family_open *o, const char *stem,
                                              bool quantized, steno_err *err);

@@ -127,7 +127,6 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->chunk_seconds = FULL;
     out->stream_bytes = steno_offline_bytes(&m->offline);
     out->endpoint = (struct steno_endpoint_rules){5, SILENCE, LONGEST};
-    out->batches = true;
     out->untimed = true;
     out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
 }

@@ -137,7 +137,6 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->endpoint = (struct steno_endpoint_rules){5, SILENCE, LONGEST};
     out->languages = m->languages;
     out->detects_language = true;
-    out->batches = true;
     out->untimed = true;
     out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
 }

@@ -61,7 +61,7 @@ static bool is_v2(const char *dir)
     return is;
 }
 
-/* ONNX Runtime's own format, which only that runtime reads. */
+/* The same in ONNX Runtime's own format. */
 static bool is_ort(const char *dir)
 {
     return steno_path_readable(dir, "encoder_model.ort") &&
@@ -134,6 +134,9 @@ static steno_status open_v2(struct steno_moonshine *m, const struct steno_family
     int in;
     if (!st)
         st = steno_part_file_open(&m->first, o, "decoder_model_merged", quantized, err);
+    if (!st && steno_network_find_input(m->encoder.net, "input_values") < 0)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input 'input_values'",
+                        m->encoder.name);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs && !st; i++)
         if (steno_network_find_input(m->first.net, inputs[i]) < 0)
             st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no input '%s'", m->first.name,
@@ -204,12 +207,7 @@ static steno_status open_parts(struct steno_moonshine *m, const struct steno_fam
     name = steno_path_name(o->dir, &n);
     snprintf(m->name, sizeof m->name, "%.*s", n, name);
     (void)steno_option_get_flag(o->options, o->n_options, "quantized", &quantized);
-    m->merged = is_v2(o->dir);
-    if (!m->merged && !is_v1(o->dir))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: encoder_model.ort has ONNX Runtime's own format, which is not read; "
-                          "take encoder_model.onnx and decoder_model_merged.onnx of the same model",
-                          o->dir);
+    m->merged = !is_v1(o->dir);
     st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);
     return st ? steno_fail_in(err, st, "%s", m->dir) : open_tokens(m, err);
 }
@@ -259,8 +257,7 @@ static void get_info(const void *model, struct steno_family_info *out)
                                                       bytes_of(&m->next),
                                       .stream_bytes = steno_offline_bytes(&m->offline),
                                       .endpoint = {5, SILENCE, LONGEST},
-                                      .batches = true,
-                                      .untimed = true,
+                                                                    .untimed = true,
                                       .feeding = STENO_FEED_SEGMENTS,
                                       .segments = {.incremental = true, .cuts = true}};
 }
