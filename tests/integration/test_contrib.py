@@ -158,13 +158,13 @@ def make(rng, spec):
     return rng.standard_normal(shape).astype("f4")
 
 
-def engine(model, feed, want, tolerance=(1e-4, 1e-5)):
+def engine(model, feed, want, tolerance=(1e-4, 1e-5), args=()):
     """Run the model. Returns "" or the difference between its outputs and the expected ones."""
     import numpy as np
     import onnx
     with tempfile.TemporaryDirectory() as d:
         onnx.save(model, f"{d}/m.onnx")
-        cmd = [os.path.join(BUILD, "steno"), "run", f"{d}/m.onnx", "--output-dir", d]
+        cmd = [os.path.join(BUILD, "steno"), "run", f"{d}/m.onnx", "--output-dir", d, *args]
         for n, v in feed.items():
             np.save(f"{d}/{n}.npy", v)
             cmd += ["--input", f"{n}={d}/{n}.npy"]
@@ -285,6 +285,30 @@ def run_roi_pool():
     return engine(model, values, want)
 
 
+def run_conv_transpose(threads):
+    """ConvTranspose whose weights are packed: those of the node tests are too small."""
+    import numpy as np
+    import ort_exact
+    from onnx import TensorProto, helper, numpy_helper
+    rng, f = np.random.default_rng(7), TensorProto.FLOAT
+    for x, w, attrs in (((2, 64, 37), (64, 128, 16), {"strides": [8], "pads": [4, 3]}),
+                        ((1, 256, 9), (256, 64, 5), {"strides": [3], "dilations": [2], "group": 1, "output_padding": [2]}),
+                        ((1, 160, 11), (160, 300, 3), {"strides": [2], "group": 2, "pads": [1, 0]}),
+                        ((2, 96, 7, 5), (96, 90, 3, 4), {"strides": [2, 3], "pads": [1, 2, 0, 1], "dilations": [2, 1]}),
+                        ((1, 128, 1, 700), (128, 130, 1, 4), {"strides": [1, 2]})):
+        values = {"x": rng.standard_normal(x).astype("f4")}
+        built = {"w": rng.standard_normal(w).astype("f4") / 30, "b": rng.standard_normal(w[1] * attrs.get("group", 1)).astype("f4")}
+        node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], kernel_shape=w[2:], **attrs)
+        graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", f, x)],
+                                  [helper.make_tensor_value_info("y", f, None)], [numpy_helper.from_array(v, k) for k, v in built.items()])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        want = ort_exact.Session(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)
+        why = engine(model, values, want, args=("--threads", str(threads)))
+        if why:
+            return f"{x} {w} {attrs}: {why}"
+    return ""
+
+
 def main():
     if importlib.util.find_spec("onnxruntime") is None or importlib.util.find_spec("onnx") is None:
         print("ok 1 - contrib operators # SKIP the packages onnx and onnxruntime are absent\n1..1")
@@ -297,6 +321,8 @@ def main():
     tests["relative_position_bias_both_ways"] = lambda: run_position_bias(1)
     tests["gated_relative_position_bias"] = run_gated_bias
     tests["max_roi_pool"] = run_roi_pool
+    for threads in (1, 3):
+        tests[f"conv_transpose_of_large_weights_{threads}_threads"] = lambda threads=threads: run_conv_transpose(threads)
     for name, args in {"": (None, None), "_lengths": ([4, 2], None), "_backwards": ([2, 4], [1])}.items():
         tests[f"scan_of_opset_8{name}"] = lambda args=args: run_scan8(*args)
     for i, (name, test) in enumerate(tests.items(), 1):

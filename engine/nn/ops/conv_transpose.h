@@ -12,6 +12,10 @@ struct steno_conv_transpose {
     int64_t in[2], out[2], kernel[2], stride[2], dilation[2], before[2];
     const float *x, *w, *bias; /* bias [c_out] or NULL */
     float *y;
+    /* w of each group from gemm_f32_pack, [c_in / group, c_out / group * taps], `each` bytes apart;
+     * NULL: w is not packed */
+    const char *packed;
+    size_t each;
 };
 /* Compute y. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ops_conv_transpose(struct steno_op_ctx *ctx,

@@ -563,21 +563,68 @@ static steno_status infer_transposed(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
+/* Weights of a group from which on packing them in every run costs more than it gains: 256 KiB.
+ * With 128 KiB, 4 taps and 1,600 pixels the form without packed weights takes 16 % less time. */
+#define PACKED_TRANSPOSED 65536
+
+struct transposed { /* packed weights of each group */
+    const char *packed;
+    size_t each;
+};
+
+static steno_status prepare_transposed(struct steno_prepare *pc, void **priv, steno_err *err)
+{
+    const struct steno_tensor *w = steno_prepare_const(pc, 1);
+    const steno_kernels *k = steno_prepare_kernels(pc);
+    int64_t group = steno_node_int(steno_prepare_node_of(pc), "group", 1);
+    struct transposed *p;
+    size_t in, cols;
+    char *block;
+    bool filled;
+    if (!w || w->dtype != STENO_F32 || steno_prepare_dtype(pc, 0) != STENO_F32 ||
+        w->shape.rank < 3 || w->shape.rank > 4 || group < 1 || w->shape.dim[0] % group)
+        return STENO_OK;
+    in = (size_t)(w->shape.dim[0] / group);
+    cols = steno_ops_prod(&w->shape, 1, w->shape.rank);
+    if (in < 8 || cols < 8 || in * cols < PACKED_TRANSPOSED)
+        return STENO_OK;
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    p->each = steno_aligned(k->gemm_f32_packed_bytes(in, cols));
+    block = steno_prepare_memory(pc, 1, p->each * (size_t)group, &filled);
+    if (!block) {
+        free(p);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    }
+    for (size_t g = 0; !filled && g < (size_t)group; g++)
+        k->gemm_f32_pack(block + g * p->each, (const float *)w->data + g * in * cols, cols, false,
+                         in, cols);
+    if (!filled)
+        steno_prepare_rounded(pc, w->data, steno_numel(w), false, 0);
+    p->packed = block;
+    *priv = p;
+    return STENO_OK;
+}
+
 /* One and two axes, in f32. */
 static steno_status transposed_fast(struct steno_op_ctx *ctx, const struct loops *l,
                                     struct steno_tensor *y, steno_err *err)
 {
     const struct steno_tensor *b = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
+    const struct transposed *p = steno_op_priv(ctx);
     struct steno_conv_transpose t = {.batch = l->batch,
                                      .c_in = l->c_in,
                                      .c_out = l->c_out,
                                      .group = l->group,
                                      .x = steno_ops_as_f32(ctx, steno_op_in(ctx, 0)),
-                                     .w = steno_ops_as_f32(ctx, steno_op_in(ctx, 1)),
+                                     .packed = p ? p->packed : NULL,
+                                     .each = p ? p->each : 0,
                                      .bias = b ? steno_ops_as_f32(ctx, b) : NULL,
                                      .y = steno_ops_out_f32(ctx, y)};
     steno_status st;
-    if (!t.x || !t.w || !t.y || (b && !t.bias))
+    t.w = p ? NULL : steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
+    if (!t.x || (!p && !t.w) || !t.y || (b && !t.bias))
         return steno_ops_nomem(ctx, err);
     for (int i = 0; i < 2; i++) {
         t.in[i] = l->in[i + 1];
@@ -624,6 +671,6 @@ static steno_status run_transposed(struct steno_op_ctx *ctx, steno_err *err)
 const struct steno_op steno_ops_conv[] = {
     {"", "Conv", 1, 0, 0, infer_conv, prepare_conv, release_conv, run_conv},
     {"com.microsoft", "FusedConv", 1, 0, 0, infer_conv, prepare_conv, release_conv, run_conv},
-    {"", "ConvTranspose", 1, 0, 0, infer_transposed, NULL, NULL, run_transposed},
+    {"", "ConvTranspose", 1, 0, 0, infer_transposed, prepare_transposed, free, run_transposed},
     {0},
 };
