@@ -23,11 +23,6 @@ struct sequence {
 #define HEAD STENO_ALIGN         /* holds MARK and the number of tensors */
 #define MARK 0x65636e6575716573u /* "sequence" */
 
-static size_t aligned(size_t n)
-{
-    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
-}
-
 static bool fits(const struct sequence *s, const struct entry *e)
 {
     size_t bytes;
@@ -81,10 +76,10 @@ static steno_status write_sequence(struct steno_op_ctx *ctx, steno_dtype dtype,
     steno_status st;
     if (!steno_mul_size(n, sizeof *entry, &size) || size > SIZE_MAX / 2)
         return steno_ops_nomem(ctx, err);
-    at = size = aligned(HEAD + size);
+    at = size = steno_aligned(HEAD + size);
     for (size_t k = 0; k < n; k++)
         if (steno_shape_bytes(&t[k].shape, dtype, &bytes) || bytes > SIZE_MAX / 2 ||
-            !steno_add_size(size, aligned(bytes), &size))
+            !steno_add_size(size, steno_aligned(bytes), &size))
             return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "the sequence is too large");
     if (size > INT64_MAX)
         return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "the sequence is too large");
@@ -103,7 +98,7 @@ static steno_status write_sequence(struct steno_op_ctx *ctx, steno_dtype dtype,
         if (bytes && t[k].data)
             memcpy(to, t[k].data, bytes);
         t[k].data = to;
-        at += aligned(bytes);
+        at += steno_aligned(bytes);
     }
     return STENO_OK;
 }
