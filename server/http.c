@@ -436,8 +436,9 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         return brings_body(rq) ? begin_with_body(rq) : MHD_YES;
     }
     if (!rq->route) {
-        if (steno_upgrade_asked(rq))
-            return steno_upgrade_answer(rq);
+        enum MHD_Result ok;
+        if (steno_upgrade_take(rq, &ok))
+            return ok;
         if (begin(rq) != MHD_YES)
             return MHD_NO;
         if (is_post(rq))

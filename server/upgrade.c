@@ -45,18 +45,6 @@ static steno_status write_head(struct steno_request *rq, struct steno_buf *out)
     return w.st ? w.st : steno_buf_puts(out, "\r\n");
 }
 
-bool steno_upgrade_asked(struct steno_request *rq)
-{
-    struct steno_buf text;
-    bool asked;
-    if (!rq->http11 || strcmp(rq->method, "GET") || !steno_request_header(rq, "Upgrade"))
-        return false;
-    steno_buf_init(&text, HEAD_MAX);
-    asked = !write_head(rq, &text) && steno_ws_asked(rq->sv->srv, rq->peer, text.data, text.len);
-    steno_buf_free(&text);
-    return asked;
-}
-
 /* Give the header lines of a complete answer to libmicrohttpd, which writes Connection and
  * Content-Length itself. text is overwritten. */
 static void add_headers(struct MHD_Response *rs, char *text)
@@ -133,29 +121,32 @@ static enum MHD_Result refuse(struct steno_request *rq, const struct steno_ws_re
     return rs ? queue(rq, no->status, rs) : MHD_NO;
 }
 
-enum MHD_Result steno_upgrade_answer(struct steno_request *rq)
+static enum MHD_Result decide(struct steno_request *rq, const struct steno_buf *head)
 {
-    struct steno_ws_admission *admission = steno_ws_admission(rq->sv->ws);
     struct steno_ws_handshake *g = malloc(sizeof *g);
     struct steno_ws_refusal no;
-    struct steno_buf text;
-    bool admitted;
     if (!g)
         return MHD_NO;
-    steno_buf_init(&text, HEAD_MAX);
-    if (write_head(rq, &text)) {
-        steno_buf_free(&text);
-        free(g);
-        return MHD_NO;
-    }
-    admitted = steno_ws_decide(admission, rq->peer, text.data, text.len, g, &no);
-    steno_buf_free(&text);
-    if (admitted) {
+    if (steno_ws_decide(steno_ws_admission(rq->sv->ws), rq->peer, head->data, head->len, g, &no)) {
         rq->handshake = g;
         return accept_it(rq);
     }
     free(g);
     return refuse(rq, &no);
+}
+
+bool steno_upgrade_take(struct steno_request *rq, enum MHD_Result *result)
+{
+    struct steno_buf head;
+    bool asked;
+    if (!rq->http11 || strcmp(rq->method, "GET") || !steno_request_header(rq, "Upgrade"))
+        return false;
+    steno_buf_init(&head, HEAD_MAX);
+    asked = !write_head(rq, &head) && steno_ws_asked(rq->sv->srv, rq->peer, head.data, head.len);
+    if (asked)
+        *result = decide(rq, &head);
+    steno_buf_free(&head);
+    return asked;
 }
 
 void steno_upgrade_end(struct steno_request *rq)

@@ -6,11 +6,11 @@
 
 #include "server/request.h"
 
-/* Whether the request, which has no body, asks for WebSocket on a path that has it. */
-bool steno_upgrade_asked(struct steno_request *rq);
-/* Answer it: 101, after which the socket goes to the WebSocket side with every byte that came
- * behind the head, or the refusal that a first request gets, after which the connection goes on. */
-enum MHD_Result steno_upgrade_answer(struct steno_request *rq);
+/* Answer the request, which has no body, if it asks for WebSocket on a path that has it: with 101,
+ * after which the socket goes to the WebSocket side with every byte that came behind the head, or
+ * with the refusal that a first request gets, after which the connection goes on. False: it does
+ * not ask. */
+bool steno_upgrade_take(struct steno_request *rq, enum MHD_Result *result);
 /* The request is over. Releases an admitted handshake whose 101 could not be sent. */
 void steno_upgrade_end(struct steno_request *rq);
 
