@@ -16,6 +16,7 @@
 #include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +46,9 @@ struct steno_http {
     steno_metric *requests[MAX_ROUTES][METHODS][MAX_CODES + 1]; /* last: code="other" */
     steno_metric *seconds[MAX_ROUTES];
 
-    pthread_mutex_t lock; /* guards what follows, and the links of every connection */
-    pthread_cond_t changed;
+    pthread_mutex_t lock;         /* guards what follows, and the links of every connection */
+    pthread_cond_t changed, ends; /* ends: closing is set */
+    pthread_t sweeper;
     struct connection *newest;
     int given; /* connections given to libmicrohttpd, started or not */
     bool closing;
@@ -58,7 +60,10 @@ struct connection {
     struct steno_peer peer;
     struct connection *older, *newer;
     int fd; /* libmicrohttpd's; -1: unknown */
-    bool linger, moved;
+    bool linger;
+    atomic_bool moved; /* relaxed */
+    /* time of the end of the last request; 0 while there is one. Relaxed: it orders nothing */
+    _Atomic int64_t waits_since;
 };
 
 /* ---- metrics --------------------------------------------------------------------------------- */
@@ -411,6 +416,13 @@ static enum MHD_Result begin_with_body(struct steno_request *rq)
     return ok;
 }
 
+static struct connection *connection_of(struct MHD_Connection *conn)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
 static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char *url,
                               const char *method, const char *version, const char *data,
                               size_t *size, void **con_cls)
@@ -420,9 +432,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
     if (!rq)
         return MHD_NO; /* out of memory when the request line came */
     if (!rq->conn) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-        struct connection *c = info ? info->socket_context : NULL;
+        struct connection *c = connection_of(conn);
         if (!c)
             return MHD_NO;
         rq->conn = conn;
@@ -431,6 +441,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         rq->linger = &c->linger;
         rq->moved = &c->moved;
         rq->peer = &c->peer;
+        atomic_store_explicit(&c->waits_since, 0, memory_order_relaxed);
         /* An answer in this first call closes the connection, because libmicrohttpd cannot know
          * whether a body follows. So a request without a body is answered in the second call. */
         return brings_body(rq) ? begin_with_body(rq) : MHD_YES;
@@ -506,9 +517,7 @@ static void print_client(const struct steno_request *rq, struct MHD_Connection *
 
 static void log_request(const struct steno_request *rq, struct MHD_Connection *conn, double seconds)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    const struct connection *c = info ? info->socket_context : NULL;
+    const struct connection *c = connection_of(conn);
     char peer[STENO_ADDRESS_TEXT] = "unknown";
     size_t path = steno_query_path_len(rq->target);
     bool quiet = method_of(rq->method) != METHOD_POST && rq->code == 200;
@@ -546,11 +555,14 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
 {
     steno_http *http = cls;
     struct steno_request *rq = *con_cls;
+    struct connection *c = connection_of(conn);
     bool late = why == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED;
     double seconds;
     if (!rq)
         return;
     *con_cls = NULL;
+    if (c)
+        atomic_store_explicit(&c->waits_since, steno_now_ns(), memory_order_relaxed);
     if (rq->route) {
         if (!rq->code)
             rq->code = steno_upload_own_answer(rq);
@@ -668,6 +680,34 @@ void steno_http_add(steno_http *http, int fd, const struct steno_peer *peer)
     }
 }
 
+/* libmicrohttpd bounds the silence of a connection, not the time of a head that comes byte by byte.
+ * A later head of a connection must be there after limits.idle_timeout and limits.header_timeout.
+ */
+static void *sweep(void *arg)
+{
+    steno_http *http = arg;
+    const struct steno_config *conf = http->sv.srv->conf;
+    const int64_t most = (int64_t)((conf->idle_timeout + conf->header_timeout) * 1e9);
+    pthread_mutex_lock(&http->lock);
+    while (!http->closing) {
+        struct timespec next;
+        const int64_t now = steno_now_ns();
+        for (struct connection *c = http->newest; c; c = c->older) {
+            int64_t since = atomic_load_explicit(&c->waits_since, memory_order_relaxed);
+            if (!since || now - since <= most || c->moved)
+                continue;
+            atomic_store_explicit(&c->waits_since, 0, memory_order_relaxed);
+            shutdown(c->fd, SHUT_RD); /* libmicrohttpd closes it */
+            steno_metric_add(http->sv.srv->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &next);
+        next.tv_sec++;
+        (void)pthread_cond_timedwait(&http->ends, &http->lock, &next);
+    }
+    pthread_mutex_unlock(&http->lock);
+    return NULL;
+}
+
 /* Stop reading from all connections, and wait until libmicrohttpd has released them, at most a
  * second. While libmicrohttpd 0.9.75 is being stopped, it queues no answer, but writes the head of
  * the answer that it has for a malformed request (transmit_error_response_len). So nothing may be
@@ -677,6 +717,7 @@ static void hang_up(steno_http *http)
     struct timespec until;
     pthread_mutex_lock(&http->lock);
     http->closing = true;
+    pthread_cond_signal(&http->ends);
     for (struct connection *c = http->newest; c; c = c->older)
         shutdown(c->fd, SHUT_RD);
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -702,6 +743,7 @@ static void on_mhd_log(void *cls, const char *fmt, va_list ap)
 static void http_free(steno_http *http)
 {
     pthread_cond_destroy(&http->changed);
+    pthread_cond_destroy(&http->ends);
     pthread_mutex_destroy(&http->lock);
     free(http);
 }
@@ -743,6 +785,7 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&http->changed, &monotonic);
+    pthread_cond_init(&http->ends, &monotonic);
     pthread_condattr_destroy(&monotonic);
     register_metrics(http);
     st = steno_thread_start(&starter, "http", start_daemon, http, err);
@@ -755,6 +798,12 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
         http_free(http);
         return steno_fail(err, STENO_ERR_INTERNAL, "libmicrohttpd does not start");
     }
+    st = steno_thread_start(&http->sweeper, "http-sweep", sweep, http, err);
+    if (st) {
+        MHD_stop_daemon(http->daemon);
+        http_free(http);
+        return st;
+    }
     *out = http;
     return STENO_OK;
 }
@@ -764,6 +813,7 @@ void steno_http_close(steno_http *http)
     if (!http)
         return;
     hang_up(http);
+    pthread_join(http->sweeper, NULL);
     MHD_stop_daemon(http->daemon);
     http_free(http);
 }

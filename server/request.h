@@ -11,6 +11,7 @@
 #include "server/ws.h"
 
 #include <microhttpd.h>
+#include <stdatomic.h>
 
 struct steno_request;
 struct steno_upload;
@@ -59,7 +60,7 @@ struct steno_request {
     bool http11;             /* not 1.0 */
     bool unread;             /* the client did not read the answer in time */
     bool *linger;            /* the connection's flag: read on after the answer was sent */
-    bool *moved;             /* the connection's flag: its socket belongs to the WebSocket side */
+    atomic_bool *moved;      /* the connection's flag: its socket belongs to the WebSocket side */
     struct steno_peer *peer; /* the connection's */
     struct steno_ws_handshake *handshake; /* admitted, and not yet handed over */
     struct steno_upload *upload;

@@ -76,7 +76,7 @@ static void on_upgraded(void *cls, struct MHD_Connection *conn, void *con_cls, c
     if (fd >= 0) {
         /* libmicrohttpd has switched it off */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        *rq->moved = true;
+        atomic_store_explicit(rq->moved, true, memory_order_relaxed);
         steno_ws_adopt_answered(rq->sv->ws, fd, rq->peer, rq->handshake, early, n_early);
         free(rq->handshake);
         rq->handshake = NULL;
