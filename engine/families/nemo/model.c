@@ -321,6 +321,24 @@ void steno_nemo_close(struct steno_nemo_model *m)
 
 /* ---- information ----------------------------------------------------------------------------- */
 
+/* The languages of well-known models, by the metadata `url` (their cards on huggingface.co/nvidia);
+ * "": not known. */
+static const char *languages_of(const struct steno_nemo_model *m)
+{
+    static const struct {
+        const char *part, *languages;
+    } known[] = {{"parakeet-tdt-0.6b-v3",
+                  "bg hr cs da nl en et fi fr de el hu it lv lt mt pl pt ro sk sl es sv ru uk"},
+                 {"parakeet-tdt-0.6b-v2", "en"},
+                 {"-en-", "en"},
+                 {"_en_", "en"}};
+    const char *url = steno_network_meta(m->encoder, "url");
+    for (size_t i = 0; url && i < sizeof known / sizeof *known; i++)
+        if (strstr(url, known[i].part))
+            return known[i].languages;
+    return "";
+}
+
 void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info *out)
 {
     const struct steno_network *const nets[] = {m->encoder, m->decoder, m->joiner};
@@ -335,6 +353,7 @@ void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info 
                                       .hop = STENO_NEMO_HOP,
                                       .feature_bins = (int)m->conf.bins,
                                       .frame_samples = steno_nemo_frame(m)};
+    out->language = out->languages = languages_of(m);
     if (m->conf.kind == STENO_NEMO_CANARY) {
         out->language = out->languages = m->canary.languages;
         out->translates = steno_canary_language(m->tokens, "en") >= 0;
