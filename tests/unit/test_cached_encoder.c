@@ -3,6 +3,10 @@
  *     y = S + sum of x over the window + sum of T over its first axis
  *     new_S = y, new_T = T + 1
  *
+ * With `counts` T is not a state but processed_lens [N], which the encoder counts:
+ *
+ *     y = S + sum of x over the window + 2 * processed_lens
+ *
  * S has the batch dimension first, T has it in the middle. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,36 +30,52 @@ struct variant {
     const char *x, *s, *t;  /* dims of the inputs; NULL: "N,4,3", "N,1,3", "2,N,3" */
     const char *new_s;      /* name of the output */
     bool new_s_is_integers; /* int64 instead of float */
+    bool counts;
 };
 
 static steno_network *make_network(const struct variant *v)
 {
     struct mk_graph *g = mk_new(17);
     static const int64_t axis0[] = {0}, axis1[] = {1}, swap[] = {1, 0, 2};
-    static const float one = 1;
+    static const int64_t column[] = {-1, 1, 1};
+    static const float one = 1, two = 2;
     const char *new_s = v->new_s ? v->new_s : "new_S";
     steno_network *n = NULL;
     steno_err err = {0};
     char *path;
     mk_input(g, "x", STENO_F32, v->x ? v->x : "N,4,3");
     mk_input(g, "S", STENO_F32, v->s ? v->s : "N,1,3");
-    mk_input(g, "T", STENO_F32, v->t ? v->t : "2,N,3");
+    if (v->counts)
+        mk_input(g, "processed_lens", STENO_I64, "N");
+    else
+        mk_input(g, "T", STENO_F32, v->t ? v->t : "2,N,3");
     mk_i64(g, "axis0", "1", axis0, 1);
     mk_i64(g, "axis1", "1", axis1, 1);
     mk_f32(g, "one", "1", &one, 1);
     mk_node(g, "ReduceSum", "x,axis1", "frames");
-    mk_node(g, "ReduceSum", "T,axis0", "t_sum");
-    mk_node(g, "Transpose", "t_sum", "t");
-    mk_attr_ints(g, "perm", swap, 3);
+    if (v->counts) {
+        mk_i64(g, "column", "3", column, 3);
+        mk_f32(g, "two", "1", &two, 1);
+        mk_node(g, "Cast", "processed_lens", "count");
+        mk_attr_int(g, "to", 1); /* TensorProto.FLOAT */
+        mk_node(g, "Reshape", "count,column", "counts");
+        mk_node(g, "Mul", "counts,two", "t");
+    } else {
+        mk_node(g, "ReduceSum", "T,axis0", "t_sum");
+        mk_node(g, "Transpose", "t_sum", "t");
+        mk_attr_ints(g, "perm", swap, 3);
+    }
     mk_node(g, "Add", "S,frames", "with_s");
     mk_node(g, "Add", "with_s,t", "y");
     mk_node(g, v->new_s_is_integers ? "Cast" : "Identity", "y", new_s);
     if (v->new_s_is_integers)
         mk_attr_int(g, "to", 7); /* TensorProto.INT64 */
-    mk_node(g, "Add", "T,one", "new_T");
+    if (!v->counts)
+        mk_node(g, "Add", "T,one", "new_T");
     mk_output(g, "y", STENO_F32, NULL);
     mk_output(g, new_s, v->new_s_is_integers ? STENO_I64 : STENO_F32, NULL);
-    mk_output(g, "new_T", STENO_F32, NULL);
+    if (!v->counts)
+        mk_output(g, "new_T", STENO_F32, NULL);
     path = mk_file(g);
     if (steno_network_open(&n, path, NULL, &err))
         fail_msg("%s", err.msg);
@@ -115,6 +135,20 @@ static void run(const struct steno_cached_encoder *e, int size)
 static void a_stream_has_its_own_states_in_every_batch(void **state)
 {
     steno_network *n = make_network(&(struct variant){0});
+    struct steno_cached_encoder e;
+    (void)state;
+    assert_int_equal(steno_cached_encoder_bind(&e, n, "x", &shape, "made", NULL), STENO_OK);
+    assert_true(e.batches);
+    assert_int_equal(e.n_states, 2);
+    for (int size = 1; size <= 4; size++)
+        run(&e, size);
+    steno_cached_encoder_unbind(&e);
+    steno_network_close(n);
+}
+
+static void frames_are_counted_where_the_network_does_not(void **state)
+{
+    steno_network *n = make_network(&(struct variant){.counts = true});
     struct steno_cached_encoder e;
     (void)state;
     assert_int_equal(steno_cached_encoder_bind(&e, n, "x", &shape, "made", NULL), STENO_OK);
@@ -223,6 +257,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_has_its_own_states_in_every_batch),
+        cmocka_unit_test(frames_are_counted_where_the_network_does_not),
         cmocka_unit_test(a_network_without_a_batch_dimension_runs_one_stream),
         cmocka_unit_test(a_fresh_state_begins_at_zero_again),
         cmocka_unit_test(graphs_that_do_not_fit_are_refused),

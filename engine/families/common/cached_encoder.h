@@ -5,6 +5,8 @@
  *     input  S        every other input is a state; it is zero when a recording begins
  *     output 0        [N, frames, width] f32
  *     output new_S    the state S after the window
+ *     input  processed_lens  [N] i64 without such an output (icefall's Conformer): the number of
+ *                     output frames before this step
  *
  * N is the batch dimension. Where x and all states have it as a symbolic dimension, one step can
  * take several streams. */
@@ -21,7 +23,7 @@ struct steno_cached_encoder_shape {
 
 /* One state of the graph. */
 struct steno_cached_encoder_slot {
-    int in, out;             /* graph input and output */
+    int in, out;             /* graph input and output; out -1: the count of output frames */
     struct steno_tensor one; /* type and shape of one stream's share; no elements */
     int axis;                /* the batch dimension; -1: none */
     size_t bytes, offset;    /* of one stream's share, and its place in the stream's states */
