@@ -209,7 +209,7 @@ $(fuzz_bin): $(B)/%: $(B)/%.o $(fuzz_main) $$(call link_extra,$$*.c) $(libproto)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(libproto) $(libopt) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
 fuzzers: $(fuzz_bin)
-$(B)/tests/bench/whisper_speed: $(B)/tests/bench/whisper_speed.o $(libsteno)
+$(B)/tests/bench/whisper_speed $(B)/tests/bench/stream_speed: %: %.o $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(lib_libs) && mv $@.new $@
 $(kcheck): $(call obj,$(wildcard tests/kernels/*.c)) $(libsteno)
@@ -234,7 +234,7 @@ $(inject): tests/faults/inject.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -O1 -g $(WARN) $(inject_flags) -fPIC -shared -o $@.new $< -ldl && mv $@.new $@
 
-tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck) $(B)/tests/bench/whisper_speed) $(graph_runner) $(ways) $(load_bin) ## build every test program
+tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck) $(B)/tests/bench/whisper_speed $(B)/tests/bench/stream_speed) $(graph_runner) $(ways) $(load_bin) ## build every test program
 
 loadtest: all ## load on a server of its own: latency, streams per core, uploads (minutes)
 	@B=$(B) loadtest/run.sh $(RUNS)

@@ -1,0 +1,111 @@
+"""Models of icefall through the server and the command: uploads, live streams together, hotwords in several dialects,
+what info says. Needs ../shared/zoo/tiny. TAP."""
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.parse
+import wave
+
+from daemon import BUILD, ROOT, Stenod, case, converse, tap
+
+SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
+ZOO = os.path.join(SHARED, "zoo", "tiny")
+STENO = os.path.join(BUILD, "steno")
+MODEL = "zipformer2-transducer-streaming"
+FILE = os.path.join(SHARED, "audio", "speech", "beckett.wav")
+HOT = {"hotwords": "七九, 六七, 九五", "hotwords_score": 5, "beam": 4}
+
+
+def transcribe(model, *args):
+    r = subprocess.run([STENO, "transcribe", "--model", os.path.join(ZOO, model), "--no-endpoint", *args, FILE],
+                       capture_output=True, text=True, check=False)
+    assert r.returncode == 0, r.stderr
+    return r.stdout.strip()
+
+
+def flags(options):
+    return [v for k, x in options.items() for v in ("--" + k.replace("_", "-"), str(x))]
+
+
+def post(d, path, **query):
+    with open(FILE, "rb") as f:
+        status, _, body = d.request("POST", path + "?" + urllib.parse.urlencode(query), f.read())
+    return status, json.loads(body)
+
+
+def speak(d, **start):
+    with wave.open(FILE) as w:
+        rate, pcm = w.getframerate(), w.readframes(w.getnframes())
+    pieces = [pcm[at:at + 3200] for at in range(0, len(pcm), 3200)]
+    got = converse(d.ws, [{"type": "start", "sample_rate": rate, "endpointing": False, **start}, *pieces, {"type": "end"}])
+    assert any(m["type"] == "partial" for m in got.messages), got.messages
+    return " ".join(m["text"] for m in got.messages if m["type"] == "final")
+
+
+@case
+def live_streams_together_give_what_the_command_gives(d):
+    want = {beam: transcribe(MODEL, "--beam", str(beam)) for beam in (1, 4)}
+    got = {}
+
+    def one(i):
+        got[i] = speak(d, beam=4 if i % 2 else 1)
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all(got[i] == want[4 if i % 2 else 1] for i in range(6)), (got, want)
+
+
+@case
+def hotwords_count_in_uploads_and_live(d):
+    plain, hot = transcribe(MODEL, "--beam", "4"), transcribe(MODEL, *flags(HOT))
+    assert plain != hot and "七九" in hot, (plain, hot)
+    assert transcribe(MODEL, *flags({"hotwords": HOT["hotwords"], "hotwords_score": 5})) == hot, "4 is the beam with hotwords"
+    assert speak(d, **HOT) == hot
+    assert speak(d, hotwords="".join(f"{w} :5\n" for w in HOT["hotwords"].split(", ")), beam=4) == hot
+    status, r = post(d, "/v1/transcribe", **HOT)
+    assert status == 200 and "七九" in r["text"], r
+    status, r = post(d, "/v1/transcribe", **{**HOT, "beam": 1})
+    assert status == 400 and "hotwords: the beam is 1" in json.dumps(r), r
+
+
+@case
+def dialects_pass_hotwords_on(d):
+    with open(FILE, "rb") as f:
+        data = f.read()
+    query = urllib.parse.urlencode([("keyterm", w) for w in HOT["hotwords"].split(", ")] + [("hotwords_score", 5)])
+    texts = []
+    for q in ("", "?" + query):
+        status, _, body = d.request("POST", "/v1/listen" + q, data)
+        assert status == 200, body
+        texts.append(json.loads(body)["results"]["channels"][0]["alternatives"][0]["transcript"])
+    assert texts[0] != texts[1] and "七九" in texts[1].replace(" ", ""), texts
+
+
+@case
+def hotwords_count_in_streaming_ctc(_):
+    plain = transcribe("zipformer2-ctc-streaming", "--beam", "8")
+    hot = transcribe("zipformer2-ctc-streaming", "--beam", "8", "--hotwords", "五六", "--hotwords-score", "6")
+    assert hot.count("五六") > plain.count("五六"), (plain, hot)
+
+
+@case
+def info_says_what_a_model_is(_):
+    for model, words in ((MODEL, ("streaming zipformer2 transducer", "320 ms and 130 ms of lookahead", "sees 2")),
+                         ("zipformer1-transducer-streaming", ("streaming zipformer transducer", "320 ms and 70 ms")),
+                         ("zipformer2-ctc-streaming", ("streaming zipformer2 CTC",)),
+                         ("zipformer2-transducer-offline", ("offline zipformer2 transducer", "30 s", "bpe.vocab"))):
+        r = subprocess.run([STENO, "model", "info", os.path.join(ZOO, model)], capture_output=True, text=True, check=True)
+        assert all(w in r.stdout for w in (*words, "MiB for each stream")), r.stdout
+
+
+if __name__ == "__main__":
+    if not os.path.exists(os.path.join(ZOO, MODEL)):
+        print("1..0 # SKIP ../shared/zoo/tiny is not there")
+        sys.exit(0)
+    with Stenod("model.dir=" + os.path.join(ZOO, MODEL)) as server:
+        code = tap(server)
+    sys.exit(code)
