@@ -12,7 +12,7 @@
 struct state {
     bool interim, vad_events, container;
     struct steno_deepgram_wants wants;
-    double from; /* s: start of the next Results */
+    double from[STENO_AUDIO_MAX_CHANNELS]; /* s: start of each channel's next Results */
 };
 
 static struct state *state_of(struct steno_dialect_session *d)
@@ -102,6 +102,8 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
                                err);
     if (!strcmp(name, "model") || !strcmp(name, "alternatives") || steno_native_is_option(name))
         return steno_native_query(name, value, &d->start, err);
+    if (!strcmp(name, "multichannel"))
+        return steno_query_bool(name, value, &d->start.multichannel, err);
     if (!strcmp(name, "interim_results"))
         return steno_query_bool(name, value, &s->interim, err);
     if (!strcmp(name, "vad_events"))
@@ -255,22 +257,32 @@ static steno_status put_alternatives(struct steno_dialect_session *d, struct ste
     return st ? st : steno_buf_puts(b, "}");
 }
 
+/* Append "name":[channel, channels]. */
+static steno_status put_channel(struct steno_buf *b, const struct steno_dialect_session *d,
+                                const char *name)
+{
+    return steno_buf_printf(b, "\"%s\":[%u,%u]", name, d->channel, d->channels ? d->channels : 1);
+}
+
 static void send_results(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
+    double *from = &state_of(d)->from[d->channel];
     struct steno_buf *b = d->begin(d);
     bool final = ev->kind == STENO_FINAL;
     double until = final ? ev->end : ev->time;
-    steno_status st;
-    if (until < s->from)
-        until = s->from;
-    st = steno_buf_printf(b,
-                          "{\"type\":\"Results\",\"channel_index\":[0,1],\"duration\":%.3f,"
-                          "\"start\":%.3f,\"is_final\":%s,\"speech_final\":%s,"
-                          "\"from_finalize\":%s,\"channel\":{\"alternatives\":[",
-                          until - s->from, s->from, final ? "true" : "false",
-                          final && ev->reason == STENO_FINAL_ENDPOINT ? "true" : "false",
-                          final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false");
+    steno_status st = steno_buf_puts(b, "{\"type\":\"Results\",");
+    if (until < *from)
+        until = *from;
+    if (!st)
+        st = put_channel(b, d, "channel_index");
+    if (!st)
+        st = steno_buf_printf(b,
+                              ",\"duration\":%.3f,"
+                              "\"start\":%.3f,\"is_final\":%s,\"speech_final\":%s,"
+                              "\"from_finalize\":%s,\"channel\":{\"alternatives\":[",
+                              until - *from, *from, final ? "true" : "false",
+                              final && ev->reason == STENO_FINAL_ENDPOINT ? "true" : "false",
+                              final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false");
     if (!st)
         st = put_alternatives(d, b, ev);
     if (!st)
@@ -281,28 +293,29 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
         st = steno_buf_puts(b, "}");
     d->commit(d, st, !final);
     if (final)
-        s->from = until;
+        *from = until;
+}
+
+/* Send {"type", "channel", NAME: seconds}. */
+static void send_moment(struct steno_dialect_session *d, const char *type, const char *name,
+                        double seconds)
+{
+    struct steno_buf *b = d->begin(d);
+    steno_status st = steno_buf_printf(b, "{\"type\":\"%s\",", type);
+    if (!st)
+        st = put_channel(b, d, "channel");
+    d->commit(d, st ? st : steno_buf_printf(b, ",\"%s\":%.3f}", name, seconds), false);
 }
 
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = state_of(d);
     if (ev->kind == STENO_SPEECH_START && s->vad_events)
-        d->commit(d,
-                  steno_buf_printf(d->begin(d),
-                                   "{\"type\":\"SpeechStarted\",\"channel\":[0,1],"
-                                   "\"timestamp\":%.3f}",
-                                   ev->start),
-                  false);
+        send_moment(d, "SpeechStarted", "timestamp", ev->start);
     if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && s->interim))
         send_results(d, ev);
     if (ev->kind == STENO_UTTERANCE_END)
-        d->commit(d,
-                  steno_buf_printf(d->begin(d),
-                                   "{\"type\":\"UtteranceEnd\",\"channel\":[0,1],"
-                                   "\"last_word_end\":%.3f}",
-                                   ev->end),
-                  false);
+        send_moment(d, "UtteranceEnd", "last_word_end", ev->end);
 }
 
 static void end(struct steno_dialect_session *d, bool draining)
@@ -314,8 +327,8 @@ static void end(struct steno_dialect_session *d, bool draining)
     steno_dialect_uuid(d, id);
     st = steno_buf_printf(b,
                           "{\"type\":\"Metadata\",\"transaction_key\":\"deprecated\","
-                          "\"request_id\":\"%s\",\"sha256\":\"\",\"duration\":%.3f,\"channels\":1",
-                          id, (double)d->audio_ms / 1000);
+                          "\"request_id\":\"%s\",\"sha256\":\"\",\"duration\":%.3f,\"channels\":%u",
+                          id, (double)d->audio_ms / 1000, d->channels ? d->channels : 1);
     if (!st)
         st = steno_deepgram_put_created(b, d->created);
     if (!st)

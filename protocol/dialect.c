@@ -84,7 +84,7 @@ void steno_dialect_uuid(const struct steno_dialect_session *d, char *out)
 
 static struct steno_native_head head_of(const struct steno_dialect_session *d)
 {
-    return (struct steno_native_head){d->id, d->seq, d->audio_ms};
+    return (struct steno_native_head){d->id, d->seq, d->audio_ms, d->channels ? d->channel + 1 : 0};
 }
 
 static steno_status native_query(struct steno_dialect_session *d, const char *name,

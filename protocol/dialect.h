@@ -42,10 +42,11 @@ struct steno_dialect_session {
     struct steno_hint_store asked_hints;      /* of asked, between ask and take */
     struct steno_buf audio;                   /* audio of an act */
     const char *model_version, *model_family; /* "" until the model is known */
-    uint64_t seq;                             /* messages made so far */
-    int64_t audio_ms;                         /* audio processed so far */
-    double audio_seconds;                     /* accepted so far */
-    double offset; /* s: where times of events count from, after CHANGE and CLEAR */
+    unsigned channel, channels; /* of an event: from 0; their number with multichannel, else 0 */
+    uint64_t seq;               /* messages made so far */
+    int64_t audio_ms;           /* audio processed so far */
+    double audio_seconds;       /* accepted so far */
+    double offset;              /* s: where times of events count from, after CHANGE and CLEAR */
     uint64_t finals;
     int64_t created;    /* s since 1970: when the session began */
     double retry_after; /* s, for an error: when to come back; 0 = unknown */

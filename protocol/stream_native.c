@@ -32,6 +32,7 @@ static const struct field {
     {"alternatives", FIELD_INT, AT(alternatives), 1, STENO_NATIVE_MAX_ALTERNATIVES},
     {"beam", FIELD_INT, AT(beam), 0, STENO_MAX_BEAM},
     {"endpointing", FIELD_BOOL, AT(endpointing), 0, 0},
+    {"multichannel", FIELD_BOOL, AT(multichannel), 0, 0},
     {"resumable", FIELD_BOOL, AT(resumable), 0, 0},
     {"vad", FIELD_VAD, AT(vad), 0, 0},
     {"silence_alone", FIELD_SECONDS, AT(endpoint.silence_alone), 0.1, 600},
@@ -40,8 +41,9 @@ static const struct field {
 #undef AT
 };
 #define FIELD_NAMES                                                                                \
-    "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
-    "endpointing, resumable, vad, silence_alone, silence_after, longest, " STENO_HINT_NAMES
+    "model, encoding, sample_rate, channels, channel, multichannel, interim, words, "              \
+    "alternatives, beam, endpointing, resumable, vad, silence_alone, silence_after, "              \
+    "longest, " STENO_HINT_NAMES
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -162,6 +164,8 @@ steno_status steno_native_start_complete(struct steno_native_start *s, steno_err
 {
     if (s->beam && s->beam < s->alternatives)
         s->beam = s->alternatives;
+    if (s->multichannel && s->audio.channel)
+        return steno_fail(err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
     return steno_audio_format_check(&s->audio, err);
 }
 
@@ -398,6 +402,8 @@ steno_status steno_native_write_event(struct steno_buf *out, const struct steno_
     steno_status st = open_message(out, types[ev->kind], h);
     if (!st)
         st = steno_buf_printf(out, ",\"segment\":%lld", (long long)ev->segment);
+    if (!st && h->channel)
+        st = steno_buf_printf(out, ",\"channel\":%u", h->channel);
     if (!st && ev->kind == STENO_SPEECH_START)
         st = steno_buf_printf(out, ",\"start\":%.3f", ev->start);
     if (!st && ev->kind == STENO_PARTIAL)

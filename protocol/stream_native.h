@@ -33,6 +33,7 @@ struct steno_native_start {
     bool words;       /* word lists in partials and finals */
     bool endpointing; /* false: finals only by finalize and end */
     enum steno_vad_choice vad;
+    bool multichannel;     /* each channel has its own transcript; audio.channel is 0 */
     bool resumable;        /* the session outlives its connection for a while */
     double resume_seconds; /* how long, as the server says; 0 = not at all */
     int alternatives;      /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
@@ -92,6 +93,7 @@ struct steno_native_head {
     const char *session_id;
     uint64_t seq;     /* counts the session's messages from 0 */
     int64_t audio_ms; /* audio processed so far */
+    unsigned channel; /* of an event, from 1; 0 = not told */
 };
 
 /* Append one JSON object to out, also the functions below. STENO_ERR_LIMIT or STENO_ERR_NOMEM from

@@ -52,12 +52,11 @@ static void observe(conn *c, const struct steno_pool_note *note)
 }
 
 /* Runs on a worker of the pool. */
-static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *note)
+static void on_note(void *user, unsigned channel, const struct steno_pool_note *note)
 {
     conn *c = user;
-    (void)ps;
     observe(c, note);
-    if (steno_ws_session_note(c->session, note))
+    if (steno_ws_session_note_of(c->session, channel, note))
         steno_ws_conn_wake(c);
 }
 
@@ -123,7 +122,8 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
     if (st)
         return st;
     c->rate = rate;
-    st = steno_pool_stream_open(&c->stream, c->served->pool, &opt, on_note, c, err);
+    c->channels = s->multichannel ? (unsigned)s->audio.channels : 1;
+    st = steno_channels_open(&c->stream, c->served->pool, &opt, c->channels, on_note, c, err);
     if (st == STENO_ERR_BUSY)
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_CAPACITY], 1);
     return st;
@@ -136,21 +136,21 @@ static steno_status engine_push(void *ctx, const float *pcm, size_t n, size_t *t
     steno_status st;
     if (!atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed))
         atomic_store_explicit(&c->first_audio_ns, steno_now_ns(), memory_order_relaxed);
-    st = steno_pool_stream_push(c->stream, pcm, n, taken, err);
+    st = steno_channels_push(c->stream, pcm, n, taken, err);
     if (st)
         return st;
-    return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(), (double)*taken / c->rate,
-                           &c->quota_wait, err);
+    return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(),
+                           (double)*taken * c->channels / c->rate, &c->quota_wait, err);
 }
 
 static steno_status engine_finalize(void *ctx, steno_err *err)
 {
-    return steno_pool_stream_finalize(((conn *)ctx)->stream, err);
+    return steno_channels_finalize(((conn *)ctx)->stream, err);
 }
 
 static void engine_end(void *ctx)
 {
-    steno_pool_stream_end(((conn *)ctx)->stream);
+    steno_channels_end(((conn *)ctx)->stream);
 }
 
 static double engine_come_back(void *ctx)
@@ -195,16 +195,16 @@ static steno_status engine_check(void *ctx, const struct steno_native_start *s, 
 
 static void engine_cancel(void *ctx)
 {
-    steno_pool_stream_cancel(((conn *)ctx)->stream);
+    steno_channels_cancel(((conn *)ctx)->stream);
 }
 
 static void engine_close(void *ctx)
 {
     conn *c = ctx;
     struct steno_pool_stream_stats s;
-    steno_pool_stream_get_stats(c->stream, &s);
+    steno_channels_get_stats(c->stream, &s);
     steno_pool_stream_stats_add(&c->past, &s);
-    steno_pool_stream_close(c->stream);
+    steno_channels_close(c->stream);
     c->stream = NULL;
     steno_models_release(c->ws->srv->models, c->served);
     c->served = NULL;
@@ -285,6 +285,7 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
     double open = seconds_since(c->opened_ns, steno_now_ns());
     const char *wrong = st->ending >= STENO_WS_BAD ? st->reason : "";
     char peer[STENO_ADDRESS_TEXT];
+    char mixed[40] = "";
     const struct steno_log_field fields[] = {
         {"session_id", c->id, 0},
         {"request_id", c->request_id, 0},
@@ -297,16 +298,19 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
         {"close_code", NULL, st->close_code},
         {"seconds", NULL, open},
         {"audio_seconds", NULL, st->audio_seconds},
+        {"mixed_channels", NULL, st->mixed},
         {"inference_seconds", NULL, ps->inference_seconds},
         {"queue_wait_max", NULL, ps->queue_wait_max},
         {"finals", NULL, (double)st->finals},
         {"messages", NULL, (double)st->messages},
         {"partials_dropped", NULL, (double)st->partials_dropped},
     };
+    if (st->mixed)
+        snprintf(mixed, sizeof mixed, ", %u channels mixed", st->mixed);
     steno_log_event(LOG_INFO, "session", STENO_LOG_FIELDS(fields),
-                    "%s %s: %s%s%s, %.2f s of audio, %llu finals, %llu messages, %.1f s open",
+                    "%s %s: %s%s%s, %.2f s of audio%s, %llu finals, %llu messages, %.1f s open",
                     c->dialect->name, c->id, how[result_of(st)], *wrong ? ": " : "", wrong,
-                    st->audio_seconds, (unsigned long long)st->finals,
+                    st->audio_seconds, mixed, (unsigned long long)st->finals,
                     (unsigned long long)st->messages, open);
 }
 
@@ -315,7 +319,7 @@ static void account(conn *c, const struct steno_ws_session_state *st)
     struct steno_stats *stats = c->ws->srv->stats;
     struct steno_pool_stream_stats ps = {0};
     if (c->stream)
-        steno_pool_stream_get_stats(c->stream, &ps);
+        steno_channels_get_stats(c->stream, &ps);
     steno_pool_stream_stats_add(&ps, &c->past);
     steno_stats_audio(stats, c->api, st->received_seconds, st->dropped_seconds, &ps);
     steno_metric_add(stats->partial_revisions, (double)st->partials_revised);
@@ -333,11 +337,11 @@ void steno_ws_conn_end_session(conn *c)
     c->entered = false;
     steno_ws_session_get_state(c->session, &st);
     if (c->stream && st.ending == STENO_WS_RUNNING)
-        steno_pool_stream_cancel(c->stream);
+        steno_channels_cancel(c->stream);
     if (c->waiting_ns && !c->told) /* it may have ended well, but the client was not told */
         st.ending = STENO_WS_RUNNING;
     account(c, &st);
-    steno_pool_stream_close(c->stream); /* no note comes after this */
+    steno_channels_close(c->stream); /* no note comes after this */
     c->stream = NULL;
     steno_waker_forget(c->ws->srv->waker, c->decoding);
     steno_ws_conn_unlink_ready(c);

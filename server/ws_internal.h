@@ -6,6 +6,7 @@
 
 #include "protocol/ws_frame.h"
 #include "protocol/wyoming_frame.h"
+#include "server/channels.h"
 #include "server/ws.h"
 #include "server/ws_admission.h"
 #include "server/ws_session.h"
@@ -35,7 +36,8 @@ struct steno_ws_conn {
     int64_t waiting_ns; /* time when the connection was lost (wsi NULL); 0 = there is one */
     bool discarding;    /* further input is discarded: framing broke, or a close frame was sent */
     steno_ws_session *session;
-    steno_pool_stream *stream;
+    steno_channels *stream;
+    unsigned channels;                   /* of it */
     struct steno_served *served;         /* its model, once it is chosen */
     struct steno_pool_stream_stats past; /* of its earlier streams */
     steno_waker_id decoding;             /* the watch of the process that decodes its audio */

@@ -139,6 +139,7 @@ steno_ws_session *steno_ws_session_new(const struct steno_dialect *dialect,
         return NULL;
     }
     s->engine = engine;
+    s->width = 1;
     s->ctx = ctx;
     s->limits = *limits;
     s->dialect = dialect;
@@ -297,6 +298,25 @@ void steno_ws_session_give_up(steno_ws_session *s)
 
 /* ---- audio ------------------------------------------------------------------------------- */
 
+/* The number of channels is known: how many transcripts there are. */
+static steno_status count_channels(steno_ws_session *s, steno_err *err)
+{
+    const unsigned n = steno_feed_channels(s->feed);
+    if (!s->d.start.multichannel) {
+        s->mixed = s->d.start.audio.channel ? 0 : n;
+        return STENO_OK;
+    }
+    if (n < 1 || n > STENO_AUDIO_MAX_CHANNELS)
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "multichannel: %u channels, at most %d are possible", n,
+                          STENO_AUDIO_MAX_CHANNELS);
+    pthread_mutex_lock(&s->mx);
+    s->width = s->d.channels = n;
+    s->d.start.audio.channels = (int)n;
+    pthread_mutex_unlock(&s->mx);
+    return STENO_OK;
+}
+
 /* Open the stream once the rate is known. */
 static steno_status take_place(steno_ws_session *s, steno_err *err)
 {
@@ -306,6 +326,9 @@ static steno_status take_place(steno_ws_session *s, steno_err *err)
     s->rate = steno_feed_rate(s->feed);
     if (!s->rate)
         return STENO_OK;
+    st = count_channels(s, err);
+    if (st)
+        return st;
     st = s->engine->open(s->ctx, &s->d.start, s->rate, err);
     s->opened = !st;
     return st;
@@ -313,15 +336,15 @@ static steno_status take_place(steno_ws_session *s, steno_err *err)
 
 static steno_status hold(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
 {
-    s->held = malloc(n * sizeof *pcm);
+    s->held = malloc(n * s->width * sizeof *pcm);
     if (!s->held)
         return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
-    memcpy(s->held, pcm, n * sizeof *pcm);
+    memcpy(s->held, pcm, n * s->width * sizeof *pcm);
     s->n_held = n;
     return STENO_OK;
 }
 
-/* Push samples to the recogniser; those that do not fit are held back. */
+/* Push n samples of each channel to the recogniser; those that do not fit are held back. */
 static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
 {
     int64_t most = (int64_t)(s->limits.audio_seconds * s->rate);
@@ -329,7 +352,7 @@ static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, st
     bool too_long;
     steno_status st;
     s->skip_samples -= (int64_t)again;
-    pcm += again;
+    pcm += again * s->width;
     n -= again;
     if (!n)
         return STENO_OK;
@@ -344,7 +367,7 @@ static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, st
     pthread_mutex_unlock(&s->mx);
     st = s->engine->push(s->ctx, pcm, n, &taken, err);
     if (!st && taken < n)
-        st = hold(s, pcm + taken, n - taken, err);
+        st = hold(s, pcm + taken * s->width, n - taken, err);
     if (st)
         s->lost += (int64_t)(n - taken);
     if (st == STENO_ERR_CANCELLED) /* the stream failed; its DONE note has the reason */
@@ -376,7 +399,7 @@ static steno_status feed_bytes(steno_ws_session *s, const char *p, size_t n, ste
             s->received += (int64_t)made;
             s->lost += (int64_t)made;
         } else if (made) {
-            st = push_pcm(s, scratch, made, err);
+            st = push_pcm(s, scratch, made / s->width, err);
         }
         if (!st && !used && !made && steno_feed_decodes(s->feed))
             break; /* until steno_ws_session_decoded */
@@ -552,7 +575,7 @@ void steno_ws_session_resume(steno_ws_session *s)
             taken = s->n_held, st = STENO_OK;
         }
         s->n_held -= taken;
-        memmove(s->held, s->held + taken, s->n_held * sizeof *s->held);
+        memmove(s->held, s->held + taken * s->width, s->n_held * s->width * sizeof *s->held);
         if (!s->n_held) {
             free(s->held);
             s->held = NULL;
@@ -596,6 +619,11 @@ static steno_status check_resumable(const steno_ws_session *s, const char *conta
     return STENO_OK;
 }
 
+static unsigned wanted_channel(const steno_ws_session *s)
+{
+    return s->d.start.multichannel ? STENO_FEED_ALL_CHANNELS : (unsigned)s->d.start.audio.channel;
+}
+
 /* Fix the format, open the stream, send `ready`. False when that failed and the session ends. */
 static bool begin(steno_ws_session *s)
 {
@@ -612,7 +640,7 @@ static bool begin(steno_ws_session *s)
         struct steno_feed_options o = {.encoding = steno_encoding_name(s->d.start.audio.encoding),
                                        .sample_rate = s->d.start.audio.sample_rate,
                                        .channels = (unsigned)s->d.start.audio.channels,
-                                       .channel = (unsigned)s->d.start.audio.channel};
+                                       .channel = wanted_channel(s)};
         st = steno_feed_open(&s->feed, &o, &err);
         if (!st)
             st = take_place(s, &err);
@@ -634,7 +662,7 @@ static bool open_opus(steno_ws_session *s, const char *p, size_t n)
     steno_err err;
     steno_status st;
     struct steno_feed_options o = {.sample_rate = s->d.start.audio.sample_rate,
-                                   .channel = (unsigned)s->d.start.audio.channel};
+                                   .channel = wanted_channel(s)};
     s->whole_packets = memcmp(p, "OggS", n < 4 ? n : 4) != 0;
     o.encoding = s->whole_packets ? "opus" : "ogg-opus";
     st = check_resumable(s, s->whole_packets ? NULL : "Ogg", &err);
@@ -654,7 +682,7 @@ static bool open_container(steno_ws_session *s, const char *p, size_t n)
         steno_audio_container_of((const unsigned char *)p, n, false);
     const struct steno_container_options o = {.demuxer = is ? is->demuxer : NULL,
                                               .max_seconds = s->limits.audio_seconds};
-    const unsigned channel = (unsigned)s->d.start.audio.channel;
+    const unsigned channel = wanted_channel(s);
     steno_err err;
     steno_status st = check_resumable(s, "a container", &err);
     if (!st)
@@ -674,7 +702,9 @@ static bool is_webm(const char *p, size_t n)
 /* Open what the first bytes tell. WebM is what browsers record, and their programs call it Opus. */
 static bool open_feed(steno_ws_session *s, const char *p, size_t n)
 {
-    if (s->d.start.audio.encoding == STENO_ENCODING_CONTAINER || is_webm(p, n))
+    const bool ogg = n >= 4 && !memcmp(p, "OggS", 4);
+    if (s->d.start.audio.encoding == STENO_ENCODING_CONTAINER || is_webm(p, n) ||
+        (ogg && s->d.start.multichannel)) /* our reader of Ogg Opus mixes */
         return open_container(s, p, n);
     return open_opus(s, p, n);
 }
@@ -958,6 +988,8 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
 
 static void count_revision(steno_ws_session *s, const struct steno_event *ev)
 {
+    if (s->d.channels > 1) /* there is one last partial, not one for each */
+        return;
     if (ev->kind == STENO_PARTIAL && s->last_partial.len &&
         strncmp(s->last_partial.data, ev->text, s->last_partial.len))
         s->revised++;
@@ -999,8 +1031,15 @@ static void note_done(steno_ws_session *s, const struct steno_pool_note *note)
 
 bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note)
 {
+    return steno_ws_session_note_of(s, 0, note);
+}
+
+bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
+                              const struct steno_pool_note *note)
+{
     bool wake = true;
     pthread_mutex_lock(&s->mx);
+    s->d.channel = channel;
     if (s->over)
         wake = false;
     else if (note->kind == STENO_POOL_EVENT)
@@ -1057,8 +1096,10 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
         .partials_dropped = s->dropped,
         .partials_revised = s->revised,
         .audio_seconds = s->rate ? (double)s->samples / s->rate : 0,
-        .received_seconds = s->rate ? (double)s->received / s->rate : 0,
-        .dropped_seconds = s->rate ? (double)(s->lost + (int64_t)s->n_held) / s->rate : 0,
+        .received_seconds = s->rate ? (double)s->received * s->width / s->rate : 0,
+        .dropped_seconds =
+            s->rate ? (double)(s->lost + (int64_t)s->n_held) * s->width / s->rate : 0,
+        .mixed = s->mixed > 1 ? s->mixed : 0,
     };
     pthread_mutex_unlock(&s->mx);
 }

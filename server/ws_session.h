@@ -27,10 +27,12 @@ struct steno_ws_engine {
     /* Check start.model and put the full name there, with what else is known of the model.
      * STENO_ERR_INVAL for an unknown model. */
     steno_status (*resolve)(void *ctx, struct steno_dialect_session *d, steno_err *err);
-    /* Open a stream for audio at `rate` Hz; called once, and again after close. STENO_ERR_BUSY when
+    /* Open a stream for audio at `rate` Hz, or with s->multichannel one for each of
+     * s->audio.channels; called once, and again after close. STENO_ERR_BUSY when
      * there is no place. */
     steno_status (*open)(void *ctx, const struct steno_native_start *s, int rate, steno_err *err);
-    /* As steno_pool_stream_push: taken < n means that a ROOM note follows. */
+    /* As steno_pool_stream_push: taken < n means that a ROOM note follows. With multichannel pcm is
+     * [n, channels], and n and *taken count frames. */
     steno_status (*push)(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err);
     steno_status (*finalize)(void *ctx, steno_err *err);
     /* A DONE note follows. */
@@ -130,6 +132,9 @@ void steno_ws_session_give_up(steno_ws_session *s);
 
 /* Make messages of a note. True when the network's thread has something to do. */
 bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note);
+/* The same of one of several channels, from 0. */
+bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
+                              const struct steno_pool_note *note);
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
@@ -162,6 +167,7 @@ struct steno_ws_session_state {
     uint64_t partials_dropped;                /* replaced by a newer one before it was read */
     uint64_t partials_revised;                /* did not begin with the one before */
     double audio_seconds;                     /* accepted */
+    unsigned mixed;                           /* channels that were mixed; 0 = none */
     double received_seconds, dropped_seconds; /* decoded; not taken by `push` */
 };
 void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_state *st);

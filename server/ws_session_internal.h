@@ -48,6 +48,9 @@ struct steno_ws_session {
     int64_t received, lost; /* samples: decoded; dropped before `push` took them */
     int64_t skip_samples;   /* next ones to skip: they came before the connection was lost */
     int rate;
+    unsigned
+        width; /* samples of a frame of decoded audio: with multichannel the channels, else 1 */
+    unsigned mixed;       /* channels that became one */
     size_t message_bytes; /* of the current binary message so far */
     bool whole_packets;   /* Opus without Ogg: a message is a packet */
     bool maybe_text;      /* the current binary message may be a command: its bytes are in text */

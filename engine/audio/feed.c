@@ -27,6 +27,27 @@ struct steno_feed {
     float block[BLOCK];
 };
 
+/* Samples that a frame has in the output. */
+static unsigned width(const steno_feed *f)
+{
+    return f->channel == STENO_FEED_ALL_CHANNELS ? f->channels : 1;
+}
+
+/* Deliver frames as the options want them. Returns the number of samples. */
+static size_t deliver(const steno_feed *f, const float *in, size_t frames, float *out)
+{
+    if (f->channel == STENO_FEED_ALL_CHANNELS)
+        memcpy(out, in, frames * f->channels * sizeof *out);
+    else
+        steno_pcm_mix(in, frames, f->channels, f->channel, out);
+    return frames * width(f);
+}
+
+static bool has_channel(const steno_feed *f, unsigned channels)
+{
+    return f->channel == STENO_FEED_ALL_CHANNELS || f->channel <= channels;
+}
+
 static steno_status raw_setup(steno_feed *f, const struct steno_feed_options *o, const char *name,
                               steno_err *err)
 {
@@ -39,7 +60,7 @@ static steno_status raw_setup(steno_feed *f, const struct steno_feed_options *o,
     if (o->sample_rate < STENO_RATE_MIN || o->sample_rate > STENO_RATE_MAX)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "sample rate %d Hz is outside %d to %d",
                           o->sample_rate, STENO_RATE_MIN, STENO_RATE_MAX);
-    if (f->channels > STENO_CHANNELS_MAX || f->channel > f->channels)
+    if (f->channels > STENO_CHANNELS_MAX || !has_channel(f, f->channels))
         return steno_fail(err, STENO_ERR_INVAL, "channel %u of %u (at most %d)", f->channel,
                           f->channels, STENO_CHANNELS_MAX);
     f->kind = RAW;
@@ -59,6 +80,8 @@ static steno_status setup(steno_feed *f, const struct steno_feed_options *o, ste
         f->wav = steno_wav_new();
         return f->wav ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
     }
+    if (f->channel == STENO_FEED_ALL_CHANNELS && !strncasecmp(name, "o", 1))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "multichannel: not possible with bare Opus");
     f->rate = o->sample_rate > 0 ? steno_opus_rate_for(o->sample_rate) : 48000;
     if (!strcasecmp(name, "opus")) {
         f->kind = PACKETS;
@@ -117,17 +140,16 @@ static steno_status push_raw(steno_feed *f, const unsigned char *p, size_t n, si
                              float *out, size_t max, size_t *made)
 {
     size_t at = 0, got = 0;
-    while (at < n && got < max) {
-        size_t room = (max - got) * f->channels, have, frames, k;
+    while (at < n && got + width(f) <= max) {
+        size_t room = (max - got) / width(f) * f->channels, have, frames, k;
         room = room < BLOCK ? room : BLOCK / f->channels * f->channels;
         have = f->partial + steno_pcm_push(&f->pcm, p + at, n - at, &k, f->block + f->partial,
                                            room - f->partial);
         at += k;
         frames = have / f->channels;
         f->partial = (unsigned)(have - frames * f->channels);
-        steno_pcm_mix(f->block, frames, f->channels, f->channel, out + got);
+        got += deliver(f, f->block, frames, out + got);
         memmove(f->block, f->block + frames * f->channels, f->partial * sizeof *f->block);
-        got += frames;
     }
     *used = at;
     *made = got;
@@ -141,7 +163,7 @@ static steno_status accept_wav(steno_feed *f, const struct steno_wav_info *w, st
         return steno_fail(err, STENO_ERR_INVAL,
                           "sample rate %d Hz was announced, the WAV header says %d", f->wanted_rate,
                           w->sample_rate);
-    if (f->channel > w->channels)
+    if (!has_channel(f, w->channels))
         return steno_fail(err, STENO_ERR_INVAL, "channel %u was requested, the audio has %u",
                           f->channel, w->channels);
     f->rate = w->sample_rate;
@@ -157,7 +179,7 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
     steno_status st;
     while (at < n && got < max) {
         /* the header gives the number of channels, and so the number of samples that fill `out` */
-        room = f->rate ? (max - got) * f->channels : STENO_CHANNELS_MAX;
+        room = f->rate ? (max - got) / width(f) * f->channels : STENO_CHANNELS_MAX;
         room = room < BLOCK ? room : BLOCK;
         if (room < STENO_CHANNELS_MAX)
             break; /* nearly full: the reader needs room for a frame of the most channels */
@@ -171,8 +193,7 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
             if (st)
                 return st;
         }
-        steno_pcm_mix(f->block, frames, f->channels, f->channel, out + got);
-        got += frames;
+        got += deliver(f, f->block, frames, out + got);
     }
     *used = at;
     *made = got;
@@ -184,7 +205,7 @@ static steno_status accept_container(steno_feed *f, steno_err *err)
 {
     struct steno_container_info info;
     steno_container_get_info(f->container, &info);
-    if (f->channel > info.channels)
+    if (!has_channel(f, info.channels))
         return steno_fail(err, STENO_ERR_INVAL, "channel %u was requested, the audio has %u",
                           f->channel, info.channels);
     f->rate = info.sample_rate;
@@ -198,7 +219,7 @@ static steno_status pull_container(steno_feed *f, float *out, size_t max, size_t
 {
     size_t k;
     steno_status st = STENO_OK;
-    while (*made < max && !f->over) {
+    while (*made + (f->rate ? width(f) : 1) <= max && !f->over) {
         if (!f->left) {
             st = steno_container_read(f->container, false, &f->at, &f->left, err);
             if (st)
@@ -209,11 +230,11 @@ static steno_status pull_container(steno_feed *f, float *out, size_t max, size_t
             if (st)
                 return st;
         }
-        k = f->left < max - *made ? f->left : max - *made;
-        steno_pcm_mix(f->at, k, f->channels, f->channel, out + *made);
+        k = (max - *made) / width(f);
+        k = f->left < k ? f->left : k;
+        *made += deliver(f, f->at, k, out + *made);
         f->at += k * f->channels;
         f->left -= k;
-        *made += k;
     }
     return STENO_OK;
 }
@@ -287,6 +308,12 @@ bool steno_feed_realign(steno_feed *f)
     f->pcm.have = 0;
     f->partial = 0;
     return f->kind == RAW || f->kind == PACKETS;
+}
+
+unsigned steno_feed_channels(const steno_feed *f)
+{
+    return f->kind == RAW || ((f->kind == WAV || f->kind == CONTAINER) && f->rate) ? f->channels
+                                                                                   : 0;
 }
 
 int steno_feed_rate(const steno_feed *f)

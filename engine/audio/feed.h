@@ -16,8 +16,10 @@ struct steno_feed_options {
                            * 0 = 48000. WAV: 0, or the rate that the header must have (else
                            * STENO_ERR_INVAL names both) */
     unsigned channels;    /* of raw samples, 0 = 1 */
-    unsigned channel;     /* 0 = mean of all channels, k = the k-th counted from 1 */
+    unsigned channel;     /* 0 = mean of all channels, k = the k-th counted from 1; or: */
 };
+#define STENO_FEED_ALL_CHANNELS 0xFFFFFFFFu /* samples of all channels, interleaved; not of Opus   \
+                                             */
 
 /* Open a feed. STENO_ERR_UNSUPPORTED: unknown encoding or rate; the message lists the known ones.
  * Confined. */
@@ -30,10 +32,11 @@ STENO_MUST steno_status steno_feed_open_container(steno_feed **out,
 void steno_feed_close(steno_feed *f);
 
 /* Append bytes, cut anywhere ("opus": exactly one packet; n = 0 is a lost one).
- * out [max] mono f32, max >= STENO_FEED_MIN_OUT; *used, *made as in steno_resampler_push.
- * STENO_NEED_MORE: all bytes were taken and no sample is complete. Errors are final for wav and
- * ogg-opus; after a damaged Opus packet the feed continues. A container: *used and *made may be 0
- * with STENO_OK, and n may be 0; then wait for its descriptors (SIGPIPE must be ignored). */
+ * out [max] mono f32 (whole frames of all channels), max >= STENO_FEED_MIN_OUT; *used, *made as in
+ * steno_resampler_push. STENO_NEED_MORE: all bytes were taken and no sample is complete. Errors are
+ * final for wav and ogg-opus; after a damaged Opus packet the feed continues. A container: *used
+ * and *made may be 0 with STENO_OK, and n may be 0; then wait for its descriptors (SIGPIPE must be
+ * ignored). */
 #define STENO_FEED_MIN_OUT 5760 /* an Opus packet of 120 ms at 48 kHz */
 STENO_MUST steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *used,
                                         float *out, size_t max, size_t *made, steno_err *err);
@@ -50,5 +53,7 @@ STENO_MUST steno_status steno_feed_end(steno_feed *f, bool *truncated, steno_err
 
 /* Sample rate of the output; 0 until known (WAV header). */
 int steno_feed_rate(const steno_feed *f);
+/* Channels of the input; 0 until known, and of Opus. */
+unsigned steno_feed_channels(const steno_feed *f);
 
 #endif

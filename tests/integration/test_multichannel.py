@@ -1,11 +1,15 @@
 """Recordings whose channels have a transcript each: the texts are those of the channels alone, in every dialect."""
 import io
 import json
+import shutil
+import subprocess
 import sys
 import wave
 
 import numpy as np
-from daemon import Stenod, case, pcm, tap
+from daemon import Skip, Stenod, case, eventually, pcm, tap
+from websockets.exceptions import ConnectionClosedError
+from websockets.sync.client import connect
 
 SAMPLES, RATE = pcm()
 LEFT = np.frombuffer(SAMPLES, "<i2")
@@ -116,6 +120,105 @@ def twenty_channels_are_transcribed_and_more_refused(d):
     assert code == 413 and b"21 channels" in text, (code, text)
     code, _, text = d.request("POST", "/v1/transcribe?multichannel=true&channel=1", STEREO, HEADERS)
     assert code == 400 and b"multichannel" in text, (code, text)
+
+
+def live(d, where, messages, end):
+    """Messages of a live stream."""
+    got = []
+    with connect(d.ws.replace("/v1/stream", where)) as ws:
+        try:
+            for m in [*messages, end]:
+                ws.send(json.dumps(m) if isinstance(m, dict) else m)
+        except ConnectionClosedError:
+            pass  # its last message says why
+        try:
+            for m in ws:
+                got.append(json.loads(m))
+        except ConnectionClosedError:
+            pass  # its last message says why
+    return got
+
+
+def pieces(data, n=3200):
+    return [data[at:at + n] for at in range(0, len(data), n)]
+
+
+def texts(got, k):
+    return " ".join(m["text"] for m in got if m["type"] == "final" and m["channel"] == k and m["text"])
+
+
+def interleaved(*channels):
+    return wav(*channels)[44:]
+
+
+@case
+def live_channels_have_their_own_finals(d):
+    want = [alone(d, c)["text"] for c in (LEFT, RIGHT)]
+    start = {"type": "start", "sample_rate": RATE, "channels": 2, "multichannel": True}
+    for messages in ([start, *pieces(interleaved(LEFT, RIGHT), 3201)], [{**start, "encoding": "wav"}, *pieces(STEREO, 999)],
+                     [start, interleaved(LEFT, RIGHT)]):
+        got = live(d, "/v1/stream", messages, {"type": "end"})
+        assert [texts(got, 1), texts(got, 2)] == want and got[-1]["type"] == "end", got
+        assert {m["channel"] for m in got if m["type"] == "partial"} <= {1, 2}
+        assert got[-1]["finals"] == sum(m["type"] == "final" for m in got), got[-1]
+        assert [m["seq"] for m in got] == sorted(m["seq"] for m in got)
+
+
+@case
+def live_deepgram_has_a_channel_index(d):
+    want = [alone(d, c)["text"] for c in (LEFT, RIGHT)]
+    query = f"?multichannel=true&encoding=linear16&sample_rate={RATE}&channels=2&interim_results=true&utterance_end_ms=1000&vad_events=true"
+    got = live(d, "/v1/listen" + query, pieces(interleaved(LEFT, RIGHT)), {"type": "CloseStream"})
+    for k in (0, 1):
+        finals = [m for m in got if m["type"] == "Results" and m["is_final"] and m["channel_index"] == [k, 2]]
+        assert " ".join(t for m in finals if (t := m["channel"]["alternatives"][0]["transcript"])) == want[k], finals
+        starts = [m["start"] for m in finals]
+        assert starts == sorted(starts), starts
+    assert {tuple(m["channel"]) for m in got if m["type"] == "SpeechStarted"} <= {(0, 2), (1, 2)}
+    assert got[-1]["type"] == "Metadata" and got[-1]["channels"] == 2, got[-1]
+    assert abs(got[-1]["duration"] - len(LEFT) / RATE) < 0.05, got[-1]
+
+
+@case
+def a_finalize_is_of_every_channel(d):
+    half = interleaved(LEFT[:len(LEFT) // 2], RIGHT[:len(LEFT) // 2])
+    start = {"type": "start", "sample_rate": RATE, "channels": 2, "multichannel": True, "endpointing": False}
+    got = live(d, "/v1/stream", [start, *pieces(half), {"type": "finalize"}, *pieces(half)], {"type": "end"})
+    for k in (1, 2):
+        assert [m["reason"] for m in got if m["type"] == "final" and m["channel"] == k] == ["request", "end"], got
+
+
+@case
+def eight_live_channels_are_possible_and_nine_not(d):
+    start = {"type": "start", "sample_rate": RATE, "channels": 8, "multichannel": True}
+    got = live(d, "/v1/stream", [start, *pieces(interleaved(*[LEFT] * 8), 16000)], {"type": "end"})
+    want = alone(d, LEFT)["text"]
+    assert [texts(got, k) for k in range(1, 9)] == [want] * 8, got
+    got = live(d, "/v1/stream", [{"type": "start", "encoding": "wav", "multichannel": True}, wav(*[LEFT] * 9)], {"type": "end"})
+    assert got[-1]["code"] == "limit_exceeded" and "9 channels" in got[-1]["message"], got
+    got = live(d, "/v1/stream", [{**start, "channel": 1}], {"type": "end"})
+    assert got[-1]["code"] == "invalid_argument" and "multichannel" in got[-1]["message"], got
+
+
+@case
+def channels_of_a_container_are_told_apart(d):
+    if not shutil.which("ffmpeg"):
+        raise Skip("ffmpeg is not installed")
+    data = subprocess.run(["ffmpeg", "-v", "error", "-f", "wav", "-i", "-", "-c:a", "libopus", "-b:a", "96k", "-f", "webm", "-"], input=STEREO,
+                          stdout=subprocess.PIPE, check=True).stdout
+    want = [alone(d, c)["text"] for c in (LEFT, RIGHT)]
+    got = live(d, "/v1/stream", [{"type": "start", "encoding": "webm", "multichannel": True}, *pieces(data)], {"type": "end"})
+    assert [texts(got, 1), texts(got, 2)] == want, got
+    got = live(d, "/v1/listen?multichannel=true", pieces(data), {"type": "CloseStream"})
+    assert {m["channel_index"][0] for m in got if m["type"] == "Results"} == {0, 1}, got
+    got = json.loads(post(d, "/v1/listen?multichannel=true", data)[1])
+    assert [c["alternatives"][0]["transcript"] for c in got["results"]["channels"]] == want, got
+
+
+@case
+def a_live_mix_is_in_the_log(d):
+    live(d, "/v1/stream", [{"type": "start", "sample_rate": RATE, "channels": 2}, *pieces(interleaved(LEFT, RIGHT))], {"type": "end"})
+    assert eventually(lambda: "2 channels mixed" in d.output())
 
 
 if __name__ == "__main__":

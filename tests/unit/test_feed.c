@@ -112,6 +112,29 @@ static void input_that_ends_inside_a_frame_is_flagged(void **state)
     }
 }
 
+static void all_channels_come_interleaved_in_any_split(void **state)
+{
+    struct steno_feed_options mono = {"s16le", 8000, 1, 0}, all = {"s16le", 8000, 3, 0};
+    unsigned char bytes[9000];
+    (void)state;
+    all.channel = STENO_FEED_ALL_CHANNELS;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 7 + i / 256);
+    run(&mono, bytes, sizeof bytes, sizeof bytes, 0, &whole); /* as if each sample were a frame */
+    for (size_t piece = 1; piece < 9000; piece = piece * 3 + 1) {
+        run(&all, bytes, sizeof bytes, piece, 0, &split);
+        assert_int_equal(split.st, STENO_OK);
+        assert_int_equal(split.n, whole.n);
+        assert_memory_equal(split.x, whole.x, whole.n * sizeof *whole.x);
+    }
+    run(&all, bytes, 8, 8, 0, &split);
+    assert_int_equal(split.n, 3);
+    assert_true(split.truncated);
+    all.encoding = "opus";
+    run(&all, bytes, 8, 8, 0, &split);
+    assert_int_equal(split.st, STENO_ERR_UNSUPPORTED);
+}
+
 static void opus_packets_come_one_per_push(void **state)
 {
     struct steno_feed_options opt = {.encoding = "opus", .sample_rate = 8000};
@@ -212,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_encoding_gives_the_same_samples_in_any_split),
         cmocka_unit_test(input_that_ends_inside_a_frame_is_flagged),
+        cmocka_unit_test(all_channels_come_interleaved_in_any_split),
         cmocka_unit_test(opus_packets_come_one_per_push),
         cmocka_unit_test(wrong_options_are_refused_with_their_values),
         cmocka_unit_test(wav_header_that_contradicts_the_start_message_is_refused),

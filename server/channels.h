@@ -1,0 +1,31 @@
+/* The streams of one live session: one, or one for each channel of its audio. They are filled with
+ * interleaved samples and seem to be one stream. Calls except close from one thread; notes come
+ * from workers, one at a time. */
+#ifndef STENO_SERVER_CHANNELS_H
+#define STENO_SERVER_CHANNELS_H
+
+#include "pool/pool.h"
+
+typedef struct steno_channels steno_channels;
+
+/* As steno_pool_fn, with the channel from 0. FINALIZED and DONE come once for all: DONE with the
+ * first error there was, and the longest of the channels' audio. */
+typedef void steno_channels_fn(void *user, unsigned channel, const struct steno_pool_note *note);
+
+/* Open n streams. Errors as of steno_pool_stream_open; then none is open. */
+STENO_MUST steno_status steno_channels_open(steno_channels **out, steno_pool *pool,
+                                            const struct steno_pool_stream_options *opt, unsigned n,
+                                            steno_channels_fn *fn, void *user, steno_err *err);
+/* Push x [frames, n]. *taken: the frames that every stream took; the others must come again, after
+ * a ROOM note. */
+STENO_MUST steno_status steno_channels_push(steno_channels *c, const float *x, size_t frames,
+                                            size_t *taken, steno_err *err);
+/* As of one stream, for all. */
+STENO_MUST steno_status steno_channels_finalize(steno_channels *c, steno_err *err);
+void steno_channels_end(steno_channels *c);
+void steno_channels_cancel(steno_channels *c);
+void steno_channels_close(steno_channels *c); /* no note comes after it; NULL too */
+/* Sums over all; NULL: zero. */
+void steno_channels_get_stats(const steno_channels *c, struct steno_pool_stream_stats *st);
+
+#endif
