@@ -83,6 +83,16 @@ struct steno_dialect {
     /* Act on a whole text message, valid UTF-8. */
     steno_status (*text)(struct steno_dialect_session *d, const char *p, size_t n,
                          enum steno_dialect_act *act, steno_err *err);
+    /* Of "/": the dialect that a first message, or its first part, is of. NULL: the dialect is
+     * known. replay then applies the parameters in the old state to d, which has the new one. */
+    const struct steno_dialect *(*choose)(const char *p, size_t n, bool is_text);
+    steno_status (*replay)(struct steno_dialect_session *d, const struct steno_buf *old,
+                           steno_err *err);
+    /* Binary messages are not audio alone: of p [n > 0], *skip bytes are not, *take after them are,
+     * and then *act follows. *skip + *take is 1 to n. May change d->start before the first audio.
+     * NULL: all bytes are audio. */
+    steno_status (*split)(struct steno_dialect_session *d, const char *p, size_t n, size_t *skip,
+                          size_t *take, enum steno_dialect_act *act, steno_err *err);
     /* The first bytes of audio, before the format is fixed; may change d->start. May be NULL. */
     steno_status (*first_audio)(struct steno_dialect_session *d, const char *p, size_t n,
                                 steno_err *err);
@@ -112,14 +122,21 @@ extern const struct steno_dialect steno_dialect_flux; /* Deepgram's /v2/listen *
 extern const struct steno_dialect steno_dialect_vosk;
 extern const struct steno_dialect steno_dialect_sherpa;
 extern const struct steno_dialect steno_dialect_realtime;
+extern const struct steno_dialect steno_dialect_wenet;
+extern const struct steno_dialect steno_dialect_any;
 extern const struct steno_dialect steno_dialect_wyoming; /* of its own port, not a WebSocket's */
 
 /* The dialect of a path (without its query); NULL when there is none. root: the dialect of "/",
  * NULL = none. */
 const struct steno_dialect *steno_dialect_find(const char *path, size_t len,
                                                const struct steno_dialect *root);
-/* The dialects whose clients connect to "/": "vosk" and "sherpa"; NULL for other names. */
+/* The dialect of "/" by the name of the setting: "auto" (the first message tells), "vosk",
+ * "sherpa", "wenet"; NULL for other names. */
 const struct steno_dialect *steno_dialect_of_root(const char *name);
+
+/* Whether binary p [n] begins with the header of sherpa-onnx's offline protocol: rate and number of
+ * bytes, as int32, little-endian. As floats they would be denormal. */
+bool steno_sherpa_is_header(const char *p, size_t n);
 
 /* Parse a JSON object with at most STENO_NATIVE_MAX_DEPTH levels, for dialects. The caller releases
  * the result with json_decref. Errors as of steno_native_parse. */

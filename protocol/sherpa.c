@@ -1,6 +1,10 @@
-/* The dialect of sherpa-onnx's online WebSocket server: float32 little-endian mono in binary
+/* The dialects of sherpa-onnx's WebSocket servers. Online: float32 little-endian mono in binary
  * messages, and the text "Done". The server sends JSON results of the running segment, and the text
- * "Done!" at the end. The protocol has no rate; its clients send 16 kHz. */
+ * "Done!" at the end. The protocol has no rate; its clients send 16 kHz. Clients take the last
+ * result for the text, so it has the last text again when silence follows it.
+ *
+ * Offline: each recording begins with 8 bytes, its rate and number of bytes. It gets one result
+ * once it is whole; "Done" closes. The first bytes tell which of the two a client speaks. */
 #include "protocol/dialect.h"
 
 #include <string.h>
@@ -8,16 +12,95 @@
 #include "protocol/json_text.h"
 #include "protocol/transcript.h"
 
+#define HEADER 8
+#define MAX_LAST (1u << 20) /* bytes of a result */
+
 struct state {
     bool eof_told;
-    int64_t segment; /* the next one */
+    int64_t segment;       /* the next one */
+    struct steno_buf last; /* of the last result with text: all but the value of is_eof */
+    bool known, offline;   /* offline holds once known */
+    uint64_t left;         /* bytes of the recording that have not come */
+    char header[HEADER];   /* [have] of the next one */
+    size_t have;
 };
 
 static void init(struct steno_dialect_session *d)
 {
+    struct state *s = d->state;
+    steno_buf_init(&s->last, MAX_LAST);
     d->start.audio.encoding = STENO_ENCODING_F32LE;
     d->start.audio.sample_rate = 16000;
 }
+
+static void free_state(struct steno_dialect_session *d)
+{
+    steno_buf_free(&((struct state *)d->state)->last);
+}
+
+/* ---- the offline protocol -------------------------------------------------------------------- */
+
+static uint32_t u32(const char *p)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+bool steno_sherpa_is_header(const char *p, size_t n)
+{
+    return n >= HEADER && u32(p) >= STENO_AUDIO_MIN_RATE && u32(p) <= STENO_AUDIO_MAX_RATE &&
+           u32(p + 4) && u32(p + 4) % 4 == 0 && u32(p + 4) <= INT32_MAX;
+}
+
+/* A whole header is there. */
+static steno_status begin_recording(struct steno_dialect_session *d, steno_err *err)
+{
+    struct state *s = d->state;
+    const int rate = (int)u32(s->header);
+    s->have = 0;
+    if (!steno_sherpa_is_header(s->header, HEADER))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "header: %u Hz and %u bytes are no recording of float32", u32(s->header),
+                          u32(s->header + 4));
+    if (s->known && rate != d->start.audio.sample_rate)
+        return steno_fail(err, STENO_ERR_INVAL, "header: %d Hz after a recording of %d Hz", rate,
+                          d->start.audio.sample_rate);
+    d->start.audio.sample_rate = rate;
+    d->start.endpointing = d->start.interim = false;
+    s->known = s->offline = true;
+    s->left = u32(s->header + 4);
+    return STENO_OK;
+}
+
+static steno_status split(struct steno_dialect_session *d, const char *p, size_t n, size_t *skip,
+                          size_t *take, enum steno_dialect_act *act, steno_err *err)
+{
+    struct state *s = d->state;
+    steno_status st = STENO_OK;
+    if (!s->known && !steno_sherpa_is_header(p, n))
+        s->known = true;
+    *skip = *take = 0;
+    if (s->known && !s->offline) {
+        *take = n;
+        return STENO_OK;
+    }
+    if (!s->left) {
+        *skip = HEADER - s->have < n ? HEADER - s->have : n;
+        memcpy(s->header + s->have, p, *skip);
+        s->have += *skip;
+        if (s->have == HEADER)
+            st = begin_recording(d, err);
+    }
+    if (!st && !s->have) {
+        *take = n - *skip < s->left ? n - *skip : (size_t)s->left;
+        s->left -= *take;
+        if (!s->left)
+            *act = STENO_ACT_FINALIZE;
+    }
+    return st;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
@@ -58,20 +141,12 @@ static steno_status put_list(struct steno_buf *b, const struct steno_event *ev, 
 
 /* "tokens" are words, because the tokens of the model are not kept. timestamps count from
  * start_time, as in sherpa's messages. ys_probs are the logarithms of the words' confidences. */
-static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+static void put_result(struct steno_dialect_session *d, const struct steno_event *ev, bool eof)
 {
     struct state *s = d->state;
-    bool final = ev->kind == STENO_FINAL;
-    bool eof = final && ev->reason == STENO_FINAL_END;
-    struct steno_buf *b;
-    steno_status st;
-    if (ev->kind == STENO_SPEECH_START)
-        return;
-    s->eof_told |= eof;
-    if (final)
-        s->segment = ev->segment + 1;
-    b = d->begin(d);
-    st = steno_buf_puts(b, "{\"text\":");
+    const bool final = ev->kind == STENO_FINAL;
+    struct steno_buf *b = d->begin(d);
+    steno_status st = steno_buf_puts(b, "{\"text\":");
     if (!st)
         st = steno_json_put_string(b, ev->text, strlen(ev->text));
     if (!st)
@@ -91,23 +166,52 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
     if (!st)
         st = put_list(b, ev, TEXTS);
     if (!st)
-        st = steno_buf_printf(
-            b, ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":%s}",
-            (long long)ev->segment, ev->start, final ? "true" : "false", eof ? "true" : "false");
-    d->commit(d, st, ev->kind == STENO_PARTIAL);
+        st =
+            steno_buf_printf(b, ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":",
+                             (long long)ev->segment, ev->start, final ? "true" : "false");
+    if (!st && final && *ev->text) {
+        steno_buf_reset(&s->last);
+        st = steno_buf_add(&s->last, b->data, b->len);
+    }
+    d->commit(d, st ? st : steno_buf_puts(b, eof ? "true}" : "false}"), ev->kind == STENO_PARTIAL);
+}
+
+static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+{
+    struct state *s = d->state;
+    const bool final = ev->kind == STENO_FINAL, last = final && ev->reason == STENO_FINAL_END;
+    if ((ev->kind != STENO_PARTIAL && !final) || (last && !*ev->text))
+        return;
+    s->eof_told |= last;
+    if (final)
+        s->segment = ev->segment + 1;
+    put_result(d, ev, last);
+}
+
+/* Tell the last result with text again, as the last one. */
+static void repeat_last(struct steno_dialect_session *d)
+{
+    const struct state *s = d->state;
+    struct steno_buf *b = d->begin(d);
+    steno_status st = steno_buf_add(b, s->last.data, s->last.len);
+    d->commit(d, st ? st : steno_buf_puts(b, "true}"), false);
 }
 
 static void end(struct steno_dialect_session *d, bool draining)
 {
     struct state *s = d->state;
-    const struct steno_event nothing = {.kind = STENO_FINAL,
-                                        .text = "",
-                                        .segment = s->segment,
-                                        .start = (double)d->audio_ms / 1000,
-                                        .reason = STENO_FINAL_END};
     (void)draining;
-    if (!s->eof_told) /* the last segment ended without a request */
-        event(d, &nothing);
+    if (s->offline) /* each recording has had its result */
+        return;
+    if (!s->eof_told && s->last.len)
+        repeat_last(d);
+    else if (!s->eof_told)
+        put_result(d,
+                   &(struct steno_event){.kind = STENO_FINAL,
+                                         .text = "",
+                                         .segment = s->segment,
+                                         .start = (double)d->audio_ms / 1000},
+                   true);
     d->commit(d, steno_buf_puts(d->begin(d), "Done!"), false);
 }
 
@@ -125,6 +229,8 @@ const struct steno_dialect steno_dialect_sherpa = {
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
     .init = init,
+    .free_state = free_state,
+    .split = split,
     .query = query,
     .text = text,
     .event = event,

@@ -84,9 +84,9 @@ static steno_status set_alternatives(struct steno_dialect_session *d, const json
     double n = number(v);
     if (!v)
         return STENO_OK;
-    if (!(n >= 0 && n <= STENO_NATIVE_MAX_ALTERNATIVES))
-        return steno_fail(err, STENO_ERR_INVAL, "config: max_alternatives must be 0 to %d",
-                          STENO_NATIVE_MAX_ALTERNATIVES);
+    if (!(n >= 0))
+        return steno_fail(err, STENO_ERR_INVAL, "config: max_alternatives must be 0 or more");
+    n = fmin(n, STENO_NATIVE_MAX_ALTERNATIVES); /* Vosk gives as many as it has */
     state_of(d)->nbest = n >= 1;
     d->asked.alternatives = n >= 2 ? (int)n : 1;
     return STENO_OK;
@@ -108,8 +108,19 @@ static steno_status set_phrases(struct steno_dialect_session *d, const json_t *l
     return st;
 }
 
-/* Read {"sample_rate", "words", "max_alternatives", "model", "phrase_list"}. A model is a name of
- * this server, never a path. Other members are ignored. */
+/* A model is a name of this server. Clients of vosk-server send paths of theirs, which mean the
+ * model that is served. */
+static void set_model(struct steno_dialect_session *d, const char *name)
+{
+    const struct steno_native_start before = d->asked;
+    char model[STENO_NATIVE_MODEL_BYTES];
+    if (steno_native_query("model", name, &d->asked, NULL) ||
+        (d->check && d->check(d, &d->asked, model, NULL) == STENO_ERR_INVAL))
+        d->asked = before;
+}
+
+/* Read {"sample_rate", "words", "max_alternatives", "model", "phrase_list"}. Other members are
+ * ignored. */
 static steno_status config(struct steno_dialect_session *d, const json_t *c, steno_err *err)
 {
     const json_t *rate = json_object_get(c, "sample_rate"), *words = json_object_get(c, "words"),
@@ -128,9 +139,9 @@ static steno_status config(struct steno_dialect_session *d, const json_t *c, ste
         state_of(d)->words = truth(words);
     if (set_alternatives(d, json_object_get(c, "max_alternatives"), err))
         return STENO_ERR_INVAL;
-    return json_is_string(model)
-               ? steno_native_query("model", json_string_value(model), &d->asked, err)
-               : STENO_OK;
+    if (json_is_string(model))
+        set_model(d, json_string_value(model));
+    return STENO_OK;
 }
 
 static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,

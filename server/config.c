@@ -619,7 +619,8 @@ static steno_status check_root(const struct steno_config *c, steno_err *err)
 {
     if (strcmp(c->ws_root, "none") && !steno_dialect_of_root(c->ws_root))
         return steno_fail(err, STENO_ERR_INVAL,
-                          "websocket.root: '%.40s' is not none, vosk or sherpa", c->ws_root);
+                          "websocket.root: '%.40s' is not auto, none, vosk, sherpa or wenet",
+                          c->ws_root);
     return STENO_OK;
 }
 

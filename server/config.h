@@ -68,7 +68,7 @@ struct steno_config {
     /* [http] */
     int http_threads; /* threads that own HTTP connections */
     /* [websocket] */
-    char *ws_root;           /* dialect of "/": none, vosk or sherpa */
+    char *ws_root;           /* dialect of "/": auto, none, vosk, sherpa, wenet */
     double ws_idle_timeout;  /* s without audio or message */
     double ws_ping_interval; /* s of silence until the server pings */
     double ws_slow_timeout;  /* s in which a client reads nothing; then it is closed */

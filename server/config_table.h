@@ -130,9 +130,9 @@ ROW(SECONDS, retry_after, "limits", "retry_after", "STENO_LIMITS_RETRY_AFTER", "
     "second; the next ones get later seconds, up to a minute. Whole seconds.")
 ROW(INT, http_threads, "http", "threads", "STENO_HTTP_THREADS", "2", 1, 64,
     "Threads that own HTTP connections. They only wait for sockets and format answers.")
-ROW(STRING, ws_root, "websocket", "root", "STENO_WEBSOCKET_ROOT", "none", 0, 0,
-    "The dialect of a WebSocket at /: none, vosk or sherpa, whose clients connect there. Both are "
-    "always at /vosk and /sherpa.")
+ROW(STRING, ws_root, "websocket", "root", "STENO_WEBSOCKET_ROOT", "auto", 0, 0,
+    "The dialect of a WebSocket at /: auto (the client's first message tells it), none, vosk, "
+    "sherpa or wenet, whose clients connect there. They are always at /vosk, /sherpa and /wenet.")
 ROW(SECONDS, ws_idle_timeout, "websocket", "idle_timeout", "STENO_WEBSOCKET_IDLE_TIMEOUT",
     "60", 1, 86400,
     "Maximum silence of a stream: no audio and no message (a keepalive is a message).")

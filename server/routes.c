@@ -191,6 +191,7 @@ const struct steno_route steno_routes[] = {
     {"/v2/listen", "/v2/listen", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false, NULL},
+    {"/wenet", "/wenet", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/v1/listen", "/v1/listen", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, get_stream,
      STENO_SESSION_LISTEN, false, NULL},

@@ -837,9 +837,40 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
     }
 }
 
+/* The first message of a client of "/" tells its dialect. */
+static void choose_dialect(steno_ws_session *s, const char *p, size_t n, bool is_text)
+{
+    struct steno_dialect_session *d = &s->d;
+    const struct steno_dialect *any = s->dialect, *next;
+    struct steno_dialect_session was = {.state = d->state};
+    void *state = NULL;
+    steno_err err;
+    steno_status st;
+    if (s->any_message || !any->choose || !n || s->state >= ENDING)
+        return;
+    s->any_message = true;
+    next = any->choose(p, n, is_text);
+    if (next->state_bytes && !(state = calloc(1, next->state_bytes))) {
+        fail(s, STENO_ERR_NOMEM, "session: out of memory");
+        return;
+    }
+    pthread_mutex_lock(&s->mx);
+    d->state = state;
+    s->dialect = d->dialect = next;
+    if (next->init)
+        next->init(d);
+    st = any->replay(d, was.state, &err);
+    pthread_mutex_unlock(&s->mx);
+    any->free_state(&was);
+    free(was.state);
+    if (st)
+        fail(s, st, err.msg);
+}
+
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     check_end(s);
+    choose_dialect(s, p, n, true);
     if (s->state >= ENDING ||
         s->last_byte) /* a late finalize, end or keepalive: ignoring it loses nothing */
         return;
@@ -944,6 +975,34 @@ static bool collect_text(steno_ws_session *s, const char *p, size_t n, bool firs
     return false;
 }
 
+/* Take the audio in a piece of a binary message, and act between. */
+static void take_parts(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    while (n && s->state < ENDING) {
+        size_t skip, take;
+        enum steno_dialect_act what = STENO_ACT_NOTHING;
+        steno_err err;
+        steno_status st;
+        pthread_mutex_lock(&s->mx);
+        st = s->dialect->split(&s->d, p, n, &skip, &take, &what, &err);
+        pthread_mutex_unlock(&s->mx);
+        if (!st && s->finalize_wanted)
+            st = steno_fail(&err, STENO_ERR_LIMIT, "audio: came before the result");
+        if (st) {
+            fail(s, st, err.msg);
+            return;
+        }
+        if (take)
+            take_bytes(s, p + skip, take, last && skip + take == n);
+        if (what == STENO_ACT_FINALIZE && s->n_held && s->state == RUNNING)
+            s->finalize_wanted = 1; /* after what is held back */
+        else
+            act(s, what);
+        p += skip + take;
+        n -= skip + take;
+    }
+}
+
 static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool first, bool last)
 {
     s->message_bytes = (first ? 0 : s->message_bytes) + n;
@@ -956,7 +1015,9 @@ static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool firs
     }
     if (!fits(s, s->message_bytes))
         return;
-    if (n || s->packet.len)
+    if (s->dialect->split)
+        take_parts(s, p, n, last);
+    else if (n || s->packet.len)
         take_bytes(s, p, n, last);
     if (last && s->dialect->binary_end && s->state < ENDING) {
         enum steno_dialect_act what;
@@ -970,6 +1031,7 @@ static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool firs
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
 {
     check_end(s);
+    choose_dialect(s, p, n, false);
     if (s->state >= ENDING) {
         if (n && !s->maybe_text && !(first && last && is_text(s, p, n)))
             late_audio(s);

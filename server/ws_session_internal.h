@@ -55,6 +55,7 @@ struct steno_ws_session {
     bool whole_packets;   /* Opus without Ogg: a message is a packet */
     bool maybe_text;      /* the current binary message may be a command: its bytes are in text */
     bool skip;            /* skip the rest of a refused message */
+    bool any_message;     /* one has begun */
     bool failed_in_audio;
     struct steno_buf text, packet;
     struct steno_buf held_bytes; /* arrived, not decoded */

@@ -35,8 +35,9 @@ struct world {
     } while (0)
 
 static const struct steno_dialect *const dialects[] = {
-    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk, &steno_dialect_sherpa,
-    &steno_dialect_native,   &steno_dialect_wyoming,  &steno_dialect_flux};
+    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk,
+    &steno_dialect_sherpa,   &steno_dialect_native,   &steno_dialect_wyoming,
+    &steno_dialect_flux,     &steno_dialect_any,      &steno_dialect_wenet};
 
 static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
@@ -209,6 +210,8 @@ static void known_text(struct world *w, unsigned which)
         "{\"type\":\"transcribe\",\"data\":{\"language\":\"en\",\"transcript_names\":[\"a\"]}}",
         "{\"type\":\"audio-start\",\"data\":{\"rate\":16000,\"width\":2,\"channels\":1}}",
         "{\"type\":\"audio-stop\"}",
+        "{\"signal\":\"start\",\"nbest\":3,\"continuous_decoding\":true}",
+        "{\"signal\":\"end\"}",
         "{\"type\":\"Configure\",\"thresholds\":{\"eot_threshold\":0.6,\"eager_eot_threshold\":0.4}"
         ","
         "\"keyterms\":[\"a\"],\"language_hints\":[\"en\"]}",

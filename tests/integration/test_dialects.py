@@ -244,8 +244,78 @@ def vosk_reset_gives_a_final_and_goes_on(d):
 
 @case
 def vosk_models_are_names_never_paths(d):
-    got, code, _, _ = converse(url(d, "/vosk"), ['{"config":{"model":"/etc/passwd"}}'])
-    assert code == 1008 and "/etc/passwd" in got[-1]["message"], (got, code)
+    for name in ("/etc/passwd", "model-of-the-client", "digits-en"):
+        got, code, _, _ = converse(url(d, "/vosk"), [{"config": {"model": name, "sample_rate": RATE}}, PCM, '{"eof":1}'])
+        assert code == 1000 and " ".join(m["text"] for m in got if m.get("text")) == DIGITS_TEXT, (got, code)
+    assert "/etc/passwd" not in d.output()
+
+
+def floats(rate=RATE, seconds=None):
+    n = int(rate * seconds) if seconds else len(SAMPLES)
+    return struct.pack(f"<{n}f", *(s / 32768 for s in SAMPLES[:n]))
+
+
+@case
+def sherpa_offline_clients_get_a_result_per_recording(d):
+    data = floats()
+    for path in ("/sherpa", "/"):
+        with connect(url(d, path), **OPEN) as ws:
+            for chunk in (10240, len(data)):  # like offline-websocket-client-decode-files-paralell.py
+                header = struct.pack("<ii", RATE, len(data))
+                for i in range(0, len(data), chunk):
+                    ws.send((header if i == 0 else b"") + data[i:i + chunk])
+                m = json.loads(ws.recv(timeout=60 * SLOW))
+                assert m["text"] == DIGITS_TEXT and m["tokens"] == DIGITS_TEXT.split(), m
+            ws.send("Done")
+            got, code, _ = until_closed(ws)
+            assert got == [] and code == 1000, (got, code)
+    got, code, _, _ = converse(url(d, "/sherpa"), [struct.pack("<ii", RATE, 8) + floats(seconds=0.01)])
+    assert "header" in got[-1]["message"], got  # the rest of the samples is no header
+
+
+@case
+def sherpa_online_clients_find_the_text_in_the_last_result(d):
+    quiet = struct.pack(f"<{4 * RATE}f", *[0.0] * (4 * RATE))
+    got, _, _, _ = converse(url(d, "/sherpa", sample_rate=RATE), [floats() + quiet, "Done"])
+    assert got[-1] == "Done!" and got[-2]["is_eof"] and got[-2]["text"], got[-2:]
+    assert got[-2]["text"] == [m["text"] for m in got[:-2] if m["is_final"]][-1], got[-3:]
+
+
+@case
+def the_first_message_tells_the_dialect_of_the_root(d):
+    with connect(url(d, "/"), **OPEN) as ws:
+        out = vosk_client(ws)
+        assert " ".join(m["text"] for m in out if m.get("text")) == DIGITS_TEXT, out
+    got, code, _, _ = converse(url(d, "/", sample_rate=RATE), [floats(), "Done"])
+    assert got[-1] == "Done!" and DIGITS_TEXT.endswith(got[-2]["text"]) and code == 1000, got[-2:]
+    got, _, _, _ = converse(url(d, "/", sample_rate=RATE), [PCM[i:i + 4000] for i in range(0, len(PCM), 4000)] + ['{"eof" : 1}'])
+    assert "partial" in got[0] or "text" in got[0], got[0]  # vosk without a config
+    got, code, _, _ = converse(url(d, "/", sample_rate=RATE), ['{"signal":"start"}', PCM, '{"signal":"end"}'])
+    assert got[0] == {"status": "ok", "type": "server_ready"} and got[-1]["type"] == "speech_end", got
+    got, code, _, _ = converse(url(d, "/"), [{"type": "start", "sample_rate": RATE}, PCM, {"type": "end"}])
+    assert got[0]["type"] == "ready" and code == 1000, got[0]
+
+
+@case
+def wenet_clients_get_their_results(d):
+    for path, start in (("/wenet", {"signal": "start", "nbest": 99, "continuous_decoding": False}),
+                        ("/wenet", {"signal": "start", "nbest": 1, "continuous_decoding": True})):
+        got, code, _, _ = converse(url(d, path, sample_rate=RATE), [start] + pieces(PCM) + ['{"signal":"end"}'])
+        kinds = [m["type"] for m in got]
+        assert kinds[0] == "server_ready" and kinds[-1] == "speech_end" and "partial_result" in kinds and code == 1000, kinds
+        finals = [json.loads(m["nbest"])[0] for m in got if m["type"] == "final_result"]
+        assert " ".join(f["sentence"] for f in finals if f["sentence"]) == DIGITS_TEXT, finals
+        assert all(w["start"] < w["end"] and isinstance(w["end"], int) for f in finals for w in f["word_pieces"]), finals
+        assert start["continuous_decoding"] or len(finals) == 1
+    got, _, _, _ = converse(url(d, "/wenet"), ['{"signal":"what"}'])
+    assert got[-1]["status"] == "failed" and "what" in got[-1]["message"], got
+
+
+@case
+def vosk_clips_and_tolerates_what_its_clients_send(d):
+    config = {"config": {"sample_rate": RATE, "max_alternatives": 500, "model": "/opt/vosk-model-small-en-us-0.15"}}
+    got, code, _, _ = converse(url(d, "/vosk"), [config, PCM, '{"eof" : 1}'])
+    assert code == 1000 and DIGITS_TEXT.endswith(got[-1]["alternatives"][0]["text"]) and len(got[-1]["alternatives"]) <= 10, got[-1]
 
 
 @case
