@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "audio/file.h"
+#include "families/registry.h"
 #include "formats/json.h"
 #include "recognizer/stream.h"
 #include "tests/support/shared.h"
@@ -114,6 +115,7 @@ struct set {
     const char *penalty;
     double seconds; /* of each recording; 0: all */
     bool streaming;
+    bool transducer;     /* of segments between endpoints */
     double frame;        /* s of a frame of scores; 0: 0.08 */
     double step;         /* s that the recording program counts for one; 0: the same */
     bool calm;           /* networks in 8 bits: all rows count, as roundings do not go on */
@@ -342,7 +344,7 @@ static void compare(const struct set *s, const steno_tokens *t, struct result *r
 {
     const struct steno_json_node *list = steno_json_get(row, s->ids ? "ids" : "tokens");
     const int32_t unknown = s->writes_unknown || s->ids ? -1 : steno_tokens_find(t, "<unk>");
-    const struct steno_json_node *own = s->int8 ? own_row(s, row->key) : NULL;
+    const struct steno_json_node *own = s->int8 && row->key ? own_row(s, row->key) : NULL;
     size_t far = distance(t, r, unknown, list);
     const double frame = s->frame > 0 ? s->frame : 0.08;
     const bool times = same_times(r, row, end, frame, s->step > 0 ? frame / s->step : 1);
@@ -365,11 +367,21 @@ static void compare(const struct set *s, const steno_tokens *t, struct result *r
         c->equal++;
     else
         print_message("# %s, %s, %s: %zu edits in %zu tokens%s\n#   is   %.120s\n#   want %.120s\n",
-                      s->dir, s->name, row->key, far, list->n, times ? "" : ", other times",
-                      r->text, steno_json_get(row, "text")->text);
+                      s->dir, s->name, row->key ? row->key : "a segment", far, list->n,
+                      times ? "" : ", other times", r->text, steno_json_get(row, "text")->text);
 }
 
-/* A result whose tokens after `end` s are left out: the recording program stopped there. */
+static void spell_text(const steno_tokens *t, struct result *r)
+{
+    r->text[0] = '\0';
+    for (size_t i = 0; i < r->n; i++)
+        if (!(steno_tokens_flags(t, r->t[i].id) & STENO_TOKEN_DROP) &&
+            strcmp(steno_tokens_piece(t, r->t[i].id), "<unk>") != 0)
+            snprintf(r->text + strlen(r->text), sizeof r->text - strlen(r->text), "%s",
+                     spell(t, r->t[i].id));
+}
+
+/* Leave out tokens after `end` s: the recording program stopped there. */
 static void cut(const steno_tokens *t, struct result *r, double end)
 {
     size_t n = 0;
@@ -378,12 +390,7 @@ static void cut(const steno_tokens *t, struct result *r, double end)
     if (n == r->n)
         return;
     r->n = n;
-    r->text[0] = '\0';
-    for (size_t i = 0; i < n; i++)
-        if (!(steno_tokens_flags(t, r->t[i].id) & STENO_TOKEN_DROP) &&
-            strcmp(steno_tokens_piece(t, r->t[i].id), "<unk>") != 0)
-            snprintf(r->text + strlen(r->text), sizeof r->text - strlen(r->text), "%s",
-                     spell(t, r->t[i].id));
+    spell_text(t, r);
 }
 
 /* False: ../shared is not there. */
@@ -689,6 +696,186 @@ static void streaming_wenet_in_8_bits_is_near_what_is_recorded(void **state)
     check_wenet("int8", true);
 }
 
+/* ---- endpoints ------------------------------------------------------------------------------- */
+
+#define FLOAT_40 41 /* 40 frames of 0.01f s are less than 0.4f s */
+
+/* sherpa-onnx's rules, in feature frames: silence before anything is said, silence after, length.
+ * It looks at them after each step, begins the search and the caches anew, and counts time from
+ * there.
+ */
+struct rules {
+    int64_t alone, after, longest;
+    int64_t blank; /* feature frames that it counts for a blank */
+};
+
+/* A family without a recognizer. */
+struct direct {
+    const struct steno_family *family;
+    void *model, *state, *worker;
+    struct steno_family_info info;
+};
+
+static void open_direct(struct direct *d, const struct set *s, const char *dir)
+{
+    struct steno_family_open o = {.dir = dir, .threads = 1, .precision = STENO_FP32};
+    struct steno_family_stream so = {.beam = 1, .n_best = 1};
+    steno_err err;
+    o.options = options_of(s, &o.n_options);
+    *d = (struct direct){.family = steno_family_of(dir)};
+    assert_non_null(d->family);
+    if (d->family->open(&d->model, &o, &err) ||
+        d->family->worker_open(&d->worker, d->model, 1, &err) ||
+        d->family->state_new(&d->state, d->model, &so, &err))
+        fail_msg("%s", err.msg);
+    d->family->info(d->model, &d->info);
+}
+
+static void close_direct(struct direct *d)
+{
+    d->family->state_free(d->state);
+    d->family->worker_close(d->worker);
+    d->family->close(d->model);
+}
+
+static void step_direct(struct direct *d, const float *window)
+{
+    struct steno_network_time spent = {0};
+    struct steno_step_item item = {.state = d->state, .window = window};
+    bool left = true;
+    d->family->step(d->worker, &item, 1, 1, &spent);
+    assert_int_equal(item.st, STENO_OK);
+    while (left)
+        assert_int_equal(d->family->consume(d->state, &left), STENO_OK);
+}
+
+/* The tokens since `begin`. *last: the last frame with one; *in_last: their number in it. */
+static void segment_of(struct direct *d, int64_t begin, struct result *r, int64_t *last,
+                       size_t *in_last)
+{
+    const double frame = (double)d->info.frame_samples / RATE;
+    struct steno_hypothesis h = {0};
+    size_t n, stable;
+    memset(r, 0, sizeof *r);
+    assert_int_equal(d->family->hypotheses(d->state, &h, 1, &n, &stable), STENO_OK);
+    *last = begin - 1;
+    *in_last = 0;
+    for (size_t i = 0; i < h.n && r->n < MAX_TOKENS; i++) {
+        r->t[r->n++] = (struct token){.id = h.spans[i].token,
+                                      .start = (double)(h.spans[i].first - begin) * frame};
+        *in_last = h.spans[i].first == *last ? *in_last + 1 : 1;
+        *last = h.spans[i].last;
+    }
+}
+
+/* A transducer's blank ends a frame with fewer than 10 tokens, and counts too. */
+static int64_t blanks_of(const struct set *s, int64_t frames, int64_t last, size_t in_last)
+{
+    return frames - last - 1 + (s->transducer && in_last > 0 && in_last < 10);
+}
+
+static bool is_endpoint(const struct rules *r, int64_t frames, int64_t silence)
+{
+    return silence >= r->alone || (frames > silence && silence >= r->after) || frames >= r->longest;
+}
+
+/* Compare the segments of one recording. */
+static void compare_segments(const struct set *s, struct direct *d, const struct rules *rules,
+                             const steno_tokens *t, const struct steno_json_node *want,
+                             struct count *c)
+{
+    static struct result r;
+    const size_t bins = (size_t)d->info.feature_bins, shift = d->info.windows.shift;
+    struct audio a = read_recording(want->key, s->seconds, SILENCE);
+    const size_t cap = a.n / d->info.hop + 8;
+    float *feats = calloc(cap * bins, sizeof *feats);
+    const struct steno_json_node *row = want->first;
+    steno_fbank *f = NULL;
+    int64_t begin = 0, from = 0, last;
+    size_t n, in_last;
+    assert_non_null(a.pcm);
+    assert_non_null(feats);
+    assert_int_equal(steno_fbank_open_like(&f, d->info.windows.front, NULL), STENO_OK);
+    assert_int_equal(steno_fbank_whole(f, a.pcm, a.n, feats, cap, &n), STENO_OK);
+    assert_int_equal(d->family->reset(d->state, STENO_RESET_RECORDING, NULL), STENO_OK);
+    for (size_t at = 0; row; at += shift) {
+        const bool ended = at + d->info.windows.frames >= n;
+        int64_t frames, blanks;
+        if (!ended)
+            step_direct(d, feats + at * bins);
+        segment_of(d, begin, &r, &last, &in_last);
+        frames = (int64_t)(at + (ended ? 0 : shift)) - from;
+        blanks = blanks_of(s, d->family->frames(d->state), last, in_last);
+        if (!ended && !is_endpoint(rules, frames, blanks * rules->blank))
+            continue;
+        spell_text(t, &r);
+        compare(s, t, &r, row, 1e9, c);
+        row = ended ? NULL : row->next;
+        assert_int_equal(d->family->reset(d->state, STENO_RESET_UTTERANCE, NULL), STENO_OK);
+        begin = d->family->frames(d->state);
+        from = (int64_t)(at + shift);
+    }
+    steno_fbank_close(f);
+    free(feats);
+    free(a.pcm);
+}
+
+static void check_endpoints(const struct set *s, const struct rules *rules)
+{
+    const struct steno_json_node *rows;
+    struct count c = {0};
+    struct direct d;
+    steno_json *j;
+    steno_tokens *t;
+    const char *dir;
+    size_t want = 0;
+    if (!open_rows(s, &j, &t, &rows))
+        skip();
+    dir = link_files(s);
+    open_direct(&d, s, dir);
+    for (const struct steno_json_node *e = rows->first; e; e = e->next) {
+        compare_segments(s, &d, rules, t, e, &c);
+        want += e->n;
+    }
+    print_message("# %s, %s: %zu of %zu segments equal\n", s->dir, s->name, c.equal, want);
+    close_direct(&d);
+    unlink_files(dir);
+    steno_tokens_close(t);
+    steno_json_close(j);
+    if (!s->int8)
+        assert_int_equal(c.equal, want);
+}
+
+static void segments_between_endpoints_are_as_recorded(void **state)
+{
+    static const char *const groups[] = {"fp32", "int8"};
+    const struct rules rnnt = {.alone = 100, .after = FLOAT_40, .longest = 300, .blank = 8};
+    const struct rules ctc = {.alone = 100, .after = 24, .longest = 600, .blank = 4};
+    struct set s = {
+        .dir = "nemo-rnnt-streaming",
+        .part = "",
+        .name = "fp32 greedy_search endpoints rule1=1.0 rule2=0.4 rule3=3.0 (reset after each)",
+        .sherpa = true,
+        .transducer = true};
+    (void)state;
+    check_endpoints(&s, &rnnt);
+    for (size_t i = 0; i < 2; i++) {
+        s = (struct set){.dir = "nemo-fastconformer-ctc-streaming",
+                         .part = "",
+                         .group = groups[i],
+                         .name = "greedy_search:endpoint(1.0,0.24,6)",
+                         .int8 = i,
+                         .sherpa = true,
+                         .step = 0.04,
+                         .seconds = 15};
+        check_endpoints(&s, &ctc);
+        s.dir = "wenet-ctc-streaming";
+        s.frame = s.step;
+        s.writes_unknown = true;
+        check_endpoints(&s, &ctc);
+    }
+}
+
 /* ---- pieces and batches ---------------------------------------------------------------------- */
 
 static void expect_same(const struct result *a, const struct result *b)
@@ -798,6 +985,7 @@ int main(void)
         cmocka_unit_test(streaming_ctc_in_8_bits_is_near_what_is_recorded),
         cmocka_unit_test(streaming_wenet_is_as_recorded),
         cmocka_unit_test(streaming_wenet_in_8_bits_is_near_what_is_recorded),
+        cmocka_unit_test(segments_between_endpoints_are_as_recorded),
         cmocka_unit_test(any_pieces_and_any_company_give_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
