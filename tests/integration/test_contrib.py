@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Operators of the domain com.microsoft against ONNX Runtime (TAP). Skipped without its package."""
+"""Operators of the domain com.microsoft, and one that the runtime adds to ONNX's, against ONNX Runtime (TAP). Skipped
+without its package."""
 import importlib.util
 import os
 import subprocess
@@ -7,6 +8,8 @@ import sys
 import tempfile
 
 from daemon import BUILD, SLOW
+
+OF_ONNX = {"SimplifiedLayerNormalization"}  # operators of the domain of ONNX
 
 # name: operator, number of outputs or which outputs, attributes, inputs. An input is a shape of f32, None = absent, a
 # list = these i32, or (kind, shape) with kind u8, i8, zero (of i8), scale (0.01 to 0.1), ("i64", list). Each case runs
@@ -20,6 +23,8 @@ CASES = {
     "skip_layer_norm": ("SkipLayerNormalization", 1, {"epsilon": 1e-5}, [(2, 3, 33), (2, 3, 33), (33,), (33,), (33,)]),
     "skip_layer_norm_without_bias": ("SkipLayerNormalization", 1, {}, [(2, 3, 33), (2, 3, 33), (33,), (33,)]),
     "skip_rms_norm": ("SkipSimplifiedLayerNormalization", 1, {"epsilon": 1e-5}, [(2, 3, 33), (2, 3, 33), (33,), (33,)]),
+    "rms_norm": ("SimplifiedLayerNormalization", 1, {"epsilon": 1e-5, "axis": -1}, [(2, 3, 33), (33,)]),
+    "rms_norm_of_two_axes": ("SimplifiedLayerNormalization", 1, {"axis": 1}, [(2, 3, 33), (3, 33)]),
     "fused_matmul": ("FusedMatMul", 1, {"alpha": 0.25}, [(2, 3, 5, 7), (2, 3, 7, 4)]),
     "fused_matmul_trans_a": ("FusedMatMul", 1, {"transA": 1}, [(2, 7, 5), (2, 7, 4)]),
     "fused_matmul_trans_b": ("FusedMatMul", 1, {"transB": 1, "alpha": 2.0}, [(2, 3, 5, 7), (4, 7)]),
@@ -182,7 +187,7 @@ def build(name, op, n_out, attrs, names, values, fed):
     from onnx import TensorProto, helper, numpy_helper
     wanted = range(n_out) if isinstance(n_out, int) else n_out
     outs = [f"y{i}" if i in wanted else "" for i in range(wanted[-1] + 1)]
-    graph = helper.make_graph([helper.make_node(op, names, outs, domain="com.microsoft", **attrs)], name,
+    graph = helper.make_graph([helper.make_node(op, names, outs, domain="" if op in OF_ONNX else "com.microsoft", **attrs)], name,
                               [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(values[n].dtype),
                                                              values[n].shape) for n in fed],
                               [helper.make_tensor_value_info(o, TensorProto.INT32 if op[0] == "E" and o == "y1" else

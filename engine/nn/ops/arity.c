@@ -98,6 +98,7 @@ static const struct arity {
     {"", "SequenceConstruct", 11, EVERY | 1, 0x1},
     {"", "SequenceEmpty", 11, 0x0, 0x1},
     {"", "SequenceInsert", 11, 0x3, 0x1},
+    {"", "SimplifiedLayerNormalization", 1, 0x3, 0x1},
     {"", "Slice", 10, 0x7, 0x1},
     {"", "SoftmaxCrossEntropyLoss", 12, 0x3, 0x1},
     {"", "Split", 1, 0x1, 0x0},

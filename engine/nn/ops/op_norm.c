@@ -233,10 +233,17 @@ static bool wants_stats(const struct steno_op_ctx *ctx)
            (steno_op_n_out(ctx) > 2 && steno_op_wants(ctx, 2));
 }
 
+/* ONNX Runtime's optimizer has its own name for it, in the domain of ONNX. */
+static bool is_rms(const struct steno_node *node)
+{
+    return !strcmp(node->op_type, "RMSNormalization") ||
+           !strcmp(node->op_type, "SimplifiedLayerNormalization");
+}
+
 static steno_status run_layer(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    bool rms = !strcmp(node->op_type, "RMSNormalization");
+    bool rms = is_rms(node);
     const struct steno_tensor *x, *g, *b;
     struct layer_job j = {.k = steno_op_kernels(ctx), .rms = rms};
     struct steno_tensor *y;
@@ -274,7 +281,7 @@ static steno_status infer_layer(struct steno_infer *ic, steno_err *err)
 {
     const struct steno_node *node = steno_infer_node(ic);
     struct steno_shape s = steno_infer_shape(ic, 0);
-    bool rms = !strcmp(node->op_type, "RMSNormalization");
+    bool rms = is_rms(node);
     steno_dtype stash = (steno_dtype)steno_node_int(node, "stash_type", STENO_F32);
     int axis = 0;
     steno_infer_set(ic, 0, steno_infer_dtype(ic, rms && steno_infer_dtype(ic, 1) ? 1 : 0), &s);
@@ -561,6 +568,8 @@ const struct steno_op steno_ops_norm[] = {
     {"", "Hardmax", 1, 0, 0, steno_ops_infer_same, NULL, NULL, run_soft},
     {"", "LayerNormalization", 17, 0, STENO_OP_INPLACE0, infer_layer, NULL, NULL, run_layer},
     {"", "RMSNormalization", 23, 0, STENO_OP_INPLACE0, infer_layer, NULL, NULL, run_layer},
+    {"", "SimplifiedLayerNormalization", 1, 0, STENO_OP_INPLACE0, infer_layer, NULL, NULL,
+     run_layer},
     {"", "LpNormalization", 1, 0, 0, steno_ops_infer_same, NULL, NULL, run_lp},
     {"", "MeanVarianceNormalization", 9, 0, 0, steno_ops_infer_same, NULL, NULL, run_mvn},
     {"", "InstanceNormalization", 6, 0, 0, steno_ops_infer_same, NULL, NULL, run_group},
