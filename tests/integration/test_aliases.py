@@ -1,5 +1,6 @@
 """Names of models in requests: fetched models, names that clients send by default, model.strict. The "fetched" models
 are copies of the one that hears tones. TAP."""
+import importlib.util
 import json
 import os
 import re
@@ -7,7 +8,7 @@ import shutil
 import sys
 import tempfile
 
-from daemon import ROOT, Stenod, case, eventually, tap
+from daemon import ROOT, Skip, Stenod, case, eventually, tap
 
 TONES = os.path.join(ROOT, "tests", "data", "models", "tones")
 with open(os.path.join(ROOT, "tests", "data", "digits.wav"), "rb") as _f:
@@ -85,6 +86,39 @@ def a_configured_model_is_served_alone():
     with Fetched("tiny.en", "base"), Stenod(args=["--model", "tiny.en"]) as d:
         assert [m["id"] for m in json.loads(d.get("/v1/models")[2])["data"]] == ["tiny.en"]
         assert upload(d, "base")[:2] == (200, "tiny.en")
+
+
+# Defaults of clients that are not installed here, by the sources of their packages.
+DEFAULTS = {"livekit-plugins-openai 1.8.9": ("gpt-4o-mini-transcribe", "whisper-large-v3-turbo", "gpt-live-transcribe", "gpt-realtime-whisper"),
+            "livekit-plugins-deepgram 1.8.9": ("nova-3", "flux-general-en", "flux-general-multi", "nova-2-conversationalai"),
+            "faster-whisper 1.2": ("large-v3", "Systran/faster-whisper-large-v3", "distil-large-v3"),
+            "transformers 4": ("openai/whisper-large-v3", "openai/whisper-large-v3-turbo")}
+SOURCES = {"openai": ("types/audio_model.py", "types/realtime/audio_transcription.py", "types/realtime/realtime_session_create_request.py"),
+           "deepgram": ("types/listen_v1model.py", "types/listen_v2model.py")}
+
+
+@case
+def names_in_the_installed_clients_reach_the_default_model():
+    names = {name: client for client, list_ in DEFAULTS.items() for name in list_}
+    for package, files in SOURCES.items():
+        spec = importlib.util.find_spec(package)
+        if not spec:
+            raise Skip(f"{package} is not installed")
+        for file in files:
+            with open(os.path.join(os.path.dirname(spec.origin), file), encoding="utf-8") as f:
+                found = re.findall(r'(?:^ +|Literal\[)"([a-z0-9][a-z0-9.-]+)"[],]', f.read(), re.M)
+            if "session_create" in file:  # it lists other things too
+                found = [n for n in found if n.startswith("gpt-")]
+            assert found, (package, file)
+            names.update((n, f"{package}: {file}") for n in found)
+    assert len(names) > 40, names
+    with Stenod() as d:
+        missing = {n: c for n, c in names.items() if d.get("/v1/models/" + n)[0] != 200}
+        assert not missing, missing
+        assert upload(d, "gpt-realtime-whisper")[:2] == (200, "digits-en")
+        assert "requests for the model 'gpt-realtime-whisper' are served by digits-en" in d.output()
+    with Stenod("model.strict=yes") as d:
+        assert upload(d, "gpt-realtime-whisper")[0] == 404
 
 
 if __name__ == "__main__":
