@@ -203,7 +203,7 @@ struct steno_stream_options {
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
     double utterance_end; /* s after a last word until UTTERANCE_END, endpoint or not; 0 = none */
     /* Windows in which nobody speaks do not go through the network. Borrowed until close; NULL: all
-     * do. Families that take audio by windows; others pass it over. */
+     * do. Families that cut recordings ask it where nobody speaks. */
     const steno_vad *vad;
     /* Tells when the speaker is silent, for endpoint rules. Borrowed until close; NULL: a rule on
      * energy. */

@@ -52,6 +52,26 @@ size_t steno_offline_bytes(const struct steno_offline_family *family)
     return (size_t)(family->cuts.full * family->cuts.rate) * sizeof(float);
 }
 
+void steno_offline_share_frames(struct steno_span *spans, size_t n, size_t frames)
+{
+    for (size_t i = 0; i < n; i++) {
+        const int64_t first = (int64_t)(i * frames / n), next = (int64_t)((i + 1) * frames / n);
+        spans[i].first = first;
+        spans[i].last = next > first ? next - 1 : first;
+    }
+}
+
+void steno_offline_describe(const struct steno_offline_family *family,
+                            const struct steno_model_info *i, FILE *out)
+{
+    fprintf(out, "streaming  no: a chunk of at most %.0f s at once, partials as it grows\n",
+            family->cuts.full);
+    fprintf(out, "endpoint   %g s of silence after speech, %g s at most\n",
+            i->endpoint.silence_after, i->endpoint.longest);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+}
+
 /* ---- open, reset, close ---------------------------------------------------------------------- */
 
 steno_status steno_offline_new(void **state, const struct steno_offline_family *family,

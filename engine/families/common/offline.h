@@ -43,6 +43,12 @@ struct steno_offline_family {
 /* A chunk of at most `full` seconds, cut where nobody speaks if it can be. */
 struct steno_cutter_options steno_offline_cuts(int rate, double full, size_t frame_samples);
 
+/* Give n tokens of a model without times equal shares of [0, frames). */
+void steno_offline_share_frames(struct steno_span *spans, size_t n, size_t frames);
+/* The lines of a description that say how such a model is fed, its endpoint and its memory. */
+void steno_offline_describe(const struct steno_offline_family *family,
+                            const struct steno_model_info *i, FILE *out);
+
 /* family: borrowed, the model's. settings: belongs to the stream, also after a failure. o->n_best
  * and o->beam: resolved by the caller. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_offline_new(void **state, const struct steno_offline_family *family,
@@ -64,6 +70,13 @@ size_t steno_offline_missing(const void *state);
 steno_status steno_offline_trial_open(void **trial, void *worker, steno_err *err);
 steno_status steno_offline_trial_run(void *trial, int size, steno_err *err);
 void steno_offline_trial_close(void *trial);
+/* All of these, in a family's table. */
+#define STENO_OFFLINE_FUNCTIONS                                                                    \
+    .state_free = steno_offline_free, .reset = steno_offline_reset, .step = steno_offline_step,    \
+    .hypotheses = steno_offline_hypotheses, .trial_open = steno_offline_trial_open,                \
+    .trial_run = steno_offline_trial_run, .trial_close = steno_offline_trial_close,                \
+    .accept = steno_offline_accept, .accepted = steno_offline_accepted,                            \
+    .missing = steno_offline_missing
 /* Bytes of a stream, about: audio of a chunk and of a partial. */
 size_t steno_offline_bytes(const struct steno_offline_family *family);
 

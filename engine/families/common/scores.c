@@ -2,6 +2,15 @@
 
 #include <math.h>
 
+int32_t steno_scores_likeliest(const float *x, int n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
 void steno_log_softmax(const float *x, size_t n, float *out)
 {
     double sum = 0;

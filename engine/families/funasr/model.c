@@ -101,15 +101,6 @@ void steno_funasr_describe(const struct steno_funasr_model *m, const struct sten
             (double)(m->front.lfr.shift * STENO_FUNASR_HOP) * 1e3 / STENO_FUNASR_RATE);
 }
 
-int32_t steno_funasr_likeliest(const float *scores, int n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (scores[i] > scores[best])
-            best = i;
-    return best;
-}
-
 steno_status steno_funasr_check_output(const struct steno_part_file *p,
                                        const struct steno_tensor *y, int64_t width, steno_err *err)
 {

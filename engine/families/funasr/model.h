@@ -39,8 +39,6 @@ struct steno_family_info steno_funasr_info(const struct steno_funasr_model *m);
 void steno_funasr_describe(const struct steno_funasr_model *m, const struct steno_model_info *i,
                            FILE *out);
 
-/* Number of the highest of n >= 1 scores, the first of equals. */
-int32_t steno_funasr_likeliest(const float *scores, int n);
 /* f32 [1, n, width], the only output of this width of a run. STENO_ERR_FORMAT. */
 STENO_MUST steno_status steno_funasr_check_output(const struct steno_part_file *p,
                                                   const struct steno_tensor *y, int64_t width,

@@ -135,13 +135,9 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 {
     const struct model *m = model;
     steno_funasr_describe(&m->m, i, out);
-    fprintf(out, "streaming  no: a chunk of at most %.0f s at once, partials as it grows\n", FULL);
     fprintf(out, "times      %s\n",
             m->timed ? "of each token, by the network" : "estimates: the network gives none");
-    fprintf(out, "endpoint   %g s of silence after speech, %g s at most\n",
-            i->endpoint.silence_after, i->endpoint.longest);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
-            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+    steno_offline_describe(&m->offline, i, out);
 }
 
 /* ---- streams and workers --------------------------------------------------------------------- */
@@ -243,7 +239,7 @@ static steno_status read_tokens(struct worker *w, size_t *n, double *score, sten
     }
     scores = y->data;
     for (*n = 0; *n < count; ++*n, scores += m->vocab) {
-        const int32_t id = steno_funasr_likeliest(scores, m->vocab);
+        const int32_t id = steno_scores_likeliest(scores, m->vocab);
         if (id == m->end)
             break;
         steno_log_softmax(scores, (size_t)m->vocab, w->row);
@@ -278,17 +274,6 @@ static bool place_by_peaks(struct worker *w, size_t n)
     return true;
 }
 
-/* Frames of n tokens that share [0, frames). */
-static void share_frames(struct worker *w, size_t n, size_t frames)
-{
-    for (size_t k = 0; k < n; k++) {
-        w->spans[k].first = (int64_t)(k * frames / n);
-        w->spans[k].last = (int64_t)((k + 1) * frames / n) - 1;
-        if (w->spans[k].last < w->spans[k].first)
-            w->spans[k].last = w->spans[k].first;
-    }
-}
-
 static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p,
                                   struct steno_network_time *spent)
 {
@@ -304,7 +289,7 @@ static steno_status recognize_one(struct worker *w, struct steno_offline_piece *
     if (st)
         return st;
     if (!(m->timed && place_by_peaks(w, n)))
-        share_frames(w, n, rows * (m->timed ? UPSAMPLED : 1));
+        steno_offline_share_frames(w->spans, n, rows * (m->timed ? UPSAMPLED : 1));
     st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
 }

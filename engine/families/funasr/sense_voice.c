@@ -146,13 +146,9 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     const struct model *m = model;
     steno_funasr_describe(&m->m, i, out);
     fprintf(out, "languages  %s, detected where none is named\n", i->languages);
-    fprintf(out, "streaming  no: a chunk of at most %.0f s at once, partials as it grows\n", FULL);
     fprintf(out, "text       %s; emotion and sound of each chunk\n",
             m->itn ? "with punctuation and numbers (itn)" : "as spoken (itn: no)");
-    fprintf(out, "endpoint   %g s of silence after speech, %g s at most\n",
-            i->endpoint.silence_after, i->endpoint.longest);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
-            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+    steno_offline_describe(&m->offline, i, out);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -317,7 +313,7 @@ static void read_tags(const struct model *m, const struct settings *s, const flo
     const char *piece[TAGS];
     int32_t first = 0;
     for (int i = 0; i < TAGS; i++) {
-        const int32_t id = steno_funasr_likeliest(scores + i * m->meta.vocab, m->meta.vocab);
+        const int32_t id = steno_scores_likeliest(scores + i * m->meta.vocab, m->meta.vocab);
         first = i ? first : id;
         piece[i] = steno_tokens_piece(m->m.tokens, id);
     }
@@ -429,15 +425,6 @@ const struct steno_family steno_family_sense_voice = {
     .info = get_info,
     .describe = describe,
     .state_new = state_new,
-    .state_free = steno_offline_free,
-    .reset = steno_offline_reset,
+    STENO_OFFLINE_FUNCTIONS,
     .worker_open = worker_open,
-    .worker_close = worker_close,
-    .step = steno_offline_step,
-    .hypotheses = steno_offline_hypotheses,
-    .trial_open = steno_offline_trial_open,
-    .trial_run = steno_offline_trial_run,
-    .trial_close = steno_offline_trial_close,
-    .accept = steno_offline_accept,
-    .accepted = steno_offline_accepted,
-    .missing = steno_offline_missing};
+    .worker_close = worker_close};

@@ -427,7 +427,7 @@ static steno_status decode(struct worker *w, struct stream *s, const struct sten
         st = steno_scores_check(y->data, steno_numel(y), m->decoder.name, err);
     for (size_t i = 0; i < n && !st; i++) {
         const float *scores = (const float *)y->data + i * (size_t)m->vocab;
-        s->fired.token[i] = steno_funasr_likeliest(scores, m->vocab);
+        s->fired.token[i] = steno_scores_likeliest(scores, m->vocab);
         steno_log_softmax(scores, (size_t)m->vocab, w->row);
         s->fired.peak[i] = w->row[s->fired.token[i]];
     }

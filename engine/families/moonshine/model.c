@@ -257,7 +257,7 @@ static void get_info(const void *model, struct steno_family_info *out)
                                                       bytes_of(&m->next),
                                       .stream_bytes = steno_offline_bytes(&m->offline),
                                       .endpoint = {5, SILENCE, LONGEST},
-                                                                    .untimed = true,
+                                      .untimed = true,
                                       .feeding = STENO_FEED_SEGMENTS,
                                       .segments = {.incremental = true, .cuts = true}};
 }
@@ -272,12 +272,8 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "encoder    %s\n", m->encoder.name);
     fprintf(out, "decoder    %s%s%s, %d layers, %d pieces\n", m->first.name,
             m->merged ? "" : " and ", m->merged ? "" : m->next.name, m->n_states / 4, m->vocab);
-    fprintf(out, "streaming  no: a chunk of at most %.0f s at once, partials as it grows\n", FULL);
     fprintf(out, "times      estimates: the networks give none\n");
-    fprintf(out, "endpoint   %g s of silence after speech, %g s at most\n",
-            i->endpoint.silence_after, i->endpoint.longest);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
-            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+    steno_offline_describe(&m->offline, i, out);
 }
 
 /* ---- streams and workers --------------------------------------------------------------------- */
@@ -328,15 +324,6 @@ static size_t most_tokens(const struct steno_moonshine *m, size_t frames)
     return (size_t)(seconds * (m->merged ? TOKENS_V2 : TOKENS_V1));
 }
 
-static int32_t likeliest(const float *scores, int n)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (scores[i] > scores[best])
-            best = i;
-    return best;
-}
-
 /* Write tokens until the end of the text. Their frames are not known yet. */
 static steno_status write_tokens(struct worker *w, size_t most, size_t *n, double *score,
                                  steno_err *err)
@@ -355,7 +342,7 @@ static steno_status write_tokens(struct worker *w, size_t most, size_t *n, doubl
         const steno_status st = steno_moonshine_decode(w->runner, *n, token, &scores, err);
         if (st)
             return st;
-        token = likeliest(scores, m->vocab);
+        token = steno_scores_likeliest(scores, m->vocab);
         if (token == STENO_MOONSHINE_END)
             break;
         steno_log_softmax(scores, (size_t)m->vocab, w->row);
@@ -378,12 +365,7 @@ static steno_status recognize_one(struct worker *w, struct steno_offline_piece *
     steno_network_time_end(spent);
     if (st)
         return st;
-    for (size_t i = 0; i < n; i++) { /* tokens share the frames */
-        w->spans[i].first = (int64_t)(i * frames / n);
-        w->spans[i].last = (int64_t)((i + 1) * frames / n) - 1;
-        if (w->spans[i].last < w->spans[i].first)
-            w->spans[i].last = w->spans[i].first;
-    }
+    steno_offline_share_frames(w->spans, n, frames);
     st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
 }
@@ -411,15 +393,6 @@ const struct steno_family steno_family_moonshine = {
     .info = get_info,
     .describe = describe,
     .state_new = state_new,
-    .state_free = steno_offline_free,
-    .reset = steno_offline_reset,
+    STENO_OFFLINE_FUNCTIONS,
     .worker_open = worker_open,
-    .worker_close = worker_close,
-    .step = steno_offline_step,
-    .hypotheses = steno_offline_hypotheses,
-    .trial_open = steno_offline_trial_open,
-    .trial_run = steno_offline_trial_run,
-    .trial_close = steno_offline_trial_close,
-    .accept = steno_offline_accept,
-    .accepted = steno_offline_accepted,
-    .missing = steno_offline_missing};
+    .worker_close = worker_close};
