@@ -92,10 +92,10 @@ def read(ws, until):
             return m
 
 
-def open_socket(url):
+def open_socket(url, **kw):
     """The client library asserts that nobody closes the connection before its request is written."""
     try:
-        return connect(url, additional_headers=HEADERS, **OPEN)
+        return connect(url, additional_headers=HEADERS, **OPEN, **kw)
     except AssertionError as why:
         raise ConnectionError("closed before the request was written") from why
 
@@ -128,6 +128,20 @@ def stream(b):
     with open_socket(f"{b.d.ws}?session_id={ready['session_id']}&seq={ready['seq']}") as ws:
         m = read(ws, "resumed")
         return m["type"] != "error" and recognized_to_the_end(ws, PCM[2 * m["samples"]:])
+
+
+def later(b):
+    """A session on a connection that has served a request."""
+    s = socket.create_connection(("127.0.0.1", b.d.port), timeout=20 * SLOW)
+    s.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + b"".join(f"{k}: {v}\r\n".encode() for k, v in HEADERS.items()) + b"\r\n")
+    answer = http.client.HTTPResponse(s)
+    answer.begin()
+    got = answer.read()
+    if answer.status != 200:
+        return refused(answer.status, {}, got)
+    with open_socket(b.d.ws, sock=s) as ws:
+        ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+        return recognized_to_the_end(ws, PCM)
 
 
 def filtered(b):
@@ -202,4 +216,4 @@ def asked(b, what):
 
 
 COMMON = (upload, stream, administrate, metrics)
-ALL = (*COMMON, events, flac, ogg, filtered, vosk, deepgram)
+ALL = (*COMMON, events, flac, ogg, later, filtered, vosk, deepgram)
