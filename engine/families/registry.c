@@ -16,12 +16,13 @@ const struct steno_family *const steno_families[] = {
     &steno_family_paraformer,
     &steno_family_paraformer_streaming,
     &steno_family_moonshine,
-    &steno_family_icefall,
-    &steno_family_icefall_offline,
+    /* before icefall, which tells its models by their inputs and outputs alone */
     &steno_family_nemo,
     &steno_family_nemo_streaming,
     &steno_family_wenet,
     &steno_family_wenet_streaming,
+    &steno_family_icefall,
+    &steno_family_icefall_offline,
     &steno_family_espnet, /* last: it takes any directory with a config.json */
     NULL,
 };

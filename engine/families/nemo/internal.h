@@ -16,8 +16,6 @@
 struct steno_nemo_model {
     struct steno_nemo_conf conf;
     char name[128];
-    char chunk[32]; /* of describe */
-    const char *languages;
     int threads;
     bool sherpa; /* features as sherpa-onnx computes them */
     float blank_penalty;
@@ -39,7 +37,8 @@ struct steno_nemo_model {
     size_t cache_bytes;                  /* streaming: of one stream */
 };
 
-/* Open the directory of o. streaming: the family that opens it. Close also after failure. */
+/* Open the directory of o. streaming: the family that opens it. Errors of
+ * steno_nemo_conf_open and steno_network_open; STENO_ERR_FORMAT: files contradict each other. */
 STENO_MUST steno_status steno_nemo_open(struct steno_nemo_model **out,
                                         const struct steno_family_open *o, bool streaming,
                                         steno_err *err);
