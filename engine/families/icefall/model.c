@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "families/common/metadata.h"
 #include "families/common/path.h"
+#include "families/common/precision.h"
 #include "families/icefall/internal.h"
 #include "families/option.h"
 
@@ -25,24 +26,13 @@ static bool streams(enum steno_icefall_role kind)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* A quantized encoder is preferred where int8 is wanted, or nothing is said and the CPU multiplies
- * such numbers. */
-static steno_status prefers_quantized(const struct steno_family_open *o, bool *out, steno_err *err)
-{
-    unsigned has = 0;
-    steno_status st = steno_cpu_choose(o->cpu, &has, err);
-    *out = o->precision == STENO_INT8_WEIGHTS ||
-           (o->precision == STENO_AUTO_WEIGHTS && has & STENO_CPU_VNNI);
-    return st;
-}
-
 static steno_status find_files(struct steno_icefall_model *m, const struct steno_family_open *o,
                                steno_err *err)
 {
     bool quantized = false;
     int n;
     const char *name = steno_path_name(m->dir, &n);
-    steno_status st = prefers_quantized(o, &quantized, err);
+    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &quantized, err);
     if (!st)
         st = steno_icefall_files_find(&m->files, m->dir, quantized, err);
     if (st)
@@ -107,12 +97,11 @@ static steno_status check_vocab(const struct steno_icefall_model *m, steno_err *
 static steno_status load_network(const char *path, const struct steno_family_open *o,
                                  steno_network **out, steno_err *err)
 {
-    const struct steno_network_options opt = {
-        .cpu = o->cpu,
-        .cache_dir = steno_cache_dir(),
-        .observer = o->observer,
-        .precision = o->precision == STENO_AUTO_WEIGHTS ? STENO_AUTO_WEIGHTS : o->precision,
-        .opt_level = o->plain ? 0 : -1};
+    const struct steno_network_options opt = {.cpu = o->cpu,
+                                              .cache_dir = steno_cache_dir(),
+                                              .observer = o->observer,
+                                              .precision = o->precision,
+                                              .opt_level = o->plain ? 0 : -1};
     return steno_network_open(out, path, &opt, err);
 }
 
@@ -134,6 +123,16 @@ steno_status steno_icefall_meta(const struct steno_icefall_model *m, const char 
     return STENO_OK;
 }
 
+/* Metadata that contradict the graphs. */
+static steno_status check_transducer(const struct steno_icefall_model *m, steno_err *err)
+{
+    const struct steno_metadata decoder[] = {{"context_size", m->nets.context},
+                                             {"vocab_size", m->vocab}};
+    const struct steno_metadata joiner[] = {{"joiner_dim", m->nets.width}};
+    steno_status st = steno_metadata_check(m->decoder_net, m->files.decoder, decoder, 2, err);
+    return st ? st : steno_metadata_check(m->joiner_net, m->files.joiner, joiner, 1, err);
+}
+
 static steno_status open_transducer(struct steno_icefall_model *m,
                                     const struct steno_family_open *o, steno_err *err)
 {
@@ -150,20 +149,20 @@ static steno_status open_transducer(struct steno_icefall_model *m,
                                                              o->precision == STENO_FP32};
     st = steno_icefall_nets_bind(&m->nets, err);
     m->vocab = (int32_t)m->nets.vocab;
-    return st;
+    return st ? st : check_transducer(m, err);
 }
 
 /* Values of a feature frame: the last extent of input x. */
 static steno_status find_bins(struct steno_icefall_model *m, steno_err *err)
 {
     int x = steno_network_find_input(m->encoder_net, "x");
-    const struct steno_shape *s = &steno_network_input(m->encoder_net, x)->shape;
+    const struct steno_shape *s = x < 0 ? NULL : &steno_network_input(m->encoder_net, x)->shape;
     const char *feature = steno_network_meta(m->encoder_net, "feature");
     if (feature && strcmp(feature, "whisper") == 0)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: metadata feature is whisper; expected networks on Kaldi's features",
                           m->files.encoder);
-    if (s->rank != 3 || s->dim[2] < 1 || s->dim[2] > 512)
+    if (!s || s->rank != 3 || s->dim[2] < 1 || s->dim[2] > 512)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: input x is not [N,T,bins]", m->files.encoder);
     m->bins = s->dim[2];
     return STENO_OK;
@@ -174,8 +173,9 @@ static steno_status find_bins(struct steno_icefall_model *m, steno_err *err)
 static steno_status find_vocab(struct steno_icefall_model *m, steno_err *err)
 {
     int out = steno_network_find_output(m->encoder_net, "log_probs");
-    const struct steno_shape *s = &steno_network_output(m->encoder_net, out)->shape;
-    int64_t n = s->rank == 3 && s->dim[2] > 0 ? s->dim[2] : steno_tokens_count(m->tokens);
+    const struct steno_shape *s =
+        out < 0 ? NULL : &steno_network_output(m->encoder_net, out)->shape;
+    int64_t n = s && s->rank == 3 && s->dim[2] > 0 ? s->dim[2] : steno_tokens_count(m->tokens);
     if (n > STENO_TOKENS_MAX)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: log_probs of %lld tokens, at most %d",
                           m->files.encoder, (long long)n, STENO_TOKENS_MAX);
