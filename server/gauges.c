@@ -140,6 +140,11 @@ static double steps(void *ctx)
     return sum(ctx, steps_of);
 }
 
+static double decoders(void *ctx)
+{
+    return steno_decoders_running(((struct steno_server *)ctx)->decoders);
+}
+
 static double draining(void *ctx)
 {
     return steno_limits_draining(((struct steno_server *)ctx)->limits);
@@ -216,6 +221,8 @@ void steno_gauges_register(struct steno_server *srv)
                          workers_busy, srv);
     steno_metrics_sample(m, "steno_inference_steps_total", "Times a worker took a stream.", "",
                          true, steps, srv);
+    steno_metrics_sample(m, "steno_decoders", "Processes of steno-decode.", "", false, decoders,
+                         srv);
     steno_metrics_sample(m, "steno_draining", "1 from SIGTERM on.", "", false, draining, srv);
     register_process(srv, m);
 }

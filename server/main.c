@@ -206,6 +206,9 @@ static void close_all(struct daemon *d)
 static void announce(struct daemon *d)
 {
     const char *url;
+    if (d->conf.helpers && !steno_decoders_installed())
+        steno_log(LOG_WARNING,
+                  "steno-decode is not installed: WebM, MP4, AAC and others are refused");
     steno_err err;
     for (size_t i = 0; (url = steno_acceptor_url(d->acceptor, i)); i++)
         steno_log(LOG_NOTICE, "listening on %s%s", url,

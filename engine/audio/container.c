@@ -116,6 +116,12 @@ static bool find_program(char path[PATH_BYTES])
            !access(path, X_OK);
 }
 
+bool steno_decoders_installed(void)
+{
+    char path[PATH_BYTES];
+    return find_program(path);
+}
+
 static steno_status fail_errno(steno_err *err, const char *what, int e)
 {
     return steno_fail(err, e == ENOMEM || e == EAGAIN ? STENO_ERR_NOMEM : STENO_ERR_INTERNAL,
@@ -453,7 +459,7 @@ static steno_status take_error(steno_container *c, const unsigned char *body, si
     default:
         code = STENO_ERR_FORMAT;
     }
-    return steno_fail(err, (steno_status)code, "%s", text);
+    return steno_fail(err, (steno_status)code, "%s", *text ? text : "no reason was given");
 }
 
 /* Read a whole record into c->record. STENO_NEED_MORE: it has not arrived. */

@@ -1,7 +1,7 @@
 /* Recordings and live streams that the program steno-decode decodes in a process of its own
- * (decode/): WebM, MP4, AAC and the rest. The engine starts it, gives it bytes, and reads records
- * from it (audio/decode_wire.h), of which it believes nothing: a program that crashes, hangs or
- * lies is an error of this input alone. */
+ * (engine/decode/): WebM, MP4, AAC and the rest. The engine starts it, gives it bytes, and reads
+ * records from it (audio/decode_wire.h), of which it believes nothing: a program that crashes,
+ * hangs or lies is an error of this input alone. */
 #ifndef STENO_AUDIO_CONTAINER_H
 #define STENO_AUDIO_CONTAINER_H
 
@@ -16,6 +16,8 @@ typedef struct steno_decoders steno_decoders;
 STENO_MUST steno_status steno_decoders_open(steno_decoders **out, int max, steno_err *err);
 void steno_decoders_close(steno_decoders *d); /* after all of its containers; NULL too */
 int steno_decoders_running(const steno_decoders *d);
+/* Whether steno-decode is where it is looked for. */
+bool steno_decoders_installed(void);
 
 typedef struct steno_container steno_container;
 

@@ -335,12 +335,25 @@ def more_processes_than_allowed_are_refused(_):
             ws.send(json.dumps({"type": "start", "encoding": "webm"}))
             ws.send(data[:5000])
             assert json.loads(ws.recv())["type"] == "ready"
+            assert d.metric("steno_decoders") == 1
             code, headers, text = d.request("POST", "/v1/transcribe", data)
             assert code == 503 and "audio.helpers" in text.decode() and "retry-after" in dict(headers), (code, headers, text)
             with open(DIGITS, "rb") as wav:
                 assert d.request("POST", "/v1/transcribe", wav.read())[0] == 200
         assert eventually_no_helper(d)
         assert d.request("POST", "/v1/transcribe", data)[0] == 200
+
+
+@case
+def the_command_reads_them_from_files_and_pipes(_):
+    need_samples()
+    for file in ("opus.webm", "a.m4a", "video.mp4", "a.wma", "flac.ogg"):
+        command = [os.path.join(BUILD, "steno"), "transcribe"]
+        got = subprocess.run([*command, path(file)], capture_output=True, text=True, check=False)
+        assert got.stdout.strip() == DIGITS_TEXT and not got.stderr, (file, got)
+        with open(path(file), "rb") as f:
+            got = subprocess.run([*command, "-"], input=f.read(), capture_output=True, check=False)
+        assert got.stdout.decode().strip() == DIGITS_TEXT, (file, got)
 
 
 @case
@@ -351,6 +364,7 @@ def a_missing_program_is_named(_):
         with Stenod() as d, open(path("opus.webm"), "rb") as f:
             code, _, text = d.request("POST", "/v1/transcribe", f.read())
             assert code == 415 and "steno-decode" in text.decode(), (code, text)
+            assert "steno-decode is not installed" in d.output()
     finally:
         del os.environ["STENO_DECODE"]
 
