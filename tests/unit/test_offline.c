@@ -53,6 +53,9 @@ static void recognize_one(struct steno_offline_piece *p)
         };
         i += len;
     }
+    for (size_t i = 0; p->partial && i < n; i++)
+        if (i % 3 != 1) /* what a partial says must not stay */
+            spans[i].token = GARBLED;
     p->st = steno_hypothesis_list_add(p->out, spans, n, NULL, 0, -1);
     p->labels.sound = "speech";
     p->language = "en";
@@ -275,6 +278,7 @@ static void sections_spell_the_whole(void **state)
     char want[4096] = "";
     (void)state;
     run(&r, 1600, true, &g);
+    check(&r, &g);
     for (size_t i = 0; i < g.n; i++)
         snprintf(want + strlen(want), sizeof want - strlen(want), "%sw%d", i ? " " : "",
                  (int)g.spans[i].token);

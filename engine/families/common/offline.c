@@ -19,10 +19,11 @@ struct offline {
     size_t accepted;             /* samples of the segment */
     size_t partial;              /* accepted samples at which a partial is due */
     bool ended;                  /* all samples of the segment are in */
-    /* the segment's tokens: [n_done] of complete chunks, then those of a partial */
-    struct steno_span *spans; /* [n, cap] */
-    size_t n, n_done, cap;
-    size_t fixed; /* tokens that the next chunk cannot change */
+    struct steno_span *done;     /* [n_done, cap_done] tokens of complete chunks */
+    size_t n_done, cap_done;
+    size_t fixed;             /* of these, tokens that the next chunk cannot change */
+    struct steno_span *shown; /* [n_shown, cap_shown] with those of a partial; 0: none */
+    size_t n_shown, cap_shown;
     double score;
     struct steno_hypothesis_list piece; /* of the last chunk */
     size_t n_chunks;                    /* complete ones */
@@ -104,7 +105,8 @@ void steno_offline_free(void *state)
     steno_buf_free(&s->text);
     steno_words_free(&s->words);
     free(s->sections);
-    free(s->spans);
+    free(s->done);
+    free(s->shown);
     s->family->settings_free(s->settings);
     free(s);
 }
@@ -119,7 +121,7 @@ steno_status steno_offline_reset(void *state, enum steno_reset what, steno_err *
     s->accepted = 0;
     s->partial = (size_t)(FIRST_PARTIAL * s->family->cuts.rate);
     s->ended = false;
-    s->n = s->n_done = s->fixed = s->n_chunks = 0;
+    s->n_done = s->n_shown = s->fixed = s->n_chunks = 0;
     s->score = 0;
     steno_hypothesis_list_clear(&s->piece);
     s->labels = (struct steno_labels){0};
@@ -182,15 +184,21 @@ static void plan_partial(struct offline *s)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-static bool reserve(struct offline *s, size_t spans)
+static bool grow(struct steno_span **p, size_t *cap, size_t n)
 {
-    if (spans > s->cap) {
-        struct steno_span *p = realloc(s->spans, 2 * spans * sizeof *p);
-        if (!p)
-            return false;
-        s->spans = p;
-        s->cap = 2 * spans;
-    }
+    struct steno_span *q;
+    if (n <= *cap)
+        return true;
+    q = realloc(*p, 2 * n * sizeof *q);
+    if (!q)
+        return false;
+    *p = q;
+    *cap = 2 * n;
+    return true;
+}
+
+static bool add_section(struct offline *s, const struct steno_section *section)
+{
     if (s->n_chunks == s->cap_sections) {
         const size_t cap = s->cap_sections ? 2 * s->cap_sections : 8;
         struct steno_section *p = realloc(s->sections, cap * sizeof *p);
@@ -199,6 +207,7 @@ static bool reserve(struct offline *s, size_t spans)
         s->sections = p;
         s->cap_sections = cap;
     }
+    s->sections[s->n_chunks++] = *section;
     return true;
 }
 
@@ -207,29 +216,40 @@ static int64_t first_frame(const struct offline *s, const struct steno_cutter_ch
     return c->pieces[0].from / (int64_t)s->family->frame_samples;
 }
 
-/* Put the tokens of the last chunk behind those of the chunks before it. *keep: how many of those
- * stay. */
-static steno_status append(struct offline *s, const struct steno_cutter_chunk *c, size_t *keep,
-                           steno_err *err)
+/* How the tokens of the last chunk go on from those of the chunks before it: `keep` of these stay,
+ * and `n` tokens from `from` on follow. */
+struct joint {
+    size_t keep, n;
+    const struct steno_span *from;
+};
+
+static struct joint join(const struct offline *s, const struct steno_cutter_chunk *c)
 {
-    const int64_t from = first_frame(s, c);
     const int64_t before = (int64_t)(c->before / s->family->frame_samples);
-    const struct steno_hypothesis *h = s->piece.n ? &s->piece.h[0] : NULL;
-    const size_t n = h ? h->n : 0;
-    size_t skip = 0;
-    struct steno_span *to;
-    if (!reserve(s, s->n_done + n))
-        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    to = s->spans + s->n_done;
-    if (n)
-        memcpy(to, h->spans, n * sizeof *to);
-    *keep = s->n_done;
+    const struct steno_hypothesis none = {0}, *h = s->piece.n ? &s->piece.h[0] : &none;
+    size_t keep = s->n_done, skip = 0;
     if (before)
-        steno_join_spans(s->spans, s->n_done, to, n, from + before, before, s->family->slack, keep,
-                         &skip);
+        steno_join_spans(s->done, s->n_done, h->spans, h->n, first_frame(s, c) + before, before,
+                         s->family->slack, &keep, &skip);
+    return (struct joint){keep, h->n - skip, h->n ? h->spans + skip : NULL};
+}
+
+static void copy(struct steno_span *to, const struct steno_span *from, size_t n)
+{
     if (n)
-        memmove(s->spans + *keep, to + skip, (n - skip) * sizeof *to);
-    s->n = *keep + n - skip;
+        memcpy(to, from, n * sizeof *to);
+}
+
+/* Show what the chunk that grows has been recognized as, behind the complete ones. */
+static steno_status show_partial(struct offline *s, const struct steno_cutter_chunk *c,
+                                 steno_err *err)
+{
+    const struct joint j = join(s, c);
+    if (!grow(&s->shown, &s->cap_shown, j.keep + j.n))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    copy(s->shown, s->done, j.keep);
+    copy(s->shown + j.keep, j.from, j.n);
+    s->n_shown = j.keep + j.n;
     return STENO_OK;
 }
 
@@ -238,7 +258,7 @@ static size_t count_fixed(const struct offline *s, const struct steno_cutter_chu
 {
     const int64_t end = c->pieces[0].from + (int64_t)(c->n - 2 * c->after);
     size_t n = s->n_done;
-    while (c->after && n && (s->spans[n - 1].last + 1) * (int64_t)s->family->frame_samples > end)
+    while (c->after && n && (s->done[n - 1].last + 1) * (int64_t)s->family->frame_samples > end)
         n--;
     return n;
 }
@@ -260,21 +280,20 @@ static void take_details(struct offline *s, const struct steno_offline_piece *p)
 static steno_status finish_chunk(struct offline *s, const struct steno_cutter_chunk *c,
                                  const struct steno_offline_piece *p, steno_err *err)
 {
-    size_t keep;
-    steno_status st = append(s, c, &keep, err);
-    if (st)
-        return st;
+    const struct joint j = join(s, c);
+    const struct steno_section section = {.first_token = j.keep,
+                                          .n_tokens = j.n,
+                                          .labels = p->labels,
+                                          .seek = (double)c->pieces[0].from / s->family->cuts.rate};
     if (s->n_chunks) { /* the overlap reaches into the chunk before only */
         struct steno_section *before = &s->sections[s->n_chunks - 1];
-        before->n_tokens = keep - before->first_token;
+        before->n_tokens = j.keep - before->first_token;
     }
-    s->sections[s->n_chunks++] =
-        (struct steno_section){.first_token = keep,
-                               .n_tokens = s->n - keep,
-                               .labels = p->labels,
-                               .seek = (double)c->pieces[0].from / s->family->cuts.rate};
+    if (!grow(&s->done, &s->cap_done, j.keep + j.n) || !add_section(s, &section))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    copy(s->done + j.keep, j.from, j.n);
+    s->n_done = j.keep + j.n;
     s->score += s->piece.n ? s->piece.h[0].score : 0;
-    s->n_done = s->n;
     s->fixed = count_fixed(s, c);
     take_details(s, p);
     return steno_speech_cutter_drop(s->cutter, err);
@@ -296,7 +315,7 @@ static bool prepare(struct work *w)
     struct offline *s = item->state;
     item->st = STENO_OK;
     item->more = false;
-    s->n = s->n_done;
+    s->n_shown = 0;
     if (item->goal == STENO_STEP_FINAL && !s->ended) {
         if (item->n > s->accepted)
             item->st = push(s, item->pcm + (s->accepted - item->dropped), item->n - s->accepted,
@@ -316,7 +335,6 @@ static bool prepare(struct work *w)
 static void finish(const struct work *w, const struct steno_offline_piece *p)
 {
     struct offline *s = w->item->state;
-    size_t keep;
     steno_hypothesis_list_finish(&s->piece);
     for (size_t i = 0; i < s->piece.n_spans; i++) {
         s->piece.spans[i].first += first_frame(s, &w->chunk);
@@ -325,7 +343,7 @@ static void finish(const struct work *w, const struct steno_offline_piece *p)
     w->item->st = p->st;
     if (!p->st)
         w->item->st = w->complete ? finish_chunk(s, &w->chunk, p, w->item->err)
-                                  : append(s, &w->chunk, &keep, w->item->err);
+                                  : show_partial(s, &w->chunk, w->item->err);
     w->item->more = !w->item->st && w->item->goal == STENO_STEP_FINAL && has_chunk(s);
 }
 
@@ -388,7 +406,7 @@ static steno_status spell_sections(struct offline *s)
     steno_buf_reset(&s->text);
     for (size_t i = 0; i < s->n_chunks; i++) {
         struct steno_section *o = &s->sections[i];
-        const struct steno_span *t = s->spans + o->first_token;
+        const struct steno_span *t = s->done + o->first_token;
         const char *line;
         steno_status st = steno_words_build(&s->words, s->family->tokens, t, o->n_tokens, 0);
         if (st)
@@ -420,7 +438,12 @@ steno_status steno_offline_hypotheses(void *state, struct steno_hypothesis *out,
     struct offline *s = state;
     const bool alone = s->n_chunks == 1 && s->ended;
     steno_status st = STENO_OK;
-    *n = alone ? s->piece.n : s->n > 0;
+    const struct steno_hypothesis all = {
+        .spans = s->n_shown ? s->shown : s->done,
+        .n = s->n_shown ? s->n_shown : s->n_done,
+        .score = s->score,
+    };
+    *n = alone ? s->piece.n : all.n > 0;
     if (*n > max)
         *n = max;
     *stable = s->fixed;
@@ -429,7 +452,7 @@ steno_status steno_offline_hypotheses(void *state, struct steno_hypothesis *out,
     if (alone)
         memcpy(out, s->piece.h, *n * sizeof *out);
     else
-        out[0] = (struct steno_hypothesis){.spans = s->spans, .n = s->n, .score = s->score};
+        out[0] = all;
     if (s->n_chunks > 1 && s->ended) {
         st = spell_sections(s);
         out[0].sections = s->sections;
