@@ -36,7 +36,7 @@ endif
 lib_pkgs := libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
 srv_pkgs := libmicrohttpd libwebsockets openssl jansson libsystemd
 cli_pkgs := jansson
-hdr_pkgs := libcurl # loaded when needed (engine/cli/libcurl.c)
+hdr_pkgs := libcurl # loaded when needed, by the command and the daemon (engine/cli/libcurl.c)
 dec_pkgs := libavformat libavcodec libswresample libavutil libseccomp # of steno-decode alone
 
 # -g1: lines and functions are what a report names; all of -g takes a third longer for the kernels
@@ -186,7 +186,7 @@ $(libproto): $(call obj,$(proto_src))
 $(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libopt) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(cli_libs) $(lib_libs) && mv $@.new $@
-$(B)/stenod: $(call obj,$(srv_src)) $(libproto) $(libsteno)
+$(B)/stenod: $(call obj,$(srv_src) engine/cli/libcurl.c) $(libproto) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(srv_libs) $(lib_libs) && mv $@.new $@
 

@@ -61,6 +61,10 @@ struct steno_deepgram_about {
 STENO_MUST steno_status steno_deepgram_write(struct steno_buf *out,
                                              const struct steno_openai_result *r,
                                              const struct steno_deepgram_about *about);
+/* Read {"url": "..."}, the body of a request that names its recording, into out [size].
+ * STENO_ERR_INVAL, STENO_ERR_FORMAT. */
+STENO_MUST steno_status steno_deepgram_url(const char *p, size_t n, char *out, size_t size,
+                                           steno_err *err);
 /* Append {"err_code", "err_msg", "request_id"}. */
 STENO_MUST steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,
                                                    const char *message, const char *request_id);

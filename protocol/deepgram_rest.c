@@ -1,12 +1,14 @@
 /* Deepgram's REST form: what a request wants, and the answer. */
 #include "protocol/deepgram.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <utf8proc.h>
 
+#include "protocol/dialect.h"
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 
@@ -481,4 +483,21 @@ steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,
     if (!st)
         st = steno_json_put_member(out, "request_id", request_id);
     return st ? st : steno_buf_puts(out, "}\n");
+}
+
+steno_status steno_deepgram_url(const char *p, size_t n, char *out, size_t size, steno_err *err)
+{
+    json_t *root;
+    const char *url;
+    steno_status st = steno_dialect_json(&root, p, n, err);
+    if (st)
+        return st;
+    url = json_string_value(json_object_get(root, "url"));
+    if (!url || strlen(url) >= size)
+        st = steno_fail(err, STENO_ERR_INVAL, "url: must be a string of at most %zu bytes",
+                        size - 1);
+    else
+        memcpy(out, url, strlen(url) + 1);
+    json_decref(root);
+    return st;
 }

@@ -68,6 +68,9 @@ struct steno_config {
     /* [http] */
     int http_threads; /* threads that own HTTP connections */
     /* [websocket] */
+    char *fetch_hosts; /* from which recordings are fetched; "" = none */
+    bool fetch_private;
+    double fetch_timeout;
     char *ws_root;           /* dialect of "/": auto, none, vosk, sherpa, wenet */
     double ws_idle_timeout;  /* s without audio or message */
     double ws_ping_interval; /* s of silence until the server pings */

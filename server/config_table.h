@@ -157,6 +157,14 @@ ROW(BYTES, ws_resume_bytes, "websocket", "resume_memory", "STENO_WEBSOCKET_RESUM
     "256K", 4096, 1073741824.0,
     "Maximum size of the results that are kept for such a session, at most half of "
     "websocket.send_queue. A client that missed more gets an error.")
+ROW(STRING, fetch_hosts, "fetch", "hosts", "STENO_FETCH_HOSTS", "", 0, 0,
+    "Hosts from which recordings are fetched that a request names by URL (Deepgram's "
+    "{\"url\": ...}): names, *.names below a domain, or * for any, comma separated. Empty: none. "
+    "Needs libcurl.")
+ROW(BOOL, fetch_private, "fetch", "private", "STENO_FETCH_PRIVATE", "no", 0, 0,
+    "Fetch from addresses of this machine and of private networks too.")
+ROW(SECONDS, fetch_timeout, "fetch", "timeout", "STENO_FETCH_TIMEOUT", "60", 1, 3600,
+    "Maximum time of one hop of a fetch. Its size is limited by limits.body.")
 ROW(STRING, wyoming_listen, "wyoming", "listen", "STENO_WYOMING_LISTEN", "", 0, 0,
     "Addresses for clients of the Wyoming protocol (Home Assistant), in the form of server.listen; "
     "the usual port is 10300. Empty: none. The protocol has no keys and no encryption.")

@@ -118,6 +118,8 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     sv->srv = &d->srv;
     st = steno_jobs_open(&sv->jobs, &d->srv, 2, err);
     if (!st)
+        st = steno_fetcher_open(&sv->fetcher, &d->conf, d->srv.limits, err);
+    if (!st)
         st = steno_hangup_open(&sv->hangup, d->conf.uploads + 1, err);
     if (!st)
         st = steno_health_open(&sv->health, &d->srv, err);
@@ -181,12 +183,14 @@ static void close_all(struct daemon *d)
     if (d->acceptor)
         steno_acceptor_stop(d->acceptor);
     steno_admin_close(d->admin);
+    steno_fetcher_stop(d->services.fetcher); /* requests that wait for one go on */
     steno_http_close(d->http); /* it hands sockets to the next */
     steno_ws_close(d->ws);
     steno_tls_close(d->tls);
     steno_health_close(d->services.health);
     steno_hangup_close(d->services.hangup);
     steno_jobs_close(d->services.jobs);
+    steno_fetcher_close(d->services.fetcher);
     steno_acceptor_close(d->acceptor);
     steno_waker_close(d->srv.waker);
     steno_decoders_close(d->srv.decoders);

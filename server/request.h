@@ -4,6 +4,7 @@
 #define STENO_SERVER_REQUEST_H
 
 #include "base/buf.h"
+#include "server/fetch.h"
 #include "server/hangup.h"
 #include "server/health.h"
 #include "server/jobs.h"
@@ -43,6 +44,7 @@ struct steno_services { /* what routes use; frozen */
     const struct steno_server *srv;
     steno_ws *ws;
     steno_jobs *jobs;
+    steno_fetcher *fetcher;
     steno_hangup *hangup;
     steno_health *health;
 };

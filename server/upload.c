@@ -11,10 +11,12 @@
 #include "protocol/deepgram.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
+#include "server/fetch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #define ANSWER_MAX (256u << 20) /* bytes of one answer */
@@ -451,6 +453,55 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
     return MHD_YES;
 }
 
+/* ---- a recording that the body names ----------------------------------------------------------
+ */
+
+static bool names_url(struct steno_request *rq, const struct steno_upload *up)
+{
+    const char *type = steno_request_header(rq, "Content-Type");
+    return up->form == STENO_UPLOAD_DEEPGRAM && type &&
+           !strncasecmp(type, "application/json", strlen("application/json"));
+}
+
+/* Runs on the fetch's thread. */
+static void on_fetched(void *user, struct steno_fetched *got)
+{
+    struct steno_upload *up = user;
+    pthread_mutex_lock(&up->lock);
+    up->fetched = true;
+    up->fetch_err = got->err;
+    up->reserved = got->reserved;
+    up->body = got->body;
+    resume(up);
+    pthread_mutex_unlock(&up->lock);
+    upload_leave(up);
+}
+
+/* Fetch the recording, with the connection suspended meanwhile. False: it cannot be fetched
+ * (up->fetch_err). The lock is held, so on_fetched comes after all of this. */
+static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
+{
+    char url[STENO_FETCH_URL];
+    steno_err err;
+    steno_status st =
+        steno_deepgram_url(up->body.data ? up->body.data : "", up->body.len, url, sizeof url, &err);
+    steno_buf_free(&up->body);
+    give_back(up);
+    pthread_mutex_lock(&up->lock);
+    if (!st)
+        st = steno_fetch(rq->sv->fetcher, url, on_fetched, up, &err);
+    up->fetched = st != STENO_OK;
+    if (st) {
+        up->fetch_err = err;
+    } else {
+        up->sides++;
+        up->suspended = true;
+        MHD_suspend_connection(rq->conn);
+    }
+    pthread_mutex_unlock(&up->lock);
+    return !st;
+}
+
 /* The body is complete: check whether the request can be served. */
 static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_upload *up)
 {
@@ -468,6 +519,10 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
     }
     if (!up->fail_http && !choose_model(up, &why, &err))
         fail_body(up, why.http, why.code, why.param, &err);
+    if (!up->fail_http && !up->fetched && names_url(rq, up) && begin_fetch(rq, up))
+        return MHD_YES;
+    if (!up->fail_http && up->fetched && up->fetch_err.code)
+        fail_body_status(up, "url", &up->fetch_err);
     if (!up->fail_http && !up->body.len) {
         steno_stats_decode_error(rq->sv->srv->stats, up->api, STENO_NEED_MORE);
         (void)steno_fail(&err, STENO_ERR_FORMAT,

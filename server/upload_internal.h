@@ -36,7 +36,9 @@ struct steno_upload {
     size_t reserved, content_length, discarded;
     char field_name[64];
     bool in_file, started, refused; /* refused: told to come back */
-    int fail_http;                  /* status of a wrong body, sent at its end; 0 = none */
+    bool fetched;        /* the recording that the body names; under lock while it is suspended */
+    steno_err fetch_err; /* likewise; code OK: it is the body now */
+    int fail_http;       /* status of a wrong body, sent at its end; 0 = none */
     const char *fail_param, *fail_code;
     steno_err fail;
     steno_hangup_id watch;
