@@ -116,6 +116,7 @@ struct set {
     double seconds; /* of each recording; 0: all */
     bool streaming;
     bool transducer;     /* of segments between endpoints */
+    bool automatic;      /* precision; else f32 */
     double frame;        /* s of a frame of scores; 0: 0.08 */
     double step;         /* s that the recording program counts for one; 0: the same */
     bool calm;           /* networks in 8 bits: all rows count, as roundings do not go on */
@@ -157,7 +158,8 @@ static const struct steno_option *options_of(const struct set *s, size_t *n)
 
 static steno_model *open_model(const struct set *s, const char *dir)
 {
-    struct steno_model_options o = {.threads = 1, .precision = STENO_FP32};
+    struct steno_model_options o = {.threads = 1,
+                                    .precision = s->automatic ? STENO_AUTO_WEIGHTS : STENO_FP32};
     steno_model *m = NULL;
     steno_err err;
     o.options = options_of(s, &o.n_options);
@@ -961,9 +963,12 @@ static void any_pieces_and_any_company_give_the_same(void **state)
                                        "nemo-fastconformer-ctc-streaming", "wenet-ctc-streaming"};
     (void)state;
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
-        for (int kind = 0; kind < 4; kind++) {
-            const struct set s = {
-                .dir = dirs[i], .part = "", .int8 = kind & 1, .beam = kind & 2 ? 4 : 1};
+        for (int kind = 0; kind < 8; kind++) {
+            const struct set s = {.dir = dirs[i],
+                                  .part = "",
+                                  .int8 = kind & 1,
+                                  .beam = kind & 2 ? 4 : 1,
+                                  .automatic = kind & 4};
             check_pieces_and_batches(&s);
         }
 }

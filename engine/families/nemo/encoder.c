@@ -1,11 +1,16 @@
 /* Steps of a streaming encoder. All caches have the streams as their first dimension, so a stream's
  * share of each is one block; the outputs are in the order of the inputs. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "families/common/noise.h"
 #include "families/common/scores.h"
 #include "families/nemo/internal.h"
+
+/* Allowed difference of an encoder frame x alone and in a batch, relative to 1 + |x|. */
+#define BATCH_ERROR 1e-4f
 
 enum { CHANNEL, TIME, CHANNEL_LEN, CACHES };
 
@@ -233,6 +238,52 @@ steno_status steno_nemo_encoder_step(steno_nemo_encoder *e, struct steno_nemo_ca
     return STENO_OK;
 }
 
+/* Run a step of two streams that begin, alone or together, on noise. rows: [2, frames, dim]. */
+static steno_status run_two(steno_nemo_encoder *e, bool together, float *rows, steno_err *err)
+{
+    const size_t each = frames_of(e->m) * e->m->dim;
+    const int size = together ? 2 : 1;
+    struct steno_nemo_caches caches[2] = {{.fresh = true}, {.fresh = true}},
+                             *c[2] = {&caches[0], &caches[1]};
+    float *noise = malloc(window_of(e->m) * sizeof *noise);
+    const float *y;
+    steno_status st = noise ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int i = 0; i < 2 && !st; i += size) {
+        for (int k = 0; k < size; k++) {
+            steno_noise_fill(noise, window_of(e->m), (uint32_t)(i + k));
+            steno_nemo_encoder_put(e, k, noise);
+        }
+        st = steno_nemo_encoder_step(e, c + i, size, size, &y, err);
+        if (!st)
+            memcpy(rows + (size_t)i * each, y, (size_t)size * each * sizeof *y);
+    }
+    for (int i = 0; i < 2; i++)
+        steno_aligned_free(caches[i].data);
+    free(noise);
+    return st;
+}
+
+/* A network in 8 bits may round activations over the range of a whole batch: then streams run
+ * alone.
+ */
+static steno_status try_batch(struct steno_nemo_model *m, steno_err *err)
+{
+    const size_t n = 2 * frames_of(m) * m->dim;
+    float *rows = malloc(2 * n * sizeof *rows);
+    steno_nemo_encoder *e = NULL;
+    steno_status st = rows ? steno_nemo_encoder_open(&e, m, 2, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        st = run_two(e, false, rows, err);
+    if (!st)
+        m->alone = run_two(e, true, rows + n, NULL) != STENO_OK;
+    for (size_t i = 0; i < n && !st && !m->alone; i++)
+        m->alone = !(fabsf(rows[i] - rows[n + i]) <= BATCH_ERROR * (1 + fabsf(rows[i])));
+    steno_nemo_encoder_close(e);
+    free(rows);
+    return st;
+}
+
 steno_status steno_nemo_encoder_try(struct steno_nemo_model *m, steno_err *err)
 {
     struct steno_nemo_caches caches = {.fresh = true}, *c = &caches;
@@ -245,5 +296,7 @@ steno_status steno_nemo_encoder_try(struct steno_nemo_model *m, steno_err *err)
         m->cache_bytes = e->stride;
     steno_nemo_encoder_close(e);
     steno_aligned_free(caches.data);
+    if (!st && m->conf.quantized && !m->alone)
+        st = try_batch(m, err);
     return st ? steno_fail_in(err, st, "%s", m->conf.dir) : STENO_OK;
 }

@@ -124,7 +124,8 @@ void steno_nemo_encoder_put(steno_nemo_encoder *e, int i, const float *window);
 STENO_MUST steno_status steno_nemo_encoder_step(steno_nemo_encoder *e,
                                                 struct steno_nemo_caches *const *c, int n, int size,
                                                 const float **rows, steno_err *err);
-/* Check caches and outputs of the network; fills m->cache_bytes and m->dim. */
+/* Check caches and outputs of the network with steps on noise; sets m->cache_bytes, and m->alone
+ * where the streams of a batch change each other's frames. */
 STENO_MUST steno_status steno_nemo_encoder_try(struct steno_nemo_model *m, steno_err *err);
 
 #endif

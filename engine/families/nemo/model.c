@@ -164,7 +164,8 @@ static steno_status bind_transducer(struct steno_nemo_model *m, steno_err *err)
                                         .joiner = m->joiner,
                                         .decoder_name = m->conf.decoder,
                                         .joiner_name = m->conf.joiner,
-                                        .alone = m->alone};
+                                        .alone = m->alone,
+                                        .one_state = m->conf.quantized};
     st = steno_nemo_transducer_bind(t, m->dim, err);
     if (st)
         return steno_fail_in(err, st, "%s", m->conf.dir);

@@ -22,7 +22,8 @@ struct steno_nemo_transducer {
     int64_t layers, hidden;             /* of each state */
     size_t dim, width, outputs;         /* of an encoder frame, a prediction, a row of scores */
     bool alone;     /* rows of one run change each other: the networks run once for each */
-    bool one_state; /* a state has N = 1 in the file, as NeMo's exporter writes it */
+    bool one_state; /* the prediction network reads one token in a run: a state has N = 1 in the
+                     * file, as NeMo's exporter writes it, or it is in 8 bits */
 };
 
 /* Bind the networks and find the sizes, with one step of each. dim: of encoder frames.
