@@ -264,6 +264,38 @@ static void a_temperature_samples_and_repeats(void **state)
     steno_model_close(m);
 }
 
+static void a_beam_gives_its_other_texts(void **state)
+{
+    const struct steno_stream_options so = {.n_best = 5, .no_endpointing = true};
+    steno_model *m = open_model("tiny.en");
+    size_t n, found = 0;
+    float *pcm = whisper_recording(JFK, &n);
+    struct steno_event ev;
+    steno_stream *s;
+    (void)state;
+    if (!pcm)
+        skip();
+    assert_int_equal(steno_stream_open(&s, m, &so, NULL), STENO_OK);
+    assert_int_equal(steno_stream_push(s, pcm, n, NULL), STENO_OK);
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    while (steno_stream_next(s, &ev)) {
+        if (ev.kind != STENO_FINAL)
+            continue;
+        found = ev.n_alternatives;
+        for (size_t i = 0; i < found; i++) {
+            const struct steno_alternative *a = &ev.alternatives[i];
+            assert_true(a->n_words > 0 && a->words[a->n_words - 1].end <= 11);
+            assert_true(a->score < 0);
+            for (size_t k = 0; k < i; k++)
+                assert_string_not_equal(a->text, ev.alternatives[k].text);
+        }
+    }
+    assert_true(found > 1 && found <= 5);
+    steno_stream_close(s);
+    steno_model_close(m);
+    free(pcm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +305,7 @@ int main(void)
         cmocka_unit_test(prompt_and_hotwords_reach_the_decoder),
         cmocka_unit_test(faults_of_a_stream_name_the_field),
         cmocka_unit_test(a_temperature_samples_and_repeats),
+        cmocka_unit_test(a_beam_gives_its_other_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

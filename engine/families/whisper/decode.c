@@ -13,6 +13,7 @@ struct steno_whisper_decoder {
     steno_whisper_state *state;
     const int32_t *prompt; /* the caller's, until the result is there */
     size_t n_prompt, tried;
+    bool latest; /* best is of the search that ran last */
     struct steno_whisper_decoded now, best;
 };
 
@@ -199,7 +200,8 @@ static steno_status judge(steno_whisper_decoder *d, steno_err *err)
     if (st)
         return st;
     enough = good(&d->o, &d->now);
-    if (!d->tried || enough || better(&d->o, &d->now, &d->best))
+    d->latest = !d->tried || enough || better(&d->o, &d->now, &d->best);
+    if (d->latest)
         d->best = d->now;
     if (!enough) /* the last that was tried, whichever is taken */
         d->best.temperature = d->now.temperature;
@@ -214,6 +216,12 @@ steno_status steno_whisper_decoder_take(steno_whisper_decoder *d,
     struct steno_whisper_ask more;
     steno_whisper_search_take(d->search, ask);
     return steno_whisper_search_ask(d->search, &more) ? STENO_OK : judge(d, err);
+}
+
+size_t steno_whisper_decoder_texts(const steno_whisper_decoder *d, struct steno_whisper_text *out,
+                                   size_t max)
+{
+    return d->latest ? steno_whisper_search_ranked(d->search, out, max) : 0;
 }
 
 const struct steno_whisper_decoded *steno_whisper_decoder_result(const steno_whisper_decoder *d)

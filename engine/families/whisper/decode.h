@@ -56,6 +56,11 @@ STENO_MUST steno_status steno_whisper_decoder_take(steno_whisper_decoder *d,
                                                    steno_err *err);
 const struct steno_whisper_decoded *steno_whisper_decoder_result(const steno_whisper_decoder *d);
 
+/* Texts of the search that the result is from [n], at most max, the result first; valid until the
+ * next start. Returns n: 0 if other temperatures were tried after it. */
+size_t steno_whisper_decoder_texts(const steno_whisper_decoder *d, struct steno_whisper_text *out,
+                                   size_t max);
+
 /* Set d->compression by its pieces. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_whisper_decoded_measure(const struct steno_whisper *m,
                                                       struct steno_whisper_decoded *d,

@@ -291,6 +291,12 @@ steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t *
     return &r->decoded;
 }
 
+size_t steno_whisper_recording_texts(const steno_whisper_recording *r,
+                                     struct steno_whisper_text *out, size_t max)
+{
+    return steno_whisper_decoder_texts(r->decoder, out, max);
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *net,

@@ -121,6 +121,10 @@ struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whis
 size_t steno_whisper_recording_windows(const steno_whisper_recording *r);
 const struct steno_whisper_decoded *
 steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t **prompt, size_t *n);
+/* Texts that the beam found for that window [n], at most max, the best first; valid until the next
+ * step. Returns n: 0 if there is no such list. */
+size_t steno_whisper_recording_texts(const steno_whisper_recording *r,
+                                     struct steno_whisper_text *out, size_t max);
 /* Number of the language of the first window, -1 while it is not known; *probability: 1 where it
  * was given. */
 int steno_whisper_recording_language(const steno_whisper_recording *r, float *probability);

@@ -374,21 +374,39 @@ static double rank(const steno_whisper_search *s, const struct text *t)
     return (double)t->score / pow((double)(t->n ? t->n : 1), (double)s->o.length_penalty);
 }
 
+static struct steno_whisper_text text_of(const steno_whisper_search *s, const struct text *t)
+{
+    return (struct steno_whisper_text){.ids = t->ids,
+                                       .log_probs = t->probs,
+                                       .n = t->n,
+                                       .ended = t->ended,
+                                       .sum = (double)t->score,
+                                       .no_speech = s->no_speech};
+}
+
+size_t steno_whisper_search_ranked(const steno_whisper_search *s, struct steno_whisper_text *out,
+                                   size_t max)
+{
+    const struct text *best[2 * STENO_WHISPER_MAX_BEAM];
+    for (size_t i = 0; i < s->n_finished; i++) {
+        size_t at = i;
+        for (; at > 0 && rank(s, &s->finished[i]) > rank(s, best[at - 1]); at--)
+            best[at] = best[at - 1];
+        best[at] = &s->finished[i];
+    }
+    max = max < s->n_finished ? max : s->n_finished;
+    for (size_t i = 0; i < max; i++)
+        out[i] = text_of(s, best[i]);
+    return max;
+}
+
 struct steno_whisper_text steno_whisper_search_best(const steno_whisper_search *s)
 {
-    const struct text *best = &s->finished[0];
-    if (!s->n_finished) /* no score was a number */
-        return (struct steno_whisper_text){.ids = best->ids,
-                                           .log_probs = best->probs,
-                                           .sum = -INFINITY,
-                                           .no_speech = s->no_speech};
-    for (size_t i = 1; i < s->n_finished; i++)
-        if (rank(s, &s->finished[i]) > rank(s, best))
-            best = &s->finished[i];
-    return (struct steno_whisper_text){.ids = best->ids,
-                                       .log_probs = best->probs,
-                                       .n = best->n,
-                                       .ended = best->ended,
-                                       .sum = (double)best->score,
+    struct steno_whisper_text best;
+    if (steno_whisper_search_ranked(s, &best, 1))
+        return best;
+    return (struct steno_whisper_text){.ids = s->finished[0].ids, /* no score was a number */
+                                       .log_probs = s->finished[0].probs,
+                                       .sum = -INFINITY,
                                        .no_speech = s->no_speech};
 }

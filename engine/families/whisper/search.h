@@ -52,4 +52,7 @@ bool steno_whisper_search_ask(steno_whisper_search *s, struct steno_whisper_ask 
 void steno_whisper_search_take(steno_whisper_search *s, const struct steno_whisper_ask *ask);
 /* The best text; valid until the next start. */
 struct steno_whisper_text steno_whisper_search_best(const steno_whisper_search *s);
+/* All finished texts [n], at most max, best first; valid until the next start. Returns n. */
+size_t steno_whisper_search_ranked(const steno_whisper_search *s, struct steno_whisper_text *out,
+                                   size_t max);
 #endif

@@ -33,6 +33,8 @@ struct stream {
     int32_t *ids;
     size_t n, cap, n_ids, cap_ids;
     size_t n_partial, n_agreed; /* spans of the partial behind n; those that will not change */
+    size_t n_best;
+    struct steno_hypothesis_list others; /* of an utterance with one window: all but the best */
     struct steno_buf text;
     double score;
     struct steno_whisper_sections sections;
@@ -76,6 +78,7 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
     s->o = m->defaults;
     steno_buf_init(&s->text, (size_t)64 << 20);
     steno_whisper_sections_init(&s->sections);
+    steno_hypothesis_list_init(&s->others);
     st = steno_whisper_options_apply(o->options, o->n_options, &s->o, err);
     if (!st)
         st = steno_whisper_hints_apply(&o->hints, &s->o, &s->texts, err);
@@ -87,9 +90,12 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
     if (o->beam)
         s->o.decode.search.beam = (size_t)o->beam;
     o->beam = (int)s->o.decode.search.beam;
-    o->n_best = 1;
     s->prefix = s->o.prefix;
     set_batched(s, o);
+    if (is_batched(s) || o->n_best < 1)
+        o->n_best = 1;
+    o->n_best = o->n_best < o->beam ? o->n_best : o->beam;
+    s->n_best = (size_t)o->n_best;
     *state = s;
     return STENO_OK;
 }
@@ -102,6 +108,7 @@ static void forget_text(struct stream *s)
     s->score = 0;
     steno_buf_cut(&s->text, 0);
     steno_whisper_sections_reset(&s->sections);
+    steno_hypothesis_list_clear(&s->others);
 }
 
 /* The next utterance follows the one that has ended. */
@@ -144,6 +151,7 @@ void steno_whisper_state_free(void *state)
     steno_whisper_batched_close(s->batched);
     steno_buf_free(&s->text);
     steno_whisper_sections_free(&s->sections);
+    steno_hypothesis_list_free(&s->others);
     free(s->texts);
     free(s->spans);
     free(s->ids);
@@ -376,6 +384,8 @@ steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out,
                                   .n_sections = s->sections.n};
     out[0].language = steno_language_code_at(language(s, &out[0].language_probability));
     *n = 1;
+    for (size_t i = 0; i < s->others.n && *n < max; i++)
+        out[(*n)++] = s->others.h[i];
     *stable = s->n + s->n_agreed;
     *stable += *stable > 0; /* the next piece begins a word */
     return STENO_OK;
@@ -420,6 +430,45 @@ static bool prepare(struct steno_step_item *item)
     if (s->ended)
         s->n_partial = s->n_agreed; /* until a window says more */
     return !item->st && s->rec && steno_whisper_recording_ready(s->rec);
+}
+
+/* The spans of a text of the window, behind those that there are; its score to *sum. */
+static bool add_text(struct stream *s, const struct steno_whisper_text *t, double end, double *sum)
+{
+    const struct steno_whisper_partial p = {.ids = t->ids, .n = t->n, .end = end};
+    for (size_t i = 0; i < t->n; i++) {
+        int64_t first, last;
+        *sum += (double)t->log_probs[i];
+        if (t->ids[i] >= steno_bpe_regular(s->model->net->bpe))
+            continue;
+        place_piece(s, &p, i, &first, &last);
+        if (!add_piece(s, t->ids[i], t->log_probs[i], first, last > first ? last : first))
+            return false;
+    }
+    return true;
+}
+
+/* The beam's other texts, if the utterance is one window. Words have the times of a partial. */
+static steno_status take_others(struct stream *s, steno_err *err)
+{
+    struct steno_whisper_text t[STENO_WHISPER_MAX_BEAM];
+    const double end = (double)s->accepted / STENO_WHISPER_RATE;
+    const size_t before = s->n;
+    size_t n;
+    steno_status st = STENO_OK;
+    steno_hypothesis_list_clear(&s->others);
+    if (s->n_best < 2 || steno_whisper_recording_windows(s->rec) != 1 || !s->n)
+        return STENO_OK;
+    n = steno_whisper_recording_texts(s->rec, t, s->n_best);
+    for (size_t i = 1; i < n && !st; i++, s->n = before) {
+        double sum = 0;
+        st = add_text(s, &t[i], end, &sum)
+                 ? steno_hypothesis_list_add(&s->others, s->spans + before, s->n - before, NULL, 0,
+                                             sum)
+                 : STENO_ERR_NOMEM;
+    }
+    steno_hypothesis_list_finish(&s->others);
+    return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
 /* Segments of the window that a step has finished. */
@@ -475,6 +524,8 @@ static void finish(struct steno_step_item *item, steno_status st)
         return;
     }
     item->st = take_segments(s, item->err);
+    if (!item->st)
+        item->st = take_others(s, item->err);
     if (!item->st && !show_partial(s))
         item->st = steno_fail(item->err, STENO_ERR_NOMEM, "stream: out of memory");
     item->more = !item->st && steno_whisper_recording_ready(s->rec);
