@@ -32,7 +32,7 @@ QLinearMatMul QuantizeLinear RMSNormalization RNN Range Reciprocal ReduceL1 Redu
 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence
 RotaryEmbedding Round STFT Scan Scatter ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size
 Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile TopK Transpose
-Trilu Unsqueeze Where Xor CausalConvWithState CenterCropPad Col2Im Det LRN LinearAttention MaxUnpool NegativeLogLikelihoodLoss
+Trilu Unsqueeze Where Xor CausalConvWithState CenterCropPad Col2Im DeformConv Det LRN LinearAttention MaxUnpool NegativeLogLikelihoodLoss
 RoiAlign SoftmaxCrossEntropyLoss SwiGLU TensorScatter Unique
 """.split()
 

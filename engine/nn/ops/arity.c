@@ -34,6 +34,7 @@ static const struct arity {
     {"", "ConvTranspose", 1, 0x3, 0x1},
     {"", "CumProd", 26, 0x3, 0x1},
     {"", "CumSum", 11, 0x3, 0x1},
+    {"", "DeformConv", 19, 0x7, 0x1},
     {"", "DequantizeLinear", 10, 0x3, 0x1},
     {"", "Div", 1, 0x3, 0x1},
     {"", "DynamicQuantizeLinear", 11, 0x1, 0x7},

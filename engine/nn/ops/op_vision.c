@@ -1,5 +1,5 @@
 /* Operators of image models: LRN, Det, AffineGrid, CenterCropPad, Col2Im, MaxUnpool, MaxRoiPool,
- * RoiAlign. They run once beside a network's convolutions, so plain loops in f64 do. */
+ * RoiAlign, DeformConv. They run once beside a network's convolutions, so plain loops in f64 do. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -706,7 +706,159 @@ static steno_status run_regions(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
+/* ---- DeformConv (two axes) ---- */
+struct deform {
+    struct windows w;
+    size_t in[2], out[2], c_in, c_out, group, offset_group, taps;
+    const double *x, *weight, *offset, *mask, *bias; /* of one image; mask, bias: may be NULL */
+};
+
+/* Check shapes and attributes; *y gets the result's. Returns what is wrong, or NULL. */
+static const char *deform_layout(const struct steno_node *n, const struct steno_shape *x,
+                                 const struct steno_shape *w, const struct steno_shape *offset,
+                                 struct deform *d, struct steno_shape *y)
+{
+    int64_t count[MAX_SPATIAL], all, group = steno_node_int(n, "group", 1);
+    int64_t by = steno_node_int(n, "offset_group", 1);
+    d->w.n = 2;
+    if (x->rank != 4 || w->rank != 4 || offset->rank != 4 || !read_windows(n, &d->w))
+        return "only two spatial axes are supported";
+    memcpy(d->w.kernel, w->dim + 2, 2 * sizeof *d->w.kernel);
+    if (!count_windows(&d->w, x->dim + 2, count, &all))
+        return "the kernel does not fit the input";
+    if (group < 1 || by < 1 || x->dim[1] % by || w->dim[0] % group || x->dim[1] % group ||
+        w->dim[1] != x->dim[1] / group)
+        return "the channels do not divide into the groups";
+    *y = steno_ops_shape(4, (const int64_t[]){x->dim[0], w->dim[0], count[0], count[1]});
+    d->taps = (size_t)(w->dim[2] * w->dim[3]);
+    d->group = (size_t)group;
+    d->offset_group = (size_t)by;
+    d->c_in = (size_t)x->dim[1];
+    d->c_out = (size_t)w->dim[0];
+    for (int a = 0; a < 2; a++) {
+        d->in[a] = (size_t)x->dim[a + 2];
+        d->out[a] = (size_t)count[a];
+    }
+    return offset->dim[0] != x->dim[0] || offset->dim[1] != by * 2 * (int64_t)d->taps ||
+                   offset->dim[2] != count[0] || offset->dim[3] != count[1]
+               ? "the offsets have another shape"
+               : NULL;
+}
+
+static steno_status infer_deform(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s[3], y;
+    struct deform d;
+    const char *wrong;
+    for (int i = 0; i < 3; i++) {
+        s[i] = steno_infer_shape(ic, i);
+        if (!steno_shape_known(&s[i])) {
+            steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), NULL);
+            return STENO_OK;
+        }
+    }
+    wrong = deform_layout(steno_infer_node(ic), &s[0], &s[1], &s[2], &d, &y);
+    if (wrong)
+        return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &y);
+    return STENO_OK;
+}
+
+/* Between the four pixels around (at[0], at[1]); those outside are 0. */
+static double between(const double *plane, const size_t in[2], const double at[2])
+{
+    double low[2] = {floor(at[0]), floor(at[1])}, sum = 0;
+    for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 2; b++) {
+            double y = low[0] + a, x = low[1] + b;
+            if (y >= 0 && y < (double)in[0] && x >= 0 && x < (double)in[1])
+                sum += plane[(size_t)y * in[1] + (size_t)x] * (1 - fabs(at[0] - y)) *
+                       (1 - fabs(at[1] - x));
+        }
+    return sum;
+}
+
+/* The samples of one place of the result, [c_in, taps]. */
+static void deform_samples(const struct deform *d, size_t place, double *to)
+{
+    const size_t pixels = d->out[0] * d->out[1], per = d->c_in / d->offset_group;
+    const size_t where[2] = {place / d->out[1], place % d->out[1]};
+    for (size_t c = 0; c < d->c_in; c++)
+        for (size_t k = 0; k < d->taps; k++) {
+            const size_t tap[2] = {k / (size_t)d->w.kernel[1], k % (size_t)d->w.kernel[1]};
+            const size_t o = c / per * d->taps + k;
+            double at[2];
+            for (int a = 0; a < 2; a++)
+                at[a] = (double)((int64_t)where[a] * d->w.stride[a] - d->w.pad[a] +
+                                 (int64_t)tap[a] * d->w.dilation[a]) +
+                        d->offset[(2 * o + (size_t)a) * pixels + place];
+            to[c * d->taps + k] = between(d->x + c * d->in[0] * d->in[1], d->in, at) *
+                                  (d->mask ? d->mask[o * pixels + place] : 1);
+        }
+}
+
+static void deform_image(const struct deform *d, double *samples, double *y)
+{
+    const size_t pixels = d->out[0] * d->out[1], in = d->c_in / d->group * d->taps;
+    const size_t out = d->c_out / d->group;
+    for (size_t p = 0; p < pixels; p++) {
+        deform_samples(d, p, samples);
+        for (size_t o = 0; o < d->c_out; o++) {
+            const double *s = samples + o / out * in, *w = d->weight + o * in;
+            double sum = d->bias ? d->bias[o] : 0;
+            for (size_t i = 0; i < in; i++)
+                sum += w[i] * s[i];
+            y[o * pixels + p] = sum;
+        }
+    }
+}
+
+static steno_status run_deform(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x, *w, *offset, *bias, *mask;
+    const double *px, *po, *pm = NULL;
+    struct steno_tensor *y;
+    struct steno_shape s;
+    struct deform d = {.taps = 0};
+    double *py, *samples;
+    const char *wrong;
+    size_t pixels;
+    steno_status st = float_input(ctx, 3, &x, &px, err);
+    if (st)
+        return st;
+    w = steno_op_in(ctx, 1);
+    offset = steno_op_in(ctx, 2);
+    bias = steno_op_in(ctx, 3);
+    mask = steno_op_in(ctx, 4);
+    wrong = deform_layout(steno_op_node(ctx), &x->shape, &w->shape, &offset->shape, &d, &s);
+    pixels = d.out[0] * d.out[1];
+    if (!wrong && ((bias && steno_numel(bias) != d.c_out) ||
+                   (mask && steno_numel(mask) != steno_numel(offset) / 2)))
+        wrong = "the bias or the mask has another shape";
+    if (wrong)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    if (st)
+        return st;
+    d.weight = steno_ops_as_f64(ctx, w);
+    po = steno_ops_as_f64(ctx, offset);
+    d.bias = bias ? steno_ops_as_f64(ctx, bias) : NULL;
+    pm = mask ? steno_ops_as_f64(ctx, mask) : NULL;
+    samples = steno_op_scratch(ctx, (d.c_in * d.taps + 1) * sizeof *samples);
+    if (!d.weight || !po || (bias && !d.bias) || (mask && !pm) || !samples)
+        return steno_ops_nomem(ctx, err);
+    for (size_t b = 0; b < (size_t)s.dim[0]; b++) {
+        d.x = px + b * d.c_in * d.in[0] * d.in[1];
+        d.offset = po + b * d.offset_group * 2 * d.taps * pixels;
+        d.mask = pm ? pm + b * d.offset_group * d.taps * pixels : NULL;
+        deform_image(&d, samples, py + b * d.c_out * pixels);
+    }
+    steno_ops_put_f64(y, py);
+    return STENO_OK;
+}
+
 const struct steno_op steno_ops_vision[] = {
+    {"", "DeformConv", 19, 0, 0, infer_deform, NULL, NULL, run_deform},
     {"", "LRN", 1, 0, 0, steno_ops_infer_same, NULL, NULL, run_lrn},
     {"", "Det", 11, 0, 0, infer_det, NULL, NULL, run_det},
     {"", "AffineGrid", 20, 0, 0, infer_affine, NULL, NULL, run_affine},
