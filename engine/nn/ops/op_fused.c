@@ -339,8 +339,9 @@ static steno_status run_depthwise(struct steno_op_ctx *ctx, steno_err *err)
     steno_status st;
     if (!depthwise_pads(steno_op_node(ctx), (int64_t)d->k, pads))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "pads must be two numbers below the taps");
+    /* no rows that are padded to one less than the taps give no rows: a text without tokens */
     if (!x || x->dtype != STENO_F32 || x->shape.rank != 3 || x->shape.dim[2] != (int64_t)d->c ||
-        x->shape.dim[1] + pads[0] + pads[1] < (int64_t)d->k ||
+        x->shape.dim[1] + pads[0] + pads[1] + 1 < (int64_t)d->k ||
         (bias && (bias->dtype != STENO_F32 || steno_numel(bias) != d->c)))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "X or bias do not fit weights of %zu channels, %zu taps", d->c, d->k);
