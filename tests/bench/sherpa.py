@@ -3,10 +3,11 @@ process of its own, pinned to one core; ours and theirs alternate for some round
 counts. Times of streams are without loading the model; loading is a column of its own, ours with a warm cache of
 packed weights.
 
-    sherpa.py [--rounds 3] [--streams 1,4,16] [--beams 1,4] [--forms fp32,int8] [--seconds 10] MODEL FILE
+    sherpa.py [--rounds 3] [--streams 1,4,16] [--beams 1,4] [--forms fp32,bf16,int8] [--seconds 10] MODEL FILE
 
 MODEL: a directory with encoder, decoder, joiner (.onnx, .int8.onnx) and tokens.txt, such as the one that
-../shared/zoo/fill_weights.py fills (random weights: speed does not depend on them). FILE: a 16 kHz WAV file. Needs
+../shared/zoo/fill_weights.py fills (random weights: speed does not depend on them). FILE: a 16 kHz WAV file. In bf16
+only we round; sherpa-onnx runs the f32 files. Needs
 sherpa-onnx 2.0.1 in this Python, and build/release/tests/bench/stream_speed."""
 import argparse
 import os
@@ -73,7 +74,7 @@ def main():
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--streams", default="1,4,16")
     ap.add_argument("--beams", default="1,4")
-    ap.add_argument("--forms", default="fp32,int8")
+    ap.add_argument("--forms", default="fp32,bf16,int8")
     ap.add_argument("--seconds", type=float, default=10)
     ap.add_argument("--theirs", help=argparse.SUPPRESS)
     a = ap.parse_args()
