@@ -16,7 +16,7 @@
 struct steno_tdt_options {
     int32_t vocab;       /* tokens, the blank among them */
     int32_t blank;       /* also what the prediction network reads first */
-    int32_t silent;      /* a token that counts as a blank, such as <unk>; -1: none */
+    int32_t silent;      /* a token that counts as a blank in a beam, such as <unk>; -1: none */
     int32_t durations;   /* scores behind those of the tokens, for 0, 1, 2... frames; 0: none */
     int max_tokens;      /* of one frame; then the search goes on to the next one */
     float blank_penalty; /* subtracted from the score of the blank */
