@@ -164,7 +164,7 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     if (!st)
         st = steno_decoders_open(&srv->decoders, d->conf.helpers, err);
     if (!st)
-        st = steno_waker_open(&srv->waker, d->conf.helpers, err);
+        st = steno_waker_open(&srv->waker, d->conf.sessions + d->conf.uploads, err);
     if (!st)
         st = open_engine(d, err);
     if (!st)

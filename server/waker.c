@@ -13,7 +13,7 @@
 
 struct watch {
     bool used, calling;
-    uint32_t generation; /* from 1, so that an id is never 0 */
+    uint32_t generation; /* of its earlier watches; ids have one more, so that none is 0 */
     steno_waker_fn *fn;
     void *user;
 };
@@ -38,7 +38,7 @@ static struct watch *find(steno_waker *w, uint64_t id)
     if (!id || slot >= (uint32_t)w->max)
         return NULL;
     x = &w->watches[slot];
-    return x->used && x->generation == (uint32_t)(id >> 32) ? x : NULL;
+    return x->used && x->generation + 1 == (uint32_t)(id >> 32) ? x : NULL;
 }
 
 /* Lock held, released during the call. */
@@ -85,8 +85,6 @@ static steno_status init(steno_waker *w, int max, steno_err *err)
     if (!w->watches || w->epoll < 0 || w->stop_event < 0 ||
         epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->stop_event, &ev))
         return steno_fail(err, STENO_ERR_INTERNAL, "waker: %s", strerror(errno));
-    for (int i = 0; i < max; i++)
-        w->watches[i].generation = 1;
     st = steno_thread_start(&w->thread, "waker", run, w, err);
     w->running = !st;
     return st;
@@ -139,8 +137,8 @@ static bool add(steno_waker *w, int fd, uint32_t events, uint64_t id)
 static void remove_watch(struct watch *x)
 {
     x->used = false;
-    if (++x->generation == 0)
-        x->generation = 1;
+    if (++x->generation == UINT32_MAX)
+        x->generation = 0;
 }
 
 steno_waker_id steno_waker_watch(steno_waker *w, int readable, int writable, steno_waker_fn *fn,
@@ -153,7 +151,7 @@ steno_waker_id steno_waker_watch(steno_waker *w, int readable, int writable, ste
         i++;
     if (i < w->max) {
         struct watch *x = &w->watches[i];
-        id = (uint64_t)x->generation << 32 | (uint32_t)i;
+        id = (uint64_t)(x->generation + 1) << 32 | (uint32_t)i;
         x->used = true;
         x->fn = fn;
         x->user = user;

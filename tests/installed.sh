@@ -12,7 +12,7 @@ check() {
 out=$(make -s install DESTDIR="$root" PREFIX=/usr 2>&1)
 check $? "install into DESTDIR" "$out"
 missing=""
-for f in bin/steno bin/steno-load sbin/stenod lib/libsteno.a lib/pkgconfig/steno.pc include/steno/steno.h \
+for f in bin/steno bin/steno-load sbin/stenod libexec/steno/steno-decode lib/libsteno.a lib/pkgconfig/steno.pc include/steno/steno.h \
     share/man/man1/steno.1 share/man/man1/steno-load.1 share/man/man8/stenod.8 share/man/man5/steno.conf.5 \
     lib/systemd/system/stenod.service lib/systemd/system/stenod.socket share/steno/steno.conf.sample share/steno/catalogue.json \
     share/bash-completion/completions/steno share/steno/models/digits-en/model.conf \
@@ -22,6 +22,8 @@ done
 [ -z "$missing" ]; check $? "every file arrives" "missing: $missing"
 got=$(cd / && "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/models/digits-en" "$OLDPWD/tests/data/digits.wav" 2>&1)
 [ "$got" = "$(cat tests/data/digits.txt)" ]; check $? "the installed command transcribes the sample" "$got"
+got=$(cd / && env -u STENO_DECODE "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/models/digits-en" "$OLDPWD/tests/data/containers/chirp.webm" 2>&1)
+check $? "the installed command finds steno-decode" "$got"
 
 flags=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root" pkg-config --cflags steno 2>&1 | sed "s|$root$root|$root|g")
 libs=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --libs steno 2>&1)

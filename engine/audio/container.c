@@ -2,6 +2,8 @@
  * recording in memory is copied to an anonymous file (memfd_create), because formats such as MP4
  * need to seek. A live stream comes by a pipe.
  *
+ * The kernel ends the process with the thread that started it, so that has to be one that stays.
+ *
  * The limit on processor time follows from the limit on audio: real files take less than a
  * hundredth of their length. */
 #define _GNU_SOURCE /* memfd_create, pipe2, posix_spawn_file_actions_addclosefrom_np */
@@ -92,26 +94,26 @@ static void give_place_back(steno_decoders *d)
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-/* Find it: STENO_DECODE, beside this program, above it (programs of a build folder's tests), where
- * it is installed. */
+/* Where the program may be, from the folder of this one: beside it; where both are installed; above
+ * the tests of a build folder. */
+static const char *const places[] = {"/" PROGRAM, "/../libexec/steno/" PROGRAM, "/../../" PROGRAM,
+                                     "/../../../" PROGRAM};
+
 static bool find_program(char path[PATH_BYTES])
 {
     const char *given = getenv("STENO_DECODE");
     char dir[PATH_BYTES];
     ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
+    char *slash;
     if (given && *given)
         return snprintf(path, PATH_BYTES, "%s", given) < PATH_BYTES && !access(path, X_OK);
     dir[n > 0 ? n : 0] = '\0';
-    for (int up = 0; up < 4; up++) {
-        char *slash = strrchr(dir, '/');
-        if (!slash)
-            break;
+    slash = strrchr(dir, '/');
+    if (slash)
         *slash = '\0';
-        if (snprintf(path, PATH_BYTES, "%s/" PROGRAM, dir) < PATH_BYTES && !access(path, X_OK))
+    for (size_t i = 0; slash && i < (strstr(dir, "/build/") ? 4 : 2); i++)
+        if (snprintf(path, PATH_BYTES, "%s%s", dir, places[i]) < PATH_BYTES && !access(path, X_OK))
             return true;
-        if (up == 0 && !strstr(dir, "/build/"))
-            break;
-    }
     return snprintf(path, PATH_BYTES, "%s", STENO_LIBEXECDIR "/steno/" PROGRAM) < PATH_BYTES &&
            !access(path, X_OK);
 }
@@ -190,15 +192,14 @@ static steno_status start(steno_container *c, const struct steno_container_optio
     if (!find_program(path))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "this format needs the program " PROGRAM
-                          ", which is neither beside this one nor in " STENO_LIBEXECDIR
-                          "/steno (make install puts it there)");
+                          ", which is not installed beside this one or in libexec/steno");
     if (pipe2(pipe, O_CLOEXEC))
         return fail_errno(err, "pipe", errno);
     rc = spawn(&c->pid, path, argv, in, pipe[1]);
     close(pipe[1]);
     c->out = pipe[0];
     (void)fcntl(c->out, F_SETFL, O_NONBLOCK);
-    return rc ? fail_errno(err, path, rc) : STENO_OK;
+    return rc ? fail_errno(err, "start", rc) : STENO_OK;
 }
 
 static steno_status new_container(steno_container **out, const struct steno_container_options *opt,
