@@ -16,10 +16,15 @@ void steno_activity_init(struct steno_activity *a, double frame_seconds)
 
 bool steno_activity_push(struct steno_activity *a, const float *pcm, size_t n)
 {
-    double sum = 0, db;
+    double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += (double)pcm[i] * (double)pcm[i];
-    db = 10 * log10(sum / (double)n + 1e-12);
+    return steno_activity_push_sum(a, sum, n);
+}
+
+bool steno_activity_push_sum(struct steno_activity *a, double sum, size_t n)
+{
+    double db = 10 * log10(sum / (double)n + 1e-12);
     if (db < a->floor_db)
         a->floor_db = db > FLOOR_LOW ? db : FLOOR_LOW;
     else

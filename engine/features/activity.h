@@ -17,5 +17,7 @@ void steno_activity_init(struct steno_activity *a, double frame_seconds);
 /* Classify one frame of n samples in [-1,1], n >= 1. Returns true for loud frames from the third
  * consecutive one on (a click is not speech). */
 bool steno_activity_push(struct steno_activity *a, const float *pcm, size_t n);
+/* The same by the sum of the squares of its samples, for callers that do not keep them. */
+bool steno_activity_push_sum(struct steno_activity *a, double sum, size_t n);
 
 #endif

@@ -5,14 +5,13 @@
 
 #include "recognizer/vad.h"
 
-#define SPANS 32 /* room at first; more are needed only where the search lags by many words */
+#define SPANS 8 /* room at first; more are needed only where the search lags by many words */
 
 struct span {
     int64_t from, to; /* samples */
 };
 
 struct steno_sound {
-    steno_vad *rule; /* the own one, of a stream without a VAD */
     steno_vad_state *state;
     struct span *spans; /* [n] sounds, in order; the first may be partly queried */
     size_t n, cap;
@@ -25,10 +24,8 @@ steno_status steno_sound_open(steno_sound **out, const steno_vad *vad, int rate,
     steno_status st = STENO_OK;
     if (!s || !(s->spans = malloc(SPANS * sizeof *s->spans)))
         st = steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    if (!st && !vad)
-        st = steno_vad_open(&s->rule, NULL, err);
     if (!st)
-        st = steno_vad_state_open(&s->state, vad ? vad : s->rule, rate, err);
+        st = steno_vad_state_open(&s->state, vad ? vad : &steno_vad_energy, rate, err);
     if (st) {
         steno_sound_close(s);
         return st;
@@ -43,7 +40,6 @@ void steno_sound_close(steno_sound *s)
     if (!s)
         return;
     steno_vad_state_close(s->state);
-    steno_vad_close(s->rule);
     free(s->spans);
     free(s);
 }

@@ -36,19 +36,23 @@ struct steno_vad {
     struct idle *idle; /* locked */
 };
 
+const steno_vad steno_vad_energy; /* no network, so its lock is not used */
+
 struct steno_vad_state {
     const steno_vad *vad;
     int rate;
     size_t frame;   /* samples per frame at the rate of the rule or the network */
     int64_t frames; /* classified */
-    float *buf;     /* [NET_CONTEXT + frame], `have` of them filled */
-    size_t context, have;
+    size_t have;    /* samples of the frame and, for the network, of its context */
     struct steno_activity rule;
+    double sum; /* of the squares of the frame's samples, for the rule */
     /* network */
     steno_resampler *resampler;
     float *made; /* [cap] resampled; [at, len) are not in a frame yet */
     size_t cap, at, len;
-    float state[NET_STATE];
+    float *state; /* [NET_STATE] */
+    float *buf;   /* [context + frame], `have` of them filled */
+    size_t context;
     bool speech;
 };
 
@@ -179,9 +183,12 @@ static steno_status open_network(steno_vad_state *v, steno_err *err)
     if (v->cap < BLOCK)
         v->cap = BLOCK;
     v->made = malloc(v->cap * sizeof *v->made);
+    v->state = malloc(NET_STATE * sizeof *v->state);
     v->frame = NET_FRAME;
     v->context = NET_CONTEXT;
-    return v->made ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
+    v->buf = malloc((v->context + v->frame) * sizeof *v->buf);
+    return v->made && v->state && v->buf ? STENO_OK
+                                         : steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
 }
 
 static void begin(steno_vad_state *v)
@@ -190,8 +197,11 @@ static void begin(steno_vad_state *v)
     v->have = v->context;
     v->at = v->len = 0;
     v->speech = false;
+    v->sum = 0;
+    if (!v->buf)
+        return;
     memset(v->buf, 0, (v->context + v->frame) * sizeof *v->buf);
-    memset(v->state, 0, sizeof v->state);
+    memset(v->state, 0, NET_STATE * sizeof *v->state);
 }
 
 steno_status steno_vad_state_open(steno_vad_state **out, const steno_vad *vad, int rate,
@@ -207,8 +217,6 @@ steno_status steno_vad_state_open(steno_vad_state **out, const steno_vad *vad, i
     steno_activity_init(&v->rule, RULE_SECONDS);
     if (vad->net)
         st = open_network(v, err);
-    if (!st && !(v->buf = malloc((v->context + v->frame) * sizeof *v->buf)))
-        st = steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
     if (st) {
         steno_vad_state_close(v);
         return st;
@@ -224,6 +232,7 @@ void steno_vad_state_close(steno_vad_state *v)
         return;
     steno_resampler_close(v->resampler);
     free(v->made);
+    free(v->state);
     free(v->buf);
     free(v);
 }
@@ -275,7 +284,7 @@ static steno_status run_network(steno_vad_state *v, struct idle *i, float *proba
         return steno_fail(err, STENO_ERR_FORMAT,
                           "vad: the network gave no probability and state of [2,1,128]");
     *probability = *(const float *)y->data;
-    memcpy(v->state, next->data, sizeof v->state);
+    memcpy(v->state, next->data, NET_STATE * sizeof *v->state);
     return STENO_OK;
 }
 
@@ -288,7 +297,8 @@ static steno_status classify(steno_vad_state *v, bool *speech, steno_err *err)
     float p = 0;
     steno_status st;
     if (!vad->net) {
-        *speech = steno_activity_push(&v->rule, v->buf, v->frame);
+        *speech = steno_activity_push_sum(&v->rule, v->sum, v->frame);
+        v->sum = 0;
     } else {
         st = acquire(vad, &i, err);
         if (st)
@@ -299,8 +309,8 @@ static steno_status classify(steno_vad_state *v, bool *speech, steno_err *err)
             return st;
         v->speech = p >= (v->speech ? END : BEGIN);
         *speech = v->speech;
+        memmove(v->buf, v->buf + v->frame, v->context * sizeof *v->buf);
     }
-    memmove(v->buf, v->buf + v->frame, v->context * sizeof *v->buf);
     v->have = v->context;
     v->frames++;
     return STENO_OK;
@@ -310,7 +320,11 @@ static size_t fill(steno_vad_state *v, const float *p, size_t n)
 {
     size_t room = v->context + v->frame - v->have;
     n = n < room ? n : room;
-    memcpy(v->buf + v->have, p, n * sizeof *p);
+    if (v->buf)
+        memcpy(v->buf + v->have, p, n * sizeof *p);
+    else
+        for (size_t i = 0; i < n; i++)
+            v->sum += (double)p[i] * (double)p[i];
     v->have += n;
     return n;
 }

@@ -8,6 +8,9 @@
 
 typedef struct steno_vad_state steno_vad_state; /* confined */
 
+/* The rule on energy, which needs no open. */
+extern const steno_vad steno_vad_energy;
+
 /* rate: of the samples, Hz. vad must outlive the state. STENO_ERR_NOMEM, errors of the resampler.
  */
 STENO_MUST steno_status steno_vad_state_open(steno_vad_state **out, const steno_vad *vad, int rate,

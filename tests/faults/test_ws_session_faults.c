@@ -115,7 +115,7 @@ static int take_all(steno_ws_session *s, char type[16], char said[256])
 /* A session from start to end. True when no allocation failed. */
 static bool scenario(void)
 {
-    struct steno_ws_session_limits limits = {1 << 20, 4096, 0, 0};
+    struct steno_ws_session_limits limits = {1 << 20, 4096, 0, 0, 0};
     struct steno_ws_session_state st;
     struct fake f = {.room = 1000};
     static char pcm[8000];
