@@ -42,7 +42,7 @@ struct fired {
 
 struct stream {
     const struct model *m;
-    float *context; /* [CONTEXT, width] last input frames */
+    float *context; /* [CONTEXT, width] last input frames, without positions */
     int64_t row;    /* position of the next input frame */
     struct steno_cif cif;
     float *caches;      /* [blocks, dim, kernel - 1] of the decoder */
@@ -214,8 +214,8 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
         s->last = s->tokens_end = -1;
         s->left = 0;
         s->fired.n = s->taken = 0;
-    } else if (s->row > RESTART_ROWS && !s->left) {
-        restart_networks(s);
+    } else if (s->row > RESTART_ROWS) {
+        s->row = CONTEXT; /* the frames of the context have positions from 0 on */
     }
     return STENO_OK;
 }
@@ -306,22 +306,23 @@ static void add_position(float *x, size_t width, int64_t at)
 }
 
 /* The encoder's input: the context, and the frames of the window. The context of the next step is
- * kept. */
+ * kept. Frames before the recording stay zeros, without a position. */
 static void fill_input(struct worker *w, struct stream *s, const float *window)
 {
     const struct model *m = w->m;
-    const size_t width = width_of(m),
-                 frames = (ROWS - 1) * m->m.front.lfr.shift + m->m.front.lfr.window;
+    const size_t width = width_of(m);
+    const size_t frames = (ROWS - 1) * m->m.front.lfr.shift + m->m.front.lfr.window;
     float *fresh = w->x + CONTEXT * width;
     memcpy(w->x, s->context, CONTEXT * width * sizeof *w->x);
     steno_lfr_apply(&m->m.front.lfr, window, frames, STENO_FUNASR_BINS, fresh);
     steno_cmvn_apply(m->m.front.cmvn, fresh, ROWS);
     for (size_t i = 0; i < ROWS * width; i++)
         fresh[i] *= m->scale;
-    for (size_t i = 0; i < ROWS; i++)
-        add_position(fresh + i * width, width, s->row + (int64_t)i);
-    s->row += ROWS;
     memcpy(s->context, w->x + ROWS * width, CONTEXT * width * sizeof *w->x);
+    for (int64_t i = 0; i < ALL; i++)
+        if (s->row + i >= CONTEXT)
+            add_position(w->x + (size_t)i * width, width, s->row + i - CONTEXT);
+    s->row += ROWS;
 }
 
 static steno_status wrong_output(const struct steno_part_file *p, const char *what,
