@@ -37,7 +37,7 @@ static void log_softmax(const struct loss *l, const double *x, double *y)
     for (size_t b = 0; b < l->n; b++)
         for (size_t i = 0; i < l->inner; i++) {
             const double *p = x + b * l->c * l->inner + i;
-            double most = -INFINITY, sum = 0;
+            double most = -(double)INFINITY, sum = 0;
             for (size_t k = 0; k < l->c; k++)
                 most = p[k * l->inner] > most ? p[k * l->inner] : most;
             for (size_t k = 0; k < l->c; k++)
