@@ -63,47 +63,29 @@ static steno_status open_audio(steno_stream *s, steno_err *err)
 
 /* ---- the VAD, as families see it ------------------------------------------------------------- */
 
-struct speech {
-    steno_vad *rule; /* of a stream without a VAD */
-    steno_vad_state *state;
-};
-
 static void close_speech(void *state)
 {
-    struct speech *p = state;
-    if (!p)
-        return;
-    steno_vad_state_close(p->state);
-    steno_vad_close(p->rule);
-    free(p);
+    steno_vad_state_close(state);
 }
 
 static steno_status open_speech(void **state, const void *vad, int rate, steno_err *err)
 {
-    struct speech *p = calloc(1, sizeof *p);
-    steno_status st = STENO_OK;
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    if (!vad)
-        st = steno_vad_open(&p->rule, NULL, err);
+    steno_vad_state *v;
+    steno_status st = steno_vad_state_open(&v, vad ? vad : &steno_vad_energy, rate, err);
     if (!st)
-        st = steno_vad_state_open(&p->state, vad ? vad : p->rule, rate, err);
-    if (st)
-        close_speech(p);
-    else
-        *state = p;
+        *state = v;
     return st;
 }
 
 static steno_status push_speech(void *state, const float *pcm, size_t n, size_t *used, bool *speech,
                                 steno_err *err)
 {
-    return steno_vad_state_push(((struct speech *)state)->state, pcm, n, used, speech, err);
+    return steno_vad_state_push(state, pcm, n, used, speech, err);
 }
 
 static int64_t classified(const void *state)
 {
-    return steno_vad_state_classified(((const struct speech *)state)->state);
+    return steno_vad_state_classified(state);
 }
 
 /* Open the family's state, and make room for its hypotheses. */

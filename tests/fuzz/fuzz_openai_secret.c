@@ -1,9 +1,11 @@
-/* A request for an ephemeral key, in both schemas: the answer is JSON with the key. */
+/* Short JSON bodies: a request for an ephemeral key in both schemas, whose answer is JSON with the
+ * key, and Deepgram's request that names its recording. */
 /* covers: protocol/openai_secret.c */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/deepgram.h"
 #include "protocol/openai_secret.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -33,6 +35,10 @@ static void one(const char *p, size_t n, bool beta)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    char url[64] = "";
+    if (!steno_deepgram_url((const char *)data, size, url, sizeof url, NULL) &&
+        strlen(url) >= sizeof url)
+        abort();
     one((const char *)data, size, false);
     one((const char *)data, size, true);
     return 0;
