@@ -91,6 +91,8 @@ static struct wavgen wav;  /* 16 kHz mono, 3000 samples */
 static struct oggmake ogg; /* Opus of the same length */
 static unsigned char flac[20000];
 static size_t n_flac;
+static unsigned char container[8000];
+static size_t n_container;
 static size_t frames_wanted;
 
 static steno_status features(steno_resampler *r, steno_fbank *f, const float *x, size_t n,
@@ -150,6 +152,19 @@ static steno_status wav_in_memory(steno_err *err)
 static steno_status flac_in_memory(steno_err *err)
 {
     return read_memory(flac, n_flac, err);
+}
+
+/* A format of steno-decode: up to its end, without features. */
+static steno_status container_in_memory(steno_err *err)
+{
+    steno_audio *a = NULL;
+    float x[1024];
+    size_t n = 1;
+    steno_status st = steno_audio_open_mem(&a, container, n_container, NULL, err);
+    while (!st && n)
+        st = steno_audio_read(a, x, 1024, &n, err);
+    steno_audio_close(a);
+    return st;
 }
 
 static steno_status from_descriptor(const void *data, size_t n, bool as_pipe, steno_err *err)
@@ -284,8 +299,9 @@ static int fail_each(scenario *run, long *counter, steno_status expected)
 
 static void each_allocation_that_fails_is_an_error_without_a_leak(void **state)
 {
-    static scenario *const all[] = {wav_in_memory, flac_in_memory, wav_from_pipe, flac_from_pipe,
-                                    live_wav,      live_opus,      normalisation};
+    static scenario *const all[] = {wav_in_memory,  flac_in_memory,     wav_from_pipe,
+                                    flac_from_pipe, live_wav,           live_opus,
+                                    normalisation,  container_in_memory};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         assert_true(fail_each(all[i], &allocations, STENO_ERR_NOMEM) > 1);
@@ -343,7 +359,12 @@ static int make_inputs(void **state)
     rewind(f);
     n_flac = fread(flac, 1, sizeof flac, f);
     fclose(f);
-    return n_flac < 1000;
+    f = fopen("tests/data/containers/chirp.m4a", "rb");
+    if (!f)
+        return 1;
+    n_container = fread(container, 1, sizeof container, f);
+    fclose(f);
+    return n_flac < 1000 || n_container < 1000;
 }
 
 static int free_inputs(void **state)
