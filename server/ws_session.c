@@ -103,7 +103,10 @@ static steno_status check(struct steno_dialect_session *d, const struct steno_na
                           char *model, steno_err *err)
 {
     steno_ws_session *s = d->owner;
-    return s->engine->check ? s->engine->check(s->ctx, start, model, err) : STENO_OK;
+    if (s->engine->check)
+        return s->engine->check(s->ctx, start, model, err);
+    memcpy(model, start->model, sizeof start->model);
+    return STENO_OK;
 }
 
 static bool init_dialect(steno_ws_session *s, const char *id)
@@ -187,7 +190,7 @@ void steno_ws_session_free(steno_ws_session *s)
 static bool paused(const steno_ws_session *s)
 {
     return s->n_held || s->finalize_wanted || s->swap == SWAP_RUNNING ||
-           (s->swap == SWAP_WANTED && s->clears) ||
+           (s->swap == SWAP_WANTED && (s->clears || s->committed)) ||
            (s->held_bytes.len && s->feed && steno_feed_decodes(s->feed));
 }
 
@@ -452,10 +455,12 @@ static void finalize(steno_ws_session *s)
         fail(s, STENO_ERR_INVAL, "finalize: not possible before the audio's header");
         return;
     }
+    s->committed = s->swap == SWAP_WANTED;
     count_finalize(s, 1);
     st = s->engine->finalize(s->ctx, &err);
     if (st)
         count_finalize(s, -1);
+    s->committed &= !st || st == STENO_ERR_BUSY;
     s->finalize_wanted = st == STENO_ERR_BUSY;
     if (st && st != STENO_ERR_BUSY && st != STENO_ERR_CANCELLED)
         fail(s, st, err.msg);
@@ -466,17 +471,19 @@ static void finalize(steno_ws_session *s)
 /* Begin the swap that is wanted, if nothing of the old stream must be awaited. */
 static void try_swap(steno_ws_session *s)
 {
-    bool may;
+    bool may, finalizing;
     const bool running = s->state == RUNNING || (s->state == ENDING && s->end_wanted);
     if (s->swap != SWAP_WANTED || !running || s->n_held || s->finalize_wanted)
         return;
     pthread_mutex_lock(&s->mx);
-    may = !s->finalizing && (s->clears || !s->dialect->is_busy || !s->dialect->is_busy(&s->d));
+    finalizing = s->finalizing;
+    may = !finalizing && (s->clears || !s->dialect->is_busy || !s->dialect->is_busy(&s->d));
     s->swap_waits = !may;
     s->swapping = may;
     s->swapped = false;
     s->mute = may && s->clears;
     pthread_mutex_unlock(&s->mx);
+    s->committed &= finalizing; /* a segment that is open all the same may take audio */
     if (!may)
         return;
     s->swap = SWAP_RUNNING;
@@ -600,8 +607,11 @@ void steno_ws_session_resume(steno_ws_session *s)
     }
 }
 
-bool steno_ws_session_readable(const steno_ws_session *s)
+bool steno_ws_session_readable(steno_ws_session *s)
 {
+    /* the next message may be audio of the next segment, which belongs to the new stream */
+    if (s->swap == SWAP_WANTED)
+        try_swap(s);
     return !paused(s);
 }
 

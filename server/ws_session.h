@@ -87,7 +87,7 @@ void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool la
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last);
 /* False while the recogniser's buffer is full: then nothing may be passed in until resume made it
  * true again. */
-bool steno_ws_session_readable(const steno_ws_session *s);
+bool steno_ws_session_readable(steno_ws_session *s);
 /* The process that decodes for this session has samples, or room for bytes: resume is due. Any
  * thread. */
 void steno_ws_session_decoded(steno_ws_session *s);

@@ -18,7 +18,7 @@
 /* Stands in for the pool: counts calls, sums up samples, takes at most `room` samples at a time. */
 struct fake {
     steno_status open_status;
-    int opens, ends, finalizes, busy_finalizes, rate;
+    int opens, ends, closes, finalizes, busy_finalizes, rate;
     bool no_more; /* refuse audio */
     size_t room, taken;
     double sum; /* of sample i * (1 + i % 7), so that it depends on the order */
@@ -73,6 +73,11 @@ static void fake_end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
+static void fake_close(void *ctx)
+{
+    ((struct fake *)ctx)->closes++;
+}
+
 static double fake_come_back(void *ctx)
 {
     (void)ctx;
@@ -84,6 +89,7 @@ static const struct steno_ws_engine engine = {.resolve = fake_resolve,
                                               .push = fake_push,
                                               .finalize = fake_finalize,
                                               .end = fake_end,
+                                              .close = fake_close,
                                               .come_back = fake_come_back};
 
 struct fixture {
@@ -429,6 +435,48 @@ static void a_finalize_the_recogniser_cannot_take_yet_waits(void **state)
     assert_int_equal(f->fake.finalizes, 1);
 }
 
+#define APPEND "{\"type\":\"input_audio_buffer.append\",\"audio\":\"AAAAAAAAAAA=\"}"
+
+/* A Realtime client changes the settings while an item is open, and sends the audio of the next
+ * item before the first one is done, or before the network's thread knows that it is. */
+static void audio_of_the_next_item_waits_for_the_new_settings(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct fixture f;
+        size_t before;
+        make_dialect(&f, &steno_dialect_realtime, 1 << 20, 0);
+        steno_ws_session_opened(f.s);
+        text(&f, APPEND);
+        assert_int_equal(f.fake.opens, 1);
+        note_text(&f, STENO_SPEECH_START, "");
+        text(&f, "{\"type\":\"session.update\",\"session\":{\"type\":\"transcription\",\"audio\":{"
+                 "\"input\":{\"turn_detection\":null}}}}");
+        assert_true(steno_ws_session_readable(f.s));
+        text(&f, "{\"type\":\"input_audio_buffer.commit\"}");
+        assert_int_equal(f.fake.finalizes, 1);
+        before = f.fake.taken;
+        if (!late) /* audio may come at any time; it must not reach the old stream */
+            assert_false(steno_ws_session_readable(f.s));
+        note_text(&f, STENO_FINAL, "four");
+        note(&f, STENO_POOL_FINALIZED, STENO_OK);
+        if (!late)
+            steno_ws_session_resume(f.s);
+        /* late: the thread looks at the client before it looks at its notes */
+        assert_false(steno_ws_session_readable(f.s));
+        assert_int_equal(f.fake.ends, 1);
+        note(&f, STENO_POOL_DONE, STENO_OK);
+        steno_ws_session_resume(f.s);
+        assert_true(steno_ws_session_readable(f.s));
+        assert_int_equal(f.fake.opens, 2);
+        assert_int_equal(f.fake.closes, 1);
+        assert_int_equal(f.fake.taken, before);
+        text(&f, APPEND);
+        assert_true(f.fake.taken > before);
+        steno_ws_session_free(f.s);
+    }
+}
+
 static void audio_after_end_is_an_error_but_costs_no_final(void **state)
 {
     struct fixture *f = *state;
@@ -722,6 +770,7 @@ int main(void)
         TEST(any_split_and_any_back_pressure_gives_the_same_samples),
         TEST(end_and_errors_wait_for_audio_without_room),
         TEST(a_finalize_the_recogniser_cannot_take_yet_waits),
+        cmocka_unit_test(audio_of_the_next_item_waits_for_the_new_settings),
         TEST(audio_after_end_is_an_error_but_costs_no_final),
         TEST(drain_sends_the_last_final_and_closes_1012),
         TEST(drain_before_any_audio_closes_at_once),
