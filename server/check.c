@@ -65,7 +65,8 @@ static void check_admin(struct check *c)
             "server.admin");
 }
 
-size_t steno_check_start(const struct steno_config *conf, void (*tell)(const char *message))
+size_t steno_check_start(const struct steno_config *conf, bool good,
+                         void (*tell)(const char *message))
 {
     struct check c = {.srv = {.conf = conf}, .tell = tell};
     steno_err err;
@@ -80,7 +81,8 @@ size_t steno_check_start(const struct steno_config *conf, void (*tell)(const cha
     if (*conf->tls_certificate)
         add(&c, steno_tls_check(conf->tls_certificate, conf->tls_key, &err), &err, "tls");
     check_admin(&c);
-    check_model(&c);
+    if (good)
+        check_model(&c);
     steno_vad_close(c.srv.vad_rule);
     steno_vad_close(c.srv.vad_net);
     steno_keys_close(c.srv.keys);

@@ -7,7 +7,9 @@
 /* Open keys, speech detectors and the default model, bind the addresses without listening, look at
  * the directory of the administrator's socket, and close everything again. Each error is passed to
  * tell. Returns their number. An address that is in use now is none, because the daemon that is to
- * be restarted may hold it: it is told as a note. */
-size_t steno_check_start(const struct steno_config *conf, void (*tell)(const char *message));
+ * be restarted may hold it: it is told as a note. good: the configuration has no error; otherwise
+ * the model is not loaded, because that would tell such errors again. */
+size_t steno_check_start(const struct steno_config *conf, bool good,
+                         void (*tell)(const char *message));
 
 #endif

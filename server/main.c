@@ -184,7 +184,7 @@ static void close_all(struct daemon *d)
         steno_acceptor_stop(d->acceptor);
     steno_admin_close(d->admin);
     steno_fetcher_stop(d->services.fetcher); /* requests that wait for one go on */
-    steno_http_close(d->http); /* it hands sockets to the next */
+    steno_http_close(d->http);               /* it hands sockets to the next */
     steno_ws_close(d->ws);
     steno_tls_close(d->tls);
     steno_health_close(d->services.health);
@@ -358,7 +358,7 @@ static int act(struct daemon *d, enum steno_action action)
         steno_config_print(&d->conf, stdout);
         break;
     case STENO_ACTION_CHECK:
-        if (steno_check_start(&d->conf, d->conf.on_error)) {
+        if (steno_check_start(&d->conf, true, d->conf.on_error)) {
             steno_config_free(&d->conf);
             return EX_CONFIG;
         }
@@ -397,7 +397,7 @@ int main(int argc, char **argv)
     if (!st)
         return act(&d, action);
     if (d.conf.on_error) { /* the errors were told; there may be more beyond the configuration */
-        (void)steno_check_start(&d.conf, d.conf.on_error);
+        (void)steno_check_start(&d.conf, false, d.conf.on_error);
         steno_config_free(&d.conf);
         return EX_CONFIG;
     }

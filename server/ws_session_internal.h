@@ -43,9 +43,9 @@ struct steno_ws_session {
     bool end_wanted;          /* call engine->end once nothing is held back */
     unsigned finalize_wanted; /* pending finalizes: 0 or 1 */
     enum swap swap;
-    bool clears;            /* the swap discards the audio of the old stream */
-    bool committed;         /* a finalize came after the swap was wanted: audio waits for the swap */
-    int64_t samples;        /* written with mx held: a worker that ends the session reads it */
+    bool clears;     /* the swap discards the audio of the old stream */
+    bool committed;  /* a finalize came after the swap was wanted: audio waits for the swap */
+    int64_t samples; /* written with mx held: a worker that ends the session reads it */
     int64_t received, lost; /* samples: decoded; dropped before `push` took them */
     int64_t skip_samples;   /* next ones to skip: they came before the connection was lost */
     int rate;

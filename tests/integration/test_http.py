@@ -770,9 +770,11 @@ def check_config_lists_all_errors_of_a_start(d):
         code, _, err = run("--config", conf, "--check-config", "--set", "pool.threads=-1", env={"STENO_HTTP_THREADS": "none"})
         wanted = [f"{conf}:3: unknown key server.litsen", f"{conf}:5: neither [section]", f"{conf}:9: ", "STENO_HTTP_THREADS",
                   "pool.threads", "log.level: ", "limits.body (20971520) is larger", f"auth.keys: {dir_}/no.keys", "no-vad",
-                  "server.listen: 192.0.2.1:80: Cannot assign", "server.admin: /nonexistent/: No such file", "no-model"]
+                  "server.listen: 192.0.2.1:80: Cannot assign", "server.admin: /nonexistent/: No such file"]
         errors = [line for line in err.splitlines() if line.startswith("error: ")]
         assert code == 78 and len(errors) == len(wanted) and all(w in line for w, line in zip(wanted, errors)), err
+    code, _, err = run("--check-config", "--model", "/nonexistent/no-model")
+    assert code == 78 and "no-model: there is no such directory" in err, (code, err)
     code, out, err = run("--check-config", "--listen", f"127.0.0.1:{d.port}")
     assert code == 0 and "is good" in out and f"127.0.0.1:{d.port}: Address already in use" in err, (code, out, err)  # by d
 

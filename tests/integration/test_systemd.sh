@@ -15,6 +15,7 @@ units=$dir/usr/lib/systemd/system
 mkdir -p "$dir/usr/sbin" "$units"
 ln "$build/stenod" "$dir/usr/sbin/stenod" 2>/dev/null || cp "$build/stenod" "$dir/usr/sbin/stenod"
 cp -r /lib/systemd/system/*.target "$units"
+install -D /bin/sh "$dir/bin/sh" # for ExecReload
 for unit in systemd/stenod.service systemd/stenod.socket; do
     sed -e "s|@SBINDIR@|/usr/sbin|g" -e "s|@SYSCONFDIR@|/etc|g" -e "s|@DATADIR@|/usr/share|g" "$unit" >"$units/${unit#*/}"
 done
