@@ -171,7 +171,7 @@ void steno_pcm_mix(const float *in, size_t frames, unsigned channels, unsigned c
 {
     float inv = 1.0f / (float)channels;
     if (channels == 1) {
-        if (in != out)
+        if (in != out && frames) /* of no frames, either may be NULL */
             memmove(out, in, frames * sizeof *out);
         return;
     }

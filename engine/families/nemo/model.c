@@ -322,8 +322,7 @@ void steno_nemo_close(struct steno_nemo_model *m)
 
 /* ---- information ----------------------------------------------------------------------------- */
 
-/* The languages of well-known models, by the metadata `url` (their cards on huggingface.co/nvidia);
- * "": not known. */
+/* The languages of well-known models, by the metadata `url` (as their cards say); "": not known. */
 static const char *languages_of(const struct steno_nemo_model *m)
 {
     static const struct {
