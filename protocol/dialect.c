@@ -131,6 +131,8 @@ static void native_resumed(struct steno_dialect_session *d, int64_t samples, boo
 static void native_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct steno_native_head h = head_of(d);
+    if (ev->kind == STENO_UTTERANCE_END) /* has no message; it comes only if it is asked for */
+        return;
     d->commit(d, steno_native_write_event(d->begin(d), &h, &d->start, ev),
               ev->kind == STENO_PARTIAL);
 }

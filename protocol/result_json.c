@@ -189,13 +189,14 @@ static json_t *event_json(const struct steno_event *ev)
 {
     static const char *const types[] = {[STENO_SPEECH_START] = "speech_start",
                                         [STENO_PARTIAL] = "partial",
-                                        [STENO_FINAL] = "final"};
+                                        [STENO_FINAL] = "final",
+                                        [STENO_UTTERANCE_END] = "utterance_end"};
     json_t *o = with(json_object(), "type", json_string(types[ev->kind]));
     o = with(o, "segment", json_integer((json_int_t)ev->segment));
     o = with(o, "time", number(ev->time));
     o = with(o, "start", number(ev->start));
     o = with(o, "end", number(ev->end));
-    if (ev->kind == STENO_SPEECH_START)
+    if (ev->kind == STENO_SPEECH_START || ev->kind == STENO_UTTERANCE_END)
         return o;
     o = with(o, "text", json_string(ev->text));
     if (ev->kind == STENO_PARTIAL)
