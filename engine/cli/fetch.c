@@ -190,20 +190,24 @@ static bool have_already(const char *path, const struct steno_catalogue_file *fi
            !download_check(path, file->name, file->bytes, sum_of(file), NULL);
 }
 
+/* Write a file of the stage, which others may read whatever the umask. */
+static steno_status write_file(const char *to, const void *bytes, size_t n, steno_err *err)
+{
+    int fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    bool good = fd >= 0 && steno_write_whole(fd, bytes, n) && !fchmod(fd, 0644) && !fsync(fd);
+    steno_status st =
+        good ? STENO_OK : steno_fail(err, STENO_ERR_IO, "%s: %s", to, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
 static steno_status copy(const char *from, const char *to, steno_err *err)
 {
     struct steno_map map = {0};
-    int fd;
-    bool good;
     steno_status st = steno_map_open(&map, from, err);
-    if (st)
-        return st;
-    fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-    good = fd >= 0 && steno_write_whole(fd, map.p, map.n) && !fchmod(fd, 0644) && !fsync(fd);
-    if (!good)
-        st = steno_fail(err, STENO_ERR_IO, "%s: %s", to, strerror(errno));
-    if (fd >= 0)
-        close(fd);
+    if (!st)
+        st = write_file(to, map.p, map.n, err);
     steno_map_close(&map);
     return st;
 }
@@ -570,13 +574,8 @@ static steno_status learn(struct stage *s, steno_err *err)
         st = steno_record_write(&record, s->chosen.files, s->chosen.n);
     if (!st)
         st = in_stage(s, STENO_RECORD, path, err);
-    if (!st) {
-        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-        if (fd < 0 || !steno_write_whole(fd, record.data, record.len) || fsync(fd))
-            st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
-    }
+    if (!st)
+        st = write_file(path, record.data, record.len, err);
     steno_buf_free(&record);
     return st;
 }

@@ -222,6 +222,9 @@ def others_may_read_the_model_whatever_the_umask():
         check_placed(data, "hub")
         if not os.geteuid():
             assert os.stat(data).st_mode & 0o777 == 0o755 and os.stat(os.path.join(data, "models")).st_mode & 0o777 == 0o755
+        assert steno(data, "fetch", "picked", "--hub", s.url, umask=0o077).returncode == 0
+        picked = os.path.join(data, "models", "picked")
+        assert all(os.stat(os.path.join(picked, f)).st_mode & 0o777 == 0o644 for f in os.listdir(picked)), os.listdir(picked)
 
 
 @case
