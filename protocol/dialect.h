@@ -75,7 +75,7 @@ struct steno_dialect {
     /* Defaults beyond steno_native_start_init; may be NULL. */
     void (*init)(struct steno_dialect_session *d);
     void (*free_state)(struct steno_dialect_session *d); /* may be NULL */
-    /* Apply one decoded parameter of the URL to d->start. */
+    /* Apply one decoded parameter of the URL to d->start. NULL: there is no URL. */
     steno_status (*query)(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err);
     /* The connection is established; may be NULL. */

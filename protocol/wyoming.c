@@ -38,12 +38,6 @@ static void free_state(struct steno_dialect_session *d)
     free(state_of(d)->sent);
 }
 
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
-{
-    return steno_native_query(name, value, &d->start, err);
-}
-
 /* ---- events to the client -------------------------------------------------------------------- */
 
 static void send_event(struct steno_dialect_session *d, const char *type, steno_status st,
@@ -320,7 +314,6 @@ const struct steno_dialect steno_dialect_wyoming = {
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
     .free_state = free_state,
-    .query = query,
     .text = text,
     .event = event,
     .error = error,

@@ -18,14 +18,16 @@ void steno_wyoming_reader_init(struct steno_wyoming_reader *r, size_t max_text,
     r->max_payload = max_payload;
     steno_buf_init(&r->line, max_text);
     steno_buf_init(&r->data, max_text);
-    steno_buf_init(&r->event, 4 * max_text + 64); /* escapes may make it longer than its source */
 }
 
 void steno_wyoming_reader_free(struct steno_wyoming_reader *r)
 {
     steno_buf_free(&r->line);
     steno_buf_free(&r->data);
-    steno_buf_free(&r->event);
+    json_decref(r->head);
+    r->head = NULL;
+    free(r->event);
+    r->event = NULL;
 }
 
 static steno_status parse(json_t **out, const struct steno_buf *b, const char *what, steno_err *err)
@@ -53,66 +55,56 @@ static steno_status length(const json_t *line, const char *name, uint64_t max, u
 
 static steno_status take_line(struct steno_wyoming_reader *r, steno_err *err)
 {
-    json_t *line;
-    steno_status st = parse(&line, &r->line, "event", err);
-    if (st)
-        return st;
-    st = length(line, "data_length", r->max_text, &r->data_bytes, err);
+    steno_status st = parse(&r->head, &r->line, "event", err);
     if (!st)
-        st = length(line, "payload_length", r->max_payload, &r->payload_bytes, err);
-    json_decref(line);
+        st = length(r->head, "data_length", r->max_text, &r->data_bytes, err);
+    if (!st)
+        st = length(r->head, "payload_length", r->max_payload, &r->payload_bytes, err);
     return st;
 }
 
-static const char *type_of(const json_t *event)
+/* Add the data that follow the line to those that are in it. */
+static steno_status add_data(struct steno_wyoming_reader *r, json_t *data, steno_err *err)
 {
-    const char *type = json_string_value(json_object_get(event, "type"));
-    return type ? type : "";
+    json_t *more;
+    steno_status st = parse(&more, &r->data, "event: data", err);
+    if (st)
+        return st;
+    if (json_object_update(data, more))
+        st = steno_fail(err, STENO_ERR_NOMEM, "event: out of memory");
+    json_decref(more);
+    return st;
 }
 
-/* Write {"type":type,"data":data} to r->event. */
-static steno_status write_event(struct steno_wyoming_reader *r, const char *type, json_t *data,
-                                steno_err *err)
-{
-    json_t *event = json_pack("{s:s, s:O}", "type", type, "data", data);
-    char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
-    steno_status st = STENO_ERR_NOMEM;
-    steno_buf_reset(&r->event);
-    if (text)
-        st = steno_buf_puts(&r->event, text);
-    free(text);
-    json_decref(event);
-    return st ? steno_fail(err, st, "event: out of memory") : STENO_OK;
-}
-
-/* The line and the data are complete: make the event of both. */
+/* The line and the data are complete: make {"type":...,"data":...} of both. */
 static steno_status finish_event(struct steno_wyoming_reader *r, steno_err *err)
 {
-    json_t *line, *more = NULL, *data;
-    steno_status st = parse(&line, &r->line, "event", err);
-    if (st)
-        return st;
-    if (r->data_bytes)
-        st = parse(&more, &r->data, "event: data", err);
-    data = json_object_get(line, "data");
+    const char *type = json_string_value(json_object_get(r->head, "type"));
+    json_t *data = json_object_get(r->head, "data"), *event;
+    steno_status st = STENO_OK;
     data = json_is_object(data) ? json_incref(data) : json_object();
-    if (!st && (!data || (more && json_object_update(data, more))))
-        st = steno_fail(err, STENO_ERR_NOMEM, "event: out of memory");
-    if (!st && !*type_of(line))
+    if (r->data_bytes)
+        st = add_data(r, data, err);
+    if (!st && (!type || !*type))
         st = steno_fail(err, STENO_ERR_INVAL, "event: has no type");
-    r->audio = !strcmp(type_of(line), "audio-chunk");
-    if (!st)
-        st = write_event(r, type_of(line), data, err);
-    json_decref(data);
-    json_decref(more);
-    json_decref(line);
-    return st;
+    if (st) {
+        json_decref(data);
+        return st;
+    }
+    event = json_pack("{s:s, s:o}", "type", type, "data", data);
+    free(r->event);
+    r->event = event ? json_dumps(event, JSON_COMPACT) : NULL;
+    json_decref(event);
+    r->audio = !strcmp(type, "audio-chunk");
+    return r->event ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "event: out of memory");
 }
 
 static void begin_event(struct steno_wyoming_reader *r)
 {
     steno_buf_reset(&r->line);
     steno_buf_reset(&r->data);
+    json_decref(r->head);
+    r->head = NULL;
     r->at = STENO_WYOMING_LINE;
 }
 
@@ -178,7 +170,7 @@ steno_status steno_wyoming_reader_next(struct steno_wyoming_reader *r, const cha
         st = finish_event(r, err);
     if (st)
         return st;
-    *item = (struct steno_wyoming_item){.is_event = true, .data = r->event.data, .n = r->event.len};
+    *item = (struct steno_wyoming_item){.is_event = true, .data = r->event, .n = strlen(r->event)};
     r->left = r->payload_bytes;
     if (r->left)
         r->at = STENO_WYOMING_PAYLOAD;

@@ -15,7 +15,8 @@ struct steno_wyoming_reader {
     /* the current event */
     enum { STENO_WYOMING_LINE, STENO_WYOMING_DATA, STENO_WYOMING_PAYLOAD } at;
     struct steno_buf line, data; /* as far as they were read */
-    struct steno_buf event;      /* the last event, for the item */
+    struct json_t *head;         /* the line, once it is complete */
+    char *event;                 /* the last event, for the item */
     uint64_t data_bytes, payload_bytes;
     uint64_t left; /* bytes of the payload that are still to come */
     bool audio;    /* the payload is audio */

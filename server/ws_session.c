@@ -817,7 +817,7 @@ void steno_ws_session_query(steno_ws_session *s, const char *name, const char *v
 {
     steno_err err;
     steno_status st;
-    if (s->state != OPEN)
+    if (s->state != OPEN || !s->dialect->query)
         return;
     st = s->dialect->query(&s->d, name, value, &err);
     if (st) {
