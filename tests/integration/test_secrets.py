@@ -1,5 +1,6 @@
 """No secret of a client gets into a log line, an answer, the metrics or an administrator's page. Every request of every
 dialect is sent with a canary in every place that may hold a secret: as a wrong key, and as a right one. TAP."""
+import concurrent.futures
 import json
 import os
 import re
@@ -83,36 +84,40 @@ def admin_pages(path):
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(10 * SLOW)
             s.connect(path)
+            before = len(out)
             s.sendall(command)
+            s.shutdown(socket.SHUT_WR)  # no further command: the server closes after its answer
             try:
                 while more := s.recv(65536):
                     out += more
             except TimeoutError:
                 pass
+        assert len(out) > before, command
     return out
 
 
 def all_requests(d):
-    """What every request with the canary got, by what was sent."""
-    got = {}
+    """What every request with the canary got, by what was sent. Some are answered by silence, so many wait at once."""
+    ask = {}
     for path in STREAMS:
         for header in HEADERS + PROTOCOLS:
-            got["upgrade", path, header] = upgrade(d, path, header)
+            ask["upgrade", path, header] = (upgrade, path, header)
         for query in QUERIES:
-            got["upgrade", path, query] = upgrade(d, path, "", query)
+            ask["upgrade", path, query] = (upgrade, path, "", query)
     for method, paths, body in (("POST", UPLOADS, b"no audio"), ("GET", PAGES, b""), ("DELETE", PAGES + UPLOADS, b"")):
         for path in paths:
             for header in HEADERS:
-                got[method, path, header] = request(d, method, path, header, "", body)
+                ask[method, path, header] = (request, method, path, header, "", body)
             for query in QUERIES:
-                got[method, path, query] = request(d, method, path, "", query, body)
+                ask[method, path, query] = (request, method, path, "", query, body)
     # heads that are damaged after the secret
     for head in (f"GET /v1/stream HTTP/1.1\r\nAuthorization: Bearer {CANARY}\r\nno colon\r\n\r\n", f"NONSENSE {CANARY}\r\n\r\n",
                  f"GET /v1/models?api_key={CANARY} HTTP/9.9\r\n\r\n", f"POST /v1/transcribe HTTP/1.1\r\nX-API-Key: {CANARY}\r\n"
                  "Content-Length: x\r\n\r\n", f"GET /v1/models HTTP/1.1\r\nAuthorization: Bearer {CANARY}\0\r\n\r\n",
                  f"GET /v1/models HTTP/1.1\r\nAuthorization: Bearer {CANARY * 2000}\r\n\r\n"):
-        got["damaged", head[:40]] = exchange(d, head)
-    return got
+        ask["damaged", head[:40]] = (exchange, head)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        return dict(zip(ask, pool.map(lambda call: call[0](d, *call[1:]), ask.values())))
 
 
 def told(settings, keys):
