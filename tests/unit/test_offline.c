@@ -33,10 +33,12 @@ static size_t id_of(float x)
     return (size_t)((x - 0.2f) * 100 + 1e-4f);
 }
 
-static void recognize_one(struct steno_offline_piece *p)
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent)
 {
+    size_t *longest = worker, n = 0;
     struct steno_span spans[512];
-    size_t n = 0;
+    (void)spent;
     for (size_t i = 0; i < p->n && n < 512;) {
         size_t len = 1;
         if (p->pcm[i] < 0.1f) {
@@ -56,21 +58,12 @@ static void recognize_one(struct steno_offline_piece *p)
     for (size_t i = 0; p->partial && i < n; i++)
         if (i % 3 != 1) /* what a partial says must not stay */
             spans[i].token = GARBLED;
-    p->st = steno_hypothesis_list_add(p->out, spans, n, NULL, 0, -1);
     p->labels.sound = "speech";
     p->language = "en";
     p->language_probability = 0.5f;
-}
-
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent)
-{
-    (void)spent;
-    for (size_t i = 0; i < n; i++) {
-        recognize_one(&pieces[i]);
-        if (pieces[i].n > *(size_t *)worker)
-            *(size_t *)worker = pieces[i].n;
-    }
+    if (p->n > *longest)
+        *longest = p->n;
+    return steno_hypothesis_list_add(p->out, spans, n, NULL, 0, -1);
 }
 
 static void free_settings(void *settings)

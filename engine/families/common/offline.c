@@ -332,48 +332,40 @@ static bool prepare(struct work *w)
     return w->complete || (item->goal == STENO_STEP_PARTIAL && w->chunk.n);
 }
 
-static void finish(const struct work *w, const struct steno_offline_piece *p)
+/* Recognize the chunk that is prepared. */
+static void run(void *worker, const struct work *w, struct steno_network_time *spent)
 {
-    struct offline *s = w->item->state;
+    struct steno_step_item *item = w->item;
+    struct offline *s = item->state;
+    struct steno_offline_piece p = {.settings = s->settings,
+                                    .pcm = w->chunk.pcm,
+                                    .n = w->chunk.n,
+                                    .partial = !w->complete,
+                                    .out = &s->piece,
+                                    .err = item->err};
+    steno_hypothesis_list_clear(&s->piece);
+    item->st = s->family->recognize(worker, &p, spent);
     steno_hypothesis_list_finish(&s->piece);
     for (size_t i = 0; i < s->piece.n_spans; i++) {
         s->piece.spans[i].first += first_frame(s, &w->chunk);
         s->piece.spans[i].last += first_frame(s, &w->chunk);
     }
-    w->item->st = p->st;
-    if (!p->st)
-        w->item->st = w->complete ? finish_chunk(s, &w->chunk, p, w->item->err)
-                                  : show_partial(s, &w->chunk, w->item->err);
-    w->item->more = !w->item->st && w->item->goal == STENO_STEP_FINAL && has_chunk(s);
+    if (!item->st)
+        item->st = w->complete ? finish_chunk(s, &w->chunk, &p, item->err)
+                               : show_partial(s, &w->chunk, item->err);
+    item->more = !item->st && item->goal == STENO_STEP_FINAL && has_chunk(s);
 }
 
 void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, int size,
                         struct steno_network_time *spent)
 {
-    struct steno_offline_piece piece[STENO_BATCH_MAX];
-    struct work work[STENO_BATCH_MAX];
-    size_t m = 0;
     (void)size;
     for (size_t i = 0; i < n; i++) {
-        struct offline *s = items[i].state;
-        work[m].item = &items[i];
-        if (!prepare(&work[m]))
-            continue;
-        steno_hypothesis_list_clear(&s->piece);
-        piece[m] = (struct steno_offline_piece){.settings = s->settings,
-                                                .pcm = work[m].chunk.pcm,
-                                                .n = work[m].chunk.n,
-                                                .partial = !work[m].complete,
-                                                .out = &s->piece,
-                                                .err = items[i].err};
-        m++;
-    }
-    if (m)
-        ((struct offline *)work[0].item->state)->family->recognize(worker, piece, m, spent);
-    for (size_t i = 0; i < m; i++)
-        finish(&work[i], &piece[i]);
-    for (size_t i = 0; i < n; i++)
+        struct work w = {.item = &items[i]};
+        if (prepare(&w))
+            run(worker, &w, spent);
         plan_partial(items[i].state);
+    }
 }
 
 steno_status steno_offline_trial_open(void **trial, void *worker, steno_err *err)

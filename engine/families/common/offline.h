@@ -24,7 +24,6 @@ struct steno_offline_piece {
     struct steno_labels labels;
     const char *language; /* code; NULL: not known. Static */
     float language_probability;
-    steno_status st;
     steno_err *err; /* or NULL */
 };
 
@@ -33,10 +32,9 @@ struct steno_offline_family {
     size_t frame_samples;
     int64_t slack; /* frames: how far the time of a token may differ between two chunks */
     const steno_tokens *tokens;
-    /* Recognize n pieces of streams of one model; each has its own status. *spent grows by the
-     * time of the networks. */
-    void (*recognize)(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent);
+    /* Recognize one piece. *spent grows by the time of the networks. */
+    steno_status (*recognize)(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent);
     void (*settings_free)(void *settings);
 };
 

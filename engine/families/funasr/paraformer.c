@@ -79,8 +79,8 @@ static steno_status check_network(struct model *m, steno_err *err)
         m->m.net.name, in, out);
 }
 
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent);
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent);
 
 static void free_settings(void *settings)
 {
@@ -274,9 +274,10 @@ static bool place_by_peaks(struct worker *w, size_t n)
     return true;
 }
 
-static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p,
-                                  struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent)
 {
+    struct worker *w = worker;
     const struct model *m = w->model;
     size_t rows, n = 0;
     double score = 0;
@@ -292,13 +293,6 @@ static steno_status recognize_one(struct worker *w, struct steno_offline_piece *
         steno_offline_share_frames(w->spans, n, rows * (m->timed ? UPSAMPLED : 1));
     st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
-}
-
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent)
-{
-    for (size_t i = 0; i < n; i++)
-        pieces[i].st = recognize_one(worker, &pieces[i], spent);
 }
 
 static const struct steno_option_info options[] = {

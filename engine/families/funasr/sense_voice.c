@@ -94,8 +94,8 @@ static void close_model(void *model)
     free(m);
 }
 
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent);
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent);
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
 {
@@ -379,9 +379,10 @@ static steno_status take_scores(struct worker *w, const float *y, size_t rows)
     return STENO_OK;
 }
 
-static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p,
-                                  struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent)
 {
+    struct worker *w = worker;
     const struct settings *s = p->settings;
     const struct steno_tensor *y = NULL;
     const float *scores;
@@ -398,13 +399,6 @@ static steno_status recognize_one(struct worker *w, struct steno_offline_piece *
     if (!st)
         st = s->beam > 1 ? search_beam(w, s, rows, p->out, p->err) : search_greedy(w, rows, p->out);
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
-}
-
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent)
-{
-    for (size_t i = 0; i < n; i++)
-        pieces[i].st = recognize_one(worker, &pieces[i], spent);
 }
 
 static const struct steno_option_info options[] = {

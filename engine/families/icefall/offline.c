@@ -184,8 +184,8 @@ static steno_status list(const struct steno_offline_piece *p)
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }
 
-/* Pieces shorter than `least` feature frames give the convolutions no frame. */
-static steno_status recognize_one(struct worker *w, const struct steno_offline_piece *p)
+/* Pieces shorter than LEAST feature frames give the convolutions no frame. */
+static steno_status transcribe(struct worker *w, const struct steno_offline_piece *p)
 {
     enum { LEAST = 9 };
     const float *y = NULL;
@@ -200,13 +200,14 @@ static steno_status recognize_one(struct worker *w, const struct steno_offline_p
     return st ? st : list(p);
 }
 
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent)
 {
+    steno_status st;
     steno_network_time_begin(spent);
-    for (size_t i = 0; i < n; i++)
-        pieces[i].st = recognize_one(worker, &pieces[i]);
+    st = transcribe(worker, p);
     steno_network_time_end(spent);
+    return st;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -240,7 +241,7 @@ static steno_status try_piece(struct steno_icefall_model *m, steno_err *err)
     if (!st)
         st = steno_icefall_search_open(&s, m, &o, err);
     if (!st)
-        st = recognize_one(
+        st = transcribe(
             w,
             &(struct steno_offline_piece){
                 .settings = &s, .pcm = silence, .n = STENO_ICEFALL_RATE, .out = &out, .err = err});

@@ -185,8 +185,8 @@ static void close_model(void *model)
     free(m);
 }
 
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent);
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent);
 
 static void free_settings(void *settings)
 {
@@ -352,9 +352,10 @@ static steno_status write_tokens(struct worker *w, size_t most, size_t *n, doubl
     return STENO_OK;
 }
 
-static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p,
-                                  struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent)
 {
+    struct worker *w = worker;
     size_t frames, n = 0;
     double score = 0;
     steno_status st;
@@ -368,13 +369,6 @@ static steno_status recognize_one(struct worker *w, struct steno_offline_piece *
     steno_offline_share_frames(w->spans, n, frames);
     st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
-}
-
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent)
-{
-    for (size_t i = 0; i < n; i++)
-        pieces[i].st = recognize_one(worker, &pieces[i], spent);
 }
 
 static const struct steno_option_info options[] = {

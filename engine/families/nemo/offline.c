@@ -295,7 +295,7 @@ static steno_status decode(struct worker *w, struct steno_offline_piece *p)
     return st;
 }
 
-static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p)
+static steno_status transcribe(struct worker *w, struct steno_offline_piece *p)
 {
     const float *rows = NULL;
     size_t frames, n = 0;
@@ -311,13 +311,14 @@ static steno_status recognize_one(struct worker *w, struct steno_offline_piece *
     return st ? st : list(p);
 }
 
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent)
 {
+    steno_status st;
     steno_network_time_begin(spent);
-    for (size_t i = 0; i < n; i++)
-        pieces[i].st = recognize_one(worker, &pieces[i]);
+    st = transcribe(worker, p);
     steno_network_time_end(spent);
+    return st;
 }
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)

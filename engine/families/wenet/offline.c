@@ -117,7 +117,7 @@ static steno_status list(const struct steno_offline_piece *p, struct steno_ctc_s
     return st;
 }
 
-static steno_status recognize_one(struct worker *w, const struct steno_offline_piece *p)
+static steno_status transcribe(struct worker *w, const struct steno_offline_piece *p)
 {
     struct steno_ctc_search *s = p->settings;
     const float *scores = NULL;
@@ -135,13 +135,14 @@ static steno_status recognize_one(struct worker *w, const struct steno_offline_p
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }
 
-static void recognize(void *worker, struct steno_offline_piece *pieces, size_t n,
-                      struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p,
+                              struct steno_network_time *spent)
 {
+    steno_status st;
     steno_network_time_begin(spent);
-    for (size_t i = 0; i < n; i++)
-        pieces[i].st = recognize_one(worker, &pieces[i]);
+    st = transcribe(worker, p);
     steno_network_time_end(spent);
+    return st;
 }
 
 /* ---- model and stream ------------------------------------------------------------------------ */
