@@ -290,15 +290,6 @@ const struct steno_family steno_family_icefall_offline = {
     .info = get_info,
     .describe = steno_icefall_describe,
     .state_new = state_new,
-    .state_free = steno_offline_free,
-    .reset = steno_offline_reset,
+    STENO_OFFLINE_FUNCTIONS,
     .worker_open = worker_open,
-    .worker_close = worker_close,
-    .step = steno_offline_step,
-    .hypotheses = steno_offline_hypotheses,
-    .trial_open = steno_offline_trial_open,
-    .trial_run = steno_offline_trial_run,
-    .trial_close = steno_offline_trial_close,
-    .accept = steno_offline_accept,
-    .accepted = steno_offline_accepted,
-    .missing = steno_offline_missing};
+    .worker_close = worker_close};
