@@ -7,8 +7,7 @@
 #include "families/common/speech_cutter.h"
 #include "text/words.h"
 
-#define FIRST_PARTIAL 0.8 /* s of a chunk until its first partial */
-#define GROWTH 3          /* a chunk grows by a third until its next partial */
+#define GROWTH 3 /* a chunk grows by a third until its next partial */
 #define TEXT_MAX ((size_t)64 << 20)
 
 struct offline {
@@ -48,11 +47,6 @@ struct steno_cutter_options steno_offline_cuts(int rate, double full, size_t fra
                                          .grain = frame_samples};
 }
 
-size_t steno_offline_bytes(const struct steno_offline_family *family)
-{
-    return (size_t)(family->cuts.full * family->cuts.rate) * sizeof(float);
-}
-
 void steno_offline_share_frames(struct steno_span *spans, size_t n, size_t frames)
 {
     for (size_t i = 0; i < n; i++) {
@@ -60,6 +54,16 @@ void steno_offline_share_frames(struct steno_span *spans, size_t n, size_t frame
         spans[i].first = first;
         spans[i].last = next > first ? next - 1 : first;
     }
+}
+
+void steno_offline_info(const struct steno_offline_family *family, struct steno_family_info *out)
+{
+    out->frame_samples = family->frame_samples;
+    out->stream_bytes = (size_t)(family->cuts.full * family->cuts.rate) * sizeof(float);
+    out->endpoint = (struct steno_endpoint_rules){5, 0.8, family->cuts.full};
+    out->untimed = true;
+    out->feeding = STENO_FEED_SEGMENTS;
+    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
 }
 
 void steno_offline_describe(const struct steno_offline_family *family,
@@ -119,7 +123,7 @@ steno_status steno_offline_reset(void *state, enum steno_reset what, steno_err *
     steno_speech_cutter_close(s->cutter);
     s->cutter = NULL;
     s->accepted = 0;
-    s->partial = (size_t)(FIRST_PARTIAL * s->family->cuts.rate);
+    s->partial = (size_t)(STENO_OFFLINE_FIRST_PARTIAL * s->family->cuts.rate);
     s->ended = false;
     s->n_done = s->n_shown = s->fixed = s->n_chunks = 0;
     s->score = 0;
@@ -176,7 +180,7 @@ size_t steno_offline_missing(const void *state)
 static void plan_partial(struct offline *s)
 {
     struct steno_cutter_chunk c = {0};
-    const size_t first = (size_t)(FIRST_PARTIAL * s->family->cuts.rate);
+    const size_t first = (size_t)(STENO_OFFLINE_FIRST_PARTIAL * s->family->cuts.rate);
     if (s->cutter)
         steno_speech_cutter_so_far(s->cutter, &c);
     s->partial = s->accepted + (c.n / GROWTH > first ? c.n / GROWTH : first);

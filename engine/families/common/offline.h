@@ -4,14 +4,16 @@
  * several hypotheses. Partials recognize the chunk that still grows, each time it has grown by a
  * third.
  *
- * A family says segments.incremental and segments.cuts, makes the stream in its state_new, and puts
- * the other functions into its struct steno_family. */
+ * A family calls steno_offline_info in its info, makes the stream in its state_new, and puts
+ * STENO_OFFLINE_FUNCTIONS into its struct steno_family. */
 #ifndef STENO_FAMILIES_COMMON_OFFLINE_H
 #define STENO_FAMILIES_COMMON_OFFLINE_H
 
 #include "families/common/cutter.h"
 #include "families/common/hypotheses.h"
 #include "families/family.h"
+
+#define STENO_OFFLINE_FIRST_PARTIAL 0.8 /* s of a chunk until its first partial */
 
 /* What the family does with one chunk. */
 struct steno_offline_piece {
@@ -43,6 +45,9 @@ struct steno_cutter_options steno_offline_cuts(int rate, double full, size_t fra
 
 /* Give n tokens of a model without times equal shares of [0, frames). */
 void steno_offline_share_frames(struct steno_span *spans, size_t n, size_t frames);
+/* Fill the fields of info that all such models share: frame_samples, stream_bytes, endpoint (with
+ * utterances of at most a chunk), untimed, feeding and segments. */
+void steno_offline_info(const struct steno_offline_family *family, struct steno_family_info *out);
 /* The lines of a description that say how such a model is fed, its endpoint and its memory. */
 void steno_offline_describe(const struct steno_offline_family *family,
                             const struct steno_model_info *i, FILE *out);
@@ -75,7 +80,5 @@ void steno_offline_trial_close(void *trial);
     .trial_run = steno_offline_trial_run, .trial_close = steno_offline_trial_close,                \
     .accept = steno_offline_accept, .accepted = steno_offline_accepted,                            \
     .missing = steno_offline_missing
-/* Bytes of a stream, about: audio of a chunk and of a partial. */
-size_t steno_offline_bytes(const struct steno_offline_family *family);
 
 #endif

@@ -86,8 +86,7 @@ struct steno_family_info steno_funasr_info(const struct steno_funasr_model *m)
                                       .hop = STENO_FUNASR_HOP,
                                       .feature_bins = (int)STENO_FUNASR_BINS,
                                       .frame_samples = STENO_FUNASR_HOP * m->front.lfr.shift,
-                                      .weight_bytes = steno_network_weight_bytes(m->net.net),
-                                      .feeding = STENO_FEED_SEGMENTS};
+                                      .weight_bytes = steno_network_weight_bytes(m->net.net)};
 }
 
 void steno_funasr_describe(const struct steno_funasr_model *m, const struct steno_model_info *i,

@@ -14,7 +14,6 @@
 #define FAMILY "paraformer"
 #define FULL 30.0     /* s: maximum length of a chunk */
 #define LONGEST 600.0 /* s: maximum length of an utterance */
-#define SILENCE 0.8   /* s after speech that end an utterance */
 #define UPSAMPLED 3   /* frames of BiCif's peaks in a frame of the input */
 #define FIRED (1 - 1e-4f)
 #define TOKEN_FRAMES 12 /* longest token, in frames of peaks: FunASR's MAX_TOKEN_DURATION */
@@ -123,12 +122,9 @@ static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     *out = steno_funasr_info(&m->m);
-    out->frame_samples = m->offline.frame_samples;
+    steno_offline_info(&m->offline, out);
     out->chunk_seconds = FULL;
-    out->stream_bytes = steno_offline_bytes(&m->offline);
-    out->endpoint = (struct steno_endpoint_rules){5, SILENCE, LONGEST};
-    out->untimed = true;
-    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
+    out->endpoint.longest = LONGEST;
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)

@@ -20,7 +20,6 @@
 #define TOP_K 16          /* beam search: pieces of a frame that may extend a hypothesis */
 #define MARGIN 10.0       /* beam search: hypotheses this far (log) below the best are dropped */
 #define LONGEST 600.0     /* s: maximum length of an utterance */
-#define SILENCE 0.8       /* s after speech that end an utterance */
 #define UTTERANCE_SLACK 4 /* frames: how far a piece may move from one chunk to the next */
 
 struct model {
@@ -132,13 +131,11 @@ static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     *out = steno_funasr_info(&m->m);
+    steno_offline_info(&m->offline, out);
     out->chunk_seconds = FULL;
-    out->stream_bytes = steno_offline_bytes(&m->offline);
-    out->endpoint = (struct steno_endpoint_rules){5, SILENCE, LONGEST};
+    out->endpoint.longest = LONGEST;
     out->languages = m->languages;
     out->detects_language = true;
-    out->untimed = true;
-    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)

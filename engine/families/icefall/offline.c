@@ -10,8 +10,7 @@
 /* s: of a chunk. Zipformer's tables of positions stop at 40 s in its recipe (2,000 frames of 50 a
  * second), and its attention takes memory by the square. */
 #define LONGEST 30.0
-#define FIRST 0.8 /* s of audio until the first partial */
-#define SLACK 2   /* frames: how far the time of a token may differ between two chunks */
+#define SLACK 2 /* frames: how far the time of a token may differ between two chunks */
 
 static bool probe(const char *dir)
 {
@@ -23,13 +22,9 @@ static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct steno_icefall_model *m = model;
     steno_icefall_info(m, out);
-    out->chunk_seconds = FIRST;
-    out->stream_bytes = steno_offline_bytes(&m->offline);
-    out->endpoint = (struct steno_endpoint_rules){5, 0.8, m->offline.cuts.full};
+    steno_offline_info(&m->offline, out);
+    out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
     out->batches = true;
-    out->untimed = true;
-    out->feeding = STENO_FEED_SEGMENTS;
-    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
 }
 
 /* ---- a stream -------------------------------------------------------------------------------- */

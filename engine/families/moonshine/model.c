@@ -16,7 +16,6 @@
 #define FAMILY "moonshine"
 #define FULL 30.0     /* s: maximum length of a chunk */
 #define LONGEST 600.0 /* s: maximum length of an utterance */
-#define SILENCE 0.8   /* s after speech that end an utterance */
 #define TOKENS_V1 6   /* maximum of tokens in a second: sherpa-onnx's limits */
 #define TOKENS_V2 15
 #define SLACK_SECONDS 2.0 /* times of tokens are estimates */
@@ -250,16 +249,12 @@ static void get_info(const void *model, struct steno_family_info *out)
                                       .sample_rate = STENO_MOONSHINE_RATE,
                                       .hop = STENO_MOONSHINE_RATE / 100,
                                       .feature_bins = 1,
-                                      .frame_samples = STENO_MOONSHINE_FRAME,
                                       .chunk_seconds = FULL,
                                       .weight_bytes = bytes_of(&m->preprocess) +
                                                       bytes_of(&m->encoder) + bytes_of(&m->first) +
-                                                      bytes_of(&m->next),
-                                      .stream_bytes = steno_offline_bytes(&m->offline),
-                                      .endpoint = {5, SILENCE, LONGEST},
-                                      .untimed = true,
-                                      .feeding = STENO_FEED_SEGMENTS,
-                                      .segments = {.incremental = true, .cuts = true}};
+                                                      bytes_of(&m->next)};
+    steno_offline_info(&m->offline, out);
+    out->endpoint.longest = LONGEST;
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)

@@ -10,7 +10,6 @@
 
 #define FAMILY "nemo"
 #define LONGEST 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
-#define FIRST 0.8    /* s of audio until the first partial */
 #define TOKENS_PER_SECOND 30.0
 #define SLACK 2 /* frames: how far the time of a token may differ between two chunks */
 
@@ -29,13 +28,9 @@ static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct steno_nemo_model *m = model;
     steno_nemo_info(m, out);
-    out->chunk_seconds = FIRST;
-    out->stream_bytes = steno_offline_bytes(&m->offline);
-    out->endpoint = (struct steno_endpoint_rules){5, 0.8, m->offline.cuts.full};
+    steno_offline_info(&m->offline, out);
+    out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
     out->batches = true;
-    out->untimed = true;
-    out->feeding = STENO_FEED_SEGMENTS;
-    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)

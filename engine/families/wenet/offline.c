@@ -14,7 +14,6 @@
 
 #define FAMILY "wenet"
 #define FULL 30.0      /* s: of a chunk; an utterance is not longer unless a stream says so */
-#define FIRST 0.8      /* s of audio until the first partial */
 #define SLACK 2        /* frames: how far the time of a token may differ between two chunks */
 #define LEAST_FRAMES 7 /* feature frames that the convolutions need */
 
@@ -208,13 +207,9 @@ static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     *out = steno_wenet_info(&m->m);
-    out->chunk_seconds = FIRST;
-    out->stream_bytes = steno_offline_bytes(&m->offline);
-    out->endpoint = (struct steno_endpoint_rules){5, 0.8, FULL};
+    steno_offline_info(&m->offline, out);
+    out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
     out->batches = true;
-    out->untimed = true;
-    out->feeding = STENO_FEED_SEGMENTS;
-    out->segments = (struct steno_segments_info){.incremental = true, .cuts = true};
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
