@@ -99,6 +99,11 @@ int64_t steno_fbank_count(const struct steno_fbank_options *opt, int64_t n)
     return shift ? count(opt->edges, length, shift, n) : 0;
 }
 
+int64_t steno_fbank_whole_count(const steno_fbank *f, int64_t n)
+{
+    return count(f->opt.edges, f->length, f->shift, n);
+}
+
 static int64_t start_of(const steno_fbank *f, int64_t t)
 {
     return t * (int64_t)f->shift + f->offset;
@@ -422,7 +427,7 @@ steno_status steno_fbank_push(steno_fbank *f, const float *pcm, size_t n, size_t
 steno_status steno_fbank_flush(steno_fbank *f, float *out, size_t max_frames, size_t *frames)
 {
     int64_t total = f->base + (int64_t)f->len;
-    int64_t all = count(f->opt.edges, f->length, f->shift, total);
+    int64_t all = steno_fbank_whole_count(f, total);
     size_t made = 0;
     for (; made < max_frames && f->next < all; made++)
         next_frame(f, out + made * f->opt.bins);

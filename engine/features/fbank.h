@@ -86,6 +86,7 @@ size_t steno_fbank_length(const steno_fbank *f);
 size_t steno_fbank_max_frames(const steno_fbank *f, size_t n);
 /* Frames of a whole signal of n samples, including those of flush. */
 int64_t steno_fbank_count(const struct steno_fbank_options *opt, int64_t n);
+int64_t steno_fbank_whole_count(const steno_fbank *f, int64_t n);
 
 /* Compute a whole signal at once, a loop over push and flush: out [steno_fbank_count(...), bins].
  * The object must be new or reset, and is reset afterwards. */

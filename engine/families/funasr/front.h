@@ -2,8 +2,8 @@
 #ifndef STENO_FAMILIES_FUNASR_FRONT_H
 #define STENO_FAMILIES_FUNASR_FRONT_H
 
+#include "families/common/piece_features.h"
 #include "families/funasr/meta.h"
-#include "features/fbank.h"
 
 #define STENO_FUNASR_RATE 16000
 #define STENO_FUNASR_BINS ((size_t)80)
@@ -25,9 +25,9 @@ void steno_funasr_front_close(struct steno_funasr_front *f);
 /* Confined: one per worker. */
 struct steno_funasr_frames {
     const struct steno_funasr_front *front;
-    steno_fbank *fbank;
-    float *bank, *rows; /* bank: before the low frame rate */
-    size_t cap_bank, cap_rows;
+    struct steno_piece_features features; /* before the low frame rate */
+    float *rows;                          /* [n, bins * window] */
+    size_t cap_rows;
 };
 
 STENO_MUST steno_status steno_funasr_frames_open(struct steno_funasr_frames *f,

@@ -42,7 +42,6 @@ struct steno_icefall_model {
     struct steno_icefall_nets nets;                        /* transducer */
     int64_t bins, width; /* of a feature frame; of a frame of the encoder's output */
     steno_fbank *front;
-    struct steno_fbank_options features;
     size_t hop; /* samples per feature frame */
     struct steno_icefall_settings defaults;
     /* streaming */

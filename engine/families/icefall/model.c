@@ -206,11 +206,11 @@ static steno_status open_networks(struct steno_icefall_model *m, const struct st
 
 static steno_status open_features(struct steno_icefall_model *m, steno_err *err)
 {
+    struct steno_fbank_options o = steno_fbank_kaldi(STENO_ICEFALL_RATE, (size_t)m->bins);
     steno_status st;
-    m->features = steno_fbank_kaldi(STENO_ICEFALL_RATE, (size_t)m->bins);
-    m->features.high = HIGH_FREQ;
-    m->features.edges = STENO_EDGES_REFLECT;
-    st = steno_fbank_open(&m->front, &m->features, err);
+    o.high = HIGH_FREQ;
+    o.edges = STENO_EDGES_REFLECT;
+    st = steno_fbank_open(&m->front, &o, err);
     if (!st)
         m->hop = steno_fbank_shift(m->front);
     return st;

@@ -1,8 +1,7 @@
 /* Family icefall_offline: models that take a piece of audio at once. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/arena.h"
+#include "families/common/piece_features.h"
 #include "families/icefall/family.h"
 #include "families/icefall/internal.h"
 
@@ -58,9 +57,7 @@ struct worker {
     const struct steno_icefall_model *model;
     steno_session *encoder;
     steno_icefall_scorer *scorer; /* transducer */
-    steno_fbank *fbank;
-    float *frames; /* [cap, bins] */
-    size_t cap;
+    struct steno_piece_features features;
 };
 
 static void worker_close(void *worker)
@@ -70,8 +67,7 @@ static void worker_close(void *worker)
         return;
     steno_session_close(w->encoder);
     steno_icefall_scorer_close(w->scorer);
-    steno_fbank_close(w->fbank);
-    steno_aligned_free(w->frames);
+    steno_piece_features_close(&w->features);
     free(w);
 }
 
@@ -87,7 +83,7 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     w->model = m;
     st = steno_session_open(&w->encoder, m->encoder_net, &o, err);
     if (!st)
-        st = steno_fbank_open_like(&w->fbank, m->front, err);
+        st = steno_piece_features_open(&w->features, m->front, err);
     if (!st && !m->ctc)
         st = steno_icefall_scorer_open(&w->scorer, &m->nets, m->threads, err);
     if (st)
@@ -97,30 +93,13 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     return st;
 }
 
-/* Compute the feature frames of a piece, *n of them. */
-static steno_status make_features(struct worker *w, const struct steno_offline_piece *p, size_t *n)
-{
-    const struct steno_icefall_model *m = w->model;
-    size_t most = (size_t)steno_fbank_count(&m->features, (int64_t)p->n), want = most + most / 4;
-    *n = 0;
-    if (most > w->cap) {
-        float *q = steno_aligned_alloc(want * (size_t)m->bins * sizeof *q);
-        if (!q)
-            return steno_fail(p->err, STENO_ERR_NOMEM, "stream: out of memory");
-        steno_aligned_free(w->frames);
-        w->frames = q;
-        w->cap = want;
-    }
-    steno_fbank_reset(w->fbank);
-    return most ? steno_fbank_whole(w->fbank, p->pcm, p->n, w->frames, most, n) : STENO_OK;
-}
-
 static steno_status run_encoder(struct worker *w, size_t n, steno_err *err)
 {
     const struct steno_icefall_model *m = w->model;
     int64_t length = (int64_t)n;
-    const struct steno_tensor x = {
-        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, length, m->bins}}, .data = w->frames};
+    const struct steno_tensor x = {.dtype = STENO_F32,
+                                   .shape = {.rank = 3, .dim = {1, length, m->bins}},
+                                   .data = w->features.frames};
     const struct steno_tensor lens = {
         .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = &length};
     steno_status st = steno_session_set(w->encoder, m->x, &x, err);
@@ -185,7 +164,7 @@ static steno_status transcribe(struct worker *w, const struct steno_offline_piec
     enum { LEAST = 9 };
     const float *y = NULL;
     size_t frames, n = 0;
-    steno_status st = make_features(w, p, &frames);
+    steno_status st = steno_piece_features_compute(&w->features, p->pcm, p->n, &frames, p->err);
     if (!st && frames >= LEAST)
         st = run_encoder(w, frames, p->err);
     if (!st && frames >= LEAST)

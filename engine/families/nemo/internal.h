@@ -30,7 +30,6 @@ struct steno_nemo_model {
     size_t dim;                              /* of an encoder frame */
     bool alone; /* streams of a batch would change each other's scores */
     steno_fbank *front;
-    struct steno_fbank_options features;
     struct steno_utterance_norm norm;
     double limit;                        /* s of a segment that the encoder's positions allow */
     struct steno_offline_family offline; /* whole segments */

@@ -210,32 +210,31 @@ static void find_limit(struct steno_nemo_model *m)
 /* ---- features -------------------------------------------------------------------------------- */
 
 /* What sherpa-onnx 2.0.1 computes, which differs from kind to kind. */
-static void use_sherpa_features(struct steno_nemo_model *m)
+static struct steno_fbank_options sherpa_features(const struct steno_nemo_model *m)
 {
-    struct steno_fbank_options *o = &m->features;
-    const size_t bins = (size_t)m->conf.bins;
-    *o = steno_fbank_nemo(STENO_NEMO_RATE, bins);
-    m->norm.ddof = 0;
+    struct steno_fbank_options o = steno_fbank_nemo(STENO_NEMO_RATE, (size_t)m->conf.bins);
     if (m->conf.streaming)
-        return;
+        return o;
     if (steno_nemo_is_transducer(m))
-        o->window = STENO_WINDOW_POVEY;
+        o.window = STENO_WINDOW_POVEY;
     if (m->conf.kind != STENO_NEMO_CTC)
-        o->high = -400;
+        o.high = -400;
     if (m->conf.per_feature) {
-        o->floor = 0;
-        o->offset = 0x1p-24F;
+        o.floor = 0;
+        o.offset = 0x1p-24F;
     }
+    return o;
 }
 
 static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
 {
+    const struct steno_fbank_options o =
+        m->sherpa ? sherpa_features(m) : steno_logmel_nemo(STENO_NEMO_RATE, (size_t)m->conf.bins);
     steno_status st;
     m->norm = STENO_NORM_NEMO;
-    m->features = steno_logmel_nemo(STENO_NEMO_RATE, (size_t)m->conf.bins);
     if (m->sherpa)
-        use_sherpa_features(m);
-    st = steno_fbank_open(&m->front, &m->features, err);
+        m->norm.ddof = 0;
+    st = steno_fbank_open(&m->front, &o, err);
     return st ? steno_fail_in(err, st, "%s", m->conf.dir) : STENO_OK;
 }
 

@@ -1,9 +1,9 @@
 /* Family nemo: encoders that take whole segments. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
+#include "families/common/piece_features.h"
 #include "families/common/scores.h"
 #include "families/nemo/family.h"
 #include "families/nemo/internal.h"
@@ -71,10 +71,10 @@ struct worker {
     steno_nemo_joint *joint;
     steno_tdt_work *work;
     steno_canary_decoder *canary;
-    steno_fbank *fbank;
-    float *frames, *x; /* [cap, bins] and, transposed, [bins, frames] */
-    size_t cap;
-    float *rows; /* [cap_rows, dim] */
+    struct steno_piece_features features;
+    float *x; /* [bins, n] the same transposed */
+    size_t cap_x;
+    float *rows; /* [n, dim] of the encoder */
     size_t cap_rows;
 };
 
@@ -87,8 +87,7 @@ static void worker_close(void *worker)
     steno_nemo_joint_close(w->joint);
     steno_tdt_work_close(w->work);
     steno_canary_decoder_close(w->canary);
-    steno_fbank_close(w->fbank);
-    steno_aligned_free(w->frames);
+    steno_piece_features_close(&w->features);
     steno_aligned_free(w->x);
     steno_aligned_free(w->rows);
     free(w);
@@ -100,7 +99,7 @@ static steno_status open_worker_parts(struct worker *w, steno_err *err)
     const struct steno_session_options so = {.threads = m->threads};
     steno_status st = steno_session_open(&w->encoder, m->encoder, &so, err);
     if (!st)
-        st = steno_fbank_open_like(&w->fbank, m->front, err);
+        st = steno_piece_features_open(&w->features, m->front, err);
     if (!st && steno_nemo_is_transducer(m))
         st = steno_nemo_joint_open(&w->joint, &m->transducer, m->threads, err);
     if (!st && steno_nemo_is_transducer(m))
@@ -126,29 +125,6 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     return st;
 }
 
-static steno_status grow(float **p, size_t *cap, size_t n, size_t width)
-{
-    const size_t want = n + n / 4;
-    float *q;
-    if (n <= *cap)
-        return STENO_OK;
-    q = steno_aligned_alloc(want * width * sizeof *q);
-    if (!q)
-        return STENO_ERR_NOMEM;
-    steno_aligned_free(*p);
-    *p = q;
-    *cap = want;
-    return STENO_OK;
-}
-
-static steno_status reserve_frames(struct worker *w, size_t n)
-{
-    const size_t bins = (size_t)w->model->conf.bins;
-    size_t cap = w->cap;
-    steno_status st = grow(&w->frames, &cap, n, bins);
-    return st ? st : grow(&w->x, &w->cap, n, bins);
-}
-
 /* y [columns, rows] = x [rows, columns] transposed. */
 static void transpose(const float *x, size_t rows, size_t columns, float *y)
 {
@@ -157,32 +133,28 @@ static void transpose(const float *x, size_t rows, size_t columns, float *y)
             y[k * rows + i] = x[i * columns + k];
 }
 
-/* Compute the features of the segment, [bins, *n] in w->x; for Canary [*n, bins]. */
-static steno_status make_features(struct worker *w, const float *pcm, size_t samples, size_t *n,
-                                  steno_err *err)
+/* Compute the features of the piece: *x [bins, *n]; for Canary [*n, bins]. */
+static steno_status make_features(struct worker *w, const struct steno_offline_piece *p, float **x,
+                                  size_t *n)
 {
     const struct steno_nemo_model *m = w->model;
     const size_t bins = (size_t)m->conf.bins;
-    const size_t most = (size_t)steno_fbank_count(&m->features, (int64_t)samples);
-    steno_status st = reserve_frames(w, most);
-    *n = 0;
+    steno_status st = steno_piece_features_compute(&w->features, p->pcm, p->n, n, p->err);
     if (st)
-        return steno_fail(err, st, "stream: out of memory");
-    steno_fbank_reset(w->fbank);
-    if (most)
-        st = steno_fbank_whole(w->fbank, pcm, samples, w->frames, most, n);
-    if (st)
-        return steno_fail(err, st, "stream: features: %s", steno_status_info(st)->name);
+        return st;
     if (m->conf.per_feature && *n)
-        steno_cmvn_utterance(w->frames, *n, bins, &m->norm);
+        steno_cmvn_utterance(w->features.frames, *n, bins, &m->norm);
+    *x = w->features.frames;
     if (m->conf.kind == STENO_NEMO_CANARY)
-        memcpy(w->x, w->frames, *n * bins * sizeof *w->x);
-    else
-        transpose(w->frames, *n, bins, w->x);
+        return STENO_OK;
+    if (!steno_floats_reserve(&w->x, &w->cap_x, *n * bins))
+        return steno_fail(p->err, STENO_ERR_NOMEM, "stream: out of memory");
+    transpose(w->features.frames, *n, bins, w->x);
+    *x = w->x;
     return STENO_OK;
 }
 
-static steno_status run_encoder(struct worker *w, size_t n, steno_err *err)
+static steno_status run_encoder(struct worker *w, float *features, size_t n, steno_err *err)
 {
     const struct steno_nemo_model *m = w->model;
     const steno_dtype type = steno_network_input(m->encoder, m->length)->dtype;
@@ -193,7 +165,7 @@ static steno_status run_encoder(struct worker *w, size_t n, steno_err *err)
         .dtype = STENO_F32,
         .shape = {.rank = 3,
                   .dim = {1, canary ? length : m->conf.bins, canary ? m->conf.bins : length}},
-        .data = w->x};
+        .data = features};
     const struct steno_tensor l = {.dtype = type,
                                    .shape = {.rank = 1, .dim = {1}},
                                    .data =
@@ -229,7 +201,7 @@ static steno_status take_rows(struct worker *w, const float **rows, size_t *n, s
     *rows = y->data;
     if (frames_at == 1)
         return steno_scores_check(*rows, *n * m->dim, m->conf.encoder, err);
-    if (grow(&w->rows, &w->cap_rows, frames, m->dim))
+    if (!steno_floats_reserve(&w->rows, &w->cap_rows, frames * m->dim))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     transpose(y->data, m->dim, frames, w->rows);
     *rows = w->rows;
@@ -293,10 +265,11 @@ static steno_status decode(struct worker *w, struct steno_offline_piece *p)
 static steno_status transcribe(struct worker *w, struct steno_offline_piece *p)
 {
     const float *rows = NULL;
+    float *x = NULL;
     size_t frames, n = 0;
-    steno_status st = make_features(w, p->pcm, p->n, &frames, p->err);
+    steno_status st = make_features(w, p, &x, &frames);
     if (!st && frames)
-        st = run_encoder(w, frames, p->err);
+        st = run_encoder(w, x, frames, p->err);
     if (w->canary)
         return st || !frames ? st : decode(w, p);
     if (!st && frames)

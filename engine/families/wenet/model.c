@@ -139,15 +139,14 @@ static steno_status open_tokens(struct steno_wenet_model *m, steno_err *err)
  * normalisation is in the network. */
 static steno_status open_features(struct steno_wenet_model *m, steno_err *err)
 {
-    struct steno_fbank_options *o = &m->features;
+    struct steno_fbank_options o = steno_fbank_kaldi(STENO_WENET_RATE, STENO_WENET_BINS);
     steno_status st;
-    *o = steno_fbank_kaldi(STENO_WENET_RATE, STENO_WENET_BINS);
-    o->scale = 32768;
+    o.scale = 32768;
     if (m->sherpa) {
-        o->edges = STENO_EDGES_REFLECT;
-        o->high = -400;
+        o.edges = STENO_EDGES_REFLECT;
+        o.high = -400;
     }
-    st = steno_fbank_open(&m->front, o, err);
+    st = steno_fbank_open(&m->front, &o, err);
     return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
 }
 

@@ -32,7 +32,6 @@ struct steno_wenet_model {
     steno_tokens *tokens;
     int32_t blank;
     steno_fbank *front;
-    struct steno_fbank_options features;
 };
 
 /* Whether dir has such a network, and whether it streams. Reads heads of files. */

@@ -2,12 +2,10 @@
  *
  *     x [N, frames, 80], x_lens [N] -> log_probs [N, T, vocab], log_probs_lens [N]
  */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/arena.h"
 #include "families/common/offline.h"
+#include "families/common/piece_features.h"
 #include "families/common/scores.h"
 #include "families/wenet/family.h"
 #include "families/wenet/model.h"
@@ -25,9 +23,7 @@ struct model {
 struct worker {
     const struct model *model;
     steno_session *session;
-    steno_fbank *fbank;
-    float *frames; /* [cap, bins] */
-    size_t cap;
+    struct steno_piece_features features;
 };
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -38,8 +34,7 @@ static void worker_close(void *worker)
     if (!w)
         return;
     steno_session_close(w->session);
-    steno_fbank_close(w->fbank);
-    steno_aligned_free(w->frames);
+    steno_piece_features_close(&w->features);
     free(w);
 }
 
@@ -52,7 +47,7 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     (void)max;
     if (!st)
-        st = steno_fbank_open_like(&w->fbank, m->m.front, err);
+        st = steno_piece_features_open(&w->features, m->m.front, err);
     if (st) {
         worker_close(w);
         return st;
@@ -62,26 +57,6 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     return STENO_OK;
 }
 
-static steno_status make_features(struct worker *w, const struct steno_offline_piece *p, size_t *n)
-{
-    const size_t most = (size_t)steno_fbank_count(&w->model->m.features, (int64_t)p->n);
-    steno_status st = STENO_OK;
-    *n = 0;
-    if (most > w->cap) {
-        steno_aligned_free(w->frames);
-        w->cap = 0;
-        w->frames = steno_aligned_alloc(most * STENO_WENET_BINS * sizeof *w->frames);
-        if (!w->frames)
-            return steno_fail(p->err, STENO_ERR_NOMEM, "stream: out of memory");
-        w->cap = most;
-    }
-    steno_fbank_reset(w->fbank);
-    if (most)
-        st = steno_fbank_whole(w->fbank, p->pcm, p->n, w->frames, most, n);
-    return st ? steno_fail(p->err, st, "stream: features: %s", steno_status_info(st)->name)
-              : STENO_OK;
-}
-
 /* *scores [*rows, vocab]: valid until the next run. */
 static steno_status run(struct worker *w, size_t n, const float **scores, size_t *rows,
                         steno_err *err)
@@ -89,7 +64,7 @@ static steno_status run(struct worker *w, size_t n, const float **scores, size_t
     const struct steno_wenet_model *m = &w->model->m;
     const int64_t x[] = {1, (int64_t)n, STENO_WENET_BINS}, one[] = {1}, length = (int64_t)n;
     const struct steno_tensor *y;
-    steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->frames, err);
+    steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->features.frames, err);
     if (!st)
         st = steno_part_set(w->session, 1, STENO_I64, one, 1, &length, err);
     if (!st)
@@ -121,7 +96,7 @@ static steno_status transcribe(struct worker *w, const struct steno_offline_piec
     struct steno_ctc_search *s = p->settings;
     const float *scores = NULL;
     size_t n, rows = 0;
-    steno_status st = make_features(w, p, &n);
+    steno_status st = steno_piece_features_compute(&w->features, p->pcm, p->n, &n, p->err);
     if (!st && n >= LEAST_FRAMES)
         st = run(w, n, &scores, &rows, p->err);
     if (st)
