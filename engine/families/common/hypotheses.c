@@ -79,6 +79,15 @@ steno_status steno_hypothesis_list_add(struct steno_hypothesis_list *l,
     return STENO_OK;
 }
 
+steno_status steno_hypothesis_list_add_all(struct steno_hypothesis_list *l,
+                                           const struct steno_hypothesis *h, size_t n)
+{
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n && !st; i++)
+        st = steno_hypothesis_list_add(l, h[i].spans, h[i].n, NULL, 0, h[i].score);
+    return st;
+}
+
 void steno_hypothesis_list_begin_text(struct steno_hypothesis_list *l)
 {
     l->parts[l->n - 1].text = l->text.len;

@@ -22,6 +22,9 @@ void steno_hypothesis_list_clear(struct steno_hypothesis_list *l);
 STENO_MUST steno_status steno_hypothesis_list_add(struct steno_hypothesis_list *l,
                                                   const struct steno_span *spans, size_t n,
                                                   const int32_t *ids, size_t n_ids, double score);
+/* Append copies of the spans and scores of h [n]. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_hypothesis_list_add_all(struct steno_hypothesis_list *l,
+                                                      const struct steno_hypothesis *h, size_t n);
 /* Give the last hypothesis a text of its own: the caller appends it to l->text from here on, with a
  * terminating zero. */
 void steno_hypothesis_list_begin_text(struct steno_hypothesis_list *l);

@@ -86,8 +86,8 @@ static steno_status list(const struct steno_offline_piece *p, struct steno_ctc_s
     struct steno_hypothesis h[STENO_MAX_BEAM];
     size_t n, stable;
     steno_status st = steno_ctc_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
-    for (size_t i = 0; i < n && !st; i++)
-        st = steno_hypothesis_list_add(p->out, h[i].spans, h[i].n, NULL, 0, h[i].score);
+    if (!st)
+        st = steno_hypothesis_list_add_all(p->out, h, n);
     return st;
 }
 
