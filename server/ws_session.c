@@ -1,16 +1,12 @@
 #include "server/ws_session_internal.h"
 
-#include "audio/detect.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRATCH_SAMPLES 8192 /* decoded at a time; >= STENO_FEED_MIN_OUT */
 /* Longest Opus packet: 48 frames of 1275 bytes and their lengths (RFC 6716, 3.2.5). */
 #define OPUS_PACKET_BYTES 65536
 #define LATE_AUDIO "audio: came after end, and was not transcribed"
-#define PAUSED_BYTES (1 << 20) /* of a message part that came when the buffer became full */
 
 /* ---- answers; the caller holds mx -------------------------------------------------------- */
 
@@ -76,12 +72,6 @@ static size_t max_text(const steno_ws_session *s)
 {
     size_t most = s->dialect->max_text;
     return most && most < s->limits.message_bytes ? most : s->limits.message_bytes;
-}
-
-/* Maximum bytes that can arrive at once. */
-static size_t held_max(const steno_ws_session *s)
-{
-    return s->limits.message_bytes > PAUSED_BYTES ? s->limits.message_bytes : PAUSED_BYTES;
 }
 
 /* ---- begin and end ----------------------------------------------------------------------- */
@@ -154,7 +144,7 @@ steno_ws_session *steno_ws_session_new(const struct steno_dialect *dialect,
     }
     steno_buf_init(&s->text, max_text(s));
     steno_buf_init(&s->packet, OPUS_PACKET_BYTES);
-    steno_buf_init(&s->held_bytes, held_max(s));
+    steno_ws_session_init_held(s);
     steno_buf_init(&s->last_partial, limits->send_bytes);
     steno_outbox_init(&s->out, limits->send_bytes);
     steno_history_init(&s->history, limits->resume_bytes < limits->send_bytes / 2
@@ -301,123 +291,10 @@ void steno_ws_session_give_up(steno_ws_session *s)
 
 /* ---- audio ------------------------------------------------------------------------------- */
 
-/* The number of channels is known: how many transcripts there are. */
-static steno_status count_channels(steno_ws_session *s, steno_err *err)
-{
-    const unsigned n = steno_feed_channels(s->feed);
-    if (!s->d.start.multichannel) {
-        s->mixed = s->d.start.audio.channel ? 0 : n;
-        return STENO_OK;
-    }
-    if (n < 1 || n > STENO_AUDIO_MAX_CHANNELS)
-        return steno_fail(err, STENO_ERR_LIMIT,
-                          "multichannel: %u channels, at most %d are possible", n,
-                          STENO_AUDIO_MAX_CHANNELS);
-    pthread_mutex_lock(&s->mx);
-    s->width = s->d.channels = n;
-    s->d.start.audio.channels = (int)n;
-    pthread_mutex_unlock(&s->mx);
-    return STENO_OK;
-}
-
-/* Open the stream once the rate is known. */
-static steno_status take_place(steno_ws_session *s, steno_err *err)
-{
-    steno_status st;
-    if (s->opened)
-        return STENO_OK;
-    s->rate = steno_feed_rate(s->feed);
-    if (!s->rate)
-        return STENO_OK;
-    st = count_channels(s, err);
-    if (st)
-        return st;
-    st = s->engine->open(s->ctx, &s->d.start, s->rate, err);
-    s->opened = !st;
-    return st;
-}
-
-static steno_status hold(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
-{
-    s->held = malloc(n * s->width * sizeof *pcm);
-    if (!s->held)
-        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
-    memcpy(s->held, pcm, n * s->width * sizeof *pcm);
-    s->n_held = n;
-    return STENO_OK;
-}
-
-/* Push n samples of each channel to the recogniser; those that do not fit are held back. */
-static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
-{
-    int64_t most = (int64_t)(s->limits.audio_seconds * s->rate);
-    size_t taken = 0, again = s->skip_samples < (int64_t)n ? (size_t)s->skip_samples : n;
-    bool too_long;
-    steno_status st;
-    s->skip_samples -= (int64_t)again;
-    pcm += again * s->width;
-    n -= again;
-    if (!n)
-        return STENO_OK;
-    s->received += (int64_t)n;
-    too_long = s->limits.audio_seconds > 0 && s->samples + (int64_t)n > most;
-    if (too_long) {
-        s->lost += s->samples + (int64_t)n - most;
-        n = (size_t)(most - s->samples);
-    }
-    pthread_mutex_lock(&s->mx);
-    s->samples += (int64_t)n;
-    pthread_mutex_unlock(&s->mx);
-    st = s->engine->push(s->ctx, pcm, n, &taken, err);
-    if (!st && taken < n)
-        st = hold(s, pcm + taken * s->width, n - taken, err);
-    if (st)
-        s->lost += (int64_t)(n - taken);
-    if (st == STENO_ERR_CANCELLED) /* the stream failed; its DONE note has the reason */
-        return STENO_OK;
-    if (!st && too_long)
-        st = steno_fail(err, STENO_ERR_LIMIT, "audio: longer than the limit of %g s",
-                        s->limits.audio_seconds);
-    return st;
-}
-
-/* Decode bytes and push the samples. When the recogniser's buffer is full, the rest of the bytes is
- * held back. This needs no check of the room beforehand: at most one scratch buffer of samples does
- * not fit. */
-static steno_status feed_bytes(steno_ws_session *s, const char *p, size_t n, steno_err *err)
-{
-    float scratch[SCRATCH_SAMPLES];
-    size_t made;
-    steno_status st;
-    do {
-        size_t used = 0;
-        made = 0;
-        st = steno_feed_push(s->feed, p, n, &used, scratch, SCRATCH_SAMPLES, &made, err);
-        if (st && st != STENO_NEED_MORE)
-            return st;
-        p += used;
-        n -= used;
-        st = take_place(s, err);
-        if (st) {
-            s->received += (int64_t)made;
-            s->lost += (int64_t)made;
-        } else if (made) {
-            st = push_pcm(s, scratch, made / s->width, err);
-        }
-        if (!st && !used && !made && steno_feed_decodes(s->feed))
-            break; /* until steno_ws_session_decoded */
-        if (!st && !used && !made && n)
-            st = steno_fail(err, STENO_ERR_INTERNAL, "audio: decoder made no progress");
-    } while (!st && (n || (made && steno_feed_decodes(s->feed))) && !s->n_held);
-    if (!st && n && steno_buf_add(&s->held_bytes, p, n))
-        st = steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
-    return st;
-}
-
 static void take_audio(steno_ws_session *s, const char *p, size_t n)
 {
     steno_err err;
-    steno_status st = feed_bytes(s, p, n, &err);
+    steno_status st = steno_ws_session_feed(s, p, n, &err);
     if (!st)
         return;
     s->failed_in_audio = true;
@@ -466,91 +343,26 @@ static void finalize(steno_ws_session *s)
         fail(s, st, err.msg);
 }
 
-/* ---- a new stream for changed settings ------------------------------------------------------- */
-
-/* Begin the swap that is wanted, if nothing of the old stream must be awaited. */
-static void try_swap(steno_ws_session *s)
-{
-    bool may, finalizing;
-    const bool running = s->state == RUNNING || (s->state == ENDING && s->end_wanted);
-    if (s->swap != SWAP_WANTED || !running || s->n_held || s->finalize_wanted)
-        return;
-    pthread_mutex_lock(&s->mx);
-    finalizing = s->finalizing;
-    may = !finalizing && (s->clears || !s->dialect->is_busy || !s->dialect->is_busy(&s->d));
-    s->swap_waits = !may;
-    s->swapping = may;
-    s->swapped = false;
-    s->mute = may && s->clears;
-    pthread_mutex_unlock(&s->mx);
-    s->committed &= finalizing; /* a segment that is open all the same may take audio */
-    if (!may)
-        return;
-    s->swap = SWAP_RUNNING;
-    if (s->clears)
-        s->engine->cancel(s->ctx);
-    else
-        s->engine->end(s->ctx);
-}
-
-/* The old stream is done: open the new one. */
-static void finish_swap(steno_ws_session *s)
-{
-    steno_err err;
-    steno_status st;
-    bool done;
-    pthread_mutex_lock(&s->mx);
-    done = s->swapped;
-    s->swapping = s->swapping && !done;
-    pthread_mutex_unlock(&s->mx);
-    if (!done)
-        return;
-    s->engine->close(s->ctx);
-    pthread_mutex_lock(&s->mx);
-    s->mute = false;
-    s->d.offset = (double)s->samples / s->rate;
-    pthread_mutex_unlock(&s->mx);
-    s->swap = SWAP_NONE;
-    s->clears = false;
-    st = s->engine->resolve(s->ctx, &s->d, &err);
-    if (!st)
-        st = s->engine->open(s->ctx, &s->d.start, s->rate, &err);
-    if (!st)
-        return;
-    s->opened = s->end_wanted = false;
-    if (s->state == ENDING) { /* how it ends is known */
-        pthread_mutex_lock(&s->mx);
-        conclude(s);
-        pthread_mutex_unlock(&s->mx);
-        s->state = OVER;
-    } else {
-        fail(s, st, err.msg);
-    }
-}
-
-/* Settings have changed, or audio is to be discarded. Before the first sample nothing is to do. */
-static void want_swap(steno_ws_session *s, bool clears)
-{
-    if (s->state != RUNNING || !s->opened)
-        return;
-    if (clears) {
-        s->lost += (int64_t)s->n_held;
-        free(s->held);
-        s->held = NULL;
-        s->n_held = 0;
-        steno_buf_reset(&s->held_bytes);
-    }
-    s->clears |= clears;
-    if (s->swap == SWAP_NONE)
-        s->swap = SWAP_WANTED;
-    try_swap(s);
-}
+/* ---- going on ---------------------------------------------------------------------------- */
 
 void steno_ws_session_decoded(steno_ws_session *s)
 {
     pthread_mutex_lock(&s->mx);
     s->room = true;
     pthread_mutex_unlock(&s->mx);
+}
+
+/* No new stream could be opened: conclude without one. */
+static void lose_stream(steno_ws_session *s, steno_status st, const char *message)
+{
+    if (s->state < ENDING) {
+        fail(s, st, message);
+        return;
+    }
+    pthread_mutex_lock(&s->mx); /* how it ends is known */
+    conclude(s);
+    pthread_mutex_unlock(&s->mx);
+    s->state = OVER;
 }
 
 /* Whether samples may come without bytes. */
@@ -570,37 +382,26 @@ void steno_ws_session_resume(steno_ws_session *s)
     if (s->state == OVER)
         return;
     if (s->swap == SWAP_RUNNING) {
-        finish_swap(s);
-        if (s->swap == SWAP_RUNNING || s->state == OVER)
+        st = steno_ws_session_finish_swap(s, &err);
+        if (st == STENO_NEED_MORE)
             return;
-    }
-    if (s->n_held) {
-        size_t taken = 0;
-        st = s->engine->push(s->ctx, s->held, s->n_held, &taken, &err);
-        if (st == STENO_ERR_CANCELLED) {
-            s->lost += (int64_t)s->n_held;
-            taken = s->n_held, st = STENO_OK;
-        }
-        s->n_held -= taken;
-        memmove(s->held, s->held + taken * s->width, s->n_held * s->width * sizeof *s->held);
-        if (!s->n_held) {
-            free(s->held);
-            s->held = NULL;
+        if (st) {
+            lose_stream(s, st, err.msg);
+            return;
         }
     }
+    if (s->n_held)
+        st = steno_ws_session_push_held(s, &err);
     if (!st && !s->n_held && (s->held_bytes.len || may_decode(s))) {
-        struct steno_buf rest = s->held_bytes;
-        steno_buf_init(&s->held_bytes, held_max(s));
-        st = feed_bytes(s, rest.data ? rest.data : "", rest.len, &err);
+        st = steno_ws_session_feed_held(s, &err);
         s->failed_in_audio |= st != STENO_OK;
-        steno_buf_free(&rest);
     }
     if (!st && !s->n_held && s->finalize_wanted)
         finalize(s);
     if (st)
         fail(s, st, err.msg);
     end_container(s);
-    try_swap(s);
+    steno_ws_session_try_swap(s);
     if (s->end_wanted && !paused(s)) {
         s->end_wanted = false;
         s->engine->end(s->ctx);
@@ -611,28 +412,11 @@ bool steno_ws_session_readable(steno_ws_session *s)
 {
     /* the next message may be audio of the next segment, which belongs to the new stream */
     if (s->swap == SWAP_WANTED)
-        try_swap(s);
+        steno_ws_session_try_swap(s);
     return !paused(s);
 }
 
 /* ---- the client's messages --------------------------------------------------------------- */
-
-/* Check whether this session can outlive its connection. */
-static steno_status check_resumable(const steno_ws_session *s, const char *container,
-                                    steno_err *err)
-{
-    if (s->d.start.resumable && s->d.start.audio.encoding == STENO_ENCODING_WAV)
-        container = "wav";
-    if (s->d.start.resumable && container)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "resumable: needs raw samples or bare Opus packets, not %s", container);
-    return STENO_OK;
-}
-
-static unsigned wanted_channel(const steno_ws_session *s)
-{
-    return s->d.start.multichannel ? STENO_FEED_ALL_CHANNELS : (unsigned)s->d.start.audio.channel;
-}
 
 /* Fix the format, open the stream, send `ready`. False when that failed and the session ends. */
 static bool begin(steno_ws_session *s)
@@ -643,18 +427,11 @@ static bool begin(steno_ws_session *s)
     bool later = s->d.start.audio.encoding == STENO_ENCODING_OPUS ||
                  s->d.start.audio.encoding == STENO_ENCODING_CONTAINER;
     if (!st)
-        st = check_resumable(s, NULL, &err);
+        st = steno_ws_session_check_resumable(s, NULL, &err);
     if (!st)
         st = s->engine->resolve(s->ctx, &s->d, &err);
-    if (!st && !later) {
-        struct steno_feed_options o = {.encoding = steno_encoding_name(s->d.start.audio.encoding),
-                                       .sample_rate = s->d.start.audio.sample_rate,
-                                       .channels = (unsigned)s->d.start.audio.channels,
-                                       .channel = wanted_channel(s)};
-        st = steno_feed_open(&s->feed, &o, &err);
-        if (!st)
-            st = take_place(s, &err);
-    }
+    if (!st && !later)
+        st = steno_ws_session_open_raw(s, &err);
     if (st) {
         fail(s, st, err.msg);
         return false;
@@ -662,61 +439,6 @@ static bool begin(steno_ws_session *s)
     s->state = RUNNING;
     send_ready(s);
     return true;
-}
-
-/* Opus: the first bytes distinguish Ogg from bare packets. No packet begins with "OggS": its first
- * byte would mean code 3, and "g" then 39 frames, more than the 120 ms allowed (RFC 6716, 3.2.5). A
- * packet of the first byte alone lacks the frame count. */
-static bool open_opus(steno_ws_session *s, const char *p, size_t n)
-{
-    steno_err err;
-    steno_status st;
-    struct steno_feed_options o = {.sample_rate = s->d.start.audio.sample_rate,
-                                   .channel = wanted_channel(s)};
-    s->whole_packets = memcmp(p, "OggS", n < 4 ? n : 4) != 0;
-    o.encoding = s->whole_packets ? "opus" : "ogg-opus";
-    st = check_resumable(s, s->whole_packets ? NULL : "Ogg", &err);
-    if (!st)
-        st = steno_feed_open(&s->feed, &o, &err);
-    if (!st)
-        st = take_place(s, &err);
-    if (st)
-        fail(s, st, err.msg);
-    return !st;
-}
-
-/* Open a container by its first bytes. */
-static bool open_container(steno_ws_session *s, const char *p, size_t n)
-{
-    const struct steno_audio_container *is =
-        steno_audio_container_of((const unsigned char *)p, n, false);
-    const struct steno_container_options o = {.demuxer = is ? is->demuxer : NULL,
-                                              .max_seconds = s->limits.audio_seconds};
-    const unsigned channel = wanted_channel(s);
-    steno_err err;
-    steno_status st = check_resumable(s, "a container", &err);
-    if (!st)
-        st = s->engine->decode ? s->engine->decode(s->ctx, &o, channel, &s->feed, &err)
-                               : steno_fail(&err, STENO_ERR_UNSUPPORTED,
-                                            "audio: containers are not decoded here");
-    if (st)
-        fail(s, st, err.msg);
-    return !st;
-}
-
-static bool is_webm(const char *p, size_t n)
-{
-    return n >= 4 && !memcmp(p, "\x1A\x45\xDF\xA3", 4);
-}
-
-/* Open what the first bytes tell. WebM is what browsers record, and their programs call it Opus. */
-static bool open_feed(steno_ws_session *s, const char *p, size_t n)
-{
-    const bool ogg = n >= 4 && !memcmp(p, "OggS", 4);
-    if (s->d.start.audio.encoding == STENO_ENCODING_CONTAINER || is_webm(p, n) ||
-        (ogg && s->d.start.multichannel)) /* our reader of Ogg Opus mixes */
-        return open_container(s, p, n);
-    return open_opus(s, p, n);
 }
 
 static void end_by_client(steno_ws_session *s)
@@ -775,7 +497,7 @@ static void act(steno_ws_session *s, enum steno_dialect_act what)
         break;
     case STENO_ACT_CHANGE:
     case STENO_ACT_CLEAR:
-        want_swap(s, what == STENO_ACT_CLEAR);
+        steno_ws_session_want_swap(s, what == STENO_ACT_CLEAR);
         break;
     case STENO_ACT_END:
         end_by_client(s);
@@ -928,8 +650,14 @@ static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
         return;
     if (s->state == OPEN && (!inspect_first(s, p, n) || !begin(s)))
         return;
-    if (!s->feed && n && !open_feed(s, p, n))
-        return;
+    if (!s->feed && n) {
+        steno_err err;
+        steno_status st = steno_ws_session_open_feed(s, p, n, &err);
+        if (st) {
+            fail(s, st, err.msg);
+            return;
+        }
+    }
     if (s->whole_packets)
         take_packet(s, p, n, last);
     else

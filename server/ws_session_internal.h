@@ -1,5 +1,7 @@
-/* Shared by ws_session.c (messages in both directions) and ws_session_resume.c (the loss of a
- * connection and its replacement). */
+/* Shared by ws_session.c (messages in both directions), ws_session_audio.c (audio on its way to
+ * the recogniser), ws_session_swap.c (a new stream for changed settings) and ws_session_resume.c
+ * (the loss of a connection and its replacement). All functions below are of the network's thread,
+ * with mx not held. */
 #ifndef STENO_SERVER_WS_SESSION_INTERNAL_H
 #define STENO_SERVER_WS_SESSION_INTERNAL_H
 
@@ -80,5 +82,40 @@ struct steno_ws_session {
     unsigned finalizing; /* finalizes whose FINALIZED note has not come */
     uint64_t dropped, revised;
 };
+
+/* ---- ws_session_audio.c ---- */
+
+/* Check whether the session can outlive its connection. container: the format's name if its bytes
+ * cannot be resumed; NULL otherwise. */
+STENO_MUST steno_status steno_ws_session_check_resumable(const steno_ws_session *s,
+                                                         const char *container, steno_err *err);
+/* Open the decoder of a format that d.start describes, and the stream. */
+STENO_MUST steno_status steno_ws_session_open_raw(steno_ws_session *s, steno_err *err);
+/* Open the decoder that p [n > 0], the first bytes, need, and the stream if they tell its rate. */
+STENO_MUST steno_status steno_ws_session_open_feed(steno_ws_session *s, const char *p, size_t n,
+                                                   steno_err *err);
+/* Decode p [n] and push the samples. When the recogniser's buffer is full, the rest of the bytes is
+ * held back. */
+STENO_MUST steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n,
+                                              steno_err *err);
+/* Push the samples that are held back, as many as the recogniser takes. */
+STENO_MUST steno_status steno_ws_session_push_held(steno_ws_session *s, steno_err *err);
+/* Feed the bytes that are held back. */
+STENO_MUST steno_status steno_ws_session_feed_held(steno_ws_session *s, steno_err *err);
+/* Make held_bytes an empty buffer. What it had is not freed. */
+void steno_ws_session_init_held(steno_ws_session *s);
+/* Forget the samples that are held back. */
+void steno_ws_session_drop_held(steno_ws_session *s);
+
+/* ---- ws_session_swap.c ---- */
+
+/* Settings have changed, or (clears) audio is to be discarded: replace the stream as soon as
+ * nothing of it must be awaited. Before the first sample there is nothing to do. */
+void steno_ws_session_want_swap(steno_ws_session *s, bool clears);
+/* Begin the swap that is wanted, if nothing of the old stream must be awaited. */
+void steno_ws_session_try_swap(steno_ws_session *s);
+/* Open the new stream if the old one is done. STENO_NEED_MORE: it is not. Another status: there is
+ * no stream, and the session must end. */
+STENO_MUST steno_status steno_ws_session_finish_swap(steno_ws_session *s, steno_err *err);
 
 #endif
