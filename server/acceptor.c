@@ -17,6 +17,7 @@
 #include "server/address.h"
 #include "server/retry_spreader.h"
 #include "server/head.h"
+#include "server/listeners.h"
 #include "server/log.h"
 #include "server/refusal.h"
 
@@ -30,9 +31,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #define HEAD_MAX 16384       /* bytes of a request head; more is 431 */
@@ -40,12 +38,10 @@
 #define LINGER_QUEUE 256     /* descriptors on the way from other threads */
 #define LINGER_NS 2000000000 /* longest time of reading after a refused request */
 #define EVICT_NS 1000000000  /* time a silent connection has before others replace it */
-#define BACKLOG 1024
-#define BUCKETS 1024 /* of the per-address table */
+#define BUCKETS 1024         /* of the per-address table */
 #define TICK_MS 100
 #define HTTP2_PREFACE "PRI * HTTP/2.0\r\n" /* RFC 9113, 3.4 */
 #define TLS_HANDSHAKE 22                   /* first byte of a TLS connection (RFC 8446, 5.1) */
-#define MAX_LISTENERS (2 * STENO_MAX_ADDRESSES)
 
 struct conn {
     int fd; /* -1: the slot is free */
@@ -74,13 +70,7 @@ struct steno_acceptor {
     struct steno_stats *stats;
     steno_acceptor_fn fn;
     void *user;
-    struct listener {
-        int fd;
-        char *url;
-        bool wyoming; /* its clients send no request head */
-        char *path;   /* a unix socket's, which is removed at the end */
-    } listeners[MAX_LISTENERS];
-    size_t n_listeners;
+    struct steno_listeners listeners;
     int epoll, wake, spare; /* spare: closed for a moment when descriptors run out */
     pthread_t thread;
     bool running;
@@ -104,7 +94,7 @@ struct steno_acceptor {
 };
 
 #define TAG_WAKE UINT64_MAX
-#define TAG_LISTEN (UINT64_MAX - MAX_LISTENERS) /* + index */
+#define TAG_LISTEN (UINT64_MAX - STENO_MAX_LISTENERS) /* + index */
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
@@ -537,7 +527,7 @@ static void shed(steno_acceptor *a, int listener)
     a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void on_listener(steno_acceptor *a, const struct listener *l)
+static void on_listener(steno_acceptor *a, const struct steno_listener *l)
 {
     /* bounded: new connections must not delay the running ones */
     for (int i = 0; i < 64; i++) {
@@ -619,8 +609,8 @@ static bool stopping(steno_acceptor *a)
     if (!stop || a->lingering_only)
         return stop;
     a->lingering_only = true;
-    for (size_t i = 0; i < a->n_listeners; i++)
-        (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, a->listeners[i].fd, NULL);
+    for (size_t i = 0; i < a->listeners.n; i++)
+        (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, a->listeners.at[i].fd, NULL);
     while (a->waiting.first)
         drop(a, a->waiting.first);
     return true;
@@ -654,7 +644,7 @@ static void *run(void *arg)
             if (tag == TAG_WAKE)
                 (void)!read(a->wake, &count, sizeof count);
             else if (tag >= TAG_LISTEN && !a->lingering_only)
-                on_listener(a, &a->listeners[tag - TAG_LISTEN]);
+                on_listener(a, &a->listeners.at[tag - TAG_LISTEN]);
             else if (tag < TAG_LISTEN)
                 on_event(a, tag, ev[i].events);
         }
@@ -669,160 +659,14 @@ static void *run(void *arg)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static steno_status keep_listener(steno_acceptor *a, int fd, bool wyoming, steno_err *err)
+static steno_status watch_listeners(steno_acceptor *a, steno_err *err)
 {
-    struct sockaddr_storage bound;
-    socklen_t len = sizeof bound;
-    char text[STENO_ADDRESS_TEXT], url[STENO_ADDRESS_TEXT + 16];
-    size_t i = a->n_listeners;
-    struct epoll_event ev = {.events = EPOLLIN};
-    memset(&bound, 0, sizeof bound);
-    if (getsockname(fd, (struct sockaddr *)&bound, &len))
-        return steno_fail(err, STENO_ERR_IO, "getsockname: %s", strerror(errno));
-    snprintf(url, sizeof url, "%s%s",
-             bound.ss_family == AF_UNIX ? ""
-             : wyoming                  ? "wyoming://"
-             : a->conf->tls_required    ? "https://"
-                                        : "http://",
-             steno_address_print(&bound, text));
-    a->listeners[i] = (struct listener){fd, strdup(url), wyoming, NULL};
-    a->n_listeners++;
-    if (!a->listeners[i].url)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    ev.data.u64 = TAG_LISTEN + i;
-    if (epoll_ctl(a->epoll, EPOLL_CTL_ADD, fd, &ev))
-        return steno_fail(err, STENO_ERR_IO, "epoll: %s", strerror(errno));
+    for (size_t i = 0; i < a->listeners.n; i++) {
+        struct epoll_event ev = {.events = EPOLLIN, .data.u64 = TAG_LISTEN + i};
+        if (epoll_ctl(a->epoll, EPOLL_CTL_ADD, a->listeners.at[i].fd, &ev))
+            return steno_fail(err, STENO_ERR_IO, "epoll: %s", strerror(errno));
+    }
     return STENO_OK;
-}
-
-static const char *path_of(const struct steno_address *addr)
-{
-    return ((const struct sockaddr_un *)&addr->addr)->sun_path;
-}
-
-/* A unix socket whose server was killed is still there, and nobody answers. */
-static void remove_stale(const struct steno_address *addr)
-{
-    int fd;
-    if (addr->addr.ss_family != AF_UNIX)
-        return;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    if (connect(fd, (const struct sockaddr *)&addr->addr, addr->len) && errno == ECONNREFUSED)
-        unlink(path_of(addr));
-    close(fd);
-}
-
-static int bind_only(const struct steno_address *addr)
-{
-    int zero = 0, one = 1, saved;
-    int fd = socket(addr->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (addr->addr.ss_family == AF_INET6)
-        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, addr->any ? &zero : &one, sizeof one);
-    remove_stale(addr);
-    if (!bind(fd, (const struct sockaddr *)&addr->addr, addr->len))
-        return fd;
-    saved = errno;
-    close(fd);
-    errno = saved;
-    return -1;
-}
-
-/* A socket that is bound to addr; -1 with errno. */
-static int bind_any(const struct steno_address *addr)
-{
-    int fd = bind_only(addr);
-    if (fd < 0 && addr->any && errno == EAFNOSUPPORT) { /* a kernel without IPv6 */
-        struct steno_address v4;
-        struct sockaddr_in sin = {.sin_family = AF_INET};
-        const struct sockaddr_in6 *sin6 = (const void *)&addr->addr;
-        memset(&v4, 0, sizeof v4);
-        sin.sin_port = sin6->sin6_port;
-        memcpy(&v4.addr, &sin, sizeof sin);
-        v4.len = sizeof sin;
-        fd = bind_only(&v4);
-    }
-    return fd;
-}
-
-static steno_status fail_address(const struct steno_address *addr, steno_status st, steno_err *err)
-{
-    char text[STENO_ADDRESS_TEXT];
-    return steno_fail(err, st, "%s: %s", steno_address_print(&addr->addr, text), strerror(errno));
-}
-
-steno_status steno_acceptor_try(const struct steno_address *addr, steno_err *err)
-{
-    int fd = bind_any(addr);
-    if (fd < 0)
-        return fail_address(addr, errno == EADDRINUSE ? STENO_ERR_BUSY : STENO_ERR_IO, err);
-    if (addr->addr.ss_family == AF_UNIX)
-        unlink(path_of(addr));
-    close(fd);
-    return STENO_OK;
-}
-
-static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr, bool wyoming,
-                             steno_err *err)
-{
-    struct listener *l;
-    int fd = bind_any(addr);
-    steno_status st;
-    if (fd < 0 || listen(fd, BACKLOG)) {
-        st = fail_address(addr, STENO_ERR_IO, err);
-        if (fd >= 0)
-            close(fd);
-        return st;
-    }
-    st = keep_listener(a, fd, wyoming, err);
-    if (st || addr->addr.ss_family != AF_UNIX)
-        return st;
-    /* like a port: every local user may connect who may enter its directory */
-    (void)chmod(path_of(addr), 0666);
-    l = &a->listeners[a->n_listeners - 1];
-    l->path = strdup(path_of(addr));
-    return l->path ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-}
-
-static steno_status take_passed(steno_acceptor *a, int passed, steno_err *err)
-{
-    steno_status st = STENO_OK;
-    if (passed > STENO_MAX_ADDRESSES)
-        return steno_fail(err, STENO_ERR_INVAL, "systemd passed %d sockets, more than %d", passed,
-                          STENO_MAX_ADDRESSES);
-    for (int i = 0; i < passed && !st; i++) {
-        int fd = SD_LISTEN_FDS_START + i;
-        if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
-            return steno_fail(err, STENO_ERR_INVAL,
-                              "descriptor %d from systemd is not a listening stream socket", fd);
-        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-        st = keep_listener(a, fd, false, err);
-    }
-    return st;
-}
-
-static steno_status bind_list(steno_acceptor *a, const char *list, bool wyoming, steno_err *err)
-{
-    struct steno_address addresses[STENO_MAX_ADDRESSES];
-    size_t n = 0;
-    steno_status st = steno_address_parse_list(list, addresses, &n, err);
-    for (size_t i = 0; i < n && !st; i++)
-        st = bind_one(a, &addresses[i], wyoming, err);
-    return st;
-}
-
-static steno_status bind_all(steno_acceptor *a, steno_err *err)
-{
-    int passed = sd_listen_fds(1);
-    steno_status st =
-        passed > 0 ? take_passed(a, passed, err) : bind_list(a, a->conf->listen, false, err);
-    if (!st && *a->conf->wyoming_listen)
-        st = bind_list(a, a->conf->wyoming_listen, true, err);
-    return st;
 }
 
 static bool make_table(steno_acceptor *a)
@@ -856,7 +700,9 @@ steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config
     else if (a->epoll < 0 || a->wake < 0 || epoll_ctl(a->epoll, EPOLL_CTL_ADD, a->wake, &ev))
         st = steno_fail(err, STENO_ERR_INTERNAL, "epoll: %s", strerror(errno));
     else if ((st = steno_networks_parse(conf->trusted_proxies, &a->trusted, err)) == STENO_OK)
-        st = bind_all(a, err);
+        st = steno_listeners_open(&a->listeners, conf, err);
+    if (!st)
+        st = watch_listeners(a, err);
     if (st) {
         steno_acceptor_close(a);
         return st;
@@ -907,15 +753,7 @@ void steno_acceptor_stop(steno_acceptor *a)
         pthread_join(a->thread, NULL);
         a->running = false;
     }
-    for (size_t i = 0; i < a->n_listeners; i++)
-        close(a->listeners[i].fd);
-    for (size_t i = 0; i < a->n_listeners; i++) {
-        if (a->listeners[i].path)
-            unlink(a->listeners[i].path);
-        free(a->listeners[i].path);
-        free(a->listeners[i].url);
-    }
-    a->n_listeners = 0;
+    steno_listeners_close(&a->listeners);
 }
 
 void steno_acceptor_close(steno_acceptor *a)
@@ -936,13 +774,10 @@ void steno_acceptor_close(steno_acceptor *a)
 
 const char *steno_acceptor_url(const steno_acceptor *a, size_t i)
 {
-    return i < a->n_listeners ? a->listeners[i].url : NULL;
+    return i < a->listeners.n ? a->listeners.at[i].url : NULL;
 }
 
 uint16_t steno_acceptor_wyoming_port(const steno_acceptor *a)
 {
-    for (size_t i = 0; i < a->n_listeners; i++)
-        if (a->listeners[i].wyoming)
-            return (uint16_t)strtoul(strrchr(a->listeners[i].url, ':') + 1, NULL, 10);
-    return 0;
+    return steno_listeners_wyoming_port(&a->listeners);
 }

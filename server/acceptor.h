@@ -32,15 +32,10 @@ struct steno_peer {
 typedef void (*steno_acceptor_fn)(void *user, int fd, const struct steno_peer *peer,
                                   const char *head, size_t len);
 
-/* Bind every address of conf->listen, or use the sockets that systemd passed (sd_listen_fds(3));
- * then bind those of conf->wyoming_listen.
- * STENO_ERR_IO names the address ("127.0.0.1:8080: Address already in use"). */
+/* Open the listening sockets (steno_listeners_open) and what serves them. */
 STENO_MUST steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config *conf,
                                             struct steno_stats *stats, steno_acceptor_fn fn,
                                             void *user, steno_err *err);
-/* Try to bind an address, and release it. STENO_ERR_BUSY: it is in use; STENO_ERR_IO: it cannot be
- * bound. */
-STENO_MUST steno_status steno_acceptor_try(const struct steno_address *addr, steno_err *err);
 /* Connections that begin with a TLS hello go through tls, which outlives the acceptor's thread.
  * Before start; without it they are closed. */
 void steno_acceptor_use_tls(steno_acceptor *a, steno_tls *tls);
@@ -55,7 +50,7 @@ void steno_acceptor_close(steno_acceptor *a);
 /* "http://127.0.0.1:8080", "wyoming://127.0.0.1:10300": the bound address i with its real port;
  * NULL past the last one. */
 const char *steno_acceptor_url(const steno_acceptor *a, size_t i);
-/* The port of the first address of conf->wyoming_listen; 0: there is none. */
+/* As steno_listeners_wyoming_port. */
 uint16_t steno_acceptor_wyoming_port(const steno_acceptor *a);
 /* Tell that a connection which was handed over has ended; it no longer counts in the limits. */
 void steno_acceptor_closed(steno_acceptor *a, const struct steno_peer *peer);

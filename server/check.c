@@ -1,8 +1,9 @@
 #include "server/check.h"
 
-#include "server/acceptor.h"
+#include "server/listeners.h"
 #include "server/log.h"
 #include "server/server.h"
+#include "server/tls.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static void check_addresses(struct check *c, const char *list, const char *key)
         return;
     for (size_t i = 0; i < n; i++) {
         steno_err err;
-        steno_status st = steno_acceptor_try(&addresses[i], &err);
+        steno_status st = steno_listeners_try(&addresses[i], &err);
         if (st == STENO_ERR_BUSY)
             steno_log(LOG_NOTICE, "%s: %s", key, err.msg);
         else

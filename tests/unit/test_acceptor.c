@@ -1,6 +1,6 @@
 /* The acceptor of the one port: request heads in any split reach the right side; bad heads get
  * an answer or lose the connection. */
-/* link: server/proxy.c server/tls.c */
+/* link: server/proxy.c server/tls.c server/listeners.c */
 /* link: server/acceptor.c server/retry_spreader.c server/refusal.c server/head.c */
 /* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
 #include <setjmp.h>
