@@ -12,7 +12,7 @@ static bool is_silent(const struct steno_endpoint *e, const struct steno_endpoin
     if (sound < (double)(s->first - e->late)) /* too soft for the VAD */
         return blank >= e->silence_after;
     sound = fmax(sound, (double)(s->last + 1 - e->late));
-    return blank >= e->silence_after + (double)e->deaf ||
+    return blank >= e->silence_after + (double)e->no_symbol ||
            ((double)s->now - sound >= e->silence_after && blank >= (double)e->clear);
 }
 

@@ -13,7 +13,7 @@ struct steno_endpoint {    /* frames; 0 or less: the rule is off */
     int64_t grace;         /* after longest: wait this long for a silent frame to cut at */
     int64_t clear;         /* frames without a symbol before an end, so that late ones come */
     int64_t late;          /* a symbol comes at most this long after its sound */
-    int64_t deaf; /* as long without a symbol after silence_after: the end, whatever sounds */
+    int64_t no_symbol;     /* beyond silence_after, without a symbol: the end in spite of sound */
 };
 
 /* Frames, all of the same origin. */

@@ -22,8 +22,8 @@
 #define MAX_TOKENS 65536  /* of one utterance; with more it is cut, whatever the rules say */
 #define GRACE_SECONDS 1.0 /* after the longest utterance: wait for a silent frame to cut at */
 #define CLEAR_SECONDS 0.08
-#define LATE_SECONDS 0.5 /* streaming transducers emit up to about 0.3 s after the sound */
-#define DEAF_SECONDS 3.0 /* music or a crowd is sound without words */
+#define LATE_SECONDS 0.5      /* streaming transducers emit up to about 0.3 s after the sound */
+#define NO_SYMBOL_SECONDS 3.0 /* music or a crowd is sound without words */
 
 static const struct steno_windows_info *info_of(const steno_stream *s)
 {
@@ -68,7 +68,7 @@ static void set_rules(steno_stream *s)
                                 .grace = to_frames(s, GRACE_SECONDS),
                                 .clear = to_frames(s, CLEAR_SECONDS),
                                 .late = to_frames(s, LATE_SECONDS),
-                                .deaf = to_frames(s, DEAF_SECONDS)};
+                                .no_symbol = to_frames(s, NO_SYMBOL_SECONDS)};
 }
 
 static void begin_run(steno_stream *s)
