@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "server/listeners.h"
 #include "server/log.h"
 
 #define CLIENTS 8
@@ -166,21 +167,6 @@ static void *run(void *arg)
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-/* Remove a socket file that nobody listens on; leave anything else. */
-static void remove_dead(const struct sockaddr_un *addr)
-{
-    struct stat sb;
-    int fd;
-    if (lstat(addr->sun_path, &sb) || !S_ISSOCK(sb.st_mode))
-        return;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return;
-    if (connect(fd, (const struct sockaddr *)addr, sizeof *addr) && errno == ECONNREFUSED)
-        unlink(addr->sun_path);
-    close(fd);
-}
-
 static steno_status listen_on(steno_admin *a, steno_err *err)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -191,7 +177,7 @@ static steno_status listen_on(steno_admin *a, steno_err *err)
                           sizeof addr.sun_path - 1);
     memcpy(addr.sun_path, path, n + 1);
     memcpy(a->path, path, n + 1);
-    remove_dead(&addr);
+    steno_listeners_remove_dead(&addr);
     a->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     a->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     /* the file gets the descriptor's mode, so nobody else can open it even for a moment (Linux,

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -43,17 +42,18 @@ static const char *path_of(const struct steno_address *addr)
     return ((const struct sockaddr_un *)&addr->addr)->sun_path;
 }
 
-/* A unix socket whose server was killed is still there, and nobody answers. */
-static void remove_stale(const struct steno_address *addr)
+void steno_listeners_remove_dead(const struct sockaddr_un *addr)
 {
+    struct stat sb;
     int fd;
-    if (addr->addr.ss_family != AF_UNIX)
+    /* connect(2) refuses a file that is no socket with the same ECONNREFUSED */
+    if (lstat(addr->sun_path, &sb) || !S_ISSOCK(sb.st_mode))
         return;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return;
-    if (connect(fd, (const struct sockaddr *)&addr->addr, addr->len) && errno == ECONNREFUSED)
-        unlink(path_of(addr));
+    if (connect(fd, (const struct sockaddr *)addr, sizeof *addr) && errno == ECONNREFUSED)
+        unlink(addr->sun_path);
     close(fd);
 }
 
@@ -66,7 +66,8 @@ static int bind_only(const struct steno_address *addr)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (addr->addr.ss_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, addr->any ? &zero : &one, sizeof one);
-    remove_stale(addr);
+    if (addr->addr.ss_family == AF_UNIX)
+        steno_listeners_remove_dead((const struct sockaddr_un *)&addr->addr);
     if (!bind(fd, (const struct sockaddr *)&addr->addr, addr->len))
         return fd;
     saved = errno;

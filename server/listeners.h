@@ -7,6 +7,8 @@
 #include "server/address.h"
 #include "server/config.h"
 
+#include <sys/un.h>
+
 #define STENO_MAX_LISTENERS (2 * STENO_MAX_ADDRESSES)
 
 struct steno_listener {
@@ -33,5 +35,8 @@ uint16_t steno_listeners_wyoming_port(const struct steno_listeners *l);
 /* Try to bind an address, and release it. STENO_ERR_BUSY: it is in use; STENO_ERR_IO: it cannot be
  * bound. */
 STENO_MUST steno_status steno_listeners_try(const struct steno_address *addr, steno_err *err);
+/* Remove the file of a unix socket on which nobody listens, as a killed server leaves it. Anything
+ * else at the path stays. */
+void steno_listeners_remove_dead(const struct sockaddr_un *addr);
 
 #endif

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* ---- heads ----------------------------------------------------------------------------------- */
@@ -405,6 +406,49 @@ static void port_in_use_is_named(void **state)
     close_fixture(&f);
 }
 
+/* Open an acceptor for a unix socket at path. */
+static steno_status open_at(const char *path, steno_acceptor **a, struct fixture *f, steno_err *err)
+{
+    char setting[128];
+    steno_status st;
+    memset(f, 0, sizeof *f);
+    snprintf(setting, sizeof setting, "server.listen=unix:%s", path);
+    assert_int_equal(steno_config_init(&f->conf, NULL), STENO_OK);
+    assert_int_equal(steno_config_assign(&f->conf, setting, STENO_CONFIG_FLAG, NULL), STENO_OK);
+    f->stats = steno_stats_new();
+    st = steno_acceptor_open(a, &f->conf, f->stats, on_head, f, err);
+    if (!st)
+        steno_acceptor_close(*a);
+    steno_stats_free(f->stats);
+    steno_config_free(&f->conf);
+    return st;
+}
+
+static void only_the_file_of_a_dead_socket_is_replaced(void **state)
+{
+    char dir[] = "/tmp/steno-acceptor-XXXXXX";
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    struct fixture f;
+    steno_acceptor *a;
+    steno_err err;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    FILE *file;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(sun.sun_path, sizeof sun.sun_path, "%s/steno.sock", dir);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&sun, sizeof sun), 0);
+    close(fd);
+    assert_int_equal(open_at(sun.sun_path, &a, &f, &err), STENO_OK);
+    assert_int_equal(access(sun.sun_path, F_OK), -1);
+    file = fopen(sun.sun_path, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(open_at(sun.sun_path, &a, &f, &err), STENO_ERR_IO);
+    assert_non_null(strstr(err.msg, "Address already in use"));
+    assert_int_equal(unlink(sun.sun_path), 0);
+    rmdir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +462,7 @@ int main(void)
         cmocka_unit_test(one_address_has_its_own_limit),
         cmocka_unit_test(refused_requests_can_still_be_written_to_the_end),
         cmocka_unit_test(port_in_use_is_named),
+        cmocka_unit_test(only_the_file_of_a_dead_socket_is_replaced),
     };
     return cmocka_run_group_tests_name("acceptor", tests, NULL, NULL);
 }
