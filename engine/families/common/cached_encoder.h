@@ -48,6 +48,11 @@ STENO_MUST steno_status steno_cached_encoder_bind(struct steno_cached_encoder *e
                                                   const struct steno_cached_encoder_shape *shape,
                                                   const char *file, steno_err *err);
 void steno_cached_encoder_unbind(struct steno_cached_encoder *e);
+/* Floats of the window of one stream. */
+static inline size_t steno_cached_encoder_window(const struct steno_cached_encoder *e)
+{
+    return (size_t)(e->shape.window * e->shape.bins);
+}
 
 /* The states of one stream between steps. Confined. The first step allocates the memory. */
 struct steno_cached_encoder_state {
@@ -65,6 +70,10 @@ STENO_MUST steno_status steno_cached_encoder_batch_open(steno_cached_encoder_bat
                                                         const struct steno_cached_encoder *e,
                                                         int max, int threads, steno_err *err);
 void steno_cached_encoder_batch_close(steno_cached_encoder_batch *b);
+const struct steno_cached_encoder *
+steno_cached_encoder_batch_encoder(const steno_cached_encoder_batch *b);
+/* Streams of one step. */
+int steno_cached_encoder_batch_max(const steno_cached_encoder_batch *b);
 /* The window of stream i of the next step: [window, bins]. The caller fills it. */
 float *steno_cached_encoder_batch_x(steno_cached_encoder_batch *b, int i);
 /* Run one step on the first n windows as a batch of `size` >= n; places from n on are ignored.

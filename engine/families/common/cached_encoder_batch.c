@@ -71,7 +71,7 @@ steno_status steno_cached_encoder_batch_open(steno_cached_encoder_batch **out,
         return no_memory(err);
     b->e = e;
     b->max = e->batches ? max : 1;
-    b->window_bytes = (size_t)(e->shape.window * e->shape.bins) * sizeof(float);
+    b->window_bytes = steno_cached_encoder_window(e) * sizeof(float);
     b->x = zeroed((size_t)b->max, b->window_bytes);
     b->zeros = zeroed(1, e->state_bytes);
     b->states = b->max > 1 ? zeroed((size_t)b->max, e->state_bytes) : b->zeros;
@@ -99,6 +99,17 @@ void steno_cached_encoder_batch_close(steno_cached_encoder_batch *b)
     free(b->rows);
     free(b->in_place);
     free(b);
+}
+
+const struct steno_cached_encoder *
+steno_cached_encoder_batch_encoder(const steno_cached_encoder_batch *b)
+{
+    return b->e;
+}
+
+int steno_cached_encoder_batch_max(const steno_cached_encoder_batch *b)
+{
+    return b->max;
 }
 
 float *steno_cached_encoder_batch_x(steno_cached_encoder_batch *b, int i)

@@ -38,11 +38,7 @@ void steno_ctc_worker_close(void *worker);
 void steno_ctc_step(void *worker, struct steno_step_item *items, size_t n, int size,
                     struct steno_network_time *spent);
 STENO_MUST steno_status steno_ctc_trial_open(void **trial, void *worker, steno_err *err);
-STENO_MUST steno_status steno_ctc_trial_run(void *trial, int size, steno_err *err);
-void steno_ctc_trial_close(void *trial);
-/* Run a few steps on noise, alone and as a batch, so that a network that fails does so at load and
- * not with the first stream. Where the streams of a batch change each other's scores, the model
- * takes no batches (encoder.batches). */
+/* steno_cached_encoder_try on all scores of a step. */
 STENO_MUST steno_status steno_ctc_try(struct steno_ctc_model *m, steno_err *err);
 
 /* stream.c */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/cached_encoder_trial.h"
 #include "families/common/metadata.h"
 #include "families/common/path.h"
 #include "families/common/precision.h"
@@ -248,8 +249,8 @@ const struct steno_family steno_family_ctc = {.name = FAMILY,
                                               .step = steno_ctc_step,
                                               .hypotheses = steno_ctc_hypotheses,
                                               .trial_open = steno_ctc_trial_open,
-                                              .trial_run = steno_ctc_trial_run,
-                                              .trial_close = steno_ctc_trial_close,
+                                              .trial_run = steno_cached_encoder_trial_run,
+                                              .trial_close = steno_cached_encoder_trial_close,
                                               .consume = steno_ctc_consume,
                                               .skip = steno_ctc_skip,
                                               .frames = steno_ctc_frames,

@@ -1,10 +1,9 @@
 /* Family icefall: streaming models. A step runs the encoder once for all streams, then, frame by
  * frame, the joiner once for all their hypotheses. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/noise.h"
+#include "families/common/cached_encoder_trial.h"
 #include "families/icefall/family.h"
 #include "families/icefall/internal.h"
 
@@ -28,7 +27,8 @@ static void get_info(const void *model, struct steno_family_info *out)
     steno_icefall_info(m, out);
     out->chunk_seconds = frame * (double)m->shift;
     out->lookahead_seconds = frame * (double)(e->window - m->shift);
-    out->stream_bytes = m->encoder.state_bytes + (size_t)(e->window * e->bins) * sizeof(float);
+    out->stream_bytes =
+        m->encoder.state_bytes + steno_cached_encoder_window(&m->encoder) * sizeof(float);
     out->endpoint = (struct steno_endpoint_rules){2.4, 1.2, 20};
     out->batches = m->encoder.batches;
     out->untimed = !m->ctc;
@@ -145,13 +145,7 @@ struct worker {
     struct steno_icefall_model *model;
     steno_cached_encoder_batch *batch;
     steno_icefall_scorer *scorer; /* transducer */
-    int max;
 };
-
-static size_t window_of(const struct steno_cached_encoder *e)
-{
-    return (size_t)(e->shape.window * e->shape.bins);
-}
 
 static void worker_close(void *worker)
 {
@@ -177,7 +171,6 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
         return st;
     }
     w->model = m;
-    w->max = m->encoder.batches ? max : 1;
     *worker = w;
     return STENO_OK;
 }
@@ -218,7 +211,7 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
     steno_status st;
     for (size_t i = 0; i < n; i++) {
         memcpy(steno_cached_encoder_batch_x(w->batch, (int)i), items[i].window,
-               window_of(e) * sizeof *items[i].window);
+               steno_cached_encoder_window(e) * sizeof *items[i].window);
         state[i] = &((struct stream *)items[i].state)->encoder;
     }
     steno_network_time_begin(spent);
@@ -235,124 +228,42 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-struct trial {
-    struct worker *worker;
-    struct steno_cached_encoder_state state[STENO_BATCH_MAX];
-};
-
 static steno_status trial_open(void **trial, void *worker, steno_err *err)
 {
-    struct trial *t = calloc(1, sizeof *t);
-    if (!t)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    t->worker = worker;
-    for (int i = 0; i < STENO_BATCH_MAX; i++)
-        t->state[i].fresh = true;
-    for (int i = 0; i < t->worker->max; i++)
-        steno_noise_fill(steno_cached_encoder_batch_x(t->worker->batch, i),
-                         window_of(&t->worker->model->encoder), (uint32_t)i);
-    *trial = t;
-    return STENO_OK;
+    return steno_cached_encoder_trial_open(trial, ((struct worker *)worker)->batch, err);
 }
 
-static steno_status trial_run(void *trial, int size, steno_err *err)
-{
-    struct trial *t = trial;
-    struct steno_cached_encoder_state *s[STENO_BATCH_MAX];
-    const float *y;
-    for (int i = 0; i < size; i++)
-        s[i] = &t->state[i];
-    return steno_cached_encoder_batch_step(t->worker->batch, s, size, size, &y, err);
-}
-
-static void trial_close(void *trial)
-{
-    struct trial *t = trial;
-    if (!t)
-        return;
-    for (int i = 0; i < STENO_BATCH_MAX; i++)
-        steno_cached_encoder_state_free(&t->state[i]);
-    free(t);
-}
-
-/* ---- the trial at load ----------------------------------------------------------------------- */
-
-#define TRIAL_STEPS 2 /* the second step reads the states of the first */
-/* Allowed difference of scores x, relative to 1 + |x|, between a batch and streams alone (the same
- * as of families/ctc). A quantized network may have products that round over the range of the whole
- * batch: then any difference counts. */
-#define TRIAL_ERROR 1e-3f
-
-/* What the search reads of one stream's last frame of output: the scores of CTC, or the joiner's
+/* What the search reads of the last frame of each stream: the scores of CTC, or the joiner's
  * logits after an empty context. */
-static steno_status read_scores(struct worker *w, const float *const *frame, size_t n, float *out,
-                                steno_err *err)
+static steno_status read_scores(void *worker, const float *y, size_t n, float *out, steno_err *err)
 {
+    struct worker *w = worker;
     const struct steno_icefall_model *m = w->model;
+    const struct steno_cached_encoder_shape *e = &m->encoder.shape;
+    const size_t vocab = (size_t)m->vocab;
     int32_t context[STENO_STATELESS_CONTEXT] = {0};
     const int32_t *contexts[2] = {context, context};
+    const float *frame[2];
     float *logits = NULL;
     steno_status st = STENO_OK;
+    for (size_t i = 0; i < n; i++)
+        frame[i] = y + ((int64_t)(i + 1) * e->frames - 1) * e->width;
     if (!m->ctc)
         st = steno_icefall_score(w->scorer, frame, contexts, n, &logits, err);
     for (size_t i = 0; i < n && !st; i++)
-        memcpy(out + i * (size_t)m->vocab, m->ctc ? frame[i] : logits + i * (size_t)m->vocab,
-               (size_t)m->vocab * sizeof *out);
+        memcpy(out + i * vocab, m->ctc ? frame[i] : logits + i * vocab, vocab * sizeof *out);
     return st;
 }
 
-/* Run TRIAL_STEPS of two streams, alone or as a batch. scores: [2, vocab] of the last frame. */
-static steno_status run_two(struct worker *w, bool batch, float *scores, steno_err *err)
-{
-    const struct steno_cached_encoder *e = &w->model->encoder;
-    struct steno_cached_encoder_state mem[2] = {{.fresh = true}, {.fresh = true}},
-                                      *s[2] = {&mem[0], &mem[1]};
-    int size = batch ? 2 : 1;
-    steno_status st = STENO_OK;
-    for (int k = 0; k < TRIAL_STEPS && !st; k++)
-        for (int i = 0; i < 2 && !st; i += size) {
-            const float *y, *frame[2];
-            for (int at = 0; at < size; at++)
-                steno_noise_fill(steno_cached_encoder_batch_x(w->batch, at), window_of(e),
-                                 (uint32_t)(2 * k + i + at));
-            st = steno_cached_encoder_batch_step(w->batch, s + i, size, size, &y, err);
-            for (int at = 0; at < size && !st; at++)
-                frame[at] = y + ((int64_t)(at + 1) * e->shape.frames - 1) * e->shape.width;
-            if (!st)
-                st =
-                    read_scores(w, frame, (size_t)size, scores + (int64_t)i * w->model->vocab, err);
-        }
-    for (int i = 0; i < 2; i++)
-        steno_cached_encoder_state_free(&mem[i]);
-    return st;
-}
-
-static bool agree(const float *a, const float *b, size_t n, float error)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!(fabsf(a[i] - b[i]) <= error * (1 + fabsf(a[i]))) &&
-            memcmp(&a[i], &b[i], sizeof *a) != 0) /* equal -inf or NaN */
-            return false;
-    return true;
-}
-
-/* Run a few steps on noise, alone and as a batch, so that a network that fails does so at load and
- * not with the first stream. Where the streams of a batch change each other's results, the model
- * takes no batches. */
 static steno_status try_steps(struct steno_icefall_model *m, steno_err *err)
 {
-    size_t n = 2 * (size_t)m->vocab;
-    float *scores = calloc(2 * n, sizeof *scores);
     void *w = NULL;
-    steno_status st =
-        scores ? worker_open(&w, m, 2, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    steno_status st = worker_open(&w, m, 2, err);
+    const struct steno_cached_encoder_reader r = {
+        .read = read_scores, .arg = w, .values = (size_t)m->vocab, .exact = m->files.quantized};
     if (!st)
-        st = run_two(w, false, scores, err);
-    if (!st && m->encoder.batches)
-        m->encoder.batches = !run_two(w, true, scores + n, NULL) &&
-                             agree(scores, scores + n, n, m->files.quantized ? 0 : TRIAL_ERROR);
+        st = steno_cached_encoder_try(&m->encoder, ((struct worker *)w)->batch, &r, err);
     worker_close(w);
-    free(scores);
     return st ? steno_fail_in(err, st, "%s/%s", m->dir, m->network) : STENO_OK;
 }
 
@@ -428,8 +339,8 @@ const struct steno_family steno_family_icefall = {
     .step = step,
     .hypotheses = hypotheses,
     .trial_open = trial_open,
-    .trial_run = trial_run,
-    .trial_close = trial_close,
+    .trial_run = steno_cached_encoder_trial_run,
+    .trial_close = steno_cached_encoder_trial_close,
     .consume = consume,
     .skip = skip,
     .frames = frames,
