@@ -9,6 +9,7 @@
  * Whisper encoder has the outputs n_layer_cross_k and n_layer_cross_v, or the input input_features
  * and a config.json that says whisper. */
 #include "families/whisper/weights_internal.h"
+#include "formats/onnx_head.h"
 #include "nn/onnx/load.h"
 
 #include <dirent.h>
@@ -23,80 +24,19 @@
 
 /* ---- a look into a file -------------------------------------------------------------------- */
 
-static bool varint(struct steno_whisper_cursor *c, uint64_t *out)
-{
-    *out = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        const unsigned char *p = steno_whisper_skip(c, 1);
-        if (!p)
-            return false;
-        *out |= (uint64_t)(*p & 0x7f) << shift;
-        if (!(*p & 0x80))
-            return true;
-    }
-    return false;
-}
-
-/* The next field of bytes; others are skipped. False: the end, or no protobuf. */
-static bool next_field(struct steno_whisper_cursor *c, uint64_t *field,
-                       struct steno_whisper_cursor *value)
-{
-    uint64_t key, n;
-    while (varint(c, &key)) {
-        const size_t fixed = (key & 7) == 1 ? 8 : (key & 7) == 5 ? 4 : 0;
-        *field = key >> 3;
-        if ((key & 7) == 2) {
-            if (!varint(c, &n) || n > steno_whisper_left(c))
-                return false;
-            value->p = steno_whisper_skip(c, (size_t)n);
-            value->end = value->p + n;
-            return true;
-        }
-        if ((key & 7) == 0 ? !varint(c, &n) : !fixed || !steno_whisper_skip(c, fixed))
-            return false;
-    }
-    return false;
-}
-
-enum { MODEL_GRAPH = 7, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12, VALUE_NAME = 1 };
-
-static bool value_is(struct steno_whisper_cursor c, const char *name)
-{
-    struct steno_whisper_cursor v;
-    uint64_t field;
-    while (next_field(&c, &field, &v))
-        if (field == VALUE_NAME)
-            return steno_whisper_left(&v) == strlen(name) && !memcmp(v.p, name, strlen(name));
-    return false;
-}
-
 /* 's' sherpa's encoder, 'o' optimum's, 0 neither. */
-static char kind_of_graph(struct steno_whisper_cursor c)
-{
-    struct steno_whisper_cursor v;
-    uint64_t field;
-    bool features = false, keys = false, values = false;
-    while (next_field(&c, &field, &v)) {
-        features |= field == GRAPH_INPUT && value_is(v, "input_features");
-        keys |= field == GRAPH_OUTPUT && value_is(v, "n_layer_cross_k");
-        values |= field == GRAPH_OUTPUT && value_is(v, "n_layer_cross_v");
-    }
-    return keys && values ? 's' : features ? 'o' : 0;
-}
-
 static char kind_of_file(const char *path)
 {
-    struct steno_map m;
-    struct steno_whisper_cursor c, v;
-    uint64_t field;
+    steno_onnx_head *h = NULL;
     char kind = 0;
-    if (steno_map_open(&m, path, NULL))
+    if (steno_onnx_head_open(&h, path, NULL))
         return 0;
-    c = (struct steno_whisper_cursor){m.p, (const unsigned char *)m.p + m.n};
-    while (m.n && !kind && next_field(&c, &field, &v))
-        if (field == MODEL_GRAPH)
-            kind = kind_of_graph(v);
-    steno_map_close(&m);
+    if (steno_onnx_head_has_output(h, "n_layer_cross_k") &&
+        steno_onnx_head_has_output(h, "n_layer_cross_v"))
+        kind = 's';
+    else if (steno_onnx_head_has_input(h, "input_features"))
+        kind = 'o';
+    steno_onnx_head_close(h);
     return kind;
 }
 
