@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/protobuf.h"
 #include "formats/map.h"
 
 #define MAX_TEXT ((size_t)1 << 20) /* bytes of one name or value */
@@ -28,20 +29,6 @@ struct bytes {
     const uint8_t *p, *end;
 };
 
-static bool read_varint(struct bytes *b, uint64_t *out)
-{
-    uint64_t v = 0;
-    for (int shift = 0; shift < 70 && b->p < b->end; shift += 7) {
-        uint8_t byte = *b->p++;
-        v |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
-        if (!(byte & 0x80)) {
-            *out = v;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* One field of a message. */
 struct field {
     uint64_t number;
@@ -51,29 +38,10 @@ struct field {
 /* Read the next field. False: the bytes are not a message. */
 static bool next_field(struct bytes *b, struct field *f)
 {
-    uint64_t key, n = 0;
-    if (!read_varint(b, &key) || !(key >> 3))
+    uint64_t key, n;
+    if (!steno_protobuf_field(&b->p, b->end, &key, &n))
         return false;
     f->number = key >> 3;
-    f->of = (struct bytes){b->p, b->p};
-    switch (key & 7) {
-    case 0:
-        return read_varint(b, &n);
-    case 1:
-        n = 8;
-        break;
-    case 2:
-        if (!read_varint(b, &n))
-            return false;
-        break;
-    case 5:
-        n = 4;
-        break;
-    default:
-        return false;
-    }
-    if (n > (uint64_t)(b->end - b->p))
-        return false;
     f->of = (struct bytes){b->p, b->p + ((key & 7) == 2 ? n : 0)};
     b->p += n;
     return true;

@@ -1,6 +1,7 @@
-/* What an ONNX file says of itself: names of the graph's inputs and outputs, and the metadata of
- * the model. Reads no weights and no nodes, so that a directory can be recognized by what its files
- * are. Field numbers: github.com/onnx/onnx, onnx.proto3. Frozen. */
+/* What an ONNX file says of itself: names of the graph's inputs and outputs, the metadata of the
+ * model, and whether a quantizer wrote it. Reads no weights, and of the nodes only the operators'
+ * names: fast enough to recognize a directory by its files. Field numbers: github.com/onnx/onnx,
+ * onnx.proto3. Frozen. */
 #ifndef STENO_FORMATS_ONNX_HEAD_H
 #define STENO_FORMATS_ONNX_HEAD_H
 

@@ -1,9 +1,11 @@
 /* Tables of a FlatBuffer are read where they lie; every read is checked, and a read that is out of
- * bounds gives nothing and marks the file as broken. Messages of the output have a length of five
- * bytes, which is written when their end is known: protobuf allows such padding. */
+ * bounds gives nothing and marks the file as broken. The length of a message of the output is
+ * written when its end is known. */
 #include "nn/onnx/ort_format.h"
 
 #include <string.h>
+
+#include "base/protobuf.h"
 
 #define MAX_NESTING 16
 /* Fields of the schema's tables, in order. */
@@ -207,19 +209,16 @@ static void put_strings(struct reader *r, int tag, place table, int k)
 /* Begin a message; the result is for end. */
 static size_t begin(struct reader *r, int tag)
 {
-    static const uint8_t unknown[5];
+    static const uint8_t later[STENO_PROTOBUF_LENGTH];
     put_varint(r, (uint64_t)tag << 3 | 2);
-    put(r, unknown, 5);
+    put(r, later, sizeof later);
     return r->out->len;
 }
 
 static void end(struct reader *r, size_t from)
 {
-    size_t n = r->out->len - from;
-    if (r->st)
-        return;
-    for (int i = 0; i < 5; i++, n >>= 7)
-        r->out->data[from - 5 + (size_t)i] = (char)((n & 0x7f) | (i < 4 ? 0x80 : 0));
+    if (!r->st)
+        steno_protobuf_put_length(r->out->data + from - STENO_PROTOBUF_LENGTH, r->out->len - from);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */

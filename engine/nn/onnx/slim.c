@@ -4,13 +4,13 @@
  * than ONNX's own two are refused. Lengths around a cut are written as varints of five bytes and
  * filled in afterwards. steno_onnx_check_wire has checked the input. */
 #include "base/pages.h"
+#include "base/protobuf.h"
 #include "nn/onnx/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { DATA_LOCATION = 14 }; /* field of Tensor */
-enum { LENGTH_BYTES = 5 };   /* of a length that is filled in: up to 2^35 */
 
 struct slim {
     const uint8_t *base;
@@ -60,20 +60,16 @@ static steno_status copy(struct slim *s, const uint8_t *p, const uint8_t *end,
 static steno_status copy_sub(struct slim *s, const uint8_t *key, size_t key_bytes, const uint8_t *p,
                              uint64_t n, const ProtobufCMessageDescriptor *d)
 {
-    static const uint8_t later[LENGTH_BYTES];
+    static const uint8_t later[STENO_PROTOBUF_LENGTH];
     steno_status st = put(s, key, key_bytes);
     size_t at = s->out.len;
-    uint64_t length;
     if (!st)
         st = put(s, later, sizeof later);
     if (!st)
         st = copy(s, p, p + n, d);
     if (st)
         return st;
-    length = s->out.len - at - LENGTH_BYTES;
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        s->out.data[at + (size_t)i] =
-            (char)(uint8_t)((length >> 7 * i & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0));
+    steno_protobuf_put_length(s->out.data + at, s->out.len - at - sizeof later);
     return STENO_OK;
 }
 

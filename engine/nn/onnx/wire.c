@@ -1,5 +1,6 @@
 /* First check of untrusted bytes, and the memory limit of the parsed messages. */
 #include "base/pages.h"
+#include "base/protobuf.h"
 #include "nn/onnx/internal.h"
 
 #include <stdlib.h>
@@ -18,20 +19,6 @@ struct walk {
     struct steno_onnx_large *large;
     steno_err *err;
 };
-
-static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
-{
-    uint64_t v = 0;
-    for (int shift = 0; shift < 70 && *p < end; shift += 7) {
-        uint8_t b = *(*p)++;
-        v |= shift < 64 ? (uint64_t)(b & 0x7f) << shift : 0;
-        if (!(b & 0x80)) {
-            *out = v;
-            return true;
-        }
-    }
-    return false;
-}
 
 const ProtobufCMessageDescriptor *steno_onnx_submessage(const ProtobufCMessageDescriptor *d,
                                                         uint64_t number)
@@ -77,27 +64,9 @@ static steno_status walk(struct walk *w, const uint8_t *p, const uint8_t *end,
         return st;
     while (p < end) {
         const uint8_t *at = p;
-        uint64_t key, n = 0;
-        bool ok = read_varint(&p, end, &key) && key >> 3;
+        uint64_t key, n;
         const ProtobufCMessageDescriptor *sub;
-        switch (ok ? (int)(key & 7) : -1) {
-        case 0:
-            ok = read_varint(&p, end, &n);
-            n = 0;
-            break;
-        case 1:
-            n = 8;
-            break;
-        case 2:
-            ok = read_varint(&p, end, &n);
-            break;
-        case 5:
-            n = 4;
-            break;
-        default:
-            ok = false;
-        }
-        if (!ok || n > (uint64_t)(end - p))
+        if (!steno_protobuf_field(&p, end, &key, &n))
             return steno_fail(w->err, STENO_ERR_FORMAT,
                               "not an ONNX model, or cut short: bad %s "
                               "field at byte %zu",
