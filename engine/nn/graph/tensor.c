@@ -23,8 +23,13 @@ static size_t element_size(unsigned t)
 size_t steno_dtype_size(steno_dtype t)
 {
     if (steno_dtype_is_sequence(t))
-        return element_size((unsigned)t - STENO_SEQUENCE) > 0;
+        return steno_dtype_is_element(steno_dtype_element_of(t));
     return element_size((unsigned)t);
+}
+
+bool steno_dtype_is_element(steno_dtype t)
+{
+    return element_size((unsigned)t) > 0;
 }
 
 const char *steno_dtype_name(steno_dtype t)

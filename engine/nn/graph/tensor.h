@@ -32,6 +32,15 @@ static inline bool steno_dtype_is_sequence(steno_dtype t)
 {
     return (unsigned)t >= STENO_SEQUENCE;
 }
+/* The sequence of tensors of this type, and the type of a sequence's tensors. */
+static inline steno_dtype steno_dtype_sequence_of(steno_dtype element)
+{
+    return (steno_dtype)(STENO_SEQUENCE + element);
+}
+static inline steno_dtype steno_dtype_element_of(steno_dtype sequence)
+{
+    return (steno_dtype)((unsigned)sequence - STENO_SEQUENCE);
+}
 
 /* Extents; dim >= 0 is known, dim < 0 is symbolic: STENO_DIM_ANY, or -(2 + symbol number). */
 #define STENO_DIM_ANY (-1)
@@ -51,6 +60,8 @@ struct steno_tensor {
 
 /* Bytes of one element, 1 for sequences; 0 for types without storage. */
 size_t steno_dtype_size(steno_dtype t);
+/* True for the type of a tensor's elements: it has storage and is no sequence. */
+bool steno_dtype_is_element(steno_dtype t);
 /* "f32", "i64", ... never NULL. */
 const char *steno_dtype_name(steno_dtype t);
 

@@ -93,16 +93,15 @@ static bool describable(const Onnx__Type *m)
            !(m->tensor_type->shape && m->tensor_type->shape->n_dim > STENO_MAX_RANK);
 }
 
-/* The element type of a sequence of tensors that the engine can hold, else STENO_DT_NONE. */
-static steno_dtype sequence_of(const Onnx__Type *m)
+/* The type of a sequence of tensors that the engine can hold, else STENO_DT_NONE. */
+static steno_dtype sequence_type(const Onnx__Type *m)
 {
     const Onnx__Type *e =
         m->value_case == ONNX__TYPE__VALUE_SEQUENCE_TYPE ? m->sequence_type->elem_type : NULL;
     if (!e || e->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE ||
-        steno_dtype_is_sequence((steno_dtype)e->tensor_type->elem_type) ||
-        !steno_dtype_size((steno_dtype)e->tensor_type->elem_type))
+        !steno_dtype_is_element((steno_dtype)e->tensor_type->elem_type))
         return STENO_DT_NONE;
-    return (steno_dtype)e->tensor_type->elem_type;
+    return steno_dtype_sequence_of((steno_dtype)e->tensor_type->elem_type);
 }
 
 static steno_status set_type(struct loader *l, struct steno_graph *g, steno_value_id v,
@@ -110,15 +109,15 @@ static steno_status set_type(struct loader *l, struct steno_graph *g, steno_valu
 {
     struct steno_value *val = &g->values[v];
     const Onnx__Type__TensorKind *t;
-    steno_dtype element;
+    steno_dtype sequence;
     if (!m->type || m->type->value_case == ONNX__TYPE__VALUE__NOT_SET)
         return STENO_OK;
-    element = sequence_of(m->type);
-    if (element && (g->parent || keeps_unknown(l)))
-        val->dtype = (steno_dtype)(STENO_SEQUENCE + element);
+    sequence = sequence_type(m->type);
+    if (sequence && (g->parent || keeps_unknown(l)))
+        val->dtype = sequence;
     if (keeps_unknown(l) && !describable(m->type))
         return steno_onnx_keep_type(l, g, m->type, &val->type);
-    if (val->dtype && steno_dtype_is_sequence(val->dtype))
+    if (steno_dtype_is_sequence(val->dtype))
         return STENO_OK;
     if (m->type->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE)
         return steno_fail(l->err, STENO_ERR_UNSUPPORTED,

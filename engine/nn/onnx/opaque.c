@@ -6,8 +6,7 @@
 
 bool steno_onnx_readable(const Onnx__Tensor *m)
 {
-    return steno_dtype_size((steno_dtype)m->data_type) && m->n_dims <= STENO_MAX_RANK &&
-           !steno_dtype_is_sequence((steno_dtype)m->data_type);
+    return steno_dtype_is_element((steno_dtype)m->data_type) && m->n_dims <= STENO_MAX_RANK;
 }
 
 static steno_status pack(struct loader *l, struct steno_graph *g, const ProtobufCMessage *m,

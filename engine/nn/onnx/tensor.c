@@ -410,7 +410,7 @@ steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m, str
     steno_status st = shape_of(m->name, m->dims, m->n_dims, &r.shape, err);
     if (st)
         return st;
-    if (!steno_dtype_size(r.dtype) || steno_dtype_is_sequence(r.dtype))
+    if (!steno_dtype_is_element(r.dtype))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "tensor '%s': element type %s (%d) is not "
                           "supported",

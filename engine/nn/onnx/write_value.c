@@ -84,7 +84,7 @@ steno_status steno_write_value(struct writer *w, const struct steno_graph *g, co
         of->elem_type->tensor_type = t;
         m->type->value_case = ONNX__TYPE__VALUE_SEQUENCE_TYPE;
         m->type->sequence_type = of;
-        t->elem_type = (int)dtype - STENO_SEQUENCE;
+        t->elem_type = (int)steno_dtype_element_of(dtype);
         return STENO_OK;
     }
     m->type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;

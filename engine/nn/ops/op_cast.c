@@ -59,9 +59,9 @@ static steno_status run_cast(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     x = steno_op_in(ctx, 0);
     to = target(node, like ? steno_op_in(ctx, 1)->dtype : STENO_DT_NONE);
-    if (!steno_dtype_size(to))
+    if (!steno_dtype_is_element(to))
         return steno_ops_bad_type(ctx, err, to);
-    if (!steno_dtype_size(x->dtype))
+    if (!steno_dtype_is_element(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     st = steno_op_out(ctx, 0, to, &x->shape, &y, err);
     if (!st)
@@ -86,7 +86,7 @@ static steno_status run_bitcast(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
-    if (!steno_dtype_size(to) || steno_dtype_size(to) != steno_dtype_size(x->dtype))
+    if (!steno_dtype_is_element(to) || steno_dtype_size(to) != steno_dtype_size(x->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s and %s differ in size",
                              steno_dtype_name(x->dtype), steno_dtype_name(to));
     st = steno_op_out(ctx, 0, to, &x->shape, &y, err);

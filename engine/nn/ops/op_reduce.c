@@ -320,7 +320,7 @@ static steno_status run_reduce(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
-    if (!steno_dtype_size(x->dtype) ||
+    if (!steno_dtype_is_element(x->dtype) ||
         (x->dtype == STENO_BOOL && j.kind != R_MAX && j.kind != R_MIN))
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (!reduced_axes(node, axes, n_axes, x->shape.rank, set))

@@ -216,7 +216,7 @@ static steno_status run_nonzero(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
-    if (!steno_dtype_size(x->dtype))
+    if (!steno_dtype_is_element(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     n = steno_numel(x);
     for (size_t i = 0; i < n; i++)
@@ -281,7 +281,7 @@ static steno_status run_onehot(struct steno_op_ctx *ctx, steno_err *err)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "depth must be one number, values must be two");
     depth = steno_ops_get_i64(d, 0);
-    if (depth < 0 || !steno_dtype_size(v->dtype))
+    if (depth < 0 || !steno_dtype_is_element(v->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "depth %lld is out of range",
                              (long long)depth);
     wrong = onehot_shape(steno_op_node(ctx), &x->shape, depth, &s, &axis);
@@ -482,7 +482,7 @@ static steno_status run_eye(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     x = steno_op_in(ctx, 0);
     t = (steno_dtype)steno_node_int(node, "dtype", x->dtype);
-    if (x->shape.rank != 2 || !steno_dtype_size(t))
+    if (x->shape.rank != 2 || !steno_dtype_is_element(t))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the input must have rank 2");
     st = steno_op_out(ctx, 0, t, &x->shape, &y, err);
     if (st)

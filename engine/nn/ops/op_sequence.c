@@ -41,7 +41,7 @@ static steno_status read_sequence(const struct steno_op_ctx *ctx, int i, struct 
     bool good;
     if (!t || !steno_dtype_is_sequence(t->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "input %d is not a sequence", i);
-    *s = (struct sequence){.bytes = t->data, .dtype = (steno_dtype)(t->dtype - STENO_SEQUENCE)};
+    *s = (struct sequence){.bytes = t->data, .dtype = steno_dtype_element_of(t->dtype)};
     s->size = steno_numel(t);
     good = t->shape.rank == 1 && s->size >= HEAD;
     if (good) {
@@ -84,7 +84,7 @@ static steno_status write_sequence(struct steno_op_ctx *ctx, steno_dtype dtype,
     if (size > INT64_MAX)
         return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "the sequence is too large");
     shape.dim[0] = (int64_t)size;
-    st = steno_op_out(ctx, 0, (steno_dtype)(STENO_SEQUENCE + dtype), &shape, &y, err);
+    st = steno_op_out(ctx, 0, steno_dtype_sequence_of(dtype), &shape, &y, err);
     if (st)
         return st;
     memset(y->data, 0, at);
@@ -106,12 +106,12 @@ static steno_status write_sequence(struct steno_op_ctx *ctx, steno_dtype dtype,
 static steno_dtype element_of(const struct steno_infer *ic, int in)
 {
     steno_dtype t = steno_infer_dtype(ic, in);
-    return steno_dtype_is_sequence(t) ? (steno_dtype)(t - STENO_SEQUENCE) : STENO_DT_NONE;
+    return steno_dtype_is_sequence(t) ? steno_dtype_element_of(t) : STENO_DT_NONE;
 }
 
 static steno_dtype sequence_of(steno_dtype t)
 {
-    return t && !steno_dtype_is_sequence(t) ? (steno_dtype)(STENO_SEQUENCE + t) : STENO_DT_NONE;
+    return t && !steno_dtype_is_sequence(t) ? steno_dtype_sequence_of(t) : STENO_DT_NONE;
 }
 
 /* Position from input `in`, which may be absent (then `fallback`); at most `last`. */
@@ -147,7 +147,7 @@ static steno_dtype empty_dtype(const struct steno_node *n)
 static steno_status infer_empty(struct steno_infer *ic, steno_err *err)
 {
     steno_dtype t = empty_dtype(steno_infer_node(ic));
-    if (!steno_dtype_size(t) || steno_dtype_is_sequence(t))
+    if (!steno_dtype_is_element(t))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "sequences of %s are not supported",
                           steno_dtype_name(t));
     steno_infer_set(ic, 0, sequence_of(t), NULL);

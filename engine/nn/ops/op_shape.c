@@ -500,7 +500,7 @@ static steno_status run_constant_of_shape(struct steno_op_ctx *ctx, steno_err *e
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "a dimension is negative");
     if (v && steno_numel(v) != 1)
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "value must be one element");
-    if (!steno_dtype_size(t))
+    if (!steno_dtype_is_element(t))
         return steno_ops_bad_type(ctx, err, t);
     st = steno_op_out(ctx, 0, t, &s, &y, err);
     if (!st)
@@ -563,7 +563,8 @@ static steno_status run_range(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     for (int i = 0; i < 3; i++) {
         v[i] = steno_op_in(ctx, i);
-        if (steno_numel(v[i]) != 1 || v[i]->dtype != v[0]->dtype || !steno_dtype_size(v[i]->dtype))
+        if (steno_numel(v[i]) != 1 || v[i]->dtype != v[0]->dtype ||
+            !steno_dtype_is_element(v[i]->dtype))
             return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                                  "start, limit and delta must be three numbers of one type");
     }

@@ -39,7 +39,7 @@ static steno_status run_where(struct steno_op_ctx *ctx, steno_err *err)
     c = steno_op_in(ctx, 0);
     x = steno_op_in(ctx, 1);
     z = steno_op_in(ctx, 2);
-    if (c->dtype != STENO_BOOL || x->dtype != z->dtype || !steno_dtype_size(x->dtype))
+    if (c->dtype != STENO_BOOL || x->dtype != z->dtype || !steno_dtype_is_element(x->dtype))
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT,
                              "the inputs must be bool and two of one type, not %s, %s, %s",
                              steno_dtype_name(c->dtype), steno_dtype_name(x->dtype),
