@@ -750,39 +750,15 @@ static steno_status unpack(struct loader *l, struct steno_onnx_heap *heap, const
                                  max);
 }
 
-static steno_status parse(struct steno_graph **out, const void *data, size_t size, const char *dir,
-                          const struct steno_onnx_options *opt, struct steno_onnx_info *info,
-                          struct steno_onnx_large *large, steno_err *err);
-
-/* A model in ONNX Runtime's own format: nothing of it stays in the bytes read. Names are stored
- * once there and at each use in ONNX, hence the factor. */
-static steno_status parse_ort(struct steno_graph **out, const void *data, size_t size,
-                              const struct steno_onnx_options *opt, struct steno_onnx_info *info,
-                              steno_err *err)
-{
-    const size_t most = (size_t)4 << 30;
-    struct steno_onnx_large none = {0};
-    struct steno_buf onnx;
-    steno_status st;
-    steno_buf_init(&onnx, size < most / 128 ? 64 * size + ((size_t)1 << 20) : most);
-    st = steno_ort_format_to_onnx(data, size, &onnx, err);
-    if (!st)
-        st = parse(out, onnx.data, onnx.len, NULL, opt, info, &none, err);
-    steno_buf_free(&onnx);
-    return st;
-}
-
-static steno_status parse(struct steno_graph **out, const void *data, size_t size, const char *dir,
-                          const struct steno_onnx_options *opt, struct steno_onnx_info *info,
-                          struct steno_onnx_large *large, steno_err *err)
+static steno_status parse_onnx(struct steno_graph **out, const void *data, size_t size,
+                               const char *dir, const struct steno_onnx_options *opt,
+                               struct steno_onnx_info *info, struct steno_onnx_large *large,
+                               steno_err *err)
 {
     struct loader l = {.opt = opt, .err = err, .src.dir = dir};
     struct steno_onnx_heap heap;
     struct steno_graph *g = NULL;
-    steno_status st;
-    if (steno_ort_format_is(data, size))
-        return parse_ort(out, data, size, opt, info, err);
-    st = unpack(&l, &heap, data, size, large);
+    steno_status st = unpack(&l, &heap, data, size, large);
     if (st)
         return st;
     l.src.max_bytes = opt && opt->max_bytes ? opt->max_bytes : (size_t)64 << 30;
@@ -799,6 +775,33 @@ static steno_status parse(struct steno_graph **out, const void *data, size_t siz
     }
     *out = g;
     return STENO_OK;
+}
+
+/* A model in ONNX Runtime's own format: nothing of it stays in the bytes read. Names are stored
+ * once there and at each use in ONNX, hence the factor. */
+static steno_status parse_ort(struct steno_graph **out, const void *data, size_t size,
+                              const struct steno_onnx_options *opt, struct steno_onnx_info *info,
+                              steno_err *err)
+{
+    const size_t most = (size_t)4 << 30;
+    struct steno_onnx_large none = {0};
+    struct steno_buf onnx;
+    steno_status st;
+    steno_buf_init(&onnx, size < most / 128 ? 64 * size + ((size_t)1 << 20) : most);
+    st = steno_ort_format_to_onnx(data, size, &onnx, err);
+    if (!st)
+        st = parse_onnx(out, onnx.data, onnx.len, NULL, opt, info, &none, err);
+    steno_buf_free(&onnx);
+    return st;
+}
+
+static steno_status parse(struct steno_graph **out, const void *data, size_t size, const char *dir,
+                          const struct steno_onnx_options *opt, struct steno_onnx_info *info,
+                          struct steno_onnx_large *large, steno_err *err)
+{
+    return steno_ort_format_is(data, size)
+               ? parse_ort(out, data, size, opt, info, err)
+               : parse_onnx(out, data, size, dir, opt, info, large, err);
 }
 
 steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t size,
