@@ -289,6 +289,30 @@ void steno_ops_put_f64(struct steno_tensor *t, const double *buf)
         steno_ops_store_f64(t->data, t->dtype, buf, steno_numel(t));
 }
 
+steno_status steno_ops_float_input(struct steno_op_ctx *ctx, int need,
+                                   const struct steno_tensor **x, const double **px, steno_err *err)
+{
+    steno_status st = steno_ops_need(ctx, need, err);
+    if (st)
+        return st;
+    *x = steno_op_in(ctx, 0);
+    if (!steno_ops_is_float((*x)->dtype))
+        return steno_ops_bad_type(ctx, err, (*x)->dtype);
+    *px = steno_ops_as_f64(ctx, *x);
+    return *px ? STENO_OK : steno_ops_nomem(ctx, err);
+}
+
+steno_status steno_ops_float_output(struct steno_op_ctx *ctx, steno_dtype t,
+                                    const struct steno_shape *s, struct steno_tensor **y,
+                                    double **py, steno_err *err)
+{
+    steno_status st = steno_op_out(ctx, 0, t, s, y, err);
+    if (st)
+        return st;
+    *py = steno_ops_out_f64(ctx, *y);
+    return *py ? STENO_OK : steno_ops_nomem(ctx, err);
+}
+
 steno_status steno_ops_nomem(const struct steno_op_ctx *ctx, steno_err *err)
 {
     return steno_op_fail(ctx, err, STENO_ERR_NOMEM, "out of memory for scratch");

@@ -46,6 +46,7 @@
     X(random)                                                                                      \
     X(sequence)                                                                                    \
     X(vision)                                                                                      \
+    X(regions)                                                                                     \
     X(unique)                                                                                      \
     X(state)                                                                                       \
     X(loss)                                                                                        \

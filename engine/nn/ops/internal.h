@@ -92,6 +92,15 @@ float *steno_ops_out_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t)
 double *steno_ops_out_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 void steno_ops_put_f32(struct steno_tensor *t, const float *buf);
 void steno_ops_put_f64(struct steno_tensor *t, const double *buf);
+/* For operators in f64: *x is input 0, which must be of floats, and *px its elements; inputs
+ * [0, need) must be present. */
+STENO_MUST steno_status steno_ops_float_input(struct steno_op_ctx *ctx, int need,
+                                              const struct steno_tensor **x, const double **px,
+                                              steno_err *err);
+/* Make output 0, of type t and shape s; *py is where to compute it (steno_ops_put_f64). */
+STENO_MUST steno_status steno_ops_float_output(struct steno_op_ctx *ctx, steno_dtype t,
+                                               const struct steno_shape *s, struct steno_tensor **y,
+                                               double **py, steno_err *err);
 STENO_MUST steno_status steno_ops_nomem(const struct steno_op_ctx *ctx, steno_err *err);
 STENO_MUST steno_status steno_ops_bad_type(const struct steno_op_ctx *ctx, steno_err *err,
                                            steno_dtype t);

@@ -57,7 +57,7 @@ steno_status steno_ops_conv_geometry(const struct steno_node *n, const struct st
     for (size_t i = 0; i < count && given; i++)
         if ((int)count != w->rank - 2 || given[i] != w->dim[i + 2])
             return steno_fail(err, STENO_ERR_INVAL, "kernel_shape is not that of W");
-    st = steno_window_read(n, w->rank - 2, w->dim + 2, win, err);
+    st = steno_window_read(n, w->rank - 2, STENO_WINDOW_MAX, w->dim + 2, win, err);
     if (st)
         return st;
     memset(s, 0, sizeof *s);
@@ -524,7 +524,7 @@ static steno_status transposed_shape(const struct steno_node *n, const struct st
     if (group < 1 || group > INT32_MAX || w->dim[0] % group || w->dim[1] > INT32_MAX)
         return steno_fail(err, STENO_ERR_INVAL, "group %lld does not fit %lld channels",
                           (long long)group, (long long)w->dim[0]);
-    st = steno_window_read(n, w->rank - 2, w->dim + 2, win, err);
+    st = steno_window_read(n, w->rank - 2, STENO_WINDOW_MAX, w->dim + 2, win, err);
     if (st)
         return st;
     if ((pad && n_pad != (size_t)win->n) || (want && n_want != (size_t)win->n))

@@ -37,7 +37,7 @@ static steno_status geometry(const struct steno_node *n, const struct steno_shap
         g->out.dim[i] = STENO_DIM_ANY;
     if (!kernel_known)
         return STENO_OK;
-    st = steno_window_read(n, x->rank - 2, w->dim + 2, &g->win, err);
+    st = steno_window_read(n, x->rank - 2, STENO_WINDOW_MAX, w->dim + 2, &g->win, err);
     for (int i = 0; i < x->rank - 2 && !st; i++) {
         g->in[i] = x->dim[2 + i];
         if (g->in[i] < 0)

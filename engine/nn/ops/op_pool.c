@@ -31,7 +31,7 @@ static steno_status read_pool(const struct steno_node *n, const struct steno_sha
     memset(p, 0, sizeof *p);
     if (x->rank < 3)
         return steno_fail(err, STENO_ERR_INVAL, "input has rank %d, expected 3 or more", x->rank);
-    st = steno_window_read(n, x->rank - 2, NULL, &p->win, err);
+    st = steno_window_read(n, x->rank - 2, STENO_WINDOW_MAX, NULL, &p->win, err);
     p->kind = kind_of(n);
     p->include_pad = steno_node_int(n, "count_include_pad", 0) != 0;
     p->column_major = steno_node_int(n, "storage_order", 0) != 0;

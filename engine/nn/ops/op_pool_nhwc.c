@@ -23,7 +23,7 @@ static steno_status read_pool(const struct steno_node *n, const struct steno_sha
     steno_status st;
     if (x->rank != 4)
         return steno_fail(err, STENO_ERR_INVAL, "input has rank %d, expected 4", x->rank);
-    st = steno_window_read(n, 2, NULL, &p->win, err);
+    st = steno_window_read(n, 2, STENO_WINDOW_MAX, NULL, &p->win, err);
     p->max = steno_node_int(n, "max", 1) != 0;
     p->include_pad = steno_node_int(n, "count_include_pad", 0) != 0;
     *y = *x;

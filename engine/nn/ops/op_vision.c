@@ -1,39 +1,10 @@
-/* Operators of image models: LRN, Det, AffineGrid, CenterCropPad, Col2Im, MaxUnpool, MaxRoiPool,
- * RoiAlign, DeformConv. They run once beside a network's convolutions, so plain loops in f64 do. */
-#include "nn/ops/internal.h"
+/* Operators of image models: LRN, Det, AffineGrid, CenterCropPad, Col2Im, MaxUnpool, DeformConv
+ * (nn/ops/op_regions.c has RoiAlign and MaxRoiPool). They take little time beside a network's
+ * convolutions, so they are plain loops in f64. */
+#include "nn/ops/window.h"
 #include "nn/ops/families.h"
 
 #include <math.h>
-
-static bool is(const char *a, const char *b)
-{
-    return !strcmp(a, b);
-}
-
-/* The first input as f64, the output of the given shape, and where to compute it. */
-static steno_status float_input(struct steno_op_ctx *ctx, int need, const struct steno_tensor **x,
-                                const double **px, steno_err *err)
-{
-    steno_status st = steno_ops_need(ctx, need, err);
-    if (st)
-        return st;
-    *x = steno_op_in(ctx, 0);
-    if (!steno_ops_is_float((*x)->dtype))
-        return steno_ops_bad_type(ctx, err, (*x)->dtype);
-    *px = steno_ops_as_f64(ctx, *x);
-    return *px ? STENO_OK : steno_ops_nomem(ctx, err);
-}
-
-static steno_status float_output(struct steno_op_ctx *ctx, steno_dtype t,
-                                 const struct steno_shape *s, struct steno_tensor **y, double **py,
-                                 steno_err *err)
-{
-    steno_status st = steno_op_out(ctx, 0, t, s, y, err);
-    if (st)
-        return st;
-    *py = steno_ops_out_f64(ctx, *y);
-    return *py ? STENO_OK : steno_ops_nomem(ctx, err);
-}
 
 /* ---- LRN ---- */
 static steno_status run_lrn(struct steno_op_ctx *ctx, steno_err *err)
@@ -48,13 +19,13 @@ static steno_status run_lrn(struct steno_op_ctx *ctx, steno_err *err)
     const double *px;
     double *py;
     size_t inner, batch;
-    steno_status st = float_input(ctx, 1, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, 1, &x, &px, err);
     if (st)
         return st;
     if (x->shape.rank < 2 || size < 1 || size > INT32_MAX)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "rank %d and size %lld", x->shape.rank,
                              (long long)size);
-    st = float_output(ctx, x->dtype, &x->shape, &y, &py, err);
+    st = steno_ops_float_output(ctx, x->dtype, &x->shape, &y, &py, err);
     if (st)
         return st;
     channels = x->shape.dim[1];
@@ -123,7 +94,7 @@ static steno_status run_det(struct steno_op_ctx *ctx, steno_err *err)
     const double *px;
     double *py, *a;
     size_t n, count;
-    steno_status st = float_input(ctx, 1, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, 1, &x, &px, err);
     if (st)
         return st;
     s = x->shape;
@@ -131,7 +102,7 @@ static steno_status run_det(struct steno_op_ctx *ctx, steno_err *err)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the matrices are not square");
     n = (size_t)s.dim[s.rank - 1];
     s.rank -= 2;
-    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    st = steno_ops_float_output(ctx, x->dtype, &s, &y, &py, err);
     if (st)
         return st;
     a = steno_op_scratch(ctx, (n * n + 1) * sizeof *a);
@@ -193,7 +164,7 @@ static steno_status run_affine(struct steno_op_ctx *ctx, steno_err *err)
     double *py;
     int64_t size[5];
     size_t n, d, points;
-    steno_status st = float_input(ctx, 2, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, 2, &x, &px, err);
     if (!st)
         st = steno_ops_ints(ctx, 1, size, 5, &n, err);
     if (st)
@@ -202,7 +173,7 @@ static steno_status run_affine(struct steno_op_ctx *ctx, steno_err *err)
     if (!grid_shape(size, n, &s) || x->shape.rank != 3 || x->shape.dim[0] != size[0] ||
         x->shape.dim[1] != (int64_t)d || x->shape.dim[2] != (int64_t)d + 1)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "theta and size do not fit");
-    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    st = steno_ops_float_output(ctx, x->dtype, &s, &y, &py, err);
     if (st)
         return st;
     points = steno_ops_prod(&s, 1, s.rank - 1);
@@ -298,41 +269,12 @@ static steno_status run_crop(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 /* ---- windows: Col2Im, MaxUnpool ---- */
-enum { MAX_SPATIAL = STENO_MAX_RANK - 2 };
-
-struct windows {
-    size_t n; /* spatial axes */
-    int64_t kernel[MAX_SPATIAL], stride[MAX_SPATIAL], dilation[MAX_SPATIAL], pad[2 * MAX_SPATIAL];
-};
-
-static bool read_list(const struct steno_node *n, const char *name, size_t count, int64_t least,
-                      int64_t fallback, int64_t *out)
-{
-    size_t have;
-    const int64_t *v = steno_node_ints(n, name, &have);
-    if (v && have != count)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        out[i] = v ? v[i] : fallback;
-        if (out[i] < least || out[i] > INT32_MAX)
-            return false;
-    }
-    return true;
-}
-
-static bool read_windows(const struct steno_node *n, struct windows *w)
-{
-    return read_list(n, "strides", w->n, 1, 1, w->stride) &&
-           read_list(n, "dilations", w->n, 1, 1, w->dilation) &&
-           read_list(n, "pads", 2 * w->n, 0, 0, w->pad);
-}
-
 static steno_status infer_col2im(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape x = steno_infer_shape(ic, 0), s;
-    int64_t image[MAX_SPATIAL], block[MAX_SPATIAL], all = 1;
+    int64_t image[STENO_WINDOW_AXES], block[STENO_WINDOW_AXES], all = 1;
     size_t n, m;
-    if (!steno_infer_ints(ic, 1, image, MAX_SPATIAL, &n)) {
+    if (!steno_infer_ints(ic, 1, image, STENO_WINDOW_AXES, &n)) {
         steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), NULL);
         return STENO_OK;
     }
@@ -344,7 +286,7 @@ static steno_status infer_col2im(struct steno_infer *ic, steno_err *err)
             return steno_fail(err, STENO_ERR_INVAL, "image_shape is negative");
         s.dim[i + 2] = image[i];
     }
-    if (x.rank == 3 && x.dim[1] >= 0 && steno_infer_ints(ic, 2, block, MAX_SPATIAL, &m)) {
+    if (x.rank == 3 && x.dim[1] >= 0 && steno_infer_ints(ic, 2, block, STENO_WINDOW_AXES, &m)) {
         for (size_t i = 0; i < m; i++)
             if (block[i] < 1 || __builtin_mul_overflow(all, block[i], &all))
                 return steno_fail(err, STENO_ERR_INVAL, "block_shape is out of range");
@@ -356,35 +298,34 @@ static steno_status infer_col2im(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* Number of windows along each axis of the image, and their product. */
-static bool count_windows(const struct windows *w, const int64_t *image, int64_t *count,
-                          int64_t *all)
+/* Number of windows along each axis of the image and in all, and the elements of one. */
+static steno_status count_windows(struct steno_window *w, const int64_t *image, int64_t *count,
+                                  int64_t *all, int64_t *block, steno_err *err)
 {
-    *all = 1;
-    for (size_t i = 0; i < w->n; i++) {
-        int64_t room = image[i] + w->pad[i] + w->pad[w->n + i];
-        int64_t span = w->dilation[i] * (w->kernel[i] - 1) + 1;
-        if (image[i] < 0 || image[i] > INT32_MAX || w->kernel[i] < 1 || w->kernel[i] > INT32_MAX ||
-            span > room)
-            return false;
-        count[i] = (room - span) / w->stride[i] + 1;
-        if (__builtin_mul_overflow(*all, count[i], all))
-            return false;
+    *all = *block = 1;
+    for (int i = 0; i < w->n; i++) {
+        steno_status st = image[i] < 0 ? steno_fail(err, STENO_ERR_INVAL, "image_shape is negative")
+                                       : steno_window_out(w, i, image[i], &count[i], err);
+        if (st)
+            return st;
+        if (__builtin_mul_overflow(*all, count[i], all) ||
+            __builtin_mul_overflow(*block, w->kernel[i], block))
+            return steno_fail(err, STENO_ERR_INVAL, "the image is too large");
     }
-    return true;
+    return STENO_OK;
 }
 
 /* Add the columns of element k of a window's kernel, [windows], to a plane of the image. */
-static void add_columns(const struct windows *w, const int64_t *image, const int64_t *count,
+static void add_columns(const struct steno_window *w, const int64_t *image, const int64_t *count,
                         size_t all, size_t k, const double *x, double *plane)
 {
-    int64_t inside[MAX_SPATIAL];
-    for (size_t i = w->n; i-- > 0; k /= (size_t)w->kernel[i])
-        inside[i] = (int64_t)(k % (size_t)w->kernel[i]) * w->dilation[i] - w->pad[i];
+    int64_t inside[STENO_WINDOW_AXES];
+    for (int i = w->n; i-- > 0; k /= (size_t)w->kernel[i])
+        inside[i] = (int64_t)(k % (size_t)w->kernel[i]) * w->dilation[i] - w->before[i];
     for (size_t p = 0; p < all; p++) {
         size_t left = p, at = 0, step = 1;
         bool in = true;
-        for (size_t i = w->n; i-- > 0; left /= (size_t)count[i]) {
+        for (int i = w->n; i-- > 0; left /= (size_t)count[i]) {
             int64_t v = (int64_t)(left % (size_t)count[i]) * w->stride[i] + inside[i];
             in = in && v >= 0 && v < image[i];
             at += in ? (size_t)v * step : 0;
@@ -400,30 +341,33 @@ static steno_status run_col2im(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *x;
     struct steno_shape s;
     struct steno_tensor *y;
-    struct windows w = {0};
+    struct steno_window w;
     const double *px;
     double *py;
-    int64_t image[MAX_SPATIAL], count[MAX_SPATIAL], all = 0, block = 1;
-    size_t m, planes, plane;
-    bool fits;
-    steno_status st = float_input(ctx, 3, &x, &px, err);
+    int64_t image[STENO_WINDOW_AXES], kernel[STENO_WINDOW_AXES], count[STENO_WINDOW_AXES];
+    int64_t all, block;
+    size_t n, m, planes, plane;
+    steno_status st = steno_ops_float_input(ctx, 3, &x, &px, err);
     if (!st)
-        st = steno_ops_ints(ctx, 1, image, MAX_SPATIAL, &w.n, err);
+        st = steno_ops_ints(ctx, 1, image, STENO_WINDOW_AXES, &n, err);
     if (!st)
-        st = steno_ops_ints(ctx, 2, w.kernel, MAX_SPATIAL, &m, err);
+        st = steno_ops_ints(ctx, 2, kernel, STENO_WINDOW_AXES, &m, err);
+    if (!st && m != n)
+        st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu axes of blocks for %zu of the image", m,
+                           n);
+    if (!st)
+        st = steno_window_read(steno_op_node(ctx), (int)n, STENO_WINDOW_AXES, kernel, &w, err);
+    if (!st)
+        st = count_windows(&w, image, count, &all, &block, err);
     if (st)
         return st;
-    fits = m == w.n && x->shape.rank == 3 && read_windows(steno_op_node(ctx), &w) &&
-           count_windows(&w, image, count, &all);
-    for (size_t i = 0; fits && i < w.n; i++)
-        fits = !__builtin_mul_overflow(block, w.kernel[i], &block);
-    if (!fits || x->shape.dim[1] % block || x->shape.dim[2] != all)
+    if (x->shape.rank != 3 || x->shape.dim[1] % block || x->shape.dim[2] != all)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the columns do not fit the image");
-    s.rank = (int)w.n + 2;
+    s.rank = w.n + 2;
     s.dim[0] = x->shape.dim[0];
     s.dim[1] = x->shape.dim[1] / block;
-    memcpy(s.dim + 2, image, w.n * sizeof *image);
-    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    memcpy(s.dim + 2, image, n * sizeof *image);
+    st = steno_ops_float_output(ctx, x->dtype, &s, &y, &py, err);
     if (st)
         return st;
     memset(py, 0, steno_numel(y) * sizeof *py);
@@ -437,39 +381,37 @@ static steno_status run_col2im(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
-static bool unpooled_shape(const struct steno_node *n, struct windows *w, struct steno_shape *s)
+/* s: the input's shape, then that of the image without output_shape. */
+static steno_status unpooled_shape(const struct steno_node *node, struct steno_shape *s,
+                                   steno_err *err)
 {
-    size_t have;
-    w->n = s->rank > 2 ? (size_t)s->rank - 2 : 0;
-    if (!w->n || !steno_node_ints(n, "kernel_shape", &have) ||
-        !read_list(n, "kernel_shape", w->n, 1, 1, w->kernel) || !read_windows(n, w))
-        return false;
-    for (size_t i = 0; i < w->n; i++) {
+    struct steno_window w;
+    steno_status st = steno_window_read(node, s->rank - 2, STENO_WINDOW_AXES, NULL, &w, err);
+    for (int i = 0; !st && i < w.n; i++) {
         int64_t *d = &s->dim[i + 2];
         if (*d < 0)
             continue;
-        if (*d > INT32_MAX)
-            return false;
-        *d = (*d - 1) * w->stride[i] - w->pad[i] - w->pad[w->n + i] + w->kernel[i];
+        *d = *d > INT32_MAX ? -1 : (*d - 1) * w.stride[i] - w.before[i] - w.after[i] + w.kernel[i];
         if (*d < 0)
-            return false;
+            st = steno_fail(err, STENO_ERR_INVAL, "the windows do not fit the input");
     }
-    return true;
+    return st;
 }
 
 static steno_status infer_unpool(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape s = steno_infer_shape(ic, 0);
     int64_t want[STENO_MAX_RANK];
-    struct windows w;
     size_t n = 0;
     bool given = steno_infer_has(ic, 2);
     bool known = given ? steno_infer_ints(ic, 2, want, STENO_MAX_RANK, &n) : s.rank >= 0;
     if (given && known) {
         s.rank = (int)n;
         memcpy(s.dim, want, n * sizeof *want);
-    } else if (known && !unpooled_shape(steno_infer_node(ic), &w, &s)) {
-        return steno_fail(err, STENO_ERR_INVAL, "the windows do not fit the input");
+    } else if (known) {
+        steno_status st = unpooled_shape(steno_infer_node(ic), &s, err);
+        if (st)
+            return st;
     }
     for (int i = 0; known && i < s.rank; i++)
         if (s.dim[i] < 0)
@@ -483,7 +425,6 @@ static steno_status run_unpool(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *x, *at;
     struct steno_shape inner, s;
     struct steno_tensor *y;
-    struct windows w;
     int64_t want[STENO_MAX_RANK], ds[STENO_MAX_RANK];
     size_t n, e, count, total;
     steno_status st = steno_ops_need(ctx, 2, err);
@@ -492,9 +433,12 @@ static steno_status run_unpool(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     at = steno_op_in(ctx, 1);
     inner = x->shape;
+    st = unpooled_shape(steno_op_node(ctx), &inner, err);
+    if (st)
+        return st;
     if (at->dtype != STENO_I64 || !steno_shape_equal(&at->shape, &x->shape) ||
-        !unpooled_shape(steno_op_node(ctx), &w, &inner) || steno_shape_count(&inner, &total))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the windows do not fit the input");
+        steno_shape_count(&inner, &total))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the indices do not fit the input");
     s = inner;
     if (steno_op_in(ctx, 2)) {
         st = steno_ops_ints(ctx, 2, want, STENO_MAX_RANK, &n, err);
@@ -525,210 +469,31 @@ static steno_status run_unpool(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- regions of interest: MaxRoiPool, RoiAlign ---- */
-struct regions {
-    int64_t out[2];  /* rows and columns of a result */
-    double scale;    /* of the regions' coordinates */
-    double shift;    /* RoiAlign: taken off them */
-    int64_t samples; /* RoiAlign: points of a bin along an axis, 0: as many as it has pixels */
-    bool align, max;
-    size_t extent[2]; /* rows and columns of the input */
-};
-
-static bool read_regions(const struct steno_node *n, struct regions *r)
-{
-    bool half = is(steno_node_str(n, "coordinate_transformation_mode",
-                                  n->opset >= 16 ? "half_pixel" : "output_half_pixel"),
-                   "half_pixel");
-    r->align = is(n->op_type, "RoiAlign");
-    r->scale = (double)steno_node_float(n, "spatial_scale", 1);
-    r->shift = r->align && half ? 0.5 : 0;
-    r->max = !r->align || is(steno_node_str(n, "mode", "avg"), "max");
-    r->samples = steno_node_int(n, "sampling_ratio", 0);
-    r->out[0] = steno_node_int(n, "output_height", 1);
-    r->out[1] = steno_node_int(n, "output_width", 1);
-    return (r->align || read_list(n, "pooled_shape", 2, 1, -1, r->out)) && r->out[0] > 0 &&
-           r->out[1] > 0 && r->samples >= 0;
-}
-
-static steno_status infer_regions(struct steno_infer *ic, steno_err *err)
-{
-    struct steno_shape x = steno_infer_shape(ic, 0), at = steno_infer_shape(ic, 1);
-    struct steno_shape s = {.rank = 4};
-    struct regions r;
-    if (!read_regions(steno_infer_node(ic), &r))
-        return steno_fail(err, STENO_ERR_INVAL, "an attribute is out of range");
-    s.dim[0] = at.rank == 2 ? at.dim[0] : steno_infer_new_dim(ic);
-    s.dim[1] = x.rank == 4 ? x.dim[1] : steno_infer_new_dim(ic);
-    s.dim[2] = r.out[0];
-    s.dim[3] = r.out[1];
-    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
-    return STENO_OK;
-}
-
-/* The two pixels beside `at` along an axis and the weight of the second. False: it is outside. */
-static bool beside(double at, size_t extent, size_t pixel[2], double *weight)
-{
-    if (!(at >= -1 && at <= (double)extent))
-        return false;
-    at = at < 0 ? 0 : at;
-    pixel[0] = (size_t)at;
-    if (pixel[0] >= extent - 1) {
-        pixel[0] = pixel[1] = extent - 1;
-        *weight = 0;
-        return true;
-    }
-    pixel[1] = pixel[0] + 1;
-    *weight = at - (double)pixel[0];
-    return true;
-}
-
-/* One bin of RoiAlign: the mean of samples between pixels. The maximum is that of the weighted
- * pixels, as ONNX Runtime and the reference have it. */
-static double align_bin(const struct regions *r, const double start[2], const double step[2],
-                        const int64_t samples[2], const double *plane)
-{
-    double sum = 0, best = 0;
-    bool any = false;
-    for (int64_t i = 0; i < samples[0]; i++)
-        for (int64_t j = 0; j < samples[1]; j++) {
-            size_t py[2], px[2];
-            double fy, fx, v[4] = {0};
-            if (beside(start[0] + ((double)i + 0.5) * step[0] / (double)samples[0], r->extent[0],
-                       py, &fy) &&
-                beside(start[1] + ((double)j + 0.5) * step[1] / (double)samples[1], r->extent[1],
-                       px, &fx)) {
-                v[0] = (1 - fy) * (1 - fx) * plane[py[0] * r->extent[1] + px[0]];
-                v[1] = (1 - fy) * fx * plane[py[0] * r->extent[1] + px[1]];
-                v[2] = fy * (1 - fx) * plane[py[1] * r->extent[1] + px[0]];
-                v[3] = fy * fx * plane[py[1] * r->extent[1] + px[1]];
-            }
-            for (int k = 0; k < 4; k++) {
-                sum += v[k];
-                best = any && best > v[k] ? best : v[k];
-                any = true;
-            }
-        }
-    return r->max ? best : samples[0] && samples[1] ? sum / (double)(samples[0] * samples[1]) : 0;
-}
-
-static double pool_bin(const struct regions *r, const double start[2], const double step[2],
-                       const int64_t bin[2], const double *plane)
-{
-    int64_t from[2], to[2];
-    double best = 0;
-    bool any = false;
-    for (int a = 0; a < 2; a++) {
-        double last = (double)r->extent[a];
-        from[a] = (int64_t)fmin(fmax(floor((double)bin[a] * step[a]) + start[a], 0), last);
-        to[a] = (int64_t)fmin(fmax(ceil((double)(bin[a] + 1) * step[a]) + start[a], 0), last);
-    }
-    for (int64_t i = from[0]; i < to[0]; i++)
-        for (int64_t j = from[1]; j < to[1]; j++) {
-            double v = plane[(size_t)i * r->extent[1] + (size_t)j];
-            best = any && best > v ? best : v;
-            any = true;
-        }
-    return best;
-}
-
-/* All bins of one region, in one plane: box is x1, y1, x2, y2. */
-static bool region(const struct regions *r, const double *box, const double *plane, double *y)
-{
-    double start[2], step[2];
-    int64_t samples[2];
-    for (int a = 0; a < 2; a++) {
-        double lo = box[1 - a] * r->scale - r->shift, hi = box[3 - a] * r->scale - r->shift, size;
-        if (!r->align) {
-            lo = round(lo);
-            hi = round(hi) + 1;
-        }
-        size = r->align && r->shift > 0 ? hi - lo : fmax(hi - lo, 1);
-        start[a] = lo;
-        step[a] = size / (double)r->out[a];
-        samples[a] = r->samples ? r->samples : (int64_t)fmin(fmax(ceil(step[a]), 0), 1e6);
-        if (!isfinite(lo) || !isfinite(hi) || samples[a] > 4096)
-            return false;
-    }
-    for (int64_t i = 0; i < r->out[0]; i++)
-        for (int64_t j = 0; j < r->out[1]; j++) {
-            double at[2] = {start[0] + (double)i * step[0], start[1] + (double)j * step[1]};
-            *y++ = r->align ? align_bin(r, at, step, samples, plane)
-                            : pool_bin(r, start, step, (const int64_t[]){i, j}, plane);
-        }
-    return true;
-}
-
-static steno_status run_regions(struct steno_op_ctx *ctx, steno_err *err)
-{
-    bool align = is(steno_op_node(ctx)->op_type, "RoiAlign");
-    const struct steno_tensor *x, *rois, *of;
-    struct steno_shape s = {.rank = 4};
-    struct steno_tensor *y;
-    struct regions r;
-    const double *px, *box;
-    double *py;
-    size_t columns = align ? 4 : 5, plane, channels;
-    steno_status st = float_input(ctx, align ? 3 : 2, &x, &px, err);
-    if (st)
-        return st;
-    rois = steno_op_in(ctx, 1);
-    of = align ? steno_op_in(ctx, 2) : NULL;
-    if (!read_regions(steno_op_node(ctx), &r) || x->shape.rank != 4 || rois->shape.rank != 2 ||
-        rois->shape.dim[1] != (int64_t)columns || !steno_ops_is_float(rois->dtype) ||
-        (of && (of->shape.rank != 1 || of->shape.dim[0] != rois->shape.dim[0])) ||
-        (of && of->dtype != STENO_I64) || !x->shape.dim[2] || !x->shape.dim[3])
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the input and the regions do not fit");
-    box = steno_ops_as_f64(ctx, rois);
-    if (!box)
-        return steno_ops_nomem(ctx, err);
-    s.dim[0] = rois->shape.dim[0];
-    s.dim[1] = x->shape.dim[1];
-    s.dim[2] = r.out[0];
-    s.dim[3] = r.out[1];
-    st = float_output(ctx, x->dtype, &s, &y, &py, err);
-    if (st)
-        return st;
-    r.extent[0] = (size_t)x->shape.dim[2];
-    r.extent[1] = (size_t)x->shape.dim[3];
-    plane = r.extent[0] * r.extent[1];
-    channels = (size_t)s.dim[1];
-    for (size_t k = 0; k < (size_t)s.dim[0]; k++, box += columns) {
-        double b = of ? (double)((const int64_t *)of->data)[k] : box[0];
-        if (!(b >= 0 && b < (double)x->shape.dim[0]))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "region %zu is of image %g", k, b);
-        for (size_t c = 0; c < channels; c++)
-            if (!region(&r, box + (columns - 4), px + ((size_t)b * channels + c) * plane,
-                        py + (k * channels + c) * (size_t)(r.out[0] * r.out[1])))
-                return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "region %zu is too large", k);
-    }
-    steno_ops_put_f64(y, py);
-    return STENO_OK;
-}
-
 /* ---- DeformConv (two axes) ---- */
 struct deform {
-    struct windows w;
+    struct steno_window w;
     size_t in[2], out[2], c_in, c_out, group, offset_group, taps;
     const double *x, *weight, *offset, *mask, *bias; /* of one image; mask, bias: may be NULL */
 };
 
-/* Check shapes and attributes; *y gets the result's. Returns what is wrong, or NULL. */
-static const char *deform_layout(const struct steno_node *n, const struct steno_shape *x,
-                                 const struct steno_shape *w, const struct steno_shape *offset,
-                                 struct deform *d, struct steno_shape *y)
+/* Check shapes and attributes; *y gets the result's shape. */
+static steno_status deform_layout(const struct steno_node *n, const struct steno_shape *x,
+                                  const struct steno_shape *w, const struct steno_shape *offset,
+                                  struct deform *d, struct steno_shape *y, steno_err *err)
 {
-    int64_t count[MAX_SPATIAL], all, group = steno_node_int(n, "group", 1);
+    int64_t count[2], group = steno_node_int(n, "group", 1);
     int64_t by = steno_node_int(n, "offset_group", 1);
-    d->w.n = 2;
-    if (x->rank != 4 || w->rank != 4 || offset->rank != 4 || !read_windows(n, &d->w))
-        return "only two spatial axes are supported";
-    memcpy(d->w.kernel, w->dim + 2, 2 * sizeof *d->w.kernel);
-    if (!count_windows(&d->w, x->dim + 2, count, &all))
-        return "the kernel does not fit the input";
+    steno_status st;
+    if (x->rank != 4 || w->rank != 4 || offset->rank != 4)
+        return steno_fail(err, STENO_ERR_INVAL, "only two spatial axes are supported");
+    st = steno_window_read(n, 2, 2, w->dim + 2, &d->w, err);
+    for (int a = 0; a < 2 && !st; a++)
+        st = steno_window_out(&d->w, a, x->dim[a + 2], &count[a], err);
+    if (st)
+        return st;
     if (group < 1 || by < 1 || x->dim[1] % by || w->dim[0] % group || x->dim[1] % group ||
         w->dim[1] != x->dim[1] / group)
-        return "the channels do not divide into the groups";
+        return steno_fail(err, STENO_ERR_INVAL, "the channels do not divide into the groups");
     *y = steno_ops_shape(4, (const int64_t[]){x->dim[0], w->dim[0], count[0], count[1]});
     d->taps = (size_t)(w->dim[2] * w->dim[3]);
     d->group = (size_t)group;
@@ -739,17 +504,17 @@ static const char *deform_layout(const struct steno_node *n, const struct steno_
         d->in[a] = (size_t)x->dim[a + 2];
         d->out[a] = (size_t)count[a];
     }
-    return offset->dim[0] != x->dim[0] || offset->dim[1] != by * 2 * (int64_t)d->taps ||
-                   offset->dim[2] != count[0] || offset->dim[3] != count[1]
-               ? "the offsets have another shape"
-               : NULL;
+    if (offset->dim[0] != x->dim[0] || offset->dim[1] != by * 2 * (int64_t)d->taps ||
+        offset->dim[2] != count[0] || offset->dim[3] != count[1])
+        return steno_fail(err, STENO_ERR_INVAL, "the offsets have another shape");
+    return STENO_OK;
 }
 
 static steno_status infer_deform(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape s[3], y;
     struct deform d;
-    const char *wrong;
+    steno_status st;
     for (int i = 0; i < 3; i++) {
         s[i] = steno_infer_shape(ic, i);
         if (!steno_shape_known(&s[i])) {
@@ -757,11 +522,10 @@ static steno_status infer_deform(struct steno_infer *ic, steno_err *err)
             return STENO_OK;
         }
     }
-    wrong = deform_layout(steno_infer_node(ic), &s[0], &s[1], &s[2], &d, &y);
-    if (wrong)
-        return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
-    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &y);
-    return STENO_OK;
+    st = deform_layout(steno_infer_node(ic), &s[0], &s[1], &s[2], &d, &y, err);
+    if (!st)
+        steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &y);
+    return st;
 }
 
 /* Between the four pixels around (at[0], at[1]); those outside are 0. */
@@ -789,7 +553,7 @@ static void deform_samples(const struct deform *d, size_t place, double *to)
             const size_t o = c / per * d->taps + k;
             double at[2];
             for (int a = 0; a < 2; a++)
-                at[a] = (double)((int64_t)where[a] * d->w.stride[a] - d->w.pad[a] +
+                at[a] = (double)((int64_t)where[a] * d->w.stride[a] - d->w.before[a] +
                                  (int64_t)tap[a] * d->w.dilation[a]) +
                         d->offset[(2 * o + (size_t)a) * pixels + place];
             to[c * d->taps + k] = between(d->x + c * d->in[0] * d->in[1], d->in, at) *
@@ -819,25 +583,24 @@ static steno_status run_deform(struct steno_op_ctx *ctx, steno_err *err)
     const double *px, *po, *pm = NULL;
     struct steno_tensor *y;
     struct steno_shape s;
-    struct deform d = {.taps = 0};
+    struct deform d;
     double *py, *samples;
-    const char *wrong;
     size_t pixels;
-    steno_status st = float_input(ctx, 3, &x, &px, err);
+    steno_status st = steno_ops_float_input(ctx, 3, &x, &px, err);
     if (st)
         return st;
     w = steno_op_in(ctx, 1);
     offset = steno_op_in(ctx, 2);
     bias = steno_op_in(ctx, 3);
     mask = steno_op_in(ctx, 4);
-    wrong = deform_layout(steno_op_node(ctx), &x->shape, &w->shape, &offset->shape, &d, &s);
+    st = deform_layout(steno_op_node(ctx), &x->shape, &w->shape, &offset->shape, &d, &s, err);
+    if (st)
+        return st;
     pixels = d.out[0] * d.out[1];
-    if (!wrong && ((bias && steno_numel(bias) != d.c_out) ||
-                   (mask && steno_numel(mask) != steno_numel(offset) / 2)))
-        wrong = "the bias or the mask has another shape";
-    if (wrong)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    st = float_output(ctx, x->dtype, &s, &y, &py, err);
+    if ((bias && steno_numel(bias) != d.c_out) ||
+        (mask && steno_numel(mask) != steno_numel(offset) / 2))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the bias or the mask has another shape");
+    st = steno_ops_float_output(ctx, x->dtype, &s, &y, &py, err);
     if (st)
         return st;
     d.weight = steno_ops_as_f64(ctx, w);
@@ -865,7 +628,5 @@ const struct steno_op steno_ops_vision[] = {
     {"", "CenterCropPad", 18, 0, 0, infer_crop, NULL, NULL, run_crop},
     {"", "Col2Im", 18, 0, 0, infer_col2im, NULL, NULL, run_col2im},
     {"", "MaxUnpool", 9, 0, 0, infer_unpool, NULL, NULL, run_unpool},
-    {"", "MaxRoiPool", 1, 0, 0, infer_regions, NULL, NULL, run_regions},
-    {"", "RoiAlign", 10, 0, 0, infer_regions, NULL, NULL, run_regions},
     {0},
 };

@@ -17,17 +17,17 @@ static steno_status read_list(const struct steno_node *node, const char *name, s
     return STENO_OK;
 }
 
-steno_status steno_window_read(const struct steno_node *node, int n, const int64_t *kernel,
-                               struct steno_window *w, steno_err *err)
+steno_status steno_window_read(const struct steno_node *node, int n, int most,
+                               const int64_t *kernel, struct steno_window *w, steno_err *err)
 {
     static const char *const names[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"};
     const char *pad = steno_node_str(node, "auto_pad", "NOTSET");
-    int64_t pads[2 * STENO_WINDOW_MAX];
+    int64_t pads[2 * STENO_WINDOW_AXES];
     size_t count;
     steno_status st;
-    if (n < 1 || n > STENO_WINDOW_MAX)
+    if (n < 1 || n > most)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "%d spatial axes, 1 to %d are supported", n,
-                          STENO_WINDOW_MAX);
+                          most);
     w->n = n;
     for (int i = 0; i < n && kernel; i++)
         if (kernel[i] < 1 || kernel[i] > INT32_MAX)

@@ -4,7 +4,8 @@
 
 #include "nn/ops/internal.h"
 
-#define STENO_WINDOW_MAX 3 /* spatial axes */
+#define STENO_WINDOW_MAX 3                     /* spatial axes of convolution and pooling */
+#define STENO_WINDOW_AXES (STENO_MAX_RANK - 2) /* of any operator */
 
 enum steno_auto_pad {
     STENO_PAD_NOTSET,
@@ -14,17 +15,19 @@ enum steno_auto_pad {
 };
 
 struct steno_window {
-    int n; /* spatial axes, 1..3 */
-    int64_t kernel[STENO_WINDOW_MAX], stride[STENO_WINDOW_MAX], dilation[STENO_WINDOW_MAX];
-    int64_t before[STENO_WINDOW_MAX], after[STENO_WINDOW_MAX]; /* padding */
+    int n; /* spatial axes */
+    int64_t kernel[STENO_WINDOW_AXES], stride[STENO_WINDOW_AXES], dilation[STENO_WINDOW_AXES];
+    int64_t before[STENO_WINDOW_AXES], after[STENO_WINDOW_AXES]; /* padding */
     enum steno_auto_pad auto_pad;
     bool ceil_mode;
 };
 
-/* Read the attributes strides, dilations, pads, auto_pad and ceil_mode for n axes. kernel: [n], or
- * NULL to read kernel_shape. Every entry is checked: kernel, stride and dilation 1..2^31-1, pads
- * 0..2^31-1. */
-STENO_MUST steno_status steno_window_read(const struct steno_node *node, int n,
+/* Read the attributes strides, dilations, pads, auto_pad and ceil_mode for n axes, of which the
+ * operator supports 1 to `most` (at most STENO_WINDOW_AXES). kernel: [n], or NULL to read
+ * kernel_shape. Every entry is checked: kernel, stride and dilation 1..2^31-1, pads 0..2^31-1.
+ * STENO_ERR_UNSUPPORTED: another number of axes; STENO_ERR_INVAL, STENO_ERR_FORMAT: an attribute.
+ */
+STENO_MUST steno_status steno_window_read(const struct steno_node *node, int n, int most,
                                           const int64_t *kernel, struct steno_window *w,
                                           steno_err *err);
 /* Extent of output axis `a` for input extent `in` (>= 0); resolves automatic padding in w.
