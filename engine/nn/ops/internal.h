@@ -122,6 +122,18 @@ static inline size_t steno_ops_prod(const struct steno_shape *s, int from, int t
         n *= (size_t)s->dim[i];
     return n;
 }
+/* Insert axis `axis` of extent dim; the rank is below STENO_MAX_RANK. Remove it. */
+static inline void steno_ops_insert_axis(struct steno_shape *s, int axis, int64_t dim)
+{
+    memmove(s->dim + axis + 1, s->dim + axis, (size_t)(s->rank - axis) * sizeof *s->dim);
+    s->dim[axis] = dim;
+    s->rank++;
+}
+static inline void steno_ops_remove_axis(struct steno_shape *s, int axis)
+{
+    memmove(s->dim + axis, s->dim + axis + 1, (size_t)(s->rank - axis - 1) * sizeof *s->dim);
+    s->rank--;
+}
 struct steno_shape steno_ops_shape(int rank, const int64_t *dim); /* dim may be NULL */
 /* Row-major strides in elements. */
 void steno_ops_strides(const struct steno_shape *s, int64_t *stride);

@@ -277,9 +277,7 @@ static steno_status infer_loop(struct steno_infer *ic, steno_err *err)
         if (i < carried) {
             steno_infer_set(ic, i, dtype[2 + i] ? dtype[2 + i] : t, same ? &shape[2 + i] : NULL);
         } else if (s.rank >= 0 && s.rank < STENO_MAX_RANK) {
-            memmove(s.dim + 1, s.dim, (size_t)s.rank * sizeof *s.dim);
-            s.dim[0] = steno_infer_new_dim(ic);
-            s.rank++;
+            steno_ops_insert_axis(&s, 0, steno_infer_new_dim(ic));
             steno_infer_set(ic, i, t, &s);
         } else {
             steno_infer_set(ic, i, t, NULL);
@@ -404,9 +402,7 @@ static steno_status infer_scan(struct steno_infer *ic, steno_err *err)
             return steno_fail(err, STENO_ERR_INVAL, "a scan axis is outside rank %d",
                               shape[i].rank);
         len = shape[i].dim[axis];
-        memmove(shape[i].dim + axis, shape[i].dim + axis + 1,
-                (size_t)(shape[i].rank - axis - 1) * sizeof *shape[i].dim);
-        shape[i].rank--;
+        steno_ops_remove_axis(&shape[i], axis);
     }
     st = steno_infer_subgraph(ic, body_of(n, "body"), dtype, shape, n->n_in, err);
     for (int i = 0; i < n->n_out && !st; i++) {
@@ -415,11 +411,8 @@ static steno_status infer_scan(struct steno_infer *ic, steno_err *err)
         int axis;
         steno_infer_subgraph_out(ic, i, &t, &s);
         if (i >= sc.states && s.rank >= 0 && s.rank < STENO_MAX_RANK &&
-            steno_ops_axis(sc.out_axes ? sc.out_axes[i - sc.states] : 0, s.rank + 1, &axis)) {
-            memmove(s.dim + axis + 1, s.dim + axis, (size_t)(s.rank - axis) * sizeof *s.dim);
-            s.dim[axis] = len;
-            s.rank++;
-        }
+            steno_ops_axis(sc.out_axes ? sc.out_axes[i - sc.states] : 0, s.rank + 1, &axis))
+            steno_ops_insert_axis(&s, axis, len);
         steno_infer_set(ic, i, t, i < sc.states ? &shape[i] : &s);
     }
     return st;

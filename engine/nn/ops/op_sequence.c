@@ -316,13 +316,10 @@ static steno_status concat_shape(const struct steno_op_ctx *ctx, const struct se
             return steno_op_fail(ctx, err, STENO_ERR_INVAL, "tensor %zu does not fit the first", k);
     }
     *out = first;
-    if (fresh) {
-        memmove(out->dim + *axis + 1, out->dim + *axis,
-                (size_t)(first.rank - *axis) * sizeof *out->dim);
-        out->rank++;
-        total = (int64_t)s->n;
-    }
-    out->dim[*axis] = total;
+    if (fresh)
+        steno_ops_insert_axis(out, *axis, (int64_t)s->n);
+    else
+        out->dim[*axis] = total;
     return STENO_OK;
 }
 
@@ -394,12 +391,6 @@ static steno_status read_parts(struct steno_op_ctx *ctx, int64_t extent, struct 
                                          (long long)sum, (long long)extent);
 }
 
-static void drop_axis(struct steno_shape *s, int axis)
-{
-    memmove(s->dim + axis, s->dim + axis + 1, (size_t)(s->rank - axis - 1) * sizeof *s->dim);
-    s->rank--;
-}
-
 static steno_status run_split(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
@@ -429,7 +420,7 @@ static steno_status run_split(struct steno_op_ctx *ctx, steno_err *err)
         t[k] = (struct steno_tensor){.dtype = x->dtype, .shape = x->shape};
         t[k].shape.dim[axis] = p.list ? p.list[k] : left < p.every ? left : p.every;
         if (squeeze)
-            drop_axis(&t[k].shape, axis);
+            steno_ops_remove_axis(&t[k].shape, axis);
     }
     st = write_sequence(ctx, x->dtype, t, p.n, err);
     outer = steno_ops_prod(&x->shape, 0, axis);
