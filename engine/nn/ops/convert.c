@@ -1,4 +1,5 @@
 /* Element types: half precision, conversion of arrays, tensors read as f32 or f64. */
+#include "nn/kernels/half.h"
 #include "nn/ops/internal.h"
 
 #include <math.h>
@@ -22,18 +23,7 @@ bool steno_ops_is_int(steno_dtype t)
 
 float steno_ops_f16_to_f32(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = (h >> 10) & 31u, man = h & 1023u, u;
-    float f;
-    if (exp == 31) {
-        u = sign | 0x7f800000u | man << 13;
-    } else if (exp) {
-        u = sign | (exp + 112) << 23 | man << 13;
-    } else { /* zero or subnormal: man * 2^-24 is exact in f32 */
-        f = (float)man * 0x1p-24f;
-        return sign ? -f : f;
-    }
-    memcpy(&f, &u, sizeof f);
-    return f;
+    return half_from_f16(h);
 }
 
 uint16_t steno_ops_f64_to_f16(double d)
@@ -57,19 +47,7 @@ uint16_t steno_ops_f64_to_f16(double d)
 
 uint16_t steno_ops_f32_to_f16(float f)
 {
-    uint32_t u, sign, man, odd;
-    memcpy(&u, &f, sizeof u);
-    sign = u >> 16 & 0x8000u;
-    u &= 0x7fffffffu;
-    if (u > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00u);
-    if (u >= 0x477ff000u) /* 65520 */
-        return (uint16_t)(sign | 0x7c00u);
-    if (u < 0x38800000u) /* below 2^-14 */
-        return (uint16_t)(sign | (uint32_t)nearbyintf(fabsf(f) * 0x1p24f));
-    odd = u >> 13 & 1u;
-    man = u - 0x38000000u + 0xfffu + odd;
-    return (uint16_t)(sign | man >> 13);
+    return half_to_f16(f);
 }
 
 /* One loop for each pair of types. F is the floating type on one side. */
