@@ -5,6 +5,7 @@
  * For each direction, one matrix product computes the input part of all steps. Then each step has a
  * small product for the recurrent part, and computes the cell row by row. Constant weights are
  * packed at load. Gate order as in the specification: LSTM i o f c, GRU z r h. */
+#include "nn/ops/rnn_activation.h"
 #include "nn/ops/rnn_int8.h"
 #include "nn/ops/weights.h"
 
@@ -12,44 +13,6 @@
 #include <stdlib.h>
 
 enum cell { CELL_LSTM, CELL_GRU, CELL_RNN };
-
-enum act {
-    ACT_SIGMOID,
-    ACT_TANH,
-    ACT_RELU,
-    ACT_AFFINE,
-    ACT_LEAKY_RELU,
-    ACT_THRESHOLDED_RELU,
-    ACT_SCALED_TANH,
-    ACT_HARD_SIGMOID,
-    ACT_ELU,
-    ACT_SOFTSIGN,
-    ACT_SOFTPLUS,
-    ACT_COUNT
-};
-
-static const struct {
-    const char *name;
-    bool takes_alpha, takes_beta;
-    float alpha, beta; /* defaults of the operator with this name */
-} acts[ACT_COUNT] = {
-    [ACT_SIGMOID] = {"Sigmoid", false, false, 0, 0},
-    [ACT_TANH] = {"Tanh", false, false, 0, 0},
-    [ACT_RELU] = {"Relu", false, false, 0, 0},
-    [ACT_AFFINE] = {"Affine", true, true, 1, 0},
-    [ACT_LEAKY_RELU] = {"LeakyRelu", true, false, 0.01f, 0},
-    [ACT_THRESHOLDED_RELU] = {"ThresholdedRelu", true, false, 1, 0},
-    [ACT_SCALED_TANH] = {"ScaledTanh", true, true, 1, 1},
-    [ACT_HARD_SIGMOID] = {"HardSigmoid", true, true, 0.2f, 0.5f},
-    [ACT_ELU] = {"Elu", true, false, 1, 0},
-    [ACT_SOFTSIGN] = {"Softsign", false, false, 0, 0},
-    [ACT_SOFTPLUS] = {"Softplus", false, false, 0, 0},
-};
-
-struct activation {
-    enum act kind;
-    float alpha, beta;
-};
 
 struct packed { /* one direction; GRU has the recurrent rows of h separate */
     void *w, *r, *rh;
@@ -67,7 +30,7 @@ struct rnn { /* the node's frozen state */
     bool batch_first, input_forget, linear_before_reset;
     size_t hidden, input; /* input 0: not constant, read from X */
     float clip;           /* 0 = none */
-    struct activation act[2][3];
+    struct steno_rnn_activation act[2][3];
     struct forms forms;
     struct packed packed[2];
     bool is_packed;
@@ -77,50 +40,6 @@ struct rnn { /* the node's frozen state */
 };
 
 /* ---- attributes ---- */
-
-/* case does not matter in activation names */
-static bool same_word(const char *a, const char *b)
-{
-    for (; *a && *b; a++, b++)
-        if ((*a | 0x20) != (*b | 0x20))
-            return false;
-    return *a == *b;
-}
-
-static steno_status read_activations(const struct steno_node *n, struct rnn *p, steno_err *err)
-{
-    static const enum act defaults[3][3] = {{ACT_SIGMOID, ACT_TANH, ACT_TANH},
-                                            {ACT_SIGMOID, ACT_TANH, ACT_TANH},
-                                            {ACT_TANH, ACT_TANH, ACT_TANH}};
-    const struct steno_attr *names = steno_node_attr(n, "activations");
-    const struct steno_attr *alpha = steno_node_attr(n, "activation_alpha");
-    const struct steno_attr *beta = steno_node_attr(n, "activation_beta");
-    size_t per_dir = p->cell == CELL_LSTM ? 3 : p->cell == CELL_GRU ? 2 : 1, ia = 0, ib = 0;
-    if (names && names->kind == STENO_ATTR_STRINGS && names->n != per_dir * (size_t)p->dirs)
-        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': %zu activations, expected %zu",
-                          n->name, names->n, per_dir * (size_t)p->dirs);
-    for (size_t i = 0; i < per_dir * (size_t)p->dirs; i++) {
-        struct activation *a = &p->act[i / per_dir][i % per_dir];
-        a->kind = defaults[p->cell][i % per_dir];
-        if (names && names->kind == STENO_ATTR_STRINGS) {
-            int k = 0;
-            while (k < ACT_COUNT && !same_word(acts[k].name, names->strings[i]))
-                k++;
-            if (k == ACT_COUNT)
-                return steno_fail(err, STENO_ERR_UNSUPPORTED, "node '%s': activation '%s'", n->name,
-                                  names->strings[i]);
-            a->kind = (enum act)k;
-        }
-        a->alpha = acts[a->kind].alpha;
-        a->beta = acts[a->kind].beta;
-        /* the functions that take a value get the values in order */
-        if (acts[a->kind].takes_alpha && alpha && alpha->kind == STENO_ATTR_FLOATS && ia < alpha->n)
-            a->alpha = alpha->floats[ia++];
-        if (acts[a->kind].takes_beta && beta && beta->kind == STENO_ATTR_FLOATS && ib < beta->n)
-            a->beta = beta->floats[ib++];
-    }
-    return STENO_OK;
-}
 
 static steno_status read_attributes(const struct steno_node *n, struct rnn *p, steno_err *err)
 {
@@ -144,7 +63,11 @@ static steno_status read_attributes(const struct steno_node *n, struct rnn *p, s
     p->input_forget = steno_node_int(n, "input_forget", 0) != 0;
     p->linear_before_reset = steno_node_int(n, "linear_before_reset", 0) != 0;
     p->clip = steno_node_float(n, "clip", 0);
-    return read_activations(n, p, err);
+    return steno_rnn_activations_read(n, (size_t)p->dirs,
+                                      p->cell == CELL_LSTM  ? 3
+                                      : p->cell == CELL_GRU ? 2
+                                                            : 1,
+                                      p->act, err);
 }
 
 /* ---- packing ---- */
@@ -420,62 +343,19 @@ static steno_status infer_rnn(struct steno_infer *ic, steno_err *err)
 
 /* ---- the cell ---- */
 
-static void activate(const steno_kernels *k, const struct activation *a, float *x, size_t n)
-{
-    switch (a->kind) {
-    case ACT_SIGMOID:
-        k->sigmoid_f32(x, x, n);
-        return;
-    case ACT_TANH:
-        k->tanh_f32(x, x, n);
-        return;
-    case ACT_RELU:
-        k->relu_f32(x, x, n);
-        return;
-    case ACT_AFFINE:
-        k->affine_f32(x, x, n, a->alpha, a->beta);
-        return;
-    case ACT_LEAKY_RELU:
-        k->leaky_relu_f32(x, x, n, a->alpha, 0);
-        return;
-    case ACT_THRESHOLDED_RELU:
-        k->thresholded_relu_f32(x, x, n, a->alpha, 0);
-        return;
-    case ACT_SCALED_TANH:
-        k->affine_f32(x, x, n, a->beta, 0);
-        k->tanh_f32(x, x, n);
-        k->affine_f32(x, x, n, a->alpha, 0);
-        return;
-    case ACT_HARD_SIGMOID:
-        k->hard_sigmoid_f32(x, x, n, a->alpha, a->beta);
-        return;
-    case ACT_ELU:
-        k->elu_f32(x, x, n, a->alpha, 1);
-        return;
-    case ACT_SOFTSIGN:
-        k->softsign_f32(x, x, n);
-        return;
-    case ACT_SOFTPLUS:
-        k->softplus_f32(x, x, n);
-        return;
-    case ACT_COUNT:
-        return;
-    }
-}
-
-static void gate(const struct rnn *p, const steno_kernels *k, const struct activation *a, float *x,
-                 size_t n)
+static void gate(const struct rnn *p, const steno_kernels *k, const struct steno_rnn_activation *a,
+                 float *x, size_t n)
 {
     if (p->clip > 0)
         k->clip_f32(x, x, n, -p->clip, p->clip);
-    activate(k, a, x, n);
+    steno_rnn_activate(k, a, x, n);
 }
 
 struct run { /* one node, one direction at a time */
     const struct rnn *p;
     const steno_kernels *k;
     size_t seq, batch, input;
-    const struct activation *act;
+    const struct steno_rnn_activation *act;
     const float *peep;   /* [3H] peepholes i o f, or NULL */
     const float *bias_h; /* GRU: recurrent bias of h */
     const int64_t *lens; /* [batch] */
@@ -511,7 +391,7 @@ static void lstm_row(struct run *r, float *g, size_t b)
         o[j] += r->peep[n + j] * c[j];
     gate(r->p, k, &r->act[0], o, n);
     memcpy(h, c, n * sizeof *h);
-    activate(k, &r->act[2], h, n);
+    steno_rnn_activate(k, &r->act[2], h, n);
     k->mul_f32(h, h, 1, o, 1, n);
 }
 
