@@ -28,13 +28,11 @@ steno_status steno_ctc_search_open(struct steno_ctc_search *s, int32_t vocab, in
                                         .beam = o->beam,
                                         .top_k = TOP_K,
                                         .margin = MARGIN};
-    *s = (struct steno_ctc_search){.n_best = (size_t)o->n_best, .vocab = (size_t)vocab};
+    *s = (struct steno_ctc_search){
+        .n_best = (size_t)o->n_best, .vocab = (size_t)vocab, .blank = blank};
     s->hyps = calloc(s->n_best, sizeof *s->hyps);
-    s->quiet = malloc(s->vocab * sizeof *s->quiet);
-    if (!s->hyps || !s->quiet)
+    if (!s->hyps)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    for (int32_t i = 0; i < vocab; i++)
-        s->quiet[i] = i == blank ? 0 : QUIET_SCORE;
     return o->beam > 1 ? steno_ctc_beam_open(&s->beam, &c, err)
                        : steno_ctc_greedy_open(&s->greedy, &c, err);
 }
@@ -72,17 +70,30 @@ steno_status steno_ctc_search_push(struct steno_ctc_search *s, const float *scor
 
 void steno_ctc_search_give(struct steno_ctc_search *s, const float *scores, size_t n)
 {
-    s->scores = scores ? scores : s->quiet;
+    s->scores = scores;
     s->silent = !scores;
     s->left = n;
 }
 
+static steno_status make_quiet(struct steno_ctc_search *s)
+{
+    s->quiet = malloc(s->vocab * sizeof *s->quiet);
+    if (!s->quiet)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < s->vocab; i++)
+        s->quiet[i] = i == (size_t)s->blank ? 0 : QUIET_SCORE;
+    return STENO_OK;
+}
+
 steno_status steno_ctc_search_consume(struct steno_ctc_search *s, bool *left)
 {
-    const float *row = s->scores;
+    const float *row;
     *left = s->left > 0;
     if (!*left)
         return STENO_OK;
+    if (s->silent && !s->quiet && make_quiet(s))
+        return STENO_ERR_NOMEM;
+    row = s->silent ? s->quiet : s->scores;
     s->left--;
     if (!s->silent)
         s->scores += s->vocab;

@@ -13,8 +13,9 @@ struct steno_ctc_search {
     size_t n_best, vocab;
     const float *scores; /* [left, vocab] that the search has not read; borrowed */
     size_t left;
-    float *quiet; /* [vocab] scores of a frame without speech */
     bool silent;  /* the frames left are all `quiet` */
+    float *quiet; /* [vocab] scores of a frame without speech; NULL before the first one */
+    int32_t blank;
 };
 
 /* Resolve the beam and n_best of o: 0 = greedy, or as many hypotheses as are asked for.
@@ -36,7 +37,7 @@ STENO_MUST steno_status steno_ctc_search_push(struct steno_ctc_search *s, const 
 /* Hand over the scores [n, vocab] of a step, borrowed until they are consumed; scores NULL: n
  * frames without speech. */
 void steno_ctc_search_give(struct steno_ctc_search *s, const float *scores, size_t n);
-/* struct steno_family's functions of the same names. */
+/* struct steno_family's functions of the same names. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ctc_search_consume(struct steno_ctc_search *s, bool *left);
 STENO_MUST steno_status steno_ctc_search_list(struct steno_ctc_search *s,
                                               struct steno_hypothesis *out, size_t max, size_t *n,

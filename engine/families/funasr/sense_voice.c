@@ -6,19 +6,17 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "families/common/ctc_search.h"
 #include "families/common/offline.h"
 #include "families/common/scores.h"
 #include "families/funasr/family.h"
 #include "families/funasr/model.h"
 #include "families/option.h"
-#include "search/ctc.h"
 
 #define FAMILY "sense_voice"
 #define BLANK 0
 #define TAGS 4            /* frames before the audio's */
 #define FULL 30.0         /* s: maximum length of a chunk */
-#define TOP_K 16          /* beam search: pieces of a frame that may extend a hypothesis */
-#define MARGIN 10.0       /* beam search: hypotheses this far (log) below the best are dropped */
 #define LONGEST 600.0     /* s: maximum length of an utterance */
 #define UTTERANCE_SLACK 4 /* frames: how far a piece may move from one chunk to the next */
 
@@ -32,7 +30,7 @@ struct model {
 
 /* Of one stream. */
 struct settings {
-    int beam, n_best;
+    struct steno_ctc_search search;
     int32_t language, text_norm;
     const char *code; /* of the language, if it was given */
 };
@@ -43,7 +41,6 @@ struct worker {
     struct steno_funasr_frames frames;
     float *scores; /* [cap] log-probabilities of the audio's frames */
     size_t cap;
-    steno_ctc_greedy *greedy;
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -93,6 +90,15 @@ static void close_model(void *model)
     free(m);
 }
 
+static void settings_free(void *settings)
+{
+    struct settings *s = settings;
+    if (!s)
+        return;
+    steno_ctc_search_close(&s->search);
+    free(s);
+}
+
 static steno_status recognize(void *worker, struct steno_offline_piece *p,
                               struct steno_network_time *spent);
 
@@ -121,7 +127,7 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
                                       .slack = UTTERANCE_SLACK,
                                       .tokens = m->m.tokens,
                                       .recognize = recognize,
-                                      .settings_free = free};
+                                      .settings_free = settings_free};
     m->offline.cuts = steno_offline_cuts(STENO_FUNASR_RATE, FULL, m->offline.frame_samples);
     *model = m;
     return STENO_OK;
@@ -166,33 +172,23 @@ static const char *static_code(const char *language)
     return NULL;
 }
 
-static steno_status check_beam(struct steno_family_stream *o, steno_err *err)
-{
-    if (o->n_best == 0)
-        o->n_best = 1;
-    if (o->beam == 0)
-        o->beam = o->n_best;
-    if (o->n_best > o->beam)
-        return steno_fail(err, STENO_ERR_INVAL, "n_best is %d, more than the beam, %d", o->n_best,
-                          o->beam);
-    return STENO_OK;
-}
-
 static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
                               steno_err *err)
 {
     const struct model *m = model;
     struct settings *s;
     bool itn = m->itn;
-    steno_status st = check_beam(o, err);
+    steno_status st = steno_beam_choose(o, err);
     if (st)
         return st;
     s = calloc(1, sizeof *s);
-    if (!s)
-        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    st = s ? steno_ctc_search_open(&s->search, m->meta.vocab, BLANK, 0, o, err)
+           : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (st) {
+        settings_free(s);
+        return st;
+    }
     (void)steno_option_get_flag(o->options, o->n_options, "itn", &itn);
-    s->beam = o->beam;
-    s->n_best = o->n_best;
     s->language = number_of(m, o->hints.language);
     s->code = static_code(o->hints.language);
     s->text_norm = itn ? m->meta.with_itn : m->meta.without_itn;
@@ -208,8 +204,7 @@ static void worker_close(void *worker)
         return;
     steno_session_close(w->session);
     steno_funasr_frames_close(&w->frames);
-    steno_ctc_greedy_close(w->greedy);
-    free(w->scores);
+    steno_aligned_free(w->scores);
     free(w);
 }
 
@@ -217,15 +212,12 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
 {
     const struct model *m = model;
     const struct steno_session_options so = {.threads = m->m.threads};
-    const struct steno_ctc_options co = {.vocab = m->meta.vocab, .blank = BLANK};
     struct worker *w = calloc(1, sizeof *w);
     steno_status st = w ? steno_session_open(&w->session, m->m.net.net, &so, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     (void)max;
     if (!st)
         st = steno_funasr_frames_open(&w->frames, &m->m.front, err);
-    if (!st)
-        st = steno_ctc_greedy_open(&w->greedy, &co, err);
     if (st) {
         worker_close(w);
         return st;
@@ -327,60 +319,30 @@ static void read_tags(const struct model *m, const struct settings *s, const flo
     p->labels.sound = name_of(sounds, sizeof sounds / sizeof *sounds, piece[2]);
 }
 
-static steno_status search_greedy(struct worker *w, size_t rows, struct steno_hypothesis_list *out)
-{
-    struct steno_hyp h;
-    steno_status st;
-    steno_ctc_greedy_restart(w->greedy, 0);
-    st = steno_ctc_greedy_push(w->greedy, w->scores, rows);
-    h = steno_ctc_greedy_best(w->greedy);
-    return st ? st : steno_hypothesis_list_add(out, h.spans, h.n, NULL, 0, h.score);
-}
-
-static steno_status search_beam(const struct worker *w, const struct settings *s, size_t rows,
-                                struct steno_hypothesis_list *out, steno_err *err)
-{
-    const struct steno_ctc_options o = {.vocab = w->model->meta.vocab,
-                                        .blank = BLANK,
-                                        .beam = s->beam,
-                                        .top_k = TOP_K,
-                                        .margin = MARGIN};
-    struct steno_hyp h[STENO_MAX_BEAM];
-    steno_ctc_beam *b;
-    size_t n = 0;
-    steno_status st = steno_ctc_beam_open(&b, &o, err);
-    if (st)
-        return st;
-    st = steno_ctc_beam_push(b, w->scores, rows);
-    if (!st)
-        st = steno_ctc_beam_nbest(b, h, (size_t)s->n_best, &n);
-    for (size_t i = 0; i < n && !st; i++)
-        st = steno_hypothesis_list_add(out, h[i].spans, h[i].n, NULL, 0, h[i].score);
-    steno_ctc_beam_close(b);
-    return st;
-}
-
-/* Log-probabilities of the audio's frames, for the search. */
-static steno_status take_scores(struct worker *w, const float *y, size_t rows)
+/* Search the scores y [rows, vocab] of the audio's frames. */
+static steno_status search(struct worker *w, struct steno_ctc_search *s, const float *y,
+                           size_t rows, struct steno_hypothesis_list *out)
 {
     const size_t vocab = (size_t)w->model->meta.vocab;
-    if (rows * vocab > w->cap) {
-        float *p = realloc(w->scores, rows * vocab * sizeof *p);
-        if (!p)
-            return STENO_ERR_NOMEM;
-        w->scores = p;
-        w->cap = rows * vocab;
-    }
+    struct steno_hypothesis h[STENO_MAX_BEAM];
+    size_t n, stable;
+    steno_status st;
+    if (!steno_floats_reserve(&w->scores, &w->cap, rows * vocab))
+        return STENO_ERR_NOMEM;
     for (size_t i = 0; i < rows; i++)
         steno_log_softmax(y + i * vocab, vocab, w->scores + i * vocab);
-    return STENO_OK;
+    steno_ctc_search_restart(s);
+    st = steno_ctc_search_push(s, w->scores, rows);
+    if (!st)
+        st = steno_ctc_search_list(s, h, s->n_best, &n, &stable);
+    return st ? st : steno_hypothesis_list_add_all(out, h, n);
 }
 
 static steno_status recognize(void *worker, struct steno_offline_piece *p,
                               struct steno_network_time *spent)
 {
     struct worker *w = worker;
-    const struct settings *s = p->settings;
+    struct settings *s = p->settings;
     const struct steno_tensor *y = NULL;
     const float *scores;
     size_t rows;
@@ -392,9 +354,7 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p,
         return st;
     scores = y->data;
     read_tags(w->model, s, scores, p);
-    st = take_scores(w, scores + TAGS * w->model->meta.vocab, rows);
-    if (!st)
-        st = s->beam > 1 ? search_beam(w, s, rows, p->out, p->err) : search_greedy(w, rows, p->out);
+    st = search(w, &s->search, scores + TAGS * w->model->meta.vocab, rows, p->out);
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
 }
 
