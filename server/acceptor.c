@@ -312,18 +312,24 @@ static void linger(steno_acceptor *a, int fd)
         on_lingering(a, c); /* data that has come already */
 }
 
-static void refuse(steno_acceptor *a, int fd, enum steno_rejection why, bool wyoming)
+/* Answer that a limit of connections is reached, and when to come back. */
+static void send_busy(steno_acceptor *a, int fd, enum steno_rejection why, bool wyoming)
 {
     const char *message = why == STENO_REJECT_ADDRESS ? "too many connections from this address"
                                                       : "too many connections";
     char retry[48];
-    steno_metric_add(a->stats->sessions_rejected[why], 1);
     snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n",
              steno_retry_spreader_next(&a->spreader, steno_now_ns(), a->conf->retry_after));
     if (wyoming)
         steno_refusal_send_wyoming(fd, "busy", message);
     else
         steno_refusal_send(fd, 503, "busy", message, retry);
+}
+
+static void refuse(steno_acceptor *a, int fd, enum steno_rejection why, bool wyoming)
+{
+    steno_metric_add(a->stats->sessions_rejected[why], 1);
+    send_busy(a, fd, why, wyoming);
     linger(a, fd);
 }
 
@@ -398,8 +404,7 @@ static bool take_proxy_header(steno_acceptor *a, struct conn *c, char *head, siz
     c->proxied = false;
     if (!h.known || steno_acceptor_recount(a, &c->peer, &h.client))
         return true;
-    steno_refusal_send(c->fd, 503, "busy", "too many connections from this address",
-                       "Retry-After: 1\r\n");
+    send_busy(a, c->fd, STENO_REJECT_ADDRESS, false);
     refuse_conn(a, c);
     return false;
 }

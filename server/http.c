@@ -354,13 +354,11 @@ static const char *last_header(struct MHD_Connection *conn, const char *name)
  * from which the page's relative addresses would lead elsewhere. */
 static bool enter_prefix(struct steno_request *rq)
 {
-    const struct steno_server *srv = rq->sv->srv;
-    const char *own = srv->conf->path_prefix, *forwarded = NULL;
+    const char *own = rq->sv->srv->conf->path_prefix;
+    const char *forwarded = last_header(rq->conn, "X-Forwarded-Prefix");
     size_t path = steno_query_path_len(rq->target);
-    size_t skip = steno_path_skip(rq->target, path, own, strlen(own));
-    if (!skip && steno_networks_hold(&srv->trusted, &rq->peer->addr) &&
-        (forwarded = last_header(rq->conn, "X-Forwarded-Prefix")))
-        skip = steno_path_skip(rq->target, path, forwarded, strlen(forwarded));
+    size_t skip = steno_server_skip_prefix(rq->sv->srv, &rq->peer->addr, rq->target, path,
+                                           forwarded, forwarded ? strlen(forwarded) : 0);
     memmove(rq->target, rq->target + skip, strlen(rq->target + skip) + 1);
     return !*own || path != strlen(own) || memcmp(rq->target, own, path);
 }
@@ -507,11 +505,9 @@ static bool worth_a_line(steno_http *http, const struct steno_request *rq)
 static void print_client(const struct steno_request *rq, struct MHD_Connection *conn,
                          const struct steno_peer *peer, char *out)
 {
-    const struct steno_networks *trusted = &rq->sv->srv->trusted;
     struct sockaddr_storage client;
-    const char *said =
-        steno_networks_hold(trusted, &peer->addr) ? last_header(conn, "X-Forwarded-For") : NULL;
-    bool known = said && steno_forwarded_client(said, trusted, &client);
+    bool known = steno_server_client(rq->sv->srv, &peer->addr, last_header(conn, "X-Forwarded-For"),
+                                     &client);
     steno_address_print(known ? &client : &peer->addr, out);
 }
 

@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 
 char *steno_id_new(char *out, const char *prefix)
@@ -35,4 +36,21 @@ steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_cho
                           "vad: the server has no silero (vad.model is empty)");
     *out = ask == STENO_VAD_SILERO ? srv->vad_net : ask == STENO_VAD_ENERGY ? srv->vad_rule : NULL;
     return STENO_OK;
+}
+
+bool steno_server_client(const struct steno_server *srv, const struct sockaddr_storage *peer,
+                         const char *forwarded, struct sockaddr_storage *client)
+{
+    return forwarded && steno_networks_hold(&srv->trusted, peer) &&
+           steno_forwarded_client(forwarded, &srv->trusted, client);
+}
+
+size_t steno_server_skip_prefix(const struct steno_server *srv, const struct sockaddr_storage *peer,
+                                const char *path, size_t len, const char *forwarded, size_t n)
+{
+    const char *own = srv->conf->path_prefix;
+    size_t skip = steno_path_skip(path, len, own, strlen(own));
+    if (!skip && n && steno_networks_hold(&srv->trusted, peer))
+        skip = steno_path_skip(path, len, forwarded, n);
+    return skip;
 }

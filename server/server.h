@@ -34,6 +34,15 @@ STENO_MUST steno_status steno_server_open_vad(struct steno_server *srv, steno_er
 STENO_MUST steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,
                                          const steno_vad **out, steno_err *err);
 
+/* Find the client of a connection from peer by forwarded, the value of X-Forwarded-For; NULL: it
+ * is absent. False: peer is not a trusted proxy, or does not tell a usable address. */
+bool steno_server_client(const struct steno_server *srv, const struct sockaddr_storage *peer,
+                         const char *forwarded, struct sockaddr_storage *client);
+/* Bytes to skip of a path [len]: server.path_prefix, or what a trusted proxy tells in forwarded
+ * [n], the value of X-Forwarded-Prefix. */
+size_t steno_server_skip_prefix(const struct steno_server *srv, const struct sockaddr_storage *peer,
+                                const char *path, size_t len, const char *forwarded, size_t n);
+
 #define STENO_ID_SIZE 40
 /* Make a new random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out:
  * STENO_ID_SIZE bytes; prefix: up to 6 letters. Returns out. */

@@ -26,17 +26,6 @@ struct asked {
     bool bad_option, resumes;
 };
 
-/* Bytes of the path [len] that are a proxy's: its prefix. */
-static size_t skip_prefix(const struct steno_server *srv, const struct steno_peer *peer,
-                          const char *path, size_t len, const char *forwarded, size_t n)
-{
-    const char *own = srv->conf->path_prefix;
-    size_t skip = steno_path_skip(path, len, own, strlen(own));
-    if (!skip && n && steno_networks_hold(&srv->trusted, &peer->addr))
-        skip = steno_path_skip(path, len, forwarded, n);
-    return skip;
-}
-
 bool steno_ws_asked(const struct steno_server *srv, const struct steno_peer *peer, const char *head,
                     size_t len)
 {
@@ -44,7 +33,8 @@ bool steno_ws_asked(const struct steno_server *srv, const struct steno_peer *pee
     size_t skip;
     if (!steno_request_head_parse(head, len, &rq) || !rq.upgrade)
         return false;
-    skip = skip_prefix(srv, peer, rq.path, rq.path_len, rq.prefix, rq.prefix_len);
+    skip =
+        steno_server_skip_prefix(srv, &peer->addr, rq.path, rq.path_len, rq.prefix, rq.prefix_len);
     return steno_dialect_find(rq.path + skip, rq.path_len - skip,
                               steno_dialect_of_root(srv->conf->ws_root));
 }
@@ -365,10 +355,10 @@ static bool decide(struct steno_ws_admission *d, struct steno_peer *peer, handsh
 {
     const char *prefix = g->hs.forwarded_prefix;
     struct steno_peer client = *peer;
-    bool forwarded = steno_networks_hold(&d->srv->trusted, &peer->addr) &&
-                     steno_forwarded_client(g->hs.forwarded_for, &d->srv->trusted, &client.addr);
-    g->hs.target += skip_prefix(d->srv, peer, g->hs.target, steno_query_path_len(g->hs.target),
-                                prefix, strlen(prefix));
+    bool forwarded = steno_server_client(d->srv, &peer->addr, g->hs.forwarded_for, &client.addr);
+    g->hs.target +=
+        steno_server_skip_prefix(d->srv, &peer->addr, g->hs.target,
+                                 steno_query_path_len(g->hs.target), prefix, strlen(prefix));
     if (try_admission(d->srv, g, no)) {
         if (!forwarded || d->owner->recount(d->user, peer, &client.addr))
             return true;
