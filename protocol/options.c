@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/list.h"
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 
@@ -279,17 +280,11 @@ static steno_status read_pair(struct steno_options *o, int *beam, const char *p,
 steno_status steno_options_read_list(struct steno_options *o, int *beam, const char *list,
                                      steno_err *err)
 {
-    for (const char *p = list; *p;) {
-        size_t n;
-        steno_status st;
-        p += strspn(p, ", \t");
-        n = strcspn(p, ", \t");
-        if (!n)
-            break;
-        st = read_pair(o, beam, p, n, err);
+    struct steno_list_item it = steno_list_next(list);
+    for (; it.n; it = steno_list_next(it.p + it.n)) {
+        steno_status st = read_pair(o, beam, it.p, it.n, err);
         if (st)
             return st;
-        p += n;
     }
     return STENO_OK;
 }

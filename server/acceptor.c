@@ -15,11 +15,11 @@
 #include "base/clock.h"
 #include "base/threads.h"
 #include "server/address.h"
-#include "server/retry_spreader.h"
 #include "server/head.h"
 #include "server/listeners.h"
 #include "server/log.h"
 #include "server/refusal.h"
+#include "server/retry_spreader.h"
 
 #include <errno.h>
 #include <fcntl.h>

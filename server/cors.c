@@ -3,19 +3,19 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/list.h"
+
 #define EXPOSED                                                                                    \
     "X-Request-Id, X-Steno-Model, X-Steno-Warning, Retry-After, Retry-After-Ms, dg-request-id"
 #define MAX_AGE "7200" /* s; browsers allow no more */
 
 bool steno_cors_allows(const char *allowed, const char *origin)
 {
-    size_t n = strlen(origin);
-    for (const char *p = allowed + strspn(allowed, " ,"); *p; p += strspn(p, " ,")) {
-        size_t k = strcspn(p, " ,");
-        if ((k == 1 && *p == '*') || (k == n && !strncasecmp(p, origin, n)))
+    const size_t n = strlen(origin);
+    struct steno_list_item it = steno_list_next(allowed);
+    for (; it.n; it = steno_list_next(it.p + it.n))
+        if (steno_list_is(it, "*") || (it.n == n && !strncasecmp(it.p, origin, n)))
             return true;
-        p += k;
-    }
     return false;
 }
 

@@ -12,6 +12,9 @@
  * can have, so that it matches no key. */
 #define STENO_SECRET (STENO_KEY_MAX + 2)
 
+/* The subprotocol by which browsers ask for OpenAI's beta schema. */
+#define STENO_OPENAI_BETA "openai-beta.realtime-v1"
+
 /* Any of the strings may be NULL or "". */
 struct steno_credentials {
     const char *authorization; /* Authorization: "Bearer KEY" or "Token KEY" */

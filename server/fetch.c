@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "base/threads.h"
 #include "cli/libcurl.h"
 
@@ -39,16 +40,13 @@ struct fetch {
 bool steno_fetch_host_listed(const char *list, const char *host)
 {
     const size_t len = strlen(host);
-    for (const char *p = list + strspn(list, ", "); *p; p += strspn(p, ", ")) {
-        const size_t n = strcspn(p, ", ");
-        if (n == 1 && *p == '*')
+    struct steno_list_item it = steno_list_next(list);
+    for (; it.n; it = steno_list_next(it.p + it.n)) {
+        if (steno_list_is(it, "*") || (it.n == len && !strncasecmp(it.p, host, len)))
             return true;
-        if (n == len && !strncasecmp(p, host, n))
+        if (it.n > 2 && it.p[0] == '*' && it.p[1] == '.' && len > it.n - 1 &&
+            !strncasecmp(it.p + 1, host + len - (it.n - 1), it.n - 1))
             return true;
-        if (n > 2 && p[0] == '*' && p[1] == '.' && len > n - 1 &&
-            !strncasecmp(p + 1, host + len - (n - 1), n - 1))
-            return true;
-        p += n;
     }
     return false;
 }

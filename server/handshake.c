@@ -81,18 +81,6 @@ void steno_handshake_free(struct steno_handshake *h)
     h->memory = NULL;
 }
 
-bool steno_handshake_offers(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *p = list + strspn(list, ", "); *p; p += strspn(p, ", ")) {
-        size_t k = strcspn(p, ", ");
-        if (k == n && !strncmp(p, name, n))
-            return true;
-        p += k;
-    }
-    return false;
-}
-
 const char *steno_handshake_check(const struct steno_handshake *h, int *status)
 {
     *status = 426;

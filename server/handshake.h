@@ -24,8 +24,6 @@ STENO_MUST steno_status steno_handshake_parse(struct steno_handshake *h, const c
                                               size_t len, steno_err *err);
 void steno_handshake_free(struct steno_handshake *h);
 
-/* Whether name is in a header's comma-separated list. */
-bool steno_handshake_offers(const char *list, const char *name);
 /* Say what is wrong with version and key; NULL when both are right. *status: 426 or 400. */
 const char *steno_handshake_check(const struct steno_handshake *h, int *status);
 /* Append the 101 answer. protocol: the chosen subprotocol, "" = none. extra: further header lines,

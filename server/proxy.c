@@ -1,5 +1,6 @@
 #include "server/proxy.h"
 
+#include "base/list.h"
 #include "server/address.h"
 
 #include <arpa/inet.h>
@@ -78,17 +79,13 @@ static bool parse_network(const char *text, size_t len, struct steno_networks *w
 steno_status steno_networks_parse(const char *text, struct steno_networks *out, steno_err *err)
 {
     struct steno_networks w = {.n = 0};
-    text += strspn(text, " \t,");
-    while (*text) {
-        size_t len = strcspn(text, " \t,");
-        if (!parse_network(text, len, &w))
+    struct steno_list_item it = steno_list_next(text);
+    for (; it.n; it = steno_list_next(it.p + it.n))
+        if (!parse_network(it.p, it.n, &w))
             return steno_fail(err, STENO_ERR_INVAL,
                               "'%.*s' is not ADDRESS, ADDRESS/BITS or unix, or there are more than "
                               "%d",
-                              len > 60 ? 60 : (int)len, text, STENO_MAX_NETWORKS);
-        text += len;
-        text += strspn(text, " \t,");
-    }
+                              it.n > 60 ? 60 : (int)it.n, it.p, STENO_MAX_NETWORKS);
     *out = w;
     return STENO_OK;
 }

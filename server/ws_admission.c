@@ -1,11 +1,12 @@
 #include "server/ws_admission.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "protocol/deepgram.h"
 #include "protocol/query.h"
 #include "server/address.h"
-#include "server/head.h"
 #include "server/credentials.h"
+#include "server/head.h"
 #include "server/refusal.h"
 
 #include <ctype.h>
@@ -92,7 +93,7 @@ static bool find_dialect(const struct steno_server *srv, handshake *g, struct st
 const char *steno_ws_subprotocol(const struct steno_dialect *d, const struct steno_handshake *hs)
 {
     const char *of_key = steno_credentials_protocol(hs->protocols);
-    if (d->subprotocol && steno_handshake_offers(hs->protocols, d->subprotocol))
+    if (d->subprotocol && steno_list_holds(hs->protocols, d->subprotocol))
         return d->subprotocol;
     return of_key ? of_key : "";
 }

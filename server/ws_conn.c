@@ -16,6 +16,7 @@
 
 #include "audio/ogg_opus.h"
 #include "base/clock.h"
+#include "base/list.h"
 #include "protocol/query.h"
 #include "server/address.h"
 #include "server/credentials.h"
@@ -476,7 +477,7 @@ static void establish(conn *c)
     steno_err err;
     steno_ws_conn_connected(c);
     if (c->api == STENO_SESSION_REALTIME &&
-        (*c->hs.beta || steno_handshake_offers(c->hs.protocols, "openai-beta.realtime-v1")))
+        (*c->hs.beta || steno_list_holds(c->hs.protocols, STENO_OPENAI_BETA)))
         (void)on_query(c, "beta", "1", NULL);
     if (c->preset)
         (void)on_query(c, "session", c->preset, NULL);

@@ -1,6 +1,7 @@
 /* link: server/head.c server/address.c server/handshake.c */
 /* link: server/credentials.c server/keys.c server/retry_spreader.c */
 /* covers: server/head.c server/address.c server/handshake.c server/credentials.c */
+#include "base/list.h"
 #include "server/address.h"
 #include "server/credentials.h"
 #include "server/handshake.h"
@@ -58,7 +59,7 @@ static void handshake(const char *text, size_t size)
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         require(said[i] >= h.memory && said[i] + strlen(said[i]) <= h.memory + size &&
                 !strchr(said[i], '\n'));
-    (void)steno_handshake_offers(h.protocols, "realtime");
+    (void)steno_list_holds(h.protocols, "realtime");
     if (steno_credentials_secret(&(struct steno_credentials){.protocols = h.protocols}, secret))
         require(*secret && strlen(secret) < sizeof secret && !strpbrk(secret, ", "));
     else
