@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-static bool parse_port(const char *text, size_t len, uint16_t *port)
+bool steno_address_parse_number(const char *text, size_t len, unsigned most, unsigned *out)
 {
     unsigned v = 0;
     if (!len || len > 5)
@@ -17,47 +17,60 @@ static bool parse_port(const char *text, size_t len, uint16_t *port)
             return false;
         v = v * 10 + (unsigned)(text[i] - '0');
     }
-    if (v > 65535)
+    if (v > most)
         return false;
-    *port = (uint16_t)v;
+    *out = v;
     return true;
 }
 
-static void set_v4(struct steno_address *a, struct in_addr host, uint16_t port)
+bool steno_address_parse_host(const char *text, size_t len, struct sockaddr_storage *out)
 {
-    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = host};
-    memcpy(&a->addr, &sin, sizeof sin);
-    a->len = sizeof sin;
+    char host[INET6_ADDRSTRLEN];
+    struct sockaddr_in sin = {.sin_family = AF_INET};
+    struct sockaddr_in6 sin6 = {.sin6_family = AF_INET6};
+    if (!len || len >= sizeof host || memchr(text, '\0', len))
+        return false;
+    memcpy(host, text, len);
+    host[len] = '\0';
+    memset(out, 0, sizeof *out);
+    if (inet_pton(AF_INET, host, &sin.sin_addr) == 1)
+        memcpy(out, &sin, sizeof sin);
+    else if (inet_pton(AF_INET6, host, &sin6.sin6_addr) == 1)
+        memcpy(out, &sin6, sizeof sin6);
+    return out->ss_family != 0;
 }
 
-static void set_v6(struct steno_address *a, struct in6_addr host, uint16_t port)
+void steno_address_set_port(struct sockaddr_storage *addr, uint16_t port)
 {
-    struct sockaddr_in6 sin6 = {
-        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = host};
-    memcpy(&a->addr, &sin6, sizeof sin6);
-    a->len = sizeof sin6;
+    struct sockaddr_in sin;
+    struct sockaddr_in6 sin6;
+    if (addr->ss_family == AF_INET) {
+        memcpy(&sin, addr, sizeof sin);
+        sin.sin_port = htons(port);
+        memcpy(addr, &sin, sizeof sin);
+    } else {
+        memcpy(&sin6, addr, sizeof sin6);
+        sin6.sin6_port = htons(port);
+        memcpy(addr, &sin6, sizeof sin6);
+    }
 }
 
-static bool set_host(struct steno_address *a, const char *host, uint16_t port)
+static bool set_host(struct steno_address *a, const char *host, size_t len, uint16_t port)
 {
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (!*host || !strcmp(host, "*")) {
+    if (!len || (len == 1 && *host == '*')) {
         a->any = true;
-        set_v6(a, (struct in6_addr)IN6ADDR_ANY_INIT, port);
-        return true;
-    }
-    if (!strcmp(host, "localhost"))
+        host = "::";
+        len = strlen(host);
+    } else if (len == strlen("localhost") && !memcmp(host, "localhost", len)) {
         host = "127.0.0.1";
-    if (inet_pton(AF_INET, host, &v4) == 1) {
-        set_v4(a, v4, port);
-        return true;
+        len = strlen(host);
     }
-    if (inet_pton(AF_INET6, host, &v6) == 1) {
-        set_v6(a, v6, port);
-        return true;
-    }
-    return false;
+    if (!steno_address_parse_host(host, len, &a->addr))
+        return false;
+    steno_address_set_port(&a->addr, port);
+    a->len =
+        a->addr.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    return true;
 }
 
 static bool set_path(struct steno_address *a, const char *path, size_t len)
@@ -75,9 +88,8 @@ steno_status steno_address_parse(const char *text, size_t len, struct steno_addr
                                  steno_err *err)
 {
     struct steno_address a;
-    char host[INET6_ADDRSTRLEN + 2];
     size_t colon = len, from = 0, to;
-    uint16_t port;
+    unsigned port;
     int shown = len > 60 ? 60 : (int)len;
     memset(&a, 0, sizeof a);
     if (len > 5 && !memcmp(text, "unix:", 5)) {
@@ -89,7 +101,7 @@ steno_status steno_address_parse(const char *text, size_t len, struct steno_addr
     }
     while (colon > 0 && text[colon - 1] != ':')
         colon--;
-    if (!colon || !parse_port(text + colon, len - colon, &port))
+    if (!colon || !steno_address_parse_number(text + colon, len - colon, 65535, &port))
         return steno_fail(err, STENO_ERR_INVAL, "'%.*s' is not ADDR:PORT with a port of 0..65535",
                           shown, text);
     to = colon - 1;
@@ -100,16 +112,11 @@ steno_status steno_address_parse(const char *text, size_t len, struct steno_addr
         return steno_fail(err, STENO_ERR_INVAL, "'%.*s': an IPv6 address must be in [brackets]",
                           shown, text);
     }
-    if (to - from < sizeof host) {
-        memcpy(host, text + from, to - from);
-        host[to - from] = '\0';
-        if (!memchr(text + from, '\0', to - from) && set_host(&a, host, port)) {
-            *out = a;
-            return STENO_OK;
-        }
-    }
-    return steno_fail(err, STENO_ERR_INVAL, "'%.*s' is not an IPv4 or IPv6 address, localhost or *",
-                      shown, text);
+    if (!set_host(&a, text + from, to - from, (uint16_t)port))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "'%.*s' is not an IPv4 or IPv6 address, localhost or *", shown, text);
+    *out = a;
+    return STENO_OK;
 }
 
 steno_status steno_address_parse_list(const char *text, struct steno_address *out, size_t *n,

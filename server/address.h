@@ -22,6 +22,12 @@ STENO_MUST steno_status steno_address_parse(const char *text, size_t len, struct
 /* Parse a comma-separated list of 1..STENO_MAX_ADDRESSES addresses into out. */
 STENO_MUST steno_status steno_address_parse_list(const char *text, struct steno_address *out,
                                                  size_t *n, steno_err *err);
+/* Parse an IPv4 or IPv6 address [len] without a port or brackets. */
+bool steno_address_parse_host(const char *text, size_t len, struct sockaddr_storage *out);
+/* Parse a number of 1 to 5 digits that is at most `most`: a port, the bits of a network. */
+bool steno_address_parse_number(const char *text, size_t len, unsigned most, unsigned *out);
+/* addr: IPv4 or IPv6. */
+void steno_address_set_port(struct sockaddr_storage *addr, uint16_t port);
 /* Print as "127.0.0.1:8080" or "[::1]:8080" to out, STENO_ADDRESS_TEXT bytes. Returns out. */
 const char *steno_address_print(const struct sockaddr_storage *addr, char *out);
 /* Write the host as 16 bytes, IPv4 as IPv6 (RFC 4291, 2.5.5.2). False for a unix socket. */

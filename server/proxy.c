@@ -3,7 +3,6 @@
 #include "base/list.h"
 #include "server/address.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,64 +13,23 @@
 
 /* ---- trusted peers --------------------------------------------------------------------------- */
 
-/* IPv4 or IPv6 without a port. */
-static bool parse_host(const char *text, size_t len, struct sockaddr_storage *out, int *bits)
-{
-    char host[INET6_ADDRSTRLEN];
-    struct sockaddr_in sin = {.sin_family = AF_INET};
-    struct sockaddr_in6 sin6 = {.sin6_family = AF_INET6};
-    if (!len || len >= sizeof host || memchr(text, '\0', len))
-        return false;
-    memcpy(host, text, len);
-    host[len] = '\0';
-    memset(out, 0, sizeof *out);
-    if (inet_pton(AF_INET, host, &sin.sin_addr) == 1) {
-        memcpy(out, &sin, sizeof sin);
-        *bits = 32;
-        return true;
-    }
-    if (inet_pton(AF_INET6, host, &sin6.sin6_addr) == 1) {
-        memcpy(out, &sin6, sizeof sin6);
-        *bits = 128;
-        return true;
-    }
-    return false;
-}
-
-/* A number of at most 5 digits that is at most `most`. */
-static bool parse_number(const char *text, size_t len, unsigned most, unsigned *out)
-{
-    unsigned v = 0;
-    if (!len || len > 5)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        unsigned d = (unsigned char)text[i] - (unsigned)'0';
-        if (d > 9)
-            return false;
-        v = v * 10 + d;
-    }
-    *out = v;
-    return v <= most;
-}
-
 static bool parse_network(const char *text, size_t len, struct steno_networks *w)
 {
     const char *slash = memchr(text, '/', len);
     size_t host = slash ? (size_t)(slash - text) : len;
     struct sockaddr_storage addr;
-    unsigned given;
-    int bits;
+    unsigned bits, given;
     if (len == 4 && !memcmp(text, "unix", 4)) {
         w->local = true;
         return true;
     }
-    if (w->n == STENO_MAX_NETWORKS || !parse_host(text, host, &addr, &bits))
+    if (w->n == STENO_MAX_NETWORKS || !steno_address_parse_host(text, host, &addr))
         return false;
-    given = (unsigned)bits;
-    if (slash && !parse_number(slash + 1, len - host - 1, (unsigned)bits, &given))
+    bits = given = addr.ss_family == AF_INET ? 32 : 128;
+    if (slash && !steno_address_parse_number(slash + 1, len - host - 1, bits, &given))
         return false;
     (void)steno_address_host(&addr, w->list[w->n].host);
-    w->list[w->n].bits = 128 - bits + (int)given;
+    w->list[w->n].bits = (int)(128 - bits + given);
     w->n++;
     return true;
 }
@@ -111,21 +69,6 @@ bool steno_networks_hold(const struct steno_networks *w, const struct sockaddr_s
 
 /* ---- the PROXY protocol ---------------------------------------------------------------------- */
 
-static void set_port(struct sockaddr_storage *addr, uint16_t port)
-{
-    struct sockaddr_in sin;
-    struct sockaddr_in6 sin6;
-    if (addr->ss_family == AF_INET) {
-        memcpy(&sin, addr, sizeof sin);
-        sin.sin_port = htons(port);
-        memcpy(addr, &sin, sizeof sin);
-    } else {
-        memcpy(&sin6, addr, sizeof sin6);
-        sin6.sin6_port = htons(port);
-        memcpy(addr, &sin6, sizeof sin6);
-    }
-}
-
 /* "TCP4 SOURCE DESTINATION PORT PORT" or "UNKNOWN ...", [len] without its end. */
 static bool parse_v1(const char *p, size_t len, struct steno_proxy_header *out)
 {
@@ -133,7 +76,6 @@ static bool parse_v1(const char *p, size_t len, struct steno_proxy_header *out)
     size_t n[5], words = 0, at = 0;
     struct sockaddr_storage other;
     unsigned port, ignored;
-    int bits, bits2;
     if (len >= 7 && !memcmp(p, "UNKNOWN", 7))
         return len == 7 || p[7] == ' ';
     while (at <= len && words < 5) {
@@ -143,12 +85,14 @@ static bool parse_v1(const char *p, size_t len, struct steno_proxy_header *out)
         at += n[words++] + 1;
     }
     if (words != 5 || at != len + 1 || n[0] != 4 || memcmp(word[0], "TCP", 3) ||
-        !parse_host(word[1], n[1], &out->client, &bits) ||
-        !parse_host(word[2], n[2], &other, &bits2) || bits != bits2 ||
-        word[0][3] != (bits == 32 ? '4' : '6') || !parse_number(word[3], n[3], 65535, &port) ||
-        !parse_number(word[4], n[4], 65535, &ignored))
+        !steno_address_parse_host(word[1], n[1], &out->client) ||
+        !steno_address_parse_host(word[2], n[2], &other) ||
+        out->client.ss_family != other.ss_family ||
+        word[0][3] != (other.ss_family == AF_INET ? '4' : '6') ||
+        !steno_address_parse_number(word[3], n[3], 65535, &port) ||
+        !steno_address_parse_number(word[4], n[4], 65535, &ignored))
         return false;
-    set_port(&out->client, (uint16_t)port);
+    steno_address_set_port(&out->client, (uint16_t)port);
     return out->known = true;
 }
 
@@ -223,15 +167,14 @@ steno_status steno_proxy_parse(const char *p, size_t n, struct steno_proxy_heade
 static bool parse_forwarded(const char *p, size_t len, struct sockaddr_storage *out)
 {
     const char *end;
-    int bits;
     if (len && *p == '[') {
         end = memchr(p, ']', len);
-        return end && parse_host(p + 1, (size_t)(end - p) - 1, out, &bits);
+        return end && steno_address_parse_host(p + 1, (size_t)(end - p) - 1, out);
     }
     end = memchr(p, ':', len);
     if (end && !memchr(end + 1, ':', len - (size_t)(end - p) - 1))
         len = (size_t)(end - p);
-    return parse_host(p, len, out, &bits);
+    return steno_address_parse_host(p, len, out);
 }
 
 bool steno_forwarded_client(const char *value, const struct steno_networks *trusted,
