@@ -80,11 +80,11 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     return st;
 }
 
-/* Parameters about the request, not about its text, and those that the server reads elsewhere. */
+/* Parameters about the request, not about its text. */
 static bool is_neutral(const char *name)
 {
-    static const char *const names[] = {"tag",     "extra",   "mip_opt_out", "no_delay",
-                                        "version", "api_key", "token",       "callback_method"};
+    static const char *const names[] = {"tag",      "extra",   "mip_opt_out",
+                                        "no_delay", "version", "callback_method"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i]))
             return true;

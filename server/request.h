@@ -77,9 +77,12 @@ struct steno_request {
 /* The value of a request header; NULL when it is absent. */
 const char *steno_request_header(struct steno_request *rq, const char *name);
 /* Find the request's API key. STENO_ERR_INVAL: a key is required and the request has none or a
- * wrong one; counted, and to be answered 401. */
+ * wrong one; counted, and answered by steno_respond_wrong_key. */
 STENO_MUST steno_status steno_request_key(struct steno_request *rq, steno_key **key,
                                           steno_err *err);
+
+/* Answer 401 as steno_request_key says in err. */
+enum MHD_Result steno_respond_wrong_key(struct steno_request *rq, const steno_err *err);
 
 /* An extra response header; both strings are borrowed for the call. name NULL ends an array. */
 struct steno_header {

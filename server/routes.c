@@ -98,7 +98,7 @@ steno_status steno_request_key(struct steno_request *rq, steno_key **key, steno_
     return st;
 }
 
-static enum MHD_Result respond_wrong_key(struct steno_request *rq, const steno_err *err)
+enum MHD_Result steno_respond_wrong_key(struct steno_request *rq, const steno_err *err)
 {
     return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err->msg);
 }
@@ -121,7 +121,7 @@ static enum MHD_Result get_models(struct steno_request *rq)
     steno_err err;
     size_t n = 0;
     if (steno_request_key(rq, &key, &err)) /* clients list models to check their key */
-        return respond_wrong_key(rq, &err);
+        return steno_respond_wrong_key(rq, &err);
     for (size_t i = 0; n < MAX_MODELS && (slot = steno_models_slot(srv->models, i)); i++) {
         steno_model_slot_view(slot, &views[n]);
         if (views[n].is_variant)
@@ -144,7 +144,7 @@ static enum MHD_Result get_model(struct steno_request *rq)
     steno_key *key;
     steno_err err;
     if (steno_request_key(rq, &key, &err))
-        return respond_wrong_key(rq, &err);
+        return steno_respond_wrong_key(rq, &err);
     if (!steno_query_decode_path(rq->target + prefix, len - prefix, name, sizeof name, &err))
         slot = *name ? steno_models_named(rq->sv->srv->models, name) : NULL;
     else

@@ -18,8 +18,9 @@ static steno_status make(struct steno_request *rq, steno_key *key,
     steno_status st;
     steno_id_new(id, "sess");
     steno_id_new(value, "ek");
-    st = steno_keys_add_ephemeral(rq->sv->srv->keys, key, value,
-                         steno_now_ns() + (int64_t)ask->seconds * 1000000000, ask->session);
+    st =
+        steno_keys_add_ephemeral(rq->sv->srv->keys, key, value,
+                                 steno_now_ns() + (int64_t)ask->seconds * 1000000000, ask->session);
     return st ? st : steno_openai_secret_write(out, ask, &answer);
 }
 
@@ -31,12 +32,12 @@ enum MHD_Result steno_secret_post(struct steno_request *rq)
     steno_err err;
     steno_status st = steno_request_key(rq, &key, &err);
     if (st)
-        return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err.msg);
+        return steno_respond_wrong_key(rq, &err);
     if (rq->body_too_long)
         return steno_respond_error(rq, 413, "limit_exceeded", NULL, "the body is longer than %d",
                                    STENO_POST_BYTES);
     st = steno_openai_secret_parse(&ask, rq->body.data ? rq->body.data : "", rq->body.len,
-                                   strstr(rq->route->path, "transcription_sessions"), &err);
+                                   strstr(rq->route->path, "transcription_sessions") != NULL, &err);
     if (st)
         return steno_respond_status(rq, &err, NULL);
     steno_buf_init(&out, 4 * STENO_POST_BYTES);

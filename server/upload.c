@@ -453,8 +453,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
     return MHD_YES;
 }
 
-/* ---- a recording that the body names ----------------------------------------------------------
- */
+/* ---- a recording that the body names --------------------------------------------------------- */
 
 static bool names_url(struct steno_request *rq, const struct steno_upload *up)
 {
@@ -614,7 +613,7 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
     enum MHD_Result good;
     steno_err err;
     if (steno_request_key(rq, &key, &err))
-        return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err.msg);
+        return steno_respond_wrong_key(rq, &err);
     if (!take_place(rq, key))
         return rq->code ? MHD_YES : MHD_NO;
     up = upload_new(rq);

@@ -47,8 +47,6 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     char names[STENO_OPTIONS_NAMES];
     bool flag;
     steno_status st;
-    if (steno_credentials_parameter(name))
-        return STENO_OK;
     if (!strcmp(name, "format"))
         return set_native_format(up, value, err);
     if (!strcmp(name, "model"))
@@ -206,7 +204,9 @@ static steno_status on_parameter(void *user, const char *name, const char *value
 {
     static const steno_query_fn readers[] = {on_openai_query, on_query, on_deepgram_query};
     struct steno_upload *up = user;
-    steno_status st = readers[up->form](user, name, value, err);
+    steno_status st = STENO_OK;
+    if (!steno_credentials_parameter(name))
+        st = readers[up->form](user, name, value, err);
     if (!st)
         return STENO_OK;
     snprintf(up->field_name, sizeof up->field_name, "%s", name);
