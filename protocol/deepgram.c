@@ -216,7 +216,7 @@ static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_sessi
 {
     char id[37];
     steno_status st;
-    steno_dialect_uuid(d, id);
+    steno_dialect_uuid(d->id, id);
     st = steno_buf_printf(b, "\"metadata\":{\"request_id\":\"%s\",\"model_info\":", id);
     if (!st)
         st = steno_deepgram_put_model(b, d->start.model, d->model_version, d->model_family);
@@ -324,7 +324,7 @@ static void end(struct steno_dialect_session *d, bool draining)
     struct steno_buf *b = d->begin(d);
     steno_status st;
     (void)draining;
-    steno_dialect_uuid(d, id);
+    steno_dialect_uuid(d->id, id);
     st = steno_buf_printf(b,
                           "{\"type\":\"Metadata\",\"transaction_key\":\"deprecated\","
                           "\"request_id\":\"%s\",\"sha256\":\"\",\"duration\":%.3f,\"channels\":%u",
@@ -341,7 +341,7 @@ static void error(struct steno_dialect_session *d, const char *code, const char 
     char id[37];
     struct steno_buf *b = d->begin(d);
     steno_status st = steno_buf_puts(b, "{\"type\":\"Error\",");
-    steno_dialect_uuid(d, id);
+    steno_dialect_uuid(d->id, id);
     if (!st)
         st = steno_json_put_member(b, "category", code);
     if (!st)

@@ -106,7 +106,7 @@ static struct steno_buf *open_message(struct steno_dialect_session *d, const cha
 {
     struct steno_buf *b = d->begin(d);
     char id[37];
-    steno_dialect_uuid(d, id);
+    steno_dialect_uuid(d->id, id);
     *st = steno_buf_printf(b, "{\"type\":\"%s\",\"request_id\":\"%s\",\"sequence_id\":%llu", type,
                            id, (unsigned long long)d->seq);
     return b;

@@ -79,14 +79,34 @@ void steno_dialect_take(struct steno_dialect_session *d)
     d->start.hints = &d->hints;
 }
 
-void steno_dialect_uuid(const struct steno_dialect_session *d, char *out)
+const char *steno_dialect_bare_id(const char *id)
 {
-    const char *hex = strchr(d->id, '_');
-    hex = hex ? hex + 1 : d->id;
+    const char *prefix = strchr(id, '_');
+    return prefix ? prefix + 1 : id;
+}
+
+void steno_dialect_uuid(const char *id, char *out)
+{
+    const char *hex = steno_dialect_bare_id(id);
     if (strlen(hex) >= 32)
         snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
     else
         snprintf(out, 37, "%.36s", hex);
+}
+
+steno_status steno_dialect_query(struct steno_dialect_session *d, const char *name,
+                                 const char *value, steno_err *err)
+{
+    return steno_native_query(name, value, &d->start, err);
+}
+
+void steno_dialect_error(struct steno_dialect_session *d, const char *code, const char *message)
+{
+    struct steno_buf *b = d->begin(d);
+    steno_status st = steno_buf_printf(b, "{\"error\":\"%s\",", code);
+    if (!st)
+        st = steno_json_put_member(b, "message", message);
+    d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
 }
 
 /* ---- the native dialect ---------------------------------------------------------------------- */
@@ -94,12 +114,6 @@ void steno_dialect_uuid(const struct steno_dialect_session *d, char *out)
 static struct steno_native_head head_of(const struct steno_dialect_session *d)
 {
     return (struct steno_native_head){d->id, d->seq, d->audio_ms, d->channels ? d->channel + 1 : 0};
-}
-
-static steno_status native_query(struct steno_dialect_session *d, const char *name,
-                                 const char *value, steno_err *err)
-{
-    return steno_native_query(name, value, &d->start, err);
 }
 
 static steno_status native_text(struct steno_dialect_session *d, const char *p, size_t n,
@@ -154,7 +168,7 @@ const struct steno_dialect steno_dialect_native = {
     .name = "stream",
     .subprotocol = STENO_NATIVE_PROTOCOL,
     .max_text = STENO_NATIVE_MAX_TEXT,
-    .query = native_query,
+    .query = steno_dialect_query,
     .text = native_text,
     .ready = native_ready,
     .resumed = native_resumed,

@@ -147,7 +147,15 @@ STENO_MUST steno_status steno_dialect_json(struct json_t **out, const char *p, s
  * it into force; without it nothing has changed. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_dialect_ask(struct steno_dialect_session *d, steno_err *err);
 void steno_dialect_take(struct steno_dialect_session *d);
-/* Write the session's id in the form of a UUID. out: 37 bytes. */
-void steno_dialect_uuid(const struct steno_dialect_session *d, char *out);
+/* A session's id without its prefix "sess_". */
+const char *steno_dialect_bare_id(const char *id);
+/* Write a session's id in the form of a UUID. out: 37 bytes. */
+void steno_dialect_uuid(const char *id, char *out);
+
+/* For the tables of dialects without their own: all parameters are the native dialect's; an error
+ * is {"error": code, "message"}. */
+steno_status steno_dialect_query(struct steno_dialect_session *d, const char *name,
+                                 const char *value, steno_err *err);
+void steno_dialect_error(struct steno_dialect_session *d, const char *code, const char *message);
 
 #endif

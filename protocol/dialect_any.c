@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "protocol/json_text.h"
 
 #define MAX_QUERY (1u << 18) /* more than a request head holds */
 #define FLOATS 64            /* samples that are looked at */
@@ -89,15 +88,6 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
     (void)d, (void)ev;
 }
 
-static void error(struct steno_dialect_session *d, const char *code, const char *message)
-{
-    struct steno_buf *b = d->begin(d);
-    steno_status st = steno_buf_printf(b, "{\"error\":\"%s\",", code);
-    if (!st)
-        st = steno_json_put_member(b, "message", message);
-    d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
-}
-
 static void end(struct steno_dialect_session *d, bool draining)
 {
     (void)d, (void)draining;
@@ -114,6 +104,6 @@ const struct steno_dialect steno_dialect_any = {
     .replay = replay,
     .text = text,
     .event = event,
-    .error = error,
+    .error = steno_dialect_error,
     .end = end,
 };

@@ -61,8 +61,8 @@ static struct steno_buf *open_event(struct steno_dialect_session *d, const char 
 {
     struct steno_buf *b = d->begin(d);
     *st = steno_buf_printf(b, "{\"event_id\":\"event_%s_%llu\",\"type\":\"%s\"",
-                           d->id + (strchr(d->id, '_') ? 5 : 0),
-                           (unsigned long long)state_of(d)->events++, type);
+                           steno_dialect_bare_id(d->id), (unsigned long long)state_of(d)->events++,
+                           type);
     return b;
 }
 
@@ -76,7 +76,7 @@ static steno_status put_item_id(struct steno_dialect_session *d, struct steno_bu
 {
     if (!item)
         return steno_buf_printf(b, ",\"%s\":null", name);
-    return steno_buf_printf(b, ",\"%s\":\"item_%s_%llu\"", name, d->id + 5,
+    return steno_buf_printf(b, ",\"%s\":\"item_%s_%llu\"", name, steno_dialect_bare_id(d->id),
                             (unsigned long long)item);
 }
 
@@ -574,7 +574,7 @@ static void send_item(struct steno_dialect_session *d, const char *type)
                               ",\"item\":{\"id\":\"item_%s_%llu\",\"object\":\"realtime.item\","
                               "\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\","
                               "\"content\":[{\"type\":\"input_audio\",\"transcript\":null}]}",
-                              d->id + 5, (unsigned long long)s->items);
+                              steno_dialect_bare_id(d->id), (unsigned long long)s->items);
     close_event(d, b, st);
 }
 

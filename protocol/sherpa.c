@@ -102,12 +102,6 @@ static steno_status split(struct steno_dialect_session *d, const char *p, size_t
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
-{
-    return steno_native_query(name, value, &d->start, err);
-}
-
 static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
                          enum steno_dialect_act *act, steno_err *err)
 {
@@ -215,15 +209,6 @@ static void end(struct steno_dialect_session *d, bool draining)
     d->commit(d, steno_buf_puts(d->begin(d), "Done!"), false);
 }
 
-static void error(struct steno_dialect_session *d, const char *code, const char *message)
-{
-    struct steno_buf *b = d->begin(d);
-    steno_status st = steno_buf_printf(b, "{\"error\":\"%s\",\"message\":", code);
-    if (!st)
-        st = steno_json_put_string(b, message, strlen(message));
-    d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
-}
-
 const struct steno_dialect steno_dialect_sherpa = {
     .name = "sherpa",
     .state_bytes = sizeof(struct state),
@@ -231,9 +216,9 @@ const struct steno_dialect steno_dialect_sherpa = {
     .init = init,
     .free_state = free_state,
     .split = split,
-    .query = query,
+    .query = steno_dialect_query,
     .text = text,
     .event = event,
-    .error = error,
+    .error = steno_dialect_error,
     .end = end,
 };

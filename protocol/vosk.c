@@ -293,16 +293,9 @@ static void end(struct steno_dialect_session *d, bool draining)
 
 static void error(struct steno_dialect_session *d, const char *code, const char *message)
 {
-    struct state *s = state_of(d);
-    struct steno_buf *b;
-    steno_status st;
-    if (s->finals)
+    if (state_of(d)->finals)
         send_final(d);
-    b = d->begin(d);
-    st = steno_buf_printf(b, "{\"error\":\"%s\",\"message\":", code);
-    if (!st)
-        st = steno_json_put_string(b, message, strlen(message));
-    d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
+    steno_dialect_error(d, code, message);
 }
 
 const struct steno_dialect steno_dialect_vosk = {

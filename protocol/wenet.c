@@ -19,12 +19,6 @@ static void init(struct steno_dialect_session *d)
     d->start.endpointing = false;
 }
 
-static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
-                          steno_err *err)
-{
-    return steno_native_query(name, value, &d->start, err);
-}
-
 static void say(struct steno_dialect_session *d, const char *type)
 {
     d->commit(d, steno_buf_printf(d->begin(d), "{\"status\":\"ok\",\"type\":\"%s\"}", type), false);
@@ -151,7 +145,7 @@ const struct steno_dialect steno_dialect_wenet = {
     .name = "wenet",
     .max_text = STENO_NATIVE_MAX_TEXT,
     .init = init,
-    .query = query,
+    .query = steno_dialect_query,
     .text = text,
     .event = event,
     .error = error,

@@ -235,10 +235,8 @@ steno_status steno_ws_write_accept(struct steno_buf *out, const struct steno_han
                                    const char *request_id)
 {
     const bool deepgram = api_of(d) == STENO_SESSION_DEEPGRAM;
-    struct steno_dialect_session session;
     char extra[224], uuid[37];
-    snprintf(session.id, sizeof session.id, "%s", id);
-    steno_dialect_uuid(&session, uuid);
+    steno_dialect_uuid(id, uuid);
     snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", request_id,
              deepgram ? "dg-request-id: " : "", deepgram ? uuid : "", deepgram ? "\r\n" : "");
     return steno_handshake_accept(hs, steno_ws_subprotocol(d, hs), extra, out);
