@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#define TOP_K 16             /* beam: tokens of a frame that may extend a hypothesis */
-#define MARGIN 10.0          /* beam: hypotheses with odds below 1 to 22,000 are dropped */
 #define QUIET_SCORE (-30.0F) /* log-probability of each token in a frame without speech */
 
 steno_status steno_beam_choose(struct steno_family_stream *o, steno_err *err)
@@ -18,23 +16,24 @@ steno_status steno_beam_choose(struct steno_family_stream *o, steno_err *err)
                             o->beam);
 }
 
-steno_status steno_ctc_search_open(struct steno_ctc_search *s, int32_t vocab, int32_t blank,
-                                   double blank_penalty, const struct steno_family_stream *o,
-                                   steno_err *err)
+float *steno_ctc_quiet(int64_t frames, int32_t vocab, int32_t blank)
 {
-    const struct steno_ctc_options c = {.vocab = vocab,
-                                        .blank = blank,
-                                        .blank_penalty = (float)blank_penalty,
-                                        .beam = o->beam,
-                                        .top_k = TOP_K,
-                                        .margin = MARGIN};
-    *s = (struct steno_ctc_search){
-        .n_best = (size_t)o->n_best, .vocab = (size_t)vocab, .blank = blank};
+    const size_t n = (size_t)(frames * vocab);
+    float *scores = malloc(n * sizeof *scores);
+    for (size_t i = 0; scores && i < n; i++)
+        scores[i] = i % (size_t)vocab == (size_t)blank ? 0 : QUIET_SCORE;
+    return scores;
+}
+
+steno_status steno_ctc_search_open(struct steno_ctc_search *s, const struct steno_ctc_options *o,
+                                   int n_best, steno_err *err)
+{
+    *s = (struct steno_ctc_search){.n_best = (size_t)n_best, .vocab = (size_t)o->vocab};
     s->hyps = calloc(s->n_best, sizeof *s->hyps);
     if (!s->hyps)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    return o->beam > 1 ? steno_ctc_beam_open(&s->beam, &c, err)
-                       : steno_ctc_greedy_open(&s->greedy, &c, err);
+    return o->beam > 1 ? steno_ctc_beam_open(&s->beam, o, err)
+                       : steno_ctc_greedy_open(&s->greedy, o, err);
 }
 
 void steno_ctc_search_close(struct steno_ctc_search *s)
@@ -42,7 +41,6 @@ void steno_ctc_search_close(struct steno_ctc_search *s)
     steno_ctc_greedy_close(s->greedy);
     steno_ctc_beam_close(s->beam);
     free(s->hyps);
-    free(s->quiet);
 }
 
 void steno_ctc_search_reset(struct steno_ctc_search *s)
@@ -53,13 +51,13 @@ void steno_ctc_search_reset(struct steno_ctc_search *s)
         steno_ctc_greedy_reset(s->greedy);
 }
 
-void steno_ctc_search_restart(struct steno_ctc_search *s)
+void steno_ctc_search_restart(struct steno_ctc_search *s, int64_t frame)
 {
     s->left = 0;
     if (s->beam)
-        steno_ctc_beam_restart(s->beam, 0);
+        steno_ctc_beam_restart(s->beam, frame);
     else
-        steno_ctc_greedy_restart(s->greedy, 0);
+        steno_ctc_greedy_restart(s->greedy, frame);
 }
 
 steno_status steno_ctc_search_push(struct steno_ctc_search *s, const float *scores, size_t n)
@@ -71,32 +69,17 @@ steno_status steno_ctc_search_push(struct steno_ctc_search *s, const float *scor
 void steno_ctc_search_give(struct steno_ctc_search *s, const float *scores, size_t n)
 {
     s->scores = scores;
-    s->silent = !scores;
     s->left = n;
-}
-
-static steno_status make_quiet(struct steno_ctc_search *s)
-{
-    s->quiet = malloc(s->vocab * sizeof *s->quiet);
-    if (!s->quiet)
-        return STENO_ERR_NOMEM;
-    for (size_t i = 0; i < s->vocab; i++)
-        s->quiet[i] = i == (size_t)s->blank ? 0 : QUIET_SCORE;
-    return STENO_OK;
 }
 
 steno_status steno_ctc_search_consume(struct steno_ctc_search *s, bool *left)
 {
-    const float *row;
+    const float *row = s->scores;
     *left = s->left > 0;
     if (!*left)
         return STENO_OK;
-    if (s->silent && !s->quiet && make_quiet(s))
-        return STENO_ERR_NOMEM;
-    row = s->silent ? s->quiet : s->scores;
     s->left--;
-    if (!s->silent)
-        s->scores += s->vocab;
+    s->scores += s->vocab;
     return steno_ctc_search_push(s, row, 1);
 }
 

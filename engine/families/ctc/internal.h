@@ -5,6 +5,7 @@
 
 #include "families/ctc/conf.h"
 #include "families/common/cached_encoder.h"
+#include "families/common/ctc_search.h"
 #include "families/family.h"
 
 /* Frozen after open. */
@@ -25,11 +26,7 @@ struct steno_ctc_model {
 struct steno_ctc_stream {
     const struct steno_ctc_model *model;
     struct steno_cached_encoder_state encoder;
-    steno_ctc_greedy *greedy; /* one of greedy and beam is NULL */
-    steno_ctc_beam *beam;
-    struct steno_hyp *hyps; /* [n_best] */
-    const float *scores;    /* of the last step, [left, vocab]; borrowed from the worker */
-    int64_t left;
+    struct steno_ctc_search search;
 };
 
 /* step.c */

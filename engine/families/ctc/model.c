@@ -11,7 +11,6 @@
 #include "families/ctc/internal.h"
 
 #define FAMILY "ctc_streaming"
-#define QUIET_SCORE -30.0F /* log-probability of each token in a skipped window */
 
 static bool probe(const char *dir)
 {
@@ -119,18 +118,6 @@ static steno_status open_network(struct steno_ctc_model *m, const struct steno_f
               : steno_cached_encoder_bind(&m->encoder, m->network, "x", &shape, c->network, err);
 }
 
-/* The scores of a skipped window: blank in every frame. */
-static steno_status make_quiet(struct steno_ctc_model *m, steno_err *err)
-{
-    size_t n = (size_t)(m->encoder.shape.frames * m->encoder.shape.width);
-    m->quiet = malloc(n * sizeof *m->quiet);
-    if (!m->quiet)
-        return no_memory(m, err);
-    for (size_t i = 0; i < n; i++)
-        m->quiet[i] = (int64_t)i % m->encoder.shape.width == m->blank ? 0 : QUIET_SCORE;
-    return STENO_OK;
-}
-
 static void close_model(void *model)
 {
     struct steno_ctc_model *m = model;
@@ -156,8 +143,11 @@ static steno_status open_parts(struct steno_ctc_model *m, const struct steno_fam
     if (!st)
         st = open_network(m, o, err);
     if (!st)
-        st = make_quiet(m, err);
-    return st ? st : steno_ctc_try(m, err);
+        st = steno_ctc_try(m, err);
+    if (st)
+        return st;
+    m->quiet = steno_ctc_quiet(m->encoder.shape.frames, steno_tokens_count(m->tokens), m->blank);
+    return m->quiet ? STENO_OK : no_memory(m, err);
 }
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)

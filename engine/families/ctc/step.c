@@ -58,8 +58,12 @@ void steno_ctc_step(void *worker, struct steno_step_item *items, size_t n, int s
         items[i].st = st;
         if (st && items[i].err)
             *items[i].err = why;
-        s->scores = st ? NULL : scores + (int64_t)i * e->shape.frames * e->shape.width;
-        s->left = st ? 0 : e->shape.frames;
+        if (st)
+            steno_ctc_search_give(&s->search, NULL, 0);
+        else
+            steno_ctc_search_give(&s->search,
+                                  scores + (int64_t)i * e->shape.frames * e->shape.width,
+                                  (size_t)e->shape.frames);
     }
 }
 

@@ -172,6 +172,17 @@ static const char *static_code(const char *language)
     return NULL;
 }
 
+static steno_status open_search(struct steno_ctc_search *s, const struct model *m,
+                                const struct steno_family_stream *o, steno_err *err)
+{
+    const struct steno_ctc_options c = {.vocab = m->meta.vocab,
+                                        .blank = BLANK,
+                                        .beam = o->beam,
+                                        .top_k = STENO_CTC_TOP_K,
+                                        .margin = STENO_CTC_MARGIN};
+    return steno_ctc_search_open(s, &c, o->n_best, err);
+}
+
 static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
                               steno_err *err)
 {
@@ -182,7 +193,7 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
     if (st)
         return st;
     s = calloc(1, sizeof *s);
-    st = s ? steno_ctc_search_open(&s->search, m->meta.vocab, BLANK, 0, o, err)
+    st = s ? open_search(&s->search, m, o, err)
            : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     if (st) {
         settings_free(s);
@@ -331,7 +342,7 @@ static steno_status search(struct worker *w, struct steno_ctc_search *s, const f
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < rows; i++)
         steno_log_softmax(y + i * vocab, vocab, w->scores + i * vocab);
-    steno_ctc_search_restart(s);
+    steno_ctc_search_restart(s, 0);
     st = steno_ctc_search_push(s, w->scores, rows);
     if (!st)
         st = steno_ctc_search_list(s, h, s->n_best, &n, &stable);

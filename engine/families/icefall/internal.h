@@ -4,6 +4,7 @@
 #define STENO_FAMILIES_ICEFALL_INTERNAL_H
 
 #include "families/common/cached_encoder.h"
+#include "families/common/ctc_search.h"
 #include "families/common/offline.h"
 #include "families/family.h"
 #include "families/icefall/files.h"
@@ -102,10 +103,9 @@ STENO_MUST steno_status steno_icefall_hotwords(steno_hotwords **out,
 struct steno_icefall_search {
     const struct steno_icefall_model *model;
     steno_hotwords *hotwords; /* NULL: none */
-    steno_stateless *tokens;  /* transducer */
-    steno_ctc_greedy *greedy; /* CTC: one of greedy and beam is NULL */
-    steno_ctc_beam *beam;
-    struct steno_hyp *hyps; /* [n_best] */
+    struct steno_ctc_search ctc;
+    steno_stateless *tokens; /* transducer; NULL: CTC */
+    struct steno_hyp *hyps;  /* [n_best] of tokens */
     int n_best;
 };
 
@@ -116,9 +116,6 @@ STENO_MUST steno_status steno_icefall_search_open(struct steno_icefall_search *s
 void steno_icefall_search_close(struct steno_icefall_search *s);
 /* Discard everything: the next frame has number `frame`. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_icefall_search_restart(struct steno_icefall_search *s, int64_t frame);
-/* CTC: take frames of scores. */
-STENO_MUST steno_status steno_icefall_search_scores(struct steno_icefall_search *s,
-                                                    const float *scores, size_t frames);
 STENO_MUST steno_status steno_icefall_search_list(struct steno_icefall_search *s,
                                                   struct steno_hypothesis *out, size_t max,
                                                   size_t *n, size_t *stable);

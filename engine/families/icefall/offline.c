@@ -134,7 +134,7 @@ static steno_status search(struct worker *w, struct steno_icefall_search *s, con
 {
     steno_status st = steno_icefall_search_restart(s, 0);
     if (!st && !w->scorer)
-        st = steno_icefall_search_scores(s, y, n);
+        st = steno_ctc_search_push(&s->ctc, y, n);
     if (st)
         return steno_fail(err, st, "stream: out of memory");
     for (size_t t = 0; t < n && w->scorer && !st; t++) {

@@ -6,10 +6,8 @@
 #include "families/option.h"
 
 #define HOTWORDS_BEAM 4 /* where hotwords are given and no beam, as in sherpa-onnx */
-#define TOP_K 16        /* CTC beam search: tokens of a frame that may extend a hypothesis */
-#define MARGIN 5.0      /* CTC beam search: ignores tokens with odds below 1 to 150, */
-#define WIDE_MARGIN                                                                                \
-    10.0 /* or below 1 to 22,000 if the stream wants alternatives, hotwords, an LM */
+/* CTC beam search: the margin without alternatives, hotwords and LM: odds of 1 to 150. */
+#define NARROW_MARGIN 5.0
 #define LN10 2.302585092994046
 
 /* ---- language model -------------------------------------------------------------------------- */
@@ -73,12 +71,11 @@ static steno_status open_ctc(struct steno_icefall_search *s, const struct steno_
                                   .blank = m->blank,
                                   .blank_penalty = (float)set->blank_penalty,
                                   .beam = o->beam,
-                                  .top_k = TOP_K,
+                                  .top_k = STENO_CTC_TOP_K,
                                   .hotwords = s->hotwords,
                                   .lm = language_model(m, set->lm_weight)};
-    c.margin = o->n_best > 1 || c.hotwords || c.lm.one ? WIDE_MARGIN : MARGIN;
-    return o->beam > 1 ? steno_ctc_beam_open(&s->beam, &c, err)
-                       : steno_ctc_greedy_open(&s->greedy, &c, err);
+    c.margin = o->n_best > 1 || c.hotwords || c.lm.one ? STENO_CTC_MARGIN : NARROW_MARGIN;
+    return steno_ctc_search_open(&s->ctc, &c, o->n_best, err);
 }
 
 static steno_status open_transducer(struct steno_icefall_search *s,
@@ -94,6 +91,9 @@ static steno_status open_transducer(struct steno_icefall_search *s,
                                               .blank_penalty = (float)set->blank_penalty,
                                               .hotwords = s->hotwords,
                                               .lm = language_model(m, set->lm_weight)};
+    s->hyps = calloc((size_t)o->n_best, sizeof *s->hyps);
+    if (!s->hyps)
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     return steno_stateless_open(&s->tokens, &t, err);
 }
 
@@ -116,9 +116,6 @@ steno_status steno_icefall_search_open(struct steno_icefall_search *s,
     *s = (struct steno_icefall_search){.model = m, .n_best = o->n_best};
     if (st)
         return st;
-    s->hyps = calloc((size_t)o->n_best, sizeof *s->hyps);
-    if (!s->hyps)
-        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     if (o->hints.hotwords && *o->hints.hotwords)
         st = steno_icefall_hotwords(&s->hotwords, m, o->hints.hotwords, (float)set.hotwords_score,
                                     err);
@@ -130,8 +127,7 @@ steno_status steno_icefall_search_open(struct steno_icefall_search *s,
 void steno_icefall_search_close(struct steno_icefall_search *s)
 {
     steno_stateless_close(s->tokens);
-    steno_ctc_greedy_close(s->greedy);
-    steno_ctc_beam_close(s->beam);
+    steno_ctc_search_close(&s->ctc);
     steno_hotwords_close(s->hotwords);
     free(s->hyps);
 }
@@ -140,21 +136,11 @@ steno_status steno_icefall_search_restart(struct steno_icefall_search *s, int64_
 {
     if (s->tokens)
         return steno_stateless_restart(s->tokens, frame);
-    if (s->beam)
-        steno_ctc_beam_restart(s->beam, frame);
-    else
-        steno_ctc_greedy_restart(s->greedy, frame);
+    steno_ctc_search_restart(&s->ctc, frame);
     return STENO_OK;
 }
 
-/* ---- scores ---------------------------------------------------------------------------------- */
-
-steno_status steno_icefall_search_scores(struct steno_icefall_search *s, const float *scores,
-                                         size_t frames)
-{
-    return s->beam ? steno_ctc_beam_push(s->beam, scores, frames)
-                   : steno_ctc_greedy_push(s->greedy, scores, frames);
-}
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 /* The hypotheses of searches [from, to) for one frame: of as many searches as fit into one run. */
 struct gathered {
@@ -215,19 +201,12 @@ void steno_icefall_search_frame(steno_icefall_scorer *scorer, struct steno_icefa
 steno_status steno_icefall_search_list(struct steno_icefall_search *s, struct steno_hypothesis *out,
                                        size_t max, size_t *n, size_t *stable)
 {
-    steno_status st = STENO_OK;
-    max = max < (size_t)s->n_best ? max : (size_t)s->n_best;
-    *n = 1;
-    if (s->tokens) {
-        st = steno_stateless_nbest(s->tokens, s->hyps, max, n);
-        *stable = steno_stateless_stable(s->tokens);
-    } else if (s->beam) {
-        st = steno_ctc_beam_nbest(s->beam, s->hyps, max, n);
-        *stable = steno_ctc_beam_stable(s->beam);
-    } else {
-        s->hyps[0] = steno_ctc_greedy_best(s->greedy);
-        *stable = s->hyps[0].n; /* the best path only gets longer */
-    }
+    steno_status st;
+    if (!s->tokens)
+        return steno_ctc_search_list(&s->ctc, out, max, n, stable);
+    st = steno_stateless_nbest(s->tokens, s->hyps,
+                               max < (size_t)s->n_best ? max : (size_t)s->n_best, n);
+    *stable = steno_stateless_stable(s->tokens);
     for (size_t i = 0; i < *n && !st; i++)
         out[i] = (struct steno_hypothesis){
             .spans = s->hyps[i].spans, .n = s->hyps[i].n, .score = s->hyps[i].score};
@@ -236,21 +215,15 @@ steno_status steno_icefall_search_list(struct steno_icefall_search *s, struct st
 
 int64_t steno_icefall_search_frames(const struct steno_icefall_search *s)
 {
-    return s->tokens ? steno_stateless_frames(s->tokens)
-           : s->beam ? steno_ctc_beam_frames(s->beam)
-                     : steno_ctc_greedy_frames(s->greedy);
+    return s->tokens ? steno_stateless_frames(s->tokens) : steno_ctc_search_frames(&s->ctc);
 }
 
 int64_t steno_icefall_search_last_sound(const struct steno_icefall_search *s)
 {
-    return s->tokens ? steno_stateless_last_sound(s->tokens)
-           : s->beam ? steno_ctc_beam_last_sound(s->beam)
-                     : steno_ctc_greedy_last_sound(s->greedy);
+    return s->tokens ? steno_stateless_last_sound(s->tokens) : steno_ctc_search_last_sound(&s->ctc);
 }
 
 size_t steno_icefall_search_n_tokens(const struct steno_icefall_search *s)
 {
-    return s->tokens ? steno_stateless_n_tokens(s->tokens)
-           : s->beam ? steno_ctc_beam_stable(s->beam)
-                     : steno_ctc_greedy_best(s->greedy).n;
+    return s->tokens ? steno_stateless_n_tokens(s->tokens) : steno_ctc_search_n_tokens(&s->ctc);
 }

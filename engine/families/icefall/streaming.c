@@ -11,7 +11,6 @@
 /* sherpa-onnx's clients send 0.66 s of silence after a recording for windows of 0.45 s: it decodes
  * 0.21 s past the end. */
 #define TAIL_FRAMES 21
-#define QUIET_SCORE -30.0F /* CTC: log-probability of each token in a skipped window */
 
 static bool probe(const char *dir)
 {
@@ -113,7 +112,7 @@ static steno_status skip(void *state)
     int64_t frames = s->model->encoder.shape.frames;
     s->stepped = true;
     if (!s->search.tokens)
-        return steno_icefall_search_scores(&s->search, s->model->quiet, (size_t)frames);
+        return steno_ctc_search_push(&s->search.ctc, s->model->quiet, (size_t)frames);
     steno_stateless_skip(s->search.tokens, frames);
     return STENO_OK;
 }
@@ -187,7 +186,7 @@ static void search(struct worker *w, struct steno_step_item *items, size_t n, co
         s[i] = &((struct stream *)items[i].state)->search;
         err[i] = items[i].err;
         if (!w->scorer)
-            st[i] = steno_icefall_search_scores(s[i], y + i * stride, (size_t)e->frames);
+            st[i] = steno_ctc_search_push(&s[i]->ctc, y + i * stride, (size_t)e->frames);
     }
     for (int64_t t = 0; t < e->frames && w->scorer; t++) {
         for (size_t i = 0; i < n; i++)
@@ -288,20 +287,6 @@ static steno_status bind(struct steno_icefall_model *m, steno_err *err)
                                      err);
 }
 
-/* The scores of a skipped window: blank in every frame. */
-static steno_status make_quiet(struct steno_icefall_model *m, steno_err *err)
-{
-    size_t n = (size_t)(m->encoder.shape.frames * m->vocab);
-    if (!m->ctc)
-        return STENO_OK;
-    m->quiet = malloc(n * sizeof *m->quiet);
-    if (!m->quiet)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
-    for (size_t i = 0; i < n; i++)
-        m->quiet[i] = (int32_t)(i % (size_t)m->vocab) == m->blank ? 0 : QUIET_SCORE;
-    return STENO_OK;
-}
-
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
 {
     struct steno_icefall_model *m = NULL;
@@ -309,9 +294,9 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     if (!st)
         st = bind(m, err);
     if (!st)
-        st = make_quiet(m, err);
-    if (!st)
         st = try_steps(m, err);
+    if (!st && m->ctc && !(m->quiet = steno_ctc_quiet(m->encoder.shape.frames, m->vocab, m->blank)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
     if (st)
         steno_icefall_close(m);
     else

@@ -34,6 +34,7 @@ struct steno_nemo_model {
     double limit;                        /* s of a segment that the encoder's positions allow */
     struct steno_offline_family offline; /* whole segments */
     size_t cache_bytes;                  /* streaming: of one stream */
+    float *quiet; /* streaming CTC: [frames, dim] scores of a window without speech */
 };
 
 /* Open the directory of o. streaming: the family that opens it. Errors of

@@ -315,6 +315,7 @@ void steno_nemo_close(struct steno_nemo_model *m)
     steno_network_close(m->joiner);
     steno_fbank_close(m->front);
     steno_tokens_close(m->tokens);
+    free(m->quiet);
     steno_nemo_conf_free(&m->conf);
     free(m);
 }

@@ -67,6 +67,18 @@ static steno_status choose_languages(struct steno_nemo_search *s, const struct s
     return STENO_OK;
 }
 
+static steno_status open_ctc(struct steno_nemo_search *s, const struct steno_nemo_model *m,
+                             const struct steno_family_stream *o, float penalty, steno_err *err)
+{
+    const struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
+                                        .blank = m->blank,
+                                        .blank_penalty = penalty,
+                                        .beam = o->beam,
+                                        .top_k = STENO_CTC_TOP_K,
+                                        .margin = STENO_CTC_MARGIN};
+    return steno_ctc_search_open(&s->ctc, &c, o->n_best, err);
+}
+
 steno_status steno_nemo_search_open(struct steno_nemo_search *s, const struct steno_nemo_model *m,
                                     struct steno_family_stream *o, steno_err *err)
 {
@@ -79,8 +91,7 @@ steno_status steno_nemo_search_open(struct steno_nemo_search *s, const struct st
     if (m->conf.kind == STENO_NEMO_CANARY)
         return choose_languages(s, m, o, err);
     if (!steno_nemo_is_transducer(m))
-        return steno_ctc_search_open(&s->ctc, steno_tokens_count(m->tokens), m->blank, penalty, o,
-                                     err);
+        return open_ctc(s, m, o, (float)penalty, err);
     s->hyps = calloc(s->n_best, sizeof *s->hyps);
     return s->hyps ? open_transducer(s, m, o->beam, (float)penalty, err)
                    : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
@@ -106,7 +117,7 @@ void steno_nemo_search_restart(struct steno_nemo_search *s)
     if (s->tdt)
         steno_tdt_restart(s->tdt, 0);
     else
-        steno_ctc_search_restart(&s->ctc);
+        steno_ctc_search_restart(&s->ctc, 0);
 }
 
 steno_status steno_nemo_search_list(struct steno_nemo_search *s, struct steno_hypothesis *out,

@@ -21,23 +21,29 @@ static bool probe(const char *dir)
     return steno_nemo_conf_probe(dir, &streaming) && streaming;
 }
 
+static size_t rows_of(const struct steno_nemo_model *m)
+{
+    return (size_t)(m->conf.shift / m->conf.subsampling);
+}
+
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
 {
     struct steno_nemo_model *m = NULL;
     steno_status st = steno_nemo_open(&m, o, true, err);
-    if (!st)
-        *model = m;
-    return st;
+    if (st)
+        return st;
+    if (!steno_nemo_is_transducer(m) &&
+        !(m->quiet = steno_ctc_quiet((int64_t)rows_of(m), (int32_t)m->dim, m->blank))) {
+        steno_nemo_close(m);
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    }
+    *model = m;
+    return STENO_OK;
 }
 
 static void close_model(void *model)
 {
     steno_nemo_close(model);
-}
-
-static size_t rows_of(const struct steno_nemo_model *m)
-{
-    return (size_t)(m->conf.shift / m->conf.subsampling);
 }
 
 static void get_info(const void *model, struct steno_family_info *out)
@@ -143,7 +149,7 @@ static steno_status skip(void *state)
     if (s->search.tdt)
         steno_tdt_skip(s->search.tdt, rows_of(s->model));
     else
-        steno_ctc_search_give(&s->search.ctc, NULL, rows_of(s->model));
+        steno_ctc_search_give(&s->search.ctc, s->model->quiet, rows_of(s->model));
     return STENO_OK;
 }
 

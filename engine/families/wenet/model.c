@@ -232,8 +232,15 @@ steno_status steno_wenet_search(struct steno_ctc_search *s, const struct steno_w
                                 struct steno_family_stream *o, steno_err *err)
 {
     double penalty = m->blank_penalty;
+    struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
+                                  .blank = m->blank,
+                                  .top_k = STENO_CTC_TOP_K,
+                                  .margin = STENO_CTC_MARGIN};
     steno_status st = steno_beam_choose(o, err);
+    if (st)
+        return st;
     (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &penalty);
-    return st ? st
-              : steno_ctc_search_open(s, steno_tokens_count(m->tokens), m->blank, penalty, o, err);
+    c.blank_penalty = (float)penalty;
+    c.beam = o->beam;
+    return steno_ctc_search_open(s, &c, o->n_best, err);
 }

@@ -101,7 +101,7 @@ static steno_status transcribe(struct worker *w, const struct steno_offline_piec
         st = run(w, n, &scores, &rows, p->err);
     if (st)
         return st;
-    steno_ctc_search_restart(s);
+    steno_ctc_search_restart(s, 0);
     if (rows)
         st = steno_ctc_search_push(s, scores, rows);
     if (!st)

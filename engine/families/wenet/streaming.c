@@ -29,6 +29,7 @@ struct model {
     int in[INPUTS];
     size_t attention, convolution; /* floats of the caches */
     int64_t positions;             /* frames for which the network has positions */
+    float *quiet;                  /* [chunk, vocab] scores of a window without speech */
 };
 
 static int64_t cache_of(const struct model *m)
@@ -179,6 +180,7 @@ static void close_model(void *model)
     if (!m)
         return;
     steno_wenet_close(&m->m);
+    free(m->quiet);
     free(m);
 }
 
@@ -245,6 +247,8 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
         find_positions(m);
     if (!st)
         st = try(m, err);
+    if (!st && !(m->quiet = steno_ctc_quiet(m->m.meta.chunk, (int32_t)m->m.meta.vocab, m->m.blank)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     if (st)
         close_model(m);
     else
@@ -321,7 +325,7 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     (void)err;
     s->caches.chunks = 0;
     if (what == STENO_RESET_RECORDING)
-        steno_ctc_search_restart(&s->search);
+        steno_ctc_search_restart(&s->search, 0);
     else
         steno_ctc_search_reset(&s->search);
     return STENO_OK;
@@ -357,7 +361,7 @@ static steno_status consume(void *state, bool *left)
 static steno_status skip(void *state)
 {
     struct stream *s = state;
-    steno_ctc_search_give(&s->search, NULL, (size_t)s->model->m.meta.chunk);
+    steno_ctc_search_give(&s->search, s->model->quiet, (size_t)s->model->m.meta.chunk);
     return STENO_OK;
 }
 
