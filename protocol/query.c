@@ -38,6 +38,13 @@ bool steno_query_path_is(const char *path, size_t len, const char *want)
     return i == len;
 }
 
+/* The byte of the %-escape at p [n]; -1: it is none. */
+static int escaped(const char *p, size_t n)
+{
+    const int hi = n > 1 ? steno_hex(p[1]) : -1, lo = n > 2 ? steno_hex(p[2]) : -1;
+    return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
+}
+
 steno_status steno_query_decode_path(const char *p, size_t n, char *out, size_t size,
                                      steno_err *err)
 {
@@ -45,12 +52,10 @@ steno_status steno_query_decode_path(const char *p, size_t n, char *out, size_t 
     for (size_t i = 0; i < n; i++) {
         int c = (unsigned char)p[i];
         if (c == '%') {
-            int hi = i + 1 < n ? steno_hex(p[i + 1]) : -1,
-                lo = i + 2 < n ? steno_hex(p[i + 2]) : -1;
-            c = hi < 0 || lo < 0 ? 0 : hi * 16 + lo;
+            c = escaped(p + i, n - i);
             i += 2;
         }
-        if (!c || at + 1 >= size)
+        if (c <= 0 || at + 1 >= size)
             return steno_fail(err, STENO_ERR_INVAL, "path: a bad %%-escape, a NUL, or too long");
         out[at++] = (char)c;
     }
@@ -68,11 +73,9 @@ static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT],
         if (c == '+') {
             c = ' ';
         } else if (c == '%') {
-            int hi = i + 1 < n ? steno_hex(in[i + 1]) : -1;
-            int lo = i + 2 < n ? steno_hex(in[i + 2]) : -1;
-            if (hi < 0 || lo < 0)
+            c = escaped(in + i, n - i);
+            if (c < 0)
                 return steno_fail(err, STENO_ERR_INVAL, "query: pair %d has a bad %%-escape", pair);
-            c = hi * 16 + lo;
             i += 2;
         }
         if (!c)

@@ -522,8 +522,7 @@ steno_status steno_config_search(const struct steno_config *c, const char *famil
     return STENO_OK;
 }
 
-/* ---- checks of one key, or of the relation between keys ----------------------------------------
- */
+/* ---- checks of one key, or of how keys go together ------------------------------------------- */
 
 static steno_status check_list(const char *list, const char *key, steno_err *err)
 {

@@ -41,15 +41,21 @@ static bool list_holds(const char *p, size_t n, const char *word)
     return false;
 }
 
+/* Cut the blanks around a value, and the CR of its line. */
+static void trim(const char **p, size_t *n)
+{
+    while (*n && strchr(" \t\r", (*p)[*n - 1]))
+        --*n;
+    while (*n && (**p == ' ' || **p == '\t'))
+        ++*p, --*n;
+}
+
 /* Whether the value has only digits, with blanks around, and is below 2^63. */
 static bool good_length(const char *p, size_t n)
 {
     uint64_t v = 0;
     size_t digits = 0;
-    while (n && strchr(" \t\r", p[n - 1]))
-        n--;
-    while (n && (*p == ' ' || *p == '\t'))
-        p++, n--;
+    trim(&p, &n);
     for (; digits < n; digits++) {
         unsigned d = (unsigned)p[digits] - '0';
         if (d > 9 || v > ((uint64_t)INT64_MAX - d) / 10)
@@ -97,16 +103,6 @@ static bool parse_request_line(const char *head, const char *eol, struct steno_r
     return true;
 }
 
-static void set_prefix(struct steno_request_head *out, const char *p, size_t n)
-{
-    while (n && strchr(" \t\r", p[n - 1]))
-        n--;
-    while (n && (*p == ' ' || *p == '\t'))
-        p++, n--;
-    out->prefix = p;
-    out->prefix_len = n;
-}
-
 bool steno_request_head_parse(const char *head, size_t len, struct steno_request_head *out)
 {
     const char *end = head + len, *line = memchr(head, '\n', len);
@@ -125,12 +121,14 @@ bool steno_request_head_parse(const char *head, size_t len, struct steno_request
             if (same_word(line, name, "Upgrade"))
                 upgrade |= list_holds(colon + 1, value, "websocket");
             else if (same_word(line, name, "X-Forwarded-Prefix"))
-                set_prefix(out, colon + 1, value);
+                out->prefix = colon + 1, out->prefix_len = value;
             else if (same_word(line, name, "Connection"))
                 connection |= list_holds(colon + 1, value, "upgrade");
         }
         line = eol + 1;
     }
+    if (out->prefix)
+        trim(&out->prefix, &out->prefix_len);
     out->upgrade = get && upgrade && connection;
     return true;
 }

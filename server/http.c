@@ -61,7 +61,7 @@ struct connection {
     struct connection *older, *newer;
     int fd; /* libmicrohttpd's; -1: unknown */
     bool linger;
-    atomic_bool moved; /* relaxed */
+    atomic_bool moved; /* relaxed: it orders nothing */
     /* time of the end of the last request; 0 while there is one. Relaxed: it orders nothing */
     _Atomic int64_t waits_since;
 };
@@ -638,7 +638,8 @@ static void connection_closed(steno_http *http, void **context)
     struct connection *c = *context;
     if (!c)
         return;
-    if (c->linger && !c->moved) {
+    bool moved = atomic_load_explicit(&c->moved, memory_order_relaxed);
+    if (c->linger && !moved) {
         /* this descriptor keeps the socket open when libmicrohttpd closes its own */
         int fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
         if (fd >= 0) {
@@ -646,7 +647,7 @@ static void connection_closed(steno_http *http, void **context)
             steno_acceptor_linger(http->acceptor, fd);
         }
     }
-    if (!c->moved)
+    if (!moved)
         steno_acceptor_closed(http->acceptor, &c->peer);
     unlink_connection(http, c);
     free(c);
@@ -690,7 +691,8 @@ static void *sweep(void *arg)
         const int64_t now = steno_now_ns();
         for (struct connection *c = http->newest; c; c = c->older) {
             int64_t since = atomic_load_explicit(&c->waits_since, memory_order_relaxed);
-            if (!since || now - since <= most || c->moved)
+            if (!since || now - since <= most ||
+                atomic_load_explicit(&c->moved, memory_order_relaxed))
                 continue;
             atomic_store_explicit(&c->waits_since, 0, memory_order_relaxed);
             shutdown(c->fd, SHUT_RD); /* libmicrohttpd closes it */

@@ -180,6 +180,15 @@ static void free_conn(struct tls_conn *c)
     free(c);
 }
 
+static void free_list(struct tls_conn *c)
+{
+    while (c) {
+        struct tls_conn *next = c->next;
+        free_conn(c);
+        c = next;
+    }
+}
+
 /* Close both ends. The struct stays until the events of this round are handled. */
 static void bury(steno_tls *t, struct tls_conn *c)
 {
@@ -405,11 +414,8 @@ static void *run(void *arg)
             expire(t, now);
             next_tick = now + TICK_MS * INT64_C(1000000);
         }
-        while (t->graves) {
-            struct tls_conn *c = t->graves;
-            t->graves = c->next;
-            free_conn(c);
-        }
+        free_list(t->graves);
+        t->graves = NULL;
         if (deadline != INT64_MAX && (all_finished(t) || now >= deadline))
             return NULL;
     }
@@ -425,7 +431,6 @@ int steno_tls_wrap(steno_tls *t, int fd)
 {
     struct tls_conn *c = calloc(1, sizeof *c);
     int pair[2] = {-1, -1}, bytes = SEND_BYTES;
-    SSL_CTX *ctx;
     if (!c || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair)) {
         close(fd);
         free(c);
@@ -435,8 +440,7 @@ int steno_tls_wrap(steno_tls *t, int fd)
     c->inner = (struct end){.c = c, .fd = pair[0]};
     c->progress = steno_now_ns();
     pthread_mutex_lock(&t->lock);
-    ctx = t->ctx;
-    c->ssl = SSL_new(ctx);
+    c->ssl = SSL_new(t->ctx);
     pthread_mutex_unlock(&t->lock);
     if (!c->ssl || SSL_set_fd(c->ssl, fd) != 1) {
         free_conn(c);
@@ -486,7 +490,6 @@ steno_status steno_tls_open(steno_tls **out, const char *certificate, const char
 
 void steno_tls_close(steno_tls *t)
 {
-    struct tls_conn *c, *next;
     if (!t)
         return;
     pthread_mutex_lock(&t->lock);
@@ -496,14 +499,8 @@ void steno_tls_close(steno_tls *t)
         wake(t);
         pthread_join(t->thread, NULL);
     }
-    for (c = t->conns; c; c = next) {
-        next = c->next;
-        free_conn(c);
-    }
-    for (c = t->fresh; c; c = next) {
-        next = c->next;
-        free_conn(c);
-    }
+    free_list(t->conns);
+    free_list(t->fresh);
     SSL_CTX_free(t->ctx);
     if (t->epoll >= 0)
         close(t->epoll);

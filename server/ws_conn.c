@@ -62,10 +62,11 @@ static void on_note(void *user, unsigned channel, const struct steno_pool_note *
 }
 
 /* What the model takes of the hints. Clients of other dialects send texts to all models. */
-static struct steno_hints hints_of(const conn *c, const struct steno_native_start *s)
+static struct steno_hints hints_of(const conn *c, const struct steno_native_start *s,
+                                   const struct steno_served *served)
 {
     const struct steno_hints h = steno_hints_of(s->hints);
-    return c->dialect == &steno_dialect_native ? h : steno_hints_taken(&h, &c->served->info);
+    return c->dialect == &steno_dialect_native ? h : steno_hints_taken(&h, &served->info);
 }
 
 static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
@@ -79,7 +80,7 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_LOADING], 1);
     if (st)
         return steno_fail_in(err, st, "model");
-    hints = hints_of(c, s);
+    hints = hints_of(c, s, c->served);
     st = steno_hints_check(&c->served->info, &hints, err);
     if (st)
         return st;
@@ -103,7 +104,7 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
                    .no_partials = !s->interim,
                    .beam = s->beam,
                    .n_best = s->alternatives,
-                   .hints = hints_of(c, s),
+                   .hints = hints_of(c, s, c->served),
                    .no_word_times = !s->words,
                    .turn_vad = c->ws->srv->vad_net,
                    .utterance_end = s->utterance_end,
@@ -182,13 +183,12 @@ static steno_status engine_check(void *ctx, const struct steno_native_start *s, 
 {
     conn *c = ctx;
     struct steno_served *served;
-    struct steno_hints hints = steno_hints_of(s->hints);
+    struct steno_hints hints;
     steno_status st = steno_models_acquire(c->ws->srv->models, s->model, &s->options, &served, err);
     if (st)
         return steno_fail_in(err, st, "model");
     snprintf(model, STENO_NATIVE_MODEL_BYTES, "%s", served->name);
-    if (c->dialect != &steno_dialect_native)
-        hints = steno_hints_taken(&hints, &served->info);
+    hints = hints_of(c, s, served);
     st = steno_hints_check(&served->info, &hints, err);
     steno_models_release(c->ws->srv->models, served);
     return st;

@@ -87,9 +87,8 @@ void steno_ws_conn_wake(struct steno_ws_conn *c);
 /* Remove c from the ready list. */
 void steno_ws_conn_unlink_ready(struct steno_ws_conn *c);
 
-#define STENO_WS_LINGER_MAX                                                                        \
-    1024 /* sockets that linger at once; further ones are closed at once                           \
-          */
+/* Sockets that linger at once; further ones are closed at once. */
+#define STENO_WS_LINGER_MAX 1024
 /* Let wsi linger: nothing more is sent or processed, and it stays open until the client is done, at
  * most 2 s. -1: it must be closed at once. */
 int steno_ws_linger(steno_ws *ws, struct lws *wsi);

@@ -59,9 +59,8 @@ struct steno_ws_engine {
 };
 
 struct steno_ws_session_limits {
-    size_t
-        message_bytes; /* of one Opus packet, or of one text message if that is the smaller limit */
-    size_t send_bytes; /* of unread answers */
+    size_t message_bytes; /* of a binary message; of a text message where it is the smaller limit */
+    size_t send_bytes;    /* of unread answers */
     double audio_seconds; /* 0 = no limit */
     size_t resume_bytes;  /* of answers kept for a client that resumes; 0 = no resumption */
     int64_t now;          /* s since 1970, for dialects that tell when a session began */
