@@ -10,7 +10,8 @@
 #define OPUS_HEAD_AT 28 /* in an Ogg stream whose first page has one packet */
 
 struct state {
-    bool interim, vad_events, container;
+    bool interim, vad_events;
+    bool named; /* an encoding was given */
     struct steno_deepgram_wants wants;
     double from[STENO_AUDIO_MAX_CHANNELS]; /* s: start of each channel's next Results */
 };
@@ -24,7 +25,6 @@ static struct state *state_of(struct steno_dialect_session *d)
 
 static void init(struct steno_dialect_session *d)
 {
-    state_of(d)->container = true; /* until an encoding is given */
     d->start.alternatives = 1;
 }
 
@@ -53,8 +53,7 @@ steno_status steno_deepgram_encoding(const char *value, enum steno_encoding *out
 static steno_status set_encoding(struct steno_dialect_session *d, const char *value, steno_err *err)
 {
     steno_status st = steno_deepgram_encoding(value, &d->start.audio.encoding, err);
-    if (!st)
-        state_of(d)->container = false;
+    state_of(d)->named = !st;
     return st;
 }
 
@@ -143,8 +142,9 @@ static bool is_container(const char *p, size_t n)
            (unsigned char)p[1] != 0xFF;
 }
 
-steno_status steno_deepgram_container(const char *p, size_t n, enum steno_encoding *out,
-                                      steno_err *err)
+/* A container names its own format. */
+static steno_status find_container(const char *p, size_t n, enum steno_encoding *out,
+                                   steno_err *err)
 {
     if (n >= 4 && !memcmp(p, "RIFF", 4))
         *out = STENO_ENCODING_WAV;
@@ -160,17 +160,21 @@ steno_status steno_deepgram_container(const char *p, size_t n, enum steno_encodi
     return STENO_OK;
 }
 
-/* A container names its own format. */
+steno_status steno_deepgram_first_audio(struct steno_audio_format *f, bool named, const char *p,
+                                        size_t n, steno_err *err)
+{
+    if (!named)
+        return find_container(p, n, &f->encoding, err);
+    if (!f->sample_rate && f->encoding != STENO_ENCODING_OPUS &&
+        f->encoding != STENO_ENCODING_CONTAINER)
+        return steno_fail(err, STENO_ERR_INVAL, "sample_rate: must be given with encoding");
+    return STENO_OK;
+}
+
 static steno_status first_audio(struct steno_dialect_session *d, const char *p, size_t n,
                                 steno_err *err)
 {
-    if (!state_of(d)->container) {
-        if (!d->start.audio.sample_rate && d->start.audio.encoding != STENO_ENCODING_OPUS &&
-            d->start.audio.encoding != STENO_ENCODING_CONTAINER)
-            return steno_fail(err, STENO_ERR_INVAL, "sample_rate: must be given with encoding");
-        return STENO_OK;
-    }
-    return steno_deepgram_container(p, n, &d->start.audio.encoding, err);
+    return steno_deepgram_first_audio(&d->start.audio, state_of(d)->named, p, n, err);
 }
 
 static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,

@@ -36,9 +36,10 @@ STENO_MUST steno_status steno_deepgram_put_created(struct steno_buf *b, int64_t 
 /* The encoding of a name; STENO_ERR_UNSUPPORTED lists them. */
 STENO_MUST steno_status steno_deepgram_encoding(const char *value, enum steno_encoding *out,
                                                 steno_err *err);
-/* The first bytes of audio without a named encoding: find the container. STENO_ERR_FORMAT. */
-STENO_MUST steno_status steno_deepgram_container(const char *p, size_t n, enum steno_encoding *out,
-                                                 steno_err *err);
+/* The first bytes p [n] of audio. named: its encoding was given; otherwise they tell the container.
+ * STENO_ERR_FORMAT: they do not. STENO_ERR_INVAL: the encoding needs a rate. */
+STENO_MUST steno_status steno_deepgram_first_audio(struct steno_audio_format *f, bool named,
+                                                   const char *p, size_t n, steno_err *err);
 
 /* Append "transcript","confidence","words":[{"word","start","end","confidence"}]: members, without
  * braces. punctuate: "word" is in lower case without punctuation around it, and "punctuated_word"

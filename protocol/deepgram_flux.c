@@ -18,7 +18,7 @@
 #define MAX_TURN (1u << 20) /* bytes of a turn's transcript and words, as JSON */
 
 struct state {
-    bool container;
+    bool named;                 /* an encoding was given */
     double eot, eager, timeout; /* s; eager 0: no EagerEndOfTurn */
     bool in_turn, told_eager;
     int64_t turn;
@@ -43,7 +43,6 @@ static void apply(const struct state *s, struct steno_native_start *start)
 static void init(struct steno_dialect_session *d)
 {
     struct state *s = state_of(d);
-    s->container = true;
     s->eot = 0.7;
     s->timeout = 5;
     steno_buf_init(&s->words, MAX_TURN);
@@ -64,7 +63,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     steno_status st = STENO_OK;
     if (!strcmp(name, "encoding")) {
         st = steno_deepgram_encoding(value, &d->start.audio.encoding, err);
-        s->container = st;
+        s->named = !st;
     } else if (!strcmp(name, "sample_rate")) {
         st = steno_query_int(name, value, STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE,
                              &d->start.audio.sample_rate, err);
@@ -91,11 +90,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
 static steno_status first_audio(struct steno_dialect_session *d, const char *p, size_t n,
                                 steno_err *err)
 {
-    if (state_of(d)->container)
-        return steno_deepgram_container(p, n, &d->start.audio.encoding, err);
-    if (!d->start.audio.sample_rate && d->start.audio.encoding != STENO_ENCODING_OPUS)
-        return steno_fail(err, STENO_ERR_INVAL, "sample_rate: must be given with encoding");
-    return STENO_OK;
+    return steno_deepgram_first_audio(&d->start.audio, state_of(d)->named, p, n, err);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

@@ -396,6 +396,22 @@ static void deepgram_detects_audio_without_an_encoding(void **state)
     stop(&h);
 }
 
+static void flux_needs_a_rate_for_raw_audio_alone(void **state)
+{
+    struct received h;
+    steno_err err;
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "RIFFx", 5, &err), STENO_OK);
+    query(&h, "encoding", "flac", STENO_OK);
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "fLaC", 4, &err), STENO_OK);
+    query(&h, "encoding", "linear16", STENO_OK);
+    h.d.start.audio.sample_rate = 0;
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "abcd", 4, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "sample_rate"));
+    stop(&h);
+}
+
 static void deepgram_messages(void **state)
 {
     struct received h;
@@ -811,6 +827,7 @@ int main(void)
         cmocka_unit_test(sherpa_ends_once),
         cmocka_unit_test(deepgram_parameters),
         cmocka_unit_test(deepgram_detects_audio_without_an_encoding),
+        cmocka_unit_test(flux_needs_a_rate_for_raw_audio_alone),
         cmocka_unit_test(deepgram_messages),
         cmocka_unit_test(deepgram_results_follow_each_other),
         cmocka_unit_test(deepgram_sends_hypotheses_and_accepts_search_options),
