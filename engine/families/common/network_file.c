@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/path.h"
+
 bool steno_network_file_is_int8(const char *name)
 {
     return strstr(name, ".int8.") != NULL;
@@ -64,4 +66,25 @@ steno_status steno_network_file_find(char **out, const char *dir, const char *st
     closedir(d);
     *out = best;
     return STENO_OK;
+}
+
+steno_status steno_network_file_head(steno_onnx_head **out, const char *dir, const char *file,
+                                     steno_err *err)
+{
+    char *path = steno_path_join(dir, file);
+    steno_status st = path ? steno_onnx_head_open(out, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    free(path);
+    return st;
+}
+
+steno_onnx_head *steno_network_file_peek(const char *dir, const char *stem)
+{
+    steno_onnx_head *h = NULL;
+    char *file = NULL;
+    if (!steno_network_file_find(&file, dir, stem, false, NULL) && file &&
+        steno_network_file_head(&h, dir, file, NULL))
+        h = NULL;
+    free(file);
+    return h;
 }

@@ -3,7 +3,7 @@
 #ifndef STENO_FAMILIES_COMMON_NETWORK_FILE_H
 #define STENO_FAMILIES_COMMON_NETWORK_FILE_H
 
-#include "base/status.h"
+#include "formats/onnx_head.h"
 
 /* Find the file whose name begins with `stem` and ends with ".onnx", or with ".int8.onnx" if int8
  * is wanted. After the stem comes none of a-z, so "encoder" does not find "encoders.onnx", and
@@ -14,6 +14,13 @@
  * error. STENO_ERR_IO: the directory cannot be read. */
 STENO_MUST steno_status steno_network_file_find(char **out, const char *dir, const char *stem,
                                                 bool int8, steno_err *err);
+/* Read what dir/file says of its network (formats/onnx_head.h). Errors of steno_onnx_head_open;
+ * STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_network_file_head(steno_onnx_head **out, const char *dir,
+                                                const char *file, steno_err *err);
+/* The same of the file that steno_network_file_find finds without int8; NULL: none can be read. The
+ * caller closes it. */
+steno_onnx_head *steno_network_file_peek(const char *dir, const char *stem);
 /* Whether a name says that the network in it is quantized to 8 bits. */
 bool steno_network_file_is_int8(const char *name);
 

@@ -33,3 +33,10 @@ const char *steno_path_name(const char *path, int *n)
     *n = (int)(end - begin);
     return path + begin;
 }
+
+void steno_path_copy_name(char *out, size_t size, const char *path)
+{
+    int n;
+    const char *name = steno_path_name(path, &n);
+    snprintf(out, size, "%.*s", n, name);
+}

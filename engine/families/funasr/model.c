@@ -3,22 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/network_file.h"
 #include "families/common/path.h"
 #include "families/option.h"
-
-steno_onnx_head *steno_funasr_head(const char *dir, const char *stem)
-{
-    steno_onnx_head *h = NULL;
-    char *name = NULL, *path = NULL;
-    if (!steno_network_file_find(&name, dir, stem, false, NULL) && name)
-        path = steno_path_join(dir, name);
-    if (path && steno_onnx_head_open(&h, path, NULL))
-        h = NULL;
-    free(path);
-    free(name);
-    return h;
-}
 
 static const char *get_meta(const void *arg, const char *key)
 {
@@ -35,15 +21,12 @@ steno_status steno_funasr_model_open(struct steno_funasr_model *m,
                                      steno_err *err)
 {
     struct steno_funasr_source source;
-    const char *name;
-    int n;
     steno_status st;
     m->threads = o->threads;
     m->dir = strdup(o->dir);
     if (!m->dir)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    name = steno_path_name(o->dir, &n);
-    snprintf(m->name, sizeof m->name, "%.*s", n, name);
+    steno_path_copy_name(m->name, sizeof m->name, o->dir);
     (void)steno_option_get_flag(o->options, o->n_options, "quantized", &m->quantized);
     st = steno_part_file_open(&m->net, o, stem, m->quantized, err);
     if (st)

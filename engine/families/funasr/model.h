@@ -6,7 +6,6 @@
 #include "families/common/part.h"
 #include "families/family.h"
 #include "families/funasr/front.h"
-#include "formats/onnx_head.h"
 
 /* Frozen. */
 struct steno_funasr_model {
@@ -19,9 +18,6 @@ struct steno_funasr_model {
     steno_tokens *tokens;
 };
 
-/* What the ONNX file of `stem` in dir says of itself, or NULL: there is none that can be read. The
- * caller closes it. */
-steno_onnx_head *steno_funasr_head(const char *dir, const char *stem);
 /* Open the network of `stem` and the front end that its metadata describes. Unbind with
  * steno_funasr_model_close, also after a failure. */
 STENO_MUST steno_status steno_funasr_model_open(struct steno_funasr_model *m,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/network_file.h"
 #include "families/common/offline.h"
 #include "families/common/scores.h"
 #include "families/funasr/family.h"
@@ -42,7 +43,7 @@ struct worker {
 
 static bool probe(const char *dir)
 {
-    steno_onnx_head *h = steno_funasr_head(dir, "model");
+    steno_onnx_head *h = steno_network_file_peek(dir, "model");
     const char *type = h ? steno_onnx_head_meta(h, "model_type") : NULL;
     const bool is = h && (type ? strcmp(type, "paraformer") == 0
                                : steno_onnx_head_has_input(h, "speech_lengths") &&

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "families/common/ctc_search.h"
+#include "families/common/network_file.h"
 #include "families/common/offline.h"
 #include "families/common/scores.h"
 #include "families/funasr/family.h"
@@ -56,7 +57,7 @@ static bool is_sense_voice(const steno_onnx_head *h)
 
 static bool probe(const char *dir)
 {
-    steno_onnx_head *h = steno_funasr_head(dir, "model");
+    steno_onnx_head *h = steno_network_file_peek(dir, "model");
     const bool is = h && is_sense_voice(h);
     steno_onnx_head_close(h);
     return is;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "families/common/network_file.h"
 #include "families/common/scores.h"
 #include "families/funasr/cif.h"
 #include "families/funasr/family.h"
@@ -79,7 +80,8 @@ static size_t cache_size(const struct model *m)
 
 static bool probe(const char *dir)
 {
-    steno_onnx_head *e = steno_funasr_head(dir, "encoder"), *d = steno_funasr_head(dir, "decoder");
+    steno_onnx_head *e = steno_network_file_peek(dir, "encoder"),
+                    *d = steno_network_file_peek(dir, "decoder");
     const bool is = e && d && steno_onnx_head_has_output(e, "alphas") &&
                     steno_onnx_head_has_input(d, "acoustic_embeds");
     steno_onnx_head_close(e);

@@ -30,8 +30,6 @@ static steno_status find_files(struct steno_icefall_model *m, const struct steno
                                steno_err *err)
 {
     bool quantized = false;
-    int n;
-    const char *name = steno_path_name(m->dir, &n);
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &quantized, err);
     if (!st)
         st = steno_icefall_files_find(&m->files, m->dir, quantized, err);
@@ -39,9 +37,8 @@ static steno_status find_files(struct steno_icefall_model *m, const struct steno
         return st;
     m->ctc = has_ctc(m->files.kind);
     m->streaming = streams(m->files.kind);
-    snprintf(m->name, sizeof m->name, "%.*s", n, name);
-    name = steno_path_name(m->files.encoder, &n);
-    snprintf(m->network, sizeof m->network, "%.*s", n, name);
+    steno_path_copy_name(m->name, sizeof m->name, m->dir);
+    steno_path_copy_name(m->network, sizeof m->network, m->files.encoder);
     return STENO_OK;
 }
 

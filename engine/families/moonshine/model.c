@@ -46,17 +46,11 @@ static bool is_v1(const char *dir)
 /* Whisper's exports have files of the same names; their encoder takes features. */
 static bool is_v2(const char *dir)
 {
-    steno_onnx_head *h = NULL;
-    char *name = NULL, *path = NULL;
-    bool is = false;
-    if (has_file(dir, "decoder_model_merged") &&
-        !steno_network_file_find(&name, dir, "encoder_model", false, NULL) && name)
-        path = steno_path_join(dir, name);
-    if (path && !steno_onnx_head_open(&h, path, NULL))
-        is = steno_onnx_head_has_input(h, "input_values");
+    steno_onnx_head *h = has_file(dir, "decoder_model_merged")
+                             ? steno_network_file_peek(dir, "encoder_model")
+                             : NULL;
+    const bool is = h && steno_onnx_head_has_input(h, "input_values");
     steno_onnx_head_close(h);
-    free(path);
-    free(name);
     return is;
 }
 
@@ -196,15 +190,12 @@ static steno_status open_parts(struct steno_moonshine *m, const struct steno_fam
                                steno_err *err)
 {
     bool quantized = false;
-    const char *name;
-    int n;
     steno_status st;
     m->threads = o->threads;
     m->dir = strdup(o->dir);
     if (!m->dir)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    name = steno_path_name(o->dir, &n);
-    snprintf(m->name, sizeof m->name, "%.*s", n, name);
+    steno_path_copy_name(m->name, sizeof m->name, o->dir);
     (void)steno_option_get_flag(o->options, o->n_options, "quantized", &quantized);
     m->merged = !is_v1(o->dir);
     st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);

@@ -32,23 +32,13 @@ static bool is_nemo(const steno_onnx_head *h)
            steno_onnx_head_has_input(h, "audio_signal");
 }
 
-static steno_status open_head(steno_onnx_head **out, const char *dir, const char *file,
-                              steno_err *err)
-{
-    char *path = steno_path_join(dir, file);
-    steno_status st = path ? steno_onnx_head_open(out, path, err)
-                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
-    free(path);
-    return st;
-}
-
 bool steno_nemo_conf_probe(const char *dir, bool *streaming)
 {
     steno_onnx_head *h = NULL;
     char *first = NULL;
     bool nemo = (steno_path_readable(dir, "tokens.txt") || steno_path_readable(dir, "vocab.txt")) &&
                 !find_first(&first, dir, false, NULL) && first &&
-                !open_head(&h, dir, first, NULL) && is_nemo(h);
+                !steno_network_file_head(&h, dir, first, NULL) && is_nemo(h);
     if (nemo)
         *streaming = steno_onnx_head_has_input(h, "cache_last_channel");
     steno_onnx_head_close(h);
@@ -263,7 +253,7 @@ static steno_status open_parts(struct steno_nemo_conf *c, bool int8, steno_err *
     if (!st)
         st = find_parts(c, int8, err);
     if (!st)
-        st = open_head(&h, c->dir, c->encoder, err);
+        st = steno_network_file_head(&h, c->dir, c->encoder, err);
     if (st)
         return st;
     kind = c->kind;

@@ -289,9 +289,7 @@ steno_status steno_nemo_open(struct steno_nemo_model **out, const struct steno_f
                              bool streaming, steno_err *err)
 {
     struct steno_nemo_model *m = calloc(1, sizeof *m);
-    const char *name;
     steno_status st;
-    int n;
     if (!m)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     m->threads = o->threads;
@@ -300,8 +298,7 @@ steno_status steno_nemo_open(struct steno_nemo_model **out, const struct steno_f
         steno_nemo_close(m);
         return st;
     }
-    name = steno_path_name(o->dir, &n);
-    snprintf(m->name, sizeof m->name, "%.*s", n, name);
+    steno_path_copy_name(m->name, sizeof m->name, o->dir);
     *out = m;
     return STENO_OK;
 }

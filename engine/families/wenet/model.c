@@ -41,16 +41,6 @@ static bool is_wenet(const steno_onnx_head *h)
     return type && strncmp(type, "wenet", 5) == 0;
 }
 
-static steno_status open_head(steno_onnx_head **out, const char *dir, const char *file,
-                              steno_err *err)
-{
-    char *path = steno_path_join(dir, file);
-    steno_status st = path ? steno_onnx_head_open(out, path, err)
-                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
-    free(path);
-    return st;
-}
-
 static const char *tokens_file(const char *dir)
 {
     return steno_path_readable(dir, "tokens.txt")  ? "tokens.txt"
@@ -60,14 +50,11 @@ static const char *tokens_file(const char *dir)
 
 bool steno_wenet_probe(const char *dir, bool *streaming)
 {
-    steno_onnx_head *h = NULL;
-    char *file = NULL;
-    const bool is = tokens_file(dir) && !steno_network_file_find(&file, dir, STEM, false, NULL) &&
-                    file && !open_head(&h, dir, file, NULL) && is_wenet(h);
+    steno_onnx_head *h = tokens_file(dir) ? steno_network_file_peek(dir, STEM) : NULL;
+    const bool is = h && is_wenet(h);
     if (is)
         *streaming = steno_onnx_head_has_input(h, "attn_cache");
     steno_onnx_head_close(h);
-    free(file);
     return is;
 }
 
@@ -162,7 +149,7 @@ static steno_status open_parts(struct steno_wenet_model *m, const struct steno_f
     if (!st)
         st = steno_part_file_open(&m->net, o, STEM, int8, err);
     if (!st)
-        st = open_head(&h, m->dir, m->net.name, err);
+        st = steno_network_file_head(&h, m->dir, m->net.name, err);
     if (!st)
         st = steno_wenet_meta_read(&m->meta, h, streaming, m->net.name, err);
     steno_onnx_head_close(h);
@@ -174,14 +161,11 @@ static steno_status open_parts(struct steno_wenet_model *m, const struct steno_f
 steno_status steno_wenet_open(struct steno_wenet_model *m, const struct steno_family_open *o,
                               bool streaming, steno_err *err)
 {
-    const char *name;
-    int n;
     m->dir = strdup(o->dir);
     m->threads = o->threads;
     if (!m->dir)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    name = steno_path_name(m->dir, &n);
-    snprintf(m->name, sizeof m->name, "%.*s", n, name);
+    steno_path_copy_name(m->name, sizeof m->name, m->dir);
     return open_parts(m, o, streaming, err);
 }
 
