@@ -1,6 +1,7 @@
 /* Metadata of exported networks, as the families nemo and wenet read them: any head of a file is
  * read or refused with a message; accepted values are within their limits. */
 /* covers: engine/families/nemo/conf.c engine/families/wenet/model.c */
+/* covers: engine/families/common/metadata.c */
 #include <stdlib.h>
 
 #include "families/nemo/conf.h"

@@ -1,6 +1,7 @@
 #include "families/common/metadata.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 steno_status steno_metadata_check(const steno_network *net, const char *file,
@@ -14,6 +15,28 @@ steno_status steno_metadata_check(const steno_network *net, const char *file,
             return steno_fail(err, STENO_ERR_FORMAT,
                               "%s: metadata %s is %.40s, the model directory says %s", file,
                               want[i].key, is, value);
+    }
+    return STENO_OK;
+}
+
+steno_status steno_metadata_read(const steno_onnx_head *h, const struct steno_metadata_number *want,
+                                 size_t n, const char *file, steno_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *text = steno_onnx_head_meta(h, want[i].key);
+        char *end;
+        long long v;
+        if (!text && !want[i].needed)
+            continue;
+        if (!text)
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: metadata %s is missing", file,
+                              want[i].key);
+        v = strtoll(text, &end, 10);
+        if (end == text || *end || v < want[i].min || v > want[i].max)
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: metadata %s is '%.40s', expected %lld to %lld", file,
+                              want[i].key, text, (long long)want[i].min, (long long)want[i].max);
+        *want[i].to = v;
     }
     return STENO_OK;
 }

@@ -1,7 +1,9 @@
-/* The metadata of an ONNX file (metadata_props) against what a model directory says. */
+/* The metadata of an ONNX file (metadata_props): a comparison with the model directory, and
+ * numbers. */
 #ifndef STENO_FAMILIES_COMMON_METADATA_H
 #define STENO_FAMILIES_COMMON_METADATA_H
 
+#include "formats/onnx_head.h"
 #include "nn/network/network.h"
 
 struct steno_metadata {
@@ -14,5 +16,18 @@ struct steno_metadata {
 STENO_MUST steno_status steno_metadata_check(const steno_network *net, const char *file,
                                              const struct steno_metadata *want, size_t n,
                                              steno_err *err);
+
+/* A whole number of the metadata. */
+struct steno_metadata_number {
+    const char *key;
+    int64_t min, max;
+    int64_t *to;
+    bool needed; /* else *to stays as it is where the key is missing */
+};
+
+/* Read n numbers. STENO_ERR_FORMAT names the key and what was expected. */
+STENO_MUST steno_status steno_metadata_read(const steno_onnx_head *h,
+                                            const struct steno_metadata_number *want, size_t n,
+                                            const char *file, steno_err *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "families/common/metadata.h"
 #include "families/common/network_file.h"
 #include "families/common/path.h"
 #include "formats/json.h"
@@ -117,35 +118,6 @@ static steno_status read_config(struct steno_nemo_conf *c, steno_err *err)
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-struct number {
-    const char *key;
-    int64_t min, max;
-    int64_t *to;
-    bool needed;
-};
-
-static steno_status read_numbers(const steno_onnx_head *h, const struct number *want, size_t n,
-                                 const char *file, steno_err *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        const char *text = steno_onnx_head_meta(h, want[i].key);
-        char *end;
-        long long v;
-        if (!text && !want[i].needed)
-            continue;
-        if (!text)
-            return steno_fail(err, STENO_ERR_FORMAT, "%s: metadata %s is missing", file,
-                              want[i].key);
-        v = strtoll(text, &end, 10);
-        if (end == text || *end || v < want[i].min || v > want[i].max)
-            return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: metadata %s is '%.40s', expected %lld to %lld", file,
-                              want[i].key, text, (long long)want[i].min, (long long)want[i].max);
-        *want[i].to = v;
-    }
-    return STENO_OK;
-}
-
 static steno_status read_normalisation(struct steno_nemo_conf *c, const steno_onnx_head *h,
                                        const char *file, steno_err *err)
 {
@@ -167,7 +139,7 @@ static steno_status read_normalisation(struct steno_nemo_conf *c, const steno_on
 steno_status steno_nemo_conf_metadata(struct steno_nemo_conf *c, const steno_onnx_head *h,
                                       const char *file, steno_err *err)
 {
-    const struct number want[] = {
+    const struct steno_metadata_number want[] = {
         {"vocab_size", 1, 1 << 20, &c->vocab, !c->onnx_asr},
         {"subsampling_factor", 1, 64, &c->subsampling, !c->onnx_asr},
         {"feat_dim", 1, 512, &c->bins, false},
@@ -183,7 +155,7 @@ steno_status steno_nemo_conf_metadata(struct steno_nemo_conf *c, const steno_onn
         {"decoder_hidden_size", 1, 65536, &c->decoder_hidden, false},
     };
     const char *gigaam = steno_onnx_head_meta(h, "is_giga_am");
-    steno_status st = read_numbers(h, want, sizeof want / sizeof *want, file, err);
+    steno_status st = steno_metadata_read(h, want, sizeof want / sizeof *want, file, err);
     if (!st && gigaam && strcmp(gigaam, "0") != 0)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED,
                         "%s: metadata is_giga_am is %.10s: features of GigaAM are not known", file,

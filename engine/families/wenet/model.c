@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/metadata.h"
 #include "families/common/network_file.h"
 #include "families/common/path.h"
 #include "families/common/precision.h"
@@ -62,35 +63,19 @@ steno_status steno_wenet_meta_read(struct steno_wenet_meta *out, const steno_onn
                                    bool streaming, const char *file, steno_err *err)
 {
     struct steno_wenet_meta m = {.chunk = CHUNK, .left = LEFT};
-    const struct {
-        const char *key;
-        int64_t max, *to;
-        bool needed;
-    } want[] = {{"vocab_size", 1 << 20, &m.vocab, true},
-                {"subsampling_factor", 64, &m.subsampling, true},
-                {"head", 1024, &m.head, streaming},
-                {"num_blocks", 1024, &m.blocks, streaming},
-                {"output_size", 65536, &m.width, streaming},
-                {"cnn_module_kernel", 1024, &m.kernel, streaming},
-                {"right_context", 1024, &m.right_context, streaming},
-                {"chunk_size", 1024, &m.chunk, false},
-                {"left_chunks", 1024, &m.left, false}};
-    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        const char *text = steno_onnx_head_meta(h, want[i].key);
-        char *end;
-        long long v;
-        if (!text && !want[i].needed)
-            continue;
-        if (!text)
-            return steno_fail(err, STENO_ERR_FORMAT, "%s: metadata %s is missing", file,
-                              want[i].key);
-        v = strtoll(text, &end, 10);
-        if (end == text || *end || v < 1 || v > want[i].max)
-            return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: metadata %s is '%.40s', expected 1 to %lld", file, want[i].key,
-                              text, (long long)want[i].max);
-        *want[i].to = v;
-    }
+    const struct steno_metadata_number want[] = {
+        {"vocab_size", 1, 1 << 20, &m.vocab, true},
+        {"subsampling_factor", 1, 64, &m.subsampling, true},
+        {"head", 1, 1024, &m.head, streaming},
+        {"num_blocks", 1, 1024, &m.blocks, streaming},
+        {"output_size", 1, 65536, &m.width, streaming},
+        {"cnn_module_kernel", 1, 1024, &m.kernel, streaming},
+        {"right_context", 1, 1024, &m.right_context, streaming},
+        {"chunk_size", 1, 1024, &m.chunk, false},
+        {"left_chunks", 1, 1024, &m.left, false}};
+    steno_status st = steno_metadata_read(h, want, sizeof want / sizeof *want, file, err);
+    if (st)
+        return st;
     if (streaming && m.width % m.head)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: metadata output_size is %lld, no multiple of head, %lld", file,
