@@ -6,7 +6,7 @@
  *
  * The limit on processor time follows from the limit on audio: real files take less than a
  * hundredth of their length. */
-#define _GNU_SOURCE /* memfd_create, pipe2, posix_spawn_file_actions_addclosefrom_np */
+#define _GNU_SOURCE /* memfd_create, pipe2 */
 #include "audio/container.h"
 
 #include <errno.h>
@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +24,7 @@
 
 #include "audio/decode_wire.h"
 #include "audio/pcm.h"
+#include "base/spawn.h"
 
 #define PROGRAM "steno-decode"
 #define PATH_BYTES 4096
@@ -130,48 +130,6 @@ static steno_status fail_errno(steno_err *err, const char *what, int e)
                       PROGRAM ": %s: %s", what, strerror(e));
 }
 
-/* Signals as a new program expects them: those of this thread may be blocked or ignored. */
-static int default_signals(posix_spawnattr_t *attr)
-{
-    sigset_t none, all;
-    int rc;
-    sigemptyset(&none);
-    sigfillset(&all);
-    rc = posix_spawnattr_setsigmask(attr, &none);
-    if (!rc)
-        rc = posix_spawnattr_setsigdefault(attr, &all);
-    return rc ? rc : posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-}
-
-static int spawn(pid_t *pid, const char *path, char *const argv[], int in, int out)
-{
-    static char *const env[] = {NULL};
-    posix_spawn_file_actions_t act;
-    posix_spawnattr_t attr;
-    int rc = posix_spawn_file_actions_init(&act);
-    if (rc)
-        return rc;
-    rc = posix_spawnattr_init(&attr);
-    if (rc) {
-        posix_spawn_file_actions_destroy(&act);
-        return rc;
-    }
-    rc = posix_spawn_file_actions_adddup2(&act, in, STDIN_FILENO);
-    if (!rc)
-        rc = posix_spawn_file_actions_adddup2(&act, out, STDOUT_FILENO);
-    if (!rc)
-        rc = posix_spawn_file_actions_addopen(&act, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    if (!rc)
-        rc = posix_spawn_file_actions_addclosefrom_np(&act, STDERR_FILENO + 1);
-    if (!rc)
-        rc = default_signals(&attr);
-    if (!rc)
-        rc = posix_spawn(pid, path, &act, &attr, argv, env);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&act);
-    return rc;
-}
-
 /* Start the program on `in`; range: the bytes of a file that are the recording, NULL = a pipe. */
 static steno_status start(steno_container *c, const struct steno_container_options *opt, int in,
                           const struct steno_source *range, steno_err *err)
@@ -182,6 +140,7 @@ static steno_status start(steno_container *c, const struct steno_container_optio
     char path[PATH_BYTES], seconds[24], offset[24] = "", size[24] = "";
     char program[] = PROGRAM, megabytes[] = MEGABYTES, demuxer[32];
     char *argv[] = {program, demuxer, seconds, megabytes, range ? offset : NULL, size, NULL};
+    char *const env[] = {NULL};
     int pipe[2], rc;
     snprintf(demuxer, sizeof demuxer, "%s", opt->demuxer ? opt->demuxer : "");
     snprintf(seconds, sizeof seconds, "%d", CPU_SECONDS + (int)(longest / 100));
@@ -195,7 +154,7 @@ static steno_status start(steno_container *c, const struct steno_container_optio
                           ", which is not installed beside this one or in libexec/steno");
     if (pipe2(pipe, O_CLOEXEC))
         return fail_errno(err, "pipe", errno);
-    rc = spawn(&c->pid, path, argv, in, pipe[1]);
+    rc = steno_spawn(&c->pid, path, false, argv, env, in, pipe[1]);
     close(pipe[1]);
     c->out = pipe[0];
     (void)fcntl(c->out, F_SETFL, O_NONBLOCK);

@@ -1,10 +1,10 @@
 #include "cli/origins.h"
 
 #include "base/buf.h"
+#include "base/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,6 @@ static void ask_python(struct origins *o, const char *script)
 {
     char name[] = "python3", command[] = "-c";
     char *argv[] = {name, command, strdup(script), NULL};
-    posix_spawn_file_actions_t to;
     struct steno_buf answer;
     pid_t pid;
     int ends[2], rc;
@@ -75,14 +74,7 @@ static void ask_python(struct origins *o, const char *script)
         free(argv[2]);
         return;
     }
-    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    posix_spawn_file_actions_init(&to);
-    posix_spawn_file_actions_addopen(&to, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&to, ends[1], 1);
-    posix_spawn_file_actions_addopen(&to, 2, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclose(&to, ends[1]);
-    rc = posix_spawnp(&pid, name, &to, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&to);
+    rc = steno_spawn(&pid, name, true, argv, environ, -1, ends[1]);
     free(argv[2]);
     close(ends[1]);
     steno_buf_init(&answer, ANSWER_BYTES);
