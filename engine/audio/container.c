@@ -2,7 +2,8 @@
  * recording in memory is copied to an anonymous file (memfd_create), because formats such as MP4
  * need to seek. A live stream comes by a pipe.
  *
- * The kernel ends the process with the thread that started it, so that has to be one that stays.
+ * The kernel ends the process when the thread that started it ends (PR_SET_PDEATHSIG): the
+ * recording must not outlive that thread.
  *
  * The limit on processor time follows from the limit on audio: real files take less than a
  * hundredth of their length. */

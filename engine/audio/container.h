@@ -1,18 +1,18 @@
 /* Recordings and live streams that the program steno-decode decodes in a process of its own
- * (engine/decode/): WebM, MP4, AAC and the rest. The engine starts it, gives it bytes, and reads
- * records from it (audio/decode_wire.h), of which it believes nothing: a program that crashes,
- * hangs or lies is an error of this input alone. */
+ * (engine/decode/): WebM, MP4, AAC and the rest. The engine starts it, gives it bytes, reads its
+ * records (audio/decode_wire.h) and checks every field of them: a program that crashes, hangs or
+ * lies is an error of this input alone. */
 #ifndef STENO_AUDIO_CONTAINER_H
 #define STENO_AUDIO_CONTAINER_H
 
 #include "audio/source.h"
 #include "base/status.h"
 
-/* Where steno-decode is, and how many may run. Locked: any thread. */
+/* Number of processes of steno-decode that run, and its limit. Locked: any thread. */
 typedef struct steno_decoders steno_decoders;
 
-/* max: processes at once; 0 = none at all. Never fails for want of the program:
- * steno_container_open then does. */
+/* max: processes at once; 0 = none at all. Does not look for the program; steno_container_open
+ * does. */
 STENO_MUST steno_status steno_decoders_open(steno_decoders **out, int max, steno_err *err);
 void steno_decoders_close(steno_decoders *d); /* after all of its containers; NULL too */
 int steno_decoders_running(const steno_decoders *d);
@@ -24,8 +24,8 @@ typedef struct steno_container steno_container;
 struct steno_container_options {
     const char *demuxer;      /* FFmpeg's name of the format; NULL = found by its first bytes */
     steno_decoders *decoders; /* NULL: any number */
-    double max_seconds;       /* limit on decoded audio, from which that on processor time
-                               * follows; 0 = none */
+    double max_seconds;       /* limit on decoded audio; the limit on processor time follows from
+                               * it; 0 = none */
 };
 
 struct steno_container_info {

@@ -22,50 +22,62 @@ static bool starts(const unsigned char *h, size_t n, const char *magic, size_t l
     return n >= len && !memcmp(h, magic, len);
 }
 
-static const struct {
+static const struct magic {
     size_t at;
-    const char *magic;
-    size_t len;
+    const char *bytes;
+    size_t n;
     struct steno_audio_container is;
-} containers[] = {
-    {0, "\x1A\x45\xDF\xA3", 4, {"matroska", "WebM or Matroska"}},
-    {4, "ftyp", 4, {"mov", "MP4"}},
-    {4, "moov", 4, {"mov", "MP4"}}, /* QuickTime before it had ftyp */
-    {4, "mdat", 4, {"mov", "MP4"}},
-    {4, "wide", 4, {"mov", "MP4"}},
-    {4, "styp", 4, {"mov", "MP4"}},
-    {0, "#!AMR", 5, {"amr", "AMR"}},
-    {0, "\x30\x26\xB2\x75\x8E\x66\xCF\x11", 8, {"asf", "WMA"}},
-    {0, "\x0B\x77", 2, {"", "AC-3"}}, /* E-AC-3 begins so too */
-    {0, "ADIF", 4, {"aac", "AAC"}},
-    {0, "FLV\1", 4, {"flv", "FLV"}},
-    {0, "\0\0\1\xBA", 4, {"mpeg", "MPEG"}},
-    {8, "AVI ", 4, {"avi", "AVI"}},
-    {0, ".RMF", 4, {"rm", "RealMedia"}},
-    {0, "wvpk", 4, {"wv", "WavPack"}},
-    {0, "TTA1", 4, {"tta", "TTA"}},
-    {0, "MAC ", 4, {"ape", "Monkey's Audio"}},
-    {28, "Speex   ", 8, {"ogg", "Ogg Speex"}},
-    /* read by other readers when they can */
-    {0, "OggS", 4, {"ogg", "Ogg"}},
-    {0, "fLaC", 4, {"flac", "FLAC"}},
-    {0, "caff", 4, {"caf", "CAF"}},
-    {8, "AIFC", 4, {"aiff", "AIFF-C"}},
-    {8, "WAVE", 4, {"wav", "WAV"}},
+    bool shared; /* another reader reads the format too, most of the time */
+} magics[] = {
+    {0, "\x1A\x45\xDF\xA3", 4, {"matroska", "WebM or Matroska"}, false},
+    {4, "ftyp", 4, {"mov", "MP4"}, false},
+    {4, "moov", 4, {"mov", "MP4"}, false}, /* QuickTime before it had ftyp */
+    {4, "mdat", 4, {"mov", "MP4"}, false},
+    {4, "wide", 4, {"mov", "MP4"}, false},
+    {4, "styp", 4, {"mov", "MP4"}, false},
+    {0, "#!AMR", 5, {"amr", "AMR"}, false},
+    {0, "\x30\x26\xB2\x75\x8E\x66\xCF\x11", 8, {"asf", "WMA"}, false},
+    {0, "\x0B\x77", 2, {"", "AC-3"}, false}, /* E-AC-3 begins so too */
+    {0, "ADIF", 4, {"aac", "AAC"}, false},
+    {0, "FLV\1", 4, {"flv", "FLV"}, false},
+    {0, "\0\0\1\xBA", 4, {"mpeg", "MPEG"}, false},
+    {8, "AVI ", 4, {"avi", "AVI"}, false},
+    {0, ".RMF", 4, {"rm", "RealMedia"}, false},
+    {0, "wvpk", 4, {"wv", "WavPack"}, false},
+    {0, "TTA1", 4, {"tta", "TTA"}, false},
+    {0, "MAC ", 4, {"ape", "Monkey's Audio"}, false},
+    {28, "Speex   ", 8, {"ogg", "Ogg Speex"}, false},
+    {0, "OggS", 4, {"ogg", "Ogg"}, true},
+    {0, "fLaC", 4, {"flac", "FLAC"}, true},
+    {0, "caff", 4, {"caf", "CAF"}, true},
+    {8, "AIFC", 4, {"aiff", "AIFF-C"}, true},
+    {8, "WAVE", 4, {"wav", "WAV"}, true},
 };
-#define SHARED "OggS" /* from here on: not containers alone */
+
+static const struct magic *find_magic(const unsigned char *h, size_t n)
+{
+    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
+        if (n >= magics[i].at + magics[i].n &&
+            !memcmp(h + magics[i].at, magics[i].bytes, magics[i].n))
+            return &magics[i];
+    return NULL;
+}
+
+/* ADTS: 12 set bits, layer 0, a rate that exists (ISO 14496-3, 1.A.2.2). */
+static bool is_adts(const unsigned char *h, size_t n)
+{
+    return n >= 4 && h[0] == 0xFF && (h[1] & 0xF6) == 0xF0 && (h[2] & 0x3C) < 13 << 2;
+}
 
 const struct steno_audio_container *steno_audio_container_of(const unsigned char *h, size_t n,
                                                              bool weak)
 {
     static const struct steno_audio_container adts = {"aac", "AAC"}, ts = {"mpegts", "MPEG-TS"},
                                               gsm = {"gsm", "GSM"};
-    for (size_t i = 0; i < sizeof containers / sizeof *containers; i++)
-        if (n >= containers[i].at + containers[i].len &&
-            !memcmp(h + containers[i].at, containers[i].magic, containers[i].len))
-            return &containers[i].is;
-    /* ADTS: 12 set bits, layer 0, a rate that exists (ISO 14496-3, 1.A.2.2) */
-    if (n >= 4 && h[0] == 0xFF && (h[1] & 0xF6) == 0xF0 && (h[2] & 0x3C) < 13 << 2)
+    const struct magic *m = find_magic(h, n);
+    if (m)
+        return &m->is;
+    if (is_adts(h, n))
         return &adts;
     if (!weak || !n)
         return NULL;
@@ -74,13 +86,8 @@ const struct steno_audio_container *steno_audio_container_of(const unsigned char
 
 static bool is_container(const unsigned char *h, size_t n)
 {
-    const struct steno_audio_container *c = steno_audio_container_of(h, n, false);
-    for (size_t i = 0; c && i < sizeof containers / sizeof *containers; i++)
-        if (!strcmp(containers[i].magic, SHARED))
-            break;
-        else if (c == &containers[i].is)
-            return true;
-    return c && !strcmp(c->name, "AAC");
+    const struct magic *m = find_magic(h, n);
+    return m ? !m->shared : is_adts(h, n);
 }
 
 enum steno_audio_kind steno_audio_sniff(const unsigned char *h, size_t n)

@@ -23,16 +23,16 @@ enum steno_audio_kind {
 STENO_MUST steno_status steno_audio_detect(struct steno_source *src, enum steno_audio_kind *k,
                                            unsigned char *head, size_t *n, size_t *junk,
                                            steno_err *err);
-/* The kind that the first bytes h [n] tell. */
+/* The kind of a recording that begins with h [n]. */
 enum steno_audio_kind steno_audio_sniff(const unsigned char *h, size_t n);
 /* A format of steno-decode. */
 struct steno_audio_container {
     const char *demuxer; /* FFmpeg's name */
     const char *name;    /* for people */
 };
-/* The container that the first bytes tell, also of kinds that another reader may read too (WAV,
- * CAF, AIFF, FLAC, Ogg); NULL = none. weak: also formats that one byte marks, which chance may
- * bring. */
+/* The container of a recording that begins with h [n], also where another reader may read it (WAV,
+ * CAF, AIFF, FLAC, Ogg); NULL = none. weak: also formats of which one byte is known, which other
+ * data may begin with too. */
 const struct steno_audio_container *steno_audio_container_of(const unsigned char *h, size_t n,
                                                              bool weak);
 /* The error for a recording of no known kind; h [n]: its head. STENO_ERR_FORMAT. */

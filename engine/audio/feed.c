@@ -72,6 +72,8 @@ static steno_status raw_setup(steno_feed *f, const struct steno_feed_options *o,
 static steno_status setup(steno_feed *f, const struct steno_feed_options *o, steno_err *err)
 {
     const char *name = o->encoding ? o->encoding : "s16le";
+    const bool packets = !strcasecmp(name, "opus");
+    const bool ogg = !strcasecmp(name, "ogg-opus") || !strcasecmp(name, "ogg_opus");
     f->channels = o->channels ? o->channels : 1;
     f->channel = o->channel;
     if (!strcasecmp(name, "wav")) {
@@ -80,18 +82,14 @@ static steno_status setup(steno_feed *f, const struct steno_feed_options *o, ste
         f->wav = steno_wav_new();
         return f->wav ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
     }
-    if (f->channel == STENO_FEED_ALL_CHANNELS && !strncasecmp(name, "o", 1))
+    if (!packets && !ogg)
+        return raw_setup(f, o, name, err);
+    if (f->channel == STENO_FEED_ALL_CHANNELS)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "multichannel: not possible with bare Opus");
     f->rate = o->sample_rate > 0 ? steno_opus_rate_for(o->sample_rate) : 48000;
-    if (!strcasecmp(name, "opus")) {
-        f->kind = PACKETS;
-        return steno_opus_open(&f->opus, f->rate, err);
-    }
-    if (!strcasecmp(name, "ogg-opus") || !strcasecmp(name, "ogg_opus")) {
-        f->kind = OGG;
-        return steno_ogg_opus_open(&f->ogg, f->rate, f->channel, err);
-    }
-    return raw_setup(f, o, name, err);
+    f->kind = packets ? PACKETS : OGG;
+    return packets ? steno_opus_open(&f->opus, f->rate, err)
+                   : steno_ogg_opus_open(&f->ogg, f->rate, f->channel, err);
 }
 
 steno_status steno_feed_open(steno_feed **out, const struct steno_feed_options *opt, steno_err *err)

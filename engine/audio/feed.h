@@ -1,7 +1,7 @@
-/* Live audio of a named encoding to mono f32: one entry for streams, over pcm, wav, ogg_opus.
- * Encodings: those of steno_pcm_parse, "wav", "opus" (one packet per push), "ogg-opus".
- * Pure, except that a container is decoded by another process (audio/container.h): its
- * samples come later than its bytes. */
+/* Live audio of a named encoding to mono f32: one entry for streams, over pcm, wav, ogg_opus and
+ * container. Encodings: those of steno_pcm_parse, "wav", "opus" (one packet per push), "ogg-opus".
+ * Pure, except that another process decodes a container (audio/container.h): its samples come later
+ * than its bytes. */
 #ifndef STENO_AUDIO_FEED_H
 #define STENO_AUDIO_FEED_H
 
@@ -16,10 +16,11 @@ struct steno_feed_options {
                            * 0 = 48000. WAV: 0, or the rate that the header must have (else
                            * STENO_ERR_INVAL names both) */
     unsigned channels;    /* of raw samples, 0 = 1 */
-    unsigned channel;     /* 0 = mean of all channels, k = the k-th counted from 1; or: */
+    unsigned channel;     /* 0 = mean of all channels, k = the k-th counted from 1, or
+                           * STENO_FEED_ALL_CHANNELS */
 };
-#define STENO_FEED_ALL_CHANNELS 0xFFFFFFFFu /* samples of all channels, interleaved; not of Opus   \
-                                             */
+/* Keep all channels, interleaved. Not possible with Opus. */
+#define STENO_FEED_ALL_CHANNELS 0xFFFFFFFFu
 
 /* Open a feed. STENO_ERR_UNSUPPORTED: unknown encoding or rate; the message lists the known ones.
  * Confined. */
@@ -32,11 +33,11 @@ STENO_MUST steno_status steno_feed_open_container(steno_feed **out,
 void steno_feed_close(steno_feed *f);
 
 /* Append bytes, cut anywhere ("opus": exactly one packet; n = 0 is a lost one).
- * out [max] mono f32 (whole frames of all channels), max >= STENO_FEED_MIN_OUT; *used, *made as in
- * steno_resampler_push. STENO_NEED_MORE: all bytes were taken and no sample is complete. Errors are
- * final for wav and ogg-opus; after a damaged Opus packet the feed continues. A container: *used
- * and *made may be 0 with STENO_OK, and n may be 0; then wait for its descriptors (SIGPIPE must be
- * ignored). */
+ * out [max] mono f32 (or whole frames of all channels), max >= STENO_FEED_MIN_OUT; *used, *made as
+ * in steno_resampler_push. STENO_NEED_MORE: all bytes were taken and no sample is complete. Errors
+ * are final for wav and ogg-opus; after a damaged Opus packet the feed continues. A container:
+ * *used and *made may be 0 with STENO_OK, and n may be 0; then wait for its descriptors (SIGPIPE
+ * must be ignored). */
 #define STENO_FEED_MIN_OUT 5760 /* an Opus packet of 120 ms at 48 kHz */
 STENO_MUST steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *used,
                                         float *out, size_t max, size_t *made, steno_err *err);
