@@ -1,6 +1,7 @@
 /* A recording whose windows are decoded side by side (faster-whisper's BatchedInferencePipeline):
- * it is cut into chunks in pauses of speech (common/cutter.h), and each chunk is a recording of its
- * own (recording.h), without the text before it. Segments come in order, with times of the whole.
+ * it is cut into chunks in pauses of speech (common/speech_cutter.h), and each chunk is a recording
+ * of its own (recording.h), without the text before it. Segments come in order, with times of the
+ * whole.
  *
  * Use: open; push, and when due, give the recordings of `steps` to
  * steno_whisper_recordings_step, then `stepped`, and read all with next; at the end, end, and the

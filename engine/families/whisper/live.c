@@ -18,7 +18,6 @@
 #define TIMES_PER_SECOND 50
 #define LONG_SECONDS 8.0 /* of audio, from which on partials begin later: LEAST_ROWS hold less */
 #define LONG_PIECES 200  /* with more in the window they do not */
-#define PROMPT_MAX 460
 /* Of 15 segments of English speech, tiny.en, finals that had to be decoded again because of agreed
  * text, and the delay of a stable word: 2 hypotheses in a row and no word held back 7, 2.1 s;
  * 2 and 2 words 5, 2.7 s; 3 and 1 3, 3.6 s; 4 and 2 2, 5.0 s. */
@@ -35,9 +34,10 @@ struct steno_whisper_live {
     bool full; /* 30 s */
     bool wide; /* more silence behind the audio, to the window's end */
     bool begun, done;
-    double seconds;                                    /* of audio */
-    size_t most;                                       /* pieces */
-    int32_t text[PROMPT_MAX + STENO_WHISPER_MAX_TEXT]; /* prompt, agreed pieces, draft */
+    double seconds; /* of audio */
+    size_t most;    /* pieces */
+    /* prompt, agreed pieces, draft */
+    int32_t text[STENO_WHISPER_PROMPT_MAX + STENO_WHISPER_MAX_TEXT];
     size_t pick[STENO_WHISPER_MAX_TEXT + 2];
     size_t n_prompt, n_draft, n_pick;
     int32_t token;
@@ -204,7 +204,7 @@ steno_status steno_whisper_live_start(steno_whisper_live *l, const int32_t *prom
     const size_t room = (size_t)l->m->dims.text_ctx;
     const size_t old = least(a->n, STENO_WHISPER_MAX_TEXT - 1);
     size_t sot = 0;
-    if (n > PROMPT_MAX || n + old >= room || a->agreed > old)
+    if (n > STENO_WHISPER_PROMPT_MAX || n + old >= room || a->agreed > old)
         return steno_fail(err, STENO_ERR_LIMIT,
                           "a prompt of %zu pieces, the decoder has %zu positions", n, room);
     while (sot + 1 < n && prompt[sot] != l->m->special.sot)

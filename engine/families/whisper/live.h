@@ -13,6 +13,8 @@
 #include "families/whisper/agree.h"
 #include "families/whisper/decode.h"
 
+#define STENO_WHISPER_PROMPT_MAX 460 /* pieces: context, and the start of a transcript */
+
 typedef struct steno_whisper_live steno_whisper_live; /* confined */
 
 /* A window that grows. Pointers are borrowed until the partial has ended. */

@@ -276,9 +276,10 @@ const struct steno_whisper *steno_whisper_runner_model(const steno_whisper_runne
 
 /* ---- a window ------------------------------------------------------------------------------ */
 
-/* Columns [first, first + n) of kv [rows, 2 d'], turned, as rows `at` and on of `to` [n, cap]. */
-static void turn(const steno_whisper_state *s, float *to, size_t at, const float *kv, size_t rows,
-                 size_t first, size_t n)
+/* Columns [first, first + n) of kv [rows, 2 d'], transposed, as rows `at` and on of `to` [n, cap].
+ */
+static void transpose_columns(const steno_whisper_state *s, float *to, size_t at, const float *kv,
+                              size_t rows, size_t first, size_t n)
 {
     const size_t d = s->heads * s->size, cap = s->cap_memory;
     for (size_t r0 = 0; r0 < rows; r0 += 16) { /* a cache line of each column at a time */
@@ -295,7 +296,7 @@ static void keep_floats(const steno_whisper_state *s, float *to, size_t at, cons
 {
     const size_t d = s->heads * s->size, cap = s->cap_memory;
     float *values = to + d * cap;
-    turn(s, to, at, kv, rows, 0, d);
+    transpose_columns(s, to, at, kv, rows, 0, d);
     for (size_t h = 0; h < s->heads; h++)
         for (size_t r = 0; r < rows; r++)
             memcpy(values + (h * cap + at + r) * s->size, kv + r * 2 * d + d + h * s->size,
@@ -323,8 +324,8 @@ static void keep_keys(const steno_whisper_state *s, size_t layer, size_t at, con
 {
     for (size_t i = 0; i < s->m->n_heads; i++)
         if ((size_t)s->m->heads[i].layer == layer)
-            turn(s, s->keys + i * s->size * s->cap_memory, at, kv, rows,
-                 (size_t)s->m->heads[i].head * s->size, s->size);
+            transpose_columns(s, s->keys + i * s->size * s->cap_memory, at, kv, rows,
+                              (size_t)s->m->heads[i].head * s->size, s->size);
 }
 
 static bool keep_layer(steno_whisper_state *s, size_t layer, size_t at, const float *kv,

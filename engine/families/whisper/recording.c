@@ -56,8 +56,7 @@ static steno_status begin_window(steno_whisper_recording *j, steno_whisper_runne
     j->n_cuts = j->n_read = 0;
     if (j->live)
         steno_whisper_live_join(j->live);
-    j->size = left < STENO_WHISPER_WINDOW_FRAMES ? left : STENO_WHISPER_WINDOW_FRAMES;
-    j->size = j->size < most ? j->size : most;
+    j->size = steno_whisper_least(steno_whisper_least(left, STENO_WHISPER_WINDOW_FRAMES), most);
     st = encode_window(j, j->size, net, err);
     if (st)
         return st;
@@ -232,7 +231,7 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     steno_status st;
     r->o.language = language;
     r->phase = STENO_WHISPER_LISTENING;
-    r->ended = r->single_end = r->forced = r->encoded = false;
+    r->ended = r->forced = r->encoded = false;
     steno_whisper_live_close(r->live);
     r->live = NULL;
     r->context.n = 0;

@@ -11,8 +11,7 @@
 #include "families/whisper/words.h"
 
 #define STENO_WHISPER_WINDOW_FRAMES (STENO_WHISPER_WINDOW / STENO_WHISPER_HOP)
-#define STENO_WHISPER_FRAME_S 0.01   /* seconds of a mel frame */
-#define STENO_WHISPER_PROMPT_MAX 460 /* pieces: the start, and all around it */
+#define STENO_WHISPER_FRAME_S 0.01                              /* seconds of a mel frame */
 #define STENO_WHISPER_MAX_SEGMENTS (STENO_WHISPER_MAX_TEXT + 1) /* of a window */
 #define STENO_WHISPER_TEXT_BYTES ((size_t)1 << 20)              /* of a prompt or a segment */
 
@@ -29,13 +28,13 @@ struct steno_whisper_pieces {
 };
 
 enum steno_whisper_phase {
-    STENO_WHISPER_LISTENING, /* for the samples of a window */
-    STENO_WHISPER_DETECTING, /* its language */
-    STENO_WHISPER_DOUBTING,  /* its language once more, with the frame of padding */
-    STENO_WHISPER_DECODING,
-    STENO_WHISPER_ALIGNING, /* its words */
-    STENO_WHISPER_HEARING,  /* a partial: the language of what there is of the window */
-    STENO_WHISPER_WRITING   /* a partial: its text */
+    STENO_WHISPER_LISTENING, /* waits for the samples of a window */
+    STENO_WHISPER_DETECTING, /* detects its language */
+    STENO_WHISPER_DOUBTING,  /* detects its language again, with the frame of padding */
+    STENO_WHISPER_DECODING,  /* finds its text */
+    STENO_WHISPER_ALIGNING,  /* finds the times of its words */
+    STENO_WHISPER_HEARING,   /* a partial: detects the language of the window so far */
+    STENO_WHISPER_WRITING    /* a partial: finds its text */
 };
 
 struct steno_whisper_recording {
@@ -47,13 +46,13 @@ struct steno_whisper_recording {
     steno_whisper_mel *mel;
     enum steno_whisper_phase phase;
     bool ended;
-    int language;               /* -1: not known yet */
+    int language;               /* of the window; -1: not known yet */
+    int first_language;         /* of the recording: that of its first window; -1: not known yet */
     float language_probability; /* of first_language */
     struct steno_whisper_pieces prompt_text, context, hotwords, prefix;
-    int first_language; /* -1: not known yet; `language` may be another one in each window */
-    double last_speech; /* seconds */
+    double last_speech; /* end of the speech so far, s */
     size_t windows;     /* finished */
-    size_t spoken;      /* frames before this one, at most, have speech */
+    size_t spoken;      /* no frame from this one on has speech */
 
     /* the window */
     size_t seek, size; /* frames */
@@ -64,18 +63,17 @@ struct steno_whisper_recording {
     int32_t text_ids[STENO_WHISPER_MAX_TEXT]; /* [n_text] of decoded, without timestamps */
     size_t n_text;
     struct steno_whisper_cut cut[STENO_WHISPER_MAX_SEGMENTS];
-    size_t n_cuts, n_read; /* n_read: what next has given */
-    bool single_end;       /* it ended with one timestamp, not two */
+    size_t n_cuts, n_read; /* n_read: given by steno_whisper_recording_next */
     struct steno_whisper_words words;
 
     /* partials of the window that grows */
     steno_whisper_live *live; /* NULL: there were none */
     int heard;                /* language of the last partial */
-    bool encoded;             /* for the partial that runs */
-    bool forced;              /* the agreed text was given to the decoder */
-    size_t n_behind;          /* pieces that follow the prompt */
+    bool encoded;             /* the window is encoded for the current partial */
+    bool forced;              /* the decoder continues the agreed text */
+    size_t n_behind;          /* given pieces that follow the prompt */
 
-    /* the segment that next gave */
+    /* the segment that steno_whisper_recording_next gave last */
     struct steno_buf text;
     struct steno_whisper_word *out;
 };

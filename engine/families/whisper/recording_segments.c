@@ -13,6 +13,13 @@ static bool is_time(const steno_whisper_recording *j, size_t i)
     return j->decoded.ids[i] >= j->m->special.first_time;
 }
 
+/* The text ends with one timestamp, not two: nothing follows it in the window. */
+static bool has_single_end(const steno_whisper_recording *j)
+{
+    const size_t n = j->decoded.n;
+    return n >= 2 && !is_time(j, n - 2) && is_time(j, n - 1);
+}
+
 static double seconds_at(const steno_whisper_recording *j, size_t i)
 {
     return (double)j->seek * STENO_WHISPER_FRAME_S +
@@ -46,7 +53,6 @@ size_t steno_whisper_segments_cut(steno_whisper_recording *j)
     const size_t n = j->decoded.n;
     size_t last = 0;
     j->n_cuts = 0;
-    j->single_end = n >= 2 && !is_time(j, n - 2) && is_time(j, n - 1);
     for (size_t i = 1; i < n; i++)
         if (is_time(j, i) && is_time(j, i - 1)) {
             add_cut(j, last, i, seconds_at(j, last), seconds_at(j, i - 1));
@@ -56,7 +62,7 @@ size_t steno_whisper_segments_cut(steno_whisper_recording *j)
         cut_whole(j);
         return j->size;
     }
-    if (j->single_end) {
+    if (has_single_end(j)) {
         add_cut(j, last, n, seconds_at(j, last), seconds_at(j, n - 1));
         return j->size;
     }
@@ -70,17 +76,7 @@ static double hundredths(double x)
     return rint(x * 100) / 100;
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-/* The first word after a pause, or the first two, are not to reach back into it. */
+/* Shorten the first word or two after a pause where they reach back into it. */
 static void shorten_first(steno_whisper_recording *j, struct steno_whisper_timed *w, size_t n)
 {
     const double median = j->words.median, longest = j->words.longest;
@@ -88,20 +84,21 @@ static void shorten_first(steno_whisper_recording *j, struct steno_whisper_timed
         (w[0].end - w[0].start <= longest && (n < 2 || w[1].end - w[0].start <= longest * 2)))
         return;
     if (n > 1 && w[1].end - w[1].start > longest)
-        w[0].end = w[1].start = larger(w[1].end / 2, w[1].end - longest);
-    w[0].start = larger(0, w[0].end - longest);
+        w[0].end = w[1].start = fmax(w[1].end / 2, w[1].end - longest);
+    w[0].start = fmax(0, w[0].end - longest);
 }
 
-/* Whichever of segment and word is less likely to hold a pause gives the time. */
-static void settle_ends(steno_whisper_recording *j, struct steno_whisper_cut *c,
+/* At each end of a segment, the time is the segment's or the word's: that which is less likely to
+ * include a pause. */
+static void adjust_ends(steno_whisper_recording *j, struct steno_whisper_cut *c,
                         struct steno_whisper_timed *first, struct steno_whisper_timed *last)
 {
     if (c->start < first->end && c->start - 0.5 > first->start)
-        first->start = larger(0, smaller(first->end - j->words.median, c->start));
+        first->start = fmax(0, fmin(first->end - j->words.median, c->start));
     else
         c->start = first->start;
     if (c->end > last->start && c->end + 0.5 < last->end)
-        last->end = larger(last->start + j->words.median, c->end);
+        last->end = fmax(last->start + j->words.median, c->end);
     else
         c->end = last->end;
     j->last_speech = c->end;
@@ -129,7 +126,7 @@ static void take_words(steno_whisper_recording *j, struct steno_whisper_cut *c, 
     if (!c->n_words)
         return;
     shorten_first(j, w + c->first_word, c->n_words);
-    settle_ends(j, c, w + c->first_word, w + *to - 1);
+    adjust_ends(j, c, w + c->first_word, w + *to - 1);
 }
 
 void steno_whisper_segments_text(steno_whisper_recording *j)
@@ -177,7 +174,7 @@ double steno_whisper_segments_end(const steno_whisper_recording *j)
  * else the window's end. */
 static size_t seek_unsaid(const steno_whisper_recording *j, double said)
 {
-    const size_t end = j->seek + j->size, spoken = j->spoken < end ? j->spoken : end;
+    const size_t end = j->seek + j->size, spoken = steno_whisper_least(j->spoken, end);
     const size_t at = said > 0 ? (size_t)(said * 100) : 0;
     return at > j->seek && at + UNSAID < spoken ? at : end;
 }
@@ -188,7 +185,7 @@ size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek)
     j->last_speech = end;
     if (j->o.recover)
         return seek_unsaid(j, end);
-    return j->o.words_move && !j->single_end && end > (double)j->seek * STENO_WHISPER_FRAME_S
+    return j->o.words_move && !has_single_end(j) && end > (double)j->seek * STENO_WHISPER_FRAME_S
                ? (size_t)rint(end * 100)
                : seek;
 }
