@@ -47,7 +47,7 @@ endif
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith \
         -Wcast-qual -Wformat=2 -Wundef -Wwrite-strings -Wdouble-promotion $(if $(CI),$(if $(san_flags),,-Werror))
 CFLAGS ?= $(OPT)
-base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fvisibility=hidden -fPIE -pthread \
+base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fPIC -fno-semantic-interposition -pthread \
         -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
         -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' -DSTENO_LIBEXECDIR='"$(LIBEXECDIR)"' $(WARN) \
         $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
@@ -196,18 +196,28 @@ $(B)/steno-decode: $(call obj,$(dec_src)) $(libsteno)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(dec_libs) && mv $@.new $@
 
 # ---- tests -----------------------------------------------------------------------------------
+# Unit tests and fuzz targets share one library: 250 copies of the engine would take 20 GB with sanitizers. A test with
+# `/* ldflags: ... */` gets a copy of its own, since --wrap reaches only what is linked into the program.
+archives := $(libproto) $(libopt) $(libsteno)
+testlib := $(B)/tests/libsteno-tests.so
+$(testlib): $(archives)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -pthread -Wl,-z,relro,--as-needed $(san_flags) $(LDFLAGS) -o $@.new -Wl,--whole-archive $^ -Wl,--no-whole-archive $(srv_libs) $(lib_libs) && mv $@.new $@
+shared := $(if $(FUZZ),,$(testlib))
+engine_of = $(if $(and $(shared),$(if $(call link_flags,$(1)),,1)),-Wl$(comma)-rpath$(comma)'$$ORIGIN/..' $(shared),$(archives))
 # A unit test may hold a line  `/* link: server/config.c */` naming daemon sources it needs.
 link_extra = $(call obj,$(shell sed -n 's|^/\* link: \(.*\) \*/|\1|p' $(1)))
 link_flags = $(shell sed -n 's|^/\* ldflags: \(.*\) \*/|\1|p' $(1))
 .SECONDEXPANSION:
-$(unit_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) $(libproto) $(libopt) $(libsteno)
+$(unit_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) $(shared) $(archives)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(libproto) $(libopt) $(libsteno) -lcmocka $(srv_libs) $(lib_libs) && mv $@.new $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(call engine_of,$*.c) -lcmocka $(srv_libs) $(lib_libs) && mv $@.new $@
 # gcc: a plain main replays the corpus; FUZZ=1 with clang: libFuzzer's main
 fuzz_main := $(if $(FUZZ),,$(B)/tests/fuzz/replay.o)
-$(fuzz_bin): $(B)/%: $(B)/%.o $(fuzz_main) $$(call link_extra,$$*.c) $(libproto) $(libopt) $(libsteno)
+$(fuzz_bin): $(B)/%: $(B)/%.o $(fuzz_main) $$(call link_extra,$$*.c) $(shared) $(archives)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(libproto) $(libopt) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(call engine_of,$*.c) $(srv_libs) $(lib_libs) && mv $@.new $@
 fuzzers: $(fuzz_bin)
 $(B)/tests/bench/whisper_speed $(B)/tests/bench/stream_speed: %: %.o $(libsteno)
 	$(call say,LD,$@)
