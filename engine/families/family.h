@@ -203,7 +203,8 @@ struct steno_family {
     void (*worker_close)(void *worker);
     /* Run a step of each of n streams of one model, n <= max. Networks run as a batch of `size` >=
      * n. Every item has its own status. The results of a stream do not depend on the others. *spent
-     * grows by the time of the networks that a trial times. */
+     * grows by the time of the networks that a trial times, and by nothing if there is no trial:
+     * the pool knows the cost of that time from the trial alone, and counts the rest per stream. */
     void (*step)(void *worker, struct steno_step_item *items, size_t n, int size,
                  struct steno_network_time *spent);
     /* Write the best hypotheses so far to out, at most `max`. *stable: number of tokens at the head

@@ -17,6 +17,7 @@
 #include "families/ctc/internal.h"
 #include "recognizer/model.h"
 #include "recognizer/stream.h"
+#include "recognizer/stream_internal.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
 
@@ -345,6 +346,85 @@ static void costs_are_measured_size_by_size(void **state)
     steno_model_close(m);
 }
 
+/* ---- families without a trial ---- */
+
+static size_t batches[8], n_batches; /* streams of each step of the fake family */
+
+static steno_status open_no_worker(void **worker, void *model, int max, steno_err *err)
+{
+    (void)worker;
+    (void)model;
+    (void)max;
+    (void)err;
+    return STENO_OK;
+}
+
+static void close_no_worker(void *worker)
+{
+    (void)worker;
+}
+
+static steno_status open_no_trial(void **trial, void *worker, steno_err *err)
+{
+    (void)worker;
+    (void)err;
+    *trial = NULL;
+    return STENO_OK;
+}
+
+static void count_step(void *worker, struct steno_step_item *items, size_t n, int size,
+                       struct steno_network_time *spent)
+{
+    (void)worker;
+    (void)spent;
+    assert_true((size_t)size >= n);
+    batches[n_batches++] = n;
+    for (size_t i = 0; i < n; i++)
+        items[i].st = STENO_OK;
+}
+
+static void fill_nothing(const steno_stream *s, struct steno_step_item *item)
+{
+    (void)s;
+    (void)item;
+}
+
+static steno_status finish_nothing(steno_stream *s, const struct steno_step_item *item)
+{
+    (void)s;
+    return item->st;
+}
+
+static void without_a_trial_each_stream_steps_alone(void **state)
+{
+    static const struct steno_family family = {.worker_open = open_no_worker,
+                                               .worker_close = close_no_worker,
+                                               .trial_open = open_no_trial,
+                                               .step = count_step};
+    static const struct steno_feeder feeder = {.fill_item = fill_nothing,
+                                               .finish_step = finish_nothing};
+    const steno_model m = {.family = &family, .info = {.batches = true, .untimed = true}};
+    struct steno_stream one = {.feeder = &feeder}, *s[3];
+    struct steno_step_costs c;
+    steno_batcher *b = NULL;
+    steno_status st[3];
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        s[i] = &one;
+    assert_int_equal(steno_batcher_open(&b, &m, 8, NULL), STENO_OK);
+    assert_int_equal(steno_batcher_measure(b, 0.1, &c, NULL), STENO_OK);
+    assert_true(c.more);
+    assert_true(c.seconds[0] == 0 && isinf(c.seconds[1]));
+    steno_batcher_set_costs(b, &c);
+    n_batches = 0;
+    steno_streams_step(b, s, 3, st, NULL);
+    assert_int_equal(n_batches, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(batches[i], 1);
+    assert_int_equal(steno_batcher_network_ns(b), 0);
+    steno_batcher_close(b);
+}
+
 /* ---- networks that cannot be batched --------------------------------------------------------- */
 
 /* The tone model's directory with another network: log_probs = LogSoftmax over 5 means of x,
@@ -429,6 +509,7 @@ int main(void)
         cmocka_unit_test(scores_of_openblas_differ_in_the_last_digits),
         cmocka_unit_test(the_cheapest_sizes_are_chosen),
         cmocka_unit_test(costs_are_measured_size_by_size),
+        cmocka_unit_test(without_a_trial_each_stream_steps_alone),
         cmocka_unit_test(a_network_that_mixes_its_batch_gets_none),
     };
     return cmocka_run_group_tests(tests, read_speech, drop_speech);

@@ -149,6 +149,41 @@ static void the_pool_serves_while_streams_are_measured(void **state)
     assert_int_equal(open_batchers, 0);
 }
 
+/* Each step takes BURN of a processor, as a model without a trial that runs its networks in it. */
+#define BURN 2e-3
+
+static void step_and_burn(steno_batcher *p, steno_stream *const *s, size_t n, steno_status *st,
+                          steno_err *err)
+{
+    double from = steno_pool_thread_cpu();
+    while (steno_pool_thread_cpu() - from < BURN)
+        ;
+    fake_ops.step(p, s, n, st, err);
+}
+
+static void the_time_of_steps_without_a_trial_limits_the_capacity(void **state)
+{
+    const double least = BURN * RATE / WINDOW; /* of a processor, per second of audio */
+    struct told t = TOLD;
+    struct steno_pool_options o = options(&t, 'T');
+    struct steno_pool_ops ops = fake_ops;
+    struct steno_pool_stats st;
+    steno_pool *p = NULL;
+    (void)state;
+    ops.measure = measure_nothing;
+    ops.set_costs = take_any_costs;
+    ops.step = step_and_burn;
+    o.max_streams = 4096;
+    assert_int_equal(steno_pool_open_with(&p, &ops, NULL, &o, NULL), STENO_OK);
+    wait_told(&t);
+    assert_int_equal(t.failures, 0);
+    assert_true(t.costs.host >= least && t.costs.host < 3 * least);
+    assert_true(t.each >= t.costs.host);
+    steno_pool_get_stats(p, &st);
+    assert_in_range(st.capacity, 1, (int)(o.workers / least));
+    steno_pool_close(p);
+}
+
 static void with_a_given_capacity_nothing_is_measured(void **state)
 {
     struct told t = TOLD;
@@ -232,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batching_network_is_measured_before_the_pool_opens),
         cmocka_unit_test(the_pool_serves_while_streams_are_measured),
+        cmocka_unit_test(the_time_of_steps_without_a_trial_limits_the_capacity),
         cmocka_unit_test(with_a_given_capacity_nothing_is_measured),
         cmocka_unit_test(closing_stops_the_measurement),
         cmocka_unit_test(options_that_do_not_suit_the_model_are_left_out),

@@ -323,6 +323,7 @@ static void a_long_recording_takes_no_steps_from_a_short_one(void **state)
     beside = steps_of_first(b, f, 2);
     assert_int_equal(alone, beside);
     assert_false(f[1].done);
+    assert_int_equal(steno_batcher_network_ns(b), 0); /* no trial times it */
     steno_stream_close(f[0].s);
     steno_stream_close(f[1].s);
     steno_batcher_close(b);

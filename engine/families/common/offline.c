@@ -337,7 +337,7 @@ static bool prepare(struct work *w)
 }
 
 /* Recognize the chunk that is prepared. */
-static void run(void *worker, const struct work *w, struct steno_network_time *spent)
+static void run(void *worker, const struct work *w)
 {
     struct steno_step_item *item = w->item;
     struct offline *s = item->state;
@@ -348,7 +348,7 @@ static void run(void *worker, const struct work *w, struct steno_network_time *s
                                     .out = &s->piece,
                                     .err = item->err};
     steno_hypothesis_list_clear(&s->piece);
-    item->st = s->family->recognize(worker, &p, spent);
+    item->st = s->family->recognize(worker, &p);
     steno_hypothesis_list_finish(&s->piece);
     for (size_t i = 0; i < s->piece.n_spans; i++) {
         s->piece.spans[i].first += first_frame(s, &w->chunk);
@@ -364,10 +364,11 @@ void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, i
                         struct steno_network_time *spent)
 {
     (void)size;
+    (void)spent; /* there is no trial */
     for (size_t i = 0; i < n; i++) {
         struct work w = {.item = &items[i]};
         if (prepare(&w))
-            run(worker, &w, spent);
+            run(worker, &w);
         plan_partial(items[i].state);
     }
 }

@@ -34,9 +34,7 @@ struct steno_offline_family {
     size_t frame_samples;
     int64_t slack; /* frames: how far the time of a token may differ between two chunks */
     const steno_tokens *tokens;
-    /* Recognize one piece. *spent grows by the time of the networks. */
-    steno_status (*recognize)(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent);
+    steno_status (*recognize)(void *worker, struct steno_offline_piece *p); /* one piece */
     void (*settings_free)(void *settings);
 };
 
@@ -61,6 +59,7 @@ STENO_MUST steno_status steno_offline_new(void **state, const struct steno_offli
 /* As of struct steno_family. */
 void steno_offline_free(void *state);
 steno_status steno_offline_reset(void *state, enum steno_reset what, steno_err *err);
+/* *spent does not grow, since there is no trial. */
 void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, int size,
                         struct steno_network_time *spent);
 steno_status steno_offline_hypotheses(void *state, struct steno_hypothesis *out, size_t max,

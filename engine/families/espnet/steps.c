@@ -141,15 +141,19 @@ static void find_group(struct steno_step_item *items, size_t n, size_t first, bo
     }
 }
 
-/* Do the part before the search for a group. *spent grows by the time of the networks of blocks. If
- * a batch fails, each stream tries again alone, so that none fails because of another. */
+/* Do the part before the search for a group. *spent grows by the time of the networks of blocks,
+ * if there is a trial of them. If a batch fails, each stream tries again alone, so that none fails
+ * because of another. */
 static void begin_group(const struct group *g, steno_espnet_runner *r,
                         struct steno_espnet_work *work, struct steno_network_time *spent)
 {
     if (g->blocks) {
-        steno_network_time_begin(spent);
+        const bool timed = g->s[0]->net->batches; /* steno_espnet_trial_open */
+        if (timed)
+            steno_network_time_begin(spent);
         (void)!steno_espnet_encode_blocks(g->s, g->n, r, NULL);
-        steno_network_time_end(spent);
+        if (timed)
+            steno_network_time_end(spent);
     }
     for (size_t i = 0; i < g->n; i++) {
         work[i] = (struct steno_espnet_work){.s = g->s[i], .item = g->item[i]};

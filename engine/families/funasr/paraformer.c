@@ -79,8 +79,7 @@ static steno_status check_network(struct model *m, steno_err *err)
         m->m.net.name, in, out);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent);
+static steno_status recognize(void *worker, struct steno_offline_piece *p);
 
 static void free_settings(void *settings)
 {
@@ -182,8 +181,7 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
 
-static steno_status run(struct worker *w, size_t rows, struct steno_network_time *spent,
-                        steno_err *err)
+static steno_status run(struct worker *w, size_t rows, steno_err *err)
 {
     const struct model *m = w->model;
     const int32_t n = (int32_t)rows;
@@ -191,11 +189,8 @@ static steno_status run(struct worker *w, size_t rows, struct steno_network_time
     steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->frames.rows, err);
     if (!st)
         st = steno_part_set(w->session, 1, STENO_I32, &one, 1, &n, err);
-    if (!st) {
-        steno_network_time_begin(spent);
+    if (!st)
         st = steno_session_run(w->session, err);
-        steno_network_time_end(spent);
-    }
     return st ? steno_fail_in(err, st, "%s", m->m.net.name) : STENO_OK;
 }
 
@@ -271,8 +266,7 @@ static bool place_by_peaks(struct worker *w, size_t n)
     return true;
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     const struct model *m = w->model;
@@ -281,7 +275,7 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p,
     steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
     if (st || !rows)
         return st;
-    st = run(w, rows, spent, p->err);
+    st = run(w, rows, p->err);
     if (!st)
         st = read_tokens(w, &n, &score, p->err);
     if (st)

@@ -100,8 +100,7 @@ static void settings_free(void *settings)
     free(s);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent);
+static steno_status recognize(void *worker, struct steno_offline_piece *p);
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
 {
@@ -243,8 +242,7 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
 
 /* Run the network on rows frames. *y: [1, TAGS + rows, vocab] scores. */
 static steno_status run(struct worker *w, const struct settings *s, size_t rows,
-                        const struct steno_tensor **y, struct steno_network_time *spent,
-                        steno_err *err)
+                        const struct steno_tensor **y, steno_err *err)
 {
     const struct model *m = w->model;
     const int32_t n = (int32_t)rows;
@@ -256,11 +254,8 @@ static steno_status run(struct worker *w, const struct settings *s, size_t rows,
         st = steno_part_set(w->session, 2, STENO_I32, &one, 1, &s->language, err);
     if (!st)
         st = steno_part_set(w->session, 3, STENO_I32, &one, 1, &s->text_norm, err);
-    if (!st) {
-        steno_network_time_begin(spent);
+    if (!st)
         st = steno_session_run(w->session, err);
-        steno_network_time_end(spent);
-    }
     if (st)
         return steno_fail_in(err, st, "%s", m->m.net.name);
     *y = steno_session_get(w->session, 0);
@@ -350,8 +345,7 @@ static steno_status search(struct worker *w, struct steno_ctc_search *s, const f
     return st ? st : steno_hypothesis_list_add_all(out, h, n);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     struct settings *s = p->settings;
@@ -361,7 +355,7 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p,
     steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
     if (st || !rows)
         return st;
-    st = run(w, s, rows, &y, spent, p->err);
+    st = run(w, s, rows, &y, p->err);
     if (st)
         return st;
     scores = y->data;

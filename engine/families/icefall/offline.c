@@ -159,9 +159,10 @@ static steno_status list(const struct steno_offline_piece *p)
 }
 
 /* Pieces shorter than LEAST feature frames give the convolutions no frame. */
-static steno_status transcribe(struct worker *w, const struct steno_offline_piece *p)
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
     enum { LEAST = 9 };
+    struct worker *w = worker;
     const float *y = NULL;
     size_t frames, n = 0;
     steno_status st = steno_piece_features_compute(&w->features, p->pcm, p->n, &frames, p->err);
@@ -172,16 +173,6 @@ static steno_status transcribe(struct worker *w, const struct steno_offline_piec
     if (!st)
         st = search(w, p->settings, y, n, p->err);
     return st ? st : list(p);
-}
-
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent)
-{
-    steno_status st;
-    steno_network_time_begin(spent);
-    st = transcribe(worker, p);
-    steno_network_time_end(spent);
-    return st;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -215,7 +206,7 @@ static steno_status try_piece(struct steno_icefall_model *m, steno_err *err)
     if (!st)
         st = steno_icefall_search_open(&s, m, &o, err);
     if (!st)
-        st = transcribe(
+        st = recognize(
             w,
             &(struct steno_offline_piece){
                 .settings = &s, .pcm = silence, .n = STENO_ICEFALL_RATE, .out = &out, .err = err});

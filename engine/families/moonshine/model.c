@@ -178,8 +178,7 @@ static void close_model(void *model)
     free(m);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent);
+static steno_status recognize(void *worker, struct steno_offline_piece *p);
 
 static void free_settings(void *settings)
 {
@@ -338,18 +337,15 @@ static steno_status write_tokens(struct worker *w, size_t most, size_t *n, doubl
     return STENO_OK;
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent)
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     size_t frames, n = 0;
     double score = 0;
     steno_status st;
-    steno_network_time_begin(spent);
     st = steno_moonshine_encode(w->runner, p->pcm, p->n, &frames, p->err);
     if (!st && frames)
         st = write_tokens(w, most_tokens(w->m, frames), &n, &score, p->err);
-    steno_network_time_end(spent);
     if (st)
         return st;
     steno_offline_share_frames(w->spans, n, frames);

@@ -262,8 +262,9 @@ static steno_status decode(struct worker *w, struct steno_offline_piece *p)
     return st;
 }
 
-static steno_status transcribe(struct worker *w, struct steno_offline_piece *p)
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
+    struct worker *w = worker;
     const float *rows = NULL;
     float *x = NULL;
     size_t frames, n = 0;
@@ -277,16 +278,6 @@ static steno_status transcribe(struct worker *w, struct steno_offline_piece *p)
     if (!st)
         st = search(w, p->settings, rows, n, p->err);
     return st ? st : list(p);
-}
-
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent)
-{
-    steno_status st;
-    steno_network_time_begin(spent);
-    st = transcribe(worker, p);
-    steno_network_time_end(spent);
-    return st;
 }
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)

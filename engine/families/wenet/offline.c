@@ -91,8 +91,9 @@ static steno_status list(const struct steno_offline_piece *p, struct steno_ctc_s
     return st;
 }
 
-static steno_status transcribe(struct worker *w, const struct steno_offline_piece *p)
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
+    struct worker *w = worker;
     struct steno_ctc_search *s = p->settings;
     const float *scores = NULL;
     size_t n, rows = 0;
@@ -107,16 +108,6 @@ static steno_status transcribe(struct worker *w, const struct steno_offline_piec
     if (!st)
         st = list(p, s);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
-}
-
-static steno_status recognize(void *worker, struct steno_offline_piece *p,
-                              struct steno_network_time *spent)
-{
-    steno_status st;
-    steno_network_time_begin(spent);
-    st = transcribe(worker, p);
-    steno_network_time_end(spent);
-    return st;
 }
 
 /* ---- model and stream ------------------------------------------------------------------------ */

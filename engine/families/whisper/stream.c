@@ -569,14 +569,12 @@ void steno_whisper_step_items(void *worker, struct steno_step_item *items, size_
     steno_status st[STENO_WHISPER_BATCH];
     steno_err err[STENO_WHISPER_BATCH];
     (void)size;
+    (void)spent; /* there is no trial */
     for (size_t i = 0; i < n; i++)
         works[i] = prepare(&items[i]);
     gather(items, works, n, &g);
-    if (g.n) {
-        steno_network_time_begin(spent);
+    if (g.n)
         steno_whisper_recordings_step(worker, g.rec, g.n, st, err);
-        steno_network_time_end(spent);
-    }
     for (size_t i = 0, k = 0; i < n; i++) {
         steno_status first = STENO_OK; /* of its recordings */
         for (; k < g.n && g.of[k] == i; k++) {
