@@ -7,7 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#define BLOCK 2048 /* interleaved samples decoded at a time */
+/* Interleaved samples decoded at a time: 8 KiB of stack, which a live session would hold for the
+ * whole of its life otherwise. */
+#define BLOCK 2048
 
 enum kind { RAW, WAV, PACKETS, OGG, CONTAINER };
 
@@ -16,7 +18,8 @@ struct steno_feed {
     int rate, wanted_rate;
     unsigned channels, channel;
     struct steno_pcm pcm;
-    unsigned partial; /* RAW: samples of an unfinished frame at the start of block */
+    unsigned partial; /* RAW: samples of an unfinished frame, in rest */
+    float rest[STENO_CHANNELS_MAX];
     steno_wav *wav;
     steno_opus *opus;
     steno_ogg_opus *ogg;
@@ -24,7 +27,6 @@ struct steno_feed {
     bool over;       /* its last sample came */
     const float *at; /* [left, channels] of it, not yet delivered */
     size_t left;
-    float block[BLOCK];
 };
 
 /* Samples that a frame has in the output. */
@@ -137,18 +139,21 @@ void steno_feed_close(steno_feed *f)
 static steno_status push_raw(steno_feed *f, const unsigned char *p, size_t n, size_t *used,
                              float *out, size_t max, size_t *made)
 {
+    float block[BLOCK];
     size_t at = 0, got = 0;
+    memcpy(block, f->rest, f->partial * sizeof *block);
     while (at < n && got + width(f) <= max) {
         size_t room = (max - got) / width(f) * f->channels, have, frames, k;
         room = room < BLOCK ? room : BLOCK / f->channels * f->channels;
-        have = f->partial + steno_pcm_push(&f->pcm, p + at, n - at, &k, f->block + f->partial,
-                                           room - f->partial);
+        have = f->partial +
+               steno_pcm_push(&f->pcm, p + at, n - at, &k, block + f->partial, room - f->partial);
         at += k;
         frames = have / f->channels;
         f->partial = (unsigned)(have - frames * f->channels);
-        got += deliver(f, f->block, frames, out + got);
-        memmove(f->block, f->block + frames * f->channels, f->partial * sizeof *f->block);
+        got += deliver(f, block, frames, out + got);
+        memmove(block, block + frames * f->channels, f->partial * sizeof *block);
     }
+    memcpy(f->rest, block, f->partial * sizeof *block);
     *used = at;
     *made = got;
     return got || at < n ? STENO_OK : STENO_NEED_MORE;
@@ -172,6 +177,7 @@ static steno_status accept_wav(steno_feed *f, const struct steno_wav_info *w, st
 static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, size_t *used,
                              float *out, size_t max, size_t *made, steno_err *err)
 {
+    float block[BLOCK];
     size_t at = 0, got = 0, frames, k, room;
     const struct steno_wav_info *w;
     steno_status st;
@@ -181,7 +187,7 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
         room = room < BLOCK ? room : BLOCK;
         if (room < STENO_CHANNELS_MAX)
             break; /* nearly full: the reader needs room for a frame of the most channels */
-        st = steno_wav_push(f->wav, p + at, n - at, &k, f->block, room, &frames, err);
+        st = steno_wav_push(f->wav, p + at, n - at, &k, block, room, &frames, err);
         if (st && st != STENO_NEED_MORE)
             return st;
         at += k;
@@ -191,7 +197,7 @@ static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, si
             if (st)
                 return st;
         }
-        got += deliver(f, f->block, frames, out + got);
+        got += deliver(f, block, frames, out + got);
     }
     *used = at;
     *made = got;
