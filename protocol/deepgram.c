@@ -53,7 +53,7 @@ steno_status steno_deepgram_encoding(const char *value, enum steno_encoding *out
 static steno_status set_encoding(struct steno_dialect_session *d, const char *value, steno_err *err)
 {
     steno_status st = steno_deepgram_encoding(value, &d->start.audio.encoding, err);
-    state_of(d)->named = !st;
+    state_of(d)->named |= !st;
     return st;
 }
 
@@ -85,8 +85,8 @@ static steno_status set_utterance_end(struct steno_dialect_session *d, const cha
     return st;
 }
 
-/* Features that this server does not have (diarize, numerals ...) are named in warnings: clients
- * send many of them. */
+/* Features that this server does not have (diarize, redact ...) are named in warnings: clients send
+ * many of them. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
 {
@@ -243,20 +243,21 @@ static double mean_confidence(const struct steno_event *ev)
 static steno_status put_alternatives(struct steno_dialect_session *d, struct steno_buf *b,
                                      const struct steno_event *ev)
 {
-    const bool punctuate = state_of(d)->wants.punctuate;
+    const struct steno_alternative best = {.text = ev->text,
+                                           .confidence = (float)mean_confidence(ev),
+                                           .n_words = ev->n_words,
+                                           .words = ev->words};
+    const struct steno_deepgram_wants *w = &state_of(d)->wants;
     const size_t n = ev->kind == STENO_FINAL ? ev->n_alternatives : 0;
     steno_status st = steno_buf_puts(b, "{");
     if (!st)
-        st = steno_deepgram_put_text(b, ev->text, mean_confidence(ev), ev->words, ev->n_words,
-                                     punctuate);
+        st = steno_deepgram_put_text(b, w, &best);
     if (!st && ev->language && *ev->language)
         st = steno_buf_printf(b, ",\"languages\":[\"%s\"]", ev->language);
     for (size_t i = 1; !st && i < n; i++) {
-        const struct steno_alternative *a = &ev->alternatives[i];
         st = steno_buf_puts(b, "},{");
         if (!st)
-            st = steno_deepgram_put_text(b, a->text, (double)a->confidence, a->words, a->n_words,
-                                         punctuate);
+            st = steno_deepgram_put_text(b, w, &ev->alternatives[i]);
     }
     return st ? st : steno_buf_puts(b, "}");
 }
@@ -273,8 +274,10 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
     double *from = &state_of(d)->from[d->channel];
     struct steno_buf *b = d->begin(d);
     bool final = ev->kind == STENO_FINAL;
+    const bool told = ev->language && *ev->language;
     double until = final ? ev->end : ev->time;
     steno_status st = steno_buf_puts(b, "{\"type\":\"Results\",");
+    steno_deepgram_note_language(&state_of(d)->wants, told ? ev->language : d->model_language);
     if (until < *from)
         until = *from;
     if (!st)
@@ -331,8 +334,9 @@ static void end(struct steno_dialect_session *d, bool draining)
     steno_dialect_uuid(d->id, id);
     st = steno_buf_printf(b,
                           "{\"type\":\"Metadata\",\"transaction_key\":\"deprecated\","
-                          "\"request_id\":\"%s\",\"sha256\":\"\",\"duration\":%.3f,\"channels\":%u",
-                          id, (double)d->audio_ms / 1000, d->channels ? d->channels : 1);
+                          "\"request_id\":\"%s\",\"sha256\":\"%s\",\"duration\":%.3f,"
+                          "\"channels\":%u",
+                          id, d->sha256, (double)d->audio_ms / 1000, d->channels ? d->channels : 1);
     if (!st)
         st = steno_deepgram_put_created(b, d->created);
     if (!st)
@@ -374,6 +378,7 @@ const struct steno_dialect steno_dialect_deepgram = {
     .name = "deepgram",
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
+    .sums = true,
     .init = init,
     .query = query,
     .text = text,

@@ -11,12 +11,15 @@
 struct steno_deepgram_wants {
     bool detect_language; /* "detected_language" is in the answer */
     bool punctuate;       /* words without marks beside "punctuated_word" */
+    bool numerals;        /* numbers as digits */
+    bool smart_format;    /* both */
     bool paragraphs, utterances;
+    bool not_english;      /* numbers stayed words: the language is not, or not known as, English */
     char unsupported[256]; /* parameters that have no effect, with spaces between */
 };
 
 /* Whether a parameter is taken by the next function: language, detect_language, keywords, keyterm,
- * punctuate, smart_format, paragraphs, utterances. */
+ * punctuate, numerals, smart_format, paragraphs, utterances. */
 bool steno_deepgram_is_want(const char *name);
 /* Take it. Keywords ("word" or "word:boost") and keyterms become hotwords. STENO_ERR_INVAL names
  * the parameter. */
@@ -28,6 +31,9 @@ STENO_MUST steno_status steno_deepgram_want(struct steno_deepgram_wants *w,
  * for nothing of the text (tag, extra, ...). */
 void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char *name,
                                      const char *value);
+/* The language of the texts to come: a code, or "" and NULL for one that is not known. Sets
+ * not_english if numbers are wanted as digits. */
+void steno_deepgram_note_language(struct steno_deepgram_wants *w, const char *language);
 /* Append ,"warnings":[{"parameter","type","message"}], or nothing if there are none. */
 STENO_MUST steno_status steno_deepgram_put_warnings(struct steno_buf *b,
                                                     const struct steno_deepgram_wants *w);
@@ -41,17 +47,18 @@ STENO_MUST steno_status steno_deepgram_encoding(const char *value, enum steno_en
 STENO_MUST steno_status steno_deepgram_first_audio(struct steno_audio_format *f, bool named,
                                                    const char *p, size_t n, steno_err *err);
 
-/* Append "transcript","confidence","words":[{"word","start","end","confidence"}]: members, without
- * braces. punctuate: "word" is in lower case without punctuation around it, and "punctuated_word"
- * has the word as it is. */
-STENO_MUST steno_status steno_deepgram_put_text(struct steno_buf *b, const char *text,
-                                                double confidence, const struct steno_word *words,
-                                                size_t n, bool punctuate);
+/* Append "transcript","confidence","words":[{"word","start","end","confidence"}] of a hypothesis:
+ * members, without braces. With punctuate, "word" is in lower case without punctuation around it,
+ * and "punctuated_word" has the word as it is. With numerals, numbers of English are digits. */
+STENO_MUST steno_status steno_deepgram_put_text(struct steno_buf *b,
+                                                const struct steno_deepgram_wants *w,
+                                                const struct steno_alternative *a);
 /* Append {"name","version","arch"} of a model. */
 STENO_MUST steno_status steno_deepgram_put_model(struct steno_buf *b, const char *name,
                                                  const char *version, const char *family);
 
 struct steno_deepgram_about {
+    const char *sha256; /* of the recording's bytes, in hexadecimal digits */
     const char *request_id, *model, *version, *family;
     int channels;
     int64_t created; /* s since 1970 */
@@ -66,6 +73,13 @@ STENO_MUST steno_status steno_deepgram_write(struct steno_buf *out,
  * STENO_ERR_INVAL, STENO_ERR_FORMAT. */
 STENO_MUST steno_status steno_deepgram_url(const char *p, size_t n, char *out, size_t size,
                                            steno_err *err);
+/* Write an id of this server ("sess_..." or "req_...") as the UUID that Deepgram's clients expect;
+ * an id that a client chose stays. out: STENO_DEEPGRAM_ID bytes. */
+#define STENO_DEEPGRAM_ID 72
+void steno_deepgram_request_id(const char *id, char *out);
+/* Write a message as the value of the header dg-error: printable ASCII, cut at its end. */
+#define STENO_DEEPGRAM_ERROR 200
+void steno_deepgram_error_header(const char *message, char out[STENO_DEEPGRAM_ERROR]);
 /* Append {"err_code", "err_msg", "request_id"}. */
 STENO_MUST steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,
                                                    const char *message, const char *request_id);

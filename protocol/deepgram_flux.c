@@ -63,7 +63,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     steno_status st = STENO_OK;
     if (!strcmp(name, "encoding")) {
         st = steno_deepgram_encoding(value, &d->start.audio.encoding, err);
-        s->named = !st;
+        s->named |= !st;
     } else if (!strcmp(name, "sample_rate")) {
         st = steno_query_int(name, value, STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE,
                              &d->start.audio.sample_rate, err);

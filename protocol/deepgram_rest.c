@@ -10,7 +10,9 @@
 
 #include "protocol/dialect.h"
 #include "protocol/json_text.h"
+#include "protocol/numerals.h"
 #include "protocol/query.h"
+#include "protocol/word.h"
 
 #define PARAGRAPH_PAUSE 1.0   /* s between two sentences that begins a paragraph */
 #define PARAGRAPH_SENTENCES 5 /* at most */
@@ -21,8 +23,12 @@ static bool *flag_of(struct steno_deepgram_wants *w, const char *name)
 {
     if (!strcmp(name, "detect_language"))
         return &w->detect_language;
-    if (!strcmp(name, "punctuate") || !strcmp(name, "smart_format"))
+    if (!strcmp(name, "punctuate"))
         return &w->punctuate;
+    if (!strcmp(name, "numerals"))
+        return &w->numerals;
+    if (!strcmp(name, "smart_format"))
+        return &w->smart_format;
     if (!strcmp(name, "paragraphs"))
         return &w->paragraphs;
     return !strcmp(name, "utterances") ? &w->utterances : NULL;
@@ -74,7 +80,7 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
     st = steno_query_bool(name, value, &on, err);
     if (st)
         return st;
-    *flag = on || (!strcmp(name, "smart_format") && *flag);
+    *flag = on;
     if (!strcmp(name, "detect_language") && on)
         st = steno_hint_set(hints, "language", "", err);
     return st;
@@ -105,18 +111,38 @@ void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char 
         snprintf(w->unsupported + had, sizeof w->unsupported - had, "%s%s", had ? " " : "", name);
 }
 
+static bool wants_digits(const struct steno_deepgram_wants *w)
+{
+    return w->numerals || w->smart_format;
+}
+
+void steno_deepgram_note_language(struct steno_deepgram_wants *w, const char *language)
+{
+    const char *code = language ? steno_language_code(language) : NULL;
+    w->not_english = wants_digits(w) && (!code || strcmp(code, "en") != 0);
+}
+
+static steno_status put_warning(struct steno_buf *b, bool first, const char *name, size_t n,
+                                const char *type, const char *message)
+{
+    return steno_buf_printf(b, "%s{\"parameter\":\"%.*s\",\"type\":\"%s\",\"message\":\"%s\"}",
+                            first ? ",\"warnings\":[" : ",", (int)n, name, type, message);
+}
+
 steno_status steno_deepgram_put_warnings(struct steno_buf *b, const struct steno_deepgram_wants *w)
 {
     steno_status st = STENO_OK;
+    const char *digits = w->numerals ? "numerals" : "smart_format";
     const char *p = w->unsupported;
     for (size_t n; !st && *p; p += n + (p[n] == ' ')) {
         n = strcspn(p, " ");
-        st = steno_buf_printf(b,
-                              "%s{\"parameter\":\"%.*s\",\"type\":\"unsupported_parameter\","
-                              "\"message\":\"this server cannot do what %.*s asks for\"}",
-                              p == w->unsupported ? ",\"warnings\":[" : ",", (int)n, p, (int)n, p);
+        st = put_warning(b, p == w->unsupported, p, n, "unsupported_parameter",
+                         "this server cannot do what the parameter asks for");
     }
-    return !st && p > w->unsupported ? steno_buf_puts(b, "]") : st;
+    if (!st && w->not_english)
+        st = put_warning(b, p == w->unsupported, digits, strlen(digits), "unsupported_language",
+                         "numbers become digits in English only");
+    return !st && (p > w->unsupported || w->not_english) ? steno_buf_puts(b, "]") : st;
 }
 
 steno_status steno_deepgram_put_created(struct steno_buf *b, int64_t seconds)
@@ -131,37 +157,11 @@ steno_status steno_deepgram_put_created(struct steno_buf *b, int64_t seconds)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static bool is_mark(utf8proc_int32_t c)
-{
-    const utf8proc_category_t k = utf8proc_category(c);
-    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
-}
-
-/* Find the part of a word within its punctuation; all of it where there is nothing else. */
-static const char *bare(const char *word, size_t *n)
-{
-    const size_t all = strlen(word);
-    size_t begin = all, end = 0;
-    for (size_t at = 0; at < all;) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t k =
-            utf8proc_iterate((const utf8proc_uint8_t *)word + at, (utf8proc_ssize_t)(all - at), &c);
-        size_t step = k > 0 ? (size_t)k : 1;
-        if (k <= 0 || !is_mark(c)) {
-            begin = at < begin ? at : begin;
-            end = at + step;
-        }
-        at += step;
-    }
-    *n = end > begin ? end - begin : all;
-    return end > begin ? word + begin : word;
-}
-
 /* Append a word as it sounds: in lower case, without punctuation around it. */
 static steno_status put_bare(struct steno_buf *b, const char *word)
 {
     size_t n;
-    const char *p = bare(word, &n);
+    const char *p = steno_word_bare(word, &n);
     struct steno_buf low;
     steno_status st = STENO_OK;
     steno_buf_init(&low, 4 * n + 8);
@@ -184,10 +184,11 @@ static steno_status put_bare(struct steno_buf *b, const char *word)
     return st;
 }
 
-static steno_status put_word(struct steno_buf *b, const struct steno_word *w, bool punctuate)
+static steno_status put_word(struct steno_buf *b, const struct steno_deepgram_wants *wants,
+                             const struct steno_word *w)
 {
     steno_status st;
-    if (!punctuate)
+    if (!wants->punctuate && !wants->smart_format)
         return steno_json_put_member(b, "word", w->text);
     st = steno_buf_puts(b, "\"word\":");
     if (!st)
@@ -197,14 +198,14 @@ static steno_status put_word(struct steno_buf *b, const struct steno_word *w, bo
     return st ? st : steno_json_put_member(b, "punctuated_word", w->text);
 }
 
-static steno_status put_words(struct steno_buf *b, const struct steno_word *w, size_t n,
-                              bool punctuate)
+static steno_status put_words(struct steno_buf *b, const struct steno_deepgram_wants *wants,
+                              const struct steno_word *w, size_t n)
 {
     steno_status st = steno_buf_puts(b, "\"words\":[");
     for (size_t i = 0; !st && i < n; i++) {
         st = steno_buf_puts(b, i ? ",{" : "{");
         if (!st)
-            st = put_word(b, &w[i], punctuate);
+            st = put_word(b, wants, &w[i]);
         if (!st)
             st = steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f}",
                                   w[i].start, w[i].end, (double)w[i].confidence);
@@ -212,13 +213,37 @@ static steno_status put_words(struct steno_buf *b, const struct steno_word *w, s
     return st ? st : steno_buf_puts(b, "]");
 }
 
-steno_status steno_deepgram_put_text(struct steno_buf *b, const char *text, double confidence,
-                                     const struct steno_word *words, size_t n, bool punctuate)
+/* Write numbers of a hypothesis as digits if that is wanted. *arena gets the memory of *a. */
+static steno_status format(const struct steno_deepgram_wants *w, struct steno_alternative *a,
+                           steno_arena **arena)
 {
-    steno_status st = steno_json_put_member(b, "transcript", text);
+    const struct steno_alternative in = *a;
+    *arena = NULL;
+    if (!wants_digits(w) || w->not_english || !in.n_words)
+        return STENO_OK;
+    *arena = steno_arena_new(0);
+    return *arena ? steno_numerals_write(&in, *arena, a, NULL) : STENO_ERR_NOMEM;
+}
+
+static steno_status put_formatted(struct steno_buf *b, const struct steno_deepgram_wants *w,
+                                  const struct steno_alternative *a)
+{
+    steno_status st = steno_json_put_member(b, "transcript", a->text);
     if (!st)
-        st = steno_buf_printf(b, ",\"confidence\":%.4f,", confidence);
-    return st ? st : put_words(b, words, n, punctuate);
+        st = steno_buf_printf(b, ",\"confidence\":%.4f,", (double)a->confidence);
+    return st ? st : put_words(b, w, a->words, a->n_words);
+}
+
+steno_status steno_deepgram_put_text(struct steno_buf *b, const struct steno_deepgram_wants *w,
+                                     const struct steno_alternative *a)
+{
+    struct steno_alternative shown = *a;
+    steno_arena *arena;
+    steno_status st = format(w, &shown, &arena);
+    if (!st)
+        st = put_formatted(b, w, &shown);
+    steno_arena_free(arena);
+    return st;
 }
 
 /* ---- paragraphs ------------------------------------------------------------------------------ */
@@ -325,14 +350,18 @@ static steno_status put_paragraphs(struct steno_buf *b, const struct steno_alter
 static steno_status put_alternative(struct steno_buf *b, const struct steno_alternative *a,
                                     const struct steno_deepgram_wants *w)
 {
-    steno_status st = steno_buf_puts(b, "{");
+    struct steno_alternative shown = *a;
+    steno_arena *arena;
+    steno_status st = format(w, &shown, &arena);
     if (!st)
-        st = steno_deepgram_put_text(b, a->text, (double)a->confidence, a->words, a->n_words,
-                                     w->punctuate);
+        st = steno_buf_puts(b, "{");
+    if (!st)
+        st = put_formatted(b, w, &shown);
     if (!st && w->paragraphs)
         st = steno_buf_puts(b, ",");
     if (!st && w->paragraphs)
-        st = put_paragraphs(b, a);
+        st = put_paragraphs(b, &shown);
+    steno_arena_free(arena);
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -341,17 +370,25 @@ static steno_status put_utterance(struct steno_buf *b, const steno_transcript *t
 {
     const struct steno_event *seg = steno_transcript_segment(t, i);
     const unsigned channel = steno_transcript_segment_channel(t, i); /* Deepgram counts from 0 */
-    steno_status st = steno_buf_printf(
-        b, "%s{\"id\":\"%s-%zu\",\"channel\":%u,\"start\":%.3f,\"end\":%.3f,", i ? "," : "",
-        a->request_id, i, channel ? channel - 1 : 0, seg->start, seg->end);
+    struct steno_alternative shown = {.text = seg->text,
+                                      .confidence = seg->confidence,
+                                      .n_words = seg->n_words,
+                                      .words = seg->words};
+    steno_arena *arena;
+    steno_status st = format(&a->wants, &shown, &arena);
+    if (!st)
+        st = steno_buf_printf(b, "%s{\"id\":\"%s-%zu\",\"channel\":%u,\"start\":%.3f,\"end\":%.3f,",
+                              i ? "," : "", a->request_id, i, channel ? channel - 1 : 0, seg->start,
+                              seg->end);
     if (!st)
         st = steno_buf_printf(b, "\"confidence\":%.4f,", (double)seg->confidence);
     if (!st)
-        st = steno_json_put_member(b, "transcript", seg->text);
+        st = steno_json_put_member(b, "transcript", shown.text);
     if (!st)
         st = steno_buf_puts(b, ",");
     if (!st)
-        st = put_words(b, seg->words, seg->n_words, a->wants.punctuate);
+        st = put_words(b, &a->wants, shown.words, shown.n_words);
+    steno_arena_free(arena);
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -439,10 +476,26 @@ steno_status steno_deepgram_put_model(struct steno_buf *b, const char *name, con
     return st ? st : steno_buf_puts(b, "}");
 }
 
-steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_openai_result *r,
-                                  const struct steno_deepgram_about *a)
+/* Numbers become digits in a recording whose channels are all of English. */
+static void note_languages(struct steno_deepgram_wants *w, const struct steno_openai_result *r)
 {
-    steno_status st = steno_buf_puts(out, "{\"metadata\":{\"transaction_key\":\"deprecated\",");
+    const size_t n = steno_transcript_n_channels(r->transcript);
+    bool other = false;
+    float probability;
+    for (size_t i = 0; i < n; i++) {
+        const steno_transcript *t = steno_transcript_channel(r->transcript, i);
+        const char *language = steno_transcript_language(t, &probability);
+        steno_deepgram_note_language(w, language ? language : r->language);
+        other |= w->not_english;
+    }
+    steno_deepgram_note_language(w, r->language);
+    w->not_english |= other;
+}
+
+static steno_status put_metadata(struct steno_buf *out, const struct steno_openai_result *r,
+                                 const struct steno_deepgram_about *a)
+{
+    steno_status st = steno_buf_puts(out, "\"metadata\":{\"transaction_key\":\"deprecated\",");
     if (!st)
         st = steno_json_put_member(out, "request_id", a->request_id);
     if (!st)
@@ -450,9 +503,9 @@ steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_open
     if (!st)
         st = steno_deepgram_put_warnings(out, &a->wants);
     if (!st)
-        st =
-            steno_buf_printf(out, ",\"sha256\":\"\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
-                             r->duration, a->channels);
+        st = steno_buf_printf(out,
+                              ",\"sha256\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
+                              a->sha256 ? a->sha256 : "", r->duration, a->channels);
     if (!st)
         st = steno_json_put_string(out, a->model, strlen(a->model));
     if (!st)
@@ -463,9 +516,36 @@ steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_open
         st = steno_buf_puts(out, ":");
     if (!st)
         st = steno_deepgram_put_model(out, a->model, a->version, a->family);
+    return st ? st : steno_buf_puts(out, "}},");
+}
+
+steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_openai_result *r,
+                                  const struct steno_deepgram_about *about)
+{
+    struct steno_deepgram_about a = *about;
+    steno_status st = steno_buf_puts(out, "{");
+    note_languages(&a.wants, r);
     if (!st)
-        st = steno_buf_puts(out, "}},");
-    return st ? st : put_results(out, r, a);
+        st = put_metadata(out, r, &a);
+    return st ? st : put_results(out, r, &a);
+}
+
+void steno_deepgram_request_id(const char *id, char *out)
+{
+    const char *hex = !strncmp(id, "sess_", 5) ? id + 5 : !strncmp(id, "req_", 4) ? id + 4 : "";
+    if (strspn(hex, "0123456789abcdef") == 32 && !hex[32])
+        snprintf(out, STENO_DEEPGRAM_ID, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12,
+                 hex + 16, hex + 20);
+    else
+        snprintf(out, STENO_DEEPGRAM_ID, "%s", id);
+}
+
+void steno_deepgram_error_header(const char *message, char out[STENO_DEEPGRAM_ERROR])
+{
+    snprintf(out, STENO_DEEPGRAM_ERROR, "%s", message);
+    for (char *p = out; *p; p++)
+        if (*p < ' ' || *p > '~')
+            *p = '?';
 }
 
 steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,

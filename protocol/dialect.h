@@ -42,6 +42,9 @@ struct steno_dialect_session {
     struct steno_hint_store asked_hints;      /* of asked, between ask and take */
     struct steno_buf audio;                   /* audio of an act */
     const char *model_version, *model_family; /* "" until the model is known */
+    const char *model_language;               /* its only one; "" = it has several, or not known */
+    const char
+        *sha256; /* of all audio in hexadecimal digits, once a dialect that sums ends; or "" */
     unsigned channel, channels; /* of an event: from 0; their number with multichannel, else 0 */
     uint64_t seq;               /* messages made so far */
     int64_t audio_ms;           /* audio processed so far */
@@ -72,6 +75,7 @@ struct steno_dialect {
     const char *subprotocol; /* the one a client may ask for; NULL = none */
     size_t state_bytes;
     size_t max_text; /* bytes of one text message; 0 = as for binary ones */
+    bool sums;       /* it wants d->sha256; all its binary messages are audio */
     /* Defaults beyond steno_native_start_init; may be NULL. */
     void (*init)(struct steno_dialect_session *d);
     void (*free_state)(struct steno_dialect_session *d); /* may be NULL */

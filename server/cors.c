@@ -6,7 +6,8 @@
 #include "base/list.h"
 
 #define EXPOSED                                                                                    \
-    "X-Request-Id, X-Steno-Model, X-Steno-Warning, Retry-After, Retry-After-Ms, dg-request-id"
+    "X-Request-Id, X-Steno-Model, X-Steno-Warning, Retry-After, Retry-After-Ms, dg-request-id, "   \
+    "dg-error"
 #define MAX_AGE "7200" /* s; browsers allow no more */
 
 bool steno_cors_allows(const char *allowed, const char *origin)

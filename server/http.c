@@ -145,12 +145,20 @@ const char *steno_request_header(struct steno_request *rq, const char *name)
     return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
 }
 
+static bool is_deepgram(const struct steno_request *rq)
+{
+    return rq->route && rq->route->api == STENO_SESSION_LISTEN;
+}
+
 static enum MHD_Result queue(struct steno_request *rq, int code, struct MHD_Response *rs)
 {
     enum MHD_Result ok;
     (void)MHD_add_response_header(rs, "X-Request-Id", rq->id);
-    if (rq->route && rq->route->api == STENO_SESSION_LISTEN)
-        (void)MHD_add_response_header(rs, "dg-request-id", rq->id);
+    if (is_deepgram(rq)) {
+        char id[STENO_DEEPGRAM_ID];
+        steno_deepgram_request_id(rq->id, id);
+        (void)MHD_add_response_header(rs, "dg-request-id", id);
+    }
     (void)MHD_add_response_header(rs, "Cache-Control", "no-store");
     steno_cors_headers(rq, rs);
     (void)MHD_add_response_header(rs, "X-Content-Type-Options", "nosniff");
@@ -203,24 +211,23 @@ enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const c
     return queue(rq, code, rs);
 }
 
-static bool is_deepgram(const struct steno_request *rq)
-{
-    return rq->route && rq->route->api == STENO_SESSION_LISTEN;
-}
-
 static steno_status write_error(const struct steno_request *rq, struct steno_buf *body, int http,
                                 const char *code, const char *param, const char *message)
 {
-    if (is_deepgram(rq))
-        return steno_deepgram_write_error(body, code ? code : "", message, rq->id);
+    if (is_deepgram(rq)) {
+        char id[STENO_DEEPGRAM_ID];
+        steno_deepgram_request_id(rq->id, id);
+        return steno_deepgram_write_error(body, code ? code : "", message, id);
+    }
     return steno_openai_write_error(body, message, steno_openai_error_type(http), param, code);
 }
 
 static enum MHD_Result respond_error(struct steno_request *rq, int http, const char *code,
                                      const char *param, const char *message)
 {
-    char seconds[32], ms[32];
-    struct steno_header headers[3] = {{NULL, NULL}};
+    char seconds[32], ms[32], reason[STENO_DEEPGRAM_ERROR];
+    struct steno_header headers[4] = {{NULL, NULL}};
+    size_t n = 0;
     struct steno_buf body;
     steno_buf_init(&body, 65536);
     if (write_error(rq, &body, http, code, param, message)) {
@@ -232,12 +239,14 @@ static enum MHD_Result respond_error(struct steno_request *rq, int http, const c
                                    : steno_limits_come_back(rq->sv->srv->limits, steno_now_ns());
         snprintf(seconds, sizeof seconds, "%.0f", fmax(1, ceil(after)));
         snprintf(ms, sizeof ms, "%.0f", fmax(1, ceil(after * 1000)));
-        headers[0] = (struct steno_header){"Retry-After", seconds};
-        headers[1] = (struct steno_header){"Retry-After-Ms", ms};
-        headers[2] = (struct steno_header){NULL, NULL};
+        headers[n++] = (struct steno_header){"Retry-After", seconds};
+        headers[n++] = (struct steno_header){"Retry-After-Ms", ms};
     } else if (http == 401) {
-        headers[0] = (struct steno_header){"WWW-Authenticate", "Bearer"};
-        headers[1] = (struct steno_header){NULL, NULL};
+        headers[n++] = (struct steno_header){"WWW-Authenticate", "Bearer"};
+    }
+    if (is_deepgram(rq)) {
+        steno_deepgram_error_header(message, reason);
+        headers[n++] = (struct steno_header){"dg-error", reason};
     }
     snprintf(rq->note, sizeof rq->note, "%.150s", message);
     return steno_respond(rq, http, "application/json", &body, headers);

@@ -66,6 +66,7 @@ static struct steno_upload *upload_new(struct steno_request *rq)
     up->http11 = rq->http11;
     up->id = rq->id;
     up->segment = -1;
+    steno_sha256_begin(&up->sum);
     steno_buf_init(&up->body, rq->sv->srv->conf->body_bytes);
     steno_buf_init(&up->field, STENO_OPENAI_FIELD);
     steno_buf_init(&up->answer, ANSWER_MAX);
@@ -204,13 +205,16 @@ static steno_status write_deepgram(struct steno_upload *up, const struct steno_o
 {
     const struct steno_model_info *info = &up->served->info;
     const size_t n = steno_transcript_n_channels(r->transcript);
-    const struct steno_deepgram_about about = {.request_id = up->id,
+    char id[STENO_DEEPGRAM_ID];
+    const struct steno_deepgram_about about = {.request_id = id,
+                                               .sha256 = up->sha256,
                                                .model = up->served->name,
                                                .version = info->version,
                                                .family = info->family,
                                                .channels = n ? (int)n : 1,
                                                .created = (int64_t)time(NULL),
                                                .wants = up->wants};
+    steno_deepgram_request_id(up->id, id);
     return steno_deepgram_write(&up->answer, r, &about);
 }
 
@@ -430,7 +434,12 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
                                     .user = up};
     steno_err err;
     steno_status st;
+    uint8_t digest[STENO_SHA256_BYTES];
     size_t len;
+    if (up->form == STENO_UPLOAD_DEEPGRAM) {
+        steno_sha256_end(&up->sum, digest);
+        steno_sha256_text(digest, up->sha256);
+    }
     job.audio = steno_buf_take(&up->body, &len);
     up->started = true;
     watch_connection(rq, up);
@@ -466,6 +475,8 @@ static bool names_url(struct steno_request *rq, const struct steno_upload *up)
 static void on_fetched(void *user, struct steno_fetched *got)
 {
     struct steno_upload *up = user;
+    steno_sha256_begin(&up->sum); /* until now it was of the body with the URL */
+    steno_sha256_add(&up->sum, got->body.data, got->body.len);
     pthread_mutex_lock(&up->lock);
     up->fetched = true;
     up->fetch_err = got->err;

@@ -136,6 +136,8 @@ static steno_status keep(struct steno_upload *up, const char *data, size_t n, st
             return st;
         up->reserved += step;
     }
+    if (up->form == STENO_UPLOAD_DEEPGRAM)
+        steno_sha256_add(&up->sum, data, n);
     st = steno_buf_add(&up->body, data, n);
     return st ? steno_fail(err, st, "out of memory for the upload") : STENO_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef STENO_SERVER_UPLOAD_INTERNAL_H
 #define STENO_SERVER_UPLOAD_INTERNAL_H
 
+#include "base/sha256.h"
 #include "protocol/deepgram.h"
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
@@ -34,6 +35,8 @@ struct steno_upload {
     struct steno_multipart *parts;
     struct steno_buf body, field;
     size_t reserved, content_length, discarded;
+    struct steno_sha256 sum; /* of the body, in Deepgram's form */
+    char sha256[STENO_SHA256_HEX];
     char field_name[64];
     bool in_file, started, refused; /* refused: told to come back */
     bool fetched;        /* the recording that the body names; under lock while it is suspended */

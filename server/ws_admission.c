@@ -242,25 +242,37 @@ steno_status steno_ws_write_accept(struct steno_buf *out, const struct steno_han
     return steno_handshake_accept(hs, steno_ws_subprotocol(d, hs), extra, out);
 }
 
+/* Append the header lines that a refusal has beside those of every answer. id: for Deepgram. */
+static steno_status put_headers(struct steno_buf *b, const struct steno_ws_refusal *no,
+                                const char *id)
+{
+    char reason[STENO_DEEPGRAM_ERROR];
+    steno_status st = steno_buf_printf(b, "X-Request-Id: %s\r\n", no->request_id);
+    steno_deepgram_error_header(no->message, reason);
+    if (!st && no->deepgram)
+        st = steno_buf_printf(b, "dg-request-id: %s\r\ndg-error: %s\r\n", id, reason);
+    if (!st && (no->status == 503 || no->status == 429))
+        st = steno_buf_printf(b, "Retry-After: %.0f\r\n", fmax(1, ceil(no->retry_after)));
+    if (!st && no->status == 401)
+        st = steno_buf_puts(b, "WWW-Authenticate: Bearer\r\n");
+    return st;
+}
+
 steno_status steno_ws_write_refusal(struct steno_buf *out, const struct steno_ws_refusal *no)
 {
-    char extra[256] = "";
-    struct steno_buf body;
+    char id[STENO_DEEPGRAM_ID];
+    struct steno_buf body, extra;
     steno_status st;
-    int n = snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", no->request_id,
-                     no->deepgram ? "dg-request-id: " : "", no->deepgram ? no->request_id : "",
-                     no->deepgram ? "\r\n" : "");
-    if (no->status == 503 || no->status == 429)
-        snprintf(extra + n, sizeof extra - (size_t)n, "Retry-After: %.0f\r\n",
-                 fmax(1, ceil(no->retry_after)));
-    else if (no->status == 401)
-        snprintf(extra + n, sizeof extra - (size_t)n, "WWW-Authenticate: Bearer\r\n");
-    if (!no->deepgram)
-        return steno_refusal_write(out, no->status, no->code, no->message, extra);
     steno_buf_init(&body, STENO_REFUSAL_BYTES / 2);
-    st = steno_deepgram_write_error(&body, no->code, no->message, no->request_id);
+    steno_buf_init(&extra, STENO_REFUSAL_BYTES / 2);
+    steno_deepgram_request_id(no->request_id, id);
+    st = put_headers(&extra, no, id);
+    if (!st && no->deepgram)
+        st = steno_deepgram_write_error(&body, no->code, no->message, id);
     if (!st)
-        st = steno_refusal_write_body(out, no->status, extra, &body);
+        st = no->deepgram ? steno_refusal_write_body(out, no->status, extra.data, &body)
+                          : steno_refusal_write(out, no->status, no->code, no->message, extra.data);
+    steno_buf_free(&extra);
     steno_buf_free(&body);
     return st;
 }

@@ -89,6 +89,7 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
     s->resume_seconds = c->ws->srv->conf->ws_resume;
     d->model_version = c->served->info.version;
     d->model_family = c->served->info.family;
+    d->model_language = c->served->info.language;
     if (s->audio.encoding == STENO_ENCODING_OPUS && !s->audio.sample_rate)
         s->audio.sample_rate = steno_opus_rate_for(c->served->info.sample_rate);
     return STENO_OK;

@@ -17,7 +17,8 @@ static void set_ending(steno_ws_session *s, enum steno_ws_ending how, int close_
     s->ending.close_code = close_code;
     s->ending.failure = failure;
     snprintf(s->ending.code, sizeof s->ending.code, "%s", code);
-    snprintf(s->ending.message, sizeof s->ending.message, "%s", message);
+    free(s->ending.message);
+    s->ending.message = *message ? strdup(message) : NULL; /* out of memory: the code is told */
 }
 
 /* Queue what was written since steno_outbox_begin; st: the status of the writing. A client with
@@ -53,7 +54,7 @@ static void conclude(steno_ws_session *s)
         return;
     s->d.audio_seconds = s->rate ? (double)s->samples / s->rate : 0;
     if (s->ending.code[0])
-        s->dialect->error(&s->d, s->ending.code, s->ending.message);
+        s->dialect->error(&s->d, s->ending.code, s->ending.message ? s->ending.message : "");
     else
         s->dialect->end(&s->d, s->ending.how == STENO_WS_DRAINED);
     s->over = true;
@@ -108,7 +109,7 @@ static bool init_dialect(steno_ws_session *s, const char *id)
     d->commit = commit;
     d->each_model = each_model;
     d->check = check;
-    d->model_version = d->model_family = "";
+    d->model_version = d->model_family = d->model_language = d->sha256 = "";
     snprintf(d->id, sizeof d->id, "%s", id);
     steno_native_start_init(&d->start);
     d->start.hints = &d->hints;
@@ -117,6 +118,8 @@ static bool init_dialect(steno_ws_session *s, const char *id)
         return false;
     if (s->dialect->init)
         s->dialect->init(d);
+    if (s->dialect->sums && (s->sum = malloc(sizeof *s->sum)))
+        steno_sha256_begin(&s->sum->of);
     return true;
 }
 
@@ -160,6 +163,8 @@ void steno_ws_session_free(steno_ws_session *s)
     if (s->dialect->free_state)
         s->dialect->free_state(&s->d);
     free(s->d.state);
+    free(s->sum);
+    free(s->ending.message);
     steno_hint_store_free(&s->d.hints);
     steno_hint_store_free(&s->d.asked_hints);
     steno_buf_free(&s->d.audio);
@@ -193,6 +198,17 @@ static void check_end(steno_ws_session *s)
     pthread_mutex_unlock(&s->mx);
 }
 
+/* No more audio is taken: its checksum is known. Lock held. */
+static void finish_sum(steno_ws_session *s)
+{
+    uint8_t digest[STENO_SHA256_BYTES];
+    if (!s->sum || *s->d.sha256)
+        return;
+    steno_sha256_end(&s->sum->of, digest);
+    steno_sha256_text(digest, s->sum->text);
+    s->d.sha256 = s->sum->text;
+}
+
 /* Deliver the results so far, then conclude as set_ending says. Further calls change nothing: the
  * first reason stays. */
 static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code,
@@ -204,6 +220,7 @@ static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code
     pthread_mutex_lock(&s->mx);
     if (!s->over)
         set_ending(s, how, close_code, failure, code, message);
+    finish_sum(s);
     if (!s->opened)
         conclude(s);
     pthread_mutex_unlock(&s->mx);
@@ -779,6 +796,8 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
         s->late |= n && !(first && last && is_text(s, p, n));
         return;
     }
+    if (s->sum)
+        steno_sha256_add(&s->sum->of, p, n);
     binary_piece(s, p, n, first, last);
     if (!s->maybe_text || last)
         steno_buf_free(&s->text);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "audio/feed.h"
+#include "base/sha256.h"
 #include "server/history.h"
 #include "server/outbox.h"
 
@@ -26,8 +27,13 @@ struct ending {
     enum steno_ws_ending how;
     int close_code;
     steno_status failure;
-    char code[40];                               /* of the error message; "" = no error */
-    char message[sizeof(((steno_err *)0)->msg)]; /* likewise */
+    char code[40]; /* of the error message; "" = no error */
+    char *message; /* likewise; allocated, because it is rare and may be long. NULL = "" */
+};
+
+struct sum {
+    struct steno_sha256 of;
+    char text[STENO_SHA256_HEX];
 };
 
 struct steno_ws_session {
@@ -61,6 +67,7 @@ struct steno_ws_session {
     bool any_message;     /* one has begun */
     bool failed_in_audio;
     struct steno_buf text, packet;
+    struct sum *sum;             /* of the audio's bytes; NULL: the dialect wants none */
     struct steno_buf held_bytes; /* arrived, not decoded */
     float *held;                 /* decoded, not taken by the pool */
     size_t n_held;

@@ -3,9 +3,12 @@ and sherpa-onnx have no package on PyPI that only speaks the protocol; their cli
 here."""
 import asyncio
 import base64
+import hashlib
+import http.client
 import json
 import struct
 import sys
+import tempfile
 import threading
 import urllib.parse
 
@@ -39,9 +42,10 @@ def transcript(results, **flags):
 def deepgram_raw_audio_gives_results_then_metadata(d):
     got, code, _, headers = converse(
         url(d, "/v1/listen", model="nova-2", encoding="linear16", sample_rate=RATE, interim_results="true", vad_events="true",
-            utterance_end_ms=1000, smart_format="true", no_delay="true", language="en-US"),
+            utterance_end_ms=1000, punctuate="true", no_delay="true", language="en-US"),
         ['{"type":"KeepAlive"}'] + pieces(PCM) + ['{"type":"CloseStream"}'])
     assert code == 1000 and transcript(got) == DIGITS_TEXT, (got[-2:], code)
+    assert got[-1]["sha256"] == hashlib.sha256(PCM).hexdigest(), got[-1]
     assert got[-1]["type"] == "Metadata" and abs(got[-1]["duration"] - len(PCM) / 2 / RATE) < 0.05, got[-1]
     assert headers["dg-request-id"] == got[-1]["request_id"] and len(got[-1]["request_id"]) == 36
     kinds = [m["type"] for m in got]
@@ -99,15 +103,53 @@ def deepgram_mistakes_are_named(d):
 
 @case
 def deepgram_rest_has_its_own_form(d):
-    status, headers, body = d.request("POST", "/v1/listen?model=nova-3&smart_format=true", WAV, {"Content-Type": "audio/wav"})
+    status, headers, body = d.request("POST", "/v1/listen?model=nova-3&punctuate=true", WAV, {"Content-Type": "audio/wav"})
     j = json.loads(body)
     best = j["results"]["channels"][0]["alternatives"][0]
     assert status == 200 and best["transcript"] == DIGITS_TEXT and [w["word"] for w in best["words"]] == DIGITS_TEXT.split(), j
-    assert j["metadata"]["request_id"] == headers["dg-request-id"] and abs(j["metadata"]["duration"] - len(PCM) / 2 / RATE) < 0.01
+    assert j["metadata"]["sha256"] == hashlib.sha256(WAV).hexdigest() and len(headers["dg-request-id"]) == 36, j["metadata"]
+    assert "dg-error" not in headers and j["metadata"]["request_id"] == headers["dg-request-id"] and abs(j["metadata"]["duration"] - len(PCM) / 2 / RATE) < 0.01
     for path, data, want in (("/v1/listen", b"no audio", 400), ("/v1/listen?model=x", WAV, 404), ("/v1/listen?encoding=linear16", PCM, 415)):
         status, headers, body = d.request("POST", path, data)
         j = json.loads(body)
         assert status == want and j["err_code"] and j["err_msg"] and j["request_id"] == headers["dg-request-id"], (path, status, j)
+        assert headers["dg-error"] == j["err_msg"], (headers, j)
+
+
+@case
+def deepgram_handshakes_are_refused_in_its_form(_):
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write("[one]\nkey = 0123456789abcdef0123456789abcdef\n")
+        keys.flush()
+        with Stenod("auth.keys=" + keys.name) as d:
+            for used in (False, True):  # the second request of a connection is answered elsewhere
+                c = http.client.HTTPConnection("127.0.0.1", d.port)
+                if used:
+                    c.request("GET", "/healthz")
+                    c.getresponse().read()
+                c.request("GET", "/v1/listen?encoding=linear16", headers={
+                    "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+                    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})
+                r = c.getresponse()
+                j = json.loads(r.read())
+                assert r.status == 401 and r.headers["dg-error"] == j["err_msg"], (r.headers, j)
+                assert r.headers["dg-request-id"] == j["request_id"] and len(j["request_id"]) == 36, (r.headers, j)
+                c.close()
+
+
+@case
+def deepgram_writes_english_numbers_as_digits(d):
+    digits = "4271903"
+    for ask in ({"numerals": "true"}, {"smart_format": "true"}):
+        got, _, _, _ = converse(url(d, "/v1/listen", encoding="linear16", sample_rate=RATE, endpointing="false", **ask),
+                                [PCM, '{"type":"CloseStream"}'])
+        best = got[0]["channel"]["alternatives"][0]
+        assert transcript(got) == digits and [w["word"] for w in best["words"]] == [digits] and "warnings" not in got[-1], got
+        assert best["words"][0]["start"] < 1 and best["words"][0]["end"] > 4, best
+        _, _, body = d.request("POST", "/v1/listen?" + urllib.parse.urlencode(ask), WAV)
+        j = json.loads(body)
+        assert digits in j["results"]["channels"][0]["alternatives"][0]["transcript"].replace(" ", ""), j
+        assert "warnings" not in j["metadata"], j
 
 
 @case
@@ -144,7 +186,7 @@ def deepgram_names_what_it_cannot_do(d):
     asked = dict(encoding="linear16", sample_rate=RATE, diarize="true", numerals="true", punctuate="true", profanity_filter="false", tag="x")
     got, _, _, _ = converse(url(d, "/v1/listen", **asked), [PCM, '{"type":"CloseStream"}'])
     names = [[w["parameter"] for w in m] for m in (got[-1]["warnings"], got[0]["metadata"]["warnings"])]
-    assert names == [["diarize", "numerals"]] * 2, names
+    assert names == [["diarize"]] * 2, names
     assert got[-1]["created"][:2] == "20" and got[-1]["created"][-1] == "Z", got[-1]
     _, _, body = d.request("POST", "/v1/listen?diarize=true&redact=pci&redact=ssn&smart_format=true&api_key=x", WAV)
     meta = json.loads(body)["metadata"]

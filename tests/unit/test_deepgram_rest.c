@@ -125,6 +125,106 @@ static void language_and_utterances_are_sent_when_they_are_wanted(void **state)
     json_decref(j);
 }
 
+/* A recording in a language, told as a model tells it. */
+static json_t *numbers(const struct steno_deepgram_wants *wants, const char *language)
+{
+    static const struct steno_word said[] = {
+        {"Twenty", 0, 0.5, 1}, {"three,", 0.5, 1, 1}, {"six.", 1, 2, 1}};
+    const struct steno_alternative alternatives[] = {
+        {.text = "Twenty three, six.", .confidence = 1, .n_words = 3, .words = said},
+        {.text = "Twenty", .confidence = 1, .n_words = 1, .words = said}};
+    const struct steno_event ev = {.kind = STENO_FINAL,
+                                   .text = "Twenty three, six.",
+                                   .n_words = 3,
+                                   .words = said,
+                                   .end = 2,
+                                   .confidence = 1,
+                                   .n_alternatives = 2,
+                                   .alternatives = alternatives,
+                                   .language = language};
+    const struct steno_deepgram_about about = {.sha256 = "00ff",
+                                               .request_id = "id",
+                                               .model = "m",
+                                               .version = "1",
+                                               .family = "f",
+                                               .channels = 1,
+                                               .wants = *wants};
+    struct steno_openai_result r = {
+        .transcript = steno_transcript_new(0), .language = language, .duration = 2};
+    struct steno_buf b;
+    json_t *j;
+    assert_int_equal(steno_transcript_add(r.transcript, &ev, NULL), STENO_OK);
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_deepgram_write(&b, &r, &about), STENO_OK);
+    j = json_loadb(b.data, b.len, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(j);
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+    return j;
+}
+
+static void english_numbers_become_digits_everywhere(void **state)
+{
+    json_t *j = numbers(&(struct steno_deepgram_wants){.smart_format = true,
+                                                       .paragraphs = true,
+                                                       .utterances = true},
+                        "en");
+    const json_t *list = json_object_get(best(j), "words"), *first = json_array_get(list, 0);
+    const json_t *u =
+        json_array_get(json_object_get(json_object_get(j, "results"), "utterances"), 0);
+    (void)state;
+    assert_string_equal(string(best(j), "transcript"), "23, 6.");
+    assert_int_equal(json_array_size(list), 2);
+    assert_string_equal(string(first, "word"), "23");
+    assert_string_equal(string(first, "punctuated_word"), "23,");
+    assert_true(json_number_value(json_object_get(first, "end")) == 1);
+    assert_string_equal(
+        string(json_array_get(json_object_get(channel(j), "alternatives"), 1), "transcript"), "20");
+    assert_string_equal(string(json_object_get(best(j), "paragraphs"), "transcript"), "\n23, 6.");
+    assert_string_equal(string(u, "transcript"), "23, 6.");
+    assert_int_equal(json_array_size(json_object_get(u, "words")), 2);
+    assert_null(json_object_get(json_object_get(j, "metadata"), "warnings"));
+    assert_string_equal(string(json_object_get(j, "metadata"), "sha256"), "00ff");
+    json_decref(j);
+}
+
+static void numbers_of_other_languages_stay_with_a_warning(void **state)
+{
+    static const struct {
+        const char *language;
+        struct steno_deepgram_wants wants;
+        const char *parameter;
+    } rows[] = {{"de", {.numerals = true}, "numerals"},
+                {"de", {.smart_format = true}, "smart_format"},
+                {"", {.numerals = true, .smart_format = true}, "numerals"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *j = numbers(&rows[i].wants, rows[i].language);
+        const json_t *w = json_object_get(json_object_get(j, "metadata"), "warnings");
+        assert_string_equal(string(best(j), "transcript"), "Twenty three, six.");
+        assert_int_equal(json_array_size(w), 1);
+        assert_string_equal(string(json_array_get(w, 0), "parameter"), rows[i].parameter);
+        assert_string_equal(string(json_array_get(w, 0), "type"), "unsupported_language");
+        json_decref(j);
+    }
+}
+
+static void ids_and_errors_have_the_form_of_deepgrams(void **state)
+{
+    char id[STENO_DEEPGRAM_ID], reason[STENO_DEEPGRAM_ERROR];
+    (void)state;
+    steno_deepgram_request_id("req_00112233445566778899aabbccddeeff", id);
+    assert_string_equal(id, "00112233-4455-6677-8899-aabbccddeeff");
+    steno_deepgram_request_id("sess_00112233445566778899aabbccddeeff", id);
+    assert_string_equal(id, "00112233-4455-6677-8899-aabbccddeeff");
+    steno_deepgram_request_id("req_0011", id);
+    assert_string_equal(id, "req_0011");
+    steno_deepgram_request_id("00112233445566778899aabbccddeeff", id);
+    assert_string_equal(id, "00112233445566778899aabbccddeeff");
+    steno_deepgram_error_header("model: '\xC3\xA4\r\nX: y' \x7F", reason);
+    assert_string_equal(reason, "model: '????X: y' ?");
+}
+
 static void parameters_are_read(void **state)
 {
     struct steno_deepgram_wants w = {0};
@@ -136,7 +236,9 @@ static void parameters_are_read(void **state)
     assert_int_equal(steno_deepgram_want(&w, &h, "smart_format", "true", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, "keywords", "a:b:-2.5", &err), STENO_OK);
     assert_int_equal(steno_deepgram_want(&w, &h, "keywords", "16:9x", &err), STENO_OK);
-    assert_true(w.punctuate);
+    assert_int_equal(steno_deepgram_want(&w, &h, "punctuate", "false", &err), STENO_OK);
+    assert_int_equal(steno_deepgram_want(&w, &h, "numerals", "true", &err), STENO_OK);
+    assert_true(w.smart_format && w.numerals && !w.punctuate);
     assert_string_equal(h.hotwords, "a:b, 16:9x");
     assert_int_equal(steno_deepgram_want(&w, &h, "paragraphs", "2", &err), STENO_ERR_INVAL);
     assert_string_equal(err.msg, "paragraphs: '2' is not true or false");
@@ -150,6 +252,9 @@ int main(void)
         cmocka_unit_test(words_without_marks_have_their_punctuated_form_beside),
         cmocka_unit_test(paragraphs_are_cut_at_pauses_and_sentences_at_marks),
         cmocka_unit_test(language_and_utterances_are_sent_when_they_are_wanted),
+        cmocka_unit_test(english_numbers_become_digits_everywhere),
+        cmocka_unit_test(numbers_of_other_languages_stay_with_a_warning),
+        cmocka_unit_test(ids_and_errors_have_the_form_of_deepgrams),
         cmocka_unit_test(parameters_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

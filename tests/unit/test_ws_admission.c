@@ -420,7 +420,7 @@ static void deepgrams_clients_get_its_form(void **state)
     h.models.full = false;
     expect_admitted(&h, "/v1/listen?api_key=" SECRET, GOOD);
     expect_refused(&h, "/v1/listen?api_key=" SECRET, GOOD, 429,
-                   SAYS("\"err_code\":\"quota_exceeded\"", "dg-request-id: req_"));
+                   SAYS("\"err_code\":\"quota_exceeded\"", "dg-error: the key 'one'"));
     assert_in_range(retry_after(&h), 2, 60);
     close_fixture(&h);
 }
