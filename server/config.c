@@ -14,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum type { STRING, INT, BYTES, SECONDS, BOOL };
+enum type { STRING, INT, BYTES, SECONDS, RATIO, BOOL };
 
 struct row {
     enum type type;
@@ -103,6 +103,8 @@ static const char *type_hint(enum type t)
         return "a size such as 65536, 64K, 100M or 1G";
     case SECONDS:
         return "a time such as 30, 1.5s, 500ms, 10min or 4h";
+    case RATIO:
+        return "a number such as 0.25";
     case BOOL:
         return "yes or no";
     case STRING:
@@ -124,7 +126,8 @@ static steno_status set_number(struct steno_config *c, const struct row *r, cons
                                : r->type == SECONDS ? second_units
                                                     : no_units;
     double v;
-    if (!parse_number(value, units, &v) || (r->type != SECONDS && floor(v) != v))
+    if (!parse_number(value, units, &v) ||
+        (r->type != SECONDS && r->type != RATIO && floor(v) != v))
         return bad_value(r, value, err);
     if (v < r->min || v > r->max)
         return steno_fail(err, STENO_ERR_INVAL, "%s.%s: %.60s is outside %.15g..%.15g", r->section,
@@ -674,6 +677,7 @@ static void print_value(const struct steno_config *c, const struct row *r, FILE 
         fprintf(out, "%zu", *(const size_t *)at);
         break;
     case SECONDS:
+    case RATIO:
         fprintf(out, "%g", *(const double *)at);
         break;
     case BOOL:

@@ -87,12 +87,15 @@ struct steno_config {
     char *log_level;  /* error, warning, notice, info, debug */
     char *log_format; /* text, json */
     bool log_requests;
+    /* [tracing] */
+    char *trace_endpoint; /* URL of an OTLP collector; "" = the environment's, else none */
+    double trace_sample;  /* share of the traces that are recorded */
 
     /* NULL: reading and checking end at the first error. Otherwise every error is passed here, and
      * they go on; the status they return is that of the first. */
     void (*on_error)(const char *message);
 
-    unsigned char from[64];                          /* per table row: the source of its value */
+    unsigned char from[96];                          /* per table row: the source of its value */
     unsigned char option_from[STENO_CONFIG_OPTIONS]; /* per row of the families' table */
 };
 

@@ -179,4 +179,11 @@ ROW(STRING, log_format, "log", "format", "STENO_LOG_FORMAT", "text", 0, 0,
     "text, or json: one object per line.")
 ROW(BOOL, log_requests, "log", "requests", "STENO_LOG_REQUESTS", "yes", 0, 0,
     "A line per request and stream, at level info. It never has audio or text.")
+ROW(STRING, trace_endpoint, "tracing", "endpoint", "STENO_TRACING_ENDPOINT", "", 0, 0,
+    "URL of an OpenTelemetry collector (OTLP over HTTP), for instance http://127.0.0.1:4318; "
+    "/v1/traces is added unless the URL ends with it. Empty: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT "
+    "or OTEL_EXPORTER_OTLP_ENDPOINT of the environment; without them no traces. Needs libcurl.")
+ROW(RATIO, trace_sample, "tracing", "sample", "STENO_TRACING_SAMPLE", "1", 0, 1,
+    "Share of the requests whose trace is recorded, 0 to 1. A request with a traceparent header is "
+    "recorded if its caller records it.")
 /* clang-format on */

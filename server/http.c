@@ -159,6 +159,11 @@ static enum MHD_Result queue(struct steno_request *rq, int code, struct MHD_Resp
         steno_deepgram_request_id(rq->id, id);
         (void)MHD_add_response_header(rs, "dg-request-id", id);
     }
+    if (rq->trace.on) {
+        char parent[STENO_TRACEPARENT_SIZE];
+        (void)MHD_add_response_header(rs, "traceparent",
+                                      steno_traceparent_write(&rq->trace.own, parent));
+    }
     (void)MHD_add_response_header(rs, "Cache-Control", "no-store");
     steno_cors_headers(rq, rs);
     (void)MHD_add_response_header(rs, "X-Content-Type-Options", "nosniff");
@@ -395,8 +400,10 @@ static enum MHD_Result begin(struct steno_request *rq)
         return redirect_to_prefix(rq);
     if (!strcmp(rq->method, "OPTIONS"))
         return answer_options(rq);
-    if (rq->route->methods & STENO_ROUTE_UPLOAD && m == METHOD_POST)
+    if (rq->route->methods & STENO_ROUTE_UPLOAD && m == METHOD_POST) {
+        steno_trace_begin(rq->sv->srv->tracer, steno_request_header(rq, "traceparent"), &rq->trace);
         return steno_upload_begin(rq);
+    }
     if (is_post(rq))
         return MHD_YES;
     if (!rq->route->path)
@@ -546,6 +553,38 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
                     *rq->note ? ", " : "", rq->note, rq->id);
 }
 
+/* Report the trace of an upload. */
+static void trace_request(const struct steno_request *rq, struct MHD_Connection *conn,
+                          const struct connection *c)
+{
+    struct steno_trace_report r = {.trace = rq->trace,
+                                   .start_ns = rq->started,
+                                   .end_ns = steno_now_ns(),
+                                   .method = "POST",
+                                   .route = rq->route->label,
+                                   .api = steno_session_api_name(rq->route->api),
+                                   .status = rq->code,
+                                   .failed = rq->code >= 500,
+                                   .audio_seconds = rq->audio_seconds};
+    struct sockaddr_storage client;
+    snprintf(r.request_id, sizeof r.request_id, "%s", rq->id);
+    snprintf(r.result, sizeof r.result, "%s",
+             rq->admitted ? steno_session_result_name(rq->result) : "");
+    snprintf(r.model, sizeof r.model, "%s", rq->model ? rq->model : "");
+    snprintf(r.key, sizeof r.key, "%s", steno_key_name(rq->key));
+    if (c)
+        steno_trace_client(&r, steno_server_client(rq->sv->srv, &c->peer.addr,
+                                                   last_header(conn, "X-Forwarded-For"), &client)
+                                   ? &client
+                                   : &c->peer.addr);
+    r.phases[STENO_PHASE_RECEIVE] =
+        (struct steno_phase_time){rq->started, rq->received_ns ? rq->received_ns : r.end_ns, 0};
+    steno_trace_pool_phases(&r, &rq->pool);
+    if (rq->result_ns)
+        r.phases[STENO_PHASE_ANSWER] = (struct steno_phase_time){rq->result_ns, r.end_ns, 0};
+    steno_tracer_report(rq->sv->srv->tracer, &r);
+}
+
 /* The answer was cut off. */
 static void note_unread(struct steno_request *rq)
 {
@@ -580,6 +619,8 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         count(http, rq, seconds);
         if (rq->sv->srv->conf->log_requests && worth_a_line(http, rq))
             log_request(rq, conn, seconds);
+        if (steno_trace_recorded(&rq->trace))
+            trace_request(rq, conn, c);
     }
     steno_upgrade_end(rq);
     free(rq->target);

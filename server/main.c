@@ -161,6 +161,11 @@ static steno_status open_all(struct daemon *d, steno_err *err)
         steno_acceptor_use_tls(d->acceptor, d->tls);
     }
     st = steno_server_open_vad(srv, err);
+    if (!st) {
+        st = steno_tracer_open(&srv->tracer, &d->conf, srv->stats->registry, err);
+        if (st)
+            return steno_fail_in(err, st, "tracing.endpoint");
+    }
     if (!st)
         st = steno_decoders_open(&srv->decoders, d->conf.helpers, err);
     if (!st)
@@ -195,6 +200,7 @@ static void close_all(struct daemon *d)
     steno_waker_close(d->srv.waker);
     steno_decoders_close(d->srv.decoders);
     steno_models_close(d->srv.models);
+    steno_tracer_close(d->srv.tracer);
     steno_vad_close(d->srv.vad_rule);
     steno_vad_close(d->srv.vad_net);
     if (d->srv.stats)

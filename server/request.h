@@ -72,6 +72,11 @@ struct steno_request {
     const steno_key *key;
     const char *model; /* NULL: none was chosen */
     double audio_seconds, inference_seconds;
+    struct steno_trace trace;         /* of an upload, and so is what follows */
+    enum steno_session_result result; /* valid if key, model, ... are: it was admitted */
+    bool admitted;
+    int64_t received_ns, result_ns;      /* the body was complete; the result was there; 0: no */
+    struct steno_pool_stream_stats pool; /* if the trace is recorded */
 };
 
 /* The value of a request header; NULL when it is absent. */

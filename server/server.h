@@ -11,6 +11,7 @@
 #include "server/models.h"
 #include "server/proxy.h"
 #include "server/stats.h"
+#include "server/trace.h"
 #include "server/waker.h"
 #include "steno.h"
 
@@ -24,6 +25,7 @@ struct steno_server {
     steno_vad *vad_rule, *vad_net; /* speech detectors; vad_net NULL: no vad.model */
     steno_decoders *decoders;      /* processes of steno-decode */
     steno_waker *waker;            /* for their pipes */
+    steno_tracer *tracer;          /* NULL: no traces */
     int64_t started;               /* s since 1970 */
 };
 

@@ -30,6 +30,11 @@ const char *steno_session_api_name(enum steno_session_api api)
     return (unsigned)api < STENO_SESSION_APIS ? api_names[api] : "";
 }
 
+const char *steno_session_result_name(enum steno_session_result result)
+{
+    return (unsigned)result < STENO_SESSION_RESULTS ? result_names[result] : "";
+}
+
 static void by_api(struct steno_stats *st, steno_metrics *m)
 {
     char labels[96];

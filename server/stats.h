@@ -97,6 +97,8 @@ struct steno_stats *steno_stats_new(void);
 void steno_stats_free(struct steno_stats *st);
 /* The label values "openai", "stream", ... */
 const char *steno_session_api_name(enum steno_session_api api);
+/* The label values "ok", "bad", ... */
+const char *steno_session_result_name(enum steno_session_result result);
 /* Count the audio of a session that ends. received, dropped: s that were decoded, and s that never
  * reached the pool. ps: statistics of its stream in the pool, before that is closed. */
 void steno_stats_audio(struct steno_stats *st, enum steno_session_api api, double received,

@@ -327,6 +327,8 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
     up->err = r->err;
     up->audio_seconds = r->stats.audio_seconds;
     up->inference_seconds = r->stats.inference_seconds;
+    up->pool = r->stats;
+    up->result_ns = steno_now_ns();
     memcpy(up->audio_format, r->format, sizeof up->audio_format);
     memcpy(up->warning, r->warning, sizeof up->warning);
     if (!st && up->sse_failure)
@@ -442,6 +444,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
     }
     job.audio = steno_buf_take(&up->body, &len);
     up->started = true;
+    up->received_ns = steno_now_ns();
     watch_connection(rq, up);
     pthread_mutex_lock(&up->lock);
     up->sides++;
@@ -635,6 +638,7 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
     }
     up->key = key;
     rq->upload = up;
+    rq->admitted = true;
     good = admit(rq, up);
     if (good == MHD_YES && !rq->code)
         steno_upload_watch_body(rq, up);
@@ -743,6 +747,11 @@ void steno_upload_end(struct steno_request *rq)
     pthread_mutex_lock(&up->lock);
     rq->audio_seconds = up->audio_seconds;
     rq->inference_seconds = up->inference_seconds;
+    if (steno_trace_recorded(&rq->trace)) {
+        rq->received_ns = up->received_ns;
+        rq->result_ns = up->result_ns;
+        rq->pool = up->pool;
+    }
     up->conn = NULL;
     if (up->answered)
         rq->code = up->code;
@@ -751,7 +760,8 @@ void steno_upload_end(struct steno_request *rq)
     pthread_mutex_unlock(&up->lock);
     if (!up->started)
         give_back(up);
+    rq->result = result_of(rq, up);
     steno_key_leave(rq->sv->srv->keys, up->key);
-    steno_limits_leave(rq->sv->srv->limits, up->api, result_of(rq, up));
+    steno_limits_leave(rq->sv->srv->limits, up->api, rq->result);
     upload_leave(up);
 }

@@ -61,6 +61,8 @@ struct steno_upload {
     int code;
     steno_err err;
     double audio_seconds, inference_seconds;
+    struct steno_pool_stream_stats pool;
+    int64_t received_ns, result_ns; /* the body was complete; the result was there; 0: not yet */
     char audio_format[32], warning[160];
 
     /* server-sent events, under lock */

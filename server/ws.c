@@ -102,6 +102,20 @@ static void drop_adoption(steno_ws *ws, struct steno_ws_adoption *a)
     free(a);
 }
 
+/* Without memory the session has its own id for the request's, and no trace. */
+static void take_extra(struct steno_ws_conn *c, const struct steno_ws_handshake *g)
+{
+    const bool own = !strcmp(g->request_id, g->id);
+    if (own && !g->trace.on)
+        return;
+    c->extra = calloc(1, sizeof *c->extra);
+    if (!c->extra)
+        return;
+    if (!own)
+        memcpy(c->extra->request_id, g->request_id, sizeof g->request_id);
+    c->extra->trace = g->trace;
+}
+
 static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
 {
     struct steno_ws_conn *c = calloc(1, sizeof *c);
@@ -126,7 +140,7 @@ static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
     c->key = a->handshake.key;
     c->preset = a->handshake.session;
     memcpy(c->id, a->handshake.id, sizeof c->id);
-    memcpy(c->request_id, a->handshake.request_id, sizeof c->request_id);
+    take_extra(c, &a->handshake);
     c->unread = a->early;
     c->n_unread = a->n_early;
     c->opened_ns = c->last_message_ns = c->last_rx_ns = c->last_tx_ns = steno_now_ns();

@@ -211,6 +211,7 @@ static bool try_admission(const struct steno_server *srv, handshake *g, struct s
     char id[STENO_ID_SIZE];
     if (check_admission(srv, g, no)) {
         steno_ws_request_id(g->request_id, &g->hs, steno_id_new(g->id, "sess"));
+        steno_trace_begin(srv->tracer, g->hs.traceparent, &g->trace);
         return true;
     }
     no->deepgram = g->dialect && g->api == STENO_SESSION_DEEPGRAM;
@@ -232,13 +233,17 @@ void steno_ws_handshake_release(const struct steno_server *srv, handshake *g)
 
 steno_status steno_ws_write_accept(struct steno_buf *out, const struct steno_handshake *hs,
                                    const struct steno_dialect *d, const char *id,
-                                   const char *request_id)
+                                   const char *request_id, const struct steno_trace *trace)
 {
     const bool deepgram = api_of(d) == STENO_SESSION_DEEPGRAM;
-    char extra[224], uuid[37];
+    char extra[320], uuid[37], parent[STENO_TRACEPARENT_SIZE];
+    int n;
     steno_dialect_uuid(id, uuid);
-    snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", request_id,
-             deepgram ? "dg-request-id: " : "", deepgram ? uuid : "", deepgram ? "\r\n" : "");
+    n = snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", request_id,
+                 deepgram ? "dg-request-id: " : "", deepgram ? uuid : "", deepgram ? "\r\n" : "");
+    if (trace && trace->on)
+        snprintf(extra + n, sizeof extra - (size_t)n, "traceparent: %s\r\n",
+                 steno_traceparent_write(&trace->own, parent));
     return steno_handshake_accept(hs, steno_ws_subprotocol(d, hs), extra, out);
 }
 

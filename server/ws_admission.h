@@ -25,6 +25,7 @@ struct steno_ws_handshake {
     bool entered;           /* holds a place of the limits and of the key */
     char id[STENO_ID_SIZE]; /* of the session to be */
     char request_id[STENO_REQUEST_ID];
+    struct steno_trace trace;
 };
 
 /* An answer other than 101. */
@@ -72,11 +73,13 @@ void steno_ws_request_id(char out[STENO_REQUEST_ID], const struct steno_handshak
                          const char *own);
 /* The subprotocol for the answer; "" for none. */
 const char *steno_ws_subprotocol(const struct steno_dialect *d, const struct steno_handshake *hs);
-/* Append the complete 101 answer. id, request_id: of the session. */
+/* Append the complete 101 answer. id, request_id, trace: of the session;
+ * trace may be NULL. */
 STENO_MUST steno_status steno_ws_write_accept(struct steno_buf *out,
                                               const struct steno_handshake *hs,
                                               const struct steno_dialect *d, const char *id,
-                                              const char *request_id);
+                                              const char *request_id,
+                                              const struct steno_trace *trace);
 /* Append a refusal as a complete HTTP answer. */
 STENO_MUST steno_status steno_ws_write_refusal(struct steno_buf *out,
                                                const struct steno_ws_refusal *no);

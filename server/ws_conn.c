@@ -33,6 +33,12 @@ static double seconds_since(int64_t then, int64_t now)
     return (double)(now - then) * 1e-9;
 }
 
+/* Wyoming has no handshake, no close frame and no pings that a server may send. */
+static bool is_wyoming(const conn *c)
+{
+    return c->dialect == &steno_dialect_wyoming;
+}
+
 /* ---- the recogniser ---------------------------------------------------------------------- */
 
 static void observe(conn *c, const struct steno_pool_note *note)
@@ -290,7 +296,7 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
     char mixed[40] = "";
     const struct steno_log_field fields[] = {
         {"session_id", c->id, 0},
-        {"request_id", c->request_id, 0},
+        {"request_id", steno_ws_conn_request_id(c), 0},
         {"api", c->dialect->name, 0},
         {"peer", steno_address_print(&c->peer.addr, peer), 0},
         {"key", steno_key_name(c->key), 0},
@@ -316,6 +322,47 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
                     (unsigned long long)st->messages, open);
 }
 
+/* The path of a dialect. One at "/" counts as its own path. */
+static const char *route_of(const conn *c)
+{
+    static const struct {
+        const char *name, *path;
+    } routes[] = {{"stream", "/v1/stream"},     {"deepgram", "/v1/listen"},
+                  {"realtime", "/v1/realtime"}, {"vosk", "/vosk"},
+                  {"sherpa", "/sherpa"},        {"wenet", "/wenet"}};
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (!strcmp(c->dialect->name, routes[i].name))
+            return routes[i].path;
+    return c->dialect->name;
+}
+
+static void trace_end(const conn *c, const struct steno_ws_session_state *st,
+                      const struct steno_pool_stream_stats *ps)
+{
+    struct steno_trace_report r = {.trace = c->extra->trace,
+                                   .start_ns = c->opened_ns,
+                                   .end_ns = steno_now_ns(),
+                                   .method = is_wyoming(c) ? "CONNECT" : "GET",
+                                   .route = route_of(c),
+                                   .api = steno_session_api_name(c->api),
+                                   .status = is_wyoming(c) ? 0 : 101,
+                                   .close_code = st->close_code,
+                                   .failed = st->ending == STENO_WS_FAILED,
+                                   .audio_seconds = st->audio_seconds};
+    snprintf(r.result, sizeof r.result, "%s", steno_session_result_name(result_of(st)));
+    snprintf(r.id, sizeof r.id, "%s", c->id);
+    snprintf(r.request_id, sizeof r.request_id, "%s", steno_ws_conn_request_id(c));
+    snprintf(r.model, sizeof r.model, "%s", c->served ? c->served->label : "");
+    snprintf(r.key, sizeof r.key, "%s", steno_key_name(c->key));
+    steno_trace_client(&r, &c->peer.addr);
+    steno_trace_pool_phases(&r, ps);
+    r.phases[STENO_PHASE_RECEIVE] = (struct steno_phase_time){
+        c->opened_ns, c->last_message_ns ? c->last_message_ns : r.end_ns, 0};
+    if (ps->last_step_ns)
+        r.phases[STENO_PHASE_ANSWER] = (struct steno_phase_time){ps->last_step_ns, r.end_ns, 0};
+    steno_tracer_report(c->ws->srv->tracer, &r);
+}
+
 static void account(conn *c, const struct steno_ws_session_state *st)
 {
     struct steno_stats *stats = c->ws->srv->stats;
@@ -329,6 +376,8 @@ static void account(conn *c, const struct steno_ws_session_state *st)
         steno_stats_decode_error(stats, c->api, st->failure);
     if (c->ws->srv->conf->log_requests)
         log_end(c, st, &ps);
+    if (c->extra && steno_trace_recorded(&c->extra->trace))
+        trace_end(c, st, &ps);
 }
 
 void steno_ws_conn_end_session(conn *c)
@@ -366,6 +415,8 @@ void steno_ws_conn_finish(conn *c)
     steno_ws_conn_end_session(c);
     steno_ws_session_free(c->session);
     c->session = NULL;
+    free(c->extra);
+    c->extra = NULL;
     if (c->established && !c->waiting_ns)
         steno_metric_add(c->ws->srv->stats->ws_connections, -1);
     c->established = false;
@@ -391,12 +442,6 @@ static int release_socket(conn *c)
 }
 
 /* ---- handshake --------------------------------------------------------------------------- */
-
-/* Wyoming has no handshake, no close frame and no pings that a server may send. */
-static bool is_wyoming(const conn *c)
-{
-    return c->dialect == &steno_dialect_wyoming;
-}
 
 /* Too late for an HTTP status: the reason goes into the close frame. */
 static void refuse_answered(conn *c, int status, const char *message)
@@ -699,7 +744,9 @@ static bool write_accept(conn *c)
     struct steno_buf *tx = &c->ws->tx;
     bool answered = c->hs.answered;
     steno_buf_reset(tx);
-    if (!answered && steno_ws_write_accept(tx, &c->hs, c->dialect, c->id, c->request_id))
+    if (!answered &&
+        steno_ws_write_accept(tx, &c->hs, c->dialect, c->id, steno_ws_conn_request_id(c),
+                              c->extra ? &c->extra->trace : NULL))
         return false;
     steno_handshake_free(&c->hs);
     return answered || put(c, tx->data, tx->len);

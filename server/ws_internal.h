@@ -17,11 +17,18 @@
 
 #define STENO_WS_RX_BYTES 8192 /* read and passed to the session at a time, per connection */
 
+/* What few sessions have. */
+struct steno_ws_extra {
+    char request_id[STENO_REQUEST_ID]; /* "": that of the session */
+    struct steno_trace trace;
+};
+
 struct steno_ws_conn {
     steno_ws *ws;
     struct lws *wsi;
     struct steno_peer peer;
-    char id[STENO_ID_SIZE], request_id[STENO_REQUEST_ID];
+    char id[STENO_ID_SIZE];
+    struct steno_ws_extra *extra;       /* NULL: none, as for most sessions */
     struct steno_ws_conn *next, **back; /* ws->conns or ws->waiting */
     struct steno_ws_conn *next_ready;   /* ws->ready; locked by ws->mx */
     bool in_ready;                      /* likewise */
@@ -81,6 +88,12 @@ struct steno_ws {
     struct steno_ws_adoption *adoptions, **last_adoption;
     struct steno_ws_conn *ready;
 };
+
+/* The id of its request. */
+static inline const char *steno_ws_conn_request_id(const struct steno_ws_conn *c)
+{
+    return c->extra && *c->extra->request_id ? c->extra->request_id : c->id;
+}
 
 /* Put c on the ready list, so that the service thread attends to it. Any thread. */
 void steno_ws_conn_wake(struct steno_ws_conn *c);

@@ -150,6 +150,7 @@ static void give_back(conn *session, conn *c)
     steno_ws_conn_unlink(c);
     steno_ws_conn_unlink(session);
     steno_ws_conn_link(&session->ws->conns, session);
+    free(c->extra);
     free(c);
 }
 

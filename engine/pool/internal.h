@@ -84,9 +84,9 @@ struct steno_pool_stream {
 
 struct steno_pool_item { /* a work item: one stream in a round */
     steno_pool_stream *ps;
-    int64_t waited_ns, spent_ns;
-    double audio; /* s that were fed in this round */
-    bool steps;   /* its window is full */
+    int64_t waited_ns, spent_ns, network_ns; /* network_ns: its part of spent_ns */
+    double audio;                            /* s that were fed in this round */
+    bool steps;                              /* its window is full */
     steno_status st;
     steno_err err;
 };

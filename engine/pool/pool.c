@@ -410,6 +410,7 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
     pthread_cond_init(&ps->idle, NULL);
     steno_ring_init(&ps->ring, (size_t)(p->opt.buffer_seconds * ps->rate));
     ps->missing = p->ops->missing(ps->rec);
+    ps->stats.opened_ns = steno_now_ns();
     list_add(p, ps);
     *out = ps;
     return STENO_OK;
@@ -494,6 +495,7 @@ void steno_pool_stream_end(steno_pool_stream *ps)
 {
     pthread_mutex_lock(&ps->lock);
     ps->end = true;
+    ps->stats.ended_ns = steno_now_ns();
     wake(ps);
     pthread_mutex_unlock(&ps->lock);
 }
@@ -523,6 +525,12 @@ void steno_pool_stream_close(steno_pool_stream *ps)
         steno_pool_stream_free(ps);
 }
 
+/* The earlier of two times; 0 is none. */
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a && (!b || a < b) ? a : b;
+}
+
 void steno_pool_stream_stats_add(struct steno_pool_stream_stats *sum,
                                  const struct steno_pool_stream_stats *s)
 {
@@ -534,6 +542,13 @@ void steno_pool_stream_stats_add(struct steno_pool_stream_stats *sum,
     if (s->queue_wait_max > sum->queue_wait_max)
         sum->queue_wait_max = s->queue_wait_max;
     sum->steps += s->steps;
+    sum->network_seconds += s->network_seconds;
+    sum->opened_ns = earlier(sum->opened_ns, s->opened_ns);
+    sum->first_step_ns = earlier(sum->first_step_ns, s->first_step_ns);
+    if (s->ended_ns > sum->ended_ns)
+        sum->ended_ns = s->ended_ns;
+    if (s->last_step_ns > sum->last_step_ns)
+        sum->last_step_ns = s->last_step_ns;
 }
 
 void steno_pool_stream_get_stats(steno_pool_stream *ps, struct steno_pool_stream_stats *st)

@@ -83,6 +83,9 @@ struct steno_pool_stream_stats {
     double queue_wait_max;
     double skipped_seconds; /* audio that the VAD filter of the options removed */
     uint64_t steps;         /* times a worker took the stream */
+    double network_seconds; /* of inference_seconds: in runs of the networks that a trial times */
+    /* steno_now_ns; 0: not yet. Of a sum: the first, the first, the last, the last. */
+    int64_t opened_ns, first_step_ns, ended_ns, last_step_ns; /* ended_ns: of stream_end */
 };
 
 /* Add the statistics of another stream, as of streams that serve one request. */

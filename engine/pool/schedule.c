@@ -129,7 +129,7 @@ static void fill_items(struct steno_pool_worker *w, int n)
         struct steno_pool_item *t = &w->items[w->n];
         t->ps = heap_pop(p);
         t->waited_ns = now - t->ps->ready_ns;
-        t->spent_ns = 0;
+        t->spent_ns = t->network_ns = 0;
         t->audio = 0;
         t->steps = false;
         t->st = STENO_OK;

@@ -240,6 +240,8 @@ static void begin(struct steno_pool_item *t)
     ps->with_worker = true;
     ps->stats.steps++;
     ps->stats.queue_wait_seconds += wait;
+    if (!ps->stats.first_step_ns)
+        ps->stats.first_step_ns = ps->ready_ns + t->waited_ns;
     if (wait > ps->stats.queue_wait_max)
         ps->stats.queue_wait_max = wait;
     pthread_mutex_unlock(&ps->lock);
@@ -250,7 +252,7 @@ static size_t run_steps(struct steno_pool_worker *w)
 {
     const struct steno_pool_ops *ops = w->pool->ops;
     size_t n = 0, k = 0;
-    int64_t start = steno_now_ns(), each;
+    int64_t start = steno_now_ns(), network = ops->network_ns(w->batcher), each;
     for (size_t i = 0; i < w->n; i++)
         if (w->items[i].steps) {
             w->err[n].msg[0] = '\0';
@@ -261,6 +263,7 @@ static size_t run_steps(struct steno_pool_worker *w)
     stamp(w);
     ops->step(w->batcher, w->rec, n, w->st, w->err);
     each = (steno_now_ns() - start) / (int64_t)n;
+    network = (ops->network_ns(w->batcher) - network) / (int64_t)n;
     if (w->pool->opt.on_batch)
         w->pool->opt.on_batch(w->pool->opt.user, n);
     for (size_t i = 0; i < w->n; i++)
@@ -268,13 +271,15 @@ static size_t run_steps(struct steno_pool_worker *w)
             w->items[i].st = w->st[k];
             w->items[i].err = w->err[k++];
             w->items[i].spent_ns += each;
+            w->items[i].network_ns = network;
         }
     return n;
 }
 
 static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
 {
-    int64_t start = steno_now_ns();
+    const int64_t start = steno_now_ns();
+    int64_t now;
     steno_pool_stream *ps = t->ps;
     bool mine; /* closed in a callback of this round: only we free it */
     if (t->steps && !t->st)
@@ -283,9 +288,12 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
         steno_pool_finish(ps, t->st, &t->err);
     else if (room_note_due(ps))
         tell(ps, &(struct steno_pool_note){.kind = STENO_POOL_ROOM});
-    t->spent_ns += steno_now_ns() - start;
+    now = steno_now_ns();
+    t->spent_ns += now - start;
     pthread_mutex_lock(&ps->lock);
     ps->stats.inference_seconds += (double)t->spent_ns * 1e-9;
+    ps->stats.network_seconds += (double)t->network_ns * 1e-9;
+    ps->stats.last_step_ns = now;
     mine = ps->closed && ps->free_after;
     pthread_mutex_unlock(&ps->lock);
     if (mine)

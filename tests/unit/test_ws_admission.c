@@ -4,6 +4,7 @@
 /* link: server/credentials.c server/listeners.c */
 /* link: server/retry_spreader.c server/limits.c server/server.c server/acceptor.c */
 /* link: server/proxy.c server/tls.c server/head.c */
+/* link: server/trace.c server/traceparent.c engine/cli/libcurl.c */
 /* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>

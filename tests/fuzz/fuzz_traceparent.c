@@ -1,0 +1,27 @@
+/* The traceparent header. What parses is written back as the same ids. */
+/* covers: server/traceparent.c */
+/* link: server/traceparent.c */
+#include "server/traceparent.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct steno_traceparent t, again;
+    char out[STENO_TRACEPARENT_SIZE], *text = malloc(size + 1);
+    if (!text)
+        return 0;
+    if (size)
+        memcpy(text, data, size);
+    if (steno_traceparent_parse(text, size, &t)) {
+        steno_traceparent_write(&t, out);
+        if (strlen(out) != STENO_TRACEPARENT_SIZE - 1 || memcmp(out + 3, text + 3, 49) ||
+            !steno_traceparent_parse(out, strlen(out), &again) || again.sampled != t.sampled)
+            abort();
+    }
+    free(text);
+    return 0;
+}

@@ -1,0 +1,262 @@
+"""Traces of uploads and streams, as an OpenTelemetry collector gets them (OTLP over HTTP, JSON)."""
+import http.server
+import json
+import os
+import socket
+import sys
+import threading
+
+from websockets.sync.client import connect
+
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, converse, eventually, pcm, tap
+
+PCM, RATE = pcm()
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+PARENT = f"00-{TRACE}-{CALLER}-01"
+PHASES = {"receive", "decode audio", "queue", "network", "search", "answer"}
+
+
+class Collector:
+    """Takes POST /v1/traces. status: of the next answers, the last one for ever."""
+
+    def __init__(self, *status):
+        self.requests, self.status, lock = [], list(status) or [200], threading.Lock()
+        this = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                with lock:
+                    code = this.status.pop(0) if len(this.status) > 1 else this.status[0]
+                    this.requests.append((code, self.path, dict(self.headers), json.loads(body)))
+                self.send_response(code)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def spans(self):
+        return [s for code, _, _, body in list(self.requests) if code == 200 for r in body["resourceSpans"]
+                for scope in r["scopeSpans"] for s in scope["spans"]]
+
+    def trace(self, root):
+        """(the span of that id, its children by name)"""
+        assert eventually(lambda: [s for s in self.spans() if s["spanId"] == root]), root
+        spans = self.spans()
+        return [s for s in spans if s["spanId"] == root][0], {s["name"]: s for s in spans if s.get("parentSpanId") == root}
+
+
+def values(span):
+    return {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
+
+
+def nested(root, children):
+    start, end = int(root["startTimeUnixNano"]), int(root["endTimeUnixNano"])
+    for c in children.values():
+        assert start <= int(c["startTimeUnixNano"]) <= int(c["endTimeUnixNano"]) <= end, (root, c)
+        assert c["traceId"] == root["traceId"] and c["kind"] == 1, c
+    assert len({c["spanId"] for c in children.values()} | {root["spanId"]}) == len(children) + 1
+
+
+def seconds(span):
+    return (int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) * 1e-9
+
+
+COLLECTOR = Collector()
+
+
+@case
+def an_upload_is_a_trace_below_its_caller(d):
+    status, headers, _ = d.request("POST", "/v1/transcribe", WAV, {"traceparent": PARENT, "X-Request-Id": "traced-1"})
+    assert status == 200
+    version, trace, span, flags = headers["traceparent"].split("-")
+    assert (version, trace, flags) == ("00", TRACE, "01") and span != CALLER, headers
+    root, children = COLLECTOR.trace(span)
+    assert root["traceId"] == TRACE and root["parentSpanId"] == CALLER and root["kind"] == 2, root
+    assert root["name"] == "POST /v1/transcribe" and set(children) == PHASES, children
+    v = values(root)
+    assert v["http.request.method"] == "POST" and v["http.route"] == "/v1/transcribe" and v["client.address"] == "127.0.0.1", v
+    assert v["http.response.status_code"] == "200" and v["steno.request_id"] == "traced-1" and v["steno.result"] == "ok", v
+    assert v["steno.model"] == "digits-en" and abs(v["steno.audio_seconds"] - len(PCM) / 2 / RATE) < 0.01, v
+    assert root["status"] == {}
+    nested(root, children)
+    assert abs(root_time(root) - now()) < 60 * SLOW
+    sums = {n: values(children[n])["steno.seconds"] for n in ("queue", "network", "search")}
+    assert sums["network"] > 0 and sums["search"] > 0, sums
+    for n in ("network", "search", "queue"):
+        assert seconds(children[n]) <= sums[n] + 1e-6, n
+
+
+def root_time(root):
+    return int(root["startTimeUnixNano"]) * 1e-9
+
+
+def now():
+    import time
+    return time.time()
+
+
+@case
+def a_stream_is_a_trace_too(d):
+    said = converse(d.ws + f"?sample_rate={RATE}", [PCM, {"type": "end"}], additional_headers={"traceparent": PARENT})
+    _, trace, span, flags = said.headers["traceparent"].split("-")
+    assert trace == TRACE and flags == "01"
+    root, children = COLLECTOR.trace(span)
+    assert root["name"] == "GET /v1/stream" and root["parentSpanId"] == CALLER and set(children) == PHASES, (root, children)
+    v = values(root)
+    assert v["steno.session_id"] == said.messages[-1]["session_id"] and v["steno.api"] == "stream", v
+    assert v["http.response.status_code"] == "101" and v["steno.close_code"] == "1000" and v["steno.result"] == "ok", v
+    nested(root, children)
+
+
+@case
+def a_late_upgrade_returns_its_trace(d):
+    from wire import answer, finish_stream, said, upgrade, used
+    s = used(d)
+    s.sendall(upgrade(extra=f"traceparent: {PARENT}\r\n") + said())
+    status, headers, _ = answer(s)
+    assert status == 101 and headers["traceparent"].split("-")[1] == TRACE, headers
+    finish_stream(s)
+    COLLECTOR.trace(headers["traceparent"].split("-")[2])
+
+
+@case
+def every_dialect_is_traced(d):
+    for path, opening, end in (("/v1/listen?encoding=linear16&sample_rate=%d" % RATE, [], {"type": "CloseStream"}),
+                               ("/vosk", [{"config": {"sample_rate": RATE}}], {"eof": 1})):
+        with connect(d.ws.replace("/v1/stream", path), **OPEN) as ws:
+            span = ws.response.headers["traceparent"].split("-")[2]
+            for m in opening:
+                ws.send(json.dumps(m))
+            ws.send(PCM)
+            ws.send(json.dumps(end))
+            for _ in ws:
+                pass
+        root, children = COLLECTOR.trace(span)
+        assert root["name"] == "GET " + path.split("?")[0] and {"network", "search", "queue"} <= set(children), root
+        nested(root, children)
+
+
+@case
+def without_a_traceparent_or_with_a_wrong_one_a_trace_begins(d):
+    for wrong in (None, "00-zz", "ff" + PARENT[2:], PARENT.upper()):
+        _, headers, _ = d.request("POST", "/v1/transcribe", WAV, {"traceparent": wrong} if wrong else {})
+        _, trace, span, _ = headers["traceparent"].split("-")
+        assert trace != TRACE
+        root, _ = COLLECTOR.trace(span)
+        assert "parentSpanId" not in root and root["traceId"] == trace
+
+
+@case
+def what_the_caller_does_not_record_is_not_recorded(d):
+    _, headers, _ = d.request("POST", "/v1/transcribe", WAV, {"traceparent": PARENT[:-2] + "00"})
+    assert headers["traceparent"].startswith(f"00-{TRACE}-") and headers["traceparent"].endswith("-00")
+    silent = headers["traceparent"].split("-")[2]
+    _, headers, _ = d.request("POST", "/v1/transcribe", WAV)
+    COLLECTOR.trace(headers["traceparent"].split("-")[2])
+    assert silent not in {s["spanId"] for s in COLLECTOR.spans()}
+
+
+@case
+def a_refused_upload_has_its_status(d):
+    status, headers, _ = d.request("POST", "/v1/transcribe?model=none", WAV)
+    assert status == 404
+    root, _ = COLLECTOR.trace(headers["traceparent"].split("-")[2])
+    v = values(root)
+    assert v["http.response.status_code"] == "404" and v["steno.result"] == "bad", v
+
+
+@case
+def pages_are_not_traced(d):
+    _, headers, _ = d.get("/healthz")
+    assert "traceparent" not in headers
+
+
+@case
+def the_resource_names_the_service(d):
+    code, path, headers, body = COLLECTOR.requests[0]
+    assert code == 200 and path == "/v1/traces" and headers["Content-Type"] == "application/json", (path, headers)
+    v = values(body["resourceSpans"][0]["resource"])
+    assert v["service.name"] == "stenod" and v["service.version"] and v["service.instance.id"], v
+    assert v["host.name"] == socket.gethostname() and v["process.pid"] == str(d.proc.pid), v
+    assert eventually(lambda: d.metric("steno_trace_spans_exported_total") == len(COLLECTOR.spans()))
+    assert d.metric('steno_trace_spans_dropped_total{reason="queue_full"}') == 0
+
+
+@case
+def a_collector_that_is_busy_gets_them_again(_):
+    busy = Collector(503, 200)
+    with Stenod(f"tracing.endpoint={busy.url}/v1/traces") as d:
+        _, headers, _ = d.request("POST", "/v1/transcribe", WAV)
+        busy.trace(headers["traceparent"].split("-")[2])
+        assert [c for c, *_ in busy.requests][:2] == [503, 200]
+        assert d.metric('steno_trace_spans_dropped_total{reason="not_sent"}') == 0
+
+
+@case
+def what_is_refused_for_good_is_dropped_and_counted(_):
+    wrong = Collector(400)
+    with Stenod(f"tracing.endpoint={wrong.url}") as d:
+        assert d.request("POST", "/v1/transcribe", WAV)[0] == 200
+        d.becomes('steno_trace_spans_dropped_total{reason="not_sent"}', 7)
+        assert len(wrong.requests) == 1 and "takes no spans: status 400" in d.output()
+
+
+@case
+def a_collector_that_is_gone_delays_nobody(_):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen(0)  # accepts, and never answers
+        with Stenod(f"tracing.endpoint=http://127.0.0.1:{s.getsockname()[1]}") as d:
+            for _ in range(3):
+                status, _, body = d.request("POST", "/v1/transcribe?format=text", WAV)
+                assert status == 200 and body.decode().strip() == DIGITS_TEXT
+        # the end of the process waits for it 2 s at most: Stenod checks the exit status
+
+
+@case
+def the_environment_names_the_collector(_):
+    of_env = Collector()
+    os.environ.update(OTEL_EXPORTER_OTLP_ENDPOINT=of_env.url + "/", OTEL_SERVICE_NAME="dictation", OTEL_EXPORTER_OTLP_HEADERS="x-tenant=a1,x-b=2")
+    try:
+        with Stenod() as d:
+            _, headers, _ = d.request("POST", "/v1/transcribe", WAV)
+            of_env.trace(headers["traceparent"].split("-")[2])
+    finally:
+        for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_HEADERS"):
+            del os.environ[name]
+    _, path, headers, body = of_env.requests[0]
+    assert path == "/v1/traces" and headers["x-tenant"] == "a1" and headers["x-b"] == "2", (path, headers)
+    assert values(body["resourceSpans"][0]["resource"])["service.name"] == "dictation"
+
+
+@case
+def a_share_of_nothing_records_nothing(_):
+    none = Collector()
+    with Stenod(f"tracing.endpoint={none.url}", "tracing.sample=0") as d:
+        _, headers, _ = d.request("POST", "/v1/transcribe", WAV)
+        assert headers["traceparent"].endswith("-00")
+    assert not none.requests
+
+
+@case
+def nothing_of_this_exists_without_an_endpoint(_):
+    with Stenod() as d:
+        status, headers, _ = d.request("POST", "/v1/transcribe", WAV, {"traceparent": PARENT})
+        assert status == 200 and "traceparent" not in headers
+        assert d.metric("steno_trace_spans_exported_total") is None
+        with open(f"/proc/{d.proc.pid}/maps", encoding="ascii") as f:
+            assert "libcurl" not in f.read()
+
+
+if __name__ == "__main__":
+    with Stenod(f"tracing.endpoint={COLLECTOR.url}") as server:
+        sys.exit(tap(server))
