@@ -260,7 +260,7 @@ static enum MHD_Result respond_error(struct steno_request *rq, int http, const c
 enum MHD_Result steno_respond_error(struct steno_request *rq, int http, const char *code,
                                     const char *param, const char *fmt, ...)
 {
-    char message[512];
+    char message[sizeof((steno_err *)0)->msg];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(message, sizeof message, fmt, ap);

@@ -8,7 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RATION 10 /* lines per second */
+#define RATION 10          /* lines per second */
+#define MESSAGE_BYTES 1280 /* a steno_err and the words around it */
 
 static int threshold = LOG_INFO; /* written by steno_log_open only, before threads start */
 static bool journal, as_json;
@@ -78,7 +79,7 @@ static size_t prefix(char *out, size_t size, int level)
 
 /* A line that is being built. What does not fit is left out, whole members at a time. */
 struct line {
-    char text[2048];
+    char text[4096];
     size_t n;
 };
 
@@ -98,7 +99,7 @@ static void put(struct line *l, const char *fmt, ...)
 /* Bytes that are not printable ASCII become '?', so that text from a client cannot forge a line. */
 static void put_text(struct line *l, const char *name, const char *text)
 {
-    char safe[1024];
+    char safe[2 * MESSAGE_BYTES];
     size_t n = 0;
     for (; *text && n + 2 < sizeof safe; text++) {
         if (*text == '"' || *text == '\\')
@@ -141,7 +142,7 @@ static void write_json(int level, const char *event, const struct steno_log_fiel
 
 static void write_text(int level, const char *message)
 {
-    char line[1024];
+    char line[MESSAGE_BYTES + 128];
     size_t at = prefix(line, sizeof line, level), end;
     int n = snprintf(line + at, sizeof line - at - 1, "%s", message);
     if (n < 0)
@@ -160,7 +161,7 @@ static void write_line(int level, const char *event, const struct steno_log_fiel
 static void write_line(int level, const char *event, const struct steno_log_field *fields, size_t n,
                        const char *fmt, va_list ap)
 {
-    char message[1024];
+    char message[MESSAGE_BYTES];
     if (vsnprintf(message, sizeof message, fmt, ap) < 0)
         return;
     if (as_json)

@@ -113,9 +113,9 @@ static struct steno_model_slot *find(steno_models *m, const char *name)
 
 static steno_status unknown(steno_models *m, const char *name, steno_err *err)
 {
-    char names[200];
+    char names[sizeof err->msg];
     size_t at = 0;
-    for (struct steno_model_slot *s = m->first; s && at + MAX_NAME + 8 < sizeof names; s = s->next)
+    for (struct steno_model_slot *s = m->first; s && at < sizeof names; s = s->next)
         if (!s->gone && !s->of)
             at +=
                 (size_t)snprintf(names + at, sizeof names - at, "%s'%s'", at ? ", " : "", s->name);

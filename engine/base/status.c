@@ -33,7 +33,8 @@ steno_status steno_fail(steno_err *err, steno_status code, const char *fmt, ...)
         va_list ap;
         va_start(ap, fmt);
         err->code = code;
-        vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+        if (vsnprintf(err->msg, sizeof err->msg, fmt, ap) >= (int)sizeof err->msg)
+            memcpy(err->msg + sizeof err->msg - 4, "...", 4); /* a reader sees that it is cut */
         va_end(ap);
     }
     return code;

@@ -31,7 +31,7 @@ static const char *kaldi_file(const char *dir)
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
     const char *kaldi = kaldi_file(dir);
-    char marks[300];
+    char marks[sizeof err->msg];
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);

@@ -31,7 +31,7 @@ static const char *list_names(const struct steno_family *f, char *out, size_t si
     size_t n = 0;
     snprintf(out, size, "none");
     for (size_t i = 0; (o = steno_option_at(i)) && n < size; i++)
-        if (!f || !strcmp(o->family, f->name))
+        if (f ? !strcmp(o->family, f->name) : steno_option_find(o->name) == o) /* each once */
             n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", o->name);
     return out;
 }
@@ -76,7 +76,7 @@ static steno_status check_value(const struct steno_option_info *o, const char *v
 steno_status steno_option_check(const char *name, const char *value, steno_err *err)
 {
     const struct steno_option_info *o = steno_option_find(name);
-    char names[800];
+    char names[sizeof err->msg];
     if (!o)
         return steno_fail(err, STENO_ERR_INVAL, "unknown option '%.40s', known are %s", name,
                           list_names(NULL, names, sizeof names));
@@ -94,7 +94,7 @@ static bool has_option(const struct steno_family *f, const char *name)
 steno_status steno_options_check(const struct steno_family *f, const struct steno_option *options,
                                  size_t n, steno_err *err)
 {
-    char names[800];
+    char names[sizeof err->msg];
     steno_status st = STENO_OK;
     for (size_t i = 0; i < n && !st; i++) {
         st = steno_option_check(options[i].name, options[i].value, err);

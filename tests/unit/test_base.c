@@ -224,9 +224,24 @@ static void buffer_hands_over_its_memory(void **state)
     steno_buf_free(&b);
 }
 
+static void a_message_that_is_cut_says_so(void **state)
+{
+    static char text[2000];
+    steno_err err;
+    (void)state;
+    memset(text, 'x', sizeof text - 1);
+    assert_int_equal(steno_fail(&err, STENO_ERR_IO, "%s", text), STENO_ERR_IO);
+    assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
+    assert_string_equal(err.msg + sizeof err.msg - 6, "xx...");
+    text[sizeof err.msg - 1] = '\0';
+    assert_int_equal(steno_fail(&err, STENO_ERR_IO, "%s", text), STENO_ERR_IO);
+    assert_string_equal(err.msg, text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_that_is_cut_says_so),
         cmocka_unit_test(every_status_has_a_row),
         cmocka_unit_test(fail_fills_the_message_and_returns_the_code),
         cmocka_unit_test(long_messages_are_cut_and_terminated),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "families/ctc/conf.h"
+#include "families/registry.h"
 #include "steno.h"
 
 #define GOOD                                                                                       \
@@ -121,6 +122,13 @@ static void missing_files_of_a_directory_are_named(void **state)
     fails_with(&d, STENO_ERR_IO,
                ": not a model's directory: there is none of model.conf (ctc_streaming), "
                "model.bin, model.safetensors or *.onnx (whisper), ");
+    steno_err err;
+    assert_int_equal(steno_model_open(&(steno_model *){NULL}, d.path, NULL, &err), STENO_ERR_IO);
+    for (size_t i = 0; steno_families[i]; i++) { /* however many families there are */
+        char mark[64];
+        snprintf(mark, sizeof mark, " (%s)", steno_families[i]->name);
+        assert_non_null(strstr(err.msg, mark));
+    }
     make(&d, "HCLG.fst", "");
     fails_with(&d, STENO_ERR_UNSUPPORTED, ": HCLG.fst is of a Kaldi model, as vosk has them");
     drop(&d, "HCLG.fst");
