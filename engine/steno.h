@@ -46,7 +46,8 @@ struct steno_option {
 enum steno_option_kind {
     STENO_OPTION_FLAG,   /* "yes", "true", "on", "1" or "no", "false", "off", "0" */
     STENO_OPTION_NUMBER, /* decimal, min..max */
-    STENO_OPTION_CHOICE  /* one of the words in `choices` */
+    STENO_OPTION_CHOICE, /* one of the words in `choices` */
+    STENO_OPTION_LIST    /* whole numbers min..max, with commas or blanks between; "": none */
 };
 
 enum steno_option_scope {
@@ -60,7 +61,7 @@ struct steno_option_info {
     const char *name;
     enum steno_option_kind kind;
     enum steno_option_scope scope;
-    double min, max;      /* NUMBER */
+    double min, max;      /* NUMBER, LIST */
     const char *choices;  /* CHOICE: "espnet-onnx|none"; else NULL */
     const char *fallback; /* what holds when nobody sets it; "" = the model's own value */
     const char *help;     /* one line, for people */

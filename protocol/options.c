@@ -112,6 +112,8 @@ static double value_of(const struct steno_option_info *row, const char *text)
         return strtod(text, NULL);
     if (row->kind == STENO_OPTION_FLAG)
         return is_yes(text);
+    if (row->kind == STENO_OPTION_LIST)
+        return 0;
     for (const char *w; *(w = word_at(row->choices, i, &n)); i++)
         if (strlen(text) == n && !memcmp(text, w, n))
             break;
@@ -132,12 +134,6 @@ static void print_value(const struct steno_option_info *row, double v, char out[
     }
 }
 
-/* Whether the value is the default. */
-static bool is_default(const struct steno_option_info *row, double v)
-{
-    return *row->fallback && value_of(row, row->fallback) == v;
-}
-
 /* ---- sets ------------------------------------------------------------------------------------ */
 
 static const struct steno_option_info *row_of(const struct steno_options *o, size_t i)
@@ -154,26 +150,52 @@ static size_t find(const struct steno_options *o, const char *name)
     return i;
 }
 
-const char *steno_options_get(const struct steno_options *o, const char *name,
-                              char out[STENO_OPTION_TEXT])
+static bool is_list(const struct steno_options *o, size_t i)
 {
-    size_t i = find(o, name);
-    if (i == o->n)
-        return NULL;
+    return row_of(o, i)->kind == STENO_OPTION_LIST;
+}
+
+static const char *list_at(const struct steno_options *o, size_t i)
+{
+    return o->lists + (size_t)o->value[i];
+}
+
+/* The value of option i as text: written to out, or o's own list. */
+static const char *text_of(const struct steno_options *o, size_t i, char out[STENO_OPTION_TEXT])
+{
+    if (is_list(o, i))
+        return list_at(o, i);
     print_value(row_of(o, i), o->value[i], out);
     return out;
 }
 
-/* Set a row's value. Without room it is left out, which does not happen with options of the table.
- */
-static bool put(struct steno_options *o, unsigned char row, double value)
+/* Whether the value is the default. */
+static bool is_default(const struct steno_options *o, size_t i)
 {
-    size_t i = find(o, steno_option_at(row)->name);
-    if (i == STENO_OPTIONS_MAX)
+    const struct steno_option_info *row = row_of(o, i);
+    if (is_list(o, i))
+        return !strcmp(list_at(o, i), row->fallback);
+    return *row->fallback && value_of(row, row->fallback) == o->value[i];
+}
+
+const char *steno_options_get(const struct steno_options *o, const char *name,
+                              char out[STENO_OPTION_TEXT])
+{
+    size_t i = find(o, name);
+    return i == o->n ? NULL : text_of(o, i, out);
+}
+
+/* Append the text of a list; *place: of it. False: there is no room. */
+static bool add_list(struct steno_options *o, const char *text, double *place)
+{
+    size_t used = 0, n = strlen(text) + 1;
+    for (size_t i = 0; i < o->n; i++)
+        if (is_list(o, i))
+            used += strlen(list_at(o, i)) + 1;
+    if (n > sizeof o->lists - used)
         return false;
-    o->n = (unsigned char)(o->n + (i == o->n));
-    o->row[i] = row;
-    o->value[i] = value;
+    memcpy(o->lists + used, text, n);
+    *place = (double)used;
     return true;
 }
 
@@ -182,13 +204,16 @@ static void filter(struct steno_options *o,
                    bool (*keep)(const struct steno_option_info *row, const void *arg),
                    const void *arg)
 {
-    unsigned char kept = 0;
-    for (size_t i = 0; i < o->n; i++)
-        if (keep(row_of(o, i), arg)) {
-            o->row[kept] = o->row[i];
-            o->value[kept++] = o->value[i];
+    const struct steno_options all = *o;
+    o->n = 0;
+    for (size_t i = 0; i < all.n; i++)
+        if (keep(row_of(&all, i), arg)) {
+            double value = all.value[i];
+            if (is_list(&all, i))
+                (void)add_list(o, list_at(&all, i), &value);
+            o->row[o->n] = all.row[i];
+            o->value[o->n++] = value;
         }
-    o->n = kept;
 }
 
 static bool is_other(const struct steno_option_info *row, const void *name)
@@ -199,6 +224,33 @@ static bool is_other(const struct steno_option_info *row, const void *name)
 void steno_options_unset(struct steno_options *o, const char *name)
 {
     filter(o, is_other, name);
+}
+
+/* Set a row's value; list: its text, else NULL. Without room it is left out, which does not happen
+ * with options of the table and one list. */
+static bool put(struct steno_options *o, unsigned char row, double value, const char *list)
+{
+    const char *name = steno_option_at(row)->name;
+    size_t i;
+    if (list) {
+        steno_options_unset(o, name);
+        if (!add_list(o, list, &value))
+            return false;
+    }
+    i = find(o, name);
+    if (i == STENO_OPTIONS_MAX)
+        return false;
+    o->n = (unsigned char)(o->n + (i == o->n));
+    o->row[i] = row;
+    o->value[i] = value;
+    return true;
+}
+
+/* Set the value of option i of `from`. */
+static bool put_from(struct steno_options *o, unsigned char row, const struct steno_options *from,
+                     size_t i)
+{
+    return put(o, row, from->value[i], is_list(from, i) ? list_at(from, i) : NULL);
 }
 
 /* The row of a name; its number fits a byte. */
@@ -229,10 +281,36 @@ steno_status steno_options_set(struct steno_options *o, const char *name, const 
     st = steno_option_check(name, value, err);
     if (st)
         return st;
-    if (!put(o, at, value_of(row, value)))
+    if (row->kind == STENO_OPTION_LIST && strlen(value) >= STENO_OPTIONS_LISTS)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: the list has more than %d bytes", name,
+                          STENO_OPTIONS_LISTS - 1);
+    if (!put(o, at, value_of(row, value), row->kind == STENO_OPTION_LIST ? value : NULL))
         return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d options", name,
                           STENO_OPTIONS_MAX);
     return STENO_OK;
+}
+
+/* A list from JSON: text, one number, or an array of numbers. */
+static steno_status set_json_list(struct steno_options *o, const char *name, const json_t *value,
+                                  steno_err *err)
+{
+    char text[STENO_OPTIONS_LISTS + STENO_OPTION_TEXT] = "";
+    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    size_t at = 0;
+    if (json_is_string(value))
+        return steno_options_set(o, name, json_string_value(value), err);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_is_array(value) ? json_array_get(value, i) : value;
+        if (!json_is_integer(v))
+            return steno_fail(err, STENO_ERR_INVAL,
+                              "%s: must be a list of whole numbers, or a string with commas "
+                              "between them",
+                              name);
+        if (at < STENO_OPTIONS_LISTS) /* what is too long stays so */
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%lld", i ? "," : "",
+                                   (long long)json_integer_value(v));
+    }
+    return steno_options_set(o, name, text, err);
 }
 
 steno_status steno_options_set_json(struct steno_options *o, const char *name, const json_t *value,
@@ -251,6 +329,8 @@ steno_status steno_options_set_json(struct steno_options *o, const char *name, c
             return steno_fail(err, STENO_ERR_INVAL, "%s: must be true or false", name);
         return steno_options_set(o, name, json_is_true(value) ? "true" : "false", err);
     }
+    if (row && row->kind == STENO_OPTION_LIST)
+        return set_json_list(o, name, value, err);
     if (row && !json_is_string(value))
         return steno_fail(err, STENO_ERR_INVAL, "%s: must be a string", name);
     return steno_options_set(o, name, row ? json_string_value(value) : "", err);
@@ -293,7 +373,7 @@ void steno_options_complete(struct steno_options *io, const struct steno_options
 {
     for (size_t i = 0; i < defaults->n; i++)
         if (find(io, row_of(defaults, i)->name) == io->n)
-            (void)put(io, defaults->row[i], defaults->value[i]);
+            (void)put_from(io, defaults->row[i], defaults, i);
 }
 
 struct wanted {
@@ -318,8 +398,8 @@ struct steno_options steno_options_variant(const struct steno_options *o)
     const struct steno_option_info *row;
     for (size_t i = 0; (row = next_row(&i));) { /* i: one past the row */
         size_t at = find(o, row->name);
-        if (at < o->n && row->scope == STENO_OPTION_OF_MODEL && !is_default(row, o->value[at]))
-            (void)put(&out, (unsigned char)(i - 1), o->value[at]);
+        if (at < o->n && row->scope == STENO_OPTION_OF_MODEL && !is_default(o, at))
+            (void)put_from(&out, (unsigned char)(i - 1), o, at);
     }
     return out;
 }
@@ -340,7 +420,8 @@ bool steno_options_equal(const struct steno_options *a, const struct steno_optio
 {
     for (size_t i = 0; i < a->n; i++) {
         size_t k = find(b, row_of(a, i)->name);
-        if (k == b->n || a->value[i] != b->value[k])
+        if (k == b->n || (is_list(a, i) ? strcmp(list_at(a, i), list_at(b, k)) != 0
+                                        : a->value[i] != b->value[k]))
             return false;
     }
     return a->n == b->n;
@@ -352,12 +433,14 @@ void steno_options_list(const struct steno_options *o, enum steno_option_scope s
                         struct steno_option_list *out)
 {
     out->n = 0;
+    memcpy(out->lists, o->lists, sizeof out->lists);
     for (size_t i = 0; i < o->n; i++) {
         const struct steno_option_info *row = row_of(o, i);
-        char *text = out->text[out->n];
+        const char *text = text_of(o, i, out->text[out->n]);
         if (row->scope != scope)
             continue;
-        print_value(row, o->value[i], text);
+        if (is_list(o, i))
+            text = out->lists + (text - o->lists);
         out->v[out->n++] = (struct steno_option){row->name, text};
     }
 }
@@ -368,10 +451,10 @@ const char *steno_options_label(const struct steno_options *o, char out[STENO_OP
     out[0] = '\0';
     for (size_t i = 0; i < variant.n; i++) {
         const struct steno_option_info *row = row_of(&variant, i);
-        char value[STENO_OPTION_TEXT];
+        char text[STENO_OPTION_TEXT];
+        const char *value = text_of(&variant, i, text);
         size_t at = strlen(out);
         bool yes = row->kind == STENO_OPTION_FLAG && variant.value[i] != 0;
-        print_value(row, variant.value[i], value);
         if (yes || row->kind == STENO_OPTION_CHOICE)
             snprintf(out + at, STENO_OPTIONS_LABEL - at, "+%s", yes ? row->name : value);
         else
@@ -386,8 +469,8 @@ steno_status steno_options_write(struct steno_buf *out, const struct steno_optio
     steno_status st = STENO_OK;
     for (size_t i = 0; !st && i < variant.n; i++) {
         const struct steno_option_info *row = row_of(&variant, i);
-        char value[STENO_OPTION_TEXT];
-        print_value(row, variant.value[i], value);
+        char text[STENO_OPTION_TEXT];
+        const char *value = text_of(&variant, i, text);
         st = steno_buf_printf(out, ",\"%s\":", row->name);
         if (!st && row->kind == STENO_OPTION_FLAG)
             st = steno_buf_puts(out, variant.value[i] != 0 ? "true" : "false");

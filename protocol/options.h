@@ -7,22 +7,25 @@
 #include "base/buf.h"
 #include "steno.h"
 
-#define STENO_OPTIONS_MAX 32   /* in one set */
-#define STENO_OPTION_TEXT 32   /* bytes of one value as text, with its NUL */
-#define STENO_OPTIONS_LABEL 96 /* bytes of a label, with its NUL */
+#define STENO_OPTIONS_MAX 32     /* in one set */
+#define STENO_OPTION_TEXT 32     /* bytes of one value as text, with its NUL */
+#define STENO_OPTIONS_LISTS 1000 /* bytes of all lists in one set */
+#define STENO_OPTIONS_LABEL 96   /* bytes of a label, with its NUL */
 #define STENO_OPTIONS_NAMES 800
 
 /* Zero-initialised = nothing is set. Small, because every session has two. */
 struct steno_options {
     unsigned char n, row[STENO_OPTIONS_MAX]; /* rows of the table */
-    double value[STENO_OPTIONS_MAX];         /* a number; 0 or 1; index of a choice */
+    double value[STENO_OPTIONS_MAX]; /* a number; 0 or 1; index of a choice; of a list: its place */
+    char lists[STENO_OPTIONS_LISTS]; /* the texts of lists, one behind the other */
 };
 
 /* A set in the engine's form. */
 struct steno_option_list {
     size_t n;
     struct steno_option v[STENO_OPTIONS_MAX];
-    char text[STENO_OPTIONS_MAX][STENO_OPTION_TEXT]; /* the values */
+    char text[STENO_OPTIONS_MAX][STENO_OPTION_TEXT]; /* the values, but for lists */
+    char lists[STENO_OPTIONS_LISTS];
 };
 
 /* Whether a family has an option of this name; the second function also checks the scope. */
@@ -36,10 +39,12 @@ const char *steno_options_named_in(const char *message);
 
 /* Set an option; a second value replaces the first. STENO_ERR_INVAL: there is no such option (the
  * message lists the known ones), or the value is not of its kind or out of its range (the message
- * begins with the name). STENO_ERR_LIMIT: more than STENO_OPTIONS_MAX. */
+ * begins with the name). STENO_ERR_LIMIT: more than STENO_OPTIONS_MAX, or than STENO_OPTIONS_LISTS
+ * bytes of lists. */
 STENO_MUST steno_status steno_options_set(struct steno_options *o, const char *name,
                                           const char *value, steno_err *err);
-/* The same from JSON: true or false, a number or a string, depending on the option's kind. */
+/* The same from JSON: true or false, a number or a string, depending on the option's kind. A list
+ * is a string, a number or an array of numbers. */
 struct json_t;
 STENO_MUST steno_status steno_options_set_json(struct steno_options *o, const char *name,
                                                const struct json_t *value, steno_err *err);
@@ -48,8 +53,8 @@ STENO_MUST steno_status steno_options_set_json(struct steno_options *o, const ch
 STENO_MUST steno_status steno_options_read_list(struct steno_options *o, int *beam,
                                                 const char *list, steno_err *err);
 void steno_options_unset(struct steno_options *o, const char *name);
-/* Write the value as text to out ("yes" or "no" for a flag) and return out; NULL when it is not
- * set. */
+/* The value as text ("yes" or "no" for a flag), written to out or, of a list, o's own; NULL when it
+ * is not set. */
 const char *steno_options_get(const struct steno_options *o, const char *name,
                               char out[STENO_OPTION_TEXT]);
 

@@ -101,8 +101,39 @@ static steno_status on_openai_query(void *user, const char *name, const char *va
                                                           : on_query(user, name, value, err);
 }
 
+/* "NAME[]" is one item of a list: OpenAI's clients send arrays so. Whether it is; then its name
+ * loses the brackets. */
+static bool is_item(char *name)
+{
+    const struct steno_option_info *o;
+    const size_t n = strlen(name);
+    if (n < 2 || strcmp(name + n - 2, "[]") != 0)
+        return false;
+    name[n - 2] = '\0';
+    o = steno_option_find(name);
+    if (o && o->kind == STENO_OPTION_LIST)
+        return true;
+    name[n - 2] = '[';
+    return false;
+}
+
+/* Append an item to the list that the items before it made. */
+static steno_status add_item(struct steno_upload *up, const char *value, steno_err *err)
+{
+    char number[STENO_OPTION_TEXT];
+    const char *before = steno_options_get(&up->options, up->field_name, number);
+    struct steno_buf all;
+    steno_status st;
+    steno_buf_init(&all, 2 * STENO_OPENAI_FIELD);
+    st = steno_buf_printf(&all, "%s%s%s", before ? before : "", before ? "," : "", value);
+    st = st ? steno_fail(err, st, "%s: longer than %d bytes", up->field_name, STENO_OPENAI_FIELD)
+            : on_query(up, up->field_name, all.data, err);
+    steno_buf_free(&all);
+    return st;
+}
+
 /* Set a field of the form that is an extension; *param gets its name. */
-static steno_status set_extension(struct steno_upload *up, steno_err *err)
+static steno_status set_extension(struct steno_upload *up, bool item, steno_err *err)
 {
     steno_status st;
     if (!up->field.len) /* as steno_openai_field */
@@ -111,7 +142,8 @@ static steno_status set_extension(struct steno_upload *up, steno_err *err)
     if (st || memchr(up->field.data, '\0', up->field.len - 1))
         return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long", up->field_name);
     up->fail_param = up->field_name;
-    return on_query(up, up->field_name, up->field.data, err);
+    return item ? add_item(up, up->field.data, err)
+                : on_query(up, up->field_name, up->field.data, err);
 }
 
 steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *err)
@@ -170,11 +202,12 @@ static steno_status on_part_data(void *user, const char *data, size_t n, steno_e
 static steno_status on_part_end(void *user, steno_err *err)
 {
     struct steno_upload *up = user;
+    const bool item = !up->in_file && is_item(up->field_name);
     steno_status st = STENO_OK;
     if (!up->in_file)
         st =
             is_extended_field(up->field_name)
-                ? set_extension(up, err)
+                ? set_extension(up, item, err)
                 : steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
                                      up->field.len, &up->fail_param, err);
     if (!st)

@@ -8,7 +8,10 @@ void cli_family_values(const struct steno_option_info *info, char *out, size_t s
     if (info->kind == STENO_OPTION_NUMBER)
         snprintf(out, size, "%g..%g", info->min, info->max);
     else
-        snprintf(out, size, "%s", info->kind == STENO_OPTION_CHOICE ? info->choices : "yes|no");
+        snprintf(out, size, "%s",
+                 info->kind == STENO_OPTION_LIST     ? "N,N..."
+                 : info->kind == STENO_OPTION_CHOICE ? info->choices
+                                                     : "yes|no");
 }
 
 /* On the command line a flag that holds unless it is set takes a value. */

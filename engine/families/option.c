@@ -1,8 +1,11 @@
 #include "families/option.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/list.h"
 
 const char *steno_option_value(const struct steno_option *options, size_t n, const char *name)
 {
@@ -33,6 +36,23 @@ bool steno_option_read_number(const char *value, double *out)
     if (end == value || *end || !isfinite(v) || strpbrk(value, "xX \t\n"))
         return false;
     *out = v;
+    return true;
+}
+
+bool steno_option_next(const char **at, long *out)
+{
+    const struct steno_list_item it = steno_list_next(*at);
+    char *end;
+    long v;
+    *at = it.p;
+    if (!it.n)
+        return false;
+    errno = 0;
+    v = strtol(it.p, &end, 10);
+    if (errno || end != it.p + it.n)
+        return false;
+    *out = v;
+    *at = end;
     return true;
 }
 

@@ -9,6 +9,9 @@ const char *steno_option_value(const struct steno_option *options, size_t n, con
 /* Read a flag, or a finite decimal number. False: value is none, and *out does not change. */
 bool steno_option_read_flag(const char *value, bool *out);
 bool steno_option_read_number(const char *value, double *out);
+/* The next number of a list with commas or blanks between its whole numbers; *at: where it begins,
+ * then where the rest does. False: *at is at the list's end, or at what is no whole number. */
+bool steno_option_next(const char **at, long *out);
 /* Whether value is one of "a|b|c". */
 bool steno_option_is_choice(const char *value, const char *choices);
 

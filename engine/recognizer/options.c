@@ -48,6 +48,30 @@ static steno_status refuse_choice(const struct steno_option_info *o, const char 
                       o->choices);
 }
 
+static steno_status check_range(const struct steno_option_info *o, double number, steno_err *err)
+{
+    if (number < o->min || number > o->max)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: %.12g is outside %g..%g", o->name, number,
+                          o->min, o->max);
+    return STENO_OK;
+}
+
+static steno_status check_list(const struct steno_option_info *o, const char *list, steno_err *err)
+{
+    const char *at = list;
+    long number;
+    while (steno_option_next(&at, &number)) {
+        steno_status st = check_range(o, (double)number, err);
+        if (st)
+            return st;
+    }
+    if (*at)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "%s: '%.40s' is not a whole number; numbers have commas between them",
+                          o->name, at);
+    return STENO_OK;
+}
+
 static steno_status check_value(const struct steno_option_info *o, const char *value,
                                 steno_err *err)
 {
@@ -62,15 +86,14 @@ static steno_status check_value(const struct steno_option_info *o, const char *v
         if (steno_option_is_choice(value, o->choices))
             return STENO_OK;
         return refuse_choice(o, value, err);
+    case STENO_OPTION_LIST:
+        return check_list(o, value, err);
     case STENO_OPTION_NUMBER:
         break;
     }
     if (!steno_option_read_number(value, &number))
         return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number", o->name, value);
-    if (number < o->min || number > o->max)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: %.12g is outside %g..%g", o->name, number,
-                          o->min, o->max);
-    return STENO_OK;
+    return check_range(o, number, err);
 }
 
 steno_status steno_option_check(const char *name, const char *value, steno_err *err)

@@ -35,6 +35,9 @@ CASES = [
     # CTranslate2 halves the limit, the prompt's piece included
     ("tiny.en", "jfk", {"max-new-tokens": 12}, {"max_new_tokens": 23}),
     ("tiny.en", "jfk", {"suppress-blank": "no"}, {"suppress_blank": False}),
+    ("tiny.en", "jfk", {"suppress-tokens": "-1,11,3399"}, {"suppress_tokens": [-1, 11, 3399]}),
+    ("tiny.en", "jfk", {"suppress-tokens": "3399"}, {"suppress_tokens": [3399]}),
+    ("base", "es", {"suppress-tokens": "", "beam": 1}, {"suppress_tokens": [], "beam_size": 1}),
     ("tiny.en", "jfk", {"max-initial-timestamp": 0}, {"max_initial_timestamp": 0}),
     ("tiny.en", "jfk", {"beam": 1, "prompt": "And"}, {"beam_size": 1, "initial_prompt": "And"}),
     ("tiny.en", "endgame", {"condition-on-previous-text": "no"}, {"condition_on_previous_text": False}),

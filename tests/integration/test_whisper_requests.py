@@ -88,7 +88,7 @@ def a_vad_leaves_silence_out_and_keeps_the_text(d):
 def errors_of_openais_form_name_the_field(d):
     from openai import BadRequestError
     for field, value in (("language", "klingon"), ("temperature", "3"), ("best_of", "2.5"), ("no_speech_threshold", "x"),
-                         ("vad_filter", "perhaps")):
+                         ("vad_filter", "perhaps"), ("suppress_tokens", "1,x"), ("suppress_tokens", [60000])):
         try:
             with open(CHINESE, "rb") as f:
                 sdk(d).audio.transcriptions.create(model="whisper-1", file=f, extra_body={field: value})
@@ -96,6 +96,20 @@ def errors_of_openais_form_name_the_field(d):
             assert why.param == field and field in why.message, why
         else:
             raise AssertionError(f"{field}={value} was taken")
+
+
+@case
+@client("openai", "suppress_tokens by extra_body")
+def suppressed_tokens_may_be_text_or_an_array(d):
+    comma, of_text = 11, {}
+    for value in ("-1", f"-1,{comma}", [-1, comma]):
+        with open(SPANISH, "rb") as f:
+            text = sdk(d).audio.transcriptions.create(model="whisper-1", file=f, language="en", prompt="First, second, third,",
+                                                      extra_body={"suppress_tokens": value}).text
+        of_text[str(value)] = text
+    assert [bool(t) and "," in t for t in of_text.values()] == [True, False, False], of_text
+    status, r = post(d, "/v1/transcribe", suppress_tokens="-1 60000")
+    assert status == 400 and r["error"]["message"].startswith("suppress_tokens:"), r
 
 
 @case

@@ -198,6 +198,74 @@ static void a_variant_has_one_form(void **state)
     }
 }
 
+/* Two options of one kind would share the room; there is one. */
+#define LIST "suppress_tokens"
+
+static void lists_of_numbers_are_checked_and_kept(void **state)
+{
+    static const struct {
+        const char *json, *value; /* value NULL: refused */
+    } rows[] = {{"\"-1,50\"", "-1,50"},
+                {"[-1, 50, 400]", "-1,50,400"},
+                {"[]", ""},
+                {"7", "7"},
+                {"[1.5]", NULL},
+                {"[\"1\"]", NULL},
+                {"true", NULL},
+                {"\"1,x\"", NULL},
+                {"\"-2\"", NULL},
+                {"[100000]", NULL},
+                {"\"1.5\"", NULL},
+                {"\"99999999999999999999\"", NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct steno_options s = {0};
+        json_t *v = json_loads(rows[i].json, JSON_DECODE_ANY, NULL);
+        steno_err err = {0};
+        assert_int_equal(steno_options_set_json(&s, LIST, v, &err),
+                         rows[i].value ? STENO_OK : STENO_ERR_INVAL);
+        if (rows[i].value)
+            assert_string_equal(GET(&s, LIST), rows[i].value);
+        else
+            assert_string_equal(steno_options_named_in(err.msg), LIST);
+        json_decref(v);
+    }
+}
+
+static void lists_move_with_their_sets(void **state)
+{
+    struct steno_options s = SET("penalty", "1", LIST, "-1,50", "temperature", "0.5"), t = {0};
+    struct steno_option_list list;
+    char longest[STENO_OPTIONS_LISTS + 1];
+    steno_err err;
+    (void)state;
+    steno_options_complete(&t, &s);
+    assert_true(steno_options_equal(&s, &t));
+    assert_int_equal(steno_options_set(&t, LIST, "50", NULL), STENO_OK);
+    assert_false(steno_options_equal(&s, &t));
+    steno_options_complete(&t, &s); /* what is set stays */
+    assert_string_equal(GET(&t, LIST), "50");
+    steno_options_keep(&t, STENO_OPTION_OF_STREAM, "whisper");
+    steno_options_list(&t, STENO_OPTION_OF_STREAM, &list);
+    memset(&t, 'x', sizeof t); /* the list has texts of its own */
+    assert_int_equal(list.n, 2);
+    for (size_t i = 0; i < list.n; i++)
+        assert_string_equal(list.v[i].value, strcmp(list.v[i].name, LIST) ? "0.5" : "50");
+    for (size_t i = 0; i < sizeof longest; i++)
+        longest[i] = i % 2 ? ',' : '7';
+    longest[STENO_OPTIONS_LISTS] = '\0';
+    assert_int_equal(steno_options_set(&s, LIST, longest, &err), STENO_ERR_LIMIT);
+    assert_string_equal(steno_options_named_in(err.msg), LIST);
+    assert_string_equal(GET(&s, LIST), "-1,50"); /* as it was */
+    longest[STENO_OPTIONS_LISTS - 1] = '\0';
+    for (int i = 0; i < 3; i++) /* the room of the one before is free again */
+        assert_int_equal(steno_options_set(&s, LIST, longest, NULL), STENO_OK);
+    assert_string_equal(GET(&s, LIST), longest);
+    steno_options_unset(&s, LIST);
+    assert_null(GET(&s, LIST));
+    assert_string_equal(GET(&s, "temperature"), "0.5");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +276,8 @@ int main(void)
         cmocka_unit_test(what_is_set_stays),
         cmocka_unit_test(only_what_a_family_has_is_kept),
         cmocka_unit_test(a_variant_has_one_form),
+        cmocka_unit_test(lists_of_numbers_are_checked_and_kept),
+        cmocka_unit_test(lists_move_with_their_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,6 +220,37 @@ static void prompt_and_hotwords_reach_the_decoder(void **state)
     steno_model_close(m);
 }
 
+/* 3399 is " Americans". */
+static void suppressed_tokens_are_not_written(void **state)
+{
+    struct steno_option option = {"suppress_tokens", "-1, 3399 11"};
+    const struct steno_stream_options so = {.beam = 1, .options = &option, .n_options = 1};
+    struct steno_model_options mo = steno_model_options_default();
+    steno_model *m = open_model("tiny.en");
+    struct heard plain, without, back, of_model;
+    steno_err err;
+    (void)state;
+    assert_int_equal(hear(m, JFK, &(struct steno_stream_options){.beam = 1}, &plain, &err),
+                     STENO_OK);
+    assert_non_null(strstr(plain.text, " Americans"));
+    assert_int_equal(hear(m, JFK, &so, &without, &err), STENO_OK);
+    if (strstr(without.text, " Americans"))
+        fail_msg("%s", without.text);
+    option.value = "-1";
+    assert_int_equal(hear(m, JFK, &so, &back, &err), STENO_OK);
+    assert_string_equal(plain.text, back.text);
+    steno_model_close(m);
+    option.value = "-1,11,3399";
+    mo.precision = STENO_FP32;
+    mo.options = &option;
+    mo.n_options = 1;
+    assert_int_equal(steno_model_open(&m, whisper_model("tiny.en"), &mo, &err), STENO_OK);
+    assert_int_equal(hear(m, JFK, &(struct steno_stream_options){.beam = 1}, &of_model, &err),
+                     STENO_OK);
+    assert_string_equal(of_model.text, without.text);
+    steno_model_close(m);
+}
+
 static void faults_of_a_stream_name_the_field(void **state)
 {
     const struct {
@@ -233,6 +264,10 @@ static void faults_of_a_stream_name_the_field(void **state)
          "best_of: 1.5 is not a whole number"},
         {{.options = &(struct steno_option){"temperature", "1.01"}, .n_options = 1},
          "temperature: 1.01 is outside 0..1"},
+        {{.options = &(struct steno_option){"suppress_tokens", "-1,51864"}, .n_options = 1},
+         "suppress_tokens: there is no token 51864, the model has 51864"},
+        {{.options = &(struct steno_option){"suppress_tokens", "7;8"}, .n_options = 1},
+         "suppress_tokens: '7;8' is not a whole number"},
     };
     steno_model *m = open_model("tiny.en");
     (void)state;
@@ -303,6 +338,7 @@ int main(void)
         cmocka_unit_test(a_prefix_begins_the_text_as_in_faster_whisper),
         cmocka_unit_test(a_prefix_begins_the_first_utterance_alone),
         cmocka_unit_test(prompt_and_hotwords_reach_the_decoder),
+        cmocka_unit_test(suppressed_tokens_are_not_written),
         cmocka_unit_test(faults_of_a_stream_name_the_field),
         cmocka_unit_test(a_temperature_samples_and_repeats),
         cmocka_unit_test(a_beam_gives_its_other_texts),

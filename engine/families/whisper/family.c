@@ -24,6 +24,7 @@ static void close_model(void *model)
         return;
     steno_whisper_close(m->net);
     steno_tokens_close(m->tokens);
+    free(m->suppressed);
     free(m->dir);
     free(m);
 }
@@ -60,7 +61,8 @@ static steno_status open_parts(struct steno_whisper_model *m, const struct steno
     m->defaults.decode.silence_log_prob = UNSURE;
     m->defaults.words_move = false; /* texts do not depend on the times of words */
     list_languages(m);
-    return steno_whisper_options_apply(o->options, o->n_options, &m->defaults, err);
+    return steno_whisper_options_apply(m->net, o->options, o->n_options, &m->defaults,
+                                       &m->suppressed, err);
 }
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)

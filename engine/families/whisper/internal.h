@@ -11,6 +11,7 @@ struct steno_whisper_model {
     struct steno_whisper *net;
     steno_tokens *tokens; /* of steno_whisper_spellings_open */
     struct steno_whisper_recording_options defaults;
+    int32_t *suppressed; /* of defaults, where an option names them; or NULL */
     char *dir;
     char name[256];
     char languages[400]; /* codes, with blanks between */
@@ -25,12 +26,14 @@ STENO_MUST steno_status steno_whisper_spellings_open(steno_tokens **out, const s
 bool steno_whisper_is_broken(const steno_tokens *t, int32_t id);
 
 /* options.c: the family's table; options of it into the settings of a recording (STENO_ERR_INVAL);
- * hints likewise, whose texts are copied: *texts is the caller's to free, after the recordings. */
-#define STENO_WHISPER_N_OPTIONS 20
+ * hints likewise, whose texts are copied: *texts is the caller's to free, after the recordings.
+ * *suppressed, NULL or the io's list of pieces that are never sampled, likewise. */
+#define STENO_WHISPER_N_OPTIONS 21
 extern const struct steno_option_info steno_whisper_options[STENO_WHISPER_N_OPTIONS];
-STENO_MUST steno_status steno_whisper_options_apply(const struct steno_option *options, size_t n,
+STENO_MUST steno_status steno_whisper_options_apply(const struct steno_whisper *m,
+                                                    const struct steno_option *options, size_t n,
                                                     struct steno_whisper_recording_options *io,
-                                                    steno_err *err);
+                                                    int32_t **suppressed, steno_err *err);
 STENO_MUST steno_status steno_whisper_hints_apply(const struct steno_hints *h,
                                                   struct steno_whisper_recording_options *io,
                                                   char **texts, steno_err *err);

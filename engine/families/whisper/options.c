@@ -47,6 +47,8 @@ const struct steno_option_info steno_whisper_options[STENO_WHISPER_N_OPTIONS] = 
     NUMBER("max_new_tokens", 0, 224, "0",
            "maximum tokens of a window; 0: as many as there is room for"),
     FLAG("suppress_blank", "yes", "a window's text begins with neither a blank nor its end"),
+    OPTION("suppress_tokens", STENO_OPTION_LIST, -1, 99999, "-1",
+           "tokens that are never written; -1: those for sounds, brackets and symbols"),
     NUMBER("hallucination_silence_threshold", 0, 30, "0",
            "silence longer than this, in s, is skipped around words that are probably made up; 0: "
            "none"),
@@ -107,8 +109,49 @@ static void set_rules(const struct given *g, struct steno_whisper_recording_opti
         o->times = !without;
 }
 
-steno_status steno_whisper_options_apply(const struct steno_option *options, size_t n,
-                                         struct steno_whisper_recording_options *io, steno_err *err)
+/* Numbers of the list into ids, -1 as the model's own. *n: how many; ids NULL: as many as there may
+ * be. */
+static steno_status read_suppressed(const struct steno_whisper *m, const char *list, int32_t *ids,
+                                    size_t *n, steno_err *err)
+{
+    long id;
+    for (*n = 0; steno_option_next(&list, &id);) {
+        const size_t more = id < 0 ? m->n_suppressed : 1;
+        if (id >= m->dims.vocab)
+            return steno_fail(err, STENO_ERR_INVAL,
+                              "suppress_tokens: there is no token %ld, the model has %lld", id,
+                              (long long)m->dims.vocab);
+        for (size_t i = 0; ids && i < more; i++)
+            ids[*n + i] = id < 0 ? m->suppressed[i] : (int32_t)id;
+        *n += more;
+    }
+    return STENO_OK;
+}
+
+/* Special pieces never come, whatever the list says. */
+static steno_status set_suppressed(const struct steno_whisper *m, const struct given *g,
+                                   struct steno_whisper_rules *r, int32_t **owned, steno_err *err)
+{
+    const char *list = steno_option_value(g->v, g->n, "suppress_tokens");
+    size_t n;
+    steno_status st = list ? read_suppressed(m, list, NULL, &n, err) : STENO_OK;
+    int32_t *ids;
+    if (!list || st)
+        return st;
+    ids = malloc((n + STENO_WHISPER_UNWRITTEN) * sizeof *ids);
+    if (!ids)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = read_suppressed(m, list, ids, &n, err);
+    steno_whisper_unwritten(&m->special, ids + n);
+    r->suppress = *owned = ids;
+    r->n_suppress = n + STENO_WHISPER_UNWRITTEN;
+    return st;
+}
+
+steno_status steno_whisper_options_apply(const struct steno_whisper *m,
+                                         const struct steno_option *options, size_t n,
+                                         struct steno_whisper_recording_options *io,
+                                         int32_t **suppressed, steno_err *err)
 {
     const struct given g = {options, n};
     struct steno_whisper_decode_options *d = &io->decode;
@@ -119,6 +162,8 @@ steno_status steno_whisper_options_apply(const struct steno_option *options, siz
         st = get_count(&g, "no_repeat_ngram_size", &d->search.rules.no_repeat_ngram, err);
     if (!st)
         st = get_count(&g, "batched", &io->batched, err);
+    if (!st)
+        st = set_suppressed(m, &g, &d->search.rules, suppressed, err);
     if (st)
         return st;
     set_temperatures(&g, d);

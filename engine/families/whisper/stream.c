@@ -19,6 +19,7 @@ struct stream {
     const struct steno_whisper_model *model;
     struct steno_whisper_recording_options o;
     char *texts;                           /* of o */
+    int32_t *suppressed;                   /* of o, or NULL */
     const char *prefix;                    /* of o, for the first utterance of a recording */
     int32_t before[STENO_WHISPER_CONTEXT]; /* text of the utterances before, for the prompt */
     size_t n_before;
@@ -79,7 +80,7 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
     steno_buf_init(&s->text, (size_t)64 << 20);
     steno_whisper_sections_init(&s->sections);
     steno_hypothesis_list_init(&s->others);
-    st = steno_whisper_options_apply(o->options, o->n_options, &s->o, err);
+    st = steno_whisper_options_apply(m->net, o->options, o->n_options, &s->o, &s->suppressed, err);
     if (!st)
         st = steno_whisper_hints_apply(&o->hints, &s->o, &s->texts, err);
     if (st) {
@@ -153,6 +154,7 @@ void steno_whisper_state_free(void *state)
     steno_whisper_sections_free(&s->sections);
     steno_hypothesis_list_free(&s->others);
     free(s->texts);
+    free(s->suppressed);
     free(s->spans);
     free(s->ids);
     free(s);

@@ -90,18 +90,24 @@ static void suppress_all(struct list *l)
         suppress(l, first[i], true);
 }
 
+void steno_whisper_unwritten(const struct steno_whisper_specials *s,
+                             int32_t out[STENO_WHISPER_UNWRITTEN])
+{
+    const int32_t ids[] = {s->translate, s->transcribe, s->sot_lm,
+                           s->sot_prev,  s->no_speech,  s->sot};
+    memcpy(out, ids, sizeof ids);
+}
+
 steno_status steno_whisper_suppressed(const steno_bpe *b, const struct steno_whisper_specials *s,
                                       int32_t **ids, size_t *n, steno_err *err)
 {
-    const int32_t six[] = {s->translate, s->transcribe, s->sot_lm,
-                           s->sot_prev,  s->no_speech,  s->sot};
-    struct list l = {.b = b, .max = 256, .err = err};
-    l.ids = malloc(l.max * sizeof *l.ids);
+    struct list l = {.b = b, .max = 256 - STENO_WHISPER_UNWRITTEN, .err = err};
+    l.ids = malloc((l.max + STENO_WHISPER_UNWRITTEN) * sizeof *l.ids);
     if (!l.ids)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     suppress_all(&l);
-    for (size_t i = 0; i < 6; i++)
-        l.ids[l.n++] = six[i];
+    steno_whisper_unwritten(s, l.ids + l.n);
+    l.n += STENO_WHISPER_UNWRITTEN;
     if (l.st) {
         free(l.ids);
         return l.st;

@@ -19,7 +19,11 @@ struct steno_whisper_specials {
 STENO_MUST steno_status steno_whisper_specials(int64_t vocab, const char *file,
                                                struct steno_whisper_specials *out, steno_err *err);
 
-/* Pieces for sounds, notes and brackets, and the six special ones: what suppress_tokens=-1 stands
+#define STENO_WHISPER_UNWRITTEN 6
+/* The special pieces that never are part of a text. */
+void steno_whisper_unwritten(const struct steno_whisper_specials *s,
+                             int32_t out[STENO_WHISPER_UNWRITTEN]);
+/* Pieces for sounds, notes and brackets, and the special ones above: what suppress_tokens=-1 stands
  * for in openai/whisper and faster-whisper. *ids: sorted, malloc'd, the caller's to free. */
 STENO_MUST steno_status steno_whisper_suppressed(const steno_bpe *b,
                                                  const struct steno_whisper_specials *s,
