@@ -142,6 +142,8 @@ struct steno_step_item {
     enum steno_step_goal goal;
     /* results */
     bool more; /* segments: not complete; the recognizer calls step again with the same item */
+    bool deferred; /* segments: the step did nothing for this item, because those before it fill it;
+                    * the recognizer calls step again. Never of the first item */
     size_t
         finals; /* segments: utterances inside the segment that are complete. The recognizer takes
                  * the hypotheses of each as final, and resets with STENO_RESET_TAKEN after it. */

@@ -65,7 +65,7 @@ struct steno_pool_stream {
     struct steno_ring ring;
     int64_t pushed, consumed; /* samples */
     int64_t finalize_at[STENO_POOL_MAX_FINALIZE];
-    size_t n_finalize, missing; /* missing: samples needed for the next step */
+    size_t n_finalize, missing; /* missing: samples needed for the next step; 0: it is due */
     struct steno_pool_mark marks[STENO_POOL_MARKS];
     size_t n_marks;
     struct steno_pool_stream_stats stats;

@@ -14,7 +14,7 @@ bool steno_pool_has_work(const steno_pool_stream *ps)
 {
     if (ps->done)
         return false;
-    return ps->cancel || ps->end || ps->n_finalize ||
+    return ps->cancel || ps->end || ps->n_finalize || !ps->missing ||
            (ps->ring.len && (ps->ring.len >= ps->missing || ps->want_room));
 }
 

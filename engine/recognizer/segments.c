@@ -407,7 +407,7 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
 {
     steno_status st = item->st ? item->st : take_finals(s, item->finals), dropped;
     const bool waits = s->in.g.final || has_interval(s);
-    if (!st && item->more && waits)
+    if (!st && (item->deferred || (item->more && waits)))
         return STENO_OK;
     if (!s->in.g.final)
         return finish_partial(s, st);

@@ -318,8 +318,7 @@ static bool prepare(struct work *w)
     struct steno_step_item *item = w->item;
     struct offline *s = item->state;
     item->st = STENO_OK;
-    item->more = false;
-    s->n_shown = 0;
+    item->more = item->deferred = false;
     if (item->goal == STENO_STEP_FINAL && !s->ended) {
         if (item->n > s->accepted)
             item->st = push(s, item->pcm + (s->accepted - item->dropped), item->n - s->accepted,
@@ -336,26 +335,31 @@ static bool prepare(struct work *w)
     return w->complete || (item->goal == STENO_STEP_PARTIAL && w->chunk.n);
 }
 
-/* Recognize the chunk that is prepared. */
-static void run(void *worker, const struct work *w)
+static struct steno_offline_piece piece_of(const struct work *w)
+{
+    struct offline *s = w->item->state;
+    steno_hypothesis_list_clear(&s->piece);
+    return (struct steno_offline_piece){.settings = s->settings,
+                                        .pcm = w->chunk.pcm,
+                                        .n = w->chunk.n,
+                                        .partial = !w->complete,
+                                        .out = &s->piece,
+                                        .err = w->item->err};
+}
+
+/* The piece has been recognized. */
+static void finish(const struct work *w, const struct steno_offline_piece *p)
 {
     struct steno_step_item *item = w->item;
     struct offline *s = item->state;
-    struct steno_offline_piece p = {.settings = s->settings,
-                                    .pcm = w->chunk.pcm,
-                                    .n = w->chunk.n,
-                                    .partial = !w->complete,
-                                    .out = &s->piece,
-                                    .err = item->err};
-    steno_hypothesis_list_clear(&s->piece);
-    item->st = s->family->recognize(worker, &p);
+    item->st = p->st;
     steno_hypothesis_list_finish(&s->piece);
     for (size_t i = 0; i < s->piece.n_spans; i++) {
         s->piece.spans[i].first += first_frame(s, &w->chunk);
         s->piece.spans[i].last += first_frame(s, &w->chunk);
     }
     if (!item->st)
-        item->st = w->complete ? finish_chunk(s, &w->chunk, &p, item->err)
+        item->st = w->complete ? finish_chunk(s, &w->chunk, p, item->err)
                                : show_partial(s, &w->chunk, item->err);
     item->more = !item->st && item->goal == STENO_STEP_FINAL && has_chunk(s);
 }
@@ -363,14 +367,33 @@ static void run(void *worker, const struct work *w)
 void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, int size,
                         struct steno_network_time *spent)
 {
+    const struct steno_offline_family *f = ((const struct offline *)items[0].state)->family;
+    const size_t most = (size_t)(STENO_OFFLINE_TOGETHER * f->cuts.rate);
+    struct work works[STENO_BATCH_MAX];
+    struct steno_offline_piece pieces[STENO_BATCH_MAX];
+    size_t k = 0, samples = 0;
     (void)size;
-    (void)spent; /* there is no trial */
+    (void)spent; /* offline.h */
     for (size_t i = 0; i < n; i++) {
         struct work w = {.item = &items[i]};
-        if (prepare(&w))
-            run(worker, &w);
-        plan_partial(items[i].state);
+        const bool has = prepare(&w);
+        items[i].deferred = has && k && samples + w.chunk.n > most;
+        if (items[i].deferred)
+            continue;
+        ((struct offline *)items[i].state)->n_shown = 0;
+        if (!has)
+            continue;
+        samples += w.chunk.n;
+        pieces[k] = piece_of(&w);
+        works[k++] = w;
     }
+    if (k)
+        f->recognize(worker, pieces, k);
+    for (size_t i = 0; i < k; i++)
+        finish(&works[i], &pieces[i]);
+    for (size_t i = 0; i < n; i++)
+        if (!items[i].deferred)
+            plan_partial(items[i].state);
 }
 
 steno_status steno_offline_trial_open(void **trial, void *worker, steno_err *err)

@@ -4,6 +4,10 @@
  * several hypotheses. Partials recognize the chunk that still grows, each time it has grown by a
  * third.
  *
+ * A step recognizes the pieces of several streams together, as many as have at most
+ * STENO_OFFLINE_TOGETHER seconds, and defers the others: long pieces gain little, and short ones
+ * would wait for them.
+ *
  * A family calls steno_offline_info in its info, makes the stream in its state_new, and puts
  * STENO_OFFLINE_FUNCTIONS into its struct steno_family. */
 #ifndef STENO_FAMILIES_COMMON_OFFLINE_H
@@ -14,6 +18,7 @@
 #include "families/family.h"
 
 #define STENO_OFFLINE_FIRST_PARTIAL 0.8 /* s of a chunk until its first partial */
+#define STENO_OFFLINE_TOGETHER 8.0      /* s of the pieces of a step, unless there is one alone */
 
 /* What the family does with one chunk. */
 struct steno_offline_piece {
@@ -26,6 +31,7 @@ struct steno_offline_piece {
     struct steno_labels labels;
     const char *language; /* code; NULL: not known. Static */
     float language_probability;
+    steno_status st;
     steno_err *err; /* or NULL */
 };
 
@@ -34,7 +40,9 @@ struct steno_offline_family {
     size_t frame_samples;
     int64_t slack; /* frames: how far the time of a token may differ between two chunks */
     const steno_tokens *tokens;
-    steno_status (*recognize)(void *worker, struct steno_offline_piece *p); /* one piece */
+    /* Recognize n <= STENO_BATCH_MAX pieces of different streams; each gets its status. A piece's
+     * results do not depend on the others. */
+    void (*recognize)(void *worker, struct steno_offline_piece *p, size_t n);
     void (*settings_free)(void *settings);
 };
 
@@ -59,7 +67,6 @@ STENO_MUST steno_status steno_offline_new(void **state, const struct steno_offli
 /* As of struct steno_family. */
 void steno_offline_free(void *state);
 steno_status steno_offline_reset(void *state, enum steno_reset what, steno_err *err);
-/* *spent does not grow, since there is no trial. */
 void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, int size,
                         struct steno_network_time *spent);
 steno_status steno_offline_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
@@ -68,16 +75,19 @@ steno_status steno_offline_accept(void *state, const float *pcm, size_t dropped,
                                   bool *due);
 size_t steno_offline_accepted(const void *state);
 size_t steno_offline_missing(const void *state);
-/* No trial: the time of a step depends on the length of its chunk. */
+/* No trial, for families that recognize pieces one by one. Families with batches have the trials of
+ * piece_encoder.h. These find the sizes of batches; the time of a step, which depends on its
+ * pieces, is not in *spent but counts as a stream's own. */
 steno_status steno_offline_trial_open(void **trial, void *worker, steno_err *err);
 steno_status steno_offline_trial_run(void *trial, int size, steno_err *err);
 void steno_offline_trial_close(void *trial);
-/* All of these, in a family's table. */
+/* The functions before the trials, and the trials, in a family's table. */
 #define STENO_OFFLINE_FUNCTIONS                                                                    \
     .state_free = steno_offline_free, .reset = steno_offline_reset, .step = steno_offline_step,    \
-    .hypotheses = steno_offline_hypotheses, .trial_open = steno_offline_trial_open,                \
-    .trial_run = steno_offline_trial_run, .trial_close = steno_offline_trial_close,                \
-    .accept = steno_offline_accept, .accepted = steno_offline_accepted,                            \
-    .missing = steno_offline_missing
+    .hypotheses = steno_offline_hypotheses, .accept = steno_offline_accept,                        \
+    .accepted = steno_offline_accepted, .missing = steno_offline_missing
+#define STENO_OFFLINE_NO_TRIAL                                                                     \
+    .trial_open = steno_offline_trial_open, .trial_run = steno_offline_trial_run,                  \
+    .trial_close = steno_offline_trial_close
 
 #endif

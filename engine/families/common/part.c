@@ -18,6 +18,15 @@ static steno_status find_ort(char **out, const char *dir, const char *stem, sten
     return *out ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
 }
 
+/* A file in ONNX Runtime's own format counts as not quantized. */
+static bool is_quantized(const char *dir, const char *name)
+{
+    steno_onnx_head *h = NULL;
+    const bool is = !steno_network_file_head(&h, dir, name, NULL) && steno_onnx_head_quantized(h);
+    steno_onnx_head_close(h);
+    return is;
+}
+
 steno_status steno_part_file_open(struct steno_part_file *out, const struct steno_family_open *o,
                                   const char *stem, bool quantized, steno_err *err)
 {
@@ -39,6 +48,8 @@ steno_status steno_part_file_open(struct steno_part_file *out, const struct sten
     if (!st)
         st = steno_network_open(&p.net, path, &opt, err);
     free(path);
+    if (!st)
+        p.quantized = is_quantized(o->dir, p.name);
     if (st)
         steno_part_file_close(&p);
     else

@@ -8,7 +8,8 @@
 /* Frozen. */
 struct steno_part_file {
     steno_network *net;
-    char *name; /* of the file in the directory, for messages */
+    char *name;     /* of the file in the directory, for messages */
+    bool quantized; /* the file has operators in 8 bits */
 };
 
 /* Find the file of `stem` (network_file.h), else stem.ort, in o->dir and open it with o's settings.

@@ -79,7 +79,7 @@ static steno_status check_network(struct model *m, steno_err *err)
         m->m.net.name, in, out);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p);
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n);
 
 static void free_settings(void *settings)
 {
@@ -266,9 +266,8 @@ static bool place_by_peaks(struct worker *w, size_t n)
     return true;
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p)
 {
-    struct worker *w = worker;
     const struct model *m = w->model;
     size_t rows, n = 0;
     double score = 0;
@@ -284,6 +283,14 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
         steno_offline_share_frames(w->spans, n, rows * (m->timed ? UPSAMPLED : 1));
     st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+}
+
+/* One piece at a time: zeros behind a shorter piece reach its tokens through the convolutions of
+ * the predictor and the memory of the decoder. */
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i].st = recognize_one(worker, &p[i]);
 }
 
 static const struct steno_option_info options[] = {
@@ -303,5 +310,6 @@ const struct steno_family steno_family_paraformer = {.name = FAMILY,
                                                      .describe = describe,
                                                      .state_new = state_new,
                                                      STENO_OFFLINE_FUNCTIONS,
+                                                     STENO_OFFLINE_NO_TRIAL,
                                                      .worker_open = worker_open,
                                                      .worker_close = worker_close};

@@ -9,6 +9,7 @@
 #include "families/common/ctc_search.h"
 #include "families/common/network_file.h"
 #include "families/common/offline.h"
+#include "families/common/piece_encoder.h"
 #include "families/common/scores.h"
 #include "families/funasr/family.h"
 #include "families/funasr/model.h"
@@ -19,12 +20,14 @@
 #define TAGS 4            /* frames before the audio's */
 #define FULL 30.0         /* s: maximum length of a chunk */
 #define LONGEST 600.0     /* s: maximum length of an utterance */
+#define TRIAL_FRAMES 16   /* of 60 ms */
 #define UTTERANCE_SLACK 4 /* frames: how far a piece may move from one chunk to the next */
 
 struct model {
     struct steno_funasr_model m;
     struct steno_sense_voice_meta meta;
     struct steno_offline_family offline;
+    struct steno_piece_encoder encoder;
     char languages[64];
     bool itn; /* the streams' default */
 };
@@ -38,7 +41,7 @@ struct settings {
 
 struct worker {
     const struct model *model;
-    steno_session *session;
+    steno_piece_runs *runs;
     struct steno_funasr_frames frames;
     float *scores; /* [cap] log-probabilities of the audio's frames */
     size_t cap;
@@ -100,7 +103,26 @@ static void settings_free(void *settings)
     free(s);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p);
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n);
+
+/* As the exporter has the inputs: frames, their number, language, text norm. */
+static steno_status open_encoder(struct model *m, steno_err *err)
+{
+    m->encoder = (struct steno_piece_encoder){.net = m->m.net.net,
+                                              .name = m->m.net.name,
+                                              .x = 0,
+                                              .length = 1,
+                                              .numbers = {2, 3},
+                                              .n_numbers = 2,
+                                              .y = 0,
+                                              .lengths = -1,
+                                              .ahead = TAGS,
+                                              .bins = STENO_FUNASR_BINS * m->m.front.lfr.window,
+                                              .dim = (size_t)m->meta.vocab,
+                                              .least = 1,
+                                              .trial_frames = TRIAL_FRAMES};
+    return steno_piece_encoder_try(&m->encoder, m->m.threads, m->m.net.quantized, err);
+}
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
 {
@@ -116,6 +138,11 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
         st = steno_funasr_tokens_open(&m->m, m->meta.vocab, err);
     if (!st)
         st = check_inputs(m, err);
+    if (st) {
+        close_model(m);
+        return st;
+    }
+    st = open_encoder(m, err);
     if (st) {
         close_model(m);
         return st;
@@ -142,6 +169,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->endpoint.longest = LONGEST;
     out->languages = m->languages;
     out->detects_language = true;
+    out->batches = m->encoder.batches;
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -213,7 +241,7 @@ static void worker_close(void *worker)
     struct worker *w = worker;
     if (!w)
         return;
-    steno_session_close(w->session);
+    steno_piece_runs_close(w->runs);
     steno_funasr_frames_close(&w->frames);
     steno_aligned_free(w->scores);
     free(w);
@@ -222,9 +250,8 @@ static void worker_close(void *worker)
 static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options so = {.threads = m->m.threads};
     struct worker *w = calloc(1, sizeof *w);
-    steno_status st = w ? steno_session_open(&w->session, m->m.net.net, &so, err)
+    steno_status st = w ? steno_piece_runs_open(&w->runs, &m->encoder, m->m.threads, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     (void)max;
     if (!st)
@@ -239,34 +266,6 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
-
-/* Run the network on rows frames. *y: [1, TAGS + rows, vocab] scores. */
-static steno_status run(struct worker *w, const struct settings *s, size_t rows,
-                        const struct steno_tensor **y, steno_err *err)
-{
-    const struct model *m = w->model;
-    const int32_t n = (int32_t)rows;
-    const int64_t one = 1, x[] = {1, n, (int64_t)(STENO_FUNASR_BINS * m->m.front.lfr.window)};
-    steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->frames.rows, err);
-    if (!st)
-        st = steno_part_set(w->session, 1, STENO_I32, &one, 1, &n, err);
-    if (!st)
-        st = steno_part_set(w->session, 2, STENO_I32, &one, 1, &s->language, err);
-    if (!st)
-        st = steno_part_set(w->session, 3, STENO_I32, &one, 1, &s->text_norm, err);
-    if (!st)
-        st = steno_session_run(w->session, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", m->m.net.name);
-    *y = steno_session_get(w->session, 0);
-    st = steno_funasr_check_output(&m->m.net, *y, m->meta.vocab, err);
-    if (!st && (*y)->shape.dim[1] != TAGS + n)
-        st = steno_fail(err, STENO_ERR_FORMAT,
-                        "%s: %lld frames of scores for %d frames, expected "
-                        "%d more",
-                        m->m.net.name, (long long)(*y)->shape.dim[1], (int)n, TAGS);
-    return st ? st : steno_scores_check((*y)->data, steno_numel(*y), m->m.net.name, err);
-}
 
 /* A tag's name, "<|HAPPY|>", and how results call it. Tags that are not here say nothing. */
 struct tag {
@@ -345,23 +344,51 @@ static steno_status search(struct worker *w, struct steno_ctc_search *s, const f
     return st ? st : steno_hypothesis_list_add_all(out, h, n);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status compute(void *worker, struct steno_piece *p, float **x, size_t *n)
 {
     struct worker *w = worker;
-    struct settings *s = p->settings;
-    const struct steno_tensor *y = NULL;
-    const float *scores;
-    size_t rows;
-    steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
-    if (st || !rows)
-        return st;
-    st = run(w, s, rows, &y, p->err);
+    const struct settings *s = p->of->settings;
+    steno_status st = steno_funasr_frames_of(&w->frames, p->of->pcm, p->of->n, n, p->of->err);
+    *x = w->frames.rows;
+    p->numbers[0] = s->language;
+    p->numbers[1] = s->text_norm;
+    return st;
+}
+
+static steno_status search_piece(struct worker *w, const struct steno_piece *p)
+{
+    const size_t vocab = (size_t)w->model->meta.vocab;
+    struct steno_offline_piece *of = p->of;
+    struct settings *s = of->settings;
+    steno_status st;
+    if (!p->n)
+        return STENO_OK;
+    if (p->n < TAGS)
+        return steno_fail(of->err, STENO_ERR_FORMAT, "%s: %zu frames of scores, expected %d more",
+                          w->model->m.net.name, p->n, TAGS);
+    st = steno_scores_check(p->rows, p->n * vocab, w->model->m.net.name, of->err);
     if (st)
         return st;
-    scores = y->data;
-    read_tags(w->model, s, scores, p);
-    st = search(w, &s->search, scores + TAGS * w->model->meta.vocab, rows, p->out);
-    return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+    read_tags(w->model, s, p->rows, of);
+    st = search(w, &s->search, p->rows + TAGS * vocab, p->n - TAGS, of->out);
+    return st ? steno_fail(of->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+}
+
+static void search_pieces(void *worker, struct steno_piece *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i].of->st = search_piece(worker, &p[i]);
+}
+
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+{
+    static const struct steno_piece_functions f = {compute, search_pieces};
+    steno_piece_runs_recognize(((struct worker *)worker)->runs, &f, worker, p, n);
+}
+
+static steno_status trial_open(void **trial, void *worker, steno_err *err)
+{
+    return steno_piece_trial_open(trial, ((struct worker *)worker)->runs, err);
 }
 
 static const struct steno_option_info options[] = {
@@ -383,5 +410,8 @@ const struct steno_family steno_family_sense_voice = {
     .describe = describe,
     .state_new = state_new,
     STENO_OFFLINE_FUNCTIONS,
+    .trial_open = trial_open,
+    .trial_run = steno_piece_trial_run,
+    .trial_close = steno_piece_trial_close,
     .worker_open = worker_open,
     .worker_close = worker_close};

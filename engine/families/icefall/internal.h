@@ -6,6 +6,7 @@
 #include "families/common/cached_encoder.h"
 #include "families/common/ctc_search.h"
 #include "families/common/offline.h"
+#include "families/common/piece_encoder.h"
 #include "families/family.h"
 #include "families/icefall/files.h"
 #include "families/icefall/nets.h"
@@ -51,6 +52,7 @@ struct steno_icefall_model {
     float *quiet;  /* CTC: [frames, vocab] scores of a window without speech */
     /* offline */
     struct steno_offline_family offline;
+    struct steno_piece_encoder pieces;
     int x, x_lens, out, out_lens; /* inputs and outputs of the encoder */
 };
 

@@ -9,7 +9,9 @@
 /* s: of a chunk. Zipformer's tables of positions stop at 40 s in its recipe (2,000 frames of 50 a
  * second), and its attention takes memory by the square. */
 #define LONGEST 30.0
-#define SLACK 2 /* frames: how far the time of a token may differ between two chunks */
+#define LEAST 9         /* feature frames: fewer give the convolutions no frame */
+#define TRIAL_FRAMES 96 /* of 10 ms */
+#define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
 
 static bool probe(const char *dir)
 {
@@ -23,7 +25,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     steno_icefall_info(m, out);
     steno_offline_info(&m->offline, out);
     out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
-    out->batches = true;
+    out->batches = m->pieces.batches;
 }
 
 /* ---- a stream -------------------------------------------------------------------------------- */
@@ -55,7 +57,7 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
 
 struct worker {
     const struct steno_icefall_model *model;
-    steno_session *encoder;
+    steno_piece_runs *runs;
     steno_icefall_scorer *scorer; /* transducer */
     struct steno_piece_features features;
 };
@@ -65,7 +67,7 @@ static void worker_close(void *worker)
     struct worker *w = worker;
     if (!w)
         return;
-    steno_session_close(w->encoder);
+    steno_piece_runs_close(w->runs);
     steno_icefall_scorer_close(w->scorer);
     steno_piece_features_close(&w->features);
     free(w);
@@ -74,14 +76,13 @@ static void worker_close(void *worker)
 static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
 {
     const struct steno_icefall_model *m = model;
-    const struct steno_session_options o = {.threads = m->threads};
     struct worker *w = calloc(1, sizeof *w);
     steno_status st;
     (void)max;
     if (!w)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     w->model = m;
-    st = steno_session_open(&w->encoder, m->encoder_net, &o, err);
+    st = steno_piece_runs_open(&w->runs, &m->pieces, m->threads, err);
     if (!st)
         st = steno_piece_features_open(&w->features, m->front, err);
     if (!st && !m->ctc)
@@ -93,57 +94,44 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     return st;
 }
 
-static steno_status run_encoder(struct worker *w, size_t n, steno_err *err)
+/* Search the pieces of a transducer together: those that still have a frame share a run of the
+ * networks. */
+static void search_tokens(struct worker *w, struct steno_piece *p, size_t n)
 {
-    const struct steno_icefall_model *m = w->model;
-    int64_t length = (int64_t)n;
-    const struct steno_tensor x = {.dtype = STENO_F32,
-                                   .shape = {.rank = 3, .dim = {1, length, m->bins}},
-                                   .data = w->features.frames};
-    const struct steno_tensor lens = {
-        .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = &length};
-    steno_status st = steno_session_set(w->encoder, m->x, &x, err);
-    if (!st)
-        st = steno_session_set(w->encoder, m->x_lens, &lens, err);
-    if (!st)
-        st = steno_session_run(w->encoder, err);
-    return st ? steno_fail_in(err, st, "%s", m->files.encoder) : STENO_OK;
+    const size_t width = (size_t)w->model->width;
+    struct steno_icefall_search *s[STENO_BATCH_MAX];
+    const float *frame[STENO_BATCH_MAX];
+    steno_status st[STENO_BATCH_MAX];
+    steno_err *err[STENO_BATCH_MAX];
+    size_t of[STENO_BATCH_MAX], k = 1;
+    for (size_t t = 0; k; t++) {
+        k = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (p[i].of->st || t >= p[i].n)
+                continue;
+            s[k] = p[i].of->settings;
+            frame[k] = p[i].rows + t * width;
+            st[k] = STENO_OK;
+            err[k] = p[i].of->err;
+            of[k++] = i;
+        }
+        if (k)
+            steno_icefall_search_frame(w->scorer, s, frame, k, st, err);
+        for (size_t i = 0; i < k; i++)
+            p[of[i]].of->st = st[i];
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!p[i].of->st)
+            steno_stateless_finish(((struct steno_icefall_search *)p[i].of->settings)->tokens);
 }
 
-/* The encoder's output: *y [*n, width]. */
-static steno_status take_frames(struct worker *w, const float **y, size_t *n, steno_err *err)
+static steno_status begin(struct worker *w, const struct steno_piece *p)
 {
-    const struct steno_icefall_model *m = w->model;
-    const struct steno_tensor *out = steno_session_get(w->encoder, m->out);
-    const struct steno_tensor *lens = steno_session_get(w->encoder, m->out_lens);
-    char shape[96];
-    if (out->dtype != STENO_F32 || out->shape.rank != 3 || out->shape.dim[0] != 1 ||
-        out->shape.dim[2] != m->width || lens->dtype != STENO_I64 || steno_numel(lens) != 1 ||
-        *(const int64_t *)lens->data < 0 || *(const int64_t *)lens->data > out->shape.dim[1])
-        return steno_fail(
-            err, STENO_ERR_FORMAT,
-            "%s: an output of %s, expected f32 [1,frames,%d] and the number of frames",
-            m->files.encoder, steno_shape_str(&out->shape, shape, sizeof shape), (int)m->width);
-    *y = out->data;
-    *n = (size_t) * (const int64_t *)lens->data;
-    return STENO_OK;
-}
-
-static steno_status search(struct worker *w, struct steno_icefall_search *s, const float *y,
-                           size_t n, steno_err *err)
-{
+    struct steno_icefall_search *s = p->of->settings;
     steno_status st = steno_icefall_search_restart(s, 0);
     if (!st && !w->scorer)
-        st = steno_ctc_search_push(&s->ctc, y, n);
-    if (st)
-        return steno_fail(err, st, "stream: out of memory");
-    for (size_t t = 0; t < n && w->scorer && !st; t++) {
-        const float *frame = y + t * (size_t)w->model->width;
-        steno_icefall_search_frame(w->scorer, &s, &frame, 1, &st, &err);
-    }
-    if (w->scorer)
-        steno_stateless_finish(s->tokens);
-    return st;
+        st = steno_ctc_search_push(&s->ctc, p->rows, p->n);
+    return st ? steno_fail(p->of->err, st, "stream: out of memory") : STENO_OK;
 }
 
 static steno_status list(const struct steno_offline_piece *p)
@@ -158,21 +146,36 @@ static steno_status list(const struct steno_offline_piece *p)
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }
 
-/* Pieces shorter than LEAST feature frames give the convolutions no frame. */
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status compute(void *worker, struct steno_piece *p, float **x, size_t *n)
 {
-    enum { LEAST = 9 };
     struct worker *w = worker;
-    const float *y = NULL;
-    size_t frames, n = 0;
-    steno_status st = steno_piece_features_compute(&w->features, p->pcm, p->n, &frames, p->err);
-    if (!st && frames >= LEAST)
-        st = run_encoder(w, frames, p->err);
-    if (!st && frames >= LEAST)
-        st = take_frames(w, &y, &n, p->err);
-    if (!st)
-        st = search(w, p->settings, y, n, p->err);
-    return st ? st : list(p);
+    steno_status st =
+        steno_piece_features_compute(&w->features, p->of->pcm, p->of->n, n, p->of->err);
+    *x = w->features.frames;
+    return st;
+}
+
+static void search(void *worker, struct steno_piece *p, size_t n)
+{
+    struct worker *w = worker;
+    for (size_t i = 0; i < n; i++)
+        p[i].of->st = begin(w, &p[i]);
+    if (w->scorer)
+        search_tokens(w, p, n);
+    for (size_t i = 0; i < n; i++)
+        if (!p[i].of->st)
+            p[i].of->st = list(p[i].of);
+}
+
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+{
+    static const struct steno_piece_functions f = {compute, search};
+    steno_piece_runs_recognize(((struct worker *)worker)->runs, &f, worker, p, n);
+}
+
+static steno_status trial_open(void **trial, void *worker, steno_err *err)
+{
+    return steno_piece_trial_open(trial, ((struct worker *)worker)->runs, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -189,7 +192,18 @@ static steno_status bind(struct steno_icefall_model *m, steno_err *err)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: expected inputs x and x_lens, and outputs %s and their number",
                           m->files.encoder, m->ctc ? "log_probs" : "encoder_out");
-    return STENO_OK;
+    m->pieces = (struct steno_piece_encoder){.net = net,
+                                             .name = m->files.encoder,
+                                             .x = m->x,
+                                             .length = m->x_lens,
+                                             .y = m->out,
+                                             .lengths = m->out_lens,
+                                             .ahead = -1,
+                                             .bins = (size_t)m->bins,
+                                             .dim = (size_t)m->width,
+                                             .least = LEAST,
+                                             .trial_frames = TRIAL_FRAMES};
+    return steno_piece_encoder_try(&m->pieces, m->threads, m->files.quantized, err);
 }
 
 /* A second of silence, so that a network that fails does so at load. */
@@ -205,11 +219,12 @@ static steno_status try_piece(struct steno_icefall_model *m, steno_err *err)
     steno_hypothesis_list_init(&out);
     if (!st)
         st = steno_icefall_search_open(&s, m, &o, err);
-    if (!st)
-        st = recognize(
-            w,
-            &(struct steno_offline_piece){
-                .settings = &s, .pcm = silence, .n = STENO_ICEFALL_RATE, .out = &out, .err = err});
+    if (!st) {
+        struct steno_offline_piece p = {
+            .settings = &s, .pcm = silence, .n = STENO_ICEFALL_RATE, .out = &out, .err = err};
+        recognize(w, &p, 1);
+        st = p.st;
+    }
     steno_hypothesis_list_free(&out);
     steno_icefall_search_close(&s);
     worker_close(w);
@@ -256,5 +271,8 @@ const struct steno_family steno_family_icefall_offline = {
     .describe = steno_icefall_describe,
     .state_new = state_new,
     STENO_OFFLINE_FUNCTIONS,
+    .trial_open = trial_open,
+    .trial_run = steno_piece_trial_run,
+    .trial_close = steno_piece_trial_close,
     .worker_open = worker_open,
     .worker_close = worker_close};

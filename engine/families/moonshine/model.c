@@ -178,7 +178,7 @@ static void close_model(void *model)
     free(m);
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p);
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n);
 
 static void free_settings(void *settings)
 {
@@ -337,13 +337,11 @@ static steno_status write_tokens(struct worker *w, size_t most, size_t *n, doubl
     return STENO_OK;
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p)
 {
-    struct worker *w = worker;
     size_t frames, n = 0;
     double score = 0;
-    steno_status st;
-    st = steno_moonshine_encode(w->runner, p->pcm, p->n, &frames, p->err);
+    steno_status st = steno_moonshine_encode(w->runner, p->pcm, p->n, &frames, p->err);
     if (!st && frames)
         st = write_tokens(w, most_tokens(w->m, frames), &n, &score, p->err);
     if (st)
@@ -351,6 +349,13 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
     steno_offline_share_frames(w->spans, n, frames);
     st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+}
+
+/* The network takes one piece at a time: it has no mask. */
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i].st = recognize_one(worker, &p[i]);
 }
 
 static const struct steno_option_info options[] = {
@@ -370,5 +375,6 @@ const struct steno_family steno_family_moonshine = {
     .describe = describe,
     .state_new = state_new,
     STENO_OFFLINE_FUNCTIONS,
+    STENO_OFFLINE_NO_TRIAL,
     .worker_open = worker_open,
     .worker_close = worker_close};

@@ -6,6 +6,7 @@
 
 #include "families/common/ctc_search.h"
 #include "families/common/offline.h"
+#include "families/common/piece_encoder.h"
 #include "families/family.h"
 #include "families/nemo/canary.h"
 #include "families/nemo/conf.h"
@@ -33,6 +34,7 @@ struct steno_nemo_model {
     struct steno_utterance_norm norm;
     double limit;                        /* s of a segment that the encoder's positions allow */
     struct steno_offline_family offline; /* whole segments */
+    struct steno_piece_encoder pieces;   /* likewise */
     size_t cache_bytes;                  /* streaming: of one stream */
     float *quiet; /* streaming CTC: [frames, dim] scores of a window without speech */
 };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "families/common/part.h"
 #include "families/common/piece_features.h"
 #include "families/common/scores.h"
 #include "families/nemo/family.h"
@@ -11,7 +12,8 @@
 #define FAMILY "nemo"
 #define LONGEST 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
 #define TOKENS_PER_SECOND 30.0
-#define SLACK 2 /* frames: how far the time of a token may differ between two chunks */
+#define TRIAL_FRAMES 96 /* of 10 ms */
+#define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
 
 static bool probe(const char *dir)
 {
@@ -30,7 +32,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     steno_nemo_info(m, out);
     steno_offline_info(&m->offline, out);
     out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
-    out->batches = true;
+    out->batches = m->pieces.batches;
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -67,15 +69,12 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
 
 struct worker {
     const struct steno_nemo_model *model;
-    steno_session *encoder;
+    steno_piece_runs *runs; /* but Canary's */
+    steno_session *encoder; /* of Canary */
     steno_nemo_joint *joint;
     steno_tdt_work *work;
     steno_canary_decoder *canary;
     struct steno_piece_features features;
-    float *x; /* [bins, n] the same transposed */
-    size_t cap_x;
-    float *rows; /* [n, dim] of the encoder */
-    size_t cap_rows;
 };
 
 static void worker_close(void *worker)
@@ -83,13 +82,12 @@ static void worker_close(void *worker)
     struct worker *w = worker;
     if (!w)
         return;
+    steno_piece_runs_close(w->runs);
     steno_session_close(w->encoder);
     steno_nemo_joint_close(w->joint);
     steno_tdt_work_close(w->work);
     steno_canary_decoder_close(w->canary);
     steno_piece_features_close(&w->features);
-    steno_aligned_free(w->x);
-    steno_aligned_free(w->rows);
     free(w);
 }
 
@@ -97,14 +95,16 @@ static steno_status open_worker_parts(struct worker *w, steno_err *err)
 {
     const struct steno_nemo_model *m = w->model;
     const struct steno_session_options so = {.threads = m->threads};
-    steno_status st = steno_session_open(&w->encoder, m->encoder, &so, err);
+    const bool canary = m->conf.kind == STENO_NEMO_CANARY;
+    steno_status st = canary ? steno_session_open(&w->encoder, m->encoder, &so, err)
+                             : steno_piece_runs_open(&w->runs, &m->pieces, m->threads, err);
     if (!st)
         st = steno_piece_features_open(&w->features, m->front, err);
     if (!st && steno_nemo_is_transducer(m))
         st = steno_nemo_joint_open(&w->joint, &m->transducer, m->threads, err);
     if (!st && steno_nemo_is_transducer(m))
         st = steno_tdt_work_open(&w->work, m->transducer.outputs, err);
-    if (!st && m->conf.kind == STENO_NEMO_CANARY)
+    if (!st && canary)
         st = steno_canary_decoder_open(&w->canary, &m->canary, m->threads, err);
     return st;
 }
@@ -125,104 +125,57 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     return st;
 }
 
-/* y [columns, rows] = x [rows, columns] transposed. */
-static void transpose(const float *x, size_t rows, size_t columns, float *y)
-{
-    for (size_t i = 0; i < rows; i++)
-        for (size_t k = 0; k < columns; k++)
-            y[k * rows + i] = x[i * columns + k];
-}
-
-/* Compute the features of the piece: *x [bins, *n]; for Canary [*n, bins]. */
+/* Compute the features of the piece: *x [*n, bins]. */
 static steno_status make_features(struct worker *w, const struct steno_offline_piece *p, float **x,
                                   size_t *n)
 {
     const struct steno_nemo_model *m = w->model;
-    const size_t bins = (size_t)m->conf.bins;
     steno_status st = steno_piece_features_compute(&w->features, p->pcm, p->n, n, p->err);
+    if (!st && m->conf.per_feature && *n)
+        steno_cmvn_utterance(w->features.frames, *n, (size_t)m->conf.bins, &m->norm);
+    *x = w->features.frames;
+    return st;
+}
+
+/* ---- transducers and CTC --------------------------------------------------------------------- */
+
+static steno_status compute(void *worker, struct steno_piece *p, float **x, size_t *n)
+{
+    return make_features(worker, p->of, x, n);
+}
+
+/* Search pieces of a transducer together. */
+static void search_tokens(struct worker *w, struct steno_piece *p, size_t n)
+{
+    const struct steno_transducer_nets nets = steno_nemo_joint_nets(w->joint);
+    steno_tdt *t[STENO_BATCH_MAX];
+    struct steno_tdt_frames f[STENO_BATCH_MAX];
+    steno_err why = {0};
+    steno_status st;
+    for (size_t i = 0; i < n; i++) {
+        struct steno_nemo_search *s = p[i].of->settings;
+        steno_nemo_search_restart(s);
+        t[i] = s->tdt;
+        f[i] = (struct steno_tdt_frames){p[i].rows, p[i].n, w->model->dim};
+    }
+    st = steno_tdt_push(t, f, n, &nets, w->work, &why);
+    for (size_t i = 0; i < n; i++) {
+        p[i].of->st = st;
+        if (st && p[i].of->err)
+            *p[i].of->err = why;
+    }
+}
+
+static steno_status search_scores(const struct worker *w, const struct steno_piece *p)
+{
+    struct steno_nemo_search *s = p->of->settings;
+    steno_status st =
+        steno_scores_check(p->rows, p->n * w->model->dim, w->model->conf.encoder, p->of->err);
     if (st)
         return st;
-    if (m->conf.per_feature && *n)
-        steno_cmvn_utterance(w->features.frames, *n, bins, &m->norm);
-    *x = w->features.frames;
-    if (m->conf.kind == STENO_NEMO_CANARY)
-        return STENO_OK;
-    if (!steno_floats_reserve(&w->x, &w->cap_x, *n * bins))
-        return steno_fail(p->err, STENO_ERR_NOMEM, "stream: out of memory");
-    transpose(w->features.frames, *n, bins, w->x);
-    *x = w->x;
-    return STENO_OK;
-}
-
-static steno_status run_encoder(struct worker *w, float *features, size_t n, steno_err *err)
-{
-    const struct steno_nemo_model *m = w->model;
-    const steno_dtype type = steno_network_input(m->encoder, m->length)->dtype;
-    int64_t length = (int64_t)n;
-    int32_t short_length = (int32_t)n;
-    const bool canary = m->conf.kind == STENO_NEMO_CANARY;
-    const struct steno_tensor x = {
-        .dtype = STENO_F32,
-        .shape = {.rank = 3,
-                  .dim = {1, canary ? length : m->conf.bins, canary ? m->conf.bins : length}},
-        .data = features};
-    const struct steno_tensor l = {.dtype = type,
-                                   .shape = {.rank = 1, .dim = {1}},
-                                   .data =
-                                       type == STENO_I64 ? (void *)&length : (void *)&short_length};
-    steno_status st = steno_session_set(w->encoder, m->audio, &x, err);
-    if (!st)
-        st = steno_session_set(w->encoder, m->length, &l, err);
-    if (!st)
-        st = steno_session_run(w->encoder, err);
-    return st ? steno_fail_in(err, st, "%s", m->conf.encoder) : STENO_OK;
-}
-
-/* Take the encoder's output: *rows [*n, dim]. A transducer's has the frames last. */
-static steno_status take_rows(struct worker *w, const float **rows, size_t *n, steno_err *err)
-{
-    const struct steno_nemo_model *m = w->model;
-    const struct steno_tensor *y = steno_session_get(w->encoder, m->scores), *l;
-    const int frames_at = steno_nemo_is_transducer(m) ? 2 : 1;
-    size_t frames;
-    char shape[96];
-    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1 ||
-        (size_t)y->shape.dim[3 - frames_at] != m->dim)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: an output of %s, expected frames of %zu",
-                          m->conf.encoder, steno_shape_str(&y->shape, shape, sizeof shape), m->dim);
-    frames = (size_t)y->shape.dim[frames_at];
-    *n = frames;
-    if (m->lengths >= 0) {
-        l = steno_session_get(w->encoder, m->lengths);
-        if (l->dtype == STENO_I64 && steno_numel(l) == 1 && *(const int64_t *)l->data >= 0 &&
-            (size_t) * (const int64_t *)l->data < frames)
-            *n = (size_t) * (const int64_t *)l->data;
-    }
-    *rows = y->data;
-    if (frames_at == 1)
-        return steno_scores_check(*rows, *n * m->dim, m->conf.encoder, err);
-    if (!steno_floats_reserve(&w->rows, &w->cap_rows, frames * m->dim))
-        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    transpose(y->data, m->dim, frames, w->rows);
-    *rows = w->rows;
-    return STENO_OK;
-}
-
-static steno_status search(struct worker *w, struct steno_nemo_search *s, const float *rows,
-                           size_t n, steno_err *err)
-{
-    const struct steno_tdt_frames f = {rows, n, w->model->dim};
-    struct steno_transducer_nets nets;
-    steno_status st;
     steno_nemo_search_restart(s);
-    if (!n)
-        return STENO_OK;
-    if (s->tdt) {
-        nets = steno_nemo_joint_nets(w->joint);
-        return steno_tdt_push(&s->tdt, &f, 1, &nets, w->work, err);
-    }
-    st = steno_ctc_search_push(&s->ctc, rows, n);
-    return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
+    st = p->n ? steno_ctc_search_push(&s->ctc, p->rows, p->n) : STENO_OK;
+    return st ? steno_fail(p->of->err, st, "stream: out of memory") : STENO_OK;
 }
 
 static steno_status list(const struct steno_offline_piece *p)
@@ -234,6 +187,37 @@ static steno_status list(const struct steno_offline_piece *p)
     if (!st)
         st = steno_hypothesis_list_add_all(p->out, h, n);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
+}
+
+static void search(void *worker, struct steno_piece *p, size_t n)
+{
+    struct worker *w = worker;
+    if (w->joint)
+        search_tokens(w, p, n);
+    for (size_t i = 0; i < n; i++) {
+        if (!w->joint)
+            p[i].of->st = search_scores(w, &p[i]);
+        if (!p[i].of->st)
+            p[i].of->st = list(p[i].of);
+    }
+}
+
+/* ---- Canary ---------------------------------------------------------------------------------- */
+
+static steno_status run_encoder(struct worker *w, float *features, size_t n, steno_err *err)
+{
+    const struct steno_nemo_model *m = w->model;
+    const steno_dtype type = steno_network_input(m->encoder, m->length)->dtype;
+    const int64_t length = (int64_t)n, one = 1, x[] = {1, length, m->conf.bins};
+    const int32_t short_length = (int32_t)n;
+    steno_status st = steno_part_set(w->encoder, m->audio, STENO_F32, x, 3, features, err);
+    if (!st)
+        st = steno_part_set(w->encoder, m->length, type, &one, 1,
+                            type == STENO_I64 ? (const void *)&length : (const void *)&short_length,
+                            err);
+    if (!st)
+        st = steno_session_run(w->encoder, err);
+    return st ? steno_fail_in(err, st, "%s", m->conf.encoder) : STENO_OK;
 }
 
 /* Canary: at most 30 tokens for each second of encoder frames, and one. */
@@ -262,22 +246,55 @@ static steno_status decode(struct worker *w, struct steno_offline_piece *p)
     return st;
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status transcribe(struct worker *w, struct steno_offline_piece *p)
 {
-    struct worker *w = worker;
-    const float *rows = NULL;
     float *x = NULL;
-    size_t frames, n = 0;
+    size_t frames;
     steno_status st = make_features(w, p, &x, &frames);
     if (!st && frames)
         st = run_encoder(w, x, frames, p->err);
-    if (w->canary)
-        return st || !frames ? st : decode(w, p);
-    if (!st && frames)
-        st = take_rows(w, &rows, &n, p->err);
-    if (!st)
-        st = search(w, p->settings, rows, n, p->err);
-    return st ? st : list(p);
+    return st || !frames ? st : decode(w, p);
+}
+
+/* ---- a model --------------------------------------------------------------------------------- */
+
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+{
+    static const struct steno_piece_functions f = {compute, search};
+    struct worker *w = worker;
+    if (w->runs)
+        steno_piece_runs_recognize(w->runs, &f, w, p, n);
+    for (size_t i = 0; i < n && w->canary; i++)
+        p[i].st = transcribe(w, &p[i]);
+}
+
+static steno_status trial_open(void **trial, void *worker, steno_err *err)
+{
+    struct worker *w = worker;
+    *trial = NULL;
+    return w->runs ? steno_piece_trial_open(trial, w->runs, err) : STENO_OK;
+}
+
+/* Of Canary only single pieces are decoded. */
+static steno_status open_pieces(struct steno_nemo_model *m, steno_err *err)
+{
+    const bool transducer = steno_nemo_is_transducer(m);
+    if (m->conf.kind == STENO_NEMO_CANARY)
+        return STENO_OK;
+    m->pieces = (struct steno_piece_encoder){.net = m->encoder,
+                                             .name = m->conf.encoder,
+                                             .x = m->audio,
+                                             .length = m->length,
+                                             .y = m->scores,
+                                             .lengths = m->lengths,
+                                             .ahead = -1,
+                                             .bins = (size_t)m->conf.bins,
+                                             .dim = m->dim,
+                                             .bins_first = true,
+                                             .dim_first = transducer,
+                                             .least = 1,
+                                             .trial_frames = TRIAL_FRAMES};
+    return steno_piece_encoder_try(&m->pieces, m->threads, m->conf.quantized, err);
 }
 
 static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
@@ -286,6 +303,11 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     steno_status st = steno_nemo_open(&m, o, false, err);
     if (st)
         return st;
+    st = open_pieces(m, err);
+    if (st) {
+        steno_nemo_close(m);
+        return st;
+    }
     m->offline = (struct steno_offline_family){
         .cuts = steno_offline_cuts(STENO_NEMO_RATE, fmin(LONGEST, m->limit), steno_nemo_frame(m)),
         .frame_samples = steno_nemo_frame(m),
@@ -313,5 +335,8 @@ const struct steno_family steno_family_nemo = {.name = FAMILY,
                                                .describe = describe,
                                                .state_new = state_new,
                                                STENO_OFFLINE_FUNCTIONS,
+                                               .trial_open = trial_open,
+                                               .trial_run = steno_piece_trial_run,
+                                               .trial_close = steno_piece_trial_close,
                                                .worker_open = worker_open,
                                                .worker_close = worker_close};

@@ -5,24 +5,27 @@
 #include <stdlib.h>
 
 #include "families/common/offline.h"
+#include "families/common/piece_encoder.h"
 #include "families/common/piece_features.h"
 #include "families/common/scores.h"
 #include "families/wenet/family.h"
 #include "families/wenet/model.h"
 
 #define FAMILY "wenet"
-#define FULL 30.0      /* s: of a chunk; an utterance is not longer unless a stream says so */
-#define SLACK 2        /* frames: how far the time of a token may differ between two chunks */
-#define LEAST_FRAMES 7 /* feature frames that the convolutions need */
+#define FULL 30.0       /* s: of a chunk; an utterance is not longer unless a stream says so */
+#define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
+#define TRIAL_FRAMES 96 /* of 10 ms */
+#define LEAST_FRAMES 7  /* feature frames that the convolutions need */
 
 struct model {
     struct steno_wenet_model m;
     struct steno_offline_family offline;
+    struct steno_piece_encoder encoder;
 };
 
 struct worker {
     const struct model *model;
-    steno_session *session;
+    steno_piece_runs *runs;
     struct steno_piece_features features;
 };
 
@@ -33,7 +36,7 @@ static void worker_close(void *worker)
     struct worker *w = worker;
     if (!w)
         return;
-    steno_session_close(w->session);
+    steno_piece_runs_close(w->runs);
     steno_piece_features_close(&w->features);
     free(w);
 }
@@ -41,9 +44,8 @@ static void worker_close(void *worker)
 static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options so = {.threads = m->m.threads};
     struct worker *w = calloc(1, sizeof *w);
-    steno_status st = w ? steno_session_open(&w->session, m->m.net.net, &so, err)
+    steno_status st = w ? steno_piece_runs_open(&w->runs, &m->encoder, m->m.threads, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     (void)max;
     if (!st)
@@ -57,30 +59,6 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     return STENO_OK;
 }
 
-/* *scores [*rows, vocab]: valid until the next run. */
-static steno_status run(struct worker *w, size_t n, const float **scores, size_t *rows,
-                        steno_err *err)
-{
-    const struct steno_wenet_model *m = &w->model->m;
-    const int64_t x[] = {1, (int64_t)n, STENO_WENET_BINS}, one[] = {1}, length = (int64_t)n;
-    const struct steno_tensor *y;
-    steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->features.frames, err);
-    if (!st)
-        st = steno_part_set(w->session, 1, STENO_I64, one, 1, &length, err);
-    if (!st)
-        st = steno_session_run(w->session, err);
-    if (st)
-        return steno_fail_in(err, st, "%s", m->net.name);
-    y = steno_session_get(w->session, 0);
-    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1 ||
-        y->shape.dim[2] != m->meta.vocab)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: expected scores [1,T,%lld]", m->net.name,
-                          (long long)m->meta.vocab);
-    *scores = y->data;
-    *rows = (size_t)y->shape.dim[1];
-    return steno_scores_check(*scores, *rows * (size_t)m->meta.vocab, m->net.name, err);
-}
-
 static steno_status list(const struct steno_offline_piece *p, struct steno_ctc_search *s)
 {
     struct steno_hypothesis h[STENO_MAX_BEAM];
@@ -91,23 +69,46 @@ static steno_status list(const struct steno_offline_piece *p, struct steno_ctc_s
     return st;
 }
 
-static steno_status recognize(void *worker, struct steno_offline_piece *p)
+static steno_status compute(void *worker, struct steno_piece *p, float **x, size_t *n)
 {
     struct worker *w = worker;
-    struct steno_ctc_search *s = p->settings;
-    const float *scores = NULL;
-    size_t n, rows = 0;
-    steno_status st = steno_piece_features_compute(&w->features, p->pcm, p->n, &n, p->err);
-    if (!st && n >= LEAST_FRAMES)
-        st = run(w, n, &scores, &rows, p->err);
+    steno_status st =
+        steno_piece_features_compute(&w->features, p->of->pcm, p->of->n, n, p->of->err);
+    *x = w->features.frames;
+    return st;
+}
+
+static steno_status search_piece(struct worker *w, const struct steno_piece *p)
+{
+    const struct steno_wenet_model *m = &w->model->m;
+    struct steno_ctc_search *s = p->of->settings;
+    steno_status st =
+        steno_scores_check(p->rows, p->n * (size_t)m->meta.vocab, m->net.name, p->of->err);
     if (st)
         return st;
     steno_ctc_search_restart(s, 0);
-    if (rows)
-        st = steno_ctc_search_push(s, scores, rows);
+    if (p->n)
+        st = steno_ctc_search_push(s, p->rows, p->n);
     if (!st)
-        st = list(p, s);
-    return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
+        st = list(p->of, s);
+    return st ? steno_fail(p->of->err, st, "stream: out of memory") : STENO_OK;
+}
+
+static void search_pieces(void *worker, struct steno_piece *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i].of->st = search_piece(worker, &p[i]);
+}
+
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+{
+    static const struct steno_piece_functions f = {compute, search_pieces};
+    steno_piece_runs_recognize(((struct worker *)worker)->runs, &f, worker, p, n);
+}
+
+static steno_status trial_open(void **trial, void *worker, steno_err *err)
+{
+    return steno_piece_trial_open(trial, ((struct worker *)worker)->runs, err);
 }
 
 /* ---- model and stream ------------------------------------------------------------------------ */
@@ -136,12 +137,23 @@ static void settings_free(void *settings)
     free(s);
 }
 
-static steno_status bind(const struct model *m, steno_err *err)
+static steno_status bind(struct model *m, steno_err *err)
 {
-    const steno_network *net = m->m.net.net;
+    steno_network *net = m->m.net.net;
+    m->encoder = (struct steno_piece_encoder){.net = net,
+                                              .name = m->m.net.name,
+                                              .x = 0,
+                                              .length = 1,
+                                              .y = 0,
+                                              .lengths = steno_network_n_outputs(net) > 1 ? 1 : -1,
+                                              .ahead = -1,
+                                              .bins = STENO_WENET_BINS,
+                                              .dim = (size_t)m->m.meta.vocab,
+                                              .least = LEAST_FRAMES,
+                                              .trial_frames = TRIAL_FRAMES};
     if (steno_network_n_inputs(net) == 2 && steno_network_input(net, 0)->dtype == STENO_F32 &&
         steno_network_input(net, 1)->dtype == STENO_I64)
-        return STENO_OK;
+        return steno_piece_encoder_try(&m->encoder, m->m.threads, m->m.net.quantized, err);
     return steno_fail(err, STENO_ERR_FORMAT,
                       "%s/%s: expected inputs x [N,frames,80] f32 and x_lens [N] i64", m->m.dir,
                       m->m.net.name);
@@ -175,7 +187,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     *out = steno_wenet_info(&m->m);
     steno_offline_info(&m->offline, out);
     out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
-    out->batches = true;
+    out->batches = m->encoder.batches;
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -212,5 +224,8 @@ const struct steno_family steno_family_wenet = {.name = FAMILY,
                                                 .describe = describe,
                                                 .state_new = state_new,
                                                 STENO_OFFLINE_FUNCTIONS,
+                                                .trial_open = trial_open,
+                                                .trial_run = steno_piece_trial_run,
+                                                .trial_close = steno_piece_trial_close,
                                                 .worker_open = worker_open,
                                                 .worker_close = worker_close};
