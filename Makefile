@@ -88,13 +88,17 @@ load_bin := $(patsubst loadtest/%.c,$(B)/loadtest/%,$(load_src))
 kcheck := $(B)/tests/kernels/kcheck
 graph_runner := $(B)/tests/graphs/runner
 ways := $(B)/tests/formats/ways
+# The N of libsteno.so.N, and what the shared library shows.
+abi := $(shell sed -n 's/^\#define STENO_ABI_VERSION \([0-9]*\).*/\1/p' engine/steno.h)
+soname := libsteno.so.$(abi)
+public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
         deb distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
-all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient ## the command and the daemon
+all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient $(B)/$(soname) $(B)/include/steno/steno.h ## the command, the daemon, the libraries
 ifeq ($(SAN)$(FUZZ),)
 	@mkdir -p build
 	@ln -sf release/steno build/steno
@@ -181,6 +185,21 @@ $(libproto): $(call obj,$(proto_src))
 	$(call say,AR,$@)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
+
+# The shared library has the functions of steno.h, with versions, and no other symbol.
+$(B)/gen/libsteno.map $(B)/gen/libsteno.options &: engine/symbols.awk $(public_headers)
+	$(call say,GEN,$(B)/gen/libsteno.map)
+	@mkdir -p $(B)/gen
+	$(Q)awk -f $< -v form=map $(public_headers) >$(B)/gen/libsteno.map
+	$(Q)awk -f $< -v form=options $(public_headers) >$(B)/gen/libsteno.options
+$(B)/$(soname): $(libsteno) $(B)/gen/libsteno.map $(B)/gen/libsteno.options
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -pthread -Wl,-soname,$(soname) -Wl,--version-script=$(B)/gen/libsteno.map -Wl,-z,relro,-z,now,--as-needed $(if $(san_flags),,-Wl$(comma)-z$(comma)defs) \
+	    $(san_flags) $(LDFLAGS) -o $@.new @$(B)/gen/libsteno.options $(libsteno) $(lib_libs) && mv $@.new $@
+$(B)/include/steno/steno.h: engine/header.awk $(public_headers)
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)awk -f $< engine/steno.h >$@.new && mv $@.new $@
 
 # A program has its name once it is whole: one that a stopped make left would pass for up to date.
 $(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libopt) $(libsteno)

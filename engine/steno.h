@@ -1,44 +1,60 @@
 /* libsteno: audio in, text out.
  *
- *     steno_model *m; steno_stream *s; struct steno_event ev;
+ *     steno_model *m; steno_stream *s; struct steno_event ev; steno_err err;
  *     steno_model_open(&m, "conf/models/digits-en", NULL, &err);
  *     steno_stream_open(&s, m, NULL, &err);
  *     steno_stream_push(s, pcm, n, &err);          as often as there is audio
  *     while (steno_stream_next(s, &ev)) ...        partials and finals so far
  *     steno_stream_end(s, &err);                   flush: the last word comes now
  *     while (steno_stream_next(s, &ev)) ...
+ *     steno_stream_close(s); steno_model_close(m);
  *
- * A model is frozen after open and shared by any number of streams and threads. A stream is
- * confined: one thread at a time. All times are seconds on one clock: samples since the stream
- * began, at the input rate. Functions that can fail return a steno_status and fill err (may be
- * NULL); outputs stay untouched on failure. Serves C11 and C++. */
+ * engine/examples has whole programs in C and C++.
+ *
+ * Languages: C11 and C++11 or later. `make install` makes one file of this header and those that it
+ * includes; nothing else is needed.
+ * Errors: a function that can fail returns a steno_status, and on failure fills in err (which may
+ * be NULL) and leaves its outputs as they were. Bad input never ends the process.
+ * Threads: a model and a vad are frozen after open: any number of threads may use one at the same
+ * time. A stream or recording is confined: one thread at a time, any thread. Functions without such
+ * an object may be called from any thread. The library calls no function of its user.
+ * Ownership: what an open function hands out belongs to the caller, who closes it. Strings and
+ * arrays inside structs belong to the object that filled them in. "Borrowed" arguments must stay
+ * valid for the stated time; the library never frees them. Close functions accept NULL.
+ * Times are seconds on one clock: samples since the stream began, divided by the input rate.
+ * Texts are UTF-8. Structs of options: start from zeros or from the _default function; both mean
+ * all defaults. */
 #ifndef STENO_H
 #define STENO_H
 
 #include <stdio.h>
 
 #include "base/precision.h"
-#include "base/status.h"
+#include "base/error.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define STENO_ABI_VERSION 1 /* of this header */
-/* The version that the library was built with. A library of another version lays out its structs
- * otherwise: compare with STENO_ABI_VERSION before the first call. */
+/* The N of libsteno.so.N. It grows when a struct, an enumeration or a function changes so that
+ * programs must be compiled again. New functions alone do not change it. */
+#define STENO_ABI_VERSION 0
+/* STENO_ABI_VERSION of the library that runs. A program that loads the library by name (dlopen)
+ * compares the two before its first other call; for others the linker sees to it. */
 STENO_API int steno_abi_version(void);
-/* "0.1.0". Never NULL. */
+/* "0.1.0". Static; never NULL. */
 STENO_API const char *steno_version(void);
+
+/* Free a string that the library handed over (steno_model_find). NULL is accepted. */
+STENO_API void steno_free(void *p);
 
 typedef struct steno_model steno_model;
 typedef struct steno_stream steno_stream;
 
 /* ---- options of model families --------------------------------------------------------------- */
 
-/* What only some model families know travels as name and value, as in "ctc_weight" and "0.3". Each
- * family declares its own in a table, which command line, configuration, requests and documentation
- * are made from. */
+/* An option that only some model families have is a name and a value, such as "ctc_weight" and
+ * "0.3". Each family declares its options in a table; the functions below read the tables. */
 struct steno_option {
     const char *name, *value;
 };
@@ -51,29 +67,28 @@ enum steno_option_kind {
 };
 
 enum steno_option_scope {
-    STENO_OPTION_OF_MODEL, /* decides what is loaded: a model with another value is another model */
-    STENO_OPTION_OF_STREAM /* every stream may have its own; given to a model: its streams' default
-                            */
+    STENO_OPTION_OF_MODEL, /* set when the model is opened; decides what is loaded */
+    STENO_OPTION_OF_STREAM /* each stream may set it; set for a model: the default of its streams */
 };
 
 struct steno_option_info {
-    const char *family; /* that declares it */
+    const char *family; /* the family that declares it */
     const char *name;
     enum steno_option_kind kind;
     enum steno_option_scope scope;
     double min, max;      /* NUMBER, LIST */
     const char *choices;  /* CHOICE: "espnet-onnx|none"; else NULL */
-    const char *fallback; /* what holds when nobody sets it; "" = the model's own value */
+    const char *fallback; /* the value when nobody sets it; "" = the model's own value */
     const char *help;     /* one line, for people */
 };
 
-/* Row i of the options of all families, sorted by family; NULL past the last. Two families that
- * have an option of one name mean the same kind, scope and range. */
+/* Option i of all families, sorted by family; NULL past the last. Static. Options of the same name
+ * have the same kind, scope and range in all families. */
 STENO_API const struct steno_option_info *steno_option_at(size_t i);
-/* The first of this name; NULL: no family has it. */
+/* The first option of this name; NULL: no family has it. Static. */
 STENO_API const struct steno_option_info *steno_option_find(const char *name);
-/* STENO_ERR_INVAL: no family has such an option (the message lists those there are), or the value
- * is not of its kind or out of its range. */
+/* Check a name and a value against the tables. STENO_ERR_INVAL: no family has such an option (the
+ * message lists the existing ones), or the value is not of its kind or not in its range. */
 STENO_API STENO_MUST steno_status steno_option_check(const char *name, const char *value,
                                                      steno_err *err);
 
@@ -86,33 +101,36 @@ STENO_API const char *steno_language_code(const char *language);
 /* The English name of a code, in lower case. NULL: not known here. Static. */
 STENO_API const char *steno_language_name(const char *code);
 
-/* What a request says of its recording, for models that can use it. Texts are UTF-8 of at most
- * STENO_HINT_BYTES; NULL and "" = not given. */
+/* What is known of the speech beforehand, for models that can use it. Texts have at most
+ * STENO_HINT_BYTES bytes; NULL and "" = not given. */
 #define STENO_HINT_BYTES 8192
 struct steno_hints {
     const char *language; /* as steno_language_code takes it; "auto", "multi", "detect" = "" */
-    bool translate;       /* the text is to be in English */
+    bool translate;       /* translate into English */
     const char *prompt;   /* text that came before: its names and spellings become likelier */
     const char *prefix;   /* text that the recording begins with */
-    const char *hotwords; /* words that are likely in all of it */
+    const char *hotwords; /* words that are likely anywhere in the recording */
 };
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
 struct steno_model_options {
-    const char *cpu; /* use no more than this CPU level; NULL = all the CPU has */
-    int threads;     /* threads one stream may use; 0 = 1 */
-    bool plain;      /* networks run as they are in the file, without graph passes: the reference
-                      * that `steno verify` holds the others against */
+    /* The highest CPU level to use: "scalar", "avx2", "avx512", "vnni", "bf16", "amx" (x86-64);
+     * "scalar", "neon", "dotprod" (arm64). NULL = everything that the CPU has. */
+    const char *cpu;
+    int threads; /* threads that one stream may use; 0 = 1 */
+    bool plain;  /* run networks as they are in the file, without graph passes: slow, for comparison
+                  * (`steno verify`) */
     /* STENO_AUTO_WEIGHTS: int8 or bf16 where the model allows it and the CPU multiplies such
-     * numbers. In networks that a quantizer has made, all but STENO_FP32 round activations of 8-bit
-     * products over the range of each row; AUTO and INT8 keep what is not in 8 bits in bf16 where
+     * numbers. In networks that are already quantized, all but STENO_FP32 round the activations of
+     * 8-bit products over the range of each row; AUTO and INT8 keep the other weights in bf16 where
      * the CPU multiplies such numbers. */
     enum steno_precision precision;
-    const struct steno_option *options; /* [n_options] of the family; borrowed for the call */
+    const struct steno_option
+        *options; /* [n_options] of the model's family; borrowed for the call */
     size_t n_options;
 };
-/* All defaults: what NULL stands for. */
+/* All defaults, the same as NULL: f32 weights, one thread. */
 STENO_API struct steno_model_options steno_model_options_default(void);
 
 struct steno_endpoint_rules { /* seconds; in stream options a value <= 0 = the model's own */
@@ -121,72 +139,115 @@ struct steno_endpoint_rules { /* seconds; in stream options a value <= 0 = the m
     double longest;           /* length of an utterance */
 };
 
-/* Strings are the model's, never NULL. */
+/* Strings belong to the model, and are never NULL. */
 struct steno_model_info {
     const char *dir, *name, *version, *family, *language, *license;
     const char *network; /* file name of the (first) network */
-    const char
-        *results_of; /* name of the program whose results, faults included, it gives; "" = none */
+    /* The program whose results the model reproduces, with its faults; "" = none. */
+    const char *results_of;
     int sample_rate; /* Hz that the network was trained at */
     int feature_bins;
-    double frame_seconds;     /* one frame of scores: the grain of word times */
-    double chunk_seconds;     /* audio per network step */
-    double lookahead_seconds; /* audio past a chunk that its scores wait for */
-    size_t weight_bytes;      /* packed, shared by all streams */
-    size_t stream_bytes;      /* of one stream, about: states and audio */
+    double frame_seconds; /* length of one frame of scores: the resolution of word times */
+    double chunk_seconds; /* audio per network step */
+    double
+        lookahead_seconds; /* audio after a chunk that the network needs for the chunk's scores */
+    size_t weight_bytes;   /* of the packed weights, which all streams share */
+    size_t stream_bytes;   /* about what one stream needs: states and audio */
     size_t vocab_size;
     struct steno_endpoint_rules endpoint;
-    /* What the model takes of struct steno_hints. */
-    const char *languages; /* codes, "en de fr": what hints may name; "" = not known */
-    bool detects_language; /* where none is named */
+    /* Which of struct steno_hints the model can use: */
+    const char *languages; /* codes that hints may name, "en de fr"; "" = not known */
+    bool detects_language; /* when hints name none */
     bool translates, takes_prompt, takes_hotwords; /* takes_prompt: prompt and prefix */
-    /* The model cuts a recording itself: finals have sections, and a recording needs no endpoints.
-     */
+    /* The model cuts a recording into sections itself. Open the stream of a whole recording with
+     * no_endpointing then. */
     bool cuts;
 };
 
-/* Which model directory to open: `given` if not NULL or empty; else the environment's STENO_MODEL;
- * else the first model of the catalogue that was fetched (steno model fetch); else the model that
- * ships, conf/models/digits-en, in the source tree the program was built in (when it runs from
- * there), then as installed. A given value that is no path may be a name of the catalogue. *out is
- * the caller's to free(). STENO_ERR_IO: there is none, or the named one was not fetched. */
+/* Find the model directory to open. In this order: `given`, unless NULL or empty; the environment
+ * variable STENO_MODEL; the first model of the catalogue that was fetched (steno model fetch); the
+ * model digits-en that comes with steno, in the source tree of the program if it runs from there,
+ * then where it is installed. `given` is a path or a name of the catalogue. *out belongs to the
+ * caller: steno_free. STENO_ERR_IO: there is no model, or the named one was not fetched. */
 STENO_API STENO_MUST steno_status steno_model_find(char **out, const char *given, steno_err *err);
-/* Load a model directory. Its family is told by what is in it. opt may be NULL. With a folder in
- * STENO_CACHE (or systemd's CACHE_DIRECTORY) packed weights are left there by the first load and
- * mapped by later ones. The message names file and place. STENO_ERR_IO for what is missing or
- * unreadable, STENO_ERR_FORMAT for what is wrong, STENO_ERR_INVAL for an option that the family
- * does not have. */
+/* Load a model directory; its files tell the family. opt may be NULL; both arguments are borrowed
+ * for the call. If the environment variable STENO_CACHE (or systemd's CACHE_DIRECTORY) names a
+ * folder, the first load leaves packed weights there and later loads map them. Takes milliseconds
+ * to seconds. Messages name file and place. STENO_ERR_IO: a file is missing or cannot be read.
+ * STENO_ERR_FORMAT: a file is damaged, or the directory is of no known family.
+ * STENO_ERR_UNSUPPORTED: an operator or feature that this library does not have. STENO_ERR_INVAL:
+ * an option that the family does not have, or an unknown CPU level. STENO_ERR_NOMEM. */
 STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char *dir,
                                                    const struct steno_model_options *opt,
                                                    steno_err *err);
-STENO_API void steno_model_close(steno_model *m); /* after every stream of it is closed; NULL too */
-/* Name of the family that a directory is of; NULL: of none. Looks at what is there, loads nothing.
- */
+/* Close a model, after all its streams. NULL is accepted. */
+STENO_API void steno_model_close(steno_model *m);
+/* Name of the family of a model directory; NULL: of no known family. Loads nothing. Static. */
 STENO_API const char *steno_model_family(const char *dir);
-/* Whether the family of the directory has these options, and the directory what they ask for. Loads
- * nothing. STENO_ERR_INVAL names the option; STENO_ERR_IO: no model's directory. */
+/* Check that the family of the directory has these options, and that the directory has the files
+ * that they need. Loads nothing. STENO_ERR_INVAL names the option; STENO_ERR_IO: this is no model
+ * directory. */
 STENO_API STENO_MUST steno_status steno_model_check(const char *dir,
                                                     const struct steno_option *options, size_t n,
                                                     steno_err *err);
+/* Fill in *info; its strings stay valid until the model is closed. */
 STENO_API void steno_model_get_info(const steno_model *m, struct steno_model_info *info);
-/* Whether a model can use these hints. STENO_ERR_INVAL: the message begins with the field's name,
- * "language: ". */
+/* Check that a model can use these hints. STENO_ERR_INVAL: the message begins with the field's
+ * name, as in "language: ". */
 STENO_API STENO_MUST steno_status steno_hints_check(const struct steno_model_info *info,
                                                     const struct steno_hints *hints,
                                                     steno_err *err);
-/* The same for people, one "key  value" per line (what `steno model info` prints). */
+/* Print the model's information for people, one "key  value" per line, as `steno model info` does.
+ */
 STENO_API void steno_model_describe(const steno_model *m, FILE *out);
 
 /* ---- voice activity -------------------------------------------------------------------------- */
 
-/* Tells speech from silence, for streams that pass silence over or end utterances (struct
- * steno_stream_options). dir
- * NULL: a rule on energy. Else a directory with silero-vad's silero_vad_16k_op15.onnx or
- * silero_vad.onnx. STENO_ERR_IO, STENO_ERR_FORMAT. Frozen: any number of streams of any thread may
- * use one; close it after them. */
 typedef struct steno_vad steno_vad;
+/* Open a detector that tells speech from silence, for the fields vad and turn_vad of struct
+ * steno_stream_options. dir: a directory with silero-vad's silero_vad_16k_op15.onnx or
+ * silero_vad.onnx; NULL: a rule on energy, without a network. STENO_ERR_IO, STENO_ERR_FORMAT,
+ * STENO_ERR_NOMEM. Frozen. */
 STENO_API STENO_MUST steno_status steno_vad_open(steno_vad **out, const char *dir, steno_err *err);
+/* Close a detector, after all streams that use it. NULL is accepted. */
 STENO_API void steno_vad_close(steno_vad *v);
+
+/* ---- recordings ------------------------------------------------------------------------------ */
+
+/* A recording decoded to mono samples, read in pieces: memory is bounded for every length. The
+ * first bytes decide the format, not the name: WAV, FLAC, Ogg Opus, Ogg Vorbis, MP3, AIFF, AU, CAF,
+ * W64. WebM, MP4, AAC and others are decoded by the program steno-decode, if it is installed. */
+typedef struct steno_recording steno_recording;
+
+struct steno_recording_info {
+    int sample_rate;    /* Hz */
+    int channels;       /* of the file; reading gives one */
+    int64_t frames;     /* samples per channel as the file states them; -1 = not known */
+    const char *format; /* "wav", "flac", "ogg", "mp3", ...; valid until close */
+    const char *codec;  /* "s16le", "opus", "vorbis", ...; likewise */
+    bool truncated;     /* the file ended early; known once read has given 0 samples */
+};
+
+/* Open a file. path is borrowed for the call. channel: 0 = the mean of all, else the one to take,
+ * counted from 1. STENO_ERR_IO: the file cannot be opened or read. STENO_ERR_FORMAT: empty, damaged
+ * or of no known format. STENO_ERR_UNSUPPORTED: a sample rate or codec that cannot be decoded.
+ * STENO_ERR_INVAL: there is no such channel. STENO_ERR_NOMEM. Confined. */
+STENO_API STENO_MUST steno_status steno_recording_open(steno_recording **out, const char *path,
+                                                       int channel, steno_err *err);
+/* The same for a file in memory. data: [n] bytes, borrowed until close. */
+STENO_API STENO_MUST steno_status steno_recording_open_memory(steno_recording **out,
+                                                              const void *data, size_t n,
+                                                              int channel, steno_err *err);
+/* NULL is accepted. */
+STENO_API void steno_recording_close(steno_recording *r);
+/* Fill in *info. */
+STENO_API void steno_recording_get_info(const steno_recording *r,
+                                        struct steno_recording_info *info);
+/* Read the next samples. mono: [max] f32 in [-1,1] at the recording's rate; *n receives their
+ * number, 0 at the end. STENO_ERR_FORMAT: the recording is damaged from here on; earlier calls gave
+ * the samples before the damage. STENO_ERR_IO. */
+STENO_API STENO_MUST steno_status steno_recording_read(steno_recording *r, float *mono, size_t max,
+                                                       size_t *n, steno_err *err);
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
@@ -196,27 +257,28 @@ struct steno_stream_options {
     int sample_rate;     /* Hz of the pushed audio, 8000..192000; 0 = the model's */
     bool no_endpointing; /* one final at the end; the segment then grows with the recording */
     bool no_partials;
-    bool no_tail; /* partials only of what is complete, where a model would decode the rest for them
-                   */
+    /* Partials leave out the newest audio where a model would decode it once more for each. */
+    bool no_tail;
     int beam;   /* hypotheses of the search, 1..STENO_MAX_BEAM; 1 = greedy; 0 = the model's own, at
                  * least n_best */
     int n_best; /* alternatives in finals, 1..beam; 0 = 1 */
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
-    double utterance_end; /* s after a last word until UTTERANCE_END, endpoint or not; 0 = none */
-    /* Windows in which nobody speaks do not go through the network. Borrowed until close; NULL: all
-     * do. Families that cut recordings ask it where nobody speaks. */
+    double
+        utterance_end; /* s from the end of a word without another until UTTERANCE_END; 0 = none */
+    /* Audio in which nobody speaks does not go through the network; models that cut recordings cut
+     * there. Borrowed until close. NULL: all audio goes through the network. */
     const steno_vad *vad;
-    /* Tells when the speaker is silent, for endpoint rules. Borrowed until close; NULL: a rule on
-     * energy. */
+    /* Tells when the speaker is silent, for the endpoint rules. Borrowed until close. NULL: a rule
+     * on energy. */
     const steno_vad *turn_vad;
     struct steno_hints hints; /* borrowed for the call */
-    /* Nobody reads the times of words: models that run a network for them leave it out, and give
-     * estimates. */
+    /* Times of words may be estimates: models with a separate network for them do not run it. */
     bool no_word_times;
-    const struct steno_option *options; /* [n_options] of the family; borrowed for the call */
+    const struct steno_option
+        *options; /* [n_options] of the model's family; borrowed for the call */
     size_t n_options;
 };
-/* All defaults: what NULL stands for. */
+/* All defaults, the same as NULL. */
 STENO_API struct steno_stream_options steno_stream_options_default(void);
 
 struct steno_word {
@@ -234,38 +296,37 @@ struct steno_token {
 struct steno_alternative {
     const char *text;
     float confidence;
-    double score; /* log-probability of the text under the model; greedy: of its best path */
+    double
+        score; /* natural log-probability of the text under the model; greedy: of its best path */
     size_t n_words;
     const struct steno_word *words;
     size_t n_tokens;
     const struct steno_token *tokens;
-    size_t n_ids; /* attention decoders: the hypothesis as the search has it, marks of beginning and
-                   * end included; else none */
-    const int32_t *ids;
+    size_t n_ids;       /* 0 without an attention decoder */
+    const int32_t *ids; /* the hypothesis of the search, with the tokens of beginning and end */
 };
 
-/* What a model says of the recording beside its words, of a segment or section; NULL = nothing.
- * Lower case. */
+/* What a model says of a segment or section beside its words, in lower case; NULL = nothing. */
 struct steno_labels {
     const char *emotion; /* of the voice: "neutral", "happy", "sad", "angry", ... */
     const char *sound;   /* what is heard: "speech", "bgm", "applause", "laughter", ... */
 };
 
-/* A part of a segment, as the model itself has cut it (a segment of Whisper's). */
+/* A part of a segment that the model itself has cut (Whisper calls it a segment). */
 struct steno_section {
     double start, end;            /* s */
-    const char *text;             /* with the blank before it, if the model has written one */
+    const char *text;             /* with the blank before it, if the model wrote one */
     size_t first_word, n_words;   /* of the event's words */
     size_t first_token, n_tokens; /* of its tokens */
     size_t n_ids;
-    const int32_t *ids; /* tokens as decoded, those of times among them */
+    const int32_t *ids; /* tokens as decoded, with those of times */
     double score;       /* sum of their log-probabilities */
-    /* Of the piece of audio that it was decoded from: */
-    double seek;             /* s: where it begins */
-    float temperature;       /* of the sampling; 0 = none */
-    double avg_log_prob;     /* of a token */
-    float compression_ratio; /* of the text: the larger, the more it repeats itself; 0 = none of
-                              * these four is known */
+    /* These describe the piece of audio that it was decoded from: */
+    double seek;             /* s: begin of the piece */
+    float temperature;       /* of the sampling; 0 = no sampling */
+    double avg_log_prob;     /* mean over the tokens */
+    float compression_ratio; /* of the text: a text that repeats itself has a large one; 0 = the
+                              * model gives none of these four */
     float no_speech;         /* probability that nobody speaks */
     struct steno_labels labels;
 };
@@ -274,7 +335,7 @@ enum steno_event_kind {
     STENO_SPEECH_START,
     STENO_PARTIAL,
     STENO_FINAL,
-    STENO_UTTERANCE_END /* no new word for options.utterance_end; `end`: the last word's */
+    STENO_UTTERANCE_END /* no new word for options.utterance_end; `end` is that of the last word */
 };
 enum steno_final_reason {
     STENO_FINAL_ENDPOINT, /* silence */
@@ -283,7 +344,8 @@ enum steno_final_reason {
     STENO_FINAL_END       /* steno_stream_end */
 };
 
-/* Strings and arrays are the stream's, valid until the next push, finalize, end or next.
+/* Strings and arrays belong to the stream, and are valid until the next call of push, finalize,
+ * end, next or close.
  * Order within a segment: at most one SPEECH_START, any number of PARTIAL, one FINAL. A segment
  * without speech has no events, unless its end was requested (FINAL_REQUEST: the final may
  * be empty). An UTTERANCE_END comes once per pause, within a segment or after it. The events do
@@ -291,9 +353,9 @@ enum steno_final_reason {
 struct steno_event {
     enum steno_event_kind kind;
     int64_t segment;     /* counts finals from 0 */
-    double time;         /* s: audio that the networks had seen when the event was made */
+    double time;         /* s of audio that the networks had seen when the event was made */
     double start, end;   /* s: first word's start, last word's end; SPEECH_START: start only */
-    const char *text;    /* whole hypothesis of the segment, "" if none; never NULL */
+    const char *text;    /* the whole hypothesis of the segment, "" if none; never NULL */
     size_t stable_bytes; /* partial: text[0, stable_bytes) will not change any more */
     size_t stable_words; /* the same in whole words */
     float confidence;
@@ -301,40 +363,44 @@ struct steno_event {
     const struct steno_word *words;
     size_t n_tokens;
     const struct steno_token *tokens; /* of the text */
-    size_t n_alternatives; /* finals: includes the best one, which is words and text above */
+    size_t n_alternatives; /* finals: the first is the best one, which text and words give too */
     const struct steno_alternative *alternatives;
     enum steno_final_reason reason;
-    size_t n_sections; /* 0: the model does not cut; partials: of the text that is complete */
+    size_t n_sections; /* 0 if the model does not cut; partials: of the text that is complete */
     const struct steno_section *sections;
-    const char *language;       /* code of what is spoken, detected or given; "" = not known */
-    float language_probability; /* 1 where it was given; 0 = not known */
+    const char *language;       /* code of the spoken language, detected or given; "" = not known */
+    float language_probability; /* 1 if the language was given; 0 = not known */
     struct steno_labels labels; /* finals */
 };
 
-/* opt may be NULL. STENO_ERR_INVAL: a rate or beam out of range, an option that the model's family
- * does not have. */
+/* Open a stream on a model, which must stay open until the stream is closed. opt may be NULL.
+ * STENO_ERR_INVAL: a rate or beam out of range, a hint that the model cannot use, an option that
+ * its family does not have. STENO_ERR_NOMEM. Confined, as is every function with a stream. */
 STENO_API STENO_MUST steno_status steno_stream_open(steno_stream **out, steno_model *m,
                                                     const struct steno_stream_options *opt,
                                                     steno_err *err);
-STENO_API void steno_stream_close(steno_stream *s); /* NULL too */
-/* pcm: [n] f32 in [-1,1] at the stream's sample rate (NaN and Inf count as 0); borrowed for the
- * call. Any n, 0 included. Events of one push wait for steno_stream_next; of partials that nobody
- * reads only the newest are kept, finals all. */
+/* Close a stream at any time; audio and events that wait are dropped. NULL is accepted. */
+STENO_API void steno_stream_close(steno_stream *s);
+/* Append audio and run the networks over what is complete. pcm: [n] f32 in [-1,1] at the stream's
+ * sample rate (NaN and Inf count as 0); borrowed for the call. n may be 0. Read the events with
+ * steno_stream_next after each call: all finals are kept for it, but of unread partials only the
+ * newest. STENO_ERR_INVAL: after steno_stream_end. STENO_ERR_NOMEM. */
 STENO_API STENO_MUST steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n,
                                                     steno_err *err);
 /* The same for pcm [n] in signed 16 bits, native byte order. */
 STENO_API STENO_MUST steno_status steno_stream_push_s16(steno_stream *s, const int16_t *pcm,
                                                         size_t n, steno_err *err);
-/* Close the current segment now: everything said so far becomes final (silence is put behind it, so
- * that the networks' look-ahead is passed); the stream goes on from this sample with new states. */
+/* End the current segment now: everything said so far becomes final. Silence is appended first, as
+ * the networks' look-ahead. The stream goes on from this sample with new states. */
 STENO_API STENO_MUST steno_status steno_stream_finalize(steno_stream *s, steno_err *err);
-/* No more audio: flush through the networks' look-ahead, last final. */
+/* End the audio: run the networks to its end and make the last final. Only next, samples, skipped
+ * and close may follow. */
 STENO_API STENO_MUST steno_status steno_stream_end(steno_stream *s, steno_err *err);
-/* Next event in order; false when there is none yet. */
+/* Take the next event, in order. False: there is none yet; *ev stays as it was. */
 STENO_API bool steno_stream_next(steno_stream *s, struct steno_event *ev);
-/* Audio taken in so far, samples at the input rate. */
+/* Samples pushed so far, at the input rate. */
 STENO_API int64_t steno_stream_samples(const steno_stream *s);
-/* Seconds of audio so far that went through no network, by the options' vad. */
+/* Seconds of audio so far that went through no network because options.vad heard no speech. */
 STENO_API double steno_stream_skipped(const steno_stream *s);
 
 #ifdef __cplusplus

@@ -1,3 +1,5 @@
+#include <stdlib.h>
+
 #include "steno.h"
 
 const char *steno_version(void)
@@ -8,4 +10,9 @@ const char *steno_version(void)
 int steno_abi_version(void)
 {
     return STENO_ABI_VERSION;
+}
+
+void steno_free(void *p)
+{
+    free(p);
 }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
+
 #define PIECE 1024 /* frames that are taken apart at a time */
 
 struct slot {

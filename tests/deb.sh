@@ -36,7 +36,7 @@ say "installed"
 inside 'cd /source && debian/tests/service'
 inside 'test -e /usr/lib/*/pkgconfig/steno.pc'
 inside 'apt-get -qq install -y --reinstall /packages/*.deb >/dev/null 2>&1'
-inside 'apt-get -qq purge -y stenod steno libsteno-dev steno-models-digits >/dev/null 2>&1'
+inside 'apt-get -qq purge -y stenod steno libsteno-dev libsteno0 steno-models-digits >/dev/null 2>&1'
 (cd "$root" && find etc lib usr var -xdev | sort) >"$out/after"
 if comm -13 "$out/before" "$out/after" | grep -E '/steno|stenod' | grep -v -E '/(var/lib/dpkg|usr/share/doc)/'; then
     say "these files stay after purge"

@@ -18,16 +18,19 @@ put 755 "$build/stenod" "$sbindir/stenod"
 put 755 "$build/steno-decode" "$libexecdir/steno/steno-decode"
 put 755 "$build/loadtest/steno-load" "$bindir/steno-load"
 put 644 "$build/libsteno.a" "$libdir/libsteno.a"
-put 644 engine/steno.h "$includedir/steno/steno.h"
-put 644 engine/base/precision.h "$includedir/steno/base/precision.h"
-put 644 engine/base/status.h "$includedir/steno/base/status.h"
+soname=libsteno.so.$(sed -n 's/^#define STENO_ABI_VERSION \([0-9]*\).*/\1/p' engine/steno.h)
+put 644 "$build/$soname" "$libdir/libsteno.so.$version"
+for link in "$soname" libsteno.so; do
+    rm -f "$destdir$libdir/$link"
+    [ "$what" = uninstall ] || ln -s "libsteno.so.$version" "$destdir$libdir/$link"
+done
+put 644 "$build/include/steno/steno.h" "$includedir/steno/steno.h"
 
-pc=$build/steno.pc
-if [ "$what" = install ]; then
-    sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@INCLUDEDIR@|$includedir|" \
-        -e "s|@VERSION@|$version|" conf/steno.pc.in >"$pc"
-fi
-put 644 "$pc" "$libdir/pkgconfig/steno.pc"
+for pc in steno steno-static; do
+    [ "$what" = uninstall ] || sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@INCLUDEDIR@|$includedir|" \
+        -e "s|@VERSION@|$version|" "conf/$pc.pc.in" >"$build/$pc.pc"
+    put 644 "$build/$pc.pc" "$libdir/pkgconfig/$pc.pc"
+done
 
 for page in docs/man/*.scd; do
     name=$(basename "$page" .scd)

@@ -12,7 +12,8 @@ check() {
 out=$(make -s install DESTDIR="$root" PREFIX=/usr 2>&1)
 check $? "install into DESTDIR" "$out"
 missing=""
-for f in bin/steno bin/steno-load sbin/stenod libexec/steno/steno-decode lib/libsteno.a lib/pkgconfig/steno.pc include/steno/steno.h \
+for f in bin/steno bin/steno-load sbin/stenod libexec/steno/steno-decode lib/libsteno.a lib/libsteno.so lib/pkgconfig/steno.pc \
+    lib/pkgconfig/steno-static.pc include/steno/steno.h \
     share/man/man1/steno.1 share/man/man1/steno-load.1 share/man/man8/stenod.8 share/man/man5/steno.conf.5 \
     lib/systemd/system/stenod.service lib/systemd/system/stenod.socket share/steno/steno.conf.sample share/steno/catalogue.json \
     share/bash-completion/completions/steno share/steno/models/digits-en/model.conf \
@@ -25,21 +26,57 @@ got=$(cd / && "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/mo
 got=$(cd / && env -u STENO_DECODE "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/models/digits-en" "$OLDPWD/tests/data/containers/chirp.webm" 2>&1)
 check $? "the installed command finds steno-decode" "$got"
 
-flags=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root" pkg-config --cflags steno 2>&1 | sed "s|$root$root|$root|g")
-libs=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --libs steno 2>&1)
+# The library shows the functions of steno.h, and nothing else.
+so=$root/usr/lib/libsteno.so
+want=$(grep -hE '^STENO_API' "$root/usr/include/steno/steno.h" | grep -oE '\bsteno_[a-z0-9_]+\(' | tr -d '(' | sort)
+got=$(nm -D --defined-only --without-symbol-versions "$so" 2>&1 | awk '$2 != "A" {print $3}' | sort)
+[ -n "$want" ] && [ "$want" = "$got" ]; check $? "the shared library exports the $(wc -w <<<"$want") functions of steno.h alone" "$(diff <(echo "$want") <(echo "$got"))"
+got=$(nm -D --defined-only "$so" | awk '$2 != "A" {print $3}' | grep -v '@@STENO_0\.[0-9]*$')
+[ -z "$got" ]; check $? "every exported function has a version" "$got"
+abi=$(sed -n 's/^#define STENO_ABI_VERSION \([0-9]*\).*/\1/p' "$root/usr/include/steno/steno.h")
+got=$(readelf -d "$so" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
+[ "$got" = "libsteno.so.$abi" ]; check $? "the library's name is libsteno.so.$abi" "$got"
+got=$(readelf -d "$so" | grep -E 'TEXTREL|RPATH|RUNPATH')
+[ -z "$got" ]; check $? "the library has no text relocations and no search path" "$got"
+
+# Strangers' programs, compiled with the installed files alone.
+mkdir "$root/programs"
+cp engine/examples/* "$root/programs"
 model=$root/usr/share/steno/models/digits-en
-user() { # NAME COMPILER...: tests/installed/transcribe.c, compiled only with the installed files
-    local out name=$1
-    shift
-    # shellcheck disable=SC2086
-    out=$("$@" -Wall -Wextra -Wpedantic -Werror ${flags} -o "$root/user" tests/installed/transcribe.c -x none -L"$root/usr/lib" $libs 2>&1 &&
-        "$root/user" "$model" tests/data/digits.wav 2>&1)
-    [ "$(sed 's/ ([0-9]* tokens)$//' <<<"$out" | tr '\n' ' ' | sed 's/ $//')" = "$(cat tests/data/digits.txt)" ]
-    check $? "$name" "$out"
+digits=$PWD/tests/data/digits.wav
+# the system's own folders are not left out of the options, since they stand for those below $root
+pc() {
+    PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config "$@" |
+        sed -E "s,-([IL])/usr/(lib|include)( |$),-\1$root/usr/\2 ,g"
 }
-user "a C program builds and runs with steno.pc" gcc -std=c11
-user "a C++ program builds and runs with steno.pc" g++ -std=c++17 -x c++
+for kind in steno steno-static; do
+    for program in transcribe.c live.cpp; do
+        case $program in *.cpp) compiler="g++ -std=c++11" ;; *) compiler="gcc -std=c11" ;; esac
+        rm -f "$root/user"
+        # shellcheck disable=SC2046,SC2086 # lists of options
+        out=$(cd "$root/programs" && $compiler -Wall -Wextra -Wpedantic -Werror "$program" $(pc --cflags --libs $kind) -o "$root/user" 2>&1)
+        check $? "$program compiles with pkg-config $kind" "$out"
+        case $(readelf -d "$root/user" 2>&1 | grep -c "libsteno.so.$abi") in 0) got=steno-static ;; *) got=steno ;; esac
+        [ $got = $kind ]; check $? "$program is linked with $kind" "$got"
+        case $program in
+        transcribe.c)
+            got=$(LD_LIBRARY_PATH=$root/usr/lib "$root/user" "$model" "$digits" 2>&1)
+            want=$("$root/usr/bin/steno" transcribe --words --model "$model" "$digits" | awk '{print $1, $2, $4}')
+            ;;
+        *)
+            got=$(tail -c +45 "$digits" | LD_LIBRARY_PATH=$root/usr/lib "$root/user" "$model" 8000 2>&1)
+            want=$("$root/usr/bin/steno" transcribe --stream --precision fp32 --model "$model" "$digits" | cut -d ' ' -f 2- | grep '^final')
+            got=$(sort -u <<<"$got" | grep -c '^partial ..') # partials that have text
+            [ "$got" -gt 3 ]; check $? "$program shows partials" "$got"
+            got=$(tail -c +45 "$digits" | LD_LIBRARY_PATH=$root/usr/lib "$root/user" "$model" 8000 2>&1 | grep '^final')
+            ;;
+        esac
+        [ -n "$want" ] && [ "$got" = "$want" ]; check $? "$program prints what the command hears" "$(diff <(echo "$want") <(echo "$got"))"
+    done
+done
+got=$(LD_LIBRARY_PATH=$root/usr/lib "$root/user" /nowhere 8000 </dev/null 2>&1)
+case $? in 0) false ;; *) grep -q /nowhere <<<"$got" ;; esac; check $? "a model that is not there is an error with its name" "$got"
 make -s uninstall DESTDIR="$root" PREFIX=/usr >/dev/null 2>&1
-left=$(find "$root/usr" "$root/etc" -type f ! -path '*/etc/steno/steno.conf' 2>/dev/null | head -n 5)
+left=$(find "$root/usr" "$root/etc" ! -type d ! -path '*/etc/steno/steno.conf' 2>/dev/null | head -n 5)
 [ -z "$left" ]; check $? "uninstall leaves only the administrator's configuration" "$left"
 echo "1..$n"

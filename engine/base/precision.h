@@ -2,7 +2,7 @@
 #ifndef STENO_BASE_PRECISION_H
 #define STENO_BASE_PRECISION_H
 
-#include "base/status.h"
+#include "base/error.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,9 +19,9 @@ enum steno_precision {
                          * int8, then bf16, then f32 */
 };
 
-/* "fp32", "bf16", "int8", "fp16", "auto". Never NULL. */
+/* "fp32", "bf16", "int8", "fp16", "auto". Static; never NULL. */
 STENO_API const char *steno_precision_name(enum steno_precision p);
-/* False for any other name; *out stays as it is. */
+/* The precision of such a name. False for any other name; *out stays as it was. */
 STENO_API bool steno_precision_find(const char *name, enum steno_precision *out);
 
 #ifdef __cplusplus

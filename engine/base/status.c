@@ -27,6 +27,11 @@ const struct steno_status_map *steno_status_info(steno_status st)
     return &status_map[st];
 }
 
+const char *steno_status_name(steno_status st)
+{
+    return steno_status_info(st)->name;
+}
+
 steno_status steno_fail(steno_err *err, steno_status code, const char *fmt, ...)
 {
     if (err) {

@@ -1,46 +1,15 @@
-/* Status codes and the message buffer that every fallible function of the project shares. */
+/* What the project does with status codes and errors beyond the public base/error.h: the table for
+ * wires and exit codes, filling in errors, checked sizes. */
 #ifndef STENO_BASE_STATUS_H
 #define STENO_BASE_STATUS_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdbool.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "base/error.h"
 
 #if defined(__GNUC__)
-#define STENO_MUST __attribute__((warn_unused_result))
 #define STENO_PRINTF(f, a) __attribute__((format(printf, f, a)))
-#define STENO_API __attribute__((visibility("default")))
 #else
-#define STENO_MUST
 #define STENO_PRINTF(f, a)
-#define STENO_API
 #endif
-
-typedef enum {
-    STENO_OK,
-    STENO_NEED_MORE, /* only from push and parse functions: more input is needed, no error */
-    STENO_ERR_INVAL,
-    STENO_ERR_NOMEM,
-    STENO_ERR_IO,
-    STENO_ERR_FORMAT,
-    STENO_ERR_UNSUPPORTED,
-    STENO_ERR_LIMIT,
-    STENO_ERR_BUSY,
-    STENO_ERR_CANCELLED,
-    STENO_ERR_INTERNAL,
-    STENO_STATUS_COUNT
-} steno_status;
-
-/* An error: what, where, with which values. Plain data, owned by the caller; every function accepts
- * NULL. */
-typedef struct {
-    steno_status code;
-    char msg[1024]; /* a model with many missing operators lists them all */
-} steno_err;
 
 /* What a status is mapped to at the edges of the process. */
 struct steno_status_map {
@@ -53,14 +22,13 @@ struct steno_status_map {
 
 /* The status's row of the table; an unknown status gets the row of STENO_ERR_INTERNAL. Never
  * NULL. */
-STENO_API const struct steno_status_map *steno_status_info(steno_status st);
+const struct steno_status_map *steno_status_info(steno_status st);
 
 /* Fill err (may be NULL) and return code: `return steno_fail(err, ...)`. */
-STENO_API steno_status steno_fail(steno_err *err, steno_status code, const char *fmt, ...)
-    STENO_PRINTF(3, 4);
+steno_status steno_fail(steno_err *err, steno_status code, const char *fmt, ...) STENO_PRINTF(3, 4);
 
 /* Prepend "context: " to err's message (truncated if too long) and return st. */
-STENO_API steno_status steno_fail_in(steno_err *err, steno_status st, const char *fmt, ...)
+steno_status steno_fail_in(steno_err *err, steno_status st, const char *fmt, ...)
     STENO_PRINTF(3, 4);
 
 /* Checked size arithmetic for untrusted extents: false (out unchanged) on overflow. */
@@ -81,9 +49,5 @@ static inline bool steno_add_size(size_t a, size_t b, size_t *out)
     *out = r;
     return true;
 }
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "recognizer/vad.h"
 
 #define SPANS 8 /* room at first; more are needed only where the search lags by many words */

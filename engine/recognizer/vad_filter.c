@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "recognizer/vad.h"
 
 struct steno_vad_filter {
