@@ -128,7 +128,7 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/text/%.proto
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(B)/gen $<
 $(call obj,engine/text/sentencepiece.c): $(B)/gen/sentencepiece.pb-c.h
 $(call obj,$(wildcard engine/nn/onnx/*.c engine/optimize/*.c)): $(B)/gen/onnx.pb-c.h
-$(call obj,$(help_src) $(unit_src) $(fuzz_src)): | $(B)/gen/onnx.pb-c.h
+$(call obj,$(help_src) $(unit_src) $(fuzz_src)): $(B)/gen/onnx.pb-c.h
 $(B)/gen/%.pb-c.o: $(B)/gen/%.pb-c.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) -w -c -o $@ $<

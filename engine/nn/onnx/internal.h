@@ -12,7 +12,8 @@
 #define STENO_ONNX_MAX_NODES 1000000u
 #define STENO_MAX_BODY ((size_t)1 << 20) /* text of one function */
 #define STENO_FUSED_DOMAIN "ai.steno"
-#define STENO_REGION_KEY "steno.region" /* metadata of private copies: "PARENT TYPE NAME" */
+#define STENO_REGION_KEY                                                                           \
+    "steno.region" /* metadata of graphs in private copies: "PARENT TYPE NAME" */
 
 /* External-data files of one model, each opened once. */
 struct steno_external_file;
@@ -117,6 +118,35 @@ struct loader {
     steno_err *err;
 };
 
+/* ---- values (load_value.c) ---- */
+
+/* True if the graph is only written again, and keeps what the engine cannot read. */
+bool steno_onnx_keeps_unknown(const struct loader *l);
+/* Find the value that `name` means in scope s; a body captures it from outside if needed.
+ * STENO_NONE if unknown. */
+STENO_MUST steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *name,
+                                          steno_value_id *out);
+/* Add a value that this scope writes. STENO_ERR_FORMAT if the name is taken or empty; an empty name
+ * stands for an absent input or output. */
+STENO_MUST steno_status steno_onnx_declare(struct loader *l, struct scope *s, const char *name,
+                                           steno_value_id *out);
+/* Set type and shape of v as the file gives them. */
+STENO_MUST steno_status steno_onnx_set_type(struct loader *l, struct steno_graph *g,
+                                            steno_value_id v, const Onnx__ValueInfo *m);
+/* Keep the types and shapes that the file gives for values inside, for inference to fall back on.
+ */
+STENO_MUST steno_status steno_onnx_given_types(struct loader *l, struct scope *s,
+                                               const Onnx__Graph *m);
+/* Make the graph's initializers constants of s->g. */
+STENO_MUST steno_status steno_onnx_initializers(struct loader *l, struct scope *s, Onnx__Graph *m);
+/* Node Constant (opset 1 and later): its one attribute becomes the value v. */
+STENO_MUST steno_status steno_onnx_constant_node(struct loader *l, struct scope *s,
+                                                 const Onnx__Node *m, steno_value_id v);
+/* True for a Constant that stays a node, since its value cannot be read. */
+bool steno_onnx_stays_node(const struct loader *l, const struct scope *s, const Onnx__Node *m);
+
+/* ---- nodes and graphs (load_graph.c) ---- */
+
 /* Return the opset version that is imported for a domain at this place; 0 if none is. */
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain);
 /* Append nodes [n] of scope s to its graph: their outputs become values, then the nodes follow. */
@@ -124,10 +154,6 @@ STENO_MUST steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx
                                          size_t n);
 /* Read graph m into s->g: inputs, initializers, nodes, outputs. */
 STENO_MUST steno_status steno_onnx_graph(struct loader *l, struct scope *s, Onnx__Graph *m);
-/* Find the value that `name` means in scope s; a body captures it from outside if needed.
- * STENO_NONE if unknown. */
-STENO_MUST steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *name,
-                                          steno_value_id *out);
 /* True for an optional parameter of the surrounding function that its caller left out. */
 bool steno_onnx_omitted(const struct scope *s, const char *name);
 /* Return the attribute that a function's caller gives under this name, or the function's default;

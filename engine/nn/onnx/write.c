@@ -22,114 +22,6 @@ char *steno_write_dup(struct writer *w, const char *s)
     return p;
 }
 
-/* ---- names ---- */
-
-static const char *claim(struct writer *w, const char *name)
-{
-    if (steno_names_put(&w->used, name, 1)) {
-        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-        return NULL;
-    }
-    return name;
-}
-
-const char *steno_write_name(struct writer *w, const char *stem)
-{
-    char buf[320];
-    char *copy;
-    if (*stem && steno_names_find(&w->used, stem) == STENO_NONE)
-        return claim(w, stem);
-    do
-        snprintf(buf, sizeof buf, "%.290s_%zu", *stem ? stem : "v", ++w->made);
-    while (steno_names_find(&w->used, buf) != STENO_NONE);
-    copy = steno_write_dup(w, buf);
-    return copy ? claim(w, copy) : NULL;
-}
-
-char *steno_write_read(struct writer *w, const char *name)
-{
-    char *copy = steno_write_dup(w, name);
-    if (copy && *copy && steno_names_find(&w->read, copy) == STENO_NONE &&
-        steno_names_put(&w->read, copy, 1)) {
-        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-        return NULL;
-    }
-    return copy;
-}
-
-char *steno_write_node_name(struct writer *w, const char *name)
-{
-    char buf[320], *copy;
-    size_t n = 1;
-    snprintf(buf, sizeof buf, "%.290s", name);
-    while (*buf && steno_names_find(&w->nodes, buf) != STENO_NONE)
-        snprintf(buf, sizeof buf, "%.290s_%zu", name, ++n);
-    copy = steno_write_dup(w, buf);
-    if (copy && *copy && steno_names_put(&w->nodes, copy, 1)) {
-        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-        return NULL;
-    }
-    return copy;
-}
-
-static const char *outer_constant(const struct writer *w, const struct write_scope *s,
-                                  const struct steno_tensor *t)
-{
-    for (const struct write_scope *up = w->form->private_copy ? NULL : s->up; up; up = up->up)
-        for (int32_t i = 0; i < up->g->n_values; i++)
-            if (up->g->values[i].constant == t && up->name[i])
-                return up->name[i];
-    return NULL;
-}
-
-static steno_status keep_name(struct writer *w, struct write_scope *s, steno_value_id v)
-{
-    const char *name = s->g->values[v].name;
-    if (s->name[v])
-        return STENO_OK;
-    if (s->exact && *name) {
-        s->name[v] = name;
-        return claim(w, name) ? STENO_OK : STENO_ERR_NOMEM;
-    }
-    if (!s->up && *name)
-        s->name[v] = steno_names_find(&w->used, name) == STENO_NONE ? claim(w, name) : NULL;
-    else
-        s->name[v] = steno_write_name(w, name);
-    if (!s->name[v])
-        return steno_fail(w->err, STENO_ERR_FORMAT, "two inputs or outputs have the name '%s'",
-                          name);
-    return STENO_OK;
-}
-
-static steno_status make_names(struct writer *w, struct write_scope *s)
-{
-    const struct steno_graph *g = s->g;
-    s->name = steno_write_alloc(w, (size_t)g->n_values + 1, sizeof *s->name);
-    if (!s->name)
-        return STENO_ERR_NOMEM;
-    for (int32_t i = 0; s->up && i < g->n_values; i++) {
-        const struct steno_value *v = &g->values[i];
-        if (v->captured_from != STENO_NONE)
-            s->name[i] = s->up->name[v->captured_from];
-        else if (v->constant)
-            s->name[i] = outer_constant(w, s, v->constant);
-    }
-    for (int i = 0; i < g->n_inputs; i++)
-        if (keep_name(w, s, g->inputs[i]))
-            return STENO_ERR_FORMAT;
-    for (int i = 0; i < g->n_outputs; i++)
-        if (keep_name(w, s, g->outputs[i]))
-            return STENO_ERR_FORMAT;
-    for (int32_t i = 0; i < g->n_values; i++) {
-        const struct steno_value *v = &g->values[i];
-        if (s->name[i] || !(v->uses || v->producer != STENO_NONE))
-            continue;
-        if (!(s->name[i] = steno_write_name(w, v->name)))
-            return STENO_ERR_NOMEM;
-    }
-    return STENO_OK;
-}
-
 /* ---- nodes ---- */
 
 int steno_write_inputs(const struct steno_node *n)
@@ -262,8 +154,8 @@ static bool needs_identity(const struct writer *w, const struct write_scope *s, 
     for (int i = 0; i < k; i++)
         if (g->outputs[i] == g->outputs[k])
             return true;
-    return s->up &&
-           (v->captured_from != STENO_NONE || (v->constant && outer_constant(w, s, v->constant)));
+    return s->up && (v->captured_from != STENO_NONE ||
+                     (v->constant && steno_write_outer_constant(w, s, v->constant)));
 }
 
 static steno_status carry_over(struct writer *w, const char *from, const char *to, Onnx__Node **out)
@@ -349,8 +241,8 @@ static steno_status write_elements(struct writer *w, const struct write_scope *s
 static steno_status write_constants(struct writer *w, const struct write_scope *s, Onnx__Graph *m)
 {
     const struct steno_graph *g = s->g;
-    m->initializer =
-        steno_write_alloc(w, (size_t)g->n_values + s->n_extra + 1, sizeof *m->initializer);
+    m->initializer = steno_write_alloc(w, (size_t)g->n_values + w->n_shared + s->n_extra + 1,
+                                       sizeof *m->initializer);
     if (!m->initializer)
         return STENO_ERR_NOMEM;
     for (int32_t i = 0; i < g->n_values; i++) {
@@ -359,9 +251,18 @@ static steno_status write_constants(struct writer *w, const struct write_scope *
         if ((!v->constant && !v->initial && !v->elements) || !s->name[i] ||
             (!v->is_output && !v->initial &&
              steno_names_find(&w->read, s->name[i]) == STENO_NONE) ||
-            (s->up && v->constant && outer_constant(w, s, v->constant)))
+            (s->up && v->constant && steno_write_outer_constant(w, s, v->constant)))
             continue;
         st = write_elements(w, s, s->name[i], v, &m->initializer[m->n_initializer]);
+        if (st)
+            return st;
+        m->n_initializer++;
+    }
+    for (const struct write_shared *c = w->shared; !s->up && c; c = c->next) {
+        steno_status st;
+        if (steno_names_find(&w->read, c->name) == STENO_NONE)
+            continue;
+        st = write_elements(w, s, c->name, c->value, &m->initializer[m->n_initializer]);
         if (st)
             return st;
         m->n_initializer++;
@@ -396,12 +297,38 @@ static steno_status write_step(struct writer *w, struct write_scope *s, int32_t 
     return steno_write_node(w, s, &g->nodes[from], list, NULL);
 }
 
+static steno_status make_entry(struct writer *w, const char *key, const char *value,
+                               Onnx__StringStringEntry **out)
+{
+    Onnx__StringStringEntry *e;
+    NEW(w, e, onnx__string_string_entry__init);
+    e->key = steno_write_dup(w, key);
+    e->value = steno_write_dup(w, value);
+    *out = e;
+    return e->key && e->value ? STENO_OK : STENO_ERR_NOMEM;
+}
+
+static steno_status write_regions(struct writer *w, const struct steno_graph *g, Onnx__Graph *m)
+{
+    m->metadata_props = steno_write_alloc(w, (size_t)g->n_regions + 1, sizeof *m->metadata_props);
+    if (!m->metadata_props)
+        return STENO_ERR_NOMEM;
+    for (int32_t i = 0; w->form->private_copy && i < g->n_regions; i++) {
+        const struct steno_region *r = &g->regions[i];
+        char text[1024];
+        snprintf(text, sizeof text, "%d %.200s %.700s", (int)r->parent, r->type, r->name);
+        if (make_entry(w, STENO_REGION_KEY, text, &m->metadata_props[m->n_metadata_props++]))
+            return STENO_ERR_NOMEM;
+    }
+    return STENO_OK;
+}
+
 steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Graph **out)
 {
     const struct steno_graph *g = s->g;
     struct write_nodes list = {0};
     Onnx__Graph *m;
-    steno_status st = make_names(w, s);
+    steno_status st = steno_write_make_names(w, s);
     if (st)
         return st;
     NEW(w, m, onnx__graph__init);
@@ -419,6 +346,8 @@ steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Gr
         st = write_outputs(w, s, &list, m);
     if (!st)
         st = write_constants(w, s, m);
+    if (!st)
+        st = write_regions(w, g, m);
     m->node = list.v;
     m->n_node = list.n;
     *out = m;
@@ -427,34 +356,15 @@ steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Gr
 
 /* ---- model ---- */
 
-static steno_status add_meta(struct writer *w, Onnx__Model *m, const char *key, const char *value)
-{
-    Onnx__StringStringEntry *e;
-    NEW(w, e, onnx__string_string_entry__init);
-    e->key = steno_write_dup(w, key);
-    e->value = steno_write_dup(w, value);
-    if (!e->key || !e->value)
-        return STENO_ERR_NOMEM;
-    m->metadata_props[m->n_metadata_props++] = e;
-    return STENO_OK;
-}
-
 static steno_status write_meta(struct writer *w, const struct steno_graph *g, Onnx__Model *m)
 {
-    m->metadata_props = steno_write_alloc(w, (size_t)g->n_meta + (size_t)g->n_regions + 1,
-                                          sizeof *m->metadata_props);
+    m->metadata_props = steno_write_alloc(w, (size_t)g->n_meta + 1, sizeof *m->metadata_props);
     if (!m->metadata_props)
         return STENO_ERR_NOMEM;
     for (int i = 0; i < g->n_meta; i++)
-        if (add_meta(w, m, g->meta_keys[i], g->meta_values[i]))
+        if (make_entry(w, g->meta_keys[i], g->meta_values[i],
+                       &m->metadata_props[m->n_metadata_props++]))
             return STENO_ERR_NOMEM;
-    for (int32_t i = 0; w->form->private_copy && i < g->n_regions; i++) {
-        const struct steno_region *r = &g->regions[i];
-        char text[1024];
-        snprintf(text, sizeof text, "%d %.200s %.700s", (int)r->parent, r->type, r->name);
-        if (add_meta(w, m, STENO_REGION_KEY, text))
-            return STENO_ERR_NOMEM;
-    }
     return STENO_OK;
 }
 

@@ -45,6 +45,13 @@ struct steno_write_form {
     bool private_copy; /* write regions; bodies have constants of their own */
 };
 
+/* A constant of several body graphs, which the main graph has for them. */
+struct write_shared {
+    struct write_shared *next;
+    const struct steno_value *value; /* of one of them */
+    const char *name;
+};
+
 /* A writer's own data follows: this is its first member. */
 struct writer {
     const struct steno_write_form *form;
@@ -56,6 +63,8 @@ struct writer {
     Onnx__OperatorSetId *imports[32];
     size_t n_imports;
     size_t made; /* number of names made up so far */
+    struct write_shared *shared;
+    size_t n_shared;
     steno_err *err;
 };
 
@@ -88,6 +97,11 @@ char *steno_write_read(struct writer *w, const char *name);
 char *steno_write_node_name(struct writer *w, const char *name);
 /* Return a new name: `stem`, or stem_1, stem_2, ... NULL: err is set. */
 const char *steno_write_name(struct writer *w, const char *stem);
+/* Name the values of s->g. Main graph: also the constants that its bodies share. */
+STENO_MUST steno_status steno_write_make_names(struct writer *w, struct write_scope *s);
+/* Return the name that constant t has in a graph around s; NULL: none. */
+const char *steno_write_outer_constant(const struct writer *w, const struct write_scope *s,
+                                       const struct steno_tensor *t);
 /* Import at least this opset version of a domain. STENO_ERR_LIMIT: too many domains. */
 STENO_MUST steno_status steno_write_import(struct writer *w, const char *domain, int version);
 /* Elements are borrowed. */
