@@ -81,7 +81,7 @@ static void print_info(const steno_network *n, struct tally *t)
     print_passes(n);
     printf("nodes    %zu in the file, %zu after the passes", steno_network_nodes_in_file(n),
            steno_graph_count_top(g));
-    if (g->n_regions)
+    if (steno_graph_count_top(g) != steno_graph_count_nodes(g))
         printf(", layers as one (%zu steps)", steno_graph_count_nodes(g));
     puts("");
     tally_graph(t, g, 1);

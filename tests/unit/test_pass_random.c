@@ -608,7 +608,7 @@ static void some_passes(struct maker *m, char *list, size_t size)
     }
 }
 
-static int fired[64]; /* by row of the table: number of rewrites in all graphs, with all passes */
+static int fired[96]; /* by row of the table: number of rewrites in all graphs, with all passes */
 
 static void try_seed(uint64_t seed)
 {

@@ -164,6 +164,17 @@ static bool same_elements(const struct steno_known *a, const struct steno_known 
     return true;
 }
 
+/* Facts of an earlier inference must not outlive it: a branch that is not inferred again may have
+ * changed since. */
+static int forget_equal(struct steno_graph *g, void *arg)
+{
+    for (int32_t i = 0; i < g->n_values; i++)
+        g->values[i].equals = STENO_NONE;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        steno_node_each_graph(&g->nodes[i], forget_equal, arg);
+    return 0;
+}
+
 /* Integer vectors whose elements are the same dimensions: all but the first refer to the first. */
 static void note_equal(struct steno_infer *ic)
 {
@@ -172,8 +183,6 @@ static void note_equal(struct steno_infer *ic)
     while (size < 2 * (size_t)ic->g->n_nodes)
         size *= 2;
     table = steno_arena_calloc(ic->mem, size, sizeof *table); /* value id + 1 */
-    for (int32_t i = 0; i < ic->g->n_values; i++)
-        ic->g->values[i].equals = STENO_NONE;
     for (int32_t i = 0; table && i < ic->g->n_nodes; i++) {
         const struct steno_node *n = &ic->g->nodes[i];
         const struct steno_known *k;
@@ -220,9 +229,11 @@ static steno_status run(struct steno_infer *ic, steno_err *err)
         if (ic->known[i].dtype)
             v->dtype = ic->known[i].dtype;
         v->shape = ic->known[i].shape;
-        if (!ic->up && ic->known[i].value && v->producer != STENO_NONE && !v->inferred)
+        if (ic->once && ic->known[i].value && v->producer != STENO_NONE && !v->inferred)
             remember(ic->g, v, ic->known[i].value);
     }
+    if (ic->into_graph && ic->once)
+        note_equal(ic);
     return STENO_OK;
 }
 
@@ -236,6 +247,8 @@ steno_status steno_infer_subgraph(struct steno_infer *ic, struct steno_graph *g,
                               .exprs = ic->exprs,
                               .mem = ic->mem,
                               .into_graph = ic->into_graph,
+                              .once = ic->once && !*ic->node->domain &&
+                                      !strcmp(ic->node->op_type, "If"),
                               .symbols = ic->symbols};
     steno_status st;
     if (n_in != g->n_inputs)
@@ -273,8 +286,10 @@ void steno_infer_subgraph_out(const struct steno_infer *ic, int i, steno_dtype *
 steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
 {
     int64_t next = g->n_symbols;
-    struct steno_infer ic = {.g = g, .next_dim = &next, .into_graph = true, .symbols = true};
+    struct steno_infer ic = {
+        .g = g, .next_dim = &next, .into_graph = true, .once = true, .symbols = true};
     steno_status st;
+    (void)forget_equal(g, NULL);
     ic.mem = steno_arena_new(0);
     ic.known =
         ic.mem ? steno_arena_calloc(ic.mem, (size_t)g->n_values + 1, sizeof *ic.known) : NULL;
@@ -282,8 +297,6 @@ steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
     if (ic.exprs) {
         start(&ic);
         st = run(&ic, err);
-        if (!st)
-            note_equal(&ic);
         if (st == STENO_ERR_INVAL) /* here it is the file that has contradictory shapes */
             st = steno_fail_in(err, STENO_ERR_FORMAT, "the model contradicts itself");
     } else {

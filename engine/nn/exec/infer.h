@@ -33,6 +33,9 @@ struct steno_infer {
     struct steno_expressions *exprs; /* meanings of symbols; NULL: dimensions are numbers */
     bool symbols;                    /* dimensions may be symbols: nn/exec/partial.c is used */
     bool into_graph;                 /* body graphs: store results in their values */
+    /* The graph is inferred once and runs at most once for each run of the main graph: the main
+     * graph, and branches of If that no loop contains. */
+    bool once;
     steno_arena *mem;
     /* Results of the last steno_infer_subgraph. */
     struct steno_known *sub_known;

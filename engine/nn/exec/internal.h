@@ -25,10 +25,14 @@
 #define STENO_MAX_TABLE_ROWS ((size_t)64 << 20)
 #define STENO_MAX_TABLES 1024 /* ... and the limit for the nodes that have such rows */
 
-/* Packed weights of a network, in the order in which its operators requested the memory. */
+/* Packed weights of a network, in the order in which its operators requested the memory. Requests
+ * for the same weights have the same data. */
 struct steno_packed_block {
     void *data;
     size_t bytes;
+    /* While packing: the constants it was packed from, and how; NULL: it is not shared. */
+    const struct steno_tensor *from[3];
+    struct steno_packing *how;
 };
 struct steno_packed_chunk { /* holds blocks, one after the other */
     char *base;

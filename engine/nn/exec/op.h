@@ -97,12 +97,22 @@ bool steno_prepare_takes_tokens(const struct steno_prepare *pc);
  * when no other node reads it, so that weights are held once. */
 void steno_prepare_consumed(struct steno_prepare *pc, int in);
 
+/* How a block is packed. Blocks that are packed alike from the same constants are one block, which
+ * the branches of an If share, and nodes that read one constant. */
+struct steno_packing {
+    unsigned char key[256]; /* what the packed bytes depend on besides the constants */
+    size_t n;               /* bytes of the key; 0: the block is not shared */
+    int also[2];            /* further constant inputs that are packed into the block; 0: none */
+};
+/* Append n bytes to the key. A key that becomes too long is not used. */
+void steno_packing_put(struct steno_packing *p, const void *bytes, size_t n);
 /* Get memory for `bytes` of weights packed from constant input `in`. It belongs to the network, is
  * freed with it, and is counted (do not call steno_prepare_consumed and steno_prepare_packed as
- * well). *filled: the packed weights of an earlier load are there, mapped and read-only; the
- * constant then has a type and a shape but no elements. NULL: out of memory, or the cache belongs
- * to another network. */
-void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes, bool *filled);
+ * well). how: may be NULL, not shared. *filled: the packed weights are there already, read-only.
+ * Another node packed them, or an earlier load did, and then the constant has a type and a shape
+ * but no elements. NULL: out of memory, or the cache belongs to another network. */
+void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes,
+                           const struct steno_packing *how, bool *filled);
 
 /* Report bytes of packed weights that the node's priv holds. */
 void steno_prepare_packed(struct steno_prepare *pc, size_t bytes);
@@ -111,10 +121,11 @@ void steno_prepare_packed(struct steno_prepare *pc, size_t bytes);
 enum steno_precision steno_prepare_precision(const struct steno_prepare *pc);
 /* Report that weights stay in f32 because the precision does not hold them. */
 void steno_prepare_unheld(struct steno_prepare *pc);
-/* Return the bytes of the next block of steno_prepare_memory if it is filled already, else 0. */
+/* Return the bytes of the next block of steno_prepare_memory if an earlier load has filled it, else
+ * 0. */
 size_t steno_prepare_filled(const struct steno_prepare *pc);
-/* Report weights w [n] of a product; lowered: they are held in less than f32, with `lost` as the
- * sum of squared rounding errors. */
+/* Report weights w [n] of a product, once for each block; lowered: they are held in less than f32,
+ * with `lost` as the sum of squared rounding errors. */
 void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, bool lowered,
                            double lost);
 

@@ -18,6 +18,7 @@ struct steno_prepare {
     uint32_t *read;     /* by value id: readers so far */
     struct steno_packed_store *store;
     size_t packed;
+    size_t of_node;     /* bytes that this node has packed or shares */
     uint32_t packed_in; /* inputs that this node has packed, as bits */
     enum steno_precision precision;
     struct steno_precision_report *report; /* or NULL */
@@ -84,6 +85,7 @@ void steno_prepare_consumed(struct steno_prepare *pc, int in)
 void steno_prepare_packed(struct steno_prepare *pc, size_t bytes)
 {
     pc->packed += bytes;
+    pc->of_node += bytes;
 }
 
 enum steno_precision steno_prepare_precision(const struct steno_prepare *pc)
@@ -196,28 +198,99 @@ static void *from_cache(struct steno_packed_store *s, size_t bytes)
     return s->n < s->n_cached && b->bytes == bytes ? b->data : NULL;
 }
 
-void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes, bool *filled)
+/* ---- blocks that nodes share ---- */
+
+void steno_packing_put(struct steno_packing *p, const void *bytes, size_t n)
+{
+    const size_t room = sizeof p->key;
+    if (p->n <= room && n <= room - p->n)
+        memcpy(p->key + p->n, bytes, n);
+    p->n = p->n > room || n > room - p->n ? room + 1 : p->n + n;
+}
+
+static bool same_packing(const struct steno_packing *a, const struct steno_packing *b)
+{
+    return a->n == b->n && !memcmp(a->key, b->key, a->n);
+}
+
+/* Return the block that is packed like b; NULL: none so far. */
+static void *shared_block(const struct steno_packed_store *s, const struct steno_packed_block *b)
+{
+    for (int i = 0; b->how && i < s->n; i++) {
+        const struct steno_packed_block *o = &s->block[i];
+        if (o->bytes == b->bytes && o->how && !memcmp(o->from, b->from, sizeof b->from) &&
+            same_packing(o->how, b->how))
+            return o->data;
+    }
+    return NULL;
+}
+
+/* The cache has the data of a shared block once. */
+static bool counted(const struct steno_packed_store *s, const void *data)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->block[i].data == data)
+            return true;
+    return false;
+}
+
+/* Note what block b is packed from. Without memory it is not shared. */
+static void describe(const struct steno_prepare *pc, int in, const struct steno_packing *how,
+                     struct steno_packed_block *b)
+{
+    const int inputs[3] = {in, how ? how->also[0] : 0, how ? how->also[1] : 0};
+    if (!how || !how->n || how->n > sizeof how->key || !(b->how = malloc(sizeof *b->how)))
+        return;
+    *b->how = *how;
+    for (int i = 0; i < 3; i++)
+        b->from[i] = !i || inputs[i] ? steno_prepare_const(pc, inputs[i]) : NULL;
+}
+
+void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes,
+                           const struct steno_packing *how, bool *filled)
 {
     struct steno_packed_store *s = pc->store;
     struct steno_packed_block *b = next_block(s);
     const struct steno_value *v = value(pc, in);
+    bool is_new;
     if (!b || !v)
         return NULL;
-    *filled = s->cached != NULL;
     *b = (struct steno_packed_block){.bytes = bytes};
-    b->data = *filled ? from_cache(s, bytes) : from_chunk(s, bytes);
-    if (!b->data)
+    if (s->cached) {
+        b->data = from_cache(s, bytes);
+        is_new = b->data && !counted(s, b->data);
+    } else {
+        describe(pc, in, how, b);
+        b->data = shared_block(s, b);
+        is_new = !b->data;
+        if (is_new)
+            b->data = from_chunk(s, bytes);
+    }
+    *filled = s->cached || !is_new;
+    if (!b->data) {
+        free(b->how);
         return NULL;
+    }
     s->n++;
     steno_prepare_consumed(pc, in);
-    steno_prepare_packed(pc, bytes);
+    pc->packed += is_new ? bytes : 0;
+    pc->of_node += bytes;
     if (pc->cached)
         pc->cached[pc->node->in[in]]++;
     return b->data;
 }
 
+static void forget_packings(struct steno_packed_store *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        free(s->block[i].how);
+        s->block[i].how = NULL;
+    }
+}
+
 void steno_packed_store_shrink(struct steno_packed_store *s)
 {
+    forget_packings(s);
     for (int i = 0; i < s->n_chunks; i++) {
         struct steno_packed_chunk *c = &s->chunk[i];
         chunk_cut(c->base, c->size, c->used);
@@ -229,6 +302,7 @@ void steno_packed_store_free(struct steno_packed_store *s)
 {
     for (int i = 0; i < s->n_chunks; i++)
         chunk_free(s->chunk[i].base, s->chunk[i].size);
+    forget_packings(s);
     free(s->chunk);
     free(s->block);
     memset(s, 0, sizeof *s);
@@ -271,12 +345,12 @@ void steno_prepare_drop(struct steno_graph *g)
 
 static steno_status prepare(struct steno_prepare *pc, struct steno_node *n, steno_err *err)
 {
-    const size_t before = pc->packed;
     steno_status st;
     if (!n->op->prepare)
         return STENO_OK;
     pc->node = n;
     pc->packed_in = 0;
+    pc->of_node = 0;
     for (int i = 0; i < n->n_in; i++) {
         st = steno_graph_fetch(pc->g, n->in[i], err);
         if (st)
@@ -285,7 +359,7 @@ static steno_status prepare(struct steno_prepare *pc, struct steno_node *n, sten
             pc->read[n->in[i]]++;
     }
     st = n->op->prepare(pc, &n->priv, err);
-    n->packed = pc->packed - before;
+    n->packed = pc->of_node;
     n->packed_in = pc->packed_in;
     return st ? steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type) : STENO_OK;
 }

@@ -61,7 +61,7 @@ struct refusal { /* same layout as a head at the start */
 _Static_assert(sizeof(struct refusal) >= sizeof(struct head) && sizeof(struct refusal) <= HEAD,
                "a refusal can be read as a head and is no cache");
 
-static const char magic[8] = "stnpak2", refused_magic[8] = "stnref1";
+static const char magic[8] = "stnpak3", refused_magic[8] = "stnref1";
 
 /* ---- reading ---- */
 
@@ -252,31 +252,74 @@ static uint64_t put_blob(struct out *o, const void *p, size_t n)
     return at;
 }
 
+/* Constants that are in the file; several graphs may share one. */
+struct stored_elements {
+    struct out *o;
+    struct stored_constant {
+        const struct steno_tensor *constant;
+        int64_t offset;
+    } * of;
+    size_t n, cap;
+};
+
+/* Note where a constant is. Without memory it may be written twice. */
+static void note_elements(struct stored_elements *e, const struct steno_tensor *constant,
+                          int64_t offset)
+{
+    if (e->n == e->cap) {
+        size_t cap = e->cap ? 2 * e->cap : 64;
+        struct stored_constant *more = realloc(e->of, cap * sizeof *more);
+        if (!more)
+            return;
+        e->of = more;
+        e->cap = cap;
+    }
+    e->of[e->n++] = (struct stored_constant){constant, offset};
+}
+
 static steno_status store_elements(void *arg, const struct steno_value *v, int64_t *offset,
                                    steno_err *err)
 {
+    struct stored_elements *e = arg;
     const void *data;
     size_t bytes;
+    for (size_t i = 0; i < e->n; i++)
+        if (e->of[i].constant == v->constant) {
+            *offset = e->of[i].offset;
+            return STENO_OK;
+        }
     *offset = -1;
     if (v->cached)
         return STENO_OK;
     data = steno_constant_bytes(v->constant);
     if (!data || steno_shape_bytes(&v->shape, v->dtype, &bytes))
         return steno_fail(err, STENO_ERR_INTERNAL, "constant '%s' is gone", v->name);
-    *offset = (int64_t)put_blob(arg, data, bytes);
+    *offset = (int64_t)put_blob(e->o, data, bytes);
+    note_elements(e, v->constant, *offset);
     return STENO_OK;
+}
+
+/* Write packed block i, unless an earlier request has the same block. */
+static struct place put_block(const struct steno_packed_store *s, int i, const struct place *table,
+                              struct out *o)
+{
+    const struct steno_packed_block *b = &s->block[i];
+    for (int k = 0; k < i; k++)
+        if (s->block[k].data == b->data)
+            return table[k];
+    return (struct place){put_blob(o, b->data, b->bytes), b->bytes};
 }
 
 static bool write_graph(const steno_network *n, struct out *o, struct place *table, struct head *h)
 {
+    struct stored_elements e = {.o = o};
     struct steno_buf graph;
     bool ok;
     steno_buf_init(&graph, MAX_GRAPH);
-    for (int i = 0; i < n->store.n; i++) {
-        const struct steno_packed_block *b = &n->store.block[i];
-        table[i] = (struct place){put_blob(o, b->data, b->bytes), b->bytes};
-    }
-    ok = !steno_onnx_write_private(n->g, store_elements, o, &graph, NULL);
+    for (int i = 0; i < n->store.n; i++)
+        table[i] = put_block(&n->store, i, table, o);
+    ok = !steno_onnx_write_private(n->g, store_elements, &e, &graph, NULL);
+    free(e.of);
     h->table = o->at;
     h->blobs_sum = XXH3_64bits_digest(o->sum);
     XXH3_64bits_reset(o->sum);

@@ -82,6 +82,7 @@ steno_status steno_prepare_pack_i8(struct steno_prepare *pc, int w_in, int zero_
     const struct steno_node *n = steno_prepare_node_of(pc);
     const struct steno_tensor *w = w_in < n->n_in ? steno_prepare_const(pc, w_in) : NULL, *z = NULL;
     bool has_zero = zero_in < n->n_in && n->in[zero_in] != STENO_NONE, filled;
+    struct steno_packing how = {.n = 0};
     struct steno_packed_i8 *p;
     size_t zeros;
     *out = NULL;
@@ -97,7 +98,9 @@ steno_status steno_prepare_pack_i8(struct steno_prepare *pc, int w_in, int zero_
         p->k = (size_t)w->shape.dim[0];
         p->n = (size_t)w->shape.dim[1];
         p->bytes = steno_prepare_kernels(pc)->gemm_i8_packed_bytes(p->k, p->n);
-        p->data = steno_prepare_memory(pc, w_in, p->bytes, &filled);
+        steno_packing_put(&how, "i8", 2);
+        how.also[0] = has_zero ? zero_in : 0;
+        p->data = steno_prepare_memory(pc, w_in, p->bytes, &how, &filled);
     }
     if (!p || !p->data ||
         (!filled && !fill(steno_prepare_kernels(pc), p, w->data, w->dtype, false, z))) {

@@ -72,8 +72,11 @@ static steno_status pack(struct steno_prepare *pc, int in, struct steno_nhwc *c,
 {
     const struct steno_tensor *w = steno_prepare_const(pc, in);
     const steno_kernels *k = steno_prepare_kernels(pc);
+    struct steno_packing how = {.n = 0};
     bool filled;
-    c->packed = steno_prepare_memory(pc, in, k->conv_nhwc_f32_packed_bytes(&c->s), &filled);
+    steno_packing_put(&how, "nhwc", 4);
+    steno_packing_put(&how, &c->s, sizeof c->s);
+    c->packed = steno_prepare_memory(pc, in, k->conv_nhwc_f32_packed_bytes(&c->s), &how, &filled);
     if (!c->packed)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     if (!filled) {
@@ -103,13 +106,14 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
              (!fixed || k->gemm_f32_w24.conv_winograd) &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
-        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
+        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s,
+                                     sizeof c->s};
         return steno_prepare_weights_made(pc, in, &m, &c->lowered, err);
     }
     /* AMX tiles multiply bytes faster than sums of pixels can be formed */
     if (precision == STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
         !(k->cpu & STENO_CPU_AMX && k->cpu & STENO_CPU_BF16)) {
-        const struct steno_made m = {s->c_in, s->c_out, make_few, &c->s};
+        const struct steno_made m = {s->c_in, s->c_out, make_few, &c->s, sizeof c->s};
         return steno_prepare_weights_made_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots, err);
     }
     /* with channels last, patches cost nothing, so that 16 bits apply wherever int8 does */

@@ -145,7 +145,8 @@ static void make_rows(float *to, const float *w, const void *arg)
 steno_status steno_ops_conv_lower(struct steno_prepare *pc, int in, const struct steno_conv *s,
                                   struct steno_weights **out, steno_err *err)
 {
-    const struct steno_made m = {s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s};
+    const struct steno_made m = {s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s,
+                                 sizeof *s};
     return steno_prepare_weights_made(pc, in, &m, out, err);
 }
 
@@ -167,8 +168,11 @@ static steno_status prepare_conv(struct steno_prepare *pc, void **priv, steno_er
         st = steno_ops_conv_lower(pc, 1, &c->s, &c->lowered, err);
     } else if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w)) {
         size_t bytes = k->conv_f32_packed_bytes(&c->s);
+        struct steno_packing how = {.n = 0};
         bool filled;
-        c->packed = steno_prepare_memory(pc, 1, bytes, &filled);
+        steno_packing_put(&how, "conv", 4);
+        steno_packing_put(&how, &c->s, sizeof c->s);
+        c->packed = steno_prepare_memory(pc, 1, bytes, &how, &filled);
         if (!c->packed) {
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
         } else if (!filled) {
@@ -577,6 +581,7 @@ static steno_status prepare_transposed(struct steno_prepare *pc, void **priv, st
     const struct steno_tensor *w = steno_prepare_const(pc, 1);
     const steno_kernels *k = steno_prepare_kernels(pc);
     int64_t group = steno_node_int(steno_prepare_node_of(pc), "group", 1);
+    struct steno_packing how = {.n = 0};
     struct transposed *p;
     size_t in, cols;
     char *block;
@@ -592,7 +597,9 @@ static steno_status prepare_transposed(struct steno_prepare *pc, void **priv, st
     if (!p)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     p->each = steno_aligned(k->gemm_f32_packed_bytes(in, cols));
-    block = steno_prepare_memory(pc, 1, p->each * (size_t)group, &filled);
+    steno_packing_put(&how, "transposed", 10);
+    steno_packing_put(&how, &group, sizeof group);
+    block = steno_prepare_memory(pc, 1, p->each * (size_t)group, &how, &filled);
     if (!block) {
         free(p);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");

@@ -215,8 +215,8 @@ static steno_status pack_constant(struct steno_prepare *pc, struct rnn *p,
     bool filled, r_filled;
     p->input = (size_t)width_of(p, &w->shape);
     kept = choose_forms(pc, p, w, r, size);
-    mw = steno_prepare_memory(pc, 1, size[0] * (size_t)p->dirs, &filled);
-    mr = steno_prepare_memory(pc, 2, (size[1] + size[2]) * (size_t)p->dirs, &r_filled);
+    mw = steno_prepare_memory(pc, 1, size[0] * (size_t)p->dirs, NULL, &filled);
+    mr = steno_prepare_memory(pc, 2, (size[1] + size[2]) * (size_t)p->dirs, NULL, &r_filled);
     if (!mw || !mr)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     for (size_t d = 0; d < (size_t)p->dirs; d++) {

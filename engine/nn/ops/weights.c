@@ -346,6 +346,24 @@ struct source {
     const struct steno_made *made;
 };
 
+/* Start the key of a block: who packs it, and the form that it gets. */
+static struct steno_packing packing_of(const char *who, const struct steno_weights *p)
+{
+    const size_t form[] = {p->k, p->n, (size_t)p->precision, p->compressed};
+    struct steno_packing how = {.n = 0};
+    steno_packing_put(&how, who, strlen(who));
+    steno_packing_put(&how, form, sizeof form);
+    return how;
+}
+
+static void put_made(struct steno_packing *how, const struct steno_made *m)
+{
+    if (!m)
+        return;
+    steno_packing_put(how, &m->make, sizeof m->make);
+    steno_packing_put(how, m->arg, m->arg_bytes);
+}
+
 static bool fill_from(struct steno_prepare *pc, struct steno_weights *p, struct source s)
 {
     const steno_kernels *k = steno_prepare_kernels(pc);
@@ -373,8 +391,15 @@ static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t c
     const struct steno_tensor *t = steno_prepare_const(pc, in);
     struct steno_weights *p =
         describe_held(pc, s.w, t ? steno_numel(t) : 0, s.made != NULL, rows, cols, 0);
+    struct steno_packing how = {.n = 0};
     bool filled;
-    void *block = p ? steno_prepare_memory(pc, in, p->bytes, &filled) : NULL;
+    void *block;
+    if (p) {
+        how = packing_of("matrix", p);
+        steno_packing_put(&how, &s.trans, sizeof s.trans);
+        put_made(&how, s.made);
+    }
+    block = p ? steno_prepare_memory(pc, in, p->bytes, &how, &filled) : NULL;
     if (block)
         place(p, block);
     if (!block || (!filled && !fill_from(pc, p, s))) {
@@ -475,10 +500,17 @@ static bool find_bytes(const struct steno_prepare *pc, int in, int scale_in, str
                          (steno_numel(b->zero) == 1 || steno_numel(b->zero) == cols)));
 }
 
+static void also_scales(struct steno_packing *how, int scale_in)
+{
+    how->also[0] = scale_in;
+    how->also[1] = scale_in + 1;
+}
+
 steno_status steno_prepare_weights_bytes(struct steno_prepare *pc, int in, int scale_in,
                                          struct steno_weights **out, steno_err *err)
 {
     const steno_kernels *k = steno_prepare_kernels(pc);
+    struct steno_packing how = {.n = 0};
     struct steno_weights *p;
     struct bytes b;
     void *block;
@@ -487,7 +519,11 @@ steno_status steno_prepare_weights_bytes(struct steno_prepare *pc, int in, int s
     if (!find_bytes(pc, in, scale_in, &b) || b.w->shape.dim[0] < MIN_INT8_K)
         return STENO_OK;
     p = describe(pc, STENO_INT8_WEIGHTS, (size_t)b.w->shape.dim[0], (size_t)b.w->shape.dim[1]);
-    block = p ? steno_prepare_memory(pc, in, p->bytes, &filled) : NULL;
+    if (p) {
+        how = packing_of("bytes", p);
+        also_scales(&how, scale_in);
+    }
+    block = p ? steno_prepare_memory(pc, in, p->bytes, &how, &filled) : NULL;
     if (block)
         place(p, block);
     if (!block || (!filled && !steno_ops_pack_i8(
@@ -527,9 +563,22 @@ struct parts {
     struct bytes bytes;
     float *wide; /* for bytes: one part in f32 */
     const struct steno_made *made;
-    size_t all; /* columns */
+    int scale_in; /* of bytes */
+    size_t all;   /* columns */
     bool transposed;
 };
+
+static struct steno_packing packing_of_parts(const struct parts *s, const struct steno_weights *one,
+                                             size_t parts)
+{
+    struct steno_packing how = packing_of("parts", one);
+    steno_packing_put(&how, &parts, sizeof parts);
+    steno_packing_put(&how, &s->transposed, sizeof s->transposed);
+    put_made(&how, s->made);
+    if (s->wide)
+        also_scales(&how, s->scale_in);
+    return how;
+}
 
 static bool fill_part(const struct parts *s, struct steno_weights *p, const steno_kernels *k,
                       size_t from, double *lost)
@@ -552,7 +601,11 @@ static steno_status pack_parts(struct steno_prepare *pc, int in, struct parts s,
     float *made = NULL;
     bool filled = false, ok;
     double lost = 0, part;
-    char *block = p && one ? steno_prepare_memory(pc, in, parts * each, &filled) : NULL;
+    struct steno_packing how = {.n = 0};
+    char *block;
+    if (one)
+        how = packing_of_parts(&s, one, parts);
+    block = p && one ? steno_prepare_memory(pc, in, parts * each, &how, &filled) : NULL;
     if (block && !filled && s.made && (made = malloc(parts * one->k * one->n * sizeof *made + 1)))
         s.made->make(made, steno_prepare_const(pc, in)->data, s.made->arg);
     s.w = made ? made : s.w;
@@ -582,7 +635,8 @@ steno_status steno_prepare_weights_parts(struct steno_prepare *pc, int in, int s
     const struct steno_tensor *w = steno_prepare_const(pc, in);
     const size_t rows = (size_t)w->shape.dim[0], all = (size_t)w->shape.dim[1], cols = all / parts;
     const bool f32 = w->dtype == STENO_F32;
-    struct parts s = {.w = f32 ? w->data : NULL, .transposed = transposed, .all = all};
+    struct parts s = {
+        .w = f32 ? w->data : NULL, .scale_in = scale_in, .transposed = transposed, .all = all};
     steno_status st;
     if (!f32 && (!find_bytes(pc, in, scale_in, &s.bytes) ||
                  !(s.wide = malloc(rows * cols * sizeof *s.wide + 1))))

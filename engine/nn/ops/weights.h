@@ -65,7 +65,8 @@ STENO_MUST steno_status steno_prepare_weights(struct steno_prepare *pc, int in, 
 struct steno_made {
     size_t k, n;
     void (*make)(float *to, const float *w, const void *arg);
-    const void *arg;
+    const void *arg; /* [arg_bytes] */
+    size_t arg_bytes;
 };
 /* As steno_prepare_weights, for weights that m computes from constant input `in`, f32 of any rank.
  * STENO_ERR_NOMEM. */

@@ -94,7 +94,7 @@ static bool known_before(struct steno_graph *g, struct steno_node *n)
     if (n->n_out != 1 || n->out[0] == STENO_NONE)
         return false;
     v = &g->values[n->out[0]];
-    if (v->equals == STENO_NONE || v->is_output || !v->uses || g->parent ||
+    if (v->equals == STENO_NONE || v->is_output || !v->uses ||
         !steno_pass_replace(g, n->out[0], v->equals))
         return false;
     n->dead = true;

@@ -568,7 +568,7 @@ steno_status steno_pass_layers(struct steno_graph *g, const struct steno_pass_en
     struct walk w = {.g = g, .stamp = 0};
     steno_status st = STENO_OK;
     (void)env;
-    if (g->parent || g->n_regions)
+    if (g->n_regions)
         return STENO_OK;
     w.seen = calloc((size_t)g->n_nodes + 1, sizeof *w.seen);
     w.blocks = calloc((size_t)g->n_nodes + 5, sizeof *w.blocks);

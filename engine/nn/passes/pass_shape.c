@@ -1,6 +1,6 @@
 /* Before: Shape(x) -> Gather/Slice/Unsqueeze/Concat/Add/Mul... -> s      After: constant s
  * For s whose elements shape inference (nn/exec/partial.c) knows as numbers, although x has other
- * symbolic dimensions. Main graph only: bodies may run with other shapes each time. */
+ * symbolic dimensions. Not in the bodies of loops, which may run with other shapes each time. */
 #include "nn/passes/passes.h"
 
 steno_status steno_pass_shape(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
