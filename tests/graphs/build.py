@@ -132,6 +132,7 @@ class Builder:
         self.np = np.random.default_rng(seed)
         self.g = Graph(self.rng.choice([11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 19, 20, 21]))
         self.opset = self.g.opset
+        self.main = None  # the main graph, while g is the body of a node
         self.pool = []
         self.count = 0
         self.kinds = {}
@@ -180,7 +181,7 @@ class Builder:
         name = self.name("in")
         v = Value(name, kind, dims)
         v.low, v.high = low, high
-        self.g.inputs.append((name, kind, list(dims)))
+        (self.main or self.g).inputs.append((name, kind, list(dims)))
         self.ranges[name] = (low, high)
         return v
 

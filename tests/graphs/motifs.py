@@ -970,6 +970,67 @@ def branches(b):
     b.keep(out)
 
 
+def body_of_layers(b, x):
+    """A body graph that reads x from outside: attention, feed-forward and norms, its result of x's extents."""
+    from build import Graph
+    from mutate import insert
+    outer, pool, outputs = b.g, b.pool, b.outputs
+    b.main, b.g, b.outputs = outer, Graph(b.opset), []
+    y = x
+    for _ in range(b.pick(1, 1, 2, 3)):
+        b.pool = [y]
+        b.pick(attention, attention, feed_forward, feed_forward, norms)(b)
+        y = next((v for v in reversed(b.pool) if v.dims == x.dims and v.type == F), y)
+    if y is x:
+        y = b.un("Identity", x)
+    if b.chance(0.25):
+        insert(b.g, b.rng)
+    body, b.g, b.pool, b.outputs, b.main = b.g, outer, pool, outputs, None
+    body.outputs = [(y.name, F)]
+    return body.prune()
+
+
+@motif(4)
+def merged(b):
+    """A merged decoder: an If whose branches are layers with the same, nearly the same or other weights, which the
+    branches or the main graph hold."""
+    from build import Node
+    x = b.sequence()
+    one = body_of_layers(b, x)
+    if b.chance(0.6):
+        two = one.copy()
+        floats = [c for c, v in two.consts.items() if v.dtype == np.float32 and v.size > 1]
+        if floats and b.chance(0.5):
+            c = b.rng.choice(floats)
+            two.consts[c] = two.consts[c].copy()
+            two.consts[c].flat[b.rng.randrange(two.consts[c].size)] += 0.25
+        elif b.chance(0.5):
+            b.g.consts.update(one.consts)
+            one.consts, two.consts = {}, {}
+    else:
+        two = body_of_layers(b, x)
+    c = b.input([], BOOL) if b.chance(0.8) else b.op("Greater", [b.extent(x, 1, True), b.const(np.array(4))], [], BOOL)
+    out = Value(b.name(), F, x.dims)
+    b.g.nodes.append(Node("If", [c.name], [out.name], {}, {"then_branch": one, "else_branch": two}))
+    b.keep(out)
+
+
+@motif(1)
+def loop_of_layers(b):
+    """A Loop whose body is layers of a carried value."""
+    from build import Node
+    x = b.sequence()
+    state = Value(b.name(), F, x.dims)
+    it, cond, go = Value(b.name(), I64, []), Value(b.name(), BOOL, []), Value(b.name(), BOOL, [])
+    body = body_of_layers(b, state)
+    body.inputs = [(it.name, I64, []), (cond.name, BOOL, []), (state.name, F, None)]
+    body.nodes.append(Node("Identity", [cond.name], [go.name], {}))
+    body.outputs = [(go.name, BOOL)] + body.outputs
+    out = Value(b.name(), F, x.dims)
+    b.g.nodes.append(Node("Loop", [b.const(np.array(b.pick(1, 2))).name, b.const(np.array(True)).name, x.name], [out.name], {}, {"body": body}))
+    b.keep(out)
+
+
 @motif(2)
 def loops(b):
     from build import Graph, Node

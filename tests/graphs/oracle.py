@@ -123,7 +123,7 @@ def evaluator(model):
 
 EXACT = {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Slice", "Concat", "Split", "Gather", "Expand", "Shape", "Constant", "Where",
          "Flatten", "Pad", "Relu", "Neg", "Abs", "Max", "Min", "Clip", "Sign", "Ceil", "Floor", "Round", "ReduceMax", "ReduceMin"}
-CURVES = {"Exp", "Log", "Tanh", "Erf", "Sigmoid", "Softplus", "Softmax", "LogSoftmax", "Gelu", "Div", "Reciprocal", "If", "Loop"}
+CURVES = {"Exp", "Log", "Tanh", "Erf", "Sigmoid", "Softplus", "Softmax", "LogSoftmax", "Gelu", "Div", "Reciprocal"}
 ORDERED = {"ArgMax", "ArgMin", "TopK", "MaxPool", "AveragePool"}  # implementations differ about the order of NaN
 PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}  # what a sum of infinities of both signs is depends on its order
 SUMS = {"Mul", "Pow", "Add", "Sub", "ReduceSum", "ReduceMean", "ReduceSumSquare", "ReduceL2"}  # where a fused operator need not overflow
@@ -138,13 +138,39 @@ def unseen(a, b):
     return np.where(a[..., :, :, None] == 0, 0, p).sum(-2).astype(a.dtype)
 
 
+def body_of(r, n, key):
+    """The evaluator of a node's body graph, with the operators of the main graph's."""
+    made = n.__dict__.setdefault("bodies", {})
+    if key not in made:
+        graph = next(a.g for a in n.onnx_node.attribute if a.name == key)
+        opset = r.opsets_[""]
+        made[key] = ReferenceEvaluator(graph, opsets=r.opsets_, functions=list(r.functions_.values()), new_ops=OPS[opset < 13] + ([QuantizeLinear, DequantizeLinear] if opset < 19 else []))
+    return made[key]
+
+
+def loop(r, n, ins, results, walk):
+    """The outputs of a Loop, or None where it has no iteration: then its scan outputs have no shape here."""
+    b = body_of(r, n, "body")
+    trips, go, states = ins[0], ins[1] is None or bool(ins[1]), list(ins[2:])
+    scans, it = [], 0
+    while go and (trips is None or it < trips):
+        inner = dict(results)
+        inner.update(zip(b.input_names, [np.array(it), np.array(True)] + states))
+        walk(b, inner)
+        outs = [inner[o] for o in b.output_names]
+        go, states = bool(outs[0]), outs[1:1 + len(states)]
+        scans.append(outs[1 + len(states):])
+        it += 1
+    return states + [np.stack(v) for v in zip(*scans)] if it else None
+
+
 def interpret(r, feeds, eps=0.0, seed=0):
-    """All values of an evaluator's main graph. eps: the float results of each node differ by this factor at random; numbers
-    too small for a normal f32 are flushed to 0 for each second seed; keys that a mask hides are not read for each third."""
+    """All values of an evaluator's main graph. eps: the float results of each node differ by this factor at random, those of
+    nodes in branches and loops too; numbers too small for a normal f32 are flushed to 0 for each second seed; keys that a
+    mask hides are not read for each third."""
     rng = np.random.default_rng(seed) if eps else None
-    r.overflowed = False
-    results = {"": None}
-    results.update(r.rt_inits_)
+    main = r
+    main.overflowed = False
 
     def stir(v):
         v = v * (1 + (6e-4 if v.dtype == np.float16 else eps) * rng.uniform(-1, 1, v.shape)).astype(v.dtype)
@@ -152,14 +178,20 @@ def interpret(r, feeds, eps=0.0, seed=0):
             v = np.where(abs(v) < 1.2e-38, np.copysign(np.float32(0), rng.uniform(-1, 1, v.shape).astype(np.float32)), v)
         return v
 
-    for k, v in feeds.items():
-        results[k] = stir(v) if eps and v.dtype.kind == "f" else v
-    for n in r.rt_nodes_:
-        ins = [results[i] for i in n.input]
+    def outputs(n, ins, results):
+        if n.op_type == "If":
+            b = body_of(main, n, "then_branch" if bool(ins[0]) else "else_branch")
+            inner = dict(results)
+            walk(b, inner)
+            return tuple(inner[o] for o in b.output_names)
+        outs = loop(main, n, ins, results, walk) if n.op_type == "Loop" else None
+        if outs is not None:
+            return tuple(outs)
         if eps and seed % 3 == 0 and n.op_type == "MatMul":
-            outs = (unseen(*ins),)
-        else:
-            outs = n.run(*ins, context=results) if n.need_context() else n.run(*ins)
+            return (unseen(*ins),)
+        return n.run(*ins, context=results) if n.need_context() else n.run(*ins)
+
+    def judge(n, ins, outs):
         if n.op_type in TO_INT and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and not all(np.isfinite(x).all() for x in ins if x is not None):
             raise Undefined(n.output[0])
         if n.op_type == "Cast" and outs[0].dtype.kind in "iu" and ins[0].dtype.kind == "f" and (abs(ins[0]) > 2.0**31).any():
@@ -171,20 +203,34 @@ def interpret(r, feeds, eps=0.0, seed=0):
         if n.op_type in PRODUCTS and outs[0].dtype.kind == "f" and not np.isfinite(outs[0]).all() and all(np.isfinite(x).all() for x in ins if x is not None):
             raise Undefined(n.output[0])
         if n.op_type in SUMS and outs[0].dtype.kind == "f" and np.isinf(outs[0]).any() and all(np.isfinite(x).all() for x in ins if x is not None):
-            r.overflowed = True
+            main.overflowed = True
         if n.op_type.endswith("Normalization") and (abs(ins[0]) > 1e18).any():
-            r.overflowed = True
-        for name, v in zip(n.output, outs):
-            if not name:  # "" is an absent input
-                continue
-            if eps and n.op_type not in EXACT and isinstance(v, np.ndarray) and v.dtype.kind == "f":
-                v = stir(v)
-                if seed % 4 == 1 and n.op_type in CURVES:  # tables and clamps leave absolute errors
-                    size = max((np.nanmax(abs(x)) for x in [*ins, v] if x is not None and x.dtype.kind == "f" and x.size), default=0)
-                    if size > 1e-3:
-                        v = (v + 3e-8 * min(max(size, 1), 100) * rng.uniform(-1, 1, v.shape)).astype(v.dtype)
-            results[name] = v
-    return results
+            main.overflowed = True
+
+    def disturb(n, ins, v):
+        v = stir(v)
+        if seed % 4 == 1 and n.op_type in CURVES:  # tables and clamps leave absolute errors
+            size = max((np.nanmax(abs(x)) for x in [*ins, v] if x is not None and x.dtype.kind == "f" and x.size), default=0)
+            if size > 1e-3:
+                v = (v + 3e-8 * min(max(size, 1), 100) * rng.uniform(-1, 1, v.shape)).astype(v.dtype)
+        return v
+
+    def walk(r, results):
+        results[""] = None  # an absent input
+        results.update(r.rt_inits_)
+        for n in r.rt_nodes_:
+            ins = [results[i] for i in n.input]
+            outs = outputs(n, ins, results)
+            judge(n, ins, outs)
+            for name, v in zip(n.output, outs):
+                if not name:
+                    continue
+                if eps and n.op_type not in EXACT and isinstance(v, np.ndarray) and v.dtype.kind == "f":
+                    v = disturb(n, ins, v)
+                results[name] = v
+        return results
+
+    return walk(r, {k: stir(v) if eps and v.dtype.kind == "f" else v for k, v in feeds.items()})
 
 
 class Crash(Exception):
@@ -399,10 +445,9 @@ class References:
         self.fused, self.overflowed = fused, False
         self.model, self.feeds, self.all = model, feeds, [runtime_outputs]
         self.stage, self.undefined, self.good = 0, False, set()
-        # ONNX Runtime cuts Sigmoid and others off where they are small; the nodes of bodies are not disturbed
-        bodies = any(a.type == onnx.AttributeProto.GRAPH for n in model.graph.node for a in n.attribute)
+        # ONNX Runtime cuts Sigmoid and others off where they are small
         large = any(v.size and v.dtype == np.float32 and np.nanmax(abs(v)) > 1e-3 for v in feeds.values())
-        self.least = 1e-37 if not large else 3e-6 if bodies else 1e-9
+        self.least = 1e-9 if large else 1e-37
 
     def evaluate(self):
         """Add the reference evaluator's outputs. Where it fails, or has another shape than ONNX Runtime, nothing is defined:
