@@ -5,6 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 70
 B=${STENO_BUILD:-build/release}
+export STENO_DATA=${STENO_DATA:-$PWD/$B/data} # not a model that this user has fetched
 [ "$(uname -m)" = x86_64 ] || { echo "1..0 # SKIP not x86-64"; exit 0; }
 n=0
 result() { # NAME [WHAT IS WRONG]
