@@ -18,6 +18,7 @@
 #include "server/head.h"
 #include "server/listeners.h"
 #include "server/log.h"
+#include "server/origin.h"
 #include "server/refusal.h"
 #include "server/retry_spreader.h"
 
@@ -197,6 +198,24 @@ bool steno_acceptor_recount(steno_acceptor *a, struct steno_peer *peer,
     return why == STENO_REJECTIONS;
 }
 
+bool steno_acceptor_enter(steno_acceptor *a, const struct sockaddr_storage *client)
+{
+    enum steno_rejection why;
+    pthread_mutex_lock(&a->lock);
+    why = enter_host(a, client);
+    pthread_mutex_unlock(&a->lock);
+    if (why != STENO_REJECTIONS)
+        steno_metric_add(a->stats->sessions_rejected[why], 1);
+    return why == STENO_REJECTIONS;
+}
+
+void steno_acceptor_leave(steno_acceptor *a, const struct sockaddr_storage *client)
+{
+    pthread_mutex_lock(&a->lock);
+    leave_host(a, client);
+    pthread_mutex_unlock(&a->lock);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static void queue_put(struct conn_queue *q, struct conn *c)
@@ -312,6 +331,27 @@ static void linger(steno_acceptor *a, int fd)
         on_lingering(a, c); /* data that has come already */
 }
 
+/* Answer a connection whose head, or the part that has come, is p [n]; unread or not. */
+static void send_error(const steno_acceptor *a, int fd, const char *p, size_t n, int status,
+                       const char *code, const char *message, const char *more)
+{
+    char extra[STENO_ORIGIN_LINES + 64], cors[STENO_ORIGIN_LINES];
+    size_t len = 0;
+    const char *origin = steno_request_head_value(p, n, "Origin", &len);
+    steno_origin_lines(a->conf->cors_origins, origin, len, cors);
+    snprintf(extra, sizeof extra, "%s%s", more, cors);
+    steno_refusal_send(fd, status, code, message, extra);
+}
+
+/* The same before the head was looked at. */
+static void send_early_error(const steno_acceptor *a, int fd, int status, const char *code,
+                             const char *message, const char *more)
+{
+    char head[4096];
+    ssize_t n = *a->conf->cors_origins ? recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT) : 0;
+    send_error(a, fd, head, n > 0 ? (size_t)n : 0, status, code, message, more);
+}
+
 /* Answer that a limit of connections is reached, and when to come back. */
 static void send_busy(steno_acceptor *a, int fd, enum steno_rejection why, bool wyoming)
 {
@@ -323,7 +363,7 @@ static void send_busy(steno_acceptor *a, int fd, enum steno_rejection why, bool 
     if (wyoming)
         steno_refusal_send_wyoming(fd, "busy", message);
     else
-        steno_refusal_send(fd, 503, "busy", message, retry);
+        send_early_error(a, fd, 503, "busy", message, retry);
 }
 
 static void refuse(steno_acceptor *a, int fd, enum steno_rejection why, bool wyoming)
@@ -434,24 +474,25 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
         return;
     }
     if (!c->tls && a->conf->tls_required) {
-        steno_refusal_send(c->fd, 400, "tls_required", "this server speaks TLS: https or wss", "");
+        send_error(a, c->fd, head, (size_t)n, 400, "tls_required",
+                   "this server speaks TLS: https or wss", "");
         refuse_conn(a, c);
         return;
     }
     len = steno_request_head_length(head, (size_t)n);
     if (len && !strncmp(head, HTTP2_PREFACE, sizeof HTTP2_PREFACE - 1)) {
-        steno_refusal_send(c->fd, 505, "http_version", "this server speaks HTTP/1.1, not HTTP/2",
-                           "");
+        send_error(a, c->fd, head, len, 505, "http_version",
+                   "this server speaks HTTP/1.1, not HTTP/2", "");
         refuse_conn(a, c);
     } else if (len && (wrong = steno_request_head_framing(head, len))) {
-        steno_refusal_send(c->fd, 400, "invalid_argument", wrong, "");
+        send_error(a, c->fd, head, len, 400, "invalid_argument", wrong, "");
         refuse_conn(a, c);
     } else if (len) {
         hand_over(a, c, head, len);
     } else if ((size_t)n == sizeof head) {
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
-        steno_refusal_send(c->fd, 431, "head_too_large",
-                           "the request head is larger than 16384 bytes", "");
+        send_error(a, c->fd, head, (size_t)n, 431, "head_too_large",
+                   "the request head is larger than 16384 bytes", "");
         refuse_conn(a, c);
     } else if (last) { /* an incomplete head, and the client has closed */
         drop(a, c);
@@ -593,8 +634,8 @@ static void expire(steno_acceptor *a, int64_t now)
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
         /* A connection that sent nothing asked nothing: browsers open connections in advance. */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
-            steno_refusal_send(c->fd, 408, "head_timeout", "the request head did not come in time",
-                               "");
+            send_early_error(a, c->fd, 408, "head_timeout", "the request head did not come in time",
+                             "");
             refuse_conn(a, c); /* unread input would reset it, and the answer would be lost */
         } else {
             drop(a, c);

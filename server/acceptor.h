@@ -58,6 +58,10 @@ void steno_acceptor_closed(steno_acceptor *a, const struct steno_peer *peer);
  * peer. False: client has limits.connections_per_address already; nothing changed. */
 STENO_MUST bool steno_acceptor_recount(steno_acceptor *a, struct steno_peer *peer,
                                        const struct sockaddr_storage *client);
+/* Count a request of client, whose connection is a proxy's, as a connection of client's, and end
+ * that. False, as above: nothing changed. */
+STENO_MUST bool steno_acceptor_enter(steno_acceptor *a, const struct sockaddr_storage *client);
+void steno_acceptor_leave(steno_acceptor *a, const struct sockaddr_storage *client);
 /* Take ownership of fd, which is already shut down for writing. Discard what comes until its end,
  * at most 2 s. */
 void steno_acceptor_linger(steno_acceptor *a, int fd);

@@ -4,8 +4,6 @@
 
 #include "server/request.h"
 
-/* Whether server.cors_origins has an origin. allowed: "*", or origins, comma separated. Pure. */
-bool steno_cors_allows(const char *allowed, const char *origin);
 /* Add what lets the origin of the request read the answer, if it may. */
 void steno_cors_headers(struct steno_request *rq, struct MHD_Response *rs);
 /* Add what a preflight asks for, if the origin may do it. */

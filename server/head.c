@@ -65,6 +65,23 @@ static bool good_length(const char *p, size_t n)
     return digits > 0;
 }
 
+const char *steno_request_head_value(const char *p, size_t n, const char *name, size_t *len)
+{
+    const char *end = p + n, *line = memchr(p, '\n', n);
+    while (line && ++line < end) {
+        const char *eol = memchr(line, '\n', (size_t)(end - line));
+        const char *colon = eol ? memchr(line, ':', (size_t)(eol - line)) : NULL;
+        if (colon && same_word(line, (size_t)(colon - line), name)) {
+            const char *value = colon + 1;
+            *len = (size_t)(eol - value);
+            trim(&value, len);
+            return value;
+        }
+        line = eol;
+    }
+    return NULL;
+}
+
 const char *steno_request_head_framing(const char *head, size_t len)
 {
     const char *end = head + len, *line = memchr(head, '\n', len);

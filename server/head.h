@@ -20,6 +20,9 @@ struct steno_request_head {
  * Content-Length that is not a number below 2^63, two of them, and one beside Transfer-Encoding
  * (RFC 9112, 6.3): two readers could differ about where the next request begins. */
 const char *steno_request_head_framing(const char *head, size_t len);
+/* The value of the first header `name` in p [n], a head or the part of it that has come, without
+ * blanks around; NULL: there is none. *len: its bytes. */
+const char *steno_request_head_value(const char *p, size_t n, const char *name, size_t *len);
 /* Parse a head. False when its first line is not an HTTP request. */
 bool steno_request_head_parse(const char *head, size_t len, struct steno_request_head *out);
 

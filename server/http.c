@@ -387,7 +387,18 @@ static enum MHD_Result redirect_to_prefix(struct steno_request *rq)
     return steno_respond(rq, 308, "text/plain; charset=utf-8", &body, headers);
 }
 
-static enum MHD_Result begin(struct steno_request *rq)
+/* An upload through a trusted proxy counts as a connection of its client while it runs. False: the
+ * client has as many as it may have. */
+static bool count_client(steno_http *http, struct steno_request *rq)
+{
+    if (!steno_server_client(rq->sv->srv, &rq->peer->addr, last_header(rq->conn, "X-Forwarded-For"),
+                             &rq->client))
+        return true;
+    rq->client_counted = steno_acceptor_enter(http->acceptor, &rq->client);
+    return rq->client_counted;
+}
+
+static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
 {
     bool within = enter_prefix(rq);
     enum method m = method_of(rq->method);
@@ -402,7 +413,10 @@ static enum MHD_Result begin(struct steno_request *rq)
         return answer_options(rq);
     if (rq->route->methods & STENO_ROUTE_UPLOAD && m == METHOD_POST) {
         steno_trace_begin(rq->sv->srv->tracer, steno_request_header(rq, "traceparent"), &rq->trace);
-        return steno_upload_begin(rq);
+        return count_client(http, rq)
+                   ? steno_upload_begin(rq)
+                   : steno_respond_error(rq, 503, "busy", NULL,
+                                         "too many connections from this address");
     }
     if (is_post(rq))
         return MHD_YES;
@@ -422,9 +436,9 @@ static bool brings_body(struct steno_request *rq)
 
 /* The request is answered before its body was read. The connection closes, but only after the
  * client had time to read the answer. */
-static enum MHD_Result begin_with_body(struct steno_request *rq)
+static enum MHD_Result begin_with_body(steno_http *http, struct steno_request *rq)
 {
-    enum MHD_Result ok = begin(rq);
+    enum MHD_Result ok = begin(http, rq);
     if (rq->code)
         *rq->linger = true;
     return ok;
@@ -442,7 +456,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
                               size_t *size, void **con_cls)
 {
     struct steno_request *rq = *con_cls;
-    (void)cls, (void)url;
+    (void)url;
     if (!rq)
         return MHD_NO; /* out of memory when the request line came */
     if (!rq->conn) {
@@ -458,13 +472,13 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         atomic_store_explicit(&c->waits_since, 0, memory_order_relaxed);
         /* An answer in this first call closes the connection, because libmicrohttpd cannot know
          * whether a body follows. So a request without a body is answered in the second call. */
-        return brings_body(rq) ? begin_with_body(rq) : MHD_YES;
+        return brings_body(rq) ? begin_with_body(cls, rq) : MHD_YES;
     }
     if (!rq->route) {
         enum MHD_Result ok;
         if (steno_upgrade_take(rq, &ok))
             return ok;
-        if (begin(rq) != MHD_YES)
+        if (begin(cls, rq) != MHD_YES)
             return MHD_NO;
         if (is_post(rq))
             return rq->route->post(rq);
@@ -614,6 +628,8 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
             rq->code = late ? 408 : 499;
         else if (rq->code == 200 && late)
             note_unread(rq);
+        if (rq->client_counted)
+            steno_acceptor_leave(http->acceptor, &rq->client);
         steno_upload_end(rq);
         seconds = (double)(steno_now_ns() - rq->started) / 1e9;
         count(http, rq, seconds);

@@ -16,6 +16,7 @@
 
 struct steno_request;
 struct steno_upload;
+struct steno_resumption;
 
 /* POST: a short body, which is whole when the route's post runs. */
 enum { STENO_ROUTE_GET = 1, STENO_ROUTE_UPLOAD = 2, STENO_ROUTE_POST = 4 };
@@ -65,7 +66,10 @@ struct steno_request {
     atomic_bool *moved;      /* the connection's flag: its socket belongs to the WebSocket side */
     struct steno_peer *peer; /* the connection's */
     struct steno_ws_handshake *handshake; /* admitted, and not yet handed over */
+    struct steno_resumption *resumption;  /* of upgrade.c; NULL: it resumes no session */
     struct steno_upload *upload;
+    struct sockaddr_storage client; /* of an upload through a trusted proxy, while it is counted */
+    bool client_counted;
     struct steno_buf body; /* of a POST */
     bool body_too_long;
     char note[160]; /* for the log line; the upload adds the rest when it is over */

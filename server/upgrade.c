@@ -15,10 +15,21 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+
+/* A handshake that names a session. Only the WebSocket side knows whether it can be resumed, so the
+ * connection is suspended until that has answered. */
+struct steno_resumption {
+    struct steno_ws_question question;
+    struct MHD_Connection *conn;
+    bool refused;
+    struct steno_ws_refusal no;
+    atomic_bool answered; /* release/acquire: the two fields before are set */
+};
 
 #define HEAD_MAX 32768 /* more than libmicrohttpd's memory for a head */
 
@@ -121,6 +132,31 @@ static enum MHD_Result refuse(struct steno_request *rq, const struct steno_ws_re
     return rs ? queue(rq, no->status, rs) : MHD_NO;
 }
 
+/* Runs on the WebSocket side's thread. */
+static void on_answer(struct steno_ws_question *q, const struct steno_ws_refusal *no)
+{
+    struct steno_resumption *r = (struct steno_resumption *)q; /* its first member */
+    struct MHD_Connection *conn = r->conn;
+    r->refused = no;
+    if (no)
+        r->no = *no;
+    atomic_store_explicit(&r->answered, true, memory_order_release);
+    MHD_resume_connection(conn); /* r may be gone from here on */
+}
+
+static enum MHD_Result ask(struct steno_request *rq)
+{
+    struct steno_resumption *r = calloc(1, sizeof *r);
+    if (!r)
+        return MHD_NO;
+    r->question = (struct steno_ws_question){.handshake = rq->handshake, .answer = on_answer};
+    r->conn = rq->conn;
+    rq->resumption = r;
+    MHD_suspend_connection(rq->conn);
+    steno_ws_ask(rq->sv->ws, &r->question);
+    return MHD_YES;
+}
+
 static enum MHD_Result decide(struct steno_request *rq, const struct steno_buf *head)
 {
     struct steno_ws_handshake *g = malloc(sizeof *g);
@@ -129,7 +165,7 @@ static enum MHD_Result decide(struct steno_request *rq, const struct steno_buf *
         return MHD_NO;
     if (steno_ws_decide(steno_ws_admission(rq->sv->ws), rq->peer, head->data, head->len, g, &no)) {
         rq->handshake = g;
-        return accept_it(rq);
+        return g->resumes ? ask(rq) : accept_it(rq);
     }
     free(g);
     return refuse(rq, &no);
@@ -137,8 +173,16 @@ static enum MHD_Result decide(struct steno_request *rq, const struct steno_buf *
 
 bool steno_upgrade_take(struct steno_request *rq, enum MHD_Result *result)
 {
+    const struct steno_resumption *r = rq->resumption;
     struct steno_buf head;
     bool asked;
+    if (r) {
+        if (atomic_load_explicit(&r->answered, memory_order_acquire) && !rq->code)
+            *result = r->refused ? refuse(rq, &r->no) : accept_it(rq);
+        else
+            *result = MHD_YES;
+        return true;
+    }
     if (!rq->http11 || strcmp(rq->method, "GET") || !steno_request_header(rq, "Upgrade"))
         return false;
     steno_buf_init(&head, HEAD_MAX);
@@ -151,6 +195,8 @@ bool steno_upgrade_take(struct steno_request *rq, enum MHD_Result *result)
 
 void steno_upgrade_end(struct steno_request *rq)
 {
+    free(rq->resumption);
+    rq->resumption = NULL;
     if (!rq->handshake)
         return;
     steno_ws_handshake_release(rq->sv->srv, rq->handshake);

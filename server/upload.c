@@ -52,8 +52,11 @@ static void upload_leave(struct steno_upload *up)
 static struct steno_upload *upload_new(struct steno_request *rq)
 {
     struct steno_upload *up = calloc(1, sizeof *up);
+    const char *origin = steno_request_header(rq, "Origin");
     if (!up)
         return NULL;
+    steno_origin_lines(rq->sv->srv->conf->cors_origins, origin, origin ? strlen(origin) : 0,
+                       up->cors);
     pthread_mutex_init(&up->lock, NULL);
     up->sides = 1;
     up->sv = rq->sv;

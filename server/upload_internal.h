@@ -8,6 +8,7 @@
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
 #include "protocol/options.h"
+#include "server/origin.h"
 #include "server/upload.h"
 
 #include <pthread.h>
@@ -54,10 +55,11 @@ struct steno_upload {
     bool body_over, expired; /* expired: the body stopped, and was answered 408 */
     int fd;
     bool http11, *linger;
-    const char *id;          /* the request's, while conn is not NULL */
-    steno_job *job;          /* NULL after its done */
-    struct steno_buf answer; /* the answer's body, when over */
-    bool answered;           /* written without libmicrohttpd */
+    char cors[STENO_ORIGIN_LINES]; /* header lines of answers without libmicrohttpd */
+    const char *id;                /* the request's, while conn is not NULL */
+    steno_job *job;                /* NULL after its done */
+    struct steno_buf answer;       /* the answer's body, when over */
+    bool answered;                 /* written without libmicrohttpd */
     int code;
     steno_err err;
     double audio_seconds, inference_seconds;

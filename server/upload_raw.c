@@ -29,7 +29,7 @@ static void expire_body(struct steno_upload *up, const char *message)
         return;
     up->expired = true;
     *up->linger = true; /* data on the way must not reset the connection */
-    steno_refusal_send(up->fd, 408, "body_timeout", message, "");
+    steno_refusal_send(up->fd, 408, "body_timeout", message, up->cors);
     shutdown(up->fd, SHUT_RDWR);
 }
 
@@ -126,9 +126,9 @@ static steno_status write_good_answer(struct steno_upload *up, struct steno_buf 
     steno_status st = steno_buf_printf(
         out,
         "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n"
-        "X-Request-Id: %s\r\n%s%s%s\r\n",
+        "X-Request-Id: %s\r\n%s%s%s%s\r\n",
         steno_openai_media_type(up->ask.format), up->answer.len, up->id,
-        *up->warning ? "X-Steno-Warning: " : "", up->warning, *up->warning ? "\r\n" : "");
+        *up->warning ? "X-Steno-Warning: " : "", up->warning, *up->warning ? "\r\n" : "", up->cors);
     return st ? st : steno_buf_add(out, up->answer.data, up->answer.len);
 }
 
@@ -144,7 +144,7 @@ void steno_upload_answer_half_closed(struct steno_upload *up)
     st = up->code == 200
              ? write_good_answer(up, &out)
              : steno_refusal_write(&out, up->code, steno_status_info(up->err.code)->name,
-                                   up->err.msg, "");
+                                   up->err.msg, up->cors);
     up->answered = !st && send_all(up->fd, &out);
     if (!up->answered)
         steno_log(LOG_WARNING,

@@ -164,6 +164,26 @@ static void adopt_waiting(steno_ws *ws)
     }
 }
 
+static struct steno_ws_question *take_questions(steno_ws *ws)
+{
+    struct steno_ws_question *q;
+    pthread_mutex_lock(&ws->mx);
+    q = ws->questions;
+    ws->questions = NULL;
+    pthread_mutex_unlock(&ws->mx);
+    return q;
+}
+
+static void answer_questions(steno_ws *ws)
+{
+    struct steno_ws_question *q = take_questions(ws), *next;
+    for (; q; q = next) {
+        struct steno_ws_refusal no = {0};
+        next = q->next; /* it may be gone after its answer */
+        q->answer(q, steno_ws_can_resume(ws, q->handshake, &no) ? NULL : &no);
+    }
+}
+
 void steno_ws_conn_link(struct steno_ws_conn **list, struct steno_ws_conn *c)
 {
     c->back = list;
@@ -230,6 +250,7 @@ static void on_sweep(lws_sorted_usec_list_t *sul)
 static void on_wake(steno_ws *ws)
 {
     adopt_waiting(ws);
+    answer_questions(ws);
     if (!ws->drained && atomic_load_explicit(&ws->drain, memory_order_acquire))
         drain_all(ws);
     take_ready(ws);
@@ -401,6 +422,15 @@ void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const c
     queue_adoption(ws, a);
 }
 
+void steno_ws_ask(steno_ws *ws, struct steno_ws_question *q)
+{
+    pthread_mutex_lock(&ws->mx);
+    q->next = ws->questions;
+    ws->questions = q;
+    pthread_mutex_unlock(&ws->mx);
+    lws_cancel_service(ws->ctx);
+}
+
 struct steno_ws_admission *steno_ws_admission(steno_ws *ws)
 {
     return &ws->admission;
@@ -445,6 +475,7 @@ void steno_ws_close(steno_ws *ws)
         atomic_store_explicit(&ws->stop, true, memory_order_release);
         lws_cancel_service(ws->ctx);
         pthread_join(ws->thread, NULL);
+        answer_questions(ws);
     }
     if (ws->ctx) {
         lws_sul_cancel(&ws->sweep);

@@ -10,6 +10,7 @@
 typedef struct steno_ws steno_ws;
 struct steno_ws_admission;
 struct steno_ws_handshake;
+struct steno_ws_refusal;
 
 struct steno_ws_owner {
     /* Called once for every adopted socket when it is gone. Any thread. */
@@ -32,6 +33,16 @@ void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const c
                     size_t len);
 /* Who decides about handshakes; see ws_admission.h. */
 struct steno_ws_admission *steno_ws_admission(steno_ws *ws);
+/* A question of upgrade.c: can the session that a handshake names be resumed? */
+struct steno_ws_question {
+    struct steno_ws_question *next;
+    const struct steno_ws_handshake *handshake;
+    /* Called once, by the service thread or steno_ws_close: no NULL: it can, if it is asked for
+     * soon; otherwise the refusal, borrowed for the call. */
+    void (*answer)(struct steno_ws_question *q, const struct steno_ws_refusal *no);
+};
+/* Ask. *q and its handshake must live until the answer. */
+void steno_ws_ask(steno_ws *ws, struct steno_ws_question *q);
 /* Take ownership of fd, whose handshake was admitted and answered with 101. *g is taken too. early:
  * [n] bytes that the client sent behind its handshake; borrowed for the call. */
 void steno_ws_adopt_answered(steno_ws *ws, int fd, const struct steno_peer *peer,

@@ -86,6 +86,7 @@ struct steno_ws {
     /* locked by mx */
     pthread_mutex_t mx;
     struct steno_ws_adoption *adoptions, **last_adoption;
+    struct steno_ws_question *questions;
     struct steno_ws_conn *ready;
 };
 
@@ -140,6 +141,9 @@ void steno_ws_conn_connected(struct steno_ws_conn *c);
 bool steno_ws_conn_wait(struct steno_ws_conn *c);
 /* The handshake of c asks to resume a session: answer it. c may be gone afterwards. */
 void steno_ws_conn_resume(struct steno_ws_conn *c);
+/* Whether the session that handshake g names can be resumed; otherwise *no says why not. */
+bool steno_ws_can_resume(steno_ws *ws, const struct steno_ws_handshake *g,
+                         struct steno_ws_refusal *no);
 /* Once a second: end sessions that have waited long enough. now INT64_MAX: all. */
 void steno_ws_waiting_sweep(steno_ws *ws, int64_t now);
 

@@ -10,6 +10,7 @@
  * the recogniser's notes have its address; the socket moves. */
 #include "server/ws_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,13 @@ static steno_status on_parameter(void *user, const char *name, const char *value
     return steno_native_resume_query(name, value, user, err);
 }
 
+static void refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message)
+{
+    no->status = status;
+    no->code = code;
+    snprintf(no->message, sizeof no->message, "%s", message);
+}
+
 /* The time does not depend on how much of it is right. */
 static bool same_id(const char *a, const char *b)
 {
@@ -101,14 +109,58 @@ static bool same_id(const char *a, const char *b)
     return !differ;
 }
 
-static conn *find_in(conn *list, const conn *who, const char *id)
+static conn *find_in(conn *list, const steno_key *key, const char *id)
 {
     for (conn *c = list; c; c = c->next)
-        if (c != who && c->session && same_id(c->id, id) &&
-            !strcmp(steno_key_name(c->key), steno_key_name(who->key)) &&
+        if (c->session && same_id(c->id, id) &&
+            !strcmp(steno_key_name(c->key), steno_key_name(key)) &&
             steno_ws_session_resumable(c->session))
             return c;
     return NULL;
+}
+
+/* Find the session that a handshake names and read what it asks for. NULL: *no has the status, the
+ * code and the message. */
+static conn *find_session(steno_ws *ws, const char *target, const steno_key *key,
+                          struct steno_native_resume *ask, struct steno_ws_refusal *no)
+{
+    conn *session;
+    steno_err err;
+    steno_native_resume_init(ask);
+    if (steno_query_each(target, on_parameter, ask, &err)) {
+        refuse(no, 400, "invalid_argument", err.msg);
+        return NULL;
+    }
+    session = find_in(ws->conns, key, ask->session_id);
+    if (!session)
+        session = find_in(ws->waiting, key, ask->session_id);
+    if (!session)
+        refuse(no, 404, "session_not_found",
+               "session_id: no such session: it was not resumable, or its time is over");
+    return session;
+}
+
+static void refuse_attach(struct steno_ws_refusal *no, const steno_err *err)
+{
+    if (err->code == STENO_ERR_LIMIT)
+        refuse(no, 410, "messages_lost", err->msg);
+    else
+        refuse(no, err->code == STENO_ERR_NOMEM ? 503 : 409, steno_status_info(err->code)->name,
+               err->msg);
+}
+
+bool steno_ws_can_resume(steno_ws *ws, const struct steno_ws_handshake *g,
+                         struct steno_ws_refusal *no)
+{
+    struct steno_native_resume ask;
+    steno_err err;
+    conn *session = find_session(ws, g->hs.target, g->key, &ask, no);
+    if (session && !steno_ws_session_can_attach(session->session, &ask, &err))
+        return true;
+    if (session)
+        refuse_attach(no, &err);
+    memcpy(no->request_id, g->request_id, sizeof no->request_id);
+    return false;
 }
 
 /* The old connection still exists: its socket goes to c, which has nothing else, and its client
@@ -178,31 +230,15 @@ static void move(conn *session, conn *c)
 
 void steno_ws_conn_resume(conn *c)
 {
+    struct steno_ws_refusal no = {0};
     struct steno_native_resume ask;
     steno_err err;
-    steno_status st;
-    conn *session;
-    steno_native_resume_init(&ask);
-    st = steno_query_each(c->hs.target, on_parameter, &ask, &err);
-    if (st) {
-        steno_ws_conn_refuse(c, 400, "invalid_argument", err.msg);
-        return;
-    }
-    session = find_in(c->ws->conns, c, ask.session_id);
-    if (!session)
-        session = find_in(c->ws->waiting, c, ask.session_id);
-    if (!session) {
-        steno_ws_conn_refuse(
-            c, 404, "session_not_found",
-            "session_id: no such session: it was not resumable, or its time is over");
-        return;
-    }
-    st = steno_ws_session_attach(session->session, &ask, &err);
-    if (st == STENO_ERR_LIMIT)
-        steno_ws_conn_refuse(c, 410, "messages_lost", err.msg);
-    else if (st)
-        steno_ws_conn_refuse(c, st == STENO_ERR_NOMEM ? 503 : 409, steno_status_info(st)->name,
-                             err.msg);
-    else
+    conn *session = find_session(c->ws, c->hs.target, c->key, &ask, &no);
+    if (session && !steno_ws_session_attach(session->session, &ask, &err)) {
         move(session, c);
+        return;
+    }
+    if (session)
+        refuse_attach(&no, &err);
+    steno_ws_conn_refuse(c, no.status, no.code, no.message);
 }

@@ -109,6 +109,10 @@ struct steno_native_resume;
 STENO_MUST steno_status steno_ws_session_attach(steno_ws_session *s,
                                                 const struct steno_native_resume *ask,
                                                 steno_err *err);
+/* The same errors but STENO_ERR_NOMEM, and nothing changes in any case. */
+STENO_MUST steno_status steno_ws_session_can_attach(steno_ws_session *s,
+                                                    const struct steno_native_resume *ask,
+                                                    steno_err *err);
 
 /* ---- the server -------------------------------------------------------------------------- */
 

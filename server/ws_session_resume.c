@@ -51,22 +51,40 @@ static steno_status replay(steno_ws_session *s, uint64_t next)
     return st;
 }
 
-steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_native_resume *ask,
-                                     steno_err *err)
+/* mx held. */
+static steno_status check_attach(const steno_ws_session *s, const struct steno_native_resume *ask,
+                                 steno_err *err)
 {
-    steno_status st = STENO_OK;
     if (ask->sample > s->samples)
         return steno_fail(err, STENO_ERR_INVAL,
                           "sample: %lld is after the %lld that have come; continue from there",
                           (long long)ask->sample, (long long)s->samples);
-    pthread_mutex_lock(&s->mx);
     if (!steno_history_has(&s->history, ask->next))
-        st = steno_fail(err, STENO_ERR_LIMIT,
-                        "seq: messages after it are no longer kept, those from %llu on are",
-                        (unsigned long long)s->history.lost);
-    if (!st && ask->next > s->d.seq)
-        st = steno_fail(err, STENO_ERR_INVAL, "seq: the session has sent %llu messages",
-                        (unsigned long long)s->d.seq);
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "seq: messages after it are no longer kept, those from %llu on are",
+                          (unsigned long long)s->history.lost);
+    if (ask->next > s->d.seq)
+        return steno_fail(err, STENO_ERR_INVAL, "seq: the session has sent %llu messages",
+                          (unsigned long long)s->d.seq);
+    return STENO_OK;
+}
+
+steno_status steno_ws_session_can_attach(steno_ws_session *s, const struct steno_native_resume *ask,
+                                         steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = check_attach(s, ask, err);
+    pthread_mutex_unlock(&s->mx);
+    return st;
+}
+
+steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_native_resume *ask,
+                                     steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = check_attach(s, ask, err);
     if (!st && replay(s, ask->next))
         st = steno_fail(err, STENO_ERR_NOMEM, "session: out of memory");
     if (!st) {

@@ -1,11 +1,13 @@
-/* link: server/head.c server/address.c server/handshake.c */
+/* link: server/head.c server/address.c server/handshake.c server/origin.c */
 /* link: server/credentials.c server/keys.c server/retry_spreader.c */
 /* covers: server/head.c server/address.c server/handshake.c server/credentials.c */
+/* covers: server/origin.c */
 #include "base/list.h"
 #include "server/address.h"
 #include "server/credentials.h"
 #include "server/handshake.h"
 #include "server/head.h"
+#include "server/origin.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,28 @@ static void require(bool ok)
 {
     if (!ok)
         abort();
+}
+
+/* The origin of a head, of which any part may have come: the lines that answer it are whole, and
+ * there are two more where it is allowed. */
+static void origin(const char *text, size_t size)
+{
+    static const char *const lists[] = {"", "*", "https://a.example, http://b:3000"};
+    char out[STENO_ORIGIN_LINES];
+    size_t len = 0;
+    const char *value = steno_request_head_value(text, size, "Origin", &len);
+    require(!value || (value >= text && value + len <= text + size));
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        size_t lines = 0;
+        steno_origin_lines(lists[i], value, len, out);
+        for (const char *p = out; *p; p++) {
+            require(*p != '\n' || (p > out && p[-1] == '\r'));
+            lines += *p == '\n';
+        }
+        require(lines == 0 || lines == 1 || lines == 3);
+        require(!*out || out[strlen(out) - 1] == '\n');
+        require((lines > 0) == (*lists[i] != '\0'));
+    }
 }
 
 /* The headers of a WebSocket handshake, and our answer: a complete head without unintended
@@ -92,6 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (steno_address_parse(text, size, &a, &err) && !err.msg[0])
         abort();
     addresses(data, size);
+    origin(text, size);
     if (size)
         handshake(text, size);
     return 0;

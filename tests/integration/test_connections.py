@@ -112,11 +112,35 @@ def an_upgrade_that_lacks_something_gets_426(d):
 
 
 @case
-def a_resumption_that_comes_too_late_is_told_in_the_close_frame(d):
-    s = used(d)
-    s.sendall(upgrade("/v1/stream?session_id=sess_00000000000000000000000000000000&last_seq=0"))
-    assert answer(s)[0] == 101
-    assert read_messages(s)[1] == 1008
+def a_resumption_that_is_not_possible_gets_its_status_on_a_used_connection(d):
+    s, first = used(d), used(d)
+    with connect(d.ws, sock=first, **OPEN) as ws:
+        ws.send(json.dumps({**json.loads(START), "resumable": True}))
+        session = json.loads(ws.recv())["session_id"]
+        for query, want, code in (("session_id=sess_00000000000000000000000000000000", 404, "session_not_found"),
+                                  (f"session_id={session}&last_seq=0", 400, "invalid_argument"),
+                                  (f"session_id={session}&sample=99", 409, "invalid_argument"),
+                                  (f"session_id={session}&seq=99", 409, "invalid_argument")):
+            s.sendall(upgrade("/v1/stream?" + query))  # the connection goes on after each
+            status, headers, body = answer(s)
+            assert status == want and json.loads(body)["error"]["code"] == code and headers["x-request-id"], (query, status, body)
+        s.sendall(GET)
+        assert answer(s)[0] == 200
+        s.close()
+        ws.send(PCM)
+        ws.send(END)
+        assert text_of(until_closed(ws)[0]) == DIGITS_TEXT  # nobody took the session away
+
+
+@case
+def resumptions_that_are_asked_for_while_the_server_stops_are_answered(_):
+    d = Stenod()
+    with d:
+        socks = [used(d) for _ in range(20)]
+        for s in socks:
+            s.sendall(upgrade("/v1/stream?session_id=sess_00000000000000000000000000000000"))
+    for s in socks:  # leaving the server has checked that it ended well
+        s.close()
 
 
 @case

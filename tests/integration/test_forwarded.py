@@ -10,7 +10,7 @@ import tempfile
 from websockets.sync.client import unix_connect
 
 from daemon import DIGITS_TEXT, OPEN, SLOW, Stenod, case, eventually, tap, until_closed
-from wire import END, GET, PCM, START, answer, dial, finish_stream, said, text_of, upgrade
+from wire import END, GET, PCM, START, WAV, answer, dial, finish_stream, said, text_of, upgrade
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
 
@@ -127,6 +127,85 @@ def x_forwarded_for_is_believed_from_proxies_alone():
         assert answer(s)[0] == 200
         logged(d, r"127\.0\.0\.1:\d+ GET /healthz")
         assert "192.0.2.7" not in d.output()
+
+
+@case
+def uploads_through_a_proxy_count_as_connections_of_their_clients():
+    body = b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n" + WAV + b"\r\n--b--\r\n"
+    kinds = ((b"/v1/transcribe", "transcribe", b"audio/wav", WAV), (b"/v1/listen", "listen", b"audio/wav", WAV),
+             (b"/v1/audio/transcriptions", "openai", b"multipart/form-data; boundary=b", body))
+
+    def head(path, media, n, client):
+        return (b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Type: " + media + b"\r\nContent-Length: " + str(n).encode()
+                + b"\r\nX-Forwarded-For: 6.6.6.6, " + client + b"\r\n\r\n")
+    with Stenod("server.trusted_proxies=127.0.0.1", "limits.connections_per_address=1") as d:
+        for path, api, media, data in kinds:
+            d.wait_idle()
+            running, other, same = dial(d), dial(d), dial(d)
+            running.sendall(head(path, media, len(data), b"192.0.2.7") + data[:1000])
+            d.becomes('steno_sessions_active{api="%s"}' % api, 1)
+            same.sendall(head(path, media, len(data), b"192.0.2.7") + data)
+            status, _, answered = answer(same)
+            assert status == 503 and b"too many connections from this address" in answered, (path, status, answered)
+            other.sendall(head(path, media, len(data), b"192.0.2.8") + data)
+            assert answer(other)[0] == 200, path
+            d.becomes('steno_sessions_active{api="%s"}' % api, 1)
+            other.sendall(head(path, media, len(data), b"192.0.2.8") + data)  # it is given back at the end of the request
+            assert answer(other)[0] == 200, path
+            running.sendall(data[1000:])
+            assert answer(running)[0] == 200, path
+            d.wait_idle()
+            running.sendall(head(path, media, len(data), b"192.0.2.7") + data[:1000])
+            d.becomes('steno_sessions_active{api="%s"}' % api, 1)
+            running.close()  # half an upload gives it back too
+
+            def free():
+                with dial(d) as again:
+                    again.sendall(head(path, media, len(data), b"192.0.2.7") + data)
+                    return answer(again)[0] == 200
+            assert eventually(free), path
+        assert d.metric('steno_sessions_rejected_total{reason="address"}') >= 3
+    with Stenod("limits.connections_per_address=2") as d:  # nobody is trusted: the header changes nothing
+        s = dial(d)
+        for _ in range(3):
+            s.sendall(head(b"/v1/transcribe", b"audio/wav", len(WAV), b"192.0.2.7") + WAV)
+            assert answer(s)[0] == 200
+
+
+@case
+def answers_without_a_request_can_be_read_by_allowed_origins():
+    origin = b"Origin: https://app.example.org\r\n"
+    get = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+    with Stenod("server.cors_origins=https://app.example.org", "limits.header_timeout=1", "limits.idle_timeout=1") as d:
+        cases = ((400, get + origin + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\n"),
+                 (431, get + origin + b"X: " + b"x" * 17000 + b"\r\n\r\n"),
+                 (408, get + origin),
+                 (408, b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\n" + origin + b"Content-Length: 99\r\n\r\nx"))
+        for want, head in cases:
+            for sent, allowed in ((head, True), (head.replace(b"app.", b"evil."), False), (head.replace(origin, b""), False)):
+                s = dial(d)
+                s.sendall(sent)
+                status, headers, _ = answer(s)
+                assert status == want and headers["vary"] == "Origin", (want, sent, status, headers)
+                assert headers.get("access-control-allow-origin") == ("https://app.example.org" if allowed else None), (sent, headers)
+                assert ("X-Request-Id" in headers.get("access-control-expose-headers", "")) == allowed, headers
+                s.close()
+        # a client that has closed its sending side is answered without libmicrohttpd
+        for data, want in ((WAV, 200), (b"no audio at all", 400)):
+            s = dial(d)
+            s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\n" + origin + b"Content-Length: %d\r\n\r\n" % len(data) + data)
+            s.shutdown(socket.SHUT_WR)
+            whole = b"".join(iter(lambda: s.recv(65536), b""))  # pylint: disable=cell-var-from-loop
+            last = whole.split(b"HTTP/1.1 ")[-1].lower()  # an interim answer may come before
+            assert last.startswith(b"%d " % want) and b"access-control-allow-origin: https://app.example.org\r\n" in last, last
+    with Stenod("server.cors_origins=https://app.example.org", "limits.connections_per_address=2") as d:
+        held, status = [], 200  # connections of the start may be counted still
+        while status == 200:
+            held.append(dial(d))
+            held[-1].sendall(get + origin + b"\r\n")
+            status, headers, _ = answer(held[-1])
+        # its head may not have come yet, so its origin may be unknown
+        assert status == 503 and len(held) <= 3 and headers["retry-after"] and headers["vary"] == "Origin", headers
 
 
 @case

@@ -1,7 +1,7 @@
 /* The acceptor of the one port: request heads in any split reach the right side; bad heads get
  * an answer or lose the connection. */
 /* link: server/proxy.c server/tls.c server/listeners.c */
-/* link: server/acceptor.c server/retry_spreader.c server/refusal.c server/head.c */
+/* link: server/acceptor.c server/retry_spreader.c server/refusal.c server/head.c server/origin.c */
 /* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
