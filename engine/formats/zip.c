@@ -8,7 +8,10 @@
 #define ENTRY_SIZE 46 /* central directory header */
 #define LOCAL_SIZE 30 /* local file header */
 #define MAX_COMMENT 65535
-#define MAX_MEMBERS 4096
+#define MAX_MEMBERS 65535
+#define MAX_WALKED 4096 /* members where each one is found by a walk from the first */
+#define LOCATOR64_SIZE 20
+#define END64_SIZE 56
 
 static unsigned get16(const uint8_t *p)
 {
@@ -50,50 +53,197 @@ static steno_status locate(const uint8_t *p, size_t n, const char *name, size_t 
     return STENO_OK;
 }
 
+static uint64_t get64(const uint8_t *p)
+{
+    return get32(p) | (uint64_t)get32(p + 4) << 32;
+}
+
+/* Where the central directory is and how many entries it has. */
+struct directory {
+    size_t at, count;
+};
+
+/* ZIP64's end record, which the locator before the ordinary one names. */
+static steno_status read_end64(const uint8_t *p, size_t n, const char *name, const uint8_t *end,
+                               struct directory *d, steno_err *err)
+{
+    uint64_t at;
+    if (end - p < LOCATOR64_SIZE || get32(end - LOCATOR64_SIZE) != 0x07064b50u)
+        return STENO_OK; /* 0xffff entries, but no ZIP64 */
+    at = get64(end - LOCATOR64_SIZE + 8);
+    if (at > n || n - at < END64_SIZE || get32(p + at) != 0x06064b50u)
+        return bad(err, name, "damaged archive: its ZIP64 end record is not where it should be");
+    if (get64(p + at + 32) > MAX_MEMBERS)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: %llu members, the limit is %d", name,
+                          (unsigned long long)get64(p + at + 32), MAX_MEMBERS);
+    if (get64(p + at + 48) > n)
+        return bad(err, name, "damaged archive: bad central directory");
+    d->count = (size_t)get64(p + at + 32);
+    d->at = (size_t)get64(p + at + 48);
+    return STENO_OK;
+}
+
+static steno_status read_end(const uint8_t *p, size_t n, const char *name, struct directory *d,
+                             steno_err *err)
+{
+    const uint8_t *end = find_end(p, n);
+    steno_status st = STENO_OK;
+    if (!end)
+        return bad(err, name, "not a ZIP archive");
+    d->count = get16(end + 10);
+    d->at = get32(end + 16);
+    if (d->count == UINT16_MAX || d->at == UINT32_MAX)
+        st = read_end64(p, n, name, end, d, err);
+    if (!st && d->count > MAX_MEMBERS)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: %zu members, the limit is %d", name, d->count,
+                          MAX_MEMBERS);
+    return st;
+}
+
+/* The wide sizes of an entry, in ZIP64's extra field: each stands for a narrow one with all bits set.
+ * False: one is missing. */
+static bool read_extra64(const uint8_t *extra, size_t n, struct steno_zip_member *m, size_t *local)
+{
+    size_t *const wide[] = {&m->size, &m->packed, local};
+    while (n >= 4) {
+        size_t length = get16(extra + 2);
+        const uint8_t *p = extra + 4;
+        if (length > n - 4)
+            return false;
+        extra += 4 + length;
+        n -= 4 + length;
+        if (get16(p - 4) != 1)
+            continue;
+        for (int i = 0; i < 3; i++) {
+            if (*wide[i] != UINT32_MAX)
+                continue;
+            if (length < 8)
+                return false;
+            *wide[i] = (size_t)get64(p);
+            p += 8;
+            length -= 8;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* The entry at *at, which moves on to the next one. */
+static steno_status read_entry(const uint8_t *p, size_t n, const char *name, size_t *at,
+                               struct steno_zip_member *m, size_t *local, steno_err *err)
+{
+    const size_t rest = *at <= n ? n - *at : 0;
+    const uint8_t *e = p + *at;
+    size_t length;
+    if (rest < ENTRY_SIZE || get32(e) != 0x02014b50u)
+        return bad(err, name, "damaged archive: bad central directory");
+    length = ENTRY_SIZE + (size_t)get16(e + 28) + get16(e + 30) + get16(e + 32);
+    if (rest < length)
+        return bad(err, name, "damaged archive: central directory cut short");
+    *at += length;
+    *m = (struct steno_zip_member){.name = (const char *)e + ENTRY_SIZE,
+                                   .name_len = get16(e + 28),
+                                   .size = get32(e + 24),
+                                   .packed = get32(e + 20),
+                                   .method = get16(e + 10),
+                                   .crc = get32(e + 16)};
+    *local = get32(e + 42);
+    if (get16(e + 8) & 1)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %.*s is encrypted", name,
+                          (int)m->name_len, m->name);
+    if ((m->size == UINT32_MAX || m->packed == UINT32_MAX || *local == UINT32_MAX) &&
+        !read_extra64(e + ENTRY_SIZE + m->name_len, get16(e + 30), m, local))
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %.*s has no ZIP64 sizes", name,
+                          (int)m->name_len, m->name);
+    return STENO_OK;
+}
+
 steno_status steno_zip_member(const void *bytes, size_t n, const char *name, size_t i,
                               struct steno_zip_member *out, steno_err *err)
 {
-    const uint8_t *p = bytes, *end = find_end(p, n);
+    struct directory d;
     struct steno_zip_member m;
-    size_t at, count, local;
-    steno_status st;
-    if (!end)
-        return bad(err, name, "not a ZIP archive");
-    count = get16(end + 10);
-    at = get32(end + 16);
-    if (count > MAX_MEMBERS)
-        return steno_fail(err, STENO_ERR_LIMIT, "%s: %zu members, the limit is %d", name, count,
-                          MAX_MEMBERS);
-    if (i >= count)
+    size_t local = 0;
+    steno_status st = read_end(bytes, n, name, &d, err);
+    if (st)
+        return st;
+    if (d.count > MAX_WALKED)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: %zu members, the limit is %d", name, d.count,
+                          MAX_WALKED);
+    if (i >= d.count)
         return STENO_NEED_MORE;
-    for (;; i--) { /* entries have no fixed length: start from the first */
-        size_t rest = at <= n ? n - at : 0, length;
-        if (rest < ENTRY_SIZE || get32(p + at) != 0x02014b50u)
-            return bad(err, name, "damaged archive: bad central directory");
-        length = ENTRY_SIZE + (size_t)get16(p + at + 28) + get16(p + at + 30) + get16(p + at + 32);
-        if (rest < length)
-            return bad(err, name, "damaged archive: central directory cut short");
-        if (i == 0)
-            break;
-        at += length;
-    }
-    m = (struct steno_zip_member){.name = (const char *)p + at + ENTRY_SIZE,
-                                  .name_len = get16(p + at + 28),
-                                  .size = get32(p + at + 24),
-                                  .packed = get32(p + at + 20),
-                                  .method = get16(p + at + 10),
-                                  .crc = get32(p + at + 16)};
-    local = get32(p + at + 42);
-    if (get16(p + at + 8) & 1)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %.*s is encrypted", name,
-                          (int)m.name_len, m.name);
-    if (m.size == UINT32_MAX || m.packed == UINT32_MAX || local == UINT32_MAX)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %.*s needs ZIP64", name, (int)m.name_len,
-                          m.name);
-    st = locate(p, n, name, local, &m, err);
+    for (size_t k = 0; k <= i && !st; k++) /* entries have no fixed length: start from the first */
+        st = read_entry(bytes, n, name, &d.at, &m, &local, err);
+    if (!st)
+        st = locate(bytes, n, name, local, &m, err);
     if (!st)
         *out = m;
     return st;
+}
+
+static int compare_names(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    int c = memcmp(a, b, n_a < n_b ? n_a : n_b);
+    return c ? c : (n_a > n_b) - (n_a < n_b);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct steno_zip_member *x = a, *y = b;
+    return compare_names(x->name, x->name_len, y->name, y->name_len);
+}
+
+static steno_status read_members(const uint8_t *p, size_t n, const char *name, struct directory d,
+                                 struct steno_zip_member *all, steno_err *err)
+{
+    for (size_t i = 0; i < d.count; i++) {
+        size_t local;
+        steno_status st = read_entry(p, n, name, &d.at, &all[i], &local, err);
+        if (!st)
+            st = locate(p, n, name, local, &all[i], err);
+        if (st)
+            return st;
+    }
+    if (d.count)
+        qsort(all, d.count, sizeof *all, by_name);
+    for (size_t i = 1; i < d.count; i++)
+        if (!by_name(&all[i - 1], &all[i]))
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: %.*s is in the archive twice", name,
+                              (int)all[i].name_len, all[i].name);
+    return STENO_OK;
+}
+
+steno_status steno_zip_list(const void *bytes, size_t n, const char *name,
+                            struct steno_zip_member **out, size_t *count, steno_err *err)
+{
+    struct directory d;
+    struct steno_zip_member *all;
+    steno_status st = read_end(bytes, n, name, &d, err);
+    if (st)
+        return st;
+    all = calloc(d.count + 1, sizeof *all);
+    if (!all)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    st = read_members(bytes, n, name, d, all, err);
+    if (st) {
+        free(all);
+        return st;
+    }
+    *out = all;
+    *count = d.count;
+    return STENO_OK;
+}
+
+const struct steno_zip_member *steno_zip_find(const struct steno_zip_member *members, size_t count,
+                                              const char *name)
+{
+    const struct steno_zip_member key = {.name = name, .name_len = strlen(name)};
+    return bsearch(&key, members, count, sizeof key, by_name);
+}
+
+const void *steno_zip_stored(const void *bytes, const struct steno_zip_member *m)
+{
+    return m->method == 0 && m->packed == m->size ? (const uint8_t *)bytes + m->at : NULL;
 }
 
 /* Inflate raw deflate data into room for exactly `size` bytes, so that a bomb stops there. */
@@ -102,6 +252,8 @@ static bool inflate_all(const uint8_t *in, size_t n, uint8_t *out, size_t size)
     z_stream z = {0};
     void *unwritten; /* zlib's interface has no const */
     int rc;
+    if (n > UINT32_MAX || size > UINT32_MAX) /* the counters of zlib's interface */
+        return false;
     memcpy(&unwritten, &in, sizeof unwritten);
     z.next_in = unwritten;
     z.avail_in = (unsigned)n;
