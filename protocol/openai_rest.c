@@ -320,17 +320,36 @@ static steno_status put_tokens(struct steno_buf *out, const struct steno_event *
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
+/* Append hypothesis i of a list. */
+static steno_status put_alternative(struct steno_buf *out, size_t i,
+                                    const struct steno_alternative *a)
+{
+    steno_status st = steno_buf_puts(out, i ? ",{" : ",\"alternatives\":[{");
+    THEN(st, put_text(out, "text", a->text));
+    return THEN(st, steno_buf_printf(out, ",\"confidence\":%.4f,\"score\":%.4f}",
+                                     (double)a->confidence, a->score));
+}
+
 static steno_status put_alternatives(struct steno_buf *out, const struct steno_event *seg)
 {
     steno_status st = STENO_OK;
     if (seg->n_alternatives < 2)
         return STENO_OK;
-    for (size_t i = 0; i < seg->n_alternatives; i++) {
-        const struct steno_alternative *a = &seg->alternatives[i];
-        THEN(st, steno_buf_puts(out, i ? ",{" : ",\"alternatives\":[{"));
-        THEN(st, put_text(out, "text", a->text));
-        THEN(st, steno_buf_printf(out, ",\"confidence\":%.4f,\"score\":%.4f}",
-                                  (double)a->confidence, a->score));
+    for (size_t i = 0; i < seg->n_alternatives; i++)
+        THEN(st, put_alternative(out, i, &seg->alternatives[i]));
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
+/* Those of the whole, if its segments have none. */
+static steno_status put_joint(struct steno_buf *out, steno_transcript *t)
+{
+    steno_status st = STENO_OK;
+    if (!steno_transcript_has_joint_alternatives(t))
+        return STENO_OK;
+    for (size_t i = 0; i < steno_transcript_n_alternatives(t); i++) {
+        struct steno_alternative a;
+        THEN(st, steno_transcript_alternative(t, i, &a, NULL));
+        THEN(st, put_alternative(out, i, &a));
     }
     return THEN(st, steno_buf_puts(out, "]"));
 }
@@ -413,6 +432,7 @@ steno_status steno_openai_write_verbose(struct steno_buf *out, const struct sten
         THEN(st, put_words(out, r->transcript));
     if (segments || !words)
         THEN(st, put_segments(out, r->transcript));
+    THEN(st, put_joint(out, r->transcript));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_usage(out, r->duration));
     THEN(st, put_warning(out, r->warning));

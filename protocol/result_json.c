@@ -71,17 +71,30 @@ static json_t *words_json(const struct steno_word *w, size_t n)
     return a;
 }
 
+static json_t *alternative_json(const struct steno_alternative *x, bool no_words)
+{
+    json_t *o = with(json_object(), "text", json_string(x->text));
+    o = with(o, "confidence", number((double)x->confidence));
+    o = with(o, "score", number(x->score));
+    return no_words ? o : with(o, "words", words_json(x->words, x->n_words));
+}
+
 static json_t *alternatives_json(const struct steno_event *seg, bool no_words)
 {
     json_t *a = json_array();
-    for (size_t i = 0; a && i < seg->n_alternatives; i++) {
-        const struct steno_alternative *x = &seg->alternatives[i];
-        json_t *o = with(json_object(), "text", json_string(x->text));
-        o = with(o, "confidence", number((double)x->confidence));
-        o = with(o, "score", number(x->score));
-        if (!no_words)
-            o = with(o, "words", words_json(x->words, x->n_words));
-        a = and_then(a, o);
+    for (size_t i = 0; a && i < seg->n_alternatives; i++)
+        a = and_then(a, alternative_json(&seg->alternatives[i], no_words));
+    return a;
+}
+
+/* Those of the whole. */
+static json_t *joint_json(steno_transcript *t, bool no_words)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; a && i < steno_transcript_n_alternatives(t); i++) {
+        struct steno_alternative x;
+        const steno_status st = steno_transcript_alternative(t, i, &x, NULL);
+        a = and_then(a, st ? NULL : alternative_json(&x, no_words));
     }
     return a;
 }
@@ -138,6 +151,8 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
     for (size_t i = 0; segments && i < steno_transcript_n_segments(t); i++)
         segments = and_then(segments, segment_json(t, i, opt->no_words));
     o = with(o, "segments", segments);
+    if (steno_transcript_has_joint_alternatives(t))
+        o = with(o, "alternatives", joint_json(t, opt->no_words));
     if (opt->warning)
         o = with(o, "warnings", and_then(json_array(), text(opt->warning)));
     return o;

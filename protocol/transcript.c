@@ -9,10 +9,19 @@
 
 #define DEFAULT_MAX ((size_t)64 << 20)
 
+/* The hypotheses of a final that became segments [first, first + n). */
+struct joint {
+    size_t first, n;
+    const struct steno_alternative *alternatives;
+    size_t n_alternatives;
+};
+
 struct steno_transcript {
     steno_arena *arena;
     struct steno_event *segments;
     size_t n, cap;
+    struct joint *joints;
+    size_t n_joints, cap_joints;
     struct steno_buf text;
     double duration;
     double log_conf; /* sum over all words */
@@ -52,6 +61,7 @@ void steno_transcript_free(steno_transcript *t)
     steno_arena_free(t->arena);
     steno_buf_free(&t->text);
     free(t->segments);
+    free(t->joints);
     free(t);
 }
 
@@ -281,8 +291,32 @@ static steno_status add_section(steno_transcript *t, const struct steno_event *w
     return add_segment(t, &ev, t->text.len ? s.text : plain);
 }
 
+/* The final became segments [first, t->n). */
+static steno_status add_joint(steno_transcript *t, const struct steno_event *ev, size_t first)
+{
+    struct joint *j;
+    if (ev->n_alternatives < 2 || t->n == first)
+        return STENO_OK;
+    if (t->n_joints == t->cap_joints) {
+        const size_t cap = t->cap_joints ? 2 * t->cap_joints : 4;
+        struct joint *p = realloc(t->joints, cap * sizeof *p);
+        if (!p)
+            return STENO_ERR_NOMEM;
+        t->joints = p;
+        t->cap_joints = cap;
+    }
+    j = &t->joints[t->n_joints];
+    *j = (struct joint){.first = first, .n = t->n - first, .n_alternatives = ev->n_alternatives};
+    j->alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
+    if (!j->alternatives)
+        return steno_arena_failure(t->arena);
+    t->n_joints++;
+    return STENO_OK;
+}
+
 static steno_status add_final(steno_transcript *t, const struct steno_event *ev)
 {
+    const size_t first = t->n;
     steno_status st = STENO_OK;
     if (!ev->n_sections) {
         st = t->n ? steno_buf_puts(&t->text, " ") : STENO_OK;
@@ -290,7 +324,7 @@ static steno_status add_final(steno_transcript *t, const struct steno_event *ev)
     }
     for (size_t i = 0; i < ev->n_sections && !st; i++)
         st = add_section(t, ev, i);
-    return st;
+    return st ? st : add_joint(t, ev, first);
 }
 
 steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev, steno_err *err)
@@ -362,7 +396,15 @@ size_t steno_transcript_n_alternatives(const steno_transcript *t)
     for (size_t i = 0; i < t->n; i++)
         if (t->segments[i].n_alternatives > most)
             most = t->segments[i].n_alternatives;
+    for (size_t i = 0; i < t->n_joints; i++)
+        if (t->joints[i].n_alternatives > most)
+            most = t->joints[i].n_alternatives;
     return most;
+}
+
+bool steno_transcript_has_joint_alternatives(const steno_transcript *t)
+{
+    return t->n_joints > 0;
 }
 
 static struct steno_alternative pick(const struct steno_event *ev, size_t k)
@@ -376,6 +418,19 @@ static struct steno_alternative pick(const struct steno_event *ev, size_t k)
                                       .words = ev->words};
 }
 
+/* Hypothesis k of what begins at segment *i, which moves behind it. */
+static struct steno_alternative take_part(const steno_transcript *t, size_t *i, size_t k)
+{
+    for (size_t w = 0; k && w < t->n_joints; w++) {
+        const struct joint *j = &t->joints[w];
+        if (j->first != *i || k >= j->n_alternatives)
+            continue;
+        *i += j->n;
+        return j->alternatives[k];
+    }
+    return pick(&t->segments[(*i)++], k);
+}
+
 steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
                                           struct steno_alternative *out, steno_err *err)
 {
@@ -384,8 +439,8 @@ steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
     struct steno_word *words;
     double log_conf = 0;
     char *text;
-    for (size_t i = 0; i < t->n; i++) {
-        struct steno_alternative a = pick(&t->segments[i], k);
+    for (size_t i = 0; i < t->n;) {
+        struct steno_alternative a = take_part(t, &i, k);
         bytes += strlen(a.text) + 1;
         sum.n_words += a.n_words;
         sum.score += a.score;
@@ -395,8 +450,8 @@ steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
     if (!text || !words)
         return failed(t, steno_arena_failure(t->arena), err);
     sum.n_words = 0;
-    for (size_t i = 0; i < t->n; i++) {
-        struct steno_alternative a = pick(&t->segments[i], k);
+    for (size_t i = 0; i < t->n;) {
+        struct steno_alternative a = take_part(t, &i, k);
         size_t n = strlen(a.text);
         if (n && at)
             text[at++] = ' ';

@@ -47,9 +47,13 @@ float steno_transcript_confidence(const steno_transcript *t);
 /* The logarithm of a confidence, which counts as at least 1e-6: for protocols with
  * log-probabilities. */
 double steno_confidence_log(float confidence);
-/* The number of hypotheses of the whole: the largest number of any segment, at least one. */
+/* The number of hypotheses of the whole: the largest number of any segment, or of any final that
+ * became several; at least one. */
 size_t steno_transcript_n_alternatives(const steno_transcript *t);
-/* Hypothesis k of the whole: the k-th of every segment, or the best of a segment that has fewer.
+/* Whether a final with several hypotheses became segments, which have one each then. */
+bool steno_transcript_has_joint_alternatives(const steno_transcript *t);
+/* Hypothesis k of the whole: the k-th of every segment or of every final that became several, or
+ * the best of one that has fewer.
  * Texts, words and scores are joined, the confidence is the geometric mean over the words, and
  * there are no tokens. Belongs to the transcript until that is freed. Errors as of add. */
 STENO_MUST steno_status steno_transcript_alternative(steno_transcript *t, size_t k,

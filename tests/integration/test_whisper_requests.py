@@ -113,6 +113,23 @@ def suppressed_tokens_may_be_text_or_an_array(d):
 
 
 @case
+def hypotheses_of_an_upload_are_texts_of_the_whole(d):
+    def posted(path):
+        _, _, body = d.request("POST", path, audio(SPANISH))
+        return json.loads(body)
+    ours = posted("/v1/transcribe?n_best=3&language=es")
+    texts = [a["text"] for a in ours["alternatives"]]
+    assert len(ours["segments"]) > 1 and len(set(texts)) == len(texts) > 1 and texts[0] == ours["text"], ours
+    assert all(len(a["words"]) > 25 and a["words"][-1]["end"] <= ours["duration"] for a in ours["alternatives"]), ours
+    deepgram = posted("/v1/listen?alternatives=3&language=es")["results"]["channels"][0]["alternatives"]
+    assert [a["transcript"] for a in deepgram] == texts, deepgram
+    with open(SPANISH, "rb") as f:
+        r = sdk(d).audio.transcriptions.create(model="whisper-1", file=f, language="es", response_format="verbose_json",
+                                               extra_body={"n_best": 3}).model_dump()
+    assert [a["text"] for a in r["alternatives"]] == texts, r
+
+
+@case
 def our_form_says_what_was_detected(d):
     status, r = post(d, "/v1/transcribe")
     assert status == 200 and r["language"] == "zh" and r["language_probability"] > 0.9 and "天" in r["text"], r

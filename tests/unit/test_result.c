@@ -254,6 +254,50 @@ static void json_holds_words_times_and_alternatives(void **state)
     steno_transcript_free(t);
 }
 
+/* Two finals of sections, the first with hypotheses: these are of the whole, no segment has any. */
+static void hypotheses_of_a_final_with_sections_are_of_the_whole(void **state)
+{
+    static const struct steno_section sections[] = {
+        {.end = 1, .text = " one two", .n_words = 2, .score = -1},
+        {.start = 1, .end = 2, .text = " three", .first_word = 2, .n_words = 1, .score = -2}};
+    const struct steno_alternative alt[2] = {
+        {.text = "one two three", .score = -3},
+        {.text = "won", .score = -4, .n_words = 1, .words = hello}};
+    struct steno_event ev = final_of("one two three", hello, 3);
+    steno_transcript *t = steno_transcript_new(0);
+    struct steno_alternative a;
+    struct steno_buf b;
+    json_t *o, *list;
+    (void)state;
+    ev.sections = sections;
+    ev.n_sections = 2;
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    assert_false(steno_transcript_has_joint_alternatives(t));
+    assert_int_equal(steno_transcript_n_alternatives(t), 1);
+    ev.alternatives = alt;
+    ev.n_alternatives = 2;
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    assert_true(steno_transcript_has_joint_alternatives(t));
+    assert_int_equal(steno_transcript_n_alternatives(t), 2);
+    assert_int_equal(steno_transcript_alternative(t, 1, &a, NULL), STENO_OK);
+    assert_string_equal(a.text, "one two three won");
+    assert_int_equal(a.n_words, 4);
+    assert_true(a.score == -7);
+    steno_buf_init(&b, 1 << 20);
+    assert_int_equal(steno_result_json_write(&b, t, &(struct steno_result_json_options){0}),
+                     STENO_OK);
+    o = parse(&b);
+    assert_null(json_object_get(json_array_get(json_object_get(o, "segments"), 2), "alternatives"));
+    list = json_object_get(o, "alternatives");
+    assert_int_equal(json_array_size(list), 2);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "text")),
+                        "one two three one two three");
+    assert_true(json_number_value(json_object_get(json_array_get(list, 1), "score")) == -7);
+    json_decref(o);
+    steno_buf_free(&b);
+    steno_transcript_free(t);
+}
+
 static void json_that_does_not_fit_leaves_the_buffer_alone(void **state)
 {
     (void)state;
@@ -321,6 +365,7 @@ int main(void)
         cmocka_unit_test(long_recordings_have_hours),
         cmocka_unit_test(nothing_said_gives_empty_files),
         cmocka_unit_test(json_holds_words_times_and_alternatives),
+        cmocka_unit_test(hypotheses_of_a_final_with_sections_are_of_the_whole),
         cmocka_unit_test(json_that_does_not_fit_leaves_the_buffer_alone),
         cmocka_unit_test(events_are_lines_of_json),
     };

@@ -331,6 +331,48 @@ static void a_beam_gives_its_other_texts(void **state)
     free(pcm);
 }
 
+/* A recording of two windows. Every alternative is a text of all of it, with words in order. */
+static void a_recording_of_several_windows_has_alternatives_of_the_whole(void **state)
+{
+    static const char *const said[] = {"best of times", "season of light",      "winter of despair",
+                                       "other way",     "noisiest authorities", "comparison only"};
+    const struct steno_stream_options so = {.n_best = 3, .no_endpointing = true};
+    steno_model *m = open_model("tiny.en");
+    size_t n, found = 0;
+    float *pcm = whisper_recording("audio/speech/two_cities_16k.wav", &n);
+    struct steno_event ev;
+    steno_stream *s;
+    (void)state;
+    if (!pcm)
+        skip();
+    assert_int_equal(steno_stream_open(&s, m, &so, NULL), STENO_OK);
+    assert_int_equal(steno_stream_push(s, pcm, n, NULL), STENO_OK);
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    while (steno_stream_next(s, &ev)) {
+        if (ev.kind != STENO_FINAL)
+            continue;
+        assert_true(ev.n_sections > 5);
+        assert_string_equal(ev.alternatives[0].text, ev.text);
+        for (found = 0; found < ev.n_alternatives; found++) {
+            const struct steno_alternative *a = &ev.alternatives[found];
+            const char *at = a->text;
+            assert_true(a->score < 0);
+            for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+                at = strstr(at, said[i]);
+                if (!at || strstr(at + 1, said[i]))
+                    fail_msg("'%s' is not there once, in order: %s", said[i], a->text);
+            }
+            for (size_t i = 1; i < a->n_words; i++)
+                assert_true(a->words[i].start >= a->words[i - 1].start);
+            assert_true(found == 0 || strcmp(a->text, ev.text) != 0);
+        }
+    }
+    assert_true(found > 1);
+    steno_stream_close(s);
+    steno_model_close(m);
+    free(pcm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +384,7 @@ int main(void)
         cmocka_unit_test(faults_of_a_stream_name_the_field),
         cmocka_unit_test(a_temperature_samples_and_repeats),
         cmocka_unit_test(a_beam_gives_its_other_texts),
+        cmocka_unit_test(a_recording_of_several_windows_has_alternatives_of_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -290,6 +290,12 @@ steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t *
     return &r->decoded;
 }
 
+void steno_whisper_recording_span(const steno_whisper_recording *r, double *start, double *end)
+{
+    *start = (double)(r->seek * STENO_WHISPER_HOP) / STENO_WHISPER_RATE;
+    *end = (double)(r->next_seek * STENO_WHISPER_HOP) / STENO_WHISPER_RATE;
+}
+
 size_t steno_whisper_recording_texts(const steno_whisper_recording *r,
                                      struct steno_whisper_text *out, size_t max)
 {

@@ -121,6 +121,8 @@ struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whis
 size_t steno_whisper_recording_windows(const steno_whisper_recording *r);
 const struct steno_whisper_decoded *
 steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t **prompt, size_t *n);
+/* Where that window begins, and where the next one does: seconds. */
+void steno_whisper_recording_span(const steno_whisper_recording *r, double *start, double *end);
 /* Texts that the beam found for that window [n], at most max, the best first; valid until the next
  * step. Returns n: 0 if there is no such list. */
 size_t steno_whisper_recording_texts(const steno_whisper_recording *r,

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/hypotheses.h"
 #include "families/option.h"
 #include "families/whisper/batched.h"
 #include "families/whisper/internal.h"
@@ -14,6 +13,15 @@
 
 #define VAD_BATCHED 8 /* windows at once, if a VAD is wanted and nothing is said of them */
 #define FRAME 0.02    /* s: the grain of times */
+#define NEAR 1.5      /* s: between the time of a word and a timestamp beside it */
+
+/* A hypothesis behind the best one: such a text of each window, or the best of a window that has
+ * fewer. */
+struct other {
+    struct steno_span *spans;
+    size_t n, cap;
+    double score;
+};
 
 struct stream {
     const struct steno_whisper_model *model;
@@ -34,8 +42,9 @@ struct stream {
     int32_t *ids;
     size_t n, cap, n_ids, cap_ids;
     size_t n_partial, n_agreed; /* spans of the partial behind n; those that will not change */
-    size_t n_best;
-    struct steno_hypothesis_list others; /* of an utterance with one window: all but the best */
+    size_t n_best, n_others;
+    struct other *others; /* [n_best - 1]; n_others of them differ from the best */
+    size_t windows;       /* that others have */
     struct steno_buf text;
     double score;
     struct steno_whisper_sections sections;
@@ -79,7 +88,6 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
     s->o = m->defaults;
     steno_buf_init(&s->text, (size_t)64 << 20);
     steno_whisper_sections_init(&s->sections);
-    steno_hypothesis_list_init(&s->others);
     st = steno_whisper_options_apply(m->net, o->options, o->n_options, &s->o, &s->suppressed, err);
     if (!st)
         st = steno_whisper_hints_apply(&o->hints, &s->o, &s->texts, err);
@@ -97,6 +105,11 @@ steno_status steno_whisper_state_new(void **state, void *model, struct steno_fam
         o->n_best = 1;
     o->n_best = o->n_best < o->beam ? o->n_best : o->beam;
     s->n_best = (size_t)o->n_best;
+    s->others = calloc(s->n_best, sizeof *s->others);
+    if (!s->others) {
+        steno_whisper_state_free(s);
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    }
     *state = s;
     return STENO_OK;
 }
@@ -109,7 +122,11 @@ static void forget_text(struct stream *s)
     s->score = 0;
     steno_buf_cut(&s->text, 0);
     steno_whisper_sections_reset(&s->sections);
-    steno_hypothesis_list_clear(&s->others);
+    for (size_t i = 0; s->others && i < s->n_best; i++) {
+        s->others[i].n = 0;
+        s->others[i].score = 0;
+    }
+    s->n_others = s->windows = 0;
 }
 
 /* The next utterance follows the one that has ended. */
@@ -152,7 +169,9 @@ void steno_whisper_state_free(void *state)
     steno_whisper_batched_close(s->batched);
     steno_buf_free(&s->text);
     steno_whisper_sections_free(&s->sections);
-    steno_hypothesis_list_free(&s->others);
+    for (size_t i = 0; s->others && i < s->n_best; i++)
+        free(s->others[i].spans);
+    free(s->others);
     free(s->texts);
     free(s->suppressed);
     free(s->spans);
@@ -386,8 +405,9 @@ steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out,
                                   .n_sections = s->sections.n};
     out[0].language = steno_language_code_at(language(s, &out[0].language_probability));
     *n = 1;
-    for (size_t i = 0; i < s->others.n && *n < max; i++)
-        out[(*n)++] = s->others.h[i];
+    for (size_t i = 0; !s->n_partial && i < s->n_others && *n < max; i++)
+        out[(*n)++] = (struct steno_hypothesis){
+            .spans = s->others[i].spans, .n = s->others[i].n, .score = s->others[i].score};
     *stable = s->n + s->n_agreed;
     *stable += *stable > 0; /* the next piece begins a word */
     return STENO_OK;
@@ -434,43 +454,115 @@ static bool prepare(struct steno_step_item *item)
     return !item->st && s->rec && steno_whisper_recording_ready(s->rec);
 }
 
-/* The spans of a text of the window, behind those that there are; its score to *sum. */
-static bool add_text(struct stream *s, const struct steno_whisper_text *t, double end, double *sum)
+/* The spans of a text of the window, behind those that there are; its score to *sum. What it says
+ * behind the window's end is said again in the next one. */
+static bool add_text(struct stream *s, const struct steno_whisper_text *t, double *sum)
 {
-    const struct steno_whisper_partial p = {.ids = t->ids, .n = t->n, .end = end};
+    struct steno_whisper_partial p = {.ids = t->ids, .n = t->n};
+    steno_whisper_recording_span(s->rec, &p.start, &p.end);
     for (size_t i = 0; i < t->n; i++) {
         int64_t first, last;
+        if (t->ids[i] < steno_bpe_regular(s->model->net->bpe)) {
+            place_piece(s, &p, i, &first, &last);
+            if (first >= frame_of(p.end))
+                break;
+            if (!add_piece(s, t->ids[i], t->log_probs[i], first, last > first ? last : first))
+                return false;
+        }
         *sum += (double)t->log_probs[i];
-        if (t->ids[i] >= steno_bpe_regular(s->model->net->bpe))
-            continue;
-        place_piece(s, &p, i, &first, &last);
-        if (!add_piece(s, t->ids[i], t->log_probs[i], first, last > first ? last : first))
-            return false;
     }
     return true;
 }
 
-/* The beam's other texts, if the utterance is one window. Words have the times of a partial. */
-static steno_status take_others(struct stream *s, steno_err *err)
+/* Append spans [from, s->n), with their score. */
+static bool grow_other(struct other *o, const struct stream *s, size_t from, double score)
+{
+    const size_t n = s->n - from;
+    if (o->n + n > o->cap) {
+        const size_t cap = 2 * (o->n + n);
+        struct steno_span *p = realloc(o->spans, cap * sizeof *p);
+        if (!p)
+            return false;
+        o->spans = p;
+        o->cap = cap;
+    }
+    if (n)
+        memcpy(o->spans + o->n, s->spans + from, n * sizeof *s->spans);
+    o->n += n;
+    o->score += score;
+    return true;
+}
+
+/* Where the window that a text asks for next begins, s: two timestamps at its end say so. Infinite
+ * if it does not end like that. */
+static double rest_of(const struct stream *s, const struct steno_whisper_text *t)
+{
+    const int32_t zero = s->model->net->special.first_time;
+    double start, end;
+    steno_whisper_recording_span(s->rec, &start, &end);
+    return t->n > 1 && t->ids[t->n - 1] >= zero && t->ids[t->n - 2] >= zero
+               ? start + FRAME * (t->ids[t->n - 1] - zero)
+               : (double)INFINITY;
+}
+
+/* Which span of the best text, [from, to), goes on after the spans behind `to`, of a text that ends
+ * at this time: the one behind the longest run of their last tokens near it, since the times of
+ * words are not those of timestamps; else the first one after it. */
+static size_t find_rest(const struct stream *s, size_t from, size_t to, double time)
+{
+    size_t best = to, longest = 0;
+    for (size_t j = to; j-- > from;) {
+        const double away = (double)s->spans[j].first * FRAME - time;
+        size_t run = 0;
+        while (run < j - from && run < s->n - to &&
+               s->spans[j - 1 - run].token == s->spans[s->n - 1 - run].token)
+            run++;
+        if (run > longest && fabs(away) <= NEAR) {
+            longest = run;
+            best = j;
+        } else if (!longest && away >= 0) {
+            best = j;
+        }
+    }
+    return best;
+}
+
+/* Append the best text's spans that go on after those behind `to`. */
+static bool add_rest(struct stream *s, size_t from, size_t to, double time, double *sum)
+{
+    for (size_t i = find_rest(s, from, to, time); i < to; i++) {
+        if (!reserve(s, 1, 0))
+            return false;
+        *sum += (double)s->spans[i].peak;
+        s->spans[s->n++] = s->spans[i];
+    }
+    return true;
+}
+
+/* The beam's other texts of a finished window, whose best one is spans [from, s->n) and has this
+ * score. Words have the times of a partial. The windows follow the best text: where another one
+ * leaves more for the next window, the best text completes it. */
+static steno_status take_others(struct stream *s, size_t from, double score, steno_err *err)
 {
     struct steno_whisper_text t[STENO_WHISPER_MAX_BEAM];
-    const double end = (double)s->accepted / STENO_WHISPER_RATE;
-    const size_t before = s->n;
+    const size_t end = s->n, windows = steno_whisper_recording_windows(s->rec);
     size_t n;
-    steno_status st = STENO_OK;
-    steno_hypothesis_list_clear(&s->others);
-    if (s->n_best < 2 || steno_whisper_recording_windows(s->rec) != 1 || !s->n)
+    bool ok = true;
+    if (s->n_best < 2 || windows == s->windows || end == from)
         return STENO_OK;
+    s->windows = windows;
     n = steno_whisper_recording_texts(s->rec, t, s->n_best);
-    for (size_t i = 1; i < n && !st; i++, s->n = before) {
+    for (size_t i = 1; i < s->n_best && ok; i++, s->n = end) {
         double sum = 0;
-        st = add_text(s, &t[i], end, &sum)
-                 ? steno_hypothesis_list_add(&s->others, s->spans + before, s->n - before, NULL, 0,
-                                             sum)
-                 : STENO_ERR_NOMEM;
+        if (i >= n)
+            ok = grow_other(&s->others[i - 1], s, from, score);
+        else
+            ok = add_text(s, &t[i], &sum) && add_rest(s, from, end, rest_of(s, &t[i]), &sum) &&
+                 grow_other(&s->others[i - 1], s, end, sum);
     }
-    steno_hypothesis_list_finish(&s->others);
-    return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
+    if (n > s->n_others + 1)
+        s->n_others = n - 1;
+    return ok ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
 }
 
 /* Segments of the window that a step has finished. */
@@ -517,6 +609,8 @@ static void finish_batched(struct steno_step_item *item)
 static void finish(struct steno_step_item *item, steno_status st)
 {
     struct stream *s = item->state;
+    const size_t before = s->n;
+    const double score = s->score;
     if (st) {
         item->st = st;
         return;
@@ -527,7 +621,7 @@ static void finish(struct steno_step_item *item, steno_status st)
     }
     item->st = take_segments(s, item->err);
     if (!item->st)
-        item->st = take_others(s, item->err);
+        item->st = take_others(s, before, s->score - score, item->err);
     if (!item->st && !show_partial(s))
         item->st = steno_fail(item->err, STENO_ERR_NOMEM, "stream: out of memory");
     item->more = !item->st && steno_whisper_recording_ready(s->rec);
