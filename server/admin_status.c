@@ -60,7 +60,7 @@ static json_t *metrics_of(struct steno_server *srv)
     json_t *out = NULL;
     char *line, *rest;
     steno_buf_init(&page, PAGE_BYTES);
-    if (!steno_gauges_write(srv, &page))
+    if (!steno_gauges_write(srv, false, &page))
         out = json_object();
     for (line = out ? strtok_r(page.data, "\n", &rest) : NULL; line;
          line = strtok_r(NULL, "\n", &rest)) {

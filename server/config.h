@@ -20,6 +20,7 @@ struct steno_config {
     char *listen;          /* "ADDR:PORT[, unix:/PATH]"; port 0 = any free port */
     char *admin;           /* path of the administrator's socket; "" = none */
     double drain_timeout;  /* s: longest time between SIGTERM and exit */
+    char *state;           /* directory of what outlives a restart; "" = systemd's or none */
     char *cors_origins;    /* "*", or origins, comma separated; "" = none */
     bool proxy_protocol;   /* connections of trusted proxies begin with a PROXY header */
     char *trusted_proxies; /* see steno_networks_parse */
@@ -86,7 +87,7 @@ struct steno_config {
     /* [log] */
     char *log_level;  /* error, warning, notice, info, debug */
     char *log_format; /* text, json */
-    bool log_requests;
+    bool log_requests, log_transcripts;
     /* [tracing] */
     char *trace_endpoint; /* URL of an OTLP collector; "" = the environment's, else none */
     double trace_sample;  /* share of the traces that are recorded */

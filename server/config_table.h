@@ -10,6 +10,9 @@ ROW(STRING, listen, "server", "listen", "STENO_LISTEN", "127.0.0.1:8080", 0, 0,
 ROW(STRING, admin, "server", "admin", "STENO_ADMIN", "", 0, 0,
     "Path of the administrator's socket, mode 0600: steno top reads the server's state there, and "
     "reload does the same as SIGHUP. Empty: none.")
+ROW(STRING, state, "server", "state", "STENO_STATE", "", 0, 0,
+    "Directory for what outlives a restart: the use of API keys. Empty: $STATE_DIRECTORY, which "
+    "systemd sets; without it nothing is kept.")
 ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "30", 0, 3600,
     "Maximum time from SIGTERM to the end: uploads finish in it, and streams get their last "
     "result.")
@@ -179,6 +182,9 @@ ROW(STRING, log_format, "log", "format", "STENO_LOG_FORMAT", "text", 0, 0,
     "text, or json: one object per line.")
 ROW(BOOL, log_requests, "log", "requests", "STENO_LOG_REQUESTS", "yes", 0, 0,
     "A line per request and stream, at level info. It never has audio or text.")
+ROW(BOOL, log_transcripts, "log", "transcripts", "STENO_LOG_TRANSCRIPTS", "no", 0, 0,
+    "Also a line for each final of a stream and each answer to an upload, with the text. For "
+    "debugging: without it no line, metric, trace or file ever has text of a speaker.")
 ROW(STRING, trace_endpoint, "tracing", "endpoint", "STENO_TRACING_ENDPOINT", "", 0, 0,
     "URL of an OpenTelemetry collector (OTLP over HTTP), for instance http://127.0.0.1:4318; "
     "/v1/traces is added unless the URL ends with it. Empty: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT "

@@ -201,6 +201,54 @@ static void register_model(steno_metrics *m, struct steno_model_slot *slot)
                          queue_depth, slot);
 }
 
+/* ---- keys; ctx is one ------------------------------------------------------------------------ */
+
+static struct steno_key_use use(void *key)
+{
+    struct steno_key_use u;
+    steno_key_get_use(key, &u);
+    return u;
+}
+
+static double key_sessions(void *ctx)
+{
+    return use(ctx).sessions;
+}
+
+static double key_requests(void *ctx)
+{
+    return (double)use(ctx).requests;
+}
+
+static double key_refused(void *ctx)
+{
+    return (double)use(ctx).refused;
+}
+
+static double key_audio(void *ctx)
+{
+    return use(ctx).audio_seconds;
+}
+
+static void register_keys(const struct steno_server *srv)
+{
+    steno_metrics *m = srv->stats->registry;
+    steno_key *key;
+    while ((key = steno_keys_next_new(srv->keys))) {
+        char labels[STENO_KEY_NAME + 8]; /* a name has no character that needs an escape */
+        snprintf(labels, sizeof labels, "key=\"%s\"", steno_key_name(key));
+        steno_metrics_sample(m, "steno_key_sessions", "Sessions of a key that run now.", labels,
+                             false, key_sessions, key);
+        steno_metrics_sample(m, "steno_key_requests_total", "Sessions of a key that were admitted.",
+                             labels, true, key_requests, key);
+        steno_metrics_sample(m, "steno_key_refused_total", "Sessions refused by a key's quota.",
+                             labels, true, key_refused, key);
+        steno_metrics_sample(m, "steno_key_audio_seconds_total",
+                             "Audio of a key, as its quota counts it, in seconds.", labels, true,
+                             key_audio, key);
+    }
+}
+
 static void register_models(const struct steno_server *srv)
 {
     struct steno_model_slot *slot;
@@ -227,8 +275,10 @@ void steno_gauges_register(struct steno_server *srv)
     register_process(srv, m);
 }
 
-steno_status steno_gauges_write(const struct steno_server *srv, struct steno_buf *out)
+steno_status steno_gauges_write(const struct steno_server *srv, bool open, struct steno_buf *out)
 {
     register_models(srv);
-    return steno_metrics_write(srv->stats->registry, out);
+    register_keys(srv);
+    return open ? steno_metrics_write_open(srv->stats->registry, out)
+                : steno_metrics_write(srv->stats->registry, out);
 }

@@ -6,8 +6,9 @@
 
 /* Register the series. srv must outlive its registry. */
 void steno_gauges_register(struct steno_server *srv);
-/* Append the whole page. It first registers series of models that were found since the last call.
- * Errors as of steno_metrics_write. Any thread. */
-STENO_MUST steno_status steno_gauges_write(const struct steno_server *srv, struct steno_buf *out);
+/* Append the whole page, in OpenMetrics if `open`. It first registers series of models that were
+ * found since the last call. Errors as of steno_metrics_write. Any thread. */
+STENO_MUST steno_status steno_gauges_write(const struct steno_server *srv, bool open,
+                                           struct steno_buf *out);
 
 #endif

@@ -132,10 +132,11 @@ static void count(steno_http *http, const struct steno_request *rq, double secon
     size_t r = (size_t)(rq->route - steno_routes), c = 0;
     enum method m = method_of(rq->method);
     const int *codes = codes_of(rq->route, m);
+    char trace[33];
     while (codes[c] && codes[c] != rq->code)
         c++;
     steno_metric_add(http->requests[r][m][c], 1);
-    steno_metric_observe(http->seconds[r], seconds);
+    steno_metric_observe_traced(http->seconds[r], seconds, steno_trace_id(&rq->trace, trace));
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -544,7 +545,7 @@ static void print_client(const struct steno_request *rq, struct MHD_Connection *
 static void log_request(const struct steno_request *rq, struct MHD_Connection *conn, double seconds)
 {
     const struct connection *c = connection_of(conn);
-    char peer[STENO_ADDRESS_TEXT] = "unknown";
+    char peer[STENO_ADDRESS_TEXT] = "unknown", trace[33];
     size_t path = steno_query_path_len(rq->target);
     bool quiet = method_of(rq->method) != METHOD_POST && rq->code == 200;
     int level = quiet ? LOG_DEBUG : rq->code >= 500 ? LOG_WARNING : LOG_INFO;
@@ -552,6 +553,7 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
         print_client(rq, conn, &c->peer, peer);
     const struct steno_log_field fields[] = {
         {"request_id", rq->id, 0},
+        {"trace_id", steno_trace_id(&rq->trace, trace), 0},
         {"peer", peer, 0},
         {"method", rq->method, 0},
         {"route", rq->route->label, 0},

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #define MAX_FILE (4u << 20)
 
@@ -33,6 +34,8 @@ struct steno_key {
     struct steno_retry_spreader spreader;
     uint64_t n_requests, n_refused;
     double audio_seconds;
+    int64_t since;            /* s of 1970: the counts begin */
+    struct steno_keys *table; /* that it is in */
 };
 
 /* A secret with an end, which has the rights of a key. */
@@ -48,6 +51,7 @@ struct steno_keys {
     struct steno_key *first;
     struct ephemeral *ephemeral; /* [STENO_EPHEMERAL_KEYS]; NULL before the first one */
     bool asked;                  /* keys are required */
+    size_t told;                 /* keys that steno_keys_next_new has returned */
 };
 
 /* ---- buckets --------------------------------------------------------------------------------- */
@@ -85,15 +89,20 @@ static int wrong(struct reading *r, const char *section, const char *what)
     return 0;
 }
 
+static bool is_name(const char *name)
+{
+    return *name && strlen(name) < STENO_KEY_NAME &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+               strlen(name);
+}
+
 static struct steno_key *key_of_section(struct reading *r, const char *section)
 {
     struct steno_key *k;
     for (k = r->first; k; k = k->next)
         if (!strcmp(k->name, section))
             return k;
-    if (!*section || strlen(section) >= STENO_KEY_NAME ||
-        strspn(section, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
-            strlen(section)) {
+    if (!is_name(section)) {
         wrong(r, section, "is not a valid key name: at most 47 of letters, digits, '-', '_', '.'");
         return NULL;
     }
@@ -178,6 +187,7 @@ static steno_status check_list(struct reading *r)
  * name. Removed keys stay for their sessions. */
 static void replace(steno_keys *ks, struct steno_key *fresh)
 {
+    const int64_t now = (int64_t)time(NULL);
     for (struct steno_key *k = ks->first; k; k = k->next)
         k->gone = true;
     while (fresh) {
@@ -194,6 +204,8 @@ static void replace(steno_keys *ks, struct steno_key *fresh)
             free_list(fresh);
         } else {
             fresh->next = NULL;
+            fresh->since = now;
+            fresh->table = ks;
             *end = fresh;
         }
         fresh = next;
@@ -478,14 +490,27 @@ steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t now_ns, doub
     over = key->audio.per_minute > 0 && key->audio.level <= 0;
     if (over && retry_after)
         *retry_after = steno_retry_spreader_next(&key->spreader, now_ns, wait_for(&key->audio, 1));
-    if (!over) {
+    if (!over)
         key->audio.level -= seconds;
-        key->audio_seconds += seconds;
-    }
+    key->audio_seconds += seconds;
     pthread_mutex_unlock(&k->lock);
     return over ? steno_fail(err, STENO_ERR_BUSY, "the key '%s': its audio per minute is used up",
                              key->name)
                 : STENO_OK;
+}
+
+/* Lock held. */
+static struct steno_key_use use_of(const steno_key *key)
+{
+    return (struct steno_key_use){.name = key->name,
+                                  .sessions = key->sessions,
+                                  .requests = key->n_requests,
+                                  .refused = key->n_refused,
+                                  .audio_seconds = key->audio_seconds,
+                                  .since = key->since,
+                                  .max_sessions = key->max_sessions,
+                                  .requests_per_minute = key->requests.per_minute,
+                                  .audio_per_minute = key->audio.per_minute};
 }
 
 bool steno_keys_use(steno_keys *k, size_t i, struct steno_key_use *out)
@@ -495,8 +520,143 @@ bool steno_keys_use(steno_keys *k, size_t i, struct steno_key_use *out)
     for (key = k->first; key && i; key = key->next)
         i--;
     if (key)
-        *out = (struct steno_key_use){key->name, key->sessions, key->n_requests, key->n_refused,
-                                      key->audio_seconds};
+        *out = use_of(key);
     pthread_mutex_unlock(&k->lock);
     return key;
+}
+
+void steno_key_get_use(steno_key *key, struct steno_key_use *out)
+{
+    pthread_mutex_lock(&key->table->lock);
+    *out = use_of(key);
+    pthread_mutex_unlock(&key->table->lock);
+}
+
+steno_key *steno_keys_next_new(steno_keys *k)
+{
+    steno_key *key;
+    size_t i;
+    pthread_mutex_lock(&k->lock);
+    i = k->told;
+    for (key = k->first; key && i; key = key->next)
+        i--;
+    if (key)
+        k->told++;
+    pthread_mutex_unlock(&k->lock);
+    return key;
+}
+
+/* ---- usage that outlives the process --------------------------------------------------------- */
+
+#define USAGE_HEAD "steno usage 1"
+
+steno_status steno_keys_write_usage(steno_keys *k, struct steno_buf *out)
+{
+    steno_status st = steno_buf_puts(out, USAGE_HEAD "\n");
+    pthread_mutex_lock(&k->lock);
+    for (const steno_key *i = k->first; i && !st; i = i->next)
+        if (i->n_requests || i->n_refused || i->audio_seconds > 0)
+            st = steno_buf_printf(out, "%s %lld %llu %llu %.3f\n", i->name, (long long)i->since,
+                                  (unsigned long long)i->n_requests,
+                                  (unsigned long long)i->n_refused, i->audio_seconds);
+    pthread_mutex_unlock(&k->lock);
+    return st;
+}
+
+struct usage {
+    char name[STENO_KEY_NAME];
+    int64_t since;
+    uint64_t requests, refused;
+    double audio_seconds;
+};
+
+/* A number of digits alone: sscanf would take signs and wrap. */
+static bool read_count(const char *text, size_t digits, uint64_t *out)
+{
+    const size_t n = strlen(text);
+    *out = strtoull(text, NULL, 10);
+    return n && n <= digits && strspn(text, "0123456789") == n;
+}
+
+/* Read "NAME SINCE REQUESTS REFUSED SECONDS". line is changed. */
+static bool read_usage_line(char *line, struct usage *u)
+{
+    char *rest = line, *name = strsep(&rest, " "), *since = strsep(&rest, " "),
+         *requests = strsep(&rest, " "), *refused = strsep(&rest, " ");
+    uint64_t from;
+    if (!rest || !is_name(name) || !read_count(since, 15, &from) ||
+        !read_count(requests, 18, &u->requests) || !read_count(refused, 18, &u->refused) ||
+        !*rest || strlen(rest) > 24 || strspn(rest, "0123456789.") != strlen(rest))
+        return false;
+    u->since = (int64_t)from;
+    u->audio_seconds = strtod(rest, &rest);
+    memcpy(u->name, name, strlen(name) + 1);
+    return !*rest;
+}
+
+/* Lock held. The key of that name; one that is not in the file is made. */
+static steno_key *key_to_restore(steno_keys *ks, const char *name)
+{
+    steno_key **end = &ks->first;
+    for (; *end; end = &(*end)->next)
+        if (!strcmp((*end)->name, name))
+            return *end;
+    *end = calloc(1, sizeof **end);
+    if (*end) {
+        snprintf((*end)->name, sizeof(*end)->name, "%s", name);
+        (*end)->gone = true;
+        (*end)->table = ks;
+    }
+    return *end;
+}
+
+/* Read every line of text, which is changed; with add: add them. */
+static steno_status each_usage(steno_keys *k, const char *name, char *text, bool add,
+                               steno_err *err)
+{
+    char *line;
+    struct usage u;
+    int n = 1;
+    line = strsep(&text, "\n");
+    if (strcmp(line, USAGE_HEAD))
+        return steno_fail(err, STENO_ERR_FORMAT, "%s:1: not '" USAGE_HEAD "'", name);
+    while ((line = strsep(&text, "\n"))) {
+        steno_key *key;
+        n++;
+        if (!*line && !text)
+            break;
+        if (!read_usage_line(line, &u))
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s:%d: not NAME SINCE REQUESTS REFUSED SECONDS", name, n);
+        key = add ? key_to_restore(k, u.name) : NULL;
+        if (add && !key)
+            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+        if (!key)
+            continue;
+        if (!key->since || u.since < key->since)
+            key->since = u.since;
+        key->n_requests += u.requests;
+        key->n_refused += u.refused;
+        key->audio_seconds += u.audio_seconds;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_keys_read_usage(steno_keys *k, const char *name, const char *text, size_t len,
+                                   steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (int pass = 0; pass < 2 && !st; pass++) {
+        char *copy = malloc(len + 1);
+        if (!copy)
+            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+        if (len)
+            memcpy(copy, text, len);
+        copy[len] = '\0';
+        pthread_mutex_lock(&k->lock);
+        st = each_usage(k, name, copy, pass == 1, err);
+        pthread_mutex_unlock(&k->lock);
+        free(copy);
+    }
+    return st;
 }

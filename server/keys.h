@@ -19,7 +19,7 @@
 #ifndef STENO_SERVER_KEYS_H
 #define STENO_SERVER_KEYS_H
 
-#include "base/status.h"
+#include "base/buf.h"
 
 typedef struct steno_keys steno_keys;
 typedef struct steno_key steno_key;
@@ -77,10 +77,24 @@ STENO_MUST steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t n
 struct steno_key_use {
     const char *name;
     int sessions;
-    uint64_t requests, refused;
+    uint64_t requests, refused; /* since `since`, s of 1970 */
     double audio_seconds;
+    int64_t since;
+    int max_sessions; /* quotas; 0 = no limit, also below */
+    double requests_per_minute, audio_per_minute;
 };
 /* Report the use of key i, in the order of the file; false past the last key. */
 bool steno_keys_use(steno_keys *k, size_t i, struct steno_key_use *out);
+/* Report the use of one key; not NULL. Keys that are no longer in the file too. */
+void steno_key_get_use(steno_key *key, struct steno_key_use *out);
+/* The next key that was read since the last call, for metrics; NULL: none. */
+steno_key *steno_keys_next_new(steno_keys *k);
+/* Append what steno_keys_read_usage reads: a head line, and a line for each key that was used. */
+STENO_MUST steno_status steno_keys_write_usage(steno_keys *k, struct steno_buf *out);
+/* Add the counts in text [len] to those of the keys. Keys that are not in the file are kept, so
+ * that they have their counts when they come back. STENO_ERR_FORMAT names the line; then nothing is
+ * added. name: of the file, for messages. */
+STENO_MUST steno_status steno_keys_read_usage(steno_keys *k, const char *name, const char *text,
+                                              size_t len, steno_err *err);
 
 #endif

@@ -147,6 +147,9 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     st = steno_keys_open(&srv->keys, d->conf.keys, err);
     if (st)
         return steno_fail_in(err, st, "auth.keys");
+    st = steno_usage_open(&srv->usage, &d->conf, srv->keys, err);
+    if (st)
+        return steno_fail_in(err, st, "server.state");
     st = steno_networks_parse(d->conf.trusted_proxies, &srv->trusted, err);
     if (st)
         return steno_fail_in(err, st, "server.trusted_proxies");
@@ -206,6 +209,7 @@ static void close_all(struct daemon *d)
     if (d->srv.stats)
         d->totals = steno_stats_totals(d->srv.stats);
     steno_limits_free(d->srv.limits);
+    steno_usage_close(d->srv.usage);
     steno_keys_close(d->srv.keys);
     steno_stats_free(d->srv.stats);
     steno_config_free(&d->conf);
@@ -315,6 +319,8 @@ static int serve(struct daemon *d)
         return st == STENO_ERR_INTERNAL ? EX_SOFTWARE : EX_UNAVAILABLE;
     }
     announce(d);
+    if (d->conf.log_transcripts)
+        steno_log(LOG_WARNING, "log.transcripts: recognised text is written to this log");
     wait_for_end(d);
     drain(d);
     if (steno_health_stuck(d->services.health)) { /* waiting for it would never end */

@@ -10,9 +10,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#define TOTAL "_total" /* what every counter's name ends with */
 
 enum kind { COUNTER, GAUGE, HISTOGRAM };
 static const char *const kind_names[] = {"counter", "gauge", "histogram"};
+
+/* The last traced observation of a bucket. A writer that finds it taken leaves its own out. */
+struct exemplar {
+    atomic_flag taken;
+    double value, at; /* at: s since 1970; 0: none yet */
+    char trace[33];
+};
 
 struct steno_metric {
     struct steno_metric *next;
@@ -22,7 +33,8 @@ struct steno_metric {
     void *ctx;
     const double *bounds; /* of a histogram: [n_bounds] */
     size_t n_bounds;
-    _Atomic uint64_t *counts; /* [n_bounds + 1], not cumulative */
+    _Atomic uint64_t *counts;   /* [n_bounds + 1], not cumulative */
+    struct exemplar *exemplars; /* [n_bounds + 1] */
 };
 
 struct family {
@@ -51,6 +63,7 @@ static void series_free(struct steno_metric *s)
         return;
     free(s->labels);
     free(s->counts);
+    free(s->exemplars);
     free(s);
 }
 
@@ -115,10 +128,14 @@ static struct steno_metric *series_new(const char *labels, const double *bounds,
     s->n_bounds = n;
     if (bounds)
         s->counts = calloc(n + 1, sizeof *s->counts);
-    if (!s->labels || (bounds && !s->counts)) {
+    if (bounds)
+        s->exemplars = calloc(n + 1, sizeof *s->exemplars);
+    if (!s->labels || (bounds && (!s->counts || !s->exemplars))) {
         series_free(s);
         return NULL;
     }
+    for (size_t i = 0; bounds && i <= n; i++)
+        atomic_flag_clear(&s->exemplars[i].taken);
     return s;
 }
 
@@ -204,7 +221,24 @@ void steno_metric_set(steno_metric *s, double v)
         atomic_store_explicit(&s->value, to_bits(v), memory_order_relaxed);
 }
 
+static void keep_exemplar(struct exemplar *e, double v, const char *trace)
+{
+    struct timespec now;
+    if (atomic_flag_test_and_set_explicit(&e->taken, memory_order_acquire))
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    e->value = v;
+    e->at = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    snprintf(e->trace, sizeof e->trace, "%s", trace);
+    atomic_flag_clear_explicit(&e->taken, memory_order_release);
+}
+
 void steno_metric_observe(steno_metric *s, double v)
+{
+    steno_metric_observe_traced(s, v, NULL);
+}
+
+void steno_metric_observe_traced(steno_metric *s, double v, const char *trace)
 {
     size_t i = 0;
     if (!s || !s->counts || isnan(v))
@@ -213,6 +247,8 @@ void steno_metric_observe(steno_metric *s, double v)
         i++;
     atomic_fetch_add_explicit(&s->counts[i], 1, memory_order_relaxed);
     steno_metric_add(s, v);
+    if (trace && *trace)
+        keep_exemplar(&s->exemplars[i], v, trace);
 }
 
 double steno_metric_value(const steno_metric *s)
@@ -227,6 +263,18 @@ double steno_metric_value(const steno_metric *s)
     for (size_t i = 0; i <= s->n_bounds; i++)
         n += atomic_load_explicit(&s->counts[i], memory_order_relaxed);
     return (double)n;
+}
+
+/* An exemplar, or nothing, before the line's end. */
+static steno_status write_exemplar(struct steno_buf *out, struct exemplar *e)
+{
+    steno_status st = STENO_OK;
+    if (atomic_flag_test_and_set_explicit(&e->taken, memory_order_acquire))
+        return STENO_OK;
+    if (e->at > 0)
+        st = steno_buf_printf(out, " # {trace_id=\"%s\"} %.9g %.3f", e->trace, e->value, e->at);
+    atomic_flag_clear_explicit(&e->taken, memory_order_release);
+    return st;
 }
 
 static steno_status write_value(struct steno_buf *out, double v)
@@ -250,18 +298,23 @@ static steno_status write_name(struct steno_buf *out, const char *name, const ch
 }
 
 static steno_status write_histogram(struct steno_buf *out, const char *name,
-                                    const struct steno_metric *s)
+                                    const struct steno_metric *s, bool open)
 {
     uint64_t sum = 0;
     steno_status st = STENO_OK;
     for (size_t i = 0; i <= s->n_bounds && !st; i++) {
         char le[40] = "le=\"+Inf\"";
-        if (i < s->n_bounds)
-            snprintf(le, sizeof le, "le=\"%g\"", s->bounds[i]);
+        if (i < s->n_bounds) /* OpenMetrics: the canonical form of a float has a point */
+            snprintf(le, sizeof le, "le=\"%g%s\"", s->bounds[i],
+                     open && floor(s->bounds[i]) == s->bounds[i] ? ".0" : "");
         sum += atomic_load_explicit(&s->counts[i], memory_order_relaxed);
         st = write_name(out, name, "_bucket", s->labels, le);
         if (!st)
-            st = steno_buf_printf(out, " %llu\n", (unsigned long long)sum);
+            st = steno_buf_printf(out, " %llu", (unsigned long long)sum);
+        if (!st && open)
+            st = write_exemplar(out, &s->exemplars[i]);
+        if (!st)
+            st = steno_buf_puts(out, "\n");
     }
     if (!st)
         st = write_name(out, name, "_sum", s->labels, "");
@@ -274,13 +327,15 @@ static steno_status write_histogram(struct steno_buf *out, const char *name,
     return st;
 }
 
-static steno_status write_family(struct steno_buf *out, const struct family *f)
+static steno_status write_family(struct steno_buf *out, const struct family *f, bool open)
 {
-    steno_status st = steno_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help,
-                                       f->name, kind_names[f->kind]);
+    /* OpenMetrics: a counter's family is named without _total */
+    const int n = (int)(strlen(f->name) - (open && f->kind == COUNTER ? sizeof TOTAL - 1 : 0));
+    steno_status st = steno_buf_printf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", n, f->name, f->help,
+                                       n, f->name, kind_names[f->kind]);
     for (const struct steno_metric *s = f->first; s && !st; s = s->next) {
         if (f->kind == HISTOGRAM) {
-            st = write_histogram(out, f->name, s);
+            st = write_histogram(out, f->name, s, open);
             continue;
         }
         st = write_name(out, f->name, "", s->labels, "");
@@ -290,12 +345,53 @@ static steno_status write_family(struct steno_buf *out, const struct family *f)
     return st;
 }
 
-steno_status steno_metrics_write(steno_metrics *m, struct steno_buf *out)
+static steno_status write_all(steno_metrics *m, struct steno_buf *out, bool open)
 {
     steno_status st = STENO_OK;
     pthread_mutex_lock(&m->lock);
     for (const struct family *f = m->first; f && !st; f = f->next)
-        st = write_family(out, f);
+        st = write_family(out, f, open);
     pthread_mutex_unlock(&m->lock);
     return st;
+}
+
+steno_status steno_metrics_write(steno_metrics *m, struct steno_buf *out)
+{
+    return write_all(m, out, false);
+}
+
+steno_status steno_metrics_write_open(steno_metrics *m, struct steno_buf *out)
+{
+    steno_status st = write_all(m, out, true);
+    return st ? st : steno_buf_puts(out, "# EOF\n");
+}
+
+/* The weight q of a media range of an Accept header (RFC 9110, 12.4.2): the highest of equal ones;
+ * -1: it is not named. Parameters of the range itself are not compared. */
+static double weight_of(const char *accept, const char *media)
+{
+    const size_t n = strlen(media);
+    double best = -1;
+    for (const char *p = accept; *p; p += strcspn(p, ","), p += *p == ',') {
+        double q = 1;
+        p += strspn(p, " \t");
+        if (strncasecmp(p, media, n) || !strchr(" \t;,", p[n]))
+            continue;
+        for (const char *s = p + n; *s && *s != ',';) {
+            s += strcspn(s, ";,");
+            if (*s == ';') {
+                s += 1 + strspn(s + 1, " \t");
+                if ((*s == 'q' || *s == 'Q') && s[1] == '=')
+                    q = strtod(s + 2, NULL);
+            }
+        }
+        best = q > best ? q : best;
+    }
+    return best;
+}
+
+bool steno_metrics_open_wanted(const char *accept)
+{
+    const double open = accept ? weight_of(accept, "application/openmetrics-text") : -1;
+    return open > 0 && open >= weight_of(accept, "text/plain");
 }

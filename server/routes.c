@@ -31,12 +31,17 @@ static enum MHD_Result get_asyncapi(struct steno_request *rq)
 
 static enum MHD_Result get_metrics(struct steno_request *rq)
 {
+    const struct steno_header vary[] = {{"Vary", "Accept"}, {NULL, NULL}};
+    const bool open = steno_metrics_open_wanted(steno_request_header(rq, "Accept"));
     struct steno_buf body;
     steno_status st;
     steno_buf_init(&body, ANSWER_MAX);
-    st = steno_gauges_write(rq->sv->srv, &body);
+    st = steno_gauges_write(rq->sv->srv, open, &body);
     if (!st)
-        return steno_respond(rq, 200, "text/plain; version=0.0.4; charset=utf-8", &body, NULL);
+        return steno_respond(rq, 200,
+                             open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                  : "text/plain; version=0.0.4; charset=utf-8",
+                             &body, vary);
     steno_buf_free(&body);
     return steno_respond_error(rq, 500, "internal_error", NULL, "the metrics are too large");
 }
@@ -101,6 +106,33 @@ steno_status steno_request_key(struct steno_request *rq, steno_key **key, steno_
 enum MHD_Result steno_respond_wrong_key(struct steno_request *rq, const steno_err *err)
 {
     return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err->msg);
+}
+
+/* The use of the caller's own key. */
+static enum MHD_Result get_usage(struct steno_request *rq)
+{
+    struct steno_key_use u;
+    struct steno_buf body;
+    steno_key *key;
+    steno_err err;
+    if (steno_request_key(rq, &key, &err))
+        return steno_respond_wrong_key(rq, &err);
+    if (!key)
+        return steno_respond_error(rq, 404, "not_found", NULL,
+                                   "this server has no API keys: nobody's use is counted");
+    steno_key_get_use(key, &u);
+    steno_buf_init(&body, 1024);
+    return respond_json(
+        rq,
+        steno_buf_printf(&body,
+                         "{\"object\":\"usage\",\"key\":\"%s\",\"since\":%lld,\"sessions\":%d,"
+                         "\"requests\":%llu,\"refused\":%llu,\"audio_seconds\":%.3f,"
+                         "\"quota\":{\"sessions\":%d,\"requests_per_minute\":%.15g,"
+                         "\"audio_per_minute\":%.15g}}",
+                         u.name, (long long)u.since, u.sessions, (unsigned long long)u.requests,
+                         (unsigned long long)u.refused, u.audio_seconds, u.max_sessions,
+                         u.requests_per_minute, u.audio_per_minute),
+        &body);
 }
 
 /* Clients of OpenAI's whole API ask for speech too. */
@@ -187,6 +219,7 @@ const struct steno_route steno_routes[] = {
     {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0, false, NULL},
     {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false, NULL},
     {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false, NULL},
+    {"/v1/usage", "/v1/usage", STENO_ROUTE_GET, get_usage, 0, false, NULL},
     {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/v2/listen", "/v2/listen", STENO_ROUTE_GET, get_stream, 0, false, NULL},
     {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL},

@@ -12,6 +12,7 @@
 #include "server/proxy.h"
 #include "server/stats.h"
 #include "server/trace.h"
+#include "server/usage.h"
 #include "server/waker.h"
 #include "steno.h"
 
@@ -26,6 +27,7 @@ struct steno_server {
     steno_decoders *decoders;      /* processes of steno-decode */
     steno_waker *waker;            /* for their pipes */
     steno_tracer *tracer;          /* NULL: no traces */
+    steno_usage_file *usage;       /* NULL: not kept */
     int64_t started;               /* s since 1970 */
 };
 

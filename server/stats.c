@@ -143,7 +143,7 @@ void steno_stats_free(struct steno_stats *st)
 }
 
 void steno_stats_audio(struct steno_stats *st, enum steno_session_api api, double received,
-                       double dropped, const struct steno_pool_stream_stats *ps)
+                       double dropped, const struct steno_pool_stream_stats *ps, const char *trace)
 {
     steno_metric_add(st->received_seconds[api], received);
     steno_metric_add(st->audio_seconds[api], ps->audio_seconds - ps->waiting_seconds);
@@ -151,9 +151,11 @@ void steno_stats_audio(struct steno_stats *st, enum steno_session_api api, doubl
     steno_metric_add(st->inference_seconds[api], ps->inference_seconds);
     steno_metric_add(st->skipped_seconds[api], ps->skipped_seconds);
     if (ps->audio_seconds > 0)
-        steno_metric_observe(st->realtime_factor, ps->inference_seconds / ps->audio_seconds);
+        steno_metric_observe_traced(st->realtime_factor, ps->inference_seconds / ps->audio_seconds,
+                                    trace);
     if (ps->steps)
-        steno_metric_observe(st->queue_wait, ps->queue_wait_seconds / (double)ps->steps);
+        steno_metric_observe_traced(st->queue_wait, ps->queue_wait_seconds / (double)ps->steps,
+                                    trace);
 }
 
 struct steno_stats_totals steno_stats_totals(const struct steno_stats *st)

@@ -100,9 +100,10 @@ const char *steno_session_api_name(enum steno_session_api api);
 /* The label values "ok", "bad", ... */
 const char *steno_session_result_name(enum steno_session_result result);
 /* Count the audio of a session that ends. received, dropped: s that were decoded, and s that never
- * reached the pool. ps: statistics of its stream in the pool, before that is closed. */
+ * reached the pool. ps: statistics of its stream in the pool, before that is closed. trace: for
+ * exemplars, as of steno_metric_observe_traced. */
 void steno_stats_audio(struct steno_stats *st, enum steno_session_api api, double received,
-                       double dropped, const struct steno_pool_stream_stats *ps);
+                       double dropped, const struct steno_pool_stream_stats *ps, const char *trace);
 /* Sums over all APIs; audio in s. When nothing runs, started = ended and received = recognised +
  * dropped. */
 struct steno_stats_totals {

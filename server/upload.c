@@ -12,6 +12,7 @@
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 #include "server/fetch.h"
+#include "server/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,7 @@ static struct steno_upload *upload_new(struct steno_request *rq)
     up->conn = rq->conn;
     up->http11 = rq->http11;
     up->id = rq->id;
+    (void)steno_trace_id(&rq->trace, up->trace);
     up->segment = -1;
     steno_sha256_begin(&up->sum);
     steno_buf_init(&up->body, rq->sv->srv->conf->body_bytes);
@@ -306,7 +308,7 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
     const struct steno_pool_stream_stats *s = &r->stats;
     if (r->status)
         steno_stats_decode_error(stats, up->api, r->status);
-    steno_stats_audio(stats, up->api, r->received, r->dropped, s);
+    steno_stats_audio(stats, up->api, r->received, r->dropped, s, up->trace);
     if (s->audio_seconds >
         0) /* the length was not known before: the excess reduces the next minute's quota */
         (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL,
@@ -355,12 +357,23 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
                                               steno_status_info(up->err.code)->name);
 }
 
+/* log.transcripts alone. Lock held. */
+static void log_transcript(const struct steno_upload *up, const struct steno_job_result *r)
+{
+    const char *text = steno_transcript_text(r->transcript);
+    const char *id = up->conn ? up->id : "";
+    const struct steno_log_field fields[] = {{"request_id", id, 0}, {"text", text, 0}};
+    steno_log_event(LOG_INFO, "upload_transcript", STENO_LOG_FIELDS(fields), "%s: %s", id, text);
+}
+
 static void on_done(void *user, steno_job *job)
 {
     struct steno_upload *up = user;
     const struct steno_job_result *r = steno_job_get_result(job);
     observe(up, r);
     pthread_mutex_lock(&up->lock);
+    if (up->sv->srv->conf->log_transcripts && !r->status)
+        log_transcript(up, r);
     take_result(up, r);
     up->job = NULL;
     up->over = true;

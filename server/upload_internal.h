@@ -63,6 +63,7 @@ struct steno_upload {
     int code;
     steno_err err;
     double audio_seconds, inference_seconds;
+    char trace[33]; /* id of its trace; "": not recorded */
     struct steno_pool_stream_stats pool;
     int64_t received_ns, result_ns; /* the body was complete; the result was there; 0: not yet */
     char audio_format[32], warning[160];

@@ -45,17 +45,35 @@ static void observe(conn *c, const struct steno_pool_note *note)
 {
     struct steno_stats *st = c->ws->srv->stats;
     const struct steno_event *ev = note->event;
+    char trace[33] = "";
     if (note->kind != STENO_POOL_EVENT)
         return;
+    if (c->extra)
+        (void)steno_trace_id(&c->extra->trace, trace);
     if (ev->kind == STENO_PARTIAL) {
         int64_t first = atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed);
         if (!c->had_partial && first)
-            steno_metric_observe(st->first_partial, seconds_since(first, steno_now_ns()));
+            steno_metric_observe_traced(st->first_partial, seconds_since(first, steno_now_ns()),
+                                        trace);
         c->had_partial = true;
-        steno_metric_observe(st->partial_latency, note->latency);
+        steno_metric_observe_traced(st->partial_latency, note->latency, trace);
     } else if (ev->kind == STENO_FINAL && ev->n_words) {
-        steno_metric_observe(st->final_latency, note->latency + ev->time - ev->end);
+        steno_metric_observe_traced(st->final_latency, note->latency + ev->time - ev->end, trace);
     }
+}
+
+/* log.transcripts alone. */
+static void log_final(const conn *c, unsigned channel, const struct steno_event *ev)
+{
+    const struct steno_log_field fields[] = {
+        {"session_id", c->id, 0},
+        {"channel", NULL, channel + 1},
+        {"segment", NULL, (double)ev->segment},
+        {"start", NULL, ev->start},
+        {"end", NULL, ev->end},
+        {"text", ev->text, 0},
+    };
+    steno_log_event(LOG_INFO, "transcript", STENO_LOG_FIELDS(fields), "%s: %s", c->id, ev->text);
 }
 
 /* Runs on a worker of the pool. */
@@ -63,6 +81,9 @@ static void on_note(void *user, unsigned channel, const struct steno_pool_note *
 {
     conn *c = user;
     observe(c, note);
+    if (c->ws->srv->conf->log_transcripts && note->kind == STENO_POOL_EVENT &&
+        note->event->kind == STENO_FINAL)
+        log_final(c, channel, note->event);
     if (steno_ws_session_note_of(c->session, channel, note))
         steno_ws_conn_wake(c);
 }
@@ -286,7 +307,7 @@ static enum steno_session_result result_of(const struct steno_ws_session_state *
 
 /* Log the one line of a session. */
 static void log_end(conn *c, const struct steno_ws_session_state *st,
-                    const struct steno_pool_stream_stats *ps)
+                    const struct steno_pool_stream_stats *ps, const char *trace)
 {
     static const char *const how[STENO_SESSION_RESULTS] = {
         "ok", "bad request", "client gone", "timed out", "drained", "failed", "refused"};
@@ -297,6 +318,7 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
     const struct steno_log_field fields[] = {
         {"session_id", c->id, 0},
         {"request_id", steno_ws_conn_request_id(c), 0},
+        {"trace_id", trace, 0},
         {"api", c->dialect->name, 0},
         {"peer", steno_address_print(&c->peer.addr, peer), 0},
         {"key", steno_key_name(c->key), 0},
@@ -367,15 +389,18 @@ static void account(conn *c, const struct steno_ws_session_state *st)
 {
     struct steno_stats *stats = c->ws->srv->stats;
     struct steno_pool_stream_stats ps = {0};
+    char trace[33] = "";
+    if (c->extra)
+        (void)steno_trace_id(&c->extra->trace, trace);
     if (c->stream)
         steno_channels_get_stats(c->stream, &ps);
     steno_pool_stream_stats_add(&ps, &c->past);
-    steno_stats_audio(stats, c->api, st->received_seconds, st->dropped_seconds, &ps);
+    steno_stats_audio(stats, c->api, st->received_seconds, st->dropped_seconds, &ps, trace);
     steno_metric_add(stats->partial_revisions, (double)st->partials_revised);
     if (st->failed_in_audio)
         steno_stats_decode_error(stats, c->api, st->failure);
     if (c->ws->srv->conf->log_requests)
-        log_end(c, st, &ps);
+        log_end(c, st, &ps, trace);
     if (c->extra && steno_trace_recorded(&c->extra->trace))
         trace_end(c, st, &ps);
 }

@@ -3,6 +3,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import wave
 
 import yaml
@@ -167,6 +168,17 @@ def errors_have_the_documented_shape(d):
     assert check(d, "POST", "/v1/transcribe?prompt=x", body=WAV, want=400)["error"]["param"] == "prompt"
     check(d, "POST", "/v1/transcribe", body=b"", want=400)
     check(d, "POST", "/v1/transcribe?colour=red", body=WAV, want=400)
+
+
+@case
+def the_use_of_a_key_is_as_described(d):
+    check(d, "GET", "/v1/usage", want=404)
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write("[one]\nkey = one-of-the-callers-1\nsessions = 2\n")
+        keys.flush()
+        with Stenod(f"auth.keys={keys.name}") as one:
+            check(one, "GET", "/v1/usage", want=401)
+            assert check(one, "GET", "/v1/usage", headers={"X-API-Key": "one-of-the-callers-1"})["quota"]["sessions"] == 2
 
 
 @case

@@ -3,13 +3,16 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
 import yaml
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, Skip, Stenod, case, converse, eventually, pcm, tap
+from collector import Collector
+from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Skip, Stenod, case, converse, eventually, pcm, raw, tap
 
 PCM, RATE = pcm()
 RULES = os.path.join(ROOT, "conf", "prometheus", "steno-alerts.yml")
@@ -119,6 +122,76 @@ def promtool_finds_nothing_wrong_with_the_rules(_):
     p = subprocess.run([promtool(), "check", "config", os.path.join(ROOT, "conf", "prometheus", "prometheus.yml")], capture_output=True,
                        text=True, check=False)
     assert p.returncode == 0, p.stdout + p.stderr
+
+
+def documented_fields():
+    """{event: its fields} by the table of docs/operations.md"""
+    fields = {}
+    with open(os.path.join(ROOT, "docs", "operations.md"), encoding="utf-8") as f:
+        for event, name in re.findall(r"^\| (\w+) \| (?:`(\w+)`)? ?\|", f.read(), re.M):
+            fields.setdefault(event, set()).update({name} - {""})
+    return {e: n for e, n in fields.items() if n}
+
+
+@case
+def every_line_has_exactly_the_documented_fields(_):
+    with Stenod("log.format=json", "log.level=debug", "log.transcripts=yes") as d:
+        converse(d.ws + f"?sample_rate={RATE}", [PCM, {"type": "end"}])
+        d.request("POST", "/v1/transcribe", WAV)
+        d.get("/v1/none")
+        try:
+            connect(d.ws + "none", **OPEN)
+            raise AssertionError("no such path")
+        except InvalidStatus as e:
+            assert e.response.status_code == 404
+        want = documented_fields()
+        assert set(want) == {"request", "session", "refused", "transcript", "upload_transcript"}, want
+        # a handshake of a path that nobody serves is a request of HTTP, so a refusal needs a reason of its own
+        d.wait_idle()
+        raw(d, query="?sample_rate=8000").close()
+        upgrade_without_version(d)
+        for event, names in want.items():
+            assert eventually(lambda e=event: events(d, e)), event
+            for line in events(d, event):
+                assert set(line) == names | {"time", "level", "message", "event"}, (event, set(line) ^ names)
+        for line in lines(d):
+            assert line.get("event") in {None, *want}, line
+            assert "event" in line or set(line) == {"time", "level", "message"}, line
+
+
+def upgrade_without_version(d):
+    with socket.create_connection(("127.0.0.1", d.port), timeout=30 * SLOW) as s:
+        s.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+        assert b" 426 " in s.recv(4096)
+
+
+@case
+def openmetrics_is_valid_and_has_exemplars(_):
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+    collector = Collector()
+    accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
+    with Stenod(f"tracing.endpoint={collector.url}") as d:
+        converse(d.ws + f"?sample_rate={RATE}", [PCM, {"type": "end"}])
+        _, headers, _ = d.request("POST", "/v1/transcribe", WAV)
+        trace = headers["traceparent"].split("-")[1]
+        d.wait_idle()
+        status, headers, page = d.request("GET", "/metrics", None, accept)
+        assert status == 200 and headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8", headers
+        assert headers["vary"] == "Accept" and page.endswith(b"# EOF\n")
+        families = {f.name: f for f in text_string_to_metric_families(page.decode())}
+        traces = {f.name: {s.exemplar.labels["trace_id"] for s in f.samples if s.exemplar} for f in families.values()}
+        assert trace in traces["steno_http_request_duration_seconds"], traces
+        for name in ("steno_partial_latency_seconds", "steno_final_latency_seconds", "steno_first_partial_seconds",
+                     "steno_realtime_factor", "steno_queue_wait_seconds"):
+            assert traces[name], name
+        known = {s["traceId"] for s in collector.spans()}
+        assert eventually(lambda: set().union(*traces.values()) <= {s["traceId"] for s in collector.spans()}), (traces, known)
+        for s in (s for f in families.values() for s in f.samples if s.exemplar):  # an exemplar lies in its bucket
+            assert s.exemplar.value <= float(s.labels["le"]), s
+        _, headers, page = d.get("/metrics")
+        assert headers["content-type"].startswith("text/plain; version=0.0.4") and b"trace_id" not in page
+        both = [{m for m in re.findall(rb"^([a-z_]+)", p, re.M)} - {b"EOF"} for p in (page, d.request("GET", "/metrics", None, accept)[2])]
+        assert both[0] == both[1], both[0] ^ both[1]
 
 
 @case

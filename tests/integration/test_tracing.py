@@ -1,13 +1,13 @@
 """Traces of uploads and streams, as an OpenTelemetry collector gets them (OTLP over HTTP, JSON)."""
-import http.server
 import json
 import os
 import socket
 import sys
-import threading
+import time
 
 from websockets.sync.client import connect
 
+from collector import Collector
 from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, converse, eventually, pcm, tap
 
 PCM, RATE = pcm()
@@ -16,42 +16,6 @@ with open(DIGITS, "rb") as _f:
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{CALLER}-01"
 PHASES = {"receive", "decode audio", "queue", "network", "search", "answer"}
-
-
-class Collector:
-    """Takes POST /v1/traces. status: of the next answers, the last one for ever."""
-
-    def __init__(self, *status):
-        self.requests, self.status, lock = [], list(status) or [200], threading.Lock()
-        this = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                with lock:
-                    code = this.status.pop(0) if len(this.status) > 1 else this.status[0]
-                    this.requests.append((code, self.path, dict(self.headers), json.loads(body)))
-                self.send_response(code)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def spans(self):
-        return [s for code, _, _, body in list(self.requests) if code == 200 for r in body["resourceSpans"]
-                for scope in r["scopeSpans"] for s in scope["spans"]]
-
-    def trace(self, root):
-        """(the span of that id, its children by name)"""
-        assert eventually(lambda: [s for s in self.spans() if s["spanId"] == root]), root
-        spans = self.spans()
-        return [s for s in spans if s["spanId"] == root][0], {s["name"]: s for s in spans if s.get("parentSpanId") == root}
 
 
 def values(span):
@@ -88,20 +52,11 @@ def an_upload_is_a_trace_below_its_caller(d):
     assert v["steno.model"] == "digits-en" and abs(v["steno.audio_seconds"] - len(PCM) / 2 / RATE) < 0.01, v
     assert root["status"] == {}
     nested(root, children)
-    assert abs(root_time(root) - now()) < 60 * SLOW
+    assert abs(int(root["startTimeUnixNano"]) * 1e-9 - time.time()) < 60 * SLOW
     sums = {n: values(children[n])["steno.seconds"] for n in ("queue", "network", "search")}
     assert sums["network"] > 0 and sums["search"] > 0, sums
     for n in ("network", "search", "queue"):
         assert seconds(children[n]) <= sums[n] + 1e-6, n
-
-
-def root_time(root):
-    return int(root["startTimeUnixNano"]) * 1e-9
-
-
-def now():
-    import time
-    return time.time()
 
 
 @case

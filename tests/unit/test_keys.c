@@ -227,9 +227,101 @@ static void an_ephemeral_key_has_the_rights_of_its_key_until_it_ends(void **stat
     steno_keys_close(k);
 }
 
+static char *usage_of(steno_keys *k)
+{
+    struct steno_buf b;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_keys_write_usage(k, &b), STENO_OK);
+    return steno_buf_take(&b, NULL);
+}
+
+static void usage_outlives_the_process(void **state)
+{
+    static const char *const keys = "[one]\nkey = " A "\n[two]\nkey = " B "\n";
+    steno_keys *k = with(keys), *next = with(keys);
+    struct steno_key_use u;
+    steno_key *key;
+    char *text, *again;
+    double after;
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_keys_find(k, A, &key, NULL), STENO_OK);
+    assert_int_equal(steno_key_enter(k, key, 1, &after, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, 1, 12.5, NULL, NULL), STENO_OK);
+    steno_key_leave(k, key);
+    text = usage_of(k); /* of two, which was not used, there is no line */
+    assert_non_null(strstr(text, "steno usage 1\none "));
+    assert_null(strstr(text, "two"));
+    assert_int_equal(steno_keys_read_usage(next, "u", text, strlen(text), &err), STENO_OK);
+    again = usage_of(next);
+    assert_string_equal(text, again);
+    assert_int_equal(steno_keys_find(next, A, &key, NULL), STENO_OK);
+    steno_key_get_use(key, &u);
+    assert_true(u.requests == 1 && u.audio_seconds == 12.5 && u.sessions == 0);
+    free(text);
+    free(again);
+    steno_keys_close(k);
+    steno_keys_close(next);
+}
+
+static void usage_of_a_removed_key_is_kept_until_it_comes_back(void **state)
+{
+    static const char text[] = "steno usage 1\ngone 1000 7 2 3.500\n";
+    steno_keys *k = with("[one]\nkey = " A "\n");
+    struct steno_key_use u;
+    steno_key *key;
+    char *out;
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_keys_read_usage(k, "u", text, strlen(text), &err), STENO_OK);
+    out = usage_of(k);
+    assert_string_equal(out, text);
+    free(out);
+    assert_int_equal(steno_keys_named(k, "gone", &key, NULL), STENO_ERR_INVAL);
+    assert_int_equal(steno_keys_find(k, "", &key, NULL), STENO_ERR_INVAL);
+    assert_int_equal(read_text(k, "[gone]\nkey = " B "\n", &err), STENO_OK);
+    assert_int_equal(steno_keys_find(k, B, &key, NULL), STENO_OK);
+    steno_key_get_use(key, &u);
+    assert_true(u.requests == 7 && u.refused == 2 && u.since == 1000);
+    steno_keys_close(k);
+}
+
+static void a_damaged_usage_file_names_its_line_and_adds_nothing(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "steno usage 2\n",
+        "steno usage 1\none 1 2 3\n",
+        "steno usage 1\none 1 2 3 4\n\none 1 2 3 4\n",
+        "steno usage 1\none 1 2 3 4 5\n",
+        "steno usage 1\none 1 -2 3 4\n",
+        "steno usage 1\none 1 2 3 nan\n",
+        "steno usage 1\none 1 2 3 1.2.3\n",
+        "steno usage 1\none 1 99999999999999999999 3 4\n",
+        "steno usage 1\no!e 1 2 3 4\n",
+        "steno usage 1\n 1 2 3 4\n",
+    };
+    steno_keys *k = with("[one]\nkey = " A "\n");
+    char *out;
+    steno_err err;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(steno_keys_read_usage(k, "u", bad[i], strlen(bad[i]), &err),
+                         STENO_ERR_FORMAT);
+        assert_non_null(strstr(err.msg, "u:"));
+    }
+    out = usage_of(k);
+    assert_string_equal(out, "steno usage 1\n");
+    free(out);
+    steno_keys_close(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(usage_outlives_the_process),
+        cmocka_unit_test(usage_of_a_removed_key_is_kept_until_it_comes_back),
+        cmocka_unit_test(a_damaged_usage_file_names_its_line_and_adds_nothing),
         cmocka_unit_test(without_a_file_every_client_is_anonymous_and_unlimited),
         cmocka_unit_test(a_key_is_found_by_its_secret_alone),
         cmocka_unit_test(sessions_at_once_are_counted),

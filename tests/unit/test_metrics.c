@@ -222,13 +222,13 @@ static void audio_that_came_was_recognised_or_dropped(void **state)
     const struct steno_pool_stream_stats ps = {
         .audio_seconds = 9, .waiting_seconds = 2, .inference_seconds = 0.5, .steps = 4};
     (void)state;
-    steno_stats_audio(st, STENO_SESSION_VOSK, 10, 1, &ps);
+    steno_stats_audio(st, STENO_SESSION_VOSK, 10, 1, &ps, "");
     assert_true(steno_metric_value(st->received_seconds[STENO_SESSION_VOSK]) == 10);
     assert_true(steno_metric_value(st->audio_seconds[STENO_SESSION_VOSK]) == 7);
     assert_true(steno_metric_value(st->dropped_seconds[STENO_SESSION_VOSK]) == 3);
     assert_true(steno_metric_value(st->realtime_factor) == 1);
     assert_true(steno_metric_value(st->queue_wait) == 1);
-    steno_stats_audio(st, STENO_SESSION_VOSK, 0, 0, &(struct steno_pool_stream_stats){0});
+    steno_stats_audio(st, STENO_SESSION_VOSK, 0, 0, &(struct steno_pool_stream_stats){0}, "");
     assert_true(steno_metric_value(st->received_seconds[STENO_SESSION_VOSK]) == 10);
     assert_true(steno_metric_value(st->realtime_factor) == 1);
     steno_stats_free(st);
@@ -268,10 +268,66 @@ static void memory_of_all_uploads_is_bounded(void **state)
     steno_config_free(&c);
 }
 
+static char *open_page(steno_metrics *m)
+{
+    struct steno_buf b;
+    steno_buf_init(&b, 1 << 20);
+    assert_int_equal(steno_metrics_write_open(m, &b), STENO_OK);
+    return steno_buf_take(&b, NULL);
+}
+
+static void openmetrics_has_exemplars_and_an_end(void **state)
+{
+    /* OpenMetrics 1.0: "Exemplars", "Counter" (the family without _total), canonical floats */
+    static const double bounds[] = {0.1, 1};
+    steno_metrics *m = steno_metrics_new();
+    steno_metric *a = steno_metrics_counter(m, "x_total", "Things.", "kind=\"a\"");
+    steno_metric *h = steno_metrics_histogram(m, "y_seconds", "Time.", "", bounds, 2);
+    char *text, *at;
+    (void)state;
+    steno_metric_add(a, 2);
+    steno_metric_observe_traced(h, 0.05, "0af7651916cd43dd8448eb211c80319c");
+    steno_metric_observe_traced(h, 0.07, "4bf92f3577b34da6a3ce929d0e0e4736");
+    steno_metric_observe_traced(h, 7, "");
+    text = open_page(m);
+    assert_non_null(strstr(text, "# HELP x Things.\n# TYPE x counter\nx_total{kind=\"a\"} 2\n"));
+    at = strstr(text, "y_seconds_bucket{le=\"0.1\"} 2 # "
+                      "{trace_id=\"4bf92f3577b34da6a3ce929d0e0e4736\"} 0.07 ");
+    assert_non_null(at);
+    assert_non_null(strstr(text, "y_seconds_bucket{le=\"1.0\"} 2\n"));
+    assert_non_null(strstr(text, "y_seconds_bucket{le=\"+Inf\"} 3\n"));
+    assert_string_equal(text + strlen(text) - 6, "# EOF\n");
+    free(text);
+    text = page(m);
+    assert_null(strstr(text, "trace_id"));
+    free(text);
+    steno_metrics_free(m);
+}
+
+static void accept_decides_between_the_formats(void **state)
+{
+    (void)state;
+    assert_false(steno_metrics_open_wanted(NULL));
+    assert_false(steno_metrics_open_wanted(""));
+    assert_false(steno_metrics_open_wanted("*/*"));
+    assert_false(steno_metrics_open_wanted("text/plain, application/openmetrics-text;q=0"));
+    assert_false(steno_metrics_open_wanted("text/plain;q=0.9,application/openmetrics-text;q=0.5"));
+    assert_false(steno_metrics_open_wanted("application/openmetrics-textual"));
+    assert_true(steno_metrics_open_wanted("application/openmetrics-text"));
+    /* of Prometheus 2.42 and 2.53 */
+    assert_true(steno_metrics_open_wanted(
+        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;"
+        "q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"));
+    assert_true(steno_metrics_open_wanted(
+        "text/plain;version=0.0.4;q=0.3, application/openmetrics-text ; version=1.0.0; q=0.5"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_format_is_that_of_prometheus),
+        cmocka_unit_test(openmetrics_has_exemplars_and_an_end),
+        cmocka_unit_test(accept_decides_between_the_formats),
         cmocka_unit_test(one_name_has_one_type),
         cmocka_unit_test(page_that_does_not_fit_is_an_error),
         cmocka_unit_test(no_addition_of_many_threads_is_lost),
