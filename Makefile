@@ -94,7 +94,8 @@ soname := libsteno.so.$(abi)
 public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
+
+.PHONY: all abi wheel check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
         deb distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
@@ -200,6 +201,11 @@ $(B)/include/steno/steno.h: engine/header.awk $(public_headers)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)awk -f $< engine/steno.h >$@.new && mv $@.new $@
+wheel: $(B)/$(soname) ## the Python package steno-asr in build/wheel
+	@mkdir -p build/wheel
+	@STENO_WHEEL_LIBRARY=$(B)/$(soname) python3 engine/python/build_wheel.py build/wheel
+abi: $(B)/$(soname) ## compare the shared library's interface with that of the last release (abidiff; docs/packages.md)
+	@B=$(B) tests/abi.sh
 
 # A program has its name once it is whole: one that a stopped make left would pass for up to date.
 $(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libopt) $(libsteno)

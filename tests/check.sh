@@ -114,7 +114,7 @@ programs() { # KIND FOLDER...: the programs that are built
 }
 
 if want scripts && [ -z "$san" ]; then
-    for s in tests/arm.sh tests/counts.sh tests/emulated.sh tests/installed.sh tests/isa.sh tests/layers.sh tests/style.sh; do
+    for s in tests/abi.sh tests/arm.sh tests/counts.sh tests/emulated.sh tests/installed.sh tests/isa.sh tests/layers.sh tests/style.sh; do
         [ -f "$s" ] && queue+=("$(basename "$s" .sh) $limit bash $s")
     done
 fi
