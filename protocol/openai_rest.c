@@ -529,13 +529,28 @@ static steno_status whole(struct steno_buf *out, size_t before, steno_status st)
     return st;
 }
 
-steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, size_t n)
+steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, size_t n,
+                                      unsigned channel)
 {
     size_t before = out->len;
     steno_status st = steno_buf_puts(out, "data: {\"type\":\"transcript.text.delta\",\"delta\":");
     THEN(st, steno_json_put_string(out, text, n));
+    THEN(st, put_channel(out, channel));
     THEN(st, steno_buf_puts(out, "}\n\n"));
     return whole(out, before, st);
+}
+
+/* Append the texts of a recording's channels, if each has one. */
+static steno_status put_channels(struct steno_buf *out, const steno_transcript *t)
+{
+    const size_t n = steno_transcript_n_channels(t);
+    steno_status st = n ? steno_buf_puts(out, ",\"channels\":[") : STENO_OK;
+    for (size_t i = 0; i < n; i++) {
+        THEN(st, steno_buf_printf(out, "%s{\"channel\":%zu,", i ? "," : "", i + 1));
+        THEN(st, put_text(out, "text", steno_transcript_text(steno_transcript_channel(t, i))));
+        THEN(st, steno_buf_puts(out, "}"));
+    }
+    return n ? THEN(st, steno_buf_puts(out, "]")) : st;
 }
 
 steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_openai_result *r)
@@ -543,6 +558,7 @@ steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_o
     size_t before = out->len;
     steno_status st = steno_buf_puts(out, "data: {\"type\":\"transcript.text.done\",");
     THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    THEN(st, put_channels(out, r->transcript));
     THEN(st, put_all_logprobs(out, r));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_usage(out, r->duration));

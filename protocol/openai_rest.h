@@ -96,7 +96,8 @@ STENO_MUST steno_status steno_openai_write_models(struct steno_buf *out,
 
 /* Append server-sent events ("data: {json}\n\n"; WHATWG HTML, 9.2). Clients join deltas, so a delta
  * has only text that will not change. On failure out has no part of the event. */
-STENO_MUST steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, size_t n);
+STENO_MUST steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, size_t n,
+                                                 unsigned channel);
 STENO_MUST steno_status steno_openai_write_done(struct steno_buf *out,
                                                 const struct steno_openai_result *r);
 STENO_MUST steno_status steno_openai_write_error_event(struct steno_buf *out, const char *message,

@@ -98,7 +98,7 @@ static void on_event(steno_job *job, const struct steno_event *ev)
         return;
     }
     if (job->req.event)
-        job->req.event(job->req.user, ev);
+        job->req.event(job->req.user, job->req.multichannel ? job->channel + 1 : 0, ev);
 }
 
 /* The last iteration is short, and waking a feeder for it would cost more, so the worker runs it.

@@ -34,8 +34,9 @@ struct steno_job_request {
     bool no_word_times;
     bool partials;       /* deliver partials to `event` as well */
     bool no_endpointing; /* never wanted of a model that cuts recordings itself */
-    /* Receives every event in order, on a worker thread; NULL = not wanted. */
-    void (*event)(void *user, const struct steno_event *ev);
+    /* Receives every event in order, on a worker thread; NULL = not wanted. channel: with
+     * multichannel the event's, from 1, in this order; else 0. */
+    void (*event)(void *user, unsigned channel, const struct steno_event *ev);
     /* Called once at the end, on the worker thread that took the last step or on a feeder. No event
      * comes after it. */
     void (*done)(void *user, steno_job *job);

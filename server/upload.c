@@ -254,10 +254,10 @@ static void add_delta(struct steno_upload *up, const struct steno_event *ev, siz
     if (stable <= up->sent_bytes || up->sse_failure)
         return;
     if (!up->sent_bytes && up->any_sent)
-        up->sse_failure = steno_openai_write_delta(&up->events, " ", 1);
+        up->sse_failure = steno_openai_write_delta(&up->events, " ", 1, up->sent_channel);
     if (!up->sse_failure)
         up->sse_failure = steno_openai_write_delta(&up->events, ev->text + up->sent_bytes,
-                                                   stable - up->sent_bytes);
+                                                   stable - up->sent_bytes, up->sent_channel);
     up->sent_bytes = stable;
     up->any_sent = true;
     resume(up);
@@ -276,18 +276,36 @@ static void add_sections(struct steno_upload *up, const struct steno_event *ev)
             text += strspn(text, " ");
         if (!*text)
             continue;
-        up->sse_failure = steno_openai_write_delta(&up->events, text, strlen(text));
+        up->sse_failure =
+            steno_openai_write_delta(&up->events, text, strlen(text), up->sent_channel);
         up->any_sent = true;
     }
     resume(up);
 }
 
-static void on_event(void *user, const struct steno_event *ev)
+/* Lock held. The deltas to come are of this channel, from 1. Its text begins on a new line, like
+ * that of each channel that has none, so that all deltas add up to the text of the whole. */
+static void enter_channel(struct steno_upload *up, unsigned channel)
+{
+    if (!up->sent_channel)
+        up->sent_channel = 1;
+    if (channel == up->sent_channel)
+        return;
+    while (up->sent_channel < channel && !up->sse_failure)
+        up->sse_failure = steno_openai_write_delta(&up->events, "\n", 1, ++up->sent_channel);
+    up->segment = -1;
+    up->any_sent = false;
+    resume(up);
+}
+
+static void on_event(void *user, unsigned channel, const struct steno_event *ev)
 {
     struct steno_upload *up = user;
     if (ev->kind == STENO_SPEECH_START)
         return;
     pthread_mutex_lock(&up->lock);
+    if (channel)
+        enter_channel(up, channel);
     if (up->served->info.cuts)
         add_sections(up, ev);
     else
@@ -336,6 +354,8 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
     up->result_ns = steno_now_ns();
     memcpy(up->audio_format, r->format, sizeof up->audio_format);
     memcpy(up->warning, r->warning, sizeof up->warning);
+    if (!st && up->sse && up->multichannel)
+        enter_channel(up, r->channels);
     if (!st && up->sse_failure)
         st = up->sse_failure;
     if (!st)
@@ -541,9 +561,8 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
             steno_openai_check(&up->ask, &up->fail_param, &err))
             fail_body_status(up, up->fail_param, &err);
     }
-    if (!up->fail_http && up->multichannel && (up->ask.channel || up->ask.stream)) {
-        (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with %s",
-                         up->ask.channel ? "channel" : "stream");
+    if (!up->fail_http && up->multichannel && up->ask.channel) {
+        (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
         fail_body_status(up, "multichannel", &err);
     }
     if (!up->fail_http && !choose_model(up, &why, &err))

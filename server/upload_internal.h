@@ -72,10 +72,11 @@ struct steno_upload {
     bool sse, sse_begun, sse_ended;
     steno_status sse_failure; /* an event could not be written: only an error may follow */
     struct steno_buf events;
-    int64_t segment;      /* the one whose text is being sent */
-    size_t sent_bytes;    /* of that segment's text */
-    size_t sent_sections; /* of a model that cuts */
-    bool any_sent;
+    int64_t segment;       /* the one whose text is being sent */
+    size_t sent_bytes;     /* of that segment's text */
+    size_t sent_sections;  /* of a model that cuts */
+    bool any_sent;         /* of that channel */
+    unsigned sent_channel; /* whose text is being sent, with multichannel; else 0 */
 };
 
 /* ---- upload_form.c: the connection's thread ---- */

@@ -88,8 +88,33 @@ def openai_segments_words_and_subtitles_have_channels(d):
     assert b"<v Channel 1>" in text and b"<v Channel 2>" in text, text
     code, _, text = form(d, response_format="srt", multichannel="true")
     assert b"Channel 1: " in text and b"Channel 2: " in text, text
-    code, _, text = form(d, multichannel="true", stream="true")
+
+
+def events(d, body):
+    code, headers, text = form(d, body, multichannel="true", stream="true")
+    assert code == 200 and headers["content-type"] == "text/event-stream", (code, text)
+    data = [e.removeprefix("data: ") for e in text.decode().split("\n\n") if e]
+    assert data[-1] == "[DONE]", data
+    return [json.loads(e) for e in data[:-1]]
+
+
+@case
+def deltas_of_channels_add_up_to_the_text(d):
+    silence = np.zeros(RATE, "<i2")
+    for channels in ((LEFT, RIGHT), (silence, LEFT), (LEFT, silence, silence, RIGHT, silence), (silence, silence), (LEFT,)):
+        got = events(d, wav(*channels))
+        deltas, done = got[:-1], got[-1]
+        assert done["type"] == "transcript.text.done" and "".join(m["delta"] for m in deltas) == done["text"], got
+        assert [c["channel"] for c in done["channels"]] == list(range(1, len(channels) + 1)), done
+        for c in done["channels"]:
+            assert "".join(m["delta"] for m in deltas if m["channel"] == c["channel"]).lstrip("\n") == c["text"], got
+        assert done["text"] == "\n".join(c["text"] for c in done["channels"])
+        assert [m["channel"] for m in deltas] == sorted(m["channel"] for m in deltas), got
+    assert [c["text"] for c in events(d, STEREO)[-1]["channels"]] == [alone(d, LEFT)["text"], alone(d, RIGHT)["text"]]
+    code, _, text = form(d, multichannel="true", stream="true", channel="1")
     assert code == 400 and json.loads(text)["error"]["param"] == "multichannel", text
+    code, _, text = form(d, stream="true")
+    assert code == 200 and b'"channel"' not in text and b'"channels"' not in text, text
 
 
 @case

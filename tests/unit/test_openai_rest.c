@@ -402,7 +402,7 @@ static void events_are_lines_of_data(void **state)
     struct steno_buf b;
     (void)state;
     steno_buf_init(&b, 1 << 16);
-    assert_int_equal(steno_openai_write_delta(&b, "four\ntwo", 8), STENO_OK);
+    assert_int_equal(steno_openai_write_delta(&b, "four\ntwo", 8, 0), STENO_OK);
     assert_string_equal(b.data,
                         "data: {\"type\":\"transcript.text.delta\",\"delta\":\"four\\ntwo\"}\n\n");
     steno_buf_reset(&b);
@@ -430,7 +430,7 @@ static void an_event_that_does_not_fit_leaves_those_before_it_whole(void **state
         bool fits = room >= sizeof delta - 1;
         steno_buf_init(&b, 4 + room);
         assert_int_equal(steno_buf_puts(&b, "head"), STENO_OK);
-        assert_int_equal(!steno_openai_write_delta(&b, "four", 4), fits);
+        assert_int_equal(!steno_openai_write_delta(&b, "four", 4, 0), fits);
         assert_string_equal(b.data + 4, fits ? delta : "");
         steno_buf_cut(&b, 4);
         assert_int_equal(steno_openai_write_done(&b, &r), STENO_ERR_LIMIT);
