@@ -2,9 +2,10 @@
  * TurnInfo events: StartOfTurn, Update, EagerEndOfTurn, TurnResumed, EndOfTurn. Source: the
  * AsyncAPI of deepgram-api-specs (2026-07).
  *
- * Deepgram's thresholds are confidences of a network that knows turns. Here silence decides: a
- * turn ends after eot_threshold seconds of it (0.7 by default), and EagerEndOfTurn comes
- * eager_eot_threshold seconds after the last word. eot_timeout_ms bounds both. */
+ * Deepgram's thresholds are confidences of a network that knows turns. Here silence is the
+ * evidence: confidence_after tells how probable the end of a turn is after so much of it. A turn
+ * ends, and EagerEndOfTurn comes, after the silence whose confidence is the threshold.
+ * eot_timeout_ms bounds both. */
 #include "protocol/deepgram.h"
 
 #include <jansson.h>
@@ -15,11 +16,18 @@
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 
+/* A pause after a word ends the turn with probability ENDS; one that does not lasts longer than s
+ * seconds with probability exp(-s / PAUSE). With these values the default threshold of 0.7 is 0.7 s
+ * of silence, Deepgram's limits of 0.3 and 0.9 are 0.31 and 1.01 s. */
+#define ENDS 0.1
+#define PAUSE 0.23 /* s */
+
 #define MAX_TURN (1u << 20) /* bytes of a turn's transcript and words, as JSON */
 
 struct state {
-    bool named;                 /* an encoding was given */
-    double eot, eager, timeout; /* s; eager 0: no EagerEndOfTurn */
+    bool named;        /* an encoding was given */
+    double eot, eager; /* confidences; eager 0: no EagerEndOfTurn */
+    double timeout;    /* s */
     bool in_turn, told_eager;
     int64_t turn;
     double window;          /* s: where the turn's audio begins */
@@ -34,10 +42,22 @@ static struct state *state_of(struct steno_dialect_session *d)
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
+/* The probability that a turn has ended, after so many seconds of silence (Bayes' rule). Rises. */
+static double confidence_after(double silence)
+{
+    return ENDS / (ENDS + (1 - ENDS) * exp(-fmax(silence, 0) / PAUSE));
+}
+
+/* Its inverse: s of silence. confidence: in (0, 1). */
+static double silence_of(double confidence)
+{
+    return fmax(0, PAUSE * log(confidence / (1 - confidence) * (1 - ENDS) / ENDS));
+}
+
 static void apply(const struct state *s, struct steno_native_start *start)
 {
-    start->endpoint.silence_after = fmin(s->eot, s->timeout);
-    start->utterance_end = s->eager > 0 ? fmin(s->eager, s->timeout) : 0;
+    start->endpoint.silence_after = fmin(silence_of(s->eot), s->timeout);
+    start->utterance_end = s->eager > 0 ? fmin(silence_of(s->eager), s->timeout) : 0;
 }
 
 static void init(struct steno_dialect_session *d)
@@ -159,13 +179,20 @@ static void send_turn(struct steno_dialect_session *d, const char *event, double
     close_message(d, b, st);
 }
 
+/* The confidence with which a threshold is reached: its own, unless the timeout comes first. */
+static double at_least(const struct state *s, double threshold)
+{
+    return confidence_after(fmin(silence_of(threshold), s->timeout));
+}
+
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = state_of(d);
     const double now = d->offset + ev->time;
+    double confidence = confidence_after(ev->time - ev->end);
     if (ev->kind == STENO_UTTERANCE_END) {
         if (s->in_turn && !s->told_eager)
-            send_turn(d, "EagerEndOfTurn", now, s->eager);
+            send_turn(d, "EagerEndOfTurn", now, fmax(confidence, at_least(s, s->eager)));
         s->told_eager = s->in_turn;
         return;
     }
@@ -176,14 +203,16 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
         return;
     }
     if (!s->in_turn)
-        send_turn(d, "StartOfTurn", now, 0);
+        send_turn(d, "StartOfTurn", now, confidence);
     else if (ev->kind == STENO_PARTIAL)
-        send_turn(d, s->told_eager ? "TurnResumed" : "Update", now, 0);
+        send_turn(d, s->told_eager ? "TurnResumed" : "Update", now, confidence);
     s->in_turn = ev->kind == STENO_PARTIAL;
     s->told_eager = false;
     if (s->in_turn)
         return;
-    send_turn(d, "EndOfTurn", now, s->eot);
+    if (ev->reason == STENO_FINAL_ENDPOINT) /* the end of sound may be before that of the word */
+        confidence = fmax(confidence, at_least(s, s->eot));
+    send_turn(d, "EndOfTurn", now, confidence);
     s->turn++;
     s->window = now;
 }

@@ -217,6 +217,20 @@ def deepgram_flux_tells_turns(d):
 
 
 @case
+def deepgram_flux_ends_turns_later_with_more_confidence(d):
+    quiet, ends = b"\0\0" * RATE, []
+    for threshold in (0.5, 0.7, 0.9):
+        got, _, _, _ = converse(url(d, "/v2/listen", encoding="linear16", sample_rate=RATE, eot_threshold=threshold),
+                                pieces(PCM + 2 * quiet, 320) + ['{"type":"CloseStream"}'])
+        end = [m for m in got if m.get("event") == "EndOfTurn"][-1]
+        assert threshold <= end["end_of_turn_confidence"] + 0.01 < 1.01, end
+        assert all(0.1 <= m["end_of_turn_confidence"] <= 1 for m in got if m["type"] == "TurnInfo"), got
+        ends.append(end["audio_window_end"])
+    # 0.51, 0.70 and 1.01 s of silence, found in steps of the network
+    assert 0.05 < ends[1] - ends[0] < 0.4 and 0.1 < ends[2] - ends[1] < 0.5, ends
+
+
+@case
 def deepgram_flux_is_configured_while_it_runs(d):
     with connect(url(d, "/v2/listen", encoding="linear16", sample_rate=RATE), **OPEN) as ws:
         assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "Connected"

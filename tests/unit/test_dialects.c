@@ -412,6 +412,62 @@ static void flux_needs_a_rate_for_raw_audio_alone(void **state)
     stop(&h);
 }
 
+/* A final or the end of an utterance, so long after the last word's end. */
+static double confidence_at(struct received *h, enum steno_event_kind kind,
+                            enum steno_final_reason reason, double silence)
+{
+    const struct steno_event ev = {
+        .kind = kind, .time = 2 + silence, .end = 2, .text = "four", .reason = reason};
+    json_t *said;
+    double c;
+    h->d.dialect->event(&h->d, &ev);
+    said = json_loads(h->said[h->n - 1], 0, NULL);
+    assert_non_null(said);
+    c = json_number_value(json_object_get(said, "end_of_turn_confidence"));
+    json_decref(said);
+    return c;
+}
+
+static void flux_thresholds_are_confidences(void **state)
+{
+    static const struct {
+        const char *threshold;
+        double silence; /* s, by docs/protocol.md */
+    } rows[] = {{"0.3", 0.31}, {"0.5", 0.51}, {"0.6", 0.60},
+                {"0.7", 0.70}, {"0.8", 0.82}, {"0.9", 1.01}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct received h;
+        const double c = strtod(rows[i].threshold, NULL);
+        start(&h, &steno_dialect_flux);
+        query(&h, "eager_eot_threshold", rows[i].threshold, STENO_OK);
+        assert_true(fabs(h.d.start.utterance_end - rows[i].silence) < 0.005);
+        query(&h, "eot_threshold", rows[i].threshold, i ? STENO_OK : STENO_ERR_INVAL);
+        assert_true(fabs(h.d.start.endpoint.silence_after - (i ? rows[i].silence : 0.7)) < 0.005);
+        assert_true(confidence_at(&h, STENO_PARTIAL, 0, 0) < 0.105);
+        assert_true(fabs(confidence_at(&h, STENO_PARTIAL, 0, rows[i].silence) - c) < 0.015);
+        /* reached by silence: the event says so, whatever the last word's end is */
+        assert_true(confidence_at(&h, STENO_UTTERANCE_END, 0, 0.1) > c - 0.01);
+        assert_true(confidence_at(&h, STENO_PARTIAL, 0, -1) < 0.105);
+        assert_true(confidence_at(&h, STENO_FINAL, STENO_FINAL_ENDPOINT, 0.1) >
+                    (i ? c : 0.7) - 0.01);
+        assert_true(confidence_at(&h, STENO_FINAL, STENO_FINAL_END, 0.1) < 0.2);
+        stop(&h);
+    }
+}
+
+static void a_flux_timeout_bounds_the_silence(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    query(&h, "eot_threshold", "0.9", STENO_OK);
+    query(&h, "eot_timeout_ms", "500", STENO_OK);
+    assert_true(fabs(h.d.start.endpoint.silence_after - 0.5) < 1e-9);
+    assert_true(fabs(confidence_at(&h, STENO_FINAL, STENO_FINAL_ENDPOINT, 0.1) - 0.49) < 0.011);
+    stop(&h);
+}
+
 static void deepgram_messages(void **state)
 {
     struct received h;
@@ -828,6 +884,8 @@ int main(void)
         cmocka_unit_test(deepgram_parameters),
         cmocka_unit_test(deepgram_detects_audio_without_an_encoding),
         cmocka_unit_test(flux_needs_a_rate_for_raw_audio_alone),
+        cmocka_unit_test(flux_thresholds_are_confidences),
+        cmocka_unit_test(a_flux_timeout_bounds_the_silence),
         cmocka_unit_test(deepgram_messages),
         cmocka_unit_test(deepgram_results_follow_each_other),
         cmocka_unit_test(deepgram_sends_hypotheses_and_accepts_search_options),
