@@ -250,10 +250,12 @@ static int32_t choose(steno_whisper_live *l, const float *logits, float *log_pro
 {
     const size_t n = (size_t)l->m->dims.vocab;
     size_t best = 0;
+    float max;
     memcpy(l->scores, logits, n * sizeof *logits);
     steno_whisper_rules_apply(l->m, &l->o->search.rules, l->now.ids, l->now.n, l->scores);
-    for (size_t i = 1; i < n; i++)
-        best = l->scores[i] > l->scores[best] ? i : best;
+    max = l->m->kernels.max_reduce_f32(l->scores, n);
+    while (best < n - 1 && !(l->scores[best] >= max))
+        best++;
     *log_prob = l->scores[best] - steno_whisper_log_sum(l->m, l->scores, n, l->scratch);
     return (int32_t)best;
 }

@@ -62,25 +62,13 @@ static void order_times(const struct steno_whisper *m, const int32_t *seq, size_
         ban(x, first, newest + (last && !pair ? 0 : 1));
 }
 
-static float largest(const float *x, size_t n)
-{
-    float max = -INFINITY;
-    for (size_t i = 0; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    return max;
-}
-
 /* Where all timestamps together are likelier than any piece of text, a timestamp comes. */
 static void prefer_times(const struct steno_whisper *m, float *x)
 {
     const int64_t first = m->special.first_time;
-    const float *t = x + first, max = largest(t, (size_t)(m->dims.vocab - first));
-    double sum = 0;
-    if (max == -INFINITY)
-        return;
-    for (int64_t i = first; i < m->dims.vocab; i++)
-        sum += exp((double)(x[i] - max));
-    if ((double)max + log(sum) > (double)largest(x, (size_t)first))
+    float block[STENO_WHISPER_SUM_BLOCK];
+    const float sum = steno_whisper_log_sum(m, x + first, (size_t)(m->dims.vocab - first), block);
+    if (sum > m->kernels.max_reduce_f32(x, (size_t)first))
         ban(x, 0, first);
 }
 
@@ -121,7 +109,10 @@ void steno_whisper_rules_apply(const struct steno_whisper *m, const struct steno
 float steno_whisper_log_sum(const struct steno_whisper *m, const float *x, size_t n, float *scratch)
 {
     float max = -INFINITY, sum = 0;
-    memcpy(scratch, x, n * sizeof *x);
-    (void)m->kernels.softmax_step_f32(scratch, n, 1, NULL, NULL, &max, &sum);
+    for (size_t i = 0; i < n; i += STENO_WHISPER_SUM_BLOCK) {
+        const size_t k = n - i < STENO_WHISPER_SUM_BLOCK ? n - i : STENO_WHISPER_SUM_BLOCK;
+        memcpy(scratch, x + i, k * sizeof *x);
+        (void)m->kernels.softmax_step_f32(scratch, k, 1, NULL, NULL, &max, &sum);
+    }
     return max + logf(sum);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BLOCK 256    /* pieces that are looked at together */
 #define MOST_NEW 224 /* half of the decoder's positions */
 
 struct candidate {
@@ -196,26 +197,32 @@ static void insert(struct candidate *c, size_t *n, size_t max, struct candidate 
     c[at] = x;
 }
 
-/* scores become log-probabilities after the rules, given hypothesis t. */
-static void score(steno_whisper_search *s, const struct text *t, const float *logits)
+/* Scores after the rules, given hypothesis t. Returns what they exceed log-probabilities by. */
+static float score(steno_whisper_search *s, const struct text *t, const float *logits)
 {
     const size_t n = (size_t)s->m->dims.vocab;
-    float sum;
     memcpy(s->scores, logits, n * sizeof *logits);
     steno_whisper_rules_apply(s->m, &s->o.rules, t->ids, t->n, s->scores);
-    sum = steno_whisper_log_sum(s->m, s->scores, n, s->scratch);
-    for (size_t i = 0; i < n; i++)
-        s->scores[i] -= sum;
+    return steno_whisper_log_sum(s->m, s->scores, n, s->scratch);
 }
 
-static void best_of_one(const steno_whisper_search *s, size_t parent, float before,
+/* Candidates of hypothesis `parent`, whose text has the score `before`. Most blocks of pieces have
+ * none that is good enough, as their largest score tells. */
+static void best_of_one(const steno_whisper_search *s, size_t parent, float before, float sum,
                         struct candidate *c, size_t *n, size_t max)
 {
     const size_t vocab = (size_t)s->m->dims.vocab;
-    for (size_t i = 0; i < vocab; i++) {
-        const struct candidate x = {before + s->scores[i], s->scores[i], parent, (int32_t)i};
-        if (*n < max ? s->scores[i] > -INFINITY : x.score > c[max - 1].score)
-            insert(c, n, max, x);
+    for (size_t at = 0, end; at < vocab; at = end) {
+        end = vocab - at < BLOCK ? vocab : at + BLOCK;
+        if (*n == max && before + (s->m->kernels.max_reduce_f32(s->scores + at, end - at) - sum) <=
+                             c[max - 1].score)
+            continue;
+        for (size_t i = at; i < end; i++) {
+            const float log_prob = s->scores[i] - sum;
+            const struct candidate x = {before + log_prob, log_prob, parent, (int32_t)i};
+            if (*n < max ? log_prob > -INFINITY : x.score > c[max - 1].score)
+                insert(c, n, max, x);
+        }
     }
 }
 
@@ -283,8 +290,8 @@ static void take_beam(steno_whisper_search *s, const float *logits, bool last)
     size_t n = 0;
     for (size_t i = 0; i < s->n_live; i++) {
         const struct text *t = &s->live[s->now][i];
-        score(s, t, logits + i * (size_t)s->m->dims.vocab);
-        best_of_one(s, i, t->score, c, &n, max);
+        const float sum = score(s, t, logits + i * (size_t)s->m->dims.vocab);
+        best_of_one(s, i, t->score, sum, c, &n, max);
     }
     choose(s, c, n, last);
     s->done =
@@ -299,7 +306,15 @@ static double draw(steno_whisper_search *s)
     return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
 }
 
-/* A piece by its probability at the temperature; scores as score left them. */
+/* scores become log-probabilities. */
+static void score_all(steno_whisper_search *s, const struct text *t, const float *logits)
+{
+    const float sum = score(s, t, logits);
+    for (int64_t i = 0; i < s->m->dims.vocab; i++)
+        s->scores[i] -= sum;
+}
+
+/* A piece by its probability at the temperature; scores as score_all left them. */
 static int32_t sample(steno_whisper_search *s)
 {
     const size_t n = (size_t)s->m->dims.vocab;
@@ -332,7 +347,7 @@ static void take_samples(steno_whisper_search *s, const float *logits, bool firs
         struct text *t = &s->live[s->now][parent];
         struct candidate c = {.parent = parent};
         if (!i || !first)
-            score(s, t, logits + parent * (size_t)s->m->dims.vocab);
+            score_all(s, t, logits + parent * (size_t)s->m->dims.vocab);
         c.id = sample(s);
         c.log_prob = s->scores[c.id];
         c.score = t->score + c.log_prob;
