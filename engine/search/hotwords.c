@@ -211,6 +211,16 @@ int32_t steno_hotwords_step(const steno_hotwords *h, int32_t state, int32_t toke
     return STENO_HOTWORDS_START;
 }
 
+size_t steno_hotwords_n_next(const steno_hotwords *h, int32_t state)
+{
+    return (size_t)h->states[state].n;
+}
+
+int32_t steno_hotwords_next(const steno_hotwords *h, int32_t state, size_t i)
+{
+    return h->arcs[(size_t)h->states[state].first + i].token;
+}
+
 float steno_hotwords_end(const steno_hotwords *h, int32_t state)
 {
     return -h->states[state].sum;

@@ -29,6 +29,9 @@ STENO_MUST steno_status steno_hotwords_add(steno_hotwords *h, const int32_t *tok
 STENO_MUST steno_status steno_hotwords_build(steno_hotwords *h, steno_err *err);
 /* The state after `token`. *score: what the step adds, negative where it takes back. */
 int32_t steno_hotwords_step(const steno_hotwords *h, int32_t state, int32_t token, float *score);
+/* The tokens that go on with a phrase in a state: their number, and token i < that. */
+size_t steno_hotwords_n_next(const steno_hotwords *h, int32_t state);
+int32_t steno_hotwords_next(const steno_hotwords *h, int32_t state, size_t i);
 /* What the end of the sequence takes back in a state. */
 float steno_hotwords_end(const steno_hotwords *h, int32_t state);
 size_t steno_hotwords_states(const steno_hotwords *h);

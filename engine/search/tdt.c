@@ -34,6 +34,7 @@ struct hyp {
     int64_t frame; /* the next one that it reads */
     int32_t node, slot;
     int here;         /* tokens so far in `frame` */
+    int32_t match;    /* state of the hot words */
     int32_t unread;   /* the token that the prediction network reads after slot; -1: none */
     int32_t duration; /* of a candidate's token */
     float peak;
@@ -47,6 +48,8 @@ struct steno_tdt {
     struct hyp *candidates; /* [beam * (beam + 1)] */
     size_t n_candidates;
     float *slots; /* [2 beam, state + width] */
+    float *lm;    /* [vocab] of one hypothesis; NULL: there is no language model */
+    float *raw;   /* [vocab] scores before language model and hot words; NULL: there are none */
     struct node *nodes;
     size_t n_nodes, cap_nodes;
     int64_t frames, end; /* frames before this push, and after it */
@@ -95,6 +98,13 @@ static steno_status check(const struct steno_tdt_options *o, steno_err *err)
     if (o->beam < 1 || o->beam > MAX_BEAM || o->beam >= o->vocab)
         return steno_fail(err, STENO_ERR_INVAL, "transducer: beam %d is outside 1 to %d", o->beam,
                           o->vocab - 1 < MAX_BEAM ? (int)o->vocab - 1 : MAX_BEAM);
+    if (o->lm.history > STENO_TOKEN_LM_HISTORY)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "transducer: the language model looks at %zu tokens, expected at most %d",
+                          o->lm.history, STENO_TOKEN_LM_HISTORY);
+    if (!(o->modified || o->beam > 1) && (o->hotwords || o->lm.all))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "transducer: hot words and language model need a beam search");
     if (o->max_tokens < 1 || !isfinite(o->blank_penalty))
         return steno_fail(err, STENO_ERR_INVAL, "transducer: %d tokens per frame, penalty %g",
                           o->max_tokens, (double)o->blank_penalty);
@@ -110,11 +120,17 @@ steno_status steno_tdt_open(steno_tdt **out, const struct steno_tdt_options *opt
         return st;
     if (t) {
         t->o = *opt;
+        t->o.modified |= beam > 1;
+        if (opt->lm.all)
+            t->lm = malloc((size_t)opt->vocab * sizeof *t->lm);
+        if (opt->lm.all || opt->hotwords)
+            t->raw = malloc((size_t)opt->vocab * sizeof *t->raw);
         t->hyps = calloc(beam, sizeof *t->hyps);
         t->candidates = calloc(beam * (beam + 1), sizeof *t->candidates);
         t->slots = steno_aligned_alloc(2 * beam * slot_floats(t) * sizeof *t->slots + 1);
     }
-    if (!t || !t->hyps || !t->candidates || !t->slots) {
+    if (!t || !t->hyps || !t->candidates || !t->slots || (opt->lm.all && !t->lm) ||
+        ((opt->lm.all || opt->hotwords) && !t->raw)) {
         steno_tdt_close(t);
         return steno_fail(err, STENO_ERR_NOMEM, "transducer: out of memory");
     }
@@ -130,6 +146,8 @@ void steno_tdt_close(steno_tdt *t)
     free(t->hyps);
     free(t->candidates);
     steno_aligned_free(t->slots);
+    free(t->lm);
+    free(t->raw);
     free(t->nodes);
     free(t->spans);
     free(t);
@@ -161,8 +179,11 @@ static void begin(steno_tdt *t)
 {
     t->n = 1;
     t->n_nodes = 0;
-    t->hyps[0] =
-        (struct hyp){.frame = t->frames, .node = NO_NODE, .slot = NO_SLOT, .unread = t->o.blank};
+    t->hyps[0] = (struct hyp){.frame = t->frames,
+                              .node = NO_NODE,
+                              .slot = NO_SLOT,
+                              .unread = t->o.blank,
+                              .match = STENO_HOTWORDS_START};
 }
 
 void steno_tdt_reset(steno_tdt *t)
@@ -176,6 +197,14 @@ void steno_tdt_restart(steno_tdt *t, int64_t frame)
     t->frames = t->end = frame;
     t->sound = -1;
     begin(t);
+}
+
+void steno_tdt_finish(steno_tdt *t)
+{
+    for (size_t i = 0; t->o.hotwords && i < t->n; i++) {
+        t->hyps[i].score += (double)steno_hotwords_end(t->o.hotwords, t->hyps[i].match);
+        t->hyps[i].match = STENO_HOTWORDS_START;
+    }
 }
 
 void steno_tdt_skip(steno_tdt *t, size_t n)
@@ -225,15 +254,65 @@ static void move(const struct steno_tdt_options *o, struct hyp *c, bool silent)
     c->frame += d;
 }
 
+static bool is_silent(const struct steno_tdt_options *o, int32_t token)
+{
+    return token == o->blank || (o->modified && token == o->silent);
+}
+
+/* Scores of the language model for the token after h, in t->lm. */
+static void score_lm(const steno_tdt *t, const struct hyp *h)
+{
+    int32_t history[STENO_TOKEN_LM_HISTORY];
+    const size_t depth = h->node == NO_NODE ? 0 : (size_t)t->nodes[h->node].depth;
+    const size_t n = depth < t->o.lm.history ? depth : t->o.lm.history;
+    int32_t at = h->node;
+    for (size_t i = n; i > 0; i--, at = t->nodes[at].before)
+        history[i - 1] = t->nodes[at].token;
+    t->o.lm.all(t->o.lm.self, history, n, t->lm);
+}
+
+/* Copy the scores x [vocab] to t->raw, then add what language model and hot words say. */
+static void bias(const steno_tdt *t, const struct hyp *h, float *x)
+{
+    const struct steno_tdt_options *o = &t->o;
+    memcpy(t->raw, x, (size_t)o->vocab * sizeof *x);
+    if (t->lm) {
+        score_lm(t, h);
+        for (int32_t v = 0; v < o->vocab; v++)
+            if (!is_silent(o, v))
+                x[v] += (float)o->lm.weight * t->lm[v];
+    }
+    for (size_t i = 0; o->hotwords && i < steno_hotwords_n_next(o->hotwords, h->match); i++) {
+        const int32_t token = steno_hotwords_next(o->hotwords, h->match, i);
+        if (token >= 0 && token < o->vocab)
+            x[token] += o->boost;
+    }
+}
+
+/* The candidate's token goes through the hot words. */
+static void match(const struct steno_tdt_options *o, struct hyp *c)
+{
+    float added = 0;
+    if (!o->hotwords || c->unread < 0)
+        return;
+    c->match = steno_hotwords_step(o->hotwords, c->match, c->unread, &added);
+    c->score += (double)added;
+}
+
 /* Add the candidates that extend h, whose frame has the scores x [vocab + durations]. */
 static void extend(steno_tdt *t, const struct hyp *h, float *x)
 {
     const struct steno_tdt_options *o = &t->o;
+    const float *raw = t->raw ? t->raw : x;
     int32_t best[MAX_BEAM], duration = 0;
     double sum, of_duration = 0;
     x[o->blank] -= o->blank_penalty;
     find_best(x, o->vocab, best, (size_t)o->beam);
     sum = log_sum_exp(x, o->vocab, x[best[0]]);
+    if (t->raw) {
+        bias(t, h, x);
+        find_best(x, o->vocab, best, (size_t)o->beam);
+    }
     if (o->durations) {
         const float *y = x + o->vocab;
         find_best(y, o->durations, &duration, 1);
@@ -241,13 +320,14 @@ static void extend(steno_tdt *t, const struct hyp *h, float *x)
     }
     for (int i = 0; i < o->beam; i++) {
         const int32_t token = best[i];
-        const bool silent = token == o->blank || (o->beam > 1 && token == o->silent);
+        const bool silent = is_silent(o, token);
         struct hyp *c = &t->candidates[t->n_candidates++];
         *c = *h;
-        c->peak = (float)((double)x[token] - sum);
-        c->score += (double)c->peak + of_duration;
+        c->peak = (float)((double)raw[token] - sum);
+        c->score += (double)x[token] - sum + of_duration;
         c->duration = duration;
         c->unread = silent ? -1 : token;
+        match(o, c);
         move(o, c, silent);
     }
 }

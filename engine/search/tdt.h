@@ -9,19 +9,28 @@
 #ifndef STENO_SEARCH_TDT_H
 #define STENO_SEARCH_TDT_H
 
+#include "search/hotwords.h"
 #include "search/rnnt.h"
+#include "search/token_lm.h"
 
 #define STENO_TDT_GROUP 64 /* most rows that predict and join get at once */
 
 struct steno_tdt_options {
-    int32_t vocab;       /* tokens, the blank among them */
-    int32_t blank;       /* also what the prediction network reads first */
-    int32_t silent;      /* a token that counts as a blank in a beam, such as <unk>; -1: none */
+    int32_t vocab;  /* tokens, the blank among them */
+    int32_t blank;  /* also what the prediction network reads first */
+    int32_t silent; /* a token that counts as a blank in a modified beam, such as <unk>; -1: none */
     int32_t durations;   /* scores behind those of the tokens, for 0, 1, 2... frames; 0: none */
     int max_tokens;      /* of one frame; then the search goes on to the next one */
     float blank_penalty; /* subtracted from the score of the blank */
-    int beam;            /* hypotheses, 1..64; 1 = greedy */
-    size_t state, width; /* floats of the prediction network's state, and of its output */
+    int beam;            /* hypotheses, 1..64; 1 = greedy unless `modified` */
+    bool modified;       /* the rules of the beam also for one hypothesis: it adds scores below */
+    /* Beams only. NULL or borrowed; must outlive the search. Each token of a phrase adds the
+     * phrase's score, and a token that goes on with a phrase also gets `boost` before the best
+     * tokens of a frame are found, both as in sherpa-onnx. */
+    const steno_hotwords *hotwords;
+    float boost;
+    struct steno_token_lm lm; /* beams only: added to tokens before the best are found */
+    size_t state, width;      /* floats of the prediction network's state, and of its output */
 };
 
 typedef struct steno_tdt steno_tdt;
@@ -53,14 +62,17 @@ STENO_MUST steno_status steno_tdt_push(steno_tdt *const *t, const struct steno_t
 
 /* Count n frames as silent that no network has seen. */
 void steno_tdt_skip(steno_tdt *t, size_t n);
+/* The recording ends: take back what incomplete phrases of hot words have added. */
+void steno_tdt_finish(steno_tdt *t);
 /* Discard the tokens; the next frame begins an utterance without a past. */
 void steno_tdt_reset(steno_tdt *t);
 /* The same, and the next frame has number `frame`. */
 void steno_tdt_restart(steno_tdt *t, int64_t frame);
 
 /* The best n hypotheses (at most the beam), best first: by the sum of the log-probabilities of
- * tokens, blanks and durations. A token's frames are those of its duration, at least one. Valid
- * until the next push, reset or nbest. STENO_ERR_NOMEM. */
+ * tokens, blanks and durations, and by what hot words and language model add. A token's frames are
+ * those of its duration, at least one. Valid until the next push, reset or nbest. STENO_ERR_NOMEM.
+ */
 STENO_MUST steno_status steno_tdt_nbest(steno_tdt *t, struct steno_hyp *out, size_t n,
                                         size_t *count);
 /* Number of tokens at the beginning that all hypotheses share: these do not change any more. */

@@ -132,19 +132,21 @@ static const char vocab[] = M "HE\t-1\nL\t-2\nLO\t-2\n";
 /* States of the automaton: one for each token of different phrases, and the start; 0: none. */
 static size_t states_of(const char *text, bool bpe)
 {
-    struct steno_icefall_model m = {.upper = true};
+    struct steno_phrases m = {.upper = true};
+    steno_tokens *tokens = NULL;
     steno_hotwords *h = NULL;
     size_t n;
-    assert_int_equal(steno_tokens_parse(&m.tokens, tokens_txt, sizeof tokens_txt - 1, "t", NULL),
+    assert_int_equal(steno_tokens_parse(&tokens, tokens_txt, sizeof tokens_txt - 1, "t", NULL),
                      STENO_OK);
+    m.tokens = tokens;
     if (bpe)
-        assert_int_equal(
-            steno_bpe_vocab_parse(&m.bpe, vocab, sizeof vocab - 1, "v", m.tokens, NULL), STENO_OK);
-    assert_int_equal(steno_icefall_hotwords(&h, &m, text, 1.5f, NULL), STENO_OK);
+        assert_int_equal(steno_bpe_vocab_parse(&m.bpe, vocab, sizeof vocab - 1, "v", tokens, NULL),
+                         STENO_OK);
+    assert_int_equal(steno_phrases_build(&h, &m, text, 1.5f, NULL), STENO_OK);
     n = h ? steno_hotwords_states(h) : 0;
     steno_hotwords_close(h);
-    steno_bpe_vocab_close(m.bpe);
-    steno_tokens_close(m.tokens);
+    steno_phrases_close(&m);
+    steno_tokens_close(tokens);
     return n;
 }
 

@@ -113,6 +113,8 @@ struct set {
     bool int8, sherpa;
     int beam; /* 0: 1 */
     const char *penalty;
+    const char *hotwords, *hotwords_score;
+    bool modified;  /* one hypothesis by the rules of the beam */
     double seconds; /* of each recording; 0: all */
     bool streaming;
     bool transducer;     /* of segments between endpoints */
@@ -170,16 +172,21 @@ static steno_model *open_model(const struct set *s, const char *dir)
 
 static steno_stream *open_stream(steno_model *m, const struct set *s)
 {
-    const struct steno_option target = {"target_language", s->target};
+    struct steno_option options[3];
     struct steno_stream_options o = {.sample_rate = RATE,
                                      .no_endpointing = true,
                                      .no_partials = true,
                                      .beam = s->beam,
-                                     .hints.language = s->source,
-                                     .options = &target,
-                                     .n_options = s->target != NULL};
+                                     .hints = {.language = s->source, .hotwords = s->hotwords},
+                                     .options = options};
     steno_stream *t = NULL;
     steno_err err;
+    if (s->target)
+        options[o.n_options++] = (struct steno_option){"target_language", s->target};
+    if (s->modified)
+        options[o.n_options++] = (struct steno_option){"modified_beam", "yes"};
+    if (s->hotwords_score)
+        options[o.n_options++] = (struct steno_option){"hotwords_score", s->hotwords_score};
     if (steno_stream_open(&t, m, &o, &err))
         fail_msg("%s", err.msg);
     return t;
@@ -541,6 +548,27 @@ static void tdt_beam_is_as_recorded(void **state)
 {
     (void)state;
     check_tdt("fp32 modified_beam_search max_active_paths=4", 4, NULL, false);
+}
+
+static void tdt_beam_of_one_path_is_as_recorded(void **state)
+{
+    struct set s = tdt;
+    (void)state;
+    s.name = "fp32 modified_beam_search max_active_paths=1";
+    s.beam = 1;
+    s.modified = true;
+    expect_set(&s);
+}
+
+static void tdt_hotwords_are_as_recorded(void **state)
+{
+    struct set s = tdt;
+    (void)state;
+    s.name = "fp32 modified_beam_search max_active_paths=4 hotwords_score=2 "
+             "hotwords='with these/the ring/all nations' modeling_unit=bpe";
+    s.hotwords = "with these/the ring/all nations";
+    s.hotwords_score = "2"; /* the beam is 4 where there are hot words */
+    expect_set(&s);
 }
 
 static void tdt_in_8_bits_is_near_what_is_recorded(void **state)
@@ -979,6 +1007,8 @@ int main(void)
         cmocka_unit_test(tdt_greedy_is_as_recorded),
         cmocka_unit_test(tdt_blank_penalty_is_as_recorded),
         cmocka_unit_test(tdt_beam_is_as_recorded),
+        cmocka_unit_test(tdt_beam_of_one_path_is_as_recorded),
+        cmocka_unit_test(tdt_hotwords_are_as_recorded),
         cmocka_unit_test(tdt_in_8_bits_is_near_what_is_recorded),
         cmocka_unit_test(onnx_asr_layout_is_as_recorded),
         cmocka_unit_test(onnx_asr_layout_in_8_bits_is_near_what_is_recorded),

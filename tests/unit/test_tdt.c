@@ -314,6 +314,134 @@ static void beam_finds_what_greedy_misses(void **state)
     steno_tdt_close(d);
 }
 
+/* Frame 0 says A or B, frame 1 the blank: A is likelier by 1. */
+static void a_or_b(table t)
+{
+    clear(t);
+    say(t, 0, BLANK, A, 9, 1);
+    t[0][BLANK][B] = 8;
+}
+
+static steno_hotwords *phrase(const int32_t *tokens, size_t n, float score)
+{
+    steno_hotwords *h;
+    assert_int_equal(steno_hotwords_open(&h, NULL), STENO_OK);
+    assert_int_equal(steno_hotwords_add(h, tokens, n, score, NULL), STENO_OK);
+    assert_int_equal(steno_hotwords_build(h, NULL), STENO_OK);
+    return h;
+}
+
+static double best_score(steno_tdt *t)
+{
+    struct steno_hyp h;
+    size_t n;
+    assert_int_equal(steno_tdt_nbest(t, &h, 1, &n), STENO_OK);
+    return h.score;
+}
+
+/* The phrase B gets a score twice (boost and automaton): 2 x 0.4 are too few, 2 x 0.6 enough. */
+static void hot_words_bring_out_a_token(void **state)
+{
+    static const int32_t b[] = {B};
+    (void)state;
+    for (int hot = 0; hot < 2; hot++) {
+        const float score = hot ? 0.6f : 0.4f;
+        table t;
+        struct nets s = {.scores = &t};
+        struct steno_tdt_options o = tdt_options(2);
+        const struct steno_span want = {.token = hot ? B : A, .first = 0, .last = 0};
+        steno_hotwords *h = phrase(b, 1, score);
+        steno_tdt *d;
+        o.hotwords = h;
+        o.boost = score;
+        d = open_search(&o);
+        a_or_b(t);
+        run(&d, 1, &s, FRAMES);
+        expect(d, &want, 1);
+        steno_tdt_close(d);
+        steno_hotwords_close(h);
+    }
+}
+
+/* B begins the phrase B A, which does not go on: the end takes the automaton's score back, but not
+ * the boost. */
+static void the_end_takes_back_an_unfinished_phrase(void **state)
+{
+    static const int32_t ba[] = {B, A};
+    table t;
+    struct nets s = {.scores = &t};
+    struct steno_tdt_options o = tdt_options(1);
+    steno_hotwords *h = phrase(ba, 2, 2);
+    steno_tdt *plain, *hot;
+    double score;
+    (void)state;
+    clear(t);
+    say(t, 0, BLANK, B, 9, 1);
+    o.modified = true;
+    plain = open_search(&o);
+    run(&plain, 1, &s, FRAMES);
+    o.hotwords = h;
+    hot = open_search(&o);
+    run(&hot, 1, &s, FRAMES);
+    score = best_score(plain);
+    assert_true(fabs(best_score(hot) - score - 2) < 1e-6);
+    steno_tdt_finish(hot);
+    assert_true(fabs(best_score(hot) - score) < 1e-6);
+    steno_tdt_close(plain);
+    steno_tdt_close(hot);
+    steno_hotwords_close(h);
+}
+
+/* After nothing B is certain; after B anything but B is. */
+static void score_words(const void *self, const int32_t *tokens, size_t n, float *out)
+{
+    (void)self;
+    for (int32_t v = 0; v < VOCAB; v++)
+        out[v] = (v == B) == (n == 0) ? 0 : -4;
+    if (n)
+        assert_true(n == 1 && (tokens[0] == A || tokens[0] == B));
+}
+
+static void a_language_model_adds_to_tokens_but_not_to_blanks(void **state)
+{
+    static const struct steno_span want[] = {{.token = B, .first = 0, .last = 0}};
+    table t;
+    struct nets s = {.scores = &t};
+    struct steno_tdt_options o = tdt_options(1);
+    steno_tdt *d;
+    (void)state;
+    o.modified = true;
+    o.lm = (struct steno_token_lm){.all = score_words, .history = 1, .weight = 0.5};
+    a_or_b(t);
+    say(t, 2, B, B, 6, 1); /* 6 - 2 is less than the blank's 5 */
+    d = open_search(&o);
+    run(&d, 1, &s, FRAMES);
+    expect(d, want, 1);
+    steno_tdt_close(d);
+    o.modified = false;
+    assert_int_equal(steno_tdt_open(&d, &o, NULL), STENO_ERR_INVAL);
+}
+
+/* The unknown token is silent in a beam, of one hypothesis too if it has the beam's rules. */
+static void a_modified_beam_of_one_is_silent_at_unknown_tokens(void **state)
+{
+    static const struct steno_span unknown[] = {{.token = UNK, .first = 0, .last = 1}};
+    (void)state;
+    for (int modified = 0; modified < 2; modified++) {
+        table t;
+        struct nets s = {.scores = &t};
+        struct steno_tdt_options o = tdt_options(1);
+        steno_tdt *d;
+        o.modified = modified;
+        clear(t);
+        say(t, 0, BLANK, UNK, 9, 2);
+        d = open_search(&o);
+        run(&d, 1, &s, FRAMES);
+        expect(d, unknown, modified ? 0 : 1);
+        steno_tdt_close(d);
+    }
+}
+
 static void a_reset_begins_an_utterance_and_keeps_the_count(void **state)
 {
     table t;
@@ -365,6 +493,10 @@ int main(void)
         cmocka_unit_test(any_pieces_and_any_company_give_the_same),
         cmocka_unit_test(searches_share_runs_of_the_networks),
         cmocka_unit_test(beam_finds_what_greedy_misses),
+        cmocka_unit_test(hot_words_bring_out_a_token),
+        cmocka_unit_test(the_end_takes_back_an_unfinished_phrase),
+        cmocka_unit_test(a_language_model_adds_to_tokens_but_not_to_blanks),
+        cmocka_unit_test(a_modified_beam_of_one_is_silent_at_unknown_tokens),
         cmocka_unit_test(a_reset_begins_an_utterance_and_keeps_the_count),
         cmocka_unit_test(wrong_options_are_named),
     };

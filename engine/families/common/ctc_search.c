@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "families/common/phrases.h"
+
 #define QUIET_SCORE (-30.0F) /* log-probability of each token in a frame without speech */
 
 steno_status steno_beam_choose(struct steno_family_stream *o, steno_err *err)
@@ -14,6 +16,16 @@ steno_status steno_beam_choose(struct steno_family_stream *o, steno_err *err)
                ? STENO_OK
                : steno_fail(err, STENO_ERR_INVAL, "n_best is %d, more than the beam, %d", o->n_best,
                             o->beam);
+}
+
+steno_status steno_beam_choose_hotwords(struct steno_family_stream *o, steno_err *err)
+{
+    const bool hotwords = o->hints.hotwords && *o->hints.hotwords;
+    if (o->beam == 1 && hotwords)
+        return steno_fail(err, STENO_ERR_INVAL, "hotwords: the beam is 1, expected more");
+    if (o->beam == 0 && hotwords && o->n_best < STENO_PHRASES_BEAM)
+        o->beam = STENO_PHRASES_BEAM;
+    return steno_beam_choose(o, err);
 }
 
 float *steno_ctc_quiet(int64_t frames, int32_t vocab, int32_t blank)

@@ -18,6 +18,9 @@ struct steno_ctc_search {
 /* Resolve the beam and n_best of o: 0 = greedy, or as many hypotheses as are asked for.
  * STENO_ERR_INVAL: n_best above the beam. */
 STENO_MUST steno_status steno_beam_choose(struct steno_family_stream *o, steno_err *err);
+/* The same for a search that needs a beam for hot words: STENO_PHRASES_BEAM unless one is given.
+ * STENO_ERR_INVAL also for a beam of 1. */
+STENO_MUST steno_status steno_beam_choose_hotwords(struct steno_family_stream *o, steno_err *err);
 /* The scores [frames, vocab] of a window without speech: the blank in every frame. The caller frees
  * them. NULL: out of memory. */
 float *steno_ctc_quiet(int64_t frames, int32_t vocab, int32_t blank);

@@ -1,27 +1,20 @@
 /* Structs and functions that the files of family icefall share: model.c (a directory), search.c
- * (the search of one stream), streaming.c and offline.c (the two families), hints.c (hotwords). */
+ * (the search of one stream), streaming.c and offline.c (the two families). */
 #ifndef STENO_FAMILIES_ICEFALL_INTERNAL_H
 #define STENO_FAMILIES_ICEFALL_INTERNAL_H
 
 #include "families/common/cached_encoder.h"
 #include "families/common/ctc_search.h"
+#include "families/common/fusion.h"
 #include "families/common/offline.h"
+#include "families/common/phrases.h"
 #include "families/common/piece_encoder.h"
 #include "families/family.h"
 #include "families/icefall/files.h"
 #include "families/icefall/nets.h"
-#include "search/lm/ngram.h"
-#include "text/bpe_vocab.h"
 
 #define STENO_ICEFALL_RATE 16000
 #define STENO_ICEFALL_SUBSAMPLING 4 /* feature frames of a frame of scores, in all recipes */
-
-/* An n-gram model over the tokens. */
-struct steno_icefall_lm {
-    steno_ngram *ngram; /* NULL: none is there */
-    steno_ngram_map *map;
-    int32_t *words; /* [vocab] the model's word of each token */
-};
 
 /* What options of streams say. */
 struct steno_icefall_settings {
@@ -36,9 +29,8 @@ struct steno_icefall_model {
     struct steno_icefall_files files;
     bool streaming, ctc;
     steno_tokens *tokens;
-    steno_bpe_vocab *bpe; /* NULL: there is no bpe.vocab */
-    bool upper;           /* no token has a small letter */
-    struct steno_icefall_lm lm;
+    struct steno_phrases phrases;
+    struct steno_fusion lm;
     int32_t blank, unknown, vocab;                         /* unknown: -1 where there is none */
     steno_network *encoder_net, *decoder_net, *joiner_net; /* the last two NULL: CTC */
     struct steno_icefall_nets nets;                        /* transducer */
@@ -91,14 +83,6 @@ void steno_icefall_describe(const void *model, const struct steno_model_info *i,
 /* Read a positive number of the encoder's metadata. STENO_ERR_FORMAT. */
 STENO_MUST steno_status steno_icefall_meta(const struct steno_icefall_model *m, const char *key,
                                            int64_t *out, steno_err *err);
-
-/* hints.c */
-/* Build the automaton of the phrases in `text`: separated by lines, commas or slashes, each with
- * " :2.5" behind it if its tokens add another score. A phrase that the vocabulary cannot spell is
- * left out; *out is NULL if none is left. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_icefall_hotwords(steno_hotwords **out,
-                                               const struct steno_icefall_model *m,
-                                               const char *text, float score, steno_err *err);
 
 /* search.c */
 /* The search of one stream. Confined. */

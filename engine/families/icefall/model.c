@@ -11,7 +11,6 @@
 #include "families/option.h"
 
 #define HIGH_FREQ (-400.0) /* Hz below half the rate: the end of the mel bins */
-#define LM_WEIGHT 0.5      /* of sherpa-onnx's language models */
 #define MAX_META 100000    /* a number of the metadata: 1,000 s of feature frames */
 
 static bool has_ctc(enum steno_icefall_role kind)
@@ -213,50 +212,10 @@ static steno_status open_features(struct steno_icefall_model *m, steno_err *err)
     return st;
 }
 
-/* Words of the n-gram model are pieces as tokens.txt spells them. */
-static steno_status open_lm(struct steno_icefall_model *m, steno_err *err)
-{
-    size_t n = (size_t)m->vocab;
-    const char **pieces;
-    steno_status st;
-    if (!m->files.ngram)
-        return STENO_OK;
-    st = steno_ngram_open(&m->lm.ngram, m->files.ngram, err);
-    if (st)
-        return st;
-    pieces = malloc(n * sizeof *pieces);
-    m->lm.words = malloc(n * sizeof *m->lm.words);
-    if (!pieces || !m->lm.words) {
-        free(pieces);
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->files.ngram);
-    }
-    for (size_t i = 0; i < n; i++) {
-        pieces[i] = steno_tokens_piece(m->tokens, (int32_t)i);
-        m->lm.words[i] = steno_ngram_word(m->lm.ngram, pieces[i]);
-    }
-    st = steno_ngram_map_open(&m->lm.map, m->lm.ngram, pieces, n, err);
-    free(pieces);
-    return st;
-}
-
-static bool has_small_letters(const steno_tokens *t)
-{
-    for (int32_t i = 0; i < steno_tokens_count(t); i++) {
-        const char *p = steno_tokens_piece(t, i);
-        for (; *p && *p != '<'; p++) /* marks such as <blk> do not count */
-            if (*p >= 'a' && *p <= 'z')
-                return true;
-    }
-    return false;
-}
-
 static steno_status open_hints(struct steno_icefall_model *m, steno_err *err)
 {
-    steno_status st = STENO_OK;
-    m->upper = !has_small_letters(m->tokens);
-    if (m->files.bpe_vocab)
-        st = steno_bpe_vocab_open(&m->bpe, m->files.bpe_vocab, m->tokens, err);
-    return st ? st : open_lm(m, err);
+    steno_status st = steno_phrases_open(&m->phrases, m->tokens, m->files.bpe_vocab, err);
+    return st ? st : steno_fusion_open(&m->lm, m->files.ngram, m->tokens, m->vocab, err);
 }
 
 void steno_icefall_close(void *model)
@@ -268,13 +227,11 @@ void steno_icefall_close(void *model)
     steno_network_close(m->encoder_net);
     steno_network_close(m->decoder_net);
     steno_network_close(m->joiner_net);
-    steno_ngram_map_close(m->lm.map);
-    steno_ngram_close(m->lm.ngram);
-    steno_bpe_vocab_close(m->bpe);
+    steno_fusion_close(&m->lm);
+    steno_phrases_close(&m->phrases);
     steno_fbank_close(m->front);
     steno_tokens_close(m->tokens);
     steno_icefall_files_free(&m->files);
-    free(m->lm.words);
     free(m->quiet);
     free(m->dir);
     free(m);
@@ -306,7 +263,7 @@ steno_status steno_icefall_open(struct steno_icefall_model **out, const struct s
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     }
     s = &m->defaults;
-    *s = (struct steno_icefall_settings){.hotwords_score = 1.5, .lm_weight = LM_WEIGHT};
+    *s = (struct steno_icefall_settings){.hotwords_score = 1.5, .lm_weight = STENO_FUSION_WEIGHT};
     m->threads = o->threads;
     (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &s->blank_penalty);
     (void)steno_option_get_number(o->options, o->n_options, "hotwords_score", &s->hotwords_score);
@@ -366,7 +323,7 @@ void steno_icefall_describe(const void *model, const struct steno_model_info *i,
         fprintf(out, ", the prediction network sees %d", m->nets.context);
     if (m->lm.ngram)
         fprintf(out, ", n-gram model of order %d", steno_ngram_order(m->lm.ngram));
-    fprintf(out, ", hotwords by %s", m->bpe ? "bpe.vocab and characters" : "characters");
+    fprintf(out, ", hotwords by %s", m->phrases.bpe ? "bpe.vocab and characters" : "characters");
     fprintf(out, "\nendpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

@@ -5,63 +5,10 @@
 #include "families/icefall/internal.h"
 #include "families/option.h"
 
-#define HOTWORDS_BEAM 4 /* where hotwords are given and no beam, as in sherpa-onnx */
 /* CTC beam search: the margin without alternatives, hotwords and LM: odds of 1 to 150. */
 #define NARROW_MARGIN 5.0
-#define LN10 2.302585092994046
-
-/* ---- language model -------------------------------------------------------------------------- */
-
-static void score_all(const void *self, const int32_t *tokens, size_t n, float *out)
-{
-    const struct steno_icefall_model *m = self;
-    steno_ngram_map_score(m->lm.map, tokens, n, out);
-    for (int32_t v = 0; v < m->vocab; v++)
-        out[v] *= (float)LN10;
-}
-
-static double score_one(const void *self, const int32_t *tokens, size_t n, int32_t token)
-{
-    const struct steno_icefall_model *m = self;
-    int32_t words[STENO_TOKEN_LM_HISTORY + 1];
-    size_t k = 0;
-    if ((int)n < steno_ngram_order(m->lm.ngram) - 1)
-        words[k++] = steno_ngram_word(m->lm.ngram, "<s>");
-    for (size_t i = 0; i < n; i++)
-        words[k++] = m->lm.words[tokens[i]];
-    return LN10 * steno_ngram_score(m->lm.ngram, words, k, m->lm.words[token]);
-}
-
-static struct steno_token_lm language_model(const struct steno_icefall_model *m, double weight)
-{
-    int order = m->lm.ngram ? steno_ngram_order(m->lm.ngram) : 0;
-    if (!m->lm.ngram || weight <= 0)
-        return (struct steno_token_lm){0};
-    return (struct steno_token_lm){.self = m,
-                                   .all = score_all,
-                                   .one = score_one,
-                                   .history = order > 1 ? (size_t)order - 1 : 0,
-                                   .weight = weight};
-}
 
 /* ---- opening --------------------------------------------------------------------------------- */
-
-static steno_status check_beam(struct steno_family_stream *o, steno_err *err)
-{
-    bool hotwords = o->hints.hotwords && *o->hints.hotwords;
-    if (o->beam == 1 && hotwords)
-        return steno_fail(err, STENO_ERR_INVAL, "hotwords: the beam is 1, expected more");
-    if (o->beam == 0)
-        o->beam = hotwords && o->n_best < HOTWORDS_BEAM ? HOTWORDS_BEAM
-                  : o->n_best > 1                       ? o->n_best
-                                                        : 1;
-    if (o->n_best == 0)
-        o->n_best = 1;
-    if (o->n_best > o->beam)
-        return steno_fail(err, STENO_ERR_INVAL, "n_best is %d, more than the beam, %d", o->n_best,
-                          o->beam);
-    return STENO_OK;
-}
 
 static steno_status open_ctc(struct steno_icefall_search *s, const struct steno_family_stream *o,
                              const struct steno_icefall_settings *set, steno_err *err)
@@ -73,7 +20,7 @@ static steno_status open_ctc(struct steno_icefall_search *s, const struct steno_
                                   .beam = o->beam,
                                   .top_k = STENO_CTC_TOP_K,
                                   .hotwords = s->hotwords,
-                                  .lm = language_model(m, set->lm_weight)};
+                                  .lm = steno_fusion_lm(&m->lm, set->lm_weight)};
     c.margin = o->n_best > 1 || c.hotwords || c.lm.one ? STENO_CTC_MARGIN : NARROW_MARGIN;
     return steno_ctc_search_open(&s->ctc, &c, o->n_best, err);
 }
@@ -90,7 +37,7 @@ static steno_status open_transducer(struct steno_icefall_search *s,
                                               .beam = o->beam,
                                               .blank_penalty = (float)set->blank_penalty,
                                               .hotwords = s->hotwords,
-                                              .lm = language_model(m, set->lm_weight)};
+                                              .lm = steno_fusion_lm(&m->lm, set->lm_weight)};
     s->hyps = calloc((size_t)o->n_best, sizeof *s->hyps);
     if (!s->hyps)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
@@ -112,13 +59,13 @@ steno_status steno_icefall_search_open(struct steno_icefall_search *s,
                                        struct steno_family_stream *o, steno_err *err)
 {
     const struct steno_icefall_settings set = read_settings(m, o);
-    steno_status st = check_beam(o, err);
+    steno_status st = steno_beam_choose_hotwords(o, err);
     *s = (struct steno_icefall_search){.model = m, .n_best = o->n_best};
     if (st)
         return st;
     if (o->hints.hotwords && *o->hints.hotwords)
-        st = steno_icefall_hotwords(&s->hotwords, m, o->hints.hotwords, (float)set.hotwords_score,
-                                    err);
+        st = steno_phrases_build(&s->hotwords, &m->phrases, o->hints.hotwords,
+                                 (float)set.hotwords_score, err);
     if (st)
         return st;
     return m->ctc ? open_ctc(s, o, &set, err) : open_transducer(s, o, &set, err);

@@ -5,7 +5,9 @@
 #define STENO_FAMILIES_NEMO_INTERNAL_H
 
 #include "families/common/ctc_search.h"
+#include "families/common/fusion.h"
 #include "families/common/offline.h"
+#include "families/common/phrases.h"
 #include "families/common/piece_encoder.h"
 #include "families/family.h"
 #include "families/nemo/canary.h"
@@ -19,8 +21,13 @@ struct steno_nemo_model {
     char name[128];
     int threads;
     bool sherpa; /* features as sherpa-onnx computes them */
-    float blank_penalty;
+    struct steno_nemo_settings {
+        double blank_penalty, hotwords_score, lm_weight;
+        bool modified; /* one hypothesis by the rules of the beam */
+    } defaults;        /* what options of streams say */
     steno_tokens *tokens;
+    struct steno_phrases phrases;
+    struct steno_fusion lm;
     int32_t blank, unknown; /* unknown -1: there is none */
     steno_network *encoder, *decoder, *joiner;
     int audio, length;                       /* inputs of the encoder */
@@ -70,23 +77,54 @@ static inline bool steno_nemo_is_transducer(const struct steno_nemo_model *m)
      "model|sherpa",                                                                               \
      "model",                                                                                      \
      "features as in the model's training, or as sherpa-onnx computes them"},                      \
+        {family,                                                                                   \
+         "blank_penalty",                                                                          \
+         STENO_OPTION_NUMBER,                                                                      \
+         STENO_OPTION_OF_STREAM,                                                                   \
+         0,                                                                                        \
+         20,                                                                                       \
+         NULL,                                                                                     \
+         "0",                                                                                      \
+         "subtracted from the score of the blank"},                                                \
+        {family,                                                                                   \
+         "hotwords_score",                                                                         \
+         STENO_OPTION_NUMBER,                                                                      \
+         STENO_OPTION_OF_STREAM,                                                                   \
+         0,                                                                                        \
+         100,                                                                                      \
+         NULL,                                                                                     \
+         "1.5",                                                                                    \
+         "log-probability that each token of a hotword adds"},                                     \
+        {family,                                                                                   \
+         "lm_weight",                                                                              \
+         STENO_OPTION_NUMBER,                                                                      \
+         STENO_OPTION_OF_STREAM,                                                                   \
+         0,                                                                                        \
+         100,                                                                                      \
+         NULL,                                                                                     \
+         "",                                                                                       \
+         "weight of the n-gram model; 0: none"},                                                   \
     {                                                                                              \
-        family, "blank_penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 20, NULL, "0",    \
-            "subtracted from the score of the blank"                                               \
+        family, "modified_beam", STENO_OPTION_FLAG, STENO_OPTION_OF_STREAM, 0, 0, NULL, "no",      \
+            "transducers with a beam of 1: sherpa-onnx's beam search with one path"                \
     }
 
 /* ---- search.c -------------------------------------------------------------------------------- */
 
 /* The search of one stream. Confined. */
 struct steno_nemo_search {
-    int32_t source, target; /* Canary, which has no search: marks of languages */
-    const char *language;   /* code of the text; static */
-    steno_tdt *tdt;         /* NULL: CTC */
+    int32_t source, target;   /* Canary, which has no search: marks of languages */
+    const char *language;     /* code of the text; static */
+    steno_tdt *tdt;           /* NULL: CTC */
+    steno_hotwords *hotwords; /* NULL: none */
     struct steno_ctc_search ctc;
     struct steno_hyp *hyps; /* [n_best] of tdt */
     size_t n_best;
 };
 
+/* Change s to what options say. */
+void steno_nemo_settings_read(struct steno_nemo_settings *s, const struct steno_option *o,
+                              size_t n);
 /* Open the search that o asks for; o->beam and o->n_best return the values in use. */
 STENO_MUST steno_status steno_nemo_search_open(struct steno_nemo_search *s,
                                                const struct steno_nemo_model *m,
@@ -94,6 +132,8 @@ STENO_MUST steno_status steno_nemo_search_open(struct steno_nemo_search *s,
 void steno_nemo_search_close(struct steno_nemo_search *s);
 void steno_nemo_search_reset(struct steno_nemo_search *s);
 void steno_nemo_search_restart(struct steno_nemo_search *s);
+/* The recording ends: unfinished hot words give back what they added. */
+void steno_nemo_search_finish(struct steno_nemo_search *s);
 /* struct steno_family's hypotheses. */
 STENO_MUST steno_status steno_nemo_search_list(struct steno_nemo_search *s,
                                                struct steno_hypothesis *out, size_t max, size_t *n,

@@ -238,16 +238,35 @@ static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s", m->conf.dir) : STENO_OK;
 }
 
+/* Hot words by bpe.vocab, and an n-gram model over the tokens, where the directory has them. */
+static steno_status open_hints(struct steno_nemo_model *m, steno_err *err)
+{
+    char *bpe = NULL, *ngram = NULL;
+    steno_status st = STENO_OK;
+    if (steno_path_readable(m->conf.dir, "bpe.vocab") &&
+        !(bpe = steno_path_join(m->conf.dir, "bpe.vocab")))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->conf.dir);
+    if (!st)
+        st = steno_phrases_open(&m->phrases, m->tokens, bpe, err);
+    if (!st)
+        st = steno_fusion_find(&ngram, m->conf.dir, err);
+    if (!st)
+        st = steno_fusion_open(&m->lm, ngram, m->tokens, steno_tokens_count(m->tokens), err);
+    free(bpe);
+    free(ngram);
+    return st;
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static void read_options(struct steno_nemo_model *m, const struct steno_family_open *o)
 {
     const char *front = steno_option_value(o->options, o->n_options, "frontend");
     const char *target = steno_option_value(o->options, o->n_options, "target_language");
-    double penalty = 0;
     m->sherpa = front && strcmp(front, "sherpa") == 0;
-    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &penalty);
-    m->blank_penalty = (float)penalty;
+    m->defaults =
+        (struct steno_nemo_settings){.hotwords_score = 1.5, .lm_weight = STENO_FUSION_WEIGHT};
+    steno_nemo_settings_read(&m->defaults, o->options, o->n_options);
     if (target && strcmp(target, "same") != 0)
         snprintf(m->target, sizeof m->target, "%s", target);
 }
@@ -278,6 +297,8 @@ static steno_status open_parts(struct steno_nemo_model *m, const struct steno_fa
         st = bind_canary(m, err);
     else if (!st)
         m->dim = (size_t)steno_tokens_count(m->tokens);
+    if (!st && m->conf.kind != STENO_NEMO_CANARY)
+        st = open_hints(m, err);
     if (!st)
         st = open_features(m, err);
     if (!st)
@@ -311,6 +332,8 @@ void steno_nemo_close(struct steno_nemo_model *m)
     steno_network_close(m->decoder);
     steno_network_close(m->joiner);
     steno_fbank_close(m->front);
+    steno_fusion_close(&m->lm);
+    steno_phrases_close(&m->phrases);
     steno_tokens_close(m->tokens);
     free(m->quiet);
     steno_nemo_conf_free(&m->conf);
@@ -349,7 +372,8 @@ void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info 
                                       .sample_rate = STENO_NEMO_RATE,
                                       .hop = STENO_NEMO_HOP,
                                       .feature_bins = (int)m->conf.bins,
-                                      .frame_samples = steno_nemo_frame(m)};
+                                      .frame_samples = steno_nemo_frame(m),
+                                      .takes_hotwords = m->conf.kind != STENO_NEMO_CANARY};
     out->language = out->languages = languages_of(m);
     if (m->conf.kind == STENO_NEMO_CANARY) {
         out->language = out->languages = m->canary.languages;
@@ -395,7 +419,9 @@ void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_mo
         fprintf(out, "decoder    %zu tokens, %d memories of %lld\n", i->vocab_size,
                 m->canary.n_memories, (long long)m->canary.hidden);
     else
-        fprintf(out, "decoder    %zu tokens, blank %s\n", i->vocab_size, BLANK);
+        fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s\n", i->vocab_size, BLANK,
+                m->lm.ngram ? ", an n-gram model" : "",
+                m->phrases.bpe ? "bpe.vocab and whole words" : "whole words");
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

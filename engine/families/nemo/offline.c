@@ -160,6 +160,7 @@ static void search_tokens(struct worker *w, struct steno_piece *p, size_t n)
     }
     st = steno_tdt_push(t, f, n, &nets, w->work, &why);
     for (size_t i = 0; i < n; i++) {
+        steno_nemo_search_finish(p[i].of->settings);
         p[i].of->st = st;
         if (st && p[i].of->err)
             *p[i].of->err = why;

@@ -10,27 +10,34 @@
 #define TOKENS_OF_RNNT 10 /* the same without durations */
 #define TOKENS_OF_BEAM 10 /* the same of the beam search */
 
-static int most_tokens(const struct steno_nemo_model *m, int32_t durations, int beam)
+static int most_tokens(const struct steno_nemo_model *m, int32_t durations, bool modified)
 {
     if (m->conf.onnx_asr)
         return m->conf.max_tokens ? (int)m->conf.max_tokens : TOKENS_OF_RNNT;
-    if (beam > 1)
+    if (modified)
         return TOKENS_OF_BEAM;
     return durations ? TOKENS_OF_TDT : TOKENS_OF_RNNT;
 }
 
+/* Hot words need the rules of the beam, with whatever number of hypotheses. */
 static steno_status open_transducer(struct steno_nemo_search *s, const struct steno_nemo_model *m,
-                                    int beam, float penalty, steno_err *err)
+                                    int beam, const struct steno_nemo_settings *set, steno_err *err)
 {
     const int32_t vocab = steno_tokens_count(m->tokens);
     const int32_t durations = (int32_t)m->transducer.outputs - vocab;
+    const bool modified = beam > 1 || set->modified || s->hotwords;
     const struct steno_tdt_options t = {.vocab = vocab,
                                         .blank = m->blank,
                                         .silent = m->unknown,
                                         .durations = durations,
-                                        .max_tokens = most_tokens(m, durations, beam),
-                                        .blank_penalty = penalty,
+                                        .max_tokens = most_tokens(m, durations, modified),
+                                        .blank_penalty = (float)set->blank_penalty,
                                         .beam = beam,
+                                        .modified = modified,
+                                        .hotwords = s->hotwords,
+                                        .boost = (float)set->hotwords_score,
+                                        .lm = modified ? steno_fusion_lm(&m->lm, set->lm_weight)
+                                                       : (struct steno_token_lm){0},
                                         .state = steno_nemo_state_size(&m->transducer),
                                         .width = steno_nemo_row_size(&m->transducer)};
     return steno_tdt_open(&s->tdt, &t, err);
@@ -68,32 +75,56 @@ static steno_status choose_languages(struct steno_nemo_search *s, const struct s
 }
 
 static steno_status open_ctc(struct steno_nemo_search *s, const struct steno_nemo_model *m,
-                             const struct steno_family_stream *o, float penalty, steno_err *err)
+                             const struct steno_family_stream *o,
+                             const struct steno_nemo_settings *set, steno_err *err)
 {
     const struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
                                         .blank = m->blank,
-                                        .blank_penalty = penalty,
+                                        .blank_penalty = (float)set->blank_penalty,
                                         .beam = o->beam,
                                         .top_k = STENO_CTC_TOP_K,
-                                        .margin = STENO_CTC_MARGIN};
+                                        .margin = STENO_CTC_MARGIN,
+                                        .hotwords = s->hotwords,
+                                        .lm = steno_fusion_lm(&m->lm, set->lm_weight)};
     return steno_ctc_search_open(&s->ctc, &c, o->n_best, err);
+}
+
+void steno_nemo_settings_read(struct steno_nemo_settings *s, const struct steno_option *o, size_t n)
+{
+    (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
+    (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
+    (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
+    (void)steno_option_get_flag(o, n, "modified_beam", &s->modified);
+}
+
+static steno_status choose_beam(const struct steno_nemo_model *m, struct steno_family_stream *o,
+                                steno_err *err)
+{
+    if (steno_nemo_is_transducer(m) && o->beam == 1)
+        return steno_beam_choose(o, err);
+    return steno_beam_choose_hotwords(o, err);
 }
 
 steno_status steno_nemo_search_open(struct steno_nemo_search *s, const struct steno_nemo_model *m,
                                     struct steno_family_stream *o, steno_err *err)
 {
-    double penalty = (double)m->blank_penalty;
-    steno_status st = steno_beam_choose(o, err);
+    struct steno_nemo_settings set = m->defaults;
+    steno_status st = choose_beam(m, o, err);
     if (st)
         return st;
-    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &penalty);
+    steno_nemo_settings_read(&set, o->options, o->n_options);
     s->n_best = (size_t)o->n_best;
     if (m->conf.kind == STENO_NEMO_CANARY)
         return choose_languages(s, m, o, err);
+    if (o->hints.hotwords && *o->hints.hotwords)
+        st = steno_phrases_build(&s->hotwords, &m->phrases, o->hints.hotwords,
+                                 (float)set.hotwords_score, err);
+    if (st)
+        return st;
     if (!steno_nemo_is_transducer(m))
-        return open_ctc(s, m, o, (float)penalty, err);
+        return open_ctc(s, m, o, &set, err);
     s->hyps = calloc(s->n_best, sizeof *s->hyps);
-    return s->hyps ? open_transducer(s, m, o->beam, (float)penalty, err)
+    return s->hyps ? open_transducer(s, m, o->beam, &set, err)
                    : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
 }
 
@@ -101,6 +132,7 @@ void steno_nemo_search_close(struct steno_nemo_search *s)
 {
     steno_tdt_close(s->tdt);
     steno_ctc_search_close(&s->ctc);
+    steno_hotwords_close(s->hotwords);
     free(s->hyps);
 }
 
@@ -118,6 +150,12 @@ void steno_nemo_search_restart(struct steno_nemo_search *s)
         steno_tdt_restart(s->tdt, 0);
     else
         steno_ctc_search_restart(&s->ctc, 0);
+}
+
+void steno_nemo_search_finish(struct steno_nemo_search *s)
+{
+    if (s->tdt)
+        steno_tdt_finish(s->tdt);
 }
 
 steno_status steno_nemo_search_list(struct steno_nemo_search *s, struct steno_hypothesis *out,

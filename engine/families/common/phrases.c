@@ -6,11 +6,39 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "families/icefall/internal.h"
+#include "families/common/phrases.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 begins a word */
 #define SEPARATORS "\n\r,/"
 #define BLANKS " \t"
+
+/* ---- the vocabulary -------------------------------------------------------------------------- */
+
+static bool has_small_letters(const steno_tokens *t)
+{
+    for (int32_t i = 0; i < steno_tokens_count(t); i++) {
+        const char *p = steno_tokens_piece(t, i);
+        for (; *p && *p != '<'; p++) /* marks such as <blk> do not count */
+            if (*p >= 'a' && *p <= 'z')
+                return true;
+    }
+    return false;
+}
+
+steno_status steno_phrases_open(struct steno_phrases *p, const steno_tokens *tokens,
+                                const char *bpe_vocab, steno_err *err)
+{
+    *p = (struct steno_phrases){.tokens = tokens, .upper = !has_small_letters(tokens)};
+    return bpe_vocab ? steno_bpe_vocab_open(&p->bpe, bpe_vocab, tokens, err) : STENO_OK;
+}
+
+void steno_phrases_close(struct steno_phrases *p)
+{
+    steno_bpe_vocab_close(p->bpe);
+    *p = (struct steno_phrases){0};
+}
+
+/* ---- phrases --------------------------------------------------------------------------------- */
 
 /* The tokens of a phrase. */
 struct phrase {
@@ -20,7 +48,7 @@ struct phrase {
 };
 
 /* A terminated copy in the case of the vocabulary. NULL: out of memory, or not UTF-8. */
-static char *fold(const struct steno_icefall_model *m, const char *text, size_t n)
+static char *fold(const struct steno_phrases *v, const char *text, size_t n)
 {
     /* a capital takes at most one byte more than its small letter (U+0250 and others) */
     utf8proc_uint8_t *out = malloc(2 * n + 5), *at = out;
@@ -33,7 +61,7 @@ static char *fold(const struct steno_icefall_model *m, const char *text, size_t 
             return NULL;
         }
         p += k;
-        at += utf8proc_encode_char(m->upper ? utf8proc_toupper(c) : c, at);
+        at += utf8proc_encode_char(v->upper ? utf8proc_toupper(c) : c, at);
     }
     if (out)
         *at = '\0';
@@ -50,19 +78,18 @@ static size_t character(const char *text)
 }
 
 /* The token that is this character alone; -1: there is none. */
-static int32_t token_of(const struct steno_icefall_model *m, const char *text, size_t n)
+static int32_t token_of(const struct steno_phrases *v, const char *text, size_t n)
 {
     char piece[8];
     int32_t id;
     memcpy(piece, text, n);
     piece[n] = '\0';
-    id = steno_tokens_find(m->tokens, piece);
-    return id >= 0 && steno_tokens_flags(m->tokens, id) & STENO_TOKEN_ALONE ? id : -1;
+    id = steno_tokens_find(v->tokens, piece);
+    return id >= 0 && steno_tokens_flags(v->tokens, id) & STENO_TOKEN_ALONE ? id : -1;
 }
 
 /* Cut a run of other characters, which begins a word. */
-static bool add_run(const struct steno_icefall_model *m, const char *text, size_t n,
-                    struct phrase *p)
+static bool add_run(const struct steno_phrases *v, const char *text, size_t n, struct phrase *p)
 {
     size_t size = n + sizeof MARK, count = 0;
     char *word = malloc(size);
@@ -72,12 +99,12 @@ static bool add_run(const struct steno_icefall_model *m, const char *text, size_
     memcpy(word, MARK, sizeof MARK - 1);
     memcpy(word + sizeof MARK - 1, text, n);
     word[size - 1] = '\0';
-    if (m->bpe) {
-        ok = !steno_bpe_vocab_encode(m->bpe, word, size - 1, p->ids + p->n, &count);
+    if (v->bpe) {
+        ok = !steno_bpe_vocab_encode(v->bpe, word, size - 1, p->ids + p->n, &count);
     } else { /* the whole word may be a token */
-        int32_t id = steno_tokens_find(m->tokens, word);
+        int32_t id = steno_tokens_find(v->tokens, word);
         if (id < 0)
-            id = steno_tokens_find(m->tokens, word + sizeof MARK - 1);
+            id = steno_tokens_find(v->tokens, word + sizeof MARK - 1);
         ok = id >= 0;
         if (ok)
             p->ids[p->n] = id;
@@ -88,21 +115,21 @@ static bool add_run(const struct steno_icefall_model *m, const char *text, size_
     return ok;
 }
 
-static bool add_word(const struct steno_icefall_model *m, const char *word, struct phrase *p)
+static bool add_word(const struct steno_phrases *v, const char *word, struct phrase *p)
 {
     const char *run = word;
     for (size_t n; *word; word += n) {
         int32_t id;
         n = character(word);
-        id = n <= 4 ? token_of(m, word, n) : -1;
+        id = n <= 4 ? token_of(v, word, n) : -1;
         if (id < 0)
             continue;
-        if (word > run && !add_run(m, run, (size_t)(word - run), p))
+        if (word > run && !add_run(v, run, (size_t)(word - run), p))
             return false;
         p->ids[p->n++] = id;
         run = word + n;
     }
-    return word == run || add_run(m, run, (size_t)(word - run), p);
+    return word == run || add_run(v, run, (size_t)(word - run), p);
 }
 
 /* ":2.5" */
@@ -120,24 +147,23 @@ static bool read_score(const char *word, float *score)
 }
 
 /* False: the vocabulary cannot spell it. text is cut into words. */
-static bool read_phrase(const struct steno_icefall_model *m, char *text, struct phrase *p)
+static bool read_phrase(const struct steno_phrases *v, char *text, struct phrase *p)
 {
     char *next;
     for (char *word = text + strspn(text, BLANKS); *word; word = next) {
         size_t n = strcspn(word, BLANKS);
         next = word + n + strspn(word + n, BLANKS);
         word[n] = '\0';
-        if (!(read_score(word, &p->score) && !*next) && !add_word(m, word, p))
+        if (!(read_score(word, &p->score) && !*next) && !add_word(v, word, p))
             return false;
     }
     return p->n > 0;
 }
 
-static steno_status add_phrase(steno_hotwords *h, const struct steno_icefall_model *m,
-                               const char *text, size_t n, float score, size_t *added,
-                               steno_err *err)
+static steno_status add_phrase(steno_hotwords *h, const struct steno_phrases *v, const char *text,
+                               size_t n, float score, size_t *added, steno_err *err)
 {
-    char *folded = fold(m, text, n);
+    char *folded = fold(v, text, n);
     /* each byte, and each word's mark, is at most one token */
     struct phrase p = {.score = score};
     steno_status st = STENO_OK;
@@ -146,7 +172,7 @@ static steno_status add_phrase(steno_hotwords *h, const struct steno_icefall_mod
     p.ids = malloc((4 * strlen(folded) + 4) * sizeof *p.ids);
     if (!p.ids)
         st = steno_fail(err, STENO_ERR_NOMEM, "hotwords: out of memory");
-    else if (read_phrase(m, folded, &p)) {
+    else if (read_phrase(v, folded, &p)) {
         st = steno_hotwords_add(h, p.ids, p.n, p.score, err);
         ++*added;
     }
@@ -155,15 +181,15 @@ static steno_status add_phrase(steno_hotwords *h, const struct steno_icefall_mod
     return st;
 }
 
-steno_status steno_icefall_hotwords(steno_hotwords **out, const struct steno_icefall_model *m,
-                                    const char *text, float score, steno_err *err)
+steno_status steno_phrases_build(steno_hotwords **out, const struct steno_phrases *v,
+                                 const char *text, float score, steno_err *err)
 {
     steno_hotwords *h = NULL;
     size_t added = 0;
     steno_status st = steno_hotwords_open(&h, err);
     while (!st && *text) {
         size_t n = strcspn(text, SEPARATORS);
-        st = add_phrase(h, m, text, n, score, &added, err);
+        st = add_phrase(h, v, text, n, score, &added, err);
         text += n + (text[n] != '\0');
     }
     if (!st)

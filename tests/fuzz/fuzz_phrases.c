@@ -1,11 +1,11 @@
 /* bpe.vocab and hotwords: the input is a vocabulary, a zero byte, and phrases. Any bytes are read
  * or refused, and every sequence can be scored. */
-/* covers: engine/text/bpe_vocab.c engine/families/icefall/hints.c engine/search/hotwords.c */
+/* covers: engine/text/bpe_vocab.c engine/families/common/phrases.c engine/search/hotwords.c */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/icefall/internal.h"
+#include "families/common/phrases.h"
 
 #define M "\xE2\x96\x81"
 
@@ -35,20 +35,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     const uint8_t *zero = n ? memchr(data, '\0', n) : NULL;
     size_t vocab = zero ? (size_t)(zero - data) : n;
-    struct steno_icefall_model m = {.upper = n % 2};
+    struct steno_phrases v = {.upper = n % 2};
+    steno_tokens *tokens = NULL;
     steno_hotwords *h = NULL;
     char *text = malloc(n + 1);
-    if (!text || steno_tokens_parse(&m.tokens, tokens_txt, sizeof tokens_txt - 1, "t", NULL))
+    if (!text || steno_tokens_parse(&tokens, tokens_txt, sizeof tokens_txt - 1, "t", NULL))
         abort();
     memcpy(text, zero ? zero + 1 : data, zero ? n - vocab - 1 : n);
     text[zero ? n - vocab - 1 : n] = '\0';
-    if (steno_bpe_vocab_parse(&m.bpe, (const char *)data, vocab, "v", m.tokens, NULL))
-        m.bpe = NULL;
-    if (!steno_icefall_hotwords(&h, &m, text, 1.5f, NULL) && h)
+    v.tokens = tokens;
+    if (steno_bpe_vocab_parse(&v.bpe, (const char *)data, vocab, "v", tokens, NULL))
+        v.bpe = NULL;
+    if (!steno_phrases_build(&h, &v, text, 1.5f, NULL) && h)
         check(h);
     steno_hotwords_close(h);
-    steno_bpe_vocab_close(m.bpe);
-    steno_tokens_close(m.tokens);
+    steno_phrases_close(&v);
+    steno_tokens_close(tokens);
     free(text);
     return 0;
 }
