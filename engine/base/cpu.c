@@ -75,13 +75,26 @@ static unsigned detect_x86(void)
         mask |= STENO_CPU_AMX;
     return mask;
 }
+
+/* OpenBLAS's kernels for AMD's K8 (family 15) use 3DNow!, which it does not check. Virtual CPUs
+ * such as qemu64 say that they are a K8 and do not have it. Bits: AMD64 Architecture Programmer's
+ * Manual vol. 3, appendix E. */
+static bool blas_runs(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx)
+        return true;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (a >> 8 & 15) + (a >> 20 & 255) != 15)
+        return true;
+    return __get_cpuid(0x80000001u, &a, &b, &c, &d) && d & 1u << 31;
+}
 #endif
 
 unsigned steno_cpu_detect(void)
 {
 #if defined(__x86_64__)
     unsigned mask = detect_x86();
-    return mask ? mask : STENO_CPU_BLAS;
+    return mask || !blas_runs() ? mask : STENO_CPU_BLAS;
 #elif defined(__aarch64__)
     return STENO_CPU_NEON | (getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? STENO_CPU_DOTPROD : 0);
 #else
