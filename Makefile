@@ -47,7 +47,9 @@ endif
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith \
         -Wcast-qual -Wformat=2 -Wundef -Wwrite-strings -Wdouble-promotion $(if $(CI),$(if $(san_flags),,-Werror))
 CFLAGS ?= $(OPT)
-base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fPIC -fno-semantic-interposition -pthread \
+# Programs and libraries do not depend on the folder they are built in, nor man pages on the day (`make reproducible`).
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG)
+base_cflags = -ffile-prefix-map=$(CURDIR)=. -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fPIC -fno-semantic-interposition -pthread \
         -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
         -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' -DSTENO_LIBEXECDIR='"$(LIBEXECDIR)"' $(WARN) \
         $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
@@ -96,7 +98,7 @@ public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 .DEFAULT_GOAL := all
 
 .PHONY: all abi wheel check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
-        deb distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
+        deb reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient $(B)/$(soname) $(B)/include/steno/steno.h ## the command, the daemon, the libraries
@@ -177,15 +179,15 @@ $(B)/%.o: %.c
 $(libsteno): $(lib_obj)
 	$(call say,AR,$@)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) rcsD $@ $^
 $(libopt): $(call obj,$(opt_src))
 	$(call say,AR,$@)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) rcsD $@ $^
 $(libproto): $(call obj,$(proto_src))
 	$(call say,AR,$@)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) rcsD $@ $^
 
 # The shared library has the functions of steno.h, with versions, and no other symbol.
 $(B)/gen/libsteno.map $(B)/gen/libsteno.options &: engine/symbols.awk $(public_headers)
@@ -331,10 +333,16 @@ dist: ## source archive of HEAD
 	git archive --prefix=steno-$(VERSION)/ -o build/steno-$(VERSION).tar.gz HEAD
 deb: ## Debian packages of HEAD in build/deb: built, checked by lintian, installed and purged in a fresh Debian
 	@tests/deb.sh
-distcheck: dist ## build and install from the archive
+reproducible: ## make deb, twice in different folders: every package, program and library has the same bytes
+	@tests/deb.sh --twice
+distcheck: dist ## build and install from the archive, without network
 	rm -rf build/distcheck && mkdir -p build/distcheck
 	tar -xzf build/steno-$(VERSION).tar.gz -C build/distcheck
-	$(MAKE) -C build/distcheck/steno-$(VERSION) install DESTDIR=$(CURDIR)/build/distcheck/root
+	@for cut in "unshare -n" "unshare -rn" ""; do ! $$cut true 2>/dev/null || break; done; \
+	    [ "$$cut" ] || echo "distcheck: the network cannot be cut off here (unshare)"; set -ex; \
+	    $$cut $(MAKE) -C build/distcheck/steno-$(VERSION) all docs wheel; \
+	    $$cut $(MAKE) -C build/distcheck/steno-$(VERSION) install DESTDIR=$(CURDIR)/build/distcheck/root; \
+	    $$cut build/distcheck/root$(BINDIR)/steno transcribe --model build/distcheck/root$(DATADIR)/steno/models/digits-en tests/data/digits.wav | diff - tests/data/digits.txt
 clean: ## remove the build output but for the Python environment
 	rm -rf build/release build/address build/undefined build/thread build/fuzzer build/steno build/stenod build/man build/distcheck
 distclean: ## remove build/
