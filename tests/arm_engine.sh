@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The engine, the command and unit tests for AArch64: cross-compiled with Debian's arm64 libraries and run under
-# qemu-user. TAP; skipped if the compiler, the emulator or the libraries are absent.
-#   tests/arm_engine.sh --fetch         once: the libraries (57 MB) into build/arm/root; nothing is installed
+# Everything that `make` builds, and unit tests, for AArch64: cross-compiled with Debian's arm64 libraries and run under
+# qemu-user, also a program that uses the shared library. TAP; skipped if the compiler, the emulator or the libraries are absent.
+#   tests/arm_engine.sh --fetch         once: the libraries (450 MB unpacked) into build/arm/root; nothing is installed
 #   tests/arm_engine.sh [UNIT TEST]...  default: tests that depend on the machine, and recorded networks
 set -u
 cd "$(dirname "$0")/.." || exit 70
@@ -41,7 +41,7 @@ b=$out/engine
 if ! PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_LIBDIR=$lib/pkgconfig:$root/usr/share/pkgconfig:$lib/openblas-pthread/pkgconfig \
     make -s -j"${JOBS:-$(nproc)}" B="$b" CC=aarch64-linux-gnu-gcc CFLAGS="-O2 -g1" CI=1 \
     LDFLAGS="-L$lib -L$lib/openblas-pthread -Wl,-rpath-link,$libs:$root/lib/aarch64-linux-gnu" \
-    "$b/steno" "${@/#/$b/tests/unit/test_}" >"$out/make.log" 2>&1; then
+    all "${@/#/$b/tests/unit/test_}" >"$out/make.log" 2>&1; then
     grep -v '^  ' "$out/make.log"
     exit 1
 fi
@@ -80,6 +80,18 @@ worst = np.abs(np.load(sys.argv[1]) - np.load(sys.argv[2])["encoder.T100/full/en
 print("largest difference", worst)
 sys.exit(not worst < 1e-4)' "$out/rows/0.npy" "$zoo/espnet-conformer-op13/ref.npz"
 }
+programs() { # every program starts, and the daemon reads its configuration
+    run "$b/steno" --version && run "$b/stenod" --version && run "$b/loadtest/steno-load" --help >"$out/help" && [ -s "$out/help" ] &&
+        run "$b/stenod" --check-config --config conf/steno.conf --model conf/models/digits-en --listen 127.0.0.1:0
+}
+check "every program runs" programs
+shared() { # the example, with the shared library
+    aarch64-linux-gnu-gcc -std=c11 -I"$b/include" engine/examples/transcribe.c -o "$b/example" "$b"/libsteno.so.* -L"$lib" \
+        -Wl,-rpath-link,"$libs:$root/lib/aarch64-linux-gnu" &&
+        run -E LD_LIBRARY_PATH="$b:$libs" "$b/example" conf/models/digits-en tests/data/digits.wav | tee /dev/stderr | awk '{print $3}' | paste -sd ' ' |
+        cmp - tests/data/digits.txt
+}
+check "a program with the shared library hears the digits" shared
 for precision in fp32 bf16 int8; do
     check "digits-en at level dotprod in $precision" hears dotprod $precision
 done
