@@ -7,7 +7,7 @@ build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libssl-
  libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libvorbis-dev libmpg123-dev libsndfile1-dev
  libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev
  libyaml-dev zlib1g-dev libcurl4-openssl-dev libavformat-dev libavcodec-dev libswresample-dev
- libavutil-dev libseccomp-dev"
+ libavutil-dev libseccomp-dev libsqlite3-dev"
 demo="curl python3-pip"
 arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 [ "$(uname -m)" = x86_64 ] || arm=""
