@@ -80,6 +80,20 @@ struct steno_config {
     double ws_resume;        /* s that a session waits for its client to return; 0 = never */
     size_t ws_resume_bytes;  /* bytes of results kept for that, per session */
     size_t ws_send_bytes;    /* bytes of unread results; more = closed */
+    /* [jobs] */
+    char *jobs_dir;          /* the store of jobs; "" = none */
+    int jobs_workers;        /* jobs that run at once */
+    size_t jobs_bytes;       /* one recording */
+    int jobs_max;            /* jobs that are not over; 0 = no limit */
+    int jobs_per_key;        /* likewise of one key */
+    double jobs_keep;        /* s that a job is kept after it was over */
+    double jobs_timeout;     /* s of one try */
+    char *callback_hosts;    /* to which results are sent; "" = none */
+    bool callback_private;   /* to private addresses too */
+    bool callback_http;      /* without TLS too */
+    char *callback_secret;   /* file of the key that signs them; "" = not signed */
+    char *callback_ca;       /* PEM file of issuers; "" = those of the system */
+    double callback_give_up; /* s */
     /* [wyoming] */
     char *wyoming_listen;    /* as listen; "" = none */
     char *wyoming_key;       /* name of a key; "" = none */

@@ -168,6 +168,38 @@ ROW(BOOL, fetch_private, "fetch", "private", "STENO_FETCH_PRIVATE", "no", 0, 0,
     "Fetch from addresses of this machine and of private networks too.")
 ROW(SECONDS, fetch_timeout, "fetch", "timeout", "STENO_FETCH_TIMEOUT", "60", 1, 3600,
     "Maximum time of one hop of a fetch. Its size is limited by limits.body.")
+ROW(STRING, jobs_dir, "jobs", "dir", "STENO_JOBS_DIR", "", 0, 0,
+    "Directory in which jobs (POST /v1/jobs) and their recordings are kept; only this process may "
+    "use it. Empty: there are no jobs.")
+ROW(INT, jobs_workers, "jobs", "workers", "STENO_JOBS_WORKERS", "1", 1, 64,
+    "Maximum number of jobs that run at once. Streams and uploads go before them.")
+ROW(BYTES, jobs_bytes, "jobs", "max_bytes", "STENO_JOBS_MAX_BYTES", "2G", 1024, 1099511627776.0,
+    "Maximum size of the recording of a job, also of one that is fetched. Larger ones are answered "
+    "413.")
+ROW(INT, jobs_max, "jobs", "max", "STENO_JOBS_MAX", "10000", 0, 10000000,
+    "Maximum number of jobs that are not over yet. More are refused with 503. 0: no limit.")
+ROW(INT, jobs_per_key, "jobs", "per_key", "STENO_JOBS_PER_KEY", "1000", 0, 10000000,
+    "Maximum number of jobs of one API key that are not over yet. More are refused with 429. 0: no "
+    "limit.")
+ROW(SECONDS, jobs_keep, "jobs", "keep", "STENO_JOBS_KEEP", "168h", 1, 315360000,
+    "Time after which a job that is over is forgotten, with its results. The recording is removed "
+    "when the job is over.")
+ROW(SECONDS, jobs_timeout, "jobs", "timeout", "STENO_JOBS_TIMEOUT", "6h", 1, 604800,
+    "Maximum time of one try of a job; after three tries it fails.")
+ROW(STRING, callback_hosts, "jobs", "callback_hosts", "STENO_JOBS_CALLBACK_HOSTS", "", 0, 0,
+    "Hosts to which the results of jobs may be sent (callback): names, *.names below a domain, or "
+    "* for any, comma separated. Empty: none. Needs libcurl.")
+ROW(BOOL, callback_private, "jobs", "callback_private", "STENO_JOBS_CALLBACK_PRIVATE", "no", 0, 0,
+    "Send to addresses of this machine and of private networks too.")
+ROW(BOOL, callback_http, "jobs", "callback_http", "STENO_JOBS_CALLBACK_HTTP", "no", 0, 0,
+    "Send by http too. Without it a callback must be https.")
+ROW(STRING, callback_secret, "jobs", "callback_secret", "STENO_JOBS_CALLBACK_SECRET", "", 0, 0,
+    "File of the secret that signs callbacks (Steno-Signature). Empty: they are not signed.")
+ROW(STRING, callback_ca, "jobs", "callback_ca", "STENO_JOBS_CALLBACK_CA", "", 0, 0,
+    "PEM file of the issuers of callback hosts' certificates. Empty: those that the system trusts.")
+ROW(SECONDS, callback_give_up, "jobs", "callback_give_up", "STENO_JOBS_CALLBACK_GIVE_UP", "24h", 1,
+    2592000,
+    "Time after which a callback that failed again and again is given up.")
 ROW(STRING, wyoming_listen, "wyoming", "listen", "STENO_WYOMING_LISTEN", "", 0, 0,
     "Addresses for clients of the Wyoming protocol (Home Assistant), in the form of server.listen; "
     "the usual port is 10300. Empty: none. The protocol has no keys and no encryption.")

@@ -27,7 +27,8 @@ void steno_cors_preflight(struct steno_request *rq, struct MHD_Response *rs)
     const char *headers = steno_request_header(rq, "Access-Control-Request-Headers");
     if (!allowed_origin(rq) || !steno_request_header(rq, "Access-Control-Request-Method"))
         return;
-    (void)MHD_add_response_header(rs, "Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+    (void)MHD_add_response_header(rs, "Access-Control-Allow-Methods",
+                                  "GET, HEAD, POST, DELETE, OPTIONS");
     if (headers && *headers)
         (void)MHD_add_response_header(rs, "Access-Control-Allow-Headers", headers);
     (void)MHD_add_response_header(rs, "Access-Control-Max-Age", MAX_AGE);

@@ -33,6 +33,8 @@ struct fetch {
     void *user;
     char url[STENO_FETCH_URL];
     struct steno_fetched got;
+    const struct steno_fetch_sink *sink; /* NULL: got.body */
+    CURL *handle;
 };
 
 /* ---- what is allowed ------------------------------------------------------------------------- */
@@ -100,25 +102,31 @@ bool steno_fetch_is_private(const struct sockaddr *a)
     return true;
 }
 
-/* Check scheme and host of a URL, as libcurl reads it. */
-static steno_status check_url(const steno_fetcher *f, const char *url, steno_err *err)
+steno_status steno_fetch_check_url(const struct libcurl *curl, const char *hosts, bool https_only,
+                                   const char *name, const char *url, steno_err *err)
 {
-    CURLU *u = f->curl.url();
+    CURLU *u = curl->url();
     char *scheme = NULL, *host = NULL;
     steno_status st = STENO_OK;
     if (!u)
-        return steno_fail(err, STENO_ERR_NOMEM, "url: out of memory");
-    if (f->curl.url_set(u, CURLUPART_URL, url, 0) ||
-        f->curl.url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
-        f->curl.url_get(u, CURLUPART_HOST, &host, 0) ||
-        (strcmp(scheme, "http") && strcmp(scheme, "https")))
-        st = steno_fail(err, STENO_ERR_INVAL, "url: must be http or https with a host");
-    else if (!steno_fetch_host_listed(f->conf->fetch_hosts, host))
-        st = steno_fail(err, STENO_ERR_INVAL, "url: this server fetches nothing from that host");
-    f->curl.free(scheme);
-    f->curl.free(host);
-    f->curl.url_cleanup(u);
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    if (curl->url_set(u, CURLUPART_URL, url, 0) || curl->url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
+        curl->url_get(u, CURLUPART_HOST, &host, 0) ||
+        ((https_only || strcmp(scheme, "http")) && strcmp(scheme, "https")))
+        st = steno_fail(err, STENO_ERR_INVAL, "%s: must be %s with a host", name,
+                        https_only ? "https" : "http or https");
+    else if (!steno_fetch_host_listed(hosts, host))
+        st = steno_fail(err, STENO_ERR_INVAL, "%s: this server %s that host", name,
+                        strcmp(name, "url") ? "sends nothing to" : "fetches nothing from");
+    curl->free(scheme);
+    curl->free(host);
+    curl->url_cleanup(u);
     return st;
+}
+
+static steno_status check_url(const steno_fetcher *f, const char *url, steno_err *err)
+{
+    return steno_fetch_check_url(&f->curl, f->conf->fetch_hosts, false, "url", url, err);
 }
 
 /* ---- one fetch ------------------------------------------------------------------------------- */
@@ -137,6 +145,11 @@ static size_t on_body(char *p, size_t size, size_t n, void *user)
     struct fetch *t = user;
     struct steno_fetched *g = &t->got;
     n *= size;
+    if (t->sink) {
+        long code = 0;
+        t->f->curl.easy_getinfo(t->handle, CURLINFO_RESPONSE_CODE, &code);
+        return code != 200 || !t->sink->write(t->user, p, n, &g->err) ? n : 0;
+    }
     if (n > g->body.max - g->body.len) {
         (void)steno_fail(&g->err, STENO_ERR_LIMIT, "url: larger than limits.body (%zu bytes)",
                          g->body.max);
@@ -156,8 +169,10 @@ static size_t on_body(char *p, size_t size, size_t n, void *user)
 
 static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
+    const struct fetch *t = user;
     (void)a, (void)b, (void)c, (void)d;
-    return atomic_load_explicit(&((const struct fetch *)user)->f->closing, memory_order_relaxed);
+    return atomic_load_explicit(&t->f->closing, memory_order_relaxed) ||
+           (t->sink && t->sink->stopped(t->user));
 }
 
 static void set_options(struct fetch *t, CURL *c)
@@ -169,7 +184,12 @@ static void set_options(struct fetch *t, CURL *c)
     l->easy_setopt(c, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     l->easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     l->easy_setopt(c, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
-    l->easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(t->f->conf->fetch_timeout * 1000));
+    if (t->sink) {
+        l->easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        l->easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)t->f->conf->fetch_timeout);
+    } else {
+        l->easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(t->f->conf->fetch_timeout * 1000));
+    }
     l->easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     l->easy_setopt(c, CURLOPT_OPENSOCKETDATA, t->f);
     l->easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
@@ -229,7 +249,7 @@ static void *run(void *arg)
 {
     struct fetch *t = arg;
     steno_fetcher *f = t->f;
-    CURL *c = f->curl.easy_init();
+    CURL *c = t->handle = f->curl.easy_init();
     steno_err err = {STENO_OK, ""};
     steno_status st =
         c ? get_all(t, c, &err) : steno_fail(&err, STENO_ERR_NOMEM, "url: out of memory");
@@ -313,18 +333,23 @@ static steno_status start(steno_fetcher *f, struct fetch *t, steno_err *err)
     return st;
 }
 
-steno_status steno_fetch(steno_fetcher *f, const char *url,
-                         void (*done)(void *user, struct steno_fetched *got), void *user,
-                         steno_err *err)
+steno_status steno_fetch_check(steno_fetcher *f, const char *url, steno_err *err)
 {
-    struct fetch *t;
-    steno_status st;
     if (!f->loaded)
         return steno_fail(err, STENO_ERR_INVAL,
                           "url: this server fetches nothing (fetch.hosts is empty)");
     if (strlen(url) >= STENO_FETCH_URL)
         return steno_fail(err, STENO_ERR_INVAL, "url: longer than %d bytes", STENO_FETCH_URL - 1);
-    st = check_url(f, url, err);
+    return check_url(f, url, err);
+}
+
+steno_status steno_fetch_into(steno_fetcher *f, const char *url,
+                              const struct steno_fetch_sink *sink,
+                              void (*done)(void *user, struct steno_fetched *got), void *user,
+                              steno_err *err)
+{
+    struct fetch *t;
+    steno_status st = steno_fetch_check(f, url, err);
     if (st)
         return st;
     t = calloc(1, sizeof *t);
@@ -333,10 +358,18 @@ steno_status steno_fetch(steno_fetcher *f, const char *url,
     t->f = f;
     t->done = done;
     t->user = user;
+    t->sink = sink;
     memcpy(t->url, url, strlen(url) + 1);
     steno_buf_init(&t->got.body, f->conf->body_bytes);
     st = start(f, t, err);
     if (st)
         free(t);
     return st;
+}
+
+steno_status steno_fetch(steno_fetcher *f, const char *url,
+                         void (*done)(void *user, struct steno_fetched *got), void *user,
+                         steno_err *err)
+{
+    return steno_fetch_into(f, url, NULL, done, user, err);
 }

@@ -40,7 +40,26 @@ struct steno_fetched {
 STENO_MUST steno_status steno_fetch(steno_fetcher *f, const char *url,
                                     void (*done)(void *user, struct steno_fetched *got), void *user,
                                     steno_err *err);
+/* Where a fetch writes a recording that does not go to memory. Called from the fetch's thread. */
+struct steno_fetch_sink {
+    steno_status (*write)(void *user, const void *p, size_t n, steno_err *err);
+    bool (*stopped)(void *user); /* the fetch is not needed any longer */
+};
+/* The same into a sink, which has its own limit of size. The time of the whole is not limited: the
+ * fetch ends when nothing comes for fetch.timeout. */
+STENO_MUST steno_status steno_fetch_into(steno_fetcher *f, const char *url,
+                                         const struct steno_fetch_sink *sink,
+                                         void (*done)(void *user, struct steno_fetched *got),
+                                         void *user, steno_err *err);
+/* Check that steno_fetch would begin to fetch this URL. Errors as of it. */
+STENO_MUST steno_status steno_fetch_check(steno_fetcher *f, const char *url, steno_err *err);
 
+/* Check scheme and host of a URL, as libcurl reads it. hosts: a list as below; name: what messages
+ * begin with; https_only: http is refused. STENO_ERR_INVAL, STENO_ERR_NOMEM. */
+struct libcurl;
+STENO_MUST steno_status steno_fetch_check_url(const struct libcurl *curl, const char *hosts,
+                                              bool https_only, const char *name, const char *url,
+                                              steno_err *err);
 /* Whether a host is in a list "a.example, *.b.example" ("*": any). Case does not matter. */
 bool steno_fetch_host_listed(const char *list, const char *host);
 /* Whether an address is of this machine, a private or local network, or no host's at all. */

@@ -25,16 +25,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_ROUTES 24
+#define MAX_ROUTES 32
 #define MAX_TARGET 4096
 #define CONNECTION_MEMORY 24576 /* libmicrohttpd's pool per connection: bounds head and buffers */
 
-enum method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_OTHER, METHODS };
-static const char *const method_names[METHODS] = {"GET", "HEAD", "POST", "other"};
+enum method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_DELETE, METHOD_OTHER, METHODS };
+static const char *const method_names[METHODS] = {"GET", "HEAD", "POST", "DELETE", "other"};
 
 /* Codes that have their own series from the start; the others share code="other". */
 static const int get_codes[] = {200, 400, 404, 426, 500, 503, 0};
 static const int upload_codes[] = {200, 400, 401, 404, 408, 413, 415, 429, 499, 500, 503, 504, 0};
+static const int job_codes[] = {200, 202, 400, 401, 404, 408, 413, 429, 499, 503, 507, 0};
+static const int delete_codes[] = {204, 401, 404, 507, 0};
 static const int wrong_method_codes[] = {204, 405, 0};
 static const int unknown_codes[] = {404, 0};
 #define MAX_CODES 13
@@ -75,6 +77,10 @@ static const int *codes_of(const struct steno_route *r, enum method m)
 {
     if (!r->path)
         return unknown_codes;
+    if (m == METHOD_POST && r->api == STENO_SESSION_JOB)
+        return job_codes;
+    if (m == METHOD_DELETE && r->methods & STENO_ROUTE_DELETE)
+        return delete_codes;
     if (m == METHOD_POST && r->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST))
         return upload_codes;
     if ((m == METHOD_GET || m == METHOD_HEAD) && r->methods & STENO_ROUTE_GET)
@@ -297,6 +303,8 @@ static void choose_id(struct steno_request *rq)
 
 static const char *allowed(const struct steno_route *r)
 {
+    if (r->methods & STENO_ROUTE_DELETE)
+        return "GET, HEAD, DELETE, OPTIONS";
     if (!(r->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST)))
         return "GET, HEAD, OPTIONS";
     return r->methods & STENO_ROUTE_GET ? "GET, HEAD, POST, OPTIONS" : "POST, OPTIONS";
@@ -426,6 +434,8 @@ static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
                                    path > 200 ? 200 : (int)path, rq->target);
     if (rq->route->methods & STENO_ROUTE_GET && (m == METHOD_GET || m == METHOD_HEAD))
         return rq->route->get(rq);
+    if (rq->route->methods & STENO_ROUTE_DELETE && m == METHOD_DELETE)
+        return rq->route->remove(rq);
     return wrong_method(rq);
 }
 

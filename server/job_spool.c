@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define NAME 64 /* bytes of a job's id */
@@ -124,6 +125,18 @@ void steno_spool_path(const steno_spool *s, const char *name, char *out, size_t 
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+steno_status steno_spool_check_room(const steno_spool *s, steno_err *err)
+{
+    struct statvfs v;
+    if (fstatvfs(s->audio, &v))
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", s->dir, strerror(errno));
+    if (v.f_bavail < STENO_SPOOL_RESERVE / (v.f_frsize ? v.f_frsize : 1))
+        return steno_fail(err, STENO_ERR_IO,
+                          "the recording cannot be stored: the disk has less than %u MiB left",
+                          STENO_SPOOL_RESERVE >> 20);
+    return STENO_OK;
+}
+
 steno_status steno_spool_begin(steno_spool_file **out, const steno_spool *s, const char *id,
                                size_t max, steno_err *err)
 {
@@ -162,9 +175,14 @@ size_t steno_spool_size(const steno_spool_file *f)
 steno_status steno_spool_commit(steno_spool_file *f, steno_err *err)
 {
     const steno_spool *s = f->s;
-    const int rc = fsync(f->fd) || renameat(s->tmp, f->id, s->audio, f->id) ||
-                   (fsync(s->audio) && (unlinkat(s->audio, f->id, 0), true));
-    steno_status st = STENO_OK;
+    steno_status st = steno_spool_check_room(s, err);
+    int rc;
+    if (st) {
+        steno_spool_discard(f);
+        return st;
+    }
+    rc = fsync(f->fd) || renameat(s->tmp, f->id, s->audio, f->id) ||
+         (fsync(s->audio) && (unlinkat(s->audio, f->id, 0), true));
     if (rc) {
         st = steno_fail(err, STENO_ERR_IO, "the recording cannot be stored: %s", strerror(errno));
         steno_spool_discard(f);

@@ -17,6 +17,11 @@ void steno_spool_close(steno_spool *s); /* accepts NULL */
 /* Write the path of a file of the directory to out [size]. */
 void steno_spool_path(const steno_spool *s, const char *name, char *out, size_t size);
 
+/* STENO_ERR_IO unless the disk has room for STENO_SPOOL_RESERVE: what is stored already needs it
+ * for its results, and without them nothing would ever be removed. */
+#define STENO_SPOOL_RESERVE (16u << 20)
+STENO_MUST steno_status steno_spool_check_room(const steno_spool *s, steno_err *err);
+
 /* Begin the recording of a job. id: letters, digits and '_'. max: of its bytes. */
 STENO_MUST steno_status steno_spool_begin(steno_spool_file **out, const steno_spool *s,
                                           const char *id, size_t max, steno_err *err);
@@ -24,8 +29,8 @@ STENO_MUST steno_status steno_spool_begin(steno_spool_file **out, const steno_sp
 STENO_MUST steno_status steno_spool_write(steno_spool_file *f, const void *p, size_t n,
                                           steno_err *err);
 size_t steno_spool_size(const steno_spool_file *f);
-/* Give the file its place and return when the disk has it and its name. Waits for the disk. f is
- * closed in any case; on failure nothing is left. STENO_ERR_IO. */
+/* Check the room, give the file its place and return when the disk has it and its name. Waits for
+ * the disk. f is closed in any case; on failure nothing is left. STENO_ERR_IO. */
 STENO_MUST steno_status steno_spool_commit(steno_spool_file *f, steno_err *err);
 void steno_spool_discard(steno_spool_file *f); /* close and remove; accepts NULL */
 

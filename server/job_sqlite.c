@@ -805,6 +805,8 @@ static steno_status open_connection(struct connection *c, const char *path, sten
     st = execute(c, "PRAGMA journal_mode = WAL", err);
     if (!st)
         st = execute(c, "PRAGMA synchronous = FULL", err);
+    if (!st)
+        st = execute(c, "PRAGMA journal_size_limit = 4194304", err);
     return st;
 }
 

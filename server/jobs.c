@@ -10,6 +10,7 @@
 #include "base/threads.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,9 @@ struct steno_job {
     float *block; /* [BLOCK], samples [at, have) not yet pushed */
     size_t at, have;
     int rate;
-    int64_t decoded;  /* samples */
+    int64_t decoded; /* samples */
+    /* ms, for steno_job_progress. Relaxed: they order nothing */
+    _Atomic int64_t position, length;
     unsigned channel; /* with multichannel: the one that is transcribed, from 0 */
     steno_transcript *transcripts[STENO_JOB_CHANNELS]; /* of those before it */
 
@@ -157,7 +160,9 @@ static steno_status open_audio(steno_job *job, struct steno_audio_info *info, st
                                             .dont_wait = true};
     steno_status st = STENO_OK;
     if (!job->audio) {
-        st = steno_audio_open_mem(&job->audio, job->req.audio, job->req.len, &opt, err);
+        st = job->req.audio
+                 ? steno_audio_open_mem(&job->audio, job->req.audio, job->req.len, &opt, err)
+                 : steno_audio_open_fd(&job->audio, job->req.fd, &opt, err);
         if (!st && steno_audio_descriptor(job->audio) >= 0) {
             job->watch = steno_waker_watch(srv->waker, steno_audio_descriptor(job->audio), -1,
                                            wake_job, job);
@@ -185,7 +190,9 @@ static steno_status open_audio(steno_job *job, struct steno_audio_info *info, st
 static steno_status open_stream(steno_job *job, steno_err *err)
 {
     const struct steno_server *srv = job->jobs->srv;
-    struct steno_pool_stream_options so = {.priority = STENO_POOL_UPLOAD, .owner = job->req.owner};
+    struct steno_pool_stream_options so = {.priority = job->req.background ? STENO_POOL_JOB
+                                                                           : STENO_POOL_UPLOAD,
+                                           .owner = job->req.owner};
     struct steno_options options = job->req.options;
     struct steno_option_list list;
     struct steno_audio_info info;
@@ -193,6 +200,9 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     if (st)
         return st;
     so.stream.sample_rate = job->rate = info.sample_rate;
+    if (info.frames > 0)
+        atomic_store_explicit(&job->length, info.frames * 1000 / info.sample_rate,
+                              memory_order_relaxed);
     so.stream.no_partials = !job->req.partials;
     so.stream.no_endpointing = job->req.no_endpointing || job->req.served->info.cuts;
     so.stream.no_tail = job->req.served->info.cuts; /* its sections are enough */
@@ -215,6 +225,7 @@ static steno_status open_stream(steno_job *job, steno_err *err)
 static void close_audio(steno_job *job)
 {
     steno_waker_forget(job->jobs->srv->waker, job->watch);
+    job->watch = 0;
     steno_audio_close(job->audio);
     job->audio = NULL;
 }
@@ -227,9 +238,9 @@ static bool is_last_channel(const steno_job *job)
 static void release_audio(steno_job *job)
 {
     size_t bytes = job->req.len;
+    close_audio(job);
     if (!job->req.audio)
         return;
-    close_audio(job);
     free(job->req.audio);
     job->req.audio = NULL;
     if (job->req.released)
@@ -265,6 +276,14 @@ static void end_of_audio(steno_job *job)
     job->state = FLUSHING;
 }
 
+/* Channels that are transcribed one after the other are parts of the whole. */
+static void note_position(steno_job *job)
+{
+    const int64_t parts = job->req.multichannel && job->result.channels ? job->result.channels : 1;
+    const int64_t pushed = job->decoded - (int64_t)(job->have - job->at);
+    atomic_store_explicit(&job->position, pushed * 1000 / job->rate / parts, memory_order_relaxed);
+}
+
 /* Push until the stream is full, the recording is over, or the iteration has done its share.
  * *again: there is more to do. */
 static steno_status feed(steno_job *job, bool *again, steno_err *err)
@@ -289,6 +308,7 @@ static steno_status feed(steno_job *job, bool *again, steno_err *err)
         if (st)
             return st;
         job->at += taken;
+        note_position(job);
         if (job->at < job->have)
             return STENO_OK; /* a ROOM note wakes the job */
     }
@@ -564,6 +584,12 @@ void steno_jobs_cancel_all(steno_jobs *jobs)
     while (jobs->alive)
         pthread_cond_wait(&jobs->none, &jobs->lock);
     pthread_mutex_unlock(&jobs->lock);
+}
+
+void steno_job_progress(const steno_job *job, double *position, double *duration)
+{
+    *position = (double)atomic_load_explicit(&job->position, memory_order_relaxed) / 1000;
+    *duration = (double)atomic_load_explicit(&job->length, memory_order_relaxed) / 1000;
 }
 
 const struct steno_job_result *steno_job_get_result(const steno_job *job)

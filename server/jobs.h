@@ -25,6 +25,8 @@ struct steno_job_request {
     uint64_t owner;              /* for round robin between owners; 0 = no owner */
     char *audio;                 /* [len], from malloc; the job owns it once start succeeds */
     size_t len;
+    int fd;            /* audio NULL: a file with the recording, borrowed until done */
+    bool background;   /* nobody waits for the answer: uploads go first */
     unsigned channel;  /* 0 = mean of all, k = the k-th one */
     bool multichannel; /* each channel has a transcript of its own; channel is 0 */
     int beam, n_best;  /* 0 = the model's default */
@@ -70,6 +72,9 @@ STENO_MUST steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
 void steno_job_cancel(steno_job *job);
 /* Cancel every job and refuse new ones. Returns when all have ended. */
 void steno_jobs_cancel_all(steno_jobs *jobs);
+/* How much of the recording was passed on to its stream, and how long it is, in s; 0: not known.
+ * Any thread, until free. */
+void steno_job_progress(const steno_job *job, double *position, double *duration);
 /* The result; valid from done until free. */
 const struct steno_job_result *steno_job_get_result(const steno_job *job);
 /* Free a job. Only after done was called; within done at the earliest. Accepts NULL. */

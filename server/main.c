@@ -100,7 +100,8 @@ static steno_status open_engine(struct daemon *d, steno_err *err)
 {
     struct steno_pool_options opt = {.workers = d->conf.threads,
                                      /* and one for the canary */
-                                     .max_streams = d->conf.sessions + d->conf.uploads + 1,
+                                     .max_streams = d->conf.sessions + d->conf.uploads +
+                                                    d->conf.jobs_workers + 1,
                                      .buffer_seconds = d->conf.buffer_seconds,
                                      .batch = d->conf.batch,
                                      .batch_wait = d->conf.batch_wait > 0 ? d->conf.batch_wait : -1,
@@ -120,12 +121,16 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     if (!st)
         st = steno_fetcher_open(&sv->fetcher, &d->conf, d->srv.limits, err);
     if (!st)
+        st = steno_job_service_open(&sv->stored, sv, err);
+    if (!st)
         st = steno_hangup_open(&sv->hangup, d->conf.uploads + 1, err);
     if (!st)
         st = steno_health_open(&sv->health, &d->srv, err);
     if (!st)
         st = steno_ws_open(&d->ws, &d->srv, &ws_owner, d, err);
     sv->ws = d->ws;
+    if (!st && sv->stored)
+        st = steno_job_service_start(sv->stored, err);
     if (!st)
         st = steno_http_open(&d->http, sv, d->acceptor, err);
     return st;
@@ -191,12 +196,14 @@ static void close_all(struct daemon *d)
     if (d->acceptor)
         steno_acceptor_stop(d->acceptor);
     steno_admin_close(d->admin);
+    steno_job_service_stop(d->services.stored);
     steno_fetcher_stop(d->services.fetcher); /* requests that wait for one go on */
     steno_http_close(d->http);               /* it hands sockets to the next */
     steno_ws_close(d->ws);
     steno_tls_close(d->tls);
     steno_health_close(d->services.health);
     steno_hangup_close(d->services.hangup);
+    steno_job_service_close(d->services.stored);
     steno_jobs_close(d->services.jobs);
     steno_fetcher_close(d->services.fetcher);
     steno_acceptor_close(d->acceptor);
@@ -299,6 +306,7 @@ static void drain(struct daemon *d)
             break;
         }
     }
+    steno_job_service_stop(d->services.stored); /* the next start runs its jobs */
     steno_jobs_cancel_all(d->services.jobs);
     /* sessions that were cut off may still get their last messages */
     (void)steno_limits_wait_idle(d->srv.limits, steno_now_ns() + LAST_WORDS_NS);

@@ -7,6 +7,7 @@
 #include "server/fetch.h"
 #include "server/hangup.h"
 #include "server/health.h"
+#include "server/job_service.h"
 #include "server/jobs.h"
 #include "server/server.h"
 #include "server/ws.h"
@@ -19,7 +20,7 @@ struct steno_upload;
 struct steno_resumption;
 
 /* POST: a short body, which is whole when the route's post runs. */
-enum { STENO_ROUTE_GET = 1, STENO_ROUTE_UPLOAD = 2, STENO_ROUTE_POST = 4 };
+enum { STENO_ROUTE_GET = 1, STENO_ROUTE_UPLOAD = 2, STENO_ROUTE_POST = 4, STENO_ROUTE_DELETE = 8 };
 
 #define STENO_POST_BYTES 65536
 
@@ -34,6 +35,7 @@ struct steno_route {
     /* Answers a POST whose body is in rq->body, or was longer than STENO_POST_BYTES
      * (rq->body_too_long). */
     enum MHD_Result (*post)(struct steno_request *rq);
+    enum MHD_Result (*remove)(struct steno_request *rq); /* answers DELETE at once */
 };
 
 /* The table. Its last row has path NULL and stands for every unknown path. */
@@ -48,6 +50,7 @@ struct steno_services { /* what routes use; frozen */
     steno_fetcher *fetcher;
     steno_hangup *hangup;
     steno_health *health;
+    steno_job_service *stored; /* NULL: jobs.dir is empty */
 };
 
 struct steno_request {

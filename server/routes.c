@@ -4,6 +4,7 @@
 #include "server/api_text.h"
 #include "server/credentials.h"
 #include "server/gauges.h"
+#include "server/job_routes.h"
 #include "server/page.h"
 #include "server/request.h"
 #include "server/secrets.h"
@@ -211,35 +212,39 @@ static enum MHD_Result get_stream(struct steno_request *rq)
 }
 
 const struct steno_route steno_routes[] = {
-    {"/", "/", STENO_ROUTE_GET, get_page, 0, false, NULL},
-    {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0, false, NULL},
-    {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0, false, NULL},
-    {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0, false, NULL},
-    {"/openapi.yaml", "/openapi.yaml", STENO_ROUTE_GET, get_openapi, 0, false, NULL},
-    {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0, false, NULL},
-    {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false, NULL},
-    {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false, NULL},
-    {"/v1/usage", "/v1/usage", STENO_ROUTE_GET, get_usage, 0, false, NULL},
-    {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false, NULL},
-    {"/v2/listen", "/v2/listen", STENO_ROUTE_GET, get_stream, 0, false, NULL},
-    {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL},
-    {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false, NULL},
-    {"/wenet", "/wenet", STENO_ROUTE_GET, get_stream, 0, false, NULL},
-    {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false, NULL},
+    {"/", "/", STENO_ROUTE_GET, get_page, 0, false, NULL, NULL},
+    {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0, false, NULL, NULL},
+    {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0, false, NULL, NULL},
+    {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0, false, NULL, NULL},
+    {"/openapi.yaml", "/openapi.yaml", STENO_ROUTE_GET, get_openapi, 0, false, NULL, NULL},
+    {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0, false, NULL, NULL},
+    {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false, NULL, NULL},
+    {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false, NULL, NULL},
+    {"/v1/usage", "/v1/usage", STENO_ROUTE_GET, get_usage, 0, false, NULL, NULL},
+    {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
+    {"/v2/listen", "/v2/listen", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
+    {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
+    {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
+    {"/wenet", "/wenet", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
+    {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
     {"/v1/listen", "/v1/listen", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, get_stream,
-     STENO_SESSION_LISTEN, false, NULL},
+     STENO_SESSION_LISTEN, false, NULL, NULL},
     {"/v1/audio/transcriptions", "/v1/audio/transcriptions", STENO_ROUTE_UPLOAD, NULL,
-     STENO_SESSION_OPENAI, false, NULL},
+     STENO_SESSION_OPENAI, false, NULL, NULL},
     {"/v1/audio/translations", "/v1/audio/translations", STENO_ROUTE_UPLOAD, NULL,
-     STENO_SESSION_OPENAI, true, NULL},
-    {"/v1/audio/speech", "/v1/audio/speech", STENO_ROUTE_POST, NULL, 0, false, no_speech},
+     STENO_SESSION_OPENAI, true, NULL, NULL},
+    {"/v1/audio/speech", "/v1/audio/speech", STENO_ROUTE_POST, NULL, 0, false, no_speech, NULL},
     {"/v1/realtime/client_secrets", "/v1/realtime/client_secrets", STENO_ROUTE_POST, NULL, 0, false,
-     steno_secret_post},
+     steno_secret_post, NULL},
     {"/v1/realtime/transcription_sessions", "/v1/realtime/transcription_sessions", STENO_ROUTE_POST,
-     NULL, 0, false, steno_secret_post},
+     NULL, 0, false, steno_secret_post, NULL},
     {"/v1/transcribe", "/v1/transcribe", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_TRANSCRIBE, false,
-     NULL},
-    {NULL, "other", 0, NULL, 0, false, NULL},
+     NULL, NULL},
+    {"/v1/jobs", "/v1/jobs", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, steno_jobs_get_list,
+     STENO_SESSION_JOB, false, NULL, NULL},
+    {"/v1/jobs/", "/v1/jobs/{id}", STENO_ROUTE_GET | STENO_ROUTE_DELETE, steno_jobs_get, 0, false,
+     NULL, steno_jobs_delete},
+    {NULL, "other", 0, NULL, 0, false, NULL, NULL},
 };
 
 const struct steno_route *steno_route_find(const char *path, size_t len)

@@ -5,8 +5,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static const char *const api_names[] = {"openai", "transcribe", "listen",   "stream", "deepgram",
-                                        "vosk",   "sherpa",     "realtime", "wyoming"};
+static const char *const api_names[] = {"openai",   "transcribe", "listen", "job",      "stream",
+                                        "deepgram", "vosk",       "sherpa", "realtime", "wyoming"};
 static const char *const result_names[] = {"ok",      "bad",    "gone",   "timeout",
                                            "drained", "failed", "refused"};
 static const char *const rejection_names[] = {"sessions", "draining", "capacity",   "loading",

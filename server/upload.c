@@ -26,9 +26,10 @@
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-static void upload_free(struct steno_upload *up)
+void steno_upload_free(struct steno_upload *up)
 {
     steno_models_release(up->sv->srv->models, up->served);
+    steno_upload_free_stored(up);
     steno_multipart_close(up->parts);
     steno_hint_store_free(&up->ask.hints);
     steno_buf_free(&up->body);
@@ -40,47 +41,55 @@ static void upload_free(struct steno_upload *up)
 }
 
 /* One side has ended. */
-static void upload_leave(struct steno_upload *up)
+void steno_upload_leave(struct steno_upload *up)
 {
     bool last;
     pthread_mutex_lock(&up->lock);
     last = --up->sides == 0;
     pthread_mutex_unlock(&up->lock);
     if (last)
-        upload_free(up);
+        steno_upload_free(up);
 }
 
-static struct steno_upload *upload_new(struct steno_request *rq)
+struct steno_upload *steno_upload_new(const struct steno_services *sv, enum steno_session_api api)
 {
     struct steno_upload *up = calloc(1, sizeof *up);
-    const char *origin = steno_request_header(rq, "Origin");
     if (!up)
         return NULL;
-    steno_origin_lines(rq->sv->srv->conf->cors_origins, origin, origin ? strlen(origin) : 0,
-                       up->cors);
     pthread_mutex_init(&up->lock, NULL);
     up->sides = 1;
-    up->sv = rq->sv;
-    up->api = rq->route->api;
-    up->form = up->api == STENO_SESSION_OPENAI   ? STENO_UPLOAD_OPENAI
-               : up->api == STENO_SESSION_LISTEN ? STENO_UPLOAD_DEEPGRAM
-                                                 : STENO_UPLOAD_NATIVE;
-    up->ask.hints.translate = rq->route->translate;
-    up->conn = rq->conn;
-    up->http11 = rq->http11;
-    up->id = rq->id;
-    (void)steno_trace_id(&rq->trace, up->trace);
+    up->sv = sv;
+    up->api = api;
+    up->form = api == STENO_SESSION_OPENAI   ? STENO_UPLOAD_OPENAI
+               : api == STENO_SESSION_LISTEN ? STENO_UPLOAD_DEEPGRAM
+                                             : STENO_UPLOAD_NATIVE;
     up->segment = -1;
     steno_sha256_begin(&up->sum);
-    steno_buf_init(&up->body, rq->sv->srv->conf->body_bytes);
+    steno_buf_init(&up->body, sv->srv->conf->body_bytes);
     steno_buf_init(&up->field, STENO_OPENAI_FIELD);
     steno_buf_init(&up->answer, ANSWER_MAX);
     steno_buf_init(&up->events, EVENTS_MAX);
     return up;
 }
 
+static struct steno_upload *upload_of(struct steno_request *rq)
+{
+    struct steno_upload *up = steno_upload_new(rq->sv, rq->route->api);
+    const char *origin = steno_request_header(rq, "Origin");
+    if (!up)
+        return NULL;
+    steno_origin_lines(rq->sv->srv->conf->cors_origins, origin, origin ? strlen(origin) : 0,
+                       up->cors);
+    (void)steno_trace_id(&rq->trace, up->trace);
+    up->ask.hints.translate = rq->route->translate;
+    up->conn = rq->conn;
+    up->http11 = rq->http11;
+    up->id = rq->id;
+    return up;
+}
+
 /* Lock held. */
-static void resume(struct steno_upload *up)
+void steno_upload_resume(struct steno_upload *up)
 {
     if (!up->suspended)
         return;
@@ -94,11 +103,6 @@ static void give_back(struct steno_upload *up)
         steno_limits_release(up->sv->srv->limits, up->reserved);
     up->reserved = 0;
 }
-
-struct refused {
-    int http;
-    const char *code, *param;
-};
 
 /* OpenAI's temperature is for the families that have one: others find one text. */
 static steno_status take_temperature(struct steno_upload *up, steno_err *err)
@@ -124,7 +128,7 @@ static struct steno_hints hints_of(const struct steno_upload *up)
 }
 
 /* Whether the model can do what is asked for. */
-static bool check_hints(struct steno_upload *up, struct refused *why, steno_err *err)
+static bool check_hints(struct steno_upload *up, struct steno_upload_refused *why, steno_err *err)
 {
     const struct steno_hints h = hints_of(up);
     steno_status st = steno_hints_check(&up->served->info, &h, err);
@@ -132,15 +136,16 @@ static bool check_hints(struct steno_upload *up, struct refused *why, steno_err 
         st = take_temperature(up, err);
     if (!st)
         return true;
-    *why = (struct refused){steno_status_info(st)->http, steno_status_info(st)->name,
-                            steno_hint_named_in(err->msg)};
+    *why = (struct steno_upload_refused){steno_status_info(st)->http, steno_status_info(st)->name,
+                                         steno_hint_named_in(err->msg)};
     if (why->param && !strcmp(why->param, "language"))
         why->code = "unsupported_language";
     return false;
 }
 
 /* Choose the model. False when the request must be refused with *why. */
-static bool choose_model(struct steno_upload *up, struct refused *why, steno_err *err)
+bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refused *why,
+                               steno_err *err)
 {
     steno_models *models = up->sv->srv->models;
     const struct steno_status_map *map;
@@ -154,12 +159,12 @@ static bool choose_model(struct steno_upload *up, struct refused *why, steno_err
         st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
     }
     up->refused = st == STENO_ERR_BUSY;
-    if (up->refused)
+    if (up->refused && !up->background)
         steno_metric_add(up->sv->srv->stats->sessions_rejected[busy], 1);
     map = steno_status_info(st);
-    *why = (struct refused){map->http, map->name, "model"};
+    *why = (struct steno_upload_refused){map->http, map->name, "model"};
     if (st == STENO_ERR_INVAL && steno_models_check(models, up->ask.model, NULL))
-        *why = (struct refused){404, "model_not_found", "model"};
+        *why = (struct steno_upload_refused){404, "model_not_found", "model"};
     else if (st == STENO_ERR_INVAL)
         why->param = steno_options_named_in(err->msg);
     return !st && check_hints(up, why, err);
@@ -167,8 +172,8 @@ static bool choose_model(struct steno_upload *up, struct refused *why, steno_err
 
 /* ---- receiving the body ---------------------------------------------------------------------- */
 
-static void fail_body(struct steno_upload *up, int http, const char *code, const char *param,
-                      const steno_err *err)
+void steno_upload_fail(struct steno_upload *up, int http, const char *code, const char *param,
+                       const steno_err *err)
 {
     if (up->fail_http)
         return;
@@ -180,10 +185,10 @@ static void fail_body(struct steno_upload *up, int http, const char *code, const
     give_back(up);
 }
 
-static void fail_body_status(struct steno_upload *up, const char *param, const steno_err *err)
+void steno_upload_fail_status(struct steno_upload *up, const char *param, const steno_err *err)
 {
     const struct steno_status_map *map = steno_status_info(err->code);
-    fail_body(up, map->http, map->name, param, err);
+    steno_upload_fail(up, map->http, map->name, param, err);
 }
 
 /* ---- the job's side -------------------------------------------------------------------------- */
@@ -223,7 +228,7 @@ static steno_status write_deepgram(struct steno_upload *up, const struct steno_o
     return steno_deepgram_write(&up->answer, r, &about);
 }
 
-static steno_status write_answer(struct steno_upload *up, const struct steno_openai_result *r)
+steno_status steno_upload_write(struct steno_upload *up, const struct steno_openai_result *r)
 {
     steno_status st;
     switch (up->ask.format) {
@@ -260,7 +265,7 @@ static void add_delta(struct steno_upload *up, const struct steno_event *ev, siz
                                                    stable - up->sent_bytes, up->sent_channel);
     up->sent_bytes = stable;
     up->any_sent = true;
-    resume(up);
+    steno_upload_resume(up);
 }
 
 /* Lock held. The same for a model that cuts: a delta for each section that is complete. */
@@ -280,7 +285,7 @@ static void add_sections(struct steno_upload *up, const struct steno_event *ev)
             steno_openai_write_delta(&up->events, text, strlen(text), up->sent_channel);
         up->any_sent = true;
     }
-    resume(up);
+    steno_upload_resume(up);
 }
 
 /* Lock held. The deltas to come are of this channel, from 1. Its text begins on a new line, like
@@ -295,7 +300,7 @@ static void enter_channel(struct steno_upload *up, unsigned channel)
         up->sse_failure = steno_openai_write_delta(&up->events, "\n", 1, ++up->sent_channel);
     up->segment = -1;
     up->any_sent = false;
-    resume(up);
+    steno_upload_resume(up);
 }
 
 static void on_event(void *user, unsigned channel, const struct steno_event *ev)
@@ -333,8 +338,8 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
                                NULL);
 }
 
-/* Lock held. */
-static void take_result(struct steno_upload *up, const struct steno_job_result *r)
+struct steno_openai_result steno_upload_result(const struct steno_upload *up,
+                                               const struct steno_job_result *r)
 {
     struct steno_openai_result out = {.transcript = r->transcript,
                                       .language = up->served->info.language,
@@ -342,11 +347,18 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
                                       .duration = r->duration,
                                       .logprobs = up->ask.logprobs,
                                       .warning = *r->warning ? r->warning : NULL};
-    steno_status st = r->status;
     const char *language =
         r->transcript ? steno_transcript_language(r->transcript, &out.language_probability) : NULL;
     if (language)
         out.language = language;
+    return out;
+}
+
+/* Lock held. */
+static void take_result(struct steno_upload *up, const struct steno_job_result *r)
+{
+    const struct steno_openai_result out = steno_upload_result(up, r);
+    steno_status st = r->status;
     up->err = r->err;
     up->audio_seconds = r->stats.audio_seconds;
     up->inference_seconds = r->stats.inference_seconds;
@@ -359,7 +371,7 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
     if (!st && up->sse_failure)
         st = up->sse_failure;
     if (!st)
-        st = up->sse ? steno_openai_write_done(&up->events, &out) : write_answer(up, &out);
+        st = up->sse ? steno_openai_write_done(&up->events, &out) : steno_upload_write(up, &out);
     if (st && !r->status)
         (void)steno_fail(&up->err, st == STENO_ERR_LIMIT ? STENO_ERR_INTERNAL : st, "%s",
                          st == STENO_ERR_NOMEM ? "out of memory for the answer"
@@ -398,10 +410,10 @@ static void on_done(void *user, steno_job *job)
     up->job = NULL;
     up->over = true;
     steno_upload_answer_half_closed(up);
-    resume(up);
+    steno_upload_resume(up);
     pthread_mutex_unlock(&up->lock);
     steno_job_free(job);
-    upload_leave(up);
+    steno_upload_leave(up);
 }
 
 /* ---- the connection's side ------------------------------------------------------------------- */
@@ -450,26 +462,25 @@ static enum steno_vad_choice vad_of(const struct steno_upload *up)
     return up->sv->srv->vad_net ? STENO_VAD_SILERO : STENO_VAD_ENERGY;
 }
 
+struct steno_job_request steno_upload_job(const struct steno_upload *up)
+{
+    return (struct steno_job_request){.api = up->api,
+                                      .owner = steno_key_owner(up->key),
+                                      .served = up->served,
+                                      .channel = (unsigned)up->ask.channel,
+                                      .multichannel = up->multichannel,
+                                      .beam = up->beam,
+                                      .n_best = up->n_best,
+                                      .vad = vad_of(up),
+                                      .hints = hints_of(up),
+                                      .no_word_times = !shows_words(up),
+                                      .options = up->options,
+                                      .no_endpointing = up->no_endpointing};
+}
+
 static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
 {
-    struct steno_job_request job = {.api = up->api,
-                                    .owner = steno_key_owner(up->key),
-                                    .served = up->served,
-                                    .len = up->body.len,
-                                    .channel = (unsigned)up->ask.channel,
-                                    .multichannel = up->multichannel,
-                                    .beam = up->beam,
-                                    .n_best = up->n_best,
-                                    .vad = vad_of(up),
-                                    .hints = hints_of(up),
-                                    .no_word_times = !shows_words(up),
-                                    .options = up->options,
-                                    .partials = up->sse,
-                                    .no_endpointing = up->no_endpointing,
-                                    .event = up->sse ? on_event : NULL,
-                                    .done = on_done,
-                                    .released = on_released,
-                                    .user = up};
+    struct steno_job_request job = steno_upload_job(up);
     steno_err err;
     steno_status st;
     uint8_t digest[STENO_SHA256_BYTES];
@@ -478,6 +489,12 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
         steno_sha256_end(&up->sum, digest);
         steno_sha256_text(digest, up->sha256);
     }
+    job.partials = up->sse;
+    job.event = up->sse ? on_event : NULL;
+    job.done = on_done;
+    job.released = on_released;
+    job.user = up;
+    job.len = up->body.len;
     job.audio = steno_buf_take(&up->body, &len);
     up->started = true;
     up->received_ns = steno_now_ns();
@@ -493,7 +510,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
         up->over = true;
         up->err = err;
         up->code = st == STENO_ERR_CANCELLED ? 503 : steno_status_info(st)->http;
-        resume(up);
+        steno_upload_resume(up);
     }
     pthread_mutex_unlock(&up->lock);
     if (st)
@@ -521,9 +538,9 @@ static void on_fetched(void *user, struct steno_fetched *got)
     up->fetch_err = got->err;
     up->reserved = got->reserved;
     up->body = got->body;
-    resume(up);
+    steno_upload_resume(up);
     pthread_mutex_unlock(&up->lock);
-    upload_leave(up);
+    steno_upload_leave(up);
 }
 
 /* Fetch the recording, with the connection suspended meanwhile. False: it cannot be fetched
@@ -554,28 +571,30 @@ static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
 /* The body is complete: check whether the request can be served. */
 static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_upload *up)
 {
-    struct refused why;
+    struct steno_upload_refused why;
     steno_err err;
     if (!up->fail_http && up->parts) {
         if (steno_multipart_end(up->parts, &err) ||
-            steno_openai_check(&up->ask, &up->fail_param, &err))
-            fail_body_status(up, up->fail_param, &err);
+            (!up->stored && steno_openai_check(&up->ask, &up->fail_param, &err)))
+            steno_upload_fail_status(up, up->fail_param, &err);
     }
+    if (!up->fail_http && up->stored && steno_upload_store(rq, up))
+        return MHD_YES;
     if (!up->fail_http && up->multichannel && up->ask.channel) {
         (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
-        fail_body_status(up, "multichannel", &err);
+        steno_upload_fail_status(up, "multichannel", &err);
     }
-    if (!up->fail_http && !choose_model(up, &why, &err))
-        fail_body(up, why.http, why.code, why.param, &err);
+    if (!up->fail_http && !steno_upload_choose_model(up, &why, &err))
+        steno_upload_fail(up, why.http, why.code, why.param, &err);
     if (!up->fail_http && !up->fetched && names_url(rq, up) && begin_fetch(rq, up))
         return MHD_YES;
     if (!up->fail_http && up->fetched && up->fetch_err.code)
-        fail_body_status(up, "url", &up->fetch_err);
+        steno_upload_fail_status(up, "url", &up->fetch_err);
     if (!up->fail_http && !up->body.len) {
         steno_stats_decode_error(rq->sv->srv->stats, up->api, STENO_NEED_MORE);
         (void)steno_fail(&err, STENO_ERR_FORMAT,
                          up->parts ? "file: it is empty" : "the request body is empty");
-        fail_body_status(up, up->parts ? "file" : NULL, &err);
+        steno_upload_fail_status(up, up->parts ? "file" : NULL, &err);
     }
     if (up->fail_http)
         return steno_respond_error(rq, up->fail_http, up->fail_code, up->fail_param, "%s",
@@ -599,8 +618,10 @@ enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, si
         return up->content_length || up->discarded <= DISCARD_MAX ? MHD_YES : MHD_NO;
     }
     st = steno_upload_take(up, data, n, &err);
-    if (st)
-        fail_body_status(up, up->fail_param, &err);
+    if (st && up->stored)
+        steno_upload_fail_stored(up, &err);
+    else if (st)
+        steno_upload_fail_status(up, up->fail_param, &err);
     return MHD_YES;
 }
 
@@ -613,20 +634,25 @@ static enum MHD_Result refuse(struct steno_request *rq, int http, const char *co
 /* Check the head: everything that can be refused is refused before a byte of the body is read. */
 static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
 {
-    struct refused why;
+    struct steno_upload_refused why;
     steno_err err;
     steno_status st;
     if (!steno_upload_read_length(rq, up))
         return steno_respond_error(rq, 400, "invalid_argument", NULL,
                                    "Content-Length is not a number");
-    if (up->content_length > rq->sv->srv->conf->body_bytes) {
+    st = steno_upload_want_store(rq, up, &err);
+    if (st)
+        return steno_respond_status(rq, &err, up->fail_param);
+    if (up->content_length > steno_upload_max(up)) {
         (void)steno_upload_too_large(up, &err);
         return refuse(rq, 413, "limit_exceeded", NULL, &err);
     }
     st = steno_upload_open_body(rq, up, &err);
     if (st)
         return steno_respond_status(rq, &err, up->fail_param);
-    if (up->form != STENO_UPLOAD_OPENAI && !choose_model(up, &why, &err))
+    if (up->stored) /* its body goes to the disk, and its model is needed when it runs */
+        return MHD_YES;
+    if (up->form != STENO_UPLOAD_OPENAI && !steno_upload_choose_model(up, &why, &err))
         return refuse(rq, why.http, why.code, why.param, &err);
     if (up->content_length) {
         st = steno_limits_reserve(rq->sv->srv->limits, up->content_length, &err);
@@ -665,7 +691,7 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
         return steno_respond_wrong_key(rq, &err);
     if (!take_place(rq, key))
         return rq->code ? MHD_YES : MHD_NO;
-    up = upload_new(rq);
+    up = upload_of(rq);
     if (!up) {
         steno_key_leave(rq->sv->srv->keys, key);
         steno_limits_leave(rq->sv->srv->limits, rq->route->api, STENO_SESSION_FAILED);
@@ -738,6 +764,8 @@ enum MHD_Result steno_upload_continue(struct steno_request *rq)
         return MHD_YES;
     if (!up->started)
         return steno_upload_end_body(rq, up) ? check_and_start(rq, up) : MHD_NO;
+    if (up->stored)
+        return steno_upload_answer_stored(rq, up);
     pthread_mutex_lock(&up->lock);
     over = up->over;
     failed = over && up->code != 200;
@@ -756,6 +784,8 @@ static enum steno_session_result result_of(const struct steno_request *rq,
     int code = rq->code == 200 && up->sse_ended ? up->code : rq->code;
     if (rq->unread)
         return STENO_SESSION_TIMEOUT;
+    if (code == 202)
+        return STENO_SESSION_OK;
     if (code == 200)
         return up->sse && !up->sse_ended ? STENO_SESSION_GONE : STENO_SESSION_OK;
     if (code == 499)
@@ -798,5 +828,5 @@ void steno_upload_end(struct steno_request *rq)
     rq->result = result_of(rq, up);
     steno_key_leave(rq->sv->srv->keys, up->key);
     steno_limits_leave(rq->sv->srv->limits, up->api, rq->result);
-    upload_leave(up);
+    steno_upload_leave(up);
 }

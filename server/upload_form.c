@@ -146,9 +146,19 @@ static steno_status set_extension(struct steno_upload *up, bool item, steno_err 
                 : on_query(up, up->field_name, up->field.data, err);
 }
 
+/* Keep a field of a job's form; *param gets its name. */
+static steno_status set_stored(struct steno_upload *up, steno_err *err)
+{
+    steno_status st = steno_buf_add(&up->field, "", 1);
+    if (st || memchr(up->field.data, '\0', up->field.len - 1))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long", up->field_name);
+    up->fail_param = up->field_name;
+    return steno_upload_store_pair(up, up->field_name, up->field.data, err);
+}
+
 steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *err)
 {
-    size_t max = up->sv->srv->conf->body_bytes;
+    size_t max = steno_upload_max(up);
     /* OpenAI's wording, which clients may look for */
     return steno_fail(err, STENO_ERR_LIMIT,
                       "Maximum content size limit (%zu) exceeded (%zu bytes read)", max,
@@ -159,6 +169,8 @@ static steno_status keep(struct steno_upload *up, const char *data, size_t n, st
 {
     steno_status st;
     size_t need;
+    if (up->stored)
+        return steno_upload_keep_stored(up, data, n, err);
     if (!steno_add_size(up->body.len, n, &need) || need > up->body.max)
         return steno_upload_too_large(up, err);
     while (up->reserved < need) {
@@ -204,7 +216,9 @@ static steno_status on_part_end(void *user, steno_err *err)
     struct steno_upload *up = user;
     const bool item = !up->in_file && is_item(up->field_name);
     steno_status st = STENO_OK;
-    if (!up->in_file)
+    if (!up->in_file && up->stored)
+        st = set_stored(up, err);
+    else if (!up->in_file)
         st =
             is_extended_field(up->field_name)
                 ? set_extension(up, item, err)
@@ -222,7 +236,10 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
     struct steno_upload *up = user;
     if (!strcmp(name, "encoding") || !strcmp(name, "callback"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: not possible here; the body must be a recording with a header",
+                          strcmp(name, "callback")
+                              ? "%s: not possible here; the body must be a recording with a header"
+                              : "%s: not possible here; this server keeps no jobs (jobs.dir is "
+                                "empty)",
                           name);
     if (!strcmp(name, "alternatives"))
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->n_best, err);
@@ -265,15 +282,28 @@ bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up)
 steno_status steno_upload_open_body(struct steno_request *rq, struct steno_upload *up,
                                     steno_err *err)
 {
-    const struct steno_multipart_events events = {up, on_part, on_part_data, on_part_end};
     const char *encoding = steno_request_header(rq, "Content-Encoding");
     steno_status st;
     if (encoding && strcasecmp(encoding, "identity"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Encoding '%.40s' is not supported",
                           encoding);
-    st = steno_query_each(rq->target, on_parameter, up, err);
+    if (up->stored)
+        return steno_upload_open_stored(rq, up, err);
+    st = steno_upload_read_target(up, rq->target, err);
     if (st || up->form != STENO_UPLOAD_OPENAI)
         return st;
+    return steno_upload_open_parts(rq, up, err);
+}
+
+steno_status steno_upload_read_target(struct steno_upload *up, const char *target, steno_err *err)
+{
+    return steno_query_each(target, on_parameter, up, err);
+}
+
+steno_status steno_upload_open_parts(struct steno_request *rq, struct steno_upload *up,
+                                     steno_err *err)
+{
+    const struct steno_multipart_events events = {up, on_part, on_part_data, on_part_end};
     return steno_multipart_open(&up->parts, steno_request_header(rq, "Content-Type"), &events, err);
 }
 

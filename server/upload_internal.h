@@ -31,6 +31,8 @@ struct steno_upload {
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;
+    struct steno_stored *stored; /* NULL: not a request for a job */
+    bool background;             /* of a job that runs: it waits, and is not refused */
 
     /* receiving: of the connection's thread */
     struct steno_multipart *parts;
@@ -79,7 +81,64 @@ struct steno_upload {
     unsigned sent_channel; /* whose text is being sent, with multichannel; else 0 */
 };
 
+/* ---- upload.c ---- */
+
+struct steno_upload *steno_upload_new(const struct steno_services *sv, enum steno_session_api api);
+void steno_upload_free(struct steno_upload *up);  /* accepts no NULL; of one that has one side */
+void steno_upload_leave(struct steno_upload *up); /* one side has ended */
+/* Resume the connection if it is suspended. Lock held. */
+void steno_upload_resume(struct steno_upload *up);
+struct steno_upload_refused {
+    int http;
+    const char *code, *param;
+};
+/* Choose the model, and check that it can do what is asked for. False: the request must be refused
+ * with *why. */
+bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refused *why,
+                               steno_err *err);
+/* Note what is wrong with the body: it is answered at its end. */
+void steno_upload_fail(struct steno_upload *up, int http, const char *code, const char *param,
+                       const steno_err *err);
+void steno_upload_fail_status(struct steno_upload *up, const char *param, const steno_err *err);
+/* What the request asks of a job; its model is chosen. The recording and the callbacks are to be
+ * set. */
+struct steno_job_request steno_upload_job(const struct steno_upload *up);
+/* The result of a job in the form of the next function. */
+struct steno_openai_result steno_upload_result(const struct steno_upload *up,
+                                               const struct steno_job_result *r);
+/* Append the answer, in up->ask.format, to up->answer. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_upload_write(struct steno_upload *up,
+                                           const struct steno_openai_result *r);
+
+/* ---- upload_stored.c: requests that become jobs (job_service.h) ---- */
+
+/* Find out whether the request becomes a job, and prepare up->stored for it. */
+STENO_MUST steno_status steno_upload_want_store(struct steno_request *rq, struct steno_upload *up,
+                                                steno_err *err);
+size_t steno_upload_max(const struct steno_upload *up); /* bytes of the body */
+STENO_MUST steno_status steno_upload_open_stored(struct steno_request *rq, struct steno_upload *up,
+                                                 steno_err *err);
+/* Take a parameter of the query, a field of the form or a member of the JSON. */
+STENO_MUST steno_status steno_upload_store_pair(void *user, const char *name, const char *value,
+                                                steno_err *err);
+STENO_MUST steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data,
+                                                 size_t n, steno_err *err);
+/* Note why the body cannot be stored. */
+void steno_upload_fail_stored(struct steno_upload *up, const steno_err *err);
+/* The body is complete: check everything and suspend the connection while the disk takes the job.
+ * False: it is refused, as steno_upload_fail says. */
+bool steno_upload_store(struct steno_request *rq, struct steno_upload *up);
+enum MHD_Result steno_upload_answer_stored(struct steno_request *rq, struct steno_upload *up);
+void steno_upload_free_stored(struct steno_upload *up);
+
 /* ---- upload_form.c: the connection's thread ---- */
+
+/* Read the parameters of a target. When one is wrong, up->fail_param names it. */
+STENO_MUST steno_status steno_upload_read_target(struct steno_upload *up, const char *target,
+                                                 steno_err *err);
+/* Prepare for a multipart body. */
+STENO_MUST steno_status steno_upload_open_parts(struct steno_request *rq, struct steno_upload *up,
+                                                steno_err *err);
 
 /* Read Content-Length; 0 when absent. False when it is not a valid length. */
 bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up);

@@ -44,6 +44,33 @@ const char *steno_request_header(struct steno_request *rq, const char *name)
     return strcasecmp(name, "Content-Type") ? NULL : content_type;
 }
 
+/* Of requests that become jobs; none does here (fuzz_job_request has their parameters). */
+size_t steno_upload_max(const struct steno_upload *up)
+{
+    return up->sv->srv->conf->body_bytes;
+}
+
+steno_status steno_upload_open_stored(struct steno_request *rq, struct steno_upload *up,
+                                      steno_err *err)
+{
+    (void)rq, (void)up;
+    return steno_fail(err, STENO_ERR_UNSUPPORTED, "no jobs");
+}
+
+steno_status steno_upload_store_pair(void *user, const char *name, const char *value,
+                                     steno_err *err)
+{
+    (void)user, (void)name, (void)value;
+    return steno_fail(err, STENO_ERR_UNSUPPORTED, "no jobs");
+}
+
+steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data, size_t n,
+                                      steno_err *err)
+{
+    (void)up, (void)data, (void)n;
+    return steno_fail(err, STENO_ERR_UNSUPPORTED, "no jobs");
+}
+
 static enum steno_upload_form form_of(const char *target)
 {
     static const char openai[] = "/v1/audio/", listen[] = "/v1/listen";

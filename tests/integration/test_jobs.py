@@ -1,0 +1,287 @@
+"""Jobs: recordings whose transcripts are made later. Submitting, progress, results, lists, removal, keys and quotas, a full
+disk, and what is left of them when the daemon ends in any way. TAP."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+import wave
+
+from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, Stenod, case, eventually, tap
+
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+
+
+class Jobs(Stenod):
+    """A stenod with a store of its own, which a later one may continue."""
+
+    def __init__(self, *settings, folder=None, **kw):
+        self.own = folder is None
+        self.folder = folder or tempfile.mkdtemp(prefix="steno-jobs-")
+        super().__init__(f"jobs.dir={self.folder}", *settings, **kw)
+
+    def __exit__(self, *a):
+        super().__exit__(*a)
+        if self.own:
+            shutil.rmtree(self.folder)
+
+    def json(self, method, path, body=None, headers=None):
+        status, head, text = self.request(method, path, body, headers)
+        return status, head, json.loads(text) if text else None
+
+    def submit(self, audio=WAV, query="", headers=None):
+        status, head, job = self.json("POST", "/v1/jobs" + query, audio, {"Content-Type": "audio/wav", **(headers or {})})
+        assert status == 202 and job["state"] in ("queued", "running") and head["location"] == "/v1/jobs/" + job["id"], (status, job)
+        return job["id"]
+
+    def job(self, name, headers=None):
+        status, _, job = self.json("GET", "/v1/jobs/" + name, None, headers)
+        assert status == 200, (status, job)
+        return job
+
+    def ends(self, name, state="done", headers=None):
+        assert eventually(lambda: self.job(name, headers)["state"] not in ("queued", "running"), 60 * SLOW), self.job(name, headers)
+        job = self.job(name, headers)
+        assert job["state"] == state, job
+        return job
+
+    def result(self, name, fmt="json"):
+        status, head, text = self.get(f"/v1/jobs/{name}/result?format={fmt}")
+        assert status == 200, (status, text)
+        return head["content-type"], text.decode()
+
+    def kill(self):
+        self.proc.kill()
+        self.proc.wait()
+        self.log.close()
+
+
+def form(fields, audio=WAV):
+    name = uuid.uuid4().hex
+    body = b"".join(f'--{name}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields)
+    body += f'--{name}\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'.encode() + audio
+    return body + f"\r\n--{name}--\r\n".encode(), {"Content-Type": "multipart/form-data; boundary=" + name}
+
+
+def longer(times):
+    """The digits, many times."""
+    with tempfile.NamedTemporaryFile(suffix=".wav") as f:
+        with wave.open(DIGITS, "rb") as r, wave.open(f.name, "wb") as w:
+            w.setparams(r.getparams())
+            frames = r.readframes(r.getnframes())
+            for _ in range(times):
+                w.writeframes(frames + bytes(2 * r.getframerate()))
+        with open(f.name, "rb") as r:
+            return r.read()
+
+
+@case
+def a_recording_is_stored_and_transcribed_and_its_result_has_four_formats():
+    with Jobs() as d:
+        want = json.loads(d.request("POST", "/v1/transcribe", WAV)[2])
+        body, head = form([("beam", "4"), ("expires", "3600")])
+        status, _, job = d.json("POST", "/v1/jobs", body, head)
+        assert status == 202, (status, job)
+        for name in (d.submit(), d.submit(query="?words=true"), job["id"]):
+            done = d.ends(name)
+            assert done["tries"] == 1 and done["audio"]["bytes"] == len(WAV) and abs(done["audio"]["duration"] - want["duration"]) < 0.01, done
+            assert " ".join(s["text"] for s in done["segments"]) == DIGITS_TEXT, done["segments"]
+            assert done["created"] <= done["started"] <= done["ended"] and done["model"], done
+            kind, text = d.result(name)
+            assert kind == "application/json" and json.loads(text)["text"] == DIGITS_TEXT, text
+            assert json.loads(text)["segments"][0]["words"], text
+            assert d.result(name, "text") == ("text/plain; charset=utf-8", DIGITS_TEXT + "\n")
+            assert d.result(name, "srt")[1].startswith("1\n00:00:0") and d.result(name, "vtt")[1].startswith("WEBVTT")
+        assert abs(job["expires"] - job["created"] - 3600) < 1, job
+        assert not os.listdir(os.path.join(d.folder, "audio")) and not os.listdir(os.path.join(d.folder, "tmp"))
+        assert d.metric('steno_jobs{state="done"}') == 3 and d.metric("steno_jobs_submitted_total") == 3
+        assert d.metric('steno_jobs_ended_total{state="done"}') == 3 and d.metric("steno_job_wait_seconds_count") == 3
+
+
+@case
+def wrong_requests_are_refused_before_anything_is_stored():
+    with Jobs("jobs.max_bytes=100000") as d:
+        for query, body, head, status, says in (
+                ("?beem=4", WAV, {}, 400, "'beem' is unknown"), ("?beam=x", WAV, {}, 400, "beam"), ("?model=none-such", WAV, {}, 404, "none-such"),
+                ("?expires=0", WAV, {}, 400, "expires"), ("", b"", {}, 400, "empty"), ("", WAV * 2, {}, 413, "100000"),
+                ("?callback=https://a.example/", WAV, {}, 400, "callback"), ("?callback_method=get", WAV, {}, 400, "post or put"),
+                ("", b"{}", {"Content-Type": "application/json"}, 400, "url: missing"),
+                ("", b"[", {"Content-Type": "application/json"}, 400, ""),
+                ("", b'{"url":"http://127.0.0.1/a.wav"}', {"Content-Type": "application/json"}, 400, "fetch.hosts"),
+                ("?multichannel=true&channel=1", WAV, {}, 400, "multichannel")):
+            got, _, error = d.json("POST", "/v1/jobs" + query, body, head)
+            assert got == status and says in error["error"]["message"], (query, got, error)
+        body, head = form([("bem", "4")])
+        assert d.json("POST", "/v1/jobs", body, head)[0] == 400
+        body, head = form([], b"")
+        status, _, error = d.json("POST", "/v1/jobs", body, head)
+        assert status == 400 and error["error"]["param"] == "file", error
+        for path in ("/v1/jobs/job_" + 32 * "0", "/v1/jobs/x/y", "/v1/jobs/" + 500 * "x"):
+            assert d.json("GET", path)[0] == 404 and d.json("DELETE", path)[0] == 404, path
+        assert d.json("GET", "/v1/jobs?after=job_none")[0] == 400 and d.json("GET", "/v1/jobs?limit=0")[0] == 400
+        assert d.json("PUT", "/v1/jobs")[0] == 405 and d.json("POST", "/v1/jobs/x", b"")[0] == 405
+        assert not os.listdir(os.path.join(d.folder, "audio"))
+        assert eventually(lambda: not os.listdir(os.path.join(d.folder, "tmp")))
+        assert d.json("GET", "/v1/jobs")[2] == {"jobs": [], "has_more": False}
+    with Stenod() as d:
+        assert d.request("POST", "/v1/jobs", WAV)[0] == 415 and d.get("/v1/jobs")[0] == 404
+
+
+@case
+def a_bad_recording_fails_at_once_with_its_reason():
+    with Jobs() as d:
+        job = d.ends(d.submit(b"this is no recording"), "failed")
+        assert job["tries"] == 1 and job["error"]["code"] == "invalid_data" and "not a recognised audio format" in job["error"]["message"], job
+        status, _, error = d.json("GET", f"/v1/jobs/{job['id']}/result")
+        assert status == 409 and error["error"]["code"] == "invalid_data", error
+        assert d.json("GET", f"/v1/jobs/{job['id']}/result?format=doc")[0] == 400
+
+
+@case
+def lists_have_pages_and_jobs_can_be_removed():
+    with Jobs() as d:
+        names = [d.submit(), d.submit(b"no recording"), d.submit()]
+        for n, state in zip(names, ("done", "failed", "done")):
+            d.ends(n, state)
+        seen, after = [], ""
+        while True:
+            page = d.json("GET", f"/v1/jobs?limit=2{after}")[2]
+            seen += [j["id"] for j in page["jobs"]]
+            if not page["has_more"]:
+                break
+            after = "&after=" + seen[-1]
+        assert seen == names[::-1], (seen, names)
+        assert [j["id"] for j in d.json("GET", "/v1/jobs?state=failed")[2]["jobs"]] == [names[1]]
+        assert d.json("DELETE", "/v1/jobs/" + names[0])[0] == 204
+        assert d.json("GET", "/v1/jobs/" + names[0])[0] == 404 and d.json("GET", f"/v1/jobs/{names[0]}/result")[0] == 404
+
+
+@case
+def progress_is_seen_and_a_running_job_can_be_removed():
+    with Jobs("pool.threads=1", cpu="scalar") as d:
+        name = d.submit(longer(400))
+        assert eventually(lambda: d.job(name)["segments"] and d.job(name)["state"] == "running", 60 * SLOW), d.job(name)
+        job = d.job(name)
+        assert 0 < job["audio"]["position"] < job["audio"]["duration"], job
+        assert job["segments"][0]["text"] == DIGITS_TEXT, job["segments"][0]
+        n = len(job["segments"])
+        later = d.json("GET", f"/v1/jobs/{name}?segment={n - 1}")[2]["segments"]
+        assert later[0] == job["segments"][-1], (later, job["segments"])
+        t = time.monotonic()
+        assert d.request("POST", "/v1/transcribe?format=text", WAV)[2].decode() == DIGITS_TEXT + "\n"
+        assert time.monotonic() - t < 5 * SLOW  # an upload goes before the job
+        assert d.json("DELETE", "/v1/jobs/" + name)[0] == 204
+        assert d.job(name)["state"] == "cancelled"
+        assert eventually(lambda: not os.listdir(os.path.join(d.folder, "audio")))
+        d.ends(d.submit())  # the place of the removed one is free
+
+
+@case
+def keys_see_their_own_jobs_alone_and_have_quotas():
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write(f"[a]\nkey = {'a' * 20}\n[b]\nkey = {'b' * 20}\n")
+        f.flush()
+        with Jobs(f"auth.keys={f.name}", "jobs.per_key=2", "jobs.max=3", "pool.threads=1", cpu="scalar") as d:
+            a, b = ({"Authorization": "Bearer " + 20 * c} for c in "ab")
+            slow = longer(400)
+            assert d.json("POST", "/v1/jobs", WAV)[0] == 401 and d.json("GET", "/v1/jobs")[0] == 401
+            first, second = d.submit(slow, headers=a), d.submit(headers=a)
+            status, head, error = d.json("POST", "/v1/jobs", WAV, a)
+            assert status == 429 and "jobs.per_key" in error["error"]["message"] and "retry-after" in head, error
+            third = d.submit(headers=b)
+            status, _, error = d.json("POST", "/v1/jobs", WAV, b)
+            assert status == 503 and "jobs.max" in error["error"]["message"], error
+            assert sorted(os.listdir(os.path.join(d.folder, "audio"))) == sorted((first, second, third))
+            assert d.json("GET", "/v1/jobs/" + first, None, b)[0] == 404 and d.json("DELETE", "/v1/jobs/" + first, None, b)[0] == 404
+            assert [j["id"] for j in d.json("GET", "/v1/jobs", None, b)[2]["jobs"]] == [third]
+            assert d.json("GET", "/v1/jobs?after=" + first, None, b)[0] == 400
+            assert d.json("DELETE", "/v1/jobs/" + first, None, a)[0] == 204
+            d.ends(second, headers=a)
+            d.ends(third, headers=b)
+
+
+@case
+def jobs_expire_and_are_forgotten():
+    with Jobs("pool.threads=1", "jobs.keep=3", cpu="scalar") as d:
+        first = d.submit(longer(400), "?expires=2")
+        second = d.submit(query="?expires=1")
+        assert d.ends(first, "expired")["error"]["code"] == "expired" and d.ends(second, "expired")["tries"] == 0
+        d.ends(d.submit())
+        assert eventually(lambda: not d.json("GET", "/v1/jobs")[2]["jobs"], 30)
+        assert not os.listdir(os.path.join(d.folder, "audio"))
+
+
+@case
+def a_stopped_daemon_runs_its_jobs_at_the_next_start_and_counts_no_try():
+    folder = tempfile.mkdtemp(prefix="steno-jobs-")
+    settings = ("pool.threads=1", "server.drain_timeout=1")
+    with Jobs(*settings, folder=folder, cpu="scalar") as d:
+        name = d.submit(longer(400))
+        assert eventually(lambda: d.job(name)["state"] == "running")
+    with Jobs(*settings, folder=folder) as d:
+        assert d.job(name)["tries"] <= 1
+        assert d.ends(name)["tries"] == 1
+        assert d.result(name, "text")[1].count(DIGITS_TEXT) == 400
+    shutil.rmtree(folder)
+
+
+@case
+def a_recording_during_which_the_daemon_dies_three_times_has_failed():
+    folder = tempfile.mkdtemp(prefix="steno-jobs-")
+    names = None
+    for n in range(1, 4):
+        d = Jobs("pool.threads=1", folder=folder, cpu="scalar")
+        d.__enter__()  # pylint: disable=unnecessary-dunder-call
+        names = names or [d.submit(longer(400)), d.submit()]
+        assert eventually(lambda: d.job(names[0])["state"] == "running"), d.job(names[0])
+        assert d.job(names[0])["tries"] == n
+        d.kill()
+    with Jobs(folder=folder) as d:
+        job = d.ends(names[0], "failed")
+        assert job["tries"] == 3 and job["error"]["code"] == "gave_up" and "3 tries" in job["error"]["message"], job
+        d.ends(names[1])  # the one behind it runs
+        assert not os.listdir(os.path.join(folder, "audio"))
+    shutil.rmtree(folder)
+
+
+@case
+def one_process_uses_a_folder():
+    with Jobs() as d:
+        p = subprocess.run([d.cmd[0], "--listen", "127.0.0.1:0", "--set", f"jobs.dir={d.folder}"], capture_output=True, text=True, timeout=60 * SLOW,
+                           cwd=ROOT, check=False)
+        assert p.returncode and "another process uses it" in p.stderr, p
+
+
+@case
+def a_full_disk_is_an_error_before_the_acknowledgement():
+    folder = tempfile.mkdtemp(prefix="steno-jobs-")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "none", folder], capture_output=True, check=False).returncode:
+        print("# not run: needs the right to mount a file system")
+        return
+    try:
+        with Jobs("pool.threads=1", folder=folder, cpu="scalar") as d:
+            names, audio = [], longer(8)
+            for _ in range(50):
+                status, _, job = d.json("POST", "/v1/jobs", audio)
+                if status != 202:
+                    break
+                names.append(job["id"])
+            assert status == 507 and job["error"]["code"] == "not_stored" and "MiB left" in job["error"]["message"], (status, job)
+            status, _, error = d.json("POST", "/v1/jobs", longer(400))  # does not fit at all
+            assert status == 507 and "cannot be stored" in error["error"]["message"], (status, error)
+            assert len(names) >= 2 and d.metric("steno_jobs_submitted_total") == len(names)
+            for n in names:
+                d.ends(n)
+            d.ends(d.submit(audio))  # there is room again
+    finally:
+        subprocess.run(["umount", folder], check=True)
+        os.rmdir(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(tap())
