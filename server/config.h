@@ -93,6 +93,7 @@ struct steno_config {
     bool callback_http;      /* without TLS too */
     char *callback_secret;   /* file of the key that signs them; "" = not signed */
     char *callback_ca;       /* PEM file of issuers; "" = those of the system */
+    double callback_retry;   /* s between the first try and the second */
     double callback_give_up; /* s */
     /* [wyoming] */
     char *wyoming_listen;    /* as listen; "" = none */

@@ -197,6 +197,9 @@ ROW(STRING, callback_secret, "jobs", "callback_secret", "STENO_JOBS_CALLBACK_SEC
     "File of the secret that signs callbacks (Steno-Signature). Empty: they are not signed.")
 ROW(STRING, callback_ca, "jobs", "callback_ca", "STENO_JOBS_CALLBACK_CA", "", 0, 0,
     "PEM file of the issuers of callback hosts' certificates. Empty: those that the system trusts.")
+ROW(SECONDS, callback_retry, "jobs", "callback_retry", "STENO_JOBS_CALLBACK_RETRY", "5", 0.1, 3600,
+    "Time between the first try of a callback and the second; each later one waits twice as long, "
+    "an hour at most.")
 ROW(SECONDS, callback_give_up, "jobs", "callback_give_up", "STENO_JOBS_CALLBACK_GIVE_UP", "24h", 1,
     2592000,
     "Time after which a callback that failed again and again is given up.")

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "server/job_hooks.h"
 #include "server/job_runner.h"
 #include "server/job_sqlite.h"
 #include "server/log.h"
@@ -18,6 +19,7 @@ struct steno_job_service {
     steno_spool *spool;
     steno_job_queue *queue;
     steno_job_runner *runner;
+    steno_job_hooks *hooks;
     struct steno_job_metrics metrics;
 
     pthread_mutex_t lock; /* guards what follows */
@@ -208,13 +210,19 @@ steno_status steno_job_service_open(steno_job_service **out, const struct steno_
         steno_job_service_close(s);
         return steno_fail_in(err, st, "jobs.dir");
     }
+    st = steno_job_hooks_open(&s->hooks, s, err);
+    if (st) {
+        steno_job_service_close(s);
+        return st;
+    }
     *out = s;
     return STENO_OK;
 }
 
 steno_status steno_job_service_start(steno_job_service *s, steno_err *err)
 {
-    return steno_job_runner_open(&s->runner, s, s->sv->srv->conf->jobs_workers, err);
+    steno_status st = steno_job_runner_open(&s->runner, s, s->sv->srv->conf->jobs_workers, err);
+    return st ? st : steno_job_hooks_start(s->hooks, err);
 }
 
 void steno_job_service_stop(steno_job_service *s)
@@ -223,6 +231,7 @@ void steno_job_service_stop(steno_job_service *s)
         return;
     if (s->runner)
         steno_job_runner_stop(s->runner);
+    steno_job_hooks_stop(s->hooks);
     pthread_mutex_lock(&s->lock);
     s->stop = true;
     pthread_cond_broadcast(&s->work);
@@ -237,6 +246,7 @@ void steno_job_service_close(steno_job_service *s)
         return;
     steno_job_service_stop(s);
     steno_job_runner_close(s->runner);
+    steno_job_hooks_close(s->hooks);
     if (s->queue)
         s->queue->ops->close(s->queue);
     steno_spool_close(s->spool);
@@ -260,8 +270,7 @@ void steno_job_service_removed(steno_job_service *s, const char *id)
 
 steno_status steno_job_service_check_callback(steno_job_service *s, const char *url, steno_err *err)
 {
-    (void)s, (void)url;
-    return steno_fail(err, STENO_ERR_INVAL, "callback: this server sends no callbacks");
+    return steno_job_hooks_check(s->hooks, url, err);
 }
 
 steno_job_queue *steno_job_service_queue(steno_job_service *s)

@@ -86,6 +86,7 @@ enum statement {
     OLD,
     DUE_CALLBACK,
     CALLBACK_OVER,
+    CALLBACKS_NOW,
     COUNT_STATES,
     COUNT_CALLBACKS,
     OLDEST,
@@ -155,6 +156,7 @@ static const char *const sql[STATEMENTS] = {
                      " (SELECT seq FROM jobs WHERE cb_state = 1 AND cb_next <= ?1"
                      " ORDER BY cb_next LIMIT 1) RETURNING " COLUMNS,
     [CALLBACK_OVER] = "UPDATE jobs SET cb_state = ?2, cb_next = ?3, cb_error = ?4 WHERE id = ?1",
+    [CALLBACKS_NOW] = "UPDATE jobs SET cb_next = ?1 WHERE cb_state = 1",
     [COUNT_STATES] = "SELECT state, count(*) FROM jobs GROUP BY state",
     [COUNT_CALLBACKS] = "SELECT cb_state, count(*) FROM jobs GROUP BY cb_state",
     [OLDEST] = "SELECT ifnull(min(created), 0) FROM jobs WHERE state = 0",
@@ -849,6 +851,8 @@ static steno_status recover(struct connection *c, int64_t now, steno_err *err)
     steno_buf_init(&ids, 64u << 20);
     st = end_leases(c, now, INT64_MAX, &ids, err);
     steno_buf_free(&ids); /* the spool is cleaned of all that is over */
+    if (!st)              /* some may have been on their way */
+        st = run(c, CALLBACKS_NOW, NULL, NULL, err, "i", now);
     return end(c, st, err);
 }
 

@@ -1,12 +1,16 @@
 """Jobs: recordings whose transcripts are made later. Submitting, progress, results, lists, removal, keys and quotas, a full
 disk, and what is left of them when the daemon ends in any way. TAP."""
+import hashlib
+import hmac
+import http.server
 import json
 import os
 import shutil
-import signal
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 import wave
@@ -281,6 +285,197 @@ def a_full_disk_is_an_error_before_the_acknowledgement():
     finally:
         subprocess.run(["umount", folder], check=True)
         os.rmdir(folder)
+
+
+# ---- recordings by URL, and callbacks --------------------------------------------------------------------------------
+
+
+class Web(http.server.BaseHTTPRequestHandler):
+    """Serves recordings (GET) and takes callbacks (POST, PUT); answers are the statuses in `plan`, then 200."""
+    got, plan, fetched = [], [], []
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        self.fetched.append(self.path)
+        status = 404 if self.path == "/none.wav" else 302 if self.path == "/moved.wav" else 200
+        body = WAV if status == 200 else b"x" * 1000
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        if status == 302:
+            self.send_header("Location", "/a.wav")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):  # pylint: disable=invalid-name
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.got.append((self.command, self.path, dict((k.lower(), v) for k, v in self.headers.items()), body))
+        self.send_response(self.plan.pop(0) if self.plan else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_PUT = do_POST
+
+    def log_message(self, *_):
+        pass
+
+
+def serve(tls=None):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Web)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+PORT = serve()
+BASE = f"http://127.0.0.1:{PORT}"
+CALLS = ("jobs.callback_hosts=127.0.0.1", "jobs.callback_private=yes", "jobs.callback_http=yes", "jobs.callback_retry=0.2")
+JSON = {"Content-Type": "application/json"}
+
+
+def called(d, n, event=None):
+    assert eventually(lambda: len(Web.got) >= n, 30 * SLOW), Web.got
+    return Web.got[n - 1] if event is None else [g for g in Web.got if g[2]["steno-event-id"] == event]
+
+
+@case
+def recordings_are_fetched_when_their_job_runs():
+    with Jobs("fetch.hosts=127.0.0.1", "fetch.private=yes", "jobs.max_bytes=100000") as d:
+        status, _, job = d.json("POST", "/v1/jobs", json.dumps({"url": BASE + "/moved.wav", "beam": 4, "words": False}), JSON)
+        assert status == 202 and job["url"] == BASE + "/moved.wav", job
+        done = d.ends(job["id"])
+        assert done["audio"]["bytes"] == len(WAV) and d.result(job["id"], "text")[1] == DIGITS_TEXT + "\n", done
+        status, _, many = d.json("POST", "/v1/jobs", json.dumps({"urls": [BASE + f"/{i}.wav" for i in range(5)]}), JSON)
+        assert status == 202 and len({j["id"] for j in many["jobs"]}) == 5, many
+        for j in many["jobs"]:
+            d.ends(j["id"])
+        assert not os.listdir(os.path.join(d.folder, "audio"))
+        status, _, job = d.json("POST", "/v1/jobs", json.dumps({"url": BASE + "/none.wav"}), JSON)
+        assert eventually(lambda: "last_error" in d.job(job["id"])), d.job(job["id"])
+        job = d.job(job["id"])
+        assert job["state"] == "queued" and job["tries"] == 1 and job["last_error"]["code"] == "fetch_failed", job
+        assert "404" in job["last_error"]["message"], job
+        for raw in (b'{"url":"http://other.example/"}', b'{"url":"file:///etc/passwd"}', b'{"urls":[]}', b'{"url":"x","model":[]}'):
+            assert d.json("POST", "/v1/jobs", raw, JSON)[0] == 400, raw
+        raw = json.dumps({"urls": [BASE] * 101})
+        assert "100" in d.json("POST", "/v1/jobs", raw, JSON)[2]["error"]["message"]
+
+
+@case
+def a_callback_is_signed_and_tried_again_until_it_is_taken():
+    secret = os.urandom(24).hex()
+    with tempfile.NamedTemporaryFile("w") as f:
+        f.write(secret + "\n")
+        f.flush()
+        with Jobs(*CALLS, f"jobs.callback_secret={f.name}") as d:
+            Web.got.clear()
+            Web.plan[:] = [500, 302]
+            name = d.submit(query=f"?callback={BASE}/hook%3Fa=1&callback_method=put")
+            d.ends(name)
+            called(d, 3)
+            assert eventually(lambda: d.job(name)["callback"]["state"] == "delivered"), d.job(name)
+            job = d.job(name)
+            assert job["callback"]["tries"] == 3, job
+            for i, (method, path, head, body) in enumerate(Web.got):
+                assert method == "PUT" and path == "/hook?a=1" and head["content-type"] == "application/json", (method, path, head)
+                assert head["steno-event-id"] == job["callback"]["event_id"] and head["steno-event-try"] == str(i + 1), head
+                t, v1 = (x.split("=", 1)[1] for x in head["steno-signature"].split(","))
+                assert abs(int(t) - time.time()) < 60 * SLOW
+                assert hmac.compare_digest(v1, hmac.new(secret.encode(), t.encode() + b"." + body, hashlib.sha256).hexdigest())
+                told = json.loads(body)
+                assert told["type"] == "job.done" and told["job"]["id"] == name and told["result"]["text"] == DIGITS_TEXT, told
+            assert d.metric('steno_job_callback_tries_total{result="failed"}') == 2
+            assert d.metric('steno_job_callback_tries_total{result="delivered"}') == 1
+            Web.got.clear()
+            name = d.submit(b"no recording", f"?callback={BASE}/")
+            told = json.loads(called(d, 1)[3])
+            assert told["type"] == "job.failed" and told["job"]["error"]["code"] == "invalid_data" and "result" not in told, told
+
+
+@case
+def a_callback_that_nobody_takes_is_listed_as_dead():
+    with Jobs(*CALLS, "jobs.callback_give_up=1") as d:
+        Web.got.clear()
+        Web.plan[:] = [500] * 50
+        name = d.submit(query=f"?callback={BASE}/")
+        assert eventually(lambda: d.job(name)["callback"]["state"] == "dead", 30 * SLOW), d.job(name)
+        dead = d.json("GET", "/v1/jobs?callback=dead")[2]["jobs"]
+        assert [j["id"] for j in dead] == [name] and dead[0]["callback"]["error"] == "it answered 500", dead
+        assert len(Web.got) == dead[0]["callback"]["tries"] >= 2 and d.result(name, "text")
+        Web.plan[:] = [410]
+        gone = d.submit(query=f"?callback={BASE}/")
+        assert eventually(lambda: d.job(gone)["callback"]["state"] == "dead"), d.job(gone)
+        assert d.job(gone)["callback"]["tries"] == 1
+        assert d.metric('steno_job_callbacks{state="dead"}') == 2
+        Web.plan.clear()
+
+
+@case
+def callbacks_go_to_listed_public_hosts_by_https_alone_unless_the_server_says_otherwise():
+    with Jobs() as d:
+        assert "jobs.callback_hosts" in d.json("POST", "/v1/jobs?callback=https://a.example/", WAV)[2]["error"]["message"]
+    with Jobs("jobs.callback_hosts=*.example, localhost") as d:
+        for url in ("http://a.example/", "https://b.test/", "ftp://a.example/", "//", "https://a.example@b.test/"):
+            status, _, error = d.json("POST", f"/v1/jobs?callback={url}", WAV)
+            assert status == 400 and error["error"]["param"] == "callback", (url, error)
+        Web.got.clear()
+        name = d.submit(query=f"?callback=https://localhost:{PORT}/")  # a private address
+        assert eventually(lambda: d.job(name)["callback"].get("error"), 30), d.job(name)
+        assert d.job(name)["callback"]["error"] == "it cannot be reached" and not Web.got, d.job(name)
+
+
+@case
+def callbacks_by_https_check_the_certificate():
+    with tempfile.TemporaryDirectory() as folder:
+        cert, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(cert, key)
+        url = f"https://localhost:{serve(tls)}/"
+        settings = ("jobs.callback_hosts=localhost", "jobs.callback_private=yes")
+        Web.got.clear()
+        with Jobs(*settings) as d:
+            name = d.submit(query="?callback=" + url)
+            assert eventually(lambda: d.job(name)["callback"].get("error"), 30), d.job(name)
+            assert d.job(name)["callback"]["error"] == "its certificate is not trusted" and not Web.got, d.job(name)
+        with Jobs(*settings, f"jobs.callback_ca={cert}") as d:
+            name = d.submit(query="?callback=" + url)
+            assert eventually(lambda: d.job(name)["callback"]["state"] == "delivered"), d.job(name)
+            assert "steno-signature" not in called(d, 1)[2]
+
+
+@case
+def deepgrams_callback_is_answered_at_once_and_told_in_its_shape():
+    with Jobs(*CALLS, "fetch.hosts=127.0.0.1", "fetch.private=yes") as d:
+        want = json.loads(d.request("POST", "/v1/listen?punctuate=true&paragraphs=true", WAV)[2])
+        for body, head in ((WAV, {"Content-Type": "audio/wav"}), (json.dumps({"url": BASE + "/a.wav"}), JSON)):
+            Web.got.clear()
+            status, got, answer = d.json("POST", f"/v1/listen?punctuate=true&paragraphs=true&callback={BASE}/dg&callback_method=post&token=x", body,
+                                         {**head, "X-Request-Id": "mine"})
+            assert status == 200 and set(answer) == {"request_id"} and got["dg-request-id"] == answer["request_id"], (status, answer)
+            method, path, _, body = called(d, 1)
+            told = json.loads(body)
+            assert method == "POST" and path == "/dg" and told["metadata"]["request_id"] == answer["request_id"], told
+            assert told["results"] == want["results"] and told["metadata"]["sha256"] == want["metadata"]["sha256"], (told, want)
+            assert d.job(answer["request_id"])["state"] == "done"
+            assert json.loads(d.result(answer["request_id"], "deepgram")[1])["results"] == want["results"]
+        Web.got.clear()
+        answer = d.json("POST", f"/v1/listen?callback={BASE}/dg", b"no recording")[2]
+        told = json.loads(called(d, 1)[3])
+        assert told["request_id"] == answer["request_id"] and told["err_code"] == "invalid_data", told
+        status, _, error = d.json("POST", "/v1/listen?callback=http://b.test/", WAV)
+        assert status == 400 and "callback" in error["err_msg"], error
+    with Stenod() as d:
+        status, _, text = d.request("POST", f"/v1/listen?callback={BASE}/dg", WAV)
+        assert status == 415 and "jobs.dir" in json.loads(text)["err_msg"], text
+
+
+@case
+def nothing_acknowledged_is_lost_by_kills_at_any_moment():
+    p = subprocess.run([sys.executable, os.path.join(ROOT, "loadtest", "job_faults.py"), "--check", "--rounds", "2", "--jobs", "3"],
+                       capture_output=True, text=True, timeout=500 * SLOW, check=False)
+    print("\n".join("# " + line for line in (p.stdout + p.stderr).splitlines()))
+    assert p.returncode == 0
 
 
 if __name__ == "__main__":

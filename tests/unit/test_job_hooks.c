@@ -1,0 +1,69 @@
+/* Callbacks of jobs: the signature, and the delays between tries. */
+/* link: server/job_hooks.c server/job_json.c server/job_queue.c server/fetch.c engine/cli/libcurl.c */
+/* link: server/limits.c server/retry_spreader.c server/stats.c server/metrics.c server/log.c */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "server/job_hooks.h"
+
+/* Of the service, which is not needed here. */
+steno_job_queue *steno_job_service_queue(steno_job_service *s)
+{
+    (void)s;
+    return NULL;
+}
+
+const struct steno_job_metrics *steno_job_service_metrics(const steno_job_service *s)
+{
+    (void)s;
+    return NULL;
+}
+
+const struct steno_services *steno_job_service_parts(const steno_job_service *s)
+{
+    (void)s;
+    return NULL;
+}
+
+int64_t steno_job_now(void)
+{
+    return 0;
+}
+
+static void a_body_is_signed_with_its_time(void **state)
+{
+    char out[STENO_SIGNATURE];
+    (void)state;
+    /* python3 -c 'import hmac; print(hmac.new(b"key", b"1700000000.{\"a\":1}",
+     * "sha256").hexdigest())' */
+    assert_int_equal(steno_job_sign(out, "key", 3, 1700000000, "{\"a\":1}", 7), STENO_OK);
+    assert_string_equal(
+        out, "t=1700000000,v1=a438e398bfafc57e4396bb7fc2304422f0f768e965d073ca313cb52e22e6ad03");
+    assert_int_equal(steno_job_sign(out, "key", 3, 1, "", 0), STENO_OK);
+    assert_string_equal(out,
+                        "t=1,v1=53123bc365c2fe4bee48bc5cc6cd6c19699147d43513154ed34277c7c063e80f");
+}
+
+static void delays_double_up_to_an_hour(void **state)
+{
+    static const int64_t want[] = {5000,   10000,  20000,   40000,   80000,   160000,
+                                   320000, 640000, 1280000, 2560000, 3600000, 3600000};
+    (void)state;
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(steno_job_retry_delay(5000, i + 1), want[i]);
+    assert_int_equal(steno_job_retry_delay(5000, 1000000), 3600000);
+    assert_int_equal(steno_job_retry_delay(3600000, 2), 3600000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_body_is_signed_with_its_time),
+        cmocka_unit_test(delays_double_up_to_an_hour),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
