@@ -163,7 +163,7 @@ def kill_at(point, d, receiver, acknowledged, audio, args, rng):
     for w in workers:
         w.start()
     if point == "submitting":
-        time.sleep(rng.uniform(0, 0.06))
+        time.sleep(rng.uniform(0, 0.2))
         d.kill()
     for w in workers:
         w.join()

@@ -3,6 +3,7 @@
  * service waits until the disk has the recording and the job; only then is the request answered. */
 #include "server/upload_internal.h"
 
+#include "protocol/dialect.h"
 #include "protocol/job_request.h"
 #include "protocol/query.h"
 #include "server/credentials.h"
@@ -81,8 +82,11 @@ steno_status steno_upload_want_store(struct steno_request *rq, struct steno_uplo
     steno_id_new(s->ids[0], "job");
     memcpy(s->method, "POST", 5);
     up->stored = s;
-    if (up->form == STENO_UPLOAD_DEEPGRAM) /* a client's own name would not be unique */
+    if (up->form == STENO_UPLOAD_DEEPGRAM) { /* a client's own name would not be unique */
+        char id[STENO_ID_SIZE];
+        steno_dialect_uuid(steno_id_new(id, "job"), s->ids[0]);
         snprintf(rq->id, sizeof rq->id, "%s", s->ids[0]);
+    }
     return STENO_OK;
 }
 

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, converse, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, converse, eventually, pcm, tap
 
 
 def load(name):
@@ -179,6 +179,29 @@ def the_use_of_a_key_is_as_described(d):
         with Stenod(f"auth.keys={keys.name}") as one:
             check(one, "GET", "/v1/usage", want=401)
             assert check(one, "GET", "/v1/usage", headers={"X-API-Key": "one-of-the-callers-1"})["quota"]["sessions"] == 2
+
+
+@case
+def jobs_are_as_described(_):
+    route = "/v1/jobs/{id}"
+    with tempfile.TemporaryDirectory() as store, Stenod(f"jobs.dir={store}") as d:
+        names = [check(d, "POST", "/v1/jobs?expires=600", body=WAV, want=202)["id"], check(d, "POST", "/v1/jobs", body=b"no audio", want=202)["id"]]
+        for n in names:
+            assert eventually(lambda n=n: check(d, "GET", "/v1/jobs/" + n, route)["state"] in ("done", "failed")), n
+        for fmt in ("json", "srt", "vtt", "text"):
+            check(d, "GET", f"/v1/jobs/{names[0]}/result?format={fmt}", route + "/result")
+        check(d, "GET", f"/v1/jobs/{names[1]}/result", route + "/result", want=409)
+        check(d, "GET", f"/v1/jobs/{names[0]}/result?format=doc", route + "/result", want=400)
+        assert not check(d, "GET", "/v1/jobs?limit=2")["has_more"] and check(d, "GET", "/v1/jobs?limit=1")["has_more"]
+        check(d, "GET", "/v1/jobs?state=none", want=400)
+        check(d, "POST", "/v1/jobs?model=none", body=WAV, want=404)
+        check(d, "POST", "/v1/jobs?colour=red", body=WAV, want=400)
+        check(d, "POST", "/v1/jobs", body=b"{}", headers={"Content-Type": "application/json"}, want=400)
+        assert d.request("DELETE", "/v1/jobs/" + names[0])[0] == 204
+        check(d, "GET", "/v1/jobs/" + names[0], route, want=404)
+        check(d, "DELETE", "/v1/jobs/" + names[0], route, want=404)
+    with Stenod() as d:
+        check(d, "POST", "/v1/jobs", body=WAV, want=415)
 
 
 @case
