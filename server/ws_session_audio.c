@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRATCH_SAMPLES 8192   /* decoded at a time; >= STENO_FEED_MIN_OUT */
+#define SCRATCH_SAMPLES 8192 /* decoded at a time; >= STENO_FEED_MIN_OUT */
+/* Bytes of a container before the first sound. Those of formats that may begin with pictures are
+ * more. */
+#define SILENT_BYTES (1u << 20)
+#define PICTURE_BYTES (16u << 20)
 #define PAUSED_BYTES (1 << 20) /* of a message part that came when the buffer became full */
 
 /* ---- decoders -------------------------------------------------------------------------------- */
@@ -90,6 +94,39 @@ static steno_status open_opus(steno_ws_session *s, const char *p, size_t n, sten
     return st ? st : take_place(s, err);
 }
 
+/* Whether the format may have pictures before the sound. */
+static bool has_pictures(const char *p, size_t n)
+{
+    return (n >= 3 && !memcmp(p, "ID3", 3)) || (n >= 4 && !memcmp(p, "fLaC", 4)) ||
+           (n >= 8 && !memcmp(p + 4, "ftyp", 4));
+}
+
+/* Refuse bytes that are no container's. Fewer than detection needs are left to FFmpeg. */
+static steno_status check_container(const char *p, size_t n, steno_err *err)
+{
+    const unsigned char *h = (const unsigned char *)p;
+    steno_status st;
+    if (n < STENO_AUDIO_HEAD || steno_audio_container_of(h, n, true) ||
+        steno_audio_sniff(h, n) != STENO_AUDIO_UNKNOWN || has_pictures(p, n))
+        return STENO_OK;
+    st = steno_audio_refuse(h, n, err);
+    return steno_fail_in(err, st, "encoding: a container was named");
+}
+
+/* Count bytes that have brought no sound yet. */
+static steno_status count_silent(steno_ws_session *s, size_t n, steno_err *err)
+{
+    if (s->rate)
+        s->silent_bytes = 0;
+    else if (n < s->silent_bytes)
+        s->silent_bytes -= n;
+    else
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "encoding: no sound was found in the audio, which begins as %s",
+                          s->container ? s->container : "no container that is known");
+    return STENO_OK;
+}
+
 /* Open a container by its first bytes. */
 static steno_status open_container(steno_ws_session *s, const char *p, size_t n, steno_err *err)
 {
@@ -99,8 +136,12 @@ static steno_status open_container(steno_ws_session *s, const char *p, size_t n,
                                               .max_seconds = s->limits.audio_seconds};
     const unsigned channel = wanted_channel(s);
     steno_status st = steno_ws_session_check_resumable(s, "a container", err);
+    if (!st)
+        st = check_container(p, n, err);
     if (st)
         return st;
+    s->container = is ? is->name : NULL;
+    s->silent_bytes = has_pictures(p, n) ? PICTURE_BYTES : SILENT_BYTES;
     if (!s->engine->decode)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "audio: containers are not decoded here");
     return s->engine->decode(s->ctx, &o, channel, &s->feed, err);
@@ -203,6 +244,8 @@ steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n,
         } else if (made) {
             st = push_pcm(s, scratch, made / s->width, err);
         }
+        if (!st && s->silent_bytes)
+            st = count_silent(s, used, err);
         if (!st && !used && !made && steno_feed_decodes(s->feed))
             break; /* until steno_ws_session_decoded */
         if (!st && !used && !made && n)

@@ -59,12 +59,14 @@ struct steno_ws_session {
     int rate;
     unsigned
         width; /* samples of a frame of decoded audio: with multichannel the channels, else 1 */
-    unsigned mixed;       /* channels that became one */
-    size_t message_bytes; /* of the current binary message so far */
-    bool whole_packets;   /* Opus without Ogg: a message is a packet */
-    bool maybe_text;      /* the current binary message may be a command: its bytes are in text */
-    bool skip;            /* skip the rest of a refused message */
-    bool any_message;     /* one has begun */
+    unsigned mixed;        /* channels that became one */
+    size_t message_bytes;  /* of the current binary message so far */
+    const char *container; /* its format for people, by its first bytes; NULL: not known */
+    size_t silent_bytes; /* of a container: how many more may come without sound; 0: it has some */
+    bool whole_packets;  /* Opus without Ogg: a message is a packet */
+    bool maybe_text;     /* the current binary message may be a command: its bytes are in text */
+    bool skip;           /* skip the rest of a refused message */
+    bool any_message;    /* one has begun */
     bool failed_in_audio;
     struct steno_buf text, packet;
     struct sum *sum;             /* of the audio's bytes; NULL: the dialect wants none */

@@ -369,6 +369,23 @@ def a_missing_program_is_named(_):
         del os.environ["STENO_DECODE"]
 
 
+@case
+def audio_that_is_no_container_is_named_soon(d):
+    """The first bytes tell, or else a mebibyte without sound; not the idle timeout."""
+    samples = pcm()[0]
+    for where, code in (("/v1/listen?encoding=amr-nb", 1008), ("/v1/listen?encoding=flac", 1008), ("/v1/stream?encoding=webm", 1007)):
+        got, closed, _, _ = converse(d.url.replace("http", "ws") + where, [samples[:64000]])
+        assert closed == code and "encoding: a container was named: not a recognised audio format" in got[-1]["message"], (where, got, closed)
+    # nothing at the beginning tells: pieces too small, or the right mark before nonsense
+    nonsense = b"#!AMR\n" + b"\xff" * 1500000
+    for first, shown in ((samples[:20], "no container that is known"), (nonsense[:20], "AMR")):
+        begun = time.monotonic()
+        data = nonsense if shown == "AMR" else samples * 16
+        got, closed, _, _ = converse(d.url.replace("http", "ws") + "/v1/listen?encoding=amr-nb", [first, *[data[i:i + 30000] for i in range(20, len(data), 30000)]])
+        assert closed == 1008 and time.monotonic() - begun < 20 * SLOW, (closed, got)
+        assert got[-1]["message"] == f"encoding: no sound was found in the audio, which begins as {shown}", got[-1]
+
+
 if __name__ == "__main__":
     with Stenod() as daemon:
         result = tap(daemon)
