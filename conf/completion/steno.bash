@@ -30,6 +30,8 @@ _steno()
         mapfile -t COMPREPLY < <(compgen -W "auto never always" -- "$cur"); return ;;
     --disable-pass | --only)
         mapfile -t COMPREPLY < <(compgen -W "$(steno help --passes 2>/dev/null)" -- "$cur"); return ;;
+    --state)
+        mapfile -t COMPREPLY < <(compgen -W "queued running done failed expired cancelled" -- "$cur"); return ;;
     --opt-level)
         mapfile -t COMPREPLY < <(compgen -W "0 1 2 3" -- "$cur"); return ;;
     esac

@@ -21,6 +21,7 @@ int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
 int cli_features(int argc, char **argv);
 int cli_top(int argc, char **argv);
+int cli_jobs(int argc, char **argv);
 
 /* Print "steno: message" on standard error. Returns the exit code of err. */
 int cli_fail(const steno_err *err);

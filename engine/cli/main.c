@@ -30,6 +30,8 @@ static const struct cli_command commands[] = {
     {"features", "[OPTION]... --output OUT.npy FILE|-", "write the log-mel features of a recording",
      cli_features},
     {"top", "[OPTION]...", "show the state of a running server", cli_top},
+    {"jobs", "submit FILE|DIR|URL... | watch [ID]... | get ID | list | remove ID...",
+     "have a server transcribe recordings later", cli_jobs},
 };
 
 int cli_fail(const steno_err *err)
