@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The measured runs of docs/log/ and docs/capacity.md.
-#   run.sh [curve|limit|uploads|clip|idle|start|overload|full|storm|long]...   default: all but clip, storm and long
+#   run.sh [curve|limit|uploads|clip|idle|start|overload|full|sherpa|storm|long]...   default: all but clip, storm and long
 # Each run starts a server of its own and writes JSON to OUT (build/load). curves.py makes tables of it, tests/bench/plots.py draws them.
 # Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of
 # streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one), STREAMS (300), STORM (1000 a second) and
-# ROUNDS (2) of storm, SECONDS_LONG (3600) of long and clip, SET (settings of the server, "model.precision=int8 model.quantized=yes").
+# ROUNDS (2) of storm, SHERPA (directory of a transducer), SHERPA_WAV (16 kHz), FORMS ("int8 fp32") and SIDE ("1,4,16": streams) of sherpa, SECONDS_LONG (3600) of long and clip, SET (settings of the server, "model.precision=int8 model.quantized=yes").
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 70
 out=${OUT:-build/load}
@@ -15,7 +15,7 @@ wav=${WAV:-tests/data/digits.wav}
 model=${MODEL:-}
 name=$(basename "${model:-digits-en}")
 mkdir -p "$out"
-[ $# -gt 0 ] || set -- curve limit uploads idle start overload full
+[ $# -gt 0 ] || set -- curve limit uploads idle start overload full sherpa
 # numpy, onnx and matplotlib for `full` and the plots, from the environment of `make bench`
 python() {
     # shellcheck source=tests/venv.sh
@@ -208,6 +208,22 @@ full() {
     done
 }
 
+# Real-time streams per core, stenod and sherpa-onnx with the same clients in one run (beside_sherpa.py). Without SHERPA: the
+# Zipformer of 66 M of ../shared with random weights, on which speed does not depend.
+sherpa() {
+    local form dir=${SHERPA:-$out/zipformer2-66m} file=${SHERPA_WAV:-../shared/audio/speech/beckett.wav}
+    if [ ! -d "$dir" ]; then
+        [ -z "${SHERPA:-}" ] && [ -f ../shared/zoo/fill_weights.py ] || { echo "no model: set SHERPA" && return; }
+        python ../shared/zoo/fill_weights.py ../shared/zoo/full/zipformer2-66m "$dir" || return
+    fi
+    # shellcheck source=tests/venv.sh
+    . tests/venv.sh
+    venv loadtest/requirements.txt >&2 || return
+    for form in ${FORMS:-int8 fp32}; do
+        B=$B python loadtest/beside_sherpa.py --form "$form" --streams "${SIDE:-1,4,16}" --json "$out/sherpa-$form.json" "$dir" "$file"
+    done
+}
+
 # Processor time, in clock ticks, of the threads that refuse. Admitted streams do not use them.
 refusal_ticks() {
     cat "/proc/$pid/task/"*/stat | awk '$2 ~ /acceptor|MHD/ { sum += $14 + $15 } END { print sum }'
@@ -266,7 +282,7 @@ long() {
 echo "# $(machine)"
 for what in "$@"; do
     case $what in
-    curve | limit | uploads | clip | idle | start | overload | full | storm | long) echo "## $what" && $what ;;
+    curve | limit | uploads | clip | idle | start | overload | full | sherpa | storm | long) echo "## $what" && $what ;;
     *)
         echo "run.sh: unknown run $what" >&2
         exit 64
