@@ -23,7 +23,7 @@ declare -A may=(
     [nn/network]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx"
     [optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
     [families]="features search text" [families/registry]="families"
-    [families/common]="families nn/network nn/exec nn/graph nn/kernels formats features search text"
+    [families/common]="families nn/network nn/exec nn/graph nn/kernels formats features search search/lm text"
     [recognizer]="families families/registry nn/network nn/exec nn/graph features search text audio store"
     [decode]="audio" # a program of its own
     [pool]="recognizer families search text audio features"

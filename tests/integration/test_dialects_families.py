@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import urllib.parse
 import wave
 
 from daemon import BUILD, OPEN, ROOT, SLOW, Skip, Stenod, case, converse, tap
@@ -172,8 +173,8 @@ def squeeze(text):
     return "".join(text.split())
 
 
-def transcribed(path):
-    r = subprocess.run([STENO, "transcribe", "--model", path, "-"], input=WAV, capture_output=True, check=False)
+def transcribed(path, *args):
+    r = subprocess.run([STENO, "transcribe", "--model", path, *args, "-"], input=WAV, capture_output=True, check=False)
     assert r.returncode == 0, r.stderr
     return squeeze(r.stdout.decode())
 
@@ -203,6 +204,23 @@ def add(model):
 
 for _m in MODELS:
     add(_m)
+
+
+@case
+def hot_words_reach_the_families_that_have_them(_):
+    if not os.path.isdir(ZOO):
+        raise Skip(f"{ZOO} is not there")
+    for model, words in (("zipformer2-ctc-streaming", "六七, 九五"), ("nemo-parakeet-tdt", "with these, the ring"),
+                         ("nemo-rnnt-streaming", "with"), ("nemo-fastconformer-ctc-streaming", "the"), ("wenet-ctc-streaming", "THE, 一二")):
+        path = os.path.join(ZOO, model)
+        hot = transcribed(path, "--hotwords", words, "--hotwords-score", "4")
+        assert hot != transcribed(path, "--beam", "4"), model
+        with Stenod(f"model.dir={path}") as d:
+            query = urllib.parse.urlencode({"hotwords": words, "hotwords_score": 4})
+            assert squeeze(upload(d, f"/v1/transcribe?{query}", WAV, "audio/wav")["text"]) == hot, model
+    with Stenod(f"model.dir={os.path.join(ZOO, 'moonshine-v1')}") as d:
+        status, _, body = d.request("POST", "/v1/transcribe?hotwords=the", WAV, {"Content-Type": "audio/wav"})
+        assert status == 400 and b"hotwords" in body, (status, body)
 
 if __name__ == "__main__":
     sys.exit(tap(None))

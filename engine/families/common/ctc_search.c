@@ -40,7 +40,8 @@ float *steno_ctc_quiet(int64_t frames, int32_t vocab, int32_t blank)
 steno_status steno_ctc_search_open(struct steno_ctc_search *s, const struct steno_ctc_options *o,
                                    int n_best, steno_err *err)
 {
-    *s = (struct steno_ctc_search){.n_best = (size_t)n_best, .vocab = (size_t)o->vocab};
+    *s = (struct steno_ctc_search){
+        .n_best = (size_t)n_best, .vocab = (size_t)o->vocab, .hotwords = s->hotwords};
     s->hyps = calloc(s->n_best, sizeof *s->hyps);
     if (!s->hyps)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
@@ -52,6 +53,7 @@ void steno_ctc_search_close(struct steno_ctc_search *s)
 {
     steno_ctc_greedy_close(s->greedy);
     steno_ctc_beam_close(s->beam);
+    steno_hotwords_close(s->hotwords);
     free(s->hyps);
 }
 

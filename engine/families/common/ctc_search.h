@@ -9,6 +9,8 @@
 struct steno_ctc_search {
     steno_ctc_greedy *greedy; /* one of greedy and beam is NULL */
     steno_ctc_beam *beam;
+    steno_hotwords
+        *hotwords; /* of the caller's options if it put them here; closed with the search */
     struct steno_hyp *hyps; /* [n_best] */
     size_t n_best, vocab;
     const float *scores; /* [left, vocab] that the search has not read; borrowed */

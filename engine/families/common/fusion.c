@@ -52,7 +52,8 @@ static bool ends_with(const char *name, const char *end)
     return n > k && strcmp(name + n - k, end) == 0;
 }
 
-steno_status steno_fusion_find(char **path, const char *dir, steno_err *err)
+/* *path: NULL if there is none; the caller frees it. */
+static steno_status find_file(char **path, const char *dir, steno_err *err)
 {
     DIR *d = opendir(dir);
     char *name = NULL;
@@ -76,6 +77,17 @@ steno_status steno_fusion_find(char **path, const char *dir, steno_err *err)
     }
     free(name);
     return failed ? steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir) : STENO_OK;
+}
+
+steno_status steno_fusion_open_in(struct steno_fusion *f, const char *dir,
+                                  const steno_tokens *tokens, int32_t vocab, steno_err *err)
+{
+    char *path = NULL;
+    steno_status st = find_file(&path, dir, err);
+    if (!st)
+        st = steno_fusion_open(f, path, tokens, vocab, err);
+    free(path);
+    return st;
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */

@@ -23,9 +23,11 @@ STENO_MUST steno_status steno_fusion_open(struct steno_fusion *f, const char *pa
                                           const steno_tokens *tokens, int32_t vocab,
                                           steno_err *err);
 void steno_fusion_close(struct steno_fusion *f);
-/* The first file .arpa or .klm of a directory, by name. *path: NULL if there is none; the caller
- * frees it. STENO_ERR_NOMEM, STENO_ERR_IO. */
-STENO_MUST steno_status steno_fusion_find(char **path, const char *dir, steno_err *err);
+/* The same with the first file .arpa or .klm of a directory, by name, if it has one. Also
+ * STENO_ERR_IO. */
+STENO_MUST steno_status steno_fusion_open_in(struct steno_fusion *f, const char *dir,
+                                             const steno_tokens *tokens, int32_t vocab,
+                                             steno_err *err);
 /* For a search; f is borrowed. Empty without a model, or with a weight of 0. */
 struct steno_token_lm steno_fusion_lm(const struct steno_fusion *f, double weight);
 

@@ -1,12 +1,14 @@
 /* Phrases to tokens. A character of Chinese, Japanese or Korean writing is a token by itself where
  * the vocabulary has it; everything else is cut by bpe.vocab (sherpa-onnx's modeling units cjkchar,
  * bpe and cjkchar+bpe in one). */
+#include "families/common/phrases.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-#include "families/common/phrases.h"
+#include "families/common/path.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 begins a word */
 #define SEPARATORS "\n\r,/"
@@ -30,6 +32,19 @@ steno_status steno_phrases_open(struct steno_phrases *p, const steno_tokens *tok
 {
     *p = (struct steno_phrases){.tokens = tokens, .upper = !has_small_letters(tokens)};
     return bpe_vocab ? steno_bpe_vocab_open(&p->bpe, bpe_vocab, tokens, err) : STENO_OK;
+}
+
+steno_status steno_phrases_open_in(struct steno_phrases *p, const steno_tokens *tokens,
+                                   const char *dir, steno_err *err)
+{
+    static const char name[] = "bpe.vocab";
+    char *path = NULL;
+    steno_status st;
+    if (steno_path_readable(dir, name) && !(path = steno_path_join(dir, name)))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    st = steno_phrases_open(p, tokens, path, err);
+    free(path);
+    return st;
 }
 
 void steno_phrases_close(struct steno_phrases *p)

@@ -17,6 +17,9 @@ struct steno_phrases {
 /* tokens: borrowed. bpe_vocab: path of bpe.vocab, or NULL. Errors of steno_bpe_vocab_open. */
 STENO_MUST steno_status steno_phrases_open(struct steno_phrases *p, const steno_tokens *tokens,
                                            const char *bpe_vocab, steno_err *err);
+/* The same with the bpe.vocab of a directory, if it has one. */
+STENO_MUST steno_status steno_phrases_open_in(struct steno_phrases *p, const steno_tokens *tokens,
+                                              const char *dir, steno_err *err);
 void steno_phrases_close(struct steno_phrases *p);
 
 /* Build the automaton of the phrases in `text`: separated by lines, commas or slashes, each with

@@ -241,20 +241,9 @@ static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
 /* Hot words by bpe.vocab, and an n-gram model over the tokens, where the directory has them. */
 static steno_status open_hints(struct steno_nemo_model *m, steno_err *err)
 {
-    char *bpe = NULL, *ngram = NULL;
-    steno_status st = STENO_OK;
-    if (steno_path_readable(m->conf.dir, "bpe.vocab") &&
-        !(bpe = steno_path_join(m->conf.dir, "bpe.vocab")))
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->conf.dir);
-    if (!st)
-        st = steno_phrases_open(&m->phrases, m->tokens, bpe, err);
-    if (!st)
-        st = steno_fusion_find(&ngram, m->conf.dir, err);
-    if (!st)
-        st = steno_fusion_open(&m->lm, ngram, m->tokens, steno_tokens_count(m->tokens), err);
-    free(bpe);
-    free(ngram);
-    return st;
+    const int32_t vocab = steno_tokens_count(m->tokens);
+    steno_status st = steno_phrases_open_in(&m->phrases, m->tokens, m->conf.dir, err);
+    return st ? st : steno_fusion_open_in(&m->lm, m->conf.dir, m->tokens, vocab, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

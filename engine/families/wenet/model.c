@@ -25,14 +25,33 @@
          "model|sherpa",                                                                           \
          "model",                                                                                  \
          "features as in the model's training, or as sherpa-onnx computes them"},                  \
+            {family,                                                                               \
+             "blank_penalty",                                                                      \
+             STENO_OPTION_NUMBER,                                                                  \
+             STENO_OPTION_OF_STREAM,                                                               \
+             0,                                                                                    \
+             20,                                                                                   \
+             NULL,                                                                                 \
+             "0",                                                                                  \
+             "subtracted from the score of the blank"},                                            \
+            {family,                                                                               \
+             "hotwords_score",                                                                     \
+             STENO_OPTION_NUMBER,                                                                  \
+             STENO_OPTION_OF_STREAM,                                                               \
+             0,                                                                                    \
+             100,                                                                                  \
+             NULL,                                                                                 \
+             "1.5",                                                                                \
+             "log-probability that each token of a hotword adds"},                                 \
         {                                                                                          \
-            family, "blank_penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 20, NULL,     \
-                "0", "subtracted from the score of the blank"                                      \
+            family, "lm_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "",    \
+                "weight of the n-gram model; 0: none"                                              \
         }                                                                                          \
     }
 
-const struct steno_option_info steno_wenet_options[2] = OPTIONS("wenet");
-const struct steno_option_info steno_wenet_streaming_options[2] = OPTIONS("wenet_streaming");
+const struct steno_option_info steno_wenet_options[STENO_WENET_OPTIONS] = OPTIONS("wenet");
+const struct steno_option_info steno_wenet_streaming_options[STENO_WENET_OPTIONS] =
+    OPTIONS("wenet_streaming");
 
 /* ---- head of the network --------------------------------------------------------------------- */
 
@@ -122,6 +141,20 @@ static steno_status open_features(struct steno_wenet_model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
 }
 
+static void read_settings(struct steno_wenet_settings *s, const struct steno_option *o, size_t n)
+{
+    (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
+    (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
+    (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
+}
+
+/* Hot words by bpe.vocab, and an n-gram model over the tokens, where the directory has them. */
+static steno_status open_hints(struct steno_wenet_model *m, steno_err *err)
+{
+    steno_status st = steno_phrases_open_in(&m->phrases, m->tokens, m->dir, err);
+    return st ? st : steno_fusion_open_in(&m->lm, m->dir, m->tokens, (int32_t)m->meta.vocab, err);
+}
+
 static steno_status open_parts(struct steno_wenet_model *m, const struct steno_family_open *o,
                                bool streaming, steno_err *err)
 {
@@ -130,7 +163,9 @@ static steno_status open_parts(struct steno_wenet_model *m, const struct steno_f
     bool int8 = false;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
     m->sherpa = front && strcmp(front, "sherpa") == 0;
-    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &m->blank_penalty);
+    m->defaults =
+        (struct steno_wenet_settings){.hotwords_score = 1.5, .lm_weight = STENO_FUSION_WEIGHT};
+    read_settings(&m->defaults, o->options, o->n_options);
     if (!st)
         st = steno_part_file_open(&m->net, o, STEM, int8, err);
     if (!st)
@@ -140,6 +175,8 @@ static steno_status open_parts(struct steno_wenet_model *m, const struct steno_f
     steno_onnx_head_close(h);
     if (!st)
         st = open_tokens(m, err);
+    if (!st)
+        st = open_hints(m, err);
     return st ? st : open_features(m, err);
 }
 
@@ -158,6 +195,8 @@ void steno_wenet_close(struct steno_wenet_model *m)
 {
     steno_part_file_close(&m->net);
     steno_fbank_close(m->front);
+    steno_fusion_close(&m->lm);
+    steno_phrases_close(&m->phrases);
     steno_tokens_close(m->tokens);
     free(m->dir);
 }
@@ -178,7 +217,8 @@ struct steno_family_info steno_wenet_info(const struct steno_wenet_model *m)
                                       .feature_bins = STENO_WENET_BINS,
                                       .frame_samples =
                                           STENO_WENET_HOP * (size_t)m->meta.subsampling,
-                                      .weight_bytes = steno_network_weight_bytes(m->net.net)};
+                                      .weight_bytes = steno_network_weight_bytes(m->net.net),
+                                      .takes_hotwords = true};
 }
 
 void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
@@ -190,7 +230,9 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
     fprintf(out, "features   %d mel bins, %d Hz, as %s\n", i->feature_bins, i->sample_rate,
             m->sherpa ? "sherpa-onnx computes them" : "in training");
     fprintf(out, "network    %s\n", i->network);
-    fprintf(out, "decoder    %zu tokens, blank %s\n", i->vocab_size, BLANK);
+    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s\n", i->vocab_size, BLANK,
+            m->lm.ngram ? ", an n-gram model" : "",
+            m->phrases.bpe ? "bpe.vocab and characters" : "whole words and characters");
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
@@ -200,16 +242,23 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
 steno_status steno_wenet_search(struct steno_ctc_search *s, const struct steno_wenet_model *m,
                                 struct steno_family_stream *o, steno_err *err)
 {
-    double penalty = m->blank_penalty;
+    struct steno_wenet_settings set = m->defaults;
     struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
                                   .blank = m->blank,
                                   .top_k = STENO_CTC_TOP_K,
                                   .margin = STENO_CTC_MARGIN};
-    steno_status st = steno_beam_choose(o, err);
+    steno_status st = steno_beam_choose_hotwords(o, err);
     if (st)
         return st;
-    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &penalty);
-    c.blank_penalty = (float)penalty;
+    read_settings(&set, o->options, o->n_options);
+    if (o->hints.hotwords && *o->hints.hotwords)
+        st = steno_phrases_build(&s->hotwords, &m->phrases, o->hints.hotwords,
+                                 (float)set.hotwords_score, err);
+    if (st)
+        return st;
+    c.blank_penalty = (float)set.blank_penalty;
     c.beam = o->beam;
+    c.hotwords = s->hotwords;
+    c.lm = steno_fusion_lm(&m->lm, set.lm_weight);
     return steno_ctc_search_open(s, &c, o->n_best, err);
 }

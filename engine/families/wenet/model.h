@@ -4,7 +4,9 @@
 #define STENO_FAMILIES_WENET_MODEL_H
 
 #include "families/common/ctc_search.h"
+#include "families/common/fusion.h"
 #include "families/common/part.h"
+#include "families/common/phrases.h"
 #include "formats/onnx_head.h"
 
 #define STENO_WENET_RATE 16000 /* Hz */
@@ -26,11 +28,15 @@ struct steno_wenet_model {
     char name[128];
     int threads;
     bool sherpa; /* features as sherpa-onnx computes them */
-    double blank_penalty;
+    struct steno_wenet_settings {
+        double blank_penalty, hotwords_score, lm_weight;
+    } defaults; /* what options of streams say */
     struct steno_part_file net;
     struct steno_wenet_meta meta;
     steno_tokens *tokens;
     int32_t blank;
+    struct steno_phrases phrases;
+    struct steno_fusion lm;
     steno_fbank *front;
 };
 
@@ -49,12 +55,14 @@ void steno_wenet_close(struct steno_wenet_model *m);
 struct steno_family_info steno_wenet_info(const struct steno_wenet_model *m);
 void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
                           FILE *out);
-/* Open the search of a stream. */
+/* Open the search of a stream; s is zero. */
 STENO_MUST steno_status steno_wenet_search(struct steno_ctc_search *s,
                                            const struct steno_wenet_model *m,
                                            struct steno_family_stream *o, steno_err *err);
 
 /* Options of both families. */
-extern const struct steno_option_info steno_wenet_options[2], steno_wenet_streaming_options[2];
+#define STENO_WENET_OPTIONS 4
+extern const struct steno_option_info steno_wenet_options[STENO_WENET_OPTIONS],
+    steno_wenet_streaming_options[STENO_WENET_OPTIONS];
 
 #endif
