@@ -414,6 +414,8 @@ static steno_status bind(const struct opset_change *c, const struct opset_versio
 {
     if (steno_dtype_is_sequence(t) && steno_opset_takes_other(p, STENO_OPSET_SEQUENCE))
         return STENO_OK;
+    if (steno_dtype_is_optional(t) && steno_opset_takes_other(p, STENO_OPSET_OPTIONAL))
+        return STENO_OK;
     if (!steno_opset_takes(p, t))
         return refuse_type(c, to, p, k, output, t);
     if (t == STENO_DT_NONE || !p->same || p->same >= 16)

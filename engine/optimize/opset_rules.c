@@ -125,7 +125,7 @@ static steno_status softmax_up(struct opset_change *c)
     int64_t axis = steno_opset_int(c->m, "axis", 1);
     const char *shape, *flat, *y, *made;
     const char *one[3] = {c->m->input[0]}, *two[3];
-    Onnx__Node *m = c->m, *flatten;
+    Onnx__Node *m = c->m, *flatten, *reshape;
     steno_status st;
     if (axis == -1 || (rank > 0 && axis == rank - 1))
         return steno_opset_set_int(c, "axis", -1);
@@ -151,7 +151,13 @@ static steno_status softmax_up(struct opset_change *c)
     two[1] = shape;
     two[2] = NULL;
     if (!st)
-        st = steno_opset_add(c, true, "Reshape", two, y, NULL);
+        st = steno_opset_add(c, true, "Reshape", two, y, &reshape);
+    /* an extent of 0 is an extent; before opset 14 it copies one of the flattened value's */
+    if (!st && c->to >= 14) {
+        c->m = reshape;
+        st = steno_opset_set_int(c, "allowzero", 1);
+        c->m = m;
+    }
     return !st && (m->input[0] = steno_write_read(c->w, flat)) ? STENO_OK : STENO_ERR_NOMEM;
 }
 

@@ -249,9 +249,9 @@ static steno_status region_nodes(struct region *r, Onnx__Function *f)
             st = steno_write_node(r->w, &r->inner, &g->nodes[i], &list, NULL);
     for (size_t i = 0; !st && i < list.n; i++)
         list.v[i]->name = none; /* it would be the name of one layer's node */
-    f->node =
-        st ? NULL
-           : steno_write_alloc(r->w, list.n + r->n_const + r->inner.n_extra + 1, sizeof *f->node);
+    if (st)
+        return st;
+    f->node = steno_write_alloc(r->w, list.n + r->n_const + r->inner.n_extra + 1, sizeof *f->node);
     if (!f->node)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < r->n_const; i++)

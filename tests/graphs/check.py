@@ -89,7 +89,7 @@ def judge(steno, model, sets, levels=(0, 1, 2, 3), write=(3,), deep=True):
                 lambda k, i=i: oracle.outputs_of(oracle.onnx.load_from_string(written[i]), sets[k], refs[k].all[0]))
         if deep:
             outs = oracle.reference(oracle.onnx.load_from_string(written[i]), sets)
-            if isinstance(outs, str) and outs.startswith("RuntimeContextError"):
+            if isinstance(outs, str) and (outs.startswith("RuntimeContextError") or "No implementation for operator" in outs):
                 continue  # a function whose operators the evaluator lacks
             compare("written %d by the reference" % i, outs if isinstance(outs, str) else [o if o is not oracle.Undefined else refs[k].all[0] for k, o in enumerate(outs)])
     return True

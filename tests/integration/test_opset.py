@@ -95,6 +95,7 @@ def forms(np):
         "layout": (14, (13,), [("GRU", "x,w,r", ",y", {"hidden_size": 1, "layout": 1})], {"x": x},
                    {"w": np.ones((1, 3, 4), np.float32), "r": np.ones((1, 3, 1), np.float32)},
                    "'layout' exists from opset 14 on"),
+        "softmax_of_no_elements": (12, (14, 17, 21), [("Softmax", "x", "y", {"axis": 1})], {"x": x[:, :, :0]}, {}, None),
         "trilu": (14, (13,), [("Trilu", "x", "y", {})], {"x": x}, {}, "exists from opset 14 on"),
     }
 

@@ -95,6 +95,27 @@ BRANCHES = HEAD + """branches (float[a, b] x, bool c) => (float[d, b] y, int64 n
 """
 
 
+# an optional tensor, or an optional sequence, that an If makes or leaves out; asked and read afterwards
+OPTIONAL = HEAD + """optional (float[a, b] x, bool c) => (float[d, b] y, bool has) {
+  r = If(c) <then_branch = yes () => (optional(float[p, q]) t) { t = Optional(x) },
+             else_branch = no () => (optional(float[p, q]) e) { e = Optional<type: type_proto = float[p, q]>() }>
+  has = OptionalHasElement(r)
+  y = If(has) <then_branch = got () => (float[d, b] v) { v = OptionalGetElement(r) },
+               else_branch = none () => (float[d, b] w) { u = Concat<axis = 0>(x, x) w = Neg(u) }>
+}
+"""
+
+OPTIONAL_SEQUENCE = HEAD + """optional (float[a, b] x, bool c) => (float[d, b] y, bool has) {
+  r = If(c) <then_branch = yes () => (optional(seq(float[p, q])) t) { s = SequenceConstruct(x, x) t = Optional(s) },
+             else_branch = no () => (optional(seq(float[p, q])) e) { e = Optional<type: type_proto = seq(float[p, q])>() }>
+  has = OptionalHasElement(r)
+  z = If(has) <then_branch = got () => (seq(float[p, q]) v) { v = OptionalGetElement(r) },
+               else_branch = none () => (seq(float[p, q]) w) { w = SequenceConstruct(x) }>
+  y = ConcatFromSequence<axis = 0>(z)
+}
+"""
+
+
 def cases():
     import numpy as np
     rng = np.random.default_rng(5)
@@ -111,6 +132,8 @@ def cases():
         yield f"parts, the one at {at}", SPLITS, {"x": f(7, 5), "parts": np.array([2, 4, 1]), "at": np.array(at)}
     for c in (True, False):
         yield f"branches, {c}", BRANCHES, {"x": f(2, 3), "c": np.array(c)}
+        yield f"an optional tensor, {c}", OPTIONAL, {"x": f(2, 3), "c": np.array(c)}
+        yield f"an optional sequence, {c}", OPTIONAL_SEQUENCE, {"x": f(2, 3), "c": np.array(c)}
 
 
 def steno(path, feeds, count, *args):
@@ -167,7 +190,7 @@ def run(text, feeds):
             why = differ(want, steno(path, feeds, len(want), "--opt-level", level))
             if why:
                 return f"--opt-level {level}: {why}"
-        for opset in ("17", "23") if text in (CIF, BRANCHES) else ("11", "17", "23"):  # bodies with sequences: from 13 on
+        for opset in ("17", "23") if text in (CIF, BRANCHES, OPTIONAL, OPTIONAL_SEQUENCE) else ("11", "17", "23"):  # bodies with sequences: from 13 on
             p = subprocess.run([STENO, "optimize", path, "-o", out, "--opset", opset], capture_output=True, text=True,
                                timeout=60 * SLOW, check=False)
             if p.returncode:
@@ -210,6 +233,39 @@ def damaged():
     return ""
 
 
+def refuses_what_is_not_there():
+    """The value of an empty optional, an optional as a model's output, and a torn optional are errors that say so."""
+    import numpy as np
+    import onnx
+    from onnx import parser
+    none = "Optional<type: type_proto = float[2]>()"
+    for body, out, want in (("y = OptionalGetElement(s)", "float[2] y", "has no value"),
+                            ("y = Identity(s)", "optional(float[2]) y", "optionals as its outputs"),
+                            ("t = Optional(x) u = Slice(t, from, to) y = OptionalGetElement(u)", "float[2] y", "damaged optional")):
+        model = parser.parse_model(HEAD + f"g (float[2] x, int64[1] from, int64[1] to) => ({out}) {{ s = {none} {body} }}")
+        with tempfile.TemporaryDirectory() as d:
+            onnx.save(model, f"{d}/in.onnx")
+            for to in (8, 100, 120, 130, 1000):
+                why = steno(f"{d}/in.onnx", {"x": np.zeros(2, "f4"), "from": np.array([0]), "to": np.array([to])}, 1)
+                if "damaged" in want and to >= 136:
+                    continue
+                if not isinstance(why, str) or want not in why:
+                    return f"{body}, {to} bytes: {why}"
+    return ""
+
+
+def given():
+    """An optional tensor as a model's input is one that the caller gives."""
+    import numpy as np
+    import onnx
+    from onnx import parser
+    model = parser.parse_model(HEAD + "g (optional(float[n]) x) => (float[n] y, bool h) { h = OptionalHasElement(x) y = OptionalGetElement(x) }")
+    with tempfile.TemporaryDirectory() as d:
+        onnx.save(model, f"{d}/in.onnx")
+        x = np.arange(3, dtype="f4")
+        return differ([x, np.array(True)], steno(f"{d}/in.onnx", {"x": x}, 2))
+
+
 def main():
     if importlib.util.find_spec("onnxruntime") is None or importlib.util.find_spec("onnx") is None:
         print("ok 1 - sequences # SKIP the packages onnx and onnxruntime are absent\n1..1")
@@ -217,7 +273,9 @@ def main():
     bad = n = 0
     tests = [(name, lambda text=text, feeds=feeds: run(text, feeds)) for name, text, feeds in cases()]
     for name, test in tests + [("a sequence as a model's output is refused", refused),
-                               ("a damaged sequence is refused", damaged)]:
+                               ("a damaged sequence is refused", damaged),
+                               ("empty and damaged optionals are refused", refuses_what_is_not_there),
+                               ("an optional input is given", given)]:
         n += 1
         why = test()
         bad += bool(why)

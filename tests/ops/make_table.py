@@ -30,6 +30,8 @@ OTHERS = {
                 "(IntLinear: 8-bit products). In files they are functions with standard bodies ([optimize.md](optimize.md)).",
     "ai.steno.run": "Only inside the engine, never in files: decoders with cache, positions past an export's table, states of "
                     "streams, batches of networks that were exported for one stream, and convolutions by row tiles.",
+    "ai.onnx.preview": "Operators that the standard tries out: version 1, types of floats; the bodies see whole tensors, so "
+                       "there is no fused form.",
     "com.microsoft": "What ONNX Runtime's optimizer and quantizer write: version 1, f32 and what they quantize. "
                      "`tests/integration/test_contrib.py` compares each with onnxruntime.",
 }

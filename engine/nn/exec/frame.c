@@ -87,10 +87,10 @@ void steno_frame_free(struct frame *f)
 
 /* ---- finding the plan ---- */
 
-/* Every length of a sequence has the same plan. */
+/* Every length of a sequence has the same plan, and so has an optional with and without value. */
 static bool fits_value(const struct steno_shape *key, const struct steno_tensor *t)
 {
-    return steno_dtype_is_sequence(t->dtype) || steno_shape_equal(key, &t->shape);
+    return steno_dtype_is_block(t->dtype) || steno_shape_equal(key, &t->shape);
 }
 
 static bool fits(const struct frame *f, const struct plan *p, const struct steno_tensor *const *in)

@@ -140,7 +140,7 @@ static void start_constant(struct chooser *m, struct part *part, steno_value_id 
 static struct steno_shape plan_shape(const struct steno_tensor *t)
 {
     struct steno_shape s = t->shape;
-    if (steno_dtype_is_sequence(t->dtype))
+    if (steno_dtype_is_block(t->dtype))
         s.rank = STENO_RANK_ANY;
     return s;
 }

@@ -22,6 +22,9 @@ static size_t element_size(unsigned t)
 
 size_t steno_dtype_size(steno_dtype t)
 {
+    if (steno_dtype_is_optional(t))
+        return !steno_dtype_is_optional(steno_dtype_value_of(t)) &&
+               steno_dtype_size(steno_dtype_value_of(t)) > 0;
     if (steno_dtype_is_sequence(t))
         return steno_dtype_is_element(steno_dtype_element_of(t));
     return element_size((unsigned)t);
@@ -34,6 +37,8 @@ bool steno_dtype_is_element(steno_dtype t)
 
 const char *steno_dtype_name(steno_dtype t)
 {
+    if (steno_dtype_is_optional(t))
+        return "optional";
     if (steno_dtype_is_sequence(t))
         return "sequence";
     return (unsigned)t < sizeof dtypes / sizeof dtypes[0] ? dtypes[t].name : "unknown";

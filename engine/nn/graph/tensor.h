@@ -25,12 +25,33 @@ typedef enum {
     STENO_BF16 = 16,
     /* Added to the elements' type: a sequence of tensors of that type. It is held as a tensor of
      * rank 1 whose bytes nn/ops/op_sequence.c defines. */
-    STENO_SEQUENCE = 64
+    STENO_SEQUENCE = 64,
+    /* Added to a type (of tensors or of a sequence): a value of that type or none. Held as a tensor
+     * of rank 1, too; nn/ops/op_optional.c. */
+    STENO_OPTIONAL = 128
 } steno_dtype;
 
 static inline bool steno_dtype_is_sequence(steno_dtype t)
 {
+    return (unsigned)t >= STENO_SEQUENCE && (unsigned)t < STENO_OPTIONAL;
+}
+static inline bool steno_dtype_is_optional(steno_dtype t)
+{
+    return (unsigned)t >= STENO_OPTIONAL;
+}
+/* True for a sequence or an optional: a block of bytes, whose length is no shape. */
+static inline bool steno_dtype_is_block(steno_dtype t)
+{
     return (unsigned)t >= STENO_SEQUENCE;
+}
+/* A value of this type or none, and the type of an optional's value. */
+static inline steno_dtype steno_dtype_optional_of(steno_dtype value)
+{
+    return (steno_dtype)(STENO_OPTIONAL + value);
+}
+static inline steno_dtype steno_dtype_value_of(steno_dtype optional)
+{
+    return (steno_dtype)((unsigned)optional - STENO_OPTIONAL);
 }
 /* The sequence of tensors of this type, and the type of a sequence's tensors. */
 static inline steno_dtype steno_dtype_sequence_of(steno_dtype element)
@@ -58,9 +79,9 @@ struct steno_tensor {
     void *data;
 };
 
-/* Bytes of one element, 1 for sequences; 0 for types without storage. */
+/* Bytes of one element, 1 for sequences and optionals; 0 for types without storage. */
 size_t steno_dtype_size(steno_dtype t);
-/* True for the type of a tensor's elements: it has storage and is no sequence. */
+/* True for the type of a tensor's elements: it has storage and is no sequence or optional. */
 bool steno_dtype_is_element(steno_dtype t);
 /* "f32", "i64", ... never NULL. */
 const char *steno_dtype_name(steno_dtype t);

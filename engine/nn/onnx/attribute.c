@@ -143,6 +143,13 @@ static steno_status attr_value(struct loader *l, struct scope *s, struct steno_a
     case ONNX__ATTRIBUTE__KIND__GRAPH:
         a->kind = STENO_ATTR_GRAPH;
         return attr_graph(l, s, a, m);
+    case ONNX__ATTRIBUTE__KIND__TYPE_PROTO: /* of Optional: the engine's type */
+        a->kind = STENO_ATTR_INT;
+        a->i = steno_onnx_value_type(m->tp);
+        if (a->i)
+            return STENO_OK;
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                          "attribute '%s': values of this type are not supported", m->name);
     default:
         return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
                           "attribute '%s': kind %d is not "

@@ -133,6 +133,8 @@ STENO_MUST steno_status steno_onnx_declare(struct loader *l, struct scope *s, co
 /* Set type and shape of v as the file gives them. */
 STENO_MUST steno_status steno_onnx_set_type(struct loader *l, struct steno_graph *g,
                                             steno_value_id v, const Onnx__ValueInfo *m);
+/* The engine's type of a tensor's elements or of a sequence; STENO_DT_NONE: it has none. */
+steno_dtype steno_onnx_value_type(const Onnx__Type *m);
 /* Keep the types and shapes that the file gives for values inside, for inference to fall back on.
  */
 STENO_MUST steno_status steno_onnx_given_types(struct loader *l, struct scope *s,

@@ -276,11 +276,12 @@ static steno_status graph_inputs(struct loader *l, struct scope *s, const Onnx__
         if (v != STENO_NONE && (g->values[v].constant || g->values[v].elements))
             continue; /* IR version 3 lists initializers among the inputs */
         st = steno_onnx_declare(l, s, m->input[i]->name, &v);
-        if (!st)
+        if (!st) {
+            g->values[v].is_input = true;
             st = steno_onnx_set_type(l, g, v, m->input[i]);
+        }
         if (st)
             return st;
-        g->values[v].is_input = true;
         g->inputs[g->n_inputs++] = v;
     }
     return STENO_OK;

@@ -59,11 +59,36 @@ static bool describable(const Onnx__Type *m)
 static steno_dtype sequence_type(const Onnx__Type *m)
 {
     const Onnx__Type *e =
-        m->value_case == ONNX__TYPE__VALUE_SEQUENCE_TYPE ? m->sequence_type->elem_type : NULL;
+        m && m->value_case == ONNX__TYPE__VALUE_SEQUENCE_TYPE ? m->sequence_type->elem_type : NULL;
     if (!e || e->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE ||
         !steno_dtype_is_element((steno_dtype)e->tensor_type->elem_type))
         return STENO_DT_NONE;
     return steno_dtype_sequence_of((steno_dtype)e->tensor_type->elem_type);
+}
+
+steno_dtype steno_onnx_value_type(const Onnx__Type *m)
+{
+    const bool tensor = m && m->value_case == ONNX__TYPE__VALUE_TENSOR_TYPE;
+    const steno_dtype t = tensor ? (steno_dtype)m->tensor_type->elem_type : sequence_type(m);
+    return !tensor || steno_dtype_is_element(t) ? t : STENO_DT_NONE;
+}
+
+/* The type of an optional that the engine can hold, else STENO_DT_NONE. */
+static steno_dtype optional_type(const Onnx__Type *m)
+{
+    const bool is = m->value_case == ONNX__TYPE__VALUE_OPTIONAL_TYPE;
+    const steno_dtype of = is ? steno_onnx_value_type(m->optional_type->elem_type) : STENO_DT_NONE;
+    return of ? steno_dtype_optional_of(of) : STENO_DT_NONE;
+}
+
+/* The type of an input of the model. An optional tensor is one that every caller gives. */
+static const Onnx__Type *given_type(const struct steno_graph *g, steno_value_id v,
+                                    const Onnx__Type *m)
+{
+    if (g->parent || !g->values[v].is_input || m->value_case != ONNX__TYPE__VALUE_OPTIONAL_TYPE ||
+        !m->optional_type->elem_type)
+        return m;
+    return m->optional_type->elem_type;
 }
 
 steno_status steno_onnx_set_type(struct loader *l, struct steno_graph *g, steno_value_id v,
@@ -71,24 +96,27 @@ steno_status steno_onnx_set_type(struct loader *l, struct steno_graph *g, steno_
 {
     struct steno_value *val = &g->values[v];
     const Onnx__Type__TensorKind *t;
-    steno_dtype sequence;
-    if (!m->type || m->type->value_case == ONNX__TYPE__VALUE__NOT_SET)
+    const Onnx__Type *type = m->type;
+    steno_dtype block;
+    if (!type || type->value_case == ONNX__TYPE__VALUE__NOT_SET)
         return STENO_OK;
-    sequence = sequence_type(m->type);
-    if (sequence && (g->parent || steno_onnx_keeps_unknown(l)))
-        val->dtype = sequence;
-    if (steno_onnx_keeps_unknown(l) && !describable(m->type))
-        return steno_onnx_keep_type(l, g, m->type, &val->type);
-    if (steno_dtype_is_sequence(val->dtype))
+    block = sequence_type(type) ? sequence_type(type) : optional_type(type);
+    if (block && (g->parent || steno_onnx_keeps_unknown(l)))
+        val->dtype = block;
+    if (steno_onnx_keeps_unknown(l) && !describable(type))
+        return steno_onnx_keep_type(l, g, type, &val->type);
+    if (steno_dtype_is_block(val->dtype))
         return STENO_OK;
-    if (m->type->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE)
-        return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
-                          "value '%s' is not a tensor: "
-                          "maps and optionals are not supported, nor are sequences as inputs or "
-                          "outputs of a model",
-                          m->name);
-    t = m->type->tensor_type;
-    if (steno_dtype_is_sequence((steno_dtype)t->elem_type) ||
+    type = given_type(g, v, type);
+    if (type->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE)
+        return steno_fail(
+            l->err, STENO_ERR_UNSUPPORTED,
+            "value '%s' is not a tensor: "
+            "maps are not supported, nor are sequences as inputs or outputs of a model, nor "
+            "optionals of other values than tensors as its inputs, nor optionals as its outputs",
+            m->name);
+    t = type->tensor_type;
+    if (steno_dtype_is_block((steno_dtype)t->elem_type) ||
         (!steno_onnx_keeps_unknown(l) && t->elem_type &&
          !steno_dtype_size((steno_dtype)t->elem_type)))
         return steno_fail(l->err, STENO_ERR_UNSUPPORTED,

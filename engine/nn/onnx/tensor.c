@@ -402,12 +402,63 @@ static steno_status read_elements(struct steno_onnx_source *s, Onnx__Tensor *m,
     return st;
 }
 
+/* ---- integers of 2 and 4 bits, held as bytes ---- */
+
+/* Bits of an element: 4 for UINT4 and INT4, 2 for UINT2 and INT2, 0 for other types. */
+static unsigned narrow_bits(int type, bool *is_signed)
+{
+    enum { UINT4 = 21, INT4 = 22, UINT2 = 25, INT2 = 26 }; /* onnx.TensorProto.DataType */
+    *is_signed = type == INT4 || type == INT2;
+    return type == UINT4 || type == INT4 ? 4 : type == UINT2 || type == INT2 ? 2 : 0;
+}
+
+/* Read elements of `bits` bits, the first one in the low bits of the first byte. */
+static steno_status read_narrow(struct steno_onnx_source *s, Onnx__Tensor *m, unsigned bits,
+                                bool is_signed, struct steno_tensor *t, steno_err *err)
+{
+    struct steno_tensor packed = {.dtype = STENO_U8};
+    const unsigned mask = (1u << bits) - 1, sign = 1u << (bits - 1);
+    size_t count, bytes, total;
+    const uint8_t *from;
+    uint8_t *to;
+    steno_status st;
+    if (steno_shape_count(&t->shape, &count) || count > SIZE_MAX / 8 ||
+        !steno_add_size(s->bytes, count, &total) || total > s->max_bytes)
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "tensor '%s': size over the limit of %zu bytes for all weights", m->name,
+                          s->max_bytes);
+    bytes = (count * bits + 7) / 8;
+    st = read_elements(s, m, &packed, bytes, bytes, err);
+    if (st)
+        return st;
+    t->dtype = is_signed ? STENO_I8 : STENO_U8;
+    t->data = to = steno_aligned_alloc(count);
+    from = packed.data;
+    for (size_t i = 0; to && i < count; i++) {
+        const unsigned v = (unsigned)from[i * bits / 8] >> (i * bits % 8) & mask;
+        to[i] = (uint8_t)(is_signed ? (v ^ sign) - sign : v);
+    }
+    steno_aligned_free(packed.data);
+    if (!to)
+        return steno_fail(err, STENO_ERR_NOMEM, "tensor '%s': out of memory", m->name);
+    s->bytes = total;
+    return STENO_OK;
+}
+
 steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m, struct steno_tensor *t,
                                bool *mapped, steno_err *err)
 {
     struct steno_tensor r = {.dtype = (steno_dtype)m->data_type};
     size_t count, bytes, total;
+    bool is_signed;
+    const unsigned bits = narrow_bits(m->data_type, &is_signed);
     steno_status st = shape_of(m->name, m->dims, m->n_dims, &r.shape, err);
+    if (!st && bits) {
+        st = read_narrow(s, m, bits, is_signed, &r, err);
+        if (!st)
+            *t = r;
+        return st;
+    }
     if (st)
         return st;
     if (!steno_dtype_is_element(r.dtype))

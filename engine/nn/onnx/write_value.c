@@ -58,6 +58,30 @@ static steno_status write_dim(struct writer *w, const struct steno_graph *g, int
     return STENO_OK;
 }
 
+/* The type of a sequence or an optional; t: of the tensors. */
+static steno_status write_block(struct writer *w, steno_dtype dtype, Onnx__Type__TensorKind *t,
+                                Onnx__Type *type)
+{
+    if (steno_dtype_is_optional(dtype)) {
+        NEW(w, type->optional_type, onnx__type__optional_kind__init);
+        NEW(w, type->optional_type->elem_type, onnx__type__init);
+        type->value_case = ONNX__TYPE__VALUE_OPTIONAL_TYPE;
+        type = type->optional_type->elem_type;
+        dtype = steno_dtype_value_of(dtype);
+    }
+    if (steno_dtype_is_sequence(dtype)) {
+        NEW(w, type->sequence_type, onnx__type__sequence_kind__init);
+        NEW(w, type->sequence_type->elem_type, onnx__type__init);
+        type->value_case = ONNX__TYPE__VALUE_SEQUENCE_TYPE;
+        type = type->sequence_type->elem_type;
+        dtype = steno_dtype_element_of(dtype);
+    }
+    type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;
+    type->tensor_type = t;
+    t->elem_type = (int)dtype;
+    return STENO_OK;
+}
+
 steno_status steno_write_value(struct writer *w, const struct steno_graph *g, const char *name,
                                steno_dtype dtype, const struct steno_shape *s,
                                Onnx__ValueInfo **out)
@@ -76,17 +100,8 @@ steno_status steno_write_value(struct writer *w, const struct steno_graph *g, co
         m->type = NULL; /* nothing is known */
         return STENO_OK;
     }
-    if (steno_dtype_is_sequence(dtype)) {
-        Onnx__Type__SequenceKind *of;
-        NEW(w, of, onnx__type__sequence_kind__init);
-        NEW(w, of->elem_type, onnx__type__init);
-        of->elem_type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;
-        of->elem_type->tensor_type = t;
-        m->type->value_case = ONNX__TYPE__VALUE_SEQUENCE_TYPE;
-        m->type->sequence_type = of;
-        t->elem_type = (int)steno_dtype_element_of(dtype);
-        return STENO_OK;
-    }
+    if (steno_dtype_is_block(dtype))
+        return write_block(w, dtype, t, m->type);
     m->type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;
     m->type->tensor_type = t;
     t->elem_type = (int)dtype;

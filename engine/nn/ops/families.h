@@ -45,6 +45,8 @@
     X(image)                                                                                       \
     X(random)                                                                                      \
     X(sequence)                                                                                    \
+    X(optional)                                                                                    \
+    X(flex_attention)                                                                              \
     X(vision)                                                                                      \
     X(regions)                                                                                     \
     X(unique)                                                                                      \

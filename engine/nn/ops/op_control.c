@@ -139,8 +139,9 @@ struct collector {
 static steno_status collect(struct steno_op_ctx *ctx, struct collector *c,
                             const struct steno_tensor *t, size_t expected, steno_err *err)
 {
-    if (steno_dtype_is_sequence(t->dtype))
-        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "a scan output is a sequence");
+    if (steno_dtype_is_block(t->dtype))
+        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "a scan output is of type %s",
+                             steno_dtype_name(t->dtype));
     if (!c->count) {
         c->dtype = t->dtype;
         c->shape = t->shape;

@@ -111,7 +111,7 @@ static steno_dtype element_of(const struct steno_infer *ic, int in)
 
 static steno_dtype sequence_of(steno_dtype t)
 {
-    return t && !steno_dtype_is_sequence(t) ? steno_dtype_sequence_of(t) : STENO_DT_NONE;
+    return t && !steno_dtype_is_block(t) ? steno_dtype_sequence_of(t) : STENO_DT_NONE;
 }
 
 /* Position from input `in`, which may be absent (then `fallback`); at most `last`. */
@@ -177,7 +177,7 @@ static steno_status run_construct(struct steno_op_ctx *ctx, steno_err *err)
         return steno_ops_nomem(ctx, err);
     for (int i = 0; i < n; i++) {
         t[i] = *steno_op_in(ctx, i);
-        if (t[i].dtype != t[0].dtype || steno_dtype_is_sequence(t[i].dtype))
+        if (t[i].dtype != t[0].dtype || steno_dtype_is_block(t[i].dtype))
             return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "input %d is %s, the first is %s", i,
                                  steno_dtype_name(t[i].dtype), steno_dtype_name(t[0].dtype));
     }
@@ -404,7 +404,7 @@ static steno_status run_split(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
-    if (steno_dtype_is_sequence(x->dtype))
+    if (steno_dtype_is_block(x->dtype))
         return steno_ops_bad_type(ctx, err, x->dtype);
     if (!steno_ops_axis(steno_node_int(node, "axis", 0), x->shape.rank, &axis))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "axis out of range");
