@@ -11,6 +11,7 @@
 
 #define WASTE 0.2    /* most zeros of a run, relative to its frames */
 #define ERROR 1e-3f  /* allowed difference of a frame alone and in a run of two */
+#define TRY_FRAMES 4 /* times those of a trial: the test's pieces have a second and more */
 #define TRY_PIECES 3 /* of the test: a longer one, and two of one length */
 
 /* A piece whose features are computed. */
@@ -333,7 +334,7 @@ static bool same_together(steno_piece_runs *r, const struct waiting *w, const st
 steno_status steno_piece_encoder_try(struct steno_piece_encoder *e, int threads, bool exact,
                                      steno_err *err)
 {
-    const size_t shorter = e->trial_frames, longer = shorter + shorter / 2 + 1;
+    const size_t shorter = TRY_FRAMES * e->trial_frames, longer = shorter + shorter / 2 + 1;
     const size_t frames[TRY_PIECES] = {longer, shorter, shorter};
     struct alone alone[TRY_PIECES] = {{NULL}};
     steno_piece_runs *r = NULL;

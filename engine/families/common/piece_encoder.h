@@ -30,7 +30,10 @@ struct steno_piece_encoder {
     size_t bins, dim;
     bool bins_first, dim_first; /* the frames are the last dimension of x; of y */
     size_t least;               /* feature frames; shorter pieces have no encoder frames */
-    size_t trial_frames;        /* feature frames of a piece of a trial */
+    /* Feature frames of a piece of a trial: a quarter of a second, which reads all weights. The
+     * limit of a batch's time (batch_run of pool.h) then allows batches of short pieces, and
+     * STENO_OFFLINE_TOGETHER bounds the time of long ones. */
+    size_t trial_frames;
     /* Set by steno_piece_encoder_try: several pieces of one length in a run; of different lengths.
      */
     bool batches, pads;

@@ -20,7 +20,7 @@
 #define TAGS 4            /* frames before the audio's */
 #define FULL 30.0         /* s: maximum length of a chunk */
 #define LONGEST 600.0     /* s: maximum length of an utterance */
-#define TRIAL_FRAMES 16   /* of 60 ms */
+#define TRIAL_FRAMES 4    /* of 60 ms */
 #define UTTERANCE_SLACK 4 /* frames: how far a piece may move from one chunk to the next */
 
 struct model {

@@ -10,7 +10,7 @@
  * second), and its attention takes memory by the square. */
 #define LONGEST 30.0
 #define LEAST 9         /* feature frames: fewer give the convolutions no frame */
-#define TRIAL_FRAMES 96 /* of 10 ms */
+#define TRIAL_FRAMES 24 /* of 10 ms */
 #define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
 
 static bool probe(const char *dir)

@@ -12,7 +12,7 @@
 #define FAMILY "nemo"
 #define LONGEST 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
 #define TOKENS_PER_SECOND 30.0
-#define TRIAL_FRAMES 96 /* of 10 ms */
+#define TRIAL_FRAMES 24 /* of 10 ms */
 #define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
 
 static bool probe(const char *dir)

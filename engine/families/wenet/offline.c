@@ -14,7 +14,7 @@
 #define FAMILY "wenet"
 #define FULL 30.0       /* s: of a chunk; an utterance is not longer unless a stream says so */
 #define SLACK 2         /* frames: how far the time of a token may differ between two chunks */
-#define TRIAL_FRAMES 96 /* of 10 ms */
+#define TRIAL_FRAMES 24 /* of 10 ms */
 #define LEAST_FRAMES 7  /* feature frames that the convolutions need */
 
 struct model {
