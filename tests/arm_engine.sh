@@ -40,6 +40,7 @@ libs=$lib:$lib/openblas-pthread
 b=$out/engine
 if ! PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_LIBDIR=$lib/pkgconfig:$root/usr/share/pkgconfig:$lib/openblas-pthread/pkgconfig \
     make -s -j"${JOBS:-$(nproc)}" B="$b" CC=aarch64-linux-gnu-gcc CFLAGS="-O2 -g1" CI=1 \
+    CPPFLAGS="-isystem $root/usr/include/aarch64-linux-gnu -isystem $root/usr/include" \
     LDFLAGS="-L$lib -L$lib/openblas-pthread -Wl,-rpath-link,$libs:$root/lib/aarch64-linux-gnu" \
     all "${@/#/$b/tests/unit/test_}" >"$out/make.log" 2>&1; then
     grep -v '^  ' "$out/make.log"
