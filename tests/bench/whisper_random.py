@@ -21,7 +21,10 @@ def vocabulary(n):
     pieces = byte_characters()
     pieces += [f"\u0120w{i}" for i in range(len(pieces), SPECIAL[n] - 1)] + [""]
     specials = n - len(pieces) - 1501
-    return pieces + ["<|endoftext|>"] + [f"<|special{i}|>" for i in range(1, specials)] + [f"<|{i * 0.02:.2f}|>" for i in range(1501)]
+    named = ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
+    languages = [f"<|language{i}|>" for i in range(specials - 2 - len(named))]
+    pieces += ["<|endoftext|>", "<|startoftranscript|>"] + languages + named
+    return pieces + [f"<|{i * 0.02:.2f}|>" for i in range(1501)]
 
 
 def weights(a, rng):
