@@ -1,6 +1,9 @@
 #define _GNU_SOURCE /* accept4, pthread_setname_np */
 #include "server/admin.h"
 
+#include "server/agent.h"
+#include "server/log.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -64,17 +67,32 @@ static void adopt(steno_admin *a, int fd)
     steno_buf_init(&c->out, STATUS_BYTES + LINE_BYTES);
 }
 
+static bool is_leaving(const char *line, int *leaving)
+{
+    static const char *const names[] = {
+        [STENO_STAYS] = "ready", [STENO_DRAINS] = "drain", [STENO_MAINTAINED] = "maint"};
+    for (*leaving = 0; *leaving < 3; ++*leaving)
+        if (!strcmp(line, names[*leaving]))
+            return true;
+    return false;
+}
+
 static steno_status answer(steno_admin *a, struct client *c, const char *line)
 {
+    int leaving;
     steno_status st;
     if (!strcmp(line, "status")) {
         st = steno_admin_status(a->srv, &c->out);
     } else if (!strcmp(line, "reload")) {
         kill(getpid(), SIGHUP); /* the main thread waits for this signal */
         st = steno_buf_puts(&c->out, "{\"ok\":true}");
+    } else if (is_leaving(line, &leaving)) {
+        atomic_store_explicit(&a->srv->leaving, leaving, memory_order_relaxed);
+        steno_log(LOG_NOTICE, "%s: the balancer is told so", line);
+        st = steno_buf_puts(&c->out, "{\"ok\":true}");
     } else {
-        st =
-            steno_buf_puts(&c->out, "{\"error\":\"unknown command; known are status and reload\"}");
+        st = steno_buf_puts(&c->out, "{\"error\":\"unknown command; known are status, reload, "
+                                     "drain, maint and ready\"}");
     }
     return st ? st : steno_buf_puts(&c->out, "\n");
 }

@@ -2,6 +2,8 @@
  * (and root) can open. A client sends lines and gets one JSON object per line:
  *
  *     status     what runs: models, their pools, every metric as "name{labels}": value
+ *     drain      /readyz answers 503 and agent checks "drain", so that balancers send nobody new;
+ *                who comes is served. maint: the same with "maint". ready: takes both back
  *     reload     the same as SIGHUP; the answer comes at once, before the reload is done
  *
  * The answer to any other line is {"error": "..."}. One thread serves a few clients with poll(2). A

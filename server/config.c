@@ -605,6 +605,19 @@ static steno_status check_vad(const struct steno_config *c, steno_err *err)
     return STENO_OK;
 }
 
+static steno_status check_node(const struct steno_config *c, steno_err *err)
+{
+    struct steno_address addresses[STENO_MAX_ADDRESSES];
+    size_t n = strlen(c->node);
+    if (n > 8 ||
+        strspn(c->node, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != n)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.node: '%.40s' is not 1 to 8 letters and digits", c->node);
+    if (*c->agent_listen && steno_address_parse_list(c->agent_listen, addresses, &n, err))
+        return steno_fail_in(err, STENO_ERR_INVAL, "server.agent_listen");
+    return STENO_OK;
+}
+
 static steno_status check_log(const struct steno_config *c, steno_err *err)
 {
     int level;
@@ -650,8 +663,8 @@ static steno_status check_pings(const struct steno_config *c, steno_err *err)
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen, check_wyoming, check_proxies, check_tls,    check_search, check_precision,
-        check_vad,    check_log,     check_root,    check_bodies, check_pings};
+        check_listen, check_wyoming, check_proxies, check_tls,  check_search, check_precision,
+        check_node,   check_vad,     check_log,     check_root, check_bodies, check_pings};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;

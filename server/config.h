@@ -20,6 +20,8 @@ struct steno_config {
     char *listen;          /* "ADDR:PORT[, unix:/PATH]"; port 0 = any free port */
     char *admin;           /* path of the administrator's socket; "" = none */
     double drain_timeout;  /* s: longest time between SIGTERM and exit */
+    char *agent_listen;    /* addresses of HAProxy's agent checks; "" = none */
+    char *node;            /* in ids of sessions that can be resumed; "" = none */
     char *state;           /* directory of what outlives a restart; "" = systemd's or none */
     char *cors_origins;    /* "*", or origins, comma separated; "" = none */
     bool proxy_protocol;   /* connections of trusted proxies begin with a PROXY header */

@@ -10,6 +10,13 @@ ROW(STRING, listen, "server", "listen", "STENO_LISTEN", "127.0.0.1:8080", 0, 0,
 ROW(STRING, admin, "server", "admin", "STENO_ADMIN", "", 0, 0,
     "Path of the administrator's socket, mode 0600: steno top reads the server's state there, and "
     "reload does the same as SIGHUP. Empty: none.")
+ROW(STRING, agent_listen, "server", "agent_listen", "STENO_AGENT_LISTEN", "", 0, 0,
+    "Addresses for HAProxy's agent checks, in the form of server.listen: each connection gets a "
+    "line with the free share of the machine (ready up 73%), drain or maint. Empty: none.")
+ROW(STRING, node, "server", "node", "STENO_NODE", "", 0, 0,
+    "Name of this daemon among several behind a balancer, 1 to 8 letters and digits. Ids of "
+    "sessions that can be resumed begin with sess_NAME. (with the point), so that the balancer can "
+    "bring their clients back to it (docs/scale.md). Empty: none.")
 ROW(STRING, state, "server", "state", "STENO_STATE", "", 0, 0,
     "Directory for what outlives a restart: the use of API keys. Empty: $STATE_DIRECTORY, which "
     "systemd sets; without it nothing is kept.")

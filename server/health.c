@@ -257,7 +257,9 @@ bool steno_health_ready(steno_health *h, struct steno_buf *out)
     waiting = !h->canary_done;
     stuck = h->stuck;
     pthread_mutex_unlock(&h->lock);
-    if (steno_limits_draining(h->srv->limits))
+    if (atomic_load_explicit(&h->srv->leaving, memory_order_relaxed))
+        why = "an operator takes the server out";
+    else if (steno_limits_draining(h->srv->limits))
         why = "the server is shutting down";
     else if (stuck >= 0)
         why = "a worker hangs";

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "server/acceptor.h"
 #include "server/admin.h"
+#include "server/agent.h"
 #include "server/check.h"
 #include "server/gauges.h"
 #include "server/http.h"
@@ -36,6 +37,7 @@ struct daemon {
     steno_ws *ws;
     steno_tls *tls;
     steno_admin *admin;
+    steno_agent *agent;
     steno_zeroconf *zeroconf; /* the announcement of the Wyoming port */
     sigset_t signals;
     struct steno_stats_totals totals;
@@ -187,6 +189,11 @@ static steno_status open_all(struct daemon *d, steno_err *err)
         if (st)
             return steno_fail_in(err, st, "server.admin");
     }
+    if (!st) {
+        st = steno_agent_open(&d->agent, srv, d->services.health, err);
+        if (st)
+            return steno_fail_in(err, st, "server.agent_listen");
+    }
     return st ? st : steno_acceptor_start(d->acceptor, err);
 }
 
@@ -195,6 +202,7 @@ static void close_all(struct daemon *d)
     steno_zeroconf_close(d->zeroconf);
     if (d->acceptor)
         steno_acceptor_stop(d->acceptor);
+    steno_agent_close(d->agent);
     steno_admin_close(d->admin);
     steno_job_service_stop(d->services.stored);
     steno_fetcher_stop(d->services.fetcher); /* requests that wait for one go on */
@@ -265,7 +273,10 @@ static void wait_for_end(struct daemon *d)
 {
     for (;;) {
         int sig = sigwaitinfo(&d->signals, NULL);
-        if (sig == SIGHUP) {
+        if (sig == SIGUSR1) {
+            atomic_store_explicit(&d->srv.leaving, STENO_DRAINS, memory_order_relaxed);
+            steno_log(LOG_NOTICE, "SIGUSR1: drain: the balancer is told so");
+        } else if (sig == SIGHUP) {
             reload(d);
         } else if (sig == SIGTERM || sig == SIGINT) {
             steno_log(LOG_NOTICE, "%s: draining for at most %g s, %d sessions run",
@@ -354,6 +365,7 @@ static void block_signals(sigset_t *set)
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGHUP);
+    sigaddset(set, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
 }

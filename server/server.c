@@ -18,6 +18,18 @@ char *steno_id_new(char *out, const char *prefix)
     return out;
 }
 
+char *steno_id_of_node(char *out, const char *node)
+{
+    char id[STENO_ID_SIZE];
+    const int digits = 31 - (int)strlen(node);
+    steno_id_new(id, "sess");
+    if (*node)
+        snprintf(out, STENO_ID_SIZE, "sess_%.8s.%.*s", node, digits, id + 5);
+    else
+        memcpy(out, id, sizeof id);
+    return out;
+}
+
 steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err)
 {
     steno_status st = steno_vad_open(&srv->vad_rule, NULL, err);

@@ -16,6 +16,8 @@
 #include "server/waker.h"
 #include "steno.h"
 
+#include <stdatomic.h>
+
 struct steno_server {
     const struct steno_config *conf;
     struct steno_networks trusted; /* proxies */
@@ -29,6 +31,7 @@ struct steno_server {
     steno_tracer *tracer;          /* NULL: no traces */
     steno_usage_file *usage;       /* NULL: not kept */
     int64_t started;               /* s since 1970 */
+    atomic_int leaving;            /* enum steno_leaving; relaxed: it orders nothing */
 };
 
 /* Open the detectors that vad.mode and vad.model name. */
@@ -51,5 +54,8 @@ size_t steno_server_skip_prefix(const struct steno_server *srv, const struct soc
 /* Make a new random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out:
  * STENO_ID_SIZE bytes; prefix: up to 6 letters. Returns out. */
 char *steno_id_new(char *out, const char *prefix);
+/* Make a new name of a session that can be resumed: "sess_NODE." and as much of 128 random bits as
+ * fits 32 characters with it; NODE "": as steno_id_new. out: STENO_ID_SIZE bytes. Returns out. */
+char *steno_id_of_node(char *out, const char *node);
 
 #endif

@@ -210,7 +210,11 @@ static bool try_admission(const struct steno_server *srv, handshake *g, struct s
 {
     char id[STENO_ID_SIZE];
     if (check_admission(srv, g, no)) {
-        steno_ws_request_id(g->request_id, &g->hs, steno_id_new(g->id, "sess"));
+        if (g->dialect->resumed)
+            steno_id_of_node(g->id, srv->conf->node);
+        else
+            steno_id_new(g->id, "sess");
+        steno_ws_request_id(g->request_id, &g->hs, g->id);
         steno_trace_begin(srv->tracer, g->hs.traceparent, &g->trace);
         return true;
     }

@@ -21,8 +21,8 @@ static uint32_t turn(uint32_t x, int n)
 
 /* A round (6.2.2, step 3). The caller turns the names of the eight variables instead of their
  * values: moving them took half of the time. */
-static inline void mix(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f, uint32_t g,
-                uint32_t *h, uint32_t kw)
+static inline void mix(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f,
+                       uint32_t g, uint32_t *h, uint32_t kw)
 {
     uint32_t t1 = *h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + kw;
     uint32_t t2 = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
