@@ -123,7 +123,7 @@ def evaluator(model):
 
 EXACT = {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Slice", "Concat", "Split", "Gather", "Expand", "Shape", "Constant", "Where",
          "Flatten", "Pad", "Relu", "Neg", "Abs", "Max", "Min", "Clip", "Sign", "Ceil", "Floor", "Round", "ReduceMax", "ReduceMin"}
-CURVES = {"Exp", "Log", "Tanh", "Erf", "Sigmoid", "Softplus", "Softmax", "LogSoftmax", "Gelu", "Div", "Reciprocal"}
+CURVES = {"Exp", "Log", "Tanh", "Erf", "Sigmoid", "Softplus", "Softmax", "LogSoftmax", "Gelu", "Div", "Reciprocal", "LSTM", "GRU", "RNN"}
 ORDERED = {"ArgMax", "ArgMin", "TopK", "MaxPool", "AveragePool"}  # implementations differ about the order of NaN
 PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}  # what a sum of infinities of both signs is depends on its order
 SUMS = {"Mul", "Pow", "Add", "Sub", "ReduceSum", "ReduceMean", "ReduceSumSquare", "ReduceL2"}  # where a fused operator need not overflow
