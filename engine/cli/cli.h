@@ -13,6 +13,7 @@ struct cli_command {
 
 int cli_transcribe(int argc, char **argv);
 int cli_optimize(int argc, char **argv);
+int cli_convert(int argc, char **argv);
 int cli_profile(int argc, char **argv);
 int cli_graph(int argc, char **argv);
 int cli_verify(int argc, char **argv);

@@ -17,6 +17,8 @@ static const struct cli_command commands[] = {
     {"transcribe", "[OPTION]... FILE...|-", "print the text of recordings", cli_transcribe},
     {"optimize", "IN.onnx|MODELDIR -o OUT [OPTION]...", "rewrite a network into fewer nodes",
      cli_optimize},
+    {"convert", "CHECKPOINT|ZIP|DIR -o OUT", "write a model directory from a training checkpoint",
+     cli_convert},
     {"run", "MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR", "run a network on arrays",
      cli_run},
     {"bench", "MODEL.onnx [--shape NAME=AxBxC]...", "time a network", cli_bench},

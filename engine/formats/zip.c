@@ -100,7 +100,7 @@ static steno_status read_end(const uint8_t *p, size_t n, const char *name, struc
     return st;
 }
 
-/* The wide sizes of an entry, in ZIP64's extra field: each stands for a narrow one with all bits set.
+/* The wide sizes of an entry, in ZIP64's extra field; each stands for a narrow one of all ones.
  * False: one is missing. */
 static bool read_extra64(const uint8_t *extra, size_t n, struct steno_zip_member *m, size_t *local)
 {

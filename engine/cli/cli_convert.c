@@ -1,0 +1,37 @@
+/* steno convert: write a model directory from a training checkpoint. */
+#include "cli/options.h"
+
+#include "convert/convert.h"
+
+#include <stdio.h>
+#include <sysexits.h>
+
+static const char usage[] =
+    "Usage: steno convert CHECKPOINT|ZIP|DIR -o OUT\n"
+    "\n"
+    "Reads a training checkpoint, without Python, and writes a directory of ONNX networks that\n"
+    "stenod, steno transcribe and the project's own ONNX tools load. Code in a checkpoint is not\n"
+    "run. Known: ESPnet2 (Transformer and Conformer encoders, CTC, Transformer decoder and\n"
+    "language model).\n";
+
+int cli_convert(int argc, char **argv)
+{
+    const char *in = NULL, *out = NULL, *what = "";
+    const struct cli_option options[] = {
+        {"-o", CLI_TEXT, "OUT", &out, 0, 0, "directory to write"},
+        {0},
+    };
+    steno_err err = {0};
+    int n, rc = cli_parse(argc, argv, usage, options, &in, 1, &n);
+    if (rc != EX_OK)
+        return rc < 0 ? EX_OK : rc;
+    if (!in || !out)
+        return cli_usage("convert needs a checkpoint and -o");
+    rc = cli_readable(in);
+    if (rc != EX_OK)
+        return rc;
+    if (steno_convert(in, out, &what, &err))
+        return cli_fail(&err);
+    printf("%s: %s, written to %s\n", in, what, out);
+    return EX_OK;
+}

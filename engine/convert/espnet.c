@@ -1,0 +1,690 @@
+#include "convert/espnet.h"
+
+#include "base/buf.h"
+#include "convert/espnet_graphs.h"
+#include "convert/npz.h"
+#include "formats/yaml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_YAML ((size_t)64 << 20)
+#define MAX_WEIGHTS ((size_t)16 << 30)
+#define MAX_NAME 600
+
+/* Go on if nothing has failed. */
+#define READ(CALL)                                                                                 \
+    do {                                                                                           \
+        if (!st)                                                                                   \
+            st = (CALL);                                                                           \
+    } while (0)
+
+struct job {
+    const struct steno_bundle *b;
+    const char *out;
+    char asr_conf[MAX_NAME], asr_file[MAX_NAME], lm_conf[MAX_NAME], lm_file[MAX_NAME];
+    steno_yaml *y, *lm;
+    const struct steno_yaml_node *tokens;
+    steno_yaml *token_file;
+    struct steno_blob token_text;
+    const char **token;
+    struct steno_espnet_arch a;
+    const char *token_type;
+    long fs, n_fft, win, hop, mels;
+    double fmin, fmax;
+    bool has_lm, has_ctc, has_decoder, gmvn, umvn, bpe;
+    steno_err *err;
+};
+
+/* ---- the configuration --------------------------------------------------------------------- */
+
+static steno_status read_yaml(struct job *j, const char *name, steno_yaml **out)
+{
+    struct steno_blob blob;
+    steno_status st = steno_bundle_read(j->b, name, MAX_YAML, &blob, j->err);
+    if (!st)
+        st = steno_yaml_parse(out, blob.p, blob.n, name, j->err);
+    steno_blob_close(&blob);
+    return st;
+}
+
+static steno_status whole(struct job *j, const steno_yaml *y, const char *path, long min, long max,
+                          int64_t *out)
+{
+    long v = (long)*out;
+    steno_status st = steno_yaml_int(y, path, min, max, &v, j->err);
+    *out = v;
+    return st;
+}
+
+static steno_status text(struct job *j, const steno_yaml *y, const char *path, const char **out)
+{
+    return steno_yaml_str(y, path, out, j->err);
+}
+
+static steno_status flag(struct job *j, const steno_yaml *y, const char *path, bool *out)
+{
+    return steno_yaml_bool(y, path, out, j->err);
+}
+
+static steno_status unsupported(struct job *j, const steno_yaml *y, const char *path,
+                                const char *value, const char *known)
+{
+    return steno_fail(j->err, STENO_ERR_UNSUPPORTED, "%s: %s: %.100s; known: %s",
+                      steno_yaml_name(y), path, value, known);
+}
+
+static bool one_of(const char *v, const char *const *known)
+{
+    for (; *known; known++)
+        if (!strcmp(v, *known))
+            return true;
+    return false;
+}
+
+/* Keys of a section that change no network at inference, or that are read elsewhere. Another key is
+ * an error: it may change the network. */
+static steno_status check_keys(struct job *j, const steno_yaml *y, const char *section,
+                               const char *const *known)
+{
+    const struct steno_yaml_node *s = steno_yaml_find(y, section);
+    for (const struct steno_yaml_node *n = s ? s->first : NULL; n; n = n->next)
+        if (n->key && !one_of(n->key, known))
+            return steno_fail(j->err, STENO_ERR_UNSUPPORTED, "%s: line %zu: %s.%.80s is not known",
+                              steno_yaml_name(y), n->line, section, n->key);
+    return STENO_OK;
+}
+
+/* A key that must have this value, if it is there. */
+static steno_status only(struct job *j, const steno_yaml *y, const char *path, const char *want)
+{
+    const struct steno_yaml_node *n = steno_yaml_find(y, path);
+    if (steno_yaml_null(n) || (n->kind != STENO_YAML_SCALAR && !n->n) ||
+        (n->kind == STENO_YAML_SCALAR && !strcmp(n->text, want)))
+        return STENO_OK;
+    return unsupported(j, y, path, n->kind == STENO_YAML_SCALAR ? n->text : "a list", want);
+}
+
+static const char *const encoder_keys[] = {"output_size",
+                                           "attention_heads",
+                                           "linear_units",
+                                           "num_blocks",
+                                           "dropout_rate",
+                                           "positional_dropout_rate",
+                                           "attention_dropout_rate",
+                                           "input_layer",
+                                           "normalize_before",
+                                           "concat_after",
+                                           "positionwise_layer_type",
+                                           "positionwise_conv_kernel_size",
+                                           "macaron_style",
+                                           "rel_pos_type",
+                                           "pos_enc_layer_type",
+                                           "selfattention_layer_type",
+                                           "activation_type",
+                                           "use_cnn_module",
+                                           "zero_triu",
+                                           "cnn_module_kernel",
+                                           "padding_idx",
+                                           "interctc_layer_idx",
+                                           "interctc_use_conditioning",
+                                           "ctc_trim",
+                                           "stochastic_depth_rate",
+                                           "layer_drop_rate",
+                                           "max_pos_emb_len",
+                                           "qk_norm",
+                                           "use_flash_attn",
+                                           NULL};
+
+static steno_status read_encoder(struct job *j)
+{
+    static const char *const kinds[] = {"transformer", "conformer", NULL};
+    static const char *const layers[] = {"conv2d",  "conv2d1", "conv2d2", "conv2d6",
+                                         "conv2d8", "linear",  NULL};
+    const char *kind = "rnn", *rel = "legacy", *pos = NULL, *self = NULL;
+    struct steno_espnet_arch *a = &j->a;
+    const steno_yaml *y = j->y;
+    steno_status st = text(j, y, "encoder", &kind);
+    if (!st && !one_of(kind, kinds))
+        st = unsupported(j, y, "encoder", kind, "transformer, conformer");
+    a->conformer = !strcmp(kind, "conformer");
+    *a = (struct steno_espnet_arch){.conformer = a->conformer,
+                                    .in = j->mels,
+                                    .d = 256,
+                                    .heads = 4,
+                                    .ff = 2048,
+                                    .blocks = 6,
+                                    .input_layer = "conv2d",
+                                    .before = true,
+                                    .conv = a->conformer,
+                                    .kernel = 31,
+                                    .activation = a->conformer ? "swish" : "relu",
+                                    .vocab = a->vocab};
+    if (!st)
+        st = check_keys(j, y, "encoder_conf", encoder_keys);
+    READ(whole(j, y, "encoder_conf.output_size", 2, 65536, &a->d));
+    READ(whole(j, y, "encoder_conf.attention_heads", 1, 1024, &a->heads));
+    READ(whole(j, y, "encoder_conf.linear_units", 1, 1 << 20, &a->ff));
+    READ(whole(j, y, "encoder_conf.num_blocks", 1, 1000, &a->blocks));
+    READ(whole(j, y, "encoder_conf.cnn_module_kernel", 1, 4095, &a->kernel));
+    READ(text(j, y, "encoder_conf.input_layer", &a->input_layer));
+    READ(text(j, y, "encoder_conf.activation_type", &a->activation));
+    READ(flag(j, y, "encoder_conf.normalize_before", &a->before));
+    READ(flag(j, y, "encoder_conf.macaron_style", &a->macaron));
+    READ(flag(j, y, "encoder_conf.use_cnn_module", &a->conv));
+    READ(text(j, y, "encoder_conf.rel_pos_type", &rel));
+    READ(text(j, y, "encoder_conf.pos_enc_layer_type", &pos));
+    READ(text(j, y, "encoder_conf.selfattention_layer_type", &self));
+    READ(only(j, y, "encoder_conf.concat_after", "false"));
+    READ(only(j, y, "encoder_conf.positionwise_layer_type", "linear"));
+    READ(only(j, y, "encoder_conf.zero_triu", "false"));
+    READ(only(j, y, "encoder_conf.interctc_use_conditioning", "false"));
+    READ(only(j, y, "encoder_conf.ctc_trim", "false"));
+    READ(only(j, y, "encoder_conf.qk_norm", "false"));
+    READ(only(j, y, "encoder_conf.max_pos_emb_len", "5000"));
+    if (st)
+        return st;
+    if (!one_of(a->input_layer, layers))
+        return unsupported(j, y, "encoder_conf.input_layer", a->input_layer,
+                           "conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear");
+    if (a->d % a->heads || a->d % 2 || a->kernel % 2 == 0)
+        return steno_fail(j->err, STENO_ERR_FORMAT,
+                          "%s: encoder_conf: output_size %lld, attention_heads %lld, "
+                          "cnn_module_kernel %lld do not fit together",
+                          steno_yaml_name(y), (long long)a->d, (long long)a->heads,
+                          (long long)a->kernel);
+    if (!a->conformer)
+        return only(j, y, "encoder_conf.pos_enc_layer_type", "abs_pos");
+    pos = pos ? pos : "rel_pos";
+    self = self ? self : "rel_selfattn";
+    if (strcmp(rel, "legacy") && strcmp(rel, "latest"))
+        return unsupported(j, y, "encoder_conf.rel_pos_type", rel, "legacy, latest");
+    if (!strcmp(pos, "abs_pos") && !strcmp(self, "selfattn"))
+        a->rel = STENO_REL_NONE;
+    else if (!strcmp(pos, "legacy_rel_pos") || (!strcmp(pos, "rel_pos") && !strcmp(rel, "legacy")))
+        a->rel = STENO_REL_LEGACY;
+    else if (!strcmp(pos, "rel_pos") && !strcmp(self, "rel_selfattn"))
+        a->rel = STENO_REL_LATEST;
+    else
+        return unsupported(j, y, "encoder_conf.pos_enc_layer_type", pos,
+                           "abs_pos with selfattn, rel_pos with rel_selfattn");
+    return STENO_OK;
+}
+
+static const char *const decoder_keys[] = {"attention_heads",
+                                           "linear_units",
+                                           "num_blocks",
+                                           "dropout_rate",
+                                           "positional_dropout_rate",
+                                           "self_attention_dropout_rate",
+                                           "src_attention_dropout_rate",
+                                           "input_layer",
+                                           "use_output_layer",
+                                           "normalize_before",
+                                           "concat_after",
+                                           "layer_drop_rate",
+                                           "qk_norm",
+                                           "use_flash_attn",
+                                           "gradient_checkpoint_layers",
+                                           NULL};
+
+static steno_status read_decoder(struct job *j)
+{
+    const char *kind = NULL;
+    struct steno_espnet_arch *a = &j->a;
+    const steno_yaml *y = j->y;
+    steno_status st = text(j, y, "decoder", &kind);
+    if (st || !kind)
+        return st;
+    if (strcmp(kind, "transformer"))
+        return unsupported(j, y, "decoder", kind, "transformer, null");
+    j->has_decoder = true;
+    a->dec_heads = 4;
+    a->dec_ff = 2048;
+    a->dec_blocks = 6;
+    a->dec_before = true;
+    st = check_keys(j, y, "decoder_conf", decoder_keys);
+    READ(whole(j, y, "decoder_conf.attention_heads", 1, 1024, &a->dec_heads));
+    READ(whole(j, y, "decoder_conf.linear_units", 1, 1 << 20, &a->dec_ff));
+    READ(whole(j, y, "decoder_conf.num_blocks", 1, 256, &a->dec_blocks));
+    READ(flag(j, y, "decoder_conf.normalize_before", &a->dec_before));
+    READ(only(j, y, "decoder_conf.input_layer", "embed"));
+    READ(only(j, y, "decoder_conf.use_output_layer", "true"));
+    READ(only(j, y, "decoder_conf.concat_after", "false"));
+    READ(only(j, y, "decoder_conf.qk_norm", "false"));
+    if (!st && a->d % a->dec_heads)
+        st = steno_fail(j->err, STENO_ERR_FORMAT,
+                        "%s: decoder_conf.attention_heads: %lld heads of %lld columns",
+                        steno_yaml_name(y), (long long)a->dec_heads, (long long)a->d);
+    return st;
+}
+
+static const char *const lm_keys[] = {"pos_enc",
+                                      "embed_unit",
+                                      "att_unit",
+                                      "head",
+                                      "unit",
+                                      "layer",
+                                      "dropout_rate",
+                                      "positional_dropout_rate",
+                                      "attention_dropout_rate",
+                                      NULL};
+
+static steno_status read_lm(struct job *j)
+{
+    struct steno_espnet_arch *a = &j->a;
+    const char *kind = "seq_rnn", *pos = NULL;
+    const steno_yaml *y;
+    steno_status st;
+    if (!j->has_lm)
+        return STENO_OK;
+    st = read_yaml(j, j->lm_conf, &j->lm);
+    if (st)
+        return st;
+    y = j->lm;
+    a->lm_embed = 128;
+    a->lm_d = 256;
+    a->lm_heads = 2;
+    a->lm_ff = 1024;
+    a->lm_blocks = 4;
+    st = text(j, y, "lm", &kind);
+    if (!st && strcmp(kind, "transformer"))
+        st = unsupported(j, y, "lm", kind, "transformer");
+    READ(check_keys(j, y, "lm_conf", lm_keys));
+    READ(text(j, y, "lm_conf.pos_enc", &pos));
+    READ(whole(j, y, "lm_conf.embed_unit", 1, 65536, &a->lm_embed));
+    READ(whole(j, y, "lm_conf.att_unit", 2, 65536, &a->lm_d));
+    READ(whole(j, y, "lm_conf.head", 1, 1024, &a->lm_heads));
+    READ(whole(j, y, "lm_conf.unit", 1, 1 << 20, &a->lm_ff));
+    READ(whole(j, y, "lm_conf.layer", 1, 256, &a->lm_blocks));
+    if (st)
+        return st;
+    if (pos && strcmp(pos, "sinusoidal"))
+        return unsupported(j, y, "lm_conf.pos_enc", pos, "null, sinusoidal");
+    a->lm_positions = pos != NULL;
+    if (a->lm_d % a->lm_heads || a->lm_d % 2)
+        return steno_fail(j->err, STENO_ERR_FORMAT, "%s: lm_conf: %lld heads of %lld columns",
+                          steno_yaml_name(y), (long long)a->lm_heads, (long long)a->lm_d);
+    return STENO_OK;
+}
+
+/* "16000", "16k". */
+static steno_status read_rate(struct job *j)
+{
+    const char *v = NULL;
+    char *end;
+    steno_status st = text(j, j->y, "frontend_conf.fs", &v);
+    j->fs = 16000;
+    if (st || !v)
+        return st;
+    j->fs = strtol(v, &end, 10);
+    if (!strcmp(end, "k"))
+        j->fs *= 1000;
+    else if (*end)
+        j->fs = 0;
+    return j->fs >= 1000 && j->fs <= 192000
+               ? STENO_OK
+               : unsupported(j, j->y, "frontend_conf.fs", v, "16000, 16k, ...");
+}
+
+static steno_status read_frontend(struct job *j)
+{
+    static const char *const keys[] = {
+        "fs",     "n_fft",      "win_length",    "hop_length", "window",
+        "center", "normalized", "onesided",      "n_mels",     "fmin",
+        "fmax",   "htk",        "frontend_conf", "apply_stft", NULL};
+    static const char *const norms[] = {"global_mvn", "utterance_mvn", NULL};
+    const steno_yaml *y = j->y;
+    const char *norm = NULL;
+    steno_status st = only(j, y, "frontend", "default");
+    j->n_fft = 512;
+    j->hop = 128;
+    j->mels = 80;
+    READ(check_keys(j, y, "frontend_conf", keys));
+    READ(read_rate(j));
+    READ(steno_yaml_int(y, "frontend_conf.n_fft", 16, 65536, &j->n_fft, j->err));
+    j->win = j->n_fft;
+    READ(steno_yaml_int(y, "frontend_conf.win_length", 1, 65536, &j->win, j->err));
+    READ(steno_yaml_int(y, "frontend_conf.hop_length", 1, 65536, &j->hop, j->err));
+    READ(steno_yaml_int(y, "frontend_conf.n_mels", 1, 1024, &j->mels, j->err));
+    j->fmax = (double)j->fs / 2;
+    READ(steno_yaml_double(y, "frontend_conf.fmin", 0, 96000, &j->fmin, j->err));
+    READ(steno_yaml_double(y, "frontend_conf.fmax", 0, 96000, &j->fmax, j->err));
+    READ(only(j, y, "frontend_conf.window", "hann"));
+    READ(only(j, y, "frontend_conf.center", "true"));
+    READ(only(j, y, "frontend_conf.normalized", "false"));
+    READ(only(j, y, "frontend_conf.htk", "false"));
+    READ(only(j, y, "preencoder", ""));
+    READ(only(j, y, "postencoder", ""));
+    READ(text(j, y, "normalize", &norm));
+    if (!st && norm && !one_of(norm, norms))
+        st = unsupported(j, y, "normalize", norm, "global_mvn, utterance_mvn, null");
+    j->gmvn = norm && !strcmp(norm, "global_mvn");
+    j->umvn = norm && !strcmp(norm, "utterance_mvn");
+    return st;
+}
+
+/* ---- tokens -------------------------------------------------------------------------------- */
+
+static steno_status token_of_list(struct job *j)
+{
+    const struct steno_yaml_node *list = steno_yaml_find(j->y, "token_list");
+    j->token = calloc(list->n + 1, sizeof *j->token);
+    if (!j->token)
+        return steno_fail(j->err, STENO_ERR_NOMEM, "out of memory");
+    for (const struct steno_yaml_node *n = list->first; n; n = n->next) {
+        if (n->kind != STENO_YAML_SCALAR)
+            return steno_fail(j->err, STENO_ERR_FORMAT, "%s: line %zu: token_list: no text",
+                              steno_yaml_name(j->y), n->line);
+        j->token[j->a.vocab++] = n->text;
+    }
+    return STENO_OK;
+}
+
+static steno_status read_tokens(struct job *j)
+{
+    const struct steno_yaml_node *list = steno_yaml_find(j->y, "token_list");
+    static const char *const types[] = {"char", "bpe", "word", "phn", NULL};
+    steno_status st = STENO_OK;
+    if (!list || list->kind != STENO_YAML_LIST || list->n < 2 || list->n > 1000000)
+        return steno_fail(j->err, STENO_ERR_FORMAT,
+                          "%s: token_list is no list of at least two tokens",
+                          steno_yaml_name(j->y));
+    st = token_of_list(j);
+    j->token_type = "bpe";
+    READ(text(j, j->y, "token_type", &j->token_type));
+    if (!st && !one_of(j->token_type, types))
+        st = unsupported(j, j->y, "token_type", j->token_type, "char, bpe, word, phn");
+    return st;
+}
+
+static int64_t token_id(const struct job *j, const char *token, int64_t otherwise)
+{
+    for (int64_t i = 0; i < j->a.vocab; i++)
+        if (!strcmp(j->token[i], token))
+            return i;
+    return otherwise;
+}
+
+/* ---- which files --------------------------------------------------------------------------- */
+
+static steno_status copy_name(struct job *j, const steno_yaml *y, const char *path, char *out)
+{
+    const char *v = NULL;
+    steno_status st = text(j, y, path, &v);
+    if (!st && v && strlen(v) >= MAX_NAME)
+        return steno_fail(j->err, STENO_ERR_LIMIT, "meta.yaml: %s is too long", path);
+    if (!st && v)
+        snprintf(out, MAX_NAME, "%s", v);
+    return st;
+}
+
+static steno_status find_files(struct job *j)
+{
+    steno_yaml *meta = NULL;
+    steno_status st = STENO_OK;
+    if (!steno_bundle_has(j->b, "meta.yaml")) {
+        snprintf(j->asr_conf, MAX_NAME, "config.yaml");
+        return steno_bundle_only(j->b, ".pth", j->asr_file, MAX_NAME, j->err);
+    }
+    st = read_yaml(j, "meta.yaml", &meta);
+    READ(copy_name(j, meta, "files.asr_model_file", j->asr_file));
+    READ(copy_name(j, meta, "yaml_files.asr_train_config", j->asr_conf));
+    READ(copy_name(j, meta, "files.lm_file", j->lm_file));
+    READ(copy_name(j, meta, "yaml_files.lm_train_config", j->lm_conf));
+    if (!st && (!*j->asr_file || !*j->asr_conf))
+        st = steno_fail(j->err, STENO_ERR_FORMAT,
+                        "%s: meta.yaml: files.asr_model_file or yaml_files.asr_train_config is "
+                        "missing: no speech recognition of ESPnet2",
+                        j->b->path);
+    j->has_lm = *j->lm_file && *j->lm_conf;
+    steno_yaml_close(meta);
+    return st;
+}
+
+bool steno_convert_espnet_probe(const struct steno_bundle *b)
+{
+    char name[MAX_NAME];
+    return steno_bundle_has(b, "meta.yaml") ||
+           (steno_bundle_has(b, "config.yaml") &&
+            steno_bundle_only(b, ".pth", name, sizeof name, NULL) != STENO_ERR_IO);
+}
+
+/* ---- what is written ----------------------------------------------------------------------- */
+
+static steno_status make_dir(const char *path, steno_err *err)
+{
+    if (!mkdir(path, 0777) || errno == EEXIST)
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+}
+
+static steno_status write_file(const char *dir, const char *name, const void *p, size_t n,
+                               steno_err *err)
+{
+    char path[4200];
+    FILE *f;
+    bool bad;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    f = fopen(path, "wbe");
+    bad = !f || fwrite(p, 1, n, f) != n;
+    if (f && fclose(f))
+        bad = true;
+    return bad ? steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno)) : STENO_OK;
+}
+
+/* The statistics that the model computes with are in the checkpoint: mean and deviation. */
+static steno_status write_stats(struct job *j, const struct steno_torch *t)
+{
+    const struct steno_torch_tensor *mean = steno_torch_find(t, "normalize.mean"),
+                                    *std = steno_torch_find(t, "normalize.std");
+    const size_t n = (size_t)j->mels;
+    double *sum = NULL, *square = NULL;
+    const double one = 1;
+    float m, s;
+    char path[4200];
+    steno_status st;
+    if (!mean || !std || mean->count != n || std->count != n)
+        return steno_fail(j->err, STENO_ERR_FORMAT,
+                          "%s: 'normalize.mean' and 'normalize.std' [%zu] are missing: normalize: "
+                          "global_mvn and frontend_conf.n_mels ask for them",
+                          j->asr_file, n);
+    sum = malloc(n * sizeof *sum);
+    square = malloc(n * sizeof *square);
+    for (size_t i = 0; sum && square && i < n; i++) {
+        steno_torch_read(mean, i, 1, &m);
+        steno_torch_read(std, i, 1, &s);
+        sum[i] = (double)m;
+        square[i] = (double)s * (double)s + (double)m * (double)m;
+    }
+    snprintf(path, sizeof path, "%s/feats_stats.npz", j->out);
+    st = sum && square
+             ? steno_npz_write(path,
+                               (struct steno_npz_array[]){
+                                   {"count", &one, 0}, {"sum", sum, n}, {"sum_square", square, n}},
+                               3, j->err)
+             : steno_fail(j->err, STENO_ERR_NOMEM, "out of memory");
+    free(sum);
+    free(square);
+    return st;
+}
+
+static steno_status write_bpe(struct job *j)
+{
+    const char *name = NULL;
+    struct steno_blob blob;
+    steno_status st = text(j, j->y, "bpemodel", &name);
+    if (st || !name || strcmp(j->token_type, "bpe") || !steno_bundle_has(j->b, name))
+        return st;
+    st = steno_bundle_read(j->b, name, MAX_YAML, &blob, j->err);
+    if (!st)
+        st = write_file(j->out, "bpe.model", blob.p, blob.n, j->err);
+    steno_blob_close(&blob);
+    j->bpe = !st;
+    return st;
+}
+
+#define ADD(...) READ(steno_buf_printf(b, __VA_ARGS__))
+
+static steno_status add_token(struct steno_buf *b, const char *token)
+{
+    steno_status st = steno_buf_puts(b, "  - '");
+    for (const char *p = token; *p && !st; p++)
+        st = *p == '\'' ? steno_buf_puts(b, "''") : steno_buf_add(b, p, 1);
+    return st ? st : steno_buf_puts(b, "'\n");
+}
+
+static steno_status add_config(struct job *j, struct steno_buf *b)
+{
+    const struct steno_espnet_arch *a = &j->a;
+    const int64_t end = token_id(j, "<sos/eos>", a->vocab - 1);
+    const double ctc = !j->has_decoder ? 1 : j->has_ctc ? 0.5 : 0;
+    steno_status st = STENO_OK;
+    ADD("ngram:\n  use_ngram: false\nweights:\n  decoder: %g\n  ctc: %g\n  length_bonus: 0.0\n",
+        1 - ctc, ctc);
+    if (j->has_lm)
+        ADD("  lm: 1.0\n");
+    ADD("beam_search:\n  beam_size: 20\n  pre_beam_ratio: 1.5\n  pre_beam_score_key: %s\n"
+        "  maxlenratio: 0.0\n  minlenratio: 0.0\ntransducer:\n  use_transducer_decoder: false\n",
+        ctc < 1 ? "full" : "null");
+    ADD("token:\n  sos: %lld\n  eos: %lld\n  blank: %lld\n  list:\n", (long long)end,
+        (long long)end, (long long)token_id(j, "<blank>", 0));
+    for (int64_t i = 0; i < a->vocab && !st; i++)
+        st = add_token(b, j->token[i]);
+    ADD("tokenizer:\n  token_type: %s\n", j->token_type);
+    if (j->bpe)
+        ADD("  bpemodel: bpe.model\n");
+    ADD("encoder:\n  enc_type: DefaultEncoder\n  model_path: full/default_encoder.onnx\n"
+        "  is_vggrnn: false\n  frontend:\n    frontend_type: default\n    stft:\n"
+        "      n_fft: %ld\n      win_length: %ld\n      hop_length: %ld\n      window: hann\n"
+        "      center: true\n      onesided: true\n      normalized: false\n    logmel:\n"
+        "      sr: %ld\n      n_fft: %ld\n      n_mels: %ld\n      fmin: %g\n      fmax: %g\n"
+        "      htk: false\n      log_base: null\n",
+        j->n_fft, j->win, j->hop, j->fs, j->n_fft, j->mels, j->fmin, j->fmax);
+    ADD("  do_normalize: %s\n  do_postencoder: false\n", j->gmvn || j->umvn ? "true" : "false");
+    if (j->gmvn)
+        ADD("  normalize:\n    type: gmvn\n    norm_means: true\n    norm_vars: true\n"
+            "    eps: 1.0e-20\n    stats_file: feats_stats.npz\n");
+    if (j->umvn)
+        ADD("  normalize:\n    type: utterance_mvn\n    norm_means: true\n"
+            "    norm_vars: false\n    eps: 1.0e-20\n");
+    if (j->has_decoder)
+        ADD("decoder:\n  dec_type: XformerDecoder\n  model_path: full/xformer_decoder.onnx\n"
+            "  n_layers: %lld\n  odim: %lld\n",
+            (long long)a->dec_blocks, (long long)a->d);
+    if (j->has_ctc)
+        ADD("ctc:\n  model_path: full/ctc.onnx\n");
+    if (j->has_lm)
+        ADD("lm:\n  use_lm: true\n  model_path: full/transformer_lm.onnx\n"
+            "  lm_type: TransformerLM\n  odim: %lld\n  nlayers: %lld\n",
+            (long long)a->lm_d, (long long)a->lm_blocks);
+    else
+        ADD("lm:\n  use_lm: false\n");
+    return st;
+}
+
+static steno_status write_config(struct job *j)
+{
+    struct steno_buf b;
+    steno_status st;
+    steno_buf_init(&b, MAX_YAML);
+    st = add_config(j, &b);
+    st = st ? steno_fail(j->err, st, "config.yaml: too large")
+            : write_file(j->out, "config.yaml", b.data, b.len, j->err);
+    steno_buf_free(&b);
+    return st;
+}
+
+static steno_status open_weights(struct job *j, const char *name, struct steno_blob *blob,
+                                 struct steno_torch **t)
+{
+    steno_status st = steno_bundle_read(j->b, name, MAX_WEIGHTS, blob, j->err);
+    return st ? st : steno_torch_parse(t, blob->p, blob->n, name, MAX_WEIGHTS, j->err);
+}
+
+typedef steno_status writer(const struct steno_espnet_arch *a, const struct steno_make_weights *w,
+                            const char *path, steno_err *err);
+
+static steno_status write_network(struct job *j, const struct steno_torch *t,
+                                  const struct steno_blob *blob, const char *file, const char *name,
+                                  writer *write)
+{
+    const struct steno_make_weights w = {
+        .file = file, .torch = t, .map = j->b->archive ? &j->b->map : &blob->map, .root = ""};
+    char path[4200];
+    snprintf(path, sizeof path, "%s/full/%s.onnx", j->out, name);
+    return write(&j->a, &w, path, j->err);
+}
+
+static steno_status write_asr(struct job *j)
+{
+    struct steno_blob blob = {0};
+    struct steno_torch *t = NULL;
+    steno_status st = open_weights(j, j->asr_file, &blob, &t);
+    j->has_ctc = !st && steno_torch_find(t, "ctc.ctc_lo.weight");
+    if (!st && !j->has_ctc && !j->has_decoder)
+        st = steno_fail(j->err, STENO_ERR_FORMAT,
+                        "%s: neither 'ctc.ctc_lo.weight' nor a decoder: no speech recognition",
+                        j->asr_file);
+    READ(write_network(j, t, &blob, j->asr_file, "default_encoder", steno_espnet_write_encoder));
+    if (!st && j->has_ctc)
+        st = write_network(j, t, &blob, j->asr_file, "ctc", steno_espnet_write_ctc);
+    if (!st && j->has_decoder)
+        st = write_network(j, t, &blob, j->asr_file, "xformer_decoder", steno_espnet_write_decoder);
+    if (!st && j->gmvn)
+        st = write_stats(j, t);
+    steno_torch_close(t);
+    steno_blob_close(&blob);
+    return st;
+}
+
+static steno_status write_lm(struct job *j)
+{
+    struct steno_blob blob = {0};
+    struct steno_torch *t = NULL;
+    steno_status st;
+    if (!j->has_lm)
+        return STENO_OK;
+    st = open_weights(j, j->lm_file, &blob, &t);
+    READ(write_network(j, t, &blob, j->lm_file, "transformer_lm", steno_espnet_write_lm));
+    steno_torch_close(t);
+    steno_blob_close(&blob);
+    return st;
+}
+
+static steno_status convert(struct job *j)
+{
+    char full[4200];
+    steno_status st = find_files(j);
+    READ(read_yaml(j, j->asr_conf, &j->y));
+    READ(read_tokens(j));
+    READ(read_frontend(j));
+    READ(read_encoder(j));
+    READ(read_decoder(j));
+    READ(read_lm(j));
+    if (st)
+        return st;
+    if (strlen(j->out) > 4000)
+        return steno_fail(j->err, STENO_ERR_INVAL, "a path of %zu bytes", strlen(j->out));
+    snprintf(full, sizeof full, "%s/full", j->out);
+    st = make_dir(j->out, j->err);
+    READ(make_dir(full, j->err));
+    READ(write_asr(j));
+    READ(write_lm(j));
+    READ(write_bpe(j));
+    READ(write_config(j));
+    return st;
+}
+
+steno_status steno_convert_espnet(const struct steno_bundle *b, const char *out, steno_err *err)
+{
+    struct job j = {.b = b, .out = out, .err = err};
+    steno_status st = convert(&j);
+    free(j.token);
+    steno_yaml_close(j.y);
+    steno_yaml_close(j.lm);
+    return st;
+}

@@ -1,0 +1,40 @@
+/* The networks of ESPnet2 as graphs, in the layout of espnet_onnx. */
+#ifndef STENO_CONVERT_ESPNET_GRAPHS_H
+#define STENO_CONVERT_ESPNET_GRAPHS_H
+
+#include "convert/make.h"
+
+enum steno_espnet_rel { STENO_REL_NONE, STENO_REL_LATEST, STENO_REL_LEGACY };
+
+struct steno_espnet_arch {
+    bool conformer; /* else Transformer */
+    int64_t in, d, heads, ff, blocks;
+    const char *input_layer;    /* conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear */
+    enum steno_espnet_rel rel;  /* conformer */
+    bool macaron, conv, before; /* before: norms come before their parts */
+    int64_t kernel;
+    const char *activation;
+    int64_t vocab, dec_heads, dec_ff, dec_blocks;
+    bool dec_before;
+    int64_t lm_embed, lm_d, lm_heads, lm_ff, lm_blocks;
+    bool lm_positions;
+};
+
+struct steno_onnx_written;
+
+/* Write one network to path. Errors of steno_make_write; missing and contradicting weights are
+ * STENO_ERR_FORMAT. */
+STENO_MUST steno_status steno_espnet_write_encoder(const struct steno_espnet_arch *a,
+                                                   const struct steno_make_weights *w,
+                                                   const char *path, steno_err *err);
+STENO_MUST steno_status steno_espnet_write_ctc(const struct steno_espnet_arch *a,
+                                               const struct steno_make_weights *w, const char *path,
+                                               steno_err *err);
+STENO_MUST steno_status steno_espnet_write_decoder(const struct steno_espnet_arch *a,
+                                                   const struct steno_make_weights *w,
+                                                   const char *path, steno_err *err);
+STENO_MUST steno_status steno_espnet_write_lm(const struct steno_espnet_arch *a,
+                                              const struct steno_make_weights *w, const char *path,
+                                              steno_err *err);
+
+#endif

@@ -1,0 +1,563 @@
+#include "convert/make.h"
+
+#include "base/pages.h"
+#include "optimize/write.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WEIGHT_NAME 400
+
+static void no_memory(struct steno_make *m)
+{
+    if (!m->st)
+        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "%s: out of memory", m->w.file);
+}
+
+/* ---- the graph ----------------------------------------------------------------------------- */
+
+steno_status steno_make_begin(struct steno_make *m, const struct steno_make_weights *w, int ends,
+                              steno_err *err)
+{
+    *m = (struct steno_make){.w = *w, .err = err, .asked = "the configuration"};
+    m->g = steno_graph_new(NULL);
+    if (!m->g)
+        return m->st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    m->g->inputs = steno_graph_alloc(m->g, (size_t)ends, sizeof *m->g->inputs, err);
+    m->g->outputs = steno_graph_alloc(m->g, (size_t)ends, sizeof *m->g->outputs, err);
+    if (m->g->inputs && m->g->outputs)
+        return STENO_OK;
+    steno_make_drop(m);
+    return m->st = STENO_ERR_NOMEM;
+}
+
+void steno_make_drop(struct steno_make *m)
+{
+    steno_graph_free(m->g);
+    m->g = NULL;
+}
+
+steno_status steno_make_write(struct steno_make *m, const char *path,
+                              struct steno_onnx_written *written)
+{
+    const struct steno_onnx_write_options opt = {.opset = STENO_MAKE_OPSET,
+                                                 .external = STENO_EXTERNAL_AUTO,
+                                                 .producer_version = STENO_VERSION};
+    if (!m->st)
+        m->st = steno_graph_sort(m->g, m->err);
+    if (!m->st)
+        m->st = steno_onnx_write(m->g, path, &opt, written, m->err);
+    steno_make_drop(m);
+    return m->st;
+}
+
+void steno_make_at(struct steno_make *m, const char *fmt, ...)
+{
+    va_list ap;
+    if (m->w.map && m->w.map->n)
+        steno_pages_rest(m->w.map->p, m->w.map->n);
+    va_start(ap, fmt);
+    vsnprintf(m->prefix, sizeof m->prefix, fmt, ap);
+    va_end(ap);
+}
+
+/* ---- ends ---------------------------------------------------------------------------------- */
+
+static void set_type(struct steno_make *m, steno_value_id v, steno_dtype type, int rank,
+                     const int64_t *dim)
+{
+    struct steno_value *x = &m->g->values[v];
+    x->dtype = type;
+    x->shape.rank = rank;
+    if (rank)
+        memcpy(x->shape.dim, dim, (size_t)rank * sizeof *dim);
+}
+
+steno_value_id steno_make_input(struct steno_make *m, const char *name, steno_dtype type, int rank,
+                                const int64_t *dim)
+{
+    steno_value_id v = STENO_NONE;
+    if (!m->st)
+        m->st = steno_graph_add_value(m->g, name, &v, m->err);
+    if (m->st)
+        return STENO_NONE;
+    set_type(m, v, type, rank, dim);
+    m->g->values[v].is_input = true;
+    m->g->inputs[m->g->n_inputs++] = v;
+    return v;
+}
+
+void steno_make_output(struct steno_make *m, steno_value_id v, const char *name, steno_dtype type,
+                       int rank, const int64_t *dim)
+{
+    if (m->st)
+        return;
+    set_type(m, v, type, rank, dim);
+    m->g->values[v].name = steno_arena_strdup(m->g->arena, name);
+    m->g->values[v].is_output = true;
+    m->g->outputs[m->g->n_outputs++] = v;
+    if (!m->g->values[v].name)
+        no_memory(m);
+}
+
+int64_t steno_make_symbol(struct steno_make *m, const char *name)
+{
+    return m->st ? STENO_DIM_ANY : steno_graph_symbol(m->g, name);
+}
+
+void steno_make_meta(struct steno_make *m, const char *key, const char *fmt, ...)
+{
+    char text[4096];
+    const char **keys, **values;
+    const int n = m->g && !m->st ? m->g->n_meta : 0;
+    va_list ap;
+    if (m->st)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    keys = steno_graph_alloc(m->g, (size_t)n + 1, sizeof *keys, m->err);
+    values = steno_graph_alloc(m->g, (size_t)n + 1, sizeof *values, m->err);
+    if (!keys || !values) {
+        no_memory(m);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        keys[i] = m->g->meta_keys[i];
+        values[i] = m->g->meta_values[i];
+    }
+    keys[n] = steno_arena_strdup(m->g->arena, key);
+    values[n] = steno_arena_strdup(m->g->arena, text);
+    if (!keys[n] || !values[n]) {
+        no_memory(m);
+        return;
+    }
+    m->g->meta_keys = keys;
+    m->g->meta_values = values;
+    m->g->n_meta = n + 1;
+}
+
+/* ---- weights ------------------------------------------------------------------------------- */
+
+/* The name in the file, for messages too. */
+static void full_name(const struct steno_make *m, const char *name, char out[MAX_WEIGHT_NAME])
+{
+    int n = snprintf(out, MAX_WEIGHT_NAME, "%s%s%s", m->w.root, m->prefix, name);
+    if (n >= MAX_WEIGHT_NAME)
+        out[0] = '\0'; /* none of ours is so long */
+}
+
+static const struct steno_torch_tensor *find(const struct steno_make *m, const char *name)
+{
+    char full[MAX_WEIGHT_NAME];
+    full_name(m, name, full);
+    return steno_torch_find(m->w.torch, full);
+}
+
+bool steno_make_has(const struct steno_make *m, const char *name)
+{
+    return find(m, name) != NULL;
+}
+
+int64_t steno_make_extent(const struct steno_make *m, const char *name, int axis)
+{
+    const struct steno_torch_tensor *t = find(m, name);
+    return t && axis < t->rank ? t->dim[axis] : -1;
+}
+
+static void shape_text(int rank, const int64_t *dim, char *out, size_t size)
+{
+    struct steno_shape s = {.rank = rank};
+    if (rank)
+        memcpy(s.dim, dim, (size_t)rank * sizeof *dim);
+    steno_shape_str(&s, out, size);
+}
+
+static const struct steno_torch_tensor *find_exactly(struct steno_make *m, const char *name,
+                                                     int rank, const int64_t *dim)
+{
+    const struct steno_torch_tensor *t = find(m, name);
+    char full[MAX_WEIGHT_NAME], want[80], got[80];
+    full_name(m, name, full);
+    shape_text(rank, dim, want, sizeof want);
+    if (!t) {
+        m->st = steno_fail(m->err, STENO_ERR_FORMAT, "%s: '%s' is missing: %s asks for it, as %s",
+                           m->w.file, full, m->asked, want);
+        return NULL;
+    }
+    shape_text(t->rank, t->dim, got, sizeof got);
+    if (t->rank == rank && !strcmp(want, got))
+        return t;
+    m->st = steno_fail(m->err, STENO_ERR_FORMAT, "%s: '%s' is %s, %s asks for %s", m->w.file, full,
+                       got, m->asked, want);
+    return NULL;
+}
+
+float *steno_make_read(struct steno_make *m, const char *name, int rank, const int64_t *dim)
+{
+    const struct steno_torch_tensor *t = m->st ? NULL : find_exactly(m, name, rank, dim);
+    float *x;
+    if (!t)
+        return NULL;
+    x = malloc((t->count + 1) * sizeof *x);
+    if (x)
+        steno_torch_read(t, 0, t->count, x);
+    else
+        no_memory(m);
+    return x;
+}
+
+/* A new aligned constant, not yet filled; *v is its value. NULL: m->st is set. */
+static float *new_const(struct steno_make *m, const char *name, int rank, const int64_t *dim,
+                        steno_value_id *v)
+{
+    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = rank}};
+    size_t bytes = 0;
+    *v = STENO_NONE;
+    if (m->st)
+        return NULL;
+    if (rank)
+        memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
+    if (steno_shape_bytes(&t.shape, STENO_F32, &bytes)) {
+        m->st = steno_fail(m->err, STENO_ERR_LIMIT, "%s: '%s' is too large", m->w.file, name);
+        return NULL;
+    }
+    t.data = steno_aligned_alloc(bytes);
+    if (!t.data) {
+        no_memory(m);
+        return NULL;
+    }
+    m->st = steno_graph_take_const(m->g, name, &t, v, m->err);
+    if (!m->st)
+        return t.data;
+    steno_aligned_free(t.data);
+    *v = STENO_NONE;
+    return NULL;
+}
+
+steno_value_id steno_make_param(struct steno_make *m, const char *name, int rank,
+                                const int64_t *dim)
+{
+    const struct steno_torch_tensor *t = m->st ? NULL : find_exactly(m, name, rank, dim);
+    char full[MAX_WEIGHT_NAME];
+    steno_value_id v = STENO_NONE;
+    float *x;
+    if (!t)
+        return v;
+    full_name(m, name, full);
+    x = new_const(m, full, rank, dim, &v);
+    if (x)
+        steno_torch_read(t, 0, t->count, x);
+    return v;
+}
+
+steno_value_id steno_make_floats(struct steno_make *m, const char *name, int rank,
+                                 const int64_t *dim, const float *x)
+{
+    steno_value_id v;
+    float *to = x ? new_const(m, name, rank, dim, &v) : NULL;
+    size_t n = 1;
+    if (!to)
+        return STENO_NONE;
+    for (int i = 0; i < rank; i++)
+        n *= (size_t)dim[i];
+    memcpy(to, x, n * sizeof *x);
+    return v;
+}
+
+steno_value_id steno_make_number(struct steno_make *m, float x)
+{
+    return steno_make_floats(m, "", 0, NULL, &x);
+}
+
+static steno_value_id add_ints(struct steno_make *m, int rank, int64_t n, const int64_t *x)
+{
+    int64_t copy[8];
+    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = rank, .dim = {n}}, .data = copy};
+    steno_value_id v = STENO_NONE;
+    memcpy(copy, x, (size_t)n * sizeof *copy);
+    if (!m->st)
+        m->st = steno_graph_add_const(m->g, "", &t, false, &v, m->err);
+    return m->st ? STENO_NONE : v;
+}
+
+steno_value_id steno_make_ints(struct steno_make *m, int n, const int64_t *x)
+{
+    return add_ints(m, 1, n, x);
+}
+
+steno_value_id steno_make_int(struct steno_make *m, int64_t x)
+{
+    return add_ints(m, 0, 1, &x);
+}
+
+/* ---- nodes --------------------------------------------------------------------------------- */
+
+static bool copy_attr(struct steno_make *m, struct steno_attr *a)
+{
+    int64_t *ints;
+    if (a->kind != STENO_ATTR_INTS)
+        return true;
+    ints = steno_graph_alloc(m->g, a->n, sizeof *ints, m->err);
+    if (!ints)
+        return false;
+    memcpy(ints, a->ints, a->n * sizeof *ints);
+    a->ints = ints;
+    return true;
+}
+
+steno_value_id steno_make_node(struct steno_make *m, const char *type, int n,
+                               const steno_value_id *in, int n_attr, const struct steno_attr *attr)
+{
+    struct steno_node *node;
+    steno_value_id v = STENO_NONE;
+    int32_t at = 0;
+    if (!m->st)
+        m->st = steno_graph_add_node(m->g, "", type, type, n, 1, n_attr, &at, m->err);
+    if (!m->st)
+        m->st = steno_graph_add_value(m->g, "", &v, m->err);
+    if (m->st)
+        return STENO_NONE;
+    node = &m->g->nodes[at];
+    node->opset = STENO_MAKE_OPSET;
+    memcpy(node->in, in, (size_t)n * sizeof *in);
+    node->out[0] = v;
+    for (int i = 0; i < n_attr; i++) {
+        node->attr[i] = attr[i];
+        if (!copy_attr(m, &node->attr[i])) {
+            no_memory(m);
+            return STENO_NONE;
+        }
+    }
+    return v;
+}
+
+#define INT_ATTR(NAME, VALUE)                                                                      \
+    (struct steno_attr)                                                                            \
+    {                                                                                              \
+        .name = (NAME), .kind = STENO_ATTR_INT, .i = (VALUE)                                       \
+    }
+#define INTS_ATTR(NAME, N, VALUES)                                                                 \
+    (struct steno_attr)                                                                            \
+    {                                                                                              \
+        .name = (NAME), .kind = STENO_ATTR_INTS, .n = (size_t)(N), .ints = (VALUES)                \
+    }
+
+steno_value_id steno_make_1(struct steno_make *m, const char *type, steno_value_id x)
+{
+    return steno_make_node(m, type, 1, &x, 0, NULL);
+}
+
+steno_value_id steno_make_2(struct steno_make *m, const char *type, steno_value_id x,
+                            steno_value_id y)
+{
+    return steno_make_node(m, type, 2, (steno_value_id[]){x, y}, 0, NULL);
+}
+
+steno_value_id steno_make_concat(struct steno_make *m, int64_t axis, steno_value_id x,
+                                 steno_value_id y)
+{
+    const struct steno_attr a = INT_ATTR("axis", axis);
+    return steno_make_node(m, "Concat", 2, (steno_value_id[]){x, y}, 1, &a);
+}
+
+steno_value_id steno_make_cut(struct steno_make *m, steno_value_id x, int64_t axis,
+                              steno_value_id from, steno_value_id to)
+{
+    const steno_value_id in[] = {x, from, to, steno_make_ints(m, 1, &axis)};
+    return steno_make_node(m, "Slice", 4, in, 0, NULL);
+}
+
+steno_value_id steno_make_slice(struct steno_make *m, steno_value_id x, int64_t axis, int64_t from,
+                                int64_t to)
+{
+    steno_value_id a = steno_make_ints(m, 1, &from), b = steno_make_ints(m, 1, &to);
+    return steno_make_cut(m, x, axis, a, b);
+}
+
+steno_value_id steno_make_reshape(struct steno_make *m, steno_value_id x, int rank,
+                                  const int64_t *dim)
+{
+    return steno_make_2(m, "Reshape", x, steno_make_ints(m, rank, dim));
+}
+
+steno_value_id steno_make_transpose(struct steno_make *m, steno_value_id x, int rank,
+                                    const int64_t *perm)
+{
+    const struct steno_attr a = INTS_ATTR("perm", rank, perm);
+    return steno_make_node(m, "Transpose", 1, &x, 1, &a);
+}
+
+steno_value_id steno_make_softmax(struct steno_make *m, const char *type, steno_value_id x,
+                                  int64_t axis)
+{
+    const struct steno_attr a = INT_ATTR("axis", axis);
+    return steno_make_node(m, type, 1, &x, 1, &a);
+}
+
+steno_value_id steno_make_extent_of(struct steno_make *m, steno_value_id x, int64_t axis)
+{
+    return steno_make_2(m, "Gather", steno_make_1(m, "Shape", x), steno_make_ints(m, 1, &axis));
+}
+
+steno_value_id steno_make_add(struct steno_make *m, steno_value_id x, steno_value_id y)
+{
+    return steno_make_2(m, "Add", x, y);
+}
+
+steno_value_id steno_make_scale(struct steno_make *m, steno_value_id x, float by)
+{
+    return steno_make_2(m, "Mul", x, steno_make_number(m, by));
+}
+
+/* ---- parts --------------------------------------------------------------------------------- */
+
+/* [out, in] -> [in, out], in tiles that a cache holds. */
+static void transpose(const float *x, int64_t rows, int64_t cols, float *to)
+{
+    enum { TILE = 32 };
+    for (int64_t i = 0; i < rows; i += TILE)
+        for (int64_t j = 0; j < cols; j += TILE)
+            for (int64_t a = i; a < i + TILE && a < rows; a++)
+                for (int64_t b = j; b < j + TILE && b < cols; b++)
+                    to[b * rows + a] = x[a * cols + b];
+}
+
+static steno_value_id turned(struct steno_make *m, const char *name, int64_t in, int64_t out)
+{
+    char part[MAX_WEIGHT_NAME], full[MAX_WEIGHT_NAME];
+    steno_value_id v = STENO_NONE;
+    float *x, *to;
+    snprintf(part, sizeof part, "%s.weight", name);
+    x = steno_make_read(m, part, 2, (int64_t[]){out, in});
+    full_name(m, part, full);
+    to = x ? new_const(m, full, 2, (int64_t[]){in, out}, &v) : NULL;
+    if (to)
+        transpose(x, out, in, to);
+    free(x);
+    return v;
+}
+
+static steno_value_id part_of(struct steno_make *m, const char *name, const char *role, int64_t d)
+{
+    char part[MAX_WEIGHT_NAME];
+    snprintf(part, sizeof part, "%s.%s", name, role);
+    return steno_make_param(m, part, 1, &d);
+}
+
+steno_value_id steno_make_linear(struct steno_make *m, steno_value_id x, const char *name,
+                                 int64_t in, int64_t out, bool bias)
+{
+    steno_value_id w = turned(m, name, in, out), y = steno_make_2(m, "MatMul", x, w);
+    return bias ? steno_make_add(m, y, part_of(m, name, "bias", out)) : y;
+}
+
+steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
+                               float epsilon)
+{
+    const struct steno_attr attr[] = {INT_ATTR("axis", -1),
+                                      {.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = epsilon}};
+    const steno_value_id in[] = {x, part_of(m, name, "weight", d), part_of(m, name, "bias", d)};
+    return steno_make_node(m, "LayerNormalization", 3, in, 2, attr);
+}
+
+/* Scale filters and biases [out] as the batch normalization behind them does at inference. */
+static void fold_norm(struct steno_make *m, const struct steno_make_conv *c, size_t filter,
+                      float *w, float *b)
+{
+    static const char *const roles[] = {"weight", "bias", "running_mean", "running_var"};
+    float *part[4] = {0};
+    for (int i = 0; i < 4; i++) {
+        char name[MAX_WEIGHT_NAME];
+        snprintf(name, sizeof name, "%s.%s", c->batch_norm, roles[i]);
+        part[i] = steno_make_read(m, name, 1, &c->out);
+    }
+    for (int64_t o = 0; o < c->out && !m->st; o++) {
+        const double by = (double)part[0][o] / sqrt((double)part[3][o] + 1e-5);
+        const double mean = (double)part[2][o], shift = (double)part[1][o];
+        for (size_t k = 0; k < filter; k++)
+            w[(size_t)o * filter + k] = (float)((double)w[(size_t)o * filter + k] * by);
+        b[o] = (float)(((double)b[o] - mean) * by + shift);
+    }
+    for (int i = 0; i < 4; i++)
+        free(part[i]);
+}
+
+steno_value_id steno_make_convolve(struct steno_make *m, steno_value_id x, const char *name,
+                                   const struct steno_make_conv *c)
+{
+    const int64_t groups = c->groups ? c->groups : 1, dilation = c->dilation ? c->dilation : 1;
+    const int64_t dim[4] = {c->out, c->in / groups, c->kernel, c->kernel};
+    const int64_t kernel[] = {c->kernel, c->kernel}, strides[] = {c->stride, c->stride};
+    const int64_t pads[] = {c->pad, c->pad, c->pad, c->pad}, dilations[] = {dilation, dilation};
+    const size_t filter = (size_t)(dim[1] * c->kernel) * (c->rank == 2 ? (size_t)c->kernel : 1);
+    const struct steno_attr attr[] = {
+        INTS_ATTR("kernel_shape", c->rank, kernel), INTS_ATTR("strides", c->rank, strides),
+        INTS_ATTR("pads", 2 * c->rank, pads), INTS_ATTR("dilations", c->rank, dilations),
+        INT_ATTR("group", groups)};
+    char weight[MAX_WEIGHT_NAME], bias[MAX_WEIGHT_NAME];
+    steno_value_id in[3] = {x, STENO_NONE, STENO_NONE};
+    const bool has_bias = c->bias || c->batch_norm;
+    float *w, *b = NULL;
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    snprintf(bias, sizeof bias, "%s.bias", name);
+    w = steno_make_read(m, weight, 2 + c->rank, dim);
+    if (c->bias)
+        b = steno_make_read(m, bias, 1, &c->out);
+    else if (has_bias && !(b = calloc((size_t)c->out, sizeof *b)))
+        no_memory(m);
+    if (c->batch_norm && w && b)
+        fold_norm(m, c, filter, w, b);
+    in[1] = steno_make_floats(m, weight, 2 + c->rank, dim, w);
+    if (has_bias)
+        in[2] = steno_make_floats(m, bias, 1, &c->out, b);
+    free(w);
+    free(b);
+    return steno_make_node(m, "Conv", has_bias ? 3 : 2, in, 5, attr);
+}
+
+static steno_value_id gelu(struct steno_make *m, steno_value_id x)
+{
+    steno_value_id e =
+        steno_make_1(m, "Erf", steno_make_2(m, "Div", x, steno_make_number(m, (float)M_SQRT2)));
+    e = steno_make_add(m, e, steno_make_number(m, 1));
+    return steno_make_scale(m, steno_make_2(m, "Mul", x, e), 0.5f);
+}
+
+steno_value_id steno_make_activation(struct steno_make *m, steno_value_id x, const char *name)
+{
+    if (!strcmp(name, "relu"))
+        return steno_make_1(m, "Relu", x);
+    if (!strcmp(name, "tanh"))
+        return steno_make_1(m, "Tanh", x);
+    if (!strcmp(name, "swish") || !strcmp(name, "silu"))
+        return steno_make_2(m, "Mul", x, steno_make_1(m, "Sigmoid", x));
+    if (!strcmp(name, "gelu"))
+        return gelu(m, x);
+    if (!m->st)
+        m->st =
+            steno_fail(m->err, STENO_ERR_UNSUPPORTED,
+                       "%s: activation '%s'; known are relu, swish, gelu, tanh", m->asked, name);
+    return STENO_NONE;
+}
+
+steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
+                                    double first, double step)
+{
+    steno_value_id v;
+    float *x = new_const(m, name, 3, (int64_t[]){1, n, d}, &v);
+    if (!x)
+        return STENO_NONE;
+    for (int64_t k = 0; k < d; k++) {
+        /* in f32, as PyTorch computes exp(k * -(ln(10000) / d)) */
+        const float by = expf((float)(k - k % 2) * (float)-(log(10000.0) / (double)d));
+        for (int64_t r = 0; r < n; r++) {
+            const float angle = (float)(first + step * (double)r) * by;
+            x[r * d + k] = k % 2 ? cosf(angle) : sinf(angle);
+        }
+    }
+    return v;
+}

@@ -1,0 +1,126 @@
+/* Makes ONNX graphs out of named weights: a function for each usual part. The first failure
+ * sticks (m->st), later calls do nothing and return STENO_NONE, so that an architecture reads as a
+ * list of its parts. Operators are those of opset 17. Confined. */
+#ifndef STENO_CONVERT_MAKE_H
+#define STENO_CONVERT_MAKE_H
+
+#include "formats/map.h"
+#include "formats/torch.h"
+#include "nn/graph/graph.h"
+
+#define STENO_MAKE_OPSET 17
+#define STENO_MAKE_PREFIX 160
+
+/* Weights by name, whatever the file is. */
+struct steno_make_weights {
+    const char *file; /* for messages */
+    const struct steno_torch *torch;
+    /* The mapping that the weights are in, whose pages are let go after each part; or NULL. */
+    const struct steno_map *map;
+    const char *root; /* in front of every name: "", "model." */
+};
+
+struct steno_make {
+    struct steno_graph *g;
+    struct steno_make_weights w;
+    char prefix[STENO_MAKE_PREFIX]; /* of the weights of the present part: "encoder.encoders.3." */
+    /* What in the configuration asks for the weights of the present part, for messages:
+     * "encoder_conf". */
+    const char *asked;
+    steno_status st;
+    steno_err *err;
+};
+
+/* Begin a graph of up to `ends` inputs and as many outputs. */
+STENO_MUST steno_status steno_make_begin(struct steno_make *m, const struct steno_make_weights *w,
+                                         int ends, steno_err *err);
+/* Free the graph; it has not been taken. */
+void steno_make_drop(struct steno_make *m);
+struct steno_onnx_written;
+/* Write the graph to a file and free it, in any case. Returns m->st. */
+STENO_MUST steno_status steno_make_write(struct steno_make *m, const char *path,
+                                         struct steno_onnx_written *written);
+/* Set m->prefix. */
+void steno_make_at(struct steno_make *m, const char *fmt, ...) STENO_PRINTF(2, 3);
+
+/* ---- ends ---- */
+/* dim: the extent, or the negative number of a symbol (steno_make_symbol). */
+steno_value_id steno_make_input(struct steno_make *m, const char *name, steno_dtype type, int rank,
+                                const int64_t *dim);
+void steno_make_output(struct steno_make *m, steno_value_id v, const char *name, steno_dtype type,
+                       int rank, const int64_t *dim);
+int64_t steno_make_symbol(struct steno_make *m, const char *name);
+/* Metadata of the model. */
+void steno_make_meta(struct steno_make *m, const char *key, const char *fmt, ...)
+    STENO_PRINTF(3, 4);
+
+/* ---- constants ---- */
+/* Is there a weight of that name, below the prefix? */
+bool steno_make_has(const struct steno_make *m, const char *name);
+/* Extent `axis` of a weight; -1: there is no such weight or axis. */
+int64_t steno_make_extent(const struct steno_make *m, const char *name, int axis);
+/* Elements of a weight of exactly this shape, malloc'd. NULL: m->st is set; the message names the
+ * weight, its shape, and the shape that the configuration asks for. */
+float *steno_make_read(struct steno_make *m, const char *name, int rank, const int64_t *dim);
+/* The weight as a constant. */
+steno_value_id steno_make_param(struct steno_make *m, const char *name, int rank,
+                                const int64_t *dim);
+/* A constant of x, which is copied. */
+steno_value_id steno_make_floats(struct steno_make *m, const char *name, int rank,
+                                 const int64_t *dim, const float *x);
+steno_value_id steno_make_number(struct steno_make *m, float x);
+steno_value_id steno_make_ints(struct steno_make *m, int n, const int64_t *x);
+steno_value_id steno_make_int(struct steno_make *m, int64_t x); /* a scalar */
+
+/* ---- nodes ---- */
+/* in: n values; attr: n_attr attributes, copied (names are literals). The output of the node. */
+steno_value_id steno_make_node(struct steno_make *m, const char *type, int n,
+                               const steno_value_id *in, int n_attr, const struct steno_attr *attr);
+steno_value_id steno_make_1(struct steno_make *m, const char *type, steno_value_id x);
+steno_value_id steno_make_2(struct steno_make *m, const char *type, steno_value_id x,
+                            steno_value_id y);
+steno_value_id steno_make_concat(struct steno_make *m, int64_t axis, steno_value_id x,
+                                 steno_value_id y);
+/* x[from:to] along an axis. */
+steno_value_id steno_make_slice(struct steno_make *m, steno_value_id x, int64_t axis, int64_t from,
+                                int64_t to);
+/* The same with ends that are values [1]. */
+steno_value_id steno_make_cut(struct steno_make *m, steno_value_id x, int64_t axis,
+                              steno_value_id from, steno_value_id to);
+/* 0 in dim: as in x; -1: the rest. */
+steno_value_id steno_make_reshape(struct steno_make *m, steno_value_id x, int rank,
+                                  const int64_t *dim);
+steno_value_id steno_make_transpose(struct steno_make *m, steno_value_id x, int rank,
+                                    const int64_t *perm);
+steno_value_id steno_make_softmax(struct steno_make *m, const char *type, steno_value_id x,
+                                  int64_t axis);
+/* Extent `axis` of x as a value [1]. */
+steno_value_id steno_make_extent_of(struct steno_make *m, steno_value_id x, int64_t axis);
+/* x + y, x * number. */
+steno_value_id steno_make_add(struct steno_make *m, steno_value_id x, steno_value_id y);
+steno_value_id steno_make_scale(struct steno_make *m, steno_value_id x, float by);
+
+/* ---- parts ---- */
+/* x W' + b of NAME.weight [out, in] and NAME.bias [out] (if `bias`). */
+steno_value_id steno_make_linear(struct steno_make *m, steno_value_id x, const char *name,
+                                 int64_t in, int64_t out, bool bias);
+/* Layer normalization over the last axis, NAME.weight and NAME.bias [d]. */
+steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
+                               float epsilon);
+struct steno_make_conv {
+    int rank; /* spatial axes, 1 or 2 */
+    int64_t in, out, kernel, stride, pad, groups, dilation;
+    bool bias;
+    const char *batch_norm; /* NAME of a batch normalization behind it, folded in; or NULL */
+};
+/* Convolution of NAME.weight [out, in / groups, kernel ...]. */
+steno_value_id steno_make_convolve(struct steno_make *m, steno_value_id x, const char *name,
+                                   const struct steno_make_conv *c);
+/* "relu", "swish" (also "silu"), "gelu", "tanh". STENO_ERR_UNSUPPORTED names another one. */
+steno_value_id steno_make_activation(struct steno_make *m, steno_value_id x, const char *name);
+/* Rows 0..n-1 of the sinusoidal table of ESPnet and fairseq-like models: sin at even columns, cos
+ * at odd ones. Row r is of position first + r * step. */
+steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
+                                    double first, double step);
+
+#endif
