@@ -100,6 +100,8 @@ static void share(struct list *l, int *changed)
     for (size_t i = 0; i < l->n; i++)
         if (hash(&l->e[i]))
             l->e[n++] = l->e[i];
+    if (!n)
+        return; /* qsort takes no NULL */
     qsort(l->e, n, sizeof *l->e, by_hash);
     for (size_t i = 0, first = 0; i < n; i++) {
         struct entry *a = &l->e[first], *b = &l->e[i];
