@@ -80,7 +80,8 @@ steno_status steno_pass_depthwise(struct steno_graph *g, const struct steno_pass
             continue;
         }
         if (*c->domain || strcmp(c->op_type, "Conv") ||
-            !(before = steno_pass_swapped(g, c->in[0])) || !plain_depthwise(g, c))
+            !(before = steno_pass_swapped(g, c->in[0])) || !plain_depthwise(g, c) ||
+            !steno_pass_is_finite(g, c->in[1])) /* the padding is left out: 0 times infinity */
             continue;
         st = convolution(g, i, before->in[0], err);
         if (st)

@@ -47,7 +47,9 @@ static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
     int64_t group = steno_node_int(n, "group", 1);
     return w && w->data && w->dtype == STENO_F32 && steno_numel(w) && w->shape.rank == 4 &&
            x->rank == 4 && g->values[n->in[0]].dtype == STENO_F32 &&
-           (group == 1 || (w->shape.dim[1] == 1 && w->shape.dim[0] == group)) &&
+           /* a depthwise one leaves out the padding, whose zeros times infinity are NaN */
+           (group == 1 || (w->shape.dim[1] == 1 && w->shape.dim[0] == group &&
+                           steno_pass_is_finite(g, n->in[1]))) &&
            x->dim[1] == w->shape.dim[1] * group &&
            (n->n_in < 3 || n->in[2] == STENO_NONE ||
             steno_pass_vector(g, n->in[2], w->shape.dim[0]));
