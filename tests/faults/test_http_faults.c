@@ -1,6 +1,7 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=pthread_create */
 /* ldflags: -Wl,--wrap=epoll_create1,--wrap=epoll_ctl,--wrap=eventfd,--wrap=accept4 */
-/* link: server/acceptor.c server/tls.c server/refusal.c server/head.c server/hangup.c server/origin.c */
+/* link: server/acceptor.c server/tls.c server/refusal.c server/head.c server/hangup.c */
+/* link: server/origin.c */
 /* link: server/limits.c server/listeners.c server/proxy.c */
 /* link: server/retry_spreader.c server/metrics.c */
 /* link: server/stats.c server/config.c server/address.c server/log.c */

@@ -2,7 +2,8 @@
  * pool is a fake that can be full; the test holds the other end of each socket. */
 /* link: server/ws_admission.c server/handshake.c server/refusal.c server/keys.c */
 /* link: server/credentials.c server/listeners.c */
-/* link: server/retry_spreader.c server/limits.c server/server.c server/acceptor.c server/origin.c */
+/* link: server/retry_spreader.c server/limits.c server/server.c server/acceptor.c */
+/* link: server/origin.c */
 /* link: server/proxy.c server/tls.c server/head.c */
 /* link: server/trace.c server/traceparent.c engine/cli/libcurl.c */
 /* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
