@@ -6,6 +6,7 @@
 #include "server/log.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,23 @@ struct steno_usage_file {
     bool stop; /* locked */
 };
 
-const char *steno_state_directory(const struct steno_config *conf)
+bool steno_state_directory(const struct steno_config *conf, char *out, size_t size)
 {
     const char *own = getenv("STATE_DIRECTORY"); /* systemd.exec(5): several have ':' between */
+    const char *p = own ? own : "";
     if (*conf->state)
-        return conf->state;
-    return own && *own && !strchr(own, ':') ? own : NULL;
+        return snprintf(out, size, "%s", conf->state) < (int)size;
+    for (size_t n = strcspn(p, ":"); n; n = strcspn(p, ":")) {
+        const char tail[] = "/steno-state"; /* as the unit names it */
+        const bool only = p == own && !p[n];
+        if (n < size && (only || (n >= sizeof tail - 1 &&
+                                  !memcmp(p + n - (sizeof tail - 1), tail, sizeof tail - 1)))) {
+            snprintf(out, size, "%.*s", (int)n, p);
+            return true;
+        }
+        p += n + (p[n] == ':');
+    }
+    return false;
 }
 
 static steno_status write_file(const char *path, const struct steno_buf *text, steno_err *err)
@@ -117,13 +129,13 @@ static steno_status load(steno_usage_file *u, steno_err *err)
 steno_status steno_usage_open(steno_usage_file **out, const struct steno_config *conf,
                               steno_keys *keys, steno_err *err)
 {
-    const char *dir = steno_state_directory(conf);
+    char dir[PATH_MAX];
     size_t n;
     pthread_condattr_t monotonic;
     steno_usage_file *u;
     steno_status st;
     *out = NULL;
-    if (!dir || !*conf->keys)
+    if (!*conf->keys || !steno_state_directory(conf, dir, sizeof dir))
         return STENO_OK;
     u = calloc(1, sizeof *u);
     if (!u)

@@ -9,8 +9,9 @@
 
 typedef struct steno_usage_file steno_usage_file;
 
-/* The directory: conf->state, else systemd's $STATE_DIRECTORY; NULL: none. */
-const char *steno_state_directory(const struct steno_config *conf);
+/* Write the directory to out [size]: conf->state, else of systemd's $STATE_DIRECTORY the only one
+ * or the one named steno-state. False: none. */
+bool steno_state_directory(const struct steno_config *conf, char *out, size_t size);
 /* *out is NULL without a directory. keys outlives it. STENO_ERR_IO, STENO_ERR_FORMAT: the file
  * exists and cannot be read: it is not overwritten. */
 STENO_MUST steno_status steno_usage_open(steno_usage_file **out, const struct steno_config *conf,

@@ -108,7 +108,10 @@ def counts_outlive_a_restart(_):
             assert eventually(lambda: usage(d, ONE)["requests"] == 2)
             assert abs(d.metric('steno_key_audio_seconds_total{key="two"}') - SECONDS) < 0.01
         # systemd's variable means the same
-        os.environ["STATE_DIRECTORY"] = state
+        named = os.path.join(state, "steno-state")
+        os.mkdir(named)
+        os.rename(os.path.join(state, "usage"), os.path.join(named, "usage"))
+        os.environ["STATE_DIRECTORY"] = f"{state}:{named}:/nowhere"
         try:
             with Stenod(f"auth.keys={FILE.name}") as d:
                 assert usage(d, ONE)["requests"] == 2
