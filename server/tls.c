@@ -8,6 +8,10 @@
  * hangup is reported whether it is wanted or not. tcp always is: a reset ends both ends at once, as
  * it does without TLS.
  *
+ * A handshake costs as much processor time as a stream takes in seconds, and clients come in
+ * storms. So only HANDSHAKES of their steps are done in a turn of the loop; the others' events are
+ * reported again, behind those of running connections.
+ *
  * Locked: `lock` guards ctx and the list of new connections. Everything else belongs to the thread.
  */
 #define _GNU_SOURCE /* pthread_setname_np */
@@ -34,6 +38,7 @@
 #define SEND_BYTES 65536     /* kernel's buffer towards the client, as for streams without TLS */
 #define LINGER_NS 2000000000 /* time for the client to close after the server has */
 #define TICK_MS 500
+#define HANDSHAKES 4 /* steps of them between two rounds of running connections: a step signs */
 
 struct held { /* bytes that the receiving end did not take yet */
     char *data;
@@ -356,7 +361,9 @@ static bool take_fresh(steno_tls *t)
         if (c->next)
             c->next->back = &c->next;
         t->conns = c;
-        attend(t, &c->tcp, 0);
+        watch(t, &c->tcp, EPOLLIN, true); /* its hello waits for its turn */
+        if (c->dead)
+            bury(t, c);
     }
     return stop;
 }
@@ -392,6 +399,20 @@ static bool all_finished(const steno_tls *t)
     return true;
 }
 
+/* Attend to the n events of a turn. */
+static void attend_all(steno_tls *t, const struct epoll_event *ev, int n)
+{
+    int handshakes = 0;
+    for (int i = 0; i < n; i++) {
+        struct end *e = ev[i].data.ptr;
+        uint64_t count;
+        if (!e)
+            (void)!read(t->wake, &count, sizeof count);
+        else if (e->c->dead || SSL_is_init_finished(e->c->ssl) || handshakes++ < HANDSHAKES)
+            attend(t, e, ev[i].events);
+    }
+}
+
 static void *run(void *arg)
 {
     steno_tls *t = arg;
@@ -401,13 +422,7 @@ static void *run(void *arg)
     for (;;) {
         int n = epoll_wait(t->epoll, ev, 64, t->conns ? TICK_MS : -1);
         int64_t now = steno_now_ns();
-        for (int i = 0; i < n; i++) {
-            uint64_t count;
-            if (ev[i].data.ptr)
-                attend(t, ev[i].data.ptr, ev[i].events);
-            else
-                (void)!read(t->wake, &count, sizeof count);
-        }
+        attend_all(t, ev, n);
         if (take_fresh(t) && deadline == INT64_MAX)
             deadline = now + LINGER_NS;
         if (now >= next_tick) {
