@@ -1,7 +1,8 @@
 /* Whisper's weights as CTranslate2, ggml and safetensors: every row of an accepted file can be
  * read. */
 /* covers: engine/families/whisper/read_ctranslate2.c engine/families/whisper/read_ggml.c */
-/* covers: engine/families/whisper/read_huggingface.c engine/families/whisper/weights.c */
+/* covers: engine/families/whisper/read_openai.c engine/families/whisper/read_huggingface.c */
+/* covers: engine/families/whisper/weights.c */
 #include "tests/fuzz/whisper_rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -111,7 +111,7 @@ static void missing_files_are_named(void **state)
     opens();
     put_text("model.bin", "something else");
     assert_false(steno_whisper_weights_probe(dir));
-    fails("/model.bin: neither CTranslate2's nor ggml's Whisper format, nor safetensors");
+    fails("/model.bin: neither CTranslate2's, ggml's nor OpenAI's Whisper format, nor safetensors");
     put_text("model.bin", "");
     fails("/model.bin: neither CTranslate2's");
 }

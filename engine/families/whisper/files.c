@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define MAX_PATH 3072
+#define MAX_UNPACKED ((size_t)64 << 20) /* torch.save packs nothing */
 
 struct place {
     char dir[4096]; /* where the other files are */
@@ -28,8 +29,8 @@ static bool is_dir(const char *path)
     return beside(path, ".", dot);
 }
 
-static const char *const weight_files[] = {"model.bin", "model.safetensors",
-                                           "model.safetensors.index.json", "ggml-model.bin"};
+static const char *const weight_files[] = {
+    "model.bin", "model.safetensors", "model.safetensors.index.json", "ggml-model.bin", "model.pt"};
 
 static bool find_onnx(const char *path, struct place *p)
 {
@@ -62,13 +63,23 @@ static steno_status find_place(const char *path, struct place *p, steno_err *err
             return STENO_OK;
     if (find_onnx(path, p))
         return STENO_OK;
-    return steno_fail(err, STENO_ERR_IO,
-                      "%s: none of model.bin, model.safetensors, model.safetensors.index.json, "
-                      "ggml-model.bin is there, nor Whisper's encoder and decoder as .onnx",
-                      path);
+    return steno_fail(
+        err, STENO_ERR_IO,
+        "%s: none of model.bin, model.safetensors, model.safetensors.index.json, "
+        "ggml-model.bin, model.pt is there, nor Whisper's encoder and decoder as .onnx",
+        path);
 }
 
 /* ---- what lies beside the weights ---------------------------------------------------------- */
+
+/* The ranks that the package openai-whisper has in its folder of assets: lines like those of
+ * sherpa. English models have GPT-2's. */
+static bool find_ranks(const steno_whisper_weights *w, const char *dir, char path[4096])
+{
+    int64_t vocab = 0;
+    return steno_torch_int(w->torch, "dims.n_vocab", 0, INT64_MAX, &vocab) &&
+           beside(dir, vocab >= 51865 ? "multilingual.tiktoken" : "gpt2.tiktoken", path);
+}
 
 static steno_status read_vocabulary(steno_whisper_weights *w, const struct place *p, steno_err *err)
 {
@@ -81,6 +92,8 @@ static steno_status read_vocabulary(steno_whisper_weights *w, const struct place
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (beside(dir, names[i], path))
             return steno_bpe_open(&w->bpe, path, err);
+    if (!strcmp(w->format, "openai") && find_ranks(w, dir, path))
+        return steno_whisper_read_tokens(w, path, err);
     return steno_fail(err, STENO_ERR_IO,
                       "%s: no vocabulary: none of vocabulary.txt, vocabulary.json, tokenizer.json, "
                       "vocab.json%s is there",
@@ -101,7 +114,7 @@ static steno_status read_settings(steno_whisper_weights *w, const char *dir, ste
         if (st)
             return st;
         root = steno_json_root(j);
-        if (i == 0 && strcmp(w->format, "ctranslate2"))
+        if (i == 0 && strcmp(w->format, "ctranslate2") && strcmp(w->format, "openai"))
             st = steno_whisper_read_config(w, root, path, err);
         if (!st)
             st = steno_whisper_read_heads(w, steno_json_get(root, "alignment_heads"), path, err);
@@ -164,13 +177,15 @@ static steno_status add_shards(steno_whisper_weights *w, const struct place *p, 
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* 'c' CTranslate2, 'g' ggml, 's' safetensors, 'i' an index of those, 0 none. */
+/* 'c' CTranslate2, 'g' ggml, 'p' PyTorch, 's' safetensors, 'i' an index of those, 0 none. */
 static char format_of(const unsigned char *p, size_t n)
 {
     if (n >= 18 && !memcmp(p + 6, "WhisperSpec", 12))
         return 'c';
     if (n >= 4 && !memcmp(p, "lmgg", 4))
         return 'g';
+    if (steno_torch_probe(p, n))
+        return 'p';
     if (n >= 9 && p[8] == '{' && !p[7] && !p[6] && !p[5])
         return 's';
     return n && *p == '{' ? 'i' : 0;
@@ -190,6 +205,21 @@ bool steno_whisper_says_whisper(const char *dir)
     return yes;
 }
 
+/* Other projects' checkpoints, and archives of whatever, begin alike. */
+static bool is_openai(const char *path)
+{
+    struct steno_map map;
+    steno_torch *t = NULL;
+    bool yes = false;
+    if (steno_map_open(&map, path, NULL))
+        return false;
+    if (!steno_torch_parse(&t, map.p, map.n, path, MAX_UNPACKED, NULL))
+        yes = steno_whisper_is_openai(t);
+    steno_torch_close(t);
+    steno_map_close(&map);
+    return yes;
+}
+
 bool steno_whisper_weights_probe(const char *path)
 {
     unsigned char head[18] = {0};
@@ -206,18 +236,19 @@ bool steno_whisper_weights_probe(const char *path)
     }
     format = format_of(head, n);
     yes = (p && f && p->is_onnx) || format == 'c' || format == 'g' ||
-          (format && p && steno_whisper_says_whisper(p->dir));
+          (format == 'p' && is_openai(p->file)) ||
+          (format && format != 'p' && p && steno_whisper_says_whisper(p->dir));
     free(p);
     return yes;
 }
 
 static steno_status unknown_format(const steno_whisper_weights *w, steno_err *err)
 {
-    return steno_fail(
-        err, STENO_ERR_FORMAT,
-        "%s: neither CTranslate2's nor ggml's Whisper format, nor safetensors, nor an ONNX "
-        "encoder with its decoder",
-        w->file);
+    return steno_fail(err, STENO_ERR_FORMAT,
+                      "%s: neither CTranslate2's, ggml's nor OpenAI's Whisper format, nor "
+                      "safetensors, nor an ONNX "
+                      "encoder with its decoder",
+                      w->file);
 }
 
 /* CTranslate2 or ggml. */
@@ -229,6 +260,14 @@ static steno_status read_binary(steno_whisper_weights *w, char format, const voi
                          : steno_whisper_read_ggml(w, bytes, n, w->file, err);
 }
 
+static steno_status read_torch(steno_whisper_weights *w, const void *bytes, size_t n,
+                               steno_err *err)
+{
+    steno_status st = steno_torch_parse(&w->torch, bytes, n, w->file, MAX_UNPACKED, err);
+    w->format = "openai";
+    return st ? st : steno_whisper_read_openai(w, w->torch, w->file, err);
+}
+
 static steno_status read_weights(steno_whisper_weights *w, const struct place *p, steno_err *err)
 {
     char format;
@@ -237,6 +276,8 @@ static steno_status read_weights(steno_whisper_weights *w, const struct place *p
     format = format_of(w->map.p, w->map.n);
     if (format == 'c' || format == 'g')
         return read_binary(w, format, w->map.p, w->map.n, err);
+    if (format == 'p')
+        return read_torch(w, w->map.p, w->map.n, err);
     steno_map_close(&w->map);
     w->format = "huggingface";
     if (format == 's')
@@ -291,6 +332,8 @@ static steno_status parse_all(steno_whisper_weights *w, const void *bytes, size_
     steno_status st;
     if (format == 'c' || format == 'g') {
         st = read_binary(w, format, bytes, n, err);
+    } else if (format == 'p') {
+        st = read_torch(w, bytes, n, err);
     } else if (format == 's') {
         w->format = "huggingface";
         st = steno_safetensors_parse(&w->shard[0], bytes, n, w->file, err);

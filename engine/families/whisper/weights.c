@@ -534,6 +534,7 @@ void steno_whisper_weights_close(steno_whisper_weights *w)
         steno_safetensors_close(w->shard[i]);
     for (int i = 0; i < 2; i++)
         steno_graph_free(w->graph[i]);
+    steno_torch_close(w->torch);
     steno_map_close(&w->map);
     steno_bpe_close(w->bpe);
     free(w->tensor);

@@ -56,11 +56,11 @@ struct steno_whisper_head {
 typedef struct steno_whisper_weights steno_whisper_weights;
 
 /* Open a model: the directory of a CTranslate2, Hugging Face or ONNX model, or a file of one of the
- * formats (model.bin, *.safetensors, ggml's *.bin, an encoder's *.onnx, whose decoder lies beside
- * it); the format is told by content. Every tensor
- * that the model needs is there, in the right shape, afterwards. STENO_ERR_IO; STENO_ERR_FORMAT
- * names file, tensor, what was expected and what was found; STENO_ERR_UNSUPPORTED: a newer format,
- * a type that is not known. */
+ * formats (model.bin, *.safetensors, ggml's *.bin, OpenAI's *.pt, an encoder's *.onnx, whose
+ * decoder lies beside it); the format is told by content. Every tensor that the model needs is
+ * there, in the right shape, afterwards. STENO_ERR_IO; STENO_ERR_FORMAT names file, tensor, what
+ * was expected and what was found; STENO_ERR_UNSUPPORTED: a newer format, a type that is not known.
+ */
 STENO_MUST steno_status steno_whisper_weights_open(steno_whisper_weights **out, const char *path,
                                                    steno_err *err);
 /* Is there a Whisper model in a format of ours at this path? Looks at the first bytes of the
@@ -68,7 +68,7 @@ STENO_MUST steno_status steno_whisper_weights_open(steno_whisper_weights **out, 
 bool steno_whisper_weights_probe(const char *path);
 void steno_whisper_weights_close(steno_whisper_weights *w);
 
-/* "ctranslate2", "huggingface", "ggml" or "onnx". */
+/* "ctranslate2", "huggingface", "ggml", "openai" or "onnx". */
 const char *steno_whisper_weights_format(const steno_whisper_weights *w);
 /* The file with the weights (the first of several). */
 const char *steno_whisper_weights_file(const steno_whisper_weights *w);

@@ -7,6 +7,7 @@
 #include "formats/json.h"
 #include "formats/map.h"
 #include "formats/safetensors.h"
+#include "formats/torch.h"
 #include "nn/graph/graph.h"
 
 #define STENO_WHISPER_MAX_FILES 64 /* shards */
@@ -20,6 +21,7 @@ struct steno_whisper_weights {
     struct steno_map map;
     steno_safetensors *shard[STENO_WHISPER_MAX_FILES];
     size_t n_shards;
+    steno_torch *torch;                  /* OpenAI's: borrows map, or the bytes that were given */
     struct steno_graph *graph[2];        /* ONNX: encoder and decoder; the tensors are in them */
     char variant[256];                   /* place, size and time of files that those refer to */
     struct steno_whisper_tensor *tensor; /* sorted by name once all are there */
@@ -77,6 +79,11 @@ STENO_MUST steno_status steno_whisper_read_ggml(steno_whisper_weights *w, const 
 STENO_MUST steno_status steno_whisper_read_shard(steno_whisper_weights *w,
                                                  const steno_safetensors *s, const char *name,
                                                  steno_err *err);
+/* OpenAI's checkpoint, w->torch. */
+STENO_MUST steno_status steno_whisper_read_openai(steno_whisper_weights *w, const steno_torch *t,
+                                                  const char *file, steno_err *err);
+/* Is it a checkpoint of Whisper? */
+bool steno_whisper_is_openai(const steno_torch *t);
 /* Networks of an ONNX model: w->graph, as read from files of these names. */
 STENO_MUST steno_status steno_whisper_read_onnx(steno_whisper_weights *w, const char *const file[2],
                                                 steno_err *err);

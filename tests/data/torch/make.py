@@ -30,3 +30,23 @@ with zipfile.ZipFile(here / "zip.pt") as stored, zipfile.ZipFile(
 ) as packed:
     for name in stored.namelist():
         packed.writestr(zipfile.ZipInfo(name), stored.read(name), zipfile.ZIP_DEFLATED)
+
+# A Whisper model of a few thousand weights, as OpenAI's checkpoints are; element i of a tensor is (i % 17 - 8) / 16.
+d, mels, context, text, vocab = 32, 2, 6, 8, 9
+shapes = {"encoder.conv1.weight": (d, mels, 3), "encoder.conv1.bias": (d,), "encoder.conv2.weight": (d, d, 3),
+          "encoder.conv2.bias": (d,), "encoder.positional_embedding": (context, d),
+          "decoder.token_embedding.weight": (vocab, d), "decoder.positional_embedding": (text, d)}  # fmt: skip
+norms, linears = ["encoder.ln_post", "decoder.ln"], {}
+for side, parts in (("encoder", ("attn",)), ("decoder", ("attn", "cross_attn"))):
+    block = f"{side}.blocks.0"
+    norms += [f"{block}.{part}_ln" for part in (*parts, "mlp")]
+    for part in parts:
+        linears |= {f"{block}.{part}.{kind}": (d, d) for kind in ("query", "key", "value", "out")}
+    linears |= {f"{block}.mlp.0": (4 * d, d), f"{block}.mlp.2": (d, 4 * d)}
+shapes |= {f"{name}.{role}": (d,) for name in norms for role in ("weight", "bias")}
+shapes |= {f"{name}.weight": shape for name, shape in linears.items()}
+shapes |= {f"{name}.bias": shape[:1] for name, shape in linears.items() if not name.endswith(".key")}
+dims = dict(n_mels=mels, n_vocab=vocab, n_audio_ctx=context, n_audio_state=d, n_audio_head=2, n_audio_layer=1,
+            n_text_ctx=text, n_text_state=d, n_text_head=2, n_text_layer=1)  # fmt: skip
+weights = {name: ((torch.arange(torch.Size(s).numel()) % 17 - 8) / 16).half().reshape(s) for name, s in shapes.items()}
+torch.save({"dims": dims, "model_state_dict": weights}, here / "whisper.pt", _use_new_zipfile_serialization=False)
