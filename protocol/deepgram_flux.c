@@ -3,8 +3,8 @@
  * AsyncAPI of deepgram-api-specs (2026-07).
  *
  * Deepgram's thresholds are confidences of a network that knows turns. Here silence is the
- * evidence: confidence_after tells how probable the end of a turn is after so much of it. A turn
- * ends, and EagerEndOfTurn comes, after the silence whose confidence is the threshold.
+ * evidence: confidence_after tells how probable it is, after so much of it, that the turn is over.
+ * EndOfTurn and EagerEndOfTurn come after the silence whose confidence is their threshold.
  * eot_timeout_ms bounds both. */
 #include "protocol/deepgram.h"
 

@@ -152,6 +152,8 @@ static steno_status name_shared(struct writer *w, struct write_scope *top)
     for (int32_t i = 0; i < top->g->n_nodes; i++)
         if (!top->g->nodes[i].dead && steno_node_each_graph(&top->g->nodes[i], collect, &l))
             return STENO_ERR_NOMEM;
+    if (!l.n)
+        return STENO_OK; /* qsort takes no NULL */
     qsort(l.v, l.n, sizeof *l.v, by_constant);
     for (size_t i = 0, first = 0; i < l.n; i++) {
         if (!i || l.v[i].value->constant != l.v[first].value->constant)
