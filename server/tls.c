@@ -9,7 +9,7 @@
  * it does without TLS.
  *
  * A handshake costs as much processor time as a stream takes in seconds, and clients come in
- * storms. So only HANDSHAKES of their steps are done in a turn of the loop; the others' events are
+ * storms. So only HANDSHAKES of their steps are done in a pass of the loop; the others' events are
  * reported again, behind those of running connections.
  *
  * Locked: `lock` guards ctx and the list of new connections. Everything else belongs to the thread.
@@ -361,7 +361,7 @@ static bool take_fresh(steno_tls *t)
         if (c->next)
             c->next->back = &c->next;
         t->conns = c;
-        watch(t, &c->tcp, EPOLLIN, true); /* its hello waits for its turn */
+        watch(t, &c->tcp, EPOLLIN, true); /* its hello waits for a later pass */
         if (c->dead)
             bury(t, c);
     }
