@@ -1,9 +1,9 @@
 #!/bin/sh
-# Install the missing Debian packages: deps.sh build|demo|check|arm|deb (arm: only the cross compiler and the emulator).
+# Install the missing Debian packages: deps.sh build|demo|check|arm|deb|container (arm: only the cross compiler and the emulator).
 # Prints what it installs; asks nothing; does nothing if all packages are installed.
 set -eu
 
-build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libssl-dev libev-dev libjansson-dev
+build="gcc make pkg-config scdoc libc6-dev libmicrohttpd-dev libwebsockets-dev libssl-dev libev-dev libjansson-dev
  libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libvorbis-dev libmpg123-dev libsndfile1-dev
  libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev
  libyaml-dev zlib1g-dev libcurl4-openssl-dev libavformat-dev libavcodec-dev libswresample-dev
@@ -11,18 +11,20 @@ build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libssl-
 demo="curl python3-pip"
 arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 [ "$(uname -m)" = x86_64 ] || arm=""
-check="abigail-tools curl ffmpeg g++ libcmocka-dev mypy python3 python3-venv git binutils scdoc shellcheck systemd valgrind dbus-daemon
+check="abigail-tools curl ffmpeg g++ libcmocka-dev mypy python3 python3-venv git binutils shellcheck systemd valgrind dbus-daemon
  openssl nginx haproxy caddy"
 
 deb="debhelper dh-apparmor lintian dpkg-dev mmdebstrap git"
+container="buildah mmdebstrap curl python3-minimal procps git"
 
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
 check) want="$build $demo $check $arm" ;;
 arm) want=$arm ;;
-deb) want="$build scdoc $deb" ;;
-*) echo "usage: deps.sh build|demo|check|arm|deb" >&2; exit 64 ;;
+deb) want="$build $deb" ;;
+container) want=$container ;;
+*) echo "usage: deps.sh build|demo|check|arm|deb|container" >&2; exit 64 ;;
 esac
 
 missing=""
