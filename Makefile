@@ -27,7 +27,7 @@ san_flags := $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefi
 Q := $(if $(filter 0,$(V)),@,)
 say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 
-ifeq ($(filter clean distclean help deps demo dist deb plots,$(MAKECMDGOALS)),)
+ifeq ($(filter clean distclean help deps demo dist deb container plots,$(MAKECMDGOALS)),)
 PKGS := libmicrohttpd libwebsockets openssl jansson libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih \
         libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib libcurl libavformat libavcodec libswresample \
         libavutil libseccomp sqlite3
@@ -98,7 +98,7 @@ public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 .DEFAULT_GOAL := all
 
 .PHONY: all abi wheel check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
-        deb reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
+        deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient $(B)/$(soname) $(B)/include/steno/steno.h ## the command, the daemon, the libraries
@@ -333,6 +333,8 @@ dist: ## source archive of HEAD
 	git archive --prefix=steno-$(VERSION)/ -o build/steno-$(VERSION).tar.gz HEAD
 deb: ## Debian packages of HEAD in build/deb: built, checked by lintian, installed and purged in a fresh Debian
 	@tests/deb.sh
+container: ## the image of conf/container: built with buildah, and tried (root)
+	@tests/container.sh
 reproducible: ## make deb, twice in different folders: every package, program and library has the same bytes
 	@tests/deb.sh --twice
 distcheck: dist ## build and install from the archive, without network

@@ -92,7 +92,7 @@ def the_container_has_the_libraries_that_the_programs_need():
     """The packages of the second stage against those that the built programs load here (Debian 12)."""
     if not shutil.which("dpkg"):
         raise Skip("not Debian")
-    with open(os.path.join(ROOT, "Containerfile"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "conf", "container", "Containerfile"), encoding="utf-8") as f:
         stage = f.read().split("\nFROM ")[-1]
     named = set(re.findall(r"[a-z][a-z0-9.+-]+", stage.split("install -y", 1)[1].split("rm -rf")[0]))
     for program in ("stenod", "steno-decode"):
