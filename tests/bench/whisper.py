@@ -133,8 +133,9 @@ def measure(a):
     return results
 
 
-def report(results):
-    print("| what | ours | faster-whisper | ratio | peak MB |\n|---|---|---|---|---|")
+def report(results, other="faster-whisper"):
+    """A Markdown table of our numbers beside the other program's."""
+    print(f"| what | ours | {other} | ratio | peak MB |\n|---|---|---|---|---|")
     for name, row in results.items():
         for key in ("encoder", "greedy", "beam5", "seconds"):
             if key in row["ours"]:

@@ -117,16 +117,6 @@ def measure(a):
     return results
 
 
-def report(results):
-    print("| what | ours | whisper.cpp | ratio | peak MB |\n|---|---|---|---|---|")
-    for name, row in results.items():
-        for key in ("encoder", "greedy", "seconds"):
-            if key in row["ours"]:
-                x, y = row["ours"][key], row["theirs"][key]
-                peak = f"{row['ours']['peak']:.0f} / {row['theirs']['peak']:.0f}" if key == "seconds" else ""
-                print(f"| {name}{'' if key == 'seconds' else ', ' + key} | {x:.4g} | {y:.4g} | {y / x:.2f} | {peak} |")
-
-
 def main():
     if sys.argv[1:2] == ["--theirs"]:
         return theirs(*sys.argv[2:])
@@ -142,7 +132,7 @@ def main():
     p.add_argument("--out", help="JSON, written after every measurement")
     p.add_argument("--folder", default="/tmp", help="where recordings are put as WAV")
     a = p.parse_args()
-    report(measure(a))
+    beside.report(measure(a), "whisper.cpp")
     print(f"\n{a.system}")
 
 

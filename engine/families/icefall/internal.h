@@ -9,6 +9,7 @@
 #include "families/common/offline.h"
 #include "families/common/phrases.h"
 #include "families/common/piece_encoder.h"
+#include "families/common/search_options.h"
 #include "families/family.h"
 #include "families/icefall/files.h"
 #include "families/icefall/nets.h"
@@ -49,30 +50,6 @@ struct steno_icefall_model {
 };
 
 /* model.c */
-#define STENO_ICEFALL_OPTIONS(FAMILY)                                                              \
-    {FAMILY,                                                                                       \
-     "blank_penalty",                                                                              \
-     STENO_OPTION_NUMBER,                                                                          \
-     STENO_OPTION_OF_STREAM,                                                                       \
-     0,                                                                                            \
-     20,                                                                                           \
-     NULL,                                                                                         \
-     "0",                                                                                          \
-     "subtracted from the score of the blank: with more, fewer words are missed"},                 \
-        {FAMILY,                                                                                   \
-         "hotwords_score",                                                                         \
-         STENO_OPTION_NUMBER,                                                                      \
-         STENO_OPTION_OF_STREAM,                                                                   \
-         0,                                                                                        \
-         100,                                                                                      \
-         NULL,                                                                                     \
-         "1.5",                                                                                    \
-         "log-probability that each token of a hotword adds"},                                     \
-    {                                                                                              \
-        FAMILY, "lm_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "",        \
-            "weight of the n-gram model; 0: none"                                                  \
-    }
-
 STENO_MUST steno_status steno_icefall_open(struct steno_icefall_model **out,
                                            const struct steno_family_open *o, steno_err *err);
 void steno_icefall_close(void *model);

@@ -304,7 +304,7 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     return st;
 }
 
-static const struct steno_option_info options[] = {STENO_ICEFALL_OPTIONS(FAMILY)};
+static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
 const struct steno_family steno_family_icefall = {
     .name = FAMILY,

@@ -9,6 +9,7 @@
 #include "families/common/offline.h"
 #include "families/common/phrases.h"
 #include "families/common/piece_encoder.h"
+#include "families/common/search_options.h"
 #include "families/family.h"
 #include "families/nemo/canary.h"
 #include "families/nemo/conf.h"
@@ -67,47 +68,12 @@ static inline bool steno_nemo_is_transducer(const struct steno_nemo_model *m)
 }
 
 /* Options of both families. */
-#define STENO_NEMO_OPTIONS(family)                                                                 \
-    {family,                                                                                       \
-     "frontend",                                                                                   \
-     STENO_OPTION_CHOICE,                                                                          \
-     STENO_OPTION_OF_MODEL,                                                                        \
-     0,                                                                                            \
-     0,                                                                                            \
-     "model|sherpa",                                                                               \
-     "model",                                                                                      \
-     "features as in the model's training, or as sherpa-onnx computes them"},                      \
-        {family,                                                                                   \
-         "blank_penalty",                                                                          \
-         STENO_OPTION_NUMBER,                                                                      \
-         STENO_OPTION_OF_STREAM,                                                                   \
-         0,                                                                                        \
-         20,                                                                                       \
-         NULL,                                                                                     \
-         "0",                                                                                      \
-         "subtracted from the score of the blank"},                                                \
-        {family,                                                                                   \
-         "hotwords_score",                                                                         \
-         STENO_OPTION_NUMBER,                                                                      \
-         STENO_OPTION_OF_STREAM,                                                                   \
-         0,                                                                                        \
-         100,                                                                                      \
-         NULL,                                                                                     \
-         "1.5",                                                                                    \
-         "log-probability that each token of a hotword adds"},                                     \
-        {family,                                                                                   \
-         "lm_weight",                                                                              \
-         STENO_OPTION_NUMBER,                                                                      \
-         STENO_OPTION_OF_STREAM,                                                                   \
-         0,                                                                                        \
-         100,                                                                                      \
-         NULL,                                                                                     \
-         "",                                                                                       \
-         "weight of the n-gram model; 0: none"},                                                   \
-    {                                                                                              \
-        family, "modified_beam", STENO_OPTION_FLAG, STENO_OPTION_OF_STREAM, 0, 0, NULL, "no",      \
-            "transducers with a beam of 1: sherpa-onnx's beam search with one path"                \
-    }
+/* clang-format off */
+#define STENO_NEMO_OPTIONS(family) \
+    STENO_FRONTEND_OPTION(family), STENO_SEARCH_OPTIONS(family), \
+    {family, "modified_beam", STENO_OPTION_FLAG, STENO_OPTION_OF_STREAM, 0, 0, NULL, "no", \
+     "transducers with a beam of 1: sherpa-onnx's beam search with one path"}
+/* clang-format on */
 
 /* ---- search.c -------------------------------------------------------------------------------- */
 

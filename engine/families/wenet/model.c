@@ -7,6 +7,7 @@
 #include "families/common/network_file.h"
 #include "families/common/path.h"
 #include "families/common/precision.h"
+#include "families/common/search_options.h"
 #include "families/option.h"
 
 #define BLANK "<blank>"
@@ -14,44 +15,10 @@
 #define CHUNK 16 /* frames; what sherpa-onnx takes where nothing is said, as for the next */
 #define LEFT 4   /* chunks */
 
-#define OPTIONS(family)                                                                            \
-    {                                                                                              \
-        {family,                                                                                   \
-         "frontend",                                                                               \
-         STENO_OPTION_CHOICE,                                                                      \
-         STENO_OPTION_OF_MODEL,                                                                    \
-         0,                                                                                        \
-         0,                                                                                        \
-         "model|sherpa",                                                                           \
-         "model",                                                                                  \
-         "features as in the model's training, or as sherpa-onnx computes them"},                  \
-            {family,                                                                               \
-             "blank_penalty",                                                                      \
-             STENO_OPTION_NUMBER,                                                                  \
-             STENO_OPTION_OF_STREAM,                                                               \
-             0,                                                                                    \
-             20,                                                                                   \
-             NULL,                                                                                 \
-             "0",                                                                                  \
-             "subtracted from the score of the blank"},                                            \
-            {family,                                                                               \
-             "hotwords_score",                                                                     \
-             STENO_OPTION_NUMBER,                                                                  \
-             STENO_OPTION_OF_STREAM,                                                               \
-             0,                                                                                    \
-             100,                                                                                  \
-             NULL,                                                                                 \
-             "1.5",                                                                                \
-             "log-probability that each token of a hotword adds"},                                 \
-        {                                                                                          \
-            family, "lm_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "",    \
-                "weight of the n-gram model; 0: none"                                              \
-        }                                                                                          \
-    }
-
-const struct steno_option_info steno_wenet_options[STENO_WENET_OPTIONS] = OPTIONS("wenet");
-const struct steno_option_info steno_wenet_streaming_options[STENO_WENET_OPTIONS] =
-    OPTIONS("wenet_streaming");
+const struct steno_option_info steno_wenet_options[STENO_WENET_OPTIONS] = {
+    STENO_FRONTEND_OPTION("wenet"), STENO_SEARCH_OPTIONS("wenet")};
+const struct steno_option_info steno_wenet_streaming_options[STENO_WENET_OPTIONS] = {
+    STENO_FRONTEND_OPTION("wenet_streaming"), STENO_SEARCH_OPTIONS("wenet_streaming")};
 
 /* ---- head of the network --------------------------------------------------------------------- */
 

@@ -1,0 +1,22 @@
+/* Rows of option tables (struct steno_option_info) that families share: the front end of exported
+ * models, and what a search over tokens takes. */
+#ifndef STENO_FAMILIES_COMMON_SEARCH_OPTIONS_H
+#define STENO_FAMILIES_COMMON_SEARCH_OPTIONS_H
+
+#include "steno.h"
+
+/* clang-format off */
+#define STENO_FRONTEND_OPTION(family) \
+    {family, "frontend", STENO_OPTION_CHOICE, STENO_OPTION_OF_MODEL, 0, 0, "model|sherpa", "model", \
+     "features as in the model's training, or as sherpa-onnx computes them"}
+
+#define STENO_SEARCH_OPTIONS(family) \
+    {family, "blank_penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 20, NULL, "0", \
+     "subtracted from the score of the blank: with more, fewer words are missed"}, \
+    {family, "hotwords_score", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "1.5", \
+     "log-probability that each token of a hotword adds"}, \
+    {family, "lm_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 100, NULL, "", \
+     "weight of the n-gram model; 0: none"}
+/* clang-format on */
+
+#endif
