@@ -7,8 +7,8 @@
 
 /* clang-format off */
 #define STENO_FRONTEND_OPTION(family) \
-    {family, "frontend", STENO_OPTION_CHOICE, STENO_OPTION_OF_MODEL, 0, 0, "model|sherpa", "model", \
-     "features as in the model's training, or as sherpa-onnx computes them"}
+    {family, "frontend", STENO_OPTION_CHOICE, STENO_OPTION_OF_MODEL, 0, 0, "model|sherpa", \
+     "model", "features as in the model's training, or as sherpa-onnx computes them"}
 
 #define STENO_SEARCH_OPTIONS(family) \
     {family, "blank_penalty", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 20, NULL, "0", \
