@@ -21,6 +21,7 @@ int cli_convert(int argc, char **argv)
         {"-o", CLI_TEXT, "OUT", &out, 0, 0, "directory to write"},
         {0},
     };
+    const struct steno_convert_options convert = {0};
     steno_err err = {0};
     int n, rc = cli_parse(argc, argv, usage, options, &in, 1, &n);
     if (rc != EX_OK)
@@ -30,7 +31,7 @@ int cli_convert(int argc, char **argv)
     rc = cli_readable(in);
     if (rc != EX_OK)
         return rc;
-    if (steno_convert(in, out, &what, &err))
+    if (steno_convert(in, out, &convert, &what, &err))
         return cli_fail(&err);
     printf("%s: %s, written to %s\n", in, what, out);
     return EX_OK;

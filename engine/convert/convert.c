@@ -3,22 +3,74 @@
 #include "convert/bundle.h"
 #include "convert/espnet.h"
 
-steno_status steno_convert(const char *in, const char *out, const char **what, steno_err *err)
+#include <string.h>
+
+const char *steno_convert_flag(const struct steno_convert_options *o, const char *name)
+{
+    for (int i = 0; i < o->n_flags; i++)
+        if (o->flag[i].value && !strcmp(o->flag[i].name, name))
+            return o->flag[i].value;
+    return NULL;
+}
+
+/* A checkpoint that takes no flags. */
+static steno_status refuse_flags(const struct steno_convert_options *o, const char *kind,
+                                 steno_err *err)
+{
+    for (int i = 0; i < o->n_flags; i++)
+        if (o->flag[i].value)
+            return steno_fail(err, STENO_ERR_INVAL, "--%s: checkpoints of %s take no such option",
+                              o->flag[i].name, kind);
+    return STENO_OK;
+}
+
+static steno_status espnet(const struct steno_bundle *b, const char *out,
+                           const struct steno_convert_options *o, steno_err *err)
+{
+    steno_status st = refuse_flags(o, "ESPnet2", err);
+    return st ? st : steno_convert_espnet(b, out, err);
+}
+
+/* The kinds of checkpoint; the first whose probe knows the files is taken. A file that is no ZIP
+ * archive comes as a bundle without members: b->path says where it is. */
+static const struct source {
+    const char *name;
+    bool (*probe)(const struct steno_bundle *b);
+    steno_status (*convert)(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err);
+    const char *known; /* for the message that lists them */
+} sources[] = {
+    {"ESPnet2", steno_convert_espnet_probe, espnet,
+     "ESPnet2 models (a ZIP archive or directory with meta.yaml, or with config.yaml and one "
+     "*.pth)"},
+};
+#define N_SOURCES (sizeof sources / sizeof *sources)
+
+static steno_status unknown(const char *in, steno_err *err)
+{
+    char known[200 * N_SOURCES] = "";
+    for (size_t i = 0; i < N_SOURCES; i++) {
+        strncat(known, i ? "; " : "", sizeof known - strlen(known) - 1);
+        strncat(known, sources[i].known, sizeof known - strlen(known) - 1);
+    }
+    return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                      "%s: not a checkpoint that can be converted; known are %s", in, known);
+}
+
+steno_status steno_convert(const char *in, const char *out, const struct steno_convert_options *o,
+                           const char **what, steno_err *err)
 {
     struct steno_bundle b;
+    const struct source *s = NULL;
     steno_status st = steno_bundle_open(&b, in, err);
     if (st == STENO_ERR_IO || st == STENO_ERR_NOMEM)
         return st;
-    if (!st && steno_convert_espnet_probe(&b)) {
-        *what = "ESPnet2";
-        st = steno_convert_espnet(&b, out, err);
-    } else {
-        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
-                        "%s: not a checkpoint that can be converted; known are ESPnet2 models (a "
-                        "ZIP archive or directory with meta.yaml, or with config.yaml and one "
-                        "*.pth)",
-                        in);
-    }
+    for (size_t i = 0; i < N_SOURCES && !s; i++)
+        if (sources[i].probe(&b))
+            s = &sources[i];
+    if (s)
+        *what = s->name;
+    st = s ? s->convert(&b, out, o, err) : unknown(in, err);
     steno_bundle_close(&b);
     return st;
 }
