@@ -1,7 +1,7 @@
 #include "convert/espnet.h"
 
 #include "base/buf.h"
-#include "convert/espnet_graphs.h"
+#include "convert/espnet_job.h"
 #include "convert/npz.h"
 #include "formats/yaml.h"
 
@@ -11,102 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_YAML ((size_t)64 << 20)
 #define MAX_WEIGHTS ((size_t)16 << 30)
-#define MAX_NAME 600
-
-/* Go on if nothing has failed. */
-#define READ(CALL)                                                                                 \
-    do {                                                                                           \
-        if (!st)                                                                                   \
-            st = (CALL);                                                                           \
-    } while (0)
-
-struct job {
-    const struct steno_bundle *b;
-    const char *out;
-    char asr_conf[MAX_NAME], asr_file[MAX_NAME], lm_conf[MAX_NAME], lm_file[MAX_NAME];
-    steno_yaml *y, *lm;
-    const struct steno_yaml_node *tokens;
-    steno_yaml *token_file;
-    struct steno_blob token_text;
-    const char **token;
-    struct steno_espnet_arch a;
-    const char *token_type;
-    long fs, n_fft, win, hop, mels;
-    double fmin, fmax;
-    bool has_lm, has_ctc, has_decoder, gmvn, umvn, bpe;
-    steno_err *err;
-};
 
 /* ---- the configuration --------------------------------------------------------------------- */
-
-static steno_status read_yaml(struct job *j, const char *name, steno_yaml **out)
-{
-    struct steno_blob blob;
-    steno_status st = steno_bundle_read(j->b, name, MAX_YAML, &blob, j->err);
-    if (!st)
-        st = steno_yaml_parse(out, blob.p, blob.n, name, j->err);
-    steno_blob_close(&blob);
-    return st;
-}
-
-static steno_status whole(struct job *j, const steno_yaml *y, const char *path, long min, long max,
-                          int64_t *out)
-{
-    long v = (long)*out;
-    steno_status st = steno_yaml_int(y, path, min, max, &v, j->err);
-    *out = v;
-    return st;
-}
-
-static steno_status text(struct job *j, const steno_yaml *y, const char *path, const char **out)
-{
-    return steno_yaml_str(y, path, out, j->err);
-}
-
-static steno_status flag(struct job *j, const steno_yaml *y, const char *path, bool *out)
-{
-    return steno_yaml_bool(y, path, out, j->err);
-}
-
-static steno_status unsupported(struct job *j, const steno_yaml *y, const char *path,
-                                const char *value, const char *known)
-{
-    return steno_fail(j->err, STENO_ERR_UNSUPPORTED, "%s: %s: %.100s; known: %s",
-                      steno_yaml_name(y), path, value, known);
-}
-
-static bool one_of(const char *v, const char *const *known)
-{
-    for (; *known; known++)
-        if (!strcmp(v, *known))
-            return true;
-    return false;
-}
-
-/* Keys of a section that change no network at inference, or that are read elsewhere. Another key is
- * an error: it may change the network. */
-static steno_status check_keys(struct job *j, const steno_yaml *y, const char *section,
-                               const char *const *known)
-{
-    const struct steno_yaml_node *s = steno_yaml_find(y, section);
-    for (const struct steno_yaml_node *n = s ? s->first : NULL; n; n = n->next)
-        if (n->key && !one_of(n->key, known))
-            return steno_fail(j->err, STENO_ERR_UNSUPPORTED, "%s: line %zu: %s.%.80s is not known",
-                              steno_yaml_name(y), n->line, section, n->key);
-    return STENO_OK;
-}
-
-/* A key that must have this value, if it is there. */
-static steno_status only(struct job *j, const steno_yaml *y, const char *path, const char *want)
-{
-    const struct steno_yaml_node *n = steno_yaml_find(y, path);
-    if (steno_yaml_null(n) || (n->kind != STENO_YAML_SCALAR && !n->n) ||
-        (n->kind == STENO_YAML_SCALAR && !strcmp(n->text, want)))
-        return STENO_OK;
-    return unsupported(j, y, path, n->kind == STENO_YAML_SCALAR ? n->text : "a list", want);
-}
 
 static const char *const encoder_keys[] = {"output_size",
                                            "attention_heads",
@@ -139,7 +46,7 @@ static const char *const encoder_keys[] = {"output_size",
                                            "use_flash_attn",
                                            NULL};
 
-static steno_status read_encoder(struct job *j)
+static steno_status read_encoder(struct steno_espnet_job *j)
 {
     static const char *const kinds[] = {"transformer", "conformer", NULL};
     static const char *const layers[] = {"conv2d",  "conv2d1", "conv2d2", "conv2d6",
@@ -147,9 +54,9 @@ static steno_status read_encoder(struct job *j)
     const char *kind = "rnn", *rel = "legacy", *pos = NULL, *self = NULL;
     struct steno_espnet_arch *a = &j->a;
     const steno_yaml *y = j->y;
-    steno_status st = text(j, y, "encoder", &kind);
-    if (!st && !one_of(kind, kinds))
-        st = unsupported(j, y, "encoder", kind, "transformer, conformer");
+    steno_status st = steno_espnet_text(j, y, "encoder", &kind);
+    if (!st && !steno_espnet_one_of(kind, kinds))
+        st = steno_espnet_unsupported(j, y, "encoder", kind, "transformer, conformer");
     a->conformer = !strcmp(kind, "conformer");
     *a = (struct steno_espnet_arch){.conformer = a->conformer,
                                     .in = j->mels,
@@ -164,32 +71,32 @@ static steno_status read_encoder(struct job *j)
                                     .activation = a->conformer ? "swish" : "relu",
                                     .vocab = a->vocab};
     if (!st)
-        st = check_keys(j, y, "encoder_conf", encoder_keys);
-    READ(whole(j, y, "encoder_conf.output_size", 2, 65536, &a->d));
-    READ(whole(j, y, "encoder_conf.attention_heads", 1, 1024, &a->heads));
-    READ(whole(j, y, "encoder_conf.linear_units", 1, 1 << 20, &a->ff));
-    READ(whole(j, y, "encoder_conf.num_blocks", 1, 1000, &a->blocks));
-    READ(whole(j, y, "encoder_conf.cnn_module_kernel", 1, 4095, &a->kernel));
-    READ(text(j, y, "encoder_conf.input_layer", &a->input_layer));
-    READ(text(j, y, "encoder_conf.activation_type", &a->activation));
-    READ(flag(j, y, "encoder_conf.normalize_before", &a->before));
-    READ(flag(j, y, "encoder_conf.macaron_style", &a->macaron));
-    READ(flag(j, y, "encoder_conf.use_cnn_module", &a->conv));
-    READ(text(j, y, "encoder_conf.rel_pos_type", &rel));
-    READ(text(j, y, "encoder_conf.pos_enc_layer_type", &pos));
-    READ(text(j, y, "encoder_conf.selfattention_layer_type", &self));
-    READ(only(j, y, "encoder_conf.concat_after", "false"));
-    READ(only(j, y, "encoder_conf.positionwise_layer_type", "linear"));
-    READ(only(j, y, "encoder_conf.zero_triu", "false"));
-    READ(only(j, y, "encoder_conf.interctc_use_conditioning", "false"));
-    READ(only(j, y, "encoder_conf.ctc_trim", "false"));
-    READ(only(j, y, "encoder_conf.qk_norm", "false"));
-    READ(only(j, y, "encoder_conf.max_pos_emb_len", "5000"));
+        st = steno_espnet_check_keys(j, y, "encoder_conf", encoder_keys);
+    READ(steno_espnet_int(j, y, "encoder_conf.output_size", 2, 65536, &a->d));
+    READ(steno_espnet_int(j, y, "encoder_conf.attention_heads", 1, 1024, &a->heads));
+    READ(steno_espnet_int(j, y, "encoder_conf.linear_units", 1, 1 << 20, &a->ff));
+    READ(steno_espnet_int(j, y, "encoder_conf.num_blocks", 1, 1000, &a->blocks));
+    READ(steno_espnet_int(j, y, "encoder_conf.cnn_module_kernel", 1, 4095, &a->kernel));
+    READ(steno_espnet_text(j, y, "encoder_conf.input_layer", &a->input_layer));
+    READ(steno_espnet_text(j, y, "encoder_conf.activation_type", &a->activation));
+    READ(steno_espnet_flag(j, y, "encoder_conf.normalize_before", &a->before));
+    READ(steno_espnet_flag(j, y, "encoder_conf.macaron_style", &a->macaron));
+    READ(steno_espnet_flag(j, y, "encoder_conf.use_cnn_module", &a->conv));
+    READ(steno_espnet_text(j, y, "encoder_conf.rel_pos_type", &rel));
+    READ(steno_espnet_text(j, y, "encoder_conf.pos_enc_layer_type", &pos));
+    READ(steno_espnet_text(j, y, "encoder_conf.selfattention_layer_type", &self));
+    READ(steno_espnet_only(j, y, "encoder_conf.concat_after", "false"));
+    READ(steno_espnet_only(j, y, "encoder_conf.positionwise_layer_type", "linear"));
+    READ(steno_espnet_only(j, y, "encoder_conf.zero_triu", "false"));
+    READ(steno_espnet_only(j, y, "encoder_conf.interctc_use_conditioning", "false"));
+    READ(steno_espnet_only(j, y, "encoder_conf.ctc_trim", "false"));
+    READ(steno_espnet_only(j, y, "encoder_conf.qk_norm", "false"));
+    READ(steno_espnet_only(j, y, "encoder_conf.max_pos_emb_len", "5000"));
     if (st)
         return st;
-    if (!one_of(a->input_layer, layers))
-        return unsupported(j, y, "encoder_conf.input_layer", a->input_layer,
-                           "conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear");
+    if (!steno_espnet_one_of(a->input_layer, layers))
+        return steno_espnet_unsupported(j, y, "encoder_conf.input_layer", a->input_layer,
+                                        "conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear");
     if (a->d % a->heads || a->d % 2 || a->kernel % 2 == 0)
         return steno_fail(j->err, STENO_ERR_FORMAT,
                           "%s: encoder_conf: output_size %lld, attention_heads %lld, "
@@ -197,11 +104,11 @@ static steno_status read_encoder(struct job *j)
                           steno_yaml_name(y), (long long)a->d, (long long)a->heads,
                           (long long)a->kernel);
     if (!a->conformer)
-        return only(j, y, "encoder_conf.pos_enc_layer_type", "abs_pos");
+        return steno_espnet_only(j, y, "encoder_conf.pos_enc_layer_type", "abs_pos");
     pos = pos ? pos : "rel_pos";
     self = self ? self : "rel_selfattn";
     if (strcmp(rel, "legacy") && strcmp(rel, "latest"))
-        return unsupported(j, y, "encoder_conf.rel_pos_type", rel, "legacy, latest");
+        return steno_espnet_unsupported(j, y, "encoder_conf.rel_pos_type", rel, "legacy, latest");
     if (!strcmp(pos, "abs_pos") && !strcmp(self, "selfattn"))
         a->rel = STENO_REL_NONE;
     else if (!strcmp(pos, "legacy_rel_pos") || (!strcmp(pos, "rel_pos") && !strcmp(rel, "legacy")))
@@ -209,114 +116,17 @@ static steno_status read_encoder(struct job *j)
     else if (!strcmp(pos, "rel_pos") && !strcmp(self, "rel_selfattn"))
         a->rel = STENO_REL_LATEST;
     else
-        return unsupported(j, y, "encoder_conf.pos_enc_layer_type", pos,
-                           "abs_pos with selfattn, rel_pos with rel_selfattn");
-    return STENO_OK;
-}
-
-static const char *const decoder_keys[] = {"attention_heads",
-                                           "linear_units",
-                                           "num_blocks",
-                                           "dropout_rate",
-                                           "positional_dropout_rate",
-                                           "self_attention_dropout_rate",
-                                           "src_attention_dropout_rate",
-                                           "input_layer",
-                                           "use_output_layer",
-                                           "normalize_before",
-                                           "concat_after",
-                                           "layer_drop_rate",
-                                           "qk_norm",
-                                           "use_flash_attn",
-                                           "gradient_checkpoint_layers",
-                                           NULL};
-
-static steno_status read_decoder(struct job *j)
-{
-    const char *kind = NULL;
-    struct steno_espnet_arch *a = &j->a;
-    const steno_yaml *y = j->y;
-    steno_status st = text(j, y, "decoder", &kind);
-    if (st || !kind)
-        return st;
-    if (strcmp(kind, "transformer"))
-        return unsupported(j, y, "decoder", kind, "transformer, null");
-    j->has_decoder = true;
-    a->dec_heads = 4;
-    a->dec_ff = 2048;
-    a->dec_blocks = 6;
-    a->dec_before = true;
-    st = check_keys(j, y, "decoder_conf", decoder_keys);
-    READ(whole(j, y, "decoder_conf.attention_heads", 1, 1024, &a->dec_heads));
-    READ(whole(j, y, "decoder_conf.linear_units", 1, 1 << 20, &a->dec_ff));
-    READ(whole(j, y, "decoder_conf.num_blocks", 1, 256, &a->dec_blocks));
-    READ(flag(j, y, "decoder_conf.normalize_before", &a->dec_before));
-    READ(only(j, y, "decoder_conf.input_layer", "embed"));
-    READ(only(j, y, "decoder_conf.use_output_layer", "true"));
-    READ(only(j, y, "decoder_conf.concat_after", "false"));
-    READ(only(j, y, "decoder_conf.qk_norm", "false"));
-    if (!st && a->d % a->dec_heads)
-        st = steno_fail(j->err, STENO_ERR_FORMAT,
-                        "%s: decoder_conf.attention_heads: %lld heads of %lld columns",
-                        steno_yaml_name(y), (long long)a->dec_heads, (long long)a->d);
-    return st;
-}
-
-static const char *const lm_keys[] = {"pos_enc",
-                                      "embed_unit",
-                                      "att_unit",
-                                      "head",
-                                      "unit",
-                                      "layer",
-                                      "dropout_rate",
-                                      "positional_dropout_rate",
-                                      "attention_dropout_rate",
-                                      NULL};
-
-static steno_status read_lm(struct job *j)
-{
-    struct steno_espnet_arch *a = &j->a;
-    const char *kind = "seq_rnn", *pos = NULL;
-    const steno_yaml *y;
-    steno_status st;
-    if (!j->has_lm)
-        return STENO_OK;
-    st = read_yaml(j, j->lm_conf, &j->lm);
-    if (st)
-        return st;
-    y = j->lm;
-    a->lm_embed = 128;
-    a->lm_d = 256;
-    a->lm_heads = 2;
-    a->lm_ff = 1024;
-    a->lm_blocks = 4;
-    st = text(j, y, "lm", &kind);
-    if (!st && strcmp(kind, "transformer"))
-        st = unsupported(j, y, "lm", kind, "transformer");
-    READ(check_keys(j, y, "lm_conf", lm_keys));
-    READ(text(j, y, "lm_conf.pos_enc", &pos));
-    READ(whole(j, y, "lm_conf.embed_unit", 1, 65536, &a->lm_embed));
-    READ(whole(j, y, "lm_conf.att_unit", 2, 65536, &a->lm_d));
-    READ(whole(j, y, "lm_conf.head", 1, 1024, &a->lm_heads));
-    READ(whole(j, y, "lm_conf.unit", 1, 1 << 20, &a->lm_ff));
-    READ(whole(j, y, "lm_conf.layer", 1, 256, &a->lm_blocks));
-    if (st)
-        return st;
-    if (pos && strcmp(pos, "sinusoidal"))
-        return unsupported(j, y, "lm_conf.pos_enc", pos, "null, sinusoidal");
-    a->lm_positions = pos != NULL;
-    if (a->lm_d % a->lm_heads || a->lm_d % 2)
-        return steno_fail(j->err, STENO_ERR_FORMAT, "%s: lm_conf: %lld heads of %lld columns",
-                          steno_yaml_name(y), (long long)a->lm_heads, (long long)a->lm_d);
+        return steno_espnet_unsupported(j, y, "encoder_conf.pos_enc_layer_type", pos,
+                                        "abs_pos with selfattn, rel_pos with rel_selfattn");
     return STENO_OK;
 }
 
 /* "16000", "16k". */
-static steno_status read_rate(struct job *j)
+static steno_status read_rate(struct steno_espnet_job *j)
 {
     const char *v = NULL;
     char *end;
-    steno_status st = text(j, j->y, "frontend_conf.fs", &v);
+    steno_status st = steno_espnet_text(j, j->y, "frontend_conf.fs", &v);
     j->fs = 16000;
     if (st || !v)
         return st;
@@ -327,10 +137,10 @@ static steno_status read_rate(struct job *j)
         j->fs = 0;
     return j->fs >= 1000 && j->fs <= 192000
                ? STENO_OK
-               : unsupported(j, j->y, "frontend_conf.fs", v, "16000, 16k, ...");
+               : steno_espnet_unsupported(j, j->y, "frontend_conf.fs", v, "16000, 16k, ...");
 }
 
-static steno_status read_frontend(struct job *j)
+static steno_status read_frontend(struct steno_espnet_job *j)
 {
     static const char *const keys[] = {
         "fs",     "n_fft",      "win_length",    "hop_length", "window",
@@ -339,11 +149,11 @@ static steno_status read_frontend(struct job *j)
     static const char *const norms[] = {"global_mvn", "utterance_mvn", NULL};
     const steno_yaml *y = j->y;
     const char *norm = NULL;
-    steno_status st = only(j, y, "frontend", "default");
+    steno_status st = steno_espnet_only(j, y, "frontend", "default");
     j->n_fft = 512;
     j->hop = 128;
     j->mels = 80;
-    READ(check_keys(j, y, "frontend_conf", keys));
+    READ(steno_espnet_check_keys(j, y, "frontend_conf", keys));
     READ(read_rate(j));
     READ(steno_yaml_int(y, "frontend_conf.n_fft", 16, 65536, &j->n_fft, j->err));
     j->win = j->n_fft;
@@ -353,15 +163,15 @@ static steno_status read_frontend(struct job *j)
     j->fmax = (double)j->fs / 2;
     READ(steno_yaml_double(y, "frontend_conf.fmin", 0, 96000, &j->fmin, j->err));
     READ(steno_yaml_double(y, "frontend_conf.fmax", 0, 96000, &j->fmax, j->err));
-    READ(only(j, y, "frontend_conf.window", "hann"));
-    READ(only(j, y, "frontend_conf.center", "true"));
-    READ(only(j, y, "frontend_conf.normalized", "false"));
-    READ(only(j, y, "frontend_conf.htk", "false"));
-    READ(only(j, y, "preencoder", ""));
-    READ(only(j, y, "postencoder", ""));
-    READ(text(j, y, "normalize", &norm));
-    if (!st && norm && !one_of(norm, norms))
-        st = unsupported(j, y, "normalize", norm, "global_mvn, utterance_mvn, null");
+    READ(steno_espnet_only(j, y, "frontend_conf.window", "hann"));
+    READ(steno_espnet_only(j, y, "frontend_conf.center", "true"));
+    READ(steno_espnet_only(j, y, "frontend_conf.normalized", "false"));
+    READ(steno_espnet_only(j, y, "frontend_conf.htk", "false"));
+    READ(steno_espnet_only(j, y, "preencoder", ""));
+    READ(steno_espnet_only(j, y, "postencoder", ""));
+    READ(steno_espnet_text(j, y, "normalize", &norm));
+    if (!st && norm && !steno_espnet_one_of(norm, norms))
+        st = steno_espnet_unsupported(j, y, "normalize", norm, "global_mvn, utterance_mvn, null");
     j->gmvn = norm && !strcmp(norm, "global_mvn");
     j->umvn = norm && !strcmp(norm, "utterance_mvn");
     return st;
@@ -369,7 +179,7 @@ static steno_status read_frontend(struct job *j)
 
 /* ---- tokens -------------------------------------------------------------------------------- */
 
-static steno_status token_of_list(struct job *j)
+static steno_status token_of_list(struct steno_espnet_job *j)
 {
     const struct steno_yaml_node *list = steno_yaml_find(j->y, "token_list");
     j->token = calloc(list->n + 1, sizeof *j->token);
@@ -384,7 +194,7 @@ static steno_status token_of_list(struct job *j)
     return STENO_OK;
 }
 
-static steno_status read_tokens(struct job *j)
+static steno_status read_tokens(struct steno_espnet_job *j)
 {
     const struct steno_yaml_node *list = steno_yaml_find(j->y, "token_list");
     static const char *const types[] = {"char", "bpe", "word", "phn", NULL};
@@ -395,13 +205,13 @@ static steno_status read_tokens(struct job *j)
                           steno_yaml_name(j->y));
     st = token_of_list(j);
     j->token_type = "bpe";
-    READ(text(j, j->y, "token_type", &j->token_type));
-    if (!st && !one_of(j->token_type, types))
-        st = unsupported(j, j->y, "token_type", j->token_type, "char, bpe, word, phn");
+    READ(steno_espnet_text(j, j->y, "token_type", &j->token_type));
+    if (!st && !steno_espnet_one_of(j->token_type, types))
+        st = steno_espnet_unsupported(j, j->y, "token_type", j->token_type, "char, bpe, word, phn");
     return st;
 }
 
-static int64_t token_id(const struct job *j, const char *token, int64_t otherwise)
+static int64_t token_id(const struct steno_espnet_job *j, const char *token, int64_t otherwise)
 {
     for (int64_t i = 0; i < j->a.vocab; i++)
         if (!strcmp(j->token[i], token))
@@ -411,26 +221,27 @@ static int64_t token_id(const struct job *j, const char *token, int64_t otherwis
 
 /* ---- which files --------------------------------------------------------------------------- */
 
-static steno_status copy_name(struct job *j, const steno_yaml *y, const char *path, char *out)
+static steno_status copy_name(struct steno_espnet_job *j, const steno_yaml *y, const char *path,
+                              char *out)
 {
     const char *v = NULL;
-    steno_status st = text(j, y, path, &v);
-    if (!st && v && strlen(v) >= MAX_NAME)
+    steno_status st = steno_espnet_text(j, y, path, &v);
+    if (!st && v && strlen(v) >= STENO_ESPNET_MAX_NAME)
         return steno_fail(j->err, STENO_ERR_LIMIT, "meta.yaml: %s is too long", path);
     if (!st && v)
-        snprintf(out, MAX_NAME, "%s", v);
+        snprintf(out, STENO_ESPNET_MAX_NAME, "%s", v);
     return st;
 }
 
-static steno_status find_files(struct job *j)
+static steno_status find_files(struct steno_espnet_job *j)
 {
     steno_yaml *meta = NULL;
     steno_status st = STENO_OK;
     if (!steno_bundle_has(j->b, "meta.yaml")) {
-        snprintf(j->asr_conf, MAX_NAME, "config.yaml");
-        return steno_bundle_only(j->b, ".pth", j->asr_file, MAX_NAME, j->err);
+        snprintf(j->asr_conf, STENO_ESPNET_MAX_NAME, "config.yaml");
+        return steno_bundle_only(j->b, ".pth", j->asr_file, STENO_ESPNET_MAX_NAME, j->err);
     }
-    st = read_yaml(j, "meta.yaml", &meta);
+    st = steno_espnet_read_yaml(j, "meta.yaml", &meta);
     READ(copy_name(j, meta, "files.asr_model_file", j->asr_file));
     READ(copy_name(j, meta, "yaml_files.asr_train_config", j->asr_conf));
     READ(copy_name(j, meta, "files.lm_file", j->lm_file));
@@ -447,7 +258,7 @@ static steno_status find_files(struct job *j)
 
 bool steno_convert_espnet_probe(const struct steno_bundle *b)
 {
-    char name[MAX_NAME];
+    char name[STENO_ESPNET_MAX_NAME];
     return steno_bundle_has(b, "meta.yaml") ||
            (steno_bundle_has(b, "config.yaml") &&
             steno_bundle_only(b, ".pth", name, sizeof name, NULL) != STENO_ERR_IO);
@@ -477,7 +288,7 @@ static steno_status write_file(const char *dir, const char *name, const void *p,
 }
 
 /* The statistics that the model computes with are in the checkpoint: mean and deviation. */
-static steno_status write_stats(struct job *j, const struct steno_torch *t)
+static steno_status write_stats(struct steno_espnet_job *j, const struct steno_torch *t)
 {
     const struct steno_torch_tensor *mean = steno_torch_find(t, "normalize.mean"),
                                     *std = steno_torch_find(t, "normalize.std");
@@ -512,14 +323,14 @@ static steno_status write_stats(struct job *j, const struct steno_torch *t)
     return st;
 }
 
-static steno_status write_bpe(struct job *j)
+static steno_status write_bpe(struct steno_espnet_job *j)
 {
     const char *name = NULL;
     struct steno_blob blob;
-    steno_status st = text(j, j->y, "bpemodel", &name);
+    steno_status st = steno_espnet_text(j, j->y, "bpemodel", &name);
     if (st || !name || strcmp(j->token_type, "bpe") || !steno_bundle_has(j->b, name))
         return st;
-    st = steno_bundle_read(j->b, name, MAX_YAML, &blob, j->err);
+    st = steno_bundle_read(j->b, name, STENO_ESPNET_MAX_YAML, &blob, j->err);
     if (!st)
         st = write_file(j->out, "bpe.model", blob.p, blob.n, j->err);
     steno_blob_close(&blob);
@@ -537,7 +348,7 @@ static steno_status add_token(struct steno_buf *b, const char *token)
     return st ? st : steno_buf_puts(b, "'\n");
 }
 
-static steno_status add_config(struct job *j, struct steno_buf *b)
+static steno_status add_config(struct steno_espnet_job *j, struct steno_buf *b)
 {
     const struct steno_espnet_arch *a = &j->a;
     const int64_t end = token_id(j, "<sos/eos>", a->vocab - 1);
@@ -586,11 +397,11 @@ static steno_status add_config(struct job *j, struct steno_buf *b)
     return st;
 }
 
-static steno_status write_config(struct job *j)
+static steno_status write_config(struct steno_espnet_job *j)
 {
     struct steno_buf b;
     steno_status st;
-    steno_buf_init(&b, MAX_YAML);
+    steno_buf_init(&b, STENO_ESPNET_MAX_YAML);
     st = add_config(j, &b);
     st = st ? steno_fail(j->err, st, "config.yaml: too large")
             : write_file(j->out, "config.yaml", b.data, b.len, j->err);
@@ -598,8 +409,8 @@ static steno_status write_config(struct job *j)
     return st;
 }
 
-static steno_status open_weights(struct job *j, const char *name, struct steno_blob *blob,
-                                 struct steno_torch **t)
+static steno_status open_weights(struct steno_espnet_job *j, const char *name,
+                                 struct steno_blob *blob, struct steno_torch **t)
 {
     steno_status st = steno_bundle_read(j->b, name, MAX_WEIGHTS, blob, j->err);
     return st ? st : steno_torch_parse(t, blob->p, blob->n, name, MAX_WEIGHTS, j->err);
@@ -608,7 +419,7 @@ static steno_status open_weights(struct job *j, const char *name, struct steno_b
 typedef steno_status writer(const struct steno_espnet_arch *a, const struct steno_make_weights *w,
                             const char *path, steno_err *err);
 
-static steno_status write_network(struct job *j, const struct steno_torch *t,
+static steno_status write_network(struct steno_espnet_job *j, const struct steno_torch *t,
                                   const struct steno_blob *blob, const char *file, const char *name,
                                   writer *write)
 {
@@ -619,7 +430,7 @@ static steno_status write_network(struct job *j, const struct steno_torch *t,
     return write(&j->a, &w, path, j->err);
 }
 
-static steno_status write_asr(struct job *j)
+static steno_status write_asr(struct steno_espnet_job *j)
 {
     struct steno_blob blob = {0};
     struct steno_torch *t = NULL;
@@ -641,7 +452,7 @@ static steno_status write_asr(struct job *j)
     return st;
 }
 
-static steno_status write_lm(struct job *j)
+static steno_status write_lm(struct steno_espnet_job *j)
 {
     struct steno_blob blob = {0};
     struct steno_torch *t = NULL;
@@ -655,16 +466,16 @@ static steno_status write_lm(struct job *j)
     return st;
 }
 
-static steno_status convert(struct job *j)
+static steno_status convert(struct steno_espnet_job *j)
 {
     char full[4200];
     steno_status st = find_files(j);
-    READ(read_yaml(j, j->asr_conf, &j->y));
+    READ(steno_espnet_read_yaml(j, j->asr_conf, &j->y));
     READ(read_tokens(j));
     READ(read_frontend(j));
     READ(read_encoder(j));
-    READ(read_decoder(j));
-    READ(read_lm(j));
+    READ(steno_espnet_read_decoder(j));
+    READ(steno_espnet_read_lm(j));
     if (st)
         return st;
     if (strlen(j->out) > 4000)
@@ -681,7 +492,7 @@ static steno_status convert(struct job *j)
 
 steno_status steno_convert_espnet(const struct steno_bundle *b, const char *out, steno_err *err)
 {
-    struct job j = {.b = b, .out = out, .err = err};
+    struct steno_espnet_job j = {.b = b, .out = out, .err = err};
     steno_status st = convert(&j);
     free(j.token);
     steno_yaml_close(j.y);
