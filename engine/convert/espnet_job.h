@@ -61,6 +61,8 @@ STENO_MUST steno_status steno_espnet_only(struct steno_espnet_job *j, const sten
                                           const char *path, const char *want);
 
 /* ---- sections ---- */
+/* After front end and tokens. Sets all of j->a but the vocabulary. */
+STENO_MUST steno_status steno_espnet_read_encoder(struct steno_espnet_job *j);
 STENO_MUST steno_status steno_espnet_read_decoder(struct steno_espnet_job *j);
 STENO_MUST steno_status steno_espnet_read_lm(struct steno_espnet_job *j);
 
