@@ -282,12 +282,7 @@ static steno_status add_config(struct steno_espnet_job *j, struct steno_buf *b)
             (long long)a->dec_blocks, (long long)a->d);
     if (j->has_ctc)
         ADD("ctc:\n  model_path: full/ctc.onnx\n");
-    if (j->has_lm)
-        ADD("lm:\n  use_lm: true\n  model_path: full/transformer_lm.onnx\n"
-            "  lm_type: TransformerLM\n  odim: %lld\n  nlayers: %lld\n",
-            (long long)a->lm_d, (long long)a->lm_blocks);
-    else
-        ADD("lm:\n  use_lm: false\n");
+    READ(steno_espnet_add_lm(j, b));
     return st;
 }
 
@@ -354,7 +349,10 @@ static steno_status write_lm(struct steno_espnet_job *j)
     if (!j->has_lm)
         return STENO_OK;
     st = open_weights(j, j->lm_file, &blob, &t);
-    READ(write_network(j, t, &blob, j->lm_file, "transformer_lm", steno_espnet_write_lm));
+    if (j->a.lm_rnn.layers)
+        READ(write_network(j, t, &blob, j->lm_file, "seq_rnnlm", steno_espnet_write_rnn_lm));
+    else
+        READ(write_network(j, t, &blob, j->lm_file, "transformer_lm", steno_espnet_write_lm));
     steno_torch_close(t);
     steno_blob_close(&blob);
     return st;

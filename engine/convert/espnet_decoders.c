@@ -1,7 +1,9 @@
 /* Decoders and language models in the configuration of ESPnet2. */
 #include "convert/espnet_job.h"
+#include "convert/espnet_recur.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const char *const decoder_keys[] = {"attention_heads",
                                            "linear_units",
@@ -62,27 +64,17 @@ static const char *const lm_keys[] = {"pos_enc",
                                       "attention_dropout_rate",
                                       NULL};
 
-steno_status steno_espnet_read_lm(struct steno_espnet_job *j)
+static steno_status read_transformer_lm(struct steno_espnet_job *j)
 {
     struct steno_espnet_arch *a = &j->a;
-    const char *kind = "seq_rnn", *pos = NULL;
-    const steno_yaml *y;
-    steno_status st;
-    if (!j->has_lm)
-        return STENO_OK;
-    st = steno_espnet_read_yaml(j, j->lm_conf, &j->lm);
-    if (st)
-        return st;
-    y = j->lm;
+    const steno_yaml *y = j->lm;
+    const char *pos = NULL;
+    steno_status st = steno_espnet_check_keys(j, y, "lm_conf", lm_keys);
     a->lm_embed = 128;
     a->lm_d = 256;
     a->lm_heads = 2;
     a->lm_ff = 1024;
     a->lm_blocks = 4;
-    st = steno_espnet_text(j, y, "lm", &kind);
-    if (!st && strcmp(kind, "transformer"))
-        st = steno_espnet_unsupported(j, y, "lm", kind, "transformer");
-    READ(steno_espnet_check_keys(j, y, "lm_conf", lm_keys));
     READ(steno_espnet_text(j, y, "lm_conf.pos_enc", &pos));
     READ(steno_espnet_int(j, y, "lm_conf.embed_unit", 1, 65536, &a->lm_embed));
     READ(steno_espnet_int(j, y, "lm_conf.att_unit", 2, 65536, &a->lm_d));
@@ -98,4 +90,77 @@ steno_status steno_espnet_read_lm(struct steno_espnet_job *j)
         return steno_fail(j->err, STENO_ERR_FORMAT, "%s: lm_conf: %lld heads of %lld columns",
                           steno_yaml_name(y), (long long)a->lm_heads, (long long)a->lm_d);
     return STENO_OK;
+}
+
+static const char *const rnn_lm_keys[] = {"unit",        "nhid",     "nlayers",   "dropout_rate",
+                                          "tie_weights", "rnn_type", "ignore_id", NULL};
+
+/* A name such as "lstm" or "RNN_TANH", in any case, as the cell. */
+static steno_status read_cell(struct steno_espnet_job *j, const steno_yaml *y, const char *path,
+                              const char *known, enum steno_make_cell *cell)
+{
+    static const char *const names[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
+    const char *v = names[0];
+    steno_status st = steno_espnet_text(j, y, path, &v);
+    if (st)
+        return st;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcasecmp(v, names[i]) && strstr(known, names[i])) {
+            *cell = (enum steno_make_cell)i;
+            return STENO_OK;
+        }
+    return steno_espnet_unsupported(j, y, path, v, known);
+}
+
+static steno_status read_rnn_lm(struct steno_espnet_job *j)
+{
+    struct steno_espnet_rnn *a = &j->a.lm_rnn;
+    const steno_yaml *y = j->lm;
+    steno_status st = steno_espnet_check_keys(j, y, "lm_conf", rnn_lm_keys);
+    a->layers = 2;
+    a->embed = 650;
+    READ(steno_espnet_int(j, y, "lm_conf.unit", 1, 65536, &a->embed));
+    a->units = a->embed;
+    READ(steno_espnet_int(j, y, "lm_conf.nhid", 1, 65536, &a->units));
+    READ(steno_espnet_int(j, y, "lm_conf.nlayers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers));
+    READ(read_cell(j, y, "lm_conf.rnn_type", "lstm, gru, rnn_tanh, rnn_relu", &a->cell));
+    return st;
+}
+
+steno_status steno_espnet_read_lm(struct steno_espnet_job *j)
+{
+    const char *kind = "seq_rnn";
+    steno_status st;
+    if (!j->has_lm)
+        return STENO_OK;
+    st = steno_espnet_read_yaml(j, j->lm_conf, &j->lm);
+    READ(steno_espnet_text(j, j->lm, "lm", &kind));
+    if (st)
+        return st;
+    if (!strcmp(kind, "transformer"))
+        return read_transformer_lm(j);
+    if (!strcmp(kind, "seq_rnn"))
+        return read_rnn_lm(j);
+    return steno_espnet_unsupported(j, j->lm, "lm", kind, "transformer, seq_rnn");
+}
+
+/* ---- the configuration that is written ------------------------------------------------------ */
+
+steno_status steno_espnet_add_lm(const struct steno_espnet_job *j, struct steno_buf *b)
+{
+    static const char *const cells[] = {"LSTM", "GRU", "RNN_TANH", "RNN_RELU"};
+    const struct steno_espnet_arch *a = &j->a;
+    if (!j->has_lm)
+        return steno_buf_puts(b, "lm:\n  use_lm: false\n");
+    if (a->lm_rnn.layers)
+        return steno_buf_printf(b,
+                                "lm:\n  use_lm: true\n  model_path: full/seq_rnnlm.onnx\n"
+                                "  lm_type: SequentialRNNLM\n  rnn_type: %s\n  nhid: %lld\n"
+                                "  nlayers: %lld\n",
+                                cells[a->lm_rnn.cell], (long long)a->lm_rnn.units,
+                                (long long)a->lm_rnn.layers);
+    return steno_buf_printf(b,
+                            "lm:\n  use_lm: true\n  model_path: full/transformer_lm.onnx\n"
+                            "  lm_type: TransformerLM\n  odim: %lld\n  nlayers: %lld\n",
+                            (long long)a->lm_d, (long long)a->lm_blocks);
 }

@@ -6,6 +6,12 @@
 
 enum steno_espnet_rel { STENO_REL_NONE, STENO_REL_LATEST, STENO_REL_LEGACY };
 
+/* Recurrent layers: a language model (lm: seq_rnn). */
+struct steno_espnet_rnn {
+    enum steno_make_cell cell;
+    int64_t layers, embed, units;
+};
+
 struct steno_espnet_arch {
     bool conformer; /* else Transformer */
     int64_t in, d, heads, ff, blocks;
@@ -18,6 +24,7 @@ struct steno_espnet_arch {
     bool dec_before;
     int64_t lm_embed, lm_d, lm_heads, lm_ff, lm_blocks;
     bool lm_positions;
+    struct steno_espnet_rnn lm_rnn; /* layers 0: the language model is a Transformer */
 };
 
 struct steno_onnx_written;
@@ -36,5 +43,8 @@ STENO_MUST steno_status steno_espnet_write_decoder(const struct steno_espnet_arc
 STENO_MUST steno_status steno_espnet_write_lm(const struct steno_espnet_arch *a,
                                               const struct steno_make_weights *w, const char *path,
                                               steno_err *err);
+STENO_MUST steno_status steno_espnet_write_rnn_lm(const struct steno_espnet_arch *a,
+                                                  const struct steno_make_weights *w,
+                                                  const char *path, steno_err *err);
 
 #endif

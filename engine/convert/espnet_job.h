@@ -66,4 +66,7 @@ STENO_MUST steno_status steno_espnet_read_encoder(struct steno_espnet_job *j);
 STENO_MUST steno_status steno_espnet_read_decoder(struct steno_espnet_job *j);
 STENO_MUST steno_status steno_espnet_read_lm(struct steno_espnet_job *j);
 
+/* ---- sections of the configuration that is written ---- */
+STENO_MUST steno_status steno_espnet_add_lm(const struct steno_espnet_job *j, struct steno_buf *b);
+
 #endif

@@ -309,29 +309,37 @@ static bool copy_attr(struct steno_make *m, struct steno_attr *a)
     return true;
 }
 
-steno_value_id steno_make_node(struct steno_make *m, const char *type, int n,
-                               const steno_value_id *in, int n_attr, const struct steno_attr *attr)
+void steno_make_outputs(struct steno_make *m, const char *type, int n, const steno_value_id *in,
+                        int n_out, steno_value_id *out, int n_attr, const struct steno_attr *attr)
 {
     struct steno_node *node;
-    steno_value_id v = STENO_NONE;
     int32_t at = 0;
+    for (int i = 0; i < n_out; i++)
+        out[i] = STENO_NONE;
     if (!m->st)
-        m->st = steno_graph_add_node(m->g, "", type, type, n, 1, n_attr, &at, m->err);
-    if (!m->st)
-        m->st = steno_graph_add_value(m->g, "", &v, m->err);
+        m->st = steno_graph_add_node(m->g, "", type, type, n, n_out, n_attr, &at, m->err);
+    for (int i = 0; i < n_out && !m->st; i++)
+        m->st = steno_graph_add_value(m->g, "", &out[i], m->err);
     if (m->st)
-        return STENO_NONE;
+        return;
     node = &m->g->nodes[at];
     node->opset = STENO_MAKE_OPSET;
     memcpy(node->in, in, (size_t)n * sizeof *in);
-    node->out[0] = v;
+    memcpy(node->out, out, (size_t)n_out * sizeof *out);
     for (int i = 0; i < n_attr; i++) {
         node->attr[i] = attr[i];
         if (!copy_attr(m, &node->attr[i])) {
             no_memory(m);
-            return STENO_NONE;
+            return;
         }
     }
+}
+
+steno_value_id steno_make_node(struct steno_make *m, const char *type, int n,
+                               const steno_value_id *in, int n_attr, const struct steno_attr *attr)
+{
+    steno_value_id v;
+    steno_make_outputs(m, type, n, in, 1, &v, n_attr, attr);
     return v;
 }
 

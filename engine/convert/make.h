@@ -76,6 +76,9 @@ steno_value_id steno_make_int(struct steno_make *m, int64_t x); /* a scalar */
 /* in: n values; attr: n_attr attributes, copied (names are literals). The output of the node. */
 steno_value_id steno_make_node(struct steno_make *m, const char *type, int n,
                                const steno_value_id *in, int n_attr, const struct steno_attr *attr);
+/* The same with n_out outputs, into out; STENO_NONE after a failure. */
+void steno_make_outputs(struct steno_make *m, const char *type, int n, const steno_value_id *in,
+                        int n_out, steno_value_id *out, int n_attr, const struct steno_attr *attr);
 steno_value_id steno_make_1(struct steno_make *m, const char *type, steno_value_id x);
 steno_value_id steno_make_2(struct steno_make *m, const char *type, steno_value_id x,
                             steno_value_id y);
@@ -118,6 +121,26 @@ steno_value_id steno_make_convolve(struct steno_make *m, steno_value_id x, const
                                    const struct steno_make_conv *c);
 /* "relu", "swish" (also "silu"), "gelu", "tanh". STENO_ERR_UNSUPPORTED names another one. */
 steno_value_id steno_make_activation(struct steno_make *m, steno_value_id x, const char *name);
+/* ---- recurrent layers (make_rnn.c) ---- */
+enum steno_make_cell { STENO_MAKE_LSTM, STENO_MAKE_GRU, STENO_MAKE_RNN_TANH, STENO_MAKE_RNN_RELU };
+struct steno_make_rnn {
+    enum steno_make_cell cell;
+    int64_t in, units;
+    bool both; /* both directions: the outputs of the two stand side by side */
+};
+struct steno_make_states {
+    steno_value_id h, c; /* [directions, B, units]; c: LSTM only, else STENO_NONE */
+};
+/* A layer of PyTorch's LSTM, GRU or RNN: NAME.weight_ih SUFFIX, weight_hh, bias_ih, bias_hh
+ * (suffix "_l0"; "" for the cells, "_reverse" is added for the way back). x [T, B, in]. start:
+ * states, or NULL: zeros. end, which may be NULL, receives the states after the last step. The
+ * outputs [T, B, directions * units]. */
+steno_value_id steno_make_recur(struct steno_make *m, steno_value_id x, const char *name,
+                                const char *suffix, const struct steno_make_rnn *r,
+                                const struct steno_make_states *start,
+                                struct steno_make_states *end);
+
+/* ---- tables ---- */
 /* Rows 0..n-1 of the sinusoidal table of ESPnet and fairseq-like models: sin at even columns, cos
  * at odd ones. Row r is of position first + r * step. */
 steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
