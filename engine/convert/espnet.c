@@ -246,15 +246,7 @@ static steno_status add_config(struct steno_espnet_job *j, struct steno_buf *b)
 {
     const struct steno_espnet_arch *a = &j->a;
     const int64_t end = token_id(j, "<sos/eos>", a->vocab - 1);
-    const double ctc = !j->has_decoder ? 1 : j->has_ctc ? 0.5 : 0;
-    steno_status st = STENO_OK;
-    ADD("ngram:\n  use_ngram: false\nweights:\n  decoder: %g\n  ctc: %g\n  length_bonus: 0.0\n",
-        1 - ctc, ctc);
-    if (j->has_lm)
-        ADD("  lm: 1.0\n");
-    ADD("beam_search:\n  beam_size: 20\n  pre_beam_ratio: 1.5\n  pre_beam_score_key: %s\n"
-        "  maxlenratio: 0.0\n  minlenratio: 0.0\ntransducer:\n  use_transducer_decoder: false\n",
-        ctc < 1 ? "full" : "null");
+    steno_status st = steno_espnet_add_search(j, b);
     ADD("token:\n  sos: %lld\n  eos: %lld\n  blank: %lld\n  list:\n", (long long)end,
         (long long)end, (long long)token_id(j, "<blank>", 0));
     for (int64_t i = 0; i < a->vocab && !st; i++)
@@ -276,10 +268,7 @@ static steno_status add_config(struct steno_espnet_job *j, struct steno_buf *b)
     if (j->umvn)
         ADD("  normalize:\n    type: utterance_mvn\n    norm_means: true\n"
             "    norm_vars: false\n    eps: 1.0e-20\n");
-    if (j->has_decoder)
-        ADD("decoder:\n  dec_type: XformerDecoder\n  model_path: full/xformer_decoder.onnx\n"
-            "  n_layers: %lld\n  odim: %lld\n",
-            (long long)a->dec_blocks, (long long)a->d);
+    READ(steno_espnet_add_decoder(j, b));
     if (j->has_ctc)
         ADD("ctc:\n  model_path: full/ctc.onnx\n");
     READ(steno_espnet_add_lm(j, b));
@@ -319,21 +308,34 @@ static steno_status write_network(struct steno_espnet_job *j, const struct steno
     return write(&j->a, &w, path, j->err);
 }
 
+static steno_status write_decoder(struct steno_espnet_job *j, const struct steno_torch *t,
+                                  const struct steno_blob *blob)
+{
+    const char *file = j->asr_file;
+    steno_status st = STENO_OK;
+    if (j->a.decoder == STENO_DECODER_XFORMER)
+        st = write_network(j, t, blob, file, "xformer_decoder", steno_espnet_write_decoder);
+    if (j->a.decoder == STENO_DECODER_TRANSDUCER)
+        st = write_network(j, t, blob, file, "transducer_encoder", steno_espnet_write_prediction);
+    if (!st && j->a.decoder == STENO_DECODER_TRANSDUCER)
+        st = write_network(j, t, blob, file, "joint_network", steno_espnet_write_joint);
+    return st;
+}
+
 static steno_status write_asr(struct steno_espnet_job *j)
 {
     struct steno_blob blob = {0};
     struct steno_torch *t = NULL;
     steno_status st = open_weights(j, j->asr_file, &blob, &t);
     j->has_ctc = !st && steno_torch_find(t, "ctc.ctc_lo.weight");
-    if (!st && !j->has_ctc && !j->has_decoder)
+    if (!st && !j->has_ctc && !j->a.decoder)
         st = steno_fail(j->err, STENO_ERR_FORMAT,
                         "%s: neither 'ctc.ctc_lo.weight' nor a decoder: no speech recognition",
                         j->asr_file);
     READ(write_network(j, t, &blob, j->asr_file, "default_encoder", steno_espnet_write_encoder));
     if (!st && j->has_ctc)
         st = write_network(j, t, &blob, j->asr_file, "ctc", steno_espnet_write_ctc);
-    if (!st && j->has_decoder)
-        st = write_network(j, t, &blob, j->asr_file, "xformer_decoder", steno_espnet_write_decoder);
+    READ(write_decoder(j, t, &blob));
     if (!st && j->gmvn)
         st = write_stats(j, t);
     steno_torch_close(t);

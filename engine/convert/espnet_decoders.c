@@ -22,22 +22,15 @@ static const char *const decoder_keys[] = {"attention_heads",
                                            "gradient_checkpoint_layers",
                                            NULL};
 
-steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
+static steno_status read_transformer(struct steno_espnet_job *j)
 {
-    const char *kind = NULL;
     struct steno_espnet_arch *a = &j->a;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_text(j, y, "decoder", &kind);
-    if (st || !kind)
-        return st;
-    if (strcmp(kind, "transformer"))
-        return steno_espnet_unsupported(j, y, "decoder", kind, "transformer, null");
-    j->has_decoder = true;
+    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf", decoder_keys);
     a->dec_heads = 4;
     a->dec_ff = 2048;
     a->dec_blocks = 6;
     a->dec_before = true;
-    st = steno_espnet_check_keys(j, y, "decoder_conf", decoder_keys);
     READ(steno_espnet_int(j, y, "decoder_conf.attention_heads", 1, 1024, &a->dec_heads));
     READ(steno_espnet_int(j, y, "decoder_conf.linear_units", 1, 1 << 20, &a->dec_ff));
     READ(steno_espnet_int(j, y, "decoder_conf.num_blocks", 1, 256, &a->dec_blocks));
@@ -51,6 +44,83 @@ steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
                         "%s: decoder_conf.attention_heads: %lld heads of %lld columns",
                         steno_yaml_name(y), (long long)a->dec_heads, (long long)a->d);
     return st;
+}
+
+/* A name such as "lstm" or "RNN_TANH", in any case, as the cell. */
+static steno_status read_cell(struct steno_espnet_job *j, const steno_yaml *y, const char *path,
+                              const char *known, enum steno_make_cell *cell)
+{
+    static const char *const names[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
+    const char *v = names[0];
+    steno_status st = steno_espnet_text(j, y, path, &v);
+    if (st)
+        return st;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcasecmp(v, names[i]) && strstr(known, names[i])) {
+            *cell = (enum steno_make_cell)i;
+            return STENO_OK;
+        }
+    return steno_espnet_unsupported(j, y, path, v, known);
+}
+
+static const char *const transducer_keys[] = {
+    "rnn_type", "num_layers", "hidden_size", "dropout", "dropout_embed", "embed_pad", NULL};
+static const char *const joint_keys[] = {"joint_space_size", "joint_activation_type",
+                                         "lin_dec_bias", NULL};
+
+static steno_status read_joint(struct steno_espnet_job *j)
+{
+    static const char *const activations[] = {"tanh",       "relu",     "swish", "selu",
+                                              "leaky_relu", "identity", NULL};
+    struct steno_espnet_arch *a = &j->a;
+    const steno_yaml *y = j->y;
+    steno_status st = steno_espnet_check_keys(j, y, "joint_net_conf", joint_keys);
+    a->joint_space = 256;
+    a->joint_bias = true;
+    a->joint_activation = activations[0];
+    READ(steno_espnet_int(j, y, "joint_net_conf.joint_space_size", 1, 65536, &a->joint_space));
+    READ(steno_espnet_flag(j, y, "joint_net_conf.lin_dec_bias", &a->joint_bias));
+    READ(steno_espnet_text(j, y, "joint_net_conf.joint_activation_type", &a->joint_activation));
+    if (!st && !steno_espnet_one_of(a->joint_activation, activations))
+        st = steno_espnet_unsupported(j, y, "joint_net_conf.joint_activation_type",
+                                      a->joint_activation,
+                                      "tanh, relu, swish, selu, leaky_relu, identity");
+    return st;
+}
+
+static steno_status read_transducer(struct steno_espnet_job *j)
+{
+    struct steno_espnet_rnn *a = &j->a.dec_rnn;
+    const steno_yaml *y = j->y;
+    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf", transducer_keys);
+    a->layers = 1;
+    a->units = 320;
+    READ(read_cell(j, y, "decoder_conf.rnn_type", "lstm, gru", &a->cell));
+    READ(steno_espnet_int(j, y, "decoder_conf.num_layers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers));
+    READ(steno_espnet_int(j, y, "decoder_conf.hidden_size", 1, 65536, &a->units));
+    READ(steno_espnet_only(j, y, "model_conf.transducer_multi_blank_durations", ""));
+    READ(read_joint(j));
+    return st;
+}
+
+steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
+{
+    static const struct {
+        const char *name;
+        enum steno_espnet_decoder decoder;
+        steno_status (*read)(struct steno_espnet_job *j);
+    } kinds[] = {{"transformer", STENO_DECODER_XFORMER, read_transformer},
+                 {"transducer", STENO_DECODER_TRANSDUCER, read_transducer}};
+    const char *kind = NULL;
+    steno_status st = steno_espnet_text(j, j->y, "decoder", &kind);
+    if (st || !kind)
+        return st;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kind, kinds[i].name)) {
+            j->a.decoder = kinds[i].decoder;
+            return kinds[i].read(j);
+        }
+    return steno_espnet_unsupported(j, j->y, "decoder", kind, "transformer, transducer, null");
 }
 
 static const char *const lm_keys[] = {"pos_enc",
@@ -95,23 +165,6 @@ static steno_status read_transformer_lm(struct steno_espnet_job *j)
 static const char *const rnn_lm_keys[] = {"unit",        "nhid",     "nlayers",   "dropout_rate",
                                           "tie_weights", "rnn_type", "ignore_id", NULL};
 
-/* A name such as "lstm" or "RNN_TANH", in any case, as the cell. */
-static steno_status read_cell(struct steno_espnet_job *j, const steno_yaml *y, const char *path,
-                              const char *known, enum steno_make_cell *cell)
-{
-    static const char *const names[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
-    const char *v = names[0];
-    steno_status st = steno_espnet_text(j, y, path, &v);
-    if (st)
-        return st;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcasecmp(v, names[i]) && strstr(known, names[i])) {
-            *cell = (enum steno_make_cell)i;
-            return STENO_OK;
-        }
-    return steno_espnet_unsupported(j, y, path, v, known);
-}
-
 static steno_status read_rnn_lm(struct steno_espnet_job *j)
 {
     struct steno_espnet_rnn *a = &j->a.lm_rnn;
@@ -137,6 +190,10 @@ steno_status steno_espnet_read_lm(struct steno_espnet_job *j)
     READ(steno_espnet_text(j, j->lm, "lm", &kind));
     if (st)
         return st;
+    if (!strcmp(kind, "transformer") && j->a.decoder == STENO_DECODER_TRANSDUCER)
+        return steno_espnet_unsupported(j, j->lm, "lm", "transformer, with a transducer",
+                                        "seq_rnn; the folder of the recognizer alone converts "
+                                        "without a language model");
     if (!strcmp(kind, "transformer"))
         return read_transformer_lm(j);
     if (!strcmp(kind, "seq_rnn"))
@@ -145,6 +202,54 @@ steno_status steno_espnet_read_lm(struct steno_espnet_job *j)
 }
 
 /* ---- the configuration that is written ------------------------------------------------------ */
+
+steno_status steno_espnet_add_search(const struct steno_espnet_job *j, struct steno_buf *b)
+{
+    const bool transducer = j->a.decoder == STENO_DECODER_TRANSDUCER;
+    const double ctc = !j->a.decoder ? 1 : j->has_ctc ? 0.5 : 0;
+    steno_status st = steno_buf_puts(b, "ngram:\n  use_ngram: false\nweights:\n");
+    if (transducer && !j->has_lm)
+        READ(steno_buf_puts(b, "  lm: 0.0\n"));
+    if (!transducer)
+        READ(steno_buf_printf(b, "  decoder: %g\n  ctc: %g\n  length_bonus: 0.0\n", 1 - ctc, ctc));
+    if (j->has_lm)
+        READ(steno_buf_puts(b, "  lm: 1.0\n"));
+    READ(steno_buf_puts(b, "beam_search:\n  beam_size: 20\n"));
+    if (transducer)
+        READ(steno_buf_puts(b, "  search_type: default\n  search_args: {}\n  score_norm: true\n"));
+    else
+        READ(steno_buf_printf(b,
+                              "  pre_beam_ratio: 1.5\n  pre_beam_score_key: %s\n"
+                              "  maxlenratio: 0.0\n  minlenratio: 0.0\n",
+                              ctc < 1 ? "full" : "null"));
+    READ(steno_buf_printf(b, "transducer:\n  use_transducer_decoder: %s\n",
+                          transducer ? "true" : "false"));
+    return st;
+}
+
+steno_status steno_espnet_add_decoder(const struct steno_espnet_job *j, struct steno_buf *b)
+{
+    const struct steno_espnet_arch *a = &j->a;
+    switch (a->decoder) {
+    case STENO_DECODER_NONE:
+        return STENO_OK;
+    case STENO_DECODER_XFORMER:
+        return steno_buf_printf(b,
+                                "decoder:\n  dec_type: XformerDecoder\n"
+                                "  model_path: full/xformer_decoder.onnx\n"
+                                "  n_layers: %lld\n  odim: %lld\n",
+                                (long long)a->dec_blocks, (long long)a->d);
+    case STENO_DECODER_TRANSDUCER:
+        return steno_buf_printf(b,
+                                "decoder:\n  dec_type: TransducerDecoder\n"
+                                "  model_path: full/transducer_encoder.onnx\n"
+                                "  n_layers: %lld\n  odim: %lld\n  dtype: %s\n"
+                                "joint_network:\n  model_path: full/joint_network.onnx\n",
+                                (long long)a->dec_rnn.layers, (long long)a->dec_rnn.units,
+                                a->dec_rnn.cell == STENO_MAKE_LSTM ? "lstm" : "gru");
+    }
+    return STENO_OK;
+}
 
 steno_status steno_espnet_add_lm(const struct steno_espnet_job *j, struct steno_buf *b)
 {

@@ -6,11 +6,13 @@
 
 enum steno_espnet_rel { STENO_REL_NONE, STENO_REL_LATEST, STENO_REL_LEGACY };
 
-/* Recurrent layers: a language model (lm: seq_rnn). */
+/* Recurrent layers: a language model (lm: seq_rnn), the prediction network of a transducer. */
 struct steno_espnet_rnn {
     enum steno_make_cell cell;
     int64_t layers, embed, units;
 };
+
+enum steno_espnet_decoder { STENO_DECODER_NONE, STENO_DECODER_XFORMER, STENO_DECODER_TRANSDUCER };
 
 struct steno_espnet_arch {
     bool conformer; /* else Transformer */
@@ -22,6 +24,11 @@ struct steno_espnet_arch {
     const char *activation;
     int64_t vocab, dec_heads, dec_ff, dec_blocks;
     bool dec_before;
+    enum steno_espnet_decoder decoder;
+    struct steno_espnet_rnn dec_rnn;
+    int64_t joint_space;
+    bool joint_bias; /* of lin_dec */
+    const char *joint_activation;
     int64_t lm_embed, lm_d, lm_heads, lm_ff, lm_blocks;
     bool lm_positions;
     struct steno_espnet_rnn lm_rnn; /* layers 0: the language model is a Transformer */
@@ -40,6 +47,12 @@ STENO_MUST steno_status steno_espnet_write_ctc(const struct steno_espnet_arch *a
 STENO_MUST steno_status steno_espnet_write_decoder(const struct steno_espnet_arch *a,
                                                    const struct steno_make_weights *w,
                                                    const char *path, steno_err *err);
+STENO_MUST steno_status steno_espnet_write_prediction(const struct steno_espnet_arch *a,
+                                                      const struct steno_make_weights *w,
+                                                      const char *path, steno_err *err);
+STENO_MUST steno_status steno_espnet_write_joint(const struct steno_espnet_arch *a,
+                                                 const struct steno_make_weights *w,
+                                                 const char *path, steno_err *err);
 STENO_MUST steno_status steno_espnet_write_lm(const struct steno_espnet_arch *a,
                                               const struct steno_make_weights *w, const char *path,
                                               steno_err *err);

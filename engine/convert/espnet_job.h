@@ -31,7 +31,7 @@ struct steno_espnet_job {
     const char *token_type;
     long fs, n_fft, win, hop, mels;
     double fmin, fmax;
-    bool has_lm, has_ctc, has_decoder, gmvn, umvn, bpe;
+    bool has_lm, has_ctc, gmvn, umvn, bpe;
     steno_err *err;
 };
 
@@ -67,6 +67,11 @@ STENO_MUST steno_status steno_espnet_read_decoder(struct steno_espnet_job *j);
 STENO_MUST steno_status steno_espnet_read_lm(struct steno_espnet_job *j);
 
 /* ---- sections of the configuration that is written ---- */
+/* ngram, weights, beam_search, transducer: ESPnet's defaults. */
+STENO_MUST steno_status steno_espnet_add_search(const struct steno_espnet_job *j,
+                                                struct steno_buf *b);
+STENO_MUST steno_status steno_espnet_add_decoder(const struct steno_espnet_job *j,
+                                                 struct steno_buf *b);
 STENO_MUST steno_status steno_espnet_add_lm(const struct steno_espnet_job *j, struct steno_buf *b);
 
 #endif

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 from test_convert import DATA, RECORDING, log_softmax, members, ort, ours, refused, steno
 
-LANGUAGE_MODELS = ("lm-gru", "lm-relu")
+LANGUAGE_MODELS = ("lm-gru", "lm-relu", "transducer-lstm")
+TRANSDUCERS = ("transducer-lstm", "transducer-gru")
 LIMIT = 1e-4
 
 
@@ -49,19 +50,36 @@ def language_models(d, engine):
         close(name, log_softmax(rnn_steps(engine(path), path, "x", want["ids"])), want["lm"])
 
 
+def transducers(d, engine):
+    for name in TRANSDUCERS:
+        path, want = convert(d, name)
+        rows = rnn_steps(engine(path % "transducer_encoder"), path % "transducer_encoder", "labels", want["ids"])
+        close(name, rows, want["prediction"])
+        joint = engine(path % "joint_network")
+        got = [[joint({"enc_out": want["memory"][0, n], "dec_out": row})[0] for row in want["prediction"][n]]
+               for n in range(len(rows))]  # fmt: skip
+        close(name, np.array(got), want["joint"])
+
+
+def all_networks(d, engine):
+    language_models(d, engine)
+    transducers(d, engine)
+
+
 def equal_in_onnx_runtime(d):
-    language_models(d, ort)
+    all_networks(d, ort)
 
 
 def equal_in_steno(d):
     os.mkdir(f"{d}/arrays")
-    language_models(d, ours(f"{d}/arrays"))
+    all_networks(d, ours(f"{d}/arrays"))
 
 
 def written_directories_are_served(d):
-    for name in LANGUAGE_MODELS:
+    for name in {*LANGUAGE_MODELS, *TRANSDUCERS}:
         convert(d, name)
-        steno("transcribe", "--model", f"{d}/{name}", "--beam", "3", "--lm-weight", "0.5", RECORDING)
+        with_lm = os.path.exists(f"{d}/{name}/full/seq_rnnlm.onnx")
+        steno("transcribe", "--model", f"{d}/{name}", "--beam", "3", *(["--lm-weight", "0.5"] if with_lm else []), RECORDING)
 
 
 def bad_configurations_are_named(d):
@@ -78,6 +96,24 @@ def bad_configurations_are_named(d):
     refused(d, lm("nhid: 7", "nlayers: 3"), "asks for", 65)
     refused(d, lm("nhid: 7", "nhid: 7\n  nlayers: 3"), "'lm.rnn.weight_ih_l2' is missing: lm_conf asks for it", 65)
     refused(d, lm("nhid: 7", "projection: 7"), "lm_conf.projection is not known", 65)
+
+    transducer = members("transducer-gru")
+
+    def asr(old, new):
+        changed = transducer["exp/asr/config.yaml"].decode()
+        assert old in changed, old
+        return transducer | {"exp/asr/config.yaml": changed.replace(old, new)}
+
+    refused(d, asr("decoder: transducer", "decoder: mlm"), "decoder: mlm; known: transformer, transducer", 65)
+    refused(d, asr("rnn_type: gru", "rnn_type: rnn_tanh"), "decoder_conf.rnn_type: rnn_tanh; known: lstm, gru", 65)
+    refused(d, asr("joint_activation_type: relu", "joint_activation_type: mish"), "mish; known: tanh, relu", 65)
+    refused(d, asr("joint_space_size: 6", "joint_space_size: 7"), "[6,8], joint_net_conf asks for [7,8]", 65)
+    refused(d, asr("joint_space_size: 6", "dropout: 6"), "joint_net_conf.dropout is not known", 65)
+    refused(d, asr("hidden_size: 8", "hidden_size: 9"), "decoder_conf asks for", 65)
+    refused(d, asr("ctc_weight: 0.3", "transducer_multi_blank_durations: [2]"), "transducer_multi_blank_durations", 65)
+    both = members("transducer-lstm")
+    both["exp/lm/config.yaml"] = b"lm: transformer\nlm_conf: {}\n"
+    refused(d, both, "transformer, with a transducer", 65)
 
 
 TESTS = [equal_in_onnx_runtime, equal_in_steno, written_directories_are_served, bad_configurations_are_named]
