@@ -97,7 +97,7 @@ public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 
 .DEFAULT_GOAL := all
 
-.PHONY: all abi wheel check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
+.PHONY: all abi wheel check check-asan check-ubsan check-tsan check-clients check-faults check-slow install uninstall dist \
         deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
@@ -290,6 +290,9 @@ check-tsan: ## ... under ThreadSanitizer
 	@tests/check.sh --san thread
 check-faults: ## fault injection only
 	@tests/check.sh --only faults
+check-clients: all ## clients that need much to be installed: LiveKit, pipecat, Node.js, Java (800 MB; docs/clients.md)
+	@tests/clients/setup.sh
+	@STENO_BUILD=$(CURDIR)/$(B) STENO_CLIENTS_LARGE=1 build/venv/bin/python tests/integration/test_clients_large.py
 check-slow: ## long fuzzing and soak runs
 	@tests/check.sh --slow
 demo: ## build, fetch a model of English, start the server, transcribe by upload and live stream

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the missing Debian packages: deps.sh build|demo|check|arm|deb|container (arm: only the cross compiler and the emulator).
+# Install the missing Debian packages: deps.sh build|demo|check|clients|arm|deb|container (arm: only the cross compiler and the emulator).
 # Prints what it installs; asks nothing; does nothing if all packages are installed.
 set -eu
 
@@ -15,16 +15,21 @@ check="abigail-tools curl ffmpeg g++ libcmocka-dev mypy python3 python3-venv git
  openssl nginx haproxy caddy"
 
 deb="debhelper dh-apparmor lintian dpkg-dev mmdebstrap git"
+clients="openjdk-17-jdk-headless"
+# Node.js from elsewhere does as well, and brings its own npm
+command -v node >/dev/null 2>&1 || clients="$clients nodejs"
+command -v npm >/dev/null 2>&1 || clients="$clients npm"
 container="buildah mmdebstrap curl python3-minimal procps git"
 
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
 check) want="$build $demo $check $arm" ;;
+clients) want="$build $demo python3 python3-venv openssl $clients" ;;
 arm) want=$arm ;;
 deb) want="$build $deb" ;;
 container) want=$container ;;
-*) echo "usage: deps.sh build|demo|check|arm|deb|container" >&2; exit 64 ;;
+*) echo "usage: deps.sh build|demo|check|clients|arm|deb|container" >&2; exit 64 ;;
 esac
 
 missing=""

@@ -12,19 +12,13 @@ import time
 from websockets.sync.client import connect
 
 from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, client, eventually, frame, read_messages, tap
-from wire import END, GET, POST, PCM, START, WAV, answer, said, text_of, upgrade
+from wire import END, GET, POST, PCM, START, WAV, answer, certificate, said, text_of, upgrade
 
 DIR = tempfile.TemporaryDirectory(prefix="steno-tls-")
 CERT, KEY = os.path.join(DIR.name, "cert.pem"), os.path.join(DIR.name, "key.pem")
 
 
-def certificate(name, cert=CERT, key=KEY):
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                    "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert],
-                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-certificate("first")
+certificate("first", CERT, KEY)
 SETTINGS = [f"tls.certificate={CERT}", f"tls.key={KEY}"]
 
 
@@ -246,7 +240,7 @@ def a_new_certificate_is_taken_on_sighup(d):
     kept = dial(d)
     kept.sendall(GET)
     answer(kept)
-    certificate("second")
+    certificate("second", CERT, KEY)
     d.proc.send_signal(signal.SIGHUP)
     assert eventually(lambda: subject() != old)
     kept.sendall(GET)
@@ -257,7 +251,7 @@ def a_new_certificate_is_taken_on_sighup(d):
     d.proc.send_signal(signal.SIGHUP)
     assert eventually(lambda: "the old certificate stays in use" in d.output())
     assert subject() == new
-    certificate("third")
+    certificate("third", CERT, KEY)
 
 
 @case

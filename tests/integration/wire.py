@@ -1,6 +1,7 @@
 """Requests byte by byte, for connections that carry several of them: shared by test_connections, test_tls, test_proxies."""
 import json
 import socket
+import subprocess
 
 from daemon import DIGITS, DIGITS_TEXT, SLOW, frame, pcm, read_messages
 
@@ -21,6 +22,13 @@ def upgrade(path="/v1/stream", extra="", version=13):
 def said(data=PCM):
     """The frames of a whole stream."""
     return frame(1, START.encode()) + frame(2, data) + frame(1, END.encode())
+
+
+def certificate(name, cert, key):
+    """Write a self-signed certificate of localhost with this common name, and its key."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert],
+                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def dial(d):
