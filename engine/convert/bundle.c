@@ -1,11 +1,64 @@
 #include "convert/bundle.h"
 
+#include "formats/gzip.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define MAX_GROWTH 32 /* of gzip; weights hardly shrink */
+#define MAX_SMALL ((size_t)64 << 20)
+
+/* The tar in gzip takes the place of the mapped file. */
+static steno_status unpack(struct steno_bundle *b, steno_err *err)
+{
+    const size_t max =
+        b->map.n > SIZE_MAX / 2 / MAX_GROWTH ? SIZE_MAX / 2 : MAX_SMALL + b->map.n * MAX_GROWTH;
+    size_t n = 0;
+    steno_status st = steno_gzip_unpack(b->map.p, b->map.n, b->path, max, &b->unpacked, &n, err);
+    if (st)
+        return st;
+    steno_map_close(&b->map);
+    b->bytes = b->unpacked;
+    b->n_bytes = n;
+    return STENO_OK;
+}
+
+static steno_status list_tar(struct steno_bundle *b, steno_err *err)
+{
+    steno_status st = steno_tar_list(b->bytes, b->n_bytes, b->path, &b->tar, err);
+    if (st)
+        return st;
+    b->member = calloc(b->tar.n + 1, sizeof *b->member);
+    if (!b->member)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", b->path);
+    for (size_t i = 0; i < b->tar.n; i++) {
+        const struct steno_tar_member *m = &b->tar.member[i];
+        b->member[i] = (struct steno_zip_member){.name = m->name,
+                                                 .name_len = m->name_len,
+                                                 .size = m->size,
+                                                 .packed = m->size,
+                                                 .at = m->at};
+    }
+    b->n = b->tar.n;
+    return STENO_OK;
+}
+
+static steno_status list_archive(struct steno_bundle *b, steno_err *err)
+{
+    const bool gzip = steno_gzip_probe(b->map.p, b->map.n);
+    steno_status st = STENO_OK;
+    b->bytes = b->map.p;
+    b->n_bytes = b->map.n;
+    if (gzip)
+        st = unpack(b, err);
+    if (!st && (gzip || steno_tar_probe(b->bytes, b->n_bytes)))
+        return list_tar(b, err);
+    return st ? st : steno_zip_list(b->bytes, b->n_bytes, b->path, &b->member, &b->n, err);
+}
 
 steno_status steno_bundle_open(struct steno_bundle *b, const char *path, steno_err *err)
 {
@@ -16,7 +69,7 @@ steno_status steno_bundle_open(struct steno_bundle *b, const char *path, steno_e
         return STENO_OK;
     st = steno_map_open(&b->map, path, err);
     if (!st)
-        st = steno_zip_list(b->map.p, b->map.n, path, &b->member, &b->n, err);
+        st = list_archive(b, err);
     b->archive = true;
     if (st)
         steno_bundle_close(b);
@@ -27,6 +80,10 @@ void steno_bundle_close(struct steno_bundle *b)
 {
     free(b->member);
     b->member = NULL;
+    b->n = 0;
+    steno_tar_close(&b->tar);
+    free(b->unpacked);
+    b->unpacked = NULL;
     steno_map_close(&b->map);
 }
 
@@ -106,10 +163,10 @@ steno_status steno_bundle_read(const struct steno_bundle *b, const char *name, s
     if (!m)
         return steno_fail(err, STENO_ERR_IO, "%s: %.300s is missing", b->path, name);
     out->n = m->size;
-    out->p = steno_zip_stored(b->map.p, m);
+    out->p = steno_zip_stored(b->bytes, m);
     if (out->p)
         return STENO_OK;
-    st = steno_zip_read(b->map.p, b->map.n, b->path, m, max, &out->owned, err);
+    st = steno_zip_read(b->bytes, b->n_bytes, b->path, m, max, &out->owned, err);
     out->p = out->owned;
     return st;
 }

@@ -1,16 +1,22 @@
-/* The files of a published checkpoint: a directory, or a ZIP archive whose members are read in
- * memory. Nothing is ever unpacked to the disk, so names in an archive reach no path. Confined. */
+/* The files of a published checkpoint: a directory, or an archive (ZIP, tar, tar in gzip) whose
+ * members are read in memory. Nothing is ever unpacked to the disk, so names in an archive reach no
+ * path. Confined. */
 #ifndef STENO_CONVERT_BUNDLE_H
 #define STENO_CONVERT_BUNDLE_H
 
 #include "formats/map.h"
+#include "formats/tar.h"
 #include "formats/zip.h"
 
 struct steno_bundle {
     const char *path;
-    struct steno_map map; /* archive */
-    struct steno_zip_member *member;
+    struct steno_map map; /* archive; nothing is mapped after it was unpacked */
+    void *unpacked;       /* an archive in gzip */
+    const void *bytes;    /* [n_bytes] of the archive, in one of these */
+    size_t n_bytes;
+    struct steno_zip_member *member; /* those of a tar are like stored ones of a ZIP */
     size_t n;
+    struct steno_tar tar;
     bool archive;
 };
 
@@ -21,7 +27,9 @@ struct steno_blob {
     void *owned;
 };
 
-/* path must outlive the bundle. STENO_ERR_IO; STENO_ERR_FORMAT: neither a directory nor a ZIP. */
+/* path must outlive the bundle. STENO_ERR_IO; STENO_ERR_FORMAT: neither a directory nor an archive,
+ * or a damaged one. STENO_ERR_LIMIT: gzip that unpacks to more than 64 MiB and 32 times its size.
+ */
 STENO_MUST steno_status steno_bundle_open(struct steno_bundle *b, const char *path, steno_err *err);
 void steno_bundle_close(struct steno_bundle *b);
 /* Read a file: by its name, which may have folders, else by its last part alone (in an archive: if
