@@ -1,110 +1,265 @@
 /* Encoders in the configuration of ESPnet2. */
 #include "convert/espnet_job.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-static const char *const encoder_keys[] = {"output_size",
-                                           "attention_heads",
-                                           "linear_units",
-                                           "num_blocks",
-                                           "dropout_rate",
-                                           "positional_dropout_rate",
-                                           "attention_dropout_rate",
-                                           "input_layer",
-                                           "normalize_before",
-                                           "concat_after",
-                                           "positionwise_layer_type",
-                                           "positionwise_conv_kernel_size",
-                                           "macaron_style",
-                                           "rel_pos_type",
-                                           "pos_enc_layer_type",
-                                           "selfattention_layer_type",
-                                           "activation_type",
-                                           "use_cnn_module",
-                                           "zero_triu",
-                                           "cnn_module_kernel",
-                                           "padding_idx",
-                                           "interctc_layer_idx",
-                                           "interctc_use_conditioning",
-                                           "ctc_trim",
-                                           "stochastic_depth_rate",
-                                           "layer_drop_rate",
-                                           "max_pos_emb_len",
-                                           "qk_norm",
-                                           "use_flash_attn",
-                                           NULL};
+#define CONF "encoder_conf."
+
+static const struct kind {
+    const char *name;
+    enum steno_espnet_kind kind;
+    int64_t blocks;         /* these are ESPnet's defaults */
+    const char *rel;        /* rel_pos_type */
+    const char *activation; /* of the feed-forward parts */
+} kinds[] = {
+    {"transformer", STENO_ESPNET_TRANSFORMER, 6, NULL, "relu"},
+    {"conformer", STENO_ESPNET_CONFORMER, 6, "legacy", "swish"},
+    {"branchformer", STENO_ESPNET_BRANCHFORMER, 12, "latest", NULL},
+};
+#define KNOWN_KINDS "transformer, conformer, branchformer"
+
+/* Of all kinds: ESPnet builds no encoder with a key that its kind does not know. */
+static const char *const keys[] = {"activation_type",
+                                   "attention_dropout_rate",
+                                   "attention_heads",
+                                   "attention_layer_type",
+                                   "attn_branch_drop_rate",
+                                   "cgmlp_conv_kernel",
+                                   "cgmlp_linear_units",
+                                   "cgmlp_weight",
+                                   "cnn_module_kernel",
+                                   "concat_after",
+                                   "ctc_trim",
+                                   "dropout_rate",
+                                   "gate_activation",
+                                   "input_layer",
+                                   "interctc_layer_idx",
+                                   "interctc_use_conditioning",
+                                   "layer_drop_rate",
+                                   "linear_units",
+                                   "macaron_style",
+                                   "max_pos_emb_len",
+                                   "merge_method",
+                                   "normalize_before",
+                                   "num_blocks",
+                                   "output_size",
+                                   "padding_idx",
+                                   "pos_enc_layer_type",
+                                   "positional_dropout_rate",
+                                   "positionwise_conv_kernel_size",
+                                   "positionwise_layer_type",
+                                   "qk_norm",
+                                   "rel_pos_type",
+                                   "selfattention_layer_type",
+                                   "stochastic_depth_rate",
+                                   "use_attn",
+                                   "use_cgmlp",
+                                   "use_cnn_module",
+                                   "use_flash_attn",
+                                   "use_linear_after_conv",
+                                   "zero_triu",
+                                   NULL};
+
+/* The key has one of the values in `known`, which NULL ends; `names` says them. */
+static steno_status choose(struct steno_espnet_job *j, const char *path, const char *const *known,
+                           const char *names, const char **out)
+{
+    steno_status st = steno_espnet_text(j, j->y, path, out);
+    if (!st && !steno_espnet_one_of(*out, known))
+        st = steno_espnet_unsupported(j, j->y, path, *out, names);
+    return st;
+}
+
+static steno_status read_activation(struct steno_espnet_job *j, const char *path, const char **out)
+{
+    static const char *const known[] = {"hardtanh", "tanh", "relu", "selu", "swish", NULL};
+    return choose(j, path, known, "hardtanh, tanh, relu, selu, swish", out);
+}
+
+static steno_status contradict(struct steno_espnet_job *j, const char *what)
+{
+    return steno_fail(j->err, STENO_ERR_FORMAT, "%s: encoder_conf: %s do not fit together",
+                      steno_yaml_name(j->y), what);
+}
+
+/* ---- positions and attention --------------------------------------------------------------- */
+
+static steno_status read_attention(struct steno_espnet_job *j, const char *key, const char *rel)
+{
+    static const char *const rels[] = {"legacy", "latest", NULL};
+    const char *pos = rel ? "rel_pos" : "abs_pos", *self = rel ? "rel_selfattn" : "selfattn";
+    struct steno_espnet_encoder *e = &j->a.e;
+    steno_status st = steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos);
+    READ(steno_espnet_text(j, j->y, key, &self));
+    if (rel)
+        READ(choose(j, CONF "rel_pos_type", rels, "legacy, latest", &rel));
+    if (st)
+        return st;
+    if (rel && !strcmp(rel, "legacy")) {
+        pos = !strcmp(pos, "rel_pos") ? "legacy_rel_pos" : pos;
+        self = !strcmp(self, "rel_selfattn") ? "legacy_rel_selfattn" : self;
+    }
+    e->fast = !strcmp(self, "fast_selfattn") && e->kind == STENO_ESPNET_BRANCHFORMER;
+    if (!strcmp(pos, "abs_pos") && (!strcmp(self, "selfattn") || e->fast))
+        e->pos = STENO_ESPNET_POS_ABS;
+    else if (rel && !strcmp(pos, "scaled_abs_pos") && (!strcmp(self, "selfattn") || e->fast))
+        e->pos = STENO_ESPNET_POS_SCALED;
+    else if (rel && !strcmp(pos, "rel_pos") && !strcmp(self, "rel_selfattn"))
+        e->pos = STENO_ESPNET_POS_LATEST;
+    else if (rel && !strcmp(pos, "legacy_rel_pos") && !strcmp(self, "legacy_rel_selfattn"))
+        e->pos = STENO_ESPNET_POS_LEGACY;
+    else
+        return steno_espnet_unsupported(
+            j, j->y, CONF "pos_enc_layer_type", pos,
+            !rel ? "abs_pos"
+            : e->kind == STENO_ESPNET_BRANCHFORMER
+                ? "abs_pos and scaled_abs_pos with selfattn or fast_selfattn, rel_pos with "
+                  "rel_selfattn"
+                : "abs_pos and scaled_abs_pos with selfattn, rel_pos with rel_selfattn");
+    return STENO_OK;
+}
+
+/* ---- kinds --------------------------------------------------------------------------------- */
+
+static steno_status read_input_layer(struct steno_espnet_job *j)
+{
+    static const char *const layers[] = {"conv2d",  "conv2d1", "conv2d2", "conv2d6",
+                                         "conv2d8", "linear",  NULL};
+    const char *names = "conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear";
+    const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "input_layer");
+    if (n && steno_yaml_null(n))
+        return steno_espnet_unsupported(j, j->y, CONF "input_layer", "null", names);
+    return choose(j, CONF "input_layer", layers, names, &j->a.e.input_layer);
+}
+
+static steno_status read_common(struct steno_espnet_job *j)
+{
+    struct steno_espnet_encoder *e = &j->a.e;
+    const steno_yaml *y = j->y;
+    steno_status st = steno_espnet_int(j, y, CONF "output_size", 2, 65536, &e->d);
+    READ(steno_espnet_int(j, y, CONF "attention_heads", 1, 1024, &e->heads));
+    READ(steno_espnet_int(j, y, CONF "num_blocks", 1, STENO_ESPNET_MAX_BLOCKS, &e->blocks));
+    READ(read_input_layer(j));
+    READ(steno_espnet_only(j, y, CONF "zero_triu", "false"));
+    READ(steno_espnet_only(j, y, CONF "qk_norm", "false"));
+    if (!st && (e->d % e->heads || e->d % 2))
+        st = contradict(j, "output_size and attention_heads");
+    j->a.d = e->d;
+    return st;
+}
+
+static steno_status read_former(struct steno_espnet_job *j, const struct kind *k)
+{
+    struct steno_espnet_encoder *e = &j->a.e;
+    const steno_yaml *y = j->y;
+    steno_status st = steno_espnet_int(j, y, CONF "linear_units", 1, 1 << 20, &e->ff);
+    READ(steno_espnet_int(j, y, CONF "cnn_module_kernel", 1, 4095, &e->kernel));
+    READ(read_activation(j, CONF "activation_type", &e->activation));
+    READ(steno_espnet_flag(j, y, CONF "normalize_before", &e->before));
+    READ(steno_espnet_flag(j, y, CONF "macaron_style", &e->macaron));
+    READ(steno_espnet_flag(j, y, CONF "use_cnn_module", &e->conv));
+    READ(steno_espnet_only(j, y, CONF "concat_after", "false"));
+    READ(steno_espnet_only(j, y, CONF "positionwise_layer_type", "linear"));
+    READ(steno_espnet_only(j, y, CONF "interctc_use_conditioning", "false"));
+    READ(steno_espnet_only(j, y, CONF "ctc_trim", "false"));
+    READ(steno_espnet_only(j, y, CONF "max_pos_emb_len", "5000"));
+    if (!st && e->conv && e->kernel % 2 == 0)
+        st = contradict(j, "use_cnn_module and an even cnn_module_kernel");
+    READ(read_attention(j, CONF "selfattention_layer_type", k->rel));
+    return st;
+}
+
+static steno_status read_gate(struct steno_espnet_job *j)
+{
+    static const char *const known[] = {"identity", "hardtanh", "tanh", "relu",
+                                        "selu",     "swish",    NULL};
+    struct steno_espnet_encoder *e = &j->a.e;
+    const steno_yaml *y = j->y;
+    steno_status st = steno_espnet_int(j, y, CONF "cgmlp_linear_units", 2, 1 << 20, &e->gate_units);
+    READ(steno_espnet_int(j, y, CONF "cgmlp_conv_kernel", 1, 4095, &e->gate_kernel));
+    READ(steno_espnet_flag(j, y, CONF "use_linear_after_conv", &e->gate_linear));
+    READ(choose(j, CONF "gate_activation", known, "identity, hardtanh, tanh, relu, selu, swish",
+                &e->gate_activation));
+    if (!st && (e->gate_units % 2 || e->gate_kernel % 2 == 0))
+        st = contradict(j, "an odd cgmlp_linear_units or an even cgmlp_conv_kernel");
+    return st;
+}
+
+/* cgmlp_weight: a number, or a list of one per block. */
+static steno_status read_gate_weights(struct steno_espnet_job *j)
+{
+    const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "cgmlp_weight");
+    struct steno_espnet_encoder *e = &j->a.e;
+    double w = 0.5;
+    if (n && n->kind == STENO_YAML_LIST) {
+        if (n->n != (size_t)e->blocks)
+            return contradict(j, "the length of cgmlp_weight and num_blocks");
+        n = n->first;
+        for (int64_t i = 0; i < e->blocks; i++, n = n->next) {
+            w = n->kind == STENO_YAML_SCALAR ? strtod(n->text, NULL) : -1;
+            if (!(w >= 0 && w <= 1))
+                return contradict(j, "an entry of cgmlp_weight and the range of 0 to 1");
+            e->gate_weight[i] = (float)w;
+        }
+        return STENO_OK;
+    }
+    if (steno_yaml_double(j->y, CONF "cgmlp_weight", 0, 1, &w, j->err))
+        return STENO_ERR_FORMAT;
+    for (int64_t i = 0; i < e->blocks; i++)
+        e->gate_weight[i] = (float)w;
+    return STENO_OK;
+}
+
+static steno_status read_branchformer(struct steno_espnet_job *j, const struct kind *k)
+{
+    static const char *const merges[] = {"concat", "learned_ave", "fixed_ave", NULL};
+    struct steno_espnet_encoder *e = &j->a.e;
+    const char *merge = merges[STENO_ESPNET_MERGE_CONCAT];
+    steno_status st = read_gate(j);
+    READ(steno_espnet_flag(j, j->y, CONF "use_attn", &e->attn));
+    READ(steno_espnet_flag(j, j->y, CONF "use_cgmlp", &e->cgmlp));
+    READ(choose(j, CONF "merge_method", merges, "concat, learned_ave, fixed_ave", &merge));
+    READ(read_gate_weights(j));
+    if (!st && !e->attn && !e->cgmlp)
+        st = contradict(j, "use_attn: false and use_cgmlp: false");
+    for (int i = 0; merges[i]; i++)
+        if (!strcmp(merge, merges[i]))
+            e->merge = (enum steno_espnet_merge)i;
+    READ(read_attention(j, CONF "attention_layer_type", k->rel));
+    return st;
+}
 
 steno_status steno_espnet_read_encoder(struct steno_espnet_job *j)
 {
-    static const char *const kinds[] = {"transformer", "conformer", NULL};
-    static const char *const layers[] = {"conv2d",  "conv2d1", "conv2d2", "conv2d6",
-                                         "conv2d8", "linear",  NULL};
-    const char *kind = "rnn", *rel = "legacy", *pos = NULL, *self = NULL;
-    struct steno_espnet_arch *a = &j->a;
-    const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_text(j, y, "encoder", &kind);
-    if (!st && !steno_espnet_one_of(kind, kinds))
-        st = steno_espnet_unsupported(j, y, "encoder", kind, "transformer, conformer");
-    a->conformer = !strcmp(kind, "conformer");
-    *a = (struct steno_espnet_arch){.conformer = a->conformer,
-                                    .in = j->mels,
-                                    .d = 256,
-                                    .heads = 4,
-                                    .ff = 2048,
-                                    .blocks = 6,
-                                    .input_layer = "conv2d",
-                                    .before = true,
-                                    .conv = a->conformer,
-                                    .kernel = 31,
-                                    .activation = a->conformer ? "swish" : "relu",
-                                    .vocab = a->vocab};
-    if (!st)
-        st = steno_espnet_check_keys(j, y, "encoder_conf", encoder_keys);
-    READ(steno_espnet_int(j, y, "encoder_conf.output_size", 2, 65536, &a->d));
-    READ(steno_espnet_int(j, y, "encoder_conf.attention_heads", 1, 1024, &a->heads));
-    READ(steno_espnet_int(j, y, "encoder_conf.linear_units", 1, 1 << 20, &a->ff));
-    READ(steno_espnet_int(j, y, "encoder_conf.num_blocks", 1, 1000, &a->blocks));
-    READ(steno_espnet_int(j, y, "encoder_conf.cnn_module_kernel", 1, 4095, &a->kernel));
-    READ(steno_espnet_text(j, y, "encoder_conf.input_layer", &a->input_layer));
-    READ(steno_espnet_text(j, y, "encoder_conf.activation_type", &a->activation));
-    READ(steno_espnet_flag(j, y, "encoder_conf.normalize_before", &a->before));
-    READ(steno_espnet_flag(j, y, "encoder_conf.macaron_style", &a->macaron));
-    READ(steno_espnet_flag(j, y, "encoder_conf.use_cnn_module", &a->conv));
-    READ(steno_espnet_text(j, y, "encoder_conf.rel_pos_type", &rel));
-    READ(steno_espnet_text(j, y, "encoder_conf.pos_enc_layer_type", &pos));
-    READ(steno_espnet_text(j, y, "encoder_conf.selfattention_layer_type", &self));
-    READ(steno_espnet_only(j, y, "encoder_conf.concat_after", "false"));
-    READ(steno_espnet_only(j, y, "encoder_conf.positionwise_layer_type", "linear"));
-    READ(steno_espnet_only(j, y, "encoder_conf.zero_triu", "false"));
-    READ(steno_espnet_only(j, y, "encoder_conf.interctc_use_conditioning", "false"));
-    READ(steno_espnet_only(j, y, "encoder_conf.ctc_trim", "false"));
-    READ(steno_espnet_only(j, y, "encoder_conf.qk_norm", "false"));
-    READ(steno_espnet_only(j, y, "encoder_conf.max_pos_emb_len", "5000"));
+    const char *name = "rnn";
+    const struct kind *k = NULL;
+    steno_status st = steno_espnet_text(j, j->y, "encoder", &name);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(name, kinds[i].name))
+            k = &kinds[i];
+    if (!st && !k)
+        st = steno_espnet_unsupported(j, j->y, "encoder", name, KNOWN_KINDS);
     if (st)
         return st;
-    if (!steno_espnet_one_of(a->input_layer, layers))
-        return steno_espnet_unsupported(j, y, "encoder_conf.input_layer", a->input_layer,
-                                        "conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear");
-    if (a->d % a->heads || a->d % 2 || a->kernel % 2 == 0)
-        return steno_fail(j->err, STENO_ERR_FORMAT,
-                          "%s: encoder_conf: output_size %lld, attention_heads %lld, "
-                          "cnn_module_kernel %lld do not fit together",
-                          steno_yaml_name(y), (long long)a->d, (long long)a->heads,
-                          (long long)a->kernel);
-    if (!a->conformer)
-        return steno_espnet_only(j, y, "encoder_conf.pos_enc_layer_type", "abs_pos");
-    pos = pos ? pos : "rel_pos";
-    self = self ? self : "rel_selfattn";
-    if (strcmp(rel, "legacy") && strcmp(rel, "latest"))
-        return steno_espnet_unsupported(j, y, "encoder_conf.rel_pos_type", rel, "legacy, latest");
-    if (!strcmp(pos, "abs_pos") && !strcmp(self, "selfattn"))
-        a->rel = STENO_REL_NONE;
-    else if (!strcmp(pos, "legacy_rel_pos") || (!strcmp(pos, "rel_pos") && !strcmp(rel, "legacy")))
-        a->rel = STENO_REL_LEGACY;
-    else if (!strcmp(pos, "rel_pos") && !strcmp(self, "rel_selfattn"))
-        a->rel = STENO_REL_LATEST;
-    else
-        return steno_espnet_unsupported(j, y, "encoder_conf.pos_enc_layer_type", pos,
-                                        "abs_pos with selfattn, rel_pos with rel_selfattn");
-    return STENO_OK;
+    j->a.e = (struct steno_espnet_encoder){.kind = k->kind,
+                                           .in = j->mels,
+                                           .d = 256,
+                                           .heads = 4,
+                                           .ff = 2048,
+                                           .blocks = k->blocks,
+                                           .input_layer = "conv2d",
+                                           .before = true,
+                                           .conv = k->kind == STENO_ESPNET_CONFORMER,
+                                           .kernel = 31,
+                                           .activation = k->activation,
+                                           .attn = true,
+                                           .cgmlp = true,
+                                           .gate_units = 2048,
+                                           .gate_kernel = 31,
+                                           .gate_activation = "identity"};
+    st = steno_espnet_check_keys(j, j->y, "encoder_conf", keys);
+    READ(read_common(j));
+    READ(k->kind == STENO_ESPNET_BRANCHFORMER ? read_branchformer(j, k) : read_former(j, k));
+    return st;
 }

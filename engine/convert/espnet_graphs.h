@@ -2,9 +2,7 @@
 #ifndef STENO_CONVERT_ESPNET_GRAPHS_H
 #define STENO_CONVERT_ESPNET_GRAPHS_H
 
-#include "convert/make.h"
-
-enum steno_espnet_rel { STENO_REL_NONE, STENO_REL_LATEST, STENO_REL_LEGACY };
+#include "convert/espnet_encoder.h"
 
 /* Recurrent layers: a language model (lm: seq_rnn), the prediction network of a transducer. */
 struct steno_espnet_rnn {
@@ -15,13 +13,8 @@ struct steno_espnet_rnn {
 enum steno_espnet_decoder { STENO_DECODER_NONE, STENO_DECODER_XFORMER, STENO_DECODER_TRANSDUCER };
 
 struct steno_espnet_arch {
-    bool conformer; /* else Transformer */
-    int64_t in, d, heads, ff, blocks;
-    const char *input_layer;    /* conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear */
-    enum steno_espnet_rel rel;  /* conformer */
-    bool macaron, conv, before; /* before: norms come before their parts */
-    int64_t kernel;
-    const char *activation;
+    struct steno_espnet_encoder e;
+    int64_t d; /* columns of the encoder's output */
     int64_t vocab, dec_heads, dec_ff, dec_blocks;
     bool dec_before;
     enum steno_espnet_decoder decoder;

@@ -1,0 +1,98 @@
+/* Self-attention of the encoders: transformer/attention.py, asr/layers/fastformer.py of ESPnet
+ * 202511. No position is masked. */
+#include "convert/espnet_encoder.h"
+#include "convert/espnet_parts.h"
+
+#include <stdio.h>
+
+/* Row i of x moves i places to the right (Transformer-XL, appendix B). */
+static steno_value_id shift(struct steno_make *m, steno_value_id x, bool latest)
+{
+    steno_value_id shape = steno_make_1(m, "Shape", x), t, length, zeros, padded, view, y;
+    const int64_t one = 1, two = 2;
+    steno_value_id head = steno_make_slice(m, shape, 0, 0, 2);
+    t = steno_make_2(m, "Gather", shape, steno_make_ints(m, 1, (int64_t[]){2}));
+    length = steno_make_2(m, "Gather", shape, steno_make_ints(m, 1, (int64_t[]){3}));
+    y = steno_make_concat(m, 0, steno_make_slice(m, shape, 0, 0, 3), steno_make_ints(m, 1, &one));
+    zeros = steno_make_1(m, "ConstantOfShape", y);
+    padded = steno_make_concat(m, -1, zeros, x);
+    view = steno_make_concat(
+        m, 0, head,
+        steno_make_concat(m, 0, steno_make_add(m, length, steno_make_ints(m, 1, &one)), t));
+    y = steno_make_2(m, "Reshape", padded, view);
+    y = steno_make_cut(m, y, 2, steno_make_ints(m, 1, &one),
+                       steno_make_ints(m, 1, (int64_t[]){INT64_MAX}));
+    y = steno_make_2(m, "Reshape", y, shape);
+    if (!latest)
+        return y;
+    length = steno_make_add(m, steno_make_2(m, "Div", length, steno_make_ints(m, 1, &two)),
+                            steno_make_ints(m, 1, &one));
+    return steno_make_cut(m, y, 3, steno_make_ints(m, 1, (int64_t[]){0}), length);
+}
+
+static steno_value_id biased(struct steno_make *m, steno_value_id q, const char *name,
+                             const char *bias, int64_t heads, int64_t d)
+{
+    static const int64_t rows[] = {0, 2, 1, 3};
+    char full[120];
+    snprintf(full, sizeof full, "%s.%s", name, bias);
+    q = steno_make_add(m, q, steno_make_param(m, full, 2, (int64_t[]){heads, d / heads}));
+    return steno_make_transpose(m, q, 4, rows);
+}
+
+static steno_value_id rel_attention(struct steno_make *m, const char *name, steno_value_id x,
+                                    steno_value_id positions, const struct steno_espnet_encoder *e)
+{
+    const int64_t h = e->heads, d = e->d;
+    steno_value_id q, k, v, p, content, place;
+    q = steno_make_reshape(m, steno_espnet_linear(m, x, name, "linear_q", d, d, true), 4,
+                           (int64_t[]){0, -1, h, d / h});
+    k = steno_espnet_heads(m, steno_espnet_linear(m, x, name, "linear_k", d, d, true), h, d, true);
+    v = steno_espnet_heads(m, steno_espnet_linear(m, x, name, "linear_v", d, d, true), h, d, false);
+    p = steno_espnet_heads(m, steno_espnet_linear(m, positions, name, "linear_pos", d, d, false), h,
+                           d, true);
+    content = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_u", h, d), k);
+    place = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_v", h, d), p);
+    place = shift(m, place, e->pos == STENO_ESPNET_POS_LATEST);
+    return steno_espnet_weigh(m, name,
+                              steno_espnet_root(m, steno_make_add(m, content, place), d / h), v, d);
+}
+
+/* The rows of x [1,T,d], per head, weighed by softmax(NAME(x) / sqrt(d / heads)): [1,h,1,d / h]. */
+static steno_value_id pool(struct steno_make *m, const char *name, const char *part,
+                           steno_value_id x, steno_value_id heads,
+                           const struct steno_espnet_encoder *e)
+{
+    static const int64_t turn[] = {0, 2, 1}, axis = 2;
+    steno_value_id s = steno_espnet_linear(m, x, name, part, e->d, e->heads, true);
+    s = steno_make_transpose(m, steno_espnet_root(m, s, e->d / e->heads), 3, turn);
+    s = steno_make_softmax(m, "Softmax", s, -1);
+    s = steno_make_2(m, "Unsqueeze", s, steno_make_ints(m, 1, &axis));
+    return steno_make_2(m, "MatMul", s, heads);
+}
+
+/* Additive attention (Wu et al., Fastformer, 2021): its work grows with T, not with T squared. */
+static steno_value_id fast_attention(struct steno_make *m, const char *name, steno_value_id x,
+                                     const struct steno_espnet_encoder *e)
+{
+    static const int64_t turn[] = {0, 2, 1, 3};
+    const int64_t d = e->d, h = e->heads, join[] = {0, -1, d};
+    steno_value_id q = steno_espnet_linear(m, x, name, "query", d, d, true), k, queries, y;
+    k = steno_espnet_linear(m, x, name, "key", d, d, true);
+    queries = steno_espnet_heads(m, q, h, d, false);
+    y = pool(m, name, "query_att", q, queries, e);
+    k = steno_make_2(m, "Mul", k, steno_make_reshape(m, y, 3, join));
+    y = pool(m, name, "key_att", k, steno_espnet_heads(m, k, h, d, false), e);
+    y = steno_make_transpose(m, steno_make_2(m, "Mul", y, queries), 4, turn);
+    y = steno_make_reshape(m, y, 3, join);
+    return steno_make_add(m, steno_espnet_linear(m, y, name, "transform", d, d, true), q);
+}
+
+steno_value_id steno_espnet_self_attention(struct steno_make *m, const char *name, steno_value_id x,
+                                           steno_value_id pos, const struct steno_espnet_encoder *e)
+{
+    if (e->fast)
+        return fast_attention(m, name, x, e);
+    return pos == STENO_NONE ? steno_espnet_attention(m, name, x, x, e->heads, e->d)
+                             : rel_attention(m, name, x, pos, e);
+}

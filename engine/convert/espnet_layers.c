@@ -1,0 +1,191 @@
+/* Layers of the encoders: conformer/encoder_layer.py, transformer/encoder_layer.py,
+ * asr/encoder/branchformer_encoder.py, asr/layers/cgmlp.py of ESPnet 202511. */
+#include "convert/espnet_encoder.h"
+#include "convert/espnet_parts.h"
+
+#include <string.h>
+
+steno_value_id steno_espnet_activation(struct steno_make *m, steno_value_id x, const char *name)
+{
+    if (!strcmp(name, "identity"))
+        return x;
+    if (!strcmp(name, "selu"))
+        return steno_make_1(m, "Selu", x);
+    if (!strcmp(name, "hardtanh"))
+        return steno_make_node(
+            m, "Clip", 3, (steno_value_id[]){x, steno_make_number(m, -1), steno_make_number(m, 1)},
+            0, NULL);
+    return steno_make_activation(m, x, name);
+}
+
+static steno_value_id feed_forward(struct steno_make *m, steno_value_id x, const char *name,
+                                   const struct steno_espnet_encoder *e)
+{
+    x = steno_espnet_linear(m, x, name, "w_1", e->d, e->ff, true);
+    x = steno_espnet_activation(m, x, e->activation);
+    return steno_espnet_linear(m, x, name, "w_2", e->ff, e->d, true);
+}
+
+steno_value_id steno_espnet_convolution(struct steno_make *m, steno_value_id x,
+                                        const struct steno_espnet_encoder *e)
+{
+    static const int64_t turn[] = {0, 2, 1};
+    const int64_t d = e->d, k = e->kernel;
+    const struct steno_make_conv
+        in = {.rank = 1, .in = d, .out = 2 * d, .kernel = 1, .stride = 1, .bias = true},
+        depth = {.rank = 1,
+                 .in = d,
+                 .out = d,
+                 .kernel = k,
+                 .stride = 1,
+                 .pad = (k - 1) / 2,
+                 .groups = d,
+                 .bias = true,
+                 .batch_norm = "conv_module.norm"},
+        out = {.rank = 1, .in = d, .out = d, .kernel = 1, .stride = 1, .bias = true};
+    steno_value_id gate;
+    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), "conv_module.pointwise_conv1",
+                            &in);
+    gate = steno_make_slice(m, x, 1, d, 2 * d);
+    x = steno_make_2(m, "Mul", steno_make_slice(m, x, 1, 0, d), steno_make_1(m, "Sigmoid", gate));
+    x = steno_espnet_activation(m, steno_make_convolve(m, x, "conv_module.depthwise_conv", &depth),
+                                e->activation);
+    x = steno_make_convolve(m, x, "conv_module.pointwise_conv2", &out);
+    return steno_make_transpose(m, x, 3, turn);
+}
+
+static steno_value_id conformer_layer(struct steno_make *m, steno_value_id x, steno_value_id pos,
+                                      const struct steno_espnet_encoder *e)
+{
+    const int64_t d = e->d;
+    const float by = e->macaron ? 0.5f : 1;
+    if (e->macaron)
+        STENO_ESPNET_RESIDUAL(m, x, "norm_ff_macaron", d, e->before, by,
+                              feed_forward(m, y, "feed_forward_macaron", e));
+    STENO_ESPNET_RESIDUAL(m, x, "norm_mha", d, e->before, 1,
+                          steno_espnet_self_attention(m, "self_attn", y, pos, e));
+    if (e->conv)
+        STENO_ESPNET_RESIDUAL(m, x, "norm_conv", d, e->before, 1,
+                              steno_espnet_convolution(m, y, e));
+    STENO_ESPNET_RESIDUAL(m, x, "norm_ff", d, e->before, by, feed_forward(m, y, "feed_forward", e));
+    return e->conv ? steno_make_norm(m, x, "norm_final", d, STENO_ESPNET_EPSILON) : x;
+}
+
+static steno_value_id transformer_layer(struct steno_make *m, steno_value_id x,
+                                        const struct steno_espnet_encoder *e)
+{
+    const int64_t d = e->d;
+    STENO_ESPNET_RESIDUAL(m, x, "norm1", d, e->before, 1,
+                          steno_espnet_self_attention(m, "self_attn", y, STENO_NONE, e));
+    STENO_ESPNET_RESIDUAL(m, x, "norm2", d, e->before, 1, feed_forward(m, y, "feed_forward", e));
+    return x;
+}
+
+/* ---- Branchformer -------------------------------------------------------------------------- */
+
+/* Convolution over time of each column alone. */
+static steno_value_id depthwise(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
+                                int64_t kernel)
+{
+    static const int64_t turn[] = {0, 2, 1};
+    const struct steno_make_conv c = {.rank = 1,
+                                      .in = d,
+                                      .out = d,
+                                      .kernel = kernel,
+                                      .stride = 1,
+                                      .pad = (kernel - 1) / 2,
+                                      .groups = d,
+                                      .bias = true};
+    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), name, &c);
+    return steno_make_transpose(m, x, 3, turn);
+}
+
+/* Half of the columns, times a gate that the convolution makes of the others (cgMLP). */
+static steno_value_id gated(struct steno_make *m, steno_value_id x,
+                            const struct steno_espnet_encoder *e)
+{
+    const int64_t d = e->d, all = e->gate_units, half = all / 2;
+    steno_value_id gate;
+    x = steno_espnet_linear(m, x, "cgmlp", "channel_proj1.0", d, all, true);
+    x = steno_make_activation(m, x, "gelu");
+    gate = steno_make_norm(m, steno_make_slice(m, x, 2, half, all), "cgmlp.csgu.norm", half,
+                           STENO_ESPNET_EPSILON);
+    gate = depthwise(m, gate, "cgmlp.csgu.conv", half, e->gate_kernel);
+    if (e->gate_linear)
+        gate = steno_espnet_linear(m, gate, "cgmlp", "csgu.linear", half, half, true);
+    gate = steno_espnet_activation(m, gate, e->gate_activation);
+    x = steno_make_2(m, "Mul", steno_make_slice(m, x, 2, 0, half), gate);
+    return steno_espnet_linear(m, x, "cgmlp", "channel_proj2", half, d, true);
+}
+
+/* The weight of a branch before the softmax: [1,1,1]. */
+static steno_value_id branch_weight(struct steno_make *m, steno_value_id x, const char *pooling,
+                                    const char *weight, int64_t d)
+{
+    static const int64_t turn[] = {0, 2, 1};
+    steno_value_id s = steno_espnet_root(m, steno_make_linear(m, x, pooling, d, 1, true), d);
+    s = steno_make_softmax(m, "Softmax", steno_make_transpose(m, s, 3, turn), -1);
+    return steno_make_linear(m, steno_make_2(m, "MatMul", s, x), weight, d, 1, true);
+}
+
+static steno_value_id learned_average(struct steno_make *m, steno_value_id x1, steno_value_id x2,
+                                      int64_t d)
+{
+    steno_value_id w =
+        steno_make_concat(m, -1, branch_weight(m, x1, "pooling_proj1", "weight_proj1", d),
+                          branch_weight(m, x2, "pooling_proj2", "weight_proj2", d));
+    w = steno_make_softmax(m, "Softmax", w, -1);
+    return steno_make_add(m, steno_make_2(m, "Mul", x1, steno_make_slice(m, w, 2, 0, 1)),
+                          steno_make_2(m, "Mul", x2, steno_make_slice(m, w, 2, 1, 2)));
+}
+
+static steno_value_id merge(struct steno_make *m, steno_value_id x1, steno_value_id x2,
+                            const struct steno_espnet_encoder *e, float weight)
+{
+    if (e->merge == STENO_ESPNET_MERGE_CONCAT)
+        return steno_make_linear(m, steno_make_concat(m, -1, x1, x2), "merge_proj", 2 * e->d, e->d,
+                                 true);
+    if (e->merge == STENO_ESPNET_MERGE_LEARNED)
+        x1 = learned_average(m, x1, x2, e->d);
+    else
+        x1 =
+            steno_make_add(m, steno_make_scale(m, x1, 1 - weight), steno_make_scale(m, x2, weight));
+    return steno_make_linear(m, x1, "merge_proj", e->d, e->d, true);
+}
+
+/* ESPnet leaves out a branch whose fixed weight is 0, and merges the other one alone. */
+static steno_value_id branchformer_layer(struct steno_make *m, steno_value_id x, steno_value_id pos,
+                                         const struct steno_espnet_encoder *e, int64_t i)
+{
+    const bool two = e->attn && e->cgmlp, fixed = two && e->merge == STENO_ESPNET_MERGE_FIXED;
+    const float weight = e->gate_weight[i];
+    const bool attn = e->attn && !(fixed && weight == 1),
+               cgmlp = e->cgmlp && !(fixed && weight == 0);
+    const int64_t d = e->d;
+    steno_value_id x1 = STENO_NONE, x2 = STENO_NONE;
+    if (attn)
+        x1 = steno_espnet_self_attention(
+            m, "attn", steno_make_norm(m, x, "norm_mha", d, STENO_ESPNET_EPSILON), pos, e);
+    if (cgmlp)
+        x2 = gated(m, steno_make_norm(m, x, "norm_mlp", d, STENO_ESPNET_EPSILON), e);
+    if (attn && cgmlp)
+        x1 = merge(m, x1, x2, e, weight);
+    else if (two)
+        x1 = steno_make_linear(m, attn ? x1 : x2, "merge_proj", d, d, true);
+    else
+        x1 = attn ? x1 : x2;
+    return steno_make_norm(m, steno_make_add(m, x, x1), "norm_final", d, STENO_ESPNET_EPSILON);
+}
+
+steno_value_id steno_espnet_layer(struct steno_make *m, steno_value_id x, steno_value_id pos,
+                                  const struct steno_espnet_encoder *e, int64_t i)
+{
+    switch (e->kind) {
+    case STENO_ESPNET_CONFORMER:
+        return conformer_layer(m, x, pos, e);
+    case STENO_ESPNET_BRANCHFORMER:
+        return branchformer_layer(m, x, pos, e, i);
+    default:
+        return transformer_layer(m, x, e);
+    }
+}

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Encoders of ESPnet2 with weights that follow from their names (seeded.py), and what PyTorch computes with them.
+
+    espnet_encoders.py OUT.npz [--only NAME]    the recording tests/data/convert/encoders.npz
+    espnet_encoders.py --pack OUT [--only NAME] checkpoints NAME.zip and recordings NAME.npz of more columns, for
+                                                longer inputs, with a Transformer decoder and the hypotheses
+                                                of ESPnet's beam search for five seconds of speech
+    espnet_encoders.py --compare OUT STENO      convert them with STENO and compare: encoders with ONNX Runtime,
+                                                hypotheses of espnet_onnx (0.2.1) and STENO
+
+Needs the PyPI packages torch (2.13.0), espnet (202511) and espnet_onnx (0.2.1). ZOO names the generator of the ESPnet zoo, which has the
+stand-ins for packages that espnet imports and that are not used here.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+spec = importlib.util.spec_from_file_location("zoo_espnet", os.environ["ZOO"])
+zoo = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(zoo)
+
+import numpy as np  # noqa: E402
+import seeded  # noqa: E402
+import soundfile  # noqa: E402
+import torch  # noqa: E402
+import yaml  # noqa: E402
+from espnet.nets.batch_beam_search import BatchBeamSearch  # noqa: E402
+from espnet.nets.scorers.ctc import CTCPrefixScorer  # noqa: E402
+from espnet2.asr.ctc import CTC  # noqa: E402
+from espnet2.asr.decoder.transformer_decoder import TransformerDecoder  # noqa: E402
+from espnet2.asr.encoder.branchformer_encoder import BranchformerEncoder  # noqa: E402
+from espnet2.asr.frontend.default import DefaultFrontend  # noqa: E402
+from espnet2.layers.utterance_mvn import UtteranceMVN  # noqa: E402
+
+SPEECH = Path(__file__).parents[1] / "data/speech/jfk.wav"
+TOKENS = ["<blank>", "<unk>", "<space>", "'", *map(chr, range(65, 91)), "<sos/eos>"]
+ABS = dict(pos_enc_layer_type="abs_pos", attention_layer_type="selfattn")
+BRANCH = dict(num_blocks=2, attention_heads=2, cgmlp_linear_units=16, cgmlp_conv_kernel=7)
+ENCODERS = {"branchformer": BranchformerEncoder}
+MODELS = {
+    "branchformer-concat": ("branchformer", BRANCH),
+    "branchformer-learned": ("branchformer", dict(BRANCH, merge_method="learned_ave", rel_pos_type="legacy",
+                                                  use_linear_after_conv=True, gate_activation="tanh")),
+    "branchformer-fixed": ("branchformer", dict(BRANCH, merge_method="fixed_ave", cgmlp_weight=[0.3, 0.0, 1.0],
+                                                num_blocks=3, gate_activation="swish", **ABS)),
+    "branchformer-fast": ("branchformer", dict(BRANCH, pos_enc_layer_type="scaled_abs_pos", input_layer="linear",
+                                               attention_layer_type="fast_selfattn", gate_activation="selu")),
+    "branchformer-attention": ("branchformer", dict(BRANCH, use_cgmlp=False, input_layer="conv2d8",
+                                                    pos_enc_layer_type="scaled_abs_pos", attention_layer_type="selfattn")),
+    "branchformer-cgmlp": ("branchformer", dict(BRANCH, use_attn=False, gate_activation="hardtanh")),
+}  # fmt: skip
+
+
+def seed(name, module):
+    """Give the module its weights; returns {name: shape} of them."""
+    shapes = {}
+    for key, p in module.state_dict().items():
+        if p.dtype == torch.float32:
+            p.copy_(torch.from_numpy(seeded.weight(f"{name}.{key}", p.shape)))
+            shapes[f"{name}.{key}"] = list(p.shape)
+    module.eval()
+    return shapes
+
+
+def run(encoder, name, bands, lengths):
+    out = {}
+    with torch.no_grad():
+        for t in lengths:
+            x = torch.from_numpy(seeded.values(f"feats.{t}", 1, t, bands))
+            out[f"{name}.{t}"] = encoder(x, torch.tensor([t]))[0].numpy()
+    return out
+
+
+def record(path, names):
+    out, about = {}, {}
+    for name in names:
+        kind, conf = MODELS[name]
+        conf = dict(output_size=8, **conf)
+        encoder = ENCODERS[kind](20, **conf)
+        about[name] = dict(encoder=kind, encoder_conf=conf, weights=seed("encoder", encoder))
+        out.update(run(encoder, name, 20, (27, 100)))
+    np.savez_compressed(path, about=np.array(json.dumps(about)), **out)
+
+
+def pack(out, name):
+    kind, conf = MODELS[name]
+    conf = {"output_size": 32, **conf}
+    encoder = ENCODERS[kind](80, **conf)
+    d, n = conf["output_size"], len(TOKENS)
+    dec = dict(attention_heads=2, linear_units=64, num_blocks=2)
+    decoder, ctc = TransformerDecoder(n, d, **dec), CTC(n, d)
+    shapes = {**seed("encoder", encoder), **seed("decoder", decoder), **seed("ctc", ctc)}
+    for part in (decoder.output_layer, ctc.ctc_lo):  # scores of hypotheses lie apart
+        part.weight.data *= 4
+    state = {k: seeded.weight(k, s) for k, s in shapes.items()}
+    state["decoder.output_layer.weight"] *= 4
+    state["ctc.ctc_lo.weight"] *= 4
+    config = dict(token_list=TOKENS, token_type="char", frontend="default", frontend_conf=dict(fs="16k", hop_length=160),
+                  normalize="utterance_mvn", encoder=kind, encoder_conf=conf, decoder="transformer", decoder_conf=dec)
+    with zipfile.ZipFile(out / f"{name}.zip", "w") as z:
+        z.writestr("meta.yaml", yaml.safe_dump(dict(files=dict(asr_model_file="model.pth"),
+                                                    yaml_files=dict(asr_train_config="config.yaml"))))  # fmt: skip
+        z.writestr("config.yaml", yaml.safe_dump(config))
+        z.writestr("model.pth", seeded.torch_file(state))
+    hypotheses = np.array(json.dumps(search(encoder, decoder, ctc)))
+    np.savez_compressed(out / f"{name}.npz", hypotheses=hypotheses, **run(encoder, "encoder", 80, (27, 41, 100, 257)))
+
+
+def search(encoder, decoder, ctc):
+    """Token ids of the five best hypotheses."""
+    n = len(TOKENS)
+    x = torch.from_numpy(soundfile.read(SPEECH, dtype="float32")[0][None, :80000])
+    with torch.no_grad():
+        feats, lengths = UtteranceMVN()(*DefaultFrontend(fs="16k", hop_length=160)(x, torch.tensor([x.shape[1]])))
+        memory = encoder(feats, lengths)[0][0]
+        beam = BatchBeamSearch(beam_size=5, weights=dict(decoder=0.7, ctc=0.3), vocab_size=n, sos=n - 1, eos=n - 1,
+                               scorers=dict(decoder=decoder, ctc=CTCPrefixScorer(ctc=ctc, eos=n - 1)),
+                               token_list=TOKENS, pre_beam_score_key="full")  # fmt: skip
+        return [[int(i) for i in h.yseq] for h in beam(memory)[:5]]
+
+
+def compare(out, name, steno):
+    import onnxruntime
+    from espnet_onnx import Speech2Text
+
+    want, folder, wav = np.load(out / f"{name}.npz"), out / name, out / "speech.wav"
+    subprocess.run([steno, "convert", out / f"{name}.zip", "-o", folder], check=True, stdout=subprocess.DEVNULL)
+    net, worst = onnxruntime.InferenceSession(folder / "full/default_encoder.onnx"), 0
+    for t in (27, 41, 100, 257):
+        y, _ = net.run(None, dict(feats=seeded.values(f"feats.{t}", 1, t, 80)))
+        worst = max(worst, np.abs(y - want[f"encoder.{t}"]).max())
+    best, speech = json.loads(str(want["hypotheses"])), soundfile.read(SPEECH, dtype="float32")[0][:80000]
+    soundfile.write(wav, speech, 16000, "FLOAT")
+    os.chdir(folder)  # the paths in config.yaml are relative
+    s = Speech2Text(model_dir=".")
+    s.config.beam_search.beam_size = 5
+    s._build_beam_search(s.scorers, dict(decoder=0.7, ctc=0.3, length_bonus=0.0))
+    enc = s.encoder(speech=speech[None], speech_length=np.array([len(speech)]))[0]
+    enc = (enc[0] if isinstance(enc, tuple) else enc)[0]
+    theirs = [[int(i) for i in h.yseq] for h in s.beam_search(enc)[:5]]
+    said = subprocess.run([steno, "transcribe", "--model", ".", "--format", "json", "--nbest", "5", "--beam", "5",
+                           "--compat", "espnet-onnx", "--ctc-weight", "0.3", wav], check=True, capture_output=True)  # fmt: skip
+    ours = [h["token_ids"] for h in json.loads(said.stdout)["nbest"]]
+    print(f"{name}: encoder {worst:.2g}; {len(best)} hypotheses of {len(best[0])} tokens, espnet_onnx "
+          f"{'equal' if theirs == best else theirs}, steno {'equal' if ours == best else ours}", flush=True)  # fmt: skip
+    return worst < 1e-4 and theirs == best and ours == best
+
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser()
+    p.add_argument("out", type=Path)
+    p.add_argument("steno", nargs="?")
+    p.add_argument("--compare", action="store_true")
+    p.add_argument("--only", choices=MODELS)
+    p.add_argument("--pack", action="store_true")
+    a = p.parse_args()
+    chosen = [a.only] if a.only else list(MODELS)
+    if a.compare:
+        steno = os.path.abspath(a.steno)
+        sys.exit(not all([compare(a.out.resolve(), each, steno) for each in chosen]))
+    if not a.pack:
+        record(a.out, chosen)
+        sys.exit()
+    a.out.mkdir(parents=True, exist_ok=True)
+    for each in chosen:
+        pack(a.out, each)
+        print(each, file=sys.stderr)
