@@ -311,14 +311,24 @@ static steno_status write_network(struct steno_espnet_job *j, const struct steno
 static steno_status write_decoder(struct steno_espnet_job *j, const struct steno_torch *t,
                                   const struct steno_blob *blob)
 {
-    const char *file = j->asr_file;
+    static const struct {
+        enum steno_espnet_decoder decoder;
+        const char *name;
+        writer *write;
+    } networks[] = {
+        {STENO_DECODER_XFORMER, "xformer_decoder", steno_espnet_write_decoder},
+        {STENO_DECODER_RNN, "rnn_decoder", steno_espnet_write_rnn_decoder},
+        {STENO_DECODER_RNN, "predecoder_0", steno_espnet_write_predecoder},
+        {STENO_DECODER_TRANSDUCER, "transducer_encoder", steno_espnet_write_prediction},
+        {STENO_DECODER_TRANSDUCER, "joint_network", steno_espnet_write_joint},
+    };
     steno_status st = STENO_OK;
-    if (j->a.decoder == STENO_DECODER_XFORMER)
-        st = write_network(j, t, blob, file, "xformer_decoder", steno_espnet_write_decoder);
-    if (j->a.decoder == STENO_DECODER_TRANSDUCER)
-        st = write_network(j, t, blob, file, "transducer_encoder", steno_espnet_write_prediction);
-    if (!st && j->a.decoder == STENO_DECODER_TRANSDUCER)
-        st = write_network(j, t, blob, file, "joint_network", steno_espnet_write_joint);
+    for (size_t i = 0; i < sizeof networks / sizeof *networks && !st; i++) {
+        const bool not_needed = networks[i].write == steno_espnet_write_predecoder &&
+                                j->a.attention.kind == STENO_ATTENTION_NONE;
+        if (networks[i].decoder == j->a.decoder && !not_needed)
+            st = write_network(j, t, blob, j->asr_file, networks[i].name, networks[i].write);
+    }
     return st;
 }
 

@@ -63,6 +63,59 @@ static steno_status read_cell(struct steno_espnet_job *j, const steno_yaml *y, c
     return steno_espnet_unsupported(j, y, path, v, known);
 }
 
+static const char *const rnn_keys[] = {"rnn_type",    "num_layers",
+                                       "hidden_size", "sampling_probability",
+                                       "dropout",     "context_residual",
+                                       "replace_sos", "num_encs",
+                                       "att_conf",    NULL};
+static const char *const attention_keys[] = {
+    "atype",          "num_att",        "num_encs", "aheads",   "adim",      "awin",
+    "aconv_chans",    "aconv_filts",    "han_mode", "han_type", "han_heads", "han_dim",
+    "han_conv_chans", "han_conv_filts", "han_win",  NULL};
+
+static steno_status read_attention(struct steno_espnet_job *j)
+{
+    static const char *const kinds[] = {"noatt",    "dot",      "add",
+                                        "location", "coverage", "coverage_location"};
+    const steno_yaml *y = j->y;
+    struct steno_espnet_attention_arch *a = &j->a.attention;
+    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf.att_conf", attention_keys);
+    a->name = "location";
+    a->dim = 320;
+    a->channels = 10;
+    a->filters = 100;
+    READ(steno_espnet_text(j, y, "decoder_conf.att_conf.atype", &a->name));
+    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.adim", 1, 65536, &a->dim));
+    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.aconv_chans", 1, 65536, &a->channels));
+    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.aconv_filts", 0, 65536, &a->filters));
+    READ(steno_espnet_only(j, y, "decoder_conf.att_conf.num_encs", "1"));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !st; i++)
+        if (!strcmp(a->name, kinds[i])) {
+            a->kind = (enum steno_espnet_attention_kind)i;
+            return STENO_OK;
+        }
+    return st ? st
+              : steno_espnet_unsupported(j, y, "decoder_conf.att_conf.atype", a->name,
+                                         "noatt, dot, add, location, coverage, coverage_location");
+}
+
+static steno_status read_rnn(struct steno_espnet_job *j)
+{
+    struct steno_espnet_rnn *a = &j->a.dec_rnn;
+    const steno_yaml *y = j->y;
+    steno_status st = steno_espnet_check_keys(j, y, "decoder_conf", rnn_keys);
+    a->layers = 1;
+    a->units = 320;
+    READ(read_cell(j, y, "decoder_conf.rnn_type", "lstm, gru", &a->cell));
+    READ(steno_espnet_int(j, y, "decoder_conf.num_layers", 1, STENO_ESPNET_RNN_LAYERS, &a->layers));
+    READ(steno_espnet_int(j, y, "decoder_conf.hidden_size", 1, 65536, &a->units));
+    READ(steno_espnet_flag(j, y, "decoder_conf.context_residual", &j->a.attention.residual));
+    READ(steno_espnet_only(j, y, "decoder_conf.replace_sos", "false"));
+    READ(steno_espnet_only(j, y, "decoder_conf.num_encs", "1"));
+    READ(read_attention(j));
+    return st;
+}
+
 static const char *const transducer_keys[] = {
     "rnn_type", "num_layers", "hidden_size", "dropout", "dropout_embed", "embed_pad", NULL};
 static const char *const joint_keys[] = {"joint_space_size", "joint_activation_type",
@@ -110,6 +163,7 @@ steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
         enum steno_espnet_decoder decoder;
         steno_status (*read)(struct steno_espnet_job *j);
     } kinds[] = {{"transformer", STENO_DECODER_XFORMER, read_transformer},
+                 {"rnn", STENO_DECODER_RNN, read_rnn},
                  {"transducer", STENO_DECODER_TRANSDUCER, read_transducer}};
     const char *kind = NULL;
     steno_status st = steno_espnet_text(j, j->y, "decoder", &kind);
@@ -120,7 +174,7 @@ steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
             j->a.decoder = kinds[i].decoder;
             return kinds[i].read(j);
         }
-    return steno_espnet_unsupported(j, j->y, "decoder", kind, "transformer, transducer, null");
+    return steno_espnet_unsupported(j, j->y, "decoder", kind, "transformer, rnn, transducer, null");
 }
 
 static const char *const lm_keys[] = {"pos_enc",
@@ -239,6 +293,17 @@ steno_status steno_espnet_add_decoder(const struct steno_espnet_job *j, struct s
                                 "  model_path: full/xformer_decoder.onnx\n"
                                 "  n_layers: %lld\n  odim: %lld\n",
                                 (long long)a->dec_blocks, (long long)a->d);
+    case STENO_DECODER_RNN:
+        return steno_buf_printf(
+            b,
+            "decoder:\n  dec_type: RNNDecoder\n"
+            "  model_path: full/rnn_decoder.onnx\n"
+            "  dlayers: %lld\n  odim: %lld\n  dunits: %lld\n"
+            "  decoder_length: %lld\n  rnn_type: %s\n"
+            "  predecoder:\n  - model_path: '%s'\n    att_type: %s\n",
+            (long long)a->dec_rnn.layers, (long long)a->vocab, (long long)a->dec_rnn.units,
+            (long long)a->dec_rnn.layers, a->dec_rnn.cell == STENO_MAKE_LSTM ? "lstm" : "gru",
+            a->attention.kind ? "full/predecoder_0.onnx" : "", a->attention.name);
     case STENO_DECODER_TRANSDUCER:
         return steno_buf_printf(b,
                                 "decoder:\n  dec_type: TransducerDecoder\n"

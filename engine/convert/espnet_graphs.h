@@ -4,13 +4,35 @@
 
 #include "convert/espnet_encoder.h"
 
-/* Recurrent layers: a language model (lm: seq_rnn), the prediction network of a transducer. */
+/* Recurrent layers: a language model (lm: seq_rnn), the prediction network of a transducer,
+ * an RNN decoder. */
 struct steno_espnet_rnn {
     enum steno_make_cell cell;
     int64_t layers, embed, units;
 };
 
-enum steno_espnet_decoder { STENO_DECODER_NONE, STENO_DECODER_XFORMER, STENO_DECODER_TRANSDUCER };
+/* The attention of an RNN decoder. */
+enum steno_espnet_attention_kind {
+    STENO_ATTENTION_NONE,
+    STENO_ATTENTION_DOT,
+    STENO_ATTENTION_ADD,
+    STENO_ATTENTION_LOCATION,
+    STENO_ATTENTION_COVERAGE,
+    STENO_ATTENTION_COVERAGE_LOCATION
+};
+struct steno_espnet_attention_arch {
+    enum steno_espnet_attention_kind kind;
+    const char *name; /* "coverage_location" */
+    int64_t dim, channels, filters;
+    bool residual; /* the output layer takes the weighted frames too */
+};
+
+enum steno_espnet_decoder {
+    STENO_DECODER_NONE,
+    STENO_DECODER_XFORMER,
+    STENO_DECODER_RNN,
+    STENO_DECODER_TRANSDUCER
+};
 
 struct steno_espnet_arch {
     struct steno_espnet_encoder e;
@@ -19,6 +41,7 @@ struct steno_espnet_arch {
     bool dec_before;
     enum steno_espnet_decoder decoder;
     struct steno_espnet_rnn dec_rnn;
+    struct steno_espnet_attention_arch attention;
     int64_t joint_space;
     bool joint_bias; /* of lin_dec */
     const char *joint_activation;
@@ -40,6 +63,12 @@ STENO_MUST steno_status steno_espnet_write_ctc(const struct steno_espnet_arch *a
 STENO_MUST steno_status steno_espnet_write_decoder(const struct steno_espnet_arch *a,
                                                    const struct steno_make_weights *w,
                                                    const char *path, steno_err *err);
+STENO_MUST steno_status steno_espnet_write_rnn_decoder(const struct steno_espnet_arch *a,
+                                                       const struct steno_make_weights *w,
+                                                       const char *path, steno_err *err);
+STENO_MUST steno_status steno_espnet_write_predecoder(const struct steno_espnet_arch *a,
+                                                      const struct steno_make_weights *w,
+                                                      const char *path, steno_err *err);
 STENO_MUST steno_status steno_espnet_write_prediction(const struct steno_espnet_arch *a,
                                                       const struct steno_make_weights *w,
                                                       const char *path, steno_err *err);

@@ -43,6 +43,7 @@ MODELS = {
     "rnn-noatt": ("rnn", attention("noatt"), None, None),
     "rnn-coverage": ("rnn", attention("coverage"), None, None),
     "rnn-coverage-location": ("rnn", attention("coverage_location", num_layers=2, context_residual=True), None, None),
+    "rnn-gru": ("rnn", attention("location", rnn_type="gru", num_layers=2), None, None),
     "transducer-lstm": ("transducer", dict(num_layers=2), {}, dict(rnn_type="lstm")),
     "transducer-gru": ("transducer", dict(rnn_type="gru"), dict(joint_activation_type="relu", lin_dec_bias=False), None),
 }

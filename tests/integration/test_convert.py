@@ -142,7 +142,7 @@ def bad_configurations_are_named(d):
         return base | {"exp/asr/config.yaml": changed.replace(old, new)}
 
     refused(d, asr("encoder: conformer", "encoder: longformer"), "known: transformer, conformer", 65)
-    refused(d, asr("decoder: transformer", "decoder: rnn"), "decoder: rnn; known: transformer", 65)
+    refused(d, asr("decoder: transformer", "decoder: mlm"), "decoder: mlm; known: transformer", 65)
     refused(d, asr("num_blocks: 2", "num_blocks: 3"), "is missing: encoder_conf asks for it", 65)
     refused(d, asr("num_blocks: 2", "num_blocks: 1"), "more than the 1 blocks", 65)
     refused(d, asr("output_size: 8", "output_size: 10"), "[8,1,3,3], encoder_conf asks for [10,1,3,3]", 65)

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 from test_convert import DATA, RECORDING, log_softmax, members, ort, ours, refused, steno
 
-LANGUAGE_MODELS = ("lm-gru", "lm-relu", "transducer-lstm")
+LANGUAGE_MODELS = ("lm-gru", "lm-relu", "rnn-location", "transducer-lstm")
+ATTENTIONS = ("rnn-location", "rnn-dot", "rnn-noatt", "rnn-coverage", "rnn-coverage-location", "rnn-gru")
 TRANSDUCERS = ("transducer-lstm", "transducer-gru")
 LIMIT = 1e-4
 
@@ -61,7 +62,33 @@ def transducers(d, engine):
         close(name, np.array(got), want["joint"])
 
 
+def attention_decoders(d, engine):
+    for name in ATTENTIONS:
+        path, want = convert(d, name)
+        graph, memory = onnx.load(path % "rnn_decoder").graph, want["memory"]
+        layers = sum(i.name.startswith("z_prev") for i in graph.input)
+        units = graph.input[1].type.tensor_type.shape.dim[1].dim_value
+        run, got = engine(path % "rnn_decoder"), []
+        fixed = {"enc_h_0": memory}
+        if name != "rnn-noatt":
+            fixed["pceh_0"] = engine(path % "predecoder_0")({"enc_h": memory})[0]
+        for ids in want["ids"]:
+            z, c = ([np.zeros((1, units), "f4")] * layers for _ in "zc")
+            a = np.full((1, memory.shape[1]), 1 / memory.shape[1], "f4")
+            a, each = a[None] if "coverage" in name else a, []
+            for token in ids:
+                feed = {"vy": [token], **{f"z_prev_{i}": x for i, x in enumerate(z)},
+                        **{f"c_prev_{i}": x for i, x in enumerate(c)}, "a_prev_0": a, **fixed}  # fmt: skip
+                names = [i.name for i in graph.input]
+                logp, *after = run({k: np.asarray(v) for k, v in feed.items() if k in names})
+                c, z, a = after[:layers], after[layers : 2 * layers], after[-1]
+                each.append(logp)
+            got.append(each)
+        close(name, np.stack(got, 1), want["decoder"])
+
+
 def all_networks(d, engine):
+    attention_decoders(d, engine)
     language_models(d, engine)
     transducers(d, engine)
 
@@ -76,7 +103,7 @@ def equal_in_steno(d):
 
 
 def written_directories_are_served(d):
-    for name in {*LANGUAGE_MODELS, *TRANSDUCERS}:
+    for name in {*LANGUAGE_MODELS, *ATTENTIONS, *TRANSDUCERS}:
         convert(d, name)
         with_lm = os.path.exists(f"{d}/{name}/full/seq_rnnlm.onnx")
         steno("transcribe", "--model", f"{d}/{name}", "--beam", "3", *(["--lm-weight", "0.5"] if with_lm else []), RECORDING)
@@ -104,13 +131,26 @@ def bad_configurations_are_named(d):
         assert old in changed, old
         return transducer | {"exp/asr/config.yaml": changed.replace(old, new)}
 
-    refused(d, asr("decoder: transducer", "decoder: mlm"), "decoder: mlm; known: transformer, transducer", 65)
+    refused(d, asr("decoder: transducer", "decoder: mlm"), "decoder: mlm; known: transformer, rnn, transducer", 65)
     refused(d, asr("rnn_type: gru", "rnn_type: rnn_tanh"), "decoder_conf.rnn_type: rnn_tanh; known: lstm, gru", 65)
     refused(d, asr("joint_activation_type: relu", "joint_activation_type: mish"), "mish; known: tanh, relu", 65)
     refused(d, asr("joint_space_size: 6", "joint_space_size: 7"), "[6,8], joint_net_conf asks for [7,8]", 65)
     refused(d, asr("joint_space_size: 6", "dropout: 6"), "joint_net_conf.dropout is not known", 65)
     refused(d, asr("hidden_size: 8", "hidden_size: 9"), "decoder_conf asks for", 65)
     refused(d, asr("ctc_weight: 0.3", "transducer_multi_blank_durations: [2]"), "transducer_multi_blank_durations", 65)
+    attention = members("rnn-coverage")
+
+    def rnn(old, new):
+        changed = attention["exp/asr/config.yaml"].decode()
+        assert old in changed, old
+        return attention | {"exp/asr/config.yaml": changed.replace(old, new)}
+
+    refused(d, rnn("atype: coverage", "atype: location2d"), "atype: location2d; known: noatt, dot, add, location", 65)
+    refused(d, rnn("atype: coverage", "atype: location"), "'decoder.att_list.0.loc_conv.weight' is missing", 65)
+    refused(d, rnn("adim: 6", "adim: 7"), "decoder_conf asks for", 65)
+    refused(d, rnn("adim: 6", "heads: 7"), "decoder_conf.att_conf.heads is not known", 65)
+    refused(d, rnn("hidden_size: 8", "replace_sos: true"), "replace_sos: true; known: false", 65)
+    refused(d, rnn("hidden_size: 8", "num_layers: 65"), "num_layers", 65)
     both = members("transducer-lstm")
     both["exp/lm/config.yaml"] = b"lm: transformer\nlm_conf: {}\n"
     refused(d, both, "transformer, with a transducer", 65)

@@ -122,9 +122,9 @@ static void every_fault_is_named(void **state)
         {"weights: {", "ngram: {use_ngram: true, scorer: half}\nweights: {ngram: 0.4, ",
          "ngram.scorer 'half' is not", STENO_ERR_UNSUPPORTED},
         {"dec_type: XformerDecoder",
-         "dec_type: RNNDecoder, rnn_type: gru, dlayers: 1, dunits: 8, "
+         "dec_type: RNNDecoder, rnn_type: sru, dlayers: 1, dunits: 8, "
          "decoder_length: 1, predecoder: [{att_type: dot}]",
-         "decoder.rnn_type 'gru' is not", STENO_ERR_UNSUPPORTED},
+         "decoder.rnn_type 'sru' is not", STENO_ERR_UNSUPPORTED},
         {"dec_type: XformerDecoder",
          "dec_type: RNNDecoder, dlayers: 1, dunits: 8, "
          "decoder_length: 1, predecoder: [{att_type: location2d}]",

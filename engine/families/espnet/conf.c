@@ -397,8 +397,10 @@ static steno_status read_rnn_decoder(struct reader *r)
         st = get_str(r, "decoder.rnn_type", "lstm", &type);
     if (st)
         return st;
-    if (strcmp(type, "lstm") != 0) /* 0.2.1 cannot export others: it names outputs that they lack */
-        return unsupported(r, "decoder.rnn_type", type, "lstm");
+    /* 0.2.1 cannot export a GRU: it names outputs that it lacks. `steno convert` writes it with the
+     * inputs and outputs of an LSTM, of which c stays as it is. */
+    if (strcmp(type, "lstm") != 0 && strcmp(type, "gru") != 0)
+        return unsupported(r, "decoder.rnn_type", type, "lstm, gru");
     if (!list || list->kind != STENO_YAML_LIST)
         return steno_fail(r->err, STENO_ERR_FORMAT, "%s: decoder.predecoder is not a list",
                           c->path);

@@ -1,0 +1,233 @@
+/* espnet2/asr/decoder/rnn_decoder.py, espnet/nets/pytorch_backend/rnn/attentions.py of ESPnet
+ * 202511: one token of one hypothesis. The part of the attention that depends on encoder frames
+ * alone is a network of its own, the predecoder. There is no mask: all frames belong to the
+ * utterance. */
+#include "convert/espnet_graphs.h"
+#include "convert/espnet_recur.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SHARPEN 2.0f /* ESPnet's factor in front of the softmax */
+
+static const int64_t axis_0 = 0, axis_1 = 1, axis_2 = 2;
+
+static steno_value_id squeeze(struct steno_make *m, steno_value_id x, int64_t axis)
+{
+    return steno_make_2(m, "Squeeze", x, steno_make_ints(m, 1, &axis));
+}
+
+static steno_value_id unsqueeze(struct steno_make *m, steno_value_id x, int64_t axis)
+{
+    return steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+}
+
+/* ---- attention ----------------------------------------------------------------------------- */
+
+struct attention {
+    const struct steno_espnet_attention_arch *a;
+    int64_t d, units;
+    /* past: weights of the step before [1,T]; coverage: of all steps before [N,1,T] */
+    steno_value_id z, past, keys, frames;
+};
+
+/* weights [1,T] along time, by the convolution: [1,T,dim]. */
+static steno_value_id locate(struct steno_make *m, const struct attention *t, steno_value_id x)
+{
+    static const int64_t turn[] = {0, 2, 1};
+    const int64_t channels = t->a->channels, kernel = 2 * t->a->filters + 1, one = 1;
+    const int64_t pads[] = {t->a->filters, t->a->filters};
+    const struct steno_attr attr[] = {
+        {.name = "kernel_shape", .kind = STENO_ATTR_INTS, .n = 1, .ints = &kernel},
+        {.name = "pads", .kind = STENO_ATTR_INTS, .n = 2, .ints = pads},
+        {.name = "strides", .kind = STENO_ATTR_INTS, .n = 1, .ints = &one}};
+    float *w = steno_make_read(m, "loc_conv.weight", 4, (int64_t[]){channels, 1, 1, kernel});
+    steno_value_id in[2] = {unsqueeze(m, x, axis_1), STENO_NONE};
+    in[1] = steno_make_floats(m, "loc_conv.weight", 3, (int64_t[]){channels, 1, kernel}, w);
+    free(w);
+    x = steno_make_transpose(m, steno_make_node(m, "Conv", 2, in, 3, attr), 3, turn);
+    return steno_make_linear(m, x, "mlp_att", channels, t->a->dim, false);
+}
+
+/* Scores of the frames [1,T]. */
+static steno_value_id scores(struct steno_make *m, const struct attention *t)
+{
+    const enum steno_espnet_attention_kind kind = t->a->kind;
+    const bool dot = kind == STENO_ATTENTION_DOT;
+    const int64_t dim = t->a->dim;
+    steno_value_id z = steno_make_linear(m, t->z, "mlp_dec", t->units, dim, dot), e, sum = t->past;
+    if (dot) {
+        z = unsqueeze(m, steno_make_1(m, "Tanh", z), axis_2);
+        return squeeze(m, steno_make_2(m, "MatMul", t->keys, z), axis_2);
+    }
+    e = steno_make_add(m, t->keys, unsqueeze(m, z, axis_1));
+    if (kind == STENO_ATTENTION_COVERAGE || kind == STENO_ATTENTION_COVERAGE_LOCATION) {
+        const struct steno_attr keep = {.name = "keepdims", .kind = STENO_ATTR_INT, .i = 0};
+        const steno_value_id in[] = {t->past, steno_make_ints(m, 1, &axis_0)};
+        sum = steno_make_node(m, "ReduceSum", 2, in, 1, &keep);
+    }
+    if (kind == STENO_ATTENTION_LOCATION || kind == STENO_ATTENTION_COVERAGE_LOCATION)
+        e = steno_make_add(m, e, locate(m, t, sum));
+    if (kind == STENO_ATTENTION_COVERAGE)
+        e = steno_make_add(m, e,
+                           steno_make_linear(m, unsqueeze(m, sum, axis_2), "wvec", 1, dim, true));
+    e = steno_make_linear(m, steno_make_1(m, "Tanh", e), "gvec", dim, 1, true);
+    return squeeze(m, e, axis_2);
+}
+
+/* The weighted frames [1,d]; *weights: what the next step takes as past. */
+static steno_value_id attend(struct steno_make *m, const struct attention *t,
+                             steno_value_id *weights)
+{
+    steno_value_id w = t->past, y;
+    if (t->a->kind != STENO_ATTENTION_NONE)
+        w = steno_make_softmax(m, "Softmax", steno_make_scale(m, scores(m, t), SHARPEN), 1);
+    y = steno_make_2(m, "MatMul", unsqueeze(m, w, axis_1), t->frames);
+    switch (t->a->kind) {
+    case STENO_ATTENTION_NONE:
+        w = steno_make_1(m, "Identity", w);
+        break;
+    case STENO_ATTENTION_COVERAGE:
+    case STENO_ATTENTION_COVERAGE_LOCATION:
+        w = steno_make_concat(m, 0, t->past, unsqueeze(m, w, axis_0));
+        break;
+    default:
+        break;
+    }
+    *weights = w;
+    return squeeze(m, y, axis_1);
+}
+
+steno_status steno_espnet_write_predecoder(const struct steno_espnet_arch *a,
+                                           const struct steno_make_weights *w, const char *path,
+                                           steno_err *err)
+{
+    struct steno_make m;
+    steno_value_id x;
+    int64_t frames;
+    if (steno_make_begin(&m, w, 1, err))
+        return m.st;
+    m.asked = "decoder_conf.att_conf";
+    frames = steno_make_symbol(&m, "enc_h_length");
+    x = steno_make_input(&m, "enc_h", STENO_F32, 3, (int64_t[]){1, frames, a->d});
+    steno_make_at(&m, "decoder.att_list.0.");
+    x = steno_make_linear(&m, x, "mlp_enc", a->d, a->attention.dim, true);
+    if (a->attention.kind == STENO_ATTENTION_DOT)
+        x = steno_make_1(&m, "Tanh", x);
+    steno_make_output(&m, x, "pre_compute_enc_h", STENO_F32, 3,
+                      (int64_t[]){1, frames, a->attention.dim});
+    return steno_make_write(&m, path, NULL);
+}
+
+/* ---- the decoder --------------------------------------------------------------------------- */
+
+static steno_value_id input(struct steno_make *m, const char *base, int i, int64_t units)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s_%d", base, i);
+    return steno_make_input(m, name, STENO_F32, 2, (int64_t[]){1, units});
+}
+
+static void outputs(struct steno_make *m, const char *base, int n, int64_t units,
+                    const steno_value_id *v)
+{
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s_%d", base, i);
+        steno_make_output(m, v[i], name, STENO_F32, 2, (int64_t[]){1, units});
+    }
+}
+
+/* A layer: x [1,in], *z and *c [1,units] become those after the step. A GRU leaves c. */
+static steno_value_id cell(struct steno_make *m, int i, const struct steno_make_rnn *r,
+                           steno_value_id x, steno_value_id *z, steno_value_id *c)
+{
+    char name[32];
+    struct steno_make_states s = {.h = unsqueeze(m, *z, axis_0), .c = STENO_NONE};
+    const bool lstm = r->cell == STENO_MAKE_LSTM;
+    snprintf(name, sizeof name, "decoder.%d", i);
+    if (lstm)
+        s.c = unsqueeze(m, *c, axis_0);
+    steno_make_recur(m, unsqueeze(m, x, axis_0), name, "", r, &s, &s);
+    *z = squeeze(m, s.h, axis_0);
+    *c = lstm ? squeeze(m, s.c, axis_0) : steno_make_1(m, "Identity", *c);
+    return *z;
+}
+
+/* Declare the inputs of the attention that it needs. */
+static void attention_inputs(struct steno_make *m, const struct steno_espnet_arch *a,
+                             int64_t length, struct attention *t)
+{
+    switch (a->attention.kind) {
+    case STENO_ATTENTION_DOT:
+    case STENO_ATTENTION_ADD:
+        break;
+    case STENO_ATTENTION_COVERAGE:
+    case STENO_ATTENTION_COVERAGE_LOCATION:
+        t->past = steno_make_input(m, "a_prev_0", STENO_F32, 3,
+                                   (int64_t[]){steno_make_symbol(m, "steps"), 1, length});
+        break;
+    default:
+        t->past = steno_make_input(m, "a_prev_0", STENO_F32, 2, (int64_t[]){1, length});
+    }
+    if (a->attention.kind != STENO_ATTENTION_NONE)
+        t->keys =
+            steno_make_input(m, "pceh_0", STENO_F32, 3, (int64_t[]){1, length, a->attention.dim});
+    t->frames = steno_make_input(m, "enc_h_0", STENO_F32, 3, (int64_t[]){1, length, a->d});
+}
+
+static void weights_output(struct steno_make *m, const struct steno_espnet_arch *a, int64_t length,
+                           steno_value_id w)
+{
+    const bool all = a->attention.kind == STENO_ATTENTION_COVERAGE ||
+                     a->attention.kind == STENO_ATTENTION_COVERAGE_LOCATION;
+    if (all)
+        steno_make_output(m, w, "att_w", STENO_F32, 3,
+                          (int64_t[]){steno_make_symbol(m, "steps_after"), 1, length});
+    else
+        steno_make_output(m, w, "att_w", STENO_F32, 2, (int64_t[]){1, length});
+}
+
+steno_status steno_espnet_write_rnn_decoder(const struct steno_espnet_arch *a,
+                                            const struct steno_make_weights *w, const char *path,
+                                            steno_err *err)
+{
+    const int64_t units = a->dec_rnn.units, d = a->d;
+    const int layers = (int)a->dec_rnn.layers;
+    struct steno_make m;
+    struct attention t = {.a = &a->attention, .d = d, .units = units, .past = STENO_NONE};
+    steno_value_id x, context, att_w, z[STENO_ESPNET_RNN_LAYERS], c[STENO_ESPNET_RNN_LAYERS];
+    int64_t length;
+    if (steno_make_begin(&m, w, 2 * layers + 4, err))
+        return m.st;
+    m.asked = "decoder_conf";
+    length = steno_make_symbol(&m, "enc_h_0_length");
+    x = steno_make_input(&m, "vy", STENO_I64, 1, (int64_t[]){1});
+    for (int i = 0; i < layers; i++)
+        z[i] = input(&m, "z_prev", i, units);
+    for (int i = 0; i < layers; i++)
+        c[i] = input(&m, "c_prev", i, units);
+    attention_inputs(&m, a, length, &t);
+    steno_make_at(&m, "decoder.att_list.0.");
+    t.z = z[0];
+    context = attend(&m, &t, &att_w);
+    steno_make_at(&m, "decoder.");
+    x = steno_make_2(&m, "Gather",
+                     steno_make_param(&m, "embed.weight", 2, (int64_t[]){a->vocab, units}), x);
+    x = steno_make_concat(&m, 1, x, context);
+    for (int i = 0; i < layers && !m.st; i++) {
+        const struct steno_make_rnn r = {
+            .cell = a->dec_rnn.cell, .in = i ? units : units + d, .units = units};
+        x = cell(&m, i, &r, x, &z[i], &c[i]);
+    }
+    if (a->attention.residual)
+        x = steno_make_concat(&m, 1, x, context);
+    x = steno_make_linear(&m, x, "output", a->attention.residual ? units + d : units, a->vocab,
+                          true);
+    x = squeeze(&m, steno_make_softmax(&m, "LogSoftmax", x, 1), axis_0);
+    steno_make_output(&m, x, "logp", STENO_F32, 1, &a->vocab);
+    outputs(&m, "c_list", layers, units, c);
+    outputs(&m, "z_list", layers, units, z);
+    weights_output(&m, a, length, att_w);
+    return steno_make_write(&m, path, NULL);
+}
