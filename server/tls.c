@@ -9,15 +9,17 @@
  * it does without TLS.
  *
  * A handshake costs as much processor time as a stream takes in seconds, and clients come in
- * storms. So only HANDSHAKES of their steps are done in a pass of the loop; the others' events are
- * reported again, behind those of running connections.
+ * storms. So handshakes have a thread of their own, of low priority; a connection moves to the
+ * other thread, which pumps bytes, once its handshake is done. (One thread with a limit of four
+ * steps of handshakes between two rounds of running connections was tried: loadtest/tls_storm.py,
+ * docs/log/2026-11-26.md.) A connection in a handshake has only its tcp end in an epoll.
  *
- * Locked: `lock` guards ctx and the list of new connections. Everything else belongs to the thread.
- */
-#define _GNU_SOURCE /* pthread_setname_np */
+ * Locked: `lock` guards ctx and, of both loops, the lists of new connections and `stop`. Everything
+ * else of a loop, and its connections, belong to its thread. */
 #include "server/tls.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "server/log.h"
 
 #include <errno.h>
@@ -38,7 +40,6 @@
 #define SEND_BYTES 65536     /* kernel's buffer towards the client, as for streams without TLS */
 #define LINGER_NS 2000000000 /* time for the client to close after the server has */
 #define TICK_MS 500
-#define HANDSHAKES 4 /* steps of them between two rounds of running connections: a step signs */
 
 struct held { /* bytes that the receiving end did not take yet */
     char *data;
@@ -65,18 +66,22 @@ struct tls_conn {
     int64_t progress; /* time of the last byte towards the client */
 };
 
-struct steno_tls {
-    char *certificate, *key;
-    double idle_timeout;
+struct loop { /* a thread and its connections */
     int epoll, wake;
     pthread_t thread;
     bool running;
     struct tls_conn *conns, *graves;
-    char scratch[RECORD];
+    struct tls_conn *fresh; /* locked; also stop */
+    bool stop;
+};
+
+struct steno_tls {
+    char *certificate, *key;
+    double idle_timeout;
+    struct loop handshakes, pumps;
+    char scratch[RECORD]; /* of the thread of pumps */
     pthread_mutex_t lock;
     SSL_CTX *ctx;
-    struct tls_conn *fresh;
-    bool stop;
 };
 
 /* ---- certificates ---------------------------------------------------------------------------- */
@@ -159,15 +164,15 @@ steno_status steno_tls_reload(steno_tls *t, steno_err *err)
 
 /* ---- one connection -------------------------------------------------------------------------- */
 
-static void watch(steno_tls *t, struct end *e, uint32_t mask, bool always)
+static void watch(struct loop *l, struct end *e, uint32_t mask, bool always)
 {
     struct epoll_event ev = {.events = mask, .data.ptr = e};
     bool wanted = mask || always;
     if (wanted == e->watched && mask == e->mask)
         return;
     if (!wanted)
-        (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, e->fd, NULL);
-    else if (epoll_ctl(t->epoll, e->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, e->fd, &ev))
+        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, e->fd, NULL);
+    else if (epoll_ctl(l->epoll, e->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, e->fd, &ev))
         e->c->dead = true; /* out of memory */
     e->watched = wanted;
     e->mask = mask;
@@ -194,18 +199,32 @@ static void free_list(struct tls_conn *c)
     }
 }
 
-/* Close both ends. The struct stays until the events of this round are handled. */
-static void bury(steno_tls *t, struct tls_conn *c)
+static void link_conn(struct loop *l, struct tls_conn *c)
+{
+    c->next = l->conns;
+    c->back = &l->conns;
+    if (c->next)
+        c->next->back = &c->next;
+    l->conns = c;
+}
+
+static void unlink_conn(struct tls_conn *c)
 {
     *c->back = c->next;
     if (c->next)
         c->next->back = c->back;
+}
+
+/* Close both ends. The struct stays until the events of this round are handled. */
+static void bury(struct loop *l, struct tls_conn *c)
+{
+    unlink_conn(c);
     close(c->tcp.fd);
     close(c->inner.fd);
     c->tcp.fd = c->inner.fd = -1;
     c->dead = true;
-    c->next = t->graves;
-    t->graves = c;
+    c->next = l->graves;
+    l->graves = c;
 }
 
 static bool hold(struct held *h, const char *p, size_t n)
@@ -320,127 +339,206 @@ static void pump_out(steno_tls *t, struct tls_conn *c)
         finish(c);
 }
 
-static void attend(steno_tls *t, struct end *e, uint32_t events)
+static void pump(steno_tls *t, struct tls_conn *c, bool failed)
 {
-    struct tls_conn *c = e->c;
+    struct loop *l = &t->pumps;
     if (c->dead)
         return;
     c->wants_write = false;
-    c->dead = e == &c->tcp && events & EPOLLERR;
+    c->dead = failed;
     if (!c->dead)
         pump_in(t, c);
-    if (!c->dead && SSL_is_init_finished(c->ssl))
+    if (!c->dead)
         pump_out(t, c);
     if (!c->dead && c->in_over && c->finished && !c->in.n)
         c->dead = true;
     if (!c->dead) {
         bool in = !c->in_over && !c->in.n, out = c->out.n || c->wants_write;
-        watch(t, &c->tcp, (in ? EPOLLIN : 0u) | (out ? EPOLLOUT : 0u), true);
-        in = !c->out_over && !c->out.n && SSL_is_init_finished(c->ssl);
-        watch(t, &c->inner, (in ? EPOLLIN : 0u) | (c->in.n ? EPOLLOUT : 0u), false);
+        watch(l, &c->tcp, (in ? EPOLLIN : 0u) | (out ? EPOLLOUT : 0u), true);
+        in = !c->out_over && !c->out.n;
+        watch(l, &c->inner, (in ? EPOLLIN : 0u) | (c->in.n ? EPOLLOUT : 0u), false);
     }
     if (c->dead)
-        bury(t, c);
+        bury(l, c);
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- what both threads do -------------------------------------------------------------------- */
 
-static bool take_fresh(steno_tls *t)
+static void wake(struct loop *l)
 {
-    struct tls_conn *c, *next;
+    uint64_t one = 1;
+    (void)!write(l->wake, &one, sizeof one);
+}
+
+/* Give a connection that no thread has to the thread of l. */
+static void hand_to(steno_tls *t, struct loop *l, struct tls_conn *c)
+{
+    pthread_mutex_lock(&t->lock);
+    c->next = l->fresh;
+    l->fresh = c;
+    pthread_mutex_unlock(&t->lock);
+    wake(l);
+}
+
+/* The list of new connections. Returns whether the thread is to stop. */
+static bool take_fresh(steno_tls *t, struct loop *l, struct tls_conn **fresh)
+{
     bool stop;
     pthread_mutex_lock(&t->lock);
-    c = t->fresh;
-    t->fresh = NULL;
-    stop = t->stop;
+    *fresh = l->fresh;
+    l->fresh = NULL;
+    stop = l->stop;
     pthread_mutex_unlock(&t->lock);
-    for (; c; c = next) {
-        next = c->next;
-        c->next = t->conns;
-        c->back = &t->conns;
-        if (c->next)
-            c->next->back = &c->next;
-        t->conns = c;
-        watch(t, &c->tcp, EPOLLIN, true); /* its hello waits for a later pass */
-        if (c->dead)
-            bury(t, c);
-    }
     return stop;
 }
 
-/* Whether the server has closed the connection, and its client does not close, does not end its
- * handshake, or takes no byte. */
-static bool abandoned(const steno_tls *t, const struct tls_conn *c, int64_t now)
+static void free_graves(struct loop *l)
+{
+    free_list(l->graves);
+    l->graves = NULL;
+}
+
+static bool inner_closed(const struct tls_conn *c)
 {
     struct pollfd inner = {.fd = c->inner.fd};
+    return poll(&inner, 1, 0) == 1 && inner.revents & POLLHUP;
+}
+
+/* ---- the thread of handshakes ---------------------------------------------------------------- */
+
+static void shake(steno_tls *t, struct tls_conn *c, bool failed)
+{
+    struct loop *l = &t->handshakes;
+    int rc = 0;
+    c->wants_write = false;
+    c->dead = failed;
+    if (!c->dead && (rc = SSL_do_handshake(c->ssl)) != 1)
+        (void)note_error(c, rc);
+    if (!c->dead && rc != 1) {
+        watch(l, &c->tcp, EPOLLIN | (c->wants_write ? EPOLLOUT : 0u), true);
+    } else if (!c->dead) {
+        watch(l, &c->tcp, 0, false);
+        unlink_conn(c);
+        hand_to(t, &t->pumps, c);
+        return;
+    }
+    if (c->dead || c->in_over)
+        bury(l, c);
+}
+
+static void expire_handshakes(struct loop *l)
+{
+    for (struct tls_conn *c = l->conns, *next; c; c = next) {
+        next = c->next;
+        if (inner_closed(c)) /* the acceptor waits for a head no longer */
+            bury(l, c);
+    }
+}
+
+static void *run_handshakes(void *arg)
+{
+    steno_tls *t = arg;
+    struct loop *l = &t->handshakes;
+    struct epoll_event ev[64];
+    int64_t next_tick = 0;
+    steno_thread_give_way();
+    for (;;) {
+        int n = epoll_wait(l->epoll, ev, 64, l->conns ? TICK_MS : -1);
+        int64_t now = steno_now_ns();
+        struct tls_conn *fresh, *next;
+        for (int i = 0; i < n; i++) {
+            struct end *e = ev[i].data.ptr;
+            uint64_t count;
+            if (e)
+                shake(t, e->c, ev[i].events & EPOLLERR);
+            else
+                (void)!read(l->wake, &count, sizeof count);
+        }
+        if (take_fresh(t, l, &fresh)) {
+            free_list(fresh);
+            return NULL; /* none of them has asked for anything yet */
+        }
+        for (struct tls_conn *c = fresh; c; c = next) {
+            next = c->next;
+            link_conn(l, c);
+            watch(l, &c->tcp, EPOLLIN, true);
+            if (c->dead)
+                bury(l, c);
+        }
+        if (now >= next_tick) {
+            expire_handshakes(l);
+            next_tick = now + TICK_MS * INT64_C(1000000);
+        }
+        free_graves(l);
+    }
+}
+
+/* ---- the thread that pumps ------------------------------------------------------------------- */
+
+/* Whether the server has closed the connection, and its client does not close or takes no byte. */
+static bool abandoned(const steno_tls *t, const struct tls_conn *c, int64_t now)
+{
     if (c->finished)
         return now - c->progress > LINGER_NS;
     if (c->inner.watched) /* the loop sees it */
         return false;
-    return poll(&inner, 1, 0) == 1 && inner.revents & POLLHUP &&
-           (!SSL_is_init_finished(c->ssl) || now - c->progress > (int64_t)(t->idle_timeout * 1e9));
+    return now - c->progress > (int64_t)(t->idle_timeout * 1e9) && inner_closed(c);
 }
 
 static void expire(steno_tls *t, int64_t now)
 {
-    for (struct tls_conn *c = t->conns, *next; c; c = next) {
+    for (struct tls_conn *c = t->pumps.conns, *next; c; c = next) {
         next = c->next;
         if (abandoned(t, c, now))
-            bury(t, c);
+            bury(&t->pumps, c);
     }
 }
 
 /* Whether every answer is sent. */
-static bool all_finished(const steno_tls *t)
+static bool all_finished(const struct loop *l)
 {
-    for (const struct tls_conn *c = t->conns; c; c = c->next)
+    for (const struct tls_conn *c = l->conns; c; c = c->next)
         if (!c->finished)
             return false;
     return true;
 }
 
-/* Attend to the n events of a turn. */
-static void attend_all(steno_tls *t, const struct epoll_event *ev, int n)
-{
-    int handshakes = 0;
-    for (int i = 0; i < n; i++) {
-        struct end *e = ev[i].data.ptr;
-        uint64_t count;
-        if (!e)
-            (void)!read(t->wake, &count, sizeof count);
-        else if (e->c->dead || SSL_is_init_finished(e->c->ssl) || handshakes++ < HANDSHAKES)
-            attend(t, e, ev[i].events);
-    }
-}
-
-static void *run(void *arg)
+static void *run_pumps(void *arg)
 {
     steno_tls *t = arg;
+    struct loop *l = &t->pumps;
     struct epoll_event ev[64];
     int64_t next_tick = 0, deadline = INT64_MAX;
-    pthread_setname_np(pthread_self(), "tls");
     for (;;) {
-        int n = epoll_wait(t->epoll, ev, 64, t->conns ? TICK_MS : -1);
+        int n = epoll_wait(l->epoll, ev, 64, l->conns ? TICK_MS : -1);
         int64_t now = steno_now_ns();
-        attend_all(t, ev, n);
-        if (take_fresh(t) && deadline == INT64_MAX)
+        struct tls_conn *fresh, *next;
+        for (int i = 0; i < n; i++) {
+            struct end *e = ev[i].data.ptr;
+            uint64_t count;
+            if (e)
+                pump(t, e->c, e == &e->c->tcp && ev[i].events & EPOLLERR);
+            else
+                (void)!read(l->wake, &count, sizeof count);
+        }
+        if (take_fresh(t, l, &fresh) && deadline == INT64_MAX)
             deadline = now + LINGER_NS;
+        for (struct tls_conn *c = fresh; c; c = next) {
+            next = c->next;
+            link_conn(l, c);
+            pump(t, c, false);
+        }
         if (now >= next_tick) {
             expire(t, now);
             next_tick = now + TICK_MS * INT64_C(1000000);
         }
-        free_list(t->graves);
-        t->graves = NULL;
-        if (deadline != INT64_MAX && (all_finished(t) || now >= deadline))
+        free_graves(l);
+        if (deadline != INT64_MAX && (all_finished(l) || now >= deadline))
             return NULL;
     }
 }
 
-static void wake(steno_tls *t)
-{
-    uint64_t one = 1;
-    (void)!write(t->wake, &one, sizeof one);
-}
+/* ---- the public functions -------------------------------------------------------------------- */
 
 int steno_tls_wrap(steno_tls *t, int fd)
 {
@@ -464,38 +562,70 @@ int steno_tls_wrap(steno_tls *t, int fd)
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     SSL_set_accept_state(c->ssl);
-    pthread_mutex_lock(&t->lock);
-    c->next = t->fresh;
-    t->fresh = c;
-    pthread_mutex_unlock(&t->lock);
-    wake(t);
+    hand_to(t, &t->handshakes, c);
     return pair[1];
+}
+
+static steno_status open_loop(struct loop *l, steno_err *err)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->epoll < 0 || l->wake < 0 || epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake, &ev))
+        return steno_fail(err, STENO_ERR_INTERNAL, "TLS: epoll: %s", strerror(errno));
+    return STENO_OK;
+}
+
+static steno_status start_loop(struct loop *l, steno_tls *t, const char *name, void *(*fn)(void *),
+                               steno_err *err)
+{
+    steno_status st = steno_thread_start(&l->thread, name, fn, t, err);
+    l->running = !st;
+    return st;
+}
+
+static void stop_loop(steno_tls *t, struct loop *l)
+{
+    pthread_mutex_lock(&t->lock);
+    l->stop = true;
+    pthread_mutex_unlock(&t->lock);
+    if (l->running) {
+        wake(l);
+        pthread_join(l->thread, NULL);
+    }
+    l->running = false;
+}
+
+static void free_loop(struct loop *l)
+{
+    free_list(l->conns);
+    free_list(l->fresh);
+    free_list(l->graves);
+    if (l->epoll >= 0)
+        close(l->epoll);
+    if (l->wake >= 0)
+        close(l->wake);
 }
 
 steno_status steno_tls_open(steno_tls **out, const char *certificate, const char *key,
                             double idle_timeout, steno_err *err)
 {
-    struct epoll_event ev = {.events = EPOLLIN};
     steno_tls *t = calloc(1, sizeof *t);
     steno_status st;
-    int rc;
     if (!t)
         return steno_fail(err, STENO_ERR_NOMEM, "TLS: out of memory");
     pthread_mutex_init(&t->lock, NULL);
+    t->handshakes.epoll = t->handshakes.wake = t->pumps.epoll = t->pumps.wake = -1;
     t->idle_timeout = idle_timeout;
     t->certificate = strdup(certificate);
     t->key = strdup(key);
-    t->epoll = epoll_create1(EPOLL_CLOEXEC);
-    t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!t->certificate || !t->key)
         st = steno_fail(err, STENO_ERR_NOMEM, "TLS: out of memory");
-    else if (t->epoll < 0 || t->wake < 0 || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->wake, &ev))
-        st = steno_fail(err, STENO_ERR_INTERNAL, "TLS: epoll: %s", strerror(errno));
-    else
-        st = make_context(&t->ctx, certificate, key, err);
-    if (!st && (rc = pthread_create(&t->thread, NULL, run, t)))
-        st = steno_fail(err, STENO_ERR_INTERNAL, "TLS: thread: %s", strerror(rc));
-    t->running = !st;
+    else if ((st = make_context(&t->ctx, certificate, key, err)) == STENO_OK &&
+             (st = open_loop(&t->handshakes, err)) == STENO_OK &&
+             (st = open_loop(&t->pumps, err)) == STENO_OK &&
+             (st = start_loop(&t->pumps, t, "tls", run_pumps, err)) == STENO_OK)
+        st = start_loop(&t->handshakes, t, "tls handshakes", run_handshakes, err);
     if (st)
         steno_tls_close(t);
     else
@@ -507,20 +637,11 @@ void steno_tls_close(steno_tls *t)
 {
     if (!t)
         return;
-    pthread_mutex_lock(&t->lock);
-    t->stop = true;
-    pthread_mutex_unlock(&t->lock);
-    if (t->running) {
-        wake(t);
-        pthread_join(t->thread, NULL);
-    }
-    free_list(t->conns);
-    free_list(t->fresh);
+    stop_loop(t, &t->handshakes); /* first: it hands connections to the other */
+    stop_loop(t, &t->pumps);
+    free_loop(&t->handshakes);
+    free_loop(&t->pumps);
     SSL_CTX_free(t->ctx);
-    if (t->epoll >= 0)
-        close(t->epoll);
-    if (t->wake >= 0)
-        close(t->wake);
     free(t->certificate);
     free(t->key);
     pthread_mutex_destroy(&t->lock);

@@ -1,7 +1,7 @@
-/* TLS in front of all other parts: one thread that decrypts what clients send and encrypts what the
- * server answers. A TLS connection becomes an ordinary socket, one end of a pair, which the
- * acceptor treats like any other: peeking, both libraries, refusals, lingering and timeouts work on
- * it.
+/* TLS in front of all other parts: a thread for handshakes, and one that decrypts what clients send
+ * and encrypts what the server answers. A TLS connection becomes an ordinary socket, one end of a
+ * pair, which the acceptor treats like any other: peeking, both libraries, refusals, lingering and
+ * timeouts work on it.
  *
  * Why not the TLS of libmicrohttpd: upgrades would go through a second pair and its thread, answers
  * that this server writes to the socket itself (102, 408) would be impossible, and limits of heads
@@ -13,7 +13,7 @@
 
 typedef struct steno_tls steno_tls;
 
-/* Load a certificate chain and its key (PEM files) and start the thread. idle_timeout: s that a
+/* Load a certificate chain and its key (PEM files) and start the threads. idle_timeout: s that a
  * client may take no byte of an answer whose connection the server has closed. STENO_ERR_IO and
  * STENO_ERR_INVAL name the file; STENO_ERR_INTERNAL. */
 STENO_MUST steno_status steno_tls_open(steno_tls **out, const char *certificate, const char *key,

@@ -2,6 +2,7 @@
 import asyncio
 import json
 import os
+import select
 import signal
 import socket
 import ssl
@@ -188,6 +189,78 @@ def descriptors_are_given_back(d):
         raw.sendall(b"\x16\x03\x01\x00\x05hello")
         raw.close()
     assert eventually(lambda: d.descriptors() <= before + 2), (before, d.descriptors())
+
+
+def hello():
+    """A whole ClientHello."""
+    s = client_context().wrap_bio(ssl.MemoryBIO(), out := ssl.MemoryBIO(), server_hostname="localhost")
+    try:
+        s.do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return out.read()
+
+
+@case
+def running_connections_are_served_while_handshakes_wait(_):
+    with Stenod(*SETTINGS, "limits.connections_per_address=600") as d:
+        kept = dial(d)
+        kept.sendall(GET)
+        answer(kept)
+
+        def storm():
+            """How many hellos still waited when the kept connection had its answer, which it asked for after them."""
+            socks = [socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW) for _ in range(400)]
+            first = hello()
+            for s in socks:
+                s.sendall(first)
+            kept.sendall(GET)
+            answer(kept)
+            waited = len(socks) - len(select.select(socks, [], [], 0)[0])
+            for s in socks:
+                assert s.recv(5)[:1] == b"\x16"  # a record of a handshake, not an alert
+                s.close()
+            return waited
+        assert eventually(storm), "the answer came after all handshakes"
+        with dial(d) as s:
+            s.sendall(GET)
+            assert answer(s)[0] == 200
+
+
+@case
+def a_hello_may_come_in_parts(d):
+    raw = socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    s = client_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+
+    def complete(what, *args):
+        while True:
+            try:
+                return what(*args)
+            except ssl.SSLWantReadError:
+                out = outgoing.read()
+                for i in range(0, len(out), 40):
+                    raw.sendall(out[i:i + 40])
+                    time.sleep(0.01)
+                incoming.write(raw.recv(65536))
+    complete(s.do_handshake)
+    s.write(GET)  # goes out with the end of the handshake
+    assert complete(s.read, 12) == b"HTTP/1.1 200"
+    raw.close()
+
+
+@case
+def the_server_stops_while_handshakes_wait(_):
+    with Stenod(*SETTINGS) as d:
+        socks = [socket.create_connection(("127.0.0.1", d.port)) for _ in range(30)]
+        for i, s in enumerate(socks):
+            s.sendall(hello()[:20 * i])
+        time.sleep(0.1)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 10 * SLOW  # leaving the server has checked that it ended well
+    for s in socks:
+        s.close()
 
 
 @case
