@@ -2,6 +2,7 @@
 
 #include "convert/bundle.h"
 #include "convert/espnet.h"
+#include "convert/hf.h"
 
 #include <string.h>
 
@@ -31,6 +32,13 @@ static steno_status espnet(const struct steno_bundle *b, const char *out,
     return st ? st : steno_convert_espnet(b, out, err);
 }
 
+static steno_status hf(const struct steno_bundle *b, const char *out,
+                       const struct steno_convert_options *o, steno_err *err)
+{
+    steno_status st = refuse_flags(o, "Hugging Face", err);
+    return st ? st : steno_convert_hf(b, out, o, err);
+}
+
 /* The kinds of checkpoint; the first whose probe knows the files is taken. A file that is no ZIP
  * archive comes as a bundle without members: b->path says where it is. */
 static const struct source {
@@ -43,12 +51,15 @@ static const struct source {
     {"ESPnet2", steno_convert_espnet_probe, espnet,
      "ESPnet2 models (a ZIP archive or directory with meta.yaml, or with config.yaml and one "
      "*.pth)"},
+    {"Hugging Face", steno_convert_hf_probe, hf,
+     "Hugging Face models of wav2vec2, hubert, wavlm, data2vec-audio (a directory with "
+     "config.json, model.safetensors or pytorch_model.bin, vocab.json)"},
 };
 #define N_SOURCES (sizeof sources / sizeof *sources)
 
 static steno_status unknown(const char *in, steno_err *err)
 {
-    char known[200 * N_SOURCES] = "";
+    char known[300 * N_SOURCES] = "";
     for (size_t i = 0; i < N_SOURCES; i++) {
         strncat(known, i ? "; " : "", sizeof known - strlen(known) - 1);
         strncat(known, sources[i].known, sizeof known - strlen(known) - 1);

@@ -154,7 +154,7 @@ static const struct steno_torch_tensor *find(const struct steno_make *m, const c
 {
     char full[MAX_WEIGHT_NAME];
     full_name(m, name, full);
-    return steno_torch_find(m->w.torch, full);
+    return m->w.find ? m->w.find(m->w.of, full) : steno_torch_find(m->w.torch, full);
 }
 
 bool steno_make_has(const struct steno_make *m, const char *name)

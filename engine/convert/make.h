@@ -15,6 +15,9 @@
 struct steno_make_weights {
     const char *file; /* for messages */
     const struct steno_torch *torch;
+    /* Where the weights are if they are in no such checkpoint, or NULL. */
+    const struct steno_torch_tensor *(*find)(const void *of, const char *name);
+    const void *of;
     /* The mapping that the weights are in, whose pages are let go after each part; or NULL. */
     const struct steno_map *map;
     const char *root; /* in front of every name: "", "model." */

@@ -6,6 +6,7 @@
 #include "families/icefall/family.h"
 #include "families/moonshine/family.h"
 #include "families/nemo/family.h"
+#include "families/wav2vec2/family.h"
 #include "families/wenet/family.h"
 #include "families/whisper/family.h"
 
@@ -16,6 +17,7 @@ const struct steno_family *const steno_families[] = {
     &steno_family_paraformer,
     &steno_family_paraformer_streaming,
     &steno_family_moonshine,
+    &steno_family_wav2vec2,
     /* before icefall, which tells its models by their inputs and outputs alone */
     &steno_family_nemo,
     &steno_family_nemo_streaming,

@@ -23,6 +23,7 @@ struct steno_tokens {
     steno_arena *arena;
     struct token *t;
     int32_t n, cap;
+    int32_t delimiter; /* -1: none */
     bool whole_words, joining;
 };
 
@@ -192,6 +193,7 @@ steno_status steno_tokens_parse(steno_tokens **out, const char *bytes, size_t n,
         steno_fail(err, st, "%s: out of memory", name);
         goto fail;
     }
+    t->delimiter = -1;
     st = parse_lines(t, bytes, n, name, err);
     if (st)
         goto fail;
@@ -254,6 +256,13 @@ steno_status steno_tokens_drop(steno_tokens *t, const char *list, steno_err *err
     return STENO_OK;
 }
 
+void steno_tokens_hide(steno_tokens *t, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        t->t[ids[i]].flags |= STENO_TOKEN_DROP;
+    find_whole_words(t);
+}
+
 void steno_tokens_set_joining(steno_tokens *t)
 {
     for (int32_t i = 0; i < t->n; i++) {
@@ -270,6 +279,19 @@ void steno_tokens_set_joining(steno_tokens *t)
     }
     t->joining = true;
     find_whole_words(t);
+}
+
+void steno_tokens_set_delimiter(steno_tokens *t, int32_t id)
+{
+    t->t[id].len = 0;
+    t->t[id].flags = STENO_TOKEN_WORD;
+    t->delimiter = id;
+    find_whole_words(t);
+}
+
+int32_t steno_tokens_delimiter(const steno_tokens *t)
+{
+    return t->delimiter;
 }
 
 bool steno_tokens_joining(const steno_tokens *t)

@@ -36,11 +36,20 @@ void steno_tokens_close(steno_tokens *t);
  * STENO_ERR_FORMAT: a name is not in the vocabulary. */
 STENO_MUST steno_status steno_tokens_drop(steno_tokens *t, const char *list, steno_err *err);
 
+/* The same by their numbers, which are in range. */
+void steno_tokens_hide(steno_tokens *t, const int32_t *ids, size_t n);
+
 /* The pieces are subword-nmt's, as in FunASR's Paraformer: "@@" at the end of a piece means that
  * the word goes on in the next one. Every other piece that begins with an ASCII character is the
  * end of a word, and any piece that begins otherwise is a word by itself, with a space between it
  * and an ASCII word. Call it before the vocabulary is shared. */
 void steno_tokens_set_joining(steno_tokens *t);
+
+/* Token id separates words: it has no text and begins a word. Call it before the vocabulary is
+ * shared. */
+void steno_tokens_set_delimiter(steno_tokens *t, int32_t id);
+/* That token; -1: there is none. */
+int32_t steno_tokens_delimiter(const steno_tokens *t);
 
 int32_t steno_tokens_count(const steno_tokens *t);
 /* Number of the piece with exactly this spelling in the file; -1 if there is none. */

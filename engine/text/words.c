@@ -145,6 +145,12 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
             return st;
         open_word(w, o, s, number, flags, (flags & STENO_TOKEN_WORD) || apart);
     }
+    /* behind a delimiter alone: the word begins here */
+    if (len && o->tokens && w->words.len == o->span.text && steno_tokens_delimiter(t) >= 0) {
+        o->span.first = s->first;
+        o->log_conf = 0;
+        o->tokens = 0;
+    }
     o->span.last = s->last;
     o->log_conf += fmin(0.0, (double)s->peak);
     o->tokens++;

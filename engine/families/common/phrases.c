@@ -1,6 +1,6 @@
 /* Phrases to tokens. A character of Chinese, Japanese or Korean writing is a token by itself where
  * the vocabulary has it; everything else is cut by bpe.vocab (sherpa-onnx's modeling units cjkchar,
- * bpe and cjkchar+bpe in one). */
+ * bpe and cjkchar+bpe in one), or spelled in letters where a token separates words. */
 #include "families/common/phrases.h"
 
 #include <math.h>
@@ -103,12 +103,37 @@ static int32_t token_of(const struct steno_phrases *v, const char *text, size_t 
     return id >= 0 && steno_tokens_flags(v->tokens, id) & STENO_TOKEN_ALONE ? id : -1;
 }
 
+/* Letters of a word, behind the delimiter unless it is the first. */
+static bool spell(const struct steno_phrases *v, const char *text, size_t n, struct phrase *p)
+{
+    if (p->n)
+        p->ids[p->n++] = steno_tokens_delimiter(v->tokens);
+    for (size_t k; n; text += k, n -= k) {
+        char piece[8];
+        int32_t id;
+        k = character(text);
+        if (k >= sizeof piece)
+            return false;
+        memcpy(piece, text, k);
+        piece[k] = '\0';
+        id = steno_tokens_find(v->tokens, piece);
+        if (id < 0)
+            return false;
+        p->ids[p->n++] = id;
+    }
+    return true;
+}
+
 /* Cut a run of other characters, which begins a word. */
 static bool add_run(const struct steno_phrases *v, const char *text, size_t n, struct phrase *p)
 {
     size_t size = n + sizeof MARK, count = 0;
     char *word = malloc(size);
     bool ok = false;
+    if (!v->bpe && steno_tokens_delimiter(v->tokens) >= 0) {
+        free(word);
+        return spell(v, text, n, p);
+    }
     if (!word)
         return false;
     memcpy(word, MARK, sizeof MARK - 1);

@@ -10,7 +10,8 @@
 /* What spells phrases. Frozen after open. */
 struct steno_phrases {
     const steno_tokens *tokens; /* borrowed */
-    steno_bpe_vocab *bpe;       /* NULL: only whole words that are tokens, and characters */
+    steno_bpe_vocab *bpe;       /* NULL: only whole words that are tokens, and characters;
+                                 * letters where the tokens have a delimiter */
     bool upper;                 /* no token has a small letter */
 };
 

@@ -1,0 +1,511 @@
+/* Family wav2vec2: a network over the samples of a piece of audio, with CTC over characters.
+ *
+ *     input_values [1, samples] f32, attention_mask [1, samples] i64 (not in every export)
+ *         -> logits [1, frames, vocab] f32
+ *
+ * Pieces run one by one: without a mask, zeros behind a shorter piece would change its frames. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/common/ctc_search.h"
+#include "families/common/fusion.h"
+#include "families/common/network_file.h"
+#include "families/common/noise.h"
+#include "families/common/offline.h"
+#include "families/common/part.h"
+#include "families/common/path.h"
+#include "families/common/phrases.h"
+#include "families/common/piece_features.h"
+#include "families/common/precision.h"
+#include "families/common/scores.h"
+#include "families/common/search_options.h"
+#include "families/option.h"
+#include "families/wav2vec2/conf.h"
+#include "families/wav2vec2/family.h"
+
+#define FAMILY "wav2vec2"
+#define STEM "model"
+#define FULL 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
+#define SLACK 4   /* frames: how far the time of a token may differ between two chunks */
+
+struct settings {
+    double blank_penalty, hotwords_score, lm_weight;
+};
+
+/* Frozen after open. */
+struct model {
+    char *dir;
+    char name[128];
+    int threads;
+    struct settings defaults;
+    struct steno_part_file net;
+    int x, mask; /* inputs; mask -1: there is none */
+    struct steno_wav2vec2_conf conf;
+    steno_tokens *tokens;
+    int32_t blank;
+    struct steno_phrases phrases;
+    struct steno_fusion lm;
+    struct steno_offline_family offline;
+};
+
+struct worker {
+    const struct model *m;
+    steno_session *session;
+    float *x, *scores; /* samples and scores of a piece */
+    size_t cap_x, cap_scores;
+    int64_t *ones; /* [cap_ones] */
+    size_t cap_ones;
+    struct steno_span *spans; /* [cap_spans] */
+    size_t cap_spans;
+};
+
+/* ---- a piece --------------------------------------------------------------------------------- */
+
+/* To mean 0 and variance 1 (transformers, Wav2Vec2FeatureExtractor). */
+static void normalize(const float *pcm, size_t n, float *out)
+{
+    double mean = 0, square = 0, by;
+    for (size_t i = 0; i < n; i++)
+        mean += (double)pcm[i];
+    mean /= (double)n;
+    for (size_t i = 0; i < n; i++)
+        square += ((double)pcm[i] - mean) * ((double)pcm[i] - mean);
+    by = 1 / sqrt(square / (double)n + 1e-7);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)(((double)pcm[i] - mean) * by);
+}
+
+static steno_status set_mask(struct worker *w, size_t n, steno_err *err)
+{
+    const int64_t dim[] = {1, (int64_t)n};
+    if (n > w->cap_ones) {
+        int64_t *p = realloc(w->ones, n * sizeof *p);
+        if (!p)
+            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+        for (size_t i = 0; i < n; i++)
+            p[i] = 1;
+        w->ones = p;
+        w->cap_ones = n;
+    }
+    return steno_part_set(w->session, w->m->mask, STENO_I64, dim, 2, w->ones, err);
+}
+
+static steno_status run(struct worker *w, const float *x, size_t n, steno_err *err)
+{
+    const int64_t dim[] = {1, (int64_t)n};
+    steno_status st = steno_part_set(w->session, w->m->x, STENO_F32, dim, 2, x, err);
+    if (!st && w->m->mask >= 0)
+        st = set_mask(w, n, err);
+    if (!st)
+        st = steno_session_run(w->session, err);
+    return st ? steno_fail_in(err, st, "%s", w->m->net.name) : STENO_OK;
+}
+
+/* The network's output as log-probabilities: w->scores [*frames, vocab]. */
+static steno_status get_scores(struct worker *w, size_t *frames, steno_err *err)
+{
+    const struct model *m = w->m;
+    const struct steno_tensor *y = steno_session_get(w->session, 0);
+    const size_t vocab = (size_t)steno_tokens_count(m->tokens);
+    const float *rows;
+    char shape[96];
+    steno_status st;
+    if (!y || y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1 ||
+        (size_t)y->shape.dim[2] != vocab)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: the output is %s%s, expected f32 [1,frames,%zu] for vocab.json",
+                          m->net.name, y ? steno_dtype_name(y->dtype) : "missing",
+                          y ? steno_shape_str(&y->shape, shape, sizeof shape) : "", vocab);
+    *frames = (size_t)y->shape.dim[1];
+    rows = y->data;
+    st = steno_scores_check(rows, *frames * vocab, m->net.name, err);
+    if (!st && !steno_floats_reserve(&w->scores, &w->cap_scores, *frames * vocab))
+        st = steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    for (size_t i = 0; i < *frames && !st; i++)
+        steno_log_softmax(rows + i * vocab, vocab, w->scores + i * vocab);
+    return st;
+}
+
+static steno_status score(struct worker *w, const float *pcm, size_t n, size_t *frames,
+                          steno_err *err)
+{
+    steno_status st;
+    *frames = 0;
+    if (n < w->m->conf.least)
+        return STENO_OK;
+    if (w->m->conf.normalize) {
+        if (!steno_floats_reserve(&w->x, &w->cap_x, n))
+            return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+        normalize(pcm, n, w->x);
+        pcm = w->x;
+    }
+    st = run(w, pcm, n, err);
+    return st ? st : get_scores(w, frames, err);
+}
+
+/* A piece begins a word: what was cut in a pause has no delimiter before it. */
+static steno_status add(struct worker *w, struct steno_hypothesis_list *list,
+                        const struct steno_hypothesis *h)
+{
+    const int32_t delimiter = steno_tokens_delimiter(w->m->tokens);
+    const bool more = delimiter >= 0 && h->n && h->spans[0].token != delimiter;
+    if (h->n + 1 > w->cap_spans) {
+        struct steno_span *p = realloc(w->spans, 2 * (h->n + 1) * sizeof *p);
+        if (!p)
+            return STENO_ERR_NOMEM;
+        w->spans = p;
+        w->cap_spans = 2 * (h->n + 1);
+    }
+    if (more)
+        w->spans[0] = (struct steno_span){
+            .token = delimiter, .first = h->spans[0].first, .last = h->spans[0].first};
+    if (h->n)
+        memcpy(w->spans + more, h->spans, h->n * sizeof *h->spans);
+    return steno_hypothesis_list_add(list, w->spans, h->n + more, NULL, 0, h->score);
+}
+
+static steno_status search(struct worker *w, struct steno_offline_piece *p, size_t frames)
+{
+    struct steno_ctc_search *s = p->settings;
+    struct steno_hypothesis h[STENO_MAX_BEAM];
+    size_t n = 0, stable;
+    steno_status st = STENO_OK;
+    steno_ctc_search_restart(s, 0);
+    if (frames)
+        st = steno_ctc_search_push(s, w->scores, frames);
+    if (!st)
+        st = steno_ctc_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
+    for (size_t i = 0; i < n && !st; i++)
+        st = add(w, p->out, &h[i]);
+    return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
+}
+
+static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+{
+    struct worker *w = worker;
+    for (size_t i = 0; i < n; i++) {
+        size_t frames;
+        p[i].st = score(w, p[i].pcm, p[i].n, &frames, p[i].err);
+        if (!p[i].st)
+            p[i].st = search(w, &p[i], frames);
+    }
+}
+
+static void worker_close(void *worker)
+{
+    struct worker *w = worker;
+    if (!w)
+        return;
+    steno_session_close(w->session);
+    steno_aligned_free(w->x);
+    steno_aligned_free(w->scores);
+    free(w->ones);
+    free(w->spans);
+    free(w);
+}
+
+static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+{
+    const struct model *m = model;
+    const struct steno_session_options o = {.threads = m->threads};
+    struct worker *w = calloc(1, sizeof *w);
+    steno_status st = w ? steno_session_open(&w->session, m->net.net, &o, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    (void)max;
+    if (st) {
+        worker_close(w);
+        return st;
+    }
+    w->m = m;
+    *worker = w;
+    return STENO_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Where the networks are: the directory itself, or its onnx/ as in exports for browsers. *out is
+ * NULL if there is no such network. */
+static steno_onnx_head *peek(const char *dir, char **out)
+{
+    steno_onnx_head *h = steno_network_file_peek(dir, STEM);
+    char *inner = NULL;
+    *out = NULL;
+    if (!h && (inner = steno_path_join(dir, "onnx")))
+        h = steno_network_file_peek(inner, STEM);
+    if (h)
+        *out = inner ? inner : strdup(dir);
+    else
+        free(inner);
+    return h;
+}
+
+static bool probe(const char *dir)
+{
+    char *where = NULL;
+    steno_onnx_head *h =
+        steno_path_readable(dir, "config.json") && steno_path_readable(dir, "vocab.json")
+            ? peek(dir, &where)
+            : NULL;
+    const bool is = h && steno_onnx_head_has_input(h, "input_values") &&
+                    !steno_onnx_head_has_input(h, "decoder_input_ids");
+    steno_onnx_head_close(h);
+    free(where);
+    return is;
+}
+
+static steno_status open_json(steno_json **out, const char *dir, const char *file, bool needed,
+                              steno_err *err)
+{
+    char *path;
+    steno_status st;
+    if (!needed && !steno_path_readable(dir, file))
+        return STENO_OK;
+    path = steno_path_join(dir, file);
+    st = path ? steno_json_open(out, path, err)
+              : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    free(path);
+    return st;
+}
+
+static const struct steno_json_node *root(const steno_json *j)
+{
+    return j ? steno_json_root(j) : NULL;
+}
+
+/* The last extent of the output tells how many scores there are, where it is a number. */
+static int64_t output_width(const struct model *m)
+{
+    const struct steno_value *y = steno_network_output(m->net.net, 0);
+    return y && y->shape.rank == 3 && y->shape.dim[2] > 0 ? y->shape.dim[2] : 0;
+}
+
+static steno_status open_conf(struct model *m, steno_err *err)
+{
+    enum { CONFIG, PREPROCESSOR, VOCAB, TOKENIZER, ADDED, N };
+    static const char *const files[N] = {"config.json", "preprocessor_config.json", "vocab.json",
+                                         "tokenizer_config.json", "added_tokens.json"};
+    steno_json *j[N] = {NULL};
+    steno_status st = STENO_OK;
+    for (int i = 0; i < N && !st; i++)
+        st = open_json(&j[i], m->dir, files[i], i == CONFIG || i == VOCAB, err);
+    if (!st)
+        st = steno_wav2vec2_conf_read(&m->conf, root(j[CONFIG]), root(j[PREPROCESSOR]), err);
+    if (!st && output_width(m))
+        m->conf.vocab = output_width(m);
+    if (!st)
+        st = steno_wav2vec2_tokens(&m->tokens, &m->blank, &m->conf, root(j[VOCAB]),
+                                   root(j[TOKENIZER]), root(j[ADDED]), err);
+    for (int i = 0; i < N; i++)
+        steno_json_close(j[i]);
+    return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
+}
+
+static void read_settings(struct settings *s, const struct steno_option *o, size_t n)
+{
+    (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
+    (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
+    (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
+}
+
+static steno_status open_network(struct model *m, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_family_open inner = *o;
+    bool int8 = false;
+    char *where = NULL;
+    steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
+    steno_onnx_head_close(peek(o->dir, &where));
+    if (!st && !where)
+        st = steno_fail(err, STENO_ERR_IO, "%s: there is no %s*.onnx", o->dir, STEM);
+    inner.dir = where;
+    if (!st)
+        st = steno_part_file_open(&m->net, &inner, STEM, int8, err);
+    free(where);
+    if (st)
+        return st;
+    m->x = steno_network_find_input(m->net.net, "input_values");
+    m->mask = steno_network_find_input(m->net.net, "attention_mask");
+    if (m->x < 0 || steno_network_n_inputs(m->net.net) != 1 + (m->mask >= 0))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s/%s: expected inputs input_values [N,samples] and, if at all, "
+                          "attention_mask",
+                          m->dir, m->net.name);
+    return STENO_OK;
+}
+
+/* Score a second of noise, so that a network that fails does so at load. */
+static steno_status try_network(struct model *m, steno_err *err)
+{
+    struct worker *w = NULL;
+    const size_t n = (size_t)m->conf.rate;
+    float *noise = malloc(n * sizeof *noise);
+    size_t frames;
+    void *opened = NULL;
+    steno_status st = noise ? worker_open(&opened, m, 1, err)
+                            : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+    w = opened;
+    if (!st) {
+        steno_noise_fill(noise, n, 1);
+        st = score(w, noise, n, &frames, err);
+    }
+    worker_close(w);
+    free(noise);
+    return st;
+}
+
+static steno_status open_parts(struct model *m, const struct steno_family_open *o, steno_err *err)
+{
+    steno_status st;
+    m->dir = strdup(o->dir);
+    m->threads = o->threads;
+    if (!m->dir)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    steno_path_copy_name(m->name, sizeof m->name, m->dir);
+    m->defaults = (struct settings){.hotwords_score = 1.5, .lm_weight = STENO_FUSION_WEIGHT};
+    read_settings(&m->defaults, o->options, o->n_options);
+    st = open_network(m, o, err);
+    if (!st)
+        st = open_conf(m, err);
+    if (!st)
+        st = steno_phrases_open_in(&m->phrases, m->tokens, m->dir, err);
+    if (!st)
+        st = steno_fusion_open_in(&m->lm, m->dir, m->tokens, steno_tokens_count(m->tokens), err);
+    return st ? st : try_network(m, err);
+}
+
+static void close_model(void *model)
+{
+    struct model *m = model;
+    if (!m)
+        return;
+    steno_part_file_close(&m->net);
+    steno_fusion_close(&m->lm);
+    steno_phrases_close(&m->phrases);
+    steno_tokens_close(m->tokens);
+    free(m->dir);
+    free(m);
+}
+
+static void settings_free(void *settings)
+{
+    struct steno_ctc_search *s = settings;
+    if (!s)
+        return;
+    steno_ctc_search_close(s);
+    free(s);
+}
+
+static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    struct model *m = calloc(1, sizeof *m);
+    steno_status st =
+        m ? open_parts(m, o, err) : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    if (st) {
+        close_model(m);
+        return st;
+    }
+    m->offline = (struct steno_offline_family){
+        .cuts = steno_offline_cuts((int)m->conf.rate, FULL, m->conf.frame_samples),
+        .frame_samples = m->conf.frame_samples,
+        .slack = SLACK,
+        .tokens = m->tokens,
+        .recognize = recognize,
+        .settings_free = settings_free};
+    *model = m;
+    return STENO_OK;
+}
+
+/* ---- information, streams -------------------------------------------------------------------- */
+
+static void get_info(const void *model, struct steno_family_info *out)
+{
+    const struct model *m = model;
+    *out = (struct steno_family_info){.name = m->name,
+                                      .version = "",
+                                      .language = "",
+                                      .license = "",
+                                      .network = m->net.name,
+                                      .results_of = "",
+                                      .tokens = m->tokens,
+                                      .sample_rate = (int)m->conf.rate,
+                                      .hop = m->conf.frame_samples,
+                                      .feature_bins = 1,
+                                      .weight_bytes = steno_network_weight_bytes(m->net.net),
+                                      .takes_hotwords = true};
+    steno_offline_info(&m->offline, out);
+    out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
+}
+
+static void describe(const void *model, const struct steno_model_info *i, FILE *out)
+{
+    const struct model *m = model;
+    fprintf(out, "model      %s, %s, CTC\n", i->name, i->family);
+    fprintf(out, "directory  %s\n", m->dir);
+    fprintf(out, "languages  not named in the directory\n");
+    fprintf(out, "features   samples at %d Hz, %s\n", i->sample_rate,
+            m->conf.normalize ? "normalized to mean 0 and variance 1" : "as they are");
+    fprintf(out, "network    %s\n", i->network);
+    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s\n", i->vocab_size,
+            steno_tokens_piece(m->tokens, m->blank), m->lm.ngram ? ", an n-gram model" : "",
+            m->phrases.bpe                           ? "bpe.vocab and characters"
+            : steno_tokens_delimiter(m->tokens) >= 0 ? "letters"
+                                                     : "whole words and characters");
+    fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
+            i->frame_seconds * 1e3);
+    steno_offline_describe(&m->offline, i, out);
+}
+
+static steno_status open_search(struct steno_ctc_search *s, struct model *m,
+                                struct steno_family_stream *o, steno_err *err)
+{
+    struct settings set = m->defaults;
+    struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
+                                  .blank = m->blank,
+                                  .top_k = STENO_CTC_TOP_K,
+                                  .margin = STENO_CTC_MARGIN};
+    steno_status st = steno_beam_choose_hotwords(o, err);
+    if (st)
+        return st;
+    read_settings(&set, o->options, o->n_options);
+    if (o->hints.hotwords && *o->hints.hotwords)
+        st = steno_phrases_build(&s->hotwords, &m->phrases, o->hints.hotwords,
+                                 (float)set.hotwords_score, err);
+    if (st)
+        return st;
+    c.blank_penalty = (float)set.blank_penalty;
+    c.beam = o->beam;
+    c.hotwords = s->hotwords;
+    c.lm = steno_fusion_lm(&m->lm, set.lm_weight);
+    return steno_ctc_search_open(s, &c, o->n_best, err);
+}
+
+static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
+                              steno_err *err)
+{
+    struct model *m = model;
+    struct steno_ctc_search *s = calloc(1, sizeof *s);
+    steno_status st =
+        s ? open_search(s, m, o, err) : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (st) {
+        settings_free(s);
+        return st;
+    }
+    return steno_offline_new(state, &m->offline, s, o, err);
+}
+
+static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
+
+const struct steno_family steno_family_wav2vec2 = {.name = FAMILY,
+                                                   .layout = "vocab.json",
+                                                   .options = options,
+                                                   .n_options = sizeof options / sizeof *options,
+                                                   .probe = probe,
+                                                   .open = open_model,
+                                                   .close = close_model,
+                                                   .info = get_info,
+                                                   .describe = describe,
+                                                   .state_new = state_new,
+                                                   STENO_OFFLINE_FUNCTIONS,
+                                                   STENO_OFFLINE_NO_TRIAL,
+                                                   .worker_open = worker_open,
+                                                   .worker_close = worker_close};
