@@ -32,6 +32,7 @@ static void take_header(struct steno_handshake *h, const char *name, const char 
                   {"X-API-Key", &h->api_key, false},
                   {"X-Request-Id", &h->request_id, false},
                   {"OpenAI-Beta", &h->beta, false},
+                  {"Origin", &h->origin, false},
                   {"traceparent", &h->traceparent, false},
                   {"X-Forwarded-For", &h->forwarded_for, true},
                   {"X-Forwarded-Prefix", &h->forwarded_prefix, true}};
@@ -53,7 +54,7 @@ steno_status steno_handshake_parse(struct steno_handshake *h, const char *head, 
     memcpy(h->memory, head, len);
     h->memory[len] = '\0';
     h->key = h->version = h->protocols = h->authorization = h->api_key = h->request_id = h->beta =
-        h->traceparent = h->forwarded_for = h->forwarded_prefix = h->memory + len;
+        h->origin = h->traceparent = h->forwarded_for = h->forwarded_prefix = h->memory + len;
     line = h->memory;
     next = strchr(line, '\n');
     h->target = strchr(line, ' ');

@@ -14,6 +14,7 @@ struct steno_handshake {
     const char *authorization, *api_key; /* Authorization, X-API-Key */
     const char *request_id;              /* X-Request-Id */
     const char *beta;                    /* OpenAI-Beta */
+    const char *origin;                  /* Origin */
     const char *traceparent;
     /* X-Forwarded-For and X-Forwarded-Prefix: the last of equal headers, the nearest proxy's */
     const char *forwarded_for, *forwarded_prefix;

@@ -120,7 +120,8 @@ static enum MHD_Result refuse(struct steno_request *rq, const struct steno_ws_re
     struct steno_buf text;
     char *body;
     steno_buf_init(&text, 2 * STENO_REFUSAL_BYTES);
-    if (steno_ws_write_refusal(&text, no) || steno_buf_add(&text, "", 1)) {
+    if (steno_ws_write_refusal(&text, rq->sv->srv, steno_request_header(rq, "Origin"), no) ||
+        steno_buf_add(&text, "", 1)) {
         steno_buf_free(&text);
         return MHD_NO;
     }

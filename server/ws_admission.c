@@ -7,6 +7,7 @@
 #include "server/address.h"
 #include "server/credentials.h"
 #include "server/head.h"
+#include "server/origin.h"
 #include "server/refusal.h"
 
 #include <ctype.h>
@@ -267,15 +268,19 @@ static steno_status put_headers(struct steno_buf *b, const struct steno_ws_refus
     return st;
 }
 
-steno_status steno_ws_write_refusal(struct steno_buf *out, const struct steno_ws_refusal *no)
+steno_status steno_ws_write_refusal(struct steno_buf *out, const struct steno_server *srv,
+                                    const char *origin, const struct steno_ws_refusal *no)
 {
-    char id[STENO_DEEPGRAM_ID];
+    char id[STENO_DEEPGRAM_ID], cors[STENO_ORIGIN_LINES];
     struct steno_buf body, extra;
     steno_status st;
     steno_buf_init(&body, STENO_REFUSAL_BYTES / 2);
     steno_buf_init(&extra, STENO_REFUSAL_BYTES / 2);
     steno_deepgram_request_id(no->request_id, id);
+    steno_origin_lines(srv->conf->cors_origins, origin, origin ? strlen(origin) : 0, cors);
     st = put_headers(&extra, no, id);
+    if (!st)
+        st = steno_buf_puts(&extra, cors);
     if (!st && no->deepgram)
         st = steno_deepgram_write_error(&body, no->code, no->message, id);
     if (!st)
@@ -329,14 +334,14 @@ static void log_refusal(struct steno_ws_admission *d, const struct steno_peer *w
 /* Send a refusal. False when the socket is to be closed, true when it lingers. A client waits for
  * its answer (RFC 6455, 4.1), so usually nothing follows its head, and closing resets nothing: then
  * the FIN goes with the answer. */
-static bool send_refusal(const struct steno_ws_admission *d, int fd,
+static bool send_refusal(const struct steno_ws_admission *d, int fd, const char *origin,
                          const struct steno_ws_refusal *no)
 {
     struct steno_buf out;
     char byte;
     bool more = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
     steno_buf_init(&out, STENO_REFUSAL_BYTES);
-    if (!steno_ws_write_refusal(&out, no))
+    if (!steno_ws_write_refusal(&out, d->srv, origin, no))
         (void)!send(fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? 0 : MSG_MORE));
     steno_buf_free(&out);
     if (more)
@@ -417,7 +422,7 @@ bool steno_ws_admit(struct steno_ws_admission *d, int fd, struct steno_peer *pee
     if (!steno_handshake_parse(&g->hs, head, len, NULL) && consume_head(fd, len)) {
         if (decide(d, peer, g, &no))
             return true;
-        lingers = send_refusal(d, fd, &no);
+        lingers = send_refusal(d, fd, g->hs.origin, &no);
     }
     if (!lingers)
         close(fd);

@@ -80,8 +80,10 @@ STENO_MUST steno_status steno_ws_write_accept(struct steno_buf *out,
                                               const struct steno_dialect *d, const char *id,
                                               const char *request_id,
                                               const struct steno_trace *trace);
-/* Append a refusal as a complete HTTP answer. */
+/* Append a refusal as a complete HTTP answer. origin: of the handshake, NULL or "" for none; when
+ * server.cors_origins has it, its scripts may read the answer. */
 STENO_MUST steno_status steno_ws_write_refusal(struct steno_buf *out,
+                                               const struct steno_server *srv, const char *origin,
                                                const struct steno_ws_refusal *no);
 
 #endif

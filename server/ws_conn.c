@@ -493,7 +493,7 @@ void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *mes
     if (status == 503)
         no.retry_after = steno_limits_come_back(c->ws->srv->limits, steno_now_ns());
     steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
-    if (steno_ws_write_refusal(&c->refusal, &no))
+    if (steno_ws_write_refusal(&c->refusal, c->ws->srv, c->hs.origin, &no))
         steno_buf_reset(&c->refusal); /* out of memory: only close */
     c->discarding = true;
     lws_callback_on_writable(c->wsi);

@@ -209,6 +209,31 @@ def answers_without_a_request_can_be_read_by_allowed_origins():
 
 
 @case
+def refused_handshakes_can_be_read_by_allowed_origins():
+    app, evil = "Origin: https://app.example.org\r\n", "Origin: https://evil.example.org\r\n"
+    lost = "/v1/stream?session_id=sess_00000000000000000000000000000000"
+    with Stenod("server.cors_origins=https://app.example.org", "limits.sessions=0") as d:
+        cases = (("/nowhere-at-all/v1/stream", 404, 13), ("/v1/stream", 426, 8), ("/v1/stream", 503, 13), ("/v1/listen", 503, 13), (lost, 404, 13))
+        for path, want, version in cases:
+            for before in (b"", GET):  # the first request of a connection is answered elsewhere
+                for origin, allowed in ((app, True), (evil, False), ("", False)):
+                    s = dial(d)
+                    s.sendall(before + upgrade(path, origin, version=version))
+                    if before:
+                        assert answer(s)[0] == 200
+                    status, headers, _ = answer(s)
+                    assert status == want and headers["vary"] == "Origin", (path, before, status, headers)
+                    assert headers.get("access-control-allow-origin") == ("https://app.example.org" if allowed else None), (path, headers)
+                    assert ("Retry-After" in headers.get("access-control-expose-headers", "")) == allowed, headers
+                    s.close()
+    with Stenod("limits.sessions=0") as d:
+        s = dial(d)
+        s.sendall(upgrade("/v1/stream", app))
+        status, headers, _ = answer(s)
+        assert status == 503 and "vary" not in headers and "access-control-allow-origin" not in headers, headers
+
+
+@case
 def a_path_prefix_is_removed():
     with Stenod("server.path_prefix=/stt") as d:
         for path in ("/stt/healthz", "/healthz", "/stt/v1/models", "/stt/"):
