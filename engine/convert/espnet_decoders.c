@@ -166,8 +166,11 @@ steno_status steno_espnet_read_decoder(struct steno_espnet_job *j)
                  {"rnn", STENO_DECODER_RNN, read_rnn},
                  {"transducer", STENO_DECODER_TRANSDUCER, read_transducer}};
     const char *kind = NULL;
+    double ctc = 0;
     steno_status st = steno_espnet_text(j, j->y, "decoder", &kind);
-    if (st || !kind)
+    READ(steno_yaml_double(j->y, "model_conf.ctc_weight", 0, 1, &ctc, j->err));
+    /* ESPnet drops a decoder that was not trained */
+    if (st || !kind || (ctc >= 1 && strcmp(kind, "transducer")))
         return st;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kind, kinds[i].name)) {

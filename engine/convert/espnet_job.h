@@ -23,15 +23,14 @@ struct steno_espnet_job {
     char asr_conf[STENO_ESPNET_MAX_NAME], asr_file[STENO_ESPNET_MAX_NAME],
         lm_conf[STENO_ESPNET_MAX_NAME], lm_file[STENO_ESPNET_MAX_NAME];
     steno_yaml *y, *lm;
-    const struct steno_yaml_node *tokens;
-    steno_yaml *token_file;
-    struct steno_blob token_text;
-    const char **token;
+    char *token_text;   /* of a file; NULL: the tokens are in y */
+    const char **token; /* [a.vocab] */
+    const char *root;   /* of the weights that are being written */
     struct steno_espnet_arch a;
     const char *token_type;
     long fs, n_fft, win, hop, mels;
     double fmin, fmax;
-    bool has_lm, has_ctc, gmvn, umvn, bpe;
+    bool has_lm, has_ctc, gmvn, umvn, norm_means, norm_vars, bpe;
     steno_err *err;
 };
 

@@ -150,6 +150,15 @@ static void full_name(const struct steno_make *m, const char *name, char out[MAX
         out[0] = '\0'; /* none of ours is so long */
 }
 
+/* The name of the constant in the graph: without the root, so that it does not depend on what wraps
+ * the checkpoint. */
+static void const_name(const struct steno_make *m, const char *name, char out[MAX_WEIGHT_NAME])
+{
+    int n = snprintf(out, MAX_WEIGHT_NAME, "%s%s", m->prefix, name);
+    if (n >= MAX_WEIGHT_NAME)
+        out[0] = '\0';
+}
+
 static const struct steno_torch_tensor *find(const struct steno_make *m, const char *name)
 {
     char full[MAX_WEIGHT_NAME];
@@ -247,7 +256,7 @@ steno_value_id steno_make_param(struct steno_make *m, const char *name, int rank
     float *x;
     if (!t)
         return v;
-    full_name(m, name, full);
+    const_name(m, name, full);
     x = new_const(m, full, rank, dim, &v);
     if (x)
         steno_torch_read(t, 0, t->count, x);
@@ -441,7 +450,7 @@ static steno_value_id turned(struct steno_make *m, const char *name, int64_t in,
     float *x, *to;
     snprintf(part, sizeof part, "%s.weight", name);
     x = steno_make_read(m, part, 2, (int64_t[]){out, in});
-    full_name(m, part, full);
+    const_name(m, part, full);
     to = x ? new_const(m, full, 2, (int64_t[]){in, out}, &v) : NULL;
     if (to)
         transpose(x, out, in, to);

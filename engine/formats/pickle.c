@@ -1,6 +1,7 @@
 /* A stack machine that builds a tree. Its own rules: values are never changed once another value
  * can hold them, except lists and dictionaries, which pickles fill after they have put them into
- * the memo; attributes that BUILD would set on an object are dropped. */
+ * the memo; attributes that BUILD would set on an object are dropped, but those of an
+ * argparse.Namespace are the items of its dictionary. */
 #include "formats/pickle.h"
 
 #include "base/arena.h"
@@ -338,6 +339,12 @@ static bool is_ordered_dict(const char *global)
     return !strcmp(global, "collections.OrderedDict");
 }
 
+/* Options of a program: a dictionary whose items come as attributes. Such a node has `b` set. */
+static bool is_namespace(const char *global)
+{
+    return !strcmp(global, "argparse.Namespace");
+}
+
 static steno_status push_global(struct machine *m, const char *module, size_t n_module,
                                 const char *name, size_t n_name)
 {
@@ -352,7 +359,7 @@ static steno_status push_global(struct machine *m, const char *module, size_t n_
     memcpy(text, module, n_module);
     text[n_module] = '.';
     memcpy(text + n_module + 1, name, n_name);
-    if (!is_ordered_dict(text) && !(m->allowed && m->allowed(text)))
+    if (!is_ordered_dict(text) && !is_namespace(text) && !(m->allowed && m->allowed(text)))
         return steno_fail(m->err, STENO_ERR_UNSUPPORTED,
                           "%s: the pickle names %.200s, which is neither a tensor nor plain data: "
                           "refused, nothing of it is run",
@@ -404,6 +411,17 @@ static steno_status make_dict(struct machine *m, const node *args)
     return st ? st : push(m, d);
 }
 
+static steno_status make_namespace(struct machine *m, const node *args)
+{
+    node *d = fresh(m, STENO_PICKLE_DICT);
+    if (!d)
+        return no_node(m);
+    if (args->n)
+        return bad(m, "an argparse.Namespace of values without names");
+    d->b = true;
+    return push(m, d);
+}
+
 static steno_status call(struct machine *m)
 {
     node *args = pop(m), *fn = pop(m), *v;
@@ -413,6 +431,8 @@ static steno_status call(struct machine *m)
         return bad(m, "a call of something that is no function's name");
     if (is_ordered_dict(fn->text))
         return make_dict(m, args);
+    if (is_namespace(fn->text))
+        return make_namespace(m, args);
     v = fresh(m, STENO_PICKLE_CALL);
     if (!v)
         return no_node(m);
@@ -457,9 +477,25 @@ static steno_status again(struct machine *m)
 }
 
 /* Attributes for the object below them. */
-static steno_status drop_state(struct machine *m)
+static steno_status build(struct machine *m)
 {
-    return pop(m) && top(m) ? STENO_OK : bad(m, "attributes without an object");
+    node *state = pop(m), *object = top(m);
+    steno_status st = STENO_OK;
+    if (!state || !object)
+        return bad(m, "attributes without an object");
+    if (object->kind != STENO_PICKLE_DICT || !object->b)
+        return STENO_OK; /* dropped */
+    if (state->kind != STENO_PICKLE_DICT || state == object)
+        return bad(m, "attributes of an argparse.Namespace that are no dictionary");
+    m->nodes += state->n; /* two that fill each other grow quickly */
+    if (m->nodes > STENO_PICKLE_MAX_NODES)
+        return no_node(m);
+    for (size_t i = 0, n = state->n; i + 2 <= n && !st; i += 2) {
+        node *both[2];
+        memcpy(both, state->item + i, sizeof both);
+        st = append(m, object, both, 2);
+    }
+    return st;
 }
 
 static steno_status stop(struct machine *m)
@@ -570,7 +606,7 @@ static steno_status step(struct machine *m, uint8_t op)
     case 0x81:
         return call(m); /* NEWOBJ */
     case 'b':
-        return drop_state(m);
+        return build(m);
     case 'Q':
         return collect(m, STENO_PICKLE_PERSISTENT, 1);
     default:

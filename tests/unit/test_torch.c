@@ -219,6 +219,55 @@ static void a_list_within_itself_is_no_endless_walk(void **state)
     steno_pickle_close(p);
 }
 
+static bool allow_path(const char *global)
+{
+    return !strcmp(global, "pathlib.PurePosixPath");
+}
+
+/* argparse.Namespace(layers=3, inner=argparse.Namespace(name="x"), path=PurePosixPath("/a/b")) by
+ * Python 3.11, protocols 2 and 4. */
+static void a_namespace_is_a_dictionary(void **state)
+{
+    static const char *const pickles[] = {"tests/fuzz/pickle/namespace2",
+                                          "tests/fuzz/pickle/namespace4"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        size_t n;
+        char *bytes = read_all(pickles[i], &n);
+        steno_pickle *p = NULL;
+        const struct steno_pickle_node *root;
+        assert_int_equal(steno_pickle_parse(&p, bytes, n, "x", allow_path, NULL, NULL), 0);
+        root = steno_pickle_root(p);
+        assert_int_equal(root->kind, STENO_PICKLE_DICT);
+        assert_int_equal(steno_pickle_get(root, "layers")->i, 3);
+        assert_string_equal(steno_pickle_get(steno_pickle_get(root, "inner"), "name")->text, "x");
+        assert_int_equal(steno_pickle_get(root, "path")->kind, STENO_PICKLE_CALL);
+        steno_pickle_close(p);
+        free(bytes);
+    }
+    EXPECT("\x80\2cargparse\nNamespace\nN\x85R.", STENO_ERR_FORMAT, "values without names");
+    EXPECT("\x80\2cargparse\nNamespace\n)\x81Nb.", STENO_ERR_FORMAT, "are no dictionary");
+    EXPECT("\x80\2cargparse\nNamespace\n)\x81h\0b.", STENO_ERR_FORMAT, "memo");
+}
+
+/* a = Namespace(); b = Namespace(); then a takes b's items and b takes a's, a hundred times. */
+static void namespaces_that_fill_each_other_are_bounded(void **state)
+{
+    static const char begin[] =
+        "\x80\2cargparse\nNamespace\n)\x81q\0}q\2NNsbcargparse\nNamespace\n)"
+        "\x81q\1h\2b";
+    static const char round[] = "h\0h\1b0h\1h\0b0";
+    char text[sizeof begin + 100 * sizeof round + 2];
+    size_t n = sizeof begin - 1;
+    steno_err err_ = {0};
+    (void)state;
+    memcpy(text, begin, n);
+    for (int i = 0; i < 100; i++, n += sizeof round - 1)
+        memcpy(text + n, round, sizeof round - 1);
+    memcpy(text + n, "00.", 3);
+    assert_int_equal(pickle(text, n + 3, &err_), STENO_ERR_LIMIT);
+}
+
 /* Change bytes of an older checkpoint: the pickle has the sizes in plain bytes. */
 static void sizes_that_lie_are_refused(void **state)
 {
@@ -260,6 +309,8 @@ int main(void)
         cmocka_unit_test(pickles_that_call_code_are_refused_by_name),
         cmocka_unit_test(broken_pickles_are_refused),
         cmocka_unit_test(a_list_within_itself_is_no_endless_walk),
+        cmocka_unit_test(a_namespace_is_a_dictionary),
+        cmocka_unit_test(namespaces_that_fill_each_other_are_bounded),
         cmocka_unit_test(sizes_that_lie_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
