@@ -12,16 +12,26 @@ static const char usage[] =
     "Reads a training checkpoint, without Python, and writes a directory of ONNX networks that\n"
     "stenod, steno transcribe and the project's own ONNX tools load. Code in a checkpoint is not\n"
     "run. Known: ESPnet2 (Transformer and Conformer encoders, CTC, Transformer decoder and\n"
-    "language model).\n";
+    "language model); WeNet (Transformer and Conformer encoders, CTC, U2 and U2++ decoders).\n";
 
 int cli_convert(int argc, char **argv)
 {
     const char *in = NULL, *out = NULL, *what = "";
+    struct steno_convert_flag flags[] = {
+        {"layout", NULL}, {"chunk-size", NULL}, {"left-chunks", NULL}};
     const struct cli_option options[] = {
         {"-o", CLI_TEXT, "OUT", &out, 0, 0, "directory to write"},
+        {"", CLI_HEADING, NULL, NULL, 0, 0, "WeNet"},
+        {"--layout", CLI_TEXT, "L", &flags[0].value, 0, 0,
+         "sherpa (one network with CTC, the default) or wenet (encoder,\n"
+         "CTC and decoder, for attention rescoring)"},
+        {"--chunk-size", CLI_TEXT, "N", &flags[1].value, 0, 0,
+         "frames of a chunk (16); -1: whole utterances"},
+        {"--left-chunks", CLI_TEXT, "N", &flags[2].value, 0, 0,
+         "chunks before it that attention sees (4); -1: all, with wenet"},
         {0},
     };
-    const struct steno_convert_options convert = {0};
+    const struct steno_convert_options convert = {flags, sizeof flags / sizeof *flags};
     steno_err err = {0};
     int n, rc = cli_parse(argc, argv, usage, options, &in, 1, &n);
     if (rc != EX_OK)

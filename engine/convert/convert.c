@@ -3,6 +3,7 @@
 #include "convert/bundle.h"
 #include "convert/espnet.h"
 #include "convert/hf.h"
+#include "convert/wenet.h"
 
 #include <string.h>
 
@@ -54,6 +55,8 @@ static const struct source {
     {"Hugging Face", steno_convert_hf_probe, hf,
      "Hugging Face models of wav2vec2, hubert, wavlm, data2vec-audio (a directory with "
      "config.json, model.safetensors or pytorch_model.bin, vocab.json)"},
+    {"WeNet", steno_convert_wenet_probe, steno_convert_wenet,
+     "WeNet models (a directory or ZIP archive with train.yaml, units.txt and final.pt)"},
 };
 #define N_SOURCES (sizeof sources / sizeof *sources)
 

@@ -1,0 +1,26 @@
+/* Reads training configurations strictly: a key or value that may change a network and is not known
+ * is an error that names it and what is known. */
+#ifndef STENO_CONVERT_CONF_H
+#define STENO_CONVERT_CONF_H
+
+#include "formats/yaml.h"
+
+/* steno_yaml_int for an int64_t. */
+STENO_MUST steno_status steno_conf_int(const steno_yaml *y, const char *path, long min, long max,
+                                       int64_t *out, steno_err *err);
+/* STENO_ERR_UNSUPPORTED: "FILE: PATH: VALUE; known: KNOWN". */
+STENO_MUST steno_status steno_conf_unsupported(const steno_yaml *y, const char *path,
+                                               const char *value, const char *known,
+                                               steno_err *err);
+/* A text that is one of a list "a|b|c". Missing or null: *out stays. */
+STENO_MUST steno_status steno_conf_choice(const steno_yaml *y, const char *path, const char *known,
+                                          const char **out, steno_err *err);
+/* A key that must have this value, if it is there. An empty list or mapping counts as missing. */
+STENO_MUST steno_status steno_conf_only(const steno_yaml *y, const char *path, const char *want,
+                                        steno_err *err);
+/* known [NULL ends it]: the keys of a section that change no network at inference, or that are read
+ * elsewhere. Another key is STENO_ERR_UNSUPPORTED. */
+STENO_MUST steno_status steno_conf_keys(const steno_yaml *y, const char *section,
+                                        const char *const *known, steno_err *err);
+
+#endif
