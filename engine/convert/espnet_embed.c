@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEGACY_LAST 4999.0
-
 /* Convolutions over time and mel bands. */
 static const struct subsampling {
     const char *name;
@@ -91,7 +89,8 @@ steno_value_id steno_espnet_embed(struct steno_make *m, steno_value_id x,
         return x;
     }
     if (e->pos == STENO_ESPNET_POS_LEGACY) {
-        table = steno_make_sinusoids(m, "pe", STENO_ESPNET_POSITIONS, e->d, LEGACY_LAST, -1);
+        table = steno_make_sinusoids(m, "pe", STENO_ESPNET_POSITIONS, e->d,
+                                     (double)(e->pos_rows - 1), -1);
         *pos = steno_espnet_positions(m, x, table);
         return x;
     }

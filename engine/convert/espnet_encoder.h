@@ -10,6 +10,7 @@ enum steno_espnet_kind {
     STENO_ESPNET_TRANSFORMER,
     STENO_ESPNET_CONFORMER,
     STENO_ESPNET_BRANCHFORMER,
+    STENO_ESPNET_E_BRANCHFORMER,
 };
 
 /* Positions decide the attention: relative ones need one that shifts. */
@@ -31,13 +32,15 @@ struct steno_espnet_encoder {
     int64_t in, d, heads, ff, blocks;
     const char *input_layer; /* conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear */
     enum steno_espnet_pos pos;
-    bool fast;                  /* attention of Fastformer */
+    int64_t pos_rows; /* ESPnet's table of positions; the legacy one begins with its last row */
+    bool fast;        /* attention of Fastformer */
     bool macaron, conv, before; /* before: norms come before their parts */
+    bool ffn;                   /* E-Branchformer has feed-forward parts */
     int64_t kernel;             /* of the Conformer's convolution */
     const char *activation;
-    /* Branchformer: its branches and how they are merged */
+    /* Branchformer and E-Branchformer: their branches and how they are merged */
     bool attn, cgmlp, gate_linear;
-    int64_t gate_units, gate_kernel;
+    int64_t gate_units, gate_kernel, merge_kernel;
     const char *gate_activation; /* "identity" too */
     enum steno_espnet_merge merge;
     float gate_weight[STENO_ESPNET_MAX_BLOCKS]; /* of the cgMLP branch, per block; fixed merge */

@@ -1,5 +1,6 @@
 /* Encoders in the configuration of ESPnet2. */
 #include "convert/espnet_job.h"
+#include "convert/espnet_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,9 @@ static const struct kind {
     {"transformer", STENO_ESPNET_TRANSFORMER, 6, NULL, "relu"},
     {"conformer", STENO_ESPNET_CONFORMER, 6, "legacy", "swish"},
     {"branchformer", STENO_ESPNET_BRANCHFORMER, 12, "latest", NULL},
+    {"e_branchformer", STENO_ESPNET_E_BRANCHFORMER, 12, "latest", "swish"},
 };
-#define KNOWN_KINDS "transformer, conformer, branchformer"
+#define KNOWN_KINDS "transformer, conformer, branchformer, e_branchformer"
 
 /* Of all kinds: ESPnet builds no encoder with a key that its kind does not know. */
 static const char *const keys[] = {"activation_type",
@@ -32,14 +34,18 @@ static const char *const keys[] = {"activation_type",
                                    "concat_after",
                                    "ctc_trim",
                                    "dropout_rate",
+                                   "ffn_activation_type",
                                    "gate_activation",
+                                   "gradient_checkpoint_layers",
                                    "input_layer",
                                    "interctc_layer_idx",
                                    "interctc_use_conditioning",
                                    "layer_drop_rate",
                                    "linear_units",
+                                   "macaron_ffn",
                                    "macaron_style",
                                    "max_pos_emb_len",
+                                   "merge_conv_kernel",
                                    "merge_method",
                                    "normalize_before",
                                    "num_blocks",
@@ -56,6 +62,7 @@ static const char *const keys[] = {"activation_type",
                                    "use_attn",
                                    "use_cgmlp",
                                    "use_cnn_module",
+                                   "use_ffn",
                                    "use_flash_attn",
                                    "use_linear_after_conv",
                                    "zero_triu",
@@ -83,6 +90,11 @@ static steno_status contradict(struct steno_espnet_job *j, const char *what)
                       steno_yaml_name(j->y), what);
 }
 
+static bool branches(const struct steno_espnet_encoder *e)
+{
+    return e->kind == STENO_ESPNET_BRANCHFORMER || e->kind == STENO_ESPNET_E_BRANCHFORMER;
+}
+
 /* ---- positions and attention --------------------------------------------------------------- */
 
 static steno_status read_attention(struct steno_espnet_job *j, const char *key, const char *rel)
@@ -100,7 +112,7 @@ static steno_status read_attention(struct steno_espnet_job *j, const char *key, 
         pos = !strcmp(pos, "rel_pos") ? "legacy_rel_pos" : pos;
         self = !strcmp(self, "rel_selfattn") ? "legacy_rel_selfattn" : self;
     }
-    e->fast = !strcmp(self, "fast_selfattn") && e->kind == STENO_ESPNET_BRANCHFORMER;
+    e->fast = !strcmp(self, "fast_selfattn") && branches(e);
     if (!strcmp(pos, "abs_pos") && (!strcmp(self, "selfattn") || e->fast))
         e->pos = STENO_ESPNET_POS_ABS;
     else if (rel && !strcmp(pos, "scaled_abs_pos") && (!strcmp(self, "selfattn") || e->fast))
@@ -113,7 +125,7 @@ static steno_status read_attention(struct steno_espnet_job *j, const char *key, 
         return steno_espnet_unsupported(
             j, j->y, CONF "pos_enc_layer_type", pos,
             !rel ? "abs_pos"
-            : e->kind == STENO_ESPNET_BRANCHFORMER
+            : branches(e)
                 ? "abs_pos and scaled_abs_pos with selfattn or fast_selfattn, rel_pos with "
                   "rel_selfattn"
                 : "abs_pos and scaled_abs_pos with selfattn, rel_pos with rel_selfattn");
@@ -141,6 +153,9 @@ static steno_status read_common(struct steno_espnet_job *j)
     READ(steno_espnet_int(j, y, CONF "attention_heads", 1, 1024, &e->heads));
     READ(steno_espnet_int(j, y, CONF "num_blocks", 1, STENO_ESPNET_MAX_BLOCKS, &e->blocks));
     READ(read_input_layer(j));
+    READ(steno_espnet_int(j, y, CONF "max_pos_emb_len", STENO_ESPNET_POSITIONS, 1 << 20,
+                          &e->pos_rows));
+    READ(steno_espnet_only(j, y, CONF "interctc_use_conditioning", "false"));
     READ(steno_espnet_only(j, y, CONF "zero_triu", "false"));
     READ(steno_espnet_only(j, y, CONF "qk_norm", "false"));
     if (!st && (e->d % e->heads || e->d % 2))
@@ -161,9 +176,7 @@ static steno_status read_former(struct steno_espnet_job *j, const struct kind *k
     READ(steno_espnet_flag(j, y, CONF "use_cnn_module", &e->conv));
     READ(steno_espnet_only(j, y, CONF "concat_after", "false"));
     READ(steno_espnet_only(j, y, CONF "positionwise_layer_type", "linear"));
-    READ(steno_espnet_only(j, y, CONF "interctc_use_conditioning", "false"));
     READ(steno_espnet_only(j, y, CONF "ctc_trim", "false"));
-    READ(steno_espnet_only(j, y, CONF "max_pos_emb_len", "5000"));
     if (!st && e->conv && e->kernel % 2 == 0)
         st = contradict(j, "use_cnn_module and an even cnn_module_kernel");
     READ(read_attention(j, CONF "selfattention_layer_type", k->rel));
@@ -230,6 +243,24 @@ static steno_status read_branchformer(struct steno_espnet_job *j, const struct k
     return st;
 }
 
+static steno_status read_e_branchformer(struct steno_espnet_job *j, const struct kind *k)
+{
+    struct steno_espnet_encoder *e = &j->a.e;
+    const steno_yaml *y = j->y;
+    steno_status st = read_gate(j);
+    READ(steno_espnet_flag(j, y, CONF "use_ffn", &e->ffn));
+    READ(steno_espnet_flag(j, y, CONF "macaron_ffn", &e->macaron));
+    READ(steno_espnet_int(j, y, CONF "linear_units", 1, 1 << 20, &e->ff));
+    READ(read_activation(j, CONF "ffn_activation_type", &e->activation));
+    READ(steno_espnet_only(j, y, CONF "positionwise_layer_type", "linear"));
+    READ(steno_espnet_int(j, y, CONF "merge_conv_kernel", 1, 4095, &e->merge_kernel));
+    if (!st && e->merge_kernel % 2 == 0)
+        st = contradict(j, "an even merge_conv_kernel and the branches");
+    e->macaron &= e->ffn;
+    READ(read_attention(j, CONF "attention_layer_type", k->rel));
+    return st;
+}
+
 steno_status steno_espnet_read_encoder(struct steno_espnet_job *j)
 {
     const char *name = "rnn";
@@ -251,15 +282,19 @@ steno_status steno_espnet_read_encoder(struct steno_espnet_job *j)
                                            .input_layer = "conv2d",
                                            .before = true,
                                            .conv = k->kind == STENO_ESPNET_CONFORMER,
+                                           .pos_rows = 5000,
                                            .kernel = 31,
                                            .activation = k->activation,
                                            .attn = true,
                                            .cgmlp = true,
                                            .gate_units = 2048,
                                            .gate_kernel = 31,
+                                           .merge_kernel = 3,
                                            .gate_activation = "identity"};
     st = steno_espnet_check_keys(j, j->y, "encoder_conf", keys);
     READ(read_common(j));
-    READ(k->kind == STENO_ESPNET_BRANCHFORMER ? read_branchformer(j, k) : read_former(j, k));
+    READ(k->kind == STENO_ESPNET_BRANCHFORMER     ? read_branchformer(j, k)
+         : k->kind == STENO_ESPNET_E_BRANCHFORMER ? read_e_branchformer(j, k)
+                                                  : read_former(j, k));
     return st;
 }

@@ -1,5 +1,5 @@
 /* Layers of the encoders: conformer/encoder_layer.py, transformer/encoder_layer.py,
- * asr/encoder/branchformer_encoder.py, asr/layers/cgmlp.py of ESPnet 202511. */
+ * asr/encoder/{branchformer,e_branchformer}_encoder.py, asr/layers/cgmlp.py of ESPnet 202511. */
 #include "convert/espnet_encoder.h"
 #include "convert/espnet_parts.h"
 
@@ -81,7 +81,7 @@ static steno_value_id transformer_layer(struct steno_make *m, steno_value_id x,
     return x;
 }
 
-/* ---- Branchformer -------------------------------------------------------------------------- */
+/* ---- Branchformer, E-Branchformer ---------------------------------------------------------- */
 
 /* Convolution over time of each column alone. */
 static steno_value_id depthwise(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
@@ -177,6 +177,27 @@ static steno_value_id branchformer_layer(struct steno_make *m, steno_value_id x,
     return steno_make_norm(m, steno_make_add(m, x, x1), "norm_final", d, STENO_ESPNET_EPSILON);
 }
 
+static steno_value_id e_branchformer_layer(struct steno_make *m, steno_value_id x,
+                                           steno_value_id pos, const struct steno_espnet_encoder *e)
+{
+    const float by = e->macaron ? 0.5f : 1;
+    const int64_t d = e->d;
+    steno_value_id x1, x2, both;
+    if (e->macaron)
+        STENO_ESPNET_RESIDUAL(m, x, "norm_ff_macaron", d, true, by,
+                              feed_forward(m, y, "feed_forward_macaron", e));
+    x1 = steno_espnet_self_attention(
+        m, "attn", steno_make_norm(m, x, "norm_mha", d, STENO_ESPNET_EPSILON), pos, e);
+    x2 = gated(m, steno_make_norm(m, x, "norm_mlp", d, STENO_ESPNET_EPSILON), e);
+    both = steno_make_concat(m, -1, x1, x2);
+    both = steno_make_add(m, both,
+                          depthwise(m, both, "depthwise_conv_fusion", 2 * d, e->merge_kernel));
+    x = steno_make_add(m, x, steno_make_linear(m, both, "merge_proj", 2 * d, d, true));
+    if (e->ffn)
+        STENO_ESPNET_RESIDUAL(m, x, "norm_ff", d, true, by, feed_forward(m, y, "feed_forward", e));
+    return steno_make_norm(m, x, "norm_final", d, STENO_ESPNET_EPSILON);
+}
+
 steno_value_id steno_espnet_layer(struct steno_make *m, steno_value_id x, steno_value_id pos,
                                   const struct steno_espnet_encoder *e, int64_t i)
 {
@@ -185,6 +206,8 @@ steno_value_id steno_espnet_layer(struct steno_make *m, steno_value_id x, steno_
         return conformer_layer(m, x, pos, e);
     case STENO_ESPNET_BRANCHFORMER:
         return branchformer_layer(m, x, pos, e, i);
+    case STENO_ESPNET_E_BRANCHFORMER:
+        return e_branchformer_layer(m, x, pos, e);
     default:
         return transformer_layer(m, x, e);
     }

@@ -35,6 +35,8 @@ from espnet.nets.scorers.ctc import CTCPrefixScorer  # noqa: E402
 from espnet2.asr.ctc import CTC  # noqa: E402
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder  # noqa: E402
 from espnet2.asr.encoder.branchformer_encoder import BranchformerEncoder  # noqa: E402
+from espnet2.asr.encoder.conformer_encoder import ConformerEncoder  # noqa: E402
+from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder  # noqa: E402
 from espnet2.asr.frontend.default import DefaultFrontend  # noqa: E402
 from espnet2.layers.utterance_mvn import UtteranceMVN  # noqa: E402
 
@@ -42,7 +44,8 @@ SPEECH = Path(__file__).parents[1] / "data/speech/jfk.wav"
 TOKENS = ["<blank>", "<unk>", "<space>", "'", *map(chr, range(65, 91)), "<sos/eos>"]
 ABS = dict(pos_enc_layer_type="abs_pos", attention_layer_type="selfattn")
 BRANCH = dict(num_blocks=2, attention_heads=2, cgmlp_linear_units=16, cgmlp_conv_kernel=7)
-ENCODERS = {"branchformer": BranchformerEncoder}
+ENCODERS = {"branchformer": BranchformerEncoder, "e_branchformer": EBranchformerEncoder,
+            "conformer": ConformerEncoder}
 MODELS = {
     "branchformer-concat": ("branchformer", BRANCH),
     "branchformer-learned": ("branchformer", dict(BRANCH, merge_method="learned_ave", rel_pos_type="legacy",
@@ -54,6 +57,36 @@ MODELS = {
     "branchformer-attention": ("branchformer", dict(BRANCH, use_cgmlp=False, input_layer="conv2d8",
                                                     pos_enc_layer_type="scaled_abs_pos", attention_layer_type="selfattn")),
     "branchformer-cgmlp": ("branchformer", dict(BRANCH, use_attn=False, gate_activation="hardtanh")),
+    "e-branchformer": ("e_branchformer", BRANCH),
+    "e-branchformer-macaron": ("e_branchformer", dict(BRANCH, use_ffn=True, macaron_ffn=True, linear_units=16, merge_conv_kernel=7,
+                                                      layer_drop_rate=0.1, positionwise_layer_type="linear")),
+    "e-branchformer-legacy": ("e_branchformer", dict(BRANCH, use_ffn=True, linear_units=12, rel_pos_type="legacy", max_pos_emb_len=3000,
+                                                     ffn_activation_type="relu", gate_activation="relu", use_linear_after_conv=True,
+                                                     input_layer="conv2d2")),
+    "e-branchformer-absolute": ("e_branchformer", dict(BRANCH, use_ffn=True, macaron_ffn=True, linear_units=16, input_layer="conv2d8", **ABS)),
+    "e-branchformer-fast": ("e_branchformer", dict(BRANCH, pos_enc_layer_type="scaled_abs_pos", attention_layer_type="fast_selfattn")),
+}  # fmt: skip
+# encoder_conf of ESPnet's recipes egs2/librispeech/asr1 (conf/tuning/train_asr_*.yaml); for --pack --only NAME
+REL = dict(attention_heads=8, pos_enc_layer_type="rel_pos", rel_pos_type="latest", output_size=512, dropout_rate=0.1,
+           positional_dropout_rate=0.1, attention_dropout_rate=0.1, input_layer="conv2d")
+RECIPES = {
+    "librispeech-conformer": ("conformer", dict(REL, linear_units=2048, num_blocks=12, normalize_before=True, macaron_style=True,
+                                                selfattention_layer_type="rel_selfattn", activation_type="swish",
+                                                use_cnn_module=True, cnn_module_kernel=31)),
+    "librispeech-branchformer": ("branchformer", dict(REL, use_attn=True, attention_layer_type="rel_selfattn", use_cgmlp=True,
+                                                      cgmlp_linear_units=3072, cgmlp_conv_kernel=31, use_linear_after_conv=False,
+                                                      gate_activation="identity", merge_method="concat", cgmlp_weight=0.5,
+                                                      attn_branch_drop_rate=0.0, num_blocks=18, stochastic_depth_rate=0.0)),
+    "librispeech-e-branchformer": ("e_branchformer", dict(REL, attention_layer_type="rel_selfattn", cgmlp_linear_units=3072,
+                                                          cgmlp_conv_kernel=31, use_linear_after_conv=False, gate_activation="identity",
+                                                          num_blocks=17, layer_drop_rate=0.1, linear_units=1024,
+                                                          positionwise_layer_type="linear", macaron_ffn=True, use_ffn=True,
+                                                          merge_conv_kernel=31)),
+    "owsm-e-branchformer": ("e_branchformer", dict(output_size=384, attention_heads=6, attention_layer_type="selfattn",
+                                                   pos_enc_layer_type="abs_pos", rel_pos_type="latest", cgmlp_linear_units=1536,
+                                                   cgmlp_conv_kernel=31, use_linear_after_conv=False, gate_activation="identity",
+                                                   num_blocks=6, input_layer="conv2d", layer_drop_rate=0.0, linear_units=1536,
+                                                   positionwise_layer_type="linear", use_ffn=True, macaron_ffn=True, merge_conv_kernel=31)),
 }  # fmt: skip
 
 
@@ -89,7 +122,7 @@ def record(path, names):
 
 
 def pack(out, name):
-    kind, conf = MODELS[name]
+    kind, conf = (MODELS | RECIPES)[name]
     conf = {"output_size": 32, **conf}
     encoder = ENCODERS[kind](80, **conf)
     d, n = conf["output_size"], len(TOKENS)
@@ -157,7 +190,7 @@ if __name__ == "__main__":
     p.add_argument("out", type=Path)
     p.add_argument("steno", nargs="?")
     p.add_argument("--compare", action="store_true")
-    p.add_argument("--only", choices=MODELS)
+    p.add_argument("--only", choices=MODELS | RECIPES)
     p.add_argument("--pack", action="store_true")
     a = p.parse_args()
     chosen = [a.only] if a.only else list(MODELS)

@@ -89,7 +89,17 @@ def bad_configurations_of_branchformers_are_named(d):
     refused(d, name, "'encoder.encoders.1.merge_proj.bias' is missing", drop="encoder.encoders.1.merge_proj.bias")
 
 
-TESTS = [equal_to_pytorch, served, bad_configurations_of_branchformers_are_named]
+def bad_configurations_of_e_branchformers_are_named(d):
+    name = "e-branchformer-macaron"
+    refused(d, name, "even merge_conv_kernel", merge_conv_kernel=4)
+    refused(d, name, "ffn_activation_type: gelu; known: hardtanh", ffn_activation_type="gelu")
+    refused(d, name, "positionwise_layer_type: conv1d; known: linear", positionwise_layer_type="conv1d")
+    refused(d, name, "max_pos_emb_len is '100', expected", max_pos_emb_len=100)
+    refused(d, name, "interctc_use_conditioning: true; known: false", interctc_use_conditioning=True)
+    refused(d, name, "depthwise_conv_fusion.weight' is [16,1,7], encoder_conf asks for [16,1,3]", merge_conv_kernel=3)
+
+
+TESTS = [equal_to_pytorch, served, bad_configurations_of_branchformers_are_named, bad_configurations_of_e_branchformers_are_named]
 
 if __name__ == "__main__":
     failed = 0
