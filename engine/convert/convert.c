@@ -53,8 +53,8 @@ static const struct source {
      "ESPnet2 models (a ZIP archive or directory with meta.yaml, or with config.yaml and one "
      "*.pth)"},
     {"Hugging Face", steno_convert_hf_probe, hf,
-     "Hugging Face models of wav2vec2, hubert, wavlm, data2vec-audio (a directory with "
-     "config.json, model.safetensors or pytorch_model.bin, vocab.json)"},
+     "Hugging Face models of wav2vec2, hubert, wavlm, data2vec-audio, moonshine (a directory "
+     "with config.json, model.safetensors or pytorch_model.bin)"},
     {"WeNet", steno_convert_wenet_probe, steno_convert_wenet,
      "WeNet models (a directory or ZIP archive with train.yaml, units.txt and final.pt)"},
 };

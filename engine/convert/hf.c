@@ -115,27 +115,30 @@ static bool is_in_place(const struct steno_hf_job *j)
            a.st_ino == b.st_ino;
 }
 
-steno_status steno_hf_copy(struct steno_hf_job *j, const char *name, bool needed)
+steno_status steno_hf_write(const struct steno_hf_job *j, const char *name, const void *p, size_t n)
 {
     char path[MAX_PATH];
-    struct steno_blob blob = {0};
     FILE *f;
     bool bad;
+    snprintf(path, sizeof path, "%s/%s", j->out, name);
+    f = fopen(path, "wbe");
+    bad = !f || (n && fwrite(p, 1, n, f) != n);
+    if (f && fclose(f))
+        bad = true;
+    return bad ? steno_fail(j->err, STENO_ERR_IO, "%s: %s", path, strerror(errno)) : STENO_OK;
+}
+
+steno_status steno_hf_copy(struct steno_hf_job *j, const char *name, bool needed)
+{
+    struct steno_blob blob = {0};
     steno_status st;
     if (!needed && !steno_bundle_has(j->b, name))
         return STENO_OK;
     st = steno_bundle_read(j->b, name, MAX_FILE, &blob, j->err);
-    if (st || is_in_place(j)) {
-        steno_blob_close(&blob);
-        return st;
-    }
-    snprintf(path, sizeof path, "%s/%s", j->out, name);
-    f = fopen(path, "wbe");
-    bad = !f || fwrite(blob.p ? blob.p : "", 1, blob.n, f) != blob.n;
-    if (f && fclose(f))
-        bad = true;
+    if (!st && !is_in_place(j))
+        st = steno_hf_write(j, name, blob.p, blob.n);
     steno_blob_close(&blob);
-    return bad ? steno_fail(j->err, STENO_ERR_IO, "%s: %s", path, strerror(errno)) : STENO_OK;
+    return st;
 }
 
 /* ---- the kinds of network -------------------------------------------------------------------- */
@@ -144,10 +147,9 @@ static const struct kind {
     const char *type;
     steno_status (*convert)(struct steno_hf_job *j);
 } kinds[] = {
-    {"wav2vec2", steno_hf_convert_ctc},
-    {"hubert", steno_hf_convert_ctc},
-    {"wavlm", steno_hf_convert_ctc},
-    {"data2vec-audio", steno_hf_convert_ctc},
+    {"wav2vec2", steno_hf_convert_ctc},        {"hubert", steno_hf_convert_ctc},
+    {"wavlm", steno_hf_convert_ctc},           {"data2vec-audio", steno_hf_convert_ctc},
+    {"moonshine", steno_hf_convert_moonshine},
 };
 
 static const struct kind *kind_of(struct steno_hf_conf *c)

@@ -46,7 +46,11 @@ STENO_MUST steno_status steno_convert_hf(const struct steno_bundle *b, const cha
 
 /* The model types. Each writes its networks and files. */
 STENO_MUST steno_status steno_hf_convert_ctc(struct steno_hf_job *j);
+STENO_MUST steno_status steno_hf_convert_moonshine(struct steno_hf_job *j);
 
+/* Write a file of the directory. */
+STENO_MUST steno_status steno_hf_write(const struct steno_hf_job *j, const char *name,
+                                       const void *p, size_t n);
 /* Copy a file of the checkpoint as it is. needed: STENO_ERR_IO if it is missing. */
 STENO_MUST steno_status steno_hf_copy(struct steno_hf_job *j, const char *name, bool needed);
 

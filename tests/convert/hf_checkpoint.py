@@ -4,7 +4,7 @@
     hf_checkpoint.py OUT [--only NAME]
 
 Needs the PyPI packages torch (2.13.0) and transformers (5.24.0). For each model OUT/NAME.zip, whose weights are in f16,
-and OUT/NAME.npz: scores and texts of the chirps that chirp() makes. `small` ones are in tests/data/convert.
+and OUT/NAME.npz: scores and texts of the chirps that chirp() makes. Some of them are in tests/data/convert.
 """
 
 import argparse
@@ -103,12 +103,66 @@ def ctc(name, out):
     np.savez_compressed(f"{out}/{name}.npz", **got)
 
 
+MOONSHINE = {
+    "moonshine": {},
+    "moonshine-old": dict(attention_bias=True, encoder_num_attention_heads=1, decoder_num_attention_heads=1,
+                          encoder_hidden_act="silu", decoder_hidden_act="gelu"),
+}
+PIECES = ["<unk>", "<s>", "</s>", "<0x0A>", "<0xC3>", "<0xA9>", "\u2581the", "\u2581of", "\u2581a", "\u2581", "er", "s", "t",
+          "e", "a", "n", "\u2581in", "ing", ",", "."]  # fmt: skip
+
+
+def tokens_json(path):
+    """Byte fallback and marks of SentencePiece, as Moonshine's tokenizer has them."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models
+
+    t = Tokenizer(models.BPE({p: i for i, p in enumerate(PIECES)}, [], byte_fallback=True, unk_token="<unk>"))
+    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.add_special_tokens([AddedToken(p, special=True) for p in PIECES[:3]])
+    t.save(path)
+    return t
+
+
+def moonshine(name, out):
+    config = dict(hidden_size=16, intermediate_size=24, encoder_num_hidden_layers=2, decoder_num_hidden_layers=2,
+                  encoder_num_attention_heads=2, decoder_num_attention_heads=2, vocab_size=len(PIECES), bos_token_id=1,
+                  eos_token_id=2, decoder_start_token_id=1, pad_head_dim_to_multiple_of=8)  # fmt: skip
+    torch.manual_seed(3)
+    model, got = shaken(tf.MoonshineForConditionalGeneration(tf.MoonshineConfig(**(config | MOONSHINE[name]))), "-"), {}
+    with tempfile.TemporaryDirectory() as d:
+        tokenizer = tokens_json(f"{d}/tokenizer.json")
+        tf.Wav2Vec2FeatureExtractor(do_normalize=False).save_pretrained(d)
+        for n in LENGTHS:
+            x, ids, scores = torch.from_numpy(chirp(n))[None], [1], []
+            with torch.no_grad():
+                encoded = model.model.encoder(x).last_hidden_state
+                for _ in range(int(encoded.shape[1] * 384 / 16000 * 15)):
+                    y = model(input_values=x, decoder_input_ids=torch.tensor([ids])).logits[0, -1]
+                    scores.append(y.numpy())
+                    ids.append(int(y.argmax()))
+                    if ids[-1] == 2:
+                        break
+            got[f"x.{n}"], got[f"y.{n}"], got[f"ids.{n}"] = encoded.numpy(), np.stack(scores), np.array(ids)
+            got[f"text.{n}"] = np.array(tokenizer.decode(ids, skip_special_tokens=True))
+        model.half().save_pretrained(d)
+        if name == "moonshine-old":  # keys of transformers 4
+            with open(f"{d}/config.json", encoding="utf-8") as f:
+                c = json.load(f)
+            c |= {k: c["rope_parameters"][k] for k in ("rope_theta", "partial_rotary_factor")} | {"rope_scaling": None}
+            del c["rope_parameters"]
+            with open(f"{d}/config.json", "w", encoding="utf-8") as f:
+                json.dump(c, f)
+        pack(f"{out}/{name}.zip", d)
+    np.savez_compressed(f"{out}/{name}.npz", **got)
+
+
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
     p.add_argument("out")
     p.add_argument("--only")
     a = p.parse_args()
     os.makedirs(a.out, exist_ok=True)
-    for name in CTC:
-        if a.only in (None, name):
-            ctc(name, a.out)
+    for make, names in ((ctc, CTC), (moonshine, MOONSHINE)):
+        for name in names:
+            if a.only in (None, name):
+                make(name, a.out)

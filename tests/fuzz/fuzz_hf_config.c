@@ -1,7 +1,7 @@
 /* config.json of Hugging Face's checkpoints, with the weights of a wav2vec 2.0 of a few numbers:
  * networks are written beside it, or the configuration is refused with a message. Two bytes in
  * front may cut the weights. */
-/* covers: engine/convert/hf.c, hf_ctc.c, hf_ctc_graph.c, hf_weights.c */
+/* covers: engine/convert/hf.c, hf_ctc.c, hf_ctc_graph.c, hf_moonshine.c, hf_weights.c */
 #include "convert/convert.h"
 #include "folder.h"
 

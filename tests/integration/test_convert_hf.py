@@ -12,6 +12,7 @@ import onnxruntime
 from test_convert import DATA, ours, pack, steno
 
 CTC = ("wav2vec2", "wav2vec2-stable", "hubert-batchnorm", "wavlm", "data2vec")
+MOONSHINE = ("moonshine", "moonshine-old")
 LENGTHS = (16000, 9001, 4000)
 
 
@@ -81,6 +82,34 @@ def beams_hotwords_and_times(d):
     assert "OTOE" not in plain and "OTOE" in biased, (plain, biased)
 
 
+def moonshine_is_that_of_transformers(d):
+    os.mkdir(f"{d}/arrays")
+    for name in MOONSHINE:
+        model, want = convert(name, d), np.load(f"{DATA}/{name}.npz")
+        for part in ("encoder_model", "decoder_model_merged"):
+            onnx.checker.check_model(f"{model}/{part}.onnx", full_check=True)
+        runs = {"steno": ours(f"{d}/arrays")}
+        runs["ONNX Runtime"] = lambda path: lambda feed: onnxruntime.InferenceSession(path).run(None, feed)
+        inputs = onnx.load(f"{model}/decoder_model_merged.onnx").graph.input
+        empty = {i.name: np.zeros((1, i.type.tensor_type.shape.dim[1].dim_value, 0, i.type.tensor_type.shape.dim[3].dim_value), "f4")
+                 for i in inputs if i.name.startswith("past")}
+        for n in LENGTHS:
+            for who, run in runs.items():
+                encoded = run(f"{model}/encoder_model.onnx")({"input_values": chirp(n)[None]})[0]
+                difference, past = np.abs(encoded - want[f"x.{n}"]).max(), empty
+                for k, token in enumerate(want[f"ids.{n}"][:-1]):
+                    y, *past = run(f"{model}/decoder_model_merged.onnx")(
+                        {"input_ids": np.array([[token]]), "encoder_hidden_states": encoded, "use_cache_branch": np.array([k > 0]), **past})
+                    difference, past = max(difference, np.abs(y[0, 0] - want[f"y.{n}"][k]).max()), dict(zip(empty, past))
+                    if k == 2 and who == "steno":
+                        break  # a process each
+                assert difference < 1e-4, f"{name}, {n} samples, {who}: {difference}"
+            got = steno("transcribe", "--model", model, wav(f"{d}/{n}.wav", chirp(n)))[0]
+            got = got.replace("<unk>", "").replace("\ufffd", "")
+            assert got.split() == str(want[f"text.{n}"]).split(), (name, n, got, want[f"text.{n}"])
+        assert ", moonshine v2" in steno("model", "info", model)[0]
+
+
 def members(name):
     with zipfile.ZipFile(f"{DATA}/{name}.zip") as z:
         return {n: z.read(n) for n in z.namelist()}
@@ -97,6 +126,17 @@ def refused(d, content, part, code=65):
 
 
 def bad_checkpoints_are_named(d):
+    base = members("moonshine")
+    refused(d, changed(base, decoder_num_key_value_heads=1), "known: one number of heads, of an even width")
+    refused(d, changed(base, eos_token_id=7), "eos_token_id: 7; known: 2")
+    refused(d, changed(base, rope_parameters={"rope_type": "yarn"}), "rope_type: yarn; known: default")
+    refused(d, changed(base, rope_scaling={"factor": 2}), "rope_scaling: a list or object; known: null")
+    refused(d, changed(base, attention_bias=True), "self_attn.q_proj.bias' is missing")
+    refused(d, changed(base, decoder_num_hidden_layers=1), "belongs to a part that is not known")
+    refused(d, base | {"preprocessor_config.json": b'{"do_normalize": true}'}, "do_normalize: true; known: false")
+    refused(d, base | {"tokenizer.json": b'{"model": {"vocab": []}}'}, "there is no model.vocab")
+    refused(d, base | {"tokenizer.json": b'{"model": {"vocab": {"a": "b"}}}'}, "a token without a number")
+    refused(d, {n: v for n, v in base.items() if n != "tokenizer.json"}, "tokenizer.json is missing", 74)
     base = members("wavlm")
     refused(d, changed(base, model_type="sew"), "model_type: sew; known: wav2vec2, hubert, wavlm")
     refused(d, changed(base, model_type="wav2vec2"), "'wav2vec2.feature_extractor.conv_layers.0.conv.weight' is missing")
@@ -168,7 +208,8 @@ def bad_directories_are_named(d):
     steno("transcribe", "--model", model, x)
 
 
-TESTS = [scores_are_those_of_transformers, texts_are_those_of_transformers, beams_hotwords_and_times, bad_checkpoints_are_named,
+TESTS = [scores_are_those_of_transformers, texts_are_those_of_transformers, beams_hotwords_and_times,
+         moonshine_is_that_of_transformers, bad_checkpoints_are_named,
          shards_do_as_well, bad_directories_are_named]
 
 if __name__ == "__main__":
