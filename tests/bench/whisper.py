@@ -6,7 +6,8 @@ recordings are without loading the model.
     whisper.py [--rounds 3] [--level avx2] [--parts tiny.en,base] [--recordings tiny.en,base] [--long FILE] [--out JSON]
 
 Needs faster-whisper 1.2.1 in this Python, build/release/steno, build/release/tests/bench/whisper_speed, and the weights in
-build/models. With --level avx2 both sides use AVX2 alone (--cpu, CT2_FORCE_CPU_ISA)."""
+build/models. With --level avx2 both sides use AVX2 alone (--cpu; CT2_FORCE_CPU_ISA and the
+settings of the libraries under it)."""
 import argparse
 import json
 import os
@@ -75,7 +76,8 @@ def run(argv, core, level):
     """Output, errors and peak of memory in MB."""
     env = dict(os.environ, OMP_NUM_THREADS="1", STENO_CACHE="")
     if level:
-        env["CT2_FORCE_CPU_ISA"] = level.upper()
+        # CTranslate2's own kernels, and its products, which are MKL's or oneDNN's
+        env.update(CT2_FORCE_CPU_ISA=level.upper(), MKL_ENABLE_INSTRUCTIONS=level.upper(), ONEDNN_MAX_CPU_ISA=level.upper())
     p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
                          preexec_fn=lambda: os.sched_setaffinity(0, {core}))
     out, err = p.stdout.read(), p.stderr.read()
