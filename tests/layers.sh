@@ -22,7 +22,7 @@ declare -A may=(
     [nn/passes]="nn/graph nn/kernels nn/exec nn/ops"
     [nn/network]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx"
     [optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
-    [convert]="formats optimize nn/graph" # networks are built and written, never run
+    [convert]="formats optimize nn/graph text" # networks are built and written, never run
     [families]="features search text" [families/registry]="families"
     [families/common]="families nn/network nn/exec nn/graph nn/kernels formats features search search/lm text"
     [recognizer]="families families/registry nn/network nn/exec nn/graph features search text audio store"

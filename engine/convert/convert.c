@@ -3,6 +3,7 @@
 #include "convert/bundle.h"
 #include "convert/espnet.h"
 #include "convert/hf.h"
+#include "convert/icefall.h"
 #include "convert/wenet.h"
 
 #include <string.h>
@@ -57,6 +58,8 @@ static const struct source {
      "with config.json, model.safetensors or pytorch_model.bin)"},
     {"WeNet", steno_convert_wenet_probe, steno_convert_wenet,
      "WeNet models (a directory or ZIP archive with train.yaml, units.txt and final.pt)"},
+    {"icefall", steno_convert_icefall_probe, steno_convert_icefall,
+     "icefall's Zipformer (pretrained.pt or epoch-N.pt, or a directory with one)"},
 };
 #define N_SOURCES (sizeof sources / sizeof *sources)
 

@@ -284,12 +284,17 @@ steno_value_id steno_make_number(struct steno_make *m, float x)
 
 static steno_value_id add_ints(struct steno_make *m, int rank, int64_t n, const int64_t *x)
 {
-    int64_t copy[8];
+    int64_t few[8], *copy = n <= 8 ? few : malloc((size_t)n * sizeof *copy);
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = rank, .dim = {n}}, .data = copy};
     steno_value_id v = STENO_NONE;
-    memcpy(copy, x, (size_t)n * sizeof *copy);
+    if (!x || !copy)
+        no_memory(m);
+    else
+        memcpy(copy, x, (size_t)n * sizeof *copy);
     if (!m->st)
         m->st = steno_graph_add_const(m->g, "", &t, false, &v, m->err);
+    if (copy != few)
+        free(copy);
     return m->st ? STENO_NONE : v;
 }
 
@@ -508,13 +513,14 @@ steno_value_id steno_make_convolve(struct steno_make *m, steno_value_id x, const
 {
     const int64_t groups = c->groups ? c->groups : 1, dilation = c->dilation ? c->dilation : 1;
     const int64_t dim[4] = {c->out, c->in / groups, c->kernel, c->kernel};
-    const int64_t kernel[] = {c->kernel, c->kernel}, strides[] = {c->stride, c->stride};
-    const int64_t pads[] = {c->pad, c->pad, c->pad, c->pad}, dilations[] = {dilation, dilation};
+    const int64_t kernel[] = {c->kernel, c->kernel}, dilations[] = {dilation, dilation};
+    const int64_t stride[] = {c->stride, c->stride}, pad[] = {c->pad, c->pad, c->pad, c->pad};
     const size_t filter = (size_t)(dim[1] * c->kernel) * (c->rank == 2 ? (size_t)c->kernel : 1);
     const struct steno_attr attr[] = {
-        INTS_ATTR("kernel_shape", c->rank, kernel), INTS_ATTR("strides", c->rank, strides),
-        INTS_ATTR("pads", 2 * c->rank, pads), INTS_ATTR("dilations", c->rank, dilations),
-        INT_ATTR("group", groups)};
+        INTS_ATTR("kernel_shape", c->rank, kernel),
+        INTS_ATTR("strides", c->rank, c->strides ? c->strides : stride),
+        INTS_ATTR("pads", 2 * c->rank, c->pads ? c->pads : pad),
+        INTS_ATTR("dilations", c->rank, dilations), INT_ATTR("group", groups)};
     char weight[MAX_WEIGHT_NAME], bias[MAX_WEIGHT_NAME];
     steno_value_id in[3] = {x, STENO_NONE, STENO_NONE};
     const bool has_bias = c->bias || c->batch_norm;

@@ -72,6 +72,7 @@ steno_value_id steno_make_param(struct steno_make *m, const char *name, int rank
 steno_value_id steno_make_floats(struct steno_make *m, const char *name, int rank,
                                  const int64_t *dim, const float *x);
 steno_value_id steno_make_number(struct steno_make *m, float x);
+/* x NULL: STENO_ERR_NOMEM. */
 steno_value_id steno_make_ints(struct steno_make *m, int n, const int64_t *x);
 steno_value_id steno_make_int(struct steno_make *m, int64_t x); /* a scalar */
 
@@ -116,6 +117,8 @@ steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const cha
 struct steno_make_conv {
     int rank; /* spatial axes, 1 or 2 */
     int64_t in, out, kernel, stride, pad, groups, dilation;
+    /* Where the axes differ: [rank] strides, [2 rank] pads (all starts, then all ends); or NULL. */
+    const int64_t *strides, *pads;
     bool bias;
     const char *batch_norm; /* NAME of a batch normalization behind it, folded in; or NULL */
 };

@@ -18,6 +18,7 @@ struct piece {
     const char *text;
     enum steno_sentencepiece_type type;
     unsigned char byte; /* the byte of a byte piece */
+    float score;
 };
 
 struct steno_sentencepiece {
@@ -111,6 +112,7 @@ static steno_status add_piece(steno_sentencepiece *s, const StenoSpm__Piece *fro
     if (!p->text)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     p->type = (enum steno_sentencepiece_type)from->type;
+    p->score = from->score;
     byte = byte_of(p->text);
     if (p->type == STENO_SENTENCEPIECE_BYTE && byte < 0)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: piece %d, '%.32s', is not a byte", name,
@@ -242,6 +244,11 @@ const char *steno_sentencepiece_model_type(const steno_sentencepiece *s)
 const char *steno_sentencepiece_piece(const steno_sentencepiece *s, int32_t id)
 {
     return s->pieces[id].text;
+}
+
+float steno_sentencepiece_score(const steno_sentencepiece *s, int32_t id)
+{
+    return s->pieces[id].score;
 }
 
 enum steno_sentencepiece_type steno_sentencepiece_type(const steno_sentencepiece *s, int32_t id)

@@ -36,6 +36,7 @@ const char *steno_sentencepiece_model_type(const steno_sentencepiece *s);
 const char *steno_sentencepiece_piece(const steno_sentencepiece *s,
                                       int32_t id); /* terminated; id in range */
 enum steno_sentencepiece_type steno_sentencepiece_type(const steno_sentencepiece *s, int32_t id);
+float steno_sentencepiece_score(const steno_sentencepiece *s, int32_t id); /* its log probability */
 /* Number of a piece; -1 if the model has no piece of that spelling. */
 int32_t steno_sentencepiece_find(const steno_sentencepiece *s, const char *piece);
 

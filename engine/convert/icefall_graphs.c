@@ -1,0 +1,268 @@
+/* zipformer/subsampling.py, zipformer.py, decoder.py, joiner.py and export-onnx*.py of icefall. */
+#include "convert/icefall_graphs.h"
+
+#include "convert/zipformer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct steno_attr to_float = {.name = "to", .kind = STENO_ATTR_INT, .i = 1};
+
+/* ---- whole recordings ---------------------------------------------------------------------- */
+
+/* (x - a + b) / 2 of whole numbers. */
+static steno_value_id half(struct steno_make *m, steno_value_id x, int64_t minus)
+{
+    const int64_t two = 2;
+    x = steno_make_2(m, "Sub", x, steno_make_ints(m, 1, &minus));
+    return steno_make_2(m, "Div", x, steno_make_ints(m, 1, &two));
+}
+
+static steno_value_id offline(struct steno_zipformer *e)
+{
+    const int64_t frames = steno_make_symbol(e->m, "T"), zero = 0;
+    struct steno_make *m = e->m;
+    steno_value_id x, lengths, at;
+    x = steno_make_input(m, "x", STENO_F32, 3,
+                         (int64_t[]){e->batch_symbol, frames, STENO_ICEFALL_BINS});
+    lengths = steno_make_input(m, "x_lens", STENO_I64, 1, &e->batch_symbol);
+    e->batch = steno_make_extent_of(m, x, 0);
+    x = steno_zipformer_embed(e, x, NULL);
+    e->lengths = half(m, lengths, 7);
+    e->frames = steno_make_extent_of(m, x, 1);
+    e->positions = steno_zipformer_positions(m, e->frames, e->a->pos_dim);
+    at = steno_zipformer_count(m, steno_make_ints(m, 1, &zero), e->frames);
+    e->mask = steno_make_2(
+        m, "GreaterOrEqual", at,
+        steno_make_2(m, "Unsqueeze", e->lengths, steno_make_ints(m, 2, (int64_t[]){1, 2})));
+    return steno_zipformer_stacks(e, x);
+}
+
+/* ---- chunks -------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int rank, batch; /* the axis of the streams */
+} states[STENO_ZIPFORMER_STATES] = {{"cached_key", 3, 1},   {"cached_nonlin_attn", 4, 1},
+                                    {"cached_val1", 3, 1},  {"cached_val2", 3, 1},
+                                    {"cached_conv1", 3, 0}, {"cached_conv2", 3, 0}};
+
+/* Shape of state `kind` of a layer. */
+static void state_shape(const struct steno_zipformer *e, const struct steno_zipformer_stack *s,
+                        int kind, int64_t dim[4])
+{
+    const int64_t left = e->a->left / s->downsampling, n = e->batch_symbol;
+    const int64_t shapes[STENO_ZIPFORMER_STATES][4] = {
+        {left, n, s->heads * s->query}, {1, n, left, 3 * s->d / 4}, {left, n, s->heads * s->value},
+        {left, n, s->heads * s->value}, {n, s->d, s->kernel / 2},   {n, s->d, s->kernel / 2}};
+    memcpy(dim, shapes[kind], sizeof shapes[kind]);
+}
+
+/* Make the inputs (first) or the outputs of all states. */
+static void each_state(struct steno_zipformer *e, bool outputs)
+{
+    const struct steno_icefall_arch *a = e->a;
+    const int64_t bands = STENO_ZIPFORMER_BANDS;
+    int layer = 0, at = 0;
+    for (int64_t i = 0; i < a->stacks; i++)
+        for (int64_t k = 0; k < a->stack[i].layers; k++, layer++)
+            for (int s = 0; s < STENO_ZIPFORMER_STATES; s++, at++) {
+                char name[48];
+                int64_t dim[4];
+                state_shape(e, &a->stack[i], s, dim);
+                snprintf(name, sizeof name, "%s%s_%d", outputs ? "new_" : "", states[s].name,
+                         layer);
+                if (outputs)
+                    steno_make_output(e->m, e->state[at], name, STENO_F32, states[s].rank, dim);
+                else
+                    e->state[at] = steno_make_input(e->m, name, STENO_F32, states[s].rank, dim);
+            }
+    if (outputs) {
+        steno_make_output(
+            e->m, e->state[at], "new_embed_states", STENO_F32, 4,
+            (int64_t[]){e->batch_symbol, a->conv[2], STENO_ZIPFORMER_EMBED_STATE, bands});
+        steno_make_output(e->m, e->state[at + 1], "new_processed_lens", STENO_I64, 1,
+                          &e->batch_symbol);
+        return;
+    }
+    e->state[at] = steno_make_input(
+        e->m, "embed_states", STENO_F32, 4,
+        (int64_t[]){e->batch_symbol, a->conv[2], STENO_ZIPFORMER_EMBED_STATE, bands});
+    e->state[at + 1] = steno_make_input(e->m, "processed_lens", STENO_I64, 1, &e->batch_symbol);
+    e->n_states = at + 2;
+}
+
+static steno_value_id streaming(struct steno_zipformer *e)
+{
+    struct steno_make *m = e->m;
+    const int64_t chunk = e->a->chunk;
+    steno_value_id x = steno_make_input(
+        m, "x", STENO_F32, 3, (int64_t[]){e->batch_symbol, 2 * chunk + 13, STENO_ICEFALL_BINS});
+    each_state(e, false);
+    e->lengths = e->state[e->n_states - 1];
+    e->batch = steno_make_extent_of(m, x, 0);
+    x = steno_zipformer_embed(e, x, e->state + e->n_states - 2);
+    e->state[e->n_states - 1] = steno_make_add(m, e->lengths, steno_make_ints(m, 1, &chunk));
+    return steno_zipformer_stacks(e, x);
+}
+
+/* ---- metadata ------------------------------------------------------------------------------ */
+
+/* A number of each stack, "2,2,3". */
+static void list(struct steno_make *m, const struct steno_icefall_arch *a, const char *key,
+                 int64_t (*of)(const struct steno_icefall_arch *a,
+                               const struct steno_zipformer_stack *s))
+{
+    char text[STENO_ZIPFORMER_STACKS * 22] = "";
+    for (int64_t i = 0; i < a->stacks; i++) {
+        const size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%lld", i ? "," : "", (long long)of(a, &a->stack[i]));
+    }
+    steno_make_meta(m, key, "%s", text);
+}
+
+#define EACH(NAME, VALUE)                                                                          \
+    static int64_t NAME(const struct steno_icefall_arch *a, const struct steno_zipformer_stack *s) \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        return VALUE;                                                                              \
+    }
+EACH(layers_of, s->layers)
+EACH(dim_of, s->d)
+EACH(kernel_of, s->kernel)
+EACH(left_of, a->left / s->downsampling)
+EACH(query_of, s->query)
+EACH(value_of, s->value)
+EACH(number_of_heads, s->heads)
+
+static void describe(struct steno_make *m, const struct steno_icefall_arch *a)
+{
+    steno_make_meta(m, "model_type", "%s", a->ctc && !a->chunk ? "zipformer2_ctc" : "zipformer2");
+    steno_make_meta(m, "version", "1");
+    steno_make_meta(m, "model_author", "k2-fsa");
+    steno_make_meta(m, "comment", "%s%s", a->chunk ? "streaming " : "non-streaming ",
+                    a->ctc ? "zipformer2 CTC" : "zipformer2");
+    if (!a->chunk)
+        return;
+    steno_make_meta(m, "decode_chunk_len", "%lld", (long long)(2 * a->chunk));
+    steno_make_meta(m, "T", "%lld", (long long)(2 * a->chunk + 13));
+    list(m, a, "num_encoder_layers", layers_of);
+    list(m, a, "encoder_dims", dim_of);
+    list(m, a, "cnn_module_kernels", kernel_of);
+    list(m, a, "left_context_len", left_of);
+    list(m, a, "query_head_dims", query_of);
+    list(m, a, "value_head_dims", value_of);
+    list(m, a, "num_heads", number_of_heads);
+}
+
+/* ---- the networks -------------------------------------------------------------------------- */
+
+static int count_states(const struct steno_icefall_arch *a)
+{
+    int n = 2;
+    for (int64_t i = 0; i < a->stacks; i++)
+        n += (int)a->stack[i].layers * STENO_ZIPFORMER_STATES;
+    return a->chunk ? n : 0;
+}
+
+steno_status steno_icefall_write_encoder(const struct steno_icefall_arch *a,
+                                         const struct steno_make_weights *w, const char *path,
+                                         steno_err *err)
+{
+    struct steno_zipformer *e = calloc(1, sizeof *e);
+    const int64_t width = a->ctc ? a->vocab : a->joiner;
+    struct steno_make m;
+    steno_value_id x;
+    int64_t rows;
+    if (!e)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (steno_make_begin(&m, w, count_states(a) + 2, err)) {
+        free(e);
+        return m.st;
+    }
+    *e = (struct steno_zipformer){.m = &m, .a = a, .batch_symbol = steno_make_symbol(&m, "N")};
+    m.asked = "the architecture";
+    x = a->chunk ? streaming(e) : offline(e);
+    steno_make_at(&m, "%s", "");
+    x = steno_make_linear(&m, x, a->ctc ? "ctc_output.1" : "joiner.encoder_proj", a->out, width,
+                          true);
+    if (a->ctc)
+        x = steno_make_softmax(&m, "LogSoftmax", x, -1);
+    rows = a->chunk ? a->chunk / 2 : steno_make_symbol(&m, "T_out");
+    steno_make_output(&m, x, a->ctc ? "log_probs" : "encoder_out", STENO_F32, 3,
+                      (int64_t[]){e->batch_symbol, rows, width});
+    if (a->chunk)
+        each_state(e, true);
+    else
+        steno_make_output(&m, half(&m, e->lengths, -1),
+                          a->ctc ? "log_probs_len" : "encoder_out_lens", STENO_I64, 1,
+                          &e->batch_symbol);
+    describe(&m, a);
+    free(e);
+    return steno_make_write(&m, path, NULL);
+}
+
+steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
+                                         const struct steno_make_weights *w, const char *path,
+                                         steno_err *err)
+{
+    static const int64_t turn[] = {0, 2, 1}, last = -1, one = 1;
+    const int64_t zero = 0, d = a->decoder;
+    struct steno_make m;
+    steno_value_id y, x, none, known;
+    int64_t batch;
+    if (steno_make_begin(&m, w, 1, err))
+        return m.st;
+    m.asked = "the prediction network";
+    batch = steno_make_symbol(&m, "N");
+    y = steno_make_input(&m, "y", STENO_I64, 2, (int64_t[]){batch, a->context});
+    steno_make_at(&m, "decoder.");
+    none = steno_make_int(&m, zero);
+    x = steno_make_2(&m, "Gather",
+                     steno_make_param(&m, "embedding.weight", 2, (int64_t[]){a->vocab, d}),
+                     steno_make_2(&m, "Max", y, none));
+    known = steno_make_2(&m, "GreaterOrEqual", y, none);
+    known = steno_make_node(&m, "Cast", 1, &known, 1, &to_float);
+    known = steno_make_2(&m, "Unsqueeze", known, steno_make_ints(&m, 1, &last));
+    x = steno_make_2(&m, "Mul", x, known);
+    if (a->context > 1) {
+        const struct steno_make_conv c = {.rank = 1,
+                                          .in = d,
+                                          .out = d,
+                                          .kernel = a->context,
+                                          .stride = 1,
+                                          .groups = d / a->group};
+        x = steno_make_convolve(&m, steno_make_transpose(&m, x, 3, turn), "conv", &c);
+        x = steno_make_1(&m, "Relu", steno_make_transpose(&m, x, 3, turn));
+    }
+    x = steno_make_2(&m, "Squeeze", x, steno_make_ints(&m, 1, &one));
+    steno_make_at(&m, "joiner.");
+    x = steno_make_linear(&m, x, "decoder_proj", d, a->joiner, true);
+    steno_make_output(&m, x, "decoder_out", STENO_F32, 2, (int64_t[]){batch, a->joiner});
+    steno_make_meta(&m, "context_size", "%lld", (long long)a->context);
+    steno_make_meta(&m, "vocab_size", "%lld", (long long)a->vocab);
+    return steno_make_write(&m, path, NULL);
+}
+
+steno_status steno_icefall_write_joiner(const struct steno_icefall_arch *a,
+                                        const struct steno_make_weights *w, const char *path,
+                                        steno_err *err)
+{
+    struct steno_make m;
+    steno_value_id x, y;
+    int64_t dim[2];
+    if (steno_make_begin(&m, w, 2, err))
+        return m.st;
+    m.asked = "the joiner";
+    dim[0] = steno_make_symbol(&m, "N");
+    dim[1] = a->joiner;
+    x = steno_make_input(&m, "encoder_out", STENO_F32, 2, dim);
+    y = steno_make_input(&m, "decoder_out", STENO_F32, 2, dim);
+    x = steno_make_1(&m, "Tanh", steno_make_add(&m, x, y));
+    steno_make_at(&m, "joiner.");
+    x = steno_make_linear(&m, x, "output_linear", a->joiner, a->vocab, true);
+    steno_make_output(&m, x, "logit", STENO_F32, 2, (int64_t[]){dim[0], a->vocab});
+    steno_make_meta(&m, "joiner_dim", "%lld", (long long)a->joiner);
+    return steno_make_write(&m, path, NULL);
+}

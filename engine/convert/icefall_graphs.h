@@ -1,0 +1,45 @@
+/* The networks of icefall's Zipformer recipes as graphs, in the layout of its export-onnx*.py,
+ * which sherpa-onnx reads. */
+#ifndef STENO_CONVERT_ICEFALL_GRAPHS_H
+#define STENO_CONVERT_ICEFALL_GRAPHS_H
+
+#include "convert/make.h"
+
+#define STENO_ZIPFORMER_STACKS 16
+#define STENO_ZIPFORMER_LAYERS 64 /* of a stack */
+#define STENO_ICEFALL_BINS 80     /* mel bins of a feature frame */
+
+struct steno_zipformer_stack {
+    int64_t layers, downsampling, d, heads;
+    int64_t query, pos, value; /* per head */
+    int64_t ff[3];             /* hidden columns of the three feed-forward parts */
+    int64_t kernel;
+};
+
+struct steno_icefall_arch {
+    struct steno_zipformer_stack stack[STENO_ZIPFORMER_STACKS];
+    int64_t stacks;
+    int64_t conv[3], hidden; /* channels of the embedding's convolutions and its ConvNeXt part */
+    int64_t pos_dim;
+    int64_t out; /* the widest stack: columns of the encoder's output */
+    bool causal;
+    /* Streaming: frames of a chunk and frames of left context, at 50 Hz. chunk 0: whole recordings.
+     */
+    int64_t chunk, left;
+    bool ctc; /* write the CTC network; otherwise encoder, prediction network and joiner */
+    int64_t vocab, joiner, decoder, context,
+        group; /* group: columns of a group of its convolution */
+};
+
+/* Write one network to path. Errors of steno_make_write. */
+STENO_MUST steno_status steno_icefall_write_encoder(const struct steno_icefall_arch *a,
+                                                    const struct steno_make_weights *w,
+                                                    const char *path, steno_err *err);
+STENO_MUST steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
+                                                    const struct steno_make_weights *w,
+                                                    const char *path, steno_err *err);
+STENO_MUST steno_status steno_icefall_write_joiner(const struct steno_icefall_arch *a,
+                                                   const struct steno_make_weights *w,
+                                                   const char *path, steno_err *err);
+
+#endif

@@ -1,0 +1,347 @@
+"""steno convert on icefall's checkpoints: networks against recorded outputs of the zipformer package (tests/data/convert),
+against exports of icefall in ../shared/zoo/tiny out of which a checkpoint is made, and bad input. TAP."""
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import torch_file
+from daemon import BUILD, SLOW
+from onnx import numpy_helper
+from test_convert import DATA, RECORDING, ort, ours, steno
+from test_models import ROOT
+
+SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
+ZOO = os.path.join(SHARED, "zoo", "tiny")
+HEADS = ("--num-heads", "2,4,2")
+CHUNKS = (*HEADS, "--chunk-size", "8", "--left-context-frames", "16")
+CTC = ("--use-transducer", "0", "--use-ctc", "1")
+LIMIT = 1e-4
+
+
+def close(what, value, want):
+    assert value.shape == want.shape, f"{what}: {value.shape}, expected {want.shape}"
+    difference = np.abs(value - want).max()
+    assert difference < LIMIT, f"{what} differs by {difference}"
+
+
+def convert(d, name, *args, tokens=None):
+    out = f"{d}/{name}"
+    said = steno("convert", f"{DATA}/{name}.pt", "-o", out, "--tokens", tokens or f"{DATA}/zipformer.tokens", *args)[0]
+    assert "icefall" in said, said
+    files = sorted(os.listdir(out))
+    for f in files:
+        if f.endswith(".onnx"):
+            onnx.checker.check_model(f"{out}/{f}", full_check=True)
+    return out, files
+
+
+def names_of(path):
+    graph = onnx.load(path, load_external_data=False).graph
+    return [i.name for i in graph.input], [o.name for o in graph.output]
+
+
+def run(engine, path, feed):
+    return dict(zip(names_of(path)[1], engine(path)(feed)))
+
+
+def small_networks(engine, out, want):
+    y = run(engine, f"{out}/decoder.onnx", {"y": want["y"]})["decoder_out"]
+    close("decoder", y, want["decoder"])
+    feed = {"encoder_out": want["frame"], "decoder_out": want["decoder"]}
+    close("joiner", run(engine, f"{out}/joiner.onnx", feed)["logit"], want["joiner"])
+
+
+def whole_recordings(d, engine):
+    want = np.load(f"{DATA}/zipformer.npz")
+    out, files = convert(d, "zipformer", *HEADS)
+    assert files == ["decoder.onnx", "encoder.onnx", "joiner.onnx", "tokens.txt"], files
+    for t in (57, 131):
+        feed = {"x": want[f"x.{t}"], "x_lens": want[f"lens.{t}"]}
+        got = run(engine, f"{out}/encoder.onnx", feed)
+        close(f"encoder.{t}", got["encoder_out"], want[f"encoder.{t}"])
+        assert (got["encoder_out_lens"] == want[f"encoder_lens.{t}"]).all(), got["encoder_out_lens"]
+    small_networks(engine, out, want)
+    out, files = convert(f"{d}/ctc", "zipformer", *HEADS, *CTC)
+    assert files == ["model.onnx", "tokens.txt"], files
+    got = run(engine, f"{out}/model.onnx", {"x": want["x.131"], "x_lens": want["lens.131"]})
+    close("ctc.131", got["log_probs"], want["ctc.131"])
+
+
+def first_states(path):
+    inputs = onnx.load(path, load_external_data=False).graph.input
+    kind = {onnx.TensorProto.FLOAT: "f4", onnx.TensorProto.INT64: "i8"}
+    return {i.name: np.zeros([d.dim_value or 2 for d in i.type.tensor_type.shape.dim], kind[i.type.tensor_type.elem_type])
+            for i in inputs if i.name != "x"}  # fmt: skip
+
+
+def feed_chunks(engine, path, chunks, output):
+    state, out = first_states(path), []
+    for x in chunks:
+        got = run(engine, path, {"x": x, **state})
+        out.append(got[output])
+        state = {name: got[f"new_{name}"] for name in state}
+    return np.stack(out), state
+
+
+def chunks(d, engine):
+    want = np.load(f"{DATA}/zipformer-causal.npz")
+    out, _ = convert(d, "zipformer-causal", *CHUNKS)
+    got, state = feed_chunks(engine, f"{out}/encoder.onnx", want["chunk.x"], "encoder_out")
+    close("chunks", got, want["chunk.encoder"])
+    for i, (name, value) in enumerate(state.items()):
+        close(name, value, want[f"state.{i}"])
+    small_networks(engine, out, want)
+    out, files = convert(f"{d}/ctc", "zipformer-causal", *CHUNKS, *CTC)
+    assert files == ["model.onnx", "tokens.txt"], files
+    got, _ = feed_chunks(engine, f"{out}/model.onnx", want["chunk.x"], "log_probs")
+    close("chunks of CTC", got, want["chunk.ctc"])
+
+
+def whole_recordings_in_onnx_runtime(d):
+    os.mkdir(f"{d}/ctc")
+    whole_recordings(d, ort)
+
+
+def whole_recordings_in_steno(d):
+    os.makedirs(f"{d}/arrays")
+    os.mkdir(f"{d}/ctc")
+    whole_recordings(d, ours(f"{d}/arrays"))
+
+
+def chunks_in_onnx_runtime(d):
+    os.mkdir(f"{d}/ctc")
+    chunks(d, ort)
+
+
+def chunks_in_steno(d):
+    os.makedirs(f"{d}/arrays")
+    os.mkdir(f"{d}/ctc")
+    chunks(d, ours(f"{d}/arrays"))
+
+
+def written_directories_are_served(d):
+    for name, args, what in (("zipformer", HEADS, "offline zipformer2 transducer"),
+                             ("zipformer-causal", CHUNKS, "streaming zipformer2 transducer"),
+                             ("zipformer", (*HEADS, *CTC), "offline zipformer2_ctc CTC"),
+                             ("zipformer-causal", (*CHUNKS, *CTC), "streaming zipformer2 CTC"),
+                             ("zipformer-causal", (*HEADS, "--chunk-size", "-1"), "offline zipformer2 transducer")):  # fmt: skip
+        folder = tempfile.mkdtemp(dir=d)
+        out, _ = convert(folder, name, *args)
+        info = steno("model", "info", out)[0]
+        assert what in info and "40 tokens" in info, info
+        steno("transcribe", "--model", out, RECORDING)
+
+
+# ---- a checkpoint made out of an export ----
+
+
+def weights_of(path):
+    """(operator, array) of each use of a weight, in the order of the graph."""
+    graph = onnx.load(path).graph
+    known = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+    uses = []
+    for node in graph.node:
+        if node.op_type == "Identity" and node.input[0] in known:
+            known[node.output[0]] = known[node.input[0]]
+        weights = [known[i] for i in node.input if i in known]
+        if node.op_type != "Identity" and weights:
+            uses.append((node.op_type, weights))
+    return uses
+
+
+class Checkpoint:
+    """Weights by their names in the state dictionary, taken from uses in the order of the modules' forward()."""
+
+    def __init__(self, uses):
+        self.uses, self.state = iter(uses), {}
+
+    def take(self, *kinds):
+        kind, weights = next(self.uses)
+        assert kind in kinds, f"{kind} where {kinds} should be"
+        return weights
+
+    def linear(self, name, bias=True):
+        self.state[f"{name}.weight"] = self.take("MatMul")[0].T
+        if bias:
+            self.state[f"{name}.bias"] = self.take("Add")[0]
+
+    def conv(self, name):
+        self.state[f"{name}.weight"], *bias = self.take("Conv")
+        if bias:
+            self.state[f"{name}.bias"] = bias[0]
+
+    def norm(self, name):
+        self.state[f"{name}.bias"] = self.take("Sub")[0]
+        self.state[f"{name}.log_scale"] = self.take("Exp")[0]
+
+    def convolution(self, name, causal):
+        self.linear(f"{name}.in_proj")
+        if causal:
+            self.conv(f"{name}.depthwise_conv.causal_conv")
+            self.conv(f"{name}.depthwise_conv.chunkwise_conv")
+            edges = [self.take("Concat", "Slice")[0], self.take("Concat", "Slice")[0]]
+            self.state[f"{name}.depthwise_conv.chunkwise_conv_scale"] = np.stack(edges)
+        else:
+            self.conv(f"{name}.depthwise_conv")
+        self.linear(f"{name}.out_proj")
+
+    def layer(self, at, causal):
+        def both(name):
+            self.linear(f"{at}.{name}.in_proj")
+            self.linear(f"{at}.{name}.out_proj")
+
+        self.linear(f"{at}.self_attn_weights.in_proj")
+        self.linear(f"{at}.self_attn_weights.linear_pos", bias=False)
+        for name in ("feed_forward1", "nonlin_attention", "self_attn1"):
+            both(name)
+        self.convolution(f"{at}.conv_module1", causal)
+        both("feed_forward2")
+        self.state[f"{at}.bypass_mid.bypass_scale"] = self.take("Mul")[0]
+        both("self_attn2")
+        self.convolution(f"{at}.conv_module2", causal)
+        both("feed_forward3")
+        self.norm(f"{at}.norm")
+        self.state[f"{at}.bypass.bypass_scale"] = self.take("Mul")[0]
+
+    def encoder(self, layers, causal):
+        for i in (0, 4, 7):
+            self.conv(f"encoder_embed.conv.{i}")
+        for part in ("depthwise_conv", "pointwise_conv1", "pointwise_conv2"):
+            self.conv(f"encoder_embed.convnext.{part}")
+        self.linear("encoder_embed.out")
+        self.norm("encoder_embed.out_norm")
+        for i, n in enumerate(layers):
+            at = f"encoder.encoders.{i}"
+            if i:  # softmax of the logarithms of its results gives them again
+                self.state[f"{at}.downsample.bias"] = np.log(self.take("Mul")[0].ravel())
+            for k in range(n):
+                self.layer(f"{at}.{'encoder.' if i else ''}layers.{k}", causal)
+            if i:
+                self.state[f"{at}.out_combiner.bypass_scale"] = self.take("Mul")[0]
+        self.state["encoder.downsample_output.bias"] = np.log(self.take("Mul")[0].ravel())
+
+
+def checkpoint_of(folder, layers, causal):
+    ctc = not os.path.exists(f"{folder}/encoder.onnx")
+    c = Checkpoint(weights_of(f"{folder}/{'model' if ctc else 'encoder'}.onnx"))
+    c.encoder(layers, causal)
+    c.linear("ctc_output.1" if ctc else "joiner.encoder_proj")
+    assert next(c.uses, None) is None, "weights were left over"
+    if not ctc:
+        c.uses = iter(weights_of(f"{folder}/decoder.onnx"))
+        c.state["decoder.embedding.weight"] = c.take("Gather")[0]
+        c.conv("decoder.conv")
+        for name, file in (("decoder_proj", None), ("output_linear", "joiner")):
+            if file:
+                c.uses = iter(weights_of(f"{folder}/{file}.onnx"))
+            kind, (weight, *bias) = next(c.uses)
+            if kind == "Gemm":
+                c.state[f"joiner.{name}.weight"], c.state[f"joiner.{name}.bias"] = weight, bias[0]
+            else:
+                c.state[f"joiner.{name}.weight"] = weight.T
+                c.state[f"joiner.{name}.bias"] = c.take("Add")[0]
+    return c.state
+
+
+ZOO_MODELS = {
+    "zipformer2-transducer-offline": ((1, 1, 1), False, ("--query-head-dim", "8")),
+    "zipformer2-ctc-offline": ((1, 2, 1), False, ("--query-head-dim", "8")),
+    "zipformer2-transducer-streaming": ((1, 2, 1), True, ("--query-head-dim", "8", "--left-context-frames", "64")),
+    "zipformer2-ctc-streaming": ((1, 2, 1), True, ("--query-head-dim", "8", "--left-context-frames", "64")),
+}  # fmt: skip
+
+
+def metadata(path):
+    return {p.key: p.value for p in onnx.load(path, load_external_data=False).metadata_props}
+
+
+def converted_export(d, name):
+    layers, causal, flags = ZOO_MODELS[name]
+    torch_file.save(f"{d}/pretrained.pt", {"model": checkpoint_of(f"{ZOO}/{name}", layers, causal)})
+    out = f"{d}/{name}"
+    steno("convert", f"{d}/pretrained.pt", "-o", out, "--tokens", f"{ZOO}/{name}/tokens.txt", *flags)
+    return out
+
+
+def equal_to_export(d, name, engine):
+    out, causal = converted_export(d, name), ZOO_MODELS[name][1]
+    file = "encoder" if os.path.exists(f"{ZOO}/{name}/encoder.onnx") else "model"
+    theirs, mine = f"{ZOO}/{name}/{file}.onnx", f"{out}/{file}.onnx"
+    assert names_of(theirs) == names_of(mine)
+    a, b = metadata(theirs), metadata(mine)
+    assert {k: v for k, v in a.items() if k != "comment"} == {k: v for k, v in b.items() if k != "comment"}, (a, b)
+    feats = np.random.default_rng(5).standard_normal((2, 333, 80), "f4")
+    if causal:
+        frames = int(a["decode_chunk_len"])
+        x = [feats[:, frames * i : frames * i + int(a["T"])] for i in range(9)]
+        got, want = (feed_chunks(engine, p, x, names_of(p)[1][0]) for p in (mine, theirs))
+        close(f"{name}: output", got[0], want[0])
+        for key, value in want[1].items():
+            close(f"{name}: {key}", got[1][key], value)
+    else:
+        for n in (9, 100, 333):
+            feed = {"x": feats[:, :n], "x_lens": np.array([n, max(9, n - 40)])}
+            got, want = run(engine, mine, feed), run(engine, theirs, feed)
+            for key, value in want.items():
+                close(f"{name}: {key} of {n} frames", got[key], value)
+    for file in ("decoder", "joiner"):
+        if os.path.exists(f"{out}/{file}.onnx"):
+            rng = np.random.default_rng(3)
+            inputs = onnx.load(f"{out}/{file}.onnx").graph.input
+            feed = {i.name: rng.integers(-1, 40, (5, 2)) if i.name == "y" else
+                    rng.standard_normal((5, i.type.tensor_type.shape.dim[1].dim_value), "f4") for i in inputs}
+            got, want = run(engine, f"{out}/{file}.onnx", feed), run(engine, f"{ZOO}/{name}/{file}.onnx", feed)
+            for key, value in want.items():
+                close(f"{name}: {key}", got[key], value)
+
+
+def equal_to_exports_of_icefall(d):
+    if not os.path.exists(ZOO):
+        return "SKIP ../shared/zoo/tiny is not there"
+    for name in ZOO_MODELS:
+        equal_to_export(d, name, ort)
+    return None
+
+
+def decoded_as_recorded(d):
+    """The unit test that decodes the zoo's models as sherpa-onnx did (decode.json), with the float networks replaced."""
+    program = os.path.join(BUILD, "tests", "unit", "test_icefall_zoo")
+    if not os.path.exists(ZOO) or not os.path.exists(program):
+        return f"SKIP no ../shared/zoo/tiny or no {program}"
+    tiny = f"{d}/shared/zoo/tiny"
+    os.makedirs(tiny)
+    os.symlink(os.path.abspath(f"{SHARED}/audio"), f"{d}/shared/audio")
+    for model in os.listdir(ZOO):
+        if model not in ZOO_MODELS:
+            os.symlink(os.path.abspath(f"{ZOO}/{model}"), f"{tiny}/{model}")
+            continue
+        out = converted_export(d, model)
+        os.mkdir(f"{tiny}/{model}")
+        for file in os.listdir(f"{ZOO}/{model}"):
+            own = os.path.exists(f"{out}/{file}")
+            os.symlink(os.path.abspath(f"{out if own else f'{ZOO}/{model}'}/{file}"), f"{tiny}/{model}/{file}")
+    p = subprocess.run([program], env={**os.environ, "STENO_SHARED": f"{d}/shared"}, capture_output=True, text=True,
+                       timeout=600 * SLOW, check=False)
+    bad = [line for line in p.stdout.splitlines() if line.startswith("not ok")]
+    assert p.returncode == 0 and not bad, f"{bad} {p.stderr[-500:]}"
+    return None
+
+
+TESTS = [whole_recordings_in_onnx_runtime, whole_recordings_in_steno, chunks_in_onnx_runtime, chunks_in_steno,
+         written_directories_are_served, equal_to_exports_of_icefall, decoded_as_recorded]  # fmt: skip
+
+if __name__ == "__main__":
+    failed = 0
+    for n, test in enumerate(TESTS, 1):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                skipped = test(folder)
+                print(f"ok {n} - {test.__name__}{f' # {skipped}' if skipped else ''}", flush=True)
+            except (AssertionError, OSError, KeyError) as e:
+                failed += 1
+                print(f"not ok {n} - {test.__name__}\n# {e}", flush=True)
+    print(f"1..{len(TESTS)}")
+    sys.exit(failed > 0)
