@@ -7,6 +7,8 @@
  * that changes in the middle keeps one clock. */
 #include "decode/av.h"
 
+#include "decode/boxes.h"
+
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
 #include <libavutil/channel_layout.h>
@@ -19,6 +21,7 @@
 #define IO_BYTES 16384
 #define MAX_STREAMS 64
 #define MAX_BLIND_PACKETS 4096 /* read before an audio stream shows itself */
+#define MAX_DAMAGED_PACKETS 20 /* at the beginning, before the first that can be decoded */
 #define MAX_ALLOC ((size_t)64 << 20)
 #define MAX_CHANNELS 64
 #define OUT_FLOATS (STENO_DECODE_BODY_MAX / sizeof(float))
@@ -39,6 +42,8 @@ struct decoder {
     const struct steno_av_io *io;
     int64_t pos;
     bool read_failed;
+    struct steno_boxes boxes; /* of a stream */
+    steno_err damage;         /* what is wrong with them */
     AVFormatContext *ic;
     AVCodecContext *dec;
     SwrContext *swr;
@@ -66,8 +71,16 @@ static steno_status fail_av(steno_err *err, int rc, const char *what)
 static int on_read(void *opaque, uint8_t *buf, int n)
 {
     struct decoder *d = opaque;
-    int64_t k = d->io->read(d->io->ctx, buf, (size_t)n);
+    int64_t k;
+    if (d->damage.code)
+        return AVERROR_INVALIDDATA;
+    k = d->io->read(d->io->ctx, buf, (size_t)n);
     d->read_failed |= k < 0;
+    if (k > 0 && d->io->size < 0) {
+        k = (int64_t)steno_boxes_take(&d->boxes, buf, (size_t)k, &d->damage);
+        if (!k)
+            return AVERROR_INVALIDDATA;
+    }
     if (k <= 0)
         return k ? AVERROR(EIO) : AVERROR_EOF;
     d->pos += k;
@@ -274,6 +287,14 @@ static steno_status decode(struct decoder *d, const AVPacket *p, steno_err *err)
     return STENO_OK;
 }
 
+/* Whether a live MP4 has brought nothing but damaged packets. (Of other formats the reader counts
+ * bytes, fewer than of an MP4, which may begin with a picture.) */
+static bool hopeless(const struct decoder *d)
+{
+    return d->boxes.at && !d->boxes.foreign && !d->format.sample_rate &&
+           d->end.damaged > MAX_DAMAGED_PACKETS;
+}
+
 static steno_status take_packets(struct decoder *d, steno_err *err)
 {
     steno_status st = STENO_OK;
@@ -289,6 +310,8 @@ static steno_status take_packets(struct decoder *d, steno_err *err)
         if (!st && d->dec && d->packet->stream_index == d->stream) {
             d->end.truncated |= (d->packet->flags & AV_PKT_FLAG_CORRUPT) != 0;
             st = decode(d, d->packet, err);
+            if (!st && hopeless(d))
+                st = steno_fail(err, STENO_ERR_FORMAT, "none of its audio can be decoded");
         }
         av_packet_unref(d->packet);
     }
@@ -334,6 +357,10 @@ steno_status steno_av_decode(const struct steno_av_io *io, const char *demuxer,
                                : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = take_packets(d, err);
+    if (d->damage.code && (!st || *err->msg)) { /* the cause, unless the reader is gone */
+        st = d->damage.code;
+        *err = d->damage;
+    }
     if (!st && d->read_failed)
         st = steno_fail(err, STENO_ERR_IO, "reading the input failed");
     if (!st && !d->format.sample_rate && io->size < 0 && !strcmp(demuxer, "mov"))

@@ -386,6 +386,46 @@ def audio_that_is_no_container_is_named_soon(d):
         assert got[-1]["message"] == f"encoding: no sound was found in the audio, which begins as {shown}", got[-1]
 
 
+@case
+def an_mp4_whose_head_is_followed_by_noise_ends_at_once(d):
+    """FFmpeg would take the noise for a box of gigabytes, and wait for it until the idle timeout (60 s)."""
+    need_samples()
+    noise = random.Random(3).randbytes(100000)
+
+    def encoded(*options):
+        made_now = os.path.join(folder.name, "noise.mp4")
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", DIGITS, "-c:a", "aac", *options, made_now], check=True)
+        with open(made_now, "rb") as f:
+            return f.read()
+
+    def upto(data, kind, count=1):
+        """What comes before the count-th box of this kind."""
+        at = 0
+        while True:
+            count -= data[at + 4:at + 8] == kind
+            if not count:
+                return data[:at]
+            at += int.from_bytes(data[at:at + 4], "big")
+    pieces = encoded("-movflags", "empty_moov+default_base_moof", "-frag_duration", "1000000")
+    first = encoded("-movflags", "faststart")
+    heads = {"ftyp": pieces[:int.from_bytes(pieces[:4], "big")], "head of fragments": upto(pieces, b"moof"),
+             "index first": upto(first, b"mdat"), "two fragments": upto(pieces, b"moof", 3)}
+    assert len(heads["two fragments"]) > len(heads["head of fragments"]) + 4000
+    for name, head in heads.items():
+        for where, start, code in (("/v1/stream", [{"type": "start", "encoding": "mp4"}], 1007), ("/v1/listen", [], 1008)):
+            begun = time.monotonic()
+            got, closed, _, _ = converse(d.url.replace("http", "ws") + where, [*start, head + noise[:1000], *[noise[i:i + 3000] for i in range(1000, 100000, 3000)]])
+            assert closed == code and time.monotonic() - begun < 20 * SLOW, (name, where, got, closed)
+            assert f"the MP4 is damaged at byte {len(head)}: no box begins there" in got[-1]["message"], (name, got[-1])
+        code, _, text = d.request("POST", "/v1/transcribe", head + noise)  # files end, so nothing waits
+        assert code == (200 if name == "two fragments" else 400), (name, code, text)
+    # noise inside a box: the decoder finds nothing
+    head = upto(first, b"mdat") + b"\x7f\xff\xff\xffmdat"
+    got, closed, _, _ = converse(d.ws, [{"type": "start", "encoding": "mp4"}, head, *[noise[i:i + 3000] for i in range(0, 100000, 3000)]])
+    assert closed == 1007 and "none of its audio can be decoded" in got[-1]["message"], (got[-1], closed)
+    assert eventually_no_helper(d)
+
+
 if __name__ == "__main__":
     with Stenod() as daemon:
         result = tap(daemon)
