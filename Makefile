@@ -30,11 +30,11 @@ say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 ifeq ($(filter clean distclean help deps demo dist deb container plots,$(MAKECMDGOALS)),)
 PKGS := libmicrohttpd libwebsockets openssl jansson libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih \
         libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib libcurl libavformat libavcodec libswresample \
-        libavutil libseccomp sqlite3
+        libavutil libseccomp sqlite3 hiredis
 PKG_MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 endif
 lib_pkgs := libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
-srv_pkgs := libmicrohttpd libwebsockets openssl jansson libsystemd sqlite3
+srv_pkgs := libmicrohttpd libwebsockets openssl jansson libsystemd sqlite3 hiredis
 cli_pkgs := jansson
 hdr_pkgs := libcurl # loaded when needed, by the command and the daemon (engine/cli/libcurl.c)
 dec_pkgs := libavformat libavcodec libswresample libavutil libseccomp # of steno-decode alone

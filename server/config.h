@@ -84,7 +84,10 @@ struct steno_config {
     size_t ws_send_bytes;    /* bytes of unread results; more = closed */
     /* [jobs] */
     char *jobs_dir;          /* the store of jobs; "" = none */
+    char *jobs_queue;        /* URL of a store that machines share; "" = jobs_dir has it */
+    char *jobs_password;     /* file of its password; "" = the URL has it */
     int jobs_workers;        /* jobs that run at once */
+    double jobs_lease;       /* s without a heartbeat after which a run counts as dead */
     size_t jobs_bytes;       /* one recording */
     int jobs_max;            /* jobs that are not over; 0 = no limit */
     int jobs_per_key;        /* likewise of one key */

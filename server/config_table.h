@@ -178,6 +178,12 @@ ROW(SECONDS, fetch_timeout, "fetch", "timeout", "STENO_FETCH_TIMEOUT", "60", 1, 
 ROW(STRING, jobs_dir, "jobs", "dir", "STENO_JOBS_DIR", "", 0, 0,
     "Directory in which jobs (POST /v1/jobs) and their recordings are kept; only this process may "
     "use it. Empty: there are no jobs.")
+ROW(STRING, jobs_queue, "jobs", "queue", "STENO_JOBS_QUEUE", "", 0, 0,
+    "Store of jobs that several machines share, redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE] "
+    "(Redis 7 or Valkey): every server answers for every job, and any runs it. jobs.dir is then "
+    "for recordings on their way. Empty: the store is in jobs.dir.")
+ROW(STRING, jobs_password, "jobs", "queue_password", "STENO_JOBS_QUEUE_PASSWORD", "", 0, 0,
+    "File of the password of jobs.queue, instead of the one in its URL.")
 ROW(INT, jobs_workers, "jobs", "workers", "STENO_JOBS_WORKERS", "1", 1, 64,
     "Maximum number of jobs that run at once. Streams and uploads go before them.")
 ROW(BYTES, jobs_bytes, "jobs", "max_bytes", "STENO_JOBS_MAX_BYTES", "2G", 1024, 1099511627776.0,
@@ -193,6 +199,9 @@ ROW(SECONDS, jobs_keep, "jobs", "keep", "STENO_JOBS_KEEP", "168h", 1, 315360000,
     "when the job is over.")
 ROW(SECONDS, jobs_timeout, "jobs", "timeout", "STENO_JOBS_TIMEOUT", "6h", 1, 604800,
     "Maximum time of one try of a job; after three tries it fails.")
+ROW(SECONDS, jobs_lease, "jobs", "lease", "STENO_JOBS_LEASE", "60", 5, 3600,
+    "Time without a sign of life of a running job after which it runs again, with jobs.queue on "
+    "another machine.")
 ROW(STRING, callback_hosts, "jobs", "callback_hosts", "STENO_JOBS_CALLBACK_HOSTS", "", 0, 0,
     "Hosts to which the results of jobs may be sent (callback): names, *.names below a domain, or "
     "* for any, comma separated. Empty: none. Needs libcurl.")

@@ -19,7 +19,7 @@
 #define BODY_MAX (256u << 20)
 #define CONNECT_SECONDS 10L
 #define SECONDS 30L    /* of one try */
-#define GUARD_MS 60000 /* no other thread takes a callback while one sends it */
+#define GUARD_MS 40000 /* no other thread, of any machine, takes a callback while one sends it */
 #define HOUR_MS 3600000
 #define TICK_MS 500
 #define SECRET_MIN 16

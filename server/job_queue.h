@@ -1,12 +1,12 @@
 /* Jobs: recordings whose transcripts are made later, and that outlive the process. This is the
- * interface of a store of jobs; job_sqlite.h has the one that needs nothing beside it. A store for
- * several machines can come beside it with the same functions.
+ * interface of a store of jobs. job_sqlite.h has the one that needs nothing beside it, job_redis.h
+ * the one that several machines share.
  *
  * A job is queued, then running, then done, failed, expired or cancelled. Who runs a job has
  * claimed it: the claim has a number (attempts) and a lease. Every later call for this run passes
  * the number, and a store refuses it (STENO_ERR_CANCELLED) when the job is no longer in this run,
  * because its lease ended, it expired or it was removed. So a result is stored once, whoever comes
- * late. The recording itself is not here but in the spool (job_spool.h).
+ * late. The recording is in the spool (job_spool.h), or in the store if that has put_audio.
  *
  * Times are in ms since 1970; the caller passes the present. Locked: every function may be called
  * by any thread. Functions that change something return when it is on the disk, except heartbeat
@@ -173,6 +173,14 @@ struct steno_job_queue_ops {
                                   steno_err *err);
     /* Count the jobs by state. */
     steno_status (*count)(steno_job_queue *q, struct steno_job_counts *out, steno_err *err);
+    /* Store the recording of a job that is to be submitted, all of fd, where other machines reach
+     * it. Without its job it is removed later. NULL: the spool of this process keeps recordings. */
+    steno_status (*put_audio)(steno_job_queue *q, const char *id, int fd, steno_err *err);
+    /* Pass a recording on in blocks; NULL likewise. STENO_NEED_MORE: it is not there. */
+    steno_status (*get_audio)(steno_job_queue *q, const char *id,
+                              steno_status (*fn)(void *user, const void *p, size_t n,
+                                                 steno_err *err),
+                              void *user, steno_err *err);
     void (*close)(steno_job_queue *q);
 };
 struct steno_job_queue {

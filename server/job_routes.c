@@ -45,11 +45,20 @@ static enum MHD_Result respond_text(struct steno_request *rq, steno_status st, c
     return steno_respond_error(rq, 500, "internal_error", NULL, "the answer is too large");
 }
 
+/* Answer a request that the store could not serve. param: as of steno_respond_status. */
+static enum MHD_Result respond_failed(struct steno_request *rq, const steno_err *err,
+                                      const char *param)
+{
+    if (err->code != STENO_ERR_IO)
+        return steno_respond_status(rq, err, param);
+    return steno_respond_error(rq, 503, "store_unavailable", NULL, "%s", err->msg);
+}
+
 static enum MHD_Result respond_unknown(struct steno_request *rq, const steno_err *err)
 {
     return err->code == STENO_ERR_INVAL
                ? steno_respond_error(rq, 404, "job_not_found", NULL, "%s", err->msg)
-               : steno_respond_status(rq, err, NULL);
+               : respond_failed(rq, err, NULL);
 }
 
 /* Split "/v1/jobs/ID" or "/v1/jobs/ID/result". False: the path is neither. */
@@ -154,7 +163,7 @@ static enum MHD_Result respond_result(struct steno_request *rq, const struct ste
     if (st == STENO_NEED_MORE)
         return steno_respond_error(rq, 400, "invalid_argument", "format",
                                    "format: the job has no result in this format");
-    return steno_respond_status(rq, &err, NULL);
+    return respond_failed(rq, &err, NULL);
 }
 
 enum MHD_Result steno_jobs_get(struct steno_request *rq)
@@ -284,7 +293,7 @@ enum MHD_Result steno_jobs_get_list(struct steno_request *rq)
         st = q->ops->list(q, &ask.page, add_job, &l, &more, &err);
     if (st == STENO_ERR_INVAL || st == STENO_ERR_IO) {
         steno_buf_free(&b);
-        return steno_respond_status(rq, &err, "after");
+        return respond_failed(rq, &err, "after");
     }
     if (!st)
         st = steno_buf_printf(&b, "],\"has_more\":%s}\n", more ? "true" : "false");

@@ -21,10 +21,9 @@
 
 #define SECOND INT64_C(1000000000)
 #define TICK (SECOND / 4)
-#define BEAT (2 * SECOND)  /* between two writes of progress */
-#define SWEEP (2 * SECOND) /* between two looks for what is due */
-#define AGAIN (5 * SECOND) /* until the store is tried again that could not take a result */
-#define LEASE_MS 60000
+#define BEAT (2 * SECOND)       /* between two writes of progress */
+#define SWEEP (2 * SECOND)      /* between two looks for what is due */
+#define AGAIN (5 * SECOND)      /* until the store is tried again that could not take a result */
 #define BACKOFF_MS 10000        /* after the first try; four times as long after the second */
 #define SEGMENTS_MAX (4u << 20) /* bytes of the texts of one beat */
 #define RESULTS 5
@@ -81,6 +80,11 @@ struct steno_job_runner {
     int n;
     struct run runs[];
 };
+
+static int64_t lease_ms(const steno_job_runner *r)
+{
+    return (int64_t)(r->sv->srv->conf->jobs_lease * 1000);
+}
 
 /* ---- what other threads do ------------------------------------------------------------------- */
 
@@ -178,6 +182,8 @@ static void clear_run(struct run *x)
     if (x->up)
         steno_upload_free(x->up);
     x->r->next_claim = 0;
+    if (x->r->q->ops->get_audio) /* the spool has a copy only */
+        steno_spool_remove(x->r->spool, x->rec.id);
     pthread_mutex_lock(&x->r->lock);
     steno_job_record_free(&x->rec);
     steno_buf_free(&x->texts);
@@ -225,7 +231,7 @@ static void store_end(struct run *x)
     if (st && st != STENO_ERR_CANCELLED) {
         complain(r, err.msg);
         /* the lease must not end meanwhile; it cannot be extended either where the disk is full */
-        (void)!r->q->ops->heartbeat(r->q, x->rec.id, x->rec.attempts, steno_job_now() + LEASE_MS,
+        (void)!r->q->ops->heartbeat(r->q, x->rec.id, x->rec.attempts, steno_job_now() + lease_ms(r),
                                     &err);
         return;
     }
@@ -362,7 +368,7 @@ static void beat(struct run *x)
     st = r->q->ops->progress(r->q, x->rec.id, x->rec.attempts, position, duration, x->rec.bytes,
                              seg, seg ? n : 0, &err);
     if (!st)
-        st = r->q->ops->heartbeat(r->q, x->rec.id, x->rec.attempts, steno_job_now() + LEASE_MS,
+        st = r->q->ops->heartbeat(r->q, x->rec.id, x->rec.attempts, steno_job_now() + lease_ms(r),
                                   &err);
     if (st == STENO_ERR_CANCELLED) {
         pthread_mutex_lock(&r->lock);
@@ -400,6 +406,58 @@ static void conclude(struct run *x, bool removed, bool stopping)
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
+/* A recording on its way from the store. */
+struct copy {
+    steno_job_runner *r;
+    steno_spool_file *file;
+    int64_t next; /* beat, in ns */
+};
+
+/* The copying takes the runner's time, so it says for all runs that they are alive. */
+static steno_status add_to_copy(void *user, const void *p, size_t n, steno_err *err)
+{
+    struct copy *c = user;
+    steno_job_runner *r = c->r;
+    const int64_t now = steno_now_ns();
+    steno_err ignored;
+    if (now >= c->next) {
+        c->next = now + BEAT;
+        for (int i = 0; i < r->n; i++)
+            if (r->runs[i].phase != IDLE)
+                (void)!r->q->ops->heartbeat(r->q, r->runs[i].rec.id, r->runs[i].rec.attempts,
+                                            steno_job_now() + lease_ms(r), &ignored);
+    }
+    return steno_spool_write(c->file, p, n, err);
+}
+
+/* Copy the recording from a store of several machines into the spool. */
+static steno_status copy_recording(struct run *x, steno_err *err)
+{
+    struct copy c = {.r = x->r};
+    steno_status st = steno_spool_begin(&c.file, x->r->spool, x->rec.id, SIZE_MAX, err);
+    if (st)
+        return st;
+    st = x->r->q->ops->get_audio(x->r->q, x->rec.id, add_to_copy, &c, err);
+    if (!st)
+        return steno_spool_commit(c.file, err);
+    steno_spool_discard(c.file);
+    return st;
+}
+
+/* Open the recording. STENO_NEED_MORE: it is lost. */
+static steno_status open_recording(struct run *x, steno_err *err)
+{
+    steno_status st = steno_spool_read(x->r->spool, x->rec.id, &x->fd, err);
+    if (!st)
+        return STENO_OK;
+    if (!x->r->q->ops->get_audio)
+        return STENO_NEED_MORE;
+    st = copy_recording(x, err);
+    if (st == STENO_NEED_MORE)
+        (void)steno_fail(err, STENO_ERR_IO, "the stored recording is lost");
+    return st ? st : steno_spool_read(x->r->spool, x->rec.id, &x->fd, err);
+}
+
 /* Deepgram's answer tells the sum of the recording. */
 static bool hash_recording(struct run *x)
 {
@@ -433,9 +491,13 @@ static void try_start(struct run *x)
             fail(x, why.code, err.msg);
         return;
     }
-    st = steno_spool_read(x->r->spool, x->rec.id, &x->fd, &err);
-    if (st) {
+    st = open_recording(x, &err);
+    if (st == STENO_NEED_MORE) {
         fail(x, "lost", err.msg);
+        return;
+    }
+    if (st) {
+        try_again(x, "io_error", err.msg);
         return;
     }
     if (x->rec.form == STENO_JOB_DEEPGRAM && !hash_recording(x)) {
@@ -627,7 +689,7 @@ static void claim(steno_job_runner *r, int64_t now_ns)
         steno_status st;
         if (x->phase != IDLE)
             continue;
-        st = r->q->ops->claim(r->q, "stenod", now, now + LEASE_MS, &rec, &err);
+        st = r->q->ops->claim(r->q, "stenod", now, now + lease_ms(r), &rec, &err);
         if (st && st != STENO_NEED_MORE)
             complain(r, err.msg);
         if (st)

@@ -1,8 +1,10 @@
 #include "server/job_service.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/threads.h"
 #include "server/job_hooks.h"
+#include "server/job_redis.h"
 #include "server/job_runner.h"
 #include "server/job_sqlite.h"
 #include "server/log.h"
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PASSWORD_MAX 4096
 #define COUNTS_NS 1000000000 /* how old the counts of a scrape may be */
 
 struct steno_job_service {
@@ -58,8 +61,8 @@ static double sample(void *ctx)
     steno_err err;
     pthread_mutex_lock(&s->count_lock);
     if (!s->counted || steno_now_ns() - s->counted > COUNTS_NS) {
-        if (!s->queue->ops->count(s->queue, &s->counts, &err))
-            s->counted = steno_now_ns();
+        (void)!s->queue->ops->count(s->queue, &s->counts, &err);
+        s->counted = steno_now_ns(); /* of a store that is away, too: it is asked once a second */
     }
     if (x->kind < 0)
         v = s->counts.oldest ? (double)(steno_job_now() - s->counts.oldest) / 1000 : 0;
@@ -171,12 +174,46 @@ static bool is_needed(void *user, const char *id)
     return needed;
 }
 
+/* Open the store that other machines share. */
+static steno_status open_shared(steno_job_service *s, steno_err *err)
+{
+    const struct steno_config *conf = s->sv->srv->conf;
+    char *password = NULL;
+    size_t len = 0;
+    steno_status st = STENO_OK;
+    if (*conf->jobs_password) {
+        st = steno_file_read(conf->jobs_password, PASSWORD_MAX, &password, &len, err);
+        if (st)
+            return steno_fail_in(err, st, "jobs.queue_password");
+        password[strcspn(password, "\r\n")] = '\0';
+    }
+    st = steno_job_redis_open(&s->queue, conf->jobs_queue, password,
+                              (int64_t)(conf->jobs_lease * 1000), err);
+    if (password)
+        explicit_bzero(password, len);
+    free(password);
+    return st ? steno_fail_in(err, st, "jobs.queue") : STENO_OK;
+}
+
+/* The store has all; what the spool has are copies of runs that ended. */
+static bool is_no_copy(void *user, const char *id)
+{
+    (void)user, (void)id;
+    return false;
+}
+
 static steno_status open_store(steno_job_service *s, steno_err *err)
 {
     char path[PATH_MAX];
     steno_status st = steno_spool_open(&s->spool, s->sv->srv->conf->jobs_dir, err);
     if (st)
         return st;
+    if (*s->sv->srv->conf->jobs_queue) {
+        st = open_shared(s, err);
+        if (!st)
+            steno_spool_clean(s->spool, is_no_copy, NULL);
+        return st;
+    }
     steno_spool_path(s->spool, "jobs.db", path, sizeof path);
     st = steno_job_sqlite_open(&s->queue, path, steno_job_now(), err);
     if (!st)
@@ -208,7 +245,9 @@ steno_status steno_job_service_open(steno_job_service **out, const struct steno_
     s->running = !st;
     if (st) {
         steno_job_service_close(s);
-        return steno_fail_in(err, st, "jobs.dir");
+        return st == STENO_ERR_NOMEM || *services->srv->conf->jobs_queue
+                   ? st
+                   : steno_fail_in(err, st, "jobs.dir");
     }
     st = steno_job_hooks_open(&s->hooks, s, err);
     if (st) {

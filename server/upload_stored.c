@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define TARGET_MAX 32768                            /* bytes of all parameters */
 #define URLS_MAX (STENO_JOB_URLS * STENO_FETCH_URL) /* bytes of all URLs */
@@ -250,6 +251,20 @@ static steno_status check_recordings(struct steno_upload *up, steno_err *err)
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
+/* Bring the recording into a store that other machines reach. */
+static steno_status share_recording(struct steno_stored *s, steno_job_queue *q, steno_err *err)
+{
+    steno_spool *spool = steno_job_service_spool(s->service);
+    int fd;
+    steno_status st = steno_spool_read(spool, s->ids[0], &fd, err);
+    if (st)
+        return st;
+    st = q->ops->put_audio(q, s->ids[0], fd, err);
+    close(fd);
+    steno_spool_remove(spool, s->ids[0]); /* before a run of this process puts its copy there */
+    return st;
+}
+
 static steno_status submit(struct steno_stored *s, struct steno_job_new *jobs, steno_err *err)
 {
     const struct steno_upload *up = s->up;
@@ -281,6 +296,8 @@ static steno_status submit(struct steno_stored *s, struct steno_job_new *jobs, s
         steno_status st;
         s->file = NULL;
         st = steno_spool_commit(file, err);
+        if (!st && q->ops->put_audio)
+            st = share_recording(s, q, err);
         if (st)
             return st;
     }

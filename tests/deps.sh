@@ -7,12 +7,12 @@ build="gcc make pkg-config scdoc libc6-dev libmicrohttpd-dev libwebsockets-dev l
  libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libvorbis-dev libmpg123-dev libsndfile1-dev
  libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev
  libyaml-dev zlib1g-dev libcurl4-openssl-dev libavformat-dev libavcodec-dev libswresample-dev
- libavutil-dev libseccomp-dev libsqlite3-dev"
+ libavutil-dev libseccomp-dev libsqlite3-dev libhiredis-dev"
 demo="curl python3-pip"
 arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 [ "$(uname -m)" = x86_64 ] || arm=""
 check="abigail-tools curl ffmpeg g++ libcmocka-dev mypy python3 python3-venv git binutils shellcheck systemd valgrind dbus-daemon
- openssl nginx haproxy caddy"
+ openssl nginx haproxy caddy redis-server"
 
 deb="debhelper dh-apparmor lintian dpkg-dev mmdebstrap git"
 clients="openjdk-17-jdk-headless"

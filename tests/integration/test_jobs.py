@@ -10,15 +10,11 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
-import wave
 
 from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, eventually, tap
-
-with open(DIGITS, "rb") as _f:
-    WAV = _f.read()
+from job_web import BASE, CALLS, PORT, WAV, Web, longer, serve
 
 
 class Jobs(Stenod):
@@ -70,18 +66,6 @@ def form(fields, audio=WAV):
     body = b"".join(f'--{name}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields)
     body += f'--{name}\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'.encode() + audio
     return body + f"\r\n--{name}--\r\n".encode(), {"Content-Type": "multipart/form-data; boundary=" + name}
-
-
-def longer(times):
-    """The digits, many times."""
-    with tempfile.NamedTemporaryFile(suffix=".wav") as f:
-        with wave.open(DIGITS, "rb") as r, wave.open(f.name, "wb") as w:
-            w.setparams(r.getparams())
-            frames = r.readframes(r.getnframes())
-            for _ in range(times):
-                w.writeframes(frames + bytes(2 * r.getframerate()))
-        with open(f.name, "rb") as r:
-            return r.read()
 
 
 @case
@@ -290,45 +274,6 @@ def a_full_disk_is_an_error_before_the_acknowledgement():
 # ---- recordings by URL, and callbacks --------------------------------------------------------------------------------
 
 
-class Web(http.server.BaseHTTPRequestHandler):
-    """Serves recordings (GET) and takes callbacks (POST, PUT); answers are the statuses in `plan`, then 200."""
-    got, plan, fetched = [], [], []
-
-    def do_GET(self):  # pylint: disable=invalid-name
-        self.fetched.append(self.path)
-        status = 404 if self.path == "/none.wav" else 302 if self.path == "/moved.wav" else 200
-        body = WAV if status == 200 else b"x" * 1000
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        if status == 302:
-            self.send_header("Location", "/a.wav")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self):  # pylint: disable=invalid-name
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.got.append((self.command, self.path, dict((k.lower(), v) for k, v in self.headers.items()), body))
-        self.send_response(self.plan.pop(0) if self.plan else 200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_PUT = do_POST
-
-    def log_message(self, *_):
-        pass
-
-
-def serve(tls=None):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Web)
-    if tls:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_port
-
-
-PORT = serve()
-BASE = f"http://127.0.0.1:{PORT}"
-CALLS = ("jobs.callback_hosts=127.0.0.1", "jobs.callback_private=yes", "jobs.callback_http=yes", "jobs.callback_retry=0.2")
 JSON = {"Content-Type": "application/json"}
 
 
