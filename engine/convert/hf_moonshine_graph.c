@@ -62,7 +62,7 @@ static struct turns make_turns(struct steno_make *m, steno_value_id positions,
     return t;
 }
 
-/* Each feature's neighbour: [.., width] as pairs, whose order is turned. */
+/* Each feature's neighbour: pairs [.., width] in reverse order. */
 static steno_value_id neighbours(struct steno_make *m, steno_value_id x, int64_t heads,
                                  int64_t width)
 {
