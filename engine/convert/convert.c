@@ -5,6 +5,7 @@
 #include "convert/hf.h"
 #include "convert/icefall.h"
 #include "convert/wenet.h"
+#include "convert/whisper.h"
 
 #include <string.h>
 
@@ -41,6 +42,13 @@ static steno_status hf(const struct steno_bundle *b, const char *out,
     return st ? st : steno_convert_hf(b, out, o, err);
 }
 
+static steno_status whisper(const struct steno_bundle *b, const char *out,
+                            const struct steno_convert_options *o, steno_err *err)
+{
+    steno_status st = refuse_flags(o, "Whisper", err);
+    return st ? st : steno_convert_whisper(b, out, o, err);
+}
+
 /* The kinds of checkpoint; the first whose probe knows the files is taken. A file that is no ZIP
  * archive comes as a bundle without members: b->path says where it is. */
 static const struct source {
@@ -60,6 +68,7 @@ static const struct source {
      "WeNet models (a directory or ZIP archive with train.yaml, units.txt and final.pt)"},
     {"icefall", steno_convert_icefall_probe, steno_convert_icefall,
      "icefall's Zipformer (pretrained.pt or epoch-N.pt, or a directory with one)"},
+    {"OpenAI's Whisper", steno_convert_whisper_probe, whisper, "OpenAI's Whisper (*.pt)"},
 };
 #define N_SOURCES (sizeof sources / sizeof *sources)
 

@@ -32,8 +32,8 @@ def values(name, *shape):
     return np.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape).astype("f4")
 
 
-def torch_file(state):
-    """torch.save of a dictionary of f32 arrays."""
+def torch_file(state, dims=None):
+    """torch.save of a dictionary of f32 arrays; with dims: of {"dims": dims, "model_state_dict": it}, as Whisper's."""
     storage = types.ModuleType("torch")
     utils = types.ModuleType("torch._utils")
 
@@ -67,7 +67,8 @@ def torch_file(state):
     sys.modules.update({"torch": storage, "torch._utils": utils})
     try:
         data = io.BytesIO()
-        Pickler(data, 2).dump({k: Tensor(str(i), np.asarray(a)) for i, (k, a) in enumerate(state.items())})
+        tensors = {k: Tensor(str(i), np.asarray(a)) for i, (k, a) in enumerate(state.items())}
+        Pickler(data, 2).dump({"dims": dims, "model_state_dict": tensors} if dims else tensors)
     finally:
         for n, module in saved.items():
             sys.modules.pop(n)
