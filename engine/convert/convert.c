@@ -66,9 +66,10 @@ static const struct source {
      "with config.json, model.safetensors or pytorch_model.bin)"},
     {"WeNet", steno_convert_wenet_probe, steno_convert_wenet,
      "WeNet models (a directory or ZIP archive with train.yaml, units.txt and final.pt)"},
+    /* before icefall, which takes every file of torch.save */
+    {"OpenAI's Whisper", steno_convert_whisper_probe, whisper, "OpenAI's Whisper (*.pt)"},
     {"icefall", steno_convert_icefall_probe, steno_convert_icefall,
      "icefall's Zipformer (pretrained.pt or epoch-N.pt, or a directory with one)"},
-    {"OpenAI's Whisper", steno_convert_whisper_probe, whisper, "OpenAI's Whisper (*.pt)"},
 };
 #define N_SOURCES (sizeof sources / sizeof *sources)
 
