@@ -14,10 +14,11 @@ static const char usage[] =
     "Reads a training checkpoint, without Python, and writes a directory of ONNX networks that\n"
     "stenod, steno transcribe and the project's own ONNX tools load. Code in a checkpoint is not\n"
     "run. Known: ESPnet2 (Transformer and Conformer encoders, CTC, Transformer decoder and\n"
-    "language model); WeNet (Transformer and Conformer encoders, CTC, U2 and U2++ decoders);\n"
-    "icefall (Zipformer transducer and CTC, pretrained.pt or epoch-N.pt).\n";
+    "language model); NeMo (FastConformer and Conformer encoders, CTC, RNNT, TDT); WeNet\n"
+    "(Transformer and Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer\n"
+    "transducer and CTC, pretrained.pt or epoch-N.pt).\n";
 
-enum { OWN_FLAGS = 3 }; /* the others are icefall's */
+enum { OWN_FLAGS = 6 }; /* the others are icefall's */
 
 /* Options of icefall's scripts, as rows of the command and as what they give. */
 static void add_flags(struct cli_option *rows, struct steno_convert_flag *flags)
@@ -33,12 +34,22 @@ int cli_convert(int argc, char **argv)
 {
     const char *in = NULL, *out = NULL, *what = "";
     struct steno_convert_flag flags[OWN_FLAGS + STENO_ICEFALL_OPTIONS] = {
-        {"layout", NULL}, {"chunk-size", NULL}, {"left-chunks", NULL}};
+        {"layout", NULL},  {"chunk-size", NULL}, {"left-chunks", NULL},
+        {"decoder", NULL}, {"streaming", NULL},  {"lookahead", NULL}};
     const struct cli_option own[] = {
         {"-o", CLI_TEXT, "OUT", &out, 0, 0, "directory to write"},
         {"--chunk-size", CLI_TEXT, "N", &flags[1].value, 0, 0,
          "WeNet, and causal models of icefall: frames of a chunk (16);\n"
          "-1: whole utterances"},
+        {"NeMo", CLI_HEADING, NULL, NULL, 0, 0, NULL},
+        {"--decoder", CLI_TEXT, "D", &flags[3].value, 0, 0,
+         "transducer or ctc, of a hybrid model (transducer)"},
+        {"--streaming", CLI_TEXT, "yes|no", &flags[4].value, 0, 0,
+         "with caches, chunk by chunk; the default is yes if the model\n"
+         "was trained for it"},
+        {"--lookahead", CLI_TEXT, "N", &flags[5].value, 0, 0,
+         "frames after the present one that attention sees, for a model\n"
+         "trained with several"},
         {"WeNet", CLI_HEADING, NULL, NULL, 0, 0, NULL},
         {"--layout", CLI_TEXT, "L", &flags[0].value, 0, 0,
          "sherpa (one network with CTC, the default) or wenet (encoder,\n"

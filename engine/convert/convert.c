@@ -4,6 +4,7 @@
 #include "convert/espnet.h"
 #include "convert/hf.h"
 #include "convert/icefall.h"
+#include "convert/nemo.h"
 #include "convert/wenet.h"
 #include "convert/whisper.h"
 
@@ -70,6 +71,9 @@ static const struct source {
     {"OpenAI's Whisper", steno_convert_whisper_probe, whisper, "OpenAI's Whisper (*.pt)"},
     {"icefall", steno_convert_icefall_probe, steno_convert_icefall,
      "icefall's Zipformer (pretrained.pt or epoch-N.pt, or a directory with one)"},
+    {"NeMo", steno_convert_nemo_probe, steno_convert_nemo,
+     "NeMo models (a .nemo archive, or a directory with model_config.yaml and "
+     "model_weights.ckpt)"},
 };
 #define N_SOURCES (sizeof sources / sizeof *sources)
 

@@ -1,0 +1,55 @@
+/* The networks of NeMo's speech recognition models as graphs, in the layout of sherpa-onnx
+ * (docs/nemo.md). */
+#ifndef STENO_CONVERT_NEMO_GRAPHS_H
+#define STENO_CONVERT_NEMO_GRAPHS_H
+
+#include "convert/make.h"
+
+enum steno_nemo_subsampling {
+    STENO_NEMO_LINEAR, /* none: one linear layer */
+    STENO_NEMO_DW_STRIDING,
+    STENO_NEMO_STRIDING,
+    STENO_NEMO_STACKING,
+    STENO_NEMO_STACKING_NORM
+};
+
+struct steno_nemo_arch {
+    /* encoder */
+    enum steno_nemo_subsampling subsampling;
+    int64_t in, d, out, heads, ff, layers, factor, channels, positions;
+    bool causal; /* the convolutions of the subsampling see no later frames */
+    bool rel, xscale, bias;
+    int64_t kernel, before; /* of the depthwise convolutions; frames before the present one */
+    bool layer_norm;        /* behind them, instead of a batch normalization */
+    int64_t left, right;    /* frames that attention sees; -1: all */
+    bool chunked;           /* right + 1 frames are a chunk; left counts in whole chunks */
+    bool streaming;         /* with caches, one chunk for each run */
+    /* heads */
+    int64_t vocab; /* without the blank, which is the last one */
+    int64_t durations, pred, pred_layers, joint;
+    const char *joint_activation;
+    /* metadata */
+    const char *model_type, *normalize;
+    char url[256];
+};
+
+/* Feature frames that a streaming encoder takes at once, and by which it moves on. */
+int64_t steno_nemo_window(const struct steno_nemo_arch *a);
+int64_t steno_nemo_shift(const struct steno_nemo_arch *a);
+
+/* Write one network to path. Errors of steno_make_write; missing and contradicting weights are
+ * STENO_ERR_FORMAT. The first network has the metadata.
+ * head: the root of a CTC decoder's weights ("decoder."), which becomes part of the network; NULL:
+ * the encoder alone. */
+STENO_MUST steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
+                                                 const struct steno_make_weights *w,
+                                                 const char *head, const char *path,
+                                                 steno_err *err);
+STENO_MUST steno_status steno_nemo_write_decoder(const struct steno_nemo_arch *a,
+                                                 const struct steno_make_weights *w,
+                                                 const char *path, steno_err *err);
+STENO_MUST steno_status steno_nemo_write_joiner(const struct steno_nemo_arch *a,
+                                                const struct steno_make_weights *w,
+                                                const char *path, steno_err *err);
+
+#endif

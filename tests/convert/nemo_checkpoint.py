@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""NeMo checkpoints of random weights, as ModelPT.save_to packs them, and what NeMo's modules compute with them.
+
+    nemo_checkpoint.py OUT [--only NAME] [--tiny]
+
+Needs the PyPI packages torch (2.13.0), nemo_toolkit (3.0.0, without its dependencies), omegaconf, hydra-core,
+lightning, sentencepiece. For each model: OUT/NAME.nemo and OUT/NAME.npz with inputs and outputs of the encoder (a
+padded batch of two, and one utterance), CTC decoder, prediction network, joint network, and, where the encoder has
+caches, of its steps. --tiny: few columns, packed with gzip as older checkpoints are, as tests/data/convert has them.
+Features of --audio FILE (16 kHz) and greedy hypotheses from NeMo's modules are in OUT/NAME.json.
+"""
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import io
+import json
+import os
+import sys
+import tarfile
+import tempfile
+import types
+from unittest import mock
+
+import numpy as np
+import nemo
+import torch
+
+# The modules below need only a part of NeMo. Its packages import every model, data loader and logger, and so many
+# more packages: an empty package stands for each of them, and an object that does nothing for what is not used.
+EMPTY = ("collections", "collections.asr", "collections.asr.modules", "collections.asr.models", "collections.asr.data",
+         "collections.common", "collections.audio", "collections.audio.parts", "lightning")  # fmt: skip
+UNUSED = ("nemo.utils.exp_manager", "nemo.lightning.one_logger_callback", "nemo.lightning.callback_group",
+          "nemo.collections.asr.parts.preprocessing.perturb", "nemo.collections.common.tokenizers",
+          "nemo.collections.asr.parts.context_biasing", "nemo.collections.asr.metrics", "pandas", "lhotse", "datasets",
+          "kaldialign", "numba", "texterrors", "matplotlib", "soundfile", "kenlm", "tensorboard")  # fmt: skip
+
+
+class Unused(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        used = not any(name == u or name.startswith(u + ".") for u in UNUSED)
+        return None if used else importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        module = mock.MagicMock(name=spec.name)
+        module.__path__, module.__spec__, module.__name__ = [], spec, spec.name
+        return module
+
+    def exec_module(self, module):
+        pass
+
+
+for part in EMPTY:
+    package = types.ModuleType(f"nemo.{part}")
+    package.__path__ = [os.path.join(nemo.__path__[0], *part.split("."))]
+    sys.modules[package.__name__] = package
+sys.meta_path.insert(0, Unused())
+
+import sentencepiece  # noqa: E402
+import yaml  # noqa: E402
+from nemo.collections.asr.modules.conformer_encoder import ConformerEncoder  # noqa: E402
+from nemo.collections.asr.modules.conv_asr import ConvASRDecoder  # noqa: E402
+from nemo.collections.asr.modules.rnnt import RNNTDecoder, RNNTJoint  # noqa: E402
+from nemo.collections.asr.parts.preprocessing.features import FilterbankFeatures  # noqa: E402
+
+FAST = dict(subsampling="dw_striding", subsampling_factor=8, subsampling_conv_channels=8, conv_kernel_size=9)
+CACHED = dict(FAST, causal_downsampling=True, conv_context_size="causal", conv_norm_type="layer_norm",
+              att_context_style="chunked_limited")  # fmt: skip
+# encoder, heads (c: CTC, r: RNNT, t: TDT), tokenizer, prediction and joint networks, normalize
+MODELS = {
+    "fastconformer-ctc": (dict(FAST), "c", "bpe", {}, "per_feature"),
+    "conformer-ctc-char": (dict(subsampling="striding", subsampling_factor=4, subsampling_conv_channels=8,
+                                untie_biases=False), "c", "char", {}, "per_feature"),
+    "parakeet-tdt": (dict(FAST, use_bias=False, xscaling=False), "t", "bpe", dict(layers=2, dropout=0.2), "per_feature"),
+    "conformer-rnnt": (dict(subsampling="stacking_norm", subsampling_factor=4, conv_norm_type="layer_norm",
+                            conv_kernel_size=5, feat_out=12), "r", "wpe", dict(activation="tanh"), "per_feature"),
+    "hybrid-tdt": (dict(FAST, att_context_size=[6, 3], self_attention_model="abs_pos", conv_context_size=[6, 2]), "ct",
+                   "agg", dict(activation="sigmoid"), "NA"),
+    "hybrid-streaming": (dict(CACHED, att_context_size=[[14, 1], [14, 0], [12, 3]]), "cr", "bpe", dict(dropout=0.2),
+                         "NA"),
+    "striding-streaming": (dict(CACHED, subsampling="striding", subsampling_factor=4, att_context_size=[8, 3],
+                                conv_norm_type="batch_norm"), "c", "bpe", {}, "NA"),
+}  # fmt: skip
+CHARACTERS = [" ", *map(chr, range(97, 123)), "'"]
+PIECES = ["[PAD]", "[UNK]", "one", "two", "##ty", "##teen", "s", "##even", "##ix", "e", "##ight"]
+DIGITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen twenty thirty hundred".split()
+
+
+def randomize(module, seed):
+    g = torch.Generator().manual_seed(seed)
+    for name, p in [*module.named_parameters(), *module.named_buffers()]:
+        if p.dtype != torch.float32 or name.endswith("pos_enc.pe"):
+            continue
+        if name.endswith("running_var"):
+            p.data.copy_(torch.rand(p.shape, generator=g) + 0.5)
+        elif p.dim() >= 2:
+            p.data.copy_(torch.randn(p.shape, generator=g) / np.sqrt(p[0].numel()))
+        else:
+            p.data.copy_((1.0 if "norm" in name and name.endswith("weight") else 0.0)
+                         + 0.1 * torch.randn(p.shape, generator=g))  # fmt: skip
+    return module.eval()
+
+
+def sentence_pieces(lines, count):
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=out, vocab_size=count, model_type="bpe", minloglevel=2,
+        normalization_rule_name="identity", unk_id=0, bos_id=-1, eos_id=-1)  # fmt: skip
+    return out.getvalue()
+
+
+def pieces_of(model):
+    s = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [s.id_to_piece(i) for i in range(len(s))]
+
+
+def make_tokenizer(kind, files):
+    """The section `tokenizer`, or None, and the tokens; adds its files."""
+    if kind == "char":
+        return None, CHARACTERS
+    if kind == "wpe":
+        files["0f_vocab.txt"] = "\n".join(PIECES).encode() + b"\n"
+        return dict(dir="/models/tok", type="wpe", vocab_path="nemo:0f_vocab.txt"), PIECES
+    files["1a_tokenizer.model"] = sentence_pieces(DIGITS * 20, 40)
+    one = dict(dir="/models/tok", type="bpe", model_path="nemo:1a_tokenizer.model")
+    tokens = pieces_of(files["1a_tokenizer.model"])
+    if kind == "bpe":
+        return one, tokens
+    files["2b_tokenizer.model"] = sentence_pieces([w[::-1] for w in DIGITS] * 20, 34)
+    two = dict(one, model_path="nemo:2b_tokenizer.model")
+    return dict(type="agg", langs=dict(en=one, back=two)), tokens + pieces_of(files["2b_tokenizer.model"])
+
+
+def decode_steps(decoder, ids):
+    """Outputs of the prediction network token by token, each row a hypothesis of its own."""
+    out, state = [], decoder.initialize_state(torch.zeros(len(ids), 1))
+    for i in range(ids.shape[1]):
+        y, state = decoder.predict(ids[:, i : i + 1], state=state, add_sos=False)
+        out.append(y)
+    return torch.cat(out, 1), state
+
+
+def joint_rows(joint, encoded, predicted):
+    """[B,T,D], [B,U,H] -> scores without a softmax, as NeMo exports them."""
+    joint.log_softmax = False
+    return joint.joint_after_projection(joint.project_encoder(encoded), joint.project_prednet(predicted))
+
+
+def greedy(decoder, joint, encoded, durations):
+    """Ids of one utterance [1,T,D]: sherpa-onnx's loop."""
+    blank, out, t = decoder.blank_idx, [], 0
+    predicted, state = decoder.predict(torch.tensor([[blank]]), state=decoder.initialize_state(torch.zeros(1, 1)),
+                                       add_sos=False)  # fmt: skip
+    limit, here = (5 if durations else 10), 0
+    while t < encoded.shape[1]:
+        scores = joint_rows(joint, encoded[:, t : t + 1], predicted)[0, 0, 0]
+        y = int(scores[: blank + 1].argmax())
+        skip = int(scores[blank + 1 :].argmax()) if durations else int(y == blank)
+        if y != blank:
+            out.append(y)
+            here += 1
+            predicted, state = decoder.predict(torch.tensor([[y]]), state=state, add_sos=False)
+        if skip:
+            here = 0
+        if here >= limit or (y == blank and not skip):
+            skip, here = 1, 0
+        t += skip
+    return out
+
+
+def collapse(ids, blank):
+    return [int(y) for i, y in enumerate(ids) if y != blank and (not i or y != ids[i - 1])]
+
+
+def pack(path, files, tiny):
+    with tarfile.open(path, "w:gz" if tiny else "w") as tar:
+        folder = tarfile.TarInfo(".")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(folder)
+        for name, content in files.items():
+            info = tarfile.TarInfo(f"./{name}")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def streaming_steps(encoder, feats):
+    """Chunks of forward_for_export, which a caller feeds with caches from zero on."""
+    cfg = encoder.streaming_cfg
+    window, shift = cfg.chunk_size[1] + cfg.pre_encode_cache_size[1], cfg.shift_size[1]
+    channel, time, length = encoder.get_initial_cache_state(batch_size=len(feats))
+    channel, time, out = channel.transpose(0, 1), time.transpose(0, 1), []
+    for at in range(0, feats.shape[2] - window + 1, shift):
+        y, n, channel, time, length = encoder.forward_for_export(
+            feats[:, :, at : at + window], torch.full((len(feats),), window), channel, time, length)  # fmt: skip
+        out.append(y)
+    return torch.stack(out), channel, time, length
+
+
+def greedy_of(model, feats):
+    """{kind: ids} of one recording's features [1,F,T]."""
+    out = {}
+    encoded, n = model["encoder"].forward_internal(feats, torch.tensor([feats.shape[2]]))
+    if "ctc" in model:
+        out["ctc"] = collapse(model["ctc"](encoder_output=encoded)[0].argmax(-1).tolist(), model["blank"])
+    if "joint" in model:
+        out["transducer"] = greedy(model["decoder"], model["joint"], encoded.transpose(1, 2), model["durations"])
+    if model["streaming"]:
+        left = torch.nn.functional.pad(feats, (model["encoder"].subsampling_factor + 1, 0))
+        y = torch.cat(list(streaming_steps(model["encoder"], left)[0]), 2)
+        if "ctc" in model:
+            out["streaming-ctc"] = collapse(model["ctc"](encoder_output=y)[0].argmax(-1).tolist(), model["blank"])
+        if "joint" in model:
+            out["streaming-transducer"] = greedy(model["decoder"], model["joint"], y.transpose(1, 2), 0)
+    return out
+
+
+@torch.no_grad()
+def make(out, name, tiny, audio):
+    conf, heads, kind, net, normalize = MODELS[name]
+    width, bands = (8, 16) if tiny else (32, 80)
+    transducer, durations = set(heads) & set("rt"), 5 if "t" in heads else 0
+    encoder_conf = dict(feat_in=bands, n_layers=2, d_model=width, n_heads=2, ff_expansion_factor=2,
+                        pos_emb_max_len=200 if tiny else 1000, **{"conv_kernel_size": 7, "feat_out": -1, **conf})  # fmt: skip
+    files = {}
+    tokenizer, tokens = make_tokenizer(kind, files)
+    vocab = len(tokens)
+    encoder = randomize(ConformerEncoder(**encoder_conf), 1)
+    wide = encoder._feat_out
+    state = {f"encoder.{k}": v for k, v in encoder.state_dict().items()}
+    state["preprocessor.featurizer.window"] = torch.hann_window(400, periodic=False)
+    model = dict(encoder=encoder, blank=vocab, durations=durations, streaming="caus" in str(conf))
+    ctc_conf = dict(_target_="nemo.collections.asr.modules.ConvASRDecoder", feat_in=wide, num_classes=vocab,
+                    vocabulary=list(tokens))  # fmt: skip
+    config = dict(sample_rate=16000, log_prediction=True,
+                  preprocessor=dict(_target_="nemo.collections.asr.modules.AudioToMelSpectrogramPreprocessor",
+                                    sample_rate=16000, normalize=normalize, window_size=0.025, window_stride=0.01,
+                                    window="hann", features=bands, n_fft=512, log=True, frame_splicing=1, dither=1e-05,
+                                    pad_to=0, pad_value=0.0),
+                  encoder=dict(_target_="nemo.collections.asr.modules.ConformerEncoder", **encoder_conf),
+                  nemo_version="3.0.0")  # fmt: skip
+    if tokenizer:
+        config["tokenizer"] = tokenizer
+    feats = torch.randn((2, bands, 75), generator=torch.Generator().manual_seed(3))
+    lengths = torch.tensor([75, 50])
+    feats[1, :, 50:] = 0
+    want = dict(feats=feats, lengths=lengths)
+    want["encoded"], want["encoded_lengths"] = encoder.forward_internal(feats, lengths)
+    want["encoded_1"] = encoder.forward_internal(feats[:1, :, :41], torch.tensor([41]))[0]
+    bpe = "" if kind == "char" else "BPE"
+    if "c" in heads:
+        ctc = randomize(ConvASRDecoder(feat_in=wide, num_classes=vocab, vocabulary=list(tokens)), 2)
+        want["ctc"] = ctc(encoder_output=want["encoded"])
+        prefix = "ctc_decoder" if transducer else "decoder"
+        state |= {f"{prefix}.{k}": v for k, v in ctc.state_dict().items()}
+        config["target"] = f"nemo.collections.asr.models.ctc_bpe_models.EncDecCTCModel{bpe}"
+        config.update(dict(aux_ctc=dict(decoder=ctc_conf)) if transducer else dict(decoder=ctc_conf))
+        model["ctc"] = ctc
+    if transducer:
+        hidden = width // 2
+        prednet = dict(pred_hidden=hidden, pred_rnn_layers=net.get("layers", 1), t_max=None, dropout=net.get("dropout", 0))
+        jointnet = dict(joint_hidden=hidden + 2, activation=net.get("activation", "relu"), dropout=net.get("dropout", 0),
+                        encoder_hidden=wide, pred_hidden=hidden)  # fmt: skip
+        decoder = randomize(RNNTDecoder(prednet=prednet, vocab_size=vocab), 4)
+        decoder.prediction["embed"].weight.data[vocab] = 0  # the padding row, which training leaves at zero
+        joint = randomize(RNNTJoint(jointnet=jointnet, num_classes=vocab, vocabulary=list(tokens), num_extra_outputs=durations), 5)
+        ids = torch.tensor([[vocab, 1, 5, 2, 2], [vocab, 7, 3, 1, 0]])
+        want["ids"] = ids
+        want["predicted"], (want["h"], want["c"]) = decode_steps(decoder, ids)
+        want["joint"] = joint_rows(joint, want["encoded"][:1, :, :4].transpose(1, 2), want["predicted"][:1])
+        state |= {f"decoder.{k}": v for k, v in decoder.state_dict().items()}
+        state |= {f"joint.{k}": v for k, v in joint.state_dict().items()}
+        hybrid = "HybridRNNTCTC" if "c" in heads else "RNNT"
+        config["target"] = f"nemo.collections.asr.models.hybrid_models.EncDec{hybrid}{bpe}Model"
+        config["decoder"] = dict(_target_="nemo.collections.asr.modules.RNNTDecoder", normalization_mode=None,
+                                 random_state_sampling=False, blank_as_pad=True, prednet=prednet, vocab_size=vocab)  # fmt: skip
+        config["joint"] = dict(_target_="nemo.collections.asr.modules.RNNTJoint", log_softmax=None, jointnet=jointnet,
+                               num_classes=vocab, vocabulary=list(tokens), num_extra_outputs=durations)  # fmt: skip
+        config["decoding"] = dict(strategy="greedy_batch", model_type="tdt" if durations else "rnnt",
+                                  durations=list(range(durations)), greedy=dict(max_symbols=10))  # fmt: skip
+        model |= dict(decoder=decoder, joint=joint)
+    if model["streaming"]:
+        want["steps"], *caches = streaming_steps(encoder, feats)
+        want |= dict(zip(("channel", "time", "length"), caches))
+        if "c" in heads:
+            want["steps_ctc"] = torch.stack([model["ctc"](encoder_output=y) for y in want["steps"]])
+    weights = io.BytesIO()
+    torch.save(state, weights)
+    files = {"model_config.yaml": yaml.safe_dump(config, sort_keys=False).encode(), "model_weights.ckpt": weights.getvalue(), **files}
+    pack(f"{out}/{name}.nemo", files, tiny)
+    np.savez_compressed(f"{out}/{name}.npz", **{k: v.numpy() for k, v in want.items()})
+    if audio:
+        import wave
+
+        with wave.open(audio) as w:
+            x = torch.tensor(np.frombuffer(w.readframes(w.getnframes()), "i2").astype("f4") / 32768)[None]
+        front = FilterbankFeatures(16000, 400, 160, "hann", normalize, 512, nfilt=bands, dither=0, pad_to=0).eval()
+        y, n = front(x, torch.tensor([x.shape[1]]))
+        y = y[:, :, : int(n[0])]
+        result = dict(tokens=tokens, **greedy_of(model, y))
+        with open(f"{out}/{name}.json", "w", encoding="utf-8") as f:
+            json.dump(result, f, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    args = argparse.ArgumentParser()
+    args.add_argument("out")
+    args.add_argument("--only")
+    args.add_argument("--tiny", action="store_true")
+    args.add_argument("--audio")
+    args = args.parse_args()
+    os.makedirs(args.out, exist_ok=True)
+    for model_name in [args.only] if args.only else MODELS:
+        make(args.out, model_name, args.tiny, args.audio)
+        print(model_name)
