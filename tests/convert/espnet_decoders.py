@@ -31,12 +31,13 @@ def attention(atype, **more):
     return dict(att_conf=dict(atype=atype, adim=6, aconv_chans=3, aconv_filts=4), **more)
 
 
+XFORMER = dict(attention_heads=2, linear_units=8, num_blocks=1)
 # name: decoder, decoder_conf, joint_net_conf, lm_conf
 MODELS = {
-    "lm-lstm": (None, {}, None, dict(rnn_type="lstm", nlayers=2)),
-    "lm-gru": (None, {}, None, dict(rnn_type="gru", nhid=7)),
-    "lm-tanh": (None, {}, None, dict(rnn_type="RNN_TANH", nlayers=1, tie_weights=True)),
-    "lm-relu": (None, {}, None, dict(rnn_type="rnn_relu", nlayers=3)),
+    "lm-lstm": ("transformer", XFORMER, None, dict(rnn_type="lstm", nlayers=2)),
+    "lm-gru": ("transformer", XFORMER, None, dict(rnn_type="gru", nhid=7)),
+    "lm-tanh": ("transformer", XFORMER, None, dict(rnn_type="RNN_TANH", nlayers=1, tie_weights=True)),
+    "lm-relu": ("transformer", XFORMER, None, dict(rnn_type="rnn_relu", nlayers=3)),
     "rnn-location": ("rnn", attention("location", num_layers=2), None, dict(rnn_type="lstm", nlayers=1)),
     "rnn-dot": ("rnn", attention("dot"), None, None),
     "rnn-add": ("rnn", attention("add", context_residual=True), None, None),
@@ -51,10 +52,8 @@ MODELS = {
 
 def build_decoder(kind, conf, d):
     if kind == "rnn":
-        return RNNDecoder(V, d, hidden_size=d, **conf)
-    if kind == "transducer":
-        return TransducerDecoder(V, hidden_size=d, **conf)
-    return TransformerDecoder(V, d, **conf) if kind else None
+        return RNNDecoder(V, d, **conf)
+    return TransducerDecoder(V, **conf) if kind == "transducer" else TransformerDecoder(V, d, **conf)
 
 
 def rnn_steps(module, memory, ids):
@@ -87,14 +86,13 @@ def make(out, name, tiny):
     d, bands = (8, 20) if tiny else (32, 80)
     conf = dict(output_size=d, attention_heads=2, linear_units=d, num_blocks=1, input_layer="linear")
     encoder = randomize(TransformerEncoder(bands, **conf), 1)
-    decoder = build_decoder(kind, dec, d)
-    parts = dict(encoder=encoder, ctc=randomize(CTC(V, d), 3))
+    dec = dec if kind == "transformer" else dict(dec, hidden_size=d)
+    decoder = randomize(build_decoder(kind, dec, d), 2)
+    parts = dict(encoder=encoder, ctc=randomize(CTC(V, d), 3), decoder=decoder)
     config = dict(token_list=TOKENS, token_type="char", frontend="default",
                   frontend_conf=dict(fs="16k", hop_length=160, n_mels=bands), normalize="utterance_mvn", normalize_conf={},
-                  encoder="transformer", encoder_conf=conf, decoder=kind, model_conf=dict(ctc_weight=0.3))  # fmt: skip
-    if decoder:
-        parts["decoder"] = randomize(decoder, 2)
-        config["decoder_conf"] = dict(dec, hidden_size=d)
+                  encoder="transformer", encoder_conf=conf, decoder=kind, decoder_conf=dec,
+                  model_conf=dict(ctc_weight=0.3))  # fmt: skip
     if joint_conf is not None:
         config["joint_net_conf"] = dict(joint_conf, joint_space_size=6)
         parts["joint_network"] = joint = randomize(JointNetwork(V, d, d, **config["joint_net_conf"]), 5)
