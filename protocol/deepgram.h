@@ -12,7 +12,7 @@ struct steno_deepgram_wants {
     bool detect_language; /* "detected_language" is in the answer */
     bool punctuate;       /* words without marks beside "punctuated_word" */
     bool numerals;        /* numbers as digits */
-    bool smart_format;    /* both */
+    bool smart_format;    /* both, and money, dates and times */
     bool paragraphs, utterances;
     bool not_english;      /* numbers stayed words: the language is not, or not known as, English */
     char unsupported[256]; /* parameters that have no effect, with spaces between */

@@ -222,7 +222,7 @@ static steno_status format(const struct steno_deepgram_wants *w, struct steno_al
     if (!wants_digits(w) || w->not_english || !in.n_words)
         return STENO_OK;
     *arena = steno_arena_new(0);
-    return *arena ? steno_numerals_write(&in, *arena, a, NULL) : STENO_ERR_NOMEM;
+    return *arena ? steno_numerals_write(&in, w->smart_format, *arena, a, NULL) : STENO_ERR_NOMEM;
 }
 
 static steno_status put_formatted(struct steno_buf *b, const struct steno_deepgram_wants *w,

@@ -3,6 +3,8 @@
  * by one, cardinal or ordinal. It must end with a whole word. */
 #include "protocol/numerals.h"
 
+#include "protocol/numerals_internal.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,38 +13,29 @@
 #include "protocol/word.h"
 
 #define MAX_PARTS 4    /* of a word with hyphens */
-#define LONGEST 12     /* bytes of a word of a number; "seventeenth" has 11 */
-#define NUMBER_TEXT 32 /* bytes of a number's digits */
 #define DIGIT_STRING 3 /* digits said one by one that are joined */
+#define DIGIT_BYTES 32 /* of a text of such digits */
 
-enum kind {
-    OTHER,
-    DIGIT,     /* 0 to 9 */
-    TEEN,      /* 10 to 19 */
-    TENS,      /* 20, 30 ... 90 */
-    HUNDRED,   /* and its ordinal */
-    MAGNITUDE, /* thousand and more */
-    AND,
-    A,
-    OH, /* zero among digits */
-    POINT,
-    DECADE,  /* "eighties" */
-    FRACTION /* "thirds" */
-};
-
-struct term {
-    char word[LONGEST];
-    enum kind kind;
-    int64_t value;
-    bool ordinal;
-};
+typedef struct steno_numeral_term term;
+typedef struct steno_numeral_token token;
+typedef struct steno_numeral_reader reader;
+typedef struct steno_numeral number;
 
 /* Sorted by word. */
-static const struct term terms[] = {
+static const term terms[] = {
     {"a", A, 1, false},
+    {"a.m", HALF_DAY, 0, false},
+    {"am", HALF_DAY, 0, false},
     {"and", AND, 0, false},
+    {"april", MONTH, 4, false},
+    {"august", MONTH, 8, false},
     {"billion", MAGNITUDE, 1000000000, false},
     {"billionth", MAGNITUDE, 1000000000, true},
+    {"cent", CENT, 0, false},
+    {"cents", CENT, 0, false},
+    {"december", MONTH, 12, false},
+    {"dollar", CURRENCY, 0, false},
+    {"dollars", CURRENCY, 0, false},
     {"eight", DIGIT, 8, false},
     {"eighteen", TEEN, 18, false},
     {"eighteenth", TEEN, 18, true},
@@ -53,6 +46,9 @@ static const struct term terms[] = {
     {"eighty", TENS, 80, false},
     {"eleven", TEEN, 11, false},
     {"eleventh", TEEN, 11, true},
+    {"euro", CURRENCY, 1, false},
+    {"euros", CURRENCY, 1, false},
+    {"february", MONTH, 2, false},
     {"fifteen", TEEN, 15, false},
     {"fifteenth", TEEN, 15, true},
     {"fifth", DIGIT, 5, true},
@@ -74,6 +70,12 @@ static const struct term terms[] = {
     {"hundred", HUNDRED, 100, false},
     {"hundredth", HUNDRED, 100, true},
     {"hundredths", FRACTION, 100, false},
+    {"january", MONTH, 1, false},
+    {"july", MONTH, 7, false},
+    {"june", MONTH, 6, false},
+    {"m", M, 0, false},
+    {"march", MONTH, 3, false},
+    {"may", MONTH, 5, false},
     {"million", MAGNITUDE, 1000000, false},
     {"millionth", MAGNITUDE, 1000000, true},
     {"nine", DIGIT, 9, false},
@@ -84,12 +86,19 @@ static const struct term terms[] = {
     {"ninety", TENS, 90, false},
     {"ninth", DIGIT, 9, true},
     {"ninths", FRACTION, 9, false},
+    {"november", MONTH, 11, false},
     {"o", OH, 0, false},
+    {"october", MONTH, 10, false},
+    {"of", OF, 0, false},
     {"oh", OH, 0, false},
     {"one", DIGIT, 1, false},
+    {"p", P, 0, false},
+    {"p.m", HALF_DAY, 1, false},
+    {"pm", HALF_DAY, 1, false},
     {"point", POINT, 0, false},
     {"quarters", FRACTION, 4, false},
     {"second", DIGIT, 2, true},
+    {"september", MONTH, 9, false},
     {"seven", DIGIT, 7, false},
     {"seventeen", TEEN, 17, false},
     {"seventeenth", TEEN, 17, true},
@@ -109,6 +118,7 @@ static const struct term terms[] = {
     {"ten", TEEN, 10, false},
     {"tenth", TEEN, 10, true},
     {"tenths", FRACTION, 10, false},
+    {"the", THE, 0, false},
     {"third", DIGIT, 3, true},
     {"thirds", FRACTION, 3, false},
     {"thirteen", TEEN, 13, false},
@@ -131,27 +141,14 @@ static const struct term terms[] = {
     {"zero", DIGIT, 0, false},
 };
 
-static const struct term other = {"", OTHER, 0, false};
-
-struct token {
-    const struct term *term;
-    size_t word;
-    bool first, last; /* of its word */
-    bool open, stop;  /* a mark comes before it; one after it */
-};
-
-/* A walk over tokens. The one past the last is `other`. */
-struct reader {
-    const struct token *t;
-    size_t n;
-};
+static const term other = {"", OTHER, 0, false};
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-static const struct term *find_term(const char *p, size_t n)
+static const term *find_term(const char *p, size_t n)
 {
     size_t low = 0, high = sizeof terms / sizeof *terms;
-    char word[LONGEST] = "";
+    char word[STENO_NUMERAL_WORD] = "";
     if (n >= sizeof word)
         return &other;
     for (size_t i = 0; i < n; i++)
@@ -170,58 +167,50 @@ static const struct term *find_term(const char *p, size_t n)
 }
 
 /* Append the tokens of word i: at most MAX_PARTS. */
-static size_t split_word(const char *text, size_t i, struct token *out)
+static size_t split_word(const char *text, size_t i, token *out)
 {
     size_t len, n = 0;
     const char *p = steno_word_bare(text, &len), *end = p + len, *bare = p;
     while (p <= end && n < MAX_PARTS) {
         const char *dash = memchr(p, '-', (size_t)(end - p));
         const char *stop = dash ? dash : end;
-        const struct term *is = find_term(p, (size_t)(stop - p));
+        const term *is = find_term(p, (size_t)(stop - p));
         if (is->kind == OTHER)
             break;
-        out[n++] = (struct token){.term = is, .word = i};
+        out[n++] = (token){.term = is, .word = i};
         p = stop + 1;
     }
     if (p <= end) { /* not all of it belongs to numbers */
         n = 1;
-        out[0] = (struct token){.term = &other, .word = i};
+        out[0] = (token){.term = &other, .word = i};
     }
     out[0].first = out[n - 1].last = true;
     out[0].open = bare > text;
     out[n - 1].stop = *end != '\0';
+    out[n - 1].comma = !strcmp(end, ",");
     return n;
 }
 
-static const struct token *at(const struct reader *r, size_t i)
+const token *steno_numeral_at(const reader *r, size_t i)
 {
-    static const struct token past = {.term = &other};
+    static const token past = {.term = &other};
     return i < r->n ? &r->t[i] : &past;
 }
 
-/* Token i if it continues a number from the one before it. */
-static const struct term *follows(const struct reader *r, size_t i)
+const term *steno_numeral_follows(const reader *r, size_t i)
 {
     return i < r->n && !r->t[i - 1].stop && !r->t[i].open ? r->t[i].term : &other;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* A number that begins at some token. used 0: there is none. */
-struct number {
-    int64_t value;
-    size_t used;
-    bool ordinal;
-};
-
-/* Below a hundred: "seven", "seventeen", "seventy", "seventy seven". */
-static struct number read_small(const struct reader *r, size_t i)
+number steno_numeral_small(const reader *r, size_t i)
 {
-    const struct term *t = at(r, i)->term, *unit;
-    struct number v = {t->value, 1, t->ordinal};
+    const term *t = steno_numeral_at(r, i)->term, *unit;
+    number v = {t->value, 1, t->ordinal};
     if (t->kind != DIGIT && t->kind != TEEN && t->kind != TENS)
-        return (struct number){0};
-    unit = follows(r, i + 1);
+        return (number){0};
+    unit = steno_numeral_follows(r, i + 1);
     if (t->kind == TENS && !t->ordinal && unit->kind == DIGIT && unit->value) {
         v.value += unit->value;
         v.used = 2;
@@ -230,20 +219,20 @@ static struct number read_small(const struct reader *r, size_t i)
     return v;
 }
 
-static bool is_multiplier(const struct term *t)
+bool steno_numeral_is_multiplier(const term *t)
 {
     return t->kind == HUNDRED || t->kind == MAGNITUDE;
 }
 
 /* Add what follows a hundred to v: "five", "and five". limit: it is below. */
-static void add_rest(const struct reader *r, size_t i, int64_t limit, struct number *v)
+static void add_rest(const reader *r, size_t i, int64_t limit, number *v)
 {
-    const size_t joint = follows(r, i + v->used)->kind == AND;
-    struct number more;
-    if (v->ordinal || follows(r, i + v->used)->kind == OTHER ||
-        (joint && follows(r, i + v->used + 1)->kind == OTHER))
+    const size_t joint = steno_numeral_follows(r, i + v->used)->kind == AND;
+    number more;
+    if (v->ordinal || steno_numeral_follows(r, i + v->used)->kind == OTHER ||
+        (joint && steno_numeral_follows(r, i + v->used + 1)->kind == OTHER))
         return;
-    more = read_small(r, i + v->used + joint);
+    more = steno_numeral_small(r, i + v->used + joint);
     if (!more.used || !more.value || more.value >= limit)
         return;
     v->value += more.value;
@@ -252,28 +241,27 @@ static void add_rest(const struct reader *r, size_t i, int64_t limit, struct num
 }
 
 /* Below ten thousand: "nineteen hundred and five". "a" stands for one before a multiplier. */
-static struct number read_group(const struct reader *r, size_t i)
+static number read_group(const reader *r, size_t i)
 {
-    const struct term *t = at(r, i)->term;
-    struct number v = read_small(r, i);
-    if (t->kind == A && is_multiplier(follows(r, i + 1)))
-        v = (struct number){1, 1, false};
-    if (!v.used || v.ordinal || !v.value || follows(r, i + v.used)->kind != HUNDRED)
+    const term *t = steno_numeral_at(r, i)->term;
+    number v = steno_numeral_small(r, i);
+    if (t->kind == A && steno_numeral_is_multiplier(steno_numeral_follows(r, i + 1)))
+        v = (number){1, 1, false};
+    if (!v.used || v.ordinal || !v.value || steno_numeral_follows(r, i + v.used)->kind != HUNDRED)
         return v;
-    v.ordinal = follows(r, i + v.used)->ordinal;
+    v.ordinal = steno_numeral_follows(r, i + v.used)->ordinal;
     v.value *= 100;
     v.used++;
     add_rest(r, i, 100, &v);
     return v;
 }
 
-/* "two million three hundred thousand and five". Magnitudes fall. */
-static struct number read_cardinal(const struct reader *r, size_t i)
+number steno_numeral_cardinal(const reader *r, size_t i)
 {
-    struct number sum = {0}, v = read_group(r, i);
+    number sum = {0}, v = read_group(r, i);
     int64_t limit = INT64_MAX;
     for (size_t joint = 0; v.used;) {
-        const struct term *t = follows(r, i + sum.used + joint + v.used);
+        const term *t = steno_numeral_follows(r, i + sum.used + joint + v.used);
         const bool scaled = t->kind == MAGNITUDE && !v.ordinal && v.value && t->value < limit;
         const bool next = t->kind == MAGNITUDE && !scaled; /* it is of the next number */
         if (sum.used && (!v.value || next || (!scaled && v.value >= limit)))
@@ -284,8 +272,8 @@ static struct number read_cardinal(const struct reader *r, size_t i)
         if (!scaled || sum.ordinal)
             break;
         limit = t->value;
-        joint = follows(r, i + sum.used)->kind == AND;
-        if (follows(r, i + sum.used + joint)->kind == OTHER)
+        joint = steno_numeral_follows(r, i + sum.used)->kind == AND;
+        if (steno_numeral_follows(r, i + sum.used + joint)->kind == OTHER)
             break;
         v = read_group(r, i + sum.used + joint);
     }
@@ -294,101 +282,120 @@ static struct number read_cardinal(const struct reader *r, size_t i)
 
 /* ---- their text ------------------------------------------------------------------------------ */
 
-static const char *suffix_of(int64_t v)
+const char *steno_numeral_suffix(int64_t v)
 {
     static const char *const suffixes[] = {"th", "st", "nd", "rd"};
     return v / 10 % 10 == 1 || v % 10 > 3 ? "th" : suffixes[v % 10];
 }
 
 /* The digits said one by one from token i on, "oh" among them, into out. Their number. */
-static size_t read_digits(const struct reader *r, size_t i, char *out, size_t size)
+static size_t read_digits(const reader *r, size_t i, char *out, size_t size)
 {
     size_t n = 0;
-    const struct term *t = at(r, i)->term;
+    const term *t = steno_numeral_at(r, i)->term;
     while (n + 1 < size && ((t->kind == DIGIT && !t->ordinal) || t->kind == OH)) {
         out[n++] = (char)('0' + t->value);
-        t = follows(r, i + n);
+        t = steno_numeral_follows(r, i + n);
     }
     out[n] = '\0';
     return n;
 }
 
-/* "nineteen eighty four", "twenty oh five", "nineteen eighties". The number of tokens; 0: none. */
-static size_t write_year(const struct reader *r, size_t i, char *out)
+size_t steno_numeral_year(const reader *r, size_t i, char *out)
 {
-    const struct term *t = at(r, i)->term, *next = follows(r, i + 1);
-    struct number rest;
+    const term *t = steno_numeral_at(r, i)->term, *next = steno_numeral_follows(r, i + 1);
+    number rest;
     if (t->ordinal || (t->kind != TEEN && t->kind != TENS) || t->value < 16 || t->value > 20)
         return 0;
     if (next->kind == DECADE) {
-        snprintf(out, NUMBER_TEXT, "%" PRId64 "%" PRId64 "s", t->value, next->value);
+        snprintf(out, STENO_NUMERAL_TEXT, "%" PRId64 "%" PRId64 "s", t->value, next->value);
         return 2;
     }
     if (next->kind == OH) {
-        const struct term *unit = follows(r, i + 2);
+        const term *unit = steno_numeral_follows(r, i + 2);
         if (unit->kind != DIGIT || unit->ordinal || !unit->value)
             return 0;
-        snprintf(out, NUMBER_TEXT, "%" PRId64 "0%" PRId64, t->value, unit->value);
+        snprintf(out, STENO_NUMERAL_TEXT, "%" PRId64 "0%" PRId64, t->value, unit->value);
         return 3;
     }
     if (next->kind != TEEN && next->kind != TENS)
         return 0;
-    rest = read_small(r, i + 1);
-    if (rest.ordinal || is_multiplier(follows(r, i + 1 + rest.used)))
+    rest = steno_numeral_small(r, i + 1);
+    if (rest.ordinal || steno_numeral_is_multiplier(steno_numeral_follows(r, i + 1 + rest.used)))
         return 0;
-    snprintf(out, NUMBER_TEXT, "%" PRId64, t->value * 100 + rest.value);
+    snprintf(out, STENO_NUMERAL_TEXT, "%" PRId64, t->value * 100 + rest.value);
     return 1 + rest.used;
 }
 
-static size_t write_digit_string(const struct reader *r, size_t i, char *out)
+static size_t write_digit_string(const reader *r, size_t i, char *out)
 {
     size_t n;
-    if (at(r, i)->term->kind != DIGIT)
+    if (steno_numeral_at(r, i)->term->kind != DIGIT)
         return 0;
-    n = read_digits(r, i, out, NUMBER_TEXT);
-    if (n && is_multiplier(follows(r, i + n))) /* of the last digit */
+    n = read_digits(r, i, out, DIGIT_BYTES);
+    if (n && steno_numeral_is_multiplier(steno_numeral_follows(r, i + n))) /* of the last digit */
         n--;
     out[n] = '\0';
     return n >= DIGIT_STRING ? n : 0;
 }
 
 /* Whether a number is better left as words. */
-static bool stays_words(const struct reader *r, size_t i, const struct number *v)
+static bool stays_words(const reader *r, size_t i, const number *v)
 {
-    if (follows(r, i + v->used)->kind == FRACTION)
+    if (steno_numeral_follows(r, i + v->used)->kind == FRACTION)
         return true;
     return v->used == 1 && v->value < 10 && (v->ordinal || v->value == 1);
 }
 
-static size_t write_cardinal(const struct reader *r, size_t i, char *out)
+/* The decimals after v, "point one four", behind the len digits that out has already. The number of
+ * their tokens; 0: there are none. */
+static size_t add_decimals(const reader *r, size_t i, const number *v, char *out, int len)
 {
-    struct number v = read_cardinal(r, i);
+    const size_t at = i + v->used + 1;
+    size_t n;
+    if (v->ordinal || steno_numeral_follows(r, at - 1)->kind != POINT || at >= r->n ||
+        steno_numeral_follows(r, at)->kind == OTHER)
+        return 0;
+    out[len] = '.';
+    n = read_digits(r, at, out + len + 1, DIGIT_BYTES - (size_t)len - 1);
+    if (!n)
+        out[len] = '\0';
+    return n ? n + 1 : 0;
+}
+
+static size_t write_cardinal(const reader *r, size_t i, char *out)
+{
+    number v = steno_numeral_cardinal(r, i);
     size_t n;
     int len;
     if (!v.used)
         return 0;
-    len = snprintf(out, NUMBER_TEXT, "%" PRId64, v.value);
-    if (!v.ordinal && follows(r, i + v.used)->kind == POINT && i + v.used + 1 < r->n &&
-        follows(r, i + v.used + 1)->kind != OTHER) {
-        out[len] = '.';
-        n = read_digits(r, i + v.used + 1, out + len + 1, NUMBER_TEXT - (size_t)len - 1);
-        if (n)
-            return v.used + 1 + n;
-    }
-    snprintf(out, NUMBER_TEXT, "%" PRId64 "%s", v.value, v.ordinal ? suffix_of(v.value) : "");
-    return stays_words(r, i, &v) ? 0 : v.used;
+    len = snprintf(out, STENO_NUMERAL_TEXT, "%" PRId64 "%s", v.value,
+                   v.ordinal ? steno_numeral_suffix(v.value) : "");
+    n = add_decimals(r, i, &v, out, len);
+    return !n && stays_words(r, i, &v) ? 0 : v.used + n;
 }
 
-/* The number that begins at token i, as text in out [NUMBER_TEXT], and its tokens; 0: there is
- * none. */
-static size_t write_number(const struct reader *r, size_t i, char *out)
+size_t steno_numeral_amount(const reader *r, size_t i, char *out)
 {
-    size_t n = write_year(r, i, out);
+    number v = steno_numeral_cardinal(r, i);
+    int len;
+    if (!v.used || v.ordinal)
+        return 0;
+    len = snprintf(out, STENO_NUMERAL_TEXT, "%" PRId64, v.value);
+    return v.used + add_decimals(r, i, &v, out, len);
+}
+
+/* The number that begins at token i, as text in out [STENO_NUMERAL_TEXT], and its tokens; 0: there
+ * is none. */
+static size_t write_number(const reader *r, size_t i, char *out)
+{
+    size_t n = steno_numeral_year(r, i, out);
     if (!n)
         n = write_digit_string(r, i, out);
     if (!n)
         n = write_cardinal(r, i, out);
-    return n && at(r, i)->first && at(r, i + n - 1)->last ? n : 0;
+    return n && steno_numeral_at(r, i)->first && steno_numeral_at(r, i + n - 1)->last ? n : 0;
 }
 
 /* ---- the transcript -------------------------------------------------------------------------- */
@@ -433,8 +440,10 @@ static float mean_confidence(const struct steno_word *w, size_t n)
     return (float)exp(sum / (double)n);
 }
 
-/* Take words first to last, as `number`; NULL: the one word as it is. */
-static bool take(struct rewrite *w, size_t first, size_t last, const char *number)
+/* Take words first to last, as the text of a piece; NULL or an empty text: the one word as it is.
+ */
+static bool take(struct rewrite *w, size_t first, size_t last,
+                 const struct steno_numeral_piece *piece)
 {
     const struct steno_word *in = w->in->words;
     const char *begin = NULL, *end = NULL, *lead, *tail;
@@ -446,21 +455,22 @@ static bool take(struct rewrite *w, size_t first, size_t last, const char *numbe
         return false;
     put(w, w->from, (size_t)(begin - w->from));
     w->from = end;
-    if (!number) {
+    if (!piece || !*piece->text) {
         put(w, begin, (size_t)(end - begin));
         return true;
     }
     lead = in[first].text;
     n_lead = (size_t)(steno_word_bare(lead, &n_tail) - lead);
     tail = steno_word_bare(in[last].text, &n_tail) + n_tail;
-    n_tail = strlen(tail);
-    n_number = strlen(number);
+    n_tail = piece->bare ? 0 : strlen(tail);
+    n_number = strlen(piece->text);
     text = steno_arena_alloc(w->arena, n_lead + n_number + n_tail + 1);
     if (!text)
         return false;
     memcpy(text, lead, n_lead);
-    memcpy(text + n_lead, number, n_number);
+    memcpy(text + n_lead, piece->text, n_number);
     memcpy(text + n_lead + n_number, tail, n_tail);
+    text[n_lead + n_number + n_tail] = '\0';
     put(w, text, n_lead + n_number + n_tail);
     out->text = text;
     out->end = in[last].end;
@@ -468,30 +478,47 @@ static bool take(struct rewrite *w, size_t first, size_t last, const char *numbe
     return true;
 }
 
+/* The pieces of what begins at token i. Each is of whole words. */
+static size_t write_pieces(const reader *r, size_t i, bool smart, struct steno_numeral_piece *out)
+{
+    size_t n = smart ? steno_smart_format_write(r, i, out) : 0, k, at = i;
+    for (k = 0; k < n; at += out[k++].used)
+        if (!steno_numeral_at(r, at)->first || !steno_numeral_at(r, at + out[k].used - 1)->last)
+            break;
+    if (n && k == n)
+        return n;
+    *out = (struct steno_numeral_piece){0};
+    out->used = write_number(r, i, out->text);
+    return out->used ? 1 : 0;
+}
+
 /* False: the words are not in the text, or the arena has no room. */
-static bool rewrite(struct rewrite *w, const struct reader *r)
+static bool rewrite(struct rewrite *w, const reader *r, bool smart)
 {
     for (size_t i = 0; i < r->n;) {
-        char number[NUMBER_TEXT];
-        size_t used = at(r, i)->term->kind == OTHER ? 0 : write_number(r, i, number);
+        struct steno_numeral_piece pieces[STENO_NUMERAL_PIECES];
+        size_t n =
+            steno_numeral_at(r, i)->term->kind == OTHER ? 0 : write_pieces(r, i, smart, pieces);
         const size_t word = r->t[i].word;
-        if (!take(w, word, used ? r->t[i + used - 1].word : word, used ? number : NULL))
+        for (size_t k = 0; k < n; i += pieces[k++].used)
+            if (!take(w, r->t[i].word, r->t[i + pieces[k].used - 1].word, &pieces[k]))
+                return false;
+        if (!n && !take(w, word, word, NULL))
             return false;
-        i += used;
-        while (!used && i < r->n && r->t[i].word == word)
+        while (!n && i < r->n && r->t[i].word == word)
             i++;
     }
     put(w, w->from, strlen(w->from) + 1);
     return true;
 }
 
-steno_status steno_numerals_write(const struct steno_alternative *in, steno_arena *arena,
-                                  struct steno_alternative *out, steno_err *err)
+steno_status steno_numerals_write(const struct steno_alternative *in, bool smart,
+                                  steno_arena *arena, struct steno_alternative *out, steno_err *err)
 {
-    const size_t bytes = strlen(in->text) + in->n_words * NUMBER_TEXT + 1;
-    struct token *tokens = steno_arena_calloc(arena, in->n_words + 1, MAX_PARTS * sizeof *tokens);
+    const size_t bytes = strlen(in->text) + in->n_words * STENO_NUMERAL_TEXT + 1;
+    token *tokens = steno_arena_calloc(arena, in->n_words + 1, MAX_PARTS * sizeof *tokens);
     struct rewrite w = {.in = in, .arena = arena, .from = in->text};
-    struct reader r = {.t = tokens};
+    reader r = {.t = tokens, .words = in->words, .n_words = in->n_words};
     char *text = steno_arena_alloc(arena, bytes);
     w.words = steno_arena_calloc(arena, in->n_words + 1, sizeof *w.words);
     w.text = text;
@@ -500,7 +527,7 @@ steno_status steno_numerals_write(const struct steno_alternative *in, steno_aren
     for (size_t i = 0; i < in->n_words; i++)
         r.n += split_word(in->words[i].text, i, tokens + r.n);
     *out = *in;
-    if (!rewrite(&w, &r))
+    if (!rewrite(&w, &r, smart))
         return STENO_OK;
     out->text = text;
     out->words = w.words;

@@ -1,6 +1,6 @@
-/* Words of a transcript as numbers. Checks: the words keep their order and their times, the
- * new text has the new words one after the other. */
-/* covers: protocol/numerals.c protocol/word.c */
+/* Words of a transcript as numbers, without and with money, dates and times. Checks: the words keep
+ * their order and their times, the new text has the new words one after the other. */
+/* covers: protocol/numerals.c protocol/smart_format.c protocol/word.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +28,7 @@ static void check(const struct steno_alternative *in, const struct steno_alterna
         at = strstr(at, w->text);
         REQUIRE(at);
         at += strlen(w->text);
+        REQUIRE(!strchr(w->text, ' '));
         REQUIRE(w->start >= end && w->end > w->start);
         REQUIRE(w->confidence > 0 && w->confidence <= 1);
         end = w->end;
@@ -52,8 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             (struct steno_word){w, (double)in.n_words, (double)in.n_words + 1, 0.5f};
         in.n_words++;
     }
-    REQUIRE(steno_numerals_write(&in, arena, &out, NULL) == STENO_OK);
-    check(&in, &out);
+    for (int smart = 0; smart < 2; smart++) {
+        REQUIRE(steno_numerals_write(&in, smart, arena, &out, NULL) == STENO_OK);
+        check(&in, &out);
+    }
     steno_arena_free(arena);
     free(text);
     free(copy);

@@ -33,14 +33,14 @@ static void say(struct said *s, const char *text)
         .text = s->text, .confidence = 0.5f, .n_words = n, .words = s->words};
 }
 
-static void check(const char *text, const char *want)
+static void check(const char *text, bool smart, const char *want)
 {
     struct said s;
     struct steno_alternative out;
     steno_arena *arena = steno_arena_new(0);
     char joined[1024] = "";
     say(&s, text);
-    assert_int_equal(steno_numerals_write(&s.a, arena, &out, NULL), STENO_OK);
+    assert_int_equal(steno_numerals_write(&s.a, smart, arena, &out, NULL), STENO_OK);
     if (strcmp(out.text, want))
         fail_msg("'%s' became '%s', expected '%s'", text, out.text, want);
     for (size_t i = 0; i < out.n_words; i++)
@@ -54,12 +54,13 @@ struct row {
     const char *text, *want;
 };
 
-static void check_all(const struct row *rows, size_t n)
+static void check_all(const struct row *rows, size_t n, bool smart)
 {
     for (size_t i = 0; i < n; i++)
-        check(rows[i].text, rows[i].want);
+        check(rows[i].text, smart, rows[i].want);
 }
-#define CHECK_ALL(rows) check_all(rows, sizeof(rows) / sizeof *(rows))
+#define CHECK_ALL(rows) check_all(rows, sizeof(rows) / sizeof *(rows), false)
+#define CHECK_SMART(rows) check_all(rows, sizeof(rows) / sizeof *(rows), true)
 
 static void cardinals(void **state)
 {
@@ -210,6 +211,112 @@ static void marks_and_hyphens(void **state)
     CHECK_ALL(rows);
 }
 
+static void money(void **state)
+{
+    static const struct row rows[] = {
+        {"twenty five dollars", "$25"},
+        {"it costs one dollar now", "it costs $1 now"},
+        {"a hundred dollars", "$100"},
+        {"a dollar", "a dollar"},
+        {"two thousand and five dollars", "$2005"},
+        {"thirteen dollars and fifty cents", "$13.50"},
+        {"thirteen dollars five cents.", "$13.05."},
+        {"thirteen dollars and fifty people", "$13 and 50 people"},
+        {"two point five million dollars", "$2.5 million"},
+        {"two million dollars", "$2000000"},
+        {"three point nine nine dollars", "$3.99"},
+        {"five euros and twenty cents", "\xE2\x82\xAC"
+                                        "5.20"},
+        {"fifty cents", "50 cents"},
+        {"a five-dollar bill", "a $5 bill"},
+        {"Twenty dollars, please", "$20, please"},
+        {"twenty, dollars", "20, dollars"},
+        {"the third dollar", "the third dollar"},
+        {"dollars", "dollars"},
+        {"twenty pounds", "20 pounds"},
+    };
+    (void)state;
+    CHECK_SMART(rows);
+}
+
+static void dates(void **state)
+{
+    static const struct row rows[] = {
+        {"march third twenty twenty four", "March 3, 2024"},
+        {"march third two thousand and four", "March 3, 2004"},
+        {"on july fourth seventeen seventy six", "on July 4, 1776"},
+        {"December twenty fifth, twenty ten.", "December 25, 2010."},
+        {"november second", "November 2"},
+        {"november the second", "November 2"},
+        {"november two twenty twenty two", "November 2, 2022"},
+        {"in june five people came", "in june 5 people came"},
+        {"in march twenty twenty four", "in March 2024"},
+        {"january nineteen oh one", "January 1901"},
+        {"the third of march twenty twenty four", "the 3rd of March 2024"},
+        {"the twenty first of may", "the 21st of May"},
+        {"the thirty second of may", "the 32nd of may"},
+        {"february thirty first", "February 31"},
+        {"we may first ask", "we may first ask"},
+        {"We may second that", "We may second that"},
+        {"We met May first", "We met May 1"},
+        {"until may first", "until May 1"},
+        {"may fifth", "May 5"},
+        {"they march third in line", "they march third in line"},
+        {"march, third", "march, third"},
+        {"may two hundred people", "may 200 people"},
+        {"august", "august"},
+    };
+    (void)state;
+    CHECK_SMART(rows);
+}
+
+static void times_of_day(void **state)
+{
+    static const struct row rows[] = {
+        {"at eight thirty seven pm on wednesday", "at 8:37 PM on wednesday"},
+        {"eight oh five a m", "8:05 AM"},
+        {"twelve p.m. sharp", "12 PM sharp"},
+        {"at eight p.m.", "at 8 PM."},
+        {"Eleven fifteen PM,", "11:15 PM,"},
+        {"ten thirty", "10 30"},
+        {"thirteen pm", "13 pm"},
+        {"eight sixty pm", "8 60 pm"},
+        {"i am", "i am"},
+        {"i am one", "i am one"},
+    };
+    (void)state;
+    CHECK_SMART(rows);
+}
+
+/* numerals alone: Deepgram's smart_format has these, numerals has not. */
+static void numbers_alone_leave_money_dates_and_times(void **state)
+{
+    static const struct row rows[] = {
+        {"twenty five dollars", "25 dollars"},
+        {"march third twenty twenty four", "march third 2024"},
+        {"eight thirty pm", "8 30 pm"},
+    };
+    (void)state;
+    CHECK_ALL(rows);
+}
+
+static void words_of_dates_keep_their_times(void **state)
+{
+    struct said s;
+    struct steno_alternative out;
+    steno_arena *arena = steno_arena_new(0);
+    (void)state;
+    say(&s, "on march third twenty twenty four then");
+    assert_int_equal(steno_numerals_write(&s.a, true, arena, &out, NULL), STENO_OK);
+    assert_int_equal(out.n_words, 5);
+    assert_string_equal(out.words[2].text, "3,");
+    assert_true(out.words[1].start == 1 && out.words[1].end == 1.5);
+    assert_true(out.words[2].start == 2 && out.words[2].end == 2.5);
+    assert_true(out.words[3].start == 3 && out.words[3].end == 5.5);
+    assert_true(out.words[4].start == 6);
+    steno_arena_free(arena);
+}
+
 static void words_keep_their_times(void **state)
 {
     struct said s;
@@ -219,7 +326,7 @@ static void words_keep_their_times(void **state)
     say(&s, "exactly twenty three people");
     s.words[1].confidence = 0.25f;
     s.words[2].confidence = 1;
-    assert_int_equal(steno_numerals_write(&s.a, arena, &out, NULL), STENO_OK);
+    assert_int_equal(steno_numerals_write(&s.a, false, arena, &out, NULL), STENO_OK);
     assert_int_equal(out.n_words, 3);
     assert_string_equal(out.words[1].text, "23");
     assert_true(out.words[1].start == 1 && out.words[1].end == 2.5);
@@ -239,10 +346,10 @@ static void the_rest_of_the_text_stays(void **state)
     struct steno_alternative out;
     steno_arena *arena = steno_arena_new(0);
     (void)state;
-    assert_int_equal(steno_numerals_write(&a, arena, &out, NULL), STENO_OK);
+    assert_int_equal(steno_numerals_write(&a, false, arena, &out, NULL), STENO_OK);
     assert_string_equal(out.text, "- 23 / x\n6 -");
     a.text = "another text";
-    assert_int_equal(steno_numerals_write(&a, arena, &out, NULL), STENO_OK);
+    assert_int_equal(steno_numerals_write(&a, false, arena, &out, NULL), STENO_OK);
     assert_string_equal(out.text, "another text");
     assert_int_equal(out.n_words, 4);
     steno_arena_free(arena);
@@ -256,7 +363,7 @@ static void memory_is_bounded(void **state)
     steno_err err;
     (void)state;
     say(&s, "twenty three");
-    assert_int_equal(steno_numerals_write(&s.a, arena, &out, &err), STENO_ERR_LIMIT);
+    assert_int_equal(steno_numerals_write(&s.a, false, arena, &out, &err), STENO_ERR_LIMIT);
     assert_null(out.text);
     steno_arena_free(arena);
 }
@@ -271,6 +378,11 @@ int main(void)
         cmocka_unit_test(decimals),
         cmocka_unit_test(words_that_are_no_numbers_stay),
         cmocka_unit_test(marks_and_hyphens),
+        cmocka_unit_test(money),
+        cmocka_unit_test(dates),
+        cmocka_unit_test(times_of_day),
+        cmocka_unit_test(numbers_alone_leave_money_dates_and_times),
+        cmocka_unit_test(words_of_dates_keep_their_times),
         cmocka_unit_test(words_keep_their_times),
         cmocka_unit_test(the_rest_of_the_text_stays),
         cmocka_unit_test(memory_is_bounded),
