@@ -1,15 +1,22 @@
 /* steno convert: write a model directory from a training checkpoint. */
-#include "cli/options.h"
+#include "base/clock.h"
+#include "cli/fetch.h"
+#include "cli/optimize.h"
 
 #include "convert/convert.h"
 #include "convert/icefall.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 static const char usage[] =
-    "Usage: steno convert CHECKPOINT|ZIP|DIR -o OUT\n"
+    "Usage: steno convert CHECKPOINT|ZIP|DIR -o OUT [OPTION]...\n"
+    "       steno convert CHECKPOINT|ZIP|DIR --name NAME [OPTION]...\n"
     "\n"
     "Reads a training checkpoint, without Python, and writes a directory of ONNX networks that\n"
     "stenod, steno transcribe and the project's own ONNX tools load. Code in a checkpoint is not\n"
@@ -30,14 +37,121 @@ static void add_flags(struct cli_option *rows, struct steno_convert_flag *flags)
     }
 }
 
+/* What the command line says. */
+struct conversion {
+    const char *in, *out, *name;
+    bool int8, bf16, quiet;
+    const struct steno_convert_options *options;
+    const char *what; /* the kind of checkpoint */
+};
+
+static void say(const struct conversion *c, const char *words, const char *about)
+{
+    if (!c->quiet)
+        fprintf(stderr, "  %s%s\n", words, about);
+}
+
+/* Write the directory dir. Returns an exit code. */
+static int write_to(struct conversion *c, const char *dir)
+{
+    const int64_t began = steno_now_ns();
+    steno_err err = {0};
+    char words[64];
+    int n = 0, rc;
+    say(c, "reading ", c->in);
+    if (steno_convert(c->in, dir, c->options, &c->what, &err))
+        return cli_fail(&err);
+    snprintf(words, sizeof words, ", %.1f s", (double)(steno_now_ns() - began) * 1e-9);
+    if (!c->quiet)
+        fprintf(stderr, "  converted: %s%s\n", c->what, words);
+    if (!c->int8 && !c->bf16)
+        return EX_OK;
+    rc = optimize_in_place(dir, c->int8 ? TO_INT8 : TO_BF16, c->quiet, &n);
+    if (rc != EX_OK || n)
+        return rc;
+    (void)steno_fail(&err, STENO_ERR_INVAL,
+                     "%s: %s has no ONNX networks whose weights could change",
+                     c->int8 ? "--int8" : "--bf16", dir);
+    return cli_fail(&err);
+}
+
+static int make_dir(const char *path)
+{
+    char part[STENO_PLACE_MAX];
+    for (size_t i = 1, n = strlen(path); i <= n; i++) {
+        if (path[i] && path[i] != '/')
+            continue;
+        snprintf(part, sizeof part, "%.*s", (int)i, path);
+        if (mkdir(part, 0755) && errno != EEXIST) {
+            fprintf(stderr, "steno: %s: %s\n", part, strerror(errno));
+            return EX_CANTCREAT;
+        }
+    }
+    return EX_OK;
+}
+
+/* Write the model NAME of a directory of models: beside its place, then into it as a whole. */
+static int write_named(struct conversion *c, char place[STENO_PLACE_MAX])
+{
+    char models[STENO_PLACE_MAX], stage[STENO_PLACE_MAX];
+    int rc;
+    if (c->out)
+        snprintf(models, sizeof models, "%s", c->out);
+    else if (!steno_place_models(models, 0))
+        return cli_usage("convert: no directory of models: set STENO_DATA, or give -o");
+    if (!steno_catalogue_harmless(c->name) ||
+        snprintf(place, STENO_PLACE_MAX, "%s/%s", models, c->name) >= STENO_PLACE_MAX ||
+        snprintf(stage, sizeof stage, "%s/.%s.new", models, c->name) >= STENO_PLACE_MAX)
+        return cli_usage("convert: --name %s: a name has letters, digits and ._+- only", c->name);
+    if (!access(place, F_OK)) {
+        fprintf(stderr, "steno: %s is there already\n", place);
+        return EX_CANTCREAT;
+    }
+    rc = make_dir(models);
+    if (rc == EX_OK)
+        rc = write_to(c, stage);
+    if (rc == EX_OK && rename(stage, place)) {
+        fprintf(stderr, "steno: %s: %s\n", place, strerror(errno));
+        rc = EX_CANTCREAT;
+    }
+    if (rc != EX_OK && fetch_remove(models, c->name, NULL)) /* the stage */
+        fprintf(stderr, "steno: %s: cannot be removed\n", stage);
+    return rc;
+}
+
+static int convert(struct conversion *c)
+{
+    char place[STENO_PLACE_MAX];
+    int rc;
+    if (!c->in || (!c->out && !c->name))
+        return cli_usage("convert needs a checkpoint and -o or --name");
+    if (c->int8 && c->bf16)
+        return cli_usage("convert: --int8 excludes --bf16");
+    rc = cli_readable(c->in);
+    if (rc == EX_OK)
+        rc = c->name ? write_named(c, place) : write_to(c, c->out);
+    if (rc == EX_OK && !c->quiet)
+        printf("%s: %s, written to %s\n", c->in, c->what, c->name ? place : c->out);
+    return rc;
+}
+
 int cli_convert(int argc, char **argv)
 {
-    const char *in = NULL, *out = NULL, *what = "";
+    struct conversion c = {.what = ""};
     struct steno_convert_flag flags[OWN_FLAGS + STENO_ICEFALL_OPTIONS] = {
         {"layout", NULL},  {"chunk-size", NULL}, {"left-chunks", NULL},
         {"decoder", NULL}, {"streaming", NULL},  {"lookahead", NULL}};
     const struct cli_option own[] = {
-        {"-o", CLI_TEXT, "OUT", &out, 0, 0, "directory to write"},
+        {"-o", CLI_TEXT, "OUT", &c.out, 0, 0,
+         "directory to write; with --name the directory of models"},
+        {"--name", CLI_TEXT, "NAME", &c.name, 0, 0,
+         "the model's name: its directory in OUT, or without -o where fetched\n"
+         "models are, so that --model NAME finds it"},
+        {"--int8", CLI_FLAG, NULL, &c.int8, 0, 0,
+         "fewer nodes and 8-bit weights, as steno optimize --precision int8"},
+        {"--bf16", CLI_FLAG, NULL, &c.bf16, 0, 0,
+         "fewer nodes and bf16 weights, as steno optimize --precision bf16"},
+        {"--quiet", CLI_FLAG, NULL, &c.quiet, 0, 0, "print errors only"},
         {"--chunk-size", CLI_TEXT, "N", &flags[1].value, 0, 0,
          "WeNet, and causal models of icefall: frames of a chunk (16);\n"
          "-1: whole utterances"},
@@ -60,21 +174,13 @@ int cli_convert(int argc, char **argv)
     };
     enum { OWN = sizeof own / sizeof *own };
     struct cli_option options[OWN + STENO_ICEFALL_OPTIONS + 1] = {{0}};
-    const struct steno_convert_options convert = {flags, sizeof flags / sizeof *flags};
-    steno_err err = {0};
+    const struct steno_convert_options convert_options = {flags, sizeof flags / sizeof *flags};
     int n, rc;
     memcpy(options, own, sizeof own);
     add_flags(options + OWN, flags + OWN_FLAGS);
-    rc = cli_parse(argc, argv, usage, options, &in, 1, &n);
+    c.options = &convert_options;
+    rc = cli_parse(argc, argv, usage, options, &c.in, 1, &n);
     if (rc != EX_OK)
         return rc < 0 ? EX_OK : rc;
-    if (!in || !out)
-        return cli_usage("convert needs a checkpoint and -o");
-    rc = cli_readable(in);
-    if (rc != EX_OK)
-        return rc;
-    if (steno_convert(in, out, &convert, &what, &err))
-        return cli_fail(&err);
-    printf("%s: %s, written to %s\n", in, what, out);
-    return EX_OK;
+    return convert(&c);
 }

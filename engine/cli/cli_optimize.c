@@ -1,5 +1,6 @@
 /* steno optimize: write the graph after the passes as a file that every ONNX runtime reads. */
 #include "cli/optimize.h"
+#include "cli/progress.h"
 #include "nn/onnx/load.h"
 
 #include <dirent.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 static const char usage[] =
     "Usage: steno optimize IN.onnx|MODELDIR -o OUT [OPTION]...\n"
@@ -53,6 +55,25 @@ static size_t input_bytes(const steno_network *n, const char *in)
     return sum;
 }
 
+/* The f32 weights that lay beside a network which now has its own. */
+static void drop_data(const struct optimize_result *r, const char *path)
+{
+    char data[4200];
+    if (!r->written.data_bytes && snprintf(data, sizeof data, "%s.data", path) < (int)sizeof data)
+        unlink(data);
+}
+
+static void tell(const struct optimize *o, const struct optimize_result *r, const char *path)
+{
+    char before[32], after[32];
+    if (!o->quiet)
+        fprintf(stderr, "  %s: %s, %s to %s\n", o->precision == TO_INT8 ? "int8" : "bf16",
+                path + strlen(o->in) + 1,
+                progress_size((int64_t)r->bytes_in, before, sizeof before),
+                progress_size((int64_t)(r->written.bytes + r->written.data_bytes), after,
+                              sizeof after));
+}
+
 static steno_status rewrite(struct optimize *o, steno_network *n, const char *in, const char *out,
                             steno_err *err)
 {
@@ -65,10 +86,14 @@ static steno_status rewrite(struct optimize *o, steno_network *n, const char *in
     }
     if (!st)
         st = steno_network_save(n, out, &o->save, &r->written, err);
-    if (!st) {
+    if (!st && o->in_place) {
+        drop_data(r, out);
+        tell(o, r, out);
+    } else if (!st) {
         tally_sort(&r->t);
         optimize_report(o, r, n, in, out);
     }
+    o->networks += !st;
     return st;
 }
 
@@ -145,27 +170,29 @@ static int optimize_entry(struct optimize *o, const char *from, const char *to, 
         return optimize_dir(o, a, b, depth + 1);
     if (n > 5 && !strcmp(name + n - 5, ".onnx"))
         return optimize_file(o, a, b);
-    return S_ISREG(sb.st_mode) ? copy_file(a, b) : EX_OK;
+    return S_ISREG(sb.st_mode) && !o->in_place ? copy_file(a, b) : EX_OK;
 }
 
+/* The names are read first: written in its place, a network is a new entry of the directory. */
 static int optimize_dir(struct optimize *o, const char *in, const char *out, int depth)
 {
-    DIR *d = depth < 8 ? opendir(in) : NULL;
-    struct dirent *e;
+    struct dirent **e = NULL;
+    const int n = depth < 8 ? scandir(in, &e, NULL, alphasort) : -1;
     int rc = EX_OK;
-    if (!d) {
+    if (n < 0) {
         fprintf(stderr, "steno: %s: cannot be listed\n", in);
         return EX_NOINPUT;
     }
     if (mkdir(out, 0777) && errno != EEXIST) {
         fprintf(stderr, "steno: %s: %s\n", out, strerror(errno));
-        closedir(d);
-        return EX_CANTCREAT;
+        rc = EX_CANTCREAT;
     }
-    while (rc == EX_OK && (e = readdir(d)))
-        if (e->d_name[0] != '.')
-            rc = optimize_entry(o, in, out, e->d_name, depth);
-    closedir(d);
+    for (int i = 0; i < n; i++) {
+        if (rc == EX_OK && e[i]->d_name[0] != '.')
+            rc = optimize_entry(o, in, out, e[i]->d_name, depth);
+        free(e[i]);
+    }
+    free(e);
     return rc;
 }
 
@@ -187,6 +214,32 @@ static int check_combination(const struct optimize *o)
     if (o->directory && (o->heads || o->hidden))
         return cli_usage("optimize: --num-heads and --hidden-size need a single network");
     return EX_OK;
+}
+
+/* What follows from the options. */
+static void derive(struct optimize *o, long opset)
+{
+    o->quantize.kind = o->bits                      ? STENO_QUANTIZE_BLOCKS
+                       : o->precision == TO_FP16    ? STENO_QUANTIZE_F16
+                       : o->precision == TO_BF16    ? STENO_QUANTIZE_BF16
+                       : o->form == QUANTIZE_STATIC ? STENO_QUANTIZE_STATIC
+                                                    : STENO_QUANTIZE_DYNAMIC;
+    o->quantize.bits = (int)o->bits;
+    o->quantize.block = (int)o->block;
+    o->save.microsoft = o->save.contrib || o->bits;
+    o->n.net.num_heads = (int)o->heads;
+    o->n.net.hidden_size = (int)o->hidden;
+    o->save.opset = (int)opset;
+    o->save.external = (enum steno_onnx_external)o->external;
+    o->n.net.opt_level = o->level == LEVEL_BASIC ? 1 : o->level == LEVEL_EXTENDED ? 2 : 3;
+    o->n.net.write_opset = (int)opset;
+    o->n.net.rewrite_only = true;
+    o->n.net.overridable = overridable;
+    o->n.net.overridable_arg = o;
+    o->n.net.refused = o->verbose ? on_refused : NULL;
+    o->n.net.refused_arg = o;
+    o->n.net.loaded = on_loaded;
+    o->n.net.loaded_arg = o;
 }
 
 static int parse(int argc, char **argv, struct optimize *o)
@@ -256,27 +309,7 @@ static int parse(int argc, char **argv, struct optimize *o)
     rc = check_combination(o);
     if (rc != EX_OK)
         return rc;
-    o->quantize.kind = o->bits                      ? STENO_QUANTIZE_BLOCKS
-                       : o->precision == TO_FP16    ? STENO_QUANTIZE_F16
-                       : o->precision == TO_BF16    ? STENO_QUANTIZE_BF16
-                       : o->form == QUANTIZE_STATIC ? STENO_QUANTIZE_STATIC
-                                                    : STENO_QUANTIZE_DYNAMIC;
-    o->quantize.bits = (int)o->bits;
-    o->quantize.block = (int)o->block;
-    o->save.microsoft = o->save.contrib || o->bits;
-    o->n.net.num_heads = (int)o->heads;
-    o->n.net.hidden_size = (int)o->hidden;
-    o->save.opset = (int)opset;
-    o->save.external = (enum steno_onnx_external)o->external;
-    o->n.net.opt_level = o->level == LEVEL_BASIC ? 1 : o->level == LEVEL_EXTENDED ? 2 : 3;
-    o->n.net.write_opset = (int)opset;
-    o->n.net.rewrite_only = true;
-    o->n.net.overridable = overridable;
-    o->n.net.overridable_arg = o;
-    o->n.net.refused = o->verbose ? on_refused : NULL;
-    o->n.net.refused_arg = o;
-    o->n.net.loaded = on_loaded;
-    o->n.net.loaded_arg = o;
+    derive(o, opset);
     return EX_OK;
 }
 
@@ -295,21 +328,51 @@ static int optimize(struct optimize *o)
     return rc;
 }
 
+static void open_lists(struct optimize *o)
+{
+    o->refused = json_array();
+    o->products = json_array();
+    o->notes = json_array();
+}
+
+static void close_lists(struct optimize *o)
+{
+    json_decref(o->refused);
+    json_decref(o->products);
+    json_decref(o->notes);
+}
+
+int optimize_in_place(const char *dir, int precision, bool quiet, int *n)
+{
+    struct optimize o = {.in = dir,
+                         .out = dir,
+                         .level = LEVEL_ALL,
+                         .block = 32,
+                         .percentile = 99.99,
+                         .precision = precision,
+                         .directory = true,
+                         .in_place = true,
+                         .quiet = quiet};
+    int rc;
+    open_lists(&o);
+    derive(&o, 0);
+    rc = optimize_dir(&o, dir, dir, 0);
+    close_lists(&o);
+    *n = o.networks;
+    return rc;
+}
+
 int cli_optimize(int argc, char **argv)
 {
     struct optimize o = {.level = LEVEL_ALL, .block = 32, .percentile = 99.99};
     int rc = parse(argc, argv, &o);
     if (rc == EX_OK)
         rc = cli_readable(o.in);
-    o.refused = json_array();
-    o.products = json_array();
-    o.notes = json_array();
+    open_lists(&o);
     if (rc == EX_OK)
         rc = optimize(&o);
     recorded_inputs_close(o.recorded_inputs);
     cli_list_free(&o.calibrate);
-    json_decref(o.refused);
-    json_decref(o.products);
-    json_decref(o.notes);
+    close_lists(&o);
     return rc < 0 ? EX_OK : rc;
 }

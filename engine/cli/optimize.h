@@ -28,6 +28,9 @@ struct optimize {
     bool directory;
     int fitting; /* networks that fit the type */
     bool verbose, input_int32, freeze_inputs;
+    bool in_place; /* out is in, and a line for each network takes the place of the report */
+    bool quiet;    /* not even that */
+    int networks;  /* rewritten */
     struct cli_network n;
     struct steno_save_options save;
     json_t *refused;
@@ -57,6 +60,9 @@ STENO_MUST steno_status optimize_check_type(struct optimize *o, const steno_netw
 /* When --calibrate names recordings: run the model on them and record the inputs of its networks in
  * o->recorded_inputs. */
 STENO_MUST steno_status optimize_record_inputs(struct optimize *o, steno_err *err);
+/* Rewrite all networks of a directory in their places, with weights of a precision (TO_...). *n:
+ * how many. Returns an exit code. */
+int optimize_in_place(const char *dir, int precision, bool quiet, int *n);
 void optimize_report(const struct optimize *o, const struct optimize_result *r,
                      const steno_network *n, const char *in, const char *out);
 
