@@ -63,6 +63,7 @@ struct job {
     char file[MAX_PATH]; /* the checkpoint */
     struct steno_map map;
     steno_torch *torch;
+    bool *read; /* for each tensor: something has asked for it */
     struct steno_make_weights w;
     struct steno_icefall_arch a;
     steno_err *err;
@@ -211,14 +212,19 @@ static steno_status copy_tokens(struct job *j, const char *path, struct steno_bu
     return st;
 }
 
-/* tokens.txt and bpe.vocab of a SentencePiece model. text: NULL if tokens.txt is not wanted. */
+/* tokens.txt and bpe.vocab of a SentencePiece model. text: NULL if there is a tokens.txt, beside
+ * which a model of another vocabulary may lie; it is passed over. */
 static steno_status list_pieces(struct job *j, const char *path, struct steno_buf *text,
                                 struct steno_buf *vocab)
 {
     steno_sentencepiece *s = NULL;
     steno_status st = steno_sentencepiece_open(&s, path, j->err);
-    if (!st && steno_sentencepiece_count(s) != j->a.vocab)
-        st = wrong_count(j, path, steno_sentencepiece_count(s));
+    if (!st && steno_sentencepiece_count(s) != j->a.vocab) {
+        if (text)
+            st = wrong_count(j, path, steno_sentencepiece_count(s));
+        steno_sentencepiece_close(s);
+        return st;
+    }
     for (int32_t i = 0; i < j->a.vocab && !st; i++) {
         const char *piece = steno_sentencepiece_piece(s, i);
         st = steno_buf_printf(vocab, "%s\t%g\n", piece, (double)steno_sentencepiece_score(s, i));
@@ -239,7 +245,7 @@ static steno_status write_text(struct job *j, const struct text_files *f)
         st = copy_tokens(j, f->tokens, &text);
     if (!st && *f->model)
         st = list_pieces(j, f->model, *f->tokens ? NULL : &text, &vocab);
-    if (!st && *f->model)
+    if (!st && vocab.len)
         st = write_file(j->out, "bpe.vocab", &vocab, j->err);
     if (!st)
         st = write_file(j->out, "tokens.txt", &text, j->err);
@@ -257,6 +263,50 @@ static bool below(const steno_torch *t, const char *root)
     return steno_torch_find(t, name) != NULL;
 }
 
+static const struct steno_torch_tensor *find_weight(const void *of, const char *name)
+{
+    const struct job *j = of;
+    const struct steno_torch_tensor *t = steno_torch_find(j->torch, name);
+    if (t)
+        j->read[t - steno_torch_get(j->torch, 0)] = true;
+    return t;
+}
+
+static bool begins(const char *name, const char *with)
+{
+    return !strncmp(name, with, strlen(with));
+}
+
+/* Of a layer, left from an earlier version of Zipformer: nothing computes with it. */
+static bool is_left(const char *name)
+{
+    static const char end[] = ".bypass_scale";
+    const size_t n = strlen(name), k = sizeof end - 1;
+    return n > k && !strcmp(name + n - k, end) && strspn(name + n - k - 1, "0123456789") == 1;
+}
+
+/* A weight of the networks for which nothing has asked belongs to an architecture that is not
+ * known.
+ */
+static steno_status check_all_read(const struct job *j)
+{
+    static const char *const parts[] = {"encoder.", "encoder_embed.", "decoder.", "joiner."};
+    const size_t n_parts = j->a.ctc ? 2 : sizeof parts / sizeof *parts, root = strlen(j->w.root);
+    for (size_t i = 0; i < steno_torch_count(j->torch); i++) {
+        const char *name = steno_torch_get(j->torch, i)->name;
+        if (j->read[i] || !begins(name, j->w.root) || is_left(name))
+            continue;
+        for (size_t k = 0; k < n_parts; k++)
+            if (begins(name + root, parts[k]))
+                return steno_fail(
+                    j->err, STENO_ERR_UNSUPPORTED,
+                    "%s: '%s' is no weight of a Zipformer as it is known here: a layer "
+                    "that is not whole, or another architecture",
+                    j->w.file, name);
+    }
+    return STENO_OK;
+}
+
 /* pretrained.pt has {"model": weights}, epoch-N.pt also model_avg and what only the training needs;
  * some files have the weights alone. */
 static steno_status open_weights(struct job *j)
@@ -271,7 +321,11 @@ static steno_status open_weights(struct job *j)
                                j->err);
     if (st)
         return st;
-    j->w = (struct steno_make_weights){.file = j->file, .torch = j->torch, .map = &j->map};
+    j->read = calloc(steno_torch_count(j->torch) + 1, sizeof *j->read);
+    if (!j->read)
+        return steno_fail(j->err, STENO_ERR_NOMEM, "out of memory");
+    j->w = (struct steno_make_weights){
+        .file = j->file, .torch = j->torch, .find = find_weight, .of = j, .map = &j->map};
     if (averaged) {
         j->w.root = "model_avg.";
         return below(j->torch, j->w.root)
@@ -331,6 +385,8 @@ static steno_status convert(struct job *j, const char *in)
         st = steno_fail(j->err, STENO_ERR_IO, "%s: %s", j->out, strerror(errno));
     if (!st)
         st = write_networks(j);
+    if (!st)
+        st = check_all_read(j);
     return st ? st : write_text(j, &text);
 }
 
@@ -347,6 +403,7 @@ steno_status steno_convert_icefall(const struct steno_bundle *b, const char *out
     st = convert(j, b->path);
     steno_torch_close(j->torch);
     steno_map_close(&j->map);
+    free(j->read);
     free(j);
     return st;
 }

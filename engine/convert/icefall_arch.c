@@ -11,6 +11,11 @@
 #define QUERY 32
 #define VALUE 12
 #define POS 4
+/* Larger than any model; they bound what is computed here. */
+#define MAX_EXTENT (1 << 20)
+#define MAX_COLUMNS 16384
+#define MAX_KERNEL 1023
+#define MAX_POSITION_COLUMNS 4096
 /* The defaults of its export scripts. */
 #define CHUNK 16
 #define LEFT 128
@@ -30,7 +35,7 @@ static const struct steno_torch_tensor *find(const struct reader *r, const char 
     char name[256];
     const int n = snprintf(name, sizeof name, "%s", r->w->root);
     vsnprintf(name + n, sizeof name - (size_t)n, fmt, ap);
-    return steno_torch_find(r->w->torch, name);
+    return r->w->find ? r->w->find(r->w->of, name) : steno_torch_find(r->w->torch, name);
 }
 
 static bool STENO_PRINTF(2, 3) has(const struct reader *r, const char *fmt, ...)
@@ -54,7 +59,7 @@ static int64_t STENO_PRINTF(3, 4) extent(struct reader *r, int axis, const char 
     va_start(ap, fmt);
     t = find(r, fmt, ap);
     va_end(ap);
-    if (t && axis < t->rank && t->dim[axis] > 0 && t->dim[axis] < 1 << 24)
+    if (t && axis < t->rank && t->dim[axis] > 0 && t->dim[axis] <= MAX_EXTENT)
         return t->dim[axis];
     va_start(ap, fmt);
     vsnprintf(name, sizeof name, fmt, ap);
@@ -65,6 +70,14 @@ static int64_t STENO_PRINTF(3, 4) extent(struct reader *r, int axis, const char 
           : steno_fail(r->err, STENO_ERR_FORMAT, "%s: '%s%s' is missing: every Zipformer has it",
                        r->w->file, r->w->root, name);
     return 1;
+}
+
+/* A limit of our own. */
+static void at_most(struct reader *r, const char *what, int64_t is, int64_t most)
+{
+    if (!r->st && is > most)
+        r->st = steno_fail(r->err, STENO_ERR_LIMIT, "%s: %lld %s, at most %lld are read",
+                           r->w->file, (long long)is, what, (long long)most);
 }
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -94,7 +107,7 @@ static int64_t numbers(struct reader *r, const char *name, int64_t min,
         char *end;
         errno = 0;
         const long long v = strtoll(p, &end, 10);
-        if (errno || end == p || v < min || v > 1 << 24 || n == STENO_ZIPFORMER_STACKS ||
+        if (errno || end == p || v < min || v > MAX_EXTENT || n == STENO_ZIPFORMER_STACKS ||
             (*end && *end != ','))
             r->st = steno_fail(r->err, STENO_ERR_INVAL,
                                "--%s: '%.80s' is not a list of 1 to %d numbers of at least %d",
@@ -161,6 +174,8 @@ static void read_stack(struct reader *r, int64_t i)
         s->ff[k] = extent(r, 0, "%s.0.feed_forward%d.in_proj.weight", at, k + 1);
     s->kernel = extent(r, 2, "%s.0.conv_module1.depthwise_conv%s.weight", at,
                        r->a->causal ? ".chunkwise_conv" : "");
+    at_most(r, "columns", s->d, MAX_COLUMNS);
+    at_most(r, "taps of a convolution", s->kernel, MAX_KERNEL);
     if (!r->st && s->kernel % 2 == 0)
         r->st = steno_fail(r->err, STENO_ERR_FORMAT, "%s: a convolution of %lld taps, not odd",
                            r->w->file, (long long)s->kernel);
@@ -191,6 +206,7 @@ static void read_stacks(struct reader *r)
             a->out = a->stack[i].d;
     layers_at(&a->stack[0], 0, at);
     a->pos_dim = extent(r, 1, "%s.0.self_attn_weights.linear_pos.weight", at);
+    at_most(r, "columns of positions", a->pos_dim, MAX_POSITION_COLUMNS);
 }
 
 /* ---- heads --------------------------------------------------------------------------------- */
@@ -227,7 +243,13 @@ static void divide(struct reader *r, int64_t i, const struct columns *c, const b
     if (!heads && c->query % QUERY == 0 && c->query / QUERY == c->value / VALUE &&
         c->value % VALUE == 0 && c->pos % POS == 0 && c->pos / POS == c->query / QUERY)
         heads = c->query / QUERY;
-    if (heads < 1 || heads > 1024)
+    if (c->query < 1)
+        r->st =
+            steno_fail(r->err, STENO_ERR_FORMAT,
+                       "%s: stack %d: no columns of 'self_attn_weights.in_proj.weight' are left "
+                       "for queries beside %lld of positions",
+                       r->w->file, (int)i + 1, (long long)c->pos);
+    else if (heads < 1 || heads > 1024)
         r->st = steno_fail(r->err, STENO_ERR_INVAL,
                            "%s: no shape tells the number of heads of stack %d: give --num-heads, "
                            "as in the training",
@@ -327,7 +349,8 @@ static void read_transducer(struct reader *r)
 static void read_outputs(struct reader *r)
 {
     struct steno_icefall_arch *a = r->a;
-    const bool transducer = has(r, "joiner.output_linear.weight");
+    const bool transducer =
+        has(r, "joiner.output_linear.weight") || has(r, "decoder.embedding.weight");
     bool use_transducer = transducer, use_ctc = !transducer;
     if (!r->st)
         r->st = steno_icefall_flag(r->o, "use-transducer", &use_transducer, r->err);

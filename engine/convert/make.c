@@ -185,6 +185,15 @@ static void shape_text(int rank, const int64_t *dim, char *out, size_t size)
     steno_shape_str(&s, out, size);
 }
 
+/* A view that repeats its elements, as no weight does: its size is bounded by nothing. */
+static bool repeats(const struct steno_torch_tensor *t)
+{
+    for (int i = 0; i < t->rank && !t->contiguous; i++)
+        if (t->dim[i] > 1 && !t->stride[i])
+            return true;
+    return false;
+}
+
 static const struct steno_torch_tensor *find_exactly(struct steno_make *m, const char *name,
                                                      int rank, const int64_t *dim)
 {
@@ -198,8 +207,13 @@ static const struct steno_torch_tensor *find_exactly(struct steno_make *m, const
         return NULL;
     }
     shape_text(t->rank, t->dim, got, sizeof got);
-    if (t->rank == rank && !strcmp(want, got))
-        return t;
+    if (t->rank == rank && !strcmp(want, got)) {
+        if (!repeats(t))
+            return t;
+        m->st = steno_fail(m->err, STENO_ERR_FORMAT, "%s: '%s' repeats its elements: no weight",
+                           m->w.file, full);
+        return NULL;
+    }
     m->st = steno_fail(m->err, STENO_ERR_FORMAT, "%s: '%s' is %s, %s asks for %s", m->w.file, full,
                        got, m->asked, want);
     return NULL;

@@ -58,6 +58,10 @@ static const char *const unread[] = {
     "numpy.dtype",
     "numpy.core.multiarray.scalar",
     "numpy._core.multiarray.scalar",
+    "torch.device",
+    "torch.float32",
+    "torch.float16",
+    "torch.bfloat16",
 };
 
 static bool allowed(const char *global)

@@ -238,7 +238,7 @@ const struct steno_zip_member *steno_zip_find(const struct steno_zip_member *mem
                                               const char *name)
 {
     const struct steno_zip_member key = {.name = name, .name_len = strlen(name)};
-    return bsearch(&key, members, count, sizeof key, by_name);
+    return count ? bsearch(&key, members, count, sizeof key, by_name) : NULL;
 }
 
 const void *steno_zip_stored(const void *bytes, const struct steno_zip_member *m)

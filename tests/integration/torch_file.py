@@ -41,6 +41,12 @@ class Call:
         return self.call
 
 
+class Repeated:
+    """A view of an array's shape, all of whose elements are the first."""
+    def __init__(self, array):
+        self.array = array
+
+
 class Pickler(pickle.Pickler):
     def persistent_id(self, obj):
         if isinstance(obj, Storage):
@@ -56,6 +62,10 @@ def save(path, content, packed=False):
     def tensors(v):
         if isinstance(v, dict):
             return {k: tensors(x) for k, x in v.items()}
+        if isinstance(v, Repeated):
+            storages.append(Storage(str(len(storages)), v.array.ravel()[:1]))
+            strides = (0,) * v.array.ndim
+            return Call("torch._utils", "_rebuild_tensor_v2", storages[-1], 0, v.array.shape, strides, False, {})
         if isinstance(v, np.ndarray):
             v = np.asarray(v, order="C")
             storages.append(Storage(str(len(storages)), v))
