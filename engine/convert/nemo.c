@@ -15,7 +15,7 @@
 
 bool steno_convert_nemo_probe(const struct steno_bundle *b)
 {
-    return steno_bundle_has(b, CONFIG) && steno_bundle_has(b, WEIGHTS);
+    return steno_bundle_has(b, CONFIG);
 }
 
 static steno_status read_config(struct steno_nemo_job *j)

@@ -5,7 +5,7 @@
 #include "convert/bundle.h"
 #include "convert/convert.h"
 
-/* Is it such a checkpoint: model_config.yaml and model_weights.ckpt? */
+/* Is it such a checkpoint: is model_config.yaml there? */
 bool steno_convert_nemo_probe(const struct steno_bundle *b);
 /* Write directory `out`, which is made if need be. Flags: decoder, streaming, lookahead
  * (docs/convert.md). STENO_ERR_UNSUPPORTED names a key and value of the configuration, and what is

@@ -46,7 +46,7 @@ static steno_status number_is(struct steno_nemo_job *j, const char *path, double
     char known[40];
     const struct steno_yaml_node *n = steno_yaml_find(j->y, path);
     steno_status st = steno_yaml_double(j->y, path, -1e9, 1e9, &v, j->err);
-    if (st || fabs(v - want) <= 1e-6 * fabs(want))
+    if (st || fabs(v - want) <= 1e-4 * fabs(want)) /* 2^-24 is also written as 5.96e-08 */
         return st;
     snprintf(known, sizeof known, "%g", want);
     return steno_conf_unsupported(j->y, path, n->text, known, j->err);
@@ -74,6 +74,13 @@ static steno_status choice(struct steno_nemo_job *j, const char *path, const cha
                            const char **out)
 {
     return steno_conf_choice(j->y, path, known, out, j->err);
+}
+
+/* Is the key there, and null? NeMo's default is for a key that is not there. */
+static bool is_null(struct steno_nemo_job *j, const char *path)
+{
+    const struct steno_yaml_node *n = steno_yaml_find(j->y, path);
+    return n && steno_yaml_null(n);
 }
 
 /* [a, b], each at least min. */
@@ -152,6 +159,10 @@ static steno_status read_features(struct steno_nemo_job *j)
     READ(only(j, "preprocessor.log_zero_guard_type", "add"));
     READ(only(j, "preprocessor.exact_pad", "false"));
     READ(only(j, "preprocessor.mel_norm", "slaney"));
+    if (is_null(j, "preprocessor.normalize"))
+        normalize = "NA";
+    if (!st && is_null(j, "preprocessor.preemph"))
+        st = steno_conf_unsupported(j->y, "preprocessor.preemph", "null", "0.97", j->err);
     j->a.normalize = strcmp(normalize, "per_feature") ? "" : "per_feature";
     return st;
 }
@@ -236,12 +247,13 @@ static steno_status read_convolution(struct steno_nemo_job *j)
 {
     const struct steno_yaml_node *n = steno_yaml_find(j->y, "encoder.conv_context_size");
     struct steno_nemo_arch *a = &j->a;
-    const char *norm = "batch_norm";
+    const char *norm = "batch_norm", *style = NULL;
     int64_t context[2];
     steno_status st = choice(j, "encoder.conv_norm_type", "batch_norm|layer_norm", &norm);
     a->kernel = 31;
     READ(integer(j, "encoder.conv_kernel_size", 1, 4095, &a->kernel));
-    READ(only(j, "encoder.conv_context_style", "regular"));
+    /* dcc is of training: NeMo's encoder computes the same with both */
+    READ(choice(j, "encoder.conv_context_style", "regular|dcc", &style));
     READ(only(j, "encoder.conv_dual_mode", "false"));
     if (st)
         return st;
@@ -291,11 +303,14 @@ static steno_status read_context(struct steno_nemo_job *j)
     const char *style = "regular";
     char known[200] = "";
     bool chosen = false;
-    steno_status st = choice(j, "encoder.att_context_style", "regular|chunked_limited", &style);
+    steno_status st = choice(j, "encoder.att_context_style",
+                             "regular|chunked_limited|chunked_limited_with_rc", &style);
     READ(flag_number(j, "lookahead", &lookahead, &chosen));
     if (st)
         return st;
     a->chunked = !strcmp(style, "chunked_limited");
+    if (!strcmp(style, "chunked_limited_with_rc")) /* the limits are of training alone */
+        n = NULL;
     for (const struct steno_yaml_node *x = list ? n->first : n; x && !steno_yaml_null(n);
          x = list ? x->next : NULL) {
         const size_t at = strlen(known);
@@ -371,7 +386,6 @@ static steno_status read_encoder(struct steno_nemo_job *j)
     READ(steno_yaml_bool(j->y, "encoder.use_bias", &a->bias, j->err));
     READ(only(j, "encoder.reduction_factor", "1"));
     READ(only(j, "encoder.global_tokens", "0"));
-    READ(only(j, "encoder.att_chunk_context_size", "null"));
     READ(read_subsampling(j));
     READ(read_convolution(j));
     READ(read_context(j));

@@ -68,7 +68,8 @@ CACHED = dict(FAST, causal_downsampling=True, conv_context_size="causal", conv_n
               att_context_style="chunked_limited")  # fmt: skip
 # encoder, heads (c: CTC, r: RNNT, t: TDT), tokenizer, prediction and joint networks, normalize
 MODELS = {
-    "fastconformer-ctc": (dict(FAST), "c", "bpe", {}, "per_feature"),
+    "unified-ctc": (dict(FAST, att_context_style="chunked_limited_with_rc", conv_context_style="dcc",
+                         att_chunk_context_size=[[70], [1, 2], [0, 1]]), "c", "bpe", {}, "per_feature"),
     "conformer-ctc-char": (dict(subsampling="striding", subsampling_factor=4, subsampling_conv_channels=8,
                                 untie_biases=False), "c", "char", {}, "per_feature"),
     "parakeet-tdt": (dict(FAST, use_bias=False, xscaling=False), "t", "bpe", dict(layers=2, dropout=0.2), "per_feature"),

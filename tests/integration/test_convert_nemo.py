@@ -178,6 +178,19 @@ def other_archives_and_a_directory_do_as_well(d):
         want = got
 
 
+def keys_of_training_change_nothing(d):
+    """Parakeet unified: limits of attention and convolutions that NeMo draws in training alone."""
+    content = members("parakeet-tdt")
+    for path, value in (("encoder.att_context_style", "chunked_limited_with_rc"), ("encoder.conv_context_style", "dcc"),
+                        ("encoder.att_chunk_context_size", [[70], [1, 2], [0, 1]]), ("encoder.dropout_att", 0.3),
+                        ("preprocessor.dither", 0.5), ("preprocessor.log_zero_guard_value", 5.96e-08)):
+        content = changed(content, path, value)
+    steno("convert", pack(f"{d}/parakeet-tdt.nemo", content), "-o", f"{d}/a")
+    steno("convert", pack(f"{d}/parakeet-tdt.nemo", members("parakeet-tdt")), "-o", f"{d}/b")
+    a, b = (open(f"{d}/{x}/encoder.onnx", "rb").read() for x in "ab")
+    assert a == b
+
+
 def refused(d, content, part, code, *flags):
     err = steno("convert", pack(f"{d}/bad.nemo", content), "-o", f"{d}/out", *flags, want=code)[1]
     assert part in err, f"'{err.strip()}' without '{part}'"
@@ -185,14 +198,14 @@ def refused(d, content, part, code, *flags):
 
 
 def changed(content, path, value):
-    """The checkpoint with another value, or without one (None), in its configuration."""
+    """The checkpoint with another value, or without the key ("gone"), in its configuration."""
     config = yaml.safe_load(content[CONFIG])
     *above, key = path.split(".")
     at = config
     for k in above:
         at = at[k]
     at[key] = value
-    if value is None:
+    if value == "gone":
         del at[key]
     return content | {CONFIG: yaml.safe_dump(config, sort_keys=False).encode()}
 
@@ -201,12 +214,12 @@ def bad_configurations_are_named(d):
     base = members("parakeet-tdt")
     for path, value, part in (
             ("target", "nemo.models.EncDecMultiTaskModel", "target: EncDecMultiTaskModel; known: EncDecCTCModel,"),
-            ("target", None, "target is missing"),
+            ("target", "gone", "target is missing"),
             ("encoder._target_", "x.SqueezeformerEncoder", "SqueezeformerEncoder; known: ConformerEncoder"),
             ("encoder.magic", 1, "encoder.magic is not known"),
             ("encoder.n_layers", 3, "'encoder.layers.2.norm_feed_forward1.weight' is missing: encoder asks for it"),
             ("encoder.n_layers", 1, "more than the 1 layers"),
-            ("encoder.n_layers", None, "encoder.n_layers is missing"),
+            ("encoder.n_layers", "gone", "encoder.n_layers is missing"),
             ("encoder.d_model", 10, "the networks before it have 4 and 10"),
             ("encoder.n_heads", 3, "n_heads 3 do not fit together"),
             ("encoder.feat_in", 80, "feat_in 80 of 16 features"),
@@ -220,6 +233,7 @@ def bad_configurations_are_named(d):
             ("encoder.att_context_size", [1, 2, 3], "att_context_size is no pair"),
             ("preprocessor.window_size", 0.02, "window_size: 0.02; known: 0.025"),
             ("preprocessor.normalize", "all_features", "known: per_feature"),
+            ("preprocessor.preemph", None, "preemph: null; known: 0.97"),
             ("preprocessor.magic", 1, "preprocessor.magic is not known"),
             ("decoder._target_", "x.StatelessTransducerDecoder", "known: RNNTDecoder"),
             ("decoder.blank_as_pad", False, "blank_as_pad: false; known: true"),
@@ -230,11 +244,12 @@ def bad_configurations_are_named(d):
             ("decoding.durations", [0, 1, 2, 4, 8], "known: 0, 1, 2"),
             ("tokenizer.type", "yttm", "yttm; known: bpe"),
             ("tokenizer.model_path", "nemo:gone.model", "gone.model is missing")):
-        refused(d, changed(base, path, value), part, 74 if "gone" in part else 65)
+        refused(d, changed(base, path, value), part, 74 if "gone.model" in part else 65)
     vocabulary = [str(i) for i in range(29)]
     char = members("conformer-ctc-char")
     refused(d, changed(char, "decoder.vocabulary", vocabulary), "the vocabulary asks for [30,", 65)
     refused(d, changed(char, "decoder.vocabulary", []), "has tokens", 65)
+    refused(d, {k: v for k, v in char.items() if k != WEIGHTS}, "model_weights.ckpt is missing", 74)
     refused(d, changed(char, "encoder.d_model", 10), "encoder asks for", 65)
 
 
@@ -275,7 +290,8 @@ def hostile_archives_are_refused(d):
 
 
 TESTS = [equal_in_onnx_runtime, equal_in_steno, every_written_directory_is_served, tokens_are_those_of_the_tokenizer,
-         metadata_says_what_sherpa_asks_for, other_archives_and_a_directory_do_as_well, bad_configurations_are_named,
+         metadata_says_what_sherpa_asks_for, other_archives_and_a_directory_do_as_well,
+         keys_of_training_change_nothing, bad_configurations_are_named,
          flags_that_do_not_fit_are_named, hostile_archives_are_refused]
 
 if __name__ == "__main__":
