@@ -5,31 +5,6 @@
 
 #include <stdio.h>
 
-/* Row i of x moves i places to the right (Transformer-XL, appendix B). */
-static steno_value_id shift(struct steno_make *m, steno_value_id x, bool latest)
-{
-    steno_value_id shape = steno_make_1(m, "Shape", x), t, length, zeros, padded, view, y;
-    const int64_t one = 1, two = 2;
-    steno_value_id head = steno_make_slice(m, shape, 0, 0, 2);
-    t = steno_make_2(m, "Gather", shape, steno_make_ints(m, 1, (int64_t[]){2}));
-    length = steno_make_2(m, "Gather", shape, steno_make_ints(m, 1, (int64_t[]){3}));
-    y = steno_make_concat(m, 0, steno_make_slice(m, shape, 0, 0, 3), steno_make_ints(m, 1, &one));
-    zeros = steno_make_1(m, "ConstantOfShape", y);
-    padded = steno_make_concat(m, -1, zeros, x);
-    view = steno_make_concat(
-        m, 0, head,
-        steno_make_concat(m, 0, steno_make_add(m, length, steno_make_ints(m, 1, &one)), t));
-    y = steno_make_2(m, "Reshape", padded, view);
-    y = steno_make_cut(m, y, 2, steno_make_ints(m, 1, &one),
-                       steno_make_ints(m, 1, (int64_t[]){INT64_MAX}));
-    y = steno_make_2(m, "Reshape", y, shape);
-    if (!latest)
-        return y;
-    length = steno_make_add(m, steno_make_2(m, "Div", length, steno_make_ints(m, 1, &two)),
-                            steno_make_ints(m, 1, &one));
-    return steno_make_cut(m, y, 3, steno_make_ints(m, 1, (int64_t[]){0}), length);
-}
-
 static steno_value_id biased(struct steno_make *m, steno_value_id q, const char *name,
                              const char *bias, int64_t heads, int64_t d)
 {
@@ -53,7 +28,7 @@ static steno_value_id rel_attention(struct steno_make *m, const char *name, sten
                            d, true);
     content = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_u", h, d), k);
     place = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_v", h, d), p);
-    place = shift(m, place, e->pos == STENO_ESPNET_POS_LATEST);
+    place = steno_make_shift(m, place, e->pos == STENO_ESPNET_POS_LATEST);
     return steno_espnet_weigh(m, name,
                               steno_espnet_root(m, steno_make_add(m, content, place), d / h), v, d);
 }

@@ -152,4 +152,10 @@ steno_value_id steno_make_recur(struct steno_make *m, steno_value_id x, const ch
 steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
                                     double first, double step);
 
+/* ---- attention (make_attention.c) ---- */
+/* Scores of relative positions x [B,heads,T,n] to scores of keys: row i moves i places to the right
+ * (Dai et al., Transformer-XL, appendix B). half: the first n / 2 + 1 columns stay, for positions
+ * of both signs. */
+steno_value_id steno_make_shift(struct steno_make *m, steno_value_id x, bool half);
+
 #endif

@@ -187,25 +187,6 @@ static steno_value_id columns(struct steno_make *m, steno_value_id x)
     return steno_make_transpose(m, x, 4, (int64_t[]){0, 2, 3, 1});
 }
 
-/* Row i of x [B,h,T,2 keys - 1] moves i places to the right (Transformer-XL, appendix B), and the
- * first `keys` columns stay. */
-static steno_value_id shift(struct steno_make *m, steno_value_id x)
-{
-    steno_value_id shape = steno_make_1(m, "Shape", x), t, n, zeros, view, y;
-    steno_value_id one = steno_make_ints(m, 1, (int64_t[]){1});
-    t = steno_make_2(m, "Gather", shape, steno_make_ints(m, 1, (int64_t[]){2}));
-    n = steno_make_2(m, "Gather", shape, steno_make_ints(m, 1, (int64_t[]){3}));
-    zeros = steno_make_1(m, "ConstantOfShape",
-                         steno_make_concat(m, 0, steno_make_slice(m, shape, 0, 0, 3), one));
-    y = steno_make_concat(m, -1, zeros, x);
-    view = steno_make_concat(m, 0, steno_make_slice(m, shape, 0, 0, 2),
-                             steno_make_concat(m, 0, steno_make_add(m, n, one), t));
-    y = steno_make_slice(m, steno_make_2(m, "Reshape", y, view), 2, 1, INT64_MAX);
-    y = steno_make_2(m, "Reshape", y, shape);
-    n = steno_make_2(m, "Div", n, steno_make_ints(m, 1, (int64_t[]){2}));
-    return steno_make_cut(m, y, 3, zero(m), steno_make_add(m, n, one));
-}
-
 static steno_value_id with_bias(struct steno_make *m, steno_value_id q, const char *bias,
                                 const struct steno_nemo_arch *a)
 {
@@ -229,7 +210,7 @@ static steno_value_id attend(struct steno_make *m, steno_value_id x, struct fram
         p = steno_make_reshape(m, p, 4, (int64_t[]){0, -1, a->heads, a->d / a->heads});
         p = steno_make_2(m, "MatMul", with_bias(m, q, "self_attn.pos_bias_v", a), columns(m, p));
         y = steno_make_2(m, "MatMul", with_bias(m, q, "self_attn.pos_bias_u", a), y);
-        scores = steno_make_add(m, y, shift(m, p));
+        scores = steno_make_add(m, y, steno_make_shift(m, p, true));
     } else {
         scores = steno_make_2(m, "MatMul", rows(m, q), y);
     }
