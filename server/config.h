@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-#define STENO_CONFIG_OPTIONS 64 /* rows of the families' table that can be settings */
+#define STENO_CONFIG_OPTIONS 128 /* rows of the families' table that can be settings */
 
 struct steno_config {
     /* [server] */

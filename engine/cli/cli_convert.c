@@ -166,8 +166,8 @@ int cli_convert(int argc, char **argv)
          "trained with several"},
         {"WeNet", CLI_HEADING, NULL, NULL, 0, 0, NULL},
         {"--layout", CLI_TEXT, "L", &flags[0].value, 0, 0,
-         "sherpa (one network with CTC, the default) or wenet (encoder,\n"
-         "CTC and decoder, for attention rescoring)"},
+         "wenet (encoder, CTC and decoder, for attention rescoring;\n"
+         "the default) or sherpa (one network with CTC)"},
         {"--left-chunks", CLI_TEXT, "N", &flags[2].value, 0, 0,
          "chunks before it that attention sees (4); -1: all, with wenet"},
         {"icefall", CLI_HEADING, NULL, NULL, 0, 0, NULL},

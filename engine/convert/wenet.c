@@ -113,7 +113,7 @@ static steno_status read_flags(struct job *j, const struct steno_convert_options
     if (!st && layout && strcmp(layout, "sherpa") && strcmp(layout, "wenet"))
         st =
             steno_fail(j->err, STENO_ERR_INVAL, "--layout %.40s: expected sherpa or wenet", layout);
-    j->runtime = layout && !strcmp(layout, "wenet");
+    j->runtime = !layout || !strcmp(layout, "wenet");
     return st ? st : read_chunks(j, o);
 }
 

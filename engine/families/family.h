@@ -141,7 +141,7 @@ struct steno_step_item {
     size_t dropped, n;
     enum steno_step_goal goal;
     /* results */
-    bool more; /* segments: not complete; the recognizer calls step again with the same item */
+    bool more;     /* segments: not complete; the recognizer calls step again with the same item */
     bool deferred; /* segments: the step did nothing for this item, because those before it fill it;
                     * the recognizer calls step again. Never of the first item */
     size_t
@@ -227,6 +227,9 @@ struct steno_family {
     steno_status (*consume)(void *state, bool *left);
     /* Called instead of a step if nobody speaks in the window. */
     steno_status (*skip)(void *state);
+    /* An utterance ends: called before its final hypotheses are asked for, which it may order anew.
+     * NULL: nothing is to be done. */
+    steno_status (*finish)(void *state, steno_err *err);
     int64_t (*frames)(const void *state);     /* frames of scores that the search has consumed */
     int64_t (*last_sound)(const void *state); /* the last of them with sound; -1: none */
     size_t (*n_tokens)(const void *state);    /* of the best hypothesis, approximately */

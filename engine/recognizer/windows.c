@@ -169,7 +169,9 @@ static steno_status finish_utterance(steno_stream *s, enum steno_final_reason re
 {
     const bool told =
         s->in.w.pause_told >= 0 && s->in.w.pause_told == s->family->last_sound(s->state);
-    steno_status st = steno_results_final(s, reason);
+    steno_status st = s->family->finish ? s->family->finish(s->state, NULL) : STENO_OK;
+    if (!st)
+        st = steno_results_final(s, reason);
     s->results.pausing &= !told;
     return st ? st : next_utterance(s);
 }

@@ -30,6 +30,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                   (!streaming || c.shift % c.subsampling == 0));
         st = steno_wenet_meta_read(&w, h, streaming, "fuzz", &err);
         check(st, &err, w.vocab > 0 && (!streaming || w.width % w.head == 0));
+        w = (struct steno_wenet_meta){0};
+        st = steno_wenet_runtime_meta_read(&w, h, "fuzz", &err);
+        check(st, &err,
+              w.vocab > 0 && w.width % w.head == 0 && w.sos < w.vocab && w.eos < w.vocab &&
+                  w.reverse >= 0 && w.reverse <= 1 && w.chunk && (w.chunk > 0 || w.left < 0));
     }
     steno_onnx_head_close(h);
     return 0;

@@ -45,7 +45,7 @@ def metadata(path):
 
 
 def whole_utterances(path, want, out, engine, differences):
-    converted(path, out, "--chunk-size", "-1")
+    converted(path, out, "--layout", "sherpa", "--chunk-size", "-1")
     assert sorted(os.listdir(out)) == ["model.onnx", "tokens.txt"], os.listdir(out)
     run = engine(f"{out}/model.onnx")
     lengths = [int(k[6:]) for k in want.files if k.startswith("feats.")]
@@ -90,7 +90,7 @@ def check_caches(path, want, differences, attention, convolution):
 
 
 def streaming(path, want, out, engine, differences):
-    converted(path, out)
+    converted(path, out, "--layout", "sherpa")
     assert sorted(os.listdir(out)) == ["model-streaming.onnx", "tokens.txt"], os.listdir(out)
     meta = metadata(f"{out}/model-streaming.onnx")
     assert meta["model_type"] == "wenet_ctc" and meta["chunk_size"] == str(want["chunk"]), meta
@@ -121,8 +121,8 @@ def check_ends(out, whole):
 
 
 def runtime(path, want, out, engine, differences):
-    """WeNet's own layout."""
-    converted(path, out, "--layout", "wenet")
+    """WeNet's own layout, the default."""
+    converted(path, out)
     assert sorted(os.listdir(out)) == ["ctc.onnx", "decoder.onnx", "encoder.onnx", "units.txt"], os.listdir(out)
     meta = metadata(f"{out}/encoder.onnx")
     assert all(meta[k].lstrip("-").isdigit() for k in KEYS), meta
@@ -282,7 +282,7 @@ input_dim: 80
 output_dim: 59
 """
     checkpoint = pack(f"{d}/zoo.zip", {"train.yaml": conf, "final.pt": save_state(state_of_export(model)), "units.txt": tokens})
-    converted(checkpoint, f"{d}/m")
+    converted(checkpoint, f"{d}/m", "--layout", "sherpa")
     ours_too = onnx.load(f"{d}/m/model-streaming.onnx")  # the zoo's table of positions has noise, as its weights have
     tables = [i for i in ours_too.graph.initializer if list(i.dims) == [1, 5000, 16]]
     assert len(tables) == 1
@@ -305,12 +305,12 @@ output_dim: 59
 
 
 def written_directories_are_served(d):
-    steno("convert", f"{DATA}/wenet-u2pp.zip", "-o", f"{d}/s")
+    steno("convert", f"{DATA}/wenet-u2pp.zip", "-o", f"{d}/s", "--layout", "sherpa")
     info = steno("model", "info", f"{d}/s")[0]
     assert "640 ms" in info and "attention  4 chunks back" in info, info
     streamed = steno("transcribe", "--model", f"{d}/s", RECORDING)[0]
     assert streamed.strip(), streamed
-    steno("convert", f"{DATA}/wenet-offline.zip", "-o", f"{d}/w")
+    steno("convert", f"{DATA}/wenet-offline.zip", "-o", f"{d}/w", "--layout", "sherpa")
     assert "whole segments" in steno("model", "info", f"{d}/w")[0]
     assert steno("transcribe", "--model", f"{d}/w", RECORDING)[0].strip()
 
@@ -324,7 +324,7 @@ def a_directory_does_as_well(d):
         f.write(b"pieces")
     steno("convert", f"{d}/in", "-o", f"{d}/a")
     steno("convert", f"{DATA}/wenet-u2pp.zip", "-o", f"{d}/b")
-    for n in ("model-streaming.onnx", "tokens.txt"):
+    for n in ("encoder.onnx", "ctc.onnx", "decoder.onnx", "units.txt"):
         a, b = (open(f"{d}/{x}/{n}", "rb").read() for x in "ab")
         assert a == b, n
     assert open(f"{d}/a/bpe.model", "rb").read() == b"pieces"
@@ -336,7 +336,7 @@ def bad_configurations_are_named(d):
         changed = base[file].decode()
         assert old in changed, old
         refused(d, base | {file: changed.replace(old, new)}, part, code)
-        assert not os.path.exists(f"{d}/out/tokens.txt")
+        assert not os.path.exists(f"{d}/out/units.txt")
 
     u = "wenet-u2pp"
     refuse(u, "encoder: conformer", "encoder: squeezeformer", "encoder: squeezeformer; known: conformer|transformer")
@@ -373,7 +373,7 @@ def flags_that_do_not_fit_are_named(d):
     no("wenet-u2pp", "expected sherpa or wenet", "--layout", "k2")
     no("wenet-u2pp", "a chunk has frames", "--chunk-size", "0")
     no("wenet-u2pp", "expected -1 to 1024", "--chunk-size", "many")
-    no("wenet-u2pp", "at least one", "--left-chunks", "0")
+    no("wenet-u2pp", "at least one", "--layout", "sherpa", "--left-chunks", "0")
     no("wenet-u2pp", "has no chunks before it", "--chunk-size", "-1", "--left-chunks", "2")
     no("wenet-offline", "the model does not stream", "--chunk-size", "16")
     steno("convert", f"{DATA}/wenet-u2pp.zip", "-o", f"{d}/a", "--chunk-size", "8", "--left-chunks", "2")

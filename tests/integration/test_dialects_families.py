@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import urllib.parse
 import wave
 
@@ -204,6 +205,17 @@ def add(model):
 
 for _m in MODELS:
     add(_m)
+
+
+@case
+def converted_checkpoints_of_wenet_say_the_same_in_every_dialect(_):
+    """WeNet's own layout: finals are rescored by the attention decoder."""
+    for name in ("wenet-u2pp", "wenet-offline"):
+        with tempfile.TemporaryDirectory() as d:
+            made = subprocess.run([STENO, "convert", os.path.join(ROOT, "tests/data/convert", f"{name}.zip"), "-o", f"{d}/{name}"],
+                                  capture_output=True, check=False)
+            assert made.returncode == 0, made.stderr
+            check(f"{d}/{name}")
 
 
 @case

@@ -12,13 +12,28 @@
 
 #define BLANK "<blank>"
 #define STEM "model"
+#define ENCODER "encoder"
+#define CTC "ctc"
+#define DECODER "decoder"
+#define BEAM 10  /* of a search whose hypotheses are rescored; WeNet's nbest */
 #define CHUNK 16 /* frames; what sherpa-onnx takes where nothing is said, as for the next */
 #define LEFT 4   /* chunks */
 
+/* clang-format off */
+#define RESCORING_OPTIONS(family) \
+    {family, "ctc_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 1, NULL, "", \
+     "weight of CTC's score beside the attention decoder's, 0.5"}, \
+    {family, "rescoring_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 1, NULL, "1", \
+     "weight of the attention decoder's score; 0: no rescoring"}, \
+    {family, "reverse_weight", STENO_OPTION_NUMBER, STENO_OPTION_OF_STREAM, 0, 1, NULL, "", \
+     "share of right to left in the attention decoder's score"}
+/* clang-format on */
+
 const struct steno_option_info steno_wenet_options[STENO_WENET_OPTIONS] = {
-    STENO_FRONTEND_OPTION("wenet"), STENO_SEARCH_OPTIONS("wenet")};
+    STENO_FRONTEND_OPTION("wenet"), STENO_SEARCH_OPTIONS("wenet"), RESCORING_OPTIONS("wenet")};
 const struct steno_option_info steno_wenet_streaming_options[STENO_WENET_OPTIONS] = {
-    STENO_FRONTEND_OPTION("wenet_streaming"), STENO_SEARCH_OPTIONS("wenet_streaming")};
+    STENO_FRONTEND_OPTION("wenet_streaming"), STENO_SEARCH_OPTIONS("wenet_streaming"),
+    RESCORING_OPTIONS("wenet_streaming")};
 
 /* ---- head of the network --------------------------------------------------------------------- */
 
@@ -35,6 +50,24 @@ static const char *tokens_file(const char *dir)
                                                    : NULL;
 }
 
+static bool is_runtime(const steno_onnx_head *h)
+{
+    return steno_onnx_head_has_input(h, "chunk") && steno_onnx_head_has_input(h, "att_cache") &&
+           steno_onnx_head_meta(h, "subsampling_rate");
+}
+
+static bool probe_runtime(const char *dir, bool *streaming)
+{
+    steno_onnx_head *h = steno_network_file_peek(dir, ENCODER), *ctc = NULL;
+    const bool is = h && is_runtime(h) && (ctc = steno_network_file_peek(dir, CTC));
+    const char *chunk = is ? steno_onnx_head_meta(h, "chunk_size") : NULL;
+    if (is)
+        *streaming = !chunk || *chunk != '-';
+    steno_onnx_head_close(ctc);
+    steno_onnx_head_close(h);
+    return is;
+}
+
 bool steno_wenet_probe(const char *dir, bool *streaming)
 {
     steno_onnx_head *h = tokens_file(dir) ? steno_network_file_peek(dir, STEM) : NULL;
@@ -42,7 +75,7 @@ bool steno_wenet_probe(const char *dir, bool *streaming)
     if (is)
         *streaming = steno_onnx_head_has_input(h, "attn_cache");
     steno_onnx_head_close(h);
-    return is;
+    return is || (tokens_file(dir) && probe_runtime(dir, streaming));
 }
 
 steno_status steno_wenet_meta_read(struct steno_wenet_meta *out, const steno_onnx_head *h,
@@ -66,6 +99,55 @@ steno_status steno_wenet_meta_read(struct steno_wenet_meta *out, const steno_onn
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: metadata output_size is %lld, no multiple of head, %lld", file,
                           (long long)m.width, (long long)m.head);
+    *out = m;
+    return STENO_OK;
+}
+
+static steno_status check_runtime(const struct steno_wenet_meta *m, const char *file,
+                                  steno_err *err)
+{
+    if (m->width % m->head || m->sos >= m->vocab || m->eos >= m->vocab)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: metadata output_size %lld, head %lld, vocab_size %lld, sos_symbol "
+                          "%lld, eos_symbol %lld do not fit together",
+                          file, (long long)m->width, (long long)m->head, (long long)m->vocab,
+                          (long long)m->sos, (long long)m->eos);
+    if (!m->chunk || (m->chunk < 0 && m->left >= 0))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: metadata chunk_size %lld with left_chunks %lld", file,
+                          (long long)m->chunk, (long long)m->left);
+    return STENO_OK;
+}
+
+steno_status steno_wenet_runtime_meta_read(struct steno_wenet_meta *out, const steno_onnx_head *h,
+                                           const char *file, steno_err *err)
+{
+    struct steno_wenet_meta m = {0};
+    int64_t bins = STENO_WENET_BINS;
+    const char *reverse = steno_onnx_head_meta(h, "reverse_weight");
+    const struct steno_metadata_number want[] = {
+        {"vocab_size", 1, 1 << 20, &m.vocab, true},
+        {"subsampling_rate", 1, 64, &m.subsampling, true},
+        {"head", 1, 1024, &m.head, true},
+        {"num_blocks", 1, 1024, &m.blocks, true},
+        {"output_size", 1, 65536, &m.width, true},
+        {"cnn_module_kernel", 1, 1024, &m.kernel, true},
+        {"right_context", 0, 1024, &m.right_context, true},
+        {"chunk_size", -1, 1024, &m.chunk, true},
+        {"left_chunks", -1, 1024, &m.left, true},
+        {"sos_symbol", 0, 1 << 20, &m.sos, true},
+        {"eos_symbol", 0, 1 << 20, &m.eos, true},
+        {"is_bidirectional_decoder", 0, 1, &m.both, false},
+        {"feature_size", STENO_WENET_BINS, STENO_WENET_BINS, &bins, false}};
+    steno_status st = steno_metadata_read(h, want, sizeof want / sizeof *want, file, err);
+    if (!st)
+        st = check_runtime(&m, file, err);
+    if (st)
+        return st;
+    /* An export with weight 0 leaves the decoder from right to left out. */
+    if (!m.both || !reverse || !steno_option_read_number(reverse, &m.reverse) || m.reverse < 0 ||
+        m.reverse > 1)
+        m.reverse = 0;
     *out = m;
     return STENO_OK;
 }
@@ -113,6 +195,9 @@ static void read_settings(struct steno_wenet_settings *s, const struct steno_opt
     (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
     (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
     (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
+    (void)steno_option_get_number(o, n, "ctc_weight", &s->weights.ctc);
+    (void)steno_option_get_number(o, n, "rescoring_weight", &s->weights.attention);
+    (void)steno_option_get_number(o, n, "reverse_weight", &s->weights.reverse);
 }
 
 /* Hot words by bpe.vocab, and an n-gram model over the tokens, where the directory has them. */
@@ -122,26 +207,57 @@ static steno_status open_hints(struct steno_wenet_model *m, steno_err *err)
     return st ? st : steno_fusion_open_in(&m->lm, m->dir, m->tokens, (int32_t)m->meta.vocab, err);
 }
 
+static steno_status open_networks(struct steno_wenet_model *m, const struct steno_family_open *o,
+                                  bool streaming, bool int8, steno_err *err)
+{
+    steno_onnx_head *h = NULL;
+    steno_status st = steno_part_file_open(&m->net, o, m->runtime ? ENCODER : STEM, int8, err);
+    if (!st)
+        st = steno_network_file_head(&h, m->dir, m->net.name, err);
+    if (!st)
+        st = m->runtime ? steno_wenet_runtime_meta_read(&m->meta, h, m->net.name, err)
+                        : steno_wenet_meta_read(&m->meta, h, streaming, m->net.name, err);
+    steno_onnx_head_close(h);
+    return st || !m->runtime ? st : steno_part_file_open(&m->ctc, o, CTC, int8, err);
+}
+
+/* After the tokens, whose number it is checked with. */
+static steno_status open_rescorer(struct steno_wenet_model *m, const struct steno_family_open *o,
+                                  bool int8, steno_err *err)
+{
+    const struct steno_wenet_decoder d = {.vocab = m->meta.vocab,
+                                          .width = m->meta.width,
+                                          .sos = m->meta.sos,
+                                          .eos = m->meta.eos,
+                                          .both = m->meta.reverse > 0};
+    char *file = NULL;
+    steno_status st = STENO_OK;
+    if (m->runtime)
+        st = steno_network_file_find(&file, m->dir, DECODER, int8, err);
+    if (!st && file)
+        st = steno_wenet_rescorer_open(&m->rescorer, o, int8, &d, err);
+    free(file);
+    return st;
+}
+
 static steno_status open_parts(struct steno_wenet_model *m, const struct steno_family_open *o,
                                bool streaming, steno_err *err)
 {
     const char *front = steno_option_value(o->options, o->n_options, "frontend");
-    steno_onnx_head *h = NULL;
-    bool int8 = false;
+    bool int8 = false, unused;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
     m->sherpa = front && strcmp(front, "sherpa") == 0;
-    m->defaults =
-        (struct steno_wenet_settings){.hotwords_score = 1.5, .lm_weight = STENO_FUSION_WEIGHT};
+    m->runtime = probe_runtime(m->dir, &unused);
+    if (!st)
+        st = open_networks(m, o, streaming, int8, err);
+    m->defaults = (struct steno_wenet_settings){.hotwords_score = 1.5,
+                                                .lm_weight = STENO_FUSION_WEIGHT,
+                                                .weights = {1, 0.5, m->meta.reverse}};
     read_settings(&m->defaults, o->options, o->n_options);
     if (!st)
-        st = steno_part_file_open(&m->net, o, STEM, int8, err);
-    if (!st)
-        st = steno_network_file_head(&h, m->dir, m->net.name, err);
-    if (!st)
-        st = steno_wenet_meta_read(&m->meta, h, streaming, m->net.name, err);
-    steno_onnx_head_close(h);
-    if (!st)
         st = open_tokens(m, err);
+    if (!st)
+        st = open_rescorer(m, o, int8, err);
     if (!st)
         st = open_hints(m, err);
     return st ? st : open_features(m, err);
@@ -160,12 +276,22 @@ steno_status steno_wenet_open(struct steno_wenet_model *m, const struct steno_fa
 
 void steno_wenet_close(struct steno_wenet_model *m)
 {
+    steno_wenet_rescorer_close(m->rescorer);
+    steno_part_file_close(&m->ctc);
     steno_part_file_close(&m->net);
     steno_fbank_close(m->front);
     steno_fusion_close(&m->lm);
     steno_phrases_close(&m->phrases);
     steno_tokens_close(m->tokens);
     free(m->dir);
+}
+
+static size_t weight_bytes(const struct steno_wenet_model *m)
+{
+    size_t n = steno_network_weight_bytes(m->net.net);
+    if (m->runtime)
+        n += steno_network_weight_bytes(m->ctc.net);
+    return m->rescorer ? n + steno_wenet_rescorer_bytes(m->rescorer) : n;
 }
 
 /* ---- information ----------------------------------------------------------------------------- */
@@ -184,19 +310,26 @@ struct steno_family_info steno_wenet_info(const struct steno_wenet_model *m)
                                       .feature_bins = STENO_WENET_BINS,
                                       .frame_samples =
                                           STENO_WENET_HOP * (size_t)m->meta.subsampling,
-                                      .weight_bytes = steno_network_weight_bytes(m->net.net),
+                                      .weight_bytes = weight_bytes(m),
                                       .takes_hotwords = true};
 }
 
 void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
                           FILE *out)
 {
-    fprintf(out, "model      %s, %s, CTC\n", i->name, i->family);
+    fprintf(out, "model      %s, %s, CTC%s\n", i->name, i->family,
+            m->rescorer ? " and attention rescoring" : "");
     fprintf(out, "directory  %s\n", m->dir);
     fprintf(out, "languages  not named in the directory\n");
     fprintf(out, "features   %d mel bins, %d Hz, as %s\n", i->feature_bins, i->sample_rate,
             m->sherpa ? "sherpa-onnx computes them" : "in training");
     fprintf(out, "network    %s\n", i->network);
+    if (m->rescorer)
+        fprintf(
+            out, "rescoring  %s: %s, weights %g of attention, %g of CTC, %g from right to left\n",
+            steno_wenet_rescorer_file(m->rescorer),
+            m->meta.reverse > 0 ? "left to right and right to left" : "left to right",
+            m->defaults.weights.attention, m->defaults.weights.ctc, m->defaults.weights.reverse);
     fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s\n", i->vocab_size, BLANK,
             m->lm.ngram ? ", an n-gram model" : "",
             m->phrases.bpe ? "bpe.vocab and characters" : "whole words and characters");
@@ -206,26 +339,57 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
             (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
 }
 
-steno_status steno_wenet_search(struct steno_ctc_search *s, const struct steno_wenet_model *m,
-                                struct steno_family_stream *o, steno_err *err)
+/* A search for finals that are rescored keeps as many hypotheses as its beam, and extends them by
+ * as many tokens, as WeNet's does. */
+static void choose_beam(struct steno_family_stream *o)
+{
+    if (o->beam == 0)
+        o->beam = o->n_best > BEAM ? o->n_best : BEAM;
+}
+
+steno_status steno_wenet_search(struct steno_ctc_search *s, struct steno_wenet_finals *f,
+                                const struct steno_wenet_model *m, struct steno_family_stream *o,
+                                steno_err *err)
 {
     struct steno_wenet_settings set = m->defaults;
     struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
                                   .blank = m->blank,
                                   .top_k = STENO_CTC_TOP_K,
                                   .margin = STENO_CTC_MARGIN};
-    steno_status st = steno_beam_choose_hotwords(o, err);
+    steno_status st;
+    read_settings(&set, o->options, o->n_options);
+    if (m->rescorer && set.weights.attention > 0)
+        choose_beam(o);
+    st = steno_beam_choose_hotwords(o, err);
     if (st)
         return st;
-    read_settings(&set, o->options, o->n_options);
     if (o->hints.hotwords && *o->hints.hotwords)
         st = steno_phrases_build(&s->hotwords, &m->phrases, o->hints.hotwords,
                                  (float)set.hotwords_score, err);
     if (st)
         return st;
+    if (m->rescorer && set.weights.attention > 0 && o->beam > 1) {
+        f->rescorer = m->rescorer;
+        f->weights = set.weights;
+        c.top_k = o->beam;
+    }
     c.blank_penalty = (float)set.blank_penalty;
     c.beam = o->beam;
     c.hotwords = s->hotwords;
     c.lm = steno_fusion_lm(&m->lm, set.lm_weight);
-    return steno_ctc_search_open(s, &c, o->n_best, err);
+    return steno_ctc_search_open(s, &c, f->rescorer ? o->beam : o->n_best, err);
+}
+
+steno_status steno_wenet_rescore(struct steno_ctc_search *s, struct steno_wenet_finals *f,
+                                 size_t ahead, steno_err *err)
+{
+    struct steno_hypothesis h[STENO_MAX_BEAM];
+    size_t n = 0, stable;
+    steno_status st;
+    f->n = 0;
+    if (!f->rescorer)
+        return STENO_OK;
+    st = steno_ctc_search_list(s, h, s->n_best, &n, &stable);
+    return st ? steno_fail(err, st, "stream: out of memory")
+              : steno_wenet_finals_rescore(f, h, n, ahead, err);
 }

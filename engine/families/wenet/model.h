@@ -1,5 +1,9 @@
-/* A directory with a CTC network of WeNet, as sherpa-onnx's exporter writes it: model[.int8].onnx
- * or model-streaming[.int8].onnx, tokens.txt or units.txt. Shared by both families. */
+/* A directory with networks of WeNet, shared by both families. Two layouts:
+ *
+ *     sherpa-onnx's exporter:  model[.int8].onnx or model-streaming[.int8].onnx, with CTC
+ *     WeNet's own runtime:     encoder.onnx, ctc.onnx, and decoder.onnx for attention rescoring
+ *
+ * and tokens.txt or units.txt. */
 #ifndef STENO_FAMILIES_WENET_MODEL_H
 #define STENO_FAMILIES_WENET_MODEL_H
 
@@ -7,6 +11,7 @@
 #include "families/common/fusion.h"
 #include "families/common/part.h"
 #include "families/common/phrases.h"
+#include "families/wenet/rescoring.h"
 #include "formats/onnx_head.h"
 
 #define STENO_WENET_RATE 16000 /* Hz */
@@ -19,7 +24,12 @@ struct steno_wenet_meta {
     /* streaming */
     int64_t head, blocks, width, kernel; /* of the encoder */
     int64_t right_context;               /* feature frames beside those of a chunk */
-    int64_t chunk, left;                 /* frames of a chunk; chunks that attention looks back */
+    /* frames of a chunk; chunks that attention looks back. WeNet's runtime: chunk -1: whole
+     * utterances; left 0: none, -1: all */
+    int64_t chunk, left;
+    /* WeNet's runtime */
+    int64_t sos, eos, both; /* of the decoder */
+    double reverse;         /* weight of its scores from right to left; 0: it has none */
 };
 
 /* Frozen after open. */
@@ -30,8 +40,12 @@ struct steno_wenet_model {
     bool sherpa; /* features as sherpa-onnx computes them */
     struct steno_wenet_settings {
         double blank_penalty, hotwords_score, lm_weight;
-    } defaults; /* what options of streams say */
-    struct steno_part_file net;
+        struct steno_wenet_weights weights;
+    } defaults;                     /* what options of streams say */
+    bool runtime;                   /* the layout of WeNet's own runtime */
+    struct steno_part_file net;     /* with CTC; runtime: the encoder */
+    struct steno_part_file ctc;     /* runtime */
+    steno_wenet_rescorer *rescorer; /* runtime; NULL: there is no decoder */
     struct steno_wenet_meta meta;
     steno_tokens *tokens;
     int32_t blank;
@@ -46,6 +60,10 @@ bool steno_wenet_probe(const char *dir, bool *streaming);
 STENO_MUST steno_status steno_wenet_meta_read(struct steno_wenet_meta *out,
                                               const steno_onnx_head *h, bool streaming,
                                               const char *file, steno_err *err);
+/* The same of encoder.onnx in the layout of WeNet's runtime. */
+STENO_MUST steno_status steno_wenet_runtime_meta_read(struct steno_wenet_meta *out,
+                                                      const steno_onnx_head *h, const char *file,
+                                                      steno_err *err);
 /* Open what both families have. Close also after a failure. */
 STENO_MUST steno_status steno_wenet_open(struct steno_wenet_model *m,
                                          const struct steno_family_open *o, bool streaming,
@@ -55,13 +73,18 @@ void steno_wenet_close(struct steno_wenet_model *m);
 struct steno_family_info steno_wenet_info(const struct steno_wenet_model *m);
 void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
                           FILE *out);
-/* Open the search of a stream; s is zero. */
-STENO_MUST steno_status steno_wenet_search(struct steno_ctc_search *s,
+/* Open the search of a stream, and what its finals need; s and f are zero. */
+STENO_MUST steno_status steno_wenet_search(struct steno_ctc_search *s, struct steno_wenet_finals *f,
                                            const struct steno_wenet_model *m,
                                            struct steno_family_stream *o, steno_err *err);
+/* The utterance is complete: order the hypotheses of the search by the decoder (f->n > 0), if there
+ * is one. ahead: rows of f that the search has not read. */
+STENO_MUST steno_status steno_wenet_rescore(struct steno_ctc_search *s,
+                                            struct steno_wenet_finals *f, size_t ahead,
+                                            steno_err *err);
 
 /* Options of both families. */
-#define STENO_WENET_OPTIONS 4
+#define STENO_WENET_OPTIONS 7
 extern const struct steno_option_info steno_wenet_options[STENO_WENET_OPTIONS],
     steno_wenet_streaming_options[STENO_WENET_OPTIONS];
 

@@ -1,6 +1,12 @@
 /* Family wenet: encoders that take whole segments, with CTC.
  *
  *     x [N, frames, 80], x_lens [N] -> log_probs [N, T, vocab], log_probs_lens [N]
+ *
+ * In the layout of WeNet's runtime they are the streaming encoder with a single chunk and empty
+ * caches, and ctc.onnx; they take one segment at a time:
+ *
+ *     chunk [1, frames, 80], offset, att_cache [blocks, head, 0, 2 d_k],
+ *     cnn_cache [blocks, 1, width, kernel - 1] -> output [1, T, width], r_att_cache, r_cnn_cache
  */
 #include <stdlib.h>
 
@@ -17,16 +23,29 @@
 #define TRIAL_FRAMES 24 /* of 10 ms */
 #define LEAST_FRAMES 7  /* feature frames that the convolutions need */
 
+/* Of WeNet's runtime; an exporter leaves inputs out that a network does not read. */
+enum input { CHUNK, OFFSET, ATTENTION, CONVOLUTION, INPUTS };
+static const char *const inputs[INPUTS] = {"chunk", "offset", "att_cache", "cnn_cache"};
+
 struct model {
     struct steno_wenet_model m;
     struct steno_offline_family offline;
     struct steno_piece_encoder encoder;
+    int in[INPUTS];     /* runtime; -1: the network has no such input */
+    float *convolution; /* runtime: the empty cache */
 };
 
 struct worker {
     const struct model *model;
     steno_piece_runs *runs;
+    steno_session *session, *ctc; /* instead of runs: runtime */
     struct steno_piece_features features;
+};
+
+/* Of a stream. */
+struct settings {
+    struct steno_ctc_search search;
+    struct steno_wenet_finals finals;
 };
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -37,16 +56,28 @@ static void worker_close(void *worker)
     if (!w)
         return;
     steno_piece_runs_close(w->runs);
+    steno_session_close(w->session);
+    steno_session_close(w->ctc);
     steno_piece_features_close(&w->features);
     free(w);
+}
+
+static steno_status open_sessions(struct worker *w, const struct model *m, steno_err *err)
+{
+    const struct steno_session_options so = {.threads = m->m.threads};
+    steno_status st;
+    if (!m->m.runtime)
+        return steno_piece_runs_open(&w->runs, &m->encoder, m->m.threads, err);
+    st = steno_session_open(&w->session, m->m.net.net, &so, err);
+    return st ? st : steno_session_open(&w->ctc, m->m.ctc.net, &so, err);
 }
 
 static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
 {
     const struct model *m = model;
     struct worker *w = calloc(1, sizeof *w);
-    steno_status st = w ? steno_piece_runs_open(&w->runs, &m->encoder, m->m.threads, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    steno_status st =
+        w ? open_sessions(w, m, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     (void)max;
     if (!st)
         st = steno_piece_features_open(&w->features, m->m.front, err);
@@ -59,14 +90,19 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     return STENO_OK;
 }
 
-static steno_status list(const struct steno_offline_piece *p, struct steno_ctc_search *s)
+static steno_status list(const struct steno_offline_piece *p, struct settings *s)
 {
     struct steno_hypothesis h[STENO_MAX_BEAM];
-    size_t n, stable;
-    steno_status st = steno_ctc_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
-    if (!st)
-        st = steno_hypothesis_list_add_all(p->out, h, n);
-    return st;
+    size_t n = 0, stable;
+    steno_status st = STENO_OK;
+    if (!p->partial)
+        st = steno_wenet_rescore(&s->search, &s->finals, 0, p->err);
+    if (st)
+        return st;
+    if (!p->partial && s->finals.n)
+        return steno_hypothesis_list_add_all(p->out, s->finals.h, s->finals.n);
+    st = steno_ctc_search_list(&s->search, h, p->partial ? 1 : s->search.n_best, &n, &stable);
+    return st ? st : steno_hypothesis_list_add_all(p->out, h, n);
 }
 
 static steno_status compute(void *worker, struct steno_piece *p, float **x, size_t *n)
@@ -78,20 +114,27 @@ static steno_status compute(void *worker, struct steno_piece *p, float **x, size
     return st;
 }
 
-static steno_status search_piece(struct worker *w, const struct steno_piece *p)
+/* Scores [n, vocab] of a piece -> hypotheses. */
+static steno_status search(const struct steno_wenet_model *m, const struct steno_offline_piece *p,
+                           const float *scores, size_t n)
 {
-    const struct steno_wenet_model *m = &w->model->m;
-    struct steno_ctc_search *s = p->of->settings;
-    steno_status st =
-        steno_scores_check(p->rows, p->n * (size_t)m->meta.vocab, m->net.name, p->of->err);
+    struct settings *s = p->settings;
+    steno_status st = steno_scores_check(scores, n * (size_t)m->meta.vocab,
+                                         m->runtime ? m->ctc.name : m->net.name, p->err);
     if (st)
         return st;
-    steno_ctc_search_restart(s, 0);
-    if (p->n)
-        st = steno_ctc_search_push(s, p->rows, p->n);
-    if (!st)
-        st = list(p->of, s);
-    return st ? steno_fail(p->of->err, st, "stream: out of memory") : STENO_OK;
+    steno_ctc_search_restart(&s->search, 0);
+    if (n)
+        st = steno_ctc_search_push(&s->search, scores, n);
+    if (st)
+        return steno_fail(p->err, st, "stream: out of memory");
+    st = list(p, s);
+    return st == STENO_ERR_NOMEM ? steno_fail(p->err, st, "stream: out of memory") : st;
+}
+
+static steno_status search_piece(struct worker *w, const struct steno_piece *p)
+{
+    return search(&w->model->m, p->of, p->rows, p->n);
 }
 
 static void search_pieces(void *worker, struct steno_piece *p, size_t n)
@@ -100,15 +143,127 @@ static void search_pieces(void *worker, struct steno_piece *p, size_t n)
         p[i].of->st = search_piece(worker, &p[i]);
 }
 
+/* ---- WeNet's runtime ------------------------------------------------------------------------- */
+
+static steno_status set(struct worker *w, enum input i, steno_dtype type, const int64_t *dim,
+                        int rank, const void *data, steno_err *err)
+{
+    const int at = w->model->in[i];
+    return at < 0 ? STENO_OK : steno_part_set(w->session, at, type, dim, rank, data, err);
+}
+
+static steno_status run_encoder(struct worker *w, const float *x, size_t n, steno_err *err)
+{
+    static const int64_t zero = 0;
+    static const float none = 0;
+    const struct model *m = w->model;
+    const struct steno_wenet_meta *t = &m->m.meta;
+    const int64_t frames[] = {1, (int64_t)n, STENO_WENET_BINS},
+                  attention[] = {t->blocks, t->head, 0, 2 * t->width / t->head},
+                  convolution[] = {t->blocks, 1, t->width, t->kernel - 1};
+    steno_status st = set(w, CHUNK, STENO_F32, frames, 3, x, err);
+    if (!st)
+        st = set(w, OFFSET, STENO_I64, &zero, 0, &zero, err);
+    if (!st)
+        st = set(w, ATTENTION, STENO_F32, attention, 4, &none, err);
+    if (!st)
+        st = set(w, CONVOLUTION, STENO_F32, convolution, 4, m->convolution, err);
+    if (!st)
+        st = steno_session_run(w->session, err);
+    return st ? steno_fail_in(err, st, "%s", m->m.net.name) : STENO_OK;
+}
+
+/* The encoder's output [1, *rows, width] and the scores of CTC [1, *rows, vocab]. */
+static steno_status run_both(struct worker *w, const float *x, size_t n, size_t *rows,
+                             const struct steno_tensor **hidden, const struct steno_tensor **scores,
+                             steno_err *err)
+{
+    const struct steno_wenet_model *m = &w->model->m;
+    steno_status st = run_encoder(w, x, n, err);
+    if (st)
+        return st;
+    *hidden = steno_session_get(w->session, 0);
+    *rows = steno_numel(*hidden) / (size_t)m->meta.width;
+    st = steno_session_set(w->ctc, 0, *hidden, err);
+    if (!st)
+        st = steno_session_run(w->ctc, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", m->ctc.name);
+    *scores = steno_session_get(w->ctc, 0);
+    if ((*hidden)->dtype == STENO_F32 && (*scores)->dtype == STENO_F32 &&
+        steno_numel(*hidden) == *rows * (size_t)m->meta.width &&
+        steno_numel(*scores) == *rows * (size_t)m->meta.vocab)
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores for %zu numbers of %s", m->ctc.name,
+                      steno_numel(*scores), steno_numel(*hidden), m->net.name);
+}
+
+static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p)
+{
+    const struct steno_wenet_model *m = &w->model->m;
+    const struct steno_tensor *hidden, *scores;
+    struct settings *s = p->settings;
+    size_t n = 0, rows = 0;
+    steno_status st = steno_piece_features_compute(&w->features, p->pcm, p->n, &n, p->err);
+    steno_wenet_finals_next(&s->finals, 0);
+    if (st || n <= (size_t)m->meta.right_context)
+        return st ? st : search(m, p, NULL, 0);
+    st = run_both(w, w->features.frames, n, &rows, &hidden, &scores, p->err);
+    if (!st && !p->partial && steno_wenet_finals_add(&s->finals, hidden->data, rows))
+        st = steno_fail(p->err, STENO_ERR_NOMEM, "stream: out of memory");
+    return st ? st : search(m, p, scores->data, rows);
+}
+
+/* Zeros: a network that fails does so at load. */
+static steno_status try(struct model *m, steno_err *err)
+{
+    float *x = calloc(TRIAL_FRAMES * STENO_WENET_BINS, sizeof *x);
+    const struct steno_tensor *hidden, *scores;
+    void *w = NULL;
+    size_t rows;
+    steno_status st = x ? worker_open(&w, m, 1, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->m.dir);
+    if (!st)
+        st = run_both(w, x, TRIAL_FRAMES, &rows, &hidden, &scores, err);
+    worker_close(w);
+    free(x);
+    return st ? steno_fail_in(err, st, "%s", m->m.dir) : STENO_OK;
+}
+
+static steno_status bind_runtime(struct model *m, steno_err *err)
+{
+    const struct steno_wenet_meta *t = &m->m.meta;
+    for (int i = 0; i < INPUTS; i++)
+        m->in[i] = steno_network_find_input(m->m.net.net, inputs[i]);
+    if (m->in[CHUNK] < 0 || steno_network_n_inputs(m->m.ctc.net) != 1)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: expected %s with an input chunk, %s with one",
+                          m->m.dir, m->m.net.name, m->m.ctc.name);
+    m->convolution =
+        calloc((size_t)(t->blocks * t->width * (t->kernel - 1)) + 1, sizeof *m->convolution);
+    return m->convolution ? try(m, err)
+                          : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->m.dir);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
 static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
 {
     static const struct steno_piece_functions f = {compute, search_pieces};
-    steno_piece_runs_recognize(((struct worker *)worker)->runs, &f, worker, p, n);
+    struct worker *w = worker;
+    if (!w->model->m.runtime) {
+        steno_piece_runs_recognize(w->runs, &f, worker, p, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        p[i].st = recognize_one(w, &p[i]);
 }
 
 static steno_status trial_open(void **trial, void *worker, steno_err *err)
 {
-    return steno_piece_trial_open(trial, ((struct worker *)worker)->runs, err);
+    struct worker *w = worker;
+    if (w->model->m.runtime)
+        return steno_offline_trial_open(trial, worker, err);
+    return steno_piece_trial_open(trial, w->runs, err);
 }
 
 /* ---- model and stream ------------------------------------------------------------------------ */
@@ -125,15 +280,17 @@ static void close_model(void *model)
     if (!m)
         return;
     steno_wenet_close(&m->m);
+    free(m->convolution);
     free(m);
 }
 
 static void settings_free(void *settings)
 {
-    struct steno_ctc_search *s = settings;
+    struct settings *s = settings;
     if (!s)
         return;
-    steno_ctc_search_close(s);
+    steno_ctc_search_close(&s->search);
+    steno_wenet_finals_free(&s->finals);
     free(s);
 }
 
@@ -166,7 +323,7 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     steno_status st = m ? steno_wenet_open(&m->m, o, false, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     if (!st)
-        st = bind(m, err);
+        st = m->m.runtime ? bind_runtime(m, err) : bind(m, err);
     if (st) {
         close_model(m);
         return st;
@@ -187,7 +344,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     *out = steno_wenet_info(&m->m);
     steno_offline_info(&m->offline, out);
     out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
-    out->batches = m->encoder.batches;
+    out->batches = m->encoder.batches; /* runtime: one at a time */
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -202,8 +359,8 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
                               steno_err *err)
 {
     struct model *m = model;
-    struct steno_ctc_search *s = calloc(1, sizeof *s);
-    steno_status st = s ? steno_wenet_search(s, &m->m, o, err)
+    struct settings *s = calloc(1, sizeof *s);
+    steno_status st = s ? steno_wenet_search(&s->search, &s->finals, &m->m, o, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     if (st) {
         settings_free(s);

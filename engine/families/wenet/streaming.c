@@ -7,7 +7,12 @@
  *     -> log_probs [1, chunk, vocab], next_att_cache, next_conv_cache
  *
  * cache = chunk * left. The offset is that of the chunk behind a full cache, so it begins at
- * `cache`; the mask says which places of the cache hold something. The graph has one stream. */
+ * `cache`; the mask says which places of the cache hold something. The graph has one stream.
+ *
+ * WeNet's own runtime has the same network without CTC, and other names: chunk, att_cache,
+ * cnn_cache, att_mask -> output, r_att_cache, r_cnn_cache; the offset is a number, not a list.
+ * ctc.onnx follows. An export that looks back at no chunk (left 0) or at all (-1) has neither mask
+ * nor required_cache_size; its offset begins at 0, and its cache grows with -1. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,20 +26,28 @@
 #define LONGEST 20.0   /* s: maximum length of an utterance, unless a stream sets another */
 
 enum input { X, OFFSET, REQUIRED, ATTENTION, CONVOLUTION, MASK, INPUTS };
-static const char *const inputs[INPUTS] = {"x",          "offset",     "required_cache_size",
-                                           "attn_cache", "conv_cache", "attn_mask"};
+static const char *const inputs[2][INPUTS] = {
+    {"x", "offset", "required_cache_size", "attn_cache", "conv_cache", "attn_mask"},
+    {"chunk", "offset", "required_cache_size", "att_cache", "cnn_cache", "att_mask"}};
 
 struct model {
     struct steno_wenet_model m;
-    int in[INPUTS];
-    size_t attention, convolution; /* floats of the caches */
+    int in[INPUTS];                /* -1: the network has no such input */
+    size_t attention, convolution; /* floats of the caches; attention: of a row, in all layers */
     int64_t positions;             /* frames for which the network has positions */
     float *quiet;                  /* [chunk, vocab] scores of a window without speech */
 };
 
+/* Rows of the attention's cache at the begin. */
 static int64_t cache_of(const struct model *m)
 {
-    return m->m.meta.chunk * m->m.meta.left;
+    return m->m.meta.left > 0 ? m->m.meta.chunk * m->m.meta.left : 0;
+}
+
+/* Rows behind a chunk that had `rows`. */
+static int64_t next_rows(const struct model *m, int64_t rows)
+{
+    return m->m.meta.left < 0 ? rows + m->m.meta.chunk : cache_of(m);
 }
 
 static size_t window_of(const struct model *m)
@@ -52,14 +65,22 @@ static size_t shift_of(const struct model *m)
 
 /* What a stream carries from chunk to chunk. */
 struct caches {
-    float *data;    /* [attention + convolution] */
-    int64_t chunks; /* so far */
+    float *attention; /* [rows * attention], cap rows; NULL before the first chunk */
+    float *convolution;
+    int64_t chunks, rows, cap; /* chunks: so far */
 };
+
+static void free_caches(struct caches *c)
+{
+    steno_aligned_free(c->attention);
+    steno_aligned_free(c->convolution);
+    *c = (struct caches){0};
+}
 
 struct worker {
     const struct model *model;
-    steno_session *session;
-    uint8_t *mask; /* [cache + chunk] */
+    steno_session *session, *ctc; /* ctc: of WeNet's runtime */
+    uint8_t *mask;                /* [cache + chunk] */
 };
 
 static void worker_close(void *worker)
@@ -68,6 +89,7 @@ static void worker_close(void *worker)
     if (!w)
         return;
     steno_session_close(w->session);
+    steno_session_close(w->ctc);
     steno_aligned_free(w->mask);
     free(w);
 }
@@ -83,6 +105,8 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
         w->mask = steno_aligned_zeroed((size_t)(cache_of(m) + m->m.meta.chunk));
     st = w && w->mask ? steno_session_open(&w->session, m->m.net.net, &so, err)
                       : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st && m->m.runtime)
+        st = steno_session_open(&w->ctc, m->m.ctc.net, &so, err);
     if (st) {
         worker_close(w);
         return st;
@@ -92,13 +116,22 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
     return STENO_OK;
 }
 
+/* An input that the network may lack. */
+static steno_status set(struct worker *w, enum input i, steno_dtype type, const int64_t *dim,
+                        int rank, const void *data, steno_err *err)
+{
+    const int at = w->model->in[i];
+    return at < 0 ? STENO_OK : steno_part_set(w->session, at, type, dim, rank, data, err);
+}
+
 static steno_status set_inputs(struct worker *w, const struct caches *c, const float *window,
                                int64_t *offset, int64_t *required, steno_err *err)
 {
     const struct model *m = w->model;
     const struct steno_wenet_meta *t = &m->m.meta;
+    const int rank = m->m.runtime ? 0 : 1;
     const int64_t one[] = {1}, x[] = {1, (int64_t)window_of(m), STENO_WENET_BINS},
-                  attention[] = {t->blocks, t->head, cache_of(m), 2 * t->width / t->head},
+                  attention[] = {t->blocks, t->head, c->rows, 2 * t->width / t->head},
                   convolution[] = {t->blocks, 1, t->width, t->kernel - 1},
                   mask[] = {1, 1, cache_of(m) + t->chunk};
     const int64_t empty = c->chunks < t->left ? (t->left - c->chunks) * t->chunk : 0;
@@ -107,17 +140,16 @@ static steno_status set_inputs(struct worker *w, const struct caches *c, const f
     *required = cache_of(m);
     memset(w->mask, 0, (size_t)empty);
     memset(w->mask + empty, 1, (size_t)(mask[2] - empty));
-    st = steno_part_set(w->session, m->in[X], STENO_F32, x, 3, window, err);
+    st = set(w, X, STENO_F32, x, 3, window, err);
     if (!st)
-        st = steno_part_set(w->session, m->in[OFFSET], STENO_I64, one, 1, offset, err);
+        st = set(w, OFFSET, STENO_I64, one, rank, offset, err);
     if (!st)
-        st = steno_part_set(w->session, m->in[REQUIRED], STENO_I64, one, 1, required, err);
+        st = set(w, REQUIRED, STENO_I64, one, rank, required, err);
     if (!st)
-        st = steno_part_set(w->session, m->in[ATTENTION], STENO_F32, attention, 4, c->data, err);
+        st = set(w, ATTENTION, STENO_F32, attention, 4, c->attention, err);
     if (!st)
-        st = steno_part_set(w->session, m->in[CONVOLUTION], STENO_F32, convolution, 4,
-                            c->data + m->attention, err);
-    return st ? st : steno_part_set(w->session, m->in[MASK], STENO_BOOL, mask, 3, w->mask, err);
+        st = set(w, CONVOLUTION, STENO_F32, convolution, 4, c->convolution, err);
+    return st ? st : set(w, MASK, STENO_BOOL, mask, 3, w->mask, err);
 }
 
 static steno_status check_output(const struct worker *w, int i, size_t want, steno_err *err)
@@ -131,39 +163,100 @@ static steno_status check_output(const struct worker *w, int i, size_t want, ste
                       steno_shape_str(&y->shape, shape, sizeof shape), want);
 }
 
+/* Make room for the rows behind the next chunk; the content need not stay. */
+static steno_status reserve(const struct model *m, struct caches *c, steno_err *err)
+{
+    const int64_t most = next_rows(m, c->rows) > c->rows ? 2 * next_rows(m, c->rows) : c->rows;
+    const size_t bytes = ((size_t)most * m->attention + 1) * sizeof(float);
+    float *grown;
+    if (!c->convolution &&
+        !(c->convolution = steno_aligned_zeroed((m->convolution + 1) * sizeof *c->convolution)))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (c->attention && c->cap >= next_rows(m, c->rows))
+        return STENO_OK;
+    grown = steno_aligned_zeroed(bytes);
+    if (!grown)
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (c->attention)
+        memcpy(grown, c->attention, (size_t)c->rows * m->attention * sizeof *grown);
+    steno_aligned_free(c->attention);
+    c->attention = grown;
+    c->cap = most;
+    return STENO_OK;
+}
+
+/* Caches before the first chunk of an utterance. */
+static void begin(const struct model *m, struct caches *c)
+{
+    c->chunks = 0;
+    c->rows = cache_of(m);
+    if (c->attention)
+        memset(c->attention, 0, (size_t)c->rows * m->attention * sizeof *c->attention);
+    if (c->convolution)
+        memset(c->convolution, 0, m->convolution * sizeof *c->convolution);
+}
+
+/* The scores of WeNet's runtime: CTC of the encoder's output. */
+static steno_status run_ctc(struct worker *w, const float **scores, steno_err *err)
+{
+    const struct model *m = w->model;
+    const size_t want = (size_t)(m->m.meta.chunk * m->m.meta.vocab);
+    const struct steno_tensor *y;
+    steno_status st = steno_session_set(w->ctc, 0, steno_session_get(w->session, 0), err);
+    if (!st)
+        st = steno_session_run(w->ctc, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", m->m.ctc.name);
+    y = steno_session_get(w->ctc, 0);
+    if (y->dtype != STENO_F32 || steno_numel(y) != want)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores, expected %zu", m->m.ctc.name,
+                          steno_numel(y), want);
+    *scores = y->data;
+    return STENO_OK;
+}
+
+static void keep_caches(struct worker *w, struct caches *c)
+{
+    const struct model *m = w->model;
+    c->rows = next_rows(m, c->rows);
+    memcpy(c->attention, steno_session_get(w->session, 1)->data,
+           (size_t)c->rows * m->attention * sizeof *c->attention);
+    memcpy(c->convolution, steno_session_get(w->session, 2)->data,
+           m->convolution * sizeof *c->convolution);
+    c->chunks++;
+}
+
 /* Run one chunk. *scores [chunk, vocab]: valid until the next run. A failure leaves c as it was. */
 static steno_status run(struct worker *w, struct caches *c, const float *window,
                         const float **scores, steno_err *err)
 {
     const struct model *m = w->model;
-    const size_t n = m->attention + m->convolution;
     const size_t rows = (size_t)(m->m.meta.chunk * m->m.meta.vocab);
+    const size_t columns = m->m.runtime ? (size_t)m->m.meta.width : (size_t)m->m.meta.vocab;
     int64_t offset, required;
-    steno_status st = STENO_OK;
-    if (!c->data && !(c->data = steno_aligned_zeroed(n * sizeof *c->data)))
-        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    if (cache_of(m) + (c->chunks + 1) * m->m.meta.chunk > m->positions)
-        c->chunks = 0; /* an utterance of minutes */
-    if (!c->chunks)
-        memset(c->data, 0, n * sizeof *c->data);
-    st = set_inputs(w, c, window, &offset, &required, err);
+    steno_status st;
+    if (!c->chunks || cache_of(m) + (c->chunks + 1) * m->m.meta.chunk > m->positions)
+        begin(m, c); /* the first, or after minutes */
+    st = reserve(m, c, err);
+    if (!st)
+        st = set_inputs(w, c, window, &offset, &required, err);
     if (!st)
         st = steno_session_run(w->session, err);
     if (st)
         return steno_fail_in(err, st, "%s", m->m.net.name);
-    st = check_output(w, 0, rows, err);
+    st = check_output(w, 0, (size_t)m->m.meta.chunk * columns, err);
     if (!st)
-        st = check_output(w, 1, m->attention, err);
+        st = check_output(w, 1, (size_t)next_rows(m, c->rows) * m->attention, err);
     if (!st)
         st = check_output(w, 2, m->convolution, err);
-    if (st)
-        return st;
-    memcpy(c->data, steno_session_get(w->session, 1)->data, m->attention * sizeof *c->data);
-    memcpy(c->data + m->attention, steno_session_get(w->session, 2)->data,
-           m->convolution * sizeof *c->data);
-    c->chunks++;
     *scores = steno_session_get(w->session, 0)->data;
-    return steno_scores_check(*scores, rows, m->m.net.name, err);
+    if (!st && m->m.runtime)
+        st = run_ctc(w, scores, err);
+    if (!st)
+        st = steno_scores_check(*scores, rows, m->m.runtime ? m->m.ctc.name : m->m.net.name, err);
+    if (!st)
+        keep_caches(w, c);
+    return st;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -184,24 +277,39 @@ static void close_model(void *model)
     free(m);
 }
 
+/* Whether a network of WeNet's runtime may lack the input. */
+static bool optional(const struct model *m, int i)
+{
+    return m->m.runtime && m->m.meta.left <= 0 && (i == REQUIRED || i == MASK);
+}
+
+static steno_status check_ctc(const struct model *m, steno_err *err)
+{
+    if (!m->m.runtime ||
+        (steno_network_n_inputs(m->m.ctc.net) == 1 && steno_network_n_outputs(m->m.ctc.net) == 1))
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_FORMAT, "%s: expected one input and one output",
+                      m->m.ctc.name);
+}
+
 static steno_status bind(struct model *m, steno_err *err)
 {
     const struct steno_wenet_meta *t = &m->m.meta;
     for (int i = 0; i < INPUTS; i++) {
-        m->in[i] = steno_network_find_input(m->m.net.net, inputs[i]);
-        if (m->in[i] < 0)
+        m->in[i] = steno_network_find_input(m->m.net.net, inputs[m->m.runtime][i]);
+        if (m->in[i] < 0 && !optional(m, i))
             return steno_fail(err, STENO_ERR_FORMAT, "%s: expected an input %s", m->m.net.name,
-                              inputs[i]);
+                              inputs[m->m.runtime][i]);
     }
     if (steno_network_n_outputs(m->m.net.net) != 3)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %d outputs, expected scores and two caches",
                           m->m.net.name, steno_network_n_outputs(m->m.net.net));
-    m->attention = (size_t)(t->blocks * cache_of(m) * 2 * t->width);
+    m->attention = (size_t)(t->blocks * 2 * t->width);
     m->convolution = (size_t)(t->blocks * t->width * (t->kernel - 1));
-    if (m->attention + m->convolution > (size_t)1 << 26)
+    if ((size_t)cache_of(m) * m->attention + m->convolution > (size_t)1 << 26)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: caches of %zu numbers", m->m.net.name,
-                          m->attention + m->convolution);
-    return STENO_OK;
+                          (size_t)cache_of(m) * m->attention + m->convolution);
+    return check_ctc(m, err);
 }
 
 /* The encoder reads positions of a table [1, n, width]. */
@@ -232,7 +340,7 @@ static steno_status try(struct model *m, steno_err *err)
         st = run(w, &c, window, &scores, err);
     worker_close(w);
     steno_aligned_free(window);
-    steno_aligned_free(c.data);
+    free_caches(&c);
     return st ? steno_fail_in(err, st, "%s", m->m.dir) : STENO_OK;
 }
 
@@ -256,6 +364,24 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     return st;
 }
 
+/* Frames of the longest utterance. */
+static int64_t longest(const struct model *m)
+{
+    const double hops = LONGEST * STENO_WENET_RATE / STENO_WENET_HOP;
+    return (int64_t)(hops / (double)m->m.meta.subsampling);
+}
+
+static int64_t cached(const struct model *m)
+{
+    return m->m.meta.left < 0 ? longest(m) : cache_of(m);
+}
+
+/* Numbers of the encoder's output that wait for the end of an utterance. */
+static int64_t remembered(const struct model *m)
+{
+    return m->m.rescorer ? longest(m) * m->m.meta.width : 0;
+}
+
 static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
@@ -263,8 +389,9 @@ static void get_info(const void *model, struct steno_family_info *out)
     *out = steno_wenet_info(&m->m);
     out->chunk_seconds = frame * (double)shift_of(m);
     out->lookahead_seconds = frame * (double)(window_of(m) - shift_of(m));
-    out->stream_bytes =
-        (m->attention + m->convolution + window_of(m) * STENO_WENET_BINS) * sizeof(float);
+    out->stream_bytes = ((size_t)cached(m) * m->attention + m->convolution +
+                         window_of(m) * STENO_WENET_BINS + (size_t)remembered(m)) *
+                        sizeof(float);
     out->endpoint = (struct steno_endpoint_rules){2.4, 1.2, LONGEST};
     out->feeding = STENO_FEED_WINDOWS;
     out->windows = (struct steno_windows_info){.front = m->m.front,
@@ -280,7 +407,10 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     steno_wenet_describe(&m->m, i, out);
     fprintf(out, "steps      streaming: %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
             i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
-    fprintf(out, "attention  %lld chunks back\n", (long long)m->m.meta.left);
+    if (m->m.meta.left < 0)
+        fprintf(out, "attention  all chunks of the utterance\n");
+    else
+        fprintf(out, "attention  %lld chunks back\n", (long long)m->m.meta.left);
 }
 
 /* ---- a stream -------------------------------------------------------------------------------- */
@@ -289,15 +419,24 @@ struct stream {
     const struct model *model;
     struct caches caches;
     struct steno_ctc_search search;
+    struct steno_wenet_finals finals;
+    bool ran; /* the scores that the search reads are of the network, not of a skipped window */
 };
+
+/* Rows of the encoder whose scores the search has not read. */
+static size_t ahead(const struct stream *s)
+{
+    return s->ran ? s->search.left : 0;
+}
 
 static void state_free(void *state)
 {
     struct stream *s = state;
     if (!s)
         return;
-    steno_aligned_free(s->caches.data);
+    free_caches(&s->caches);
     steno_ctc_search_close(&s->search);
+    steno_wenet_finals_free(&s->finals);
     free(s);
 }
 
@@ -309,7 +448,7 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     s->model = model;
-    st = steno_wenet_search(&s->search, &s->model->m, o, err);
+    st = steno_wenet_search(&s->search, &s->finals, &s->model->m, o, err);
     if (st)
         state_free(s);
     else
@@ -324,10 +463,23 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     struct stream *s = state;
     (void)err;
     s->caches.chunks = 0;
+    steno_wenet_finals_next(&s->finals, what == STENO_RESET_RECORDING ? 0 : ahead(s));
     if (what == STENO_RESET_RECORDING)
         steno_ctc_search_restart(&s->search, 0);
     else
         steno_ctc_search_reset(&s->search);
+    return STENO_OK;
+}
+
+/* Hand the scores to the search, and keep what the decoder will look at. */
+static steno_status give(struct worker *w, struct stream *s, const float *scores, steno_err *err)
+{
+    const size_t rows = (size_t)s->model->m.meta.chunk;
+    steno_ctc_search_give(&s->search, scores, rows);
+    s->ran = true;
+    if (s->model->m.runtime &&
+        steno_wenet_finals_add(&s->finals, steno_session_get(w->session, 0)->data, rows))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     return STENO_OK;
 }
 
@@ -343,14 +495,26 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
         items[i].st = run(w, &s->caches, items[i].window, &scores, items[i].err);
         steno_network_time_end(spent);
         if (!items[i].st)
-            steno_ctc_search_give(&s->search, scores, (size_t)s->model->m.meta.chunk);
+            items[i].st = give(w, s, scores, items[i].err);
     }
 }
 
 static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
                                size_t *stable)
 {
-    return steno_ctc_search_list(&((struct stream *)state)->search, out, max, n, stable);
+    const struct steno_wenet_finals *f = &((struct stream *)state)->finals;
+    if (!f->n)
+        return steno_ctc_search_list(&((struct stream *)state)->search, out, max, n, stable);
+    *n = max < f->n ? max : f->n;
+    memcpy(out, f->h, *n * sizeof *out);
+    *stable = f->h[0].n;
+    return STENO_OK;
+}
+
+static steno_status finish(void *state, steno_err *err)
+{
+    struct stream *s = state;
+    return steno_wenet_rescore(&s->search, &s->finals, ahead(s), err);
 }
 
 static steno_status consume(void *state, bool *left)
@@ -361,6 +525,7 @@ static steno_status consume(void *state, bool *left)
 static steno_status skip(void *state)
 {
     struct stream *s = state;
+    s->ran = false;
     steno_ctc_search_give(&s->search, s->model->quiet, (size_t)s->model->m.meta.chunk);
     return STENO_OK;
 }
@@ -393,7 +558,7 @@ static void trial_close(void *trial)
     struct trial *t = trial;
     if (!t)
         return;
-    steno_aligned_free(t->caches.data);
+    free_caches(&t->caches);
     steno_aligned_free(t->window);
     free(t);
 }
@@ -443,6 +608,7 @@ const struct steno_family steno_family_wenet_streaming = {
     .trial_close = trial_close,
     .consume = consume,
     .skip = skip,
+    .finish = finish,
     .frames = frames,
     .last_sound = last_sound,
     .n_tokens = n_tokens};
