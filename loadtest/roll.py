@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two stenod behind haproxy (conf/haproxy/steno.cfg) are restarted one after the other, or one is killed, while live streams and
+"""Two stenod behind haproxy (conf/haproxy/steno.cfg), or nginx (conf/nginx/steno.conf), are restarted one after the other, or one is killed, while live streams and
 uploads run. Every stream is a client that comes back (docs/scale.md); its finals must have every word of its audio.
 
     loadtest/roll.py                              # 200 streams, rolling restart
@@ -92,22 +92,30 @@ class Pair:
 
     def __init__(self, *settings, slowstart=""):
         self.dir = tempfile.TemporaryDirectory(prefix="steno-pair-")
-        ports = free_ports(6)
-        self.port, self.stats = ports[4:]
+        ports = free_ports(5)
+        self.port = ports[4]
         self.daemons = [Daemon(n, self.dir.name, ports[2 * i], ports[2 * i + 1], settings) for i, n in enumerate("ab")]
-        with open(os.path.join(ROOT, "conf", "haproxy", "steno.cfg"), encoding="ascii") as f:
+        self.config = os.path.join(self.dir.name, "balancer.cfg")
+        self.balancer = None
+        with open(self.config, "w", encoding="ascii") as f:
+            f.write(self.configuration(slowstart))
+
+    def shipped(self, name, changes):
+        """A file of conf with each (old, new) replaced."""
+        with open(os.path.join(ROOT, "conf", *name.split("/")), encoding="ascii") as f:
             text = f.read()
+        for old, new in changes:
+            assert old in text, f"conf/{name} has no '{old}' any more"
+            text = text.replace(old, new)
+        return text
+
+    def configuration(self, slowstart):
         changes = [("maxconn 8000", "maxconn 2000"), ("bind :8080", f"bind 127.0.0.1:{self.port}"), (" agent-port 8081", ""), (" slowstart 5s", slowstart),
                    ("global\n", f"global\n    stats socket {self.dir.name}/haproxy.sock mode 600 level admin\n")]
-        changes += [(f"server {d.node} 10.0.0.1{i}:8080", f"server {d.node} 127.0.0.1:{d.port} agent-port {d.agent}")
-                    for i, d in enumerate(self.daemons, 1)]
-        for old, new in changes:
-            assert old in text, f"conf/haproxy/steno.cfg has no '{old}' any more"
-            text = text.replace(old, new)
-        self.config = os.path.join(self.dir.name, "haproxy.cfg")
-        with open(self.config, "w", encoding="ascii") as f:
-            f.write(text)
-        self.haproxy = None
+        return self.shipped("haproxy/steno.cfg", changes + [
+            (f"server {d.node} 10.0.0.1{i}:8080", f"server {d.node} 127.0.0.1:{d.port} agent-port {d.agent}") for i, d in enumerate(self.daemons, 1)])
+
+    program, arguments = "haproxy", ["-db", "-f"]
 
     def __enter__(self):
         try:
@@ -117,23 +125,31 @@ class Pair:
             raise
 
     def start(self):
-        exe = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")
+        exe = shutil.which(self.program, path=os.environ["PATH"] + ":/usr/sbin")
         for d in self.daemons:
             d.start()
-        self.haproxy = subprocess.Popen([exe, "-db", "-f", self.config], stdout=subprocess.DEVNULL, stderr=open(self.config + ".log", "w"))
         wait_for(lambda: all(d.up() for d in self.daemons), "the daemons")
-        wait_for(lambda: all(s["status"].startswith("UP") and s["agent_status"] == "L7OK" for s in self.servers().values()), "haproxy")
+        self.balancer = subprocess.Popen([exe, *self.arguments, self.config], stdout=subprocess.DEVNULL, stderr=open(self.config + ".log", "w"))
+        wait_for(lambda: all(self.serves(d) for d in self.daemons), self.program)
         return self
 
     def __exit__(self, *_):
-        if self.haproxy:
-            self.haproxy.kill()
-            self.haproxy.wait()
+        if self.balancer:
+            self.balancer.terminate()
+            self.balancer.wait()
         for d in self.daemons:
             if d.proc and d.proc.poll() is None:
                 d.proc.kill()
                 d.proc.wait()
         self.dir.cleanup()
+
+    def serves(self, daemon):
+        """Whether the balancer gives new clients to it."""
+        s = self.servers()[daemon.node]
+        return s["status"].startswith("UP") and s["agent_status"] == "L7OK"
+
+    def drains(self, daemon):
+        return self.servers()[daemon.node]["status"].startswith("DRAIN")
 
     def servers(self):
         """{a: its row of haproxy's statistics}"""
@@ -149,6 +165,27 @@ class Pair:
             if len(found) == 2:
                 return found
         return {n: {"status": "", "agent_status": ""} for n in "ab"}
+
+
+class NginxPair(Pair):
+    """The same behind nginx. It knows nothing of drains: it learns from refusals."""
+
+    program, arguments = "nginx", ["-e", "stderr", "-c"]
+
+    def configuration(self, slowstart):
+        t = self.dir.name
+        changes = [(f"10.0.0.1{i}:8080", f"127.0.0.1:{d.port}") for i, d in enumerate(self.daemons, 1)]
+        text = self.shipped("nginx/steno.conf", [*changes, ("listen 8080;", f"listen 127.0.0.1:{self.port};")])
+        temps = "".join(f"{k}_temp_path {t}/{k};\n" for k in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        return f"daemon off;\npid {t}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temps}{text}}}\n"
+
+    def serves(self, daemon):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5):
+            return daemon.up()
+        return False
+
+    def drains(self, daemon):
+        return daemon.line() == "drain"
 
 
 def wait_for(what, name, seconds=90):
@@ -295,11 +332,11 @@ async def roll(pair, after, pause):
     codes = []
     for d in pair.daemons:
         await asyncio.to_thread(d.ask, "drain")
-        await asyncio.to_thread(wait_for, lambda d=d: pair.servers()[d.node]["status"].startswith("DRAIN"), "drain")
+        await asyncio.to_thread(wait_for, lambda d=d: pair.drains(d), "drain")
         await asyncio.sleep(pause)  # a real operator waits longer: short streams end by themselves
         codes.append(await asyncio.to_thread(d.end))
         await asyncio.to_thread(d.start)
-        await asyncio.to_thread(wait_for, lambda d=d: d.up() and pair.servers()[d.node]["status"].startswith("UP"), "restart")
+        await asyncio.to_thread(wait_for, lambda d=d: d.up() and pair.serves(d), "restart")
     return codes
 
 
@@ -339,10 +376,11 @@ def main():
     p.add_argument("--streams", type=int, default=200)
     p.add_argument("--uploads", type=int, default=2)
     p.add_argument("--times", type=int, default=5, help="how often the recording of 7.3 s is said")
+    p.add_argument("--nginx", action="store_true", help="nginx instead of haproxy")
     p.add_argument("--kill", action="store_true", help="kill -9 of one daemon instead of the rolling restart")
     a = p.parse_args()
     places = ("pool.capacity=100000", "limits.sessions=100000", "server.drain_timeout=60")
-    with Pair(*places) as pair:
+    with (NginxPair if a.nginx else Pair)(*places) as pair:
         got = asyncio.run(run(pair, a.streams, a.times, a.uploads, a.kill))
     print(json.dumps({**got, "wrong": len(got["wrong"])}))
     for text in got["wrong"][:5]:

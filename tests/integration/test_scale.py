@@ -1,5 +1,5 @@
-"""Two daemons behind haproxy with the shipped configuration (docs/scale.md): agent checks steer connections, clients that
-come back reach their machine, and neither a rolling restart nor a kill loses a word."""
+"""Two daemons behind haproxy and behind nginx with the shipped configurations (docs/scale.md): agent checks steer connections,
+clients that come back reach their machine, and neither a rolling restart nor a kill loses a word."""
 # not under sanitizers: what it tests of the server is timing between processes
 import asyncio
 import json
@@ -21,10 +21,10 @@ import roll  # noqa: E402
 PLACES = ("pool.capacity=20", "limits.sessions=1000", "server.drain_timeout=30")
 
 
-def pair(*settings):
-    if not shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin"):
-        raise Skip("haproxy is not installed")
-    return roll.Pair(*PLACES, *settings)
+def pair(*settings, kind=roll.Pair):
+    if not shutil.which(kind.program, path=os.environ["PATH"] + ":/usr/sbin"):
+        raise Skip(f"{kind.program} is not installed")
+    return kind(*PLACES, *settings)
 
 
 def node_of(ws):
@@ -95,15 +95,7 @@ def weights_move_connections():
 @case
 def a_client_that_comes_back_reaches_its_machine():
     with pair() as p:
-        pcm, rate, text, _ = roll.audio(1)
-
-        async def all_of():
-            return await asyncio.gather(*(roll.Stream(p.port, pcm, rate, stop_at=2 + 0.1 * i).run() for i in range(8)))
-        done = asyncio.run(all_of())
-        assert [s.text for s in done] == [text] * 8, [s.text for s in done]
-        assert all(s.sessions == 1 and s.resumes == 1 for s in done), [(s.sessions, s.resumes) for s in done]
-        used = {re.match(r"sess_(\w)\.", s.nodes[0]).group(1) for s in done}
-        assert used == {"a", "b"}, used
+        assert come_back(p) == {"a", "b"}
         # also while its machine drains
         a, url = p.daemons[0], f"ws://127.0.0.1:{p.port}/v1/stream"
         ws = connect(f"ws://127.0.0.1:{a.port}/v1/stream", **OPEN)
@@ -135,6 +127,54 @@ def a_kill_loses_no_word_of_clients_that_say_it_again():
     assert 8 < got["sessions"] <= 16 and got["moved"] >= 2, got
     # what is said again is at most the audio since the last final: one recording and its pause, for those on the dead machine
     assert 0 < got["said_again_s"] < 7.3, got
+
+
+def come_back(p):
+    """Eight clients that lose their connection once: each reaches its machine again. Returns the machines."""
+    pcm, rate, text, _ = roll.audio(1)
+
+    async def all_of():
+        return await asyncio.gather(*(roll.Stream(p.port, pcm, rate, stop_at=2 + 0.1 * i).run() for i in range(8)))
+    done = asyncio.run(all_of())
+    assert [s.text for s in done] == [text] * 8, [s.text for s in done]
+    assert all(s.sessions == 1 and s.resumes == 1 for s in done), [(s.sessions, s.resumes) for s in done]
+    return {re.match(r"sess_(\w)\.", s.nodes[0]).group(1) for s in done}
+
+
+@case
+def nginx_spreads_clients_and_brings_them_back():
+    with pair(kind=roll.NginxPair) as p:
+        conns, where = through(p, 8)
+        assert where == {"a": 4, "b": 4}, where  # least_conn
+        for ws in conns:
+            ws.close()
+        assert come_back(p) == {"a", "b"}
+        # a full machine refuses with 503, and the other one gets the handshake
+        held = [connect(f"ws://127.0.0.1:{p.daemons[0].port}/v1/stream", **OPEN) for _ in range(20)]
+        for ws in held:
+            node_of(ws)
+        conns, where = through(p, 6)
+        assert where == {"a": 0, "b": 6}, where
+        for ws in held + conns:
+            ws.close()
+
+
+@case
+def a_rolling_restart_behind_nginx_loses_no_word():
+    with pair(kind=roll.NginxPair) as p:
+        got = asyncio.run(roll.run(p, streams=8, times=3, uploads=1, killed=False))
+    assert not got["wrong"] and got["exit"] == [0, 0], got
+    assert got["drains"] >= 8, got  # every stream was on a daemon that was restarted
+    text = roll.audio(1)[2]
+    assert set(got["uploads"]) == {text} and got["uploads"][text] >= 3, got
+
+
+@case
+def a_kill_behind_nginx_loses_no_word_of_clients_that_say_it_again():
+    with pair(kind=roll.NginxPair) as p:
+        got = asyncio.run(roll.run(p, streams=8, times=2, uploads=1, killed=True, after=5.0))
+    assert not got["wrong"], got
+    assert 8 < got["sessions"] <= 16 and got["moved"] >= 2, got
 
 
 @case
