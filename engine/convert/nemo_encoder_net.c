@@ -266,10 +266,11 @@ static steno_value_id convolution(struct steno_make *m, steno_value_id x, struct
     const struct steno_nemo_arch *a = f->a;
     struct steno_make_conv c = {
         .rank = 1, .in = a->d, .out = 2 * a->d, .kernel = 1, .stride = 1, .bias = a->bias};
-    steno_value_id gate;
+    const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT, .i = 1};
+    steno_value_id half[2];
     x = steno_make_convolve(m, turn(m, x), "conv.pointwise_conv1", &c);
-    gate = steno_make_1(m, "Sigmoid", steno_make_slice(m, x, 1, a->d, 2 * a->d));
-    x = steno_make_2(m, "Mul", steno_make_slice(m, x, 1, 0, a->d), gate);
+    steno_make_outputs(m, "Split", 1, &x, 2, half, 1, &axis);
+    x = steno_make_2(m, "Mul", half[0], steno_make_1(m, "Sigmoid", half[1]));
     x = depthwise(m, where(m, f->padding, 0, x), f);
     c.out = a->d;
     return turn(m, steno_make_convolve(m, x, "conv.pointwise_conv2", &c));
@@ -490,6 +491,7 @@ steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
         return m.st;
     m.asked = "encoder";
     batch = steno_make_symbol(&m, "batch");
+    /* with a fixed window, runtimes compute the products with positions once, at load */
     frames = a->streaming ? steno_nemo_window(a) : steno_make_symbol(&m, "feature_frames");
     x = steno_make_input(&m, "audio_signal", STENO_F32, 3, (int64_t[]){batch, a->in, frames});
     length = steno_make_input(&m, "length", STENO_I64, 1, &batch);
