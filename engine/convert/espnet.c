@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "convert/espnet_job.h"
 #include "convert/npz.h"
+#include "formats/npy.h"
 #include "formats/yaml.h"
 
 #include <errno.h>
@@ -263,6 +264,23 @@ static steno_status add_token(struct steno_buf *b, const char *token)
     return st ? st : steno_buf_puts(b, "'\n");
 }
 
+static steno_status add_encoder(struct steno_espnet_job *j, struct steno_buf *b)
+{
+    const struct steno_espnet_encoder *e = &j->a.e;
+    steno_status st = STENO_OK;
+    if (!steno_espnet_streams(e)) {
+        ADD("encoder:\n  enc_type: DefaultEncoder\n  model_path: full/default_encoder.onnx\n"
+            "  is_vggrnn: false\n");
+        return st;
+    }
+    ADD("encoder:\n  enc_type: ContextualXformerEncoder\n"
+        "  model_path: full/xformer_encoder.onnx\n  pe_path: pe.npy\n  n_layers: %lld\n"
+        "  subsample: %lld\n  block_size: %lld\n  hop_size: %lld\n  look_ahead: %lld\n",
+        (long long)e->blocks, (long long)e->subsample, (long long)e->block, (long long)e->hop,
+        (long long)e->look_ahead);
+    return st;
+}
+
 static steno_status add_config(struct steno_espnet_job *j, struct steno_buf *b)
 {
     const struct steno_espnet_arch *a = &j->a;
@@ -277,8 +295,8 @@ static steno_status add_config(struct steno_espnet_job *j, struct steno_buf *b)
     ADD("tokenizer:\n  token_type: %s\n", j->token_type);
     if (j->bpe)
         ADD("  bpemodel: bpe.model\n");
-    ADD("encoder:\n  enc_type: DefaultEncoder\n  model_path: full/default_encoder.onnx\n"
-        "  is_vggrnn: false\n  frontend:\n    frontend_type: default\n    stft:\n"
+    READ(add_encoder(j, b));
+    ADD("  frontend:\n    frontend_type: default\n    stft:\n"
         "      n_fft: %ld\n      win_length: %ld\n      hop_length: %ld\n      window: hann\n"
         "      center: true\n      onesided: true\n      normalized: false\n    logmel:\n"
         "      sr: %ld\n      n_fft: %ld\n      n_mels: %ld\n      fmin: %g\n      fmax: %g\n"
@@ -417,8 +435,33 @@ static steno_status write_stats(struct steno_espnet_job *j, const struct steno_t
     return st;
 }
 
+/* The positions that a runtime gives to contextual blocks. */
+static steno_status write_positions(struct steno_espnet_job *j)
+{
+    enum { ROWS = 5000 }; /* as ESPnet */
+    const int64_t d = j->a.d;
+    float *x = malloc((size_t)(ROWS * d) * sizeof *x);
+    struct steno_npy array;
+    char path[4200];
+    steno_status st;
+    if (!x)
+        return steno_fail(j->err, STENO_ERR_NOMEM, "out of memory");
+    steno_make_sinusoid_table(x, ROWS, d, 0, 1);
+    snprintf(path, sizeof path, "%s/pe.npy", j->out);
+    array = (struct steno_npy){.kind = 'f',
+                               .item = sizeof *x,
+                               .rank = 3,
+                               .dim = {1, ROWS, d},
+                               .bytes = (size_t)(ROWS * d) * sizeof *x,
+                               .data = x};
+    st = steno_npy_write(path, &array, j->err);
+    free(x);
+    return st;
+}
+
 static steno_status write_asr(struct steno_espnet_job *j)
 {
+    const char *encoder = steno_espnet_streams(&j->a.e) ? "xformer_encoder" : "default_encoder";
     struct steno_blob blob = {0};
     struct steno_torch *t = NULL;
     steno_status st = open_weights(j, j->asr_file, &blob, &t);
@@ -429,7 +472,9 @@ static steno_status write_asr(struct steno_espnet_job *j)
         st = steno_fail(j->err, STENO_ERR_FORMAT,
                         "%s: neither 'ctc.ctc_lo.weight' nor a decoder: no speech recognition",
                         j->asr_file);
-    READ(write_network(j, t, &blob, j->asr_file, "default_encoder", steno_espnet_write_encoder));
+    READ(write_network(j, t, &blob, j->asr_file, encoder, steno_espnet_write_encoder));
+    if (!st && steno_espnet_streams(&j->a.e))
+        st = write_positions(j);
     if (!st && j->has_ctc)
         st = write_network(j, t, &blob, j->asr_file, "ctc", steno_espnet_write_ctc);
     READ(write_decoder(j, t, &blob));

@@ -3,6 +3,7 @@
 #include "convert/espnet_encoder.h"
 #include "convert/espnet_parts.h"
 
+#include <float.h>
 #include <stdio.h>
 
 static steno_value_id biased(struct steno_make *m, steno_value_id q, const char *name,
@@ -63,11 +64,53 @@ static steno_value_id fast_attention(struct steno_make *m, const char *name, ste
     return steno_make_add(m, steno_espnet_linear(m, y, name, "transform", d, d, true), q);
 }
 
+/* Heads of a part of x; with qk_norm they are normalized. */
+static steno_value_id normed_heads(struct steno_make *m, const char *name, const char *part,
+                                   const char *norm, steno_value_id x,
+                                   const struct steno_espnet_encoder *e)
+{
+    char full[120];
+    x = steno_espnet_heads(m, steno_espnet_linear(m, x, name, part, e->d, e->d, true), e->heads,
+                           e->d, false);
+    snprintf(full, sizeof full, "%s.%s", name, norm);
+    return e->qk_norm ? steno_make_norm(m, x, full, e->d / e->heads, STENO_ESPNET_EPSILON) : x;
+}
+
+static steno_value_id where(struct steno_make *m, steno_value_id hidden, float fill,
+                            steno_value_id x)
+{
+    const steno_value_id in[] = {hidden, steno_make_number(m, fill), x};
+    return steno_make_node(m, "Where", 3, in, 0, NULL);
+}
+
+static steno_value_id plain_attention(struct steno_make *m, const char *name, steno_value_id x,
+                                      steno_value_id hidden, const struct steno_espnet_encoder *e)
+{
+    static const int64_t columns[] = {0, 1, 3, 2}, rows[] = {0, 2, 1, 3};
+    const int64_t d = e->d, h = e->heads;
+    steno_value_id q = normed_heads(m, name, "linear_q", "q_norm", x, e);
+    steno_value_id k = normed_heads(m, name, "linear_k", "k_norm", x, e);
+    steno_value_id v =
+        steno_espnet_heads(m, steno_espnet_linear(m, x, name, "linear_v", d, d, true), h, d, false);
+    steno_value_id s = steno_make_2(m, "MatMul", q, steno_make_transpose(m, k, 4, columns));
+    s = steno_espnet_root(m, s, d / h);
+    if (hidden == STENO_NONE)
+        return steno_espnet_weigh(m, name, s, v, d);
+    s = steno_make_softmax(m, "Softmax", where(m, hidden, -FLT_MAX, s), -1);
+    s = steno_make_2(m, "MatMul", where(m, hidden, 0, s), v);
+    s = steno_make_reshape(m, steno_make_transpose(m, s, 4, rows), 3, (int64_t[]){0, -1, d});
+    return steno_espnet_linear(m, s, name, "linear_out", d, d, true);
+}
+
 steno_value_id steno_espnet_self_attention(struct steno_make *m, const char *name, steno_value_id x,
-                                           steno_value_id pos, const struct steno_espnet_encoder *e)
+                                           const struct steno_espnet_view *v,
+                                           const struct steno_espnet_encoder *e)
 {
     if (e->fast)
         return fast_attention(m, name, x, e);
-    return pos == STENO_NONE ? steno_espnet_attention(m, name, x, x, e->heads, e->d)
-                             : rel_attention(m, name, x, pos, e);
+    if (v->pos != STENO_NONE)
+        return rel_attention(m, name, x, v->pos, e);
+    if (e->qk_norm || v->hidden != STENO_NONE)
+        return plain_attention(m, name, x, v->hidden, e);
+    return steno_espnet_attention(m, name, x, x, e->heads, e->d);
 }

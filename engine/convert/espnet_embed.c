@@ -43,9 +43,34 @@ static steno_value_id subsample(struct steno_make *m, steno_value_id x,
                              e->d, true);
 }
 
-static steno_value_id input_layer(struct steno_make *m, steno_value_id x,
-                                  const struct steno_espnet_encoder *e)
+/* Two convolutions over time alone; the first one has kernel 3 and stride 1. */
+static steno_value_id subsample_1d(struct steno_make *m, steno_value_id x,
+                                   const struct steno_espnet_encoder *e, int64_t stride)
 {
+    static const int64_t turn[] = {0, 2, 1};
+    const struct steno_make_conv first = {.rank = 1,
+                                          .in = e->in,
+                                          .out = e->d,
+                                          .kernel = 3,
+                                          .stride = 1,
+                                          .bias = true},
+                                 second = {.rank = 1,
+                                           .in = e->d,
+                                           .out = e->d,
+                                           .kernel = stride == 3 ? 5 : 3,
+                                           .stride = stride,
+                                           .bias = true};
+    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), "conv.0", &first);
+    x = steno_make_convolve(m, steno_make_1(m, "Relu", x), "conv.2", &second);
+    x = steno_make_transpose(m, steno_make_1(m, "Relu", x), 3, turn);
+    return steno_make_linear(m, x, "out.0", e->d, e->d, true);
+}
+
+steno_value_id steno_espnet_input_layer(struct steno_make *m, steno_value_id x,
+                                        const struct steno_espnet_encoder *e)
+{
+    if (!strncmp(e->input_layer, "conv1d", 6))
+        return subsample_1d(m, x, e, e->input_layer[6] - '0');
     for (size_t i = 0; i < sizeof subsamplings / sizeof *subsamplings; i++)
         if (!strcmp(e->input_layer, subsamplings[i].name))
             return subsample(m, x, e, &subsamplings[i]);
@@ -76,22 +101,22 @@ static steno_value_id alpha(struct steno_make *m)
 }
 
 steno_value_id steno_espnet_embed(struct steno_make *m, steno_value_id x,
-                                  const struct steno_espnet_encoder *e, steno_value_id *pos)
+                                  const struct steno_espnet_encoder *e, struct steno_espnet_view *v)
 {
     steno_value_id table;
-    *pos = STENO_NONE;
+    *v = (struct steno_espnet_view){STENO_NONE, STENO_NONE};
     steno_make_at(m, "encoder.embed.");
-    x = input_layer(m, x, e);
+    x = steno_espnet_input_layer(m, x, e);
     if (e->pos != STENO_ESPNET_POS_SCALED)
         x = steno_make_scale(m, x, sqrtf((float)e->d));
     if (e->pos == STENO_ESPNET_POS_LATEST) {
-        *pos = latest_positions(m, x, e->d);
+        v->pos = latest_positions(m, x, e->d);
         return x;
     }
     if (e->pos == STENO_ESPNET_POS_LEGACY) {
         table = steno_make_sinusoids(m, "pe", STENO_ESPNET_POSITIONS, e->d,
                                      (double)(e->pos_rows - 1), -1);
-        *pos = steno_espnet_positions(m, x, table);
+        v->pos = steno_espnet_positions(m, x, table);
         return x;
     }
     table = steno_make_sinusoids(m, "pe", STENO_ESPNET_POSITIONS, e->d, 0, 1);

@@ -11,6 +11,8 @@ enum steno_espnet_kind {
     STENO_ESPNET_CONFORMER,
     STENO_ESPNET_BRANCHFORMER,
     STENO_ESPNET_E_BRANCHFORMER,
+    STENO_ESPNET_BLOCK_TRANSFORMER, /* contextual blocks */
+    STENO_ESPNET_BLOCK_CONFORMER,
 };
 
 /* Positions decide the attention: relative ones need one that shifts. */
@@ -19,6 +21,12 @@ enum steno_espnet_pos {
     STENO_ESPNET_POS_SCALED, /* times a weight, added to x */
     STENO_ESPNET_POS_LATEST, /* relative, T - 1 down to 1 - T */
     STENO_ESPNET_POS_LEGACY, /* relative, a table that counts down */
+};
+
+enum steno_espnet_ffn {
+    STENO_ESPNET_FFN_LINEAR,
+    STENO_ESPNET_FFN_CONV,
+    STENO_ESPNET_FFN_CONV_LINEAR
 };
 
 enum steno_espnet_merge {
@@ -30,14 +38,24 @@ enum steno_espnet_merge {
 struct steno_espnet_encoder {
     enum steno_espnet_kind kind;
     int64_t in, d, heads, ff, blocks;
-    const char *input_layer; /* conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear */
+    const char *input_layer; /* conv1d1 to conv1d3, conv2d, conv2d1, 2, 6, 8, linear */
     enum steno_espnet_pos pos;
     int64_t pos_rows; /* ESPnet's table of positions; the legacy one begins with its last row */
     bool fast;        /* attention of Fastformer */
     bool macaron, conv, before; /* before: norms come before their parts */
     bool ffn;                   /* E-Branchformer has feed-forward parts */
-    int64_t kernel;             /* of the Conformer's convolution */
-    const char *activation;
+    bool concat_after;          /* attention's result and its input are merged by a layer */
+    bool qk_norm;               /* queries and keys are normalized */
+    enum steno_espnet_ffn ffn_type;
+    int64_t ffn_kernel;
+    int64_t kernel;              /* of the Conformer's convolution */
+    const char *activation;      /* of linear feed-forward parts */
+    const char *conv_activation; /* of the Conformer's convolution */
+    bool conditioned;            /* blocks with condition[i] are told CTC's guess */
+    bool condition[STENO_ESPNET_MAX_BLOCKS];
+    /* contextual blocks, in frames after the input layer */
+    int64_t block, hop, look_ahead, subsample;
+    bool ctx_pos; /* the context has positions */
     /* Branchformer and E-Branchformer: their branches and how they are merged */
     bool attn, cgmlp, gate_linear;
     int64_t gate_units, gate_kernel, merge_kernel;
@@ -46,20 +64,34 @@ struct steno_espnet_encoder {
     float gate_weight[STENO_ESPNET_MAX_BLOCKS]; /* of the cgMLP branch, per block; fixed merge */
 };
 
-/* Input layer and positions: feats [1,T,in] -> [1,T',d]. *pos: the positions that the attention
- * takes, or STENO_NONE. */
+/* What a layer gets beside its input. */
+struct steno_espnet_view {
+    steno_value_id pos;    /* of the attention, or STENO_NONE */
+    steno_value_id hidden; /* bool [1,1,T,T]: keys that a row does not see; or STENO_NONE */
+};
+
+bool steno_espnet_streams(const struct steno_espnet_encoder *e);
+/* Write the network of contextual blocks. */
+STENO_MUST steno_status steno_espnet_write_blocks(const struct steno_espnet_encoder *e,
+                                                  const struct steno_make_weights *w,
+                                                  const char *path, steno_err *err);
+/* The input layer, embed.*, without positions: feats [1,T,in] -> [1,T',d]. */
+steno_value_id steno_espnet_input_layer(struct steno_make *m, steno_value_id x,
+                                        const struct steno_espnet_encoder *e);
+/* Input layer and positions. Sets v->pos. */
 steno_value_id steno_espnet_embed(struct steno_make *m, steno_value_id x,
-                                  const struct steno_espnet_encoder *e, steno_value_id *pos);
+                                  const struct steno_espnet_encoder *e,
+                                  struct steno_espnet_view *v);
 /* Block i, [1,T,d] -> [1,T,d]. Weights are below m->prefix. */
-steno_value_id steno_espnet_layer(struct steno_make *m, steno_value_id x, steno_value_id pos,
+steno_value_id steno_espnet_layer(struct steno_make *m, steno_value_id x,
+                                  const struct steno_espnet_view *v,
                                   const struct steno_espnet_encoder *e, int64_t i);
+/* Weights of more than e->blocks blocks are an error, STENO_ERR_FORMAT. */
+void steno_espnet_check_blocks(struct steno_make *m, const struct steno_espnet_encoder *e);
 /* The self-attention of an encoder's layer, weights NAME.*. */
 steno_value_id steno_espnet_self_attention(struct steno_make *m, const char *name, steno_value_id x,
-                                           steno_value_id pos,
+                                           const struct steno_espnet_view *v,
                                            const struct steno_espnet_encoder *e);
-/* The Conformer's convolution module, conv_module.*. */
-steno_value_id steno_espnet_convolution(struct steno_make *m, steno_value_id x,
-                                        const struct steno_espnet_encoder *e);
 /* "identity", and ESPnet's get_activation: "hardtanh", "tanh", "relu", "selu", "swish". */
 steno_value_id steno_espnet_activation(struct steno_make *m, steno_value_id x, const char *name);
 

@@ -13,13 +13,18 @@ static const struct kind {
     int64_t blocks;         /* these are ESPnet's defaults */
     const char *rel;        /* rel_pos_type */
     const char *activation; /* of the feed-forward parts */
+    int64_t ffn_kernel;     /* positionwise_conv_kernel_size */
 } kinds[] = {
-    {"transformer", STENO_ESPNET_TRANSFORMER, 6, NULL, "relu"},
-    {"conformer", STENO_ESPNET_CONFORMER, 6, "legacy", "swish"},
-    {"branchformer", STENO_ESPNET_BRANCHFORMER, 12, "latest", NULL},
-    {"e_branchformer", STENO_ESPNET_E_BRANCHFORMER, 12, "latest", "swish"},
+    {"transformer", STENO_ESPNET_TRANSFORMER, 6, NULL, "relu", 1},
+    {"conformer", STENO_ESPNET_CONFORMER, 6, "legacy", "swish", 3},
+    {"branchformer", STENO_ESPNET_BRANCHFORMER, 12, "latest", NULL, 0},
+    {"e_branchformer", STENO_ESPNET_E_BRANCHFORMER, 12, "latest", "swish", 0},
+    {"contextual_block_transformer", STENO_ESPNET_BLOCK_TRANSFORMER, 6, NULL, "relu", 1},
+    {"contextual_block_conformer", STENO_ESPNET_BLOCK_CONFORMER, 6, NULL, "relu", 3},
 };
-#define KNOWN_KINDS "transformer, conformer, branchformer, e_branchformer"
+#define KNOWN_KINDS                                                                                \
+    "transformer, conformer, branchformer, e_branchformer, contextual_block_transformer, "         \
+    "contextual_block_conformer"
 
 /* Of all kinds: ESPnet builds no encoder with a key that its kind does not know. */
 static const char *const keys[] = {"activation_type",
@@ -27,21 +32,26 @@ static const char *const keys[] = {"activation_type",
                                    "attention_heads",
                                    "attention_layer_type",
                                    "attn_branch_drop_rate",
+                                   "block_size",
                                    "cgmlp_conv_kernel",
                                    "cgmlp_linear_units",
                                    "cgmlp_weight",
                                    "cnn_module_kernel",
                                    "concat_after",
                                    "ctc_trim",
+                                   "ctx_pos_enc",
                                    "dropout_rate",
                                    "ffn_activation_type",
                                    "gate_activation",
                                    "gradient_checkpoint_layers",
+                                   "hop_size",
+                                   "init_average",
                                    "input_layer",
                                    "interctc_layer_idx",
                                    "interctc_use_conditioning",
                                    "layer_drop_rate",
                                    "linear_units",
+                                   "look_ahead",
                                    "macaron_ffn",
                                    "macaron_style",
                                    "max_pos_emb_len",
@@ -99,7 +109,7 @@ static bool branches(const struct steno_espnet_encoder *e)
 
 static steno_status read_attention(struct steno_espnet_job *j, const char *key, const char *rel)
 {
-    static const char *const rels[] = {"legacy", "latest", NULL};
+    static const char *const rels[] = {"legacy", "latest", NULL, 0};
     const char *pos = rel ? "rel_pos" : "abs_pos", *self = rel ? "rel_selfattn" : "selfattn";
     struct steno_espnet_encoder *e = &j->a.e;
     steno_status st = steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos);
@@ -136,13 +146,36 @@ static steno_status read_attention(struct steno_espnet_job *j, const char *key, 
 
 static steno_status read_input_layer(struct steno_espnet_job *j)
 {
-    static const char *const layers[] = {"conv2d",  "conv2d1", "conv2d2", "conv2d6",
-                                         "conv2d8", "linear",  NULL};
-    const char *names = "conv2d, conv2d1, conv2d2, conv2d6, conv2d8, linear";
+    static const char *const layers[] = {"conv1d1", "conv1d2", "conv1d3", "conv2d", "conv2d1",
+                                         "conv2d2", "conv2d6", "conv2d8", "linear", NULL};
+    static const char *const block_layers[] = {"conv2d", "conv2d6", "conv2d8", NULL};
+    const bool streams = steno_espnet_streams(&j->a.e);
+    const char *names = streams ? "conv2d, conv2d6, conv2d8"
+                                : "conv1d1, conv1d2, conv1d3, conv2d, conv2d1, conv2d2, conv2d6, "
+                                  "conv2d8, linear";
     const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "input_layer");
     if (n && steno_yaml_null(n))
         return steno_espnet_unsupported(j, j->y, CONF "input_layer", "null", names);
-    return choose(j, CONF "input_layer", layers, names, &j->a.e.input_layer);
+    return choose(j, CONF "input_layer", streams ? block_layers : layers, names,
+                  &j->a.e.input_layer);
+}
+
+/* interctc_layer_idx: the blocks, from 1, whose CTC is trained; with interctc_use_conditioning the
+ * next block is told its scores. */
+static steno_status read_condition(struct steno_espnet_job *j)
+{
+    struct steno_espnet_encoder *e = &j->a.e;
+    const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "interctc_layer_idx");
+    steno_status st = steno_espnet_flag(j, j->y, CONF "interctc_use_conditioning", &e->conditioned);
+    if (st || !e->conditioned || !n || n->kind != STENO_YAML_LIST)
+        return st;
+    for (n = n->first; n; n = n->next) {
+        const long i = n->kind == STENO_YAML_SCALAR ? strtol(n->text, NULL, 10) : 0;
+        if (i < 1 || i >= e->blocks)
+            return contradict(j, "an entry of interctc_layer_idx and num_blocks");
+        e->condition[i - 1] = true;
+    }
+    return STENO_OK;
 }
 
 static steno_status read_common(struct steno_espnet_job *j)
@@ -155,12 +188,50 @@ static steno_status read_common(struct steno_espnet_job *j)
     READ(read_input_layer(j));
     READ(steno_espnet_int(j, y, CONF "max_pos_emb_len", STENO_ESPNET_POSITIONS, 1 << 20,
                           &e->pos_rows));
-    READ(steno_espnet_only(j, y, CONF "interctc_use_conditioning", "false"));
+    READ(read_condition(j));
     READ(steno_espnet_only(j, y, CONF "zero_triu", "false"));
-    READ(steno_espnet_only(j, y, CONF "qk_norm", "false"));
+    READ(steno_espnet_flag(j, y, CONF "qk_norm", &e->qk_norm));
     if (!st && (e->d % e->heads || e->d % 2))
         st = contradict(j, "output_size and attention_heads");
     j->a.d = e->d;
+    return st;
+}
+
+static steno_status read_feed_forward(struct steno_espnet_job *j)
+{
+    static const char *const types[] = {"linear", "conv1d", "conv1d-linear", NULL};
+    struct steno_espnet_encoder *e = &j->a.e;
+    const char *type = types[0];
+    steno_status st =
+        choose(j, CONF "positionwise_layer_type", types, "linear, conv1d, conv1d-linear", &type);
+    READ(steno_espnet_int(j, j->y, CONF "linear_units", 1, 1 << 20, &e->ff));
+    READ(steno_espnet_int(j, j->y, CONF "positionwise_conv_kernel_size", 1, 4095, &e->ffn_kernel));
+    for (int i = 0; types[i]; i++)
+        if (!strcmp(type, types[i]))
+            e->ffn_type = (enum steno_espnet_ffn)i;
+    if (!st && e->ffn_type && e->ffn_kernel % 2 == 0)
+        st = contradict(j, "positionwise_layer_type and an even positionwise_conv_kernel_size");
+    return st;
+}
+
+/* Contextual blocks. ESPnet fails with init_average: false, and repeats a frame in each block after
+ * a linear input layer. */
+static steno_status read_blocks(struct steno_espnet_job *j)
+{
+    struct steno_espnet_encoder *e = &j->a.e;
+    const steno_yaml *y = j->y;
+    const char *layer = e->input_layer;
+    steno_status st = steno_espnet_int(j, y, CONF "block_size", 2, 4096, &e->block);
+    READ(steno_espnet_int(j, y, CONF "hop_size", 1, 4096, &e->hop));
+    READ(steno_espnet_int(j, y, CONF "look_ahead", 0, 4096, &e->look_ahead));
+    READ(steno_espnet_flag(j, y, CONF "ctx_pos_enc", &e->ctx_pos));
+    READ(steno_espnet_only(j, y, CONF "init_average", "true"));
+    if (!st && e->hop + e->look_ahead > e->block)
+        st = contradict(j, "block_size, hop_size and look_ahead");
+    if (!st && j->umvn)
+        st = steno_espnet_unsupported(j, y, "normalize", "utterance_mvn",
+                                      "global_mvn, null, since the encoder streams");
+    e->subsample = !strcmp(layer, "conv2d6") ? 6 : !strcmp(layer, "conv2d8") ? 8 : 4;
     return st;
 }
 
@@ -168,18 +239,22 @@ static steno_status read_former(struct steno_espnet_job *j, const struct kind *k
 {
     struct steno_espnet_encoder *e = &j->a.e;
     const steno_yaml *y = j->y;
-    steno_status st = steno_espnet_int(j, y, CONF "linear_units", 1, 1 << 20, &e->ff);
+    steno_status st = read_feed_forward(j);
     READ(steno_espnet_int(j, y, CONF "cnn_module_kernel", 1, 4095, &e->kernel));
-    READ(read_activation(j, CONF "activation_type", &e->activation));
+    READ(read_activation(j, CONF "activation_type", &e->conv_activation));
     READ(steno_espnet_flag(j, y, CONF "normalize_before", &e->before));
     READ(steno_espnet_flag(j, y, CONF "macaron_style", &e->macaron));
     READ(steno_espnet_flag(j, y, CONF "use_cnn_module", &e->conv));
-    READ(steno_espnet_only(j, y, CONF "concat_after", "false"));
-    READ(steno_espnet_only(j, y, CONF "positionwise_layer_type", "linear"));
+    READ(steno_espnet_flag(j, y, CONF "concat_after", &e->concat_after));
     READ(steno_espnet_only(j, y, CONF "ctc_trim", "false"));
     if (!st && e->conv && e->kernel % 2 == 0)
         st = contradict(j, "use_cnn_module and an even cnn_module_kernel");
-    READ(read_attention(j, CONF "selfattention_layer_type", k->rel));
+    if (e->kind == STENO_ESPNET_CONFORMER)
+        e->activation = e->conv_activation;
+    if (steno_espnet_streams(e)) /* their attention is a plain one, whatever the key says */
+        READ(read_blocks(j));
+    else
+        READ(read_attention(j, CONF "selfattention_layer_type", k->rel));
     return st;
 }
 
@@ -281,10 +356,17 @@ steno_status steno_espnet_read_encoder(struct steno_espnet_job *j)
                                            .blocks = k->blocks,
                                            .input_layer = "conv2d",
                                            .before = true,
-                                           .conv = k->kind == STENO_ESPNET_CONFORMER,
+                                           .conv = k->kind == STENO_ESPNET_CONFORMER ||
+                                                   k->kind == STENO_ESPNET_BLOCK_CONFORMER,
                                            .pos_rows = 5000,
                                            .kernel = 31,
                                            .activation = k->activation,
+                                           .conv_activation = "swish",
+                                           .ffn_kernel = k->ffn_kernel,
+                                           .block = 40,
+                                           .hop = 16,
+                                           .look_ahead = 16,
+                                           .ctx_pos = true,
                                            .attn = true,
                                            .cgmlp = true,
                                            .gate_units = 2048,

@@ -1,8 +1,9 @@
-/* Layers of the encoders: conformer/encoder_layer.py, transformer/encoder_layer.py,
+/* Layers of the encoders: {conformer,transformer}/{,contextual_block_}encoder_layer.py,
  * asr/encoder/{branchformer,e_branchformer}_encoder.py, asr/layers/cgmlp.py of ESPnet 202511. */
 #include "convert/espnet_encoder.h"
 #include "convert/espnet_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 steno_value_id steno_espnet_activation(struct steno_make *m, steno_value_id x, const char *name)
@@ -18,16 +19,53 @@ steno_value_id steno_espnet_activation(struct steno_make *m, steno_value_id x, c
     return steno_make_activation(m, x, name);
 }
 
+/* Convolution over time, of rows: [1,T,in] -> [1,T,out]. */
+static steno_value_id over_time(struct steno_make *m, steno_value_id x, const char *name,
+                                int64_t in, int64_t out, int64_t kernel, int64_t groups)
+{
+    static const int64_t turn[] = {0, 2, 1};
+    const struct steno_make_conv c = {.rank = 1,
+                                      .in = in,
+                                      .out = out,
+                                      .kernel = kernel,
+                                      .stride = 1,
+                                      .pad = (kernel - 1) / 2,
+                                      .groups = groups,
+                                      .bias = true};
+    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), name, &c);
+    return steno_make_transpose(m, x, 3, turn);
+}
+
+/* transformer/positionwise_feed_forward.py, multi_layer_conv.py. */
 static steno_value_id feed_forward(struct steno_make *m, steno_value_id x, const char *name,
                                    const struct steno_espnet_encoder *e)
 {
-    x = steno_espnet_linear(m, x, name, "w_1", e->d, e->ff, true);
-    x = steno_espnet_activation(m, x, e->activation);
-    return steno_espnet_linear(m, x, name, "w_2", e->ff, e->d, true);
+    char first[60], second[60];
+    snprintf(first, sizeof first, "%s.w_1", name);
+    snprintf(second, sizeof second, "%s.w_2", name);
+    if (e->ffn_type == STENO_ESPNET_FFN_LINEAR)
+        x = steno_espnet_activation(m, steno_make_linear(m, x, first, e->d, e->ff, true),
+                                    e->activation);
+    else
+        x = steno_make_1(m, "Relu", over_time(m, x, first, e->d, e->ff, e->ffn_kernel, 1));
+    return e->ffn_type == STENO_ESPNET_FFN_CONV
+               ? over_time(m, x, second, e->ff, e->d, e->ffn_kernel, 1)
+               : steno_make_linear(m, x, second, e->ff, e->d, true);
 }
 
-steno_value_id steno_espnet_convolution(struct steno_make *m, steno_value_id x,
-                                        const struct steno_espnet_encoder *e)
+static steno_value_id attend(struct steno_make *m, steno_value_id x,
+                             const struct steno_espnet_view *v,
+                             const struct steno_espnet_encoder *e)
+{
+    steno_value_id y = steno_espnet_self_attention(m, "self_attn", x, v, e);
+    if (!e->concat_after)
+        return y;
+    return steno_make_linear(m, steno_make_concat(m, -1, x, y), "concat_linear", 2 * e->d, e->d,
+                             true);
+}
+
+static steno_value_id convolution(struct steno_make *m, steno_value_id x,
+                                  const struct steno_espnet_encoder *e)
 {
     static const int64_t turn[] = {0, 2, 1};
     const int64_t d = e->d, k = e->kernel;
@@ -43,62 +81,44 @@ steno_value_id steno_espnet_convolution(struct steno_make *m, steno_value_id x,
                  .bias = true,
                  .batch_norm = "conv_module.norm"},
         out = {.rank = 1, .in = d, .out = d, .kernel = 1, .stride = 1, .bias = true};
-    steno_value_id gate;
     x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), "conv_module.pointwise_conv1",
                             &in);
-    gate = steno_make_slice(m, x, 1, d, 2 * d);
-    x = steno_make_2(m, "Mul", steno_make_slice(m, x, 1, 0, d), steno_make_1(m, "Sigmoid", gate));
+    x = steno_make_glu(m, x, 1);
     x = steno_espnet_activation(m, steno_make_convolve(m, x, "conv_module.depthwise_conv", &depth),
-                                e->activation);
+                                e->conv_activation);
     x = steno_make_convolve(m, x, "conv_module.pointwise_conv2", &out);
     return steno_make_transpose(m, x, 3, turn);
 }
 
-static steno_value_id conformer_layer(struct steno_make *m, steno_value_id x, steno_value_id pos,
+static steno_value_id conformer_layer(struct steno_make *m, steno_value_id x,
+                                      const struct steno_espnet_view *v,
                                       const struct steno_espnet_encoder *e)
 {
     const int64_t d = e->d;
+    const bool block = e->kind == STENO_ESPNET_BLOCK_CONFORMER;
+    const char *norm_mha = block ? "norm1" : "norm_mha", *norm_ff = block ? "norm2" : "norm_ff";
     const float by = e->macaron ? 0.5f : 1;
     if (e->macaron)
         STENO_ESPNET_RESIDUAL(m, x, "norm_ff_macaron", d, e->before, by,
                               feed_forward(m, y, "feed_forward_macaron", e));
-    STENO_ESPNET_RESIDUAL(m, x, "norm_mha", d, e->before, 1,
-                          steno_espnet_self_attention(m, "self_attn", y, pos, e));
+    STENO_ESPNET_RESIDUAL(m, x, norm_mha, d, e->before, 1, attend(m, y, v, e));
     if (e->conv)
-        STENO_ESPNET_RESIDUAL(m, x, "norm_conv", d, e->before, 1,
-                              steno_espnet_convolution(m, y, e));
-    STENO_ESPNET_RESIDUAL(m, x, "norm_ff", d, e->before, by, feed_forward(m, y, "feed_forward", e));
+        STENO_ESPNET_RESIDUAL(m, x, "norm_conv", d, e->before, 1, convolution(m, y, e));
+    STENO_ESPNET_RESIDUAL(m, x, norm_ff, d, e->before, by, feed_forward(m, y, "feed_forward", e));
     return e->conv ? steno_make_norm(m, x, "norm_final", d, STENO_ESPNET_EPSILON) : x;
 }
 
 static steno_value_id transformer_layer(struct steno_make *m, steno_value_id x,
+                                        const struct steno_espnet_view *v,
                                         const struct steno_espnet_encoder *e)
 {
     const int64_t d = e->d;
-    STENO_ESPNET_RESIDUAL(m, x, "norm1", d, e->before, 1,
-                          steno_espnet_self_attention(m, "self_attn", y, STENO_NONE, e));
+    STENO_ESPNET_RESIDUAL(m, x, "norm1", d, e->before, 1, attend(m, y, v, e));
     STENO_ESPNET_RESIDUAL(m, x, "norm2", d, e->before, 1, feed_forward(m, y, "feed_forward", e));
     return x;
 }
 
 /* ---- Branchformer, E-Branchformer ---------------------------------------------------------- */
-
-/* Convolution over time of each column alone. */
-static steno_value_id depthwise(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
-                                int64_t kernel)
-{
-    static const int64_t turn[] = {0, 2, 1};
-    const struct steno_make_conv c = {.rank = 1,
-                                      .in = d,
-                                      .out = d,
-                                      .kernel = kernel,
-                                      .stride = 1,
-                                      .pad = (kernel - 1) / 2,
-                                      .groups = d,
-                                      .bias = true};
-    x = steno_make_convolve(m, steno_make_transpose(m, x, 3, turn), name, &c);
-    return steno_make_transpose(m, x, 3, turn);
-}
 
 /* Half of the columns, times a gate that the convolution makes of the others (cgMLP). */
 static steno_value_id gated(struct steno_make *m, steno_value_id x,
@@ -110,7 +130,7 @@ static steno_value_id gated(struct steno_make *m, steno_value_id x,
     x = steno_make_activation(m, x, "gelu");
     gate = steno_make_norm(m, steno_make_slice(m, x, 2, half, all), "cgmlp.csgu.norm", half,
                            STENO_ESPNET_EPSILON);
-    gate = depthwise(m, gate, "cgmlp.csgu.conv", half, e->gate_kernel);
+    gate = over_time(m, gate, "cgmlp.csgu.conv", half, half, e->gate_kernel, half);
     if (e->gate_linear)
         gate = steno_espnet_linear(m, gate, "cgmlp", "csgu.linear", half, half, true);
     gate = steno_espnet_activation(m, gate, e->gate_activation);
@@ -154,7 +174,8 @@ static steno_value_id merge(struct steno_make *m, steno_value_id x1, steno_value
 }
 
 /* ESPnet leaves out a branch whose fixed weight is 0, and merges the other one alone. */
-static steno_value_id branchformer_layer(struct steno_make *m, steno_value_id x, steno_value_id pos,
+static steno_value_id branchformer_layer(struct steno_make *m, steno_value_id x,
+                                         const struct steno_espnet_view *v,
                                          const struct steno_espnet_encoder *e, int64_t i)
 {
     const bool two = e->attn && e->cgmlp, fixed = two && e->merge == STENO_ESPNET_MERGE_FIXED;
@@ -165,7 +186,7 @@ static steno_value_id branchformer_layer(struct steno_make *m, steno_value_id x,
     steno_value_id x1 = STENO_NONE, x2 = STENO_NONE;
     if (attn)
         x1 = steno_espnet_self_attention(
-            m, "attn", steno_make_norm(m, x, "norm_mha", d, STENO_ESPNET_EPSILON), pos, e);
+            m, "attn", steno_make_norm(m, x, "norm_mha", d, STENO_ESPNET_EPSILON), v, e);
     if (cgmlp)
         x2 = gated(m, steno_make_norm(m, x, "norm_mlp", d, STENO_ESPNET_EPSILON), e);
     if (attn && cgmlp)
@@ -178,7 +199,8 @@ static steno_value_id branchformer_layer(struct steno_make *m, steno_value_id x,
 }
 
 static steno_value_id e_branchformer_layer(struct steno_make *m, steno_value_id x,
-                                           steno_value_id pos, const struct steno_espnet_encoder *e)
+                                           const struct steno_espnet_view *v,
+                                           const struct steno_espnet_encoder *e)
 {
     const float by = e->macaron ? 0.5f : 1;
     const int64_t d = e->d;
@@ -187,28 +209,30 @@ static steno_value_id e_branchformer_layer(struct steno_make *m, steno_value_id 
         STENO_ESPNET_RESIDUAL(m, x, "norm_ff_macaron", d, true, by,
                               feed_forward(m, y, "feed_forward_macaron", e));
     x1 = steno_espnet_self_attention(
-        m, "attn", steno_make_norm(m, x, "norm_mha", d, STENO_ESPNET_EPSILON), pos, e);
+        m, "attn", steno_make_norm(m, x, "norm_mha", d, STENO_ESPNET_EPSILON), v, e);
     x2 = gated(m, steno_make_norm(m, x, "norm_mlp", d, STENO_ESPNET_EPSILON), e);
     both = steno_make_concat(m, -1, x1, x2);
-    both = steno_make_add(m, both,
-                          depthwise(m, both, "depthwise_conv_fusion", 2 * d, e->merge_kernel));
+    both = steno_make_add(
+        m, both, over_time(m, both, "depthwise_conv_fusion", 2 * d, 2 * d, e->merge_kernel, 2 * d));
     x = steno_make_add(m, x, steno_make_linear(m, both, "merge_proj", 2 * d, d, true));
     if (e->ffn)
         STENO_ESPNET_RESIDUAL(m, x, "norm_ff", d, true, by, feed_forward(m, y, "feed_forward", e));
     return steno_make_norm(m, x, "norm_final", d, STENO_ESPNET_EPSILON);
 }
 
-steno_value_id steno_espnet_layer(struct steno_make *m, steno_value_id x, steno_value_id pos,
+steno_value_id steno_espnet_layer(struct steno_make *m, steno_value_id x,
+                                  const struct steno_espnet_view *v,
                                   const struct steno_espnet_encoder *e, int64_t i)
 {
     switch (e->kind) {
     case STENO_ESPNET_CONFORMER:
-        return conformer_layer(m, x, pos, e);
+    case STENO_ESPNET_BLOCK_CONFORMER:
+        return conformer_layer(m, x, v, e);
     case STENO_ESPNET_BRANCHFORMER:
-        return branchformer_layer(m, x, pos, e, i);
+        return branchformer_layer(m, x, v, e, i);
     case STENO_ESPNET_E_BRANCHFORMER:
-        return e_branchformer_layer(m, x, pos, e);
+        return e_branchformer_layer(m, x, v, e);
     default:
-        return transformer_layer(m, x, e);
+        return transformer_layer(m, x, v, e);
     }
 }

@@ -564,6 +564,16 @@ static steno_value_id gelu(struct steno_make *m, steno_value_id x)
     return steno_make_scale(m, steno_make_2(m, "Mul", x, e), 0.5f);
 }
 
+/* Both halves come from one Split, because the engine's passes do not see such a unit in two Slices
+ * along axis 1. */
+steno_value_id steno_make_glu(struct steno_make *m, steno_value_id x, int64_t axis)
+{
+    const struct steno_attr a = INT_ATTR("axis", axis);
+    steno_value_id half[2];
+    steno_make_outputs(m, "Split", 1, &x, 2, half, 1, &a);
+    return steno_make_2(m, "Mul", half[0], steno_make_1(m, "Sigmoid", half[1]));
+}
+
 steno_value_id steno_make_activation(struct steno_make *m, steno_value_id x, const char *name)
 {
     if (!strcmp(name, "relu"))
@@ -581,13 +591,8 @@ steno_value_id steno_make_activation(struct steno_make *m, steno_value_id x, con
     return STENO_NONE;
 }
 
-steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
-                                    double first, double step)
+void steno_make_sinusoid_table(float *x, int64_t n, int64_t d, double first, double step)
 {
-    steno_value_id v;
-    float *x = new_const(m, name, 3, (int64_t[]){1, n, d}, &v);
-    if (!x)
-        return STENO_NONE;
     for (int64_t k = 0; k < d; k++) {
         /* in f32, as PyTorch computes exp(k * -(ln(10000) / d)) */
         const float by = expf((float)(k - k % 2) * (float)-(log(10000.0) / (double)d));
@@ -596,5 +601,15 @@ steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int6
             x[r * d + k] = k % 2 ? cosf(angle) : sinf(angle);
         }
     }
+}
+
+steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
+                                    double first, double step)
+{
+    steno_value_id v;
+    float *x = new_const(m, name, 3, (int64_t[]){1, n, d}, &v);
+    if (!x)
+        return STENO_NONE;
+    steno_make_sinusoid_table(x, n, d, first, step);
     return v;
 }

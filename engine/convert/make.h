@@ -125,6 +125,8 @@ struct steno_make_conv {
 /* Convolution of NAME.weight [out, in / groups, kernel ...]. */
 steno_value_id steno_make_convolve(struct steno_make *m, steno_value_id x, const char *name,
                                    const struct steno_make_conv *c);
+/* Gated linear unit: the first half of x along an axis, times the sigmoid of the second. */
+steno_value_id steno_make_glu(struct steno_make *m, steno_value_id x, int64_t axis);
 /* "relu", "swish" (also "silu"), "gelu", "tanh". STENO_ERR_UNSUPPORTED names another one. */
 steno_value_id steno_make_activation(struct steno_make *m, steno_value_id x, const char *name);
 /* ---- recurrent layers (make_rnn.c) ---- */
@@ -149,6 +151,7 @@ steno_value_id steno_make_recur(struct steno_make *m, steno_value_id x, const ch
 /* ---- tables ---- */
 /* Rows 0..n-1 of the sinusoidal table of ESPnet and fairseq-like models: sin at even columns, cos
  * at odd ones. Row r is of position first + r * step. */
+void steno_make_sinusoid_table(float *x, int64_t n, int64_t d, double first, double step);
 steno_value_id steno_make_sinusoids(struct steno_make *m, const char *name, int64_t n, int64_t d,
                                     double first, double step);
 

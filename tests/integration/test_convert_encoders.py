@@ -14,6 +14,7 @@ from daemon import SLOW
 from test_models import ROOT, STENO
 
 sys.path.insert(0, os.path.join(ROOT, "tests/convert"))
+import contextual  # noqa: E402
 import seeded  # noqa: E402
 
 RECORD = np.load(os.path.join(ROOT, "tests/data/convert/encoders.npz"))
@@ -21,17 +22,17 @@ ABOUT = json.loads(str(RECORD["about"]))
 TOKENS = ["<blank>", "<unk>", "a", "<sos/eos>"]
 
 
-def steno(*args, want=0):
+def steno(*args, want=0, out=False):
     p = subprocess.run([STENO, *args], capture_output=True, text=True, timeout=300 * SLOW, check=False)
     assert p.returncode == want, f"steno {' '.join(args)}: exit {p.returncode}, expected {want}: {p.stderr.strip()}"
-    return p.stderr
+    return p.stdout if out else p.stderr
 
 
 def checkpoint(path, name, drop=None, **conf):
     """A packed model of the encoder and a CTC layer; conf: other values in encoder_conf."""
     about = ABOUT[name]
     shapes = {**about["weights"], "ctc.ctc_lo.weight": [len(TOKENS), 8], "ctc.ctc_lo.bias": [len(TOKENS)]}
-    config = dict(token_list=TOKENS, token_type="char", frontend_conf=dict(n_mels=20), normalize="utterance_mvn",
+    config = dict(token_list=TOKENS, token_type="char", frontend_conf=dict(n_mels=20), normalize=None,
                   encoder=about["encoder"], encoder_conf={**about["encoder_conf"], **conf}, decoder=None)
     with zipfile.ZipFile(path, "w") as z:
         z.writestr("meta.yaml", "files: {asr_model_file: model.pth}\nyaml_files: {asr_train_config: config.yaml}\n")
@@ -40,29 +41,54 @@ def checkpoint(path, name, drop=None, **conf):
     return path
 
 
+def whole(d, network, name, t):
+    """Outputs of ONNX Runtime and steno for a whole utterance."""
+    x, want = seeded.values(f"feats.{t}", 1, t, 20), RECORD[f"{name}.{t}"]
+    theirs, length = onnxruntime.InferenceSession(network).run(None, {"feats": x})
+    np.save(f"{d}/feats.npy", x)
+    steno("run", network, "--input", f"feats={d}/feats.npy", "--output-dir", d)
+    assert length == [want.shape[1]], f"{name}: {length}, expected {want.shape[1]}"
+    return theirs, np.load(f"{d}/0.npy")
+
+
+def streamed(d, network, name, t):
+    """The same for four blocks of a stream."""
+    session, conf = onnxruntime.InferenceSession(network), ABOUT[name]["encoder_conf"]
+    x, pe = seeded.values(f"feats.{t}", 1, t, 20), np.load(f"{d}/{name}/pe.npy")
+
+    def ours(feed):
+        args = []
+        for key, value in feed.items():
+            np.save(f"{d}/{key}.npy", value)
+            args += ["--input", f"{key}={d}/{key}.npy"]
+        steno("run", network, *args, "--output-dir", d)
+        return [np.load(f"{d}/{i}.npy") for i in range(5)]
+
+    return [contextual.run(call, conf, conf["num_blocks"], x, pe, 4) for call in (lambda feed: session.run(None, feed), ours)]
+
+
 def equal_to_pytorch(d):
     for name in ABOUT:
         steno("convert", checkpoint(f"{d}/in.zip", name), "-o", f"{d}/{name}")
-        network = f"{d}/{name}/full/default_encoder.onnx"
+        streams = ABOUT[name]["encoder"].startswith("contextual")
+        network = f"{d}/{name}/full/{'xformer' if streams else 'default'}_encoder.onnx"
         onnx.checker.check_model(network, full_check=True)
-        session = onnxruntime.InferenceSession(network)
-        for t in (27, 100):
-            x, want = seeded.values(f"feats.{t}", 1, t, 20), RECORD[f"{name}.{t}"]
-            theirs, length = session.run(None, {"feats": x})
-            np.save(f"{d}/feats.npy", x)
-            steno("run", network, "--input", f"feats={d}/feats.npy", "--output-dir", d)
-            assert length == [want.shape[1]], f"{name}: {length}, expected {want.shape[1]}"
-            for engine, y in (("ONNX Runtime", theirs), ("steno", np.load(f"{d}/0.npy"))):
+        for key in (k for k in RECORD if k.startswith(f"{name}.")):
+            t, want = int(key.rsplit(".")[-1]), RECORD[key]
+            for engine, y in zip(("ONNX Runtime", "steno"), (streamed if streams else whole)(d, network, name, t)):
                 assert y.shape == want.shape, f"{name}: {y.shape}, expected {want.shape}"
                 difference = np.abs(y - want).max()
                 assert difference < 1e-4, f"{name}, {t} frames: {engine} differs by {difference}"
 
 
 def served(d):
-    """A written directory opens, and a recording goes through it."""
+    """A written directory opens, and a recording goes through it; blocks of several streams run at once."""
     for name in ABOUT:
         steno("convert", checkpoint(f"{d}/in.zip", name), "-o", f"{d}/{name}")
         steno("transcribe", "--model", f"{d}/{name}", os.path.join(ROOT, "tests/data/speech/jfk.wav"))
+    for name in ("blocks-transformer", "blocks-conformer"):
+        said = steno("model", "info", f"{d}/{name}", out=True)
+        assert "of several streams at once" in said, said
 
 
 def refused(d, name, part, **conf):
@@ -80,8 +106,8 @@ def bad_configurations_of_branchformers_are_named(d):
     refused(d, name, "length of cgmlp_weight", cgmlp_weight=[0.5])
     refused(d, name, "entry of cgmlp_weight", cgmlp_weight=[0.5, 1.5])
     refused(d, name, "rel_pos; known: abs_pos and scaled_abs_pos with", attention_layer_type="selfattn")
-    refused(d, name, "input_layer: embed; known: conv2d", input_layer="embed")
-    refused(d, name, "input_layer: null; known: conv2d", input_layer=None)
+    refused(d, name, "input_layer: embed; known: conv1d1", input_layer="embed")
+    refused(d, name, "input_layer: null; known: conv1d1", input_layer=None)
     refused(d, name, "cgmlp_magic is not known", cgmlp_magic=1)
     refused(d, name, "is missing: encoder_conf asks for it", use_linear_after_conv=True)
     refused(d, name, "encoder_conf asks for [32,8]", cgmlp_linear_units=32)
@@ -95,11 +121,34 @@ def bad_configurations_of_e_branchformers_are_named(d):
     refused(d, name, "ffn_activation_type: gelu; known: hardtanh", ffn_activation_type="gelu")
     refused(d, name, "positionwise_layer_type: conv1d; known: linear", positionwise_layer_type="conv1d")
     refused(d, name, "max_pos_emb_len is '100', expected", max_pos_emb_len=100)
-    refused(d, name, "interctc_use_conditioning: true; known: false", interctc_use_conditioning=True)
+    refused(d, name, "'encoder.conditioning_layer.weight' is missing: interctc_use_conditioning asks", interctc_use_conditioning=True,
+            interctc_layer_idx=[1])
+    refused(d, name, "an entry of interctc_layer_idx", interctc_use_conditioning=True, interctc_layer_idx=[2])
     refused(d, name, "depthwise_conv_fusion.weight' is [16,1,7], encoder_conf asks for [16,1,3]", merge_conv_kernel=3)
 
 
-TESTS = [equal_to_pytorch, served, bad_configurations_of_branchformers_are_named, bad_configurations_of_e_branchformers_are_named]
+def bad_configurations_of_formers_are_named(d):
+    name = "conformer-concat"
+    refused(d, name, "positionwise_layer_type: conv2d; known: linear, conv1d, conv1d-linear", positionwise_layer_type="conv2d")
+    refused(d, name, "even positionwise_conv_kernel_size", positionwise_conv_kernel_size=2)
+    refused(d, name, "activation_type: gelu; known: hardtanh", activation_type="gelu")
+    refused(d, name, "conv; known: abs_pos and scaled_abs_pos", pos_enc_layer_type="conv")
+    refused(d, name, "'encoder.encoders.0.concat_linear.weight' is missing", drop="encoder.encoders.0.concat_linear.weight")
+    refused(d, name, "zero_triu: true; known: false", zero_triu=True)
+
+
+def bad_configurations_of_blocks_are_named(d):
+    name = "blocks-conformer"
+    refused(d, name, "input_layer: linear; known: conv2d, conv2d6, conv2d8", input_layer="linear")
+    refused(d, name, "block_size is '0', expected", block_size=0)
+    refused(d, name, "block_size, hop_size and look_ahead do not fit", hop_size=25)
+    refused(d, name, "init_average: false; known: true", init_average=False)
+    refused(d, name, "more than the 2 blocks", num_blocks=2)
+    refused(d, name, "'encoder.encoders.2.norm_conv.bias' is missing", drop="encoder.encoders.2.norm_conv.bias")
+
+
+TESTS = [equal_to_pytorch, served, bad_configurations_of_formers_are_named, bad_configurations_of_blocks_are_named,
+         bad_configurations_of_branchformers_are_named, bad_configurations_of_e_branchformers_are_named]
 
 if __name__ == "__main__":
     failed = 0
