@@ -2,7 +2,9 @@
 #include "cli/store.h"
 
 #include "cli/fetch.h"
+#include "cli/optimize.h"
 #include "cli/progress.h"
+#include "convert/convert.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -144,6 +146,21 @@ static void say_use(const struct steno_catalogue_model *m, const char *dir, cons
            m->name, what, dir, m->name, m->name, m->name);
 }
 
+static steno_status convert(const char *from, const char *to, const char *weights, bool quiet,
+                            steno_err *err)
+{
+    const struct steno_convert_options none = {NULL, 0};
+    const char *what;
+    int n;
+    steno_status st = steno_convert(from, to, &none, &what, err);
+    if (st || !strcmp(weights, "fp32"))
+        return st;
+    return optimize_in_place(to, strcmp(weights, "int8") ? TO_BF16 : TO_INT8, quiet, &n)
+               ? steno_fail(err, STENO_ERR_FORMAT, "%s: the weights could not be made %s", to,
+                            weights)
+               : STENO_OK;
+}
+
 static int fetch_one(const struct store *s, const struct steno_catalogue_model *m)
 {
     struct fetch f = {.model = m,
@@ -151,7 +168,8 @@ static int fetch_one(const struct store *s, const struct steno_catalogue_model *
                       .from = &s->from,
                       .index = s->index,
                       .hub = s->hub,
-                      .quiet = s->quiet};
+                      .quiet = s->quiet,
+                      .convert = convert};
     char size[32], dir[STENO_PLACE_MAX];
     enum fetched state = FETCH_MISSING;
     steno_err err = {0};

@@ -74,6 +74,21 @@ static steno_status remove_tree(const char *path, steno_err *err)
     return STENO_OK;
 }
 
+static int open_one(const char *path, const struct stat *sb, int type, struct FTW *at)
+{
+    (void)sb;
+    (void)at;
+    return chmod(path, type == FTW_D ? 0755 : 0644);
+}
+
+/* Others may read the files, whatever the umask. */
+static steno_status open_tree(const char *path, steno_err *err)
+{
+    if (nftw(path, open_one, 16, FTW_PHYS))
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    return STENO_OK;
+}
+
 static steno_status make_dirs(const char *path, steno_err *err)
 {
     char part[STENO_PLACE_MAX];
@@ -135,21 +150,20 @@ static void drop_others(const struct stage *s)
         }
 }
 
-static steno_status put_into_place(const struct stage *s, steno_err *err)
+static steno_status put_into_place(const struct stage *s, const char *made, steno_err *err)
 {
     char place[STENO_PLACE_MAX];
     steno_status st = path_of(place, s->f->dir, "", s->f->model->name, "", err);
     if (st)
         return st;
-    drop_others(s);
-    if (!renameat2(AT_FDCWD, s->dir, AT_FDCWD, place, RENAME_EXCHANGE))
-        return remove_tree(s->dir, err); /* now the old directory */
-    if (errno != ENOENT) {               /* a file system without exchange */
+    if (!renameat2(AT_FDCWD, made, AT_FDCWD, place, RENAME_EXCHANGE))
+        return remove_tree(made, err); /* now the old directory */
+    if (errno != ENOENT) {             /* a file system without exchange */
         st = remove_tree(place, err);
         if (st)
             return st;
     }
-    if (rename(s->dir, place))
+    if (rename(made, place))
         return steno_fail(err, STENO_ERR_IO, "%s: %s", place, strerror(errno));
     return STENO_OK;
 }
@@ -166,7 +180,7 @@ static steno_status check_room(const struct stage *s, steno_err *err)
             sum += m->sources[i].packages[k].file.bytes;
         most = sum > most ? sum : most;
     }
-    most += m->bytes;
+    most += m->convert ? 2 * m->bytes : m->bytes; /* the checkpoint, and what is made of it */
     if (statvfs(s->dir, &fs))
         return STENO_OK;
     room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
@@ -580,6 +594,41 @@ static steno_status learn(struct stage *s, steno_err *err)
     return st;
 }
 
+/* ---- checkpoints -----------------------------------------------------------------------------
+ */
+
+/* Make a model of the fetched checkpoint, and put it into its place with the record of the
+ * checkpoint's files. If that fails, the checkpoint stays, and the next fetch takes it. */
+static steno_status convert(const struct stage *s, steno_err *err)
+{
+    const struct steno_catalogue_model *m = s->f->model;
+    char made[STENO_PLACE_MAX], from[STENO_PLACE_MAX], record[STENO_PLACE_MAX],
+        to[STENO_PLACE_MAX + sizeof STENO_RECORD];
+    steno_err ignored;
+    steno_status st = path_of(made, s->f->dir, ".", m->name, ".made", err);
+    if (!st)
+        st = s->n_files == 1 ? in_stage(s, s->files[0].name, from, err)
+                             : path_of(from, s->dir, "", ".", "", err);
+    if (!st)
+        st = in_stage(s, STENO_RECORD, record, err);
+    if (!st)
+        st = remove_tree(made, err);
+    if (st)
+        return st;
+    say(s->f, "making the model: ", m->convert);
+    snprintf(to, sizeof to, "%s/%s", made, STENO_RECORD);
+    st = s->f->convert(from, made, m->convert, s->f->quiet, err);
+    if (!st)
+        st = copy(record, to, err);
+    if (!st)
+        st = open_tree(made, err);
+    if (!st)
+        st = put_into_place(s, made, err);
+    if (st && remove_tree(made, &ignored))
+        return st;
+    return st ? st : remove_tree(s->dir, err);
+}
+
 steno_status fetch_model(const struct fetch *f, steno_err *err)
 {
     struct stage s = {.f = f, .lock = -1, .files = f->model->files, .n_files = f->model->n_files};
@@ -590,8 +639,12 @@ steno_status fetch_model(const struct fetch *f, steno_err *err)
         st = f->from->n ? fetch_local(&s, err) : fetch_remote(&s, err);
     if (!st && f->model->n_picks)
         st = learn(&s, err);
-    if (!st)
-        st = put_into_place(&s, err);
+    if (!st && f->model->convert) {
+        st = convert(&s, err);
+    } else if (!st) {
+        drop_others(&s);
+        st = put_into_place(&s, s.dir, err);
+    }
     if (s.lock >= 0) {
         (void)rmdir(s.dir); /* works only if nothing was fetched */
         close(s.lock);
@@ -611,6 +664,8 @@ enum fetched fetch_state(const struct steno_catalogue_model *m, const char *dir)
     if (m->n_picks) {
         if (read_record(m, dir, &fetched, NULL) || !fetched.n)
             return FETCH_DAMAGED;
+        if (m->convert)
+            return FETCH_COMPLETE;
         files = fetched.files;
         n = fetched.n;
     }
@@ -627,6 +682,10 @@ steno_status fetch_remove(const char *dir, const char *name, steno_err *err)
 {
     char place[STENO_PLACE_MAX], gone[STENO_PLACE_MAX];
     steno_status st = path_of(place, dir, "", name, "", err);
+    if (!st)
+        st = path_of(gone, dir, ".", name, ".made", err);
+    if (!st)
+        st = remove_tree(gone, err);
     if (!st)
         st = path_of(gone, dir, ".", name, ".new", err);
     if (!st)

@@ -330,12 +330,26 @@ static steno_status read_aliases(const struct reader *r, const struct steno_json
     return st;
 }
 
+/* "convert": "int8" */
+static steno_status read_convert(const struct reader *r, const struct steno_json_node *object,
+                                 struct steno_catalogue_model *m)
+{
+    static const char *const weights[] = {"fp32", "int8", "bf16"};
+    const struct steno_json_node *n = steno_json_get(object, "convert");
+    for (size_t i = 0; n && i < sizeof weights / sizeof *weights; i++)
+        if (n->kind == STENO_JSON_STRING && !strcmp(n->text, weights[i]))
+            m->convert = weights[i];
+    if (n && !m->convert)
+        return fault(r, n, "'convert' is \"fp32\", \"int8\" or \"bf16\"");
+    return n && !m->n_picks ? fault(r, n, "'convert' needs 'pick'") : STENO_OK;
+}
+
 static steno_status read_model(const struct reader *r, const struct steno_json_node *object,
                                struct steno_catalogue_model *m)
 {
-    static const char *const members[] = {"name",    "family",  "about",   "languages",
-                                          "license", "files",   "pick",    "bytes",
-                                          "known",   "sources", "aliases", NULL};
+    static const char *const members[] = {"name",    "family",  "about", "languages", "license",
+                                          "files",   "pick",    "bytes", "known",     "sources",
+                                          "aliases", "convert", NULL};
     bool picks = steno_json_get(object, "pick");
     steno_status st = known(r, object, members);
     if (!st)
@@ -355,6 +369,8 @@ static steno_status read_model(const struct reader *r, const struct steno_json_n
     for (size_t i = 0; !st && picks && i < m->n_sources; i++)
         if (!m->sources[i].hub)
             st = fault(r, object, "'pick' needs sources on a hub");
+    if (!st)
+        st = read_convert(r, object, m);
     return st ? st : read_aliases(r, object, m);
 }
 

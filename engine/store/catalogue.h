@@ -53,6 +53,9 @@ struct steno_catalogue_model {
     size_t n_sources;
     const char *const *aliases;
     size_t n_aliases;
+    /* The files are a checkpoint, which `steno convert` makes a model of, with weights in "fp32",
+     * "int8" or "bf16"; NULL: they are the model. A single file is the checkpoint itself. */
+    const char *convert;
 };
 
 /* Parse n bytes, borrowed for the call; name is used in messages. STENO_ERR_FORMAT names line and

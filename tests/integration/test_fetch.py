@@ -58,9 +58,17 @@ PICK = {"name": "picked", "family": "icefall", "about": "a test", "languages": "
         "pick": ["*.int8.onnx", "tokens.txt"], "bytes": 300000, "sources": [{"hub": "owner/listed", "revision": "main"}]}
 KNOWN = {**PICK, "name": "known", "known": {"tokens.txt": hashlib.sha256(VOCABULARY).hexdigest()}}
 LACKING = {**PICK, "name": "lacking", "pick": ["*.int8.onnx", "bpe.model"]}
+# a checkpoint, which becomes a model here; and one of another kind
+with zipfile.ZipFile(os.path.join(ROOT, "tests/data/convert/wavlm.zip")) as _z:
+    CHECKPOINT = {n: _z.read(n) for n in _z.namelist()}
+WHOLE = {"only.zip": open(os.path.join(ROOT, "tests/data/convert/wavlm.zip"), "rb").read()}
+MADE = {**PICK, "name": "made", "family": "wav2vec2", "pick": ["config.json", "model.safetensors", "vocab.json", "*_config.json"],
+        "bytes": 20000, "convert": "fp32"}
+SMALL = {**MADE, "name": "small", "convert": "int8"}
+ALONE = {**MADE, "name": "alone", "pick": ["*.zip"], "convert": "bf16"}
 CATALOGUE = os.path.join(TMP, "catalogue.json")
 with open(CATALOGUE, "w", encoding="utf-8") as _f:
-    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING], "clients": {}}, _f)
+    json.dump({"models": [model("pack", PACKAGES, HUB), model("hub", HUB), PICK, KNOWN, LACKING, MADE, SMALL, ALONE], "clients": {}}, _f)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -225,6 +233,61 @@ def others_may_read_the_model_whatever_the_umask():
         assert steno(data, "fetch", "picked", "--hub", s.url, umask=0o077).returncode == 0
         picked = os.path.join(data, "models", "picked")
         assert all(os.stat(os.path.join(picked, f)).st_mode & 0o777 == 0o644 for f in os.listdir(picked)), os.listdir(picked)
+
+
+def entries(data):
+    return sorted(os.listdir(os.path.join(data, "models")))
+
+
+@case
+def a_checkpoint_becomes_a_model():
+    sizes = {}
+    for name, listed in (("made", CHECKPOINT), ("small", CHECKPOINT), ("alone", WHOLE)):
+        with server(listed=listed) as s:
+            data = fresh()
+            r = steno(data, "fetch", name, "--hub", s.url, umask=0o077)
+            assert r.returncode == 0, r.stderr
+            assert "making the model: " in r.stderr and ("learnt: SHA-256" in r.stderr) == (listed is CHECKPOINT), r.stderr
+            place = os.path.join(data, "models", name)
+            assert entries(data) == [name] and os.stat(place).st_mode & 0o777 == 0o755
+            assert set(os.listdir(place)) >= {"model.onnx", "vocab.json", "config.json", "steno-fetched.json"}, os.listdir(place)
+            assert all(os.stat(os.path.join(place, f)).st_mode & 0o777 == 0o644 for f in os.listdir(place))
+            assert not {"model.safetensors", "only.zip"} & set(os.listdir(place))
+            sizes[name] = os.path.getsize(os.path.join(place, "model.onnx"))
+            assert subprocess.run([STENO, "transcribe", "--model", name, os.path.join(ROOT, "tests/data/speech/jfk.wav")], check=True,
+                                  env={**os.environ, "STENO_DATA": data, "STENO_CATALOGUE": CATALOGUE}, capture_output=True).returncode == 0
+            n = len(s.asked)
+            assert "already" in steno(data, "fetch", name, "--hub", s.url).stdout and len(s.asked) == n
+            assert re.search(rf"^{name} .*{re.escape(place)}$", steno(data, "list").stdout, re.M)
+            assert steno(data, "remove", name).returncode == 0 and entries(data) == []
+    assert sizes["small"] < sizes["made"] and sizes["alone"] < sizes["made"], sizes
+
+
+@case
+def a_checkpoint_comes_from_a_directory_too():
+    data, d = fresh(), fresh()
+    for n, v in CHECKPOINT.items():
+        with open(os.path.join(d, n), "wb") as f:
+            f.write(v)
+    r = steno(data, "fetch", "small", "--from", d)
+    assert r.returncode == 0, r.stderr
+    assert entries(data) == ["small"]
+
+
+@case
+def a_checkpoint_that_cannot_be_converted_stays_for_the_next_fetch():
+    data = fresh()
+    bad = {**CHECKPOINT, "config.json": CHECKPOINT["config.json"].replace(b'"wavlm"', b'"sew"')}
+    with server(listed=bad) as s:
+        fails(data, "fetch", "made", "--hub", s.url, says="model_type: sew; known: wav2vec2")
+        assert entries(data) == [".made.new"]
+    with server(listed=CHECKPOINT) as s:
+        r = steno(data, "fetch", "made", "--hub", s.url)
+        assert r.returncode == 0, r.stderr
+        assert not [p for p, _ in s.asked if p.endswith(".safetensors")], s.asked
+        assert entries(data) == ["made"]
+    with server(listed={**CHECKPOINT, "vocab.json": b'{"<pad>": 0, "|": 4}'}) as s:
+        fails(data, "fetch", "made", "--again", "--hub", s.url, says="vocab.json is another file than at the first fetch")
 
 
 @case

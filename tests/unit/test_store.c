@@ -229,6 +229,43 @@ static void models_lie_where_the_user_keeps_data(void **state)
     assert_int_equal(steno_place_models(dir, 1), geteuid() != 0);
 }
 
+static const char *convert_of(const char *convert, const char *files, steno_err *err)
+{
+    static char weights[8];
+    char text[600];
+    steno_catalogue *c = NULL;
+    const struct steno_catalogue_model *m;
+    snprintf(text, sizeof text,
+             "{\"models\": [{\"name\": \"a\", \"family\": \"f\", \"about\": \"b\", \"languages\": "
+             "\"l\", \"license\": \"l\", %s, \"convert\": %s, \"sources\": [{\"hub\": \"o/n\", "
+             "\"revision\": \"main\"}]}]}",
+             files, convert);
+    if (steno_catalogue_parse(&c, text, strlen(text), "test", err))
+        return NULL;
+    m = steno_catalogue_find(c, "a");
+    snprintf(weights, sizeof weights, "%s", m->convert);
+    steno_catalogue_close(c);
+    return weights;
+}
+
+static void a_checkpoint_says_what_weights_it_gets(void **state)
+{
+    static const char picks[] = "\"pick\": [\"*.nemo\"], \"bytes\": 5";
+    static const char files[] =
+        "\"files\": {\"a\": {\"bytes\": 1, \"sha256\": "
+        "\"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\"}}";
+    steno_err err = {0};
+    (void)state;
+    assert_string_equal(convert_of("\"int8\"", picks, &err), "int8");
+    assert_string_equal(convert_of("\"fp32\"", picks, &err), "fp32");
+    assert_string_equal(convert_of("\"bf16\"", picks, &err), "bf16");
+    assert_null(convert_of("\"fp64\"", picks, &err));
+    assert_non_null(strstr(err.msg, "'convert' is \"fp32\", \"int8\" or \"bf16\""));
+    assert_null(convert_of("true", picks, &err));
+    assert_null(convert_of("\"int8\"", files, &err));
+    assert_non_null(strstr(err.msg, "'convert' needs 'pick'"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +276,7 @@ int main(void)
         cmocka_unit_test(a_page_of_an_index_gives_the_link_of_the_file),
         cmocka_unit_test(the_default_is_the_first_fetched_model_else_the_one_that_ships),
         cmocka_unit_test(models_lie_where_the_user_keeps_data),
+        cmocka_unit_test(a_checkpoint_says_what_weights_it_gets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
