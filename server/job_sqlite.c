@@ -1,20 +1,15 @@
-/* Two connections: one writes, under its mutex, and one reads. With WAL a reader never waits for a
- * writer, so an HTTP thread that asks for a job does not wait for the disk. Every statement is
- * prepared once per connection, at its first use.
+/* Two connections: one writes, in transactions, and one reads. With a write-ahead log a reader
+ * never waits for a writer, so an HTTP thread that asks for a job does not wait for the disk.
  *
- * A write that something depends on commits with synchronous=FULL: WAL is synced before the commit
- * returns. Heartbeats and progress commit with NORMAL, without a sync; what a crash of the machine
- * loses of them is made again by the next run. */
+ * What something depends on commits with a sync. Heartbeats and progress are relaxed: what a crash
+ * of the machine loses of them is made again by the next run. */
 #include "server/job_sqlite.h"
 
-#include <pthread.h>
-#include <sqlite3.h>
-#include <stdarg.h>
+#include "server/sqlite.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define BUSY_MS 5000
 
 /* The columns of a record, in the order of read_record. */
 #define COLUMNS                                                                                    \
@@ -53,11 +48,6 @@ static const char *const migrations[] = {
 #define VERSION ((int)(sizeof migrations / sizeof *migrations))
 
 enum statement {
-    BEGIN,
-    COMMIT,
-    ROLLBACK,
-    SYNC_FULL,
-    SYNC_NORMAL,
     COUNT_OPEN,
     COUNT_OWNER,
     INSERT,
@@ -94,11 +84,6 @@ enum statement {
 };
 
 static const char *const sql[STATEMENTS] = {
-    [BEGIN] = "BEGIN IMMEDIATE",
-    [COMMIT] = "COMMIT",
-    [ROLLBACK] = "ROLLBACK",
-    [SYNC_FULL] = "PRAGMA synchronous = FULL",
-    [SYNC_NORMAL] = "PRAGMA synchronous = NORMAL",
     [COUNT_OPEN] = "SELECT count(*) FROM jobs WHERE state < 2",
     [COUNT_OWNER] = "SELECT count(*) FROM jobs WHERE state IN (0, 1) AND owner = ?1",
     [INSERT] = "INSERT INTO jobs (id, owner, form, target, url, bytes, created, expires, callback,"
@@ -162,135 +147,14 @@ static const char *const sql[STATEMENTS] = {
     [OLDEST] = "SELECT ifnull(min(created), 0) FROM jobs WHERE state = 0",
 };
 
-struct connection {
-    sqlite3 *db;
-    sqlite3_stmt *st[STATEMENTS];
-    pthread_mutex_t lock;
-    bool relaxed; /* synchronous = NORMAL */
-};
-
 struct store {
     struct steno_job_queue queue;
-    struct connection write, read;
+    struct steno_sqlite write, read;
 };
 
 static struct store *store_of(steno_job_queue *q)
 {
     return (struct store *)q;
-}
-
-/* ---- statements ------------------------------------------------------------------------------ */
-
-static steno_status failed(struct connection *c, steno_err *err)
-{
-    const int rc = sqlite3_errcode(c->db);
-    return steno_fail(err, rc == SQLITE_NOMEM ? STENO_ERR_NOMEM : STENO_ERR_IO,
-                      "the store of jobs: %s", sqlite3_errmsg(c->db));
-}
-
-/* Bind the arguments by their letters: i int64_t, d double, t text, b bytes and their size_t. */
-static bool bind_all(sqlite3_stmt *s, const char *letters, va_list ap)
-{
-    int rc = SQLITE_OK;
-    for (int i = 1; *letters && rc == SQLITE_OK; letters++, i++) {
-        const char *p;
-        if (*letters == 'i') {
-            rc = sqlite3_bind_int64(s, i, va_arg(ap, int64_t));
-        } else if (*letters == 'd') {
-            rc = sqlite3_bind_double(s, i, va_arg(ap, double));
-        } else if (*letters == 't') {
-            p = va_arg(ap, const char *);
-            rc = sqlite3_bind_text(s, i, p ? p : "", -1, SQLITE_STATIC);
-        } else {
-            p = va_arg(ap, const char *);
-            rc = sqlite3_bind_blob64(s, i, p ? p : "", va_arg(ap, size_t), SQLITE_STATIC);
-        }
-    }
-    return rc == SQLITE_OK;
-}
-
-/* Begin a statement; *s is to be stepped and then reset. Lock held. */
-static steno_status begin_statement(struct connection *c, enum statement which, sqlite3_stmt **s,
-                                    steno_err *err, const char *letters, va_list ap)
-{
-    if (!c->st[which] && sqlite3_prepare_v3(c->db, sql[which], -1, SQLITE_PREPARE_PERSISTENT,
-                                            &c->st[which], NULL) != SQLITE_OK)
-        return failed(c, err);
-    *s = c->st[which];
-    return bind_all(*s, letters, ap) ? STENO_OK : failed(c, err);
-}
-
-static steno_status start(struct connection *c, enum statement which, sqlite3_stmt **s,
-                          steno_err *err, const char *letters, ...)
-{
-    steno_status st;
-    va_list ap;
-    va_start(ap, letters);
-    st = begin_statement(c, which, s, err, letters, ap);
-    va_end(ap);
-    return st;
-}
-
-/* STENO_NEED_MORE: no row, or no further one. */
-static steno_status next_row(struct connection *c, sqlite3_stmt *s, steno_err *err)
-{
-    const int rc = sqlite3_step(s);
-    return rc == SQLITE_ROW ? STENO_OK : rc == SQLITE_DONE ? STENO_NEED_MORE : failed(c, err);
-}
-
-/* Run a statement. first: its first column of the first row; unchanged without a row; may be NULL.
- * *changes (may be NULL): rows that it changed. */
-static steno_status run(struct connection *c, enum statement which, int64_t *first, int *changes,
-                        steno_err *err, const char *letters, ...)
-{
-    sqlite3_stmt *s;
-    steno_status st;
-    va_list ap;
-    va_start(ap, letters);
-    st = begin_statement(c, which, &s, err, letters, ap);
-    va_end(ap);
-    if (st)
-        return st;
-    st = next_row(c, s, err);
-    if (!st && first)
-        *first = sqlite3_column_int64(s, 0);
-    while (!st)
-        st = next_row(c, s, err);
-    if (changes)
-        *changes = sqlite3_changes(c->db);
-    sqlite3_reset(s);
-    return st == STENO_NEED_MORE ? STENO_OK : st;
-}
-
-/* Take the lock and begin a transaction. relaxed: its loss harms nothing. On failure the lock is
- * not held. */
-static steno_status begin(struct connection *c, bool relaxed, steno_err *err)
-{
-    steno_status st = STENO_OK;
-    pthread_mutex_lock(&c->lock);
-    if (c->relaxed != relaxed) {
-        st = run(c, relaxed ? SYNC_NORMAL : SYNC_FULL, NULL, NULL, err, "");
-        if (!st)
-            c->relaxed = relaxed;
-    }
-    if (!st)
-        st = run(c, BEGIN, NULL, NULL, err, "");
-    if (st)
-        pthread_mutex_unlock(&c->lock);
-    return st;
-}
-
-/* Commit, or undo when st is an error, and give the lock back. */
-static steno_status end(struct connection *c, steno_status st, steno_err *err)
-{
-    if (!st)
-        st = run(c, COMMIT, NULL, NULL, err, "");
-    if (st && !sqlite3_get_autocommit(c->db)) {
-        steno_err ignored;
-        (void)!run(c, ROLLBACK, NULL, NULL, &ignored, "");
-    }
-    pthread_mutex_unlock(&c->lock);
-    return st;
 }
 
 static steno_status lost_run(const char *id, steno_err *err)
@@ -305,46 +169,34 @@ static steno_status unknown_job(steno_err *err)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static char *text_at(sqlite3_stmt *s, int column)
-{
-    const char *t = (const char *)sqlite3_column_text(s, column);
-    return strdup(t ? t : "");
-}
-
-static void fixed_at(sqlite3_stmt *s, int column, char *out, size_t size)
-{
-    const char *t = (const char *)sqlite3_column_text(s, column);
-    snprintf(out, size, "%s", t ? t : "");
-}
-
 /* Read COLUMNS. */
 static steno_status read_record(sqlite3_stmt *s, struct steno_job_record *r, steno_err *err)
 {
     *r = (struct steno_job_record){.form = (enum steno_job_form)sqlite3_column_int(s, 2),
-                                   .target = text_at(s, 3),
-                                   .url = text_at(s, 4),
+                                   .target = steno_sqlite_dup(s, 3),
+                                   .url = steno_sqlite_dup(s, 4),
                                    .state = (enum steno_job_state)sqlite3_column_int(s, 5),
                                    .attempts = sqlite3_column_int(s, 6),
                                    .bytes = sqlite3_column_int64(s, 7),
                                    .position = sqlite3_column_double(s, 8),
                                    .duration = sqlite3_column_double(s, 9),
-                                   .model = text_at(s, 10),
+                                   .model = steno_sqlite_dup(s, 10),
                                    .created = sqlite3_column_int64(s, 11),
                                    .started = sqlite3_column_int64(s, 12),
                                    .ended = sqlite3_column_int64(s, 13),
                                    .expires = sqlite3_column_int64(s, 14),
-                                   .reason = text_at(s, 15),
-                                   .code = text_at(s, 16),
-                                   .callback = text_at(s, 17),
-                                   .method = text_at(s, 18),
+                                   .reason = steno_sqlite_dup(s, 15),
+                                   .code = steno_sqlite_dup(s, 16),
+                                   .callback = steno_sqlite_dup(s, 17),
+                                   .method = steno_sqlite_dup(s, 18),
                                    .callback_state =
                                        (enum steno_callback_state)sqlite3_column_int(s, 19),
                                    .callback_tries = sqlite3_column_int(s, 21),
                                    .callback_next = sqlite3_column_int64(s, 22),
-                                   .callback_error = text_at(s, 23)};
-    fixed_at(s, 0, r->id, sizeof r->id);
-    fixed_at(s, 1, r->owner, sizeof r->owner);
-    fixed_at(s, 20, r->event, sizeof r->event);
+                                   .callback_error = steno_sqlite_dup(s, 23)};
+    steno_sqlite_copy(s, 0, r->id, sizeof r->id);
+    steno_sqlite_copy(s, 1, r->owner, sizeof r->owner);
+    steno_sqlite_copy(s, 20, r->event, sizeof r->event);
     if (r->target && r->url && r->model && r->reason && r->code && r->callback && r->method &&
         r->callback_error && (unsigned)r->state < STENO_JOB_STATES &&
         (unsigned)r->callback_state < STENO_CALLBACK_STATES)
@@ -354,10 +206,10 @@ static steno_status read_record(sqlite3_stmt *s, struct steno_job_record *r, ste
 }
 
 /* Run a statement that gives one record. */
-static steno_status one_record(struct connection *c, sqlite3_stmt *s, struct steno_job_record *out,
-                               steno_err *err)
+static steno_status one_record(struct steno_sqlite *c, sqlite3_stmt *s,
+                               struct steno_job_record *out, steno_err *err)
 {
-    steno_status st = next_row(c, s, err);
+    steno_status st = steno_sqlite_next(c, s, err);
     if (!st)
         st = read_record(s, out, err);
     sqlite3_reset(s);
@@ -366,13 +218,13 @@ static steno_status one_record(struct connection *c, sqlite3_stmt *s, struct ste
 
 /* ---- a job's life ---------------------------------------------------------------------------- */
 
-static steno_status check_quota(struct connection *c, const struct steno_job_new *jobs, size_t n,
+static steno_status check_quota(struct steno_sqlite *c, const struct steno_job_new *jobs, size_t n,
                                 const struct steno_job_quota *quota, steno_err *err)
 {
     int64_t all = 0, own = 0;
-    steno_status st = run(c, COUNT_OPEN, &all, NULL, err, "");
+    steno_status st = steno_sqlite_run(c, COUNT_OPEN, &all, NULL, err, "");
     if (!st)
-        st = run(c, COUNT_OWNER, &own, NULL, err, "t", jobs->owner);
+        st = steno_sqlite_run(c, COUNT_OWNER, &own, NULL, err, "t", jobs->owner);
     if (st)
         return st;
     if (quota->per_key && own + (int64_t)n > quota->per_key)
@@ -390,37 +242,37 @@ static steno_status check_quota(struct connection *c, const struct steno_job_new
 static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs, size_t n,
                            const struct steno_job_quota *quota, steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
-    steno_status st = begin(c, false, err);
+    struct steno_sqlite *c = &store_of(q)->write;
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
     st = check_quota(c, jobs, n, quota, err);
     for (size_t i = 0; i < n && !st; i++)
-        st = run(c, INSERT, NULL, NULL, err, "ttittiiitt", jobs[i].id, jobs[i].owner,
-                 (int64_t)jobs[i].form, jobs[i].target, jobs[i].url, jobs[i].bytes, jobs[i].created,
-                 jobs[i].expires, jobs[i].callback, jobs[i].method);
-    return end(c, st, err);
+        st = steno_sqlite_run(c, INSERT, NULL, NULL, err, "ttittiiitt", jobs[i].id, jobs[i].owner,
+                              (int64_t)jobs[i].form, jobs[i].target, jobs[i].url, jobs[i].bytes,
+                              jobs[i].created, jobs[i].expires, jobs[i].callback, jobs[i].method);
+    return steno_sqlite_end(c, st, err);
 }
 
 static steno_status claim(steno_job_queue *q, const char *worker, int64_t now, int64_t lease,
                           struct steno_job_record *out, steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
+    struct steno_sqlite *c = &store_of(q)->write;
     struct steno_job_record r = {0};
     sqlite3_stmt *s;
-    steno_status st = begin(c, false, err);
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    st = start(c, CLAIM, &s, err, "iti", now, worker, lease);
+    st = steno_sqlite_start(c, CLAIM, &s, err, "iti", now, worker, lease);
     if (!st)
         st = one_record(c, s, &r, err);
     if (st == STENO_NEED_MORE) { /* nothing to commit, and nothing to wait for the disk for */
-        (void)end(c, STENO_NEED_MORE, err);
+        (void)!steno_sqlite_end(c, STENO_NEED_MORE, err);
         return STENO_NEED_MORE;
     }
     if (!st)
-        st = run(c, CLEAR_SEGMENTS, NULL, NULL, err, "t", r.id);
-    st = end(c, st, err);
+        st = steno_sqlite_run(c, CLEAR_SEGMENTS, NULL, NULL, err, "t", r.id);
+    st = steno_sqlite_end(c, st, err);
     if (st)
         steno_job_record_free(&r);
     else
@@ -431,13 +283,13 @@ static steno_status claim(steno_job_queue *q, const char *worker, int64_t now, i
 static steno_status heartbeat(steno_job_queue *q, const char *id, int attempt, int64_t lease,
                               steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
+    struct steno_sqlite *c = &store_of(q)->write;
     int changes = 0;
-    steno_status st = begin(c, true, err);
+    steno_status st = steno_sqlite_begin(c, true, err);
     if (st)
         return st;
-    st = run(c, HEARTBEAT, NULL, &changes, err, "tii", id, (int64_t)attempt, lease);
-    st = end(c, st, err);
+    st = steno_sqlite_run(c, HEARTBEAT, NULL, &changes, err, "tii", id, (int64_t)attempt, lease);
+    st = steno_sqlite_end(c, st, err);
     return !st && !changes ? lost_run(id, err) : st;
 }
 
@@ -445,59 +297,60 @@ static steno_status progress(steno_job_queue *q, const char *id, int attempt, do
                              double duration, int64_t bytes, const struct steno_job_segment *seg,
                              size_t n, steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
+    struct steno_sqlite *c = &store_of(q)->write;
     int64_t seq = 0, at = 0;
-    steno_status st = begin(c, true, err);
+    steno_status st = steno_sqlite_begin(c, true, err);
     if (st)
         return st;
-    st =
-        run(c, PROGRESS, &seq, NULL, err, "tiddi", id, (int64_t)attempt, position, duration, bytes);
+    st = steno_sqlite_run(c, PROGRESS, &seq, NULL, err, "tiddi", id, (int64_t)attempt, position,
+                          duration, bytes);
     if (!st && !seq)
         st = lost_run(id, err);
     if (!st && n)
-        st = run(c, N_SEGMENTS, &at, NULL, err, "i", seq);
+        st = steno_sqlite_run(c, N_SEGMENTS, &at, NULL, err, "i", seq);
     for (size_t i = 0; i < n && !st; i++)
-        st = run(c, ADD_SEGMENT, NULL, NULL, err, "iiddt", seq, at + (int64_t)i, seg[i].start,
-                 seg[i].end, seg[i].text);
-    return end(c, st, err);
+        st = steno_sqlite_run(c, ADD_SEGMENT, NULL, NULL, err, "iiddt", seq, at + (int64_t)i,
+                              seg[i].start, seg[i].end, seg[i].text);
+    return steno_sqlite_end(c, st, err);
 }
 
 static steno_status finish(steno_job_queue *q, const char *id, int attempt, int64_t now,
                            const struct steno_job_end *e, steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
+    struct steno_sqlite *c = &store_of(q)->write;
     int64_t seq = 0;
-    steno_status st = begin(c, false, err);
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    st = run(c, FINISH, &seq, NULL, err, "itiitttd", now, id, (int64_t)attempt, (int64_t)e->state,
-             e->reason, e->code, e->model, e->duration);
+    st = steno_sqlite_run(c, FINISH, &seq, NULL, err, "itiitttd", now, id, (int64_t)attempt,
+                          (int64_t)e->state, e->reason, e->code, e->model, e->duration);
     if (!st && !seq)
         st = lost_run(id, err);
     for (size_t i = 0; i < e->n_results && !st; i++)
-        st = run(c, ADD_RESULT, NULL, NULL, err, "itb", seq, e->results[i].format,
-                 e->results[i].text, e->results[i].len);
-    return end(c, st, err);
+        st = steno_sqlite_run(c, ADD_RESULT, NULL, NULL, err, "itb", seq, e->results[i].format,
+                              e->results[i].text, e->results[i].len);
+    return steno_sqlite_end(c, st, err);
 }
 
 static steno_status release(steno_job_queue *q, const char *id, int attempt, int64_t now,
                             int64_t not_before, bool counted, const char *code, const char *why,
                             bool *gave_up, steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
+    struct steno_sqlite *c = &store_of(q)->write;
     const bool last = counted && attempt >= STENO_JOB_TRIES;
     char reason[1100];
     int changes = 0;
-    steno_status st = begin(c, false, err);
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
     snprintf(reason, sizeof reason, "given up after %d tries: %s", attempt, why);
     if (last)
-        st = run(c, GIVE_UP, NULL, &changes, err, "ititt", now, id, (int64_t)attempt, code, reason);
+        st = steno_sqlite_run(c, GIVE_UP, NULL, &changes, err, "ititt", now, id, (int64_t)attempt,
+                              code, reason);
     else
-        st = run(c, RELEASE, NULL, &changes, err, "tiiitt", id, (int64_t)attempt, not_before,
-                 (int64_t)(counted ? 0 : 1), code, why);
-    st = end(c, st, err);
+        st = steno_sqlite_run(c, RELEASE, NULL, &changes, err, "tiiitt", id, (int64_t)attempt,
+                              not_before, (int64_t)(counted ? 0 : 1), code, why);
+    st = steno_sqlite_end(c, st, err);
     if (!st && !changes)
         st = lost_run(id, err);
     if (!st)
@@ -505,68 +358,53 @@ static steno_status release(steno_job_queue *q, const char *id, int attempt, int
     return st;
 }
 
-static steno_status delete_job(struct connection *c, int64_t seq, steno_err *err)
+static steno_status delete_job(struct steno_sqlite *c, int64_t seq, steno_err *err)
 {
-    steno_status st = run(c, DELETE_SEGMENTS, NULL, NULL, err, "i", seq);
+    steno_status st = steno_sqlite_run(c, DELETE_SEGMENTS, NULL, NULL, err, "i", seq);
     if (!st)
-        st = run(c, DELETE_RESULTS, NULL, NULL, err, "i", seq);
-    return st ? st : run(c, DELETE, NULL, NULL, err, "i", seq);
+        st = steno_sqlite_run(c, DELETE_RESULTS, NULL, NULL, err, "i", seq);
+    return st ? st : steno_sqlite_run(c, DELETE, NULL, NULL, err, "i", seq);
 }
 
 static steno_status remove_job(steno_job_queue *q, const char *owner, const char *id, int64_t now,
                                steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
+    struct steno_sqlite *c = &store_of(q)->write;
     int64_t seq = 0;
     int changes = 0;
-    steno_status st = begin(c, false, err);
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    st = run(c, FIND, &seq, NULL, err, "tit", id, (int64_t)!owner, owner);
+    st = steno_sqlite_run(c, FIND, &seq, NULL, err, "tit", id, (int64_t)!owner, owner);
     if (!st && !seq)
         st = unknown_job(err);
     if (!st)
-        st = run(c, CANCEL, NULL, &changes, err, "ii", seq, now);
+        st = steno_sqlite_run(c, CANCEL, NULL, &changes, err, "ii", seq, now);
     if (!st && !changes)
         st = delete_job(c, seq, err);
-    return end(c, st, err);
+    return steno_sqlite_end(c, st, err);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Run a statement that gives ids, and append them to ids, each with its NUL. */
-static steno_status collect(struct connection *c, sqlite3_stmt *s, struct steno_buf *ids,
-                            steno_err *err)
-{
-    steno_status st;
-    while (!(st = next_row(c, s, err))) {
-        const char *id = (const char *)sqlite3_column_text(s, 0);
-        if (!id || steno_buf_add(ids, id, strlen(id) + 1)) {
-            st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-            break;
-        }
-    }
-    sqlite3_reset(s);
-    return st == STENO_NEED_MORE ? STENO_OK : st;
-}
-
 /* Put back the runs whose lease ended before `lease`. */
-static steno_status end_leases(struct connection *c, int64_t now, int64_t lease,
+static steno_status end_leases(struct steno_sqlite *c, int64_t now, int64_t lease,
                                struct steno_buf *ids, steno_err *err)
 {
     sqlite3_stmt *s;
-    steno_status st = start(c, LEASE_FAILED, &s, err, "iii", now, lease, (int64_t)STENO_JOB_TRIES);
+    steno_status st =
+        steno_sqlite_start(c, LEASE_FAILED, &s, err, "iii", now, lease, (int64_t)STENO_JOB_TRIES);
     if (!st)
-        st = collect(c, s, ids, err);
-    return st ? st : run(c, LEASE_QUEUED, NULL, NULL, err, "i", lease);
+        st = steno_sqlite_texts(c, s, ids, err);
+    return st ? st : steno_sqlite_run(c, LEASE_QUEUED, NULL, NULL, err, "i", lease);
 }
 
 /* Forget old jobs. Their recordings went when they were over. */
-static steno_status forget(struct connection *c, int64_t before, steno_err *err)
+static steno_status forget(struct steno_sqlite *c, int64_t before, steno_err *err)
 {
     for (;;) {
         int64_t seq = 0;
-        steno_status st = run(c, OLD, &seq, NULL, err, "i", before);
+        steno_status st = steno_sqlite_run(c, OLD, &seq, NULL, err, "i", before);
         if (st || !seq)
             return st;
         st = delete_job(c, seq, err);
@@ -578,21 +416,21 @@ static steno_status forget(struct connection *c, int64_t before, steno_err *err)
 static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
                           void (*gone)(void *user, const char *id), void *user, steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
+    struct steno_sqlite *c = &store_of(q)->write;
     struct steno_buf ids;
     sqlite3_stmt *s;
-    steno_status st = begin(c, false, err);
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
     steno_buf_init(&ids, 64u << 20);
-    st = start(c, EXPIRE, &s, err, "i", now);
+    st = steno_sqlite_start(c, EXPIRE, &s, err, "i", now);
     if (!st)
-        st = collect(c, s, &ids, err);
+        st = steno_sqlite_texts(c, s, &ids, err);
     if (!st)
         st = end_leases(c, now, now, &ids, err);
     if (!st)
         st = forget(c, now - keep, err);
-    st = end(c, st, err);
+    st = steno_sqlite_end(c, st, err);
     for (size_t i = 0; i < ids.len && !st; i += strlen(ids.data + i) + 1)
         gone(user, ids.data + i);
     steno_buf_free(&ids);
@@ -602,16 +440,16 @@ static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
 static steno_status callback(steno_job_queue *q, int64_t now, int64_t next,
                              struct steno_job_record *out, steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
+    struct steno_sqlite *c = &store_of(q)->write;
     struct steno_job_record r = {0};
     sqlite3_stmt *s;
-    steno_status st = begin(c, false, err);
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    st = start(c, DUE_CALLBACK, &s, err, "ii", now, next);
+    st = steno_sqlite_start(c, DUE_CALLBACK, &s, err, "ii", now, next);
     if (!st)
         st = one_record(c, s, &r, err);
-    st = end(c, st, err);
+    st = steno_sqlite_end(c, st, err);
     if (st)
         steno_job_record_free(&r);
     else
@@ -623,12 +461,13 @@ static steno_status callback_over(steno_job_queue *q, const char *id,
                                   enum steno_callback_state state, int64_t next, const char *error,
                                   steno_err *err)
 {
-    struct connection *c = &store_of(q)->write;
-    steno_status st = begin(c, false, err);
+    struct steno_sqlite *c = &store_of(q)->write;
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    st = run(c, CALLBACK_OVER, NULL, NULL, err, "tiit", id, (int64_t)state, next, error);
-    return end(c, st, err);
+    st = steno_sqlite_run(c, CALLBACK_OVER, NULL, NULL, err, "tiit", id, (int64_t)state, next,
+                          error);
+    return steno_sqlite_end(c, st, err);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -636,11 +475,11 @@ static steno_status callback_over(steno_job_queue *q, const char *id,
 static steno_status get(steno_job_queue *q, const char *owner, const char *id,
                         struct steno_job_record *out, steno_err *err)
 {
-    struct connection *c = &store_of(q)->read;
+    struct steno_sqlite *c = &store_of(q)->read;
     sqlite3_stmt *s;
     steno_status st;
     pthread_mutex_lock(&c->lock);
-    st = start(c, GET, &s, err, "tit", id, (int64_t)!owner, owner);
+    st = steno_sqlite_start(c, GET, &s, err, "tit", id, (int64_t)!owner, owner);
     if (!st)
         st = one_record(c, s, out, err);
     pthread_mutex_unlock(&c->lock);
@@ -651,12 +490,12 @@ static steno_status segments(steno_job_queue *q, const char *id, int64_t from, i
                              steno_status (*fn)(void *user, const struct steno_job_segment *s),
                              void *user, steno_err *err)
 {
-    struct connection *c = &store_of(q)->read;
+    struct steno_sqlite *c = &store_of(q)->read;
     sqlite3_stmt *s;
     steno_status st;
     pthread_mutex_lock(&c->lock);
-    st = start(c, SEGMENTS, &s, err, "tii", id, from, (int64_t)limit);
-    while (!st && !(st = next_row(c, s, err))) {
+    st = steno_sqlite_start(c, SEGMENTS, &s, err, "tii", id, from, (int64_t)limit);
+    while (!st && !(st = steno_sqlite_next(c, s, err))) {
         const char *text = (const char *)sqlite3_column_text(s, 2);
         const struct steno_job_segment seg = {sqlite3_column_double(s, 0),
                                               sqlite3_column_double(s, 1), text ? text : ""};
@@ -673,13 +512,13 @@ static steno_status segments(steno_job_queue *q, const char *id, int64_t from, i
 static steno_status result(steno_job_queue *q, const char *id, const char *format,
                            struct steno_buf *out, steno_err *err)
 {
-    struct connection *c = &store_of(q)->read;
+    struct steno_sqlite *c = &store_of(q)->read;
     sqlite3_stmt *s;
     steno_status st;
     pthread_mutex_lock(&c->lock);
-    st = start(c, RESULT, &s, err, "tt", id, format);
+    st = steno_sqlite_start(c, RESULT, &s, err, "tt", id, format);
     if (!st)
-        st = next_row(c, s, err);
+        st = steno_sqlite_next(c, s, err);
     if (!st) {
         const void *p = sqlite3_column_blob(s, 0);
         st = steno_buf_add(out, p ? p : "", (size_t)sqlite3_column_bytes(s, 0));
@@ -693,12 +532,12 @@ static steno_status result(steno_job_queue *q, const char *id, const char *forma
 }
 
 /* Pass on the rows of LIST. Lock held. */
-static steno_status pass_records(struct connection *c, sqlite3_stmt *s, int limit,
+static steno_status pass_records(struct steno_sqlite *c, sqlite3_stmt *s, int limit,
                                  steno_status (*fn)(void *user, const struct steno_job_record *r),
                                  void *user, bool *more, steno_err *err)
 {
     steno_status st;
-    for (int i = 0; !(st = next_row(c, s, err)); i++) {
+    for (int i = 0; !(st = steno_sqlite_next(c, s, err)); i++) {
         struct steno_job_record r;
         *more = i == limit;
         if (*more)
@@ -718,7 +557,7 @@ static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
                          steno_status (*fn)(void *user, const struct steno_job_record *r),
                          void *user, bool *more, steno_err *err)
 {
-    struct connection *c = &store_of(q)->read;
+    struct steno_sqlite *c = &store_of(q)->read;
     int64_t before = INT64_MAX;
     sqlite3_stmt *s;
     steno_status st = STENO_OK;
@@ -726,13 +565,15 @@ static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
     pthread_mutex_lock(&c->lock);
     if (*page->after) {
         before = 0;
-        st = run(c, FIND, &before, NULL, err, "tit", page->after, (int64_t)page->all, page->owner);
+        st = steno_sqlite_run(c, FIND, &before, NULL, err, "tit", page->after, (int64_t)page->all,
+                              page->owner);
         if (!st && !before)
             st = steno_fail(err, STENO_ERR_INVAL, "after: there is no such job");
     }
     if (!st)
-        st = start(c, LIST, &s, err, "iitiii", before, (int64_t)page->all, page->owner,
-                   (int64_t)page->state, (int64_t)page->callback_state, (int64_t)page->limit + 1);
+        st = steno_sqlite_start(c, LIST, &s, err, "iitiii", before, (int64_t)page->all, page->owner,
+                                (int64_t)page->state, (int64_t)page->callback_state,
+                                (int64_t)page->limit + 1);
     if (!st) {
         st = pass_records(c, s, page->limit, fn, user, more, err);
         sqlite3_reset(s);
@@ -741,14 +582,14 @@ static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
     return st;
 }
 
-static steno_status count_by(struct connection *c, enum statement which, int64_t *out, int n,
+static steno_status count_by(struct steno_sqlite *c, enum statement which, int64_t *out, int n,
                              steno_err *err)
 {
     sqlite3_stmt *s;
-    steno_status st = start(c, which, &s, err, "");
+    steno_status st = steno_sqlite_start(c, which, &s, err, "");
     if (st)
         return st;
-    while (!(st = next_row(c, s, err))) {
+    while (!(st = steno_sqlite_next(c, s, err))) {
         const int k = sqlite3_column_int(s, 0);
         if (k >= 0 && k < n)
             out[k] = sqlite3_column_int64(s, 1);
@@ -759,7 +600,7 @@ static steno_status count_by(struct connection *c, enum statement which, int64_t
 
 static steno_status count(steno_job_queue *q, struct steno_job_counts *out, steno_err *err)
 {
-    struct connection *c = &store_of(q)->read;
+    struct steno_sqlite *c = &store_of(q)->read;
     steno_status st;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&c->lock);
@@ -767,93 +608,33 @@ static steno_status count(steno_job_queue *q, struct steno_job_counts *out, sten
     if (!st)
         st = count_by(c, COUNT_CALLBACKS, out->callbacks, STENO_CALLBACK_STATES, err);
     if (!st)
-        st = run(c, OLDEST, &out->oldest, NULL, err, "");
+        st = steno_sqlite_run(c, OLDEST, &out->oldest, NULL, err, "");
     pthread_mutex_unlock(&c->lock);
     return st;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void close_connection(struct connection *c)
-{
-    for (int i = 0; i < STATEMENTS; i++)
-        sqlite3_finalize(c->st[i]);
-    sqlite3_close(c->db);
-    pthread_mutex_destroy(&c->lock);
-}
-
 static void close_store(steno_job_queue *q)
 {
     struct store *s = store_of(q);
-    close_connection(&s->read);
-    close_connection(&s->write); /* the last one to close writes WAL back */
+    steno_sqlite_close(&s->read);
+    steno_sqlite_close(&s->write); /* the last one to close writes WAL back */
     free(s);
 }
 
-static steno_status execute(struct connection *c, const char *text, steno_err *err)
-{
-    return sqlite3_exec(c->db, text, NULL, NULL, NULL) == SQLITE_OK ? STENO_OK : failed(c, err);
-}
-
-static steno_status open_connection(struct connection *c, const char *path, steno_err *err)
-{
-    steno_status st;
-    if (sqlite3_open_v2(path, &c->db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-                            SQLITE_OPEN_NOFOLLOW,
-                        NULL) != SQLITE_OK)
-        return c->db ? failed(c, err) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    sqlite3_busy_timeout(c->db, BUSY_MS);
-    st = execute(c, "PRAGMA journal_mode = WAL", err);
-    if (!st)
-        st = execute(c, "PRAGMA synchronous = FULL", err);
-    if (!st)
-        st = execute(c, "PRAGMA journal_size_limit = 4194304", err);
-    return st;
-}
-
-/* Each step is a transaction: a process that dies within it leaves the version before. */
-static steno_status migrate(struct connection *c, steno_err *err)
-{
-    sqlite3_stmt *s = NULL;
-    int version = -1;
-    steno_status st = STENO_OK;
-    if (sqlite3_prepare_v2(c->db, "PRAGMA user_version", -1, &s, NULL) == SQLITE_OK &&
-        sqlite3_step(s) == SQLITE_ROW)
-        version = sqlite3_column_int(s, 0);
-    sqlite3_finalize(s);
-    if (version < 0)
-        return failed(c, err);
-    if (version > VERSION)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "the store has version %d, this program knows up to %d", version,
-                          VERSION);
-    for (; version < VERSION && !st; version++) {
-        char mark[64];
-        snprintf(mark, sizeof mark, "PRAGMA user_version = %d", version + 1);
-        st = begin(c, false, err);
-        if (st)
-            break;
-        st = execute(c, migrations[version], err);
-        if (!st)
-            st = execute(c, mark, err);
-        st = end(c, st, err);
-    }
-    return st;
-}
-
-static steno_status recover(struct connection *c, int64_t now, steno_err *err)
+static steno_status recover(struct steno_sqlite *c, int64_t now, steno_err *err)
 {
     struct steno_buf ids;
-    steno_status st = begin(c, false, err);
+    steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
     steno_buf_init(&ids, 64u << 20);
     st = end_leases(c, now, INT64_MAX, &ids, err);
     steno_buf_free(&ids); /* the spool is cleaned of all that is over */
     if (!st)              /* some may have been on their way */
-        st = run(c, CALLBACKS_NOW, NULL, NULL, err, "i", now);
-    return end(c, st, err);
+        st = steno_sqlite_run(c, CALLBACKS_NOW, NULL, NULL, err, "i", now);
+    return steno_sqlite_end(c, st, err);
 }
 
 static const struct steno_job_queue_ops ops = {
@@ -878,20 +659,19 @@ static const struct steno_job_queue_ops ops = {
 steno_status steno_job_sqlite_open(steno_job_queue **out, const char *path, int64_t now,
                                    steno_err *err)
 {
+    static const char what[] = "the store of jobs";
     struct store *s = calloc(1, sizeof *s);
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     s->queue.ops = &ops;
-    pthread_mutex_init(&s->write.lock, NULL);
-    pthread_mutex_init(&s->read.lock, NULL);
-    st = open_connection(&s->write, path, err);
+    st = steno_sqlite_open(&s->write, path, sql, STATEMENTS, what, err);
     if (!st)
-        st = migrate(&s->write, err);
+        st = steno_sqlite_migrate(&s->write, migrations, VERSION, err);
     if (!st)
         st = recover(&s->write, now, err);
     if (!st)
-        st = open_connection(&s->read, path, err);
+        st = steno_sqlite_open(&s->read, path, sql, STATEMENTS, what, err);
     if (st) {
         close_store(&s->queue);
         return steno_fail_in(err, st, "%s", path);

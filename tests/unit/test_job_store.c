@@ -1,6 +1,6 @@
 /* The store of jobs and their spool: every change of state, what is left of a process that was
  * killed, quotas, a disk that is full. The clock is the test's own. */
-/* link: server/job_sqlite.c server/job_queue.c server/job_spool.c */
+/* link: server/job_sqlite.c server/sqlite.c server/job_queue.c server/job_spool.c */
 /* ldflags: -Wl,--wrap=write,--wrap=fsync */
 #include <stdarg.h>
 #include <stddef.h>
