@@ -2,9 +2,11 @@
 """The fault table of jobs: the daemon is killed (SIGKILL) at moments spread over the life of jobs, again and again, and
 started again. Then everything that was acknowledged is counted: done, run again, lost; and what callbacks were told.
 
-    loadtest/job_faults.py [--rounds 10] [--jobs 6] [--seed 1] [--check]
+    loadtest/job_faults.py [--rounds 10] [--jobs 6] [--seed 1] [--check] [--redis]
 
-Needs nothing but a built stenod. A callback receiver runs in this process: it fails the first try of every second
+With --redis four daemons share a redis-server (Debian's, appendfsync always). Two of the four are killed at each
+moment and start again; in other rounds redis-server is killed, or two daemons are cut off from it until their leases
+have ended. Without it this needs nothing but a built stenod. A callback receiver runs in this process: it fails the first try of every second
 event, and checks signatures with Python's hmac. --check: exit status 1 unless nothing is lost."""
 import argparse
 import collections
@@ -25,6 +27,9 @@ import threading
 import time
 import wave
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "tests", "integration"))
+import redis_server  # pylint: disable=wrong-import-position
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 BUILD = os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release"))
 DIGITS = os.path.join(ROOT, "tests", "data", "digits.wav")
@@ -32,6 +37,7 @@ with open(os.path.join(ROOT, "tests", "data", "digits.txt"), encoding="utf-8") a
     TEXT = _f.read().strip()
 SECRET = b"a secret of this test, and no other"
 POINTS = ("submitting", "acknowledged", "running", "ending", "callback")
+FLEET, LEASE = 4, 5
 
 
 class Receiver(http.server.ThreadingHTTPServer):
@@ -118,6 +124,10 @@ class Daemon:
 
     def json(self, path):
         status, body = self.request("GET", path)
+        until = time.monotonic() + 60
+        while status == 503 and time.monotonic() < until:  # its store is away
+            time.sleep(0.1)
+            status, body = self.request("GET", path)
         assert status == 200, (path, status, body)
         return json.loads(body)
 
@@ -145,8 +155,8 @@ def submit(d, audio, callback, out):
     """Submit one job. out gets its id if it was acknowledged, else None."""
     try:
         status, body = d.request("POST", "/v1/jobs?callback=" + callback, audio, {"Content-Type": "audio/wav"})
-        assert status == 202, (status, body)
-        out.append(json.loads(body)["id"])
+        assert status in (202, 507), (status, body)
+        out.append(json.loads(body)["id"] if status == 202 else None)
     except (OSError, http.client.HTTPException):
         out.append(None)
 
@@ -155,38 +165,131 @@ def states(d, names):
     return [d.json("/v1/jobs/" + n)["state"] for n in names]
 
 
-def kill_at(point, d, receiver, acknowledged, audio, args, rng):
-    """Submit jobs and kill the daemon at a point. Returns the numbers of submitted jobs."""
-    callback = f"http://127.0.0.1:{receiver.server_port}/"
-    out = []
-    workers = [threading.Thread(target=submit, args=(d, audio, callback, out)) for _ in range(args.jobs)]
-    for w in workers:
-        w.start()
-    if point == "submitting":
-        time.sleep(rng.uniform(0, 0.2))
-        d.kill()
-    for w in workers:
-        w.join()
-    good = [n for n in out if n]
-    acknowledged.update(good)
-    if point == "acknowledged":
-        d.kill()
+def moment(point, d, receiver, names, rng):
+    """Wait for a point in the life of jobs that were acknowledged."""
     until = time.monotonic() + 60
     if point in ("running", "ending"):
         want = "running" if point == "running" else "done"
-        while time.monotonic() < until and want not in states(d, good):
+        while time.monotonic() < until and want not in states(d, names):
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.15))
-        d.kill()
     if point == "callback":
         before = len(receiver.tries)
         receiver.slow = 0.2
         while time.monotonic() < until and len(receiver.tries) == before:
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.4))
-        d.kill()
-        receiver.slow = 0
+
+
+def kill_at(point, targets, daemons, receiver, acknowledged, audio, args, rng, fault):
+    """Submit jobs to the daemons in turn, and call fault(targets) at a point. Returns the number of submitted jobs."""
+    callback = f"http://127.0.0.1:{receiver.server_port}/"
+    out = []
+    workers = [threading.Thread(target=submit, args=(daemons[i % len(daemons)], audio, callback, out)) for i in range(args.jobs)]
+    for w in workers:
+        w.start()
+    if point == "submitting":
+        time.sleep(rng.uniform(0, 0.2))
+        fault(targets)
+    for w in workers:
+        w.join()
+    good = [n for n in out if n]
+    acknowledged.update(good)
+    if point != "submitting":
+        looks = [d for d in daemons if d not in targets] or daemons
+        moment(point, looks[0], receiver, good, rng)
+        fault(targets)
+    receiver.slow = 0
     return len(out)
+
+
+def kill(daemons):
+    for d in daemons:
+        d.kill()
+
+
+def account(name, kills, submitted, names, d, receiver, failures):
+    """Wait until all jobs are over and told. Returns a row of the table."""
+    until = time.monotonic() + 300
+    while time.monotonic() < until and any(s in ("queued", "running") for s in states(d, names)):
+        time.sleep(0.1)
+    jobs = {n: d.json("/v1/jobs/" + n) for n in names}
+    while time.monotonic() < until and any(d.json("/v1/jobs/" + n)["callback"]["state"] == "pending" for n in names):
+        time.sleep(0.1)
+    done = [n for n in names if jobs[n]["state"] == "done"]
+    for n in done:
+        text = d.request("GET", f"/v1/jobs/{n}/result?format=text")[1].decode()
+        if text.split() != (TEXT + " ").split() * 30:
+            failures.append(f"{n}: wrong text")
+    gave_up = [n for n in names if jobs[n]["state"] == "failed" and jobs[n]["error"]["code"] == "gave_up"]
+    told = [n for n in names if receiver.events.get(n)]
+    twice = [n for n in names if len(receiver.events.get(n, ())) > 1]
+    repeated = sum(receiver.delivered[e] > 1 for n in names for e in receiver.events.get(n, ()))
+    lost = len(names) - len(done) - len(gave_up)
+    if lost or len(told) != len(names) or twice:
+        failures.append(name)
+    return (name, kills, submitted, len(names), len(done), sum(jobs[n]["tries"] > 1 for n in names), len(gave_up), lost,
+            len(names) - len(told), repeated, len(twice))
+
+
+def run_alone(args, folder, settings, receiver, audio, rng, failures):
+    """One daemon with SQLite, killed again and again."""
+    d = Daemon(folder, *settings)
+    table = []
+    for point in POINTS:
+        submitted, names = 0, set()
+        for _ in range(args.rounds):
+            d.start()
+            submitted += kill_at(point, [d], [d], receiver, names, audio, args, rng, kill)
+        d.start()
+        table.append(account(point, args.rounds, submitted, names, d, receiver, failures))
+        d.stop()
+    return table, [d]
+
+
+def run_fleet(args, folder, settings, receiver, audio, rng, failures):
+    """Four daemons with one Redis. What each round does is undone at its end."""
+    table, daemons, cuts = [], [], []
+    with redis_server.Redis() as redis:
+        for i in range(FLEET):
+            cuts.append(redis_server.Cut(redis.port))
+            os.mkdir(os.path.join(folder, str(i)))
+            daemons.append(Daemon(os.path.join(folder, str(i)), *settings, f"jobs.lease={LEASE}",
+                                  f"jobs.queue=redis://:secret@127.0.0.1:{cuts[i].port}/3"))
+            daemons[i].start()
+
+        def kill_and_start(targets):
+            kill(targets)
+            for d in targets:
+                d.start()
+
+        def kill_redis(_):
+            redis.kill()
+            time.sleep(rng.uniform(0, 1))
+            redis.start()
+
+        def cut_off(targets):
+            for d in targets:
+                cuts[daemons.index(d)].open.clear()
+            time.sleep(LEASE + 3)
+            for d in targets:
+                cuts[daemons.index(d)].open.set()
+
+        rows = [(p + ", daemons", p, kill_and_start) for p in POINTS] + [(p + ", redis", p, kill_redis) for p in POINTS]
+        for name, point, fault in rows + [("running, cut off", "running", cut_off)]:
+            submitted, names = 0, set()
+            for _ in range(args.rounds):
+                for d in daemons:
+                    d.json("/v1/jobs?limit=1")  # it has reached Redis again
+                targets = rng.sample(daemons, 2)
+                submitted += kill_at(point, targets, daemons, receiver, names, audio, args, rng, fault)
+            table.append(account(name, args.rounds, submitted, names, daemons[0], receiver, failures))
+        for d in daemons:
+            d.stop()
+        left = redis.cli("KEYS", "steno:audio:*"), redis.cli("HGETALL", "steno:open"), redis.cli("XLEN", "steno:runs")
+        if left[1:] != ([], 0):
+            failures.append(f"left in Redis: {left}")
+    return table, daemons
 
 
 def main():
@@ -194,46 +297,18 @@ def main():
     ap.add_argument("--rounds", type=int, default=10, help="kills for each point")
     ap.add_argument("--jobs", type=int, default=6, help="jobs submitted at once before a kill")
     ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--redis", action="store_true", help="four daemons and a redis-server")
     ap.add_argument("--check", action="store_true")
     args = ap.parse_args()
     rng = random.Random(args.seed)
     folder = tempfile.mkdtemp(prefix="steno-faults-")
     with open(os.path.join(folder, "secret"), "wb") as f:
         f.write(SECRET + b"\n")
-    receiver = Receiver()
-    audio = recording(folder, 30)
-    d = Daemon(folder, "jobs.callback_hosts=127.0.0.1", "jobs.callback_private=yes", "jobs.callback_http=yes", "jobs.callback_retry=0.2",
-               f"jobs.callback_secret={folder}/secret", "jobs.workers=2")
-    table, everything, failures = [], set(), []
-    for point in POINTS:
-        submitted, names = 0, set()
-        for _ in range(args.rounds):
-            d.start()
-            submitted += kill_at(point, d, receiver, names, audio, args, rng)
-        d.start()
-        until = time.monotonic() + 300
-        while time.monotonic() < until and any(s in ("queued", "running") for s in states(d, names)):
-            time.sleep(0.1)
-        jobs = {n: d.json("/v1/jobs/" + n) for n in names}
-        while time.monotonic() < until and any(d.json("/v1/jobs/" + n)["callback"]["state"] == "pending" for n in names):
-            time.sleep(0.1)
-        done = [n for n in names if jobs[n]["state"] == "done"]
-        for n in done:
-            text = d.request("GET", f"/v1/jobs/{n}/result?format=text")[1].decode()
-            if text.split() != (TEXT + " ").split() * 30:
-                failures.append(f"{n}: wrong text")
-        gave_up = [n for n in names if jobs[n]["state"] == "failed" and jobs[n]["error"]["code"] == "gave_up"]
-        told = [n for n in names if receiver.events.get(n)]
-        twice = [n for n in names if len(receiver.events.get(n, ())) > 1]
-        repeated = sum(receiver.delivered[e] > 1 for n in names for e in receiver.events.get(n, ()))
-        lost = len(names) - len(done) - len(gave_up)
-        everything |= names
-        table.append((point, args.rounds, submitted, len(names), len(done), sum(jobs[n]["tries"] > 1 for n in names), len(gave_up), lost,
-                      len(names) - len(told), repeated, len(twice)))
-        if lost or len(told) != len(names) or twice:
-            failures.append(point)
-        d.stop()
-    left = os.listdir(os.path.join(folder, "store", "audio")) + os.listdir(os.path.join(folder, "store", "tmp"))
+    receiver, failures = Receiver(), []
+    settings = ("jobs.callback_hosts=127.0.0.1", "jobs.callback_private=yes", "jobs.callback_http=yes", "jobs.callback_retry=0.2",
+                f"jobs.callback_secret={folder}/secret", "jobs.workers=2")
+    table, daemons = (run_fleet if args.redis else run_alone)(args, folder, settings, receiver, recording(folder, 30), rng, failures)
+    left = [x for d in daemons for kind in ("audio", "tmp") for x in os.listdir(os.path.join(d.folder, "store", kind))]
     print("| killed while | kills | submitted | acknowledged | done | run again | given up after 3 kills | lost | callbacks missing | "
           "callbacks repeated, marked | two events for one job |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
@@ -244,6 +319,8 @@ def main():
           f"recordings left in the spool: {len(left)}")
     if receiver.faults or receiver.unmarked or left:
         failures.append("see above")
+    if failures:
+        print("failures: " + "; ".join(failures))
     shutil.rmtree(folder)
     return 1 if args.check and failures else 0
 

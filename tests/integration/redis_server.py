@@ -4,6 +4,8 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
+import time
 
 from daemon import SLOW, Skip, eventually
 
@@ -58,6 +60,44 @@ class Redis:
     def __exit__(self, *_):
         self.kill()
         shutil.rmtree(self.folder)
+
+
+class Cut(threading.Thread):
+    """A proxy in front of Redis. It can stop passing bytes, as a network that is cut does, or pass few per second."""
+
+    def __init__(self, to, rate=None):
+        super().__init__(daemon=True)
+        self.to, self.open, self.rate = to, threading.Event(), rate
+        self.open.set()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            c, _ = self.listener.accept()
+            try:
+                s = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:
+                c.close()
+                continue
+            for a, b in ((c, s), (s, c)):
+                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+
+    def pump(self, a, b):
+        try:
+            while data := a.recv(65536):
+                self.open.wait()
+                if self.rate:
+                    time.sleep(len(data) / self.rate)
+                b.sendall(data)
+        except OSError:
+            pass
+        for x in (a, b):
+            try:
+                x.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
 
 
 def read(f):
