@@ -1,5 +1,6 @@
 #include "server/job_queue.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,24 @@ const char *steno_callback_state_name(enum steno_callback_state s)
     static const char *const names[STENO_CALLBACK_STATES] = {"none", "pending", "delivered",
                                                              "dead"};
     return names[s];
+}
+
+steno_status steno_job_once_add(struct steno_job_once *once, const char *id, steno_err *err)
+{
+    if (once->n == once->room)
+        return steno_fail(err, STENO_ERR_INTERNAL, "a request with more jobs than one may have");
+    snprintf(once->ids[once->n++], STENO_JOB_ID, "%s", id);
+    once->repeated = true;
+    return STENO_OK;
+}
+
+steno_status steno_job_once_check(const struct steno_job_once *once, const char *digest,
+                                  steno_err *err)
+{
+    return strcmp(once->digest, digest)
+               ? steno_fail(err, STENO_ERR_INVAL,
+                            "Idempotency-Key '%.60s' came with another request before", once->key)
+               : STENO_OK;
 }
 
 void steno_job_record_free(struct steno_job_record *r)

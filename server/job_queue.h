@@ -82,6 +82,24 @@ struct steno_job_quota {
     int max, per_key; /* jobs that are not over: of all owners, of this one; 0 = no limit */
 };
 
+/* A request that a client names, so that it may send it again (Idempotency-Key). It is known as
+ * long as one of its jobs is in the store. */
+struct steno_job_once {
+    const char *key;    /* the client's, of this owner */
+    const char *digest; /* of the whole request, in hexadecimal digits */
+    /* Set by submit. repeated: the request was stored before, ids [n] are its jobs, and nothing was
+     * stored now. ids has room for `room` of them. */
+    bool repeated;
+    char (*ids)[STENO_JOB_ID];
+    size_t room, n;
+};
+/* Note a job of a repeated request. */
+STENO_MUST steno_status steno_job_once_add(struct steno_job_once *once, const char *id,
+                                           steno_err *err);
+/* STENO_ERR_INVAL: the key came with another request. */
+STENO_MUST steno_status steno_job_once_check(const struct steno_job_once *once, const char *digest,
+                                             steno_err *err);
+
 struct steno_job_segment {
     double start, end; /* s */
     const char *text;
@@ -118,9 +136,11 @@ struct steno_job_counts {
 typedef struct steno_job_queue steno_job_queue;
 struct steno_job_queue_ops {
     /* Store jobs, all or none. STENO_ERR_BUSY: quota->per_key is reached; STENO_ERR_LIMIT:
-     * quota->max is; STENO_ERR_IO: nothing can be stored (the disk is full, ...). */
+     * quota->max is; STENO_ERR_IO: nothing can be stored (the disk is full, ...). once: NULL =
+     * none; STENO_ERR_INVAL: its key came with another request. All jobs have one owner. */
     steno_status (*submit)(steno_job_queue *q, const struct steno_job_new *jobs, size_t n,
-                           const struct steno_job_quota *quota, steno_err *err);
+                           const struct steno_job_quota *quota, struct steno_job_once *once,
+                           steno_err *err);
     /* Take the next job: the oldest one of the owner with the fewest running jobs. STENO_NEED_MORE:
      * none is due. */
     steno_status (*claim)(steno_job_queue *q, const char *worker, int64_t now, int64_t lease,

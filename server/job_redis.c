@@ -11,6 +11,7 @@
  *     turns            zset: owners with such jobs, by running jobs * 2^40 + oldest number
  *     delayed, expires, ended, callbacks    zsets of jobs by time
  *     running, open    hashes OWNER -> jobs that run; that are not over
+ *     once:OWNER:KEY   list: the digest of a request with an Idempotency-Key, and its jobs
  *     runs             stream with the group "workers": an entry is a run, pending at its worker.
  *                      Its idle time is the time since the last heartbeat, on Redis' clock
  *
@@ -307,8 +308,20 @@ static void add_new(struct call *c, const struct steno_job_new *j)
     arg_int(c, *j->url ? 0 : blocks_of(j->bytes));
 }
 
+/* Read "once", the digest and the jobs of a request that came before. */
+static steno_status read_once(const redisReply *r, struct steno_job_once *once, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (size_t i = 1; i < r->elements && !st; i++) {
+        const char *text = r->element[i]->type == REDIS_REPLY_STRING ? r->element[i]->str : "";
+        st = i == 1 ? steno_job_once_check(once, text, err) : steno_job_once_add(once, text, err);
+    }
+    return st;
+}
+
 static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs, size_t n,
-                           const struct steno_job_quota *quota, steno_err *err)
+                           const struct steno_job_quota *quota, struct steno_job_once *once,
+                           steno_err *err)
 {
     struct call c;
     redisReply *r;
@@ -318,6 +331,8 @@ static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs,
     arg_int(&c, quota->max);
     arg_int(&c, quota->per_key);
     arg_int(&c, (int64_t)n);
+    arg(&c, once ? once->key : "");
+    arg(&c, once ? once->digest : "");
     for (size_t i = 0; i < n; i++)
         add_new(&c, &jobs[i]);
     st = evaluate(store_of(q), STENO_REDIS_STORE, true, steno_script_submit, &c, &r, err);
@@ -334,6 +349,8 @@ static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs,
                         r->element[1]->integer, quota->max);
     else if (says(r, "audio"))
         st = steno_fail(err, STENO_ERR_IO, "the store of jobs has lost a part of the recording");
+    else if (says(r, "once") && once)
+        st = read_once(r, once, err);
     freeReplyObject(r);
     return st;
 }

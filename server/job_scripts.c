@@ -82,7 +82,11 @@
     "  return o and (any == '1' or o == owner)\n" \
     "end\n" \
     "local function forget(id, k)\n" \
-    "  local v = c('HMGET', k, 'owner', 'state', 'cb_state', 'formats')\n" \
+    "  local v = c('HMGET', k, 'owner', 'state', 'cb_state', 'formats', 'once')\n" \
+    "  if v[5] and v[5] ~= '' then -- a list of the digest and the jobs\n" \
+    "    c('LREM', v[5], 1, id)\n" \
+    "    if c('LLEN', v[5]) == 1 then c('DEL', v[5]) end\n" \
+    "  end\n" \
     "  for f in string.gmatch(v[4] or '', '%S+') do c('UNLINK', P .. 'res:' .. id .. ':' " \
     ".. f) end\n" \
     "  c('ZREM', P .. 'state:' .. v[2], id)\n" \
@@ -92,32 +96,42 @@
     "  c('UNLINK', k, P .. 'seg:' .. id, P .. 'audio:' .. id)\n" \
     "end\n"
 
-/* owner max per_key n, then of each job: id form target url bytes created expires callback method
- * event blocks */
+/* owner max per_key n once digest, then of each job: id form target url bytes created expires
+ * callback method event blocks */
 const char steno_script_submit[] = PLAIN COMMON
     "local m = n(A[4])\n"
-    "if c('EXISTS', key(A[5])) == 1 then return {'ok'} end\n"
+    "if c('EXISTS', key(A[7])) == 1 then return {'ok'} end -- the answer was lost\n"
+    "local once = A[5] ~= '' and P .. 'once:' .. A[1] .. ':' .. A[5]\n"
+    "local function drop(answer)\n"
+    "  for i = 0, m - 1 do c('UNLINK', P .. 'audio:' .. A[7 + i * 11]) end\n"
+    "  return answer\n"
+    "end\n"
+    "if once and c('EXISTS', once) == 1 then\n"
+    "  local v = c('LRANGE', once, 0, -1)\n"
+    "  table.insert(v, 1, 'once')\n"
+    "  return drop(v)\n"
+    "end\n"
     "local own = n(c('HGET', P .. 'open', A[1]))\n"
     "local all = c('ZCARD', P .. 'state:0') + c('ZCARD', P .. 'state:1')\n"
     "local why\n"
     "if n(A[2]) > 0 and all + m > n(A[2]) then why = {'all', all} end\n"
     "if n(A[3]) > 0 and own + m > n(A[3]) then why = {'own', own} end\n"
     "for i = 0, m - 1 do\n"
-    "  local o = 4 + i * 11\n"
+    "  local o = 6 + i * 11\n"
     "  if c('LLEN', P .. 'audio:' .. A[o + 1]) ~= n(A[o + 11]) then why = {'audio'} end\n"
     "end\n"
-    "if why then\n"
-    "  for i = 0, m - 1 do c('UNLINK', P .. 'audio:' .. A[5 + i * 11]) end\n"
-    "  return why\n"
-    "end\n"
+    "if why then return drop(why) end\n"
+    "if once then c('RPUSH', once, A[6]) end\n"
     "for i = 0, m - 1 do\n"
-    "  local o = 4 + i * 11\n"
+    "  local o = 6 + i * 11\n"
     "  local id, seq = A[o + 1], c('INCR', P .. 'seq')\n"
     "  local k = key(id)\n"
     "  c('HSET', k, 'id', id, 'owner', A[1], 'form', A[o + 2], 'target', A[o + 3], "
     "'url', A[o + 4],\n"
     "    'bytes', A[o + 5], 'created', A[o + 6], 'expires', A[o + 7], 'callback', A[o + 8],\n"
-    "    'method', A[o + 9], 'event', A[o + 10], 'attempts', 0, 'seq', seq, 'cb_state', 0)\n"
+    "    'method', A[o + 9], 'event', A[o + 10], 'attempts', 0, 'seq', seq, 'cb_state', 0,\n"
+    "    'once', once or '')\n"
+    "  if once then c('RPUSH', once, id) end\n"
     "  c('ZADD', P .. 'all', seq, id)\n"
     "  c('ZADD', P .. 'own:' .. A[1], seq, id)\n"
     "  if n(A[o + 7]) > 0 then c('ZADD', P .. 'expires', A[o + 7], id) end\n"

@@ -44,12 +44,16 @@ static const char *const migrations[] = {
     "ALTER TABLE jobs ADD COLUMN cb_next INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE jobs ADD COLUMN cb_error TEXT NOT NULL DEFAULT '';"
     "CREATE INDEX jobs_by_callback ON jobs (cb_state, cb_next);",
+    "ALTER TABLE jobs ADD COLUMN once TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE jobs ADD COLUMN digest TEXT NOT NULL DEFAULT '';"
+    "CREATE INDEX jobs_by_once ON jobs (owner, once) WHERE once <> '';",
 };
 #define VERSION ((int)(sizeof migrations / sizeof *migrations))
 
 enum statement {
     COUNT_OPEN,
     COUNT_OWNER,
+    ONCE,
     INSERT,
     CLAIM,
     CLEAR_SEGMENTS,
@@ -86,9 +90,11 @@ enum statement {
 static const char *const sql[STATEMENTS] = {
     [COUNT_OPEN] = "SELECT count(*) FROM jobs WHERE state < 2",
     [COUNT_OWNER] = "SELECT count(*) FROM jobs WHERE state IN (0, 1) AND owner = ?1",
+    [ONCE] = "SELECT digest, id FROM jobs WHERE owner = ?1 AND once = ?2 AND once <> ''"
+             " ORDER BY seq",
     [INSERT] = "INSERT INTO jobs (id, owner, form, target, url, bytes, created, expires, callback,"
-               " method, event) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,"
-               " 'evt_' || lower(hex(randomblob(16))))",
+               " method, once, digest, event) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
+               " ?12, 'evt_' || lower(hex(randomblob(16))))",
     [CLAIM] = "UPDATE jobs SET state = 1, attempts = attempts + 1, worker = ?2, lease = ?3,"
               " started = ?1, position = 0 WHERE seq = (SELECT q.s FROM"
               " (SELECT owner, min(seq) AS s FROM jobs WHERE state = 0 AND not_before <= ?1"
@@ -239,18 +245,45 @@ static steno_status check_quota(struct steno_sqlite *c, const struct steno_job_n
     return STENO_OK;
 }
 
+/* Find the jobs of a request that came before. */
+static steno_status find_once(struct steno_sqlite *c, const char *owner,
+                              struct steno_job_once *once, steno_err *err)
+{
+    sqlite3_stmt *s;
+    steno_status st = steno_sqlite_start(c, ONCE, &s, err, "tt", owner, once->key);
+    if (st)
+        return st;
+    while (!st && !(st = steno_sqlite_next(c, s, err))) {
+        char digest[80], id[STENO_JOB_ID];
+        steno_sqlite_copy(s, 0, digest, sizeof digest);
+        steno_sqlite_copy(s, 1, id, sizeof id);
+        st = steno_job_once_check(once, digest, err);
+        if (!st)
+            st = steno_job_once_add(once, id, err);
+    }
+    sqlite3_reset(s);
+    return st == STENO_NEED_MORE ? STENO_OK : st;
+}
+
 static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs, size_t n,
-                           const struct steno_job_quota *quota, steno_err *err)
+                           const struct steno_job_quota *quota, struct steno_job_once *once,
+                           steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
     steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    st = check_quota(c, jobs, n, quota, err);
+    if (once)
+        st = find_once(c, jobs->owner, once, err);
+    if (once && once->repeated)
+        n = 0;
+    if (!st && n)
+        st = check_quota(c, jobs, n, quota, err);
     for (size_t i = 0; i < n && !st; i++)
-        st = steno_sqlite_run(c, INSERT, NULL, NULL, err, "ttittiiitt", jobs[i].id, jobs[i].owner,
+        st = steno_sqlite_run(c, INSERT, NULL, NULL, err, "ttittiiitttt", jobs[i].id, jobs[i].owner,
                               (int64_t)jobs[i].form, jobs[i].target, jobs[i].url, jobs[i].bytes,
-                              jobs[i].created, jobs[i].expires, jobs[i].callback, jobs[i].method);
+                              jobs[i].created, jobs[i].expires, jobs[i].callback, jobs[i].method,
+                              once ? once->key : "", once ? once->digest : "");
     return steno_sqlite_end(c, st, err);
 }
 

@@ -19,6 +19,7 @@
 #define TARGET_MAX 32768                            /* bytes of all parameters */
 #define URLS_MAX (STENO_JOB_URLS * STENO_FETCH_URL) /* bytes of all URLs */
 #define EXPIRES_MAX 31536000.0                      /* s */
+#define ONCE_MAX 255                                /* bytes of an Idempotency-Key */
 
 struct steno_stored {
     struct steno_job_task task;
@@ -32,6 +33,10 @@ struct steno_stored {
     char callback[STENO_FETCH_URL], method[8];
     double expires; /* s from now; 0 = never */
     char location[STENO_JOB_ID + 16];
+    char once[ONCE_MAX + 1]; /* the client's Idempotency-Key; "" = none */
+    struct steno_sha256 sum; /* of what came, when there is one */
+    bool repeated;           /* ids are those of an earlier request */
+    char earlier[STENO_JOB_URLS][STENO_JOB_ID];
     const char *error_code; /* of a refusal by the store */
 };
 
@@ -55,6 +60,23 @@ static bool is_form(struct steno_request *rq)
 {
     const char *type = steno_request_header(rq, "Content-Type");
     return type && !strncasecmp(type, "multipart/form-data", strlen("multipart/form-data"));
+}
+
+/* Read the client's name of the request: 1 to 255 visible characters of ASCII. */
+static steno_status read_once(struct steno_request *rq, struct steno_stored *s, steno_err *err)
+{
+    const char *key = steno_request_header(rq, "Idempotency-Key");
+    size_t n = 0;
+    if (!key)
+        return STENO_OK;
+    while (key[n] > ' ' && key[n] <= '~' && n < ONCE_MAX)
+        n++;
+    if (!n || key[n])
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "Idempotency-Key: must be 1 to %d visible characters of ASCII", ONCE_MAX);
+    memcpy(s->once, key, n + 1);
+    steno_sha256_begin(&s->sum);
+    return STENO_OK;
 }
 
 steno_status steno_upload_want_store(struct steno_request *rq, struct steno_upload *up,
@@ -87,8 +109,9 @@ steno_status steno_upload_want_store(struct steno_request *rq, struct steno_uplo
         char id[STENO_ID_SIZE];
         steno_dialect_uuid(steno_id_new(id, "job"), s->ids[0]);
         snprintf(rq->id, sizeof rq->id, "%s", s->ids[0]);
+        return STENO_OK;
     }
-    return STENO_OK;
+    return read_once(rq, s, err);
 }
 
 void steno_upload_free_stored(struct steno_upload *up)
@@ -179,6 +202,8 @@ steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data,
 {
     struct steno_stored *s = up->stored;
     steno_status st = STENO_OK;
+    if (*s->once)
+        steno_sha256_add(&s->sum, data, n);
     if (s->json)
         return steno_buf_add(&up->body, data, n)
                    ? steno_fail(err, STENO_ERR_LIMIT, "the request body is too long")
@@ -265,6 +290,19 @@ static steno_status share_recording(struct steno_stored *s, steno_job_queue *q, 
     return st;
 }
 
+/* The digest of the request: its body, then what its parameters say. */
+static void end_sum(struct steno_stored *s, char out[STENO_SHA256_HEX])
+{
+    uint8_t digest[STENO_SHA256_BYTES];
+    char expires[32];
+    snprintf(expires, sizeof expires, "%.3f", s->expires);
+    const char *const parts[] = {"", s->target.data, s->callback, s->method, expires};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        steno_sha256_add(&s->sum, parts[i], strlen(parts[i]) + 1);
+    steno_sha256_end(&s->sum, digest);
+    steno_sha256_text(digest, out);
+}
+
 static steno_status submit(struct steno_stored *s, struct steno_job_new *jobs, steno_err *err)
 {
     const struct steno_upload *up = s->up;
@@ -272,6 +310,10 @@ static steno_status submit(struct steno_stored *s, struct steno_job_new *jobs, s
     const struct steno_job_quota quota = {conf->jobs_max, up->key ? conf->jobs_per_key : 0};
     steno_job_queue *q = steno_job_service_queue(s->service);
     const int64_t now = steno_job_now();
+    char digest[STENO_SHA256_HEX];
+    struct steno_job_once once = {
+        .key = s->once, .digest = digest, .ids = s->earlier, .room = STENO_JOB_URLS};
+    steno_status st;
     for (size_t i = 0, at = 0; i < s->n; i++) {
         const char *url = s->json ? s->urls.data + at : "";
         at += strlen(url) + 1;
@@ -287,21 +329,28 @@ static steno_status submit(struct steno_stored *s, struct steno_job_new *jobs, s
             .created = now,
             .expires = s->expires > 0 ? now + (int64_t)(s->expires * 1000) : 0};
     }
-    if (!s->file) {
-        steno_status st = steno_spool_check_room(steno_job_service_spool(s->service), err);
-        if (st)
-            return st;
-    } else {
+    if (!s->file)
+        st = steno_spool_check_room(steno_job_service_spool(s->service), err);
+    else {
         steno_spool_file *file = s->file;
-        steno_status st;
         s->file = NULL;
         st = steno_spool_commit(file, err);
         if (!st && q->ops->put_audio)
             st = share_recording(s, q, err);
-        if (st)
-            return st;
     }
-    return q->ops->submit(q, jobs, s->n, &quota, err);
+    if (st)
+        return st;
+    if (*s->once)
+        end_sum(s, digest);
+    st = q->ops->submit(q, jobs, s->n, &quota, *s->once ? &once : NULL, err);
+    if (!st && once.repeated) { /* the recording that came now is not needed */
+        steno_spool_remove(steno_job_service_spool(s->service), s->ids[0]);
+        memcpy(s->ids, s->earlier, once.n * sizeof *s->ids);
+        s->n = once.n;
+        s->repeated = true;
+        snprintf(s->location, sizeof s->location, "/v1/jobs/%s", s->ids[0]);
+    }
+    return st;
 }
 
 /* Write the answer of a request whose jobs are stored. */
@@ -340,6 +389,9 @@ static int refusal_of(struct steno_stored *s, steno_status st)
     case STENO_ERR_IO:
         s->error_code = "not_stored";
         return 507;
+    case STENO_ERR_INVAL:
+        s->error_code = "idempotency_key_reused";
+        return 422;
     default:
         s->error_code = steno_status_info(st)->name;
         return steno_status_info(st)->http;
@@ -359,7 +411,8 @@ static void store(struct steno_job_task *task)
     if (st) {
         steno_spool_remove(steno_job_service_spool(s->service), s->ids[0]);
     } else {
-        steno_job_service_submitted(s->service, s->n);
+        if (!s->repeated)
+            steno_job_service_submitted(s->service, s->n);
         if (write_jobs(s, &up->answer)) { /* it is stored all the same */
             steno_buf_reset(&up->answer);
             (void)!steno_buf_printf(&up->answer, "{\"id\":\"%s\",\"state\":\"queued\"}\n",
@@ -408,7 +461,9 @@ enum MHD_Result steno_upload_answer_stored(struct steno_request *rq, struct sten
 {
     struct steno_stored *s = up->stored;
     const struct steno_header headers[] = {
-        {up->form == STENO_UPLOAD_DEEPGRAM ? NULL : "Location", s->location}, {NULL, NULL}};
+        {up->form == STENO_UPLOAD_DEEPGRAM ? NULL : "Location", s->location},
+        {s->repeated ? "Idempotency-Replayed" : NULL, "true"},
+        {NULL, NULL}};
     bool over;
     pthread_mutex_lock(&up->lock);
     over = up->over;

@@ -416,6 +416,36 @@ def deepgrams_callback_is_answered_at_once_and_told_in_its_shape():
 
 
 @case
+def a_request_with_an_idempotency_key_may_come_again():
+    with Jobs("fetch.hosts=127.0.0.1", "fetch.private=yes") as d:
+        def post(key, audio=WAV, query="", head=None):
+            status, head, job = d.json("POST", "/v1/jobs" + query, audio, {"Idempotency-Key": key, **(head or {})})
+            return status, head.get("idempotency-replayed"), job.get("id") or [j["id"] for j in job.get("jobs", ())] or job["error"]["code"]
+        status, again, name = post("first")
+        assert status == 202 and again is None, (status, again)
+        assert post("first") == (202, "true", name)
+        d.ends(name)
+        assert post("first") == (202, "true", name)  # it is done, and not run again
+        assert post("first", WAV + b"x") == post("first", query="?words=true") == (422, None, "idempotency_key_reused")
+        assert post("second")[2] != name
+        assert d.json("DELETE", "/v1/jobs/" + name)[0] == 204
+        assert post("first", WAV + b"x")[:2] == (202, None)  # forgotten
+        for key in ("", "x" * 256, "a b"):
+            assert post(key)[0] == 400, key
+        assert d.metric("steno_jobs_submitted_total") == 3
+        urls = json.dumps({"urls": [BASE + "/a.wav", BASE + "/b.wav"]}), {"Content-Type": "application/json"}
+        status, _, names = post("urls", urls[0], "", urls[1])
+        assert status == 202 and len(names) == 2 and post("urls", urls[0], "", urls[1]) == (202, "true", names)
+        for n in names:
+            d.ends(n)
+        boundaries = [form([("words", "true")]) for _ in range(2)]  # the form's own words do not matter
+        assert post("form", boundaries[0][0], "", boundaries[0][1])[2] == post("form", boundaries[1][0], "", boundaries[1][1])[2]
+        for n in [j["id"] for j in d.json("GET", "/v1/jobs")[2]["jobs"]]:
+            d.ends(n)
+        assert not os.listdir(os.path.join(d.folder, "audio"))
+
+
+@case
 def the_command_submits_a_folder_watches_and_writes_the_texts():
     def run(*args, code=0, **env):
         p = subprocess.run([os.path.join(BUILD, "steno"), "jobs", *args], capture_output=True, text=True, timeout=120 * SLOW, check=False,

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ import time
 
 from daemon import DIGITS_TEXT, SLOW, Stenod, case, eventually, tap
 from job_web import BASE, CALLS, WAV, Web, longer
-from redis_server import Redis
+from redis_server import Cut, Redis
 
 
 class Member(Stenod):
@@ -124,6 +123,27 @@ def each_key_has_its_own_jobs_and_its_turn():
 
 
 @case
+def a_request_with_an_idempotency_key_may_come_again_to_another_daemon():
+    with Redis() as r, Member(r) as a, Member(r) as b:
+        def post(d, audio=WAV):
+            status, head, job = d.json("POST", "/v1/jobs", audio, {"Idempotency-Key": "once"})
+            return status, head.get("idempotency-replayed"), job.get("id") or job["error"]["code"]
+        got, threads = [], []
+        for d in (a, b) * 4:  # at once
+            threads.append(threading.Thread(target=lambda d=d: got.append(post(d))))
+            threads[-1].start()
+        for t in threads:
+            t.join()
+        assert len({g[2] for g in got}) == 1 and {g[0] for g in got} == {202} and sum(g[1] is None for g in got) == 1, got
+        name = got[0][2]
+        assert post(b, WAV + b"x") == (422, None, "idempotency_key_reused")
+        a.ends(name)
+        assert post(b) == (202, "true", name) and a.json("DELETE", "/v1/jobs/" + name)[0] == 204
+        assert r.cli("KEYS", "steno:once:*") == [] and r.cli("KEYS", "steno:audio:*") == []
+        assert post(b, WAV + b"x")[:2] == (202, None)
+
+
+@case
 def a_killed_daemons_jobs_run_on_the_other_one():
     with Redis() as r, Member(r) as b:
         a = Member(r, "pool.threads=1", *CALLS, cpu="scalar")
@@ -207,44 +227,6 @@ def nothing_acknowledged_is_lost_while_daemons_and_redis_are_killed():
         for d in daemons:
             d.terminate()
             shutil.rmtree(d.folder)
-
-
-class Cut(threading.Thread):
-    """A proxy in front of Redis. It can stop passing bytes, as a network that is cut does, or pass few per second."""
-
-    def __init__(self, to, rate=None):
-        super().__init__(daemon=True)
-        self.to, self.open, self.rate = to, threading.Event(), rate
-        self.open.set()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.start()
-
-    def run(self):
-        while True:
-            c, _ = self.listener.accept()
-            try:
-                s = socket.create_connection(("127.0.0.1", self.to))
-            except OSError:
-                c.close()
-                continue
-            for a, b in ((c, s), (s, c)):
-                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
-
-    def pump(self, a, b):
-        try:
-            while data := a.recv(65536):
-                self.open.wait()
-                if self.rate:
-                    time.sleep(len(data) / self.rate)
-                b.sendall(data)
-        except OSError:
-            pass
-        for x in (a, b):
-            try:
-                x.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
 
 @case

@@ -104,7 +104,7 @@ static steno_status add_as(struct place *p, const char *owner, const char *id, i
                                     .created = T,
                                     .expires = expires};
     steno_err err;
-    return p->q->ops->submit(p->q, &j, 1, quota ? quota : &none, &err);
+    return p->q->ops->submit(p->q, &j, 1, quota ? quota : &none, NULL, &err);
 }
 
 static void add(struct place *p, const char *id)
@@ -393,6 +393,42 @@ static void owners_take_turns_and_see_their_own_jobs_alone(void **state)
     steno_job_record_free(&r);
 }
 
+/* Submit a job with an Idempotency-Key. out: the id of the job that the client is told. */
+static steno_status add_once(struct place *p, const char *owner, const char *id, const char *key,
+                             const char *digest, char out[STENO_JOB_ID])
+{
+    const struct steno_job_quota one = {2, 0};
+    const struct steno_job_new j = {
+        .id = id, .owner = owner, .target = "/v1/transcribe?model=x", .url = "", .created = T};
+    char ids[1][STENO_JOB_ID];
+    struct steno_job_once once = {.key = key, .digest = digest, .ids = ids, .room = 1};
+    steno_err err;
+    steno_status st = p->q->ops->submit(p->q, &j, 1, &one, &once, &err);
+    snprintf(out, STENO_JOB_ID, "%s", once.repeated ? ids[0] : id);
+    return st;
+}
+
+static void a_request_that_comes_again_gets_its_job(void **state)
+{
+    struct place *p = *state;
+    char id[STENO_JOB_ID];
+    steno_err err;
+    assert_int_equal(add_once(p, "a", "job_1", "k", "aa", id), STENO_OK);
+    assert_string_equal(id, "job_1");
+    assert_int_equal(add_once(p, "a", "job_2", "k", "bb", id), STENO_ERR_INVAL);
+    assert_int_equal(add_once(p, "b", "job_3", "k", "bb", id), STENO_OK); /* another owner's */
+    assert_string_equal(id, "job_3");
+    reopen(p, T);
+    assert_int_equal(add_once(p, "a", "job_4", "k", "aa", id), STENO_OK); /* though max is reached */
+    assert_string_equal(id, "job_1");
+    assert_int_equal(p->q->ops->get(p->q, NULL, "job_4", &(struct steno_job_record){0}, &err),
+                     STENO_ERR_INVAL);
+    for (int i = 0; i < 2; i++) /* cancelled, then forgotten */
+        assert_int_equal(p->q->ops->remove(p->q, "a", "job_1", T, &err), STENO_OK);
+    assert_int_equal(add_once(p, "a", "job_5", "k", "bb", id), STENO_OK);
+    assert_string_equal(id, "job_5");
+}
+
 static void quotas_count_what_is_not_over(void **state)
 {
     struct place *p = *state;
@@ -403,7 +439,7 @@ static void quotas_count_what_is_not_over(void **state)
     assert_int_equal(add_as(p, "a", "job_1", 0, "", &quota), STENO_OK);
     assert_int_equal(add_as(p, "a", "job_2", 0, "", &quota), STENO_OK);
     assert_int_equal(add_as(p, "a", "job_3", 0, "", &quota), STENO_ERR_BUSY);
-    assert_int_equal(p->q->ops->submit(p->q, two, 2, &quota, NULL), STENO_ERR_LIMIT);
+    assert_int_equal(p->q->ops->submit(p->q, two, 2, &quota, NULL, NULL), STENO_ERR_LIMIT);
     assert_int_equal(p->q->ops->get(p->q, NULL, "job_x", &(struct steno_job_record){0}, NULL),
                      STENO_ERR_INVAL); /* all or none */
     assert_int_equal(add_as(p, "b", "job_4", 0, "", &quota), STENO_OK);
@@ -595,7 +631,9 @@ static void an_older_store_is_migrated_and_a_newer_one_refused(void **state)
     p->q->ops->close(p->q);
     p->q = NULL;
     /* what version 1 was */
-    execute(p, "DROP INDEX jobs_by_callback; ALTER TABLE jobs DROP COLUMN callback;"
+    execute(p, "DROP INDEX jobs_by_once; ALTER TABLE jobs DROP COLUMN once;"
+               "ALTER TABLE jobs DROP COLUMN digest;"
+               "DROP INDEX jobs_by_callback; ALTER TABLE jobs DROP COLUMN callback;"
                "ALTER TABLE jobs DROP COLUMN method; ALTER TABLE jobs DROP COLUMN event;"
                "ALTER TABLE jobs DROP COLUMN cb_state; ALTER TABLE jobs DROP COLUMN cb_tries;"
                "ALTER TABLE jobs DROP COLUMN cb_next; ALTER TABLE jobs DROP COLUMN cb_error;"
@@ -746,6 +784,7 @@ int main(void)
         TEST(progress_is_kept_and_a_new_run_begins_without_segments),
         TEST(owners_take_turns_and_see_their_own_jobs_alone),
         TEST(quotas_count_what_is_not_over),
+        TEST(a_request_that_comes_again_gets_its_job),
         TEST(removing_cancels_a_job_and_then_forgets_it),
         TEST(jobs_expire_queued_and_running),
         TEST(what_is_over_is_kept_for_its_time_unless_a_callback_waits),
