@@ -410,7 +410,8 @@ static void conclude(struct run *x, bool removed, bool stopping)
 struct copy {
     steno_job_runner *r;
     steno_spool_file *file;
-    int64_t next; /* beat, in ns */
+    int64_t next;     /* beat, in ns */
+    bool disk_failed; /* ours, not the store's */
 };
 
 /* The copying takes the runner's time, so it says for all runs that they are alive. */
@@ -427,10 +428,12 @@ static steno_status add_to_copy(void *user, const void *p, size_t n, steno_err *
                 (void)!r->q->ops->heartbeat(r->q, r->runs[i].rec.id, r->runs[i].rec.attempts,
                                             steno_job_now() + lease_ms(r), &ignored);
     }
-    return steno_spool_write(c->file, p, n, err);
+    c->disk_failed = steno_spool_write(c->file, p, n, err);
+    return c->disk_failed ? STENO_ERR_IO : STENO_OK;
 }
 
-/* Copy the recording from a store of several machines into the spool. */
+/* Copy the recording from a store of several machines into the spool. STENO_ERR_BUSY: the store is
+ * away, which is not the recording's fault. */
 static steno_status copy_recording(struct run *x, steno_err *err)
 {
     struct copy c = {.r = x->r};
@@ -441,10 +444,10 @@ static steno_status copy_recording(struct run *x, steno_err *err)
     if (!st)
         return steno_spool_commit(c.file, err);
     steno_spool_discard(c.file);
-    return st;
+    return st == STENO_ERR_IO && !c.disk_failed ? STENO_ERR_BUSY : st;
 }
 
-/* Open the recording. STENO_NEED_MORE: it is lost. */
+/* Open the recording. STENO_NEED_MORE: it is lost; STENO_ERR_BUSY as above. */
 static steno_status open_recording(struct run *x, steno_err *err)
 {
     steno_status st = steno_spool_read(x->r->spool, x->rec.id, &x->fd, err);
@@ -494,6 +497,10 @@ static void try_start(struct run *x)
     st = open_recording(x, &err);
     if (st == STENO_NEED_MORE) {
         fail(x, "lost", err.msg);
+        return;
+    }
+    if (st == STENO_ERR_BUSY) {
+        give_up(x, false, 2000, "busy", err.msg);
         return;
     }
     if (st) {
