@@ -304,7 +304,7 @@ static void choose_id(struct steno_request *rq)
 static const char *allowed(const struct steno_route *r)
 {
     if (r->methods & STENO_ROUTE_DELETE)
-        return "GET, HEAD, DELETE, OPTIONS";
+        return "GET, HEAD, POST, DELETE, OPTIONS";
     if (!(r->methods & (STENO_ROUTE_UPLOAD | STENO_ROUTE_POST)))
         return "GET, HEAD, OPTIONS";
     return r->methods & STENO_ROUTE_GET ? "GET, HEAD, POST, OPTIONS" : "POST, OPTIONS";

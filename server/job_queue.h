@@ -191,6 +191,10 @@ struct steno_job_queue_ops {
     steno_status (*callback_over)(steno_job_queue *q, const char *id,
                                   enum steno_callback_state state, int64_t next, const char *error,
                                   steno_err *err);
+    /* Send a callback once more that was delivered or given up: it is due at once, as the next
+     * try. STENO_ERR_INVAL as of get; STENO_NEED_MORE: the job has no such callback. */
+    steno_status (*callback_again)(steno_job_queue *q, const char *owner, const char *id,
+                                   int64_t now, steno_err *err);
     /* Count the jobs by state. */
     steno_status (*count)(steno_job_queue *q, struct steno_job_counts *out, steno_err *err);
     /* Store the recording of a job that is to be submitted, all of fd, where other machines reach

@@ -524,6 +524,22 @@ static steno_status callback_over(steno_job_queue *q, const char *id,
                   err);
 }
 
+static steno_status callback_again(steno_job_queue *q, const char *owner, const char *id,
+                                   int64_t now, steno_err *err)
+{
+    struct call c;
+    bool none = false;
+    steno_status st;
+    call_begin(&c);
+    arg(&c, id);
+    arg(&c, owner);
+    arg_int(&c, !owner);
+    arg_int(&c, now);
+    st = change(store_of(q), STENO_REDIS_FRONT, false, steno_script_callback_again, &c, id, &none,
+                err);
+    return !st && none ? STENO_NEED_MORE : st;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static steno_status get(steno_job_queue *q, const char *owner, const char *id,
@@ -711,6 +727,7 @@ static const struct steno_job_queue_ops ops = {
     .sweep = sweep,
     .callback = callback,
     .callback_over = callback_over,
+    .callback_again = callback_again,
     .count = count,
     .put_audio = put_audio,
     .get_audio = get_audio,

@@ -1,5 +1,6 @@
 #include "server/job_routes.h"
 
+#include "protocol/openai_rest.h"
 #include "protocol/query.h"
 #include "server/credentials.h"
 #include "server/job_json.h"
@@ -36,11 +37,11 @@ static const char *owner_of(const steno_key *key)
     return key ? steno_key_name(key) : NULL;
 }
 
-static enum MHD_Result respond_text(struct steno_request *rq, steno_status st, const char *media,
-                                    struct steno_buf *body)
+static enum MHD_Result respond_text(struct steno_request *rq, steno_status st, int http,
+                                    const char *media, struct steno_buf *body)
 {
     if (!st)
-        return steno_respond(rq, 200, media, body, NULL);
+        return steno_respond(rq, http, media, body, NULL);
     steno_buf_free(body);
     return steno_respond_error(rq, 500, "internal_error", NULL, "the answer is too large");
 }
@@ -61,15 +62,16 @@ static enum MHD_Result respond_unknown(struct steno_request *rq, const steno_err
                : respond_failed(rq, err, NULL);
 }
 
-/* Split "/v1/jobs/ID" or "/v1/jobs/ID/result". False: the path is neither. */
-static bool read_path(const struct steno_request *rq, char id[STENO_JOB_ID], bool *result)
+/* Split "/v1/jobs/ID" or "/v1/jobs/ID/PART". False: the path is neither. *has_part: it has one. */
+static bool read_path(const struct steno_request *rq, const char *part, char id[STENO_JOB_ID],
+                      bool *has_part)
 {
     const char *p = rq->target + strlen(rq->route->path);
     const size_t len = steno_query_path_len(rq->target) - strlen(rq->route->path);
     const char *slash = memchr(p, '/', len);
     const size_t n = slash ? (size_t)(slash - p) : len;
-    *result = slash && len - n == strlen("/result") && !memcmp(slash, "/result", len - n);
-    if (!n || n >= STENO_JOB_ID || (slash && !*result))
+    *has_part = slash && len - n == strlen(part) + 1 && !memcmp(slash + 1, part, strlen(part));
+    if (!n || n >= STENO_JOB_ID || (slash && !*has_part))
         return false;
     memcpy(id, p, n);
     id[n] = '\0';
@@ -121,8 +123,8 @@ static steno_status add_segment(void *user, const struct steno_job_segment *s)
     return st ? st : steno_job_json_segment(l->b, s);
 }
 
-static enum MHD_Result respond_job(struct steno_request *rq, const struct steno_job_record *r,
-                                   int from)
+static enum MHD_Result respond_job(struct steno_request *rq, int http,
+                                   const struct steno_job_record *r, int from)
 {
     steno_job_queue *q = steno_job_service_queue(rq->sv->stored);
     struct steno_buf b;
@@ -137,7 +139,7 @@ static enum MHD_Result respond_job(struct steno_request *rq, const struct steno_
         st = q->ops->segments(q, r->id, from, SEGMENTS, add_segment, &l, &err);
     if (!st)
         st = steno_buf_puts(&b, "]}\n");
-    return respond_text(rq, st, "application/json", &b);
+    return respond_text(rq, st, http, "application/json", &b);
 }
 
 static enum MHD_Result respond_result(struct steno_request *rq, const struct steno_job_record *r,
@@ -178,14 +180,14 @@ enum MHD_Result steno_jobs_get(struct steno_request *rq)
     bool result;
     if (!enter(rq, &key, &ok))
         return ok;
-    if (!read_path(rq, id, &result))
+    if (!read_path(rq, "result", id, &result))
         return respond_no_path(rq);
     if (steno_query_each(rq->target, on_job_query, &ask, &err))
         return steno_respond_status(rq, &err, NULL);
     q = steno_job_service_queue(rq->sv->stored);
     if (q->ops->get(q, owner_of(key), id, &r, &err))
         return respond_unknown(rq, &err);
-    ok = result ? respond_result(rq, &r, ask.format) : respond_job(rq, &r, ask.from);
+    ok = result ? respond_result(rq, &r, ask.format) : respond_job(rq, 200, &r, ask.from);
     steno_job_record_free(&r);
     return ok;
 }
@@ -201,7 +203,7 @@ enum MHD_Result steno_jobs_delete(struct steno_request *rq)
     bool result;
     if (!enter(rq, &key, &ok))
         return ok;
-    if (!read_path(rq, id, &result) || result)
+    if (!read_path(rq, "result", id, &result) || result)
         return respond_no_path(rq);
     q = steno_job_service_queue(rq->sv->stored);
     if (q->ops->remove(q, owner_of(key), id, steno_job_now(), &err))
@@ -209,6 +211,49 @@ enum MHD_Result steno_jobs_delete(struct steno_request *rq)
     steno_job_service_removed(rq->sv->stored, id);
     steno_buf_init(&none, 1);
     return steno_respond(rq, 204, "application/json", &none, NULL);
+}
+
+static enum MHD_Result respond_no_post(struct steno_request *rq)
+{
+    const struct steno_header headers[] = {{"Allow", "GET, HEAD, DELETE, OPTIONS"}, {NULL, NULL}};
+    struct steno_buf body;
+    snprintf(rq->note, sizeof rq->note, "POST is not allowed here");
+    steno_buf_init(&body, 4096);
+    if (steno_openai_write_error(&body, "POST is not allowed here; allowed: GET, HEAD, DELETE",
+                                 "invalid_request_error", NULL, "method_not_allowed")) {
+        steno_buf_free(&body);
+        return MHD_NO;
+    }
+    return steno_respond(rq, 405, "application/json", &body, headers);
+}
+
+/* POST /v1/jobs/ID/callback: send it once more. */
+enum MHD_Result steno_jobs_post(struct steno_request *rq)
+{
+    struct steno_job_record r;
+    char id[STENO_JOB_ID];
+    enum MHD_Result ok;
+    bool callback;
+    steno_job_queue *q;
+    steno_key *key;
+    steno_err err;
+    steno_status st;
+    if (!read_path(rq, "callback", id, &callback) || !callback)
+        return respond_no_post(rq);
+    if (!enter(rq, &key, &ok))
+        return ok;
+    q = steno_job_service_queue(rq->sv->stored);
+    st = q->ops->callback_again(q, owner_of(key), id, steno_job_now(), &err);
+    if (st == STENO_NEED_MORE)
+        return steno_respond_error(rq, 409, "no_callback", NULL,
+                                   "the job has no callback that was delivered or given up");
+    if (!st)
+        st = q->ops->get(q, owner_of(key), id, &r, &err);
+    if (st)
+        return respond_unknown(rq, &err);
+    ok = respond_job(rq, 202, &r, 0);
+    steno_job_record_free(&r);
+    return ok;
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -297,5 +342,5 @@ enum MHD_Result steno_jobs_get_list(struct steno_request *rq)
     }
     if (!st)
         st = steno_buf_printf(&b, "],\"has_more\":%s}\n", more ? "true" : "false");
-    return respond_text(rq, st, "application/json", &b);
+    return respond_text(rq, st, 200, "application/json", &b);
 }

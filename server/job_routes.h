@@ -1,5 +1,5 @@
 /* The routes of jobs that answer at once: GET /v1/jobs, GET and DELETE /v1/jobs/ID, GET
- * /v1/jobs/ID/result. DELETE waits for the disk. */
+ * /v1/jobs/ID/result, POST /v1/jobs/ID/callback. DELETE and POST wait for the disk. */
 #ifndef STENO_SERVER_JOB_ROUTES_H
 #define STENO_SERVER_JOB_ROUTES_H
 
@@ -7,6 +7,7 @@
 
 enum MHD_Result steno_jobs_get_list(struct steno_request *rq);
 enum MHD_Result steno_jobs_get(struct steno_request *rq);
+enum MHD_Result steno_jobs_post(struct steno_request *rq); /* sends a callback once more */
 enum MHD_Result steno_jobs_delete(struct steno_request *rq);
 
 #endif

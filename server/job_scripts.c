@@ -336,6 +336,14 @@ const char steno_script_callback_over[] = FLAGS COMMON
     "end\n"
     "return {'ok'}\n";
 
+/* id owner any now */
+const char steno_script_callback_again[] = FLAGS COMMON
+    "local k = key(A[1])\n"
+    "if not visible(k, A[2], A[3]) then return {'unknown'} end\n"
+    "if n(c('HGET', k, 'cb_state')) < 2 then return {'failed'} end\n"
+    "callback(A[1], k, 1, A[4])\n"
+    "return {'ok'}\n";
+
 /* nothing */
 const char steno_script_count[] = FLAGS COMMON
     "local first = c('ZRANGE', P .. 'state:0', 0, 0)[1]\n"

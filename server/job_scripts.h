@@ -14,6 +14,7 @@ extern const char steno_script_list[];
 extern const char steno_script_sweep[];
 extern const char steno_script_callback[];
 extern const char steno_script_callback_over[];
+extern const char steno_script_callback_again[];
 extern const char steno_script_count[];
 extern const char steno_script_put_new[];
 extern const char steno_script_put[];

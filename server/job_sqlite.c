@@ -80,6 +80,7 @@ enum statement {
     OLD,
     DUE_CALLBACK,
     CALLBACK_OVER,
+    CALLBACK_AGAIN,
     CALLBACKS_NOW,
     COUNT_STATES,
     COUNT_CALLBACKS,
@@ -147,6 +148,7 @@ static const char *const sql[STATEMENTS] = {
                      " (SELECT seq FROM jobs WHERE cb_state = 1 AND cb_next <= ?1"
                      " ORDER BY cb_next LIMIT 1) RETURNING " COLUMNS,
     [CALLBACK_OVER] = "UPDATE jobs SET cb_state = ?2, cb_next = ?3, cb_error = ?4 WHERE id = ?1",
+    [CALLBACK_AGAIN] = "UPDATE jobs SET cb_state = 1, cb_next = ?2 WHERE seq = ?1 AND cb_state > 1",
     [CALLBACKS_NOW] = "UPDATE jobs SET cb_next = ?1 WHERE cb_state = 1",
     [COUNT_STATES] = "SELECT state, count(*) FROM jobs GROUP BY state",
     [COUNT_CALLBACKS] = "SELECT cb_state, count(*) FROM jobs GROUP BY cb_state",
@@ -503,6 +505,25 @@ static steno_status callback_over(steno_job_queue *q, const char *id,
     return steno_sqlite_end(c, st, err);
 }
 
+static steno_status callback_again(steno_job_queue *q, const char *owner, const char *id,
+                                   int64_t now, steno_err *err)
+{
+    struct steno_sqlite *c = &store_of(q)->write;
+    int64_t seq = 0;
+    int changes = 0;
+    steno_status st = steno_sqlite_begin(c, false, err);
+    if (st)
+        return st;
+    st = steno_sqlite_run(c, FIND, &seq, NULL, err, "tit", id, (int64_t)!owner, owner);
+    if (!st && !seq)
+        st = unknown_job(err);
+    if (!st)
+        st = steno_sqlite_run(c, CALLBACK_AGAIN, NULL, &changes, err, "ii", seq, now);
+    if (!st && !changes)
+        st = STENO_NEED_MORE;
+    return steno_sqlite_end(c, st, err);
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static steno_status get(steno_job_queue *q, const char *owner, const char *id,
@@ -685,6 +706,7 @@ static const struct steno_job_queue_ops ops = {
     .sweep = sweep,
     .callback = callback,
     .callback_over = callback_over,
+    .callback_again = callback_again,
     .count = count,
     .close = close_store,
 };

@@ -242,8 +242,8 @@ const struct steno_route steno_routes[] = {
      NULL, NULL},
     {"/v1/jobs", "/v1/jobs", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, steno_jobs_get_list,
      STENO_SESSION_JOB, false, NULL, NULL},
-    {"/v1/jobs/", "/v1/jobs/{id}", STENO_ROUTE_GET | STENO_ROUTE_DELETE, steno_jobs_get, 0, false,
-     NULL, steno_jobs_delete},
+    {"/v1/jobs/", "/v1/jobs/{id}", STENO_ROUTE_GET | STENO_ROUTE_DELETE | STENO_ROUTE_POST,
+     steno_jobs_get, 0, false, steno_jobs_post, steno_jobs_delete},
     {NULL, "other", 0, NULL, 0, false, NULL, NULL},
 };
 

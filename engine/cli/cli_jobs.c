@@ -31,14 +31,15 @@ static const char usage[] =
     "       steno jobs watch [OPTION]... [ID]...\n"
     "       steno jobs get [OPTION]... ID\n"
     "       steno jobs list [OPTION]...\n"
-    "       steno jobs remove [OPTION]... ID...\n"
+    "       steno jobs remove|resend [OPTION]... ID...\n"
     "\n"
     "  submit  have a server transcribe recordings later: files, all recordings of a folder, or\n"
     "          URLs that the server fetches; prints the id of each job\n"
     "  watch   show the progress of jobs (of all that are not over) until they are over\n"
     "  get     print the transcript of a job\n"
     "  list    list jobs, the newest first\n"
-    "  remove  cancel jobs that are not over, and forget others\n";
+    "  remove  cancel jobs that are not over, and forget others\n"
+    "  resend  send callbacks once more that were delivered or given up\n";
 
 struct job {
     char *id, *name;
@@ -629,6 +630,26 @@ static int remove_all(struct jobs *j, const char **ids, int n)
     return st ? cli_fail(&err) : EX_OK;
 }
 
+/* Have the server send callbacks once more. */
+static int resend(struct jobs *j, const char **ids, int n)
+{
+    struct exchange x = {.j = j};
+    steno_err err;
+    steno_status st = STENO_OK;
+    if (!n)
+        return cli_usage("jobs resend: no id was given");
+    steno_buf_init(&x.out, ANSWER_MAX);
+    for (int i = 0; i < n && !st; i++) {
+        char target[128];
+        snprintf(target, sizeof target, "/v1/jobs/%.60s/callback", ids[i]);
+        st = exchange(&x, "POST", target, "text/plain", NULL, 0, &err);
+        if (st)
+            (void)steno_fail_in(&err, st, "%s", ids[i]);
+    }
+    steno_buf_free(&x.out);
+    return st ? cli_fail(&err) : EX_OK;
+}
+
 static int run(struct jobs *j, const char *word, const char **args, int n)
 {
     if (!strcmp(word, "submit"))
@@ -639,8 +660,10 @@ static int run(struct jobs *j, const char *word, const char **args, int n)
         return get(j, args, n);
     if (!strcmp(word, "remove"))
         return remove_all(j, args, n);
+    if (!strcmp(word, "resend"))
+        return resend(j, args, n);
     if (strcmp(word, "list"))
-        return cli_usage("jobs: '%s' is not submit, watch, get, list or remove", word);
+        return cli_usage("jobs: '%s' is not submit, watch, get, list, resend or remove", word);
     return n ? cli_usage("jobs list: takes no arguments") : list(j);
 }
 
@@ -677,7 +700,7 @@ int cli_jobs(int argc, char **argv)
         return EX_OSERR;
     rc = cli_parse(argc, argv, usage, options, args, argc, &n);
     if (!rc && !n)
-        rc = cli_usage("jobs: submit, watch, get, list or remove?");
+        rc = cli_usage("jobs: submit, watch, get, list, resend or remove?");
     if (!rc && download_begin(&j.curl, &err))
         rc = cli_fail(&err);
     if (!rc) {

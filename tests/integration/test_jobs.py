@@ -352,6 +352,21 @@ def a_callback_that_nobody_takes_is_listed_as_dead():
         assert d.job(gone)["callback"]["tries"] == 1
         assert d.metric('steno_job_callbacks{state="dead"}') == 2
         Web.plan.clear()
+        before, event = d.job(name)["callback"]["tries"], d.job(name)["callback"]["event_id"]
+        Web.got.clear()
+        status, _, job = d.json("POST", f"/v1/jobs/{name}/callback")
+        assert status == 202 and job["id"] == name and job["callback"]["state"] in ("pending", "delivered"), (status, job)
+        assert eventually(lambda: d.job(name)["callback"]["state"] == "delivered"), d.job(name)
+        p = subprocess.run([os.path.join(BUILD, "steno"), "jobs", "resend", "--server", d.url, name], capture_output=True, text=True, timeout=60, check=False)
+        assert p.returncode == 0, p
+        assert eventually(lambda: d.job(name)["callback"]["tries"] == before + 2 and d.job(name)["callback"]["state"] == "delivered"), d.job(name)
+        heads = [g[2] for g in Web.got]
+        assert [(h["steno-event-id"], int(h["steno-event-try"])) for h in heads] == [(event, before + 1), (event, before + 2)], heads
+        plain = d.submit()
+        d.ends(plain)
+        assert d.json("POST", f"/v1/jobs/{plain}/callback")[0] == 409 and d.json("POST", "/v1/jobs/job_none/callback")[0] == 404
+        status, head, _ = d.json("POST", "/v1/jobs/" + plain)
+        assert status == 405 and head["allow"] == "GET, HEAD, DELETE, OPTIONS", (status, head)
 
 
 @case

@@ -284,6 +284,13 @@ def a_worker_that_hangs_loses_its_run_and_its_result_is_not_stored():
         finally:
             a.proc.send_signal(signal.SIGCONT)
         assert len(Web.got) == 1, Web.got
+        status, _, job = a.json("POST", f"/v1/jobs/{name}/callback")
+        assert status == 202 and job["id"] == name, (status, job)
+        assert eventually(lambda: a.job(name)["callback"] == {**a.job(name)["callback"], "state": "delivered", "tries": 2}), a.job(name)
+        assert [g[2]["steno-event-try"] for g in Web.got] == ["1", "2"] and len({g[2]["steno-event-id"] for g in Web.got}) == 1
+        plain = a.submit()
+        a.ends(plain)
+        assert a.json("POST", f"/v1/jobs/{plain}/callback")[0] == 409 and a.json("POST", "/v1/jobs/job_none/callback")[0] == 404
 
 
 @case

@@ -419,7 +419,7 @@ static void a_request_that_comes_again_gets_its_job(void **state)
     assert_int_equal(add_once(p, "b", "job_3", "k", "bb", id), STENO_OK); /* another owner's */
     assert_string_equal(id, "job_3");
     reopen(p, T);
-    assert_int_equal(add_once(p, "a", "job_4", "k", "aa", id), STENO_OK); /* though max is reached */
+    assert_int_equal(add_once(p, "a", "job_4", "k", "aa", id), STENO_OK); /* max is reached */
     assert_string_equal(id, "job_1");
     assert_int_equal(p->q->ops->get(p->q, NULL, "job_4", &(struct steno_job_record){0}, &err),
                      STENO_ERR_INVAL);
@@ -542,6 +542,17 @@ static void a_callback_is_due_when_its_job_ends_and_keeps_its_event(void **state
         p->q->ops->callback_over(p->q, "job_a", STENO_CALLBACK_DEAD, 0, "answered 503", &err),
         STENO_OK);
     assert_int_equal(p->q->ops->callback(p->q, T + 9999, T + 99999, &r, &err), STENO_NEED_MORE);
+    /* once more: the number of tries goes on */
+    assert_int_equal(p->q->ops->callback_again(p->q, NULL, "job_c", T, &err), STENO_ERR_INVAL);
+    assert_int_equal(p->q->ops->callback_again(p->q, "other", "job_a", T, &err), STENO_ERR_INVAL);
+    assert_int_equal(p->q->ops->callback_again(p->q, NULL, "job_b", T, &err), STENO_NEED_MORE);
+    assert_int_equal(p->q->ops->callback_again(p->q, "", "job_a", T + 9999, &err), STENO_OK);
+    assert_int_equal(p->q->ops->callback_again(p->q, "", "job_a", T, &err), STENO_NEED_MORE);
+    assert_int_equal(p->q->ops->callback(p->q, T + 9999, T + 99999, &r, &err), STENO_OK);
+    assert_string_equal(r.id, "job_a");
+    assert_string_equal(r.event, event);
+    assert_int_equal(r.callback_tries, 4);
+    steno_job_record_free(&r);
 }
 
 static steno_status note_id(void *user, const struct steno_job_record *r)
