@@ -66,7 +66,7 @@ static const struct source {
      "Hugging Face models of wav2vec2, hubert, wavlm, data2vec-audio, moonshine (a directory "
      "with config.json, model.safetensors or pytorch_model.bin)"},
     {"WeNet", steno_convert_wenet_probe, steno_convert_wenet,
-     "WeNet models (a directory or ZIP archive with train.yaml, units.txt and final.pt)"},
+     "WeNet models (a directory or archive with train.yaml, units.txt and final.pt)"},
     /* before icefall, which takes every file of torch.save */
     {"OpenAI's Whisper", steno_convert_whisper_probe, whisper, "OpenAI's Whisper (*.pt)"},
     {"icefall", steno_convert_icefall_probe, steno_convert_icefall,

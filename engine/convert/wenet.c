@@ -221,15 +221,17 @@ static steno_status read_stats(struct job *j)
 
 static steno_status find_tokens(struct job *j)
 {
-    const char *const names[] = {j->c.tokens, "units.txt", "lang_char.txt", "tokens.txt"};
+    const char *const names[] = {j->c.tokens, "units.txt", "lang_char.txt", "words.txt",
+                                 "tokens.txt"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i] && steno_bundle_has(j->b, names[i])) {
             j->token_file = names[i];
             return steno_bundle_read(j->b, names[i], MAX_TEXT, &j->tokens, j->err);
         }
-    return steno_fail(j->err, STENO_ERR_IO,
-                      "%s: the tokens are missing: %s%sunits.txt, lang_char.txt or tokens.txt",
-                      j->b->path, j->c.tokens ? j->c.tokens : "", j->c.tokens ? ", " : "");
+    return steno_fail(
+        j->err, STENO_ERR_IO,
+        "%s: the tokens are missing: %s%sunits.txt, lang_char.txt, words.txt or tokens.txt",
+        j->b->path, j->c.tokens ? j->c.tokens : "", j->c.tokens ? ", " : "");
 }
 
 /* "TOKEN ID" a line, the ids 0 to n - 1 in any order. */

@@ -392,6 +392,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->stream_bytes = ((size_t)cached(m) * m->attention + m->convolution +
                          window_of(m) * STENO_WENET_BINS + (size_t)remembered(m)) *
                         sizeof(float);
+    out->untimed = m->m.rescorer != NULL;
     out->endpoint = (struct steno_endpoint_rules){2.4, 1.2, LONGEST};
     out->feeding = STENO_FEED_WINDOWS;
     out->windows = (struct steno_windows_info){.front = m->m.front,
