@@ -167,11 +167,9 @@ static steno_value_id convolution(struct steno_make *m, struct encoder *e, int i
                  .bias = a->conv_bias,
                  .batch_norm = a->conv_layer_norm ? NULL : "conv_module.norm"},
         out = {.rank = 1, .in = d, .out = d, .kernel = 1, .stride = 1, .bias = a->conv_bias};
-    steno_value_id gate;
     x = join_past(m, e, i, steno_make_transpose(m, x, 3, turn));
     x = steno_make_convolve(m, x, "conv_module.pointwise_conv1", &in);
-    gate = steno_make_slice(m, x, 1, d, 2 * d);
-    x = steno_make_2(m, "Mul", steno_make_slice(m, x, 1, 0, d), steno_make_1(m, "Sigmoid", gate));
+    x = steno_make_glu(m, x, 1);
     if (e->whole && !a->causal) /* as beyond the end of an utterance by itself */
         x = steno_make_node(m, "Where", 3,
                             (steno_value_id[]){e->present, x, steno_make_number(m, 0)}, 0, NULL);
