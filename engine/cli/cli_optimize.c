@@ -207,6 +207,8 @@ static int check_combination(const struct optimize *o)
         return cli_usage("optimize: --quantize allows --precision int8 only");
     if (o->bits && o->bits != 4 && o->bits != 8)
         return cli_usage("optimize: --weight-bits must be 4 or 8");
+    if (o->quantize.convolutions && !o->form && o->precision != TO_INT8)
+        return cli_usage("optimize: --convolutions needs --quantize or --precision int8");
     if (o->form == QUANTIZE_STATIC && !o->calibrate.n)
         return cli_usage("optimize: --quantize static needs --calibrate");
     if (o->percentile <= 50 || o->percentile > 100)
@@ -285,13 +287,15 @@ static int parse(int argc, char **argv, struct optimize *o)
          "percent of activations within the range, 99.99 by default"},
         {"--layer-errors", CLI_FLAG, NULL, &o->layer_errors, 0, 0,
          "compare each product's output with f32, on calibration or random inputs"},
+        {"--convolutions", CLI_FLAG, NULL, &o->quantize.convolutions, 0, 0,
+         "8-bit products of convolutions (Conv of one group), too"},
         {"--weight-bits", CLI_NUMBER, "4|8", &o->bits, 4, 8,
          "quantize only weights, in blocks (com.microsoft MatMulNBits)"},
         {"--block", CLI_NUMBER, "N", &o->block, 16, 65536, "rows of a block, 32 by default"},
         {"--exclude", CLI_TEXT, "LIST", &o->quantize.exclude, 0, 0,
          "comma-separated names of nodes (with * and ?) that keep their weights"},
         {"--exclude-op", CLI_TEXT, "LIST", &o->quantize.exclude_ops, 0, 0,
-         "comma-separated operator types (MatMul, Gemm) that keep their weights"},
+         "comma-separated operator types (MatMul, Gemm, Conv) that keep their weights"},
         {"--reduce-range", CLI_FLAG, NULL, &o->quantize.reduce_range, 0, 0,
          "7-bit weights, for runtimes and CPUs whose 8-bit sums saturate"},
         {"--report", CLI_CHOICE, "text|json", &o->report, 0, 0,

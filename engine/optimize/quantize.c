@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define MIN_WEIGHTS 256 /* elements; smaller products gain nothing */
+#define MAX_TAPS (INT32_MAX / (255 * 255))
 
 static bool listed(const char *list, const char *name)
 {
@@ -94,10 +95,12 @@ static steno_status split_gemm(struct steno_quantize_job *j, int32_t at)
 static void describe(const struct steno_graph *g, const struct steno_node *n,
                      const struct steno_tensor *w, struct steno_quantize_product *p)
 {
+    const bool conv = !strcmp(n->op_type, "Conv");
+    const int64_t columns = w->shape.dim[conv ? 0 : 1];
     *p = (struct steno_quantize_product){.node = n->name,
                                          .op_type = n->op_type,
-                                         .rows = w->shape.dim[0],
-                                         .columns = w->shape.dim[1],
+                                         .rows = columns ? (int64_t)steno_numel(w) / columns : 0,
+                                         .columns = columns,
                                          .x = n->in[0],
                                          .y = n->out[0],
                                          .error = -1,
@@ -177,6 +180,38 @@ static const struct steno_tensor *weights_of(const struct steno_quantize_job *j,
     return w;
 }
 
+/* Weights of a convolution. */
+static const struct steno_tensor *taps_of(const struct steno_quantize_job *j,
+                                          const struct steno_node *n,
+                                          struct steno_quantize_product *p)
+{
+    const struct steno_graph *g = j->g;
+    const struct steno_tensor *w =
+        n->n_in < 2 || n->in[1] == STENO_NONE ? NULL : g->values[n->in[1]].constant;
+    const struct steno_tensor *b =
+        n->n_in < 3 || n->in[2] == STENO_NONE ? NULL : g->values[n->in[2]].constant;
+    if (!j->opt->convolutions || j->opt->kind == STENO_QUANTIZE_BLOCKS || sixteen_bits(j->opt) ||
+        !w || !w->data || w->dtype != STENO_F32 || w->shape.rank < 3)
+        return NULL;
+    describe(g, n, w, p);
+    if (steno_numel(w) < MIN_WEIGHTS)
+        p->kept = "too small";
+    else if (excluded(j->opt, n))
+        p->kept = "excluded";
+    else if (g->values[n->in[0]].dtype != STENO_F32)
+        p->kept = "its input is not f32";
+    else if (steno_node_int(n, "group", 1) != 1)
+        p->kept = "it has groups";
+    else if (w->shape.rank > 4)
+        p->kept = "it has more than two axes";
+    else if (n->n_in > 2 && n->in[2] != STENO_NONE &&
+             (!b || !b->data || b->dtype != STENO_F32 || b->shape.rank != 1 || b->shape.dim[0] != w->shape.dim[0]))
+        p->kept = "its bias is no constant";
+    else if (p->rows > MAX_TAPS)
+        p->kept = "its sums may leave 32 bits";
+    return w;
+}
+
 static steno_status rewrite(struct steno_quantize_job *j, int32_t at, int in,
                             const struct steno_tensor *w, struct steno_quantize_product *p)
 {
@@ -197,7 +232,8 @@ static steno_status rewrite(struct steno_quantize_job *j, int32_t at, int in,
 static steno_status product(struct steno_quantize_job *j, int32_t at, int in)
 {
     struct steno_quantize_product p;
-    const struct steno_tensor *w = weights_of(j, &j->g->nodes[at], in, &p);
+    const struct steno_node *n = &j->g->nodes[at];
+    const struct steno_tensor *w = is(n, "Conv") ? taps_of(j, n, &p) : weights_of(j, n, in, &p);
     steno_status st;
     if (!w)
         return STENO_OK;
@@ -234,7 +270,7 @@ static steno_status all_products(struct steno_quantize_job *j)
             st = product(j, i, 2);
         if (!st && absorbed)
             st = product(j, i, 4);
-        if (is(n, "MatMul") || (half && (ours(n, "Linear") || is(n, "Gemm"))))
+        if (is(n, "MatMul") || is(n, "Conv") || (half && (ours(n, "Linear") || is(n, "Gemm"))))
             st = product(j, i, 1);
         if (st)
             return st;
@@ -294,8 +330,11 @@ steno_status steno_quantize_list(struct steno_graph *g, const struct steno_quant
     struct steno_quantize_job j = {opt, g, NULL, err};
     struct list l = {NULL, 0, false};
     for (int32_t i = 0; i < g->n_nodes; i++) {
+        const struct steno_node *node = &g->nodes[i];
         struct steno_quantize_product p;
-        if (is(&g->nodes[i], "MatMul") && weights_of(&j, &g->nodes[i], 1, &p) && !p.kept)
+        const bool found = is(node, "MatMul") ? weights_of(&j, node, 1, &p) != NULL
+                                              : is(node, "Conv") && taps_of(&j, node, &p);
+        if (found && !p.kept)
             note(&l, &p);
     }
     if (l.full) {

@@ -8,6 +8,8 @@
  * STATIC    MatMul(x, W) -> QuantizeLinear, DequantizeLinear (x, the range of calibration), MatMul
  *           by DequantizeLinear(W i8, by column). Other tools call this QDQ. Pass qdq turns it into
  *           an integer product.
+ *           With `convolutions` a Conv of one group becomes ConvInteger likewise (DYNAMIC), with a
+ *           range of the weights by channel, or keeps its place between DequantizeLinear (STATIC).
  * BLOCKS    MatMul(x, W) -> com.microsoft MatMulNBits: 4 or 8 bits, a scale for each block of rows
  *           of a column; activations stay f32.
  * F16, BF16 W -> Cast(W in 16 bits) to f32, which halves the file. For graphs after the passes,
@@ -36,7 +38,7 @@ struct steno_quantize_counts {
 /* The product y of x [.., rows] and weights [rows, columns]; the strings belong to the graph. */
 struct steno_quantize_product {
     const char *node, *op_type;
-    int64_t rows, columns;
+    int64_t rows, columns; /* of a Conv: taps of one channel, channels */
     steno_value_id x, y;
     const char *kept; /* why it was not quantized, or NULL */
     /* relative error of the weights: sqrt(sum (w - w')^2 / sum w^2); -1 if not quantized */
@@ -50,6 +52,7 @@ struct steno_quantize_options {
     enum steno_quantize_kind kind;
     int bits, block;   /* BLOCKS: 4 or 8; rows per block, a power of two of at least 16 */
     bool reduce_range; /* DYNAMIC, STATIC: 7-bit weights, for runtimes whose 8-bit sums saturate */
+    bool convolutions; /* DYNAMIC, STATIC: Conv, too */
     /* Comma-separated patterns (* and ?) of node names and of operator types; or NULL. */
     const char *exclude, *exclude_ops;
     /* STATIC: the range of value x of the main graph in calibration; false: not known. */

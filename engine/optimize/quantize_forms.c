@@ -57,25 +57,49 @@ static double relative(double lost, double square)
 
 /* ---- dynamic: 8-bit columns ---- */
 
-static void round_columns(const struct steno_tensor *w, float top, int8_t *q, float *scale,
-                          struct steno_quantize_product *p)
+/* Round to -top..top by axis 1 of [rows, columns], or by axis 0 of a convolution's weights. */
+static void round_channels(const struct steno_tensor *w, bool conv, float top, int8_t *q,
+                           float *scale, struct steno_quantize_product *p)
 {
-    size_t rows = (size_t)w->shape.dim[0], cols = (size_t)w->shape.dim[1];
+    size_t count = steno_numel(w), channels = (size_t)w->shape.dim[conv ? 0 : 1];
+    size_t inner = conv ? count / channels : 1;
     const float *x = w->data;
     double lost = 0, square = 0;
-    for (size_t i = 0; i < rows * cols; i++)
-        scale[i % cols] = fmaxf(scale[i % cols], fabsf(x[i]));
-    for (size_t n = 0; n < cols; n++)
+    for (size_t i = 0; i < count; i++) {
+        float *s = &scale[i / inner % channels];
+        *s = fmaxf(*s, fabsf(x[i]));
+    }
+    for (size_t n = 0; n < channels; n++)
         scale[n] = scale[n] / top >= FLT_MIN ? scale[n] / top : 1;
-    for (size_t i = 0; i < rows * cols; i++) {
-        float r = fminf(fmaxf(rintf(x[i] / scale[i % cols]), -top), top);
-        double e = (double)x[i] - (double)r * (double)scale[i % cols];
+    for (size_t i = 0; i < count; i++) {
+        float s = scale[i / inner % channels];
+        float r = fminf(fmaxf(rintf(x[i] / s), -top), top);
+        double e = (double)x[i] - (double)r * (double)s;
         q[i] = (int8_t)r;
         p->counts.underflow += r == 0 && x[i] != 0;
         lost += e * e;
         square += (double)x[i] * (double)x[i];
     }
     p->error = relative(lost, square);
+}
+
+/* Add w in 8 bits and its scales [channels]; of a convolution scales has rank `rank`: [channels, 1,
+ * ...]. */
+static steno_status eight_bits(struct steno_quantize_job *j, const char *name,
+                               const struct steno_tensor *w, bool conv, int rank,
+                               steno_value_id *wq, steno_value_id *ws,
+                               struct steno_quantize_product *p)
+{
+    int64_t dims[STENO_MAX_RANK] = {w->shape.dim[conv ? 0 : 1]};
+    void *qd = NULL, *sd = NULL;
+    for (int i = 1; i < rank; i++)
+        dims[i] = 1;
+    *wq = steno_quantize_const(j, name, STENO_I8, w->shape.rank, w->shape.dim, &qd);
+    *ws = *wq == STENO_NONE ? *wq : steno_quantize_const(j, name, STENO_F32, rank, dims, &sd);
+    if (*ws == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    round_channels(w, conv, j->opt->reduce_range ? 63 : 127, qd, sd, p);
+    return STENO_OK;
 }
 
 /* The outputs of the DynamicQuantizeLinear of x, which is added if x has none yet. */
@@ -99,47 +123,87 @@ static steno_status quantized(struct steno_quantize_job *j, steno_value_id x, co
     return STENO_OK;
 }
 
-static steno_status mul(struct steno_quantize_job *j, const char *name, steno_value_id a,
-                        steno_value_id b, steno_value_id out, steno_value_id *y)
+static steno_status binary(struct steno_quantize_job *j, const char *type, const char *name,
+                           steno_value_id a, steno_value_id b, steno_value_id out,
+                           steno_value_id *y)
 {
-    struct steno_node *n = steno_quantize_node(j, "", "Mul", 13, name, 2, 1, 0, out);
+    struct steno_node *n = steno_quantize_node(j, "", type, 13, name, 2, 1, 0, out);
     if (!n)
         return STENO_ERR_NOMEM;
     n->in[0] = a;
     n->in[1] = b;
-    if (y)
-        *y = n->out[0];
+    *y = n->out[0];
     return STENO_OK;
 }
 
-steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
-                                    const struct steno_tensor *w, struct steno_quantize_product *p)
+/* Append y = f32(real) * (sx * ws) [+ bias] to the integer product `real`. */
+static steno_status scaled(struct steno_quantize_job *j, const char *name, steno_value_id real,
+                           steno_value_id sx, steno_value_id ws, steno_value_id bias,
+                           steno_value_id y)
 {
-    const char *name = j->g->nodes[at].name;
-    steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], q[3], wq, ws, scale, real;
-    struct steno_node *n;
-    void *qd = NULL, *sd = NULL;
-    steno_status st;
-    wq = steno_quantize_const(j, name, STENO_I8, 2, w->shape.dim, &qd);
-    ws = wq == STENO_NONE ? wq : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
-    if (ws == STENO_NONE)
-        return STENO_ERR_NOMEM;
-    round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd, p);
-    st = quantized(j, x, name, q);
-    if (st || !(n = steno_quantize_node(j, "", "MatMulInteger", 10, name, 3, 1, 0, STENO_NONE)))
-        return STENO_ERR_NOMEM;
-    n->in[0] = q[0];
-    n->in[1] = wq;
-    n->in[2] = q[2];
-    real = n->out[0];
-    n = steno_quantize_node(j, "", "Cast", 13, name, 1, 1, 1, STENO_NONE);
+    steno_value_id scale, v;
+    struct steno_node *n = steno_quantize_node(j, "", "Cast", 13, name, 1, 1, 1, STENO_NONE);
     if (!n)
         return STENO_ERR_NOMEM;
     steno_pass_set_int(j->g, n, 0, "to", STENO_F32);
     n->in[0] = real;
     real = n->out[0];
-    st = mul(j, name, q[1], ws, STENO_NONE, &scale);
-    return st ? st : mul(j, name, real, scale, y, NULL);
+    if (binary(j, "Mul", name, sx, ws, STENO_NONE, &scale))
+        return STENO_ERR_NOMEM;
+    if (bias == STENO_NONE)
+        return binary(j, "Mul", name, real, scale, y, &v);
+    if (binary(j, "Mul", name, real, scale, STENO_NONE, &v))
+        return STENO_ERR_NOMEM;
+    return binary(j, "Add", name, v, bias, y, &v);
+}
+
+/* The bias of a convolution, a constant [channels], as [channels, 1, ...] of rank `rank`. */
+static steno_value_id column(struct steno_quantize_job *j, const char *name, steno_value_id bias,
+                             int rank)
+{
+    const struct steno_tensor *b = j->g->values[bias].constant;
+    int64_t dims[STENO_MAX_RANK] = {b->shape.dim[0]};
+    void *data = NULL;
+    steno_value_id v;
+    for (int i = 1; i < rank; i++)
+        dims[i] = 1;
+    if (steno_constant_fetch(b, j->err))
+        return STENO_NONE;
+    v = steno_quantize_const(j, name, STENO_F32, rank, dims, &data);
+    if (v != STENO_NONE)
+        memcpy(data, b->data, (size_t)dims[0] * sizeof(float));
+    return v;
+}
+
+/* The attributes of a convolution go to n. */
+static void copy_attributes(struct steno_node *n, const struct steno_node *conv)
+{
+    if (conv->n_attr)
+        memcpy(n->attr, conv->attr, (size_t)conv->n_attr * sizeof *conv->attr);
+}
+
+steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
+                                    const struct steno_tensor *w, struct steno_quantize_product *p)
+{
+    const struct steno_node old = j->g->nodes[at];
+    const bool conv = !strcmp(old.op_type, "Conv");
+    const int rank = conv ? w->shape.rank - 1 : 1; /* without the axis of the batch */
+    steno_value_id q[3], wq, ws, bias = conv && old.n_in > 2 ? old.in[2] : STENO_NONE;
+    struct steno_node *n;
+    if (eight_bits(j, old.name, w, conv, rank, &wq, &ws, p) || quantized(j, old.in[0], old.name, q))
+        return STENO_ERR_NOMEM;
+    if (bias != STENO_NONE && (bias = column(j, old.name, bias, rank)) == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    n = steno_quantize_node(j, "", conv ? "ConvInteger" : "MatMulInteger", 10, old.name, 3, 1,
+                            conv ? old.n_attr : 0, STENO_NONE);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    if (conv)
+        copy_attributes(n, &old);
+    n->in[0] = q[0];
+    n->in[1] = wq;
+    n->in[2] = q[2];
+    return scaled(j, old.name, n->out[0], q[1], ws, bias, old.out[0]);
 }
 
 /* ---- static: activations over the range of calibration, weights by column ---- */
@@ -199,30 +263,32 @@ static steno_value_id there_and_back(struct steno_quantize_job *j, steno_value_i
 steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
                                    const struct steno_tensor *w, struct steno_quantize_product *p)
 {
-    const char *name = j->g->nodes[at].name;
-    steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], wq, ws, xd, wd;
+    const struct steno_node old = j->g->nodes[at];
+    const bool conv = !strcmp(old.op_type, "Conv");
+    steno_value_id wq, ws, xd, wd;
     struct steno_node *n;
-    void *qd = NULL, *sd = NULL;
-    wq = steno_quantize_const(j, name, STENO_I8, 2, w->shape.dim, &qd);
-    ws = wq == STENO_NONE ? wq : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
-    if (ws == STENO_NONE)
+    if (eight_bits(j, old.name, w, conv, 1, &wq, &ws, p))
         return STENO_ERR_NOMEM;
-    round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd, p);
-    xd = there_and_back(j, x, name, p->lo, p->hi);
+    xd = there_and_back(j, old.in[0], old.name, p->lo, p->hi);
     n = xd == STENO_NONE
             ? NULL
-            : steno_quantize_node(j, "", "DequantizeLinear", 13, name, 2, 1, 1, STENO_NONE);
+            : steno_quantize_node(j, "", "DequantizeLinear", 13, old.name, 2, 1, 1, STENO_NONE);
     if (!n)
         return STENO_ERR_NOMEM;
-    steno_pass_set_int(j->g, n, 0, "axis", 1);
+    steno_pass_set_int(j->g, n, 0, "axis", conv ? 0 : 1);
     n->in[0] = wq;
     n->in[1] = ws;
     wd = n->out[0];
-    n = steno_quantize_node(j, "", "MatMul", 13, name, 2, 1, 0, y);
+    n = conv ? steno_quantize_node(j, "", "Conv", 11, old.name, old.n_in, 1, old.n_attr, old.out[0])
+             : steno_quantize_node(j, "", "MatMul", 13, old.name, 2, 1, 0, old.out[0]);
     if (!n)
         return STENO_ERR_NOMEM;
+    if (conv)
+        copy_attributes(n, &old);
     n->in[0] = xd;
     n->in[1] = wd;
+    if (conv && old.n_in > 2)
+        n->in[2] = old.in[2];
     return STENO_OK;
 }
 

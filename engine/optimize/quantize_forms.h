@@ -20,7 +20,8 @@ struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char 
                                        const char *type, int opset, const char *name, int n_in,
                                        int n_out, int n_attr, steno_value_id out);
 
-/* Replace the product of node `at` with w [rows, columns], its input 1. The new nodes compute its
+/* Replace the product of node `at` with w [rows, columns], its input 1; dynamic and static also
+ * a Conv of one group with w [channels, taps...]. The new nodes compute its
  * output. steno_quantize_sixteen instead replaces the weights at input `in`. p gets the relative
  * rounding error of w and the number of weights that become 0. STENO_ERR_NOMEM. */
 steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,

@@ -4,7 +4,7 @@
 
 FILE: 16 kHz, mono (the two cities of shared/audio by default). The other side is the package whisper-streaming 0.1.0, a port of
 UFAL's whisper_streaming: it transcribes its buffer of at most 15 s again after every --step seconds, int8, with faster-whisper
-1.2.1. Ours is loadtest/streams, with partials and finals, int8. Both are processes of their own on the same core and take turns;
+1.2.1. Ours is loadtest/streams, with partials and finals, int8. Both are processes of their own on the same core and alternate;
 the smaller time counts. Needs both packages (and opus-fast-mosestokenizer) in this Python, and build/models."""
 import argparse
 import os

@@ -321,6 +321,45 @@ def layer_errors(kind, exact):
     return test
 
 
+def convolutions(form, level="all"):
+    """1-D and 2-D, strides, dilation, padding; with groups and in f32 where no --convolutions is given."""
+    def test(d):
+        rng = np.random.default_rng(7)
+        k1, k2 = rng.standard_normal((16, 8, 3)).astype("f4"), rng.standard_normal((12, 4, 3, 3)).astype("f4")
+        kg, b1 = rng.standard_normal((16, 8, 5)).astype("f4"), rng.standard_normal(16).astype("f4")
+        g = helper.make_graph(
+            [helper.make_node("Conv", ["x", "k1", "b1"], ["a"], name="one", strides=[2], pads=[1, 1]),
+             helper.make_node("Conv", ["a", "kg"], ["y"], name="groups", group=2, pads=[2, 2]),
+             helper.make_node("Reshape", ["x", "shape"], ["image"], name="image"),
+             helper.make_node("Conv", ["image", "k2"], ["z"], name="two", dilations=[2, 1], pads=[2, 1, 2, 1])], "g",
+            [helper.make_tensor_value_info("x", 1, [2, 8, "time"])],
+            [helper.make_tensor_value_info("y", 1, None), helper.make_tensor_value_info("z", 1, None)],
+            [numpy_helper.from_array(a, n) for n, a in
+             (("k1", k1), ("k2", k2), ("kg", kg), ("b1", b1), ("shape", np.array([2, 4, 2, -1])))])
+        onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), f"{d}/a.onnx")
+        x = [np.random.default_rng(i).standard_normal((2, 8, 40)).astype("f4") for i in range(3)]
+        for i, v in enumerate(x):
+            np.savez(f"{d}/{i}.npz", x=v)
+        args = ["--quantize", form, "--level", level] + [v for i in range(3) for v in ("--calibrate", f"{d}/{i}.npz") if form == "static"]
+        assert not optimize(f"{d}/a.onnx", f"{d}/q.onnx", *args).get("products")
+        r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", "--convolutions", "--layer-errors", *args)
+        p = {p["node"]: p for p in r["products"]}
+        assert p["groups"]["kept"] == "it has groups" and "kept" not in p["one"] and "kept" not in p["two"], r["products"]
+        for name, w in (("one", k1), ("two", k2)):
+            scale = np.max(np.abs(w), axis=tuple(range(1, w.ndim)), keepdims=True) / np.float32(127)
+            q = np.clip(np.rint(w / scale), -127, 127)
+            want = np.sqrt(np.sum((w - q * scale) ** 2) / np.sum(w.astype("f8") ** 2))
+            assert abs(p[name]["error"] - want) < 1e-6 and p[name]["snr_db"] > 30, (p[name], want)
+            assert any(t.dtype == np.int8 and t.shape == w.shape and np.array_equal(t, q) for t in initializers(f"{d}/q.onnx").values())
+        count = nodes(onnx.load(f"{d}/q.onnx").graph)
+        assert count["", "ConvInteger"] == (0 if level == "basic" else 2), count
+        got, plain = agree(f"{d}/q.onnx", {"x": x[0]}, 1e-4), session(f"{d}/a.onnx").run(None, {"x": x[0]})
+        for w, v in zip(plain, got):
+            assert 0 < np.linalg.norm(w - v) < 0.03 * np.linalg.norm(w), np.linalg.norm(w - v) / np.linalg.norm(w)
+    test.__name__ = f"convolutions_{form}_{level}"
+    return test
+
+
 def operators_and_nodes_are_left_out(d):
     model(f"{d}/a.onnx", gemm=True)
     for args, left in ((["--exclude-op", "Gemm"], {"gemm"}), (["--exclude-op", "MatMul"], {"/layers.1/second/MatMul", "/layers.0/third/MatMul"}),
@@ -405,7 +444,7 @@ def main():
              weights_that_do_not_fit_stay("3.4e38", np.float32(3.4e38), {"fp16", "bf16", "int8", "blocks", "static"}),
              weights_that_do_not_fit_stay("infinity", np.inf, {"int8", "blocks", "static"}),
              weights_that_do_not_fit_stay("nan", np.nan, {"int8", "blocks", "static"}),
-             sixteen("fp16"),
+             convolutions("dynamic"), convolutions("static"), convolutions("static", "basic"), sixteen("fp16"),
              sixteen("bf16"), halves_reach_every_product, halves_round_as_numpy_does, wrong_options, whole(DIGITS, ["--quantize", "dynamic"], True),
              whole(DIGITS, ["--weight-bits", "8"], False), whole(DIGITS, ["--precision", "fp16"], False)]
     failed = 0
