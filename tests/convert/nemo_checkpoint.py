@@ -227,8 +227,7 @@ def make(out, name, tiny, audio):
     vocab = len(tokens)
     encoder = randomize(ConformerEncoder(**encoder_conf), 1)
     wide = encoder._feat_out
-    state = {f"encoder.{k}": v for k, v in encoder.state_dict().items()}
-    state["preprocessor.featurizer.window"] = torch.hann_window(400, periodic=False)
+    whole = torch.nn.ModuleDict(dict(encoder=encoder))  # its state dict has the names of NeMo's models
     model = dict(encoder=encoder, blank=vocab, durations=durations, streaming="caus" in str(conf))
     ctc_conf = dict(_target_="nemo.collections.asr.modules.ConvASRDecoder", feat_in=wide, num_classes=vocab,
                     vocabulary=list(tokens))  # fmt: skip
@@ -251,8 +250,7 @@ def make(out, name, tiny, audio):
     if "c" in heads:
         ctc = randomize(ConvASRDecoder(feat_in=wide, num_classes=vocab, vocabulary=list(tokens)), 2)
         want["ctc"] = ctc(encoder_output=want["encoded"])
-        prefix = "ctc_decoder" if transducer else "decoder"
-        state |= {f"{prefix}.{k}": v for k, v in ctc.state_dict().items()}
+        whole["ctc_decoder" if transducer else "decoder"] = ctc
         config["target"] = f"nemo.collections.asr.models.ctc_bpe_models.EncDecCTCModel{bpe}"
         config.update(dict(aux_ctc=dict(decoder=ctc_conf)) if transducer else dict(decoder=ctc_conf))
         model["ctc"] = ctc
@@ -268,8 +266,7 @@ def make(out, name, tiny, audio):
         want["ids"] = ids
         want["predicted"], (want["h"], want["c"]) = decode_steps(decoder, ids)
         want["joint"] = joint_rows(joint, want["encoded"][:1, :, :4].transpose(1, 2), want["predicted"][:1])
-        state |= {f"decoder.{k}": v for k, v in decoder.state_dict().items()}
-        state |= {f"joint.{k}": v for k, v in joint.state_dict().items()}
+        whole.update(dict(decoder=decoder, joint=joint))
         hybrid = "HybridRNNTCTC" if "c" in heads else "RNNT"
         config["target"] = f"nemo.collections.asr.models.hybrid_models.EncDec{hybrid}{bpe}Model"
         config["decoder"] = dict(_target_="nemo.collections.asr.modules.RNNTDecoder", normalization_mode=None,
@@ -285,7 +282,7 @@ def make(out, name, tiny, audio):
         if "c" in heads:
             want["steps_ctc"] = torch.stack([model["ctc"](encoder_output=y) for y in want["steps"]])
     weights = io.BytesIO()
-    torch.save(state, weights)
+    torch.save(whole.state_dict(), weights)
     files = {"model_config.yaml": yaml.safe_dump(config, sort_keys=False).encode(), "model_weights.ckpt": weights.getvalue(), **files}
     pack(f"{out}/{name}.nemo", files, tiny)
     np.savez_compressed(f"{out}/{name}.npz", **{k: v.numpy() for k, v in want.items()})
