@@ -205,7 +205,8 @@ static const struct steno_tensor *taps_of(const struct steno_quantize_job *j,
     else if (w->shape.rank > 4)
         p->kept = "it has more than two axes";
     else if (n->n_in > 2 && n->in[2] != STENO_NONE &&
-             (!b || !b->data || b->dtype != STENO_F32 || b->shape.rank != 1 || b->shape.dim[0] != w->shape.dim[0]))
+             (!b || !b->data || b->dtype != STENO_F32 || b->shape.rank != 1 ||
+              b->shape.dim[0] != w->shape.dim[0]))
         p->kept = "its bias is no constant";
     else if (p->rows > MAX_TAPS)
         p->kept = "its sums may leave 32 bits";
