@@ -23,7 +23,7 @@ static const char usage[] =
     "run. Known: ESPnet2 (Transformer and Conformer encoders, CTC, Transformer decoder and\n"
     "language model); NeMo (FastConformer and Conformer encoders, CTC, RNNT, TDT); WeNet\n"
     "(Transformer and Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer\n"
-    "transducer and CTC, pretrained.pt or epoch-N.pt).\n";
+    "transducer and CTC, Conformer transducer; pretrained.pt or epoch-N.pt).\n";
 
 enum { OWN_FLAGS = 6 }; /* the others are icefall's */
 

@@ -70,7 +70,7 @@ static const struct source {
     /* before icefall, which takes every file of torch.save */
     {"OpenAI's Whisper", steno_convert_whisper_probe, whisper, "OpenAI's Whisper (*.pt)"},
     {"icefall", steno_convert_icefall_probe, steno_convert_icefall,
-     "icefall's Zipformer (pretrained.pt or epoch-N.pt, or a directory with one)"},
+     "icefall's Zipformer and Conformer (pretrained.pt or epoch-N.pt, or a directory with one)"},
     {"NeMo", steno_convert_nemo_probe, steno_convert_nemo,
      "NeMo models (a .nemo archive, or a directory with model_config.yaml and "
      "model_weights.ckpt)"},

@@ -256,11 +256,18 @@ static steno_status write_text(struct job *j, const struct text_files *f)
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
+/* Is the state dictionary of a Zipformer or a Conformer below root? */
 static bool below(const steno_torch *t, const char *root)
 {
-    char name[80];
-    snprintf(name, sizeof name, "%sencoder_embed.conv.0.weight", root);
-    return steno_torch_find(t, name) != NULL;
+    static const char *const weights[] = {"encoder_embed.conv.0.weight",
+                                          "encoder.encoder_embed.conv.0.weight_scale"};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%s%s", root, weights[i]);
+        if (steno_torch_find(t, name))
+            return true;
+    }
+    return false;
 }
 
 static const struct steno_torch_tensor *find_weight(const void *of, const char *name)
@@ -293,16 +300,16 @@ static steno_status check_all_read(const struct job *j)
     static const char *const parts[] = {"encoder.", "encoder_embed.", "decoder.", "joiner."};
     const size_t n_parts = j->a.ctc ? 2 : sizeof parts / sizeof *parts, root = strlen(j->w.root);
     for (size_t i = 0; i < steno_torch_count(j->torch); i++) {
-        const char *name = steno_torch_get(j->torch, i)->name;
-        if (j->read[i] || !begins(name, j->w.root) || is_left(name))
-            continue;
+        const struct steno_torch_tensor *t = steno_torch_get(j->torch, i);
+        const char *name = t->name;
+        if (j->read[i] || !begins(name, j->w.root) || is_left(name) || t->type == STENO_TORCH_I64)
+            continue; /* i64: counts of the training */
         for (size_t k = 0; k < n_parts; k++)
             if (begins(name + root, parts[k]))
-                return steno_fail(
-                    j->err, STENO_ERR_UNSUPPORTED,
-                    "%s: '%s' is no weight of a Zipformer as it is known here: a layer "
-                    "that is not whole, or another architecture",
-                    j->w.file, name);
+                return steno_fail(j->err, STENO_ERR_UNSUPPORTED,
+                                  "%s: '%s' is no weight of a %s as it is known here: a layer "
+                                  "that is not whole, or another architecture",
+                                  j->w.file, name, j->a.conformer ? "Conformer" : "Zipformer");
     }
     return STENO_OK;
 }
@@ -339,8 +346,8 @@ static steno_status open_weights(struct job *j)
     return j->w.root ? STENO_OK
                      : steno_fail(j->err, STENO_ERR_UNSUPPORTED,
                                   "%s: no 'model.encoder_embed.conv.0.weight', so this is no "
-                                  "Zipformer of icefall; of files of torch.save alone, no others "
-                                  "can be converted",
+                                  "Zipformer of icefall, and no Conformer with scaled weights; of "
+                                  "files of torch.save alone, no others can be converted",
                                   j->file);
 }
 
@@ -362,7 +369,8 @@ static steno_status write_networks(struct job *j)
     steno_status st;
     if (j->a.ctc)
         return write_network(j, "model", steno_icefall_write_encoder);
-    st = write_network(j, "encoder", steno_icefall_write_encoder);
+    st = write_network(
+        j, "encoder", j->a.conformer ? steno_icefall_write_conformer : steno_icefall_write_encoder);
     if (!st)
         st = write_network(j, "decoder", steno_icefall_write_decoder);
     return st ? st : write_network(j, "joiner", steno_icefall_write_joiner);
@@ -379,6 +387,7 @@ static steno_status convert(struct job *j, const char *in)
         st = open_weights(j);
     if (!st)
         st = steno_icefall_read_arch(&j->w, j->o, &j->a, j->err);
+    j->w.scaled = !st && j->a.conformer;
     if (!st)
         st = find_text(j, &text);
     if (!st && mkdir(j->out, 0777) && errno != EEXIST)

@@ -306,14 +306,70 @@ static void compare_stacks(struct reader *r)
     }
 }
 
-/* ---- the rest ------------------------------------------------------------------------------ */
-
 static void compare(struct reader *r, const char *name, int64_t is)
 {
     int64_t v[STENO_ZIPFORMER_STACKS];
     if (numbers(r, name, 1, v))
         agree(r, name, -1, v[0], is);
 }
+
+/* ---- Conformer ----------------------------------------------------------------------------- */
+
+/* All is in shapes, the heads too. */
+static void read_conformer(struct reader *r)
+{
+    struct steno_zipformer_stack *s = &r->a->stack[0];
+    static const int at[] = {0, 3, 6};
+    const char *first = "encoder.encoder.layers.0";
+    r->a->stacks = 1;
+    s->downsampling = 1;
+    while (has(r, "encoder.encoder.layers.%d.norm_final.eps", (int)s->layers))
+        s->layers++;
+    if (!s->layers)
+        r->st = steno_fail(r->err, STENO_ERR_FORMAT,
+                           "%s: '%s%s.norm_final.eps' is missing: every Conformer has it",
+                           r->w->file, r->w->root, first);
+    at_most(r, "layers", s->layers, STENO_ZIPFORMER_LAYERS);
+    for (int i = 0; i < 3; i++)
+        r->a->conv[i] = extent(r, 0, "encoder.encoder_embed.conv.%d.weight", at[i]);
+    s->d = r->a->out = extent(r, 0, "%s.self_attn.out_proj.weight", first);
+    s->ff[0] = s->ff[1] = extent(r, 0, "%s.feed_forward.0.weight", first);
+    s->kernel = extent(r, 2, "%s.conv_module.depthwise_conv.weight", first);
+    s->heads = extent(r, 0, "%s.self_attn.pos_bias_u", first);
+    s->query = extent(r, 1, "%s.self_attn.pos_bias_u", first);
+    at_most(r, "columns", s->d, MAX_COLUMNS);
+    at_most(r, "taps of a convolution", s->kernel, MAX_KERNEL);
+    if (!r->st && (s->heads * s->query != s->d || s->kernel % 2 == 0 || s->d % 2))
+        r->st =
+            steno_fail(r->err, STENO_ERR_FORMAT,
+                       "%s: %lld heads of %lld columns, %lld columns, convolutions of %lld taps "
+                       "do not fit together",
+                       r->w->file, (long long)s->heads, (long long)s->query, (long long)s->d,
+                       (long long)s->kernel);
+}
+
+/* Options of these recipes; the others are Zipformer's. */
+static void compare_conformer(struct reader *r)
+{
+    static const char *const known[] = {"num-encoder-layers", "encoder-dim", "num-heads",
+                                        "feedforward-dim",    "decoder-dim", "joiner-dim",
+                                        "context-size",       "tokens",      "use-averaged-model"};
+    const struct steno_zipformer_stack *s = &r->a->stack[0];
+    for (int i = 0; i < r->o->n_flags && !r->st; i++) {
+        bool is_known = !r->o->flag[i].value;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            is_known |= !strcmp(r->o->flag[i].name, known[k]);
+        if (!is_known)
+            r->st = steno_fail(r->err, STENO_ERR_INVAL, "--%s: %s is a Conformer, which has none",
+                               r->o->flag[i].name, r->w->file);
+    }
+    compare(r, known[0], s->layers);
+    compare(r, known[1], s->d);
+    compare(r, known[2], s->heads);
+    compare(r, known[3], s->ff[0]);
+}
+
+/* ---- the rest ------------------------------------------------------------------------------ */
 
 static void read_embedding(struct reader *r)
 {
@@ -429,6 +485,15 @@ steno_status steno_icefall_read_arch(const struct steno_make_weights *w,
 {
     struct reader r = {.w = w, .o = o, .a = out, .err = err};
     *out = (struct steno_icefall_arch){0};
+    out->conformer = has(&r, "encoder.encoder.layers.0.self_attn.pos_bias_u");
+    if (out->conformer) {
+        read_conformer(&r);
+        if (!r.st)
+            compare_conformer(&r);
+        if (!r.st)
+            read_transducer(&r);
+        return r.st;
+    }
     read_stacks(&r);
     if (!r.st)
         compare_stacks(&r);

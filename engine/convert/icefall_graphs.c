@@ -225,6 +225,8 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
     known = steno_make_2(&m, "GreaterOrEqual", y, none);
     known = steno_make_node(&m, "Cast", 1, &known, 1, &to_float);
     known = steno_make_2(&m, "Unsqueeze", known, steno_make_ints(&m, 1, &last));
+    if (a->conformer && steno_make_has(&m, "embedding.scale"))
+        known = steno_make_scale(&m, known, steno_make_exp(&m, "embedding.scale"));
     x = steno_make_2(&m, "Mul", x, known);
     if (a->context > 1) {
         const struct steno_make_conv c = {.rank = 1,
@@ -234,8 +236,10 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
                                           .stride = 1,
                                           .groups = d / a->group};
         x = steno_make_convolve(&m, steno_make_transpose(&m, x, 3, turn), "conv", &c);
-        x = steno_make_1(&m, "Relu", steno_make_transpose(&m, x, 3, turn));
+        x = steno_make_transpose(&m, x, 3, turn);
     }
+    if (a->context > 1 || a->conformer)
+        x = steno_make_1(&m, "Relu", x);
     x = steno_make_2(&m, "Squeeze", x, steno_make_ints(&m, 1, &one));
     steno_make_at(&m, "joiner.");
     x = steno_make_linear(&m, x, "decoder_proj", d, a->joiner, true);

@@ -17,6 +17,9 @@ struct steno_zipformer_stack {
 };
 
 struct steno_icefall_arch {
+    /* A Conformer with scaled weights (pruned_transducer_stateless2 to 5): one stack, in which
+     * `query` columns are a head's. Otherwise a Zipformer. */
+    bool conformer;
     struct steno_zipformer_stack stack[STENO_ZIPFORMER_STACKS];
     int64_t stacks;
     int64_t conv[3], hidden; /* channels of the embedding's convolutions and its ConvNeXt part */
@@ -35,6 +38,9 @@ struct steno_icefall_arch {
 STENO_MUST steno_status steno_icefall_write_encoder(const struct steno_icefall_arch *a,
                                                     const struct steno_make_weights *w,
                                                     const char *path, steno_err *err);
+STENO_MUST steno_status steno_icefall_write_conformer(const struct steno_icefall_arch *a,
+                                                      const struct steno_make_weights *w,
+                                                      const char *path, steno_err *err);
 STENO_MUST steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
                                                     const struct steno_make_weights *w,
                                                     const char *path, steno_err *err);

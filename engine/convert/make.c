@@ -219,6 +219,25 @@ static const struct steno_torch_tensor *find_exactly(struct steno_make *m, const
     return NULL;
 }
 
+/* Elements of NAME, multiplied if it has a scale. */
+static void read_elements(const struct steno_make *m, const char *name,
+                          const struct steno_torch_tensor *t, float *x)
+{
+    char part[MAX_WEIGHT_NAME];
+    const struct steno_torch_tensor *scale;
+    float by;
+    steno_torch_read(t, 0, t->count, x);
+    if (!m->w.scaled || snprintf(part, sizeof part, "%s_scale", name) >= MAX_WEIGHT_NAME)
+        return;
+    scale = find(m, part);
+    if (!scale || scale->rank)
+        return;
+    steno_torch_read(scale, 0, 1, &by);
+    by = expf(by);
+    for (size_t i = 0; i < t->count; i++)
+        x[i] *= by;
+}
+
 float *steno_make_read(struct steno_make *m, const char *name, int rank, const int64_t *dim)
 {
     const struct steno_torch_tensor *t = m->st ? NULL : find_exactly(m, name, rank, dim);
@@ -227,7 +246,7 @@ float *steno_make_read(struct steno_make *m, const char *name, int rank, const i
         return NULL;
     x = malloc((t->count + 1) * sizeof *x);
     if (x)
-        steno_torch_read(t, 0, t->count, x);
+        read_elements(m, name, t, x);
     else
         no_memory(m);
     return x;
@@ -273,7 +292,7 @@ steno_value_id steno_make_param(struct steno_make *m, const char *name, int rank
     const_name(m, name, full);
     x = new_const(m, full, rank, dim, &v);
     if (x)
-        steno_torch_read(t, 0, t->count, x);
+        read_elements(m, name, t, x);
     return v;
 }
 
@@ -294,6 +313,13 @@ steno_value_id steno_make_floats(struct steno_make *m, const char *name, int ran
 steno_value_id steno_make_number(struct steno_make *m, float x)
 {
     return steno_make_floats(m, "", 0, NULL, &x);
+}
+
+float steno_make_exp(struct steno_make *m, const char *name)
+{
+    float *x = steno_make_read(m, name, 0, NULL), by = x ? expf(*x) : 1;
+    free(x);
+    return by;
 }
 
 static steno_value_id add_ints(struct steno_make *m, int rank, int64_t n, const int64_t *x)

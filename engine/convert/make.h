@@ -21,6 +21,9 @@ struct steno_make_weights {
     /* The mapping that the weights are in, whose pages are let go after each part; or NULL. */
     const struct steno_map *map;
     const char *root; /* in front of every name: "", "model." */
+    /* NAME_scale [], where there is one, is the logarithm of what NAME is multiplied by (icefall's
+     * ScaledLinear and its kind). */
+    bool scaled;
 };
 
 struct steno_make {
@@ -72,6 +75,8 @@ steno_value_id steno_make_param(struct steno_make *m, const char *name, int rank
 steno_value_id steno_make_floats(struct steno_make *m, const char *name, int rank,
                                  const int64_t *dim, const float *x);
 steno_value_id steno_make_number(struct steno_make *m, float x);
+/* e^x of a weight without axes. */
+float steno_make_exp(struct steno_make *m, const char *name);
 /* x NULL: STENO_ERR_NOMEM. */
 steno_value_id steno_make_ints(struct steno_make *m, int n, const int64_t *x);
 steno_value_id steno_make_int(struct steno_make *m, int64_t x); /* a scalar */

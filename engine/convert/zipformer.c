@@ -31,7 +31,6 @@ steno_value_id steno_zipformer_norm(struct steno_make *m, steno_value_id x, cons
         {.name = "axes", .kind = STENO_ATTR_INTS, .n = 1, .ints = &last},
         {.name = "keepdims", .kind = STENO_ATTR_INT, .i = 1}};
     char part[80];
-    float *scale;
     steno_value_id y;
     snprintf(part, sizeof part, "%s.bias", name);
     y = steno_make_2(m, "Sub", x, steno_make_param(m, part, 1, &d));
@@ -39,9 +38,7 @@ steno_value_id steno_zipformer_norm(struct steno_make *m, steno_value_id x, cons
     y = steno_make_node(m, "ReduceMean", 1, &y, 2, attr);
     y = steno_make_2(m, "Pow", y, steno_make_number(m, -0.5f));
     snprintf(part, sizeof part, "%s.log_scale", name);
-    scale = steno_make_read(m, part, 0, NULL);
-    y = steno_make_scale(m, y, scale ? expf(*scale) : 1);
-    free(scale);
+    y = steno_make_scale(m, y, steno_make_exp(m, part));
     return steno_make_2(m, "Mul", x, y);
 }
 
@@ -106,26 +103,6 @@ static steno_value_id keys_of_chunk(struct steno_make *m, const struct steno_zip
     return steno_make_reshape(m, x, 4, (int64_t[]){e->s->heads, -1, t, all});
 }
 
-/* The same for a T that the graph does not know: with a column of zeros before them, the rows are
- * T - 1 columns longer than they should be; drop the first row of a view with rows of T. */
-static steno_value_id keys_of_all(struct steno_make *m, const struct steno_zipformer_env *e,
-                                  steno_value_id x)
-{
-    const int64_t one = 1, two = 2, pads[] = {0, 0, 0, 1, 0, 0, 0, 0};
-    steno_value_id shape = steno_make_1(m, "Shape", x), length, head, y;
-    head = steno_make_slice(m, shape, 0, 0, 2);
-    length = steno_make_slice(m, shape, 0, 3, 4);
-    y = steno_make_concat(
-        m, 0, head,
-        steno_make_concat(m, 0, steno_make_add(m, length, steno_make_ints(m, 1, &one)), e->frames));
-    x = steno_make_2(m, "Pad", x, steno_make_ints(m, 8, pads));
-    x = steno_make_slice(m, steno_make_2(m, "Reshape", x, y), 2, 1, INT64_MAX);
-    x = steno_make_2(m, "Reshape", x, shape);
-    length = steno_make_add(m, steno_make_2(m, "Div", length, steno_make_ints(m, 1, &two)),
-                            steno_make_ints(m, 1, &one));
-    return steno_make_cut(m, x, 3, steno_make_ints(m, 1, (int64_t[]){0}), length);
-}
-
 static steno_value_id attention_weights(struct steno_make *m, const struct steno_zipformer_env *e,
                                         steno_value_id x, steno_value_id *state)
 {
@@ -144,7 +121,7 @@ static steno_value_id attention_weights(struct steno_make *m, const struct steno
                           false);
     p = steno_make_reshape(m, p, 4, (int64_t[]){1, -1, h, p_size});
     r = steno_make_2(m, "MatMul", r, steno_make_transpose(m, p, 4, turned));
-    r = e->chunk ? keys_of_chunk(m, e, r) : keys_of_all(m, e, r);
+    r = e->chunk ? keys_of_chunk(m, e, r) : steno_make_shift(m, r, true);
     scores = steno_make_add(m, scores, r);
     hidden = steno_make_number(m, HIDDEN);
     scores = steno_make_node(m, "Where", 3, (steno_value_id[]){e->mask, hidden, scores}, 0, NULL);

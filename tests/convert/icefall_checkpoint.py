@@ -156,7 +156,7 @@ def make(folder, name, tiny):
     out["joiner"] = zip_model.OnnxJoinerWrapper(model.joiner.output_linear)(frame, out["decoder"])
     state = model.state_dict()
     torch.save({"model": {k: v.half() for k, v in state.items()} if tiny else state}, f"{folder}/{name}.pt")
-    if tiny and name.endswith("causal"):
+    if tiny:
         deflate(f"{folder}/{name}.pt")
     np.savez_compressed(f"{folder}/{name}.npz", **{k: v.numpy() for k, v in out.items()})
     with open(f"{folder}/{name}.txt", "w", encoding="utf-8") as f:

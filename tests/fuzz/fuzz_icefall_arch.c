@@ -60,7 +60,10 @@ static void check(const struct steno_icefall_arch *a)
     if (a->stacks < 1 || a->stacks > STENO_ZIPFORMER_STACKS || a->chunk < 0 || a->vocab < 1 ||
         (a->chunk && (!a->causal || a->left < 1)))
         abort();
-    for (int64_t i = 0; i < a->stacks; i++) {
+    if (a->conformer && (a->stack[0].layers < 1 || a->stack[0].heads < 1 || a->ctc ||
+                         a->stack[0].heads * a->stack[0].query != a->stack[0].d))
+        abort();
+    for (int64_t i = 0; i < a->stacks && !a->conformer; i++) {
         const struct steno_zipformer_stack *s = &a->stack[i];
         if (s->layers < 1 || s->layers > STENO_ZIPFORMER_LAYERS || s->heads < 1 || s->query < 1 ||
             s->value < 1 || s->pos < 1 || s->kernel % 2 == 0 || s->d > a->out || s->d < 1 ||

@@ -55,19 +55,25 @@ def small_networks(engine, out, want):
 
 
 def whole_recordings(d, engine):
-    want = np.load(f"{DATA}/zipformer.npz")
-    out, files = convert(d, "zipformer", *HEADS)
-    assert files == ["decoder.onnx", "encoder.onnx", "joiner.onnx", "tokens.txt"], files
-    for t in (57, 131):
-        feed = {"x": want[f"x.{t}"], "x_lens": want[f"lens.{t}"]}
-        got = run(engine, f"{out}/encoder.onnx", feed)
-        close(f"encoder.{t}", got["encoder_out"], want[f"encoder.{t}"])
-        assert (got["encoder_out_lens"] == want[f"encoder_lens.{t}"]).all(), got["encoder_out_lens"]
-    small_networks(engine, out, want)
+    transducer_of(d, engine, "conformer-scaled")
+    want = transducer_of(d, engine, "zipformer", *HEADS)
     out, files = convert(f"{d}/ctc", "zipformer", *HEADS, *CTC)
     assert files == ["model.onnx", "tokens.txt"], files
     got = run(engine, f"{out}/model.onnx", {"x": want["x.131"], "x_lens": want["lens.131"]})
     close("ctc.131", got["log_probs"], want["ctc.131"])
+
+
+def transducer_of(d, engine, name, *args):
+    want = np.load(f"{DATA}/{name}.npz")
+    out, files = convert(d, name, *args)
+    assert files == ["decoder.onnx", "encoder.onnx", "joiner.onnx", "tokens.txt"], files
+    for t in (57, 131):
+        feed = {"x": want[f"x.{t}"], "x_lens": want[f"lens.{t}"]}
+        got = run(engine, f"{out}/encoder.onnx", feed)
+        close(f"{name}: encoder.{t}", got["encoder_out"], want[f"encoder.{t}"])
+        assert (got["encoder_out_lens"] == want[f"encoder_lens.{t}"]).all(), got["encoder_out_lens"]
+    small_networks(engine, out, want)
+    return want
 
 
 def first_states(path):
@@ -127,6 +133,7 @@ def written_directories_are_served(d):
                              ("zipformer-causal", CHUNKS, "streaming zipformer2 transducer"),
                              ("zipformer", (*HEADS, *CTC), "offline zipformer2_ctc CTC"),
                              ("zipformer-causal", (*CHUNKS, *CTC), "streaming zipformer2 CTC"),
+                             ("conformer-scaled", (), "offline conformer transducer"),
                              ("zipformer-causal", (*HEADS, "--chunk-size", "-1"), "offline zipformer2 transducer")):  # fmt: skip
         folder = tempfile.mkdtemp(dir=d)
         out, _ = convert(folder, name, *args)
@@ -356,7 +363,7 @@ def every_weight_is_asked_for(d):
     """Each weight that is left out or has another shape is named; those of the training alone are not missed."""
     unread = ("simple_am_proj", "simple_lm_proj", "ctc_output")
     other_models = ("downsample.bias", "decoder.conv.weight")  # of another length: another factor; none: a context of 1
-    for name, flags in (("zipformer", HEADS), ("zipformer-causal", CHUNKS)):
+    for name, flags in (("zipformer", HEADS), ("zipformer-causal", CHUNKS), ("conformer-scaled", ())):
         whole = checkpoint(name)
         layer = [k for k in whole if ".layers.1." in k]
         assert layer
@@ -364,11 +371,13 @@ def every_weight_is_asked_for(d):
         for key in [k for k in whole if k in layer or ".layers." not in k][:: 5 if SLOW > 1 else 1]:
             if key.startswith(unread) or (key in layer and key.endswith("layers.1.bypass_scale")):
                 continue
+            if name == "conformer-scaled" and key.endswith("scale"):
+                continue  # weights may have none
             short = key.rsplit(".", 1)[0]
             if key != other_models[1]:
                 err = refused(d, {"model": {k: v for k, v in whole.items() if k != key}}, "", 65, *flags)
-                assert short.rsplit(".", 1)[-1] in err or "layers" in err or "Zipformer" in err, f"{key}: {err}"
-            refused(d, {"model": whole | {f"{short}.extra": whole[key]}}, f"{short}.extra' is no weight of a Zipformer", 65, *flags)
+                assert short.rsplit(".", 1)[-1] in err or "layers" in err or "Zipformer" in err, f"{name}: {key}: {err}"
+            refused(d, {"model": whole | {f"{short}.extra": whole[key]}}, f"{short}.extra' is no weight of a", 65, *flags)
             if key.endswith(other_models[0]):
                 continue
             wider = np.concatenate([whole[key], whole[key]]) if whole[key].ndim else np.stack([whole[key]] * 2)
@@ -401,6 +410,10 @@ def bad_options_are_named(d):
     refused(d, causal, "not multiples of stack 3's downsampling, 4", 64, *HEADS, "--chunk-size", "6")
     refused(d, causal, "not multiples of stack 3's", 64, *CHUNKS[:4], "--left-context-frames", "18")
     refused(d, causal, "expected 2 to 4096", 64, *HEADS, "--chunk-size", "0")
+    conformer = {"model": checkpoint("conformer-scaled")}
+    refused(d, conformer, "--chunk-size: ", 64, "--chunk-size", "16")
+    refused(d, conformer, "is a Conformer, which has none", 64, "--use-ctc", "1")
+    refused(d, conformer, "--num-heads: 8, but", 64, "--num-heads", "8")
     no_ctc = {k: v for k, v in checkpoint().items() if not k.startswith("ctc_output")}
     refused(d, {"model": no_ctc}, "'model.ctc_output.1.weight' is missing", 65, *HEADS, *CTC)
     refused(d, {"model": {"conv.weight": np.zeros((3, 3), "f4")}}, "this is no Zipformer of icefall", 65)
@@ -411,11 +424,11 @@ def bad_options_are_named(d):
 
 def hostile_files_are_refused(d):
     whole = checkpoint()
-    for name in ("zipformer", "zipformer-causal"):  # stored and packed
+    for name in ("conformer-scaled", "zipformer"):  # stored and packed
         with open(f"{DATA}/{name}.pt", "rb") as f:
             content = f.read()
         for cut in [*range(0, len(content), len(content) // 60), len(content) - 1]:
-            refused(d, content[:cut], "", 65, *HEADS)
+            refused(d, content[:cut], "", 65)
     refused(d, {"model": whole, "hook": torch_file.Call("os", "system", "true")}, "system, which is neither a tensor nor plain data", 65, *HEADS)
     key = "encoder.encoders.1.encoder.layers.0.feed_forward1.in_proj.weight"
     refused(d, {"model": whole | {key: torch_file.Repeated(whole[key])}}, f"'model.{key}' repeats its elements", 65, *HEADS)
