@@ -147,7 +147,21 @@ def bad_configurations_of_blocks_are_named(d):
     refused(d, name, "'encoder.encoders.2.norm_conv.bias' is missing", drop="encoder.encoders.2.norm_conv.bias")
 
 
-TESTS = [equal_to_pytorch, served, bad_configurations_of_formers_are_named, bad_configurations_of_blocks_are_named,
+def streams_end_with_the_text_of_the_file(d):
+    for name in ("blocks-transformer", "blocks-conformer-conv2d8"):
+        steno("convert", checkpoint(f"{d}/in.zip", name), "-o", f"{d}/{name}")
+        texts = []
+        for more in ([], ["--stream"]):
+            said = steno("transcribe", "--model", f"{d}/{name}", "--format", "json", "--no-endpoint", *more,
+                         os.path.join(ROOT, "tests/data/speech/jfk.wav"), out=True)
+            events = [json.loads(line) for line in said.splitlines()]
+            if more and "conformer" in name:
+                assert events[0]["type"] == "partial", events[0]
+            texts.append(" ".join(e["text"] for e in events if e.get("type", "final") == "final" and "text" in e).split())
+        assert texts[0] == texts[1] and texts[0], texts
+
+
+TESTS = [equal_to_pytorch, served, streams_end_with_the_text_of_the_file, bad_configurations_of_formers_are_named, bad_configurations_of_blocks_are_named,
          bad_configurations_of_branchformers_are_named, bad_configurations_of_e_branchformers_are_named]
 
 if __name__ == "__main__":
