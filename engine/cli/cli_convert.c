@@ -23,7 +23,8 @@ static const char usage[] =
     "run. Known: ESPnet2 (Transformer and Conformer encoders, CTC, Transformer decoder and\n"
     "language model); NeMo (FastConformer and Conformer encoders, CTC, RNNT, TDT); WeNet\n"
     "(Transformer and Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer\n"
-    "transducer and CTC, Conformer transducer; pretrained.pt or epoch-N.pt).\n";
+    "transducer and CTC, Conformer transducer; pretrained.pt or epoch-N.pt); Hugging Face\n"
+    "(wav2vec2, hubert, wavlm, data2vec-audio with CTC; moonshine); OpenAI's Whisper (*.pt).\n";
 
 enum { OWN_FLAGS = 6 }; /* the others are icefall's */
 

@@ -1,6 +1,7 @@
 #include "convert/whisper.h"
 
 #include "base/buf.h"
+#include "convert/whisper_ranks.h"
 #include "formats/torch.h"
 
 #include <errno.h>
@@ -305,91 +306,6 @@ static steno_status write_config(const struct job *j)
 
 /* ---- vocabulary ------------------------------------------------------------------------------ */
 
-static int digit(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *p = c ? strchr(digits, c) : NULL;
-    return p ? (int)(p - digits) : -1;
-}
-
-/* A byte in GPT-2's printable form, as a string of JSON (openai/gpt-2, src/encoder.py): bytes that
- * print stand for themselves, the others for U+0100 and up, in their order. */
-static steno_status put_byte(struct steno_buf *b, unsigned c)
-{
-    const bool prints = (c >= 33 && c <= 126) || (c >= 161 && c != 173);
-    unsigned code = c;
-    if (!prints)
-        code = 256 + (c <= 32 ? c : c <= 160 ? c - 127 + 33 : 33 + 34);
-    if (code == '"' || code == '\\')
-        return steno_buf_printf(b, "\\%c", (int)code);
-    if (code < 0x80)
-        return steno_buf_printf(b, "%c", (int)code);
-    return steno_buf_printf(b, "%c%c", (int)(0xC0 | code >> 6), (int)(0x80 | (code & 63)));
-}
-
-/* A piece in base64 (RFC 4648, section 4) as a string of JSON. STENO_ERR_FORMAT. */
-static steno_status put_piece(struct steno_buf *b, const char *s, size_t n)
-{
-    steno_status st = n && n % 4 == 0 ? steno_buf_puts(b, "\"") : STENO_ERR_FORMAT;
-    for (size_t i = 0; i < n && !st; i += 4) {
-        const bool last = i + 4 == n;
-        const int pad = last ? (s[i + 3] == '=') + (s[i + 2] == '=' && s[i + 3] == '=') : 0;
-        unsigned bits = 0;
-        for (int k = 0; k < 4; k++) {
-            const int d = k < 4 - pad ? digit(s[i + (size_t)k]) : 0;
-            if (d < 0)
-                return STENO_ERR_FORMAT;
-            bits = bits << 6 | (unsigned)d;
-        }
-        for (int k = 0; k < 3 - pad && !st; k++)
-            st = put_byte(b, bits >> (16 - 8 * k) & 0xff);
-    }
-    return st ? st : steno_buf_puts(b, "\"");
-}
-
-/* The package's "base64 rank" lines as vocab.json, with "<|endoftext|>" behind them. */
-static steno_status put_vocabulary(struct job *j, const struct steno_map *m, const char *path,
-                                   struct steno_buf *b)
-{
-    const char *p = m->p, *end = p + m->n;
-    long long next = 0;
-    size_t line = 0;
-    steno_status st = steno_buf_puts(b, "{");
-    for (const char *nl; m->n && p < end && !st; p = nl + 1) {
-        char rank[24] = "", *rest;
-        const char *blank;
-        nl = memchr(p, '\n', (size_t)(end - p));
-        nl = nl ? nl : end;
-        line++;
-        if (nl == p)
-            continue;
-        blank = memchr(p, ' ', (size_t)(nl - p));
-        if (blank)
-            snprintf(rank, sizeof rank, "%.*s", (int)(nl - blank - 1), blank + 1);
-        if (!blank || strtoll(rank, &rest, 10) != next || rest == rank)
-            st = STENO_ERR_FORMAT;
-        if (!st && blank == p + 1 && *p == '=') { /* no bytes: the number is not used */
-            next++;
-            continue;
-        }
-        if (!st && next)
-            st = steno_buf_puts(b, ",\n");
-        if (!st)
-            st = put_piece(b, p, (size_t)(blank - p));
-        if (st == STENO_ERR_FORMAT)
-            return steno_fail(j->err, st,
-                              "%s:%zu: expected \"piece %lld\" with the piece in base64", path,
-                              line, next);
-        if (!st)
-            st = steno_buf_printf(b, ": %lld", next++);
-        if (nl == end)
-            break;
-    }
-    if (!st)
-        st = steno_buf_printf(b, ",\n\"<|endoftext|>\": %lld}\n", next);
-    return st ? steno_fail(j->err, st, "%s: too large", path) : STENO_OK;
-}
-
 static steno_status write_ranks(struct job *j, const char *path)
 {
     struct steno_buf b;
@@ -398,7 +314,7 @@ static steno_status write_ranks(struct job *j, const char *path)
     if (st)
         return st;
     steno_buf_init(&b, MAX_TEXT);
-    st = put_vocabulary(j, &m, path, &b);
+    st = steno_whisper_ranks(&b, m.p, m.n, path, j->err);
     if (!st)
         st = write_file(j, "vocab.json", &b);
     steno_buf_free(&b);
