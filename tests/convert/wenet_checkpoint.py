@@ -38,6 +38,8 @@ MODELS = {
                                    **STREAM), "json", {}),
     "no-positions": ("conformer", dict(pos_enc_layer_type="no_pos", selfattention_layer_type="selfattn", conv_bias=False,
                                        key_bias=False, cnn_module_kernel=3, **STREAM), "json", dict(key_bias=False)),
+    "symmetric": ("conformer", dict(pos_enc_layer_type="abs_pos", selfattention_layer_type="selfattn", input_layer="conv2d8",
+                                    cnn_module_kernel=7), "json", {}),
     "transformer-after": ("transformer", dict(normalize_before=False), "json", {}),
 }  # fmt: skip
 LETTERS = ["<blank>", "<unk>", "'", *map(chr, range(65, 91)), "▁", "<sos/eos>"]
