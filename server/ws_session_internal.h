@@ -1,4 +1,5 @@
-/* Shared by ws_session.c (messages in both directions), ws_session_audio.c (audio on its way to
+/* Shared by ws_session.c (its life, answers, ends and the recogniser's notes), ws_session_input.c
+ * (the client's messages), ws_session_audio.c (audio on its way to
  * the recogniser), ws_session_swap.c (a new stream for changed settings) and ws_session_resume.c
  * (the loss of a connection and its replacement). All functions below are of the network's thread,
  * with mx not held. */
@@ -91,6 +92,35 @@ struct steno_ws_session {
     unsigned finalizing; /* finalizes whose FINALIZED note has not come */
     uint64_t dropped, revised;
 };
+
+/* Longest Opus packet: 48 frames of 1275 bytes and their lengths (RFC 6716, 3.2.5). */
+#define STENO_WS_OPUS_PACKET 65536
+#define STENO_WS_LATE_AUDIO "audio: came after end, and was not transcribed"
+
+/* ---- ws_session.c ---- */
+
+/* How the session will end. mx is held. code "": no error. */
+void steno_ws_session_set_ending(steno_ws_session *s, enum steno_ws_ending how, int close_code,
+                                 steno_status failure, const char *code, const char *message);
+/* Deliver the results so far, then conclude as set_ending says. Further calls change nothing: the
+ * first reason stays. */
+void steno_ws_session_end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code,
+                             steno_status failure, const char *code, const char *message);
+/* The same because of an error. */
+void steno_ws_session_fail(steno_ws_session *s, steno_status st, const char *message);
+/* If a worker has concluded the session, it is over here too: its stream may be closed by now. */
+void steno_ws_session_check_end(steno_ws_session *s);
+/* Whether messages of the client have to wait. */
+bool steno_ws_session_paused(const steno_ws_session *s);
+/* Maximum bytes of one text message. */
+size_t steno_ws_session_max_text(const steno_ws_session *s);
+/* Decode p [n] and push the samples; a failure ends the session. */
+void steno_ws_session_take_audio(steno_ws_session *s, const char *p, size_t n);
+/* The client has ended a container: end its input once every byte is given, and the session once
+ * every sample came. */
+void steno_ws_session_end_container(steno_ws_session *s);
+/* End the utterance now, or as soon as the pool has room for that. */
+void steno_ws_session_finalize(steno_ws_session *s);
 
 /* ---- ws_session_audio.c ---- */
 

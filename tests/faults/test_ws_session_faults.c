@@ -2,7 +2,8 @@
  * with one of our close codes, every sent answer is whole, and nothing leaks (AddressSanitizer's
  * build checks); at last the scenario passes. When jansson's allocations fail too, the session
  * still ends in order, but jansson 2.14 reports some of them as syntax errors. */
-/* link: server/ws_session.c server/ws_session_audio.c server/ws_session_swap.c */
+/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
+/* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 #include <stdarg.h>

@@ -2,7 +2,8 @@
  * the recognizer at any moment, drain. The first byte selects the dialect. Checks: every message
  * is JSON (or sherpa's "Done!", or Wyoming's two JSON texts), the session ends with a close code
  * that may be sent, exactly one place is taken and returned. Time comes from the notes alone. */
-/* link: server/ws_session.c server/ws_session_audio.c server/ws_session_swap.c */
+/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
+/* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
 /* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */
 /* covers: protocol/wyoming.c */

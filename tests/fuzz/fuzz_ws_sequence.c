@@ -5,9 +5,11 @@
  * replaced partials; nothing follows `end` or `error`; no sample is lost or invented between
  * decoder and recognizer, however much the recognizer takes at a time; there is exactly one open
  * and one end. A client that resumes gets every answer from the requested one on, exactly once. */
-/* link: server/ws_session.c server/ws_session_audio.c server/ws_session_swap.c */
+/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
+/* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
-/* covers: server/ws_session.c server/ws_session_audio.c server/ws_session_swap.c */
+/* covers: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
+/* covers: server/ws_session_swap.c */
 /* covers: server/ws_session_resume.c server/history.c server/outbox.c */
 #include <jansson.h>
 #include <math.h>

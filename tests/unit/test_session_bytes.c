@@ -1,6 +1,7 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free */
 /* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
-/* link: server/ws_session.c server/ws_session_audio.c server/ws_session_swap.c */
+/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
+/* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
 /* The memory that a live session holds, counted at the allocator: a session with its stream in
  * the pool and the shipped model. After speech was recognized and every answer was read, it

@@ -1,6 +1,7 @@
 /* A session of /v1/stream without socket and recognizer: order of answers, close codes,
  * backpressure. */
-/* link: server/ws_session.c server/ws_session_audio.c server/ws_session_swap.c */
+/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
+/* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
 #include <stdarg.h>
 #include <stddef.h>
