@@ -208,9 +208,20 @@ def bad_directories_are_named(d):
     steno("transcribe", "--model", model, x)
 
 
+def a_checkpoint_in_the_place_of_a_model_says_what_to_do(d):
+    with zipfile.ZipFile(f"{DATA}/wavlm.zip") as z:
+        z.extractall(f"{d}/in")
+    x = wav(f"{d}/x.wav", chirp(4000))
+    assert f"'steno convert {d}/in -o DIR' makes a model of it" in steno("transcribe", "--model", f"{d}/in", x, want=65)[1]
+    steno("convert", f"{d}/in", "-o", f"{d}/in")  # the networks lie beside the checkpoint then
+    steno("transcribe", "--model", f"{d}/in", x)
+    assert json.load(open(f"{d}/in/config.json", encoding="utf-8"))["model_type"] == "wavlm"
+
+
 TESTS = [scores_are_those_of_transformers, texts_are_those_of_transformers, beams_hotwords_and_times,
          moonshine_is_that_of_transformers, bad_checkpoints_are_named,
-         shards_do_as_well, bad_directories_are_named]
+         shards_do_as_well, bad_directories_are_named,
+         a_checkpoint_in_the_place_of_a_model_says_what_to_do]
 
 if __name__ == "__main__":
     failed = 0

@@ -240,6 +240,27 @@ static steno_onnx_head *peek(const char *dir, char **out)
     return h;
 }
 
+static steno_status open_json(steno_json **out, const char *dir, const char *file, bool needed,
+                              steno_err *err);
+
+/* A directory as it is published, which `steno convert` makes a model of. */
+static bool is_checkpoint(const char *dir)
+{
+    static const char *const types[] = {"wav2vec2", "hubert", "wavlm", "data2vec-audio"};
+    const struct steno_json_node *type = NULL;
+    steno_json *j = NULL;
+    bool is = false;
+    if (!steno_path_readable(dir, "model.safetensors") &&
+        !steno_path_readable(dir, "pytorch_model.bin"))
+        return false;
+    if (!open_json(&j, dir, "config.json", true, NULL))
+        type = steno_json_get(steno_json_root(j), "model_type");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        is = is || (type && type->text && !strcmp(type->text, types[i]));
+    steno_json_close(j);
+    return is;
+}
+
 static bool probe(const char *dir)
 {
     char *where = NULL;
@@ -251,7 +272,7 @@ static bool probe(const char *dir)
                     !steno_onnx_head_has_input(h, "decoder_input_ids");
     steno_onnx_head_close(h);
     free(where);
-    return is;
+    return is || is_checkpoint(dir); /* to say what to do */
 }
 
 static steno_status open_json(steno_json **out, const char *dir, const char *file, bool needed,
@@ -315,6 +336,11 @@ static steno_status open_network(struct model *m, const struct steno_family_open
     char *where = NULL;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
     steno_onnx_head_close(peek(o->dir, &where));
+    if (!st && !where && is_checkpoint(o->dir))
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
+                        "%s: a checkpoint without networks: 'steno convert %s -o DIR' makes a "
+                        "model of it",
+                        o->dir, o->dir);
     if (!st && !where)
         st = steno_fail(err, STENO_ERR_IO, "%s: there is no %s*.onnx", o->dir, STEM);
     inner.dir = where;
