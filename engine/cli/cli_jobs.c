@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <time.h>
@@ -24,6 +25,7 @@
 #define SHOWN 8        /* running jobs on the screen */
 #define BAR 20         /* columns */
 #define BUSY_TRIES 120 /* of a server that has no room, 5 s apart */
+#define LOST_TRIES 4   /* of a request whose connection ended, after 1, 2, 4 and 8 s */
 #define LOOK_MS 500    /* between two looks at a job */
 
 static const char usage[] =
@@ -72,6 +74,8 @@ struct exchange {
     FILE *file; /* the body; NULL: text */
     struct progress bar;
     bool shows;
+    char once[33]; /* an Idempotency-Key; "" = none */
+    bool unknown;  /* the connection ended before the answer: the server may have done it */
 };
 
 static size_t on_answer(char *p, size_t size, size_t n, void *user)
@@ -110,14 +114,19 @@ static steno_status refused(const struct steno_buf *answer, long code, steno_err
     return st;
 }
 
-static struct curl_slist *headers_of(const struct jobs *j, const char *type)
+static struct curl_slist *headers_of(const struct exchange *x, const char *type)
 {
+    const struct jobs *j = x->j;
     char line[512];
     struct curl_slist *list;
     snprintf(line, sizeof line, "Content-Type: %s", type);
     list = j->curl.slist_append(NULL, line);
     if (list && j->key && *j->key) {
         snprintf(line, sizeof line, "Authorization: Bearer %.400s", j->key);
+        list = j->curl.slist_append(list, line);
+    }
+    if (list && *x->once) {
+        snprintf(line, sizeof line, "Idempotency-Key: %s", x->once);
         list = j->curl.slist_append(list, line);
     }
     return list;
@@ -128,7 +137,7 @@ static steno_status exchange(struct exchange *x, const char *method, const char 
                              const char *type, const char *body, int64_t n, steno_err *err)
 {
     const struct libcurl *l = &x->j->curl;
-    struct curl_slist *headers = headers_of(x->j, type);
+    struct curl_slist *headers = headers_of(x, type);
     CURL *c = headers ? l->easy_init() : NULL;
     char url[40000];
     long code = 0;
@@ -167,6 +176,8 @@ static steno_status exchange(struct exchange *x, const char *method, const char 
         l->easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
     l->easy_cleanup(c);
     l->slist_free_all(headers);
+    x->unknown = rc == CURLE_GOT_NOTHING || rc == CURLE_RECV_ERROR || rc == CURLE_SEND_ERROR ||
+                 rc == CURLE_PARTIAL_FILE;
     if (rc)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", x->j->server, l->easy_strerror(rc));
     return code >= 200 && code <= 299 ? STENO_OK : refused(&x->out, code, err);
@@ -303,7 +314,18 @@ static void pause_ms(long ms)
     (void)nanosleep(&t, NULL);
 }
 
-/* Submit one recording. A server that has no room now is asked again. */
+/* Name a request, so that the server makes one job of it however often it comes. Without random
+ * bits it has no name. */
+static void name_request(struct exchange *x)
+{
+    uint64_t bits[2];
+    if (getrandom(bits, sizeof bits, 0) == sizeof bits)
+        snprintf(x->once, sizeof x->once, "%016llx%016llx", (unsigned long long)bits[0],
+                 (unsigned long long)bits[1]);
+}
+
+/* Submit one recording. A server that has no room now is asked again; so is one whose answer was
+ * lost. */
 static steno_status submit_one(void *arg, const char *path, steno_err *err)
 {
     struct jobs *j = arg;
@@ -311,12 +333,19 @@ static steno_status submit_one(void *arg, const char *path, steno_err *err)
     struct steno_buf target;
     json_t *root = NULL;
     steno_status st;
+    int lost = 0;
+    name_request(&x);
     steno_buf_init(&x.out, ANSWER_MAX);
     steno_buf_init(&target, 32768);
     st = make_target(j, &target, err);
     for (int i = 0; !st; i++) {
         st = is_url(path) ? send_url(&x, target.data, path, err)
                           : send_file(&x, target.data, path, err);
+        if (st && x.unknown && *x.once && lost < LOST_TRIES) {
+            pause_ms(1000L << lost++);
+            st = STENO_OK;
+            continue;
+        }
         if (st != STENO_ERR_BUSY || i == BUSY_TRIES)
             break;
         if (!i && !j->quiet)

@@ -6,10 +6,12 @@ import http.server
 import json
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 
@@ -499,6 +501,44 @@ def the_command_submits_a_folder_watches_and_writes_the_texts():
         with Jobs(f"auth.keys={f.name}") as d:
             assert "401" in run("list", code=64).stderr
             run("list", STENO_KEY="a" * 20)
+
+
+@case
+def the_command_sends_again_what_was_not_answered_and_makes_one_job():
+    with Jobs() as d, socket.create_server(("127.0.0.1", 0)) as proxy:
+        dropped = []
+
+        def pump(a, b, drop):
+            try:
+                while data := a.recv(65536):
+                    if drop:  # the server has answered, and its client never hears it
+                        dropped.append(data)
+                        break
+                    b.sendall(data)
+            except OSError:
+                pass
+            for x in (a, b):
+                try:
+                    x.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+        def run():
+            for n in range(100):
+                try:
+                    client = proxy.accept()[0]
+                except OSError:
+                    return
+                server = socket.create_connection(("127.0.0.1", d.port))
+                threading.Thread(target=pump, args=(client, server, False), daemon=True).start()
+                threading.Thread(target=pump, args=(server, client, n < 2), daemon=True).start()
+        threading.Thread(target=run, daemon=True).start()
+        p = subprocess.run([os.path.join(BUILD, "steno"), "jobs", "submit", "--server", f"http://127.0.0.1:{proxy.getsockname()[1]}", DIGITS],
+                           capture_output=True, text=True, timeout=100 * SLOW, check=False)
+        assert p.returncode == 0 and len(dropped) == 2 and all(x.startswith(b"HTTP/1.1 202") for x in dropped), (p, dropped)
+        names = [j["id"] for j in d.json("GET", "/v1/jobs")[2]["jobs"]]
+        assert names == [p.stdout.split()[0]], (names, p.stdout)
+        d.ends(names[0])
 
 
 @case
