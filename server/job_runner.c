@@ -3,6 +3,9 @@
  *
  *     FETCHING -> WAITING (for its model, or for a place) -> RUNNING -> STORING -> IDLE
  *
+ * A store that is away keeps a run in STORING, or in GIVING_UP, until it takes the result or the
+ * job back.
+ *
  * Other threads (the fetch's, the pool's) only append segments and set flags, under the lock. What
  * fails for good ends the job; what may succeed later, or elsewhere, gives the run up: it is queued
  * again with a delay, and after STENO_JOB_TRIES it has failed. */
@@ -28,7 +31,7 @@
 #define SEGMENTS_MAX (4u << 20) /* bytes of the texts of one beat */
 #define RESULTS 5
 
-enum phase { IDLE, FETCHING, WAITING, RUNNING, STORING };
+enum phase { IDLE, FETCHING, WAITING, RUNNING, STORING, GIVING_UP };
 
 struct text_of_segment {
     double start, end;
@@ -49,7 +52,10 @@ struct run {
     /* STORING */
     struct steno_job_end end;
     struct steno_job_body bodies[RESULTS];
-    char reason[sizeof((steno_err *)0)->msg], code[32];
+    char reason[sizeof((steno_err *)0)->msg], code[32]; /* of GIVING_UP too */
+    /* GIVING_UP */
+    bool counted;  /* it was a try */
+    int64_t delay; /* ms until the next one */
 
     /* under the runner's lock */
     bool over;    /* of the fetch, or of the job */
@@ -254,24 +260,37 @@ static void fail(struct run *x, const char *code, const char *why)
     store_end(x);
 }
 
-/* Give the run up. */
-static void give_up(struct run *x, bool counted, int64_t delay, const char *code, const char *why)
+/* Tell the store that the run is given up. */
+static void release(struct run *x)
 {
     steno_job_runner *r = x->r;
     const int64_t now = steno_job_now();
     bool failed = false;
     steno_err err;
-    steno_status st = r->q->ops->release(r->q, x->rec.id, x->rec.attempts, now, now + delay,
-                                         counted, code, why, &failed, &err);
-    snprintf(x->reason, sizeof x->reason, "%s", why);
-    if (st && st != STENO_ERR_CANCELLED)
-        complain(r, err.msg); /* its lease ends, and another run begins */
-    else if (!st && failed) {
+    steno_status st = r->q->ops->release(r->q, x->rec.id, x->rec.attempts, now, now + x->delay,
+                                         x->counted, x->code, x->reason, &failed, &err);
+    if (st && st != STENO_ERR_CANCELLED) { /* the end of its lease would count as a try */
+        complain(r, err.msg);
+        x->phase = GIVING_UP;
+        x->next = steno_now_ns() + SECOND;
+        return;
+    }
+    if (!st && failed) {
         note_end(x, STENO_JOB_FAILED);
         steno_spool_remove(r->spool, x->rec.id);
-    } else if (!st && counted)
-        steno_log(LOG_NOTICE, "job %s: try %d: %s", x->rec.id, x->rec.attempts, why);
+    } else if (!st && x->counted)
+        steno_log(LOG_NOTICE, "job %s: try %d: %s", x->rec.id, x->rec.attempts, x->reason);
     clear_run(x);
+}
+
+/* Give the run up. */
+static void give_up(struct run *x, bool counted, int64_t delay, const char *code, const char *why)
+{
+    x->counted = counted;
+    x->delay = delay;
+    snprintf(x->reason, sizeof x->reason, "%s", why);
+    snprintf(x->code, sizeof x->code, "%s", code);
+    release(x);
 }
 
 /* A try has failed, and another one may not. */
@@ -659,6 +678,14 @@ static void step(struct run *x)
         else if (stop || now >= x->next)
             store_end(x);
         if (stop && x->phase == STORING) /* the next start runs it again */
+            clear_run(x);
+        break;
+    case GIVING_UP:
+        if (removed)
+            clear_run(x);
+        else if (stop || now >= x->next)
+            release(x);
+        if (stop && x->phase == GIVING_UP)
             clear_run(x);
         break;
     }

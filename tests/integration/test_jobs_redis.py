@@ -294,6 +294,18 @@ def a_worker_that_hangs_loses_its_run_and_its_result_is_not_stored():
 
 
 @case
+def a_run_that_ends_while_the_store_is_away_is_given_back_later():
+    with Redis() as r, Member(r, "pool.threads=1", "jobs.timeout=3", cpu="scalar") as a:
+        name = a.submit(longer(1000))
+        assert eventually(lambda: a.job(name)["state"] == "running", 20 * SLOW)
+        r.kill()
+        time.sleep(4)  # its time is over, and nobody can be told
+        r.start()
+        assert eventually(lambda: a.job(name).get("last_error", {}).get("code") == "timeout", 20 * SLOW), a.job(name)
+        assert a.job(name)["tries"] == 1 and a.job(name)["state"] == "queued", a.job(name)
+
+
+@case
 def a_full_store_refuses_new_jobs_and_ends_those_it_has():
     with Redis() as r, Member(r, "pool.threads=1", cpu="scalar") as a:
         names = [a.submit(longer(20)) for _ in range(3)]
