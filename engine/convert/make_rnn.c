@@ -21,16 +21,19 @@ static const struct cell {
     [STENO_MAKE_RNN_RELU] = {.type = "RNN", .gates = 1, .activation = {"Relu", "Relu"}},
 };
 
-/* Append a weight [gates * units, width] (width 0: [gates * units]) to out, its gates in ONNX's
- * order. */
+/* A weight [gates * units, width] (width 0: [gates * units]) with its gates in ONNX's order, to
+ * out; *all, which has room for `total` floats, is made when the first weight is known to be there.
+ */
 static void read_gates(struct steno_make *m, const char *name, const struct cell *c, int64_t units,
-                       int64_t width, float *out)
+                       int64_t width, size_t total, size_t at, float **all)
 {
     const int64_t dim[] = {c->gates * units, width};
     const size_t n = (size_t)units * (size_t)(width ? width : 1);
     float *x = steno_make_read(m, name, width ? 2 : 1, dim);
-    for (int i = 0; x && i < c->gates; i++)
-        memcpy(out + (size_t)i * n, x + (size_t)c->order[i] * n, n * sizeof *out);
+    if (x && !*all && !(*all = malloc(total * sizeof **all)))
+        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "%s: out of memory", m->w.file);
+    for (int i = 0; x && *all && i < c->gates; i++)
+        memcpy(*all + at + (size_t)i * n, x + (size_t)c->order[i] * n, n * sizeof **all);
     free(x);
 }
 
@@ -48,22 +51,19 @@ static steno_value_id weights(struct steno_make *m, const char *name, const char
     const int64_t ways = r->both ? 2 : 1, rows = c->gates * r->units;
     const int64_t dim[] = {ways, second ? 2 * rows : rows, width};
     const size_t n = (size_t)rows * (size_t)(width ? width : 1);
+    const size_t total = (size_t)ways * n * (second ? 2 : 1);
     char full[MAX_NAME];
-    float *x = m->st ? NULL : calloc((size_t)ways * n * (second ? 2 : 1), sizeof *x), *to = x;
+    float *x = NULL;
+    size_t at = 0;
     steno_value_id v;
-    for (int i = 0; x && i < ways; i++) {
-        part_name(full, name, role, suffix, i);
-        read_gates(m, full, c, r->units, width, to);
-        to += n;
-        if (!second)
-            continue;
-        part_name(full, name, second, suffix, i);
-        read_gates(m, full, c, r->units, width, to);
-        to += n;
+    for (int i = 0; i < ways && !m->st; i++) {
+        const char *const roles[] = {role, second};
+        for (int k = 0; k < (second ? 2 : 1) && !m->st; k++, at += n) {
+            part_name(full, name, roles[k], suffix, i);
+            read_gates(m, full, c, r->units, width, total, at, &x);
+        }
     }
     part_name(full, name, role, suffix, 0);
-    if (!x && !m->st)
-        m->st = steno_fail(m->err, STENO_ERR_NOMEM, "%s: out of memory", m->w.file);
     v = m->st ? STENO_NONE : steno_make_floats(m, full, width ? 3 : 2, dim, x);
     free(x);
     return v;

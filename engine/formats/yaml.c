@@ -196,7 +196,7 @@ steno_status steno_yaml_parse(steno_yaml **out, const void *bytes, size_t n, con
         steno_yaml_close(b.y);
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     }
-    yaml_parser_set_input_string(&parser, bytes, n);
+    yaml_parser_set_input_string(&parser, n ? bytes : (const unsigned char *)"", n);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     st = run(&b, &parser, err);
     yaml_parser_delete(&parser);

@@ -109,6 +109,12 @@ def what_is_not_known_is_refused_by_name(d):
                          (dict(token_type="hugging_face"), "token_type: hugging_face; known: char"),
                          (dict(normalize_conf=dict(axis=1)), "normalize_conf.axis is not known")):  # fmt: skip
         refused(d, changed(base, **values), part, 65)
+    refused(d, base | {CONF: ""}, "the file is empty", 65)
+    os.makedirs(f"{d}/folder")
+    for name, content in (("config.yaml", b""), ("model.pth", base[PTH])):
+        with open(f"{d}/folder/{name}", "wb") as f:
+            f.write(content)
+    assert "the file is empty" in steno("convert", f"{d}/folder", "-o", f"{d}/out", want=65)[1]
     meta = base | {"meta.yaml": base["meta.yaml"].replace(b"asr_", b"s2t_")}
     refused(d, meta, "other tasks, such as s2t", 65)
 
