@@ -13,6 +13,8 @@ enum steno_espnet_kind {
     STENO_ESPNET_E_BRANCHFORMER,
     STENO_ESPNET_BLOCK_TRANSFORMER, /* contextual blocks */
     STENO_ESPNET_BLOCK_CONFORMER,
+    STENO_ESPNET_RNN,
+    STENO_ESPNET_VGG_RNN,
 };
 
 /* Positions decide the attention: relative ones need one that shifts. */
@@ -53,6 +55,12 @@ struct steno_espnet_encoder {
     const char *conv_activation; /* of the Conformer's convolution */
     bool conditioned;            /* blocks with condition[i] are told CTC's guess */
     bool condition[STENO_ESPNET_MAX_BLOCKS];
+    /* recurrent ones: blocks is the number of layers */
+    enum steno_make_cell cell;
+    int64_t units;
+    bool both_ways;
+    bool projected;                       /* each layer has a projection */
+    bool halved[STENO_ESPNET_MAX_BLOCKS]; /* of the rows of a projected layer, every second stays */
     /* contextual blocks, in frames after the input layer */
     int64_t block, hop, look_ahead, subsample;
     bool ctx_pos; /* the context has positions */
@@ -75,6 +83,9 @@ bool steno_espnet_streams(const struct steno_espnet_encoder *e);
 STENO_MUST steno_status steno_espnet_write_blocks(const struct steno_espnet_encoder *e,
                                                   const struct steno_make_weights *w,
                                                   const char *path, steno_err *err);
+/* The frames of a recurrent encoder, [1,T,in] -> [1,T',d]. */
+steno_value_id steno_espnet_recurrent_encoder(struct steno_make *m, steno_value_id x,
+                                              const struct steno_espnet_encoder *e);
 /* The input layer, embed.*, without positions: feats [1,T,in] -> [1,T',d]. */
 steno_value_id steno_espnet_input_layer(struct steno_make *m, steno_value_id x,
                                         const struct steno_espnet_encoder *e);

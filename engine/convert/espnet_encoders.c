@@ -21,10 +21,12 @@ static const struct kind {
     {"e_branchformer", STENO_ESPNET_E_BRANCHFORMER, 12, "latest", "swish", 0},
     {"contextual_block_transformer", STENO_ESPNET_BLOCK_TRANSFORMER, 6, NULL, "relu", 1},
     {"contextual_block_conformer", STENO_ESPNET_BLOCK_CONFORMER, 6, NULL, "relu", 3},
+    {"rnn", STENO_ESPNET_RNN, 4, NULL, NULL, 0},
+    {"vgg_rnn", STENO_ESPNET_VGG_RNN, 4, NULL, NULL, 0},
 };
 #define KNOWN_KINDS                                                                                \
     "transformer, conformer, branchformer, e_branchformer, contextual_block_transformer, "         \
-    "contextual_block_conformer"
+    "contextual_block_conformer, rnn, vgg_rnn"
 
 /* Of all kinds: ESPnet builds no encoder with a key that its kind does not know. */
 static const char *const keys[] = {"activation_type",
@@ -32,6 +34,7 @@ static const char *const keys[] = {"activation_type",
                                    "attention_heads",
                                    "attention_layer_type",
                                    "attn_branch_drop_rate",
+                                   "bidirectional",
                                    "block_size",
                                    "cgmlp_conv_kernel",
                                    "cgmlp_linear_units",
@@ -40,11 +43,14 @@ static const char *const keys[] = {"activation_type",
                                    "concat_after",
                                    "ctc_trim",
                                    "ctx_pos_enc",
+                                   "dropout",
                                    "dropout_rate",
                                    "ffn_activation_type",
                                    "gate_activation",
                                    "gradient_checkpoint_layers",
+                                   "hidden_size",
                                    "hop_size",
+                                   "in_channel",
                                    "init_average",
                                    "input_layer",
                                    "interctc_layer_idx",
@@ -59,6 +65,7 @@ static const char *const keys[] = {"activation_type",
                                    "merge_method",
                                    "normalize_before",
                                    "num_blocks",
+                                   "num_layers",
                                    "output_size",
                                    "padding_idx",
                                    "pos_enc_layer_type",
@@ -67,14 +74,17 @@ static const char *const keys[] = {"activation_type",
                                    "positionwise_layer_type",
                                    "qk_norm",
                                    "rel_pos_type",
+                                   "rnn_type",
                                    "selfattention_layer_type",
                                    "stochastic_depth_rate",
+                                   "subsample",
                                    "use_attn",
                                    "use_cgmlp",
                                    "use_cnn_module",
                                    "use_ffn",
                                    "use_flash_attn",
                                    "use_linear_after_conv",
+                                   "use_projection",
                                    "zero_triu",
                                    NULL};
 
@@ -336,6 +346,51 @@ static steno_status read_e_branchformer(struct steno_espnet_job *j, const struct
     return st;
 }
 
+/* subsample: 1 or 2 for each layer; layers without an entry keep all rows. Without the key: 2, 2;
+ * null: none. */
+static steno_status read_subsample(struct steno_espnet_job *j)
+{
+    struct steno_espnet_encoder *e = &j->a.e;
+    const struct steno_yaml_node *n = steno_yaml_find(j->y, CONF "subsample");
+    for (int i = 0; i < 2 && i < e->blocks; i++)
+        e->halved[i] = !n;
+    if (steno_yaml_null(n))
+        return STENO_OK;
+    if (n->kind != STENO_YAML_LIST)
+        return contradict(j, "subsample, which is no list, and num_layers");
+    n = n->first;
+    for (int64_t i = 0; i < e->blocks && n; i++, n = n->next) {
+        const bool scalar = n->kind == STENO_YAML_SCALAR;
+        e->halved[i] = scalar && !strcmp(n->text, "2");
+        if (!e->halved[i] && (!scalar || strcmp(n->text, "1") != 0))
+            return steno_espnet_unsupported(j, j->y, CONF "subsample",
+                                            scalar ? n->text : "a list in a list", "1 and 2");
+    }
+    return STENO_OK;
+}
+
+static steno_status read_recurrent(struct steno_espnet_job *j)
+{
+    static const char *const types[] = {"lstm", "gru", NULL};
+    struct steno_espnet_encoder *e = &j->a.e;
+    const steno_yaml *y = j->y;
+    const char *type = types[0];
+    steno_status st = choose(j, CONF "rnn_type", types, "lstm, gru", &type);
+    e->d = e->units = 320;
+    e->both_ways = e->projected = true;
+    READ(steno_espnet_int(j, y, CONF "output_size", 1, 65536, &e->d));
+    READ(steno_espnet_int(j, y, CONF "hidden_size", 1, 65536, &e->units));
+    READ(steno_espnet_int(j, y, CONF "num_layers", 1, STENO_ESPNET_MAX_BLOCKS, &e->blocks));
+    READ(steno_espnet_flag(j, y, CONF "bidirectional", &e->both_ways));
+    READ(steno_espnet_flag(j, y, CONF "use_projection", &e->projected));
+    READ(steno_espnet_only(j, y, CONF "in_channel", "1"));
+    if (!st && e->kind == STENO_ESPNET_RNN)
+        st = read_subsample(j);
+    e->cell = !strcmp(type, "gru") ? STENO_MAKE_GRU : STENO_MAKE_LSTM;
+    j->a.d = e->d;
+    return st;
+}
+
 steno_status steno_espnet_read_encoder(struct steno_espnet_job *j)
 {
     const char *name = "rnn";
@@ -374,6 +429,10 @@ steno_status steno_espnet_read_encoder(struct steno_espnet_job *j)
                                            .merge_kernel = 3,
                                            .gate_activation = "identity"};
     st = steno_espnet_check_keys(j, j->y, "encoder_conf", keys);
+    if (k->kind == STENO_ESPNET_RNN || k->kind == STENO_ESPNET_VGG_RNN) {
+        READ(read_recurrent(j));
+        return st;
+    }
     READ(read_common(j));
     READ(k->kind == STENO_ESPNET_BRANCHFORMER     ? read_branchformer(j, k)
          : k->kind == STENO_ESPNET_E_BRANCHFORMER ? read_e_branchformer(j, k)

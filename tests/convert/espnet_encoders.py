@@ -42,7 +42,9 @@ from espnet2.asr.encoder.conformer_encoder import ConformerEncoder  # noqa: E402
 from espnet2.asr.encoder.contextual_block_conformer_encoder import ContextualBlockConformerEncoder  # noqa: E402
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder  # noqa: E402
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder  # noqa: E402
+from espnet2.asr.encoder.rnn_encoder import RNNEncoder  # noqa: E402
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder  # noqa: E402
+from espnet2.asr.encoder.vgg_rnn_encoder import VGGRNNEncoder  # noqa: E402
 from espnet2.asr.frontend.default import DefaultFrontend  # noqa: E402
 from espnet2.layers.utterance_mvn import UtteranceMVN  # noqa: E402
 
@@ -53,6 +55,7 @@ FORMER = dict(num_blocks=3, attention_heads=2, linear_units=16)
 BRANCH = dict(num_blocks=2, attention_heads=2, cgmlp_linear_units=16, cgmlp_conv_kernel=7)
 ENCODERS = {"branchformer": BranchformerEncoder, "e_branchformer": EBranchformerEncoder,
             "conformer": ConformerEncoder, "transformer": TransformerEncoder,
+            "rnn": RNNEncoder, "vgg_rnn": VGGRNNEncoder,
             "contextual_block_conformer": ContextualBlockConformerEncoder,
             "contextual_block_transformer": ContextualBlockTransformerEncoder}
 MODELS = {
@@ -95,6 +98,11 @@ MODELS = {
     "blocks-conformer-conv2d8": ("contextual_block_conformer", dict(FORMER, num_blocks=4, cnn_module_kernel=5, activation_type="relu",
                                                                     block_size=16, hop_size=8, look_ahead=8, input_layer="conv2d8",
                                                                     positionwise_layer_type="conv1d-linear")),
+    "rnn": ("rnn", dict(hidden_size=6)),
+    "rnn-gru": ("rnn", dict(rnn_type="gru", bidirectional=False, num_layers=2, hidden_size=6, subsample=[1, 2])),
+    "rnn-stacked": ("rnn", dict(use_projection=False, num_layers=2, hidden_size=6, subsample=None)),
+    "vgg-rnn": ("vgg_rnn", dict(num_layers=1, hidden_size=6)),
+    "vgg-rnn-gru": ("vgg_rnn", dict(rnn_type="gru", use_projection=False, num_layers=2, hidden_size=6, bidirectional=False)),
     "e-branchformer-fast": ("e_branchformer", dict(BRANCH, pos_enc_layer_type="scaled_abs_pos", attention_layer_type="fast_selfattn")),
 }  # fmt: skip
 # encoder_conf of ESPnet's recipes egs2/librispeech/asr1 (conf/tuning/train_asr_*.yaml); for --pack --only NAME

@@ -147,6 +147,17 @@ def bad_configurations_of_blocks_are_named(d):
     refused(d, name, "'encoder.encoders.2.norm_conv.bias' is missing", drop="encoder.encoders.2.norm_conv.bias")
 
 
+def bad_configurations_of_recurrent_encoders_are_named(d):
+    refused(d, "rnn-gru", "rnn_type: rnn; known: lstm, gru", rnn_type="rnn")
+    refused(d, "rnn-gru", "subsample: 3; known: 1 and 2", subsample=[3])
+    refused(d, "rnn-gru", "subsample, which is no list", subsample=2)
+    refused(d, "rnn-gru", "more than the 1 layers", num_layers=1)
+    refused(d, "rnn-stacked", "more than the 1 layers", num_layers=1)
+    refused(d, "rnn-stacked", "'encoder.enc.0.birnn0.weight_ih_l0' is missing", use_projection=True)
+    refused(d, "vgg-rnn", "in_channel: 2; known: 1", in_channel=2)
+    refused(d, "vgg-rnn", "'encoder.enc.0.conv2_1.bias' is missing", drop="encoder.enc.0.conv2_1.bias")
+
+
 def streams_end_with_the_text_of_the_file(d):
     for name in ("blocks-transformer", "blocks-conformer-conv2d8"):
         steno("convert", checkpoint(f"{d}/in.zip", name), "-o", f"{d}/{name}")
@@ -161,7 +172,8 @@ def streams_end_with_the_text_of_the_file(d):
         assert texts[0] == texts[1] and texts[0], texts
 
 
-TESTS = [equal_to_pytorch, served, streams_end_with_the_text_of_the_file, bad_configurations_of_formers_are_named, bad_configurations_of_blocks_are_named,
+TESTS = [equal_to_pytorch, served, streams_end_with_the_text_of_the_file, bad_configurations_of_recurrent_encoders_are_named,
+         bad_configurations_of_formers_are_named, bad_configurations_of_blocks_are_named,
          bad_configurations_of_branchformers_are_named, bad_configurations_of_e_branchformers_are_named]
 
 if __name__ == "__main__":
