@@ -41,8 +41,10 @@ steno_status steno_atomic_file_open(struct steno_atomic_file *f, const char *pat
                  : steno_fail(err, STENO_ERR_IO, "%s: %s", f->temp, strerror(errno));
     if (!st)
         st = check(f, err);
-    if (!st && ftruncate(f->fd, 0))
+    if (!st && ftruncate(f->fd, 0)) {
         st = steno_fail(err, STENO_ERR_IO, "%s: %s", f->temp, strerror(errno));
+        unlink(f->temp); /* it is ours, and perhaps new */
+    }
     if (st) {
         close(f->fd);
         f->fd = -1;

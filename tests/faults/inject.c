@@ -333,6 +333,10 @@ int open(const char *path, int flags, ...)
     return real(path, flags, mode);
 }
 
+/* Where a library's flags ask for 64-bit offsets, the calls have other names. */
+int open64(const char *path, int flags, ...) __attribute__((alias("open")));
+int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));
+
 /* ---- threads, clock -------------------------------------------------------------------------- */
 
 int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)

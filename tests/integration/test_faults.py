@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -515,6 +516,82 @@ def an_hour_passes_at_once_and_sessions_end_by_their_timeout(_):
             d.wait_idle()
             assert d.metric('steno_sessions_total{api="transcribe",result="timeout"}') == 2
             assert d.metric('steno_sessions_total{api="stream",result="timeout"}') == 2
+    finally:
+        b.close()
+
+
+def saved_requests(state):
+    """The requests that the file of the use of keys counts; the file must be whole. 0: there is none."""
+    path = os.path.join(state, "usage")
+    if not os.path.exists(path):
+        return 0
+    with open(path, encoding="ascii") as f:
+        lines = f.read().split("\n")
+    assert lines[0] == "steno usage 1" and len(lines) == 3 and not lines[2] and lines[1].startswith("tester "), lines
+    return int(lines[1].split()[2])
+
+
+def try_to_save(state, n, kind, kill=False):
+    """A server with one request more, whose nth call fails (or kills it) while it ends. Returns (whether the call was made,
+    the log)."""
+    b = Broken()
+    b.d.cmd += ["--set", f"server.state={state}"]
+    try:
+        d = b.d.__enter__()
+        before = json.loads(d.request("GET", "/v1/usage", headers=HEADERS)[2])["requests"]
+        assert before == saved_requests(state), before
+        assert d.request("POST", "/v1/transcribe", WAV, HEADERS)[0] == 200
+        d.wait_idle()
+        b.fail(kind, n, kill=kill)
+        d.proc.send_signal(signal.SIGTERM)
+        code = d.proc.wait(60 * SLOW)
+        reached = b.mend() <= 0
+        assert code == (-signal.SIGKILL if kill and reached else 0), (code, d.output()[-2000:])
+        return reached, d.output()
+    finally:
+        d.log.close()
+        b.close()
+
+
+@case
+def the_file_of_the_use_of_keys_is_whole_whatever_fails(_):
+    """Each call that the end of the process makes fails, or kills it: the file has the old counts or the new ones, and the
+    next process goes on from them."""
+    with tempfile.TemporaryDirectory(prefix="steno-state-") as state:
+        told = 0
+        for kind, kill in ((DISK, False), (DESCRIPTOR, False), (DISK, True)):
+            for n in range(1, 60):
+                before = saved_requests(state)
+                reached, log = try_to_save(state, n, kind, kill)
+                after = saved_requests(state)
+                assert after in (before, before + 1), (kind, kill, n, before, after)
+                lost = after == before
+                if not kill:
+                    assert lost == (f"usage of keys is not saved: {state}/usage" in log), (kind, n, before, after, log[-2000:])
+                    assert "usage.new" not in os.listdir(state), (kind, n)
+                told += lost
+                if not reached:
+                    assert not lost, (kind, kill, n)
+                    break
+            assert n < 59, (kind, kill)
+        assert told >= 9, told  # open, truncate, write, sync, rename: each failed and was killed
+
+
+@case
+def the_use_of_keys_is_saved_later_when_it_could_not_be_saved(_):
+    b = Broken()
+    state = os.path.join(b.folder, "state")
+    os.mkdir(state)
+    os.mkdir(os.path.join(state, "usage.new"))  # the new file cannot be made
+    b.d.cmd += ["--set", f"server.state={state}"]
+    try:
+        with b.d as d:
+            assert d.request("POST", "/v1/transcribe", WAV, HEADERS)[0] == 200
+            b.sleep(31)
+            d.wait_idle()
+            assert eventually(lambda: "usage of keys is not saved" in d.output(), 40)  # the thread has slept up to 30 s
+            os.rmdir(os.path.join(state, "usage.new"))
+        assert saved_requests(state) == 1 and d is not None
     finally:
         b.close()
 
