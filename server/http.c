@@ -407,6 +407,22 @@ static bool count_client(steno_http *http, struct steno_request *rq)
     return rq->client_counted;
 }
 
+static bool is_upload(const struct steno_request *rq)
+{
+    return rq->route->methods & STENO_ROUTE_UPLOAD && method_of(rq->method) == METHOD_POST;
+}
+
+static bool is_about_jobs(const struct steno_request *rq)
+{
+    return !strncmp(rq->route->label, "/v1/jobs", strlen("/v1/jobs"));
+}
+
+/* Pages, lists of models and the like are not. */
+static bool is_traced(const struct steno_request *rq)
+{
+    return is_upload(rq) || is_about_jobs(rq);
+}
+
 static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
 {
     bool within = enter_prefix(rq);
@@ -420,8 +436,9 @@ static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
         return redirect_to_prefix(rq);
     if (!strcmp(rq->method, "OPTIONS"))
         return answer_options(rq);
-    if (rq->route->methods & STENO_ROUTE_UPLOAD && m == METHOD_POST) {
+    if (is_traced(rq))
         steno_trace_begin(rq->sv->srv->tracer, steno_request_header(rq, "traceparent"), &rq->trace);
+    if (is_upload(rq)) {
         return count_client(http, rq)
                    ? steno_upload_begin(rq)
                    : steno_respond_error(rq, 503, "busy", NULL,
@@ -579,21 +596,23 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
                     *rq->note ? ", " : "", rq->note, rq->id);
 }
 
-/* Report the trace of an upload. */
+/* Report the trace of an upload, or of a request about jobs. */
 static void trace_request(const struct steno_request *rq, struct MHD_Connection *conn,
                           const struct connection *c)
 {
-    struct steno_trace_report r = {.trace = rq->trace,
-                                   .start_ns = rq->started,
-                                   .end_ns = steno_now_ns(),
-                                   .method = "POST",
-                                   .route = rq->route->label,
-                                   .api = steno_session_api_name(rq->route->api),
-                                   .status = rq->code,
-                                   .failed = rq->code >= 500,
-                                   .audio_seconds = rq->audio_seconds};
+    struct steno_trace_report r = {
+        .trace = rq->trace,
+        .start_ns = rq->started,
+        .end_ns = steno_now_ns(),
+        .method = method_names[method_of(rq->method)],
+        .route = rq->route->label,
+        .api = steno_session_api_name(is_about_jobs(rq) ? STENO_SESSION_JOB : rq->route->api),
+        .status = rq->code,
+        .failed = rq->code >= 500,
+        .audio_seconds = rq->audio_seconds};
     struct sockaddr_storage client;
     snprintf(r.request_id, sizeof r.request_id, "%s", rq->id);
+    snprintf(r.job, sizeof r.job, "%s", rq->job);
     snprintf(r.result, sizeof r.result, "%s",
              rq->admitted ? steno_session_result_name(rq->result) : "");
     snprintf(r.model, sizeof r.model, "%s", rq->model ? rq->model : "");
@@ -603,8 +622,9 @@ static void trace_request(const struct steno_request *rq, struct MHD_Connection 
                                                    last_header(conn, "X-Forwarded-For"), &client)
                                    ? &client
                                    : &c->peer.addr);
-    r.phases[STENO_PHASE_RECEIVE] =
-        (struct steno_phase_time){rq->started, rq->received_ns ? rq->received_ns : r.end_ns, 0};
+    if (is_upload(rq))
+        r.phases[STENO_PHASE_RECEIVE] =
+            (struct steno_phase_time){rq->started, rq->received_ns ? rq->received_ns : r.end_ns, 0};
     steno_trace_pool_phases(&r, &rq->pool);
     if (rq->result_ns)
         r.phases[STENO_PHASE_ANSWER] = (struct steno_phase_time){rq->result_ns, r.end_ns, 0};

@@ -187,6 +187,7 @@ enum MHD_Result steno_jobs_get(struct steno_request *rq)
     q = steno_job_service_queue(rq->sv->stored);
     if (q->ops->get(q, owner_of(key), id, &r, &err))
         return respond_unknown(rq, &err);
+    snprintf(rq->job, sizeof rq->job, "%s", id);
     ok = result ? respond_result(rq, &r, ask.format) : respond_job(rq, 200, &r, ask.from);
     steno_job_record_free(&r);
     return ok;
@@ -208,6 +209,7 @@ enum MHD_Result steno_jobs_delete(struct steno_request *rq)
     q = steno_job_service_queue(rq->sv->stored);
     if (q->ops->remove(q, owner_of(key), id, steno_job_now(), &err))
         return respond_unknown(rq, &err);
+    snprintf(rq->job, sizeof rq->job, "%s", id);
     steno_job_service_removed(rq->sv->stored, id);
     steno_buf_init(&none, 1);
     return steno_respond(rq, 204, "application/json", &none, NULL);
@@ -251,6 +253,7 @@ enum MHD_Result steno_jobs_post(struct steno_request *rq)
         st = q->ops->get(q, owner_of(key), id, &r, &err);
     if (st)
         return respond_unknown(rq, &err);
+    snprintf(rq->job, sizeof rq->job, "%s", id);
     ok = respond_job(rq, 202, &r, 0);
     steno_job_record_free(&r);
     return ok;

@@ -57,6 +57,11 @@ struct run {
     bool counted;  /* it was a try */
     int64_t delay; /* ms until the next one */
 
+    struct steno_trace trace;
+    int64_t began, result_ns;            /* the run, and its result, in ns; 0: none */
+    struct steno_pool_stream_stats pool; /* of its streams */
+    const char *outcome;                 /* static; NULL: nobody wants its result any more */
+
     /* under the runner's lock */
     bool over;    /* of the fetch, or of the job */
     bool removed; /* nobody wants the result: the job was removed, or is another run's */
@@ -176,8 +181,30 @@ static void on_fetched(void *user, struct steno_fetched *got)
 
 /* ---- the end of a run ------------------------------------------------------------------------ */
 
+/* A run is a trace of its own: it may begin days after the request, and on another machine. */
+static void trace_run(const struct run *x)
+{
+    struct steno_trace_report r = {.trace = x->trace,
+                                   .start_ns = x->began,
+                                   .end_ns = steno_now_ns(),
+                                   .run = true,
+                                   .api = steno_session_api_name(STENO_SESSION_JOB),
+                                   .failed = x->counted || x->end.state == STENO_JOB_FAILED,
+                                   .audio_seconds = x->pool.audio_seconds};
+    snprintf(r.job, sizeof r.job, "%s", x->rec.id);
+    snprintf(r.result, sizeof r.result, "%s", x->outcome ? x->outcome : "cancelled");
+    snprintf(r.key, sizeof r.key, "%s", x->rec.owner);
+    snprintf(r.model, sizeof r.model, "%s", x->up && x->up->served ? x->up->served->label : "");
+    steno_trace_pool_phases(&r, &x->pool);
+    if (x->result_ns) /* the result is written and stored */
+        r.phases[STENO_PHASE_ANSWER] = (struct steno_phase_time){x->result_ns, r.end_ns, 0};
+    steno_tracer_report(x->r->sv->srv->tracer, &r);
+}
+
 static void clear_run(struct run *x)
 {
+    if (steno_trace_recorded(&x->trace))
+        trace_run(x);
     if (x->job)
         steno_job_free(x->job);
     if (x->fd >= 0)
@@ -212,6 +239,7 @@ static void complain(steno_job_runner *r, const char *msg)
 static void note_end(struct run *x, enum steno_job_state state)
 {
     const char *id = x->rec.id;
+    x->outcome = steno_job_state_name(state);
     steno_metric_add(x->r->metrics->ended[state], 1);
     const struct steno_log_field fields[] = {
         {"job", id, 0},
@@ -275,6 +303,8 @@ static void release(struct run *x)
         x->next = steno_now_ns() + SECOND;
         return;
     }
+    if (!st)
+        x->outcome = x->counted ? "failed try" : "interrupted";
     if (!st && failed) {
         note_end(x, STENO_JOB_FAILED);
         steno_spool_remove(r->spool, x->rec.id);
@@ -350,6 +380,8 @@ static void store_result(struct run *x, const struct steno_job_result *r)
 static void observe(struct run *x, const struct steno_job_result *r)
 {
     const struct steno_server *srv = x->r->sv->srv;
+    x->pool = r->stats;
+    x->result_ns = steno_now_ns();
     if (r->status)
         steno_stats_decode_error(srv->stats, STENO_SESSION_JOB, r->status);
     steno_stats_audio(srv->stats, STENO_SESSION_JOB, r->received, r->dropped, &r->stats,
@@ -594,6 +626,8 @@ static void begin_run(struct run *x)
     const bool deepgram = x->rec.form == STENO_JOB_DEEPGRAM;
     steno_err err;
     steno_status st;
+    x->began = steno_now_ns();
+    steno_trace_begin(x->r->sv->srv->tracer, NULL, &x->trace);
     if (x->rec.attempts == 1)
         steno_metric_observe(x->r->metrics->wait, (double)(x->rec.started - x->rec.created) / 1000);
     else
@@ -606,6 +640,7 @@ static void begin_run(struct run *x)
     x->up->form = deepgram ? STENO_UPLOAD_DEEPGRAM : STENO_UPLOAD_NATIVE;
     x->up->id = x->rec.id;
     x->up->background = true;
+    (void)steno_trace_id(&x->trace, x->up->trace);
     st = steno_upload_read_target(x->up, x->rec.target, &err);
     if (!st && *x->rec.owner &&
         steno_keys_named(x->r->sv->srv->keys, x->rec.owner, &x->up->key, &err))

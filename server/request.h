@@ -76,10 +76,11 @@ struct steno_request {
     struct steno_buf body; /* of a POST */
     bool body_too_long;
     char note[160]; /* for the log line; the upload adds the rest when it is over */
+    char job[40];   /* id of the (first) job that the request made, or was about; "": none */
     const steno_key *key;
     const char *model; /* NULL: none was chosen */
     double audio_seconds, inference_seconds;
-    struct steno_trace trace;         /* of an upload, and so is what follows */
+    struct steno_trace trace;         /* of an upload, or a request about jobs */
     enum steno_session_result result; /* valid if key, model, ... are: it was admitted */
     bool admitted;
     int64_t received_ns, result_ns;      /* the body was complete; the result was there; 0: no */

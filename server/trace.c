@@ -204,13 +204,17 @@ static void begin_span(struct writer *w, const unsigned char trace[16], const un
 
 static void put_root(struct writer *w, const struct steno_trace_report *r, int64_t offset)
 {
-    char name[96], code[16];
-    snprintf(name, sizeof name, "%s %s", r->method, r->route);
+    char name[96] = "job run", code[16];
+    if (!r->run)
+        snprintf(name, sizeof name, "%s %s", r->method, r->route);
     begin_span(w, r->trace.own.trace, r->trace.own.span,
-               r->trace.has_parent ? r->trace.parent : NULL, name, 2 /* SPAN_KIND_SERVER */,
-               r->start_ns + offset, r->end_ns + offset);
-    put_text(w, "http.request.method", r->method);
-    put_text(w, "http.route", r->route);
+               r->trace.has_parent ? r->trace.parent : NULL, name,
+               r->run ? 5 : 2 /* SPAN_KIND_CONSUMER, SPAN_KIND_SERVER */, r->start_ns + offset,
+               r->end_ns + offset);
+    if (!r->run) {
+        put_text(w, "http.request.method", r->method);
+        put_text(w, "http.route", r->route);
+    }
     put_text(w, "client.address", r->client);
     if (r->status)
         put_int(w, "http.response.status_code", r->status);
@@ -223,6 +227,7 @@ static void put_root(struct writer *w, const struct steno_trace_report *r, int64
     put_text(w, "steno.key", r->key);
     put_text(w, "steno.request_id", r->request_id);
     put_text(w, "steno.session_id", r->id);
+    put_text(w, "steno.job_id", r->job);
     put_text(w, "steno.result", r->result);
     if (r->close_code)
         put_int(w, "steno.close_code", r->close_code);

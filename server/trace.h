@@ -1,5 +1,6 @@
-/* Traces in OpenTelemetry's form: one root span for each upload and live session, with child spans
- * for its phases. Without tracing.endpoint there is no tracer, and every call returns at once.
+/* Traces in OpenTelemetry's form: one root span for each upload, request about jobs, live session,
+ * refused handshake and run of a job, with child spans for its phases. Without tracing.endpoint
+ * there is no tracer, and every call returns at once.
  *
  * A request holds a struct steno_trace, which costs nothing but its bytes. At its end one call
  * copies a report into a bounded queue. One thread takes reports in batches, writes them as JSON
@@ -45,12 +46,15 @@ struct steno_trace_report {
         int64_t start_ns, end_ns;
         double seconds; /* of a sum; 0: the phase is its interval */
     } phases[STENO_PHASES];
+    bool run;                         /* of a job: then method and route are not used */
     const char *method, *route, *api; /* static strings */
     int status;                       /* HTTP status of the answer, 101 for a session; 0: none */
     int close_code;                   /* of a WebSocket; 0: none */
     bool failed;                      /* the server's fault */
-    char result[24];                  /* "ok", ...: the label of steno_sessions_total; or "" */
+    char result[24];                  /* "ok", ...: the label of steno_sessions_total; of a run the
+                                       * job's state, or what became of the run; or "" */
     char id[72], request_id[72];      /* of the session; "" for uploads */
+    char job[40];                     /* id; "": none */
     char model[64], key[48], client[64];
     double audio_seconds;
 };

@@ -475,5 +475,6 @@ enum MHD_Result steno_upload_answer_stored(struct steno_request *rq, struct sten
     if (up->code >= 400)
         return steno_respond_error(rq, up->code, s->error_code, NULL, "%s", up->err.msg);
     snprintf(rq->note, sizeof rq->note, "%s%s", s->ids[0], s->n > 1 ? " and others" : "");
+    snprintf(rq->job, sizeof rq->job, "%s", s->ids[0]);
     return steno_respond(rq, up->code, "application/json", &up->answer, headers);
 }

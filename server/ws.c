@@ -179,8 +179,12 @@ static void answer_questions(steno_ws *ws)
     struct steno_ws_question *q = take_questions(ws), *next;
     for (; q; q = next) {
         struct steno_ws_refusal no = {0};
+        const int64_t began = steno_now_ns();
+        const bool good = steno_ws_can_resume(ws, q->handshake, &no);
         next = q->next; /* it may be gone after its answer */
-        q->answer(q, steno_ws_can_resume(ws, q->handshake, &no) ? NULL : &no);
+        if (!good)
+            steno_ws_trace_refusal(ws->srv, q->handshake, began, NULL, &no);
+        q->answer(q, good ? NULL : &no);
     }
 }
 

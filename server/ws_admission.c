@@ -207,16 +207,52 @@ static bool check_admission(const struct steno_server *srv, handshake *g,
     return g->resumes || take_place(srv, g, &a, no);
 }
 
+const char *steno_ws_route(const struct steno_dialect *d)
+{
+    static const struct {
+        const char *name, *path;
+    } routes[] = {{"stream", "/v1/stream"},     {"deepgram", "/v1/listen"},
+                  {"realtime", "/v1/realtime"}, {"vosk", "/vosk"},
+                  {"sherpa", "/sherpa"},        {"wenet", "/wenet"}};
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (!strcmp(d->name, routes[i].name))
+            return routes[i].path;
+    return d->name;
+}
+
+void steno_ws_trace_refusal(const struct steno_server *srv, const handshake *g, int64_t started,
+                            const struct sockaddr_storage *client, struct steno_ws_refusal *no)
+{
+    struct steno_trace_report r = {.trace = g->trace,
+                                   .start_ns = started,
+                                   .end_ns = steno_now_ns(),
+                                   .method = "GET",
+                                   .route = g->dialect ? steno_ws_route(g->dialect) : "other",
+                                   .api = g->dialect ? steno_session_api_name(g->api) : "",
+                                   .status = no->status,
+                                   .failed = no->status >= 500};
+    if (g->trace.on)
+        (void)steno_traceparent_write(&g->trace.own, no->traceparent);
+    if (!steno_trace_recorded(&g->trace))
+        return;
+    snprintf(r.result, sizeof r.result, "refused");
+    snprintf(r.request_id, sizeof r.request_id, "%s", no->request_id);
+    snprintf(r.key, sizeof r.key, "%s", steno_key_name(g->key));
+    if (client)
+        steno_trace_client(&r, client);
+    steno_tracer_report(srv->tracer, &r);
+}
+
 static bool try_admission(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
 {
     char id[STENO_ID_SIZE];
+    steno_trace_begin(srv->tracer, g->hs.traceparent, &g->trace);
     if (check_admission(srv, g, no)) {
         if (g->dialect->resumed)
             steno_id_of_node(g->id, srv->conf->node);
         else
             steno_id_new(g->id, "sess");
         steno_ws_request_id(g->request_id, &g->hs, g->id);
-        steno_trace_begin(srv->tracer, g->hs.traceparent, &g->trace);
         return true;
     }
     no->deepgram = g->dialect && g->api == STENO_SESSION_DEEPGRAM;
@@ -265,6 +301,8 @@ static steno_status put_headers(struct steno_buf *b, const struct steno_ws_refus
         st = steno_buf_printf(b, "Retry-After: %.0f\r\n", fmax(1, ceil(no->retry_after)));
     if (!st && no->status == 401)
         st = steno_buf_puts(b, "WWW-Authenticate: Bearer\r\n");
+    if (!st && *no->traceparent)
+        st = steno_buf_printf(b, "traceparent: %s\r\n", no->traceparent);
     return st;
 }
 
@@ -310,7 +348,7 @@ static void log_refusal(struct steno_ws_admission *d, const struct steno_peer *w
                         const handshake *g, const struct steno_ws_refusal *no)
 {
     const char *api = g->dialect ? g->dialect->name : "";
-    char peer[STENO_ADDRESS_TEXT];
+    char peer[STENO_ADDRESS_TEXT], trace[33];
     bool may;
     if (!d->srv->conf->log_requests)
         return;
@@ -321,6 +359,7 @@ static void log_refusal(struct steno_ws_admission *d, const struct steno_peer *w
         return;
     const struct steno_log_field fields[] = {
         {"request_id", no->request_id, 0},
+        {"trace_id", steno_trace_id(&g->trace, trace), 0},
         {"api", api, 0},
         {"peer", steno_address_print(&who->addr, peer), 0},
         {"key", steno_key_name(g->key), 0},
@@ -379,6 +418,7 @@ static bool decide(struct steno_ws_admission *d, struct steno_peer *peer, handsh
                    struct steno_ws_refusal *no)
 {
     const char *prefix = g->hs.forwarded_prefix;
+    const int64_t started = steno_now_ns();
     struct steno_peer client = *peer;
     bool forwarded = steno_server_client(d->srv, &peer->addr, g->hs.forwarded_for, &client.addr);
     g->hs.target +=
@@ -391,6 +431,7 @@ static bool decide(struct steno_ws_admission *d, struct steno_peer *peer, handsh
                steno_limits_come_back(d->srv->limits, steno_now_ns()));
         steno_id_new(no->request_id, "req");
     }
+    steno_ws_trace_refusal(d->srv, g, started, forwarded ? &client.addr : &peer->addr, no);
     log_refusal(d, forwarded ? &client : peer, g, no);
     return false;
 }

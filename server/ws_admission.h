@@ -32,8 +32,9 @@ struct steno_ws_handshake {
 struct steno_ws_refusal {
     int status;
     const char *code;
-    double retry_after; /* s, for 429 and 503 */
-    bool deepgram;      /* answered in Deepgram's form */
+    double retry_after;                       /* s, for 429 and 503 */
+    bool deepgram;                            /* answered in Deepgram's form */
+    char traceparent[STENO_TRACEPARENT_SIZE]; /* of the answer; "": none */
     char request_id[STENO_REQUEST_ID];
     char message[sizeof((steno_err *)0)->msg];
 };
@@ -71,6 +72,13 @@ void steno_ws_handshake_release(const struct steno_server *srv, struct steno_ws_
 /* The client's X-Request-Id when it is short and harmless in a log line, else `own`. */
 void steno_ws_request_id(char out[STENO_REQUEST_ID], const struct steno_handshake *hs,
                          const char *own);
+/* Report the trace of a handshake that was refused, or is to be, and put it into *no. started: of
+ * steno_now_ns; client NULL: not known. */
+void steno_ws_trace_refusal(const struct steno_server *srv, const struct steno_ws_handshake *g,
+                            int64_t started, const struct sockaddr_storage *client,
+                            struct steno_ws_refusal *no);
+/* The path of a dialect for metrics and traces. One at "/" counts as its own path. */
+const char *steno_ws_route(const struct steno_dialect *d);
 /* The subprotocol for the answer; "" for none. */
 const char *steno_ws_subprotocol(const struct steno_dialect *d, const struct steno_handshake *hs);
 /* Append the complete 101 answer. id, request_id, trace: of the session;

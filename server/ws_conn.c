@@ -344,20 +344,6 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
                     (unsigned long long)st->messages, open);
 }
 
-/* The path of a dialect. One at "/" counts as its own path. */
-static const char *route_of(const conn *c)
-{
-    static const struct {
-        const char *name, *path;
-    } routes[] = {{"stream", "/v1/stream"},     {"deepgram", "/v1/listen"},
-                  {"realtime", "/v1/realtime"}, {"vosk", "/vosk"},
-                  {"sherpa", "/sherpa"},        {"wenet", "/wenet"}};
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (!strcmp(c->dialect->name, routes[i].name))
-            return routes[i].path;
-    return c->dialect->name;
-}
-
 static void trace_end(const conn *c, const struct steno_ws_session_state *st,
                       const struct steno_pool_stream_stats *ps)
 {
@@ -365,7 +351,7 @@ static void trace_end(const conn *c, const struct steno_ws_session_state *st,
                                    .start_ns = c->opened_ns,
                                    .end_ns = steno_now_ns(),
                                    .method = is_wyoming(c) ? "CONNECT" : "GET",
-                                   .route = route_of(c),
+                                   .route = steno_ws_route(c->dialect),
                                    .api = steno_session_api_name(c->api),
                                    .status = is_wyoming(c) ? 0 : 101,
                                    .close_code = st->close_code,
@@ -492,6 +478,12 @@ void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *mes
     snprintf(no.message, sizeof no.message, "%s", message);
     if (status == 503)
         no.retry_after = steno_limits_come_back(c->ws->srv->limits, steno_now_ns());
+    if (c->extra) {
+        const struct steno_ws_handshake g = {
+            .dialect = c->dialect, .api = c->api, .key = c->key, .trace = c->extra->trace};
+        steno_ws_trace_refusal(c->ws->srv, &g, c->opened_ns ? c->opened_ns : steno_now_ns(),
+                               &c->peer.addr, &no);
+    }
     steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
     if (steno_ws_write_refusal(&c->refusal, c->ws->srv, c->hs.origin, &no))
         steno_buf_reset(&c->refusal); /* out of memory: only close */

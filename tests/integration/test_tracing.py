@@ -3,6 +3,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import time
 
 from websockets.sync.client import connect
@@ -127,6 +128,67 @@ def a_refused_upload_has_its_status(d):
     root, _ = COLLECTOR.trace(headers["traceparent"].split("-")[2])
     v = values(root)
     assert v["http.response.status_code"] == "404" and v["steno.result"] == "bad", v
+
+
+@case
+def a_refused_handshake_is_a_trace_too(_):
+    from wire import GET, answer, dial, upgrade
+    extra = f"traceparent: {PARENT}\r\nX-Request-Id: refused-1\r\n"
+    lost = "/v1/stream?session_id=sess_00000000000000000000000000000000"
+    collector = Collector()
+    with Stenod(f"tracing.endpoint={collector.url}", "limits.sessions=0") as d:
+        for path, version, want, route in (("/v1/stream", 13, 503, "/v1/stream"), ("/v1/listen", 8, 426, "/v1/listen"), (lost, 13, 404, "/v1/stream")):
+            for before in (b"", GET):  # the first request of a connection is answered elsewhere
+                s = dial(d)
+                s.sendall(before + upgrade(path, extra, version=version))
+                if before:
+                    assert answer(s)[0] == 200
+                status, headers, _ = answer(s)
+                s.close()
+                assert status == want and headers["traceparent"].startswith(f"00-{TRACE}-"), (path, status, headers)
+                root, children = collector.trace(headers["traceparent"].split("-")[2])
+                v = values(root)
+                assert root["name"] == "GET " + route and root["parentSpanId"] == CALLER and not children, (root, children)
+                assert v["http.response.status_code"] == str(want) and v["steno.result"] == "refused" and v["steno.request_id"] == "refused-1", v
+                assert (root["status"] == {}) == (want < 500) and v.get("error.type") == ("503" if want == 503 else None), root
+                assert v.get("client.address") in ("127.0.0.1", None) and "steno.session_id" not in v, v
+
+
+@case
+def jobs_are_traced_when_they_are_asked_for_and_when_they_run(_):
+    collector = Collector()
+    with tempfile.TemporaryDirectory(prefix="steno-jobs-") as folder, Stenod(f"tracing.endpoint={collector.url}", f"jobs.dir={folder}") as d:
+        status, headers, body = d.request("POST", "/v1/jobs", WAV, {"traceparent": PARENT})
+        job = json.loads(body)["id"]
+        assert status == 202, body
+        root, children = collector.trace(headers["traceparent"].split("-")[2])
+        v = values(root)
+        assert root["name"] == "POST /v1/jobs" and root["traceId"] == TRACE and set(children) == {"receive"}, (root, children)
+        assert v["steno.job_id"] == job and v["steno.api"] == "job" and v["http.response.status_code"] == "202", v
+
+        def run():
+            return [s for s in collector.spans() if s["name"] == "job run" and values(s)["steno.job_id"] == job]
+        assert eventually(run)
+        root, = run()
+        children = {s["name"]: s for s in collector.spans() if s.get("parentSpanId") == root["spanId"]}
+        v = values(root)
+        assert root["kind"] == 5 and root["traceId"] != TRACE and set(children) == PHASES - {"receive"}, (root, children)
+        assert v["steno.result"] == "done" and v["steno.model"] == "digits-en" and "http.route" not in v and root["status"] == {}, v
+        assert abs(v["steno.audio_seconds"] - len(PCM) / 2 / RATE) < 0.01, v
+        nested(root, children)
+        for method, path, want, name in (("GET", f"/v1/jobs/{job}", 200, "GET /v1/jobs/{id}"), ("GET", "/v1/jobs", 200, "GET /v1/jobs"),
+                                         ("DELETE", f"/v1/jobs/{job}", 204, "DELETE /v1/jobs/{id}"), ("GET", f"/v1/jobs/{job}", 404, "GET /v1/jobs/{id}")):
+            status, headers, _ = d.request(method, path, headers={"traceparent": PARENT})
+            root, children = collector.trace(headers["traceparent"].split("-")[2])
+            v = values(root)
+            assert status == want and root["name"] == name and not children and v["http.response.status_code"] == str(want), (root, children)
+            assert v.get("steno.job_id") == (job if "id" in name and want != 404 else None), v
+        # a run that fails
+        status, _, body = d.request("POST", "/v1/jobs", b"no audio at all")
+        bad = json.loads(body)["id"]
+        assert eventually(lambda: [s for s in collector.spans() if s["name"] == "job run" and values(s)["steno.job_id"] == bad])
+        root, = [s for s in collector.spans() if s["name"] == "job run" and values(s)["steno.job_id"] == bad]
+        assert values(root)["steno.result"] == "failed", root
 
 
 @case
