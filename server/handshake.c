@@ -36,6 +36,11 @@ static void take_header(struct steno_handshake *h, const char *name, const char 
                   {"traceparent", &h->traceparent, false},
                   {"X-Forwarded-For", &h->forwarded_for, true},
                   {"X-Forwarded-Prefix", &h->forwarded_prefix, true}};
+    for (size_t i = 0; i < 4 && !strcasecmp(name, "tracestate"); i++)
+        if (!*h->tracestate[i]) {
+            h->tracestate[i] = value;
+            break;
+        }
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (!strcasecmp(name, wanted[i].name) && (wanted[i].last || !**wanted[i].at))
             *wanted[i].at = value;
@@ -55,6 +60,8 @@ steno_status steno_handshake_parse(struct steno_handshake *h, const char *head, 
     h->memory[len] = '\0';
     h->key = h->version = h->protocols = h->authorization = h->api_key = h->request_id = h->beta =
         h->origin = h->traceparent = h->forwarded_for = h->forwarded_prefix = h->memory + len;
+    for (size_t i = 0; i < 4; i++)
+        h->tracestate[i] = h->memory + len;
     line = h->memory;
     next = strchr(line, '\n');
     h->target = strchr(line, ' ');

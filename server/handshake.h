@@ -16,6 +16,7 @@ struct steno_handshake {
     const char *beta;                    /* OpenAI-Beta */
     const char *origin;                  /* Origin */
     const char *traceparent;
+    const char *tracestate[4]; /* the values of so many headers, in order */
     /* X-Forwarded-For and X-Forwarded-Prefix: the last of equal headers, the nearest proxy's */
     const char *forwarded_for, *forwarded_prefix;
 };

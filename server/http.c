@@ -170,6 +170,8 @@ static enum MHD_Result queue(struct steno_request *rq, int code, struct MHD_Resp
         char parent[STENO_TRACEPARENT_SIZE];
         (void)MHD_add_response_header(rs, "traceparent",
                                       steno_traceparent_write(&rq->trace.own, parent));
+        if (*rq->trace.state)
+            (void)MHD_add_response_header(rs, "tracestate", rq->trace.state);
     }
     (void)MHD_add_response_header(rs, "Cache-Control", "no-store");
     steno_cors_headers(rq, rs);
@@ -423,6 +425,27 @@ static bool is_traced(const struct steno_request *rq)
     return is_upload(rq) || is_about_jobs(rq);
 }
 
+static enum MHD_Result add_state(void *cls, enum MHD_ValueKind kind, const char *name,
+                                 const char *value)
+{
+    struct steno_buf *b = cls;
+    (void)kind;
+    if (!strcasecmp(name, "tracestate") && value)
+        return steno_buf_printf(b, "%s%s", b->len ? "," : "", value) ? MHD_NO : MHD_YES;
+    return MHD_YES;
+}
+
+static void begin_trace(struct steno_request *rq)
+{
+    struct steno_buf state;
+    steno_buf_init(&state, 16384);
+    if (rq->sv->srv->tracer)
+        MHD_get_connection_values(rq->conn, MHD_HEADER_KIND, add_state, &state);
+    steno_trace_begin(rq->sv->srv->tracer, steno_request_header(rq, "traceparent"), state.data,
+                      &rq->trace);
+    steno_buf_free(&state);
+}
+
 static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
 {
     bool within = enter_prefix(rq);
@@ -437,7 +460,7 @@ static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
     if (!strcmp(rq->method, "OPTIONS"))
         return answer_options(rq);
     if (is_traced(rq))
-        steno_trace_begin(rq->sv->srv->tracer, steno_request_header(rq, "traceparent"), &rq->trace);
+        begin_trace(rq);
     if (is_upload(rq)) {
         return count_client(http, rq)
                    ? steno_upload_begin(rq)

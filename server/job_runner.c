@@ -627,7 +627,7 @@ static void begin_run(struct run *x)
     steno_err err;
     steno_status st;
     x->began = steno_now_ns();
-    steno_trace_begin(x->r->sv->srv->tracer, NULL, &x->trace);
+    steno_trace_begin(x->r->sv->srv->tracer, NULL, NULL, &x->trace);
     if (x->rec.attempts == 1)
         steno_metric_observe(x->r->metrics->wait, (double)(x->rec.started - x->rec.created) / 1000);
     else

@@ -64,7 +64,8 @@ static bool in_share(const unsigned char trace[16], double share)
     return (double)v < share * 72057594037927936.0; /* 2^56 */
 }
 
-void steno_trace_begin(steno_tracer *t, const char *traceparent, struct steno_trace *out)
+void steno_trace_begin(steno_tracer *t, const char *traceparent, const char *tracestate,
+                       struct steno_trace *out)
 {
     struct steno_traceparent given;
     memset(out, 0, sizeof *out);
@@ -76,6 +77,8 @@ void steno_trace_begin(steno_tracer *t, const char *traceparent, struct steno_tr
     if (out->has_parent) {
         out->own = given;
         memcpy(out->parent, given.span, sizeof out->parent);
+        if (tracestate)
+            (void)steno_tracestate_parse(tracestate, strlen(tracestate), out->state);
     } else {
         random_id(out->own.trace, sizeof out->own.trace);
         out->own.sampled = in_share(out->own.trace, t->sample);
@@ -232,7 +235,13 @@ static void put_root(struct writer *w, const struct steno_trace_report *r, int64
     if (r->close_code)
         put_int(w, "steno.close_code", r->close_code);
     put_double(w, "steno.audio_seconds", r->audio_seconds);
-    put(w, "],\"status\":{%s}}", r->failed ? "\"code\":2" : "");
+    put(w, "],");
+    if (*r->trace.state) {
+        put(w, "\"traceState\":");
+        put_string(w, r->trace.state);
+        put(w, ",");
+    }
+    put(w, "\"status\":{%s}}", r->failed ? "\"code\":2" : "");
 }
 
 static const char *const phase_names[] = {"receive", "decode audio", "queue",

@@ -26,6 +26,7 @@ struct steno_trace {
     bool has_parent;              /* the client sent one; parent is its span */
     struct steno_traceparent own; /* the trace, this server's span, whether it is recorded */
     unsigned char parent[8];
+    char state[STENO_TRACESTATE_SIZE]; /* the client's tracestate, to be passed on; "": none */
 };
 
 enum steno_phase {
@@ -68,8 +69,11 @@ STENO_MUST steno_status steno_tracer_open(steno_tracer **out, const struct steno
 void steno_tracer_close(steno_tracer *t);
 
 /* Begin the trace of a request. traceparent: the header's value; NULL or "": absent. A valid one
- * decides whether the trace is recorded, otherwise conf->trace_sample does. t NULL: *out is 0. */
-void steno_trace_begin(steno_tracer *t, const char *traceparent, struct steno_trace *out);
+ * decides whether the trace is recorded, otherwise conf->trace_sample does. tracestate: likewise,
+ * of several headers joined by commas; without a valid traceparent it is dropped. t NULL: *out is
+ * 0. */
+void steno_trace_begin(steno_tracer *t, const char *traceparent, const char *tracestate,
+                       struct steno_trace *out);
 /* Whether a report would be used: the caller fills one only then. */
 static inline bool steno_trace_recorded(const struct steno_trace *tr)
 {

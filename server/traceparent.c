@@ -67,3 +67,102 @@ char *steno_traceparent_write(const struct steno_traceparent *t, char *out)
     memcpy(out + FLAGS_AT - 1, t->sampled ? "-01" : "-00", 4);
     return out;
 }
+
+/* ---- tracestate ------------------------------------------------------------------------------ */
+
+#define MEMBERS 32
+#define LARGE 128
+
+struct member {
+    const char *p;
+    size_t n, key;
+};
+
+/* A key, or a part of one, of at most `most` bytes. */
+static bool is_name(const char *p, size_t n, size_t most, bool digit_first)
+{
+    for (size_t i = 0; i < n; i++) {
+        const bool letter = p[i] >= 'a' && p[i] <= 'z', number = p[i] >= '0' && p[i] <= '9';
+        if (!letter && !(number && (i || digit_first)) && !(i && memchr("_-*/", p[i], 4)))
+            return false;
+    }
+    return n && n <= most;
+}
+
+/* "vendor" or "tenant@vendor" */
+static bool is_key(const char *p, size_t n)
+{
+    const char *at = memchr(p, '@', n);
+    if (!at)
+        return is_name(p, n, 256, false);
+    return is_name(p, (size_t)(at - p), 241, true) &&
+           is_name(at + 1, n - (size_t)(at - p) - 1, 14, false);
+}
+
+static bool is_value(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] < ' ' || p[i] > '~' || p[i] == ',' || p[i] == '=')
+            return false;
+    return n && n <= 256 && p[n - 1] != ' ';
+}
+
+/* Read the members. Their number; SIZE_MAX: the list is not valid. */
+static size_t read_members(const char *text, size_t len, struct member *m)
+{
+    size_t n = 0;
+    for (const char *p = text, *end = text + len; p <= end;) {
+        const char *comma = memchr(p, ',', (size_t)(end - p));
+        const char *last = comma ? comma : end, *next = last + 1, *equals;
+        while (p < last && (*p == ' ' || *p == '\t'))
+            p++;
+        while (last > p && (last[-1] == ' ' || last[-1] == '\t'))
+            last--;
+        equals = memchr(p, '=', (size_t)(last - p));
+        if (p < last) {
+            if (n == MEMBERS || !equals || !is_key(p, (size_t)(equals - p)) ||
+                !is_value(equals + 1, (size_t)(last - equals - 1)))
+                return SIZE_MAX;
+            m[n] = (struct member){p, (size_t)(last - p), (size_t)(equals - p)};
+            for (size_t i = 0; i < n; i++)
+                if (m[i].key == m[n].key && !memcmp(m[i].p, p, m[n].key))
+                    return SIZE_MAX;
+            n++;
+        }
+        p = next;
+    }
+    return n;
+}
+
+/* Leave members out, those of more than `size` bytes from the end, until the list fits. */
+static size_t shorten(struct member *m, size_t n, size_t size)
+{
+    size_t total = n ? n - 1 : 0;
+    for (size_t i = 0; i < n; i++)
+        total += m[i].n;
+    for (size_t i = n; i-- > 0 && total >= STENO_TRACESTATE_SIZE;)
+        if (m[i].n > size) {
+            total -= m[i].n + (n > 1);
+            memmove(&m[i], &m[i + 1], (n - i - 1) * sizeof *m);
+            n--;
+        }
+    return n;
+}
+
+bool steno_tracestate_parse(const char *text, size_t len, char out[STENO_TRACESTATE_SIZE])
+{
+    struct member m[MEMBERS];
+    size_t n = read_members(text, len, m), at = 0;
+    out[0] = '\0';
+    if (n == SIZE_MAX)
+        return false;
+    n = shorten(m, shorten(m, n, LARGE), 0);
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            out[at++] = ',';
+        memcpy(out + at, m[i].p, m[i].n);
+        at += m[i].n;
+    }
+    out[at] = '\0';
+    return true;
+}

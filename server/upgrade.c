@@ -101,7 +101,7 @@ static enum MHD_Result accept_it(struct steno_request *rq)
     struct MHD_Response *rs;
     struct steno_buf text;
     enum MHD_Result ok = MHD_NO;
-    steno_buf_init(&text, STENO_REQUEST_ID + 1024);
+    steno_buf_init(&text, STENO_REQUEST_ID + STENO_TRACESTATE_SIZE + 1024);
     rs = MHD_create_response_for_upgrade(on_upgraded, rq);
     if (rs && !steno_ws_write_accept(&text, &g->hs, g->dialect, g->id, g->request_id, &g->trace) &&
         !steno_buf_add(&text, "", 1)) {

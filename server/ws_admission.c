@@ -231,8 +231,10 @@ void steno_ws_trace_refusal(const struct steno_server *srv, const handshake *g, 
                                    .api = g->dialect ? steno_session_api_name(g->api) : "",
                                    .status = no->status,
                                    .failed = no->status >= 500};
-    if (g->trace.on)
+    if (g->trace.on) {
         (void)steno_traceparent_write(&g->trace.own, no->traceparent);
+        snprintf(no->tracestate, sizeof no->tracestate, "%s", g->trace.state);
+    }
     if (!steno_trace_recorded(&g->trace))
         return;
     snprintf(r.result, sizeof r.result, "refused");
@@ -243,10 +245,20 @@ void steno_ws_trace_refusal(const struct steno_server *srv, const handshake *g, 
     steno_tracer_report(srv->tracer, &r);
 }
 
+static void begin_trace(const struct steno_server *srv, handshake *g)
+{
+    char state[4096] = ""; /* a longer list is cut, and then perhaps not valid: it is dropped */
+    size_t n = 0;
+    for (size_t i = 0; i < 4 && *g->hs.tracestate[i] && n < sizeof state; i++)
+        n += (size_t)snprintf(state + n, sizeof state - n, "%s%s", n ? "," : "",
+                              g->hs.tracestate[i]);
+    steno_trace_begin(srv->tracer, g->hs.traceparent, n < sizeof state ? state : NULL, &g->trace);
+}
+
 static bool try_admission(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
 {
     char id[STENO_ID_SIZE];
-    steno_trace_begin(srv->tracer, g->hs.traceparent, &g->trace);
+    begin_trace(srv, g);
     if (check_admission(srv, g, no)) {
         if (g->dialect->resumed)
             steno_id_of_node(g->id, srv->conf->node);
@@ -277,14 +289,15 @@ steno_status steno_ws_write_accept(struct steno_buf *out, const struct steno_han
                                    const char *request_id, const struct steno_trace *trace)
 {
     const bool deepgram = api_of(d) == STENO_SESSION_DEEPGRAM;
-    char extra[320], uuid[37], parent[STENO_TRACEPARENT_SIZE];
+    char extra[320 + STENO_TRACESTATE_SIZE + 16], uuid[37], parent[STENO_TRACEPARENT_SIZE];
     int n;
     steno_dialect_uuid(id, uuid);
     n = snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", request_id,
                  deepgram ? "dg-request-id: " : "", deepgram ? uuid : "", deepgram ? "\r\n" : "");
     if (trace && trace->on)
-        snprintf(extra + n, sizeof extra - (size_t)n, "traceparent: %s\r\n",
-                 steno_traceparent_write(&trace->own, parent));
+        snprintf(extra + n, sizeof extra - (size_t)n, "traceparent: %s\r\n%s%s%s",
+                 steno_traceparent_write(&trace->own, parent), *trace->state ? "tracestate: " : "",
+                 trace->state, *trace->state ? "\r\n" : "");
     return steno_handshake_accept(hs, steno_ws_subprotocol(d, hs), extra, out);
 }
 
@@ -303,6 +316,8 @@ static steno_status put_headers(struct steno_buf *b, const struct steno_ws_refus
         st = steno_buf_puts(b, "WWW-Authenticate: Bearer\r\n");
     if (!st && *no->traceparent)
         st = steno_buf_printf(b, "traceparent: %s\r\n", no->traceparent);
+    if (!st && *no->tracestate)
+        st = steno_buf_printf(b, "tracestate: %s\r\n", no->tracestate);
     return st;
 }
 

@@ -35,6 +35,7 @@ struct steno_ws_refusal {
     double retry_after;                       /* s, for 429 and 503 */
     bool deepgram;                            /* answered in Deepgram's form */
     char traceparent[STENO_TRACEPARENT_SIZE]; /* of the answer; "": none */
+    char tracestate[STENO_TRACESTATE_SIZE];   /* likewise */
     char request_id[STENO_REQUEST_ID];
     char message[sizeof((steno_err *)0)->msg];
 };

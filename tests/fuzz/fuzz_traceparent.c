@@ -1,4 +1,5 @@
-/* The traceparent header. What parses is written back as the same ids. */
+/* The traceparent header: what parses is written back as the same ids. The same bytes as a
+ * tracestate: what is passed on parses again as itself. */
 /* covers: server/traceparent.c */
 /* link: server/traceparent.c */
 #include "server/traceparent.h"
@@ -11,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct steno_traceparent t, again;
-    char out[STENO_TRACEPARENT_SIZE], *text = malloc(size + 1);
+    char out[STENO_TRACEPARENT_SIZE], list[STENO_TRACESTATE_SIZE], same[STENO_TRACESTATE_SIZE];
+    char *text = malloc(size + 1);
     if (!text)
         return 0;
     if (size)
@@ -22,6 +24,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             !steno_traceparent_parse(out, strlen(out), &again) || again.sampled != t.sampled)
             abort();
     }
+    if (steno_tracestate_parse(text, size, list)) {
+        if (strlen(list) > size || !steno_tracestate_parse(list, strlen(list), same) ||
+            strcmp(list, same) != 0)
+            abort();
+    } else if (*list)
+        abort();
     free(text);
     return 0;
 }

@@ -102,6 +102,29 @@ def every_dialect_is_traced(d):
 
 
 @case
+def a_tracestate_is_passed_on(d):
+    from wire import GET, answer, dial, upgrade
+    # two headers are one list (3.3.1.2)
+    state = "tracestate: rojo=00f067aa0ba902b7 ,\r\ntracestate: congo=t61rcWkgMzE\r\n"
+    upload = "POST /v1/transcribe HTTP/1.1\r\nHost: x\r\n%%sContent-Length: %d\r\n\r\n" % len(WAV)
+    for parent, want in ((f"traceparent: {PARENT}\r\n", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"), ("traceparent: 00-zz\r\n", None), ("", None)):
+        for request in ((upload % (parent + state)).encode() + WAV, upgrade(extra=parent + state), GET + upgrade(extra=parent + state),
+                        upgrade(extra=parent + state, version=8), GET + upgrade(extra=parent + state, version=8)):
+            s = dial(d)
+            s.sendall(request)
+            if request.startswith(GET):
+                answer(s)
+            status, headers, _ = answer(s)
+            s.close()
+            assert status in (200, 101, 426) and headers.get("tracestate") == want, (status, headers, want)
+            root, children = COLLECTOR.trace(headers["traceparent"].split("-")[2])
+            assert root.get("traceState") == want and not any("traceState" in c for c in children.values()), root
+    for wrong in ("Rojo=1", "a=1,a=2", "x" * 3000):
+        _, headers, _ = d.request("POST", "/v1/transcribe", WAV, {"traceparent": PARENT, "tracestate": wrong})
+        assert headers["traceparent"].split("-")[1] == TRACE and "tracestate" not in headers, headers
+
+
+@case
 def without_a_traceparent_or_with_a_wrong_one_a_trace_begins(d):
     for wrong in (None, "00-zz", "ff" + PARENT[2:], PARENT.upper()):
         _, headers, _ = d.request("POST", "/v1/transcribe", WAV, {"traceparent": wrong} if wrong else {})

@@ -10,6 +10,7 @@
 #include "server/trace.h"
 
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -75,12 +76,82 @@ static void what_is_not_valid_is_refused(void **state)
         assert_false(parses(bad[i]));
 }
 
+/* Write key and a value of n bytes. */
+static int put_member(char *p, const char *key, size_t n)
+{
+    const size_t k = strlen(key);
+    memcpy(p, key, k);
+    memset(p + k, 'v', n);
+    p[k + n] = '\0';
+    return (int)(k + n);
+}
+
+static void a_tracestate_is_passed_on_or_dropped_whole(void **state)
+{
+    static const struct {
+        const char *text, *want; /* NULL: not valid */
+    } cases[] = {
+        {"rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"},
+        {" rojo=1 ,\tcongo=2 , ,", "rojo=1,congo=2"}, /* 3.3.1.1: empty members are allowed */
+        {"fw529a3039@dt=FfAAAAPAAQ", "fw529a3039@dt=FfAAAAPAAQ"},
+        {"4a@x=1,a-b_c*d/e=!~", "4a@x=1,a-b_c*d/e=!~"},
+        {"", ""},
+        {"rojo", NULL},
+        {"=1", NULL},
+        {"rojo=", NULL},
+        {"Rojo=1", NULL},
+        {"4a=1", NULL},
+        {"a@4=1", NULL},
+        {"a@b@c=1", NULL},
+        {"@b=1", NULL},
+        {"a=1=2", NULL},
+        {"a=1,a=2", NULL}, /* 3.3.1.3 */
+        {"a=\x7f", NULL},
+    };
+    char out[STENO_TRACESTATE_SIZE], text[2048] = "", *p = text;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *t = cases[i].text;
+        assert_int_equal(steno_tracestate_parse(t, strlen(t), out), cases[i].want != NULL);
+        assert_string_equal(out, cases[i].want ? cases[i].want : "");
+    }
+    for (int i = 0; i < 33; i++)
+        p += snprintf(p, sizeof text - (size_t)(p - text), "%sk%d=v", i ? "," : "", i);
+    assert_false(steno_tracestate_parse(text, strlen(text), out)); /* 3.3.1.1: at most 32 */
+    *strrchr(text, ',') = '\0';
+    assert_true(steno_tracestate_parse(text, strlen(text), out));
+    assert_string_equal(out, text);
+}
+
+static void a_long_tracestate_loses_large_members_first(void **state)
+{
+    char text[2048], out[STENO_TRACESTATE_SIZE], *p = text;
+    (void)state; /* 3.3.1.5 */
+    p += put_member(p, "first=", 200);
+    p += put_member(p, ",small=", 100);
+    p += put_member(p, ",large=", 200);
+    p += put_member(p, ",last=", 100);
+    assert_true(steno_tracestate_parse(text, (size_t)(p - text), out));
+    assert_non_null(strstr(out, "first="));
+    assert_null(strstr(out, "large="));
+    assert_non_null(strstr(out, ",last="));
+    p = text;
+    for (int i = 0; i < 6; i++) {
+        char key[8];
+        snprintf(key, sizeof key, "%sk%d=", i ? "," : "", i);
+        p += put_member(p, key, 100);
+    }
+    assert_true(steno_tracestate_parse(text, (size_t)(p - text), out));
+    assert_non_null(strstr(out, "k3="));
+    assert_null(strstr(out, "k4="));
+}
+
 static void without_a_tracer_nothing_is_traced(void **state)
 {
     struct steno_trace tr;
     char id[33];
     (void)state;
-    steno_trace_begin(NULL, GOOD, &tr);
+    steno_trace_begin(NULL, GOOD, "a=b", &tr);
     assert_false(tr.on);
     assert_false(steno_trace_recorded(&tr));
     assert_string_equal(steno_trace_id(&tr, id), "");
@@ -183,7 +254,7 @@ static void a_full_queue_drops_and_counts(void **state)
     conf.trace_sample = 1;
     assert_int_equal(steno_tracer_open(&t, &conf, m, &err), STENO_OK);
     assert_non_null(t);
-    steno_trace_begin(t, NULL, &r.trace);
+    steno_trace_begin(t, NULL, NULL, &r.trace);
     assert_true(steno_trace_recorded(&r.trace));
     began = steno_now_ns();
     for (int i = 0; i < 3000; i++)
@@ -211,16 +282,16 @@ static void the_share_decides_where_the_client_does_not(void **state)
     conf.trace_sample = 0.25;
     assert_int_equal(steno_tracer_open(&t, &conf, m, &err), STENO_OK);
     for (int i = 0; i < 4000; i++) {
-        steno_trace_begin(t, NULL, &tr);
+        steno_trace_begin(t, NULL, NULL, &tr);
         assert_true(tr.on && !tr.has_parent);
         recorded += steno_trace_recorded(&tr);
     }
     assert_in_range(recorded, 800, 1200); /* 1000, standard deviation 27 */
-    steno_trace_begin(t, GOOD, &tr);
+    steno_trace_begin(t, GOOD, NULL, &tr);
     assert_true(tr.has_parent && steno_trace_recorded(&tr));
     assert_int_equal(tr.parent[0], 0xb7);
     assert_memory_not_equal(tr.parent, tr.own.span, 8);
-    steno_trace_begin(t, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", &tr);
+    steno_trace_begin(t, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", NULL, &tr);
     assert_true(tr.on && !steno_trace_recorded(&tr));
     steno_tracer_close(t);
     steno_metrics_free(m);
@@ -236,6 +307,8 @@ int main(void)
         cmocka_unit_test(the_examples_of_the_recommendation_parse),
         cmocka_unit_test(a_later_version_may_have_more_fields),
         cmocka_unit_test(what_is_not_valid_is_refused),
+        cmocka_unit_test(a_tracestate_is_passed_on_or_dropped_whole),
+        cmocka_unit_test(a_long_tracestate_loses_large_members_first),
         cmocka_unit_test(without_a_tracer_nothing_is_traced),
         cmocka_unit_test(a_report_becomes_a_span_and_its_phases),
         cmocka_unit_test(phases_never_pass_the_end_of_the_request),
