@@ -5,6 +5,7 @@
 #include "convert/hf.h"
 #include "convert/icefall.h"
 #include "convert/nemo.h"
+#include "convert/output.h"
 #include "convert/wenet.h"
 #include "convert/whisper.h"
 
@@ -18,60 +19,30 @@ const char *steno_convert_flag(const struct steno_convert_options *o, const char
     return NULL;
 }
 
-/* A checkpoint that takes no flags. */
-static steno_status refuse_flags(const struct steno_convert_options *o, const char *kind,
-                                 steno_err *err)
-{
-    for (int i = 0; i < o->n_flags; i++)
-        if (o->flag[i].value)
-            return steno_fail(err, STENO_ERR_INVAL, "--%s: checkpoints of %s take no such option",
-                              o->flag[i].name, kind);
-    return STENO_OK;
-}
-
-static steno_status espnet(const struct steno_bundle *b, const char *out,
-                           const struct steno_convert_options *o, steno_err *err)
-{
-    steno_status st = refuse_flags(o, "ESPnet2", err);
-    return st ? st : steno_convert_espnet(b, out, err);
-}
-
-static steno_status hf(const struct steno_bundle *b, const char *out,
-                       const struct steno_convert_options *o, steno_err *err)
-{
-    steno_status st = refuse_flags(o, "Hugging Face", err);
-    return st ? st : steno_convert_hf(b, out, o, err);
-}
-
-static steno_status whisper(const struct steno_bundle *b, const char *out,
-                            const struct steno_convert_options *o, steno_err *err)
-{
-    steno_status st = refuse_flags(o, "Whisper", err);
-    return st ? st : steno_convert_whisper(b, out, o, err);
-}
-
 /* The kinds of checkpoint; the first whose probe knows the files is taken. A file that is no ZIP
  * archive comes as a bundle without members: b->path says where it is. */
 static const struct source {
     const char *name;
     bool (*probe)(const struct steno_bundle *b);
+    bool (*takes)(const char *flag); /* NULL: no flag */
     steno_status (*convert)(const struct steno_bundle *b, const char *out,
                             const struct steno_convert_options *o, steno_err *err);
     const char *known; /* for the message that lists them */
 } sources[] = {
-    {"ESPnet2", steno_convert_espnet_probe, espnet,
+    {"ESPnet2", steno_convert_espnet_probe, NULL, steno_convert_espnet,
      "ESPnet2 models (a ZIP archive or directory with meta.yaml, or with config.yaml and one "
      "*.pth)"},
-    {"Hugging Face", steno_convert_hf_probe, hf,
+    {"Hugging Face", steno_convert_hf_probe, NULL, steno_convert_hf,
      "Hugging Face models of wav2vec2, hubert, wavlm, data2vec-audio, moonshine (a directory "
      "with config.json, model.safetensors or pytorch_model.bin)"},
-    {"WeNet", steno_convert_wenet_probe, steno_convert_wenet,
+    {"WeNet", steno_convert_wenet_probe, steno_convert_wenet_takes, steno_convert_wenet,
      "WeNet models (a directory or archive with train.yaml, units.txt and final.pt)"},
     /* before icefall, which takes every file of torch.save */
-    {"OpenAI's Whisper", steno_convert_whisper_probe, whisper, "OpenAI's Whisper (*.pt)"},
-    {"icefall", steno_convert_icefall_probe, steno_convert_icefall,
+    {"OpenAI's Whisper", steno_convert_whisper_probe, NULL, steno_convert_whisper,
+     "OpenAI's Whisper (*.pt)"},
+    {"icefall", steno_convert_icefall_probe, steno_convert_icefall_takes, steno_convert_icefall,
      "icefall's Zipformer and Conformer (pretrained.pt or epoch-N.pt, or a directory with one)"},
-    {"NeMo", steno_convert_nemo_probe, steno_convert_nemo,
+    {"NeMo", steno_convert_nemo_probe, steno_convert_nemo_takes, steno_convert_nemo,
      "NeMo models (a .nemo archive, or a directory with model_config.yaml and "
      "model_weights.ckpt)"},
 };
@@ -88,6 +59,18 @@ static steno_status unknown(const char *in, steno_err *err)
                       "%s: not a checkpoint that can be converted; known are %s", in, known);
 }
 
+static steno_status check(const struct source *s, const char *out,
+                          const struct steno_convert_options *o, steno_err *err)
+{
+    for (int i = 0; i < o->n_flags; i++)
+        if (o->flag[i].value && !(s->takes && s->takes(o->flag[i].name)))
+            return steno_fail(err, STENO_ERR_INVAL, "--%s: checkpoints of %s take no such option",
+                              o->flag[i].name, s->name);
+    return strlen(out) > STENO_OUTPUT_DIR
+               ? steno_fail(err, STENO_ERR_INVAL, "a path of %zu bytes", strlen(out))
+               : STENO_OK;
+}
+
 steno_status steno_convert(const char *in, const char *out, const struct steno_convert_options *o,
                            const char **what, steno_err *err)
 {
@@ -99,9 +82,13 @@ steno_status steno_convert(const char *in, const char *out, const struct steno_c
     for (size_t i = 0; i < N_SOURCES && !s; i++)
         if (sources[i].probe(&b))
             s = &sources[i];
-    if (s)
+    if (s) {
         *what = s->name;
-    st = s ? s->convert(&b, out, o, err) : unknown(in, err);
+        st = check(s, out, o, err);
+        st = st ? st : s->convert(&b, out, o, err);
+    } else {
+        st = unknown(in, err);
+    }
     steno_bundle_close(&b);
     return st;
 }

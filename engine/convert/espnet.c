@@ -3,14 +3,13 @@
 #include "base/buf.h"
 #include "convert/espnet_job.h"
 #include "convert/npz.h"
+#include "convert/output.h"
 #include "formats/npy.h"
 #include "formats/yaml.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_WEIGHTS ((size_t)16 << 30)
 
@@ -218,27 +217,6 @@ bool steno_convert_espnet_probe(const struct steno_bundle *b)
 
 /* ---- what is written ----------------------------------------------------------------------- */
 
-static steno_status make_dir(const char *path, steno_err *err)
-{
-    if (!mkdir(path, 0777) || errno == EEXIST)
-        return STENO_OK;
-    return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-}
-
-static steno_status write_file(const char *dir, const char *name, const void *p, size_t n,
-                               steno_err *err)
-{
-    char path[4200];
-    FILE *f;
-    bool bad;
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "wbe");
-    bad = !f || fwrite(p, 1, n, f) != n;
-    if (f && fclose(f))
-        bad = true;
-    return bad ? steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno)) : STENO_OK;
-}
-
 static steno_status write_bpe(struct steno_espnet_job *j)
 {
     const char *name = NULL;
@@ -248,7 +226,7 @@ static steno_status write_bpe(struct steno_espnet_job *j)
         return st;
     st = steno_bundle_read(j->b, name, STENO_ESPNET_MAX_YAML, &blob, j->err);
     if (!st)
-        st = write_file(j->out, "bpe.model", blob.p, blob.n, j->err);
+        st = steno_output_write(j->out, "bpe.model", blob.p, blob.n, j->err);
     steno_blob_close(&blob);
     j->bpe = !st;
     return st;
@@ -324,7 +302,7 @@ static steno_status write_config(struct steno_espnet_job *j)
     steno_buf_init(&b, STENO_ESPNET_MAX_YAML);
     st = add_config(j, &b);
     st = st ? steno_fail(j->err, st, "config.yaml: too large")
-            : write_file(j->out, "config.yaml", b.data, b.len, j->err);
+            : steno_output_write(j->out, "config.yaml", b.data, b.len, j->err);
     steno_buf_free(&b);
     return st;
 }
@@ -370,7 +348,7 @@ static steno_status write_network(struct steno_espnet_job *j, const struct steno
 {
     const struct steno_make_weights w = {
         .file = file, .torch = t, .map = j->b->archive ? &j->b->map : &blob->map, .root = j->root};
-    char path[4200];
+    char path[STENO_OUTPUT_PATH];
     snprintf(path, sizeof path, "%s/full/%s.onnx", j->out, name);
     return write(&j->a, &w, path, j->err);
 }
@@ -408,7 +386,7 @@ static steno_status write_stats(struct steno_espnet_job *j, const struct steno_t
     double *sum = NULL, *square = NULL;
     const double one = 1;
     float m, s;
-    char path[4200];
+    char path[STENO_OUTPUT_PATH];
     steno_status st;
     if (!mean || !std || mean->count != n || std->count != n)
         return steno_fail(j->err, STENO_ERR_FORMAT,
@@ -442,7 +420,7 @@ static steno_status write_positions(struct steno_espnet_job *j)
     const int64_t d = j->a.d;
     float *x = malloc((size_t)(ROWS * d) * sizeof *x);
     struct steno_npy array;
-    char path[4200];
+    char path[STENO_OUTPUT_PATH];
     steno_status st;
     if (!x)
         return steno_fail(j->err, STENO_ERR_NOMEM, "out of memory");
@@ -521,8 +499,8 @@ static steno_status convert(struct steno_espnet_job *j)
     if (strlen(j->out) > 4000)
         return steno_fail(j->err, STENO_ERR_INVAL, "a path of %zu bytes", strlen(j->out));
     snprintf(full, sizeof full, "%s/full", j->out);
-    st = make_dir(j->out, j->err);
-    READ(make_dir(full, j->err));
+    st = steno_output_make(j->out, j->err);
+    READ(steno_output_make(full, j->err));
     READ(write_asr(j));
     READ(write_lm(j));
     READ(write_bpe(j));
@@ -530,10 +508,12 @@ static steno_status convert(struct steno_espnet_job *j)
     return st;
 }
 
-steno_status steno_convert_espnet(const struct steno_bundle *b, const char *out, steno_err *err)
+steno_status steno_convert_espnet(const struct steno_bundle *b, const char *out,
+                                  const struct steno_convert_options *o, steno_err *err)
 {
     struct steno_espnet_job j = {.b = b, .out = out, .err = err};
     steno_status st = convert(&j);
+    (void)o;
     free(j.token);
     free(j.token_text);
     steno_yaml_close(j.y);

@@ -3,6 +3,7 @@
 #define STENO_CONVERT_ESPNET_H
 
 #include "convert/bundle.h"
+#include "convert/convert.h"
 
 /* Is it such a checkpoint: meta.yaml, or config.yaml and a *.pth? */
 bool steno_convert_espnet_probe(const struct steno_bundle *b);
@@ -11,6 +12,6 @@ bool steno_convert_espnet_probe(const struct steno_bundle *b);
  * contradicts. STENO_ERR_IO. On failure, files that were written stay; config.yaml, which makes the
  * directory a model, comes last. */
 STENO_MUST steno_status steno_convert_espnet(const struct steno_bundle *b, const char *out,
-                                             steno_err *err);
+                                             const struct steno_convert_options *o, steno_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 #include "convert/hf.h"
 
-#include <errno.h>
+#include "convert/output.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,6 @@
 
 #define CONFIG "config.json"
 #define MAX_FILE ((size_t)64 << 20)
-#define MAX_PATH 4200
 
 /* ---- config.json ----------------------------------------------------------------------------- */
 
@@ -98,15 +98,6 @@ void steno_hf_only(struct steno_hf_conf *c, const char *key, const char *only)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static steno_status make_dir(const char *path, steno_err *err)
-{
-    if (strlen(path) > 4000)
-        return steno_fail(err, STENO_ERR_INVAL, "a path of %zu bytes", strlen(path));
-    if (!mkdir(path, 0777) || errno == EEXIST)
-        return STENO_OK;
-    return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-}
-
 /* Networks may be written beside the checkpoint. */
 static bool is_in_place(const struct steno_hf_job *j)
 {
@@ -117,15 +108,7 @@ static bool is_in_place(const struct steno_hf_job *j)
 
 steno_status steno_hf_write(const struct steno_hf_job *j, const char *name, const void *p, size_t n)
 {
-    char path[MAX_PATH];
-    FILE *f;
-    bool bad;
-    snprintf(path, sizeof path, "%s/%s", j->out, name);
-    f = fopen(path, "wbe");
-    bad = !f || (n && fwrite(p, 1, n, f) != n);
-    if (f && fclose(f))
-        bad = true;
-    return bad ? steno_fail(j->err, STENO_ERR_IO, "%s: %s", path, strerror(errno)) : STENO_OK;
+    return steno_output_write(j->out, name, p, n, j->err);
 }
 
 steno_status steno_hf_copy(struct steno_hf_job *j, const char *name, bool needed)
@@ -194,7 +177,7 @@ steno_status steno_convert_hf(const struct steno_bundle *b, const char *out,
     if (!st)
         st = steno_hf_weights_open(&j.weights, b, err);
     if (!st)
-        st = make_dir(out, err);
+        st = steno_output_make(out, err);
     if (!st)
         st = kind->convert(&j);
     if (!st)

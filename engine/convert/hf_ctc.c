@@ -1,8 +1,8 @@
 #include "convert/hf_ctc.h"
 
 #include "convert/hf.h"
+#include "convert/output.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Weights of pre-training, which have no part in recognition. */
@@ -109,13 +109,12 @@ steno_status steno_hf_convert_ctc(struct steno_hf_job *j)
 {
     const struct steno_make_weights w = steno_hf_weights_of(j->weights);
     struct steno_hf_ctc a;
-    char path[4200];
+    char path[STENO_OUTPUT_PATH];
     steno_status st;
     read_ctc(j->conf, &a);
     st = j->conf->st;
-    snprintf(path, sizeof path, "%s/model.onnx", j->out);
     if (!st)
-        st = steno_hf_write_ctc(&a, &w, path, j->err);
+        st = steno_hf_write_ctc(&a, &w, steno_output_network(path, j->out, "model"), j->err);
     if (!st)
         st = steno_hf_weights_all_used(j->weights, idle, j->err);
     if (!st)

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "convert/hf.h"
+#include "convert/output.h"
 #include "formats/json.h"
 
 #include <stdio.h>
@@ -207,16 +208,16 @@ steno_status steno_hf_convert_moonshine(struct steno_hf_job *j)
     const struct steno_make_weights w = steno_hf_weights_of(j->weights);
     static const char *const idle[] = {NULL};
     struct steno_hf_moonshine a;
-    char path[4200];
+    char path[STENO_OUTPUT_PATH];
     steno_status st;
     read_moonshine(j->conf, &a);
     st = j->conf->st ? j->conf->st : check_preprocessor(j);
-    snprintf(path, sizeof path, "%s/encoder_model.onnx", j->out);
     if (!st)
-        st = steno_hf_write_moonshine_encoder(&a, &w, path, j->err);
-    snprintf(path, sizeof path, "%s/decoder_model_merged.onnx", j->out);
+        st = steno_hf_write_moonshine_encoder(
+            &a, &w, steno_output_network(path, j->out, "encoder_model"), j->err);
     if (!st)
-        st = steno_hf_write_moonshine_decoder(&a, &w, path, j->err);
+        st = steno_hf_write_moonshine_decoder(
+            &a, &w, steno_output_network(path, j->out, "decoder_model_merged"), j->err);
     if (!st)
         st = steno_hf_weights_all_used(j->weights, idle, j->err);
     if (!st)

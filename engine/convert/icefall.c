@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "convert/icefall_arch.h"
+#include "convert/output.h"
 #include "text/sentencepiece.h"
 #include "text/tokens.h"
 
@@ -42,20 +43,6 @@ const struct steno_icefall_option steno_icefall_options[STENO_ICEFALL_OPTIONS] =
     {"--joiner-dim", "N", "columns of the joiner"},
     {"--context-size", "N", "tokens that the prediction network sees"},
 };
-
-/* Options that other checkpoints take. */
-static steno_status refuse_others(const struct steno_convert_options *o, steno_err *err)
-{
-    for (int i = 0; i < o->n_flags; i++) {
-        bool known = !strcmp(o->flag[i].name, "chunk-size");
-        for (int k = 0; k < STENO_ICEFALL_OPTIONS; k++)
-            known |= !strcmp(o->flag[i].name, steno_icefall_options[k].name + 2);
-        if (o->flag[i].value && !known)
-            return steno_fail(err, STENO_ERR_INVAL,
-                              "--%s: checkpoints of icefall take no such option", o->flag[i].name);
-    }
-    return STENO_OK;
-}
 
 struct job {
     const struct steno_convert_options *o;
@@ -102,6 +89,14 @@ static bool find_checkpoint(const char *path, char out[MAX_PATH])
     return snprintf(out, MAX_PATH, "%s", path) < MAX_PATH;
 }
 
+bool steno_convert_icefall_takes(const char *flag)
+{
+    bool known = !strcmp(flag, "chunk-size");
+    for (int k = 0; k < STENO_ICEFALL_OPTIONS; k++)
+        known |= !strcmp(flag, steno_icefall_options[k].name + 2);
+    return known;
+}
+
 bool steno_convert_icefall_probe(const struct steno_bundle *b)
 {
     char file[MAX_PATH];
@@ -122,22 +117,6 @@ bool steno_convert_icefall_probe(const struct steno_bundle *b)
     }
     steno_map_close(&map);
     return is;
-}
-
-static steno_status write_file(const char *dir, const char *name, const struct steno_buf *text,
-                               steno_err *err)
-{
-    char path[MAX_PATH];
-    FILE *f;
-    bool good;
-    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= MAX_PATH)
-        return steno_fail(err, STENO_ERR_INVAL, "a path of %zu bytes", strlen(dir));
-    f = fopen(path, "wb");
-    if (!f)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    good = fwrite(text->data, 1, text->len, f) == text->len;
-    good = !fclose(f) && good;
-    return good ? STENO_OK : steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
 }
 
 /* ---- tokens -------------------------------------------------------------------------------- */
@@ -246,9 +225,9 @@ static steno_status write_text(struct job *j, const struct text_files *f)
     if (!st && *f->model)
         st = list_pieces(j, f->model, *f->tokens ? NULL : &text, &vocab);
     if (!st && vocab.len)
-        st = write_file(j->out, "bpe.vocab", &vocab, j->err);
+        st = steno_output_write(j->out, "bpe.vocab", vocab.data, vocab.len, j->err);
     if (!st)
-        st = write_file(j->out, "tokens.txt", &text, j->err);
+        st = steno_output_write(j->out, "tokens.txt", text.data, text.len, j->err);
     steno_buf_free(&text);
     steno_buf_free(&vocab);
     return st;
@@ -358,10 +337,8 @@ typedef steno_status writer(const struct steno_icefall_arch *a, const struct ste
 
 static steno_status write_network(struct job *j, const char *name, writer *write)
 {
-    char path[MAX_PATH];
-    if (snprintf(path, sizeof path, "%s/%s.onnx", j->out, name) >= MAX_PATH)
-        return steno_fail(j->err, STENO_ERR_INVAL, "a path of %zu bytes", strlen(j->out));
-    return write(&j->a, &j->w, path, j->err);
+    char path[STENO_OUTPUT_PATH];
+    return write(&j->a, &j->w, steno_output_network(path, j->out, name), j->err);
 }
 
 static steno_status write_networks(struct job *j)
@@ -382,16 +359,14 @@ static steno_status convert(struct job *j, const char *in)
     steno_status st;
     if (!find_checkpoint(in, j->file))
         return steno_fail(j->err, STENO_ERR_IO, "%.300s: there is no *.pt", in);
-    st = refuse_others(j->o, j->err);
-    if (!st)
-        st = open_weights(j);
+    st = open_weights(j);
     if (!st)
         st = steno_icefall_read_arch(&j->w, j->o, &j->a, j->err);
     j->w.scaled = !st && j->a.conformer;
     if (!st)
         st = find_text(j, &text);
-    if (!st && mkdir(j->out, 0777) && errno != EEXIST)
-        st = steno_fail(j->err, STENO_ERR_IO, "%s: %s", j->out, strerror(errno));
+    if (!st)
+        st = steno_output_make(j->out, j->err);
     if (!st)
         st = write_networks(j);
     if (!st)

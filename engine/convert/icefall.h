@@ -15,6 +15,8 @@ extern const struct steno_icefall_option steno_icefall_options[STENO_ICEFALL_OPT
 
 /* Is it such a checkpoint: a file of torch.save, or a directory with one (itself or in exp/)? */
 bool steno_convert_icefall_probe(const struct steno_bundle *b);
+/* Does it take this flag? */
+bool steno_convert_icefall_takes(const char *flag);
 /* Write directory `out`, which is made if need be. STENO_ERR_INVAL: an option that contradicts the
  * weights or itself, or that is needed and not given. STENO_ERR_UNSUPPORTED: another architecture.
  * STENO_ERR_FORMAT names the weight that is missing or contradicts. STENO_ERR_IO: no tokens.txt.

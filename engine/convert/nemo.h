@@ -7,6 +7,8 @@
 
 /* Is it such a checkpoint: is model_config.yaml there? */
 bool steno_convert_nemo_probe(const struct steno_bundle *b);
+/* Does it take this flag? */
+bool steno_convert_nemo_takes(const char *flag);
 /* Write directory `out`, which is made if need be. Flags: decoder, streaming, lookahead
  * (docs/convert.md). STENO_ERR_UNSUPPORTED names a key and value of the configuration, and what is
  * known. STENO_ERR_FORMAT names the weight or key that is missing or contradicts. STENO_ERR_INVAL:

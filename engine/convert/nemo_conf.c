@@ -512,20 +512,6 @@ static steno_status read_heads(struct steno_nemo_job *j)
 
 /* ---- all ----------------------------------------------------------------------------------- */
 
-static steno_status check_flags(struct steno_nemo_job *j)
-{
-    static const char *const known[] = {"decoder", "streaming", "lookahead"};
-    for (int i = 0; i < j->o->n_flags; i++) {
-        size_t k = 0;
-        while (k < sizeof known / sizeof *known && strcmp(known[k], j->o->flag[i].name))
-            k++;
-        if (j->o->flag[i].value && k == sizeof known / sizeof *known)
-            return steno_fail(j->err, STENO_ERR_INVAL,
-                              "--%s: checkpoints of NeMo take no such option", j->o->flag[i].name);
-    }
-    return STENO_OK;
-}
-
 /* The name of the file. sherpa-onnx takes a transducer for one with durations by "tdt" in it. */
 static void name_model(struct steno_nemo_job *j)
 {
@@ -539,8 +525,7 @@ static void name_model(struct steno_nemo_job *j)
 
 steno_status steno_nemo_read_conf(struct steno_nemo_job *j)
 {
-    steno_status st = check_flags(j);
-    READ(read_features(j));
+    steno_status st = read_features(j);
     READ(read_encoder(j));
     READ(read_heads(j));
     if (!st)

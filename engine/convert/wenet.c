@@ -1,12 +1,11 @@
 #include "convert/wenet.h"
 
+#include "convert/output.h"
 #include "convert/wenet_conf.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_TEXT ((size_t)64 << 20)
 #define MAX_WEIGHTS ((size_t)16 << 30)
@@ -39,18 +38,9 @@ struct job {
 
 /* ---- flags --------------------------------------------------------------------------------- */
 
-static steno_status check_flags(const struct steno_convert_options *o, steno_err *err)
+bool steno_convert_wenet_takes(const char *flag)
 {
-    static const char *const known[] = {"layout", "chunk-size", "left-chunks", NULL};
-    for (int i = 0; i < o->n_flags; i++) {
-        const char *const *k = known;
-        while (*k && strcmp(*k, o->flag[i].name))
-            k++;
-        if (o->flag[i].value && !*k)
-            return steno_fail(err, STENO_ERR_INVAL,
-                              "--%s: checkpoints of WeNet take no such option", o->flag[i].name);
-    }
-    return STENO_OK;
+    return !strcmp(flag, "layout") || !strcmp(flag, "chunk-size") || !strcmp(flag, "left-chunks");
 }
 
 static steno_status number(const struct steno_convert_options *o, const char *name, long max,
@@ -109,8 +99,8 @@ static steno_status read_chunks(struct job *j, const struct steno_convert_option
 static steno_status read_flags(struct job *j, const struct steno_convert_options *o)
 {
     const char *layout = steno_convert_flag(o, "layout");
-    steno_status st = check_flags(o, j->err);
-    if (!st && layout && strcmp(layout, "sherpa") && strcmp(layout, "wenet"))
+    steno_status st = STENO_OK;
+    if (layout && strcmp(layout, "sherpa") && strcmp(layout, "wenet"))
         st =
             steno_fail(j->err, STENO_ERR_INVAL, "--layout %.40s: expected sherpa or wenet", layout);
     j->runtime = !layout || !strcmp(layout, "wenet");
@@ -280,28 +270,14 @@ static steno_status count_tokens(struct job *j)
 
 /* ---- what is written ----------------------------------------------------------------------- */
 
-static steno_status write_blob(struct job *j, const char *name, const struct steno_blob *blob)
-{
-    char path[4200];
-    FILE *f;
-    bool bad;
-    snprintf(path, sizeof path, "%s/%s", j->out, name);
-    f = fopen(path, "wbe");
-    bad = !f || fwrite(blob->p, 1, blob->n, f) != blob->n;
-    if (f && fclose(f))
-        bad = true;
-    return bad ? steno_fail(j->err, STENO_ERR_IO, "%s: %s", path, strerror(errno)) : STENO_OK;
-}
-
 static steno_status write_network(struct job *j, const char *name, steno_wenet_writer *write)
 {
     const struct steno_make_weights w = {.file = j->file,
                                          .torch = j->t,
                                          .map = j->b->archive ? &j->b->map : &j->blob.map,
                                          .root = j->root};
-    char path[4200];
-    snprintf(path, sizeof path, "%s/%s.onnx", j->out, name);
-    return write(&j->a, &w, path, j->err);
+    char path[STENO_OUTPUT_PATH];
+    return write(&j->a, &w, steno_output_network(path, j->out, name), j->err);
 }
 
 static steno_status write_networks(struct job *j)
@@ -329,7 +305,7 @@ static steno_status copy_bpe(struct job *j)
         name = only;
     }
     st = steno_bundle_read(j->b, name, MAX_TEXT, &blob, j->err);
-    READ(write_blob(j, "bpe.model", &blob));
+    READ(steno_output_write(j->out, "bpe.model", blob.p, blob.n, j->err));
     steno_blob_close(&blob);
     return st;
 }
@@ -351,15 +327,11 @@ static steno_status convert(struct job *j, const struct steno_convert_options *o
     READ(count_tokens(j));
     READ(open_weights(j));
     READ(read_stats(j));
-    if (st)
-        return st;
-    if (strlen(j->out) > 4000)
-        return steno_fail(j->err, STENO_ERR_INVAL, "a path of %zu bytes", strlen(j->out));
-    if (mkdir(j->out, 0777) && errno != EEXIST)
-        return steno_fail(j->err, STENO_ERR_IO, "%s: %s", j->out, strerror(errno));
-    st = write_networks(j);
+    READ(steno_output_make(j->out, j->err));
+    READ(write_networks(j));
     READ(copy_bpe(j));
-    READ(write_blob(j, j->runtime ? "units.txt" : "tokens.txt", &j->tokens));
+    READ(steno_output_write(j->out, j->runtime ? "units.txt" : "tokens.txt", j->tokens.p,
+                            j->tokens.n, j->err));
     return st;
 }
 

@@ -1,6 +1,7 @@
 #include "convert/whisper.h"
 
 #include "base/buf.h"
+#include "convert/output.h"
 #include "convert/whisper_ranks.h"
 #include "formats/torch.h"
 
@@ -263,19 +264,6 @@ static steno_status write_weights(struct job *j)
 
 /* ---- the other files ------------------------------------------------------------------------- */
 
-static steno_status write_file(const struct job *j, const char *name, const struct steno_buf *b)
-{
-    char path[MAX_PATH];
-    FILE *f;
-    bool bad;
-    snprintf(path, sizeof path, "%s/%s", j->out, name);
-    f = fopen(path, "wbe");
-    bad = !f || fwrite(b->data, 1, b->len, f) != b->len;
-    if (f && fclose(f))
-        bad = true;
-    return bad ? steno_fail(j->err, STENO_ERR_IO, "%s: %s", path, strerror(errno)) : STENO_OK;
-}
-
 static steno_status write_config(const struct job *j)
 {
     const struct dims *d = &j->d;
@@ -299,7 +287,8 @@ static steno_status write_config(const struct job *j)
         (long long)d->audio_ctx, (long long)d->text_layer, (long long)d->text_head,
         (long long)(4 * d->text_state), (long long)d->text_ctx, (long long)end, (long long)end,
         (long long)end, (long long)(end + 1));
-    st = st ? steno_fail(j->err, st, "out of memory") : write_file(j, "config.json", &b);
+    st = st ? steno_fail(j->err, st, "out of memory")
+            : steno_output_write(j->out, "config.json", b.data, b.len, j->err);
     steno_buf_free(&b);
     return st;
 }
@@ -316,7 +305,7 @@ static steno_status write_ranks(struct job *j, const char *path)
     steno_buf_init(&b, MAX_TEXT);
     st = steno_whisper_ranks(&b, m.p, m.n, path, j->err);
     if (!st)
-        st = write_file(j, "vocab.json", &b);
+        st = steno_output_write(j->out, "vocab.json", b.data, b.len, j->err);
     steno_buf_free(&b);
     steno_map_close(&m);
     return st;
@@ -325,14 +314,11 @@ static steno_status write_ranks(struct job *j, const char *path)
 static steno_status copy_file(struct job *j, const char *path, const char *name)
 {
     struct steno_map m;
-    struct steno_buf b;
     steno_status st = steno_map_open(&m, path, j->err);
     if (st)
         return st;
-    steno_buf_init(&b, MAX_TEXT);
-    st = steno_buf_add(&b, m.p, m.n);
-    st = st ? steno_fail(j->err, st, "%s: too large", path) : write_file(j, name, &b);
-    steno_buf_free(&b);
+    st = m.n > MAX_TEXT ? steno_fail(j->err, STENO_ERR_LIMIT, "%s: too large", path)
+                        : steno_output_write(j->out, name, m.p, m.n, j->err);
     steno_map_close(&m);
     return st;
 }
@@ -382,13 +368,13 @@ steno_status steno_convert_whisper(const struct steno_bundle *b, const char *out
     struct job j = {.path = path, .out = out, .err = err};
     steno_status st;
     (void)o;
-    if (!find_checkpoint(b->path, path) || strlen(out) > 4000)
-        return steno_fail(err, STENO_ERR_INVAL, "%s, %s: a path is too long", b->path, out);
+    if (!find_checkpoint(b->path, path))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: the path is too long", b->path);
     st = steno_torch_open(&j.t, path, err);
     if (!st)
         st = read_dims(&j);
-    if (!st && mkdir(out, 0777) && errno != EEXIST)
-        st = steno_fail(err, STENO_ERR_IO, "%s: %s", out, strerror(errno));
+    if (!st)
+        st = steno_output_make(out, err);
     if (!st)
         st = same_place(&j);
     if (!st)
