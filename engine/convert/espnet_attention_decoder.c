@@ -10,18 +10,6 @@
 
 #define SHARPEN 2.0f /* ESPnet's factor in front of the softmax */
 
-static const int64_t axis_0 = 0, axis_1 = 1, axis_2 = 2;
-
-static steno_value_id squeeze(struct steno_make *m, steno_value_id x, int64_t axis)
-{
-    return steno_make_2(m, "Squeeze", x, steno_make_ints(m, 1, &axis));
-}
-
-static steno_value_id unsqueeze(struct steno_make *m, steno_value_id x, int64_t axis)
-{
-    return steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
-}
-
 /* ---- attention ----------------------------------------------------------------------------- */
 
 struct attention {
@@ -42,7 +30,7 @@ static steno_value_id locate(struct steno_make *m, const struct attention *t, st
         {.name = "pads", .kind = STENO_ATTR_INTS, .n = 2, .ints = pads},
         {.name = "strides", .kind = STENO_ATTR_INTS, .n = 1, .ints = &one}};
     float *w = steno_make_read(m, "loc_conv.weight", 4, (int64_t[]){channels, 1, 1, kernel});
-    steno_value_id in[2] = {unsqueeze(m, x, axis_1), STENO_NONE};
+    steno_value_id in[2] = {steno_make_unsqueeze(m, x, 1), STENO_NONE};
     in[1] = steno_make_floats(m, "loc_conv.weight", 3, (int64_t[]){channels, 1, kernel}, w);
     free(w);
     x = steno_make_transpose(m, steno_make_node(m, "Conv", 2, in, 3, attr), 3, turn);
@@ -57,22 +45,22 @@ static steno_value_id scores(struct steno_make *m, const struct attention *t)
     const int64_t dim = t->a->dim;
     steno_value_id z = steno_make_linear(m, t->z, "mlp_dec", t->units, dim, dot), e, sum = t->past;
     if (dot) {
-        z = unsqueeze(m, steno_make_1(m, "Tanh", z), axis_2);
-        return squeeze(m, steno_make_2(m, "MatMul", t->keys, z), axis_2);
+        z = steno_make_unsqueeze(m, steno_make_1(m, "Tanh", z), 2);
+        return steno_make_squeeze(m, steno_make_2(m, "MatMul", t->keys, z), 2);
     }
-    e = steno_make_add(m, t->keys, unsqueeze(m, z, axis_1));
+    e = steno_make_add(m, t->keys, steno_make_unsqueeze(m, z, 1));
     if (kind == STENO_ATTENTION_COVERAGE || kind == STENO_ATTENTION_COVERAGE_LOCATION) {
         const struct steno_attr keep = {.name = "keepdims", .kind = STENO_ATTR_INT, .i = 0};
-        const steno_value_id in[] = {t->past, steno_make_ints(m, 1, &axis_0)};
+        const steno_value_id in[] = {t->past, steno_make_ints(m, 1, (int64_t[]){0})};
         sum = steno_make_node(m, "ReduceSum", 2, in, 1, &keep);
     }
     if (kind == STENO_ATTENTION_LOCATION || kind == STENO_ATTENTION_COVERAGE_LOCATION)
         e = steno_make_add(m, e, locate(m, t, sum));
     if (kind == STENO_ATTENTION_COVERAGE)
-        e = steno_make_add(m, e,
-                           steno_make_linear(m, unsqueeze(m, sum, axis_2), "wvec", 1, dim, true));
+        e = steno_make_add(
+            m, e, steno_make_linear(m, steno_make_unsqueeze(m, sum, 2), "wvec", 1, dim, true));
     e = steno_make_linear(m, steno_make_1(m, "Tanh", e), "gvec", dim, 1, true);
-    return squeeze(m, e, axis_2);
+    return steno_make_squeeze(m, e, 2);
 }
 
 /* The weighted frames [1,d]; *weights: what the next step takes as past. */
@@ -82,20 +70,20 @@ static steno_value_id attend(struct steno_make *m, const struct attention *t,
     steno_value_id w = t->past, y;
     if (t->a->kind != STENO_ATTENTION_NONE)
         w = steno_make_softmax(m, "Softmax", steno_make_scale(m, scores(m, t), SHARPEN), 1);
-    y = steno_make_2(m, "MatMul", unsqueeze(m, w, axis_1), t->frames);
+    y = steno_make_2(m, "MatMul", steno_make_unsqueeze(m, w, 1), t->frames);
     switch (t->a->kind) {
     case STENO_ATTENTION_NONE:
         w = steno_make_1(m, "Identity", w);
         break;
     case STENO_ATTENTION_COVERAGE:
     case STENO_ATTENTION_COVERAGE_LOCATION:
-        w = steno_make_concat(m, 0, t->past, unsqueeze(m, w, axis_0));
+        w = steno_make_concat(m, 0, t->past, steno_make_unsqueeze(m, w, 0));
         break;
     default:
         break;
     }
     *weights = w;
-    return squeeze(m, y, axis_1);
+    return steno_make_squeeze(m, y, 1);
 }
 
 steno_status steno_espnet_write_predecoder(const struct steno_espnet_arch *a,
@@ -143,14 +131,14 @@ static steno_value_id cell(struct steno_make *m, int i, const struct steno_make_
                            steno_value_id x, steno_value_id *z, steno_value_id *c)
 {
     char name[32];
-    struct steno_make_states s = {.h = unsqueeze(m, *z, axis_0), .c = STENO_NONE};
+    struct steno_make_states s = {.h = steno_make_unsqueeze(m, *z, 0), .c = STENO_NONE};
     const bool lstm = r->cell == STENO_MAKE_LSTM;
     snprintf(name, sizeof name, "decoder.%d", i);
     if (lstm)
-        s.c = unsqueeze(m, *c, axis_0);
-    steno_make_recur(m, unsqueeze(m, x, axis_0), name, "", r, &s, &s);
-    *z = squeeze(m, s.h, axis_0);
-    *c = lstm ? squeeze(m, s.c, axis_0) : steno_make_1(m, "Identity", *c);
+        s.c = steno_make_unsqueeze(m, *c, 0);
+    steno_make_recur(m, steno_make_unsqueeze(m, x, 0), name, "", r, &s, &s);
+    *z = steno_make_squeeze(m, s.h, 0);
+    *c = lstm ? steno_make_squeeze(m, s.c, 0) : steno_make_1(m, "Identity", *c);
     return *z;
 }
 
@@ -212,8 +200,7 @@ steno_status steno_espnet_write_rnn_decoder(const struct steno_espnet_arch *a,
     t.z = z[0];
     context = attend(&m, &t, &att_w);
     steno_make_at(&m, "decoder.");
-    x = steno_make_2(&m, "Gather",
-                     steno_make_param(&m, "embed.weight", 2, (int64_t[]){a->vocab, units}), x);
+    x = steno_make_embed(&m, x, "embed.weight", a->vocab, units);
     x = steno_make_concat(&m, 1, x, context);
     for (int i = 0; i < layers && !m.st; i++) {
         const struct steno_make_rnn r = {
@@ -224,7 +211,7 @@ steno_status steno_espnet_write_rnn_decoder(const struct steno_espnet_arch *a,
         x = steno_make_concat(&m, 1, x, context);
     x = steno_make_linear(&m, x, "output", a->attention.residual ? units + d : units, a->vocab,
                           true);
-    x = squeeze(&m, steno_make_softmax(&m, "LogSoftmax", x, 1), axis_0);
+    x = steno_make_squeeze(&m, steno_make_softmax(&m, "LogSoftmax", x, 1), 0);
     steno_make_output(&m, x, "logp", STENO_F32, 1, &a->vocab);
     outputs(&m, "c_list", layers, units, c);
     outputs(&m, "z_list", layers, units, z);

@@ -91,8 +91,7 @@ steno_status steno_espnet_write_decoder(const struct steno_espnet_arch *a,
     for (int i = 0; i < layers; i++)
         past[i] = cache(&m, i, d);
     steno_make_at(&m, "decoder.");
-    x = steno_make_2(&m, "Gather",
-                     steno_make_param(&m, "embed.0.weight", 2, (int64_t[]){a->vocab, d}), tgt);
+    x = steno_make_embed(&m, tgt, "embed.0.weight", a->vocab, d);
     x = steno_make_scale(&m, x, sqrtf((float)d));
     x = steno_make_add(&m, x,
                        steno_espnet_positions(
@@ -140,8 +139,7 @@ steno_status steno_espnet_write_lm(const struct steno_espnet_arch *a,
     for (int i = 0; i < layers; i++)
         past[i] = cache(&m, i, d);
     steno_make_at(&m, "lm.");
-    x = steno_make_2(&m, "Gather",
-                     steno_make_param(&m, "embed.weight", 2, (int64_t[]){a->vocab, e}), tgt);
+    x = steno_make_embed(&m, tgt, "embed.weight", a->vocab, e);
     steno_make_at(&m, "lm.encoder.embed.");
     x = steno_make_norm(&m, steno_make_linear(&m, x, "0", e, d, true), "1", d, 1e-5f);
     x = steno_make_1(&m, "Relu", x);

@@ -21,9 +21,9 @@ static const struct subsampling {
 static steno_value_id subsample(struct steno_make *m, steno_value_id x,
                                 const struct steno_espnet_encoder *e, const struct subsampling *s)
 {
-    static const int64_t turn[] = {0, 2, 1, 3}, axis = 1;
+    static const int64_t turn[] = {0, 2, 1, 3};
     int64_t bands = e->in;
-    x = steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+    x = steno_make_unsqueeze(m, x, 1);
     for (int i = 0; i < s->n; i++) {
         const struct steno_make_conv c = {.rank = 2,
                                           .in = i ? e->d : 1,

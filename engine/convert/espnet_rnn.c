@@ -24,9 +24,7 @@ steno_status steno_espnet_write_rnn_lm(const struct steno_espnet_arch *arch,
     x = steno_make_input(&m, "x", STENO_I64, 2, (int64_t[]){batch, length});
     steno_espnet_states_begin(&s, &m, &names, a->cell, a->layers, a->units);
     steno_make_at(&m, "lm.");
-    x = steno_make_2(&m, "Gather",
-                     steno_make_param(&m, "encoder.weight", 2, (int64_t[]){arch->vocab, a->embed}),
-                     x);
+    x = steno_make_embed(&m, x, "encoder.weight", arch->vocab, a->embed);
     x = steno_make_transpose(&m, x, 3, turn);
     for (int i = 0; i < a->layers && !m.st; i++) {
         const struct steno_make_rnn r = {

@@ -8,14 +8,14 @@
  * odd extent is cut. [1,T,in] -> [1,T/4,*width]. */
 static steno_value_id vgg(struct steno_make *m, steno_value_id x, int64_t in, int64_t *width)
 {
-    static const int64_t turn[] = {0, 2, 1, 3}, two[] = {2, 2}, axis = 1;
+    static const int64_t turn[] = {0, 2, 1, 3}, two[] = {2, 2};
     static const char *const names[] = {"conv1_1", "conv1_2", "conv2_1", "conv2_2"};
     static const int64_t channels[] = {1, 64, 64, 128, 128};
     const struct steno_attr pool[] = {
         {.name = "kernel_shape", .kind = STENO_ATTR_INTS, .n = 2, .ints = two},
         {.name = "strides", .kind = STENO_ATTR_INTS, .n = 2, .ints = two},
         {.name = "ceil_mode", .kind = STENO_ATTR_INT, .i = 1}};
-    x = steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+    x = steno_make_unsqueeze(m, x, 1);
     for (int i = 0; i < 4; i++) {
         const struct steno_make_conv c = {.rank = 2,
                                           .in = channels[i],

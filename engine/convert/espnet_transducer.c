@@ -26,9 +26,7 @@ steno_status steno_espnet_write_prediction(const struct steno_espnet_arch *arch,
     x = steno_make_input(&m, "labels", STENO_I64, 2, (int64_t[]){batch, length});
     steno_espnet_states_begin(&s, &m, &names, a->cell, a->layers, a->units);
     steno_make_at(&m, "decoder.");
-    x = steno_make_2(&m, "Gather",
-                     steno_make_param(&m, "embed.weight", 2, (int64_t[]){arch->vocab, a->units}),
-                     x);
+    x = steno_make_embed(&m, x, "embed.weight", arch->vocab, a->units);
     x = steno_make_transpose(&m, x, 3, turn);
     for (int i = 0; i < a->layers && !m.st; i++) {
         char name[32];

@@ -31,8 +31,7 @@ static steno_value_id channel_norm(struct steno_make *m, steno_value_id x, int64
 static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
                                 const struct steno_hf_ctc *a)
 {
-    static const int64_t axis = 1;
-    x = steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+    x = steno_make_unsqueeze(m, x, 1);
     for (int i = 0; i < a->convs && !m->st; i++) {
         const int64_t d = a->conv_dim[i];
         const struct steno_make_conv c = {.rank = 1,
@@ -182,7 +181,7 @@ static int64_t bucket(const struct steno_hf_ctc *a, int64_t d)
 static steno_value_id position_bias(struct steno_make *m, steno_value_id x,
                                     const struct steno_hf_ctc *a)
 {
-    static const int64_t order[] = {2, 0, 1}, zero = 0, one = 1;
+    static const int64_t order[] = {2, 0, 1};
     const int64_t h = a->heads, most = a->distance, n = 2 * most + 1;
     const int64_t dim[] = {a->buckets, h}, rows[] = {n, h};
     float *table, *by;
@@ -200,13 +199,12 @@ static steno_value_id position_bias(struct steno_make *m, steno_value_id x,
     t = steno_make_2(m, "Gather", steno_make_1(m, "Shape", x), steno_make_int(m, 1));
     t = steno_make_node(m, "Range", 3,
                         (steno_value_id[]){steno_make_int(m, 0), t, steno_make_int(m, 1)}, 0, NULL);
-    place = steno_make_2(m, "Sub", steno_make_2(m, "Unsqueeze", t, steno_make_ints(m, 1, &zero)),
-                         steno_make_2(m, "Unsqueeze", t, steno_make_ints(m, 1, &one)));
+    place = steno_make_2(m, "Sub", steno_make_unsqueeze(m, t, 0), steno_make_unsqueeze(m, t, 1));
     place = steno_make_2(m, "Max", place, steno_make_int(m, -most));
     place = steno_make_2(m, "Min", place, steno_make_int(m, most));
     place = steno_make_add(m, place, steno_make_int(m, most));
     y = steno_make_transpose(m, steno_make_2(m, "Gather", y, place), 3, order);
-    return steno_make_2(m, "Unsqueeze", y, steno_make_ints(m, 1, &zero));
+    return steno_make_unsqueeze(m, y, 0);
 }
 
 /* gru_rel_pos_linear has eight outputs, which are summed in fours: a matrix [width, 2]. */

@@ -107,7 +107,7 @@ static steno_value_id attend(struct steno_make *m, steno_value_id q, steno_value
 static steno_value_id group_norm(struct steno_make *m, steno_value_id x, int64_t d)
 {
     static const float one = 1, zero = 0;
-    const int64_t single = 1, axis = 1;
+    const int64_t single = 1;
     const struct steno_attr epsilon = {.name = "epsilon", .kind = STENO_ATTR_FLOAT, .f = EPSILON};
     const steno_value_id shape = steno_make_1(m, "Shape", x);
     steno_value_id in[3] = {steno_make_reshape(m, x, 3, (int64_t[]){0, 1, -1}),
@@ -115,23 +115,21 @@ static steno_value_id group_norm(struct steno_make *m, steno_value_id x, int64_t
                             steno_make_floats(m, "zero", 1, &single, &zero)};
     x = steno_make_2(m, "Reshape", steno_make_node(m, "InstanceNormalization", 3, in, 1, &epsilon),
                      shape);
-    in[0] = steno_make_2(m, "Unsqueeze", steno_make_param(m, "groupnorm.weight", 1, &d),
-                         steno_make_ints(m, 1, &axis));
-    in[1] = steno_make_2(m, "Unsqueeze", steno_make_param(m, "groupnorm.bias", 1, &d),
-                         steno_make_ints(m, 1, &axis));
+    in[0] = steno_make_unsqueeze(m, steno_make_param(m, "groupnorm.weight", 1, &d), 1);
+    in[1] = steno_make_unsqueeze(m, steno_make_param(m, "groupnorm.bias", 1, &d), 1);
     return steno_make_add(m, steno_make_2(m, "Mul", x, in[0]), in[1]);
 }
 
 static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
                                 const struct steno_hf_moonshine *a)
 {
-    static const int64_t axis = 1, order[] = {0, 2, 1};
+    static const int64_t order[] = {0, 2, 1};
     const int64_t d = a->d;
     const struct steno_make_conv
         first = {.rank = 1, .in = 1, .out = d, .kernel = 127, .stride = 64},
         second = {.rank = 1, .in = d, .out = 2 * d, .kernel = 7, .stride = 3, .bias = true},
         third = {.rank = 1, .in = 2 * d, .out = d, .kernel = 3, .stride = 2, .bias = true};
-    x = steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+    x = steno_make_unsqueeze(m, x, 1);
     x = steno_make_1(m, "Tanh", steno_make_convolve(m, x, "conv1", &first));
     x = group_norm(m, x, d);
     x = steno_make_activation(m, steno_make_convolve(m, x, "conv2", &second), "gelu");
@@ -142,11 +140,10 @@ static steno_value_id frames_of(struct steno_make *m, steno_value_id x,
 static struct turns turns_of_frames(struct steno_make *m, steno_value_id x,
                                     const struct steno_hf_moonshine *a)
 {
-    static const int64_t axis = 1;
     steno_value_id n = steno_make_2(m, "Gather", steno_make_1(m, "Shape", x), steno_make_int(m, 1));
     n = steno_make_node(m, "Range", 3,
                         (steno_value_id[]){steno_make_int(m, 0), n, steno_make_int(m, 1)}, 0, NULL);
-    n = steno_make_2(m, "Unsqueeze", cast(m, n, 1), steno_make_ints(m, 1, &axis));
+    n = steno_make_unsqueeze(m, cast(m, n, 1), 1);
     return make_turns(m, n, a);
 }
 
@@ -273,9 +270,8 @@ static steno_value_id decoder_layer(struct steno_make *m, steno_value_id x, sten
 static struct turns turns_of_token(struct steno_make *m, const struct cache *c,
                                    const struct steno_hf_moonshine *a)
 {
-    static const int64_t axis = 1;
     steno_value_id n = cast(m, steno_make_extent_of(m, c->past[0], 2), 1);
-    return make_turns(m, steno_make_2(m, "Unsqueeze", n, steno_make_ints(m, 1, &axis)), a);
+    return make_turns(m, steno_make_unsqueeze(m, n, 1), a);
 }
 
 steno_status steno_hf_write_moonshine_decoder(const struct steno_hf_moonshine *a,
@@ -303,9 +299,7 @@ steno_status steno_hf_write_moonshine_decoder(const struct steno_hf_moonshine *a
     encoded = new_frames(&m, encoded, cached);
     t = turns_of_token(&m, &cache[0], a);
     steno_make_at(&m, "model.decoder.");
-    x = steno_make_2(&m, "Gather",
-                     steno_make_param(&m, "embed_tokens.weight", 2, (int64_t[]){a->vocab, a->d}),
-                     ids);
+    x = steno_make_embed(&m, ids, "embed_tokens.weight", a->vocab, a->d);
     for (int i = 0; i < a->decoder_layers && !m.st; i++)
         x = decoder_layer(&m, x, encoded, &cache[i], i, &t, a);
     steno_make_at(&m, "model.decoder.");

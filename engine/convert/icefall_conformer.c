@@ -79,7 +79,7 @@ static steno_value_id biased(const struct conformer *c, steno_value_id q, const 
 
 static steno_value_id attention(const struct conformer *c, steno_value_id x)
 {
-    const int64_t d = c->s->d, h = c->s->heads, size = c->s->query, one = 1;
+    const int64_t d = c->s->d, h = c->s->heads, size = c->s->query;
     struct steno_make *m = c->m;
     steno_value_id q, k, v, p, scores, all, hidden;
     all = steno_make_linear(m, x, "self_attn.in_proj", d, 3 * d, true);
@@ -94,7 +94,7 @@ static steno_value_id attention(const struct conformer *c, steno_value_id x)
     scores = steno_make_add(m, steno_make_2(m, "MatMul", biased(c, q, "self_attn.pos_bias_u"), k),
                             scores);
     scores = steno_make_2(m, "Div", scores, steno_make_number(m, sqrtf((float)size)));
-    hidden = steno_make_2(m, "Unsqueeze", c->mask, steno_make_ints(m, 1, &one));
+    hidden = steno_make_unsqueeze(m, c->mask, 1);
     scores = steno_make_node(
         m, "Where", 3, (steno_value_id[]){hidden, steno_make_number(m, -1e30f), scores}, 0, NULL);
     v = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", scores, -1), v);
@@ -142,11 +142,11 @@ static steno_value_id convolution(const struct conformer *c, steno_value_id x)
 static steno_value_id embed(struct steno_make *m, const struct steno_icefall_arch *a,
                             steno_value_id x)
 {
-    static const int64_t turn[] = {0, 2, 1, 3}, axis = 1;
+    static const int64_t turn[] = {0, 2, 1, 3};
     static const char *const names[] = {"conv.0", "conv.3", "conv.6"};
     const int64_t d = a->stack[0].d;
     steno_make_at(m, "encoder.encoder_embed.");
-    x = steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+    x = steno_make_unsqueeze(m, x, 1);
     for (int i = 0; i < 3; i++) {
         const struct steno_make_conv c = {.rank = 2,
                                           .in = i ? a->conv[i - 1] : 1,

@@ -207,7 +207,7 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
                                          const struct steno_make_weights *w, const char *path,
                                          steno_err *err)
 {
-    static const int64_t turn[] = {0, 2, 1}, last = -1, one = 1;
+    static const int64_t turn[] = {0, 2, 1};
     const int64_t zero = 0, d = a->decoder;
     struct steno_make m;
     steno_value_id y, x, none, known;
@@ -219,12 +219,10 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
     y = steno_make_input(&m, "y", STENO_I64, 2, (int64_t[]){batch, a->context});
     steno_make_at(&m, "decoder.");
     none = steno_make_int(&m, zero);
-    x = steno_make_2(&m, "Gather",
-                     steno_make_param(&m, "embedding.weight", 2, (int64_t[]){a->vocab, d}),
-                     steno_make_2(&m, "Max", y, none));
+    x = steno_make_embed(&m, steno_make_2(&m, "Max", y, none), "embedding.weight", a->vocab, d);
     known = steno_make_2(&m, "GreaterOrEqual", y, none);
     known = steno_make_node(&m, "Cast", 1, &known, 1, &to_float);
-    known = steno_make_2(&m, "Unsqueeze", known, steno_make_ints(&m, 1, &last));
+    known = steno_make_unsqueeze(&m, known, -1);
     if (a->conformer && steno_make_has(&m, "embedding.scale"))
         known = steno_make_scale(&m, known, steno_make_exp(&m, "embedding.scale"));
     x = steno_make_2(&m, "Mul", x, known);
@@ -240,7 +238,7 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
     }
     if (a->context > 1 || a->conformer)
         x = steno_make_1(&m, "Relu", x);
-    x = steno_make_2(&m, "Squeeze", x, steno_make_ints(&m, 1, &one));
+    x = steno_make_squeeze(&m, x, 1);
     steno_make_at(&m, "joiner.");
     x = steno_make_linear(&m, x, "decoder_proj", d, a->joiner, true);
     steno_make_output(&m, x, "decoder_out", STENO_F32, 2, (int64_t[]){batch, a->joiner});

@@ -460,6 +460,22 @@ steno_value_id steno_make_softmax(struct steno_make *m, const char *type, steno_
     return steno_make_node(m, type, 1, &x, 1, &a);
 }
 
+steno_value_id steno_make_unsqueeze(struct steno_make *m, steno_value_id x, int64_t axis)
+{
+    return steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+}
+
+steno_value_id steno_make_squeeze(struct steno_make *m, steno_value_id x, int64_t axis)
+{
+    return steno_make_2(m, "Squeeze", x, steno_make_ints(m, 1, &axis));
+}
+
+steno_value_id steno_make_embed(struct steno_make *m, steno_value_id ids, const char *name,
+                                int64_t rows, int64_t width)
+{
+    return steno_make_2(m, "Gather", steno_make_param(m, name, 2, (int64_t[]){rows, width}), ids);
+}
+
 steno_value_id steno_make_extent_of(struct steno_make *m, steno_value_id x, int64_t axis)
 {
     return steno_make_2(m, "Gather", steno_make_1(m, "Shape", x), steno_make_ints(m, 1, &axis));

@@ -106,6 +106,8 @@ steno_value_id steno_make_transpose(struct steno_make *m, steno_value_id x, int 
                                     const int64_t *perm);
 steno_value_id steno_make_softmax(struct steno_make *m, const char *type, steno_value_id x,
                                   int64_t axis);
+steno_value_id steno_make_unsqueeze(struct steno_make *m, steno_value_id x, int64_t axis);
+steno_value_id steno_make_squeeze(struct steno_make *m, steno_value_id x, int64_t axis);
 /* Extent `axis` of x as a value [1]. */
 steno_value_id steno_make_extent_of(struct steno_make *m, steno_value_id x, int64_t axis);
 /* x + y, x * number. */
@@ -119,6 +121,9 @@ steno_value_id steno_make_linear(struct steno_make *m, steno_value_id x, const c
 /* Layer normalization over the last axis, NAME.weight and NAME.bias [d]. */
 steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
                                float epsilon);
+/* Rows `ids` of NAME [rows, width]. */
+steno_value_id steno_make_embed(struct steno_make *m, steno_value_id ids, const char *name,
+                                int64_t rows, int64_t width);
 struct steno_make_conv {
     int rank; /* spatial axes, 1 or 2 */
     int64_t in, out, kernel, stride, pad, groups, dilation;

@@ -74,7 +74,7 @@ steno_value_id steno_make_recur(struct steno_make *m, steno_value_id x, const ch
                                 const struct steno_make_states *start,
                                 struct steno_make_states *end)
 {
-    static const int64_t together[] = {0, 2, 1, 3}, axis = 1;
+    static const int64_t together[] = {0, 2, 1, 3};
     const struct cell *c = &cells[r->cell];
     const int n_out = r->cell == STENO_MAKE_LSTM ? 3 : 2;
     struct steno_attr attr[4];
@@ -107,7 +107,7 @@ steno_value_id steno_make_recur(struct steno_make *m, steno_value_id x, const ch
         *end = (struct steno_make_states){.h = out[1], .c = n_out > 2 ? out[2] : STENO_NONE};
     /* [T, directions, B, units] */
     if (!r->both)
-        return steno_make_2(m, "Squeeze", out[0], steno_make_ints(m, 1, &axis));
+        return steno_make_squeeze(m, out[0], 1);
     y = steno_make_transpose(m, out[0], 4, together);
     return steno_make_reshape(m, y, 3, (int64_t[]){0, 0, 2 * r->units});
 }

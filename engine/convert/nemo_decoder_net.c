@@ -12,11 +12,6 @@ static steno_value_id transpose3(struct steno_make *m, steno_value_id x, int64_t
     return steno_make_transpose(m, x, 3, (int64_t[]){a, b, c});
 }
 
-static steno_value_id unsqueeze(struct steno_make *m, steno_value_id x, int64_t axis)
-{
-    return steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
-}
-
 static steno_value_id append(struct steno_make *m, steno_value_id all, steno_value_id x)
 {
     return all == STENO_NONE ? x : steno_make_concat(m, 0, all, x);
@@ -47,9 +42,7 @@ steno_status steno_nemo_write_decoder(const struct steno_nemo_arch *a,
     h = steno_make_input(&m, "input_states_1", STENO_F32, 3, states);
     c = steno_make_input(&m, "input_states_2", STENO_F32, 3, states);
     steno_make_at(&m, "decoder.prediction.");
-    x = steno_make_2(&m, "Gather",
-                     steno_make_param(&m, "embed.weight", 2, (int64_t[]){a->vocab + 1, a->pred}),
-                     tokens);
+    x = steno_make_embed(&m, tokens, "embed.weight", a->vocab + 1, a->pred);
     x = transpose3(&m, x, 1, 0, 2);
     for (int i = 0; i < a->pred_layers && !m.st; i++) {
         char suffix[16];
@@ -94,7 +87,7 @@ steno_status steno_nemo_write_joiner(const struct steno_nemo_arch *a,
     steno_make_at(&m, "joint.");
     x = steno_make_linear(&m, transpose3(&m, x, 0, 2, 1), "enc", a->out, a->joint, true);
     y = steno_make_linear(&m, transpose3(&m, y, 0, 2, 1), "pred", a->pred, a->joint, true);
-    x = steno_make_add(&m, unsqueeze(&m, x, 2), unsqueeze(&m, y, 1));
+    x = steno_make_add(&m, steno_make_unsqueeze(&m, x, 2), steno_make_unsqueeze(&m, y, 1));
     x = activation(&m, x, a->joint_activation);
     /* a dropout stands between the two layers, if there is one */
     x = steno_make_linear(&m, x,

@@ -41,11 +41,6 @@ static steno_value_id zero(struct steno_make *m)
     return steno_make_ints(m, 1, (int64_t[]){0});
 }
 
-static steno_value_id unsqueeze(struct steno_make *m, steno_value_id x, int64_t axis)
-{
-    return steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
-}
-
 static steno_value_id to_scalar(struct steno_make *m, steno_value_id x)
 {
     return steno_make_2(m, "Squeeze", x, zero(m));
@@ -74,7 +69,7 @@ static steno_value_id where(struct steno_make *m, steno_value_id condition, floa
 /* [B,n] bool: frame i is before length [B]. */
 static steno_value_id present(struct steno_make *m, steno_value_id n, steno_value_id length)
 {
-    return steno_make_2(m, "Less", range(m, n), unsqueeze(m, length, 1));
+    return steno_make_2(m, "Less", range(m, n), steno_make_unsqueeze(m, length, 1));
 }
 
 /* ---- subsampling --------------------------------------------------------------------------- */
@@ -118,7 +113,7 @@ static steno_value_id halve(struct steno_make *m, steno_value_id x, const char *
                                       .bias = true};
     const int64_t two = 2;
     steno_value_id mask = present(m, steno_make_extent_of(m, x, 2), *length);
-    mask = cast(m, unsqueeze(m, unsqueeze(m, mask, 1), 3), ONNX_FLOAT);
+    mask = cast(m, steno_make_unsqueeze(m, steno_make_unsqueeze(m, mask, 1), 3), ONNX_FLOAT);
     x = steno_make_convolve(m, steno_make_2(m, "Mul", x, mask), name, &c);
     /* (n + pads - 3) / 2 + 1 */
     *length = steno_make_add(m, *length, steno_make_ints(m, 1, (int64_t[]){a->causal ? 2 : 1}));
@@ -135,7 +130,7 @@ static steno_value_id convolve(struct steno_make *m, steno_value_id x, steno_val
     int64_t bands = a->in, c = a->channels;
     int at = 0;
     char name[32];
-    x = unsqueeze(m, x, 1);
+    x = steno_make_unsqueeze(m, x, 1);
     for (int64_t factor = a->factor; factor > 1; factor /= 2) {
         const bool first = factor == a->factor;
         snprintf(name, sizeof name, "conv.%d", at++);
@@ -308,14 +303,14 @@ static steno_value_id out_of_sight(struct steno_make *m, steno_value_id n,
         left = left < 0 ? left : left / chunk;
         right = 0;
     }
-    by = steno_make_2(m, "Sub", unsqueeze(m, i, 1), unsqueeze(m, i, 0));
+    by = steno_make_2(m, "Sub", steno_make_unsqueeze(m, i, 1), steno_make_unsqueeze(m, i, 0));
     if (left >= 0)
         far = steno_make_2(m, "Greater", by, steno_make_int(m, left));
     if (right >= 0) {
         y = steno_make_2(m, "Less", by, steno_make_int(m, -right));
         far = far == STENO_NONE ? y : steno_make_2(m, "Or", far, y);
     }
-    return unsqueeze(m, unsqueeze(m, far, 0), 0);
+    return steno_make_unsqueeze(m, steno_make_unsqueeze(m, far, 0), 0);
 }
 
 /* Set f->hidden and f->padding for x [B,T,d] with `length` frames; filled: the frames of the cache
@@ -326,9 +321,9 @@ static void see(struct steno_make *m, struct frame *f, steno_value_id x, steno_v
     const struct steno_nemo_arch *a = f->a;
     steno_value_id n = steno_make_extent_of(m, x, 1), beyond, y;
     beyond = steno_make_1(m, "Not", present(m, n, length));
-    f->padding = unsqueeze(m, beyond, 1);
+    f->padding = steno_make_unsqueeze(m, beyond, 1);
     if (!a->streaming) {
-        f->hidden = unsqueeze(m, f->padding, 1);
+        f->hidden = steno_make_unsqueeze(m, f->padding, 1);
         if (a->left >= 0 || a->right >= 0)
             f->hidden = steno_make_2(m, "Or", f->hidden, out_of_sight(m, n, a));
         return;
@@ -337,7 +332,7 @@ static void see(struct steno_make *m, struct frame *f, steno_value_id x, steno_v
     y = steno_make_2(m, "Sub", steno_make_ints(m, 1, &a->left), filled);
     y = present(m, steno_make_ints(m, 1, &a->left), y);
     y = steno_make_concat(m, 1, y, beyond);
-    f->hidden = unsqueeze(m, unsqueeze(m, y, 1), 1);
+    f->hidden = steno_make_unsqueeze(m, steno_make_unsqueeze(m, y, 1), 1);
 }
 
 /* Rows of the relative positions keys - 1 down to 1 - keys, keys [1]. */
@@ -409,7 +404,7 @@ static void give_caches(struct steno_make *m, const struct caches *c, int64_t fr
 
 static steno_value_id stacked(struct steno_make *m, steno_value_id all, steno_value_id x)
 {
-    x = unsqueeze(m, x, 1);
+    x = steno_make_unsqueeze(m, x, 1);
     return all == STENO_NONE ? x : steno_make_concat(m, 1, all, x);
 }
 

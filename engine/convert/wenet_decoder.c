@@ -114,8 +114,7 @@ static steno_value_id scores(struct steno_make *m, const struct decoder *e, cons
     steno_value_id x, n;
     steno_make_at(m, "%s", prefix);
     refuse_more(m, blocks);
-    x = steno_make_2(m, "Gather",
-                     steno_make_param(m, "embed.0.weight", 2, (int64_t[]){a->vocab, a->d}), ids);
+    x = steno_make_embed(m, ids, "embed.0.weight", a->vocab, a->d);
     n = steno_make_extent_of(m, ids, 1);
     x = steno_make_add(m, steno_make_scale(m, x, sqrtf((float)a->d)),
                        steno_make_cut(m, pe, 1, steno_make_ints(m, 1, &zero), n));
@@ -133,13 +132,10 @@ static steno_value_id scores(struct steno_make *m, const struct decoder *e, cons
 /* A token sees those before it and itself, and no padding. lengths [B,1] */
 static steno_value_id mask_of(struct steno_make *m, steno_value_id range, steno_value_id lengths)
 {
-    static const int64_t last = 1, rows = 1, heads[] = {1};
-    steno_value_id row = steno_make_2(m, "Unsqueeze", range, steno_make_ints(m, 1, &last)),
+    steno_value_id row = steno_make_unsqueeze(m, range, 1),
                    past = steno_make_2(m, "LessOrEqual", range, row),
-                   real = steno_make_2(m, "Unsqueeze", steno_make_2(m, "Less", range, lengths),
-                                       steno_make_ints(m, 1, &rows));
-    return steno_make_2(m, "Unsqueeze", steno_make_2(m, "And", past, real),
-                        steno_make_ints(m, 1, heads));
+                   real = steno_make_unsqueeze(m, steno_make_2(m, "Less", range, lengths), 1);
+    return steno_make_unsqueeze(m, steno_make_2(m, "And", past, real), 1);
 }
 
 /* The hypotheses [B,L] from right to left behind their first token: token j of n is n - j; what is
@@ -162,7 +158,6 @@ steno_status steno_wenet_write_decoder(const struct steno_wenet_arch *a,
                                        const struct steno_make_weights *w, const char *path,
                                        steno_err *err)
 {
-    static const int64_t last = 1;
     struct decoder e = {.a = a};
     struct steno_make m;
     steno_value_id ids, lengths, n, pe, y;
@@ -180,7 +175,7 @@ steno_status steno_wenet_write_decoder(const struct steno_wenet_arch *a,
     e.range = steno_make_node(&m, "Range", 3,
                               (steno_value_id[]){steno_make_int(&m, 0), n, steno_make_int(&m, 1)},
                               0, NULL);
-    lengths = steno_make_2(&m, "Unsqueeze", lengths, steno_make_ints(&m, 1, &last));
+    lengths = steno_make_unsqueeze(&m, lengths, 1);
     e.mask = mask_of(&m, e.range, lengths);
     pe = steno_make_sinusoids(&m, "pe", STENO_WENET_POSITIONS, a->d, 0, 1);
     y = scores(&m, &e, a->right_blocks ? "decoder.left_decoder." : "decoder.", a->dec_blocks, ids,

@@ -272,14 +272,14 @@ static steno_value_id normalize(struct steno_make *m, steno_value_id x,
 static steno_value_id subsample(struct steno_make *m, steno_value_id x,
                                 const struct steno_wenet_arch *a)
 {
-    static const int64_t turn[] = {0, 2, 1, 3}, axis = 1;
+    static const int64_t turn[] = {0, 2, 1, 3};
     const struct subsampling *s = subsampling_of(a);
     int64_t bands = a->in;
     steno_make_at(m, "encoder.embed.");
     if (!s->n)
         return steno_make_norm(m, steno_make_linear(m, x, s->out, a->in, a->d, true), "out.1", a->d,
                                1e-5f);
-    x = steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+    x = steno_make_unsqueeze(m, x, 1);
     for (int i = 0; i < s->n; i++) {
         const struct steno_make_conv c = {.rank = 2,
                                           .in = i ? a->d : 1,
@@ -321,31 +321,30 @@ static steno_value_id frames_of(struct steno_make *m, steno_value_id n,
 /* Which of n frames [N,n] are before the end of their utterance. */
 static steno_value_id before_end(struct steno_make *m, steno_value_id n, steno_value_id lengths)
 {
-    static const int64_t last = 1;
     const steno_value_id range[] = {steno_make_int(m, 0), n, steno_make_int(m, 1)};
     return steno_make_2(m, "Less", steno_make_node(m, "Range", 3, range, 0, NULL),
-                        steno_make_2(m, "Unsqueeze", lengths, steno_make_ints(m, 1, &last)));
+                        steno_make_unsqueeze(m, lengths, 1));
 }
 
 static void whole_masks(struct steno_make *m, struct encoder *e, steno_value_id x,
                         steno_value_id lengths)
 {
-    static const int64_t middle = 1, heads_and_rows[] = {1, 2};
+    static const int64_t heads_and_rows[] = {1, 2};
     steno_value_id n = steno_make_2(m, "Gather", steno_make_1(m, "Shape", x), steno_make_int(m, 1));
     e->lengths = frames_of(m, lengths, e->a);
     n = before_end(m, n, e->lengths);
     e->mask = steno_make_2(m, "Unsqueeze", n, steno_make_ints(m, 2, heads_and_rows));
     if (e->a->conv && !e->a->causal)
-        e->present = steno_make_2(m, "Unsqueeze", n, steno_make_ints(m, 1, &middle));
+        e->present = steno_make_unsqueeze(m, n, 1);
 }
 
 /* The mask [1,1,cache + chunk] as one of keys. A last chunk may be shorter than its mask. */
 static void chunk_mask(struct steno_make *m, struct encoder *e, steno_value_id mask,
                        steno_value_id keys)
 {
-    static const int64_t zero = 0, heads = 1;
+    static const int64_t zero = 0;
     mask = steno_make_cut(m, mask, 2, steno_make_ints(m, 1, &zero), keys);
-    e->mask = steno_make_2(m, "Unsqueeze", mask, steno_make_ints(m, 1, &heads));
+    e->mask = steno_make_unsqueeze(m, mask, 1);
 }
 
 /* Rows [from, from + n) of the table, or 0 to n. */
@@ -453,7 +452,7 @@ static steno_value_id as_list(struct steno_make *m, steno_value_id x, int rank)
 static void next_caches(struct steno_make *m, struct encoder *e, const struct chunk_names *n,
                         steno_value_id from)
 {
-    static const int64_t end = INT64_MAX, middle = 1;
+    static const int64_t end = INT64_MAX;
     const struct steno_wenet_arch *a = e->a;
     const int64_t rows = steno_make_symbol(m, "T_CACHE_NEXT");
     steno_value_id y = concat_list(m, 0, e->n_attention, e->next_attention);
@@ -462,8 +461,7 @@ static void next_caches(struct steno_make *m, struct encoder *e, const struct ch
     steno_make_output(m, y, n->next_attention, STENO_F32, 4,
                       (int64_t[]){a->blocks, a->heads, rows, 2 * a->d / a->heads});
     y = e->n_convolution
-            ? steno_make_2(m, "Unsqueeze", concat_list(m, 0, e->n_convolution, e->next_convolution),
-                           steno_make_ints(m, 1, &middle))
+            ? steno_make_unsqueeze(m, concat_list(m, 0, e->n_convolution, e->next_convolution), 1)
             : steno_make_1(m, "Identity", e->convolution);
     steno_make_output(m, y, n->next_convolution, STENO_F32, 4,
                       (int64_t[]){a->blocks, 1, a->d, cache_columns(a)});

@@ -6,8 +6,9 @@
 
 #define STENO_ZIPFORMER_STATES 6      /* of a layer */
 #define STENO_ZIPFORMER_EMBED_STATE 3 /* frames that the embedding keeps */
-#define STENO_ZIPFORMER_BANDS (((STENO_ICEFALL_BINS - 1) / 2 - 1) / 2) /* after its convolutions   \
-                                                                        */
+#define STENO_ZIPFORMER_BANDS                                                                      \
+    (((STENO_ICEFALL_BINS - 1) / 2 - 1) / 2) /* after its convolutions                             \
+                                              */
 #define STENO_ZIPFORMER_MAX_STATES                                                                 \
     (STENO_ZIPFORMER_STACKS * STENO_ZIPFORMER_LAYERS * STENO_ZIPFORMER_STATES + 2)
 

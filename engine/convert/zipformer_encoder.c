@@ -49,7 +49,7 @@ static steno_value_id convnext(struct steno_zipformer *e, steno_value_id x, sten
 steno_value_id steno_zipformer_embed(struct steno_zipformer *e, steno_value_id x,
                                      steno_value_id *state)
 {
-    static const int64_t turn[] = {0, 2, 1, 3}, axis = 1;
+    static const int64_t turn[] = {0, 2, 1, 3};
     struct steno_make *m = e->m;
     const int64_t *c = e->a->conv, d = e->a->stack[0].d;
     const int64_t bands = STENO_ZIPFORMER_BANDS;
@@ -58,7 +58,7 @@ steno_value_id steno_zipformer_embed(struct steno_zipformer *e, steno_value_id x
                                {c[1], c[2], 3, 1, {1, 2}, {0}}};
     static const char *const names[] = {"conv.0", "conv.4", "conv.7"};
     steno_make_at(m, "encoder_embed.");
-    x = steno_make_2(m, "Unsqueeze", x, steno_make_ints(m, 1, &axis));
+    x = steno_make_unsqueeze(m, x, 1);
     for (int i = 0; i < 3; i++)
         x = steno_zipformer_swoosh(m, convolve(m, x, names[i], &k[i]), false);
     x = steno_make_transpose(m, convnext(e, x, state), 4, turn);
@@ -104,7 +104,7 @@ static steno_value_id position_rows(struct steno_make *m, int64_t from, int64_t 
 
 static steno_value_id scalar(struct steno_make *m, steno_value_id x)
 {
-    return steno_make_2(m, "Squeeze", x, steno_make_ints(m, 1, (int64_t[]){0}));
+    return steno_make_squeeze(m, x, 0);
 }
 
 steno_value_id steno_zipformer_count(struct steno_make *m, steno_value_id from, steno_value_id to)
@@ -136,8 +136,7 @@ steno_value_id steno_zipformer_positions(struct steno_make *m, steno_value_id fr
         steno_make_2(m, "Sub", steno_make_1(m, "Log", angle), steno_make_number(m, logf(length)));
     angle = steno_make_scale(m, steno_make_2(m, "Mul", angle, steno_make_1(m, "Sign", x)), length);
     angle = steno_make_2(m, "Div", angle, steno_make_number(m, scale));
-    angle =
-        steno_make_2(m, "Unsqueeze", steno_make_1(m, "Atan", angle), steno_make_ints(m, 1, &one));
+    angle = steno_make_unsqueeze(m, steno_make_1(m, "Atan", angle), 1);
     angle = steno_make_2(m, "Mul", angle, row[0]);
     cosines = steno_make_2(m, "Mul", steno_make_1(m, "Cos", angle), row[1]);
     sines = steno_make_2(m, "Mul", steno_make_1(m, "Sin", angle), row[2]);
@@ -165,7 +164,7 @@ static steno_value_id chunk_mask(struct steno_zipformer *e, int64_t by)
 /* GatherElements' indices for keys_of_chunk: [heads N T, left + T]. */
 static steno_value_id chunk_window(struct steno_zipformer *e, const struct steno_zipformer_env *env)
 {
-    const int64_t t = env->chunk, all = t + env->left, one = 1;
+    const int64_t t = env->chunk, all = t + env->left;
     int64_t *row = malloc((size_t)(t + all) * sizeof *row);
     struct steno_make *m = e->m;
     steno_value_id down, up, n;
@@ -178,7 +177,7 @@ static steno_value_id chunk_window(struct steno_zipformer *e, const struct steno
     free(row);
     n = steno_make_2(m, "Mul", e->batch, steno_make_ints(m, 1, &env->s->heads));
     down = steno_make_2(m, "Tile", down, n);
-    return steno_make_add(m, steno_make_2(m, "Unsqueeze", down, steno_make_ints(m, 1, &one)), up);
+    return steno_make_add(m, steno_make_unsqueeze(m, down, 1), up);
 }
 
 static steno_value_id every(struct steno_make *m, steno_value_id x, int64_t axis, int64_t step)
@@ -279,7 +278,7 @@ static void set_env(struct steno_zipformer *e, const struct steno_zipformer_stac
                     struct steno_zipformer_env *env)
 {
     struct steno_make *m = e->m;
-    const int64_t by = s->downsampling, one = 1, zero = 0, dim = e->a->pos_dim;
+    const int64_t by = s->downsampling, one = 1, dim = e->a->pos_dim;
     steno_value_id from;
     *env = (struct steno_zipformer_env){.s = s,
                                         .pos_dim = dim,
@@ -295,7 +294,7 @@ static void set_env(struct steno_zipformer *e, const struct steno_zipformer_stac
     }
     env->frames = frames_at(e, by);
     from = steno_make_2(m, "Sub", e->frames, env->frames);
-    env->positions = steno_make_2(m, "Unsqueeze", e->positions, steno_make_ints(m, 1, &zero));
+    env->positions = steno_make_unsqueeze(m, e->positions, 0);
     if (by != 1) {
         steno_value_id to = steno_make_add(m, e->frames, env->frames);
         to = steno_make_2(m, "Sub", to, steno_make_ints(m, 1, &one));
