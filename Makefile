@@ -53,7 +53,8 @@ base_cflags = -ffile-prefix-map=$(CURDIR)=. -std=c11 -D_POSIX_C_SOURCE=200809L -
         -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
         -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' -DSTENO_LIBEXECDIR='"$(LIBEXECDIR)"' $(WARN) \
         $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
-ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) $(hdr_pkgs) $(dec_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
+# hiredis asks for _FILE_OFFSET_BITS, which would rename pread and others in every file
+ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) $(hdr_pkgs) $(dec_pkgs) 2>/dev/null | sed 's/-I/-isystem /g; s/-D_FILE_OFFSET_BITS=64//g')
 ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
 lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm
@@ -171,7 +172,12 @@ $(B)/gen/page.inc: server/page.html
 	$(Q){ echo "const char steno_page[] ="; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ";"; } >$@.new && mv $@.new $@
 $(call obj,server/page.c): $(B)/gen/page.inc
 
-$(B)/%.o: %.c
+# Other flags of libraries (a package added, say) compile everything again.
+$(B)/ext_cflags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(ext_cflags)' | cmp -s - $@ || echo '$(ext_cflags)' >$@
+.PHONY: FORCE
+$(B)/%.o: %.c $(B)/ext_cflags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(call kernel_flags,$<) $(call isa_flags,$<) -MMD -MP -c -o $@ $<

@@ -1,5 +1,4 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=read,--wrap=pread,--wrap=fstat */
-/* ldflags: -Wl,--wrap=pread64,--wrap=fstat64 */
 /* The 1st, 2nd, ... nth allocation or read fails while recordings and live feeds are decoded,
  * resampled and turned into features. Each time there is an error that names the cause, no leak
  * (AddressSanitizer's build checks), and no wrong sample before it; at last the scenario passes.
@@ -35,9 +34,6 @@ void *__real_realloc(void *p, size_t n);
 ssize_t __real_read(int fd, void *buf, size_t n);
 ssize_t __real_pread(int fd, void *buf, size_t n, off_t at);
 int __real_fstat(int fd, struct stat *sb);
-/* Names of the same functions where a library's flags say _FILE_OFFSET_BITS=64. */
-ssize_t __wrap_pread64(int fd, void *buf, size_t n, off_t at);
-int __wrap_fstat64(int fd, struct stat *sb);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
@@ -87,16 +83,6 @@ ssize_t __wrap_pread(int fd, void *buf, size_t n, off_t at)
 int __wrap_fstat(int fd, struct stat *sb)
 {
     return read_fails() ? -1 : __real_fstat(fd, sb);
-}
-
-ssize_t __wrap_pread64(int fd, void *buf, size_t n, off_t at)
-{
-    return __wrap_pread(fd, buf, n, at);
-}
-
-int __wrap_fstat64(int fd, struct stat *sb)
-{
-    return __wrap_fstat(fd, sb);
 }
 
 /* ---- scenarios: 0, or the status of the failure --------------------------------------------- */
