@@ -404,6 +404,24 @@ static bool inner_closed(const struct tls_conn *c)
     return poll(&inner, 1, 0) == 1 && inner.revents & POLLHUP;
 }
 
+/* Wait, and serve what is ready. Returns the time. */
+static int64_t serve_ready(steno_tls *t, struct loop *l,
+                           void (*serve)(steno_tls *t, struct tls_conn *c, bool failed))
+{
+    struct epoll_event ev[64];
+    const int n = epoll_wait(l->epoll, ev, 64, l->conns ? TICK_MS : -1);
+    const int64_t now = steno_now_ns();
+    for (int i = 0; i < n; i++) {
+        struct end *e = ev[i].data.ptr;
+        uint64_t count;
+        if (e)
+            serve(t, e->c, e == &e->c->tcp && ev[i].events & EPOLLERR);
+        else
+            (void)!read(l->wake, &count, sizeof count);
+    }
+    return now;
+}
+
 /* ---- the thread of handshakes ---------------------------------------------------------------- */
 
 static void shake(steno_tls *t, struct tls_conn *c, bool failed)
@@ -439,21 +457,11 @@ static void *run_handshakes(void *arg)
 {
     steno_tls *t = arg;
     struct loop *l = &t->handshakes;
-    struct epoll_event ev[64];
     int64_t next_tick = 0;
     steno_thread_give_way();
     for (;;) {
-        int n = epoll_wait(l->epoll, ev, 64, l->conns ? TICK_MS : -1);
-        int64_t now = steno_now_ns();
+        const int64_t now = serve_ready(t, l, shake);
         struct tls_conn *fresh, *next;
-        for (int i = 0; i < n; i++) {
-            struct end *e = ev[i].data.ptr;
-            uint64_t count;
-            if (e)
-                shake(t, e->c, ev[i].events & EPOLLERR);
-            else
-                (void)!read(l->wake, &count, sizeof count);
-        }
         if (take_fresh(t, l, &fresh)) {
             free_list(fresh);
             return NULL; /* none of them has asked for anything yet */
@@ -507,20 +515,10 @@ static void *run_pumps(void *arg)
 {
     steno_tls *t = arg;
     struct loop *l = &t->pumps;
-    struct epoll_event ev[64];
     int64_t next_tick = 0, deadline = INT64_MAX;
     for (;;) {
-        int n = epoll_wait(l->epoll, ev, 64, l->conns ? TICK_MS : -1);
-        int64_t now = steno_now_ns();
+        const int64_t now = serve_ready(t, l, pump);
         struct tls_conn *fresh, *next;
-        for (int i = 0; i < n; i++) {
-            struct end *e = ev[i].data.ptr;
-            uint64_t count;
-            if (e)
-                pump(t, e->c, e == &e->c->tcp && ev[i].events & EPOLLERR);
-            else
-                (void)!read(l->wake, &count, sizeof count);
-        }
         if (take_fresh(t, l, &fresh) && deadline == INT64_MAX)
             deadline = now + LINGER_NS;
         for (struct tls_conn *c = fresh; c; c = next) {
