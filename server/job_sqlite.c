@@ -175,6 +175,16 @@ static steno_status unknown_job(steno_err *err)
     return steno_fail(err, STENO_ERR_INVAL, "there is no such job");
 }
 
+/* owner NULL: of anyone. STENO_ERR_INVAL: there is no such job. */
+static steno_status find_job(struct steno_sqlite *c, const char *owner, const char *id,
+                             int64_t *seq, steno_err *err)
+{
+    steno_status st;
+    *seq = 0;
+    st = steno_sqlite_run(c, FIND, seq, NULL, err, "tit", id, (int64_t)!owner, owner);
+    return !st && !*seq ? unknown_job(err) : st;
+}
+
 /* ---- records --------------------------------------------------------------------------------- */
 
 /* Read COLUMNS. */
@@ -405,14 +415,12 @@ static steno_status remove_job(steno_job_queue *q, const char *owner, const char
                                steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
-    int64_t seq = 0;
+    int64_t seq;
     int changes = 0;
     steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    st = steno_sqlite_run(c, FIND, &seq, NULL, err, "tit", id, (int64_t)!owner, owner);
-    if (!st && !seq)
-        st = unknown_job(err);
+    st = find_job(c, owner, id, &seq, err);
     if (!st)
         st = steno_sqlite_run(c, CANCEL, NULL, &changes, err, "ii", seq, now);
     if (!st && !changes)
@@ -509,14 +517,12 @@ static steno_status callback_again(steno_job_queue *q, const char *owner, const 
                                    int64_t now, steno_err *err)
 {
     struct steno_sqlite *c = &store_of(q)->write;
-    int64_t seq = 0;
+    int64_t seq;
     int changes = 0;
     steno_status st = steno_sqlite_begin(c, false, err);
     if (st)
         return st;
-    st = steno_sqlite_run(c, FIND, &seq, NULL, err, "tit", id, (int64_t)!owner, owner);
-    if (!st && !seq)
-        st = unknown_job(err);
+    st = find_job(c, owner, id, &seq, err);
     if (!st)
         st = steno_sqlite_run(c, CALLBACK_AGAIN, NULL, &changes, err, "ii", seq, now);
     if (!st && !changes)
