@@ -174,6 +174,7 @@ static void options_of_families_are_settings(void **state)
     struct steno_stream_options so = {0};
     steno_err err;
     (void)state;
+    assert_null(steno_option_at(STENO_CONFIG_OPTIONS)); /* the settings have room for all rows */
     assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
     assert_int_equal(read_text(&c,
                                "[model]\nquantized = no\ncompat = espnet-onnx\npenalty = 3\n"
