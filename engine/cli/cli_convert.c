@@ -27,7 +27,7 @@ static const char usage[] =
     "transducer; pretrained.pt or epoch-N.pt); Hugging Face\n"
     "(wav2vec2, hubert, wavlm, data2vec-audio with CTC; moonshine); OpenAI's Whisper (*.pt).\n";
 
-enum { OWN_FLAGS = 6 }; /* the others are icefall's */
+enum { OWN_FLAGS = 7 }; /* the others are icefall's */
 
 /* Options of icefall's scripts, as rows of the command and as what they give. */
 static void add_flags(struct cli_option *rows, struct steno_convert_flag *flags)
@@ -141,8 +141,8 @@ int cli_convert(int argc, char **argv)
 {
     struct conversion c = {.what = ""};
     struct steno_convert_flag flags[OWN_FLAGS + STENO_ICEFALL_OPTIONS] = {
-        {"layout", NULL},  {"chunk-size", NULL}, {"left-chunks", NULL},
-        {"decoder", NULL}, {"streaming", NULL},  {"lookahead", NULL}};
+        {"layout", NULL},    {"chunk-size", NULL}, {"left-chunks", NULL},    {"decoder", NULL},
+        {"streaming", NULL}, {"lookahead", NULL},  {"local-attention", NULL}};
     const struct cli_option own[] = {
         {"-o", CLI_TEXT, "OUT", &c.out, 0, 0,
          "directory to write; with --name the directory of models"},
@@ -166,6 +166,9 @@ int cli_convert(int argc, char **argv)
         {"--lookahead", CLI_TEXT, "N", &flags[5].value, 0, 0,
          "frames after the present one that attention sees, for a model\n"
          "trained with several"},
+        {"--local-attention", CLI_TEXT, "N", &flags[6].value, 0, 0,
+         "attention sees N frames before and N behind (NeMo's 128), so that\n"
+         "work grows with the length of a recording, not its square"},
         {"WeNet", CLI_HEADING, NULL, NULL, 0, 0, NULL},
         {"--layout", CLI_TEXT, "L", &flags[0].value, 0, 0,
          "wenet (encoder, CTC and decoder, for attention rescoring;\n"

@@ -65,7 +65,8 @@ static steno_status write_all(struct steno_nemo_job *j, const char *out)
 
 bool steno_convert_nemo_takes(const char *flag)
 {
-    return !strcmp(flag, "decoder") || !strcmp(flag, "streaming") || !strcmp(flag, "lookahead");
+    return !strcmp(flag, "decoder") || !strcmp(flag, "streaming") || !strcmp(flag, "lookahead") ||
+           !strcmp(flag, "local-attention");
 }
 
 steno_status steno_convert_nemo(const struct steno_bundle *b, const char *out,

@@ -218,11 +218,16 @@ static steno_status read_subsampling(struct steno_nemo_job *j)
     static const char *const names[] = {[STENO_NEMO_DW_STRIDING] = "dw_striding",
                                         [STENO_NEMO_STRIDING] = "striding",
                                         [STENO_NEMO_STACKING] = "stacking",
-                                        [STENO_NEMO_STACKING_NORM] = "stacking_norm"};
+                                        [STENO_NEMO_STACKING_NORM] = "stacking_norm",
+                                        [STENO_NEMO_VGGNET] = "vggnet",
+                                        [STENO_NEMO_STRIDING_1D] = "striding_conv1d",
+                                        [STENO_NEMO_DW_STRIDING_1D] = "dw_striding_conv1d"};
     struct steno_nemo_arch *a = &j->a;
     const char *kind = "striding";
-    steno_status st =
-        choice(j, "encoder.subsampling", "dw_striding|striding|stacking|stacking_norm", &kind);
+    steno_status st = choice(j, "encoder.subsampling",
+                             "dw_striding|striding|stacking|stacking_norm|vggnet|striding_conv1d|"
+                             "dw_striding_conv1d",
+                             &kind);
     a->factor = 4;
     a->channels = -1;
     READ(integer(j, "encoder.subsampling_factor", 1, 64, &a->factor));
@@ -231,7 +236,7 @@ static steno_status read_subsampling(struct steno_nemo_job *j)
     if (st)
         return st;
     a->channels = a->channels < 1 ? a->d : a->channels;
-    for (int i = STENO_NEMO_DW_STRIDING; i <= STENO_NEMO_STACKING_NORM; i++)
+    for (int i = STENO_NEMO_DW_STRIDING; i <= STENO_NEMO_DW_STRIDING_1D; i++)
         if (!strcmp(kind, names[i]))
             a->subsampling = (enum steno_nemo_subsampling)i;
     if (a->factor == 1)
@@ -336,9 +341,40 @@ found:
     return STENO_OK;
 }
 
+/* Local attention, trained so or asked for: NeMo's change_attention_model("rel_pos_local_attn",
+ * [n, n]) takes the weights of rel_pos. */
+static steno_status read_local(struct steno_nemo_job *j, bool trained)
+{
+    const char *v = steno_convert_flag(j->o, "local-attention");
+    struct steno_nemo_arch *a = &j->a;
+    int64_t frames = 0;
+    bool given;
+    steno_status st = flag_number(j, "local-attention", &frames, &given);
+    if (st || (given && !frames))
+        return st ? st
+                  : steno_fail(j->err, STENO_ERR_INVAL,
+                               "--local-attention: '%.40s' is not a number of frames from 1 on", v);
+    if (given && !a->rel)
+        return steno_fail(j->err, STENO_ERR_INVAL,
+                          "--local-attention: encoder.self_attention_model is abs_pos, which has "
+                          "no relative positions");
+    if (given)
+        a->left = a->right = frames;
+    a->local = trained || given;
+    a->chunked = a->chunked && !a->local;
+    if (a->local && (a->left < 0 || a->right < 0 || a->left + a->right < 1))
+        return steno_fail(j->err, STENO_ERR_FORMAT,
+                          "%s: encoder.att_context_size: rel_pos_local_attn needs a limit on both "
+                          "sides, such as [128, 128]",
+                          steno_yaml_name(j->y));
+    return STENO_OK;
+}
+
 /* Can the encoder go from chunk to chunk with caches? *why not. */
 static const char *no_streaming(const struct steno_nemo_arch *a)
 {
+    if (a->local)
+        return "local attention has no caches";
     if (a->left < 1 || a->right < 0)
         return "encoder.att_context_size is not limited";
     if (!a->chunked && a->right)
@@ -381,7 +417,8 @@ static steno_status read_encoder(struct steno_nemo_job *j)
     READ(integer(j, "encoder.n_heads", 1, 1024, &a->heads));
     READ(integer(j, "encoder.ff_expansion_factor", 1, 64, &expansion));
     READ(integer(j, "encoder.pos_emb_max_len", 1, 100000, &a->positions));
-    READ(choice(j, "encoder.self_attention_model", "rel_pos|abs_pos", &attention));
+    READ(choice(j, "encoder.self_attention_model", "rel_pos|abs_pos|rel_pos_local_attn",
+                &attention));
     READ(steno_yaml_bool(j->y, "encoder.xscaling", &a->xscale, j->err));
     READ(steno_yaml_bool(j->y, "encoder.use_bias", &a->bias, j->err));
     READ(only(j, "encoder.reduction_factor", "1"));
@@ -391,7 +428,10 @@ static steno_status read_encoder(struct steno_nemo_job *j)
     READ(read_context(j));
     if (st)
         return st;
-    a->rel = !strcmp(attention, "rel_pos");
+    a->rel = strcmp(attention, "abs_pos") != 0;
+    st = read_local(j, !strcmp(attention, "rel_pos_local_attn"));
+    if (st)
+        return st;
     a->ff = a->d * expansion;
     a->out = a->out > 0 ? a->out : a->d;
     if (in != a->in || a->d % a->heads || a->d % 2)

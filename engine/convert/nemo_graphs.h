@@ -10,7 +10,10 @@ enum steno_nemo_subsampling {
     STENO_NEMO_DW_STRIDING,
     STENO_NEMO_STRIDING,
     STENO_NEMO_STACKING,
-    STENO_NEMO_STACKING_NORM
+    STENO_NEMO_STACKING_NORM,
+    STENO_NEMO_VGGNET,
+    STENO_NEMO_STRIDING_1D, /* over time alone */
+    STENO_NEMO_DW_STRIDING_1D
 };
 
 struct steno_nemo_arch {
@@ -19,6 +22,7 @@ struct steno_nemo_arch {
     int64_t in, d, out, heads, ff, layers, factor, channels, positions;
     bool causal; /* the convolutions of the subsampling see no later frames */
     bool rel, xscale, bias;
+    bool local;             /* attention by blocks, within left and right, both known */
     int64_t kernel, before; /* of the depthwise convolutions; frames before the present one */
     bool layer_norm;        /* behind them, instead of a batch normalization */
     int64_t left, right;    /* frames that attention sees; -1: all */

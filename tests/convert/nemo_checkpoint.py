@@ -11,6 +11,7 @@ Features of --audio FILE (16 kHz) and greedy hypotheses from NeMo's modules are 
 """
 
 import argparse
+import functools
 import importlib.abc
 import importlib.machinery
 import io
@@ -62,6 +63,7 @@ from nemo.collections.asr.modules.conformer_encoder import ConformerEncoder  # n
 from nemo.collections.asr.modules.conv_asr import ConvASRDecoder  # noqa: E402
 from nemo.collections.asr.modules.rnnt import RNNTDecoder, RNNTJoint  # noqa: E402
 from nemo.collections.asr.parts.preprocessing.features import FilterbankFeatures  # noqa: E402
+from nemo.collections.asr.parts.submodules.subsampling import ConvSubsampling, calc_length  # noqa: E402
 
 FAST = dict(subsampling="dw_striding", subsampling_factor=8, subsampling_conv_channels=8, conv_kernel_size=9)
 CACHED = dict(FAST, causal_downsampling=True, conv_context_size="causal", conv_norm_type="layer_norm",
@@ -81,6 +83,15 @@ MODELS = {
                          "NA"),
     "striding-streaming": (dict(CACHED, subsampling="striding", subsampling_factor=4, att_context_size=[8, 3],
                                 conv_norm_type="batch_norm"), "c", "bpe", {}, "NA"),
+    "local-ctc": (dict(FAST, self_attention_model="rel_pos_local_attn", att_context_size=[3, 3]), "c", "bpe", {}, "per_feature"),
+    "local-left-rnnt": (dict(FAST, subsampling_factor=4, self_attention_model="rel_pos_local_attn",
+                             att_context_size=[5, 2], untie_biases=False, use_bias=False), "r", "bpe", {}, "NA"),
+    "local-right-ctc": (dict(FAST, subsampling_factor=4, self_attention_model="rel_pos_local_attn",
+                             att_context_size=[1, 4]), "c", "bpe", {}, "NA"),
+    "vggnet-ctc": (dict(subsampling="vggnet", subsampling_factor=4, subsampling_conv_channels=8), "c", "bpe", {}, "NA"),
+    "conv1d-ctc": (dict(subsampling="striding_conv1d", subsampling_factor=4, subsampling_conv_channels=8), "c", "bpe", {}, "NA"),
+    "dw-conv1d-ctc": (dict(subsampling="dw_striding_conv1d", subsampling_factor=8, subsampling_conv_channels=8), "c", "bpe", {},
+                      "NA"),
 }  # fmt: skip
 CHARACTERS = [" ", *map(chr, range(97, 123)), "'"]
 PIECES = ["[PAD]", "[UNK]", "one", "two", "##ty", "##teen", "s", "##even", "##ix", "e", "##ight"]
@@ -184,6 +195,24 @@ def pack(path, files, tiny):
             tar.addfile(info, io.BytesIO(content))
 
 
+def one_by_one(encoder, feats, lengths):
+    """forward_internal of subsamplings that NeMo 3.0.0 builds and then fails to run: its layers one after the other, as
+    in NeMo 2, and each utterance alone, since those did not hide padding."""
+
+    def forward(self, x, lengths):
+        n = calc_length(lengths, self._left_padding + self._right_padding, self._kernel_size, self._stride, self._ceil_mode,
+                        self._sampling_num)  # fmt: skip
+        if not self.conv2d_subsampling:
+            return torch.nn.Sequential.forward(self.conv, x.transpose(1, 2)).transpose(1, 2), n
+        x = torch.nn.Sequential.forward(self.conv, x.unsqueeze(1))
+        return self.out(x.transpose(1, 2).flatten(2)), n
+
+    with mock.patch.object(ConvSubsampling, "forward", forward):
+        rows = [encoder.forward_internal(x[None, :, :n], n[None]) for x, n in zip(feats, lengths)]
+    n = torch.cat([r[1] for r in rows])
+    return torch.stack([torch.nn.functional.pad(r[0][0], (0, int(n.max()) - r[0].shape[2])) for r in rows]), n
+
+
 def streaming_steps(encoder, feats):
     """Chunks of forward_for_export, which a caller feeds with caches from zero on."""
     cfg = encoder.streaming_cfg
@@ -244,8 +273,10 @@ def make(out, name, tiny, audio):
     lengths = torch.tensor([75, 50])
     feats[1, :, 50:] = 0
     want = dict(feats=feats, lengths=lengths)
-    want["encoded"], want["encoded_lengths"] = encoder.forward_internal(feats, lengths)
-    want["encoded_1"] = encoder.forward_internal(feats[:1, :, :41], torch.tensor([41]))[0]
+    odd = conf.get("subsampling", "").endswith(("vggnet", "conv1d"))
+    forward = functools.partial(one_by_one, encoder) if odd else encoder.forward_internal
+    want["encoded"], want["encoded_lengths"] = forward(feats, lengths)
+    want["encoded_1"] = forward(feats[:1, :, :41], torch.tensor([41]))[0]
     bpe = "" if kind == "char" else "BPE"
     if "c" in heads:
         ctc = randomize(ConvASRDecoder(feat_in=wide, num_classes=vocab, vocabulary=list(tokens)), 2)

@@ -13,7 +13,8 @@ import onnx
 import yaml
 from test_convert import DATA, RECORDING, ort, ours, steno
 
-MODELS = ("conformer-ctc-char", "conformer-rnnt", "parakeet-tdt", "hybrid-tdt", "hybrid-streaming", "striding-streaming")
+MODELS = ("conformer-ctc-char", "conformer-rnnt", "parakeet-tdt", "hybrid-tdt", "hybrid-streaming", "striding-streaming",
+          "local-left-rnnt", "vggnet-ctc")
 WEIGHTS = "model_weights.ckpt"
 CONFIG = "model_config.yaml"
 
@@ -100,6 +101,17 @@ def equal_in_onnx_runtime(d):
 def equal_in_steno(d):
     os.mkdir(f"{d}/arrays")
     networks(d, ours(f"{d}/arrays"))
+
+
+def local_attention_can_be_asked_for(d):
+    """NeMo's change_attention_model takes the weights of rel_pos; limits beyond the ends hide nothing."""
+    want = np.load(f"{DATA}/nemo-parakeet-tdt.npz")
+    n = want["encoded_lengths"][0]
+    for frames, same in (("64", True), ("2", False)):
+        out = convert(d, "parakeet-tdt", "--local-attention", frames)[0]
+        y = ort(f"{out}/encoder.onnx")({"audio_signal": want["feats"], "length": want["lengths"]})[0]
+        difference = np.abs(y[0, :, :n] - want["encoded"][0, :, :n]).max()
+        assert (difference < 1e-4) == same, f"{frames}: {difference}"
 
 
 def convert(d, name, *flags):
@@ -224,9 +236,12 @@ def bad_configurations_are_named(d):
             ("encoder.n_heads", 3, "n_heads 3 do not fit together"),
             ("encoder.feat_in", 80, "feat_in 80 of 16 features"),
             ("encoder.use_bias", True, "linear1.bias' is missing"),
-            ("encoder.subsampling", "vggnet", "vggnet; known: dw_striding"),
+            ("encoder.subsampling", "pooling", "pooling; known: dw_striding"),
+            ("encoder.subsampling", "vggnet", "'encoder.pre_encode.conv.2.weight' is [8,1,3,3], encoder asks for [8,8,3,3]"),
             ("encoder.subsampling_factor", 6, "6; known: powers of two"),
-            ("encoder.self_attention_model", "rel_pos_local_attn", "known: rel_pos"),
+            ("encoder.self_attention_model", "rel_pos_global", "known: rel_pos"),
+            ("encoder.self_attention_model", "rel_pos_local_attn", "rel_pos_local_attn needs a limit on both sides"),
+            ("encoder.global_tokens", 1, "global_tokens: 1; known: 0"),
             ("encoder.conv_norm_type", "group_norm4", "known: batch_norm"),
             ("encoder.conv_context_size", [1, 1], "conv_context_size is neither"),
             ("encoder.reduction_factor", 2, "reduction_factor: 2; known: 1"),
@@ -260,8 +275,11 @@ def flags_that_do_not_fit_are_named(d):
                         (["--streaming", "yes"], "att_context_size is not limited"),
                         (["--streaming", "1"], "neither yes nor no"),
                         (["--lookahead", "2"], "att_context_size has none"),
-                        (["--lookahead", "-2"], "not a number of frames")):
+                        (["--lookahead", "-2"], "not a number of frames"),
+                        (["--local-attention", "0"], "not a number of frames from 1"),
+                        (["--local-attention", "4", "--streaming", "yes"], "local attention has no caches")):
         refused(d, base, part, 64, *flags)
+    refused(d, members("hybrid-tdt"), "self_attention_model is abs_pos", 64, "--local-attention", "128")
     refused(d, members("hybrid-streaming"), "att_context_size has 1, 0, 3", 64, "--lookahead", "2")
 
 
@@ -289,7 +307,7 @@ def hostile_archives_are_refused(d):
         steno("convert", f"{d}/cut.nemo", "-o", f"{d}/out", want=65)
 
 
-TESTS = [equal_in_onnx_runtime, equal_in_steno, every_written_directory_is_served, tokens_are_those_of_the_tokenizer,
+TESTS = [equal_in_onnx_runtime, equal_in_steno, local_attention_can_be_asked_for, every_written_directory_is_served, tokens_are_those_of_the_tokenizer,
          metadata_says_what_sherpa_asks_for, other_archives_and_a_directory_do_as_well,
          keys_of_training_change_nothing, bad_configurations_are_named,
          flags_that_do_not_fit_are_named, hostile_archives_are_refused]
