@@ -216,6 +216,12 @@ static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64
 
 /* ---- results --------------------------------------------------------------------------------- */
 
+static steno_status put_warnings(struct steno_buf *b, struct steno_dialect_session *d)
+{
+    char mix[STENO_MIX_WARNING];
+    return steno_deepgram_put_warnings(b, &state_of(d)->wants, steno_mix_warning(mix, d->mixed));
+}
+
 static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_session *d)
 {
     char id[37];
@@ -225,7 +231,7 @@ static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_sessi
     if (!st)
         st = steno_deepgram_put_model(b, d->start.model, d->model_version, d->model_family);
     if (!st)
-        st = steno_deepgram_put_warnings(b, &state_of(d)->wants);
+        st = put_warnings(b, d);
     return st ? st : steno_buf_printf(b, ",\"model_uuid\":\"%s\"}", id);
 }
 
@@ -340,7 +346,7 @@ static void end(struct steno_dialect_session *d, bool draining)
     if (!st)
         st = steno_deepgram_put_created(b, d->created);
     if (!st)
-        st = steno_deepgram_put_warnings(b, &state_of(d)->wants);
+        st = put_warnings(b, d);
     d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
 }
 

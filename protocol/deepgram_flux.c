@@ -137,7 +137,7 @@ static void opened(struct steno_dialect_session *d)
     steno_status st;
     struct steno_buf *b = open_message(d, "Connected", &st);
     if (!st)
-        st = steno_deepgram_put_warnings(b, &state_of(d)->wants);
+        st = steno_deepgram_put_warnings(b, &state_of(d)->wants, NULL);
     close_message(d, b, st);
 }
 

@@ -122,27 +122,37 @@ void steno_deepgram_note_language(struct steno_deepgram_wants *w, const char *la
     w->not_english = wants_digits(w) && (!code || strcmp(code, "en") != 0);
 }
 
-static steno_status put_warning(struct steno_buf *b, bool first, const char *name, size_t n,
+/* Append a warning about a parameter of n bytes. *any becomes true. */
+static steno_status put_warning(struct steno_buf *b, bool *any, const char *name, size_t n,
                                 const char *type, const char *message)
 {
-    return steno_buf_printf(b, "%s{\"parameter\":\"%.*s\",\"type\":\"%s\",\"message\":\"%s\"}",
-                            first ? ",\"warnings\":[" : ",", (int)n, name, type, message);
+    steno_status st =
+        steno_buf_printf(b, "%s{\"parameter\":\"%.*s\",\"type\":\"%s\",",
+                         *any ? "," : ",\"warnings\":[", (int)n, name, type);
+    if (!st)
+        st = steno_json_put_member(b, "message", message);
+    *any = true;
+    return st ? st : steno_buf_puts(b, "}");
 }
 
-steno_status steno_deepgram_put_warnings(struct steno_buf *b, const struct steno_deepgram_wants *w)
+steno_status steno_deepgram_put_warnings(struct steno_buf *b, const struct steno_deepgram_wants *w,
+                                         const char *recording)
 {
     steno_status st = STENO_OK;
     const char *digits = w->numerals ? "numerals" : "smart_format";
     const char *p = w->unsupported;
+    bool any = false;
     for (size_t n; !st && *p; p += n + (p[n] == ' ')) {
         n = strcspn(p, " ");
-        st = put_warning(b, p == w->unsupported, p, n, "unsupported_parameter",
+        st = put_warning(b, &any, p, n, "unsupported_parameter",
                          "this server cannot do what the parameter asks for");
     }
     if (!st && w->not_english)
-        st = put_warning(b, p == w->unsupported, digits, strlen(digits), "unsupported_language",
+        st = put_warning(b, &any, digits, strlen(digits), "unsupported_language",
                          "numbers become digits in English only");
-    return !st && (p > w->unsupported || w->not_english) ? steno_buf_puts(b, "]") : st;
+    if (!st && recording && *recording)
+        st = put_warning(b, &any, "", 0, "audio", recording);
+    return !st && any ? steno_buf_puts(b, "]") : st;
 }
 
 steno_status steno_deepgram_put_created(struct steno_buf *b, int64_t seconds)
@@ -501,7 +511,7 @@ static steno_status put_metadata(struct steno_buf *out, const struct steno_opena
     if (!st)
         st = steno_deepgram_put_created(out, a->created);
     if (!st)
-        st = steno_deepgram_put_warnings(out, &a->wants);
+        st = steno_deepgram_put_warnings(out, &a->wants, r->warning);
     if (!st)
         st = steno_buf_printf(out,
                               ",\"sha256\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",

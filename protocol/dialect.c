@@ -157,10 +157,22 @@ static void native_error(struct steno_dialect_session *d, const char *code, cons
     d->commit(d, steno_native_write_error(d->begin(d), &h, code, message, d->retry_after), false);
 }
 
+const char *steno_mix_warning(char out[STENO_MIX_WARNING], unsigned n)
+{
+    *out = '\0';
+    if (n > 1)
+        snprintf(out, STENO_MIX_WARNING,
+                 "%u channels were mixed (multichannel=true has one text for each)", n);
+    return out;
+}
+
 static void native_end(struct steno_dialect_session *d, bool draining)
 {
     struct steno_native_head h = head_of(d);
-    d->commit(d, steno_native_write_end(d->begin(d), &h, draining ? "draining" : "end", d->finals),
+    char warning[STENO_MIX_WARNING];
+    d->commit(d,
+              steno_native_write_end(d->begin(d), &h, draining ? "draining" : "end", d->finals,
+                                     steno_mix_warning(warning, d->mixed)),
               false);
 }
 

@@ -46,6 +46,7 @@ struct steno_dialect_session {
     const char
         *sha256; /* of all audio in hexadecimal digits, once a dialect that sums ends; or "" */
     unsigned channel, channels; /* of an event: from 0; their number with multichannel, else 0 */
+    unsigned mixed;             /* channels that became one, known with the first audio; 0 = none */
     uint64_t seq;               /* messages made so far */
     int64_t audio_ms;           /* audio processed so far */
     double audio_seconds;       /* accepted so far */
@@ -69,6 +70,11 @@ struct steno_dialect_session {
     void (*commit)(struct steno_dialect_session *d, steno_status st, bool replaceable);
     void *owner;
 };
+
+#define STENO_MIX_WARNING 96
+/* Write what a client is told whose n channels were mixed: words that are spoken at the same time
+ * are lost. Empty for n of 0 and 1. Returns out. */
+const char *steno_mix_warning(char out[STENO_MIX_WARNING], unsigned n);
 
 struct steno_dialect {
     const char *name;        /* "stream", "deepgram": in metrics and logs */

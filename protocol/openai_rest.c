@@ -1,176 +1,9 @@
 #include "protocol/openai_rest.h"
 
 #include "protocol/json_text.h"
-#include "protocol/query.h"
 
 #include <math.h>
 #include <string.h>
-
-static const struct {
-    const char *name, *media;
-} formats[] = {
-    [STENO_OPENAI_JSON] = {"json", "application/json"},
-    [STENO_OPENAI_TEXT] = {"text", "text/plain; charset=utf-8"},
-    [STENO_OPENAI_SRT] = {"srt", "application/x-subrip"},
-    [STENO_OPENAI_VERBOSE_JSON] = {"verbose_json", "application/json"},
-    [STENO_OPENAI_VTT] = {"vtt", "text/vtt; charset=utf-8"},
-};
-#define FORMATS (sizeof formats / sizeof *formats)
-
-const char *steno_openai_media_type(enum steno_openai_format f)
-{
-    return formats[f].media;
-}
-
-/* ---- requests -------------------------------------------------------------------------------- */
-
-static steno_status set_name(char out[STENO_OPENAI_NAME], const char *field, const char *value,
-                             steno_err *err)
-{
-    if (strlen(value) >= STENO_OPENAI_NAME)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", field,
-                          STENO_OPENAI_NAME - 1);
-    memcpy(out, value, strlen(value) + 1);
-    return STENO_OK;
-}
-
-static steno_status set_format(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    if (!strcmp(value, "diarized_json"))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "response_format: diarized_json needs a model that tells speakers apart, "
-                          "and no model of this server does; verbose_json has segments and times");
-    for (size_t i = 0; i < FORMATS; i++)
-        if (!strcmp(value, formats[i].name)) {
-            r->format = (enum steno_openai_format)i;
-            return STENO_OK;
-        }
-    return steno_fail(err, STENO_ERR_INVAL,
-                      "response_format: '%.40s' is not one of json, text, srt, verbose_json, vtt",
-                      value);
-}
-
-/* One of them, or several with commas between. */
-static steno_status set_granularity(struct steno_openai_request *r, const char *value,
-                                    steno_err *err)
-{
-    for (const char *p = value + strspn(value, ", "); *p; p += strspn(p, ", ")) {
-        const size_t n = strcspn(p, ", ");
-        if (n == 4 && !strncmp(p, "word", n))
-            r->words = true;
-        else if (n == 7 && !strncmp(p, "segment", n))
-            r->segments = true;
-        else
-            return steno_fail(err, STENO_ERR_INVAL,
-                              "timestamp_granularities[]: '%.40s' is neither word nor segment", p);
-        p += n;
-    }
-    return STENO_OK;
-}
-
-static steno_status set_temperature(struct steno_openai_request *r, const char *value,
-                                    steno_err *err)
-{
-    return steno_query_double("temperature", value, 0, 1, &r->temperature, err);
-}
-
-static steno_status set_stream(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    if (!strcmp(value, "null") || !*value) {
-        r->stream = false;
-        return STENO_OK;
-    }
-    return steno_query_bool("stream", value, &r->stream, err);
-}
-
-static steno_status set_model(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return set_name(r->model, "model", value, err);
-}
-
-static steno_status add_keyword(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return steno_hint_add_hotword(&r->hints, value, err);
-}
-
-static steno_status set_vad_filter(struct steno_openai_request *r, const char *value,
-                                   steno_err *err)
-{
-    return steno_query_bool("vad_filter", value, &r->vad_filter, err);
-}
-
-static steno_status set_channel(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    return steno_query_int("channel", value, 0, STENO_OPENAI_CHANNELS, &r->channel, err);
-}
-
-static steno_status set_include(struct steno_openai_request *r, const char *value, steno_err *err)
-{
-    (void)err;
-    r->logprobs |= !strcmp(value, "logprobs");
-    return STENO_OK;
-}
-
-static const struct field {
-    const char *name;
-    /* NULL: a hint of this name. */
-    steno_status (*set)(struct steno_openai_request *r, const char *value, steno_err *err);
-} fields[] = {
-    {"model", set_model},
-    {"language", NULL},
-    {"prompt", NULL},
-    {"hotwords", NULL},
-    {"prefix", NULL},
-    {"keywords", add_keyword},
-    {"vad_filter", set_vad_filter},
-    {"response_format", set_format},
-    {"temperature", set_temperature},
-    {"timestamp_granularities", set_granularity},
-    {"stream", set_stream},
-    {"channel", set_channel},
-    {"include", set_include},
-};
-
-steno_status steno_openai_field(struct steno_openai_request *r, const char *name, const char *value,
-                                size_t len, const char **param, steno_err *err)
-{
-    char text[STENO_OPENAI_FIELD + 1];
-    size_t n = strlen(name);
-    if (n > 2 && !strcmp(name + n - 2, "[]"))
-        n -= 2;
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (strlen(fields[i].name) != n || strncmp(fields[i].name, name, n))
-            continue;
-        *param = fields[i].name;
-        if (!len) /* forms of pages send the fields that nobody filled in */
-            return STENO_OK;
-        if (len > STENO_OPENAI_FIELD)
-            return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", fields[i].name,
-                              STENO_OPENAI_FIELD);
-        if (memchr(value, '\0', len))
-            return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL", fields[i].name);
-        memcpy(text, value, len);
-        text[len] = '\0';
-        return fields[i].set ? fields[i].set(r, text, err)
-                             : steno_hint_set(&r->hints, fields[i].name, text, err);
-    }
-    return STENO_OK;
-}
-
-steno_status steno_openai_check(const struct steno_openai_request *r, const char **param,
-                                steno_err *err)
-{
-    if (!r->has_file) {
-        *param = "file";
-        return steno_fail(err, STENO_ERR_INVAL, "file: the form has no file");
-    }
-    if ((r->words || r->segments) && r->format != STENO_OPENAI_VERBOSE_JSON) {
-        *param = "timestamp_granularities";
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "timestamp_granularities[]: needs response_format verbose_json");
-    }
-    return STENO_OK;
-}
 
 /* OpenAI writes the English name of a language. */
 static const char *language_name(const char *code)
@@ -439,6 +272,89 @@ steno_status steno_openai_write_verbose(struct steno_buf *out, const struct sten
     return THEN(st, steno_buf_puts(out, "}\n"));
 }
 
+/* ---- diarized_json --------------------------------------------------------------------------- */
+
+/* The known name of a channel's speaker, or a letter. letter: two bytes that hold it. */
+static const char *speaker_of(unsigned channel, const struct steno_openai_speakers *known,
+                              char letter[2])
+{
+    const unsigned k = channel ? channel - 1 : 0;
+    letter[0] = (char)('A' + k % 26);
+    letter[1] = '\0';
+    return known && k < (unsigned)known->n ? known->names[k] : letter;
+}
+
+/* A part of the text that one speaker said. */
+struct said {
+    double start, end;
+    const char *text;
+    unsigned channel;
+};
+
+static struct said said_of(const struct steno_event *seg, unsigned channel)
+{
+    struct said s = {seg->start, seg->end, seg->text, channel};
+    s.text += strspn(s.text, " "); /* sections begin with one */
+    return s;
+}
+
+/* Append a segment without its braces. */
+static steno_status put_said(struct steno_buf *out, const struct said *s, size_t id,
+                             const struct steno_openai_speakers *known)
+{
+    char letter[2];
+    steno_status st =
+        steno_buf_printf(out, "\"type\":\"transcript.text.segment\",\"id\":\"seg_%zu\",", id);
+    THEN(st, put_seconds(out, "start", s->start));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_seconds(out, "end", s->end));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "text", s->text));
+    THEN(st, steno_buf_puts(out, ","));
+    return THEN(st, put_text(out, "speaker", speaker_of(s->channel, known, letter)));
+}
+
+/* Append the text of all: a line for each segment. */
+static steno_status put_dialogue(struct steno_buf *out, const struct steno_openai_result *r)
+{
+    struct steno_buf text;
+    steno_status st = STENO_OK;
+    char letter[2];
+    steno_buf_init(&text, out->max);
+    for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
+        const struct said s = said_of(steno_transcript_segment(r->transcript, i),
+                                      steno_transcript_segment_channel(r->transcript, i));
+        THEN(st, steno_buf_printf(&text, "%s%s: ", i ? "\n" : "",
+                                  speaker_of(s.channel, r->speakers, letter)));
+        THEN(st, steno_buf_puts(&text, s.text));
+    }
+    THEN(st, steno_buf_puts(out, "\"text\":"));
+    THEN(st, steno_json_put_string(out, text.data ? text.data : "", text.len));
+    steno_buf_free(&text);
+    return st;
+}
+
+steno_status steno_openai_write_diarized(struct steno_buf *out, const struct steno_openai_result *r)
+{
+    steno_status st =
+        steno_buf_printf(out, "{\"task\":\"%s\",", r->translated ? "translate" : "transcribe");
+    THEN(st, put_seconds(out, "duration", r->duration));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_dialogue(out, r));
+    THEN(st, steno_buf_puts(out, ",\"segments\":["));
+    for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++) {
+        const struct said s = said_of(steno_transcript_segment(r->transcript, i),
+                                      steno_transcript_segment_channel(r->transcript, i));
+        THEN(st, steno_buf_puts(out, i ? ",{" : "{"));
+        THEN(st, put_said(out, &s, i, r->speakers));
+        THEN(st, steno_buf_puts(out, "}"));
+    }
+    THEN(st, steno_buf_puts(out, "],"));
+    THEN(st, put_usage(out, r->duration));
+    THEN(st, put_warning(out, r->warning));
+    return THEN(st, steno_buf_puts(out, "}\n"));
+}
+
 const char *steno_openai_error_type(int http)
 {
     if (http == 429)
@@ -538,6 +454,36 @@ steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, s
     THEN(st, put_channel(out, channel));
     THEN(st, steno_buf_puts(out, "}\n\n"));
     return whole(out, before, st);
+}
+
+static steno_status write_said_event(struct steno_buf *out, const struct said *s,
+                                     const struct steno_openai_speakers *known, size_t *id)
+{
+    const size_t before = out->len;
+    steno_status st = STENO_OK;
+    if (!*s->text)
+        return STENO_OK;
+    THEN(st, steno_buf_puts(out, "data: {"));
+    THEN(st, put_said(out, s, (*id)++, known));
+    THEN(st, steno_buf_puts(out, "}\n\n"));
+    return whole(out, before, st);
+}
+
+steno_status steno_openai_write_segment_events(struct steno_buf *out,
+                                               const struct steno_event *final, unsigned channel,
+                                               const struct steno_openai_speakers *speakers,
+                                               size_t *id)
+{
+    struct said s = said_of(final, channel);
+    steno_status st = STENO_OK;
+    if (!final->n_sections)
+        return write_said_event(out, &s, speakers, id);
+    for (size_t i = 0; i < final->n_sections; i++) {
+        const struct steno_section *x = &final->sections[i];
+        s = (struct said){x->start, x->end, x->text + strspn(x->text, " "), channel};
+        THEN(st, write_said_event(out, &s, speakers, id));
+    }
+    return st;
 }
 
 /* Append the texts of a recording's channels, if each has one. */

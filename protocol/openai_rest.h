@@ -16,14 +16,22 @@ enum steno_openai_format {
     STENO_OPENAI_TEXT,
     STENO_OPENAI_SRT,
     STENO_OPENAI_VERBOSE_JSON,
-    STENO_OPENAI_VTT
+    STENO_OPENAI_VTT,
+    STENO_OPENAI_DIARIZED_JSON
 };
 
-#define STENO_OPENAI_NAME 128 /* bytes of the model, with its NUL */
+#define STENO_OPENAI_NAME 128 /* bytes of the model or of a speaker, with its NUL */
 /* Bytes of any text field; more is STENO_ERR_LIMIT. */
 #define STENO_OPENAI_FIELD STENO_HINT_BYTES
 
 #define STENO_OPENAI_CHANNELS 64 /* the largest number of `channel` */
+
+#define STENO_OPENAI_SPEAKERS 20
+/* Who speaks on the channels 1 to n. */
+struct steno_openai_speakers {
+    char names[STENO_OPENAI_SPEAKERS][STENO_OPENAI_NAME];
+    int n;
+};
 
 struct steno_openai_request { /* zero-initialised = nothing given */
     char model[STENO_OPENAI_NAME];
@@ -35,6 +43,7 @@ struct steno_openai_request { /* zero-initialised = nothing given */
     bool logprobs;   /* include[] */
     bool vad_filter; /* silence does not go through the network. Not in OpenAI's form */
     bool has_file;
+    struct steno_openai_speakers speakers; /* known_speaker_names[] */
     int channel; /* of the recording, from 1; 0 = mean of all. Not in OpenAI's form */
 };
 
@@ -59,6 +68,7 @@ struct steno_openai_result {
     double duration;              /* s */
     const char *warning;          /* about the recording; NULL = none */
     bool logprobs;                /* wanted in json and in the last event */
+    const struct steno_openai_speakers *speakers; /* of diarized_json; may be NULL */
 };
 
 /* Append ,"logprobs":[{"token", "logprob", "bytes"}]. A token is a word, with a space before it
@@ -74,6 +84,11 @@ STENO_MUST steno_status steno_openai_write_json(struct steno_buf *out,
 STENO_MUST steno_status steno_openai_write_verbose(struct steno_buf *out,
                                                    const struct steno_openai_result *r, bool words,
                                                    bool segments);
+/* Append {"task", "duration", "text", "segments": [{"type", "id", "start", "end", "text",
+ * "speaker"}], "usage"}. A speaker is a channel of a recording whose channels were transcribed one
+ * by one: its known name, or A, B, ... The text has a line "SPEAKER: TEXT" for each segment. */
+STENO_MUST steno_status steno_openai_write_diarized(struct steno_buf *out,
+                                                    const struct steno_openai_result *r);
 /* Append {"error": {"message", "type", "param", "code"}}; param and code may be NULL. */
 STENO_MUST steno_status steno_openai_write_error(struct steno_buf *out, const char *message,
                                                  const char *type, const char *param,
@@ -98,6 +113,11 @@ STENO_MUST steno_status steno_openai_write_models(struct steno_buf *out,
  * has only text that will not change. On failure out has no part of the event. */
 STENO_MUST steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, size_t n,
                                                  unsigned channel);
+/* Append transcript.text.segment events for a final, one for each of its sections, with the members
+ * of a segment of diarized_json. *id counts the segments of the answer; channel from 1. */
+STENO_MUST steno_status steno_openai_write_segment_events(
+    struct steno_buf *out, const struct steno_event *final, unsigned channel,
+    const struct steno_openai_speakers *speakers, size_t *id);
 STENO_MUST steno_status steno_openai_write_done(struct steno_buf *out,
                                                 const struct steno_openai_result *r);
 STENO_MUST steno_status steno_openai_write_error_event(struct steno_buf *out, const char *message,

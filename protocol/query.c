@@ -13,6 +13,26 @@ size_t steno_query_path_len(const char *target)
     return strcspn(target, "?#");
 }
 
+/* Bytes of scheme and authority before the path; 0: the target has none. */
+static size_t authority(const char *target)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        const size_t n = strlen(schemes[i]);
+        if (!strncasecmp(target, schemes[i], n))
+            return n + strcspn(target + n, "/?#");
+    }
+    return 0;
+}
+
+void steno_query_make_origin_form(char *target)
+{
+    const size_t n = authority(target), slash = n && target[n] != '/';
+    memmove(target + slash, target + n, strlen(target + n) + 1);
+    if (slash)
+        *target = '/';
+}
+
 void steno_query_clean_path(char *target)
 {
     size_t n = steno_query_path_len(target), to = 0;

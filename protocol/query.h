@@ -19,6 +19,9 @@ STENO_MUST steno_status steno_query_each(const char *target, steno_query_fn fn, 
                                          steno_err *err);
 /* Length of the path before the query. */
 size_t steno_query_path_len(const char *target);
+/* Remove scheme and authority of a target in absolute form (RFC 9112, 3.2.2), in place; an empty
+ * path becomes "/". */
+void steno_query_make_origin_form(char *target);
 /* Clean the path in place: one '/' for several, and none at its end, which clients leave there when
  * they join a base URL and a path. The query stays. */
 void steno_query_clean_path(char *target);

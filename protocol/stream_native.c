@@ -431,10 +431,17 @@ steno_status steno_native_write_error(struct steno_buf *out, const struct steno_
 }
 
 steno_status steno_native_write_end(struct steno_buf *out, const struct steno_native_head *h,
-                                    const char *reason, uint64_t finals)
+                                    const char *reason, uint64_t finals, const char *warning)
 {
     steno_status st = open_message(out, "end", h);
-    return st ? st
-              : steno_buf_printf(out, ",\"reason\":\"%s\",\"finals\":%llu}", reason,
-                                 (unsigned long long)finals);
+    if (!st)
+        st = steno_buf_printf(out, ",\"reason\":\"%s\",\"finals\":%llu", reason,
+                              (unsigned long long)finals);
+    if (!st && *warning)
+        st = steno_buf_puts(out, ",\"warnings\":[");
+    if (!st && *warning)
+        st = steno_json_put_string(out, warning, strlen(warning));
+    if (!st && *warning)
+        st = steno_buf_puts(out, "]");
+    return st ? st : steno_buf_puts(out, "}");
 }

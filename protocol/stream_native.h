@@ -117,9 +117,11 @@ STENO_MUST steno_status steno_native_write_error(struct steno_buf *out,
                                                  const struct steno_native_head *h,
                                                  const char *code, const char *message,
                                                  double retry_after);
-/* Append the end. reason: "end" or "draining"; finals: their number in the session. */
+/* Append the end. reason: "end" or "draining"; finals: their number in the session; warning: about
+ * the audio, or "". */
 STENO_MUST steno_status steno_native_write_end(struct steno_buf *out,
                                                const struct steno_native_head *h,
-                                               const char *reason, uint64_t finals);
+                                               const char *reason, uint64_t finals,
+                                               const char *warning);
 
 #endif

@@ -154,7 +154,8 @@ const char *steno_request_header(struct steno_request *rq, const char *name)
 
 static bool is_deepgram(const struct steno_request *rq)
 {
-    return rq->route && rq->route->api == STENO_SESSION_LISTEN;
+    return rq->route &&
+           (!strcmp(rq->route->label, "/v1/listen") || !strcmp(rq->route->label, "/v2/listen"));
 }
 
 static enum MHD_Result queue(struct steno_request *rq, int code, struct MHD_Response *rs)
@@ -213,15 +214,17 @@ enum MHD_Result steno_respond_static(struct steno_request *rq, int code, const c
 }
 
 enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const char *media,
-                                     MHD_ContentReaderCallback read, void *ctx,
-                                     MHD_ContentReaderFreeCallback closed)
+                                     const struct steno_header *headers,
+                                     MHD_ContentReaderCallback read, void *ctx)
 {
     struct MHD_Response *rs =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read, ctx, closed);
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read, ctx, NULL);
     if (!rs)
         return MHD_NO;
     (void)MHD_add_response_header(rs, "Content-Type", media);
     (void)MHD_add_response_header(rs, "X-Accel-Buffering", "no"); /* proxies must pass events on */
+    for (; headers->name; headers++)
+        (void)MHD_add_response_header(rs, headers->name, headers->value);
     return queue(rq, code, rs);
 }
 
@@ -236,11 +239,15 @@ static steno_status write_error(const struct steno_request *rq, struct steno_buf
     return steno_openai_write_error(body, message, steno_openai_error_type(http), param, code);
 }
 
+#define MORE_HEADERS 3 /* that an error may have beside those of its status */
+
+/* more: further headers, at most MORE_HEADERS; may be NULL. */
 static enum MHD_Result respond_error(struct steno_request *rq, int http, const char *code,
-                                     const char *param, const char *message)
+                                     const char *param, const char *message,
+                                     const struct steno_header *more)
 {
     char seconds[32], ms[32], reason[STENO_DEEPGRAM_ERROR];
-    struct steno_header headers[4] = {{NULL, NULL}};
+    struct steno_header headers[4 + MORE_HEADERS] = {{NULL, NULL}};
     size_t n = 0;
     struct steno_buf body;
     steno_buf_init(&body, 65536);
@@ -262,6 +269,8 @@ static enum MHD_Result respond_error(struct steno_request *rq, int http, const c
         steno_deepgram_error_header(message, reason);
         headers[n++] = (struct steno_header){"dg-error", reason};
     }
+    for (size_t i = 0; more && more[i].name && i < MORE_HEADERS; i++)
+        headers[n++] = more[i];
     snprintf(rq->note, sizeof rq->note, "%.150s", message);
     return steno_respond(rq, http, "application/json", &body, headers);
 }
@@ -274,14 +283,20 @@ enum MHD_Result steno_respond_error(struct steno_request *rq, int http, const ch
     va_start(ap, fmt);
     vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    return respond_error(rq, http, code, param, message);
+    return respond_error(rq, http, code, param, message, NULL);
+}
+
+enum MHD_Result steno_respond_refusal(struct steno_request *rq, int http, const char *code,
+                                      const char *message, const struct steno_header *headers)
+{
+    return respond_error(rq, http, code, NULL, message, headers);
 }
 
 enum MHD_Result steno_respond_status(struct steno_request *rq, const steno_err *err,
                                      const char *param)
 {
     const struct steno_status_map *map = steno_status_info(err->code);
-    return respond_error(rq, map->http, map->name, param, err->msg);
+    return respond_error(rq, map->http, map->name, param, err->msg, NULL);
 }
 
 /* ---- a request ------------------------------------------------------------------------------- */
@@ -325,19 +340,11 @@ static enum MHD_Result answer_options(struct steno_request *rq)
 
 static enum MHD_Result wrong_method(struct steno_request *rq)
 {
-    struct steno_header headers[] = {{"Allow", allowed(rq->route)}, {NULL, NULL}};
-    struct steno_buf body;
+    const struct steno_header headers[] = {{"Allow", allowed(rq->route)}, {NULL, NULL}};
     char message[256];
     snprintf(message, sizeof message, "%.20s is not allowed here; allowed: %s", rq->method,
              headers[0].value);
-    snprintf(rq->note, sizeof rq->note, "%.150s", message);
-    steno_buf_init(&body, 4096);
-    if (steno_openai_write_error(&body, message, "invalid_request_error", NULL,
-                                 "method_not_allowed")) {
-        steno_buf_free(&body);
-        return MHD_NO;
-    }
-    return steno_respond(rq, 405, "application/json", &body, headers);
+    return steno_respond_refusal(rq, 405, "method_not_allowed", message, headers);
 }
 
 static bool is_post(const struct steno_request *rq)
@@ -448,9 +455,11 @@ static void begin_trace(struct steno_request *rq)
 
 static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
 {
-    bool within = enter_prefix(rq);
     enum method m = method_of(rq->method);
+    bool within;
     size_t path;
+    steno_query_make_origin_form(rq->target);
+    within = enter_prefix(rq);
     steno_query_clean_path(rq->target);
     path = steno_query_path_len(rq->target);
     choose_id(rq);

@@ -8,6 +8,7 @@
 
 #include "audio/file.h"
 #include "base/threads.h"
+#include "protocol/dialect.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -253,10 +254,10 @@ static void warn_of_mix(steno_job *job)
 {
     char *text = job->result.warning;
     const size_t n = strlen(text), room = sizeof job->result.warning - n;
+    char mix[STENO_MIX_WARNING];
     if (!job->req.multichannel && !job->req.channel && job->result.channels > 1)
-        snprintf(text + n, room,
-                 "%s%u channels were mixed (multichannel=true has one text for each)",
-                 n ? "; " : "", job->result.channels);
+        snprintf(text + n, room, "%s%s", n ? "; " : "",
+                 steno_mix_warning(mix, job->result.channels));
 }
 
 static void end_of_audio(steno_job *job)

@@ -108,13 +108,16 @@ enum MHD_Result steno_respond(struct steno_request *rq, int code, const char *me
 /* Answer with a static text. */
 enum MHD_Result steno_respond_static(struct steno_request *rq, int code, const char *media,
                                      const char *text);
-/* Answer with a body that is produced while it is sent; closed runs at its end. */
+/* Answer with a body that is produced while it is sent. */
 enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const char *media,
-                                     MHD_ContentReaderCallback read, void *ctx,
-                                     MHD_ContentReaderFreeCallback closed);
-/* Answer in the error form {"error": {message, type, param, code}}; 503 has Retry-After. param and
- * code may be NULL. In the first call of an upload this refuses the body and closes the connection.
- */
+                                     const struct steno_header *headers,
+                                     MHD_ContentReaderCallback read, void *ctx);
+/* Answer in the error form of the path: {"error": {message, type, param, code}}, or Deepgram's.
+ * headers: three at most beside those of every error. */
+enum MHD_Result steno_respond_refusal(struct steno_request *rq, int http, const char *code,
+                                      const char *message, const struct steno_header *headers);
+/* The same with param; 503 has Retry-After. param and code may be NULL. In the first call of an
+ * upload this refuses the body and closes the connection. */
 enum MHD_Result steno_respond_error(struct steno_request *rq, int http, const char *code,
                                     const char *param, const char *fmt, ...) STENO_PRINTF(5, 6);
 /* The same from a status; base/status.h has the table of codes and HTTP statuses. */

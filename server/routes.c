@@ -197,18 +197,12 @@ static enum MHD_Result get_model(struct steno_request *rq)
  * the upgrade is missing. */
 static enum MHD_Result get_stream(struct steno_request *rq)
 {
-    struct steno_header headers[] = {
+    const struct steno_header headers[] = {
         {"Upgrade", "websocket"}, {"Connection", "close"}, {NULL, NULL}};
-    struct steno_buf body;
-    steno_buf_init(&body, ANSWER_MAX);
-    if (steno_openai_write_error(&body,
+    return steno_respond_refusal(rq, 426, "upgrade_required",
                                  "this is a WebSocket endpoint: GET with HTTP/1.1, Upgrade: "
                                  "websocket and Connection: Upgrade, without a body",
-                                 "invalid_request_error", NULL, "upgrade_required")) {
-        steno_buf_free(&body);
-        return MHD_NO;
-    }
-    return steno_respond(rq, 426, "application/json", &body, headers);
+                                 headers);
 }
 
 const struct steno_route steno_routes[] = {

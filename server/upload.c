@@ -197,6 +197,8 @@ static steno_status write_openai(struct steno_upload *up, const struct steno_ope
 {
     if (up->ask.format == STENO_OPENAI_VERBOSE_JSON)
         return steno_openai_write_verbose(&up->answer, r, up->ask.words, up->ask.segments);
+    if (up->ask.format == STENO_OPENAI_DIARIZED_JSON)
+        return steno_openai_write_diarized(&up->answer, r);
     return steno_openai_write_json(&up->answer, r);
 }
 
@@ -241,6 +243,7 @@ steno_status steno_upload_write(struct steno_upload *up, const struct steno_open
         return st ? st : steno_buf_puts(&up->answer, "\n");
     case STENO_OPENAI_JSON:
     case STENO_OPENAI_VERBOSE_JSON:
+    case STENO_OPENAI_DIARIZED_JSON:
         break;
     }
     if (up->form == STENO_UPLOAD_DEEPGRAM)
@@ -315,6 +318,9 @@ static void on_event(void *user, unsigned channel, const struct steno_event *ev)
         add_sections(up, ev);
     else
         add_delta(up, ev, ev->kind == STENO_FINAL ? strlen(ev->text) : ev->stable_bytes);
+    if (up->ask.format == STENO_OPENAI_DIARIZED_JSON && ev->kind == STENO_FINAL && !up->sse_failure)
+        up->sse_failure = steno_openai_write_segment_events(
+            &up->events, ev, channel, &up->ask.speakers, &up->told_segments);
     pthread_mutex_unlock(&up->lock);
 }
 
@@ -346,6 +352,7 @@ struct steno_openai_result steno_upload_result(const struct steno_upload *up,
                                       .translated = up->ask.hints.translate,
                                       .duration = r->duration,
                                       .logprobs = up->ask.logprobs,
+                                      .speakers = &up->ask.speakers,
                                       .warning = *r->warning ? r->warning : NULL};
     const char *language =
         r->transcript ? steno_transcript_language(r->transcript, &out.language_probability) : NULL;
@@ -584,6 +591,12 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
         (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
         steno_upload_fail_status(up, "multichannel", &err);
     }
+    if (!up->fail_http && up->ask.format == STENO_OPENAI_DIARIZED_JSON && !up->multichannel) {
+        (void)steno_fail(&err, STENO_ERR_INVAL,
+                         "response_format: diarized_json needs multichannel=true (a speaker on "
+                         "each channel): no model of this server tells voices apart");
+        steno_upload_fail_status(up, "response_format", &err);
+    }
     if (!up->fail_http && !steno_upload_choose_model(up, &why, &err))
         steno_upload_fail(up, why.http, why.code, why.param, &err);
     if (!up->fail_http && !up->fetched && names_url(rq, up) && begin_fetch(rq, up))
@@ -727,6 +740,12 @@ static ssize_t read_events(void *ctx, uint64_t pos, char *out, size_t max)
     return n;
 }
 
+static enum MHD_Result respond_events(struct steno_request *rq, struct steno_upload *up)
+{
+    const struct steno_header headers[] = {{"X-Steno-Model", up->served->name}, {NULL, NULL}};
+    return steno_respond_stream(rq, 200, "text/event-stream", headers, read_events, up);
+}
+
 static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_header headers[3] = {{NULL, NULL}};
@@ -773,7 +792,7 @@ enum MHD_Result steno_upload_continue(struct steno_request *rq)
         up->sse_begun = true;
     pthread_mutex_unlock(&up->lock);
     if (up->sse && !failed)
-        return steno_respond_stream(rq, 200, "text/event-stream", read_events, up, NULL);
+        return respond_events(rq, up);
     return over ? answer(rq, up) : MHD_YES;
 }
 

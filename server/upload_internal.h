@@ -77,6 +77,7 @@ struct steno_upload {
     int64_t segment;       /* the one whose text is being sent */
     size_t sent_bytes;     /* of that segment's text */
     size_t sent_sections;  /* of a model that cuts */
+    size_t told_segments;  /* of diarized_json */
     bool any_sent;         /* of that channel */
     unsigned sent_channel; /* whose text is being sent, with multichannel; else 0 */
 };

@@ -533,7 +533,7 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
         .received_seconds = s->rate ? (double)s->received * s->width / s->rate : 0,
         .dropped_seconds =
             s->rate ? (double)(s->lost + (int64_t)s->n_held) * s->width / s->rate : 0,
-        .mixed = s->mixed > 1 ? s->mixed : 0,
+        .mixed = s->d.mixed,
     };
     pthread_mutex_unlock(&s->mx);
 }

@@ -37,7 +37,7 @@ static steno_status count_channels(steno_ws_session *s, steno_err *err)
 {
     const unsigned n = steno_feed_channels(s->feed);
     if (!s->d.start.multichannel) {
-        s->mixed = s->d.start.audio.channel ? 0 : n;
+        s->d.mixed = s->d.start.audio.channel || n < 2 ? 0 : n;
         return STENO_OK;
     }
     if (n < 1 || n > STENO_AUDIO_MAX_CHANNELS)

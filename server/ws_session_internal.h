@@ -60,7 +60,6 @@ struct steno_ws_session {
     int rate;
     unsigned
         width; /* samples of a frame of decoded audio: with multichannel the channels, else 1 */
-    unsigned mixed;        /* channels that became one */
     size_t message_bytes;  /* of the current binary message so far */
     const char *container; /* its format for people, by its first bytes; NULL: not known */
     size_t silent_bytes; /* of a container: how many more may come without sound; 0: it has some */

@@ -40,6 +40,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (steno_query_each(target, on_pair, &r, &err) && !err.msg[0])
         abort();
     (void)!steno_openai_check(&r, &param, &err);
+    steno_query_make_origin_form(target);
+    if (strlen(target) > size)
+        abort();
     steno_query_clean_path(target);
     if (strstr(target, "//") && strstr(target, "//") < target + steno_query_path_len(target))
         abort();

@@ -204,6 +204,8 @@ static steno_status write_json(struct steno_upload *up, const struct steno_opena
         return steno_deepgram_write(&up->answer, r, &about);
     if (up->ask.format == STENO_OPENAI_VERBOSE_JSON)
         return steno_openai_write_verbose(&up->answer, r, up->ask.words, up->ask.segments);
+    if (up->ask.format == STENO_OPENAI_DIARIZED_JSON)
+        return steno_openai_write_diarized(&up->answer, r);
     return steno_openai_write_json(&up->answer, r);
 }
 

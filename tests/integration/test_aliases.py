@@ -66,6 +66,10 @@ def names_of_clients_mean_the_default_and_the_log_says_so_once():
         for name in ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe-2025-12-15", "nova-3", "nova-2-phonecall",
                      "Systran/faster-whisper-large-v3", "openai/whisper-base", "large-v3-turbo", "tiny.en", "whisper-1"):
             assert upload(d, name)[:2] == (200, "digits-en"), name
+        parts = b'--b\r\nContent-Disposition: form-data; name="stream"\r\n\r\ntrue\r\n' \
+            b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + WAV + b"\r\n--b--\r\n"
+        _, headers, _ = d.request("POST", "/v1/audio/transcriptions", parts, {"Content-Type": "multipart/form-data; boundary=b"})
+        assert headers["content-type"] == "text/event-stream" and headers["x-steno-model"] == "digits-en", headers
         assert len(re.findall("requests for the model 'whisper-1' are served by digits-en", d.output())) == 1
         status, _, body = upload(d, "my-model")
         assert status == 404 and body["error"]["code"] == "model_not_found", body

@@ -136,6 +136,8 @@ def each_channel_its_transcript(d):
         body, headers = form([("response_format", "verbose_json"), ("multichannel", "true"), ("timestamp_granularities[]", granularity)],
                              stereo)
         assert {x["channel"] for x in check(d, "POST", OPENAI, body=body, headers=headers)[granularity + "s"]} == {1, 2}
+    body, headers = form([("response_format", "diarized_json"), ("multichannel", "true")], stereo)
+    assert {s["speaker"] for s in check(d, "POST", OPENAI, body=body, headers=headers)["segments"]} == {"A", "B"}
     assert len(check(d, "POST", "/v1/listen?multichannel=true&utterances=true", body=stereo)["results"]["channels"]) == 2
 
 

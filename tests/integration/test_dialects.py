@@ -117,6 +117,14 @@ def deepgram_rest_has_its_own_form(d):
 
 
 @case
+def deepgram_paths_have_its_errors(d):
+    for method, path, want in (("GET", "/v1/listen", 426), ("GET", "/v2/listen", 426), ("POST", "/v2/listen", 405), ("PUT", "/v1/listen", 405)):
+        status, headers, body = d.request(method, path, b"x" if method != "GET" else None)
+        j = json.loads(body)
+        assert status == want and headers["dg-error"] == j["err_msg"] and headers["dg-request-id"] == j["request_id"], (path, status, j)
+
+
+@case
 def deepgram_handshakes_are_refused_in_its_form(_):
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
         keys.write("[one]\nkey = 0123456789abcdef0123456789abcdef\n")

@@ -323,6 +323,17 @@ def http_1_0_closes_and_may_keep_alive():
 
 
 @case
+def targets_may_be_absolute():
+    with Stenod() as d:
+        s = dial(d)
+        for path in ("http://other.example:80/healthz", "HTTP://x//v1/models/"):
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert answer(s)[0] == 200, path
+        s.sendall(b"GET http://x HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer(s)[1]["content-type"].startswith("text/html")
+
+
+@case
 def http_2_is_told_to_speak_1_1():
     with Stenod() as d:
         s = dial(d)

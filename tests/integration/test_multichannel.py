@@ -118,6 +118,38 @@ def deltas_of_channels_add_up_to_the_text(d):
 
 
 @case
+def channels_are_the_speakers_of_diarized_json(d):
+    code, _, text = form(d, response_format="diarized_json", multichannel="true", **{"known_speaker_names[]": "agent"})
+    got = json.loads(text)
+    assert code == 200 and got["task"] == "transcribe" and got["usage"]["type"] == "duration", got
+    for speaker, samples in (("agent", LEFT), ("B", RIGHT)):
+        assert " ".join(s["text"] for s in got["segments"] if s["speaker"] == speaker) == alone(d, samples)["text"], got
+    assert [s["start"] for s in got["segments"]] == sorted(s["start"] for s in got["segments"])
+    assert got["text"] == "\n".join(f"{s['speaker']}: {s['text']}" for s in got["segments"]), got
+    code, headers, text = form(d, response_format="diarized_json", multichannel="true", stream="true")
+    told = [json.loads(e.removeprefix("data: ")) for e in text.decode().split("\n\n") if e and "[DONE]" not in e]
+    assert code == 200 and headers["x-steno-model"] == "digits-en", headers
+    segments = [m for m in told if m["type"] == "transcript.text.segment"]
+    for speaker, samples in (("A", LEFT), ("B", RIGHT)):
+        assert " ".join(s["text"] for s in segments if s["speaker"] == speaker) == alone(d, samples)["text"], told
+    code, _, text = form(d, response_format="diarized_json")
+    error = json.loads(text)["error"]
+    assert code == 400 and error["param"] == "response_format" and "multichannel=true" in error["message"], text
+
+
+@case
+def openais_client_gets_diarized_json(d):
+    try:
+        from openai import OpenAI
+    except ImportError as e:
+        raise Skip(str(e)) from e
+    client_ = OpenAI(base_url=d.url + "/v1", api_key="none-is-asked-for-here")
+    got = client_.audio.transcriptions.create(file=("a.wav", STEREO), model="gpt-4o-transcribe-diarize", response_format="diarized_json",
+                                              chunking_strategy="auto", extra_body={"multichannel": True})
+    assert type(got).__name__ == "TranscriptionDiarized" and {s.speaker for s in got.segments} == {"A", "B"}, got
+
+
+@case
 def one_channel_of_many_is_a_list_of_one(d):
     mono = wav(LEFT)
     assert len(json.loads(post(d, "/v1/listen?multichannel=true", mono)[1])["results"]["channels"]) == 1
@@ -241,8 +273,18 @@ def channels_of_a_container_are_told_apart(d):
 
 
 @case
-def a_live_mix_is_in_the_log(d):
-    live(d, "/v1/stream", [{"type": "start", "sample_rate": RATE, "channels": 2}, *pieces(interleaved(LEFT, RIGHT))], {"type": "end"})
+def a_live_mix_is_told_and_in_the_log(d):
+    stereo, start = pieces(interleaved(LEFT, RIGHT)), {"type": "start", "sample_rate": RATE, "channels": 2}
+    got = live(d, "/v1/stream", [start, *stereo], {"type": "end"})
+    assert "2 channels were mixed" in got[-1]["warnings"][0], got[-1]
+    query = f"?encoding=linear16&sample_rate={RATE}&channels=2"
+    got = live(d, "/v1/listen" + query, stereo, {"type": "CloseStream"})
+    assert [w["type"] for w in got[-1]["warnings"]] == ["audio"] and "2 channels were mixed" in got[-1]["warnings"][0]["message"], got[-1]
+    meta = json.loads(post(d, "/v1/listen")[1])["metadata"]
+    assert "2 channels were mixed" in meta["warnings"][0]["message"], meta
+    for more in ({"channel": 2}, {"multichannel": True}):
+        assert "warnings" not in live(d, "/v1/stream", [{**start, **more}, *stereo], {"type": "end"})[-1]
+    assert "warnings" not in live(d, "/v1/listen" + query + "&multichannel=true", stereo, {"type": "CloseStream"})[-1]
     assert eventually(lambda: "2 channels mixed" in d.output())
 
 

@@ -72,13 +72,12 @@ static void wrong_values_name_field_and_choices(void **state)
         const char *name, *value, *param, *says;
     } bad[] = {
         {"response_format", "xml", "response_format",
-         "'xml' is not one of json, text, srt, verbose_json, vtt"},
+         "'xml' is not one of json, text, srt, verbose_json, vtt, diarized_json"},
         {"temperature", "2", "temperature", "temperature: 2 is outside 0..1"},
         {"temperature", "hot", "temperature", "'hot' is not a number"},
         {"timestamp_granularities[]", "char", "timestamp_granularities",
          "neither word nor segment"},
         {"timestamp_granularities", "word,char", "timestamp_granularities", "'char'"},
-        {"response_format", "diarized_json", "response_format", "tells speakers apart"},
         {"stream", "maybe", "stream", "'maybe' is not true or false"},
     };
     (void)state;
@@ -200,6 +199,58 @@ static void json_answer_has_text_and_usage(void **state)
     assert_true(number(json_object_get(j, "usage"), "seconds") == 5);
     assert_int_equal(json_array_size(json_object_get(j, "warnings")), 1);
     json_decref(j);
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+}
+
+static const char *text_of(const json_t *j, const char *key)
+{
+    return json_string_value(json_object_get(j, key));
+}
+
+/* TranscriptionDiarizedSegment: its members; speakers are channels, by name where one is known. */
+static void channels_are_the_speakers_of_diarized_json(void **state)
+{
+    struct steno_openai_request ask = {0};
+    steno_transcript *channels[] = {two_segments(), two_segments(), two_segments()};
+    struct steno_openai_result r = {.duration = 4.25, .speakers = &ask.speakers};
+    const char *param = NULL;
+    const struct steno_event *seg;
+    struct steno_buf b;
+    json_t *j, *list;
+    size_t id = 3;
+    (void)state;
+    assert_int_equal(field(&ask, "response_format", "diarized_json", &param, NULL), STENO_OK);
+    assert_int_equal(field(&ask, "known_speaker_names[]", "agent \"x\"", &param, NULL), STENO_OK);
+    r.transcript = steno_transcript_of_channels(channels, 3);
+    assert_non_null(r.transcript);
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_diarized(&b, &r), STENO_OK);
+    j = load(&b);
+    assert_string_equal(text_of(j, "task"), "transcribe");
+    assert_true(number(j, "duration") == 4.25);
+    list = json_object_get(j, "segments");
+    assert_int_equal(json_array_size(list), 6);
+    assert_string_equal(text_of(json_array_get(list, 0), "speaker"), "agent \"x\"");
+    assert_string_equal(text_of(json_array_get(list, 1), "speaker"), "B");
+    assert_string_equal(text_of(json_array_get(list, 5), "speaker"), "C");
+    assert_string_equal(text_of(json_array_get(list, 1), "type"), "transcript.text.segment");
+    assert_string_equal(text_of(json_array_get(list, 1), "id"), "seg_1");
+    assert_string_equal(text_of(json_array_get(list, 1), "text"), "four two");
+    assert_true(number(json_array_get(list, 1), "start") == 0.5);
+    assert_non_null(strstr(text_of(j, "text"), "agent \"x\": four two\nB: four two\nC: four two\n"));
+    json_decref(j);
+    steno_buf_reset(&b);
+    seg = steno_transcript_segment(r.transcript, 0);
+    assert_int_equal(steno_openai_write_segment_events(&b, seg, 2, &ask.speakers, &id), STENO_OK);
+    assert_int_equal(id, 4);
+    assert_string_equal(b.data, "data: {\"type\":\"transcript.text.segment\",\"id\":\"seg_3\","
+                                "\"start\":0.5,\"end\":1.25,\"text\":\"four two\","
+                                "\"speaker\":\"B\"}\n\n");
+    for (int i = 1; i < STENO_OPENAI_SPEAKERS; i++)
+        assert_int_equal(field(&ask, "known_speaker_names", "n", &param, NULL), STENO_OK);
+    assert_int_equal(field(&ask, "known_speaker_names", "n", &param, NULL), STENO_ERR_INVAL);
+    assert_string_equal(param, "known_speaker_names");
     steno_buf_free(&b);
     steno_transcript_free(r.transcript);
 }
@@ -490,6 +541,7 @@ int main(void)
         cmocka_unit_test(hints_are_read_and_their_faults_name_the_field),
         cmocka_unit_test(segments_of_whisper_are_written_as_they_are),
         cmocka_unit_test(json_answer_has_text_and_usage),
+        cmocka_unit_test(channels_are_the_speakers_of_diarized_json),
         cmocka_unit_test(log_probabilities_are_sent_when_they_are_included),
         cmocka_unit_test(segments_have_tokens_and_the_hypotheses_asked_for),
         cmocka_unit_test(verbose_answer_has_every_required_member),

@@ -122,6 +122,18 @@ static void slashes_of_joined_paths_do_not_matter(void **state)
         steno_query_clean_path(target);
         assert_string_equal(target, paths[i][1]);
     }
+    static const char *const absolute[][2] = {{"HTTP://a.b:80/v1/models", "/v1/models"},
+                                              {"https://a", "/"},
+                                              {"http://a?b=c", "/?b=c"},
+                                              {"http://", "/"},
+                                              {"/a?b=http://c", "/a?b=http://c"},
+                                              {"*", "*"}};
+    for (size_t i = 0; i < sizeof absolute / sizeof *absolute; i++) {
+        char target[64];
+        strcpy(target, absolute[i][0]);
+        steno_query_make_origin_form(target);
+        assert_string_equal(target, absolute[i][1]);
+    }
     assert_true(steno_query_path_is("/v1//listen/", 12, "/v1/listen"));
     assert_true(steno_query_path_is("//", 2, "/"));
     assert_false(steno_query_path_is("/v1/listening", 13, "/v1/listen"));

@@ -315,7 +315,7 @@ static void server_messages_have_their_documented_form(void **state)
     expect(&b, "{\"type\":\"error\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
                "\"code\":\"busy\",\"message\":\"full\",\"retry_after\":3}");
 
-    assert_int_equal(steno_native_write_end(&b, &head, "end", 3), STENO_OK);
+    assert_int_equal(steno_native_write_end(&b, &head, "end", 3, ""), STENO_OK);
     expect(&b, "{\"type\":\"end\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
                "\"reason\":\"end\",\"finals\":3}");
     steno_buf_free(&b);
@@ -326,7 +326,7 @@ static void a_full_buffer_is_an_error_not_half_a_message(void **state)
     struct steno_buf b;
     (void)state;
     steno_buf_init(&b, 40);
-    assert_int_equal(steno_native_write_end(&b, &head, "end", 3), STENO_ERR_LIMIT);
+    assert_int_equal(steno_native_write_end(&b, &head, "end", 3, "w"), STENO_ERR_LIMIT);
     steno_buf_free(&b);
 }
 

@@ -28,7 +28,7 @@ static const size_t words[WORDS][2] = {{4080, 7440},   {8560, 12240},  {13600, 1
                                        {19040, 23120}, {24880, 29200}, {30320, 35760},
                                        {37360, 40880}};
 static const double pauses[] = {0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0};
-static const double thresholds[] = {0.25, 0.35, 0.5, 0.7, 0.9, 1.2};
+static const double thresholds[] = {0.2, 0.25, 0.35, 0.5, 0.7, 0.9, 1.2};
 #define N_PAUSES (sizeof pauses / sizeof *pauses)
 #define N_THRESHOLDS (sizeof thresholds / sizeof *thresholds)
 
