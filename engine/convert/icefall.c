@@ -42,6 +42,13 @@ const struct steno_icefall_option steno_icefall_options[STENO_ICEFALL_OPTIONS] =
     {"--decoder-dim", "N", "columns of the prediction network"},
     {"--joiner-dim", "N", "columns of the joiner"},
     {"--context-size", "N", "tokens that the prediction network sees"},
+    {"--causal-convolution", "0|1",
+     "Conformer: trained with causal convolutions, which no shape tells (0)"},
+    {"--decode-chunk-size", "N",
+     "of such a transducer: frames of 40 ms of a chunk (16); -1: whole\n"
+     "recordings"},
+    {"--left-context", "N", "frames before a chunk that it sees (64)"},
+    {"--right-context", "N", "frames after a chunk that it sees (0)"},
 };
 
 struct job {
@@ -239,7 +246,7 @@ static steno_status write_text(struct job *j, const struct text_files *f)
 static bool below(const steno_torch *t, const char *root)
 {
     static const char *const weights[] = {"encoder_embed.conv.0.weight",
-                                          "encoder.encoder_embed.conv.0.weight_scale"};
+                                          "encoder.encoder_embed.conv.0.weight"};
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         char name[80];
         snprintf(name, sizeof name, "%s%s", root, weights[i]);
@@ -276,14 +283,23 @@ static bool is_left(const char *name)
  */
 static steno_status check_all_read(const struct job *j)
 {
-    static const char *const parts[] = {"encoder.", "encoder_embed.", "decoder.", "joiner."};
-    const size_t n_parts = j->a.ctc ? 2 : sizeof parts / sizeof *parts, root = strlen(j->w.root);
+    static const char *const transducer[] = {"encoder.", "encoder_embed.", "decoder.", "joiner.",
+                                             NULL},
+                             *const ctc[] = {"encoder.",
+                                             "encoder_embed.",
+                                             "ctc_output",
+                                             "encoder_output_layer.",
+                                             "feat_batchnorm.",
+                                             "after_norm.",
+                                             NULL};
+    const char *const *parts = j->a.ctc ? ctc : transducer;
+    const size_t root = strlen(j->w.root);
     for (size_t i = 0; i < steno_torch_count(j->torch); i++) {
         const struct steno_torch_tensor *t = steno_torch_get(j->torch, i);
         const char *name = t->name;
         if (j->read[i] || !begins(name, j->w.root) || is_left(name) || t->type == STENO_TORCH_I64)
             continue; /* i64: counts of the training */
-        for (size_t k = 0; k < n_parts; k++)
+        for (size_t k = 0; parts[k]; k++)
             if (begins(name + root, parts[k]))
                 return steno_fail(j->err, STENO_ERR_UNSUPPORTED,
                                   "%s: '%s' is no weight of a %s as it is known here: a layer "
@@ -324,9 +340,10 @@ static steno_status open_weights(struct job *j)
             j->w.root = roots[i];
     return j->w.root ? STENO_OK
                      : steno_fail(j->err, STENO_ERR_UNSUPPORTED,
-                                  "%s: no 'model.encoder_embed.conv.0.weight', so this is no "
-                                  "Zipformer of icefall, and no Conformer with scaled weights; of "
-                                  "files of torch.save alone, no others can be converted",
+                                  "%s: no 'model.encoder_embed.conv.0.weight' and no "
+                                  "'model.encoder.encoder_embed.conv.0.weight', so this is no "
+                                  "Zipformer and no Conformer of icefall; of files of torch.save "
+                                  "alone, no others can be converted",
                                   j->file);
 }
 
@@ -343,11 +360,12 @@ static steno_status write_network(struct job *j, const char *name, writer *write
 
 static steno_status write_networks(struct job *j)
 {
+    writer *const encoder =
+        j->a.conformer ? steno_icefall_write_conformer : steno_icefall_write_encoder;
     steno_status st;
     if (j->a.ctc)
-        return write_network(j, "model", steno_icefall_write_encoder);
-    st = write_network(
-        j, "encoder", j->a.conformer ? steno_icefall_write_conformer : steno_icefall_write_encoder);
+        return write_network(j, "model", encoder);
+    st = write_network(j, "encoder", encoder);
     if (!st)
         st = write_network(j, "decoder", steno_icefall_write_decoder);
     return st ? st : write_network(j, "joiner", steno_icefall_write_joiner);
@@ -362,7 +380,7 @@ static steno_status convert(struct job *j, const char *in)
     st = open_weights(j);
     if (!st)
         st = steno_icefall_read_arch(&j->w, j->o, &j->a, j->err);
-    j->w.scaled = !st && j->a.conformer;
+    j->w.scaled = !st && j->a.conformer && !j->a.plain;
     if (!st)
         st = find_text(j, &text);
     if (!st)

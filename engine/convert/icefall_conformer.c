@@ -1,28 +1,27 @@
-/* pruned_transducer_stateless5/conformer.py and pruned_transducer_stateless2/scaling.py of icefall:
- * a Conformer whose weights have logarithmic scales (steno_make_weights.scaled), with positions as
- * in Transformer-XL. Time comes first: [T, N, columns]. */
-#include "convert/icefall_graphs.h"
+/* Layers of icefall's Conformers, in two forms with positions as in Transformer-XL:
+ * conformer_ctc/conformer.py, with layer norms and batch normalization (arch.plain), and
+ * pruned_transducer_stateless5/conformer.py with pruned_transducer_stateless2/scaling.py, whose
+ * weights have logarithmic scales (steno_make_weights.scaled). */
+#include "convert/icefall_conformer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define POSITIONS 4096 /* rows for each sign; beyond them steno computes, other runtimes end */
 #define BANDS (((STENO_ICEFALL_BINS - 1) / 2 - 1) / 2)
+#define EPSILON 1e-5f
 
-struct conformer {
-    struct steno_make *m;
-    const struct steno_zipformer_stack *s;
-    steno_value_id positions; /* [1, 2 T - 1, d] */
-    steno_value_id mask;      /* [N, 1, T] bool, padding */
-};
+typedef steno_value_id part(struct steno_conformer *c, steno_value_id x, const char *name);
 
-/* ---- parts --------------------------------------------------------------------------------- */
+/* ---- small parts --------------------------------------------------------------------------- */
 
-/* x sigmoid(x - 1) */
-static steno_value_id double_swish(struct steno_make *m, steno_value_id x)
+/* Swish, or x sigmoid(x - 1) with scaled weights. */
+static steno_value_id activation(struct steno_conformer *c, steno_value_id x)
 {
-    steno_value_id y = steno_make_2(m, "Sub", x, steno_make_number(m, 1));
+    struct steno_make *m = c->m;
+    steno_value_id y = x;
+    if (!c->a->plain)
+        y = steno_make_2(m, "Sub", x, steno_make_number(m, 1));
     return steno_make_2(m, "Mul", x, steno_make_1(m, "Sigmoid", y));
 }
 
@@ -33,199 +32,236 @@ static steno_value_id basic_norm(struct steno_make *m, steno_value_id x, const c
     const struct steno_attr attr[] = {
         {.name = "axes", .kind = STENO_ATTR_INTS, .n = 1, .ints = &last},
         {.name = "keepdims", .kind = STENO_ATTR_INT, .i = 1}};
-    char part[40];
+    char eps[40];
     steno_value_id y = steno_make_2(m, "Mul", x, x);
-    snprintf(part, sizeof part, "%s.eps", name);
+    snprintf(eps, sizeof eps, "%s.eps", name);
     y = steno_make_node(m, "ReduceMean", 1, &y, 2, attr);
-    y = steno_make_add(m, y, steno_make_number(m, steno_make_exp(m, part)));
+    y = steno_make_add(m, y, steno_make_number(m, steno_make_exp(m, eps)));
     return steno_make_2(m, "Div", x, steno_make_1(m, "Sqrt", y));
 }
 
-static steno_value_id feed_forward(const struct conformer *c, steno_value_id x, const char *name)
+static steno_value_id feed_forward(struct steno_conformer *c, steno_value_id x, const char *name)
 {
-    struct steno_make *m = c->m;
-    char part[40];
-    steno_value_id y;
-    snprintf(part, sizeof part, "%s.0", name);
-    y = double_swish(m, steno_make_linear(m, x, part, c->s->d, c->s->ff[0], true));
-    snprintf(part, sizeof part, "%s.4", name);
-    return steno_make_add(m, x, steno_make_linear(m, y, part, c->s->ff[0], c->s->d, true));
+    const int64_t d = c->s->d, hidden = c->s->ff[0];
+    char linear[40];
+    snprintf(linear, sizeof linear, "%s.0", name);
+    x = activation(c, steno_make_linear(c->m, x, linear, d, hidden, true));
+    snprintf(linear, sizeof linear, "%s.%d", name, c->a->plain ? 3 : 4);
+    return steno_make_linear(c->m, x, linear, hidden, d, true);
 }
 
 /* ---- attention ----------------------------------------------------------------------------- */
 
 static const int64_t by_head[] = {0, 2, 1, 3}, turned[] = {0, 2, 3, 1};
 
-/* A third of the columns of x, [N, T, heads, d / heads]. */
-static steno_value_id third(const struct conformer *c, steno_value_id x, int64_t i)
+/* Columns from..from+d-1 of x, [N, T, heads, d / heads]. */
+static steno_value_id heads_of(struct steno_conformer *c, steno_value_id x, int64_t from)
 {
-    const int64_t d = c->s->d;
-    x = steno_make_slice(c->m, x, 2, i * d, (i + 1) * d);
+    x = steno_make_slice(c->m, x, 2, from, from + c->s->d);
     return steno_make_reshape(c->m, x, 4, (int64_t[]){0, 0, c->s->heads, c->s->query});
 }
 
-/* q + sqrt(size) NAME, heads before time. icefall divides q by sqrt(size) before it adds NAME;
- * here the scores are divided. */
-static steno_value_id biased(const struct conformer *c, steno_value_id q, const char *name)
+/* Queries, keys and values; of a chunk, the keys and values of the frames before it as well. */
+static void project(struct steno_conformer *c, steno_value_id x, steno_value_id out[3])
+{
+    static const char name[] = "self_attn.in_proj";
+    const int64_t d = c->s->d, chunk = c->a->chunk;
+    struct steno_make *m = c->m;
+    steno_value_id all;
+    if (!chunk) {
+        all = steno_make_linear(m, x, name, d, 3 * d, true);
+        for (int i = 0; i < 3; i++)
+            out[i] = heads_of(c, all, i * d);
+        return;
+    }
+    out[0] = steno_make_linear_rows(m, x, name, d, 3 * d, 0, d);
+    out[0] =
+        steno_make_reshape(m, out[0], 4, (int64_t[]){0, 0, c->s->heads, c->s->query});
+    all = steno_make_concat(m, 1, c->past, x);
+    c->past = steno_make_slice(m, all, 1, chunk, chunk + c->a->left);
+    all = steno_make_linear_rows(m, all, name, d, 3 * d, d, 3 * d);
+    for (int i = 0; i < 2; i++)
+        out[i + 1] = heads_of(c, all, i * d);
+}
+
+/* q + NAME, heads before time. The scores are divided by sqrt(size) here; icefall's form with
+ * scaled weights divides q alone, before it adds NAME, so NAME is multiplied. */
+static steno_value_id biased(struct steno_conformer *c, steno_value_id q, const char *name)
 {
     const int64_t dim[] = {c->s->heads, c->s->query};
     float *bias = steno_make_read(c->m, name, 2, dim);
-    for (int64_t i = 0; bias && i < c->s->d; i++)
+    for (int64_t i = 0; bias && !c->a->plain && i < c->s->d; i++)
         bias[i] *= sqrtf((float)c->s->query);
     q = steno_make_add(c->m, q, steno_make_floats(c->m, name, 2, dim, bias));
     free(bias);
     return steno_make_transpose(c->m, q, 4, by_head);
 }
 
-static steno_value_id attention(const struct conformer *c, steno_value_id x)
+/* [N, heads, T, left + 2 T - 1] of relative positions -> [N, heads, T, left + T] of keys. */
+static steno_value_id shift(struct steno_conformer *c, steno_value_id x)
+{
+    const struct steno_icefall_arch *a = c->a;
+    if (!a->chunk)
+        return steno_make_shift(c->m, x, true);
+    x = steno_make_shift(c->m, x, false);
+    return steno_make_slice(c->m, x, 3, 0, a->left + a->chunk + a->right);
+}
+
+static steno_value_id attention(struct steno_conformer *c, steno_value_id x, const char *name)
 {
     const int64_t d = c->s->d, h = c->s->heads, size = c->s->query;
     struct steno_make *m = c->m;
-    steno_value_id q, k, v, p, scores, all, hidden;
-    all = steno_make_linear(m, x, "self_attn.in_proj", d, 3 * d, true);
-    q = third(c, all, 0);
-    k = steno_make_transpose(m, third(c, all, 1), 4, turned);
-    v = steno_make_transpose(m, third(c, all, 2), 4, by_head);
+    steno_value_id qkv[3], k, v, p, scores, hidden;
+    (void)name;
+    project(c, x, qkv);
+    k = steno_make_transpose(m, qkv[1], 4, turned);
+    v = steno_make_transpose(m, qkv[2], 4, by_head);
     p = steno_make_linear(m, c->positions, "self_attn.linear_pos", d, d, false);
     p = steno_make_reshape(m, p, 4, (int64_t[]){1, -1, h, size});
     p = steno_make_transpose(m, p, 4, turned);
-    scores = steno_make_2(m, "MatMul", biased(c, q, "self_attn.pos_bias_v"), p);
-    scores = steno_make_shift(m, scores, true);
-    scores = steno_make_add(m, steno_make_2(m, "MatMul", biased(c, q, "self_attn.pos_bias_u"), k),
-                            scores);
+    scores = steno_make_2(m, "MatMul", biased(c, qkv[0], "self_attn.pos_bias_v"), p);
+    scores = shift(c, scores);
+    scores = steno_make_add(
+        m, steno_make_2(m, "MatMul", biased(c, qkv[0], "self_attn.pos_bias_u"), k), scores);
     scores = steno_make_2(m, "Div", scores, steno_make_number(m, sqrtf((float)size)));
     hidden = steno_make_unsqueeze(m, c->mask, 1);
     scores = steno_make_node(
         m, "Where", 3, (steno_value_id[]){hidden, steno_make_number(m, -1e30f), scores}, 0, NULL);
     v = steno_make_2(m, "MatMul", steno_make_softmax(m, "Softmax", scores, -1), v);
     v = steno_make_reshape(m, steno_make_transpose(m, v, 4, by_head), 3, (int64_t[]){0, 0, d});
-    return steno_make_add(m, x, steno_make_linear(m, v, "self_attn.out_proj", d, d, true));
+    return steno_make_linear(m, v, "self_attn.out_proj", d, d, true);
 }
 
 /* ---- convolution --------------------------------------------------------------------------- */
 
-static steno_value_id convolve(const struct conformer *c, steno_value_id x, const char *part,
-                               int64_t out, int64_t kernel, int64_t groups)
+static steno_value_id pointwise(struct steno_conformer *c, steno_value_id x, const char *name,
+                                int64_t out)
 {
-    const struct steno_make_conv k = {.rank = 1,
-                                      .in = c->s->d,
-                                      .out = out,
-                                      .kernel = kernel,
-                                      .stride = 1,
-                                      .pad = kernel / 2,
-                                      .groups = groups,
-                                      .bias = true};
-    char name[48];
-    snprintf(name, sizeof name, "conv_module.%s", part);
+    const struct steno_make_conv k = {
+        .rank = 1, .in = c->s->d, .out = out, .kernel = 1, .stride = 1, .bias = true};
     return steno_make_convolve(c->m, x, name, &k);
 }
 
-static steno_value_id convolution(const struct conformer *c, steno_value_id x)
+/* [N, d, T]. Causal models see frames before alone; of a chunk these are the kept ones. */
+static steno_value_id depthwise(struct steno_conformer *c, steno_value_id x)
+{
+    const int64_t d = c->s->d, before = c->s->kernel - 1, chunk = c->a->chunk;
+    const int64_t pads[] = {chunk ? 0 : c->a->causal ? before : before / 2,
+                            c->a->causal ? 0 : before / 2};
+    const struct steno_make_conv k = {
+        .rank = 1,
+        .in = d,
+        .out = d,
+        .kernel = c->s->kernel,
+        .stride = 1,
+        .groups = d,
+        .pads = pads,
+        .bias = true,
+        .batch_norm = c->a->plain ? "conv_module.norm" : NULL,
+    };
+    struct steno_make *m = c->m;
+    if (chunk) {
+        x = steno_make_concat(m, 2, c->taps, x);
+        c->taps = steno_make_slice(m, x, 2, chunk, chunk + before);
+    } else {
+        x = steno_make_node(m, "Where", 3, (steno_value_id[]){c->mask, steno_make_number(m, 0), x},
+                            0, NULL);
+    }
+    return steno_make_convolve(m, x, "conv_module.depthwise_conv", &k);
+}
+
+static steno_value_id convolution(struct steno_conformer *c, steno_value_id x, const char *name)
 {
     static const int64_t turn[] = {0, 2, 1};
     const int64_t d = c->s->d;
     struct steno_make *m = c->m;
-    steno_value_id y = steno_make_transpose(m, x, 3, turn), gate;
-    y = convolve(c, y, "pointwise_conv1", 2 * d, 1, 1);
-    gate = steno_make_1(m, "Sigmoid", steno_make_slice(m, y, 1, d, 2 * d));
-    y = steno_make_2(m, "Mul", steno_make_slice(m, y, 1, 0, d), gate);
-    y = steno_make_node(m, "Where", 3, (steno_value_id[]){c->mask, steno_make_number(m, 0), y}, 0,
-                        NULL);
-    y = double_swish(m, convolve(c, y, "depthwise_conv", d, c->s->kernel, d));
-    y = convolve(c, y, "pointwise_conv2", d, 1, 1);
-    return steno_make_add(m, x, steno_make_transpose(m, y, 3, turn));
+    (void)name;
+    x = steno_make_transpose(m, x, 3, turn);
+    x = steno_make_glu(m, pointwise(c, x, "conv_module.pointwise_conv1", 2 * d), 1);
+    x = activation(c, depthwise(c, x));
+    x = pointwise(c, x, "conv_module.pointwise_conv2", d);
+    return steno_make_transpose(m, x, 3, turn);
 }
 
-/* ---- the encoder --------------------------------------------------------------------------- */
+/* ---- the layer ----------------------------------------------------------------------------- */
 
-/* [N, T, bins] -> [N, about T / 4, d] */
-static steno_value_id embed(struct steno_make *m, const struct steno_icefall_arch *a,
-                            steno_value_id x)
+/* x + by f(x). The plain form has a norm, in front of f or behind the sum. */
+static steno_value_id residual(struct steno_conformer *c, steno_value_id x, const char *norm,
+                               part *f, const char *name, float by)
+{
+    const bool plain = c->a->plain, after = c->a->norm_after;
+    struct steno_make *m = c->m;
+    steno_value_id y =
+        plain && !after ? steno_make_norm(m, x, norm, c->s->d, EPSILON) : x;
+    y = f(c, y, name);
+    x = steno_make_add(m, x, plain && by < 1 ? steno_make_scale(m, y, by) : y);
+    return plain && after ? steno_make_norm(m, x, norm, c->s->d, EPSILON) : x;
+}
+
+steno_value_id steno_conformer_layer(struct steno_conformer *c, int i, steno_value_id x)
+{
+    steno_make_at(c->m, "%sencoder.layers.%d.", c->a->at, i);
+    x = residual(c, x, "norm_ff_macaron", feed_forward, "feed_forward_macaron", 0.5f);
+    x = residual(c, x, "norm_mha", attention, "self_attn", 1);
+    x = residual(c, x, "norm_conv", convolution, "conv_module", 1);
+    x = residual(c, x, "norm_ff", feed_forward, "feed_forward", 0.5f);
+    if (!c->a->plain)
+        return basic_norm(c->m, x, "norm_final");
+    return c->a->norm_after ? x : steno_make_norm(c->m, x, "norm_final", c->s->d, EPSILON);
+}
+
+/* ---- the embedding ------------------------------------------------------------------------- */
+
+/* NAME of a batch normalization of features: x by + shift of each bin. */
+static steno_value_id batch_norm(struct steno_make *m, steno_value_id x, const char *name)
+{
+    static const char *const roles[] = {"weight", "bias", "running_mean", "running_var"};
+    const int64_t bins = STENO_ICEFALL_BINS;
+    steno_value_id scale, shifted;
+    float *p[4];
+    for (int i = 0; i < 4; i++) {
+        char full[40];
+        snprintf(full, sizeof full, "%s.%s", name, roles[i]);
+        p[i] = steno_make_read(m, full, 1, &bins);
+    }
+    for (int64_t i = 0; i < bins && !m->st; i++) {
+        p[0][i] = (float)((double)p[0][i] / sqrt((double)p[3][i] + (double)EPSILON));
+        p[1][i] -= p[2][i] * p[0][i];
+    }
+    scale = steno_make_floats(m, "", 1, &bins, p[0]);
+    shifted = steno_make_floats(m, "", 1, &bins, p[1]);
+    for (int i = 0; i < 4; i++)
+        free(p[i]);
+    return steno_make_add(m, steno_make_2(m, "Mul", x, scale), shifted);
+}
+
+/* Three convolutions, the first without a stride; the plain form has the last two. */
+steno_value_id steno_conformer_embed(struct steno_conformer *c, steno_value_id x)
 {
     static const int64_t turn[] = {0, 2, 1, 3};
-    static const char *const names[] = {"conv.0", "conv.3", "conv.6"};
-    const int64_t d = a->stack[0].d;
-    steno_make_at(m, "encoder.encoder_embed.");
+    static const char *const scaled[] = {"conv.0", "conv.3", "conv.6"},
+                             *const plain[] = {NULL, "conv.0", "conv.2"};
+    const struct steno_icefall_arch *a = c->a;
+    const int64_t d = c->s->d;
+    struct steno_make *m = c->m;
+    steno_make_at(m, "%s", a->at);
+    if (a->feat_norm)
+        x = batch_norm(m, x, "feat_batchnorm");
+    steno_make_at(m, "%sencoder_embed.", a->at);
     x = steno_make_unsqueeze(m, x, 1);
-    for (int i = 0; i < 3; i++) {
-        const struct steno_make_conv c = {.rank = 2,
-                                          .in = i ? a->conv[i - 1] : 1,
+    for (int i = a->plain; i < 3; i++) {
+        const struct steno_make_conv k = {.rank = 2,
+                                          .in = i > a->plain ? a->conv[i - 1] : 1,
                                           .out = a->conv[i],
                                           .kernel = 3,
                                           .stride = i ? 2 : 1,
                                           .pad = i ? 0 : 1,
                                           .bias = true};
-        x = double_swish(m, steno_make_convolve(m, x, names[i], &c));
+        x = steno_make_convolve(m, x, a->plain ? plain[i] : scaled[i], &k);
+        x = a->plain ? steno_make_1(m, "Relu", x) : activation(c, x);
     }
     x = steno_make_reshape(m, steno_make_transpose(m, x, 4, turn), 3,
                            (int64_t[]){0, 0, BANDS * a->conv[2]});
-    return basic_norm(m, steno_make_linear(m, x, "out", BANDS * a->conv[2], d, true), "out_norm");
-}
-
-/* Rows of relative positions T - 1 down to 1 - T. */
-static steno_value_id positions_of(struct steno_make *m, steno_value_id frames, int64_t d)
-{
-    const int64_t center = POSITIONS - 1, one = center + 1;
-    steno_value_id table =
-        steno_make_sinusoids(m, "positions", 2 * POSITIONS - 1, d, (double)center, -1);
-    return steno_make_cut(m, table, 1, steno_make_2(m, "Sub", steno_make_ints(m, 1, &one), frames),
-                          steno_make_add(m, steno_make_ints(m, 1, &center), frames));
-}
-
-/* ((x - 1) / 2 - 1) / 2 of whole numbers */
-static steno_value_id quarter(struct steno_make *m, steno_value_id x)
-{
-    const int64_t one = 1, two = 2;
-    for (int i = 0; i < 2; i++) {
-        x = steno_make_2(m, "Sub", x, steno_make_ints(m, 1, &one));
-        x = steno_make_2(m, "Div", x, steno_make_ints(m, 1, &two));
-    }
-    return x;
-}
-
-/* True at frames behind the end of a recording, [N, 1, T]. */
-static steno_value_id padding(struct steno_make *m, steno_value_id lengths, steno_value_id frames)
-{
-    const steno_value_id zero = steno_make_ints(m, 1, (int64_t[]){0});
-    const steno_value_id in[] = {steno_make_int(m, 0), steno_make_2(m, "Squeeze", frames, zero),
-                                 steno_make_int(m, 1)};
-    lengths = steno_make_2(m, "Unsqueeze", lengths, steno_make_ints(m, 2, (int64_t[]){1, 2}));
-    return steno_make_2(m, "GreaterOrEqual", steno_make_node(m, "Range", 3, in, 0, NULL), lengths);
-}
-
-steno_status steno_icefall_write_conformer(const struct steno_icefall_arch *a,
-                                           const struct steno_make_weights *w, const char *path,
-                                           steno_err *err)
-{
-    const int64_t d = a->stack[0].d;
-    struct steno_make m;
-    struct conformer c = {.m = &m, .s = &a->stack[0]};
-    steno_value_id x, lengths, frames;
-    int64_t batch, rows;
-    if (steno_make_begin(&m, w, 2, err))
-        return m.st;
-    m.asked = "the architecture";
-    batch = steno_make_symbol(&m, "N");
-    x = steno_make_input(&m, "x", STENO_F32, 3,
-                         (int64_t[]){batch, steno_make_symbol(&m, "T"), STENO_ICEFALL_BINS});
-    lengths = quarter(&m, steno_make_input(&m, "x_lens", STENO_I64, 1, &batch));
-    x = embed(&m, a, x);
-    frames = steno_make_extent_of(&m, x, 1);
-    c.positions = positions_of(&m, frames, d);
-    c.mask = padding(&m, lengths, frames);
-    for (int i = 0; i < c.s->layers && !m.st; i++) {
-        steno_make_at(&m, "encoder.encoder.layers.%d.", i);
-        x = attention(&c, feed_forward(&c, x, "feed_forward_macaron"));
-        x = basic_norm(&m, feed_forward(&c, convolution(&c, x), "feed_forward"), "norm_final");
-    }
-    steno_make_at(&m, "joiner.");
-    x = steno_make_linear(&m, x, "encoder_proj", d, a->joiner, true);
-    rows = steno_make_symbol(&m, "T_out");
-    steno_make_output(&m, x, "encoder_out", STENO_F32, 3, (int64_t[]){batch, rows, a->joiner});
-    steno_make_output(&m, lengths, "encoder_out_lens", STENO_I64, 1, &batch);
-    steno_make_meta(&m, "model_type", "conformer");
-    steno_make_meta(&m, "version", "1");
-    steno_make_meta(&m, "model_author", "k2-fsa");
-    steno_make_meta(&m, "comment", "non-streaming conformer");
-    return steno_make_write(&m, path, NULL);
+    x = steno_make_linear(m, x, "out", BANDS * a->conv[2], d, true);
+    return a->plain ? steno_make_scale(m, x, sqrtf((float)d)) : basic_norm(m, x, "out_norm");
 }

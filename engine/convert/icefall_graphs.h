@@ -17,9 +17,13 @@ struct steno_zipformer_stack {
 };
 
 struct steno_icefall_arch {
-    /* A Conformer with scaled weights (pruned_transducer_stateless2 to 5): one stack, in which
-     * `query` columns are a head's. Otherwise a Zipformer. */
+    /* A Conformer: one stack, in which `query` columns are a head's. Otherwise a Zipformer. */
     bool conformer;
+    /* Conformers. plain: layer norms and batch normalization (conformer_ctc), where others have
+     * scaled weights; its norms may stand behind the parts, and its features may be normalized. */
+    bool plain, norm_after, feat_norm;
+    const char *at;        /* in front of the encoder's weights: "encoder." or "" */
+    const char *ctc_layer; /* "ctc_output_module.1" */
     struct steno_zipformer_stack stack[STENO_ZIPFORMER_STACKS];
     int64_t stacks;
     int64_t conv[3], hidden; /* channels of the embedding's convolutions and its ConvNeXt part */
@@ -27,8 +31,8 @@ struct steno_icefall_arch {
     int64_t out; /* the widest stack: columns of the encoder's output */
     bool causal;
     /* Streaming: frames of a chunk and frames of left context, at 50 Hz. chunk 0: whole recordings.
-     */
-    int64_t chunk, left;
+     * Conformers: at 25 Hz, and `right` frames after a chunk that it sees. */
+    int64_t chunk, left, right;
     bool ctc; /* write the CTC network; otherwise encoder, prediction network and joiner */
     int64_t vocab, joiner, decoder, context,
         group; /* group: columns of a group of its convolution */

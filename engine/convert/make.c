@@ -519,6 +519,26 @@ static steno_value_id turned(struct steno_make *m, const char *name, int64_t in,
     return v;
 }
 
+steno_value_id steno_make_linear_rows(struct steno_make *m, steno_value_id x, const char *name,
+                                      int64_t in, int64_t out, int64_t from, int64_t to)
+{
+    const int64_t rows = to - from;
+    char part[MAX_WEIGHT_NAME];
+    steno_value_id v = STENO_NONE, b;
+    float *w, *turn;
+    snprintf(part, sizeof part, "%s.weight", name);
+    w = steno_make_read(m, part, 2, (int64_t[]){out, in});
+    turn = w ? new_const(m, "", 2, (int64_t[]){in, rows}, &v) : NULL;
+    if (turn)
+        transpose(w + from * in, rows, in, turn);
+    free(w);
+    snprintf(part, sizeof part, "%s.bias", name);
+    w = steno_make_read(m, part, 1, &out);
+    b = steno_make_floats(m, "", 1, &rows, w ? w + from : NULL);
+    free(w);
+    return steno_make_add(m, steno_make_2(m, "MatMul", x, v), b);
+}
+
 static steno_value_id part_of(struct steno_make *m, const char *name, const char *role, int64_t d)
 {
     char part[MAX_WEIGHT_NAME];

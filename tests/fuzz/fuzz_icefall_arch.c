@@ -60,7 +60,9 @@ static void check(const struct steno_icefall_arch *a)
     if (a->stacks < 1 || a->stacks > STENO_ZIPFORMER_STACKS || a->chunk < 0 || a->vocab < 1 ||
         (a->chunk && (!a->causal || a->left < 1)))
         abort();
-    if (a->conformer && (a->stack[0].layers < 1 || a->stack[0].heads < 1 || a->ctc ||
+    if (a->conformer && (a->stack[0].layers < 1 || a->stack[0].heads < 1 || !a->at ||
+                         a->stack[0].layers > STENO_ZIPFORMER_LAYERS || (a->ctc && a->chunk) ||
+                         (a->plain && (!a->ctc || a->causal)) || a->right < 0 ||
                          a->stack[0].heads * a->stack[0].query != a->stack[0].d))
         abort();
     for (int64_t i = 0; i < a->stacks && !a->conformer; i++) {

@@ -106,6 +106,91 @@ def chunks(d, engine):
     close("chunks of CTC", got, want["chunk.ctc"])
 
 
+# ---- Conformers ----
+
+CAUSAL = ("--causal-convolution", "1")
+CHUNK, LEFT, STEPS = 4, 6, 4
+
+
+def conformer_chunks(d, engine):
+    """The streaming layout of pruned_transducer_stateless5; the caller counts the frames."""
+    want = np.load(f"{DATA}/conformer-scaled.npz")
+    for name, right in (("chunk", 0), ("right", 2)):
+        flags = (*CAUSAL, "--decode-chunk-size", str(CHUNK), "--left-context", str(LEFT), "--right-context", str(right))
+        os.mkdir(f"{d}/{name}")
+        out, _ = convert(f"{d}/{name}", "conformer-scaled", *flags)
+        path, got, rows = f"{out}/encoder.onnx", [], 4 * (CHUNK + right + 2) + 3
+        state = {k: v for k, v in first_states(path).items() if k != "processed_lens"}
+        for i in range(STEPS):
+            x = want["stream"][:, 4 * CHUNK * i : 4 * CHUNK * i + rows]
+            y = run(engine, path, {"x": x, **state, "processed_lens": np.full(2, CHUNK * i)})
+            got.append(y["encoder_out"])
+            state = {k: y[f"new_{k}"] for k in state}
+        close(f"{name}: encoder", np.stack(got), want[f"{name}.encoder"])
+        close(f"{name}: frames before", state["cached_attn"], want[f"{name}.attn"])
+        close(f"{name}: taps before", state["cached_conv"], want[f"{name}.conv"])
+        meta = metadata(path)
+        assert (meta["T"], meta["decode_chunk_len"], meta["pad_length"]) == (str(rows), "16", str(rows - 16)), meta
+
+
+def ctc_of(d, engine, content, want, *flags):
+    """want: by number of frames."""
+    torch_file.save(f"{d}/conformer.pt", {"model": content})
+    vocab = next(iter(want.values())).shape[-1]
+    with open(f"{DATA}/zipformer.tokens", encoding="utf-8") as f, open(f"{d}/tokens.txt", "w", encoding="utf-8") as g:
+        g.writelines(f.readlines()[:vocab])
+    steno("convert", f"{d}/conformer.pt", "-o", f"{d}/ctc", *flags)
+    onnx.checker.check_model(f"{d}/ctc/model.onnx", full_check=True)
+    x = np.load(f"{DATA}/conformer-scaled.npz")
+    for t, value in want.items():
+        got = run(engine, f"{d}/ctc/model.onnx", {"x": x[f"x.{t}"], "x_lens": x[f"lens.{t}"]})
+        close(f"ctc.{t}", got["log_probs"], value)
+        assert (got["log_probs_len"] == x[f"encoder_lens.{t}"]).all(), got["log_probs_len"]
+
+
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def with_ctc_layer(root):
+    """conformer-scaled as conformer_ctc2 ("") and conformer_ctc3 ("encoder.") name it; the joiner's projection is the
+    CTC layer."""
+    layer = "ctc_output_module.1" if root else "encoder_output_layer.1"
+    out = {}
+    for k, v in checkpoint("conformer-scaled").items():
+        if k.startswith("encoder."):
+            out[k if root else k.removeprefix("encoder.")] = v
+        elif k.startswith("joiner.encoder_proj"):
+            out[k.replace("joiner.encoder_proj", layer)] = v
+    return out
+
+
+def conformer_ctc(d, engine):
+    want = np.load(f"{DATA}/conformer-ctc.npz")
+    whole = checkpoint("conformer-ctc")
+    ctc_of(d, engine, whole, {t: want[f"ctc.{t}"] for t in (57, 131)})
+    behind = {k: v for k, v in whole.items() if not k.startswith("after_norm")}
+    ctc_of(d, engine, behind, {t: want[f"after.{t}"] for t in (57, 131)})
+    want = np.load(f"{DATA}/conformer-scaled.npz")
+    for root, kind, flags in (("", "encoder", ()), ("encoder.", "encoder", ()), ("encoder.", "causal", CAUSAL)):
+        ctc_of(d, engine, with_ctc_layer(root), {t: log_softmax(want[f"{kind}.{t}"]) for t in (57, 131)}, *flags)
+
+
+def conformers(d, engine):
+    conformer_chunks(d, engine)
+    conformer_ctc(d, engine)
+
+
+def conformers_in_onnx_runtime(d):
+    conformers(d, ort)
+
+
+def conformers_in_steno(d):
+    os.makedirs(f"{d}/arrays")
+    conformers(d, ours(f"{d}/arrays"))
+
+
 def whole_recordings_in_onnx_runtime(d):
     os.mkdir(f"{d}/ctc")
     whole_recordings(d, ort)
@@ -134,6 +219,8 @@ def written_directories_are_served(d):
                              ("zipformer", (*HEADS, *CTC), "offline zipformer2_ctc CTC"),
                              ("zipformer-causal", (*CHUNKS, *CTC), "streaming zipformer2 CTC"),
                              ("conformer-scaled", (), "offline conformer transducer"),
+                             ("conformer-scaled", CAUSAL, "streaming conformer transducer"),
+                             ("conformer-ctc", (), "offline zipformer2_ctc CTC"),
                              ("zipformer-causal", (*HEADS, "--chunk-size", "-1"), "offline zipformer2 transducer")):  # fmt: skip
         folder = tempfile.mkdtemp(dir=d)
         out, _ = convert(folder, name, *args)
@@ -363,13 +450,15 @@ def every_weight_is_asked_for(d):
     """Each weight that is left out or has another shape is named; those of the training alone are not missed."""
     unread = ("simple_am_proj", "simple_lm_proj", "ctc_output")
     other_models = ("downsample.bias", "decoder.conv.weight")  # of another length: another factor; none: a context of 1
-    for name, flags in (("zipformer", HEADS), ("zipformer-causal", CHUNKS), ("conformer-scaled", ())):
+    for name, flags in (("zipformer", HEADS), ("zipformer-causal", CHUNKS), ("conformer-scaled", ()), ("conformer-ctc", ())):
         whole = checkpoint(name)
         layer = [k for k in whole if ".layers.1." in k]
         assert layer
         # one layer, and all that is in no layer
         for key in [k for k in whole if k in layer or ".layers." not in k][:: 5 if SLOW > 1 else 1]:
             if key.startswith(unread) or (key in layer and key.endswith("layers.1.bypass_scale")):
+                continue
+            if name == "conformer-ctc" and key.startswith("decoder") or key.endswith("num_batches_tracked"):
                 continue
             if name == "conformer-scaled" and key.endswith("scale"):
                 continue  # weights may have none
@@ -412,11 +501,19 @@ def bad_options_are_named(d):
     refused(d, causal, "expected 2 to 4096", 64, *HEADS, "--chunk-size", "0")
     conformer = {"model": checkpoint("conformer-scaled")}
     refused(d, conformer, "--chunk-size: ", 64, "--chunk-size", "16")
+    refused(d, conformer, "--left-context: only with --causal-convolution 1", 64, "--left-context", "16")
+    refused(d, conformer, "expected 1 to 4096 (or -1", 64, *CAUSAL, "--decode-chunk-size", "0")
+    refused(d, conformer, "0 to 4096", 64, *CAUSAL, "--right-context", "5000")
+    refused(d, {"model": with_ctc_layer("encoder.")}, "no layout for chunks of a Conformer with CTC", 64, *CAUSAL,
+            "--decode-chunk-size", "16")  # fmt: skip
+    plain = checkpoint("conformer-ctc")
+    refused(d, {"model": {f"encoder.{k}": v for k, v in plain.items()}}, "a Conformer transducer without scaled weights", 65)
+    refused(d, {"model": plain}, "--causal-convolution 1: Conformers with batch normalization", 64, *CAUSAL)
     refused(d, conformer, "is a Conformer, which has none", 64, "--use-ctc", "1")
     refused(d, conformer, "--num-heads: 8, but", 64, "--num-heads", "8")
     no_ctc = {k: v for k, v in checkpoint().items() if not k.startswith("ctc_output")}
     refused(d, {"model": no_ctc}, "'model.ctc_output.1.weight' is missing", 65, *HEADS, *CTC)
-    refused(d, {"model": {"conv.weight": np.zeros((3, 3), "f4")}}, "this is no Zipformer of icefall", 65)
+    refused(d, {"model": {"conv.weight": np.zeros((3, 3), "f4")}}, "this is no Zipformer and no Conformer of icefall", 65)
     refused(d, {"model": {"encoder_embed.conv.0.weight": np.zeros((8, 1, 3, 3), "f4"),
                           "encoder.encoder_layers.0.norm_final.weight": np.zeros(8, "f4")}},
             "is missing, so this is no Zipformer of icefall", 65)  # fmt: skip
@@ -500,6 +597,7 @@ def checkpoints_of_a_training_are_read(d):
 
 
 TESTS = [whole_recordings_in_onnx_runtime, whole_recordings_in_steno, chunks_in_onnx_runtime, chunks_in_steno,
+         conformers_in_onnx_runtime, conformers_in_steno,
          written_directories_are_served, equal_to_exports_of_icefall, decoded_as_recorded, every_weight_is_asked_for, bad_options_are_named,
          hostile_files_are_refused, tokens_come_from_where_icefall_has_them, checkpoints_of_a_training_are_read]  # fmt: skip
 
