@@ -34,8 +34,8 @@ void steno_deepgram_note_unsupported(struct steno_deepgram_wants *w, const char 
 /* The language of the texts to come: a code, or "" and NULL for one that is not known. Sets
  * not_english if numbers are wanted as digits. */
 void steno_deepgram_note_language(struct steno_deepgram_wants *w, const char *language);
-/* Append ,"warnings":[{"parameter","type","message"}], or nothing if there are none. recording: what
- * is to be said of the audio; "" and NULL: nothing. */
+/* Append ,"warnings":[{"parameter","type","message"}], or nothing if there are none. recording:
+ * what is to be said of the audio; "" and NULL: nothing. */
 STENO_MUST steno_status steno_deepgram_put_warnings(struct steno_buf *b,
                                                     const struct steno_deepgram_wants *w,
                                                     const char *recording);

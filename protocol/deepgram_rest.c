@@ -126,9 +126,8 @@ void steno_deepgram_note_language(struct steno_deepgram_wants *w, const char *la
 static steno_status put_warning(struct steno_buf *b, bool *any, const char *name, size_t n,
                                 const char *type, const char *message)
 {
-    steno_status st =
-        steno_buf_printf(b, "%s{\"parameter\":\"%.*s\",\"type\":\"%s\",",
-                         *any ? "," : ",\"warnings\":[", (int)n, name, type);
+    steno_status st = steno_buf_printf(b, "%s{\"parameter\":\"%.*s\",\"type\":\"%s\",",
+                                       *any ? "," : ",\"warnings\":[", (int)n, name, type);
     if (!st)
         st = steno_json_put_member(b, "message", message);
     *any = true;

@@ -319,8 +319,8 @@ static void on_event(void *user, unsigned channel, const struct steno_event *ev)
     else
         add_delta(up, ev, ev->kind == STENO_FINAL ? strlen(ev->text) : ev->stable_bytes);
     if (up->ask.format == STENO_OPENAI_DIARIZED_JSON && ev->kind == STENO_FINAL && !up->sse_failure)
-        up->sse_failure = steno_openai_write_segment_events(
-            &up->events, ev, channel, &up->ask.speakers, &up->told_segments);
+        up->sse_failure = steno_openai_write_segment_events(&up->events, ev, channel,
+                                                            &up->ask.speakers, &up->told_segments);
     pthread_mutex_unlock(&up->lock);
 }
 

@@ -238,7 +238,8 @@ static void channels_are_the_speakers_of_diarized_json(void **state)
     assert_string_equal(text_of(json_array_get(list, 1), "id"), "seg_1");
     assert_string_equal(text_of(json_array_get(list, 1), "text"), "four two");
     assert_true(number(json_array_get(list, 1), "start") == 0.5);
-    assert_non_null(strstr(text_of(j, "text"), "agent \"x\": four two\nB: four two\nC: four two\n"));
+    assert_non_null(
+        strstr(text_of(j, "text"), "agent \"x\": four two\nB: four two\nC: four two\n"));
     json_decref(j);
     steno_buf_reset(&b);
     seg = steno_transcript_segment(r.transcript, 0);
