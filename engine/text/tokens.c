@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
+#include <xxhash.h>
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -23,8 +24,10 @@ struct steno_tokens {
     steno_arena *arena;
     struct token *t;
     int32_t n, cap;
+    int32_t *slots;    /* [n_slots] hash table of pieces: the lowest id of each; -1 = free */
+    size_t n_slots;    /* a power of two */
     int32_t delimiter; /* -1: none */
-    bool whole_words, joining;
+    bool whole_words, joining, byte_level;
 };
 
 static bool is_cjk(utf8proc_int32_t c)
@@ -94,6 +97,114 @@ static void find_whole_words(steno_tokens *t)
             !(t->t[i].flags & (STENO_TOKEN_WORD | STENO_TOKEN_ALONE | STENO_TOKEN_DROP)))
             t->whole_words = false;
 }
+
+/* ---- byte-level pieces ----------------------------------------------------------------------- */
+
+#define UNKNOWN_BYTE 0x2047 /* k2's sign for a character without pieces; its text is a space */
+#define HIGH_LETTER 0x180   /* from here on the signs are of bytes that begin a character */
+
+/* The byte that a letter of icefall's byte-level BPE represents, and the other way round
+ * (icefall/byte_utils.py, PRINTABLE_BASE_CHARS: the byte is the place in these ranges). */
+static const struct {
+    uint16_t first, last, byte;
+} byte_letters[] = {{256, 287, 0},   {32, 126, 32},   {288, 305, 127}, {308, 318, 145},
+                    {321, 328, 156}, {330, 382, 164}, {384, 422, 217}};
+
+static int byte_of_letter(utf8proc_int32_t c)
+{
+    for (size_t i = 0; i < sizeof byte_letters / sizeof *byte_letters; i++)
+        if (c >= byte_letters[i].first && c <= byte_letters[i].last)
+            return c - byte_letters[i].first + byte_letters[i].byte;
+    return c == UNKNOWN_BYTE ? ' ' : -1;
+}
+
+size_t steno_tokens_byte_letter(unsigned char byte, char out[2])
+{
+    size_t i = sizeof byte_letters / sizeof *byte_letters;
+    while (byte_letters[--i].byte > byte)
+        ;
+    return (size_t)utf8proc_encode_char(byte_letters[i].first + byte - byte_letters[i].byte,
+                                        (utf8proc_uint8_t *)out);
+}
+
+bool steno_tokens_apart(int32_t c)
+{
+    return (c >= 0x1100 && c <= 0x11FF) || (c >= 0x2E80 && c <= 0xA4CF) ||
+           (c >= 0xA840 && c <= 0xD7AF) || (c >= 0xF900 && c <= 0xFAFF) ||
+           (c >= 0xFE30 && c <= 0xFE4F) || (c >= 0xFF65 && c <= 0xFFDC) ||
+           (c >= 0x20000 && c <= 0x2FFFF);
+}
+
+/* All pieces are letters of bytes, with a word mark at most in front, and one of them is a sign
+ * that only Chinese and other such texts need: Latin vocabularies have accented letters that are
+ * none of these, or no sign so high (sherpa-onnx's symbol-table.cc has the last rule). */
+static bool is_byte_level(const steno_tokens *t)
+{
+    bool high = false;
+    for (int32_t i = 0; i < t->n; i++) {
+        const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)t->t[i].piece;
+        utf8proc_int32_t c;
+        if (strncmp(t->t[i].piece, MARK, MARK_LEN) == 0)
+            p += MARK_LEN;
+        for (; *p; p += utf8proc_iterate(p, -1, &c)) {
+            if (utf8proc_iterate(p, -1, &c) <= 0 || byte_of_letter(c) < 0)
+                return false;
+            high |= c >= HIGH_LETTER && c != UNKNOWN_BYTE;
+        }
+    }
+    return high;
+}
+
+/* Replace the text of each token by its bytes. */
+static steno_status decode_bytes(steno_tokens *t)
+{
+    for (int32_t i = 0; i < t->n; i++) {
+        struct token *k = &t->t[i];
+        const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)k->text;
+        char *out = steno_arena_strndup(t->arena, k->text, k->len); /* not longer */
+        uint16_t n = 0;
+        if (!out)
+            return STENO_ERR_NOMEM;
+        for (utf8proc_int32_t c; *p; out[n++] = (char)byte_of_letter(c)) {
+            p += utf8proc_iterate(p, -1, &c);
+            if (c > 126)
+                k->flags |= STENO_TOKEN_BYTE;
+        }
+        k->text = out;
+        k->len = n;
+    }
+    t->byte_level = true;
+    return STENO_OK;
+}
+
+/* ---- index ----------------------------------------------------------------------------------- */
+
+static size_t slot_of(const steno_tokens *t, const char *piece)
+{
+    size_t at = (size_t)XXH3_64bits(piece, strlen(piece)) & (t->n_slots - 1);
+    while (t->slots[at] >= 0 && strcmp(t->t[t->slots[at]].piece, piece) != 0)
+        at = (at + 1) & (t->n_slots - 1);
+    return at;
+}
+
+static steno_status index_pieces(steno_tokens *t)
+{
+    for (t->n_slots = 2; t->n_slots < 2 * (size_t)t->n;)
+        t->n_slots *= 2;
+    t->slots = malloc(t->n_slots * sizeof *t->slots);
+    if (!t->slots)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < t->n_slots; i++)
+        t->slots[i] = -1;
+    for (int32_t i = 0; i < t->n; i++) {
+        const size_t at = slot_of(t, t->t[i].piece);
+        if (t->slots[at] < 0)
+            t->slots[at] = i;
+    }
+    return STENO_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static steno_status grow(steno_tokens *t, int32_t id)
 {
@@ -210,6 +321,13 @@ steno_status steno_tokens_parse(steno_tokens **out, const char *bytes, size_t n,
         classify(&t->t[i], strlen(t->t[i].piece));
     }
     find_whole_words(t);
+    st = index_pieces(t);
+    if (!st && is_byte_level(t))
+        st = decode_bytes(t);
+    if (st) {
+        steno_fail(err, st, "%s: out of memory", name);
+        goto fail;
+    }
     *out = t;
     return STENO_OK;
 fail:
@@ -234,6 +352,7 @@ void steno_tokens_close(steno_tokens *t)
     if (!t)
         return;
     steno_arena_free(t->arena);
+    free(t->slots);
     free(t->t);
     free(t);
 }
@@ -306,10 +425,7 @@ int32_t steno_tokens_count(const steno_tokens *t)
 
 int32_t steno_tokens_find(const steno_tokens *t, const char *piece)
 {
-    for (int32_t i = 0; i < t->n; i++)
-        if (strcmp(t->t[i].piece, piece) == 0)
-            return i;
-    return -1;
+    return t->slots[slot_of(t, piece)];
 }
 
 const char *steno_tokens_text(const steno_tokens *t, int32_t id, size_t *len)
@@ -326,6 +442,11 @@ const char *steno_tokens_piece(const steno_tokens *t, int32_t id)
 unsigned steno_tokens_flags(const steno_tokens *t, int32_t id)
 {
     return t->t[id].flags;
+}
+
+bool steno_tokens_byte_level(const steno_tokens *t)
+{
+    return t->byte_level;
 }
 
 bool steno_tokens_whole_words(const steno_tokens *t)

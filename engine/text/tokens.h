@@ -5,7 +5,9 @@
  * names the piece " ". Ids are 0..n-1, each once, in any order.
  * U+2581 (▁, SentencePiece's mark) or a space at the beginning of a piece begins a word. A piece
  * that is one CJK ideograph or kana is a word by itself, without a space before it. <0x00>..<0xFF>
- * represent single bytes (SentencePiece byte fallback). Frozen. */
+ * represent single bytes (SentencePiece byte fallback).
+ * Pieces may be of bytes (icefall's byte-level BPE, "bbpe"): each letter, of 256 between U+0020 and
+ * U+01A6, then represents one byte of the text. The vocabulary is known by them. Frozen. */
 #ifndef STENO_TEXT_TOKENS_H
 #define STENO_TEXT_TOKENS_H
 
@@ -21,7 +23,7 @@ enum {
     STENO_TOKEN_WORD = 1u << 0,  /* begins a word, with a space before it */
     STENO_TOKEN_ALONE = 1u << 1, /* a word by itself, without a space before it */
     STENO_TOKEN_DROP = 1u << 2,  /* recognized, but not written (<unk>, <blk>, ...) */
-    STENO_TOKEN_BYTE = 1u << 3,  /* one byte of a character */
+    STENO_TOKEN_BYTE = 1u << 3,  /* bytes of characters, perhaps not of whole ones */
     STENO_TOKEN_JOINS = 1u << 4  /* the word goes on in the next token, unless that is ALONE */
 };
 
@@ -62,6 +64,13 @@ const char *steno_tokens_piece(const steno_tokens *t, int32_t id);
 unsigned steno_tokens_flags(const steno_tokens *t, int32_t id); /* STENO_TOKEN_* */
 /* steno_tokens_set_joining was called. */
 bool steno_tokens_joining(const steno_tokens *t);
+/* The pieces are of bytes; steno_tokens_text gives these. Training put spaces around each
+ * Chinese, Japanese or Korean character, so a space behind one is not written. */
+bool steno_tokens_byte_level(const steno_tokens *t);
+/* A character that training put spaces around (icefall/utils.py, tokenize_by_CJK_char). */
+bool steno_tokens_apart(int32_t c);
+/* The letter that represents a byte in such pieces. Returns its length, 1 or 2. */
+size_t steno_tokens_byte_letter(unsigned char byte, char out[2]);
 /* True if every written token is a whole word: then nothing can be added to a word later. */
 bool steno_tokens_whole_words(const steno_tokens *t);
 

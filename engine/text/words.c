@@ -13,7 +13,8 @@ struct open_word {
     double log_conf;
     size_t tokens;
     bool any, spaced, alone, bytes;
-    bool joins; /* its last token goes on in the next one */
+    bool joins;      /* its last token goes on in the next one */
+    bool byte_level; /* of the vocabulary */
 };
 
 void steno_words_init(struct steno_words *w)
@@ -63,15 +64,15 @@ steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t byt
     return st ? st : steno_buf_reserve(&w->words, bytes);
 }
 
-/* Copy text, with U+FFFD for invalid UTF-8 from byte pieces. */
-static steno_status add_repaired(struct steno_buf *out, const char *s, size_t n)
+/* Copy text, with `instead` for invalid UTF-8 from byte pieces. */
+static steno_status add_repaired(struct steno_buf *out, const char *s, size_t n,
+                                 const char *instead)
 {
     while (n) {
         utf8proc_int32_t c;
         utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
         bool good = k > 0 && c != 0;
-        steno_status st =
-            good ? steno_buf_add(out, s, (size_t)k) : steno_buf_puts(out, "\xEF\xBF\xBD");
+        steno_status st = good ? steno_buf_add(out, s, (size_t)k) : steno_buf_puts(out, instead);
         if (st)
             return st;
         s += k > 0 ? k : 1;
@@ -80,8 +81,9 @@ static steno_status add_repaired(struct steno_buf *out, const char *s, size_t n)
     return STENO_OK;
 }
 
-/* The bytes of the open word are at the end of w->words, from `from` on. */
-static steno_status repair(struct steno_words *w, size_t from)
+/* The bytes of the open word are at the end of w->words, from `from` on. Byte-level pieces often
+ * end inside a character, so there the rest of one is not written (icefall's smart_byte_decode). */
+static steno_status repair(struct steno_words *w, size_t from, bool byte_level)
 {
     steno_status st;
     steno_buf_reset(&w->scratch);
@@ -89,7 +91,22 @@ static steno_status repair(struct steno_words *w, size_t from)
     if (st)
         return st;
     w->words.len = from;
-    return add_repaired(&w->words, w->scratch.data, w->scratch.len);
+    return add_repaired(&w->words, w->scratch.data, w->scratch.len,
+                        byte_level ? "" : "\xEF\xBF\xBD");
+}
+
+/* A space goes before the word. */
+static bool spaced(const struct steno_words *w, const struct open_word *o)
+{
+    size_t at = w->line.len;
+    utf8proc_int32_t c = 0;
+    if (!o->spaced || !w->n || !o->byte_level || !at)
+        return o->spaced && w->n;
+    while (--at && ((unsigned char)w->line.data[at] & 0xC0) == 0x80)
+        ;
+    (void)utf8proc_iterate((const utf8proc_uint8_t *)w->line.data + at,
+                           (utf8proc_ssize_t)(w->line.len - at), &c);
+    return !steno_tokens_apart(c);
 }
 
 static steno_status close_word(struct steno_words *w, struct open_word *o)
@@ -100,13 +117,13 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
         return STENO_OK;
     o->any = false;
     if (o->bytes)
-        st = repair(w, o->span.text);
+        st = repair(w, o->span.text, o->byte_level);
     if (st || w->words.len == o->span.text) /* only a word mark: no word */
         return st;
     st = steno_buf_add(&w->words, "", 1);
     if (!st)
         st = reserve(w, w->n + 1);
-    if (!st && o->spaced && w->n)
+    if (!st && spaced(w, o))
         st = steno_buf_puts(&w->line, " ");
     if (st)
         return st;
@@ -144,6 +161,7 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
         if (st)
             return st;
         open_word(w, o, s, number, flags, (flags & STENO_TOKEN_WORD) || apart);
+        o->byte_level = steno_tokens_byte_level(t);
     }
     /* behind a delimiter alone: the word begins here */
     if (len && o->tokens && w->words.len == o->span.text && steno_tokens_delimiter(t) >= 0) {

@@ -1,5 +1,6 @@
 /* bpe.vocab and hotwords: the input is a vocabulary, a zero byte, and phrases. Any bytes are read
- * or refused, and every sequence can be scored. */
+ * or refused, and every sequence can be scored. The phrases are also cut by the tokens alone, plain
+ * and byte-level ones. */
 /* covers: engine/text/bpe_vocab.c engine/families/common/phrases.c engine/search/hotwords.c */
 #include <math.h>
 #include <stdlib.h>
@@ -11,6 +12,10 @@
 
 static const char tokens_txt[] =
     "<blk> 0\n<unk> 1\n" M "A 2\nB 3\nAB 4\n" M " 5\n\xE4\xBD\xA0 6\nC 7\n" M "WORD 8\n";
+
+/* "丽" and others of byte-level BPE */
+static const char bytes_txt[] = "<blk> 0\n" M "\xC6\x8B\xC5\x9E 1\n\xC5\xA3 2\n" M "A 3\nB 4\n" M
+                                " 5\n\xC6\x8B 6\n\xC5\x9E 7\nA 8\n";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -31,6 +36,20 @@ static void check(const steno_hotwords *h)
         abort();
 }
 
+static void cut_by_tokens(const char *txt, size_t n, const char *phrases)
+{
+    struct steno_phrases v;
+    steno_tokens *tokens = NULL;
+    steno_hotwords *h = NULL;
+    if (steno_tokens_parse(&tokens, txt, n, "t", NULL) || steno_phrases_open(&v, tokens, NULL))
+        abort();
+    if (!steno_phrases_build(&h, &v, phrases, 1.5f, NULL) && h)
+        check(h);
+    steno_hotwords_close(h);
+    steno_phrases_close(&v);
+    steno_tokens_close(tokens);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     const uint8_t *zero = n ? memchr(data, '\0', n) : NULL;
@@ -48,6 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         v.bpe = NULL;
     if (!steno_phrases_build(&h, &v, text, 1.5f, NULL) && h)
         check(h);
+    cut_by_tokens(tokens_txt, sizeof tokens_txt - 1, text);
+    cut_by_tokens(bytes_txt, sizeof bytes_txt - 1, text);
     steno_hotwords_close(h);
     steno_phrases_close(&v);
     steno_tokens_close(tokens);

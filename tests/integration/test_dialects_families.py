@@ -223,7 +223,8 @@ def hot_words_reach_the_families_that_have_them(_):
     if not os.path.isdir(ZOO):
         raise Skip(f"{ZOO} is not there")
     for model, words in (("zipformer2-ctc-streaming", "六七, 九五"), ("nemo-parakeet-tdt", "with these, the ring"),
-                         ("nemo-rnnt-streaming", "with"), ("nemo-fastconformer-ctc-streaming", "the"), ("wenet-ctc-streaming", "THE, 一二")):
+                         ("nemo-rnnt-streaming", "with"), ("nemo-fastconformer-ctc-streaming", "the"), ("wenet-ctc-streaming", "THE, 一二"),
+                         ("sense-voice", "Ring, thing, 中他, not")):
         path = os.path.join(ZOO, model)
         hot = transcribed(path, "--hotwords", words, "--hotwords-score", "4")
         assert hot != transcribed(path, "--beam", "4"), model

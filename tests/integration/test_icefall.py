@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.parse
 import wave
@@ -90,6 +91,26 @@ def hotwords_count_in_streaming_ctc(_):
     plain = transcribe("zipformer2-ctc-streaming", "--beam", "8")
     hot = transcribe("zipformer2-ctc-streaming", "--beam", "8", "--hotwords", "五六", "--hotwords-score", "6")
     assert hot.count("五六") > plain.count("五六"), (plain, hot)
+
+
+@case
+def byte_level_vocabularies_become_text_and_take_hotwords(_):
+    """tests/data/pieces/bbpe.json: what sherpa-onnx 2.0.1 writes with the same tokens."""
+    data = os.path.join(ROOT, "tests", "data")
+    with open(os.path.join(data, "pieces", "bbpe.json"), encoding="utf-8") as f:
+        recorded = json.load(f)
+    with tempfile.TemporaryDirectory() as model:
+        os.symlink(os.path.join(ZOO, "zipformer2-ctc-streaming", "model.onnx"), os.path.join(model, "model.onnx"))
+        with open(os.path.join(model, "tokens.txt"), "w", encoding="utf-8") as f:
+            f.writelines(f"{t} {i}\n" for i, t in enumerate(recorded["tokens"]))
+
+        def text(name, *args):
+            return subprocess.run([STENO, "transcribe", "--model", model, "--precision", "fp32", "--no-endpoint", *args,
+                                   os.path.join(data, name)], capture_output=True, text=True, check=True).stdout.strip()
+        for name, want in recorded["texts"].items():
+            assert text(name) == want, (text(name), want)
+            hot = text(name, "--hotwords", "hello world, 东南西北", "--hotwords-score", "6")
+            assert hot.count("HELLO WORLD") > 2 and hot.count("东") > want.count("东"), hot
 
 
 @case

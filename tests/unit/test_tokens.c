@@ -49,6 +49,42 @@ static void pieces_get_their_word_marks(void **state)
     steno_tokens_close(t);
 }
 
+/* "你好" and "HI" as icefall's byte-level BPE writes them, and half of a character. */
+static void byte_level_pieces_are_known_by_their_letters(void **state)
+{
+    (void)state;
+    steno_tokens *t = parse("<blk> 0\n▁ƋŞţ 1\n▁Ƌ 2\nşł 3\n▁HI 4\n▁ 5\n⁇ 6\n");
+    steno_tokens *latvian = parse("<blk> 0\n▁āčē 1\nģī 2\nķļņšūž 3\n");
+    steno_tokens *vietnamese = parse("<blk> 0\n▁ươ 1\nđạ 2\n");
+    steno_tokens *accents = parse("<blk> 0\n▁Ƌé 1\n");
+    char letter[2];
+    assert_true(steno_tokens_byte_level(t));
+    check_text(t, 0, "<blk>", 0);
+    check_text(t, 1, "\xE4\xB8\xBD", STENO_TOKEN_WORD | STENO_TOKEN_BYTE);
+    check_text(t, 2, "\xE4", STENO_TOKEN_WORD | STENO_TOKEN_BYTE);
+    check_text(t, 3, "\xB9\x9D", STENO_TOKEN_BYTE);
+    check_text(t, 4, "HI", STENO_TOKEN_WORD);
+    check_text(t, 5, "", STENO_TOKEN_WORD);
+    check_text(t, 6, " ", STENO_TOKEN_BYTE);
+    assert_int_equal(steno_tokens_find(t, "şł"), 3);
+    assert_int_equal(steno_tokens_byte_letter('A', letter), 1);
+    assert_memory_equal(letter, "A", 1);
+    assert_int_equal(steno_tokens_byte_letter(0xE4, letter), 2);
+    assert_memory_equal(letter, "Ƌ", 2);
+    assert_int_equal(steno_tokens_byte_letter(0xFF, letter), 2);
+    assert_memory_equal(letter, "Ʀ", 2);
+    assert_int_equal(steno_tokens_byte_letter(0, letter), 2);
+    assert_memory_equal(letter, "Ā", 2);
+    assert_false(steno_tokens_byte_level(latvian));
+    check_text(latvian, 1, "āčē", STENO_TOKEN_WORD);
+    assert_false(steno_tokens_byte_level(vietnamese));
+    assert_false(steno_tokens_byte_level(accents));
+    steno_tokens_close(t);
+    steno_tokens_close(latvian);
+    steno_tokens_close(vietnamese);
+    steno_tokens_close(accents);
+}
+
 static void order_crlf_bom_and_missing_last_newline_do_not_matter(void **state)
 {
     (void)state;
@@ -131,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_get_their_word_marks),
+        cmocka_unit_test(byte_level_pieces_are_known_by_their_letters),
         cmocka_unit_test(order_crlf_bom_and_missing_last_newline_do_not_matter),
         cmocka_unit_test(dropping_the_unwritten_leaves_whole_words),
         cmocka_unit_test(bad_files_are_named_with_their_line),

@@ -181,7 +181,7 @@ static void hotwords_are_spelled_in_letters(void **state)
     int32_t blank;
     steno_tokens *t = tokens(&blank, 0, -1, vocab, NULL, NULL, NULL);
     (void)state;
-    assert_int_equal(steno_phrases_open(&p, t, NULL, NULL), STENO_OK);
+    assert_int_equal(steno_phrases_open(&p, t, NULL), STENO_OK);
     assert_int_equal(steno_phrases_build(&h, &p, "on no", 1.5f, NULL), STENO_OK);
     assert_non_null(h);
     steno_hotwords_close(h);

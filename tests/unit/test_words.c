@@ -150,6 +150,28 @@ static void bytes_join_into_characters_and_broken_ones_are_replaced(void **state
     steno_tokens_close(t);
 }
 
+/* Byte-level pieces of "丽 丽 HI": the spaces are as in sherpa-onnx (DecodeByteBpe of its
+ * symbol-table.cc), and a character that is cut off is not written. */
+static void byte_level_pieces_make_characters_without_spaces_behind_them(void **state)
+{
+    static const char bytes[] = "<blk> 0\n▁ƋŞţ 1\n▁ƋŞ 2\nţ 3\n▁HI 4\n▁ 5\n";
+    (void)state;
+    steno_tokens *t = vocab(bytes, "<blk>");
+    struct steno_words w;
+    steno_words_init(&w);
+    build(&w, t, (int[]){1, 2, 3, 4, 4, 1}, 6, 6);
+    assert_string_equal(w.line.data, "丽丽HI HI 丽");
+    assert_int_equal(w.n, 5);
+    build(&w, t, (int[]){1, 2}, 2, 2);
+    assert_string_equal(w.line.data, "丽");
+    build(&w, t, (int[]){4, 2, 4}, 3, 3);
+    assert_string_equal(w.line.data, "HI HI");
+    build(&w, t, (int[]){4, 3, 5, 1}, 4, 4);
+    assert_string_equal(w.line.data, "HI 丽");
+    steno_words_free(&w);
+    steno_tokens_close(t);
+}
+
 static void lone_word_marks_make_no_words(void **state)
 {
     (void)state;
@@ -173,6 +195,7 @@ int main(void)
         cmocka_unit_test(ideographs_are_words_without_spaces),
         cmocka_unit_test(pieces_with_joining_marks_go_on_in_the_next),
         cmocka_unit_test(bytes_join_into_characters_and_broken_ones_are_replaced),
+        cmocka_unit_test(byte_level_pieces_make_characters_without_spaces_behind_them),
         cmocka_unit_test(lone_word_marks_make_no_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,11 @@
 /* Phrases to tokens. A character of Chinese, Japanese or Korean writing is a token by itself where
- * the vocabulary has it; everything else is cut by bpe.vocab (sherpa-onnx's modeling units cjkchar,
+ * the vocabulary has it; everything else is cut into pieces (sherpa-onnx's modeling units cjkchar,
  * bpe and cjkchar+bpe in one), or spelled in letters where a token separates words. */
 #include "families/common/phrases.h"
 
+#include <dirent.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -16,35 +18,109 @@
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
-static bool has_small_letters(const steno_tokens *t)
+/* Which cases of letters the tokens have, and whether one has several characters of a writing
+ * without spaces. */
+static void look_at_tokens(struct steno_phrases *p)
 {
-    for (int32_t i = 0; i < steno_tokens_count(t); i++) {
-        const char *p = steno_tokens_piece(t, i);
-        for (; *p && *p != '<'; p++) /* marks such as <blk> do not count */
-            if (*p >= 'a' && *p <= 'z')
-                return true;
+    bool small = false, capital = false;
+    for (int32_t i = 0; i < steno_tokens_count(p->tokens); i++) {
+        const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)steno_tokens_piece(p->tokens, i);
+        size_t apart = 0;
+        for (utf8proc_int32_t c; *at && *at != '<'; at += utf8proc_iterate(at, -1, &c)) {
+            (void)utf8proc_iterate(at, -1, &c);
+            if (!steno_tokens_byte_level(p->tokens) || c < 0x80) {
+                small |= utf8proc_category(c) == UTF8PROC_CATEGORY_LL;
+                capital |= utf8proc_category(c) == UTF8PROC_CATEGORY_LU;
+            }
+            apart += steno_tokens_apart(c);
+        }
+        p->runs |= apart > 1;
     }
-    return false;
+    p->upper = !small;
+    p->lower = small && !capital;
 }
 
-steno_status steno_phrases_open(struct steno_phrases *p, const steno_tokens *tokens,
-                                const char *bpe_vocab, steno_err *err)
+static bool ends_with(const char *name, const char *end)
 {
-    *p = (struct steno_phrases){.tokens = tokens, .upper = !has_small_letters(tokens)};
-    return bpe_vocab ? steno_bpe_vocab_open(&p->bpe, bpe_vocab, tokens, err) : STENO_OK;
+    const size_t n = strlen(name), k = strlen(end);
+    return n >= k && !strcmp(name + n - k, end);
+}
+
+static bool is_model(const char *name)
+{
+    return ends_with(name, "bpe.model") || !strcmp(name, "tokenizer.model") ||
+           (ends_with(name, ".model") && strstr(name, "unigram"));
+}
+
+/* bpe.vocab or the name of a SentencePiece model of dir; "": it has neither. */
+static void find_source(const char *dir, char *name, size_t size)
+{
+    DIR *d;
+    struct dirent *e;
+    *name = '\0';
+    if (steno_path_readable(dir, "bpe.vocab")) {
+        snprintf(name, size, "bpe.vocab");
+        return;
+    }
+    d = opendir(dir);
+    while (d && (e = readdir(d)))
+        if (strlen(e->d_name) < size && is_model(e->d_name) &&
+            (!*name || strcmp(e->d_name, name) < 0))
+            snprintf(name, size, "%s", e->d_name);
+    if (d)
+        closedir(d);
+}
+
+static steno_status read_model(struct steno_phrases *p, const char *path, steno_err *err)
+{
+    steno_sentencepiece *s = NULL;
+    steno_status st = steno_sentencepiece_open(&s, path, err);
+    if (!st)
+        st = steno_bpe_vocab_of_model(&p->bpe, s, p->tokens, err);
+    steno_sentencepiece_close(s);
+    return st;
+}
+
+steno_status steno_phrases_open(struct steno_phrases *p, const steno_tokens *tokens, steno_err *err)
+{
+    *p = (struct steno_phrases){.tokens = tokens};
+    look_at_tokens(p);
+    if (steno_tokens_delimiter(tokens) >= 0)
+        return STENO_OK;
+    snprintf(p->source, sizeof p->source, "tokens.txt");
+    return steno_bpe_vocab_of_tokens(&p->bpe, tokens, err);
 }
 
 steno_status steno_phrases_open_in(struct steno_phrases *p, const steno_tokens *tokens,
                                    const char *dir, steno_err *err)
 {
-    static const char name[] = "bpe.vocab";
-    char *path = NULL;
+    char name[sizeof p->source];
+    char *path;
     steno_status st;
-    if (steno_path_readable(dir, name) && !(path = steno_path_join(dir, name)))
+    find_source(dir, name, sizeof name);
+    if (!*name)
+        return steno_phrases_open(p, tokens, err);
+    *p = (struct steno_phrases){.tokens = tokens};
+    look_at_tokens(p);
+    memcpy(p->source, name, sizeof name);
+    path = steno_path_join(dir, name);
+    if (!path)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
-    st = steno_phrases_open(p, tokens, path, err);
+    if (strcmp(name, "bpe.vocab")) {
+        st = read_model(p, path, err);
+    } else {
+        st = steno_bpe_vocab_open(&p->bpe, path, tokens, err);
+        p->runs = false; /* as in sherpa-onnx */
+    }
     free(path);
     return st;
+}
+
+const char *steno_phrases_source(const struct steno_phrases *p)
+{
+    if (p->bpe)
+        return p->source;
+    return steno_tokens_delimiter(p->tokens) >= 0 ? "letters" : "whole words";
 }
 
 void steno_phrases_close(struct steno_phrases *p)
@@ -65,7 +141,7 @@ struct phrase {
 /* A terminated copy in the case of the vocabulary. NULL: out of memory, or not UTF-8. */
 static char *fold(const struct steno_phrases *v, const char *text, size_t n)
 {
-    /* a capital takes at most one byte more than its small letter (U+0250 and others) */
+    /* the other case takes at most one byte more (U+0250 and others) */
     utf8proc_uint8_t *out = malloc(2 * n + 5), *at = out;
     const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)text, *end = p + n;
     while (out && p < end) {
@@ -76,7 +152,8 @@ static char *fold(const struct steno_phrases *v, const char *text, size_t n)
             return NULL;
         }
         p += k;
-        at += utf8proc_encode_char(v->upper ? utf8proc_toupper(c) : c, at);
+        c = v->upper ? utf8proc_toupper(c) : v->lower ? utf8proc_tolower(c) : c;
+        at += utf8proc_encode_char(c, at);
     }
     if (out)
         *at = '\0';
@@ -124,35 +201,74 @@ static bool spell(const struct steno_phrases *v, const char *text, size_t n, str
     return true;
 }
 
-/* Cut a run of other characters, which begins a word. */
+static bool stands_apart(const char *text)
+{
+    utf8proc_int32_t c;
+    return utf8proc_iterate((const utf8proc_uint8_t *)text, -1, &c) > 0 && steno_tokens_apart(c);
+}
+
+/* The run as pieces have it, terminated: with a word mark, and its bytes as letters for byte-level
+ * pieces. NULL: out of memory. */
+static char *piece_text(const struct steno_phrases *v, const char *text, size_t n, bool mark)
+{
+    char *out = malloc(2 * n + sizeof MARK), *at = out;
+    if (!out)
+        return NULL;
+    if (mark) {
+        memcpy(at, MARK, sizeof MARK - 1);
+        at += sizeof MARK - 1;
+    }
+    if (steno_tokens_byte_level(v->tokens)) {
+        for (size_t i = 0; i < n; i++)
+            at += steno_tokens_byte_letter((unsigned char)text[i], at);
+    } else {
+        memcpy(at, text, n);
+        at += n;
+    }
+    *at = '\0';
+    return out;
+}
+
+/* The token that is the whole word, with its mark or without. */
+static int32_t token_of_word(const struct steno_phrases *v, const char *word, bool mark)
+{
+    const int32_t id = steno_tokens_find(v->tokens, word);
+    return id < 0 && mark ? steno_tokens_find(v->tokens, word + sizeof MARK - 1) : id;
+}
+
+/* Cut a run of characters, which begins a word. */
 static bool add_run(const struct steno_phrases *v, const char *text, size_t n, struct phrase *p)
 {
-    size_t size = n + sizeof MARK, count = 0;
-    char *word = malloc(size);
-    bool ok = false;
-    if (!v->bpe && steno_tokens_delimiter(v->tokens) >= 0) {
-        free(word);
+    /* where bpe cuts Chinese, no piece of it has a mark unless its bytes are the pieces */
+    const bool mark = steno_tokens_byte_level(v->tokens) || !v->runs || !stands_apart(text);
+    char *word;
+    size_t count = 0;
+    bool ok;
+    if (!v->bpe && steno_tokens_delimiter(v->tokens) >= 0)
         return spell(v, text, n, p);
-    }
+    word = piece_text(v, text, n, mark);
     if (!word)
         return false;
-    memcpy(word, MARK, sizeof MARK - 1);
-    memcpy(word + sizeof MARK - 1, text, n);
-    word[size - 1] = '\0';
-    if (v->bpe) {
-        ok = !steno_bpe_vocab_encode(v->bpe, word, size - 1, p->ids + p->n, &count);
-    } else { /* the whole word may be a token */
-        int32_t id = steno_tokens_find(v->tokens, word);
-        if (id < 0)
-            id = steno_tokens_find(v->tokens, word + sizeof MARK - 1);
-        ok = id >= 0;
-        if (ok)
-            p->ids[p->n] = id;
+    ok = v->bpe && !steno_bpe_vocab_encode(v->bpe, word, strlen(word), p->ids + p->n, &count);
+    if (!ok) { /* the whole word may be a token */
+        p->ids[p->n] = token_of_word(v, word, mark);
+        ok = p->ids[p->n] >= 0;
         count = ok;
     }
     p->n += count;
     free(word);
     return ok;
+}
+
+/* The character is a unit by itself: a token, or a word for training's spaces (byte-level). */
+static bool is_unit(const struct steno_phrases *v, const char *text, size_t n, int32_t *id)
+{
+    *id = -1;
+    if (steno_tokens_byte_level(v->tokens))
+        return stands_apart(text);
+    if (!v->runs && n <= 4)
+        *id = token_of(v, text, n);
+    return *id >= 0;
 }
 
 static bool add_word(const struct steno_phrases *v, const char *word, struct phrase *p)
@@ -161,12 +277,14 @@ static bool add_word(const struct steno_phrases *v, const char *word, struct phr
     for (size_t n; *word; word += n) {
         int32_t id;
         n = character(word);
-        id = n <= 4 ? token_of(v, word, n) : -1;
-        if (id < 0)
+        if (!is_unit(v, word, n, &id))
             continue;
         if (word > run && !add_run(v, run, (size_t)(word - run), p))
             return false;
-        p->ids[p->n++] = id;
+        if (id >= 0)
+            p->ids[p->n++] = id;
+        else if (!add_run(v, word, n, p))
+            return false;
         run = word + n;
     }
     return word == run || add_run(v, run, (size_t)(word - run), p);

@@ -12,15 +12,22 @@ struct steno_phrases {
     const steno_tokens *tokens; /* borrowed */
     steno_bpe_vocab *bpe;       /* NULL: only whole words that are tokens, and characters;
                                  * letters where the tokens have a delimiter */
-    bool upper;                 /* no token has a small letter */
+    bool upper, lower;          /* no token has a small letter; a capital */
+    bool runs;       /* pieces have several Chinese or Japanese characters: bpe cuts these too */
+    char source[64]; /* file of bpe's pieces; "": none */
 };
 
-/* tokens: borrowed. bpe_vocab: path of bpe.vocab, or NULL. Errors of steno_bpe_vocab_open. */
-STENO_MUST steno_status steno_phrases_open(struct steno_phrases *p, const steno_tokens *tokens,
-                                           const char *bpe_vocab, steno_err *err);
-/* The same with the bpe.vocab of a directory, if it has one. */
+/* tokens: borrowed. dir: of the model. The pieces' scores are those of its bpe.vocab; otherwise of
+ * its SentencePiece model (*bpe.model, tokenizer.model or *unigram*.model, the first by name);
+ * otherwise the order of the tokens tells (text/bpe_vocab.h). Errors of steno_bpe_vocab_open and
+ * steno_sentencepiece_open. */
 STENO_MUST steno_status steno_phrases_open_in(struct steno_phrases *p, const steno_tokens *tokens,
                                               const char *dir, steno_err *err);
+/* The same with tokens alone. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_phrases_open(struct steno_phrases *p, const steno_tokens *tokens,
+                                           steno_err *err);
+/* What cuts words, for people: the file's name, "letters" or "whole words". */
+const char *steno_phrases_source(const struct steno_phrases *p);
 void steno_phrases_close(struct steno_phrases *p);
 
 /* Build the automaton of the phrases in `text`: separated by lines, commas or slashes, each with

@@ -7,29 +7,38 @@
 
 #include "base/arena.h"
 #include "families/common/ctc_search.h"
+#include "families/common/fusion.h"
 #include "families/common/network_file.h"
 #include "families/common/offline.h"
+#include "families/common/phrases.h"
 #include "families/common/piece_encoder.h"
 #include "families/common/scores.h"
+#include "families/common/search_options.h"
 #include "families/funasr/family.h"
 #include "families/funasr/model.h"
 #include "families/option.h"
 
 #define FAMILY "sense_voice"
 #define BLANK 0
-#define TAGS 4            /* frames before the audio's */
-#define FULL 30.0         /* s: maximum length of a chunk */
-#define LONGEST 600.0     /* s: maximum length of an utterance */
-#define TRIAL_FRAMES 4    /* of 60 ms */
-#define UTTERANCE_SLACK 4 /* frames: how far a piece may move from one chunk to the next */
+#define TAGS 4             /* frames before the audio's */
+#define FULL 30.0          /* s: maximum length of a chunk */
+#define LONGEST 600.0      /* s: maximum length of an utterance */
+#define HOTWORDS_SCORE 1.5 /* of each token */
+#define TRIAL_FRAMES 4     /* of 60 ms */
+#define UTTERANCE_SLACK 4  /* frames: how far a piece may move from one chunk to the next */
 
 struct model {
     struct steno_funasr_model m;
     struct steno_sense_voice_meta meta;
     struct steno_offline_family offline;
     struct steno_piece_encoder encoder;
+    struct steno_phrases phrases;
+    struct steno_fusion lm;
     char languages[64];
-    bool itn; /* the streams' default */
+    struct options {
+        bool itn;
+        double blank_penalty, hotwords_score, lm_weight;
+    } defaults; /* what options of streams say */
 };
 
 /* Of one stream. */
@@ -85,11 +94,21 @@ static void list_languages(struct model *m)
                                   steno_funasr_languages[i]);
 }
 
+static void read_options(struct options *s, const struct steno_option *o, size_t n)
+{
+    (void)steno_option_get_flag(o, n, "itn", &s->itn);
+    (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
+    (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
+    (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
+}
+
 static void close_model(void *model)
 {
     struct model *m = model;
     if (!m)
         return;
+    steno_fusion_close(&m->lm);
+    steno_phrases_close(&m->phrases);
     steno_funasr_model_close(&m->m);
     free(m);
 }
@@ -138,17 +157,20 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
         st = steno_funasr_tokens_open(&m->m, m->meta.vocab, err);
     if (!st)
         st = check_inputs(m, err);
-    if (st) {
-        close_model(m);
-        return st;
-    }
-    st = open_encoder(m, err);
+    if (!st)
+        st = steno_phrases_open_in(&m->phrases, m->m.tokens, o->dir, err);
+    if (!st)
+        st = steno_fusion_open_in(&m->lm, o->dir, m->m.tokens, m->meta.vocab, err);
+    if (!st)
+        st = open_encoder(m, err);
     if (st) {
         close_model(m);
         return st;
     }
     list_languages(m);
-    (void)steno_option_get_flag(o->options, o->n_options, "itn", &m->itn);
+    m->defaults =
+        (struct options){.hotwords_score = HOTWORDS_SCORE, .lm_weight = STENO_FUSION_WEIGHT};
+    read_options(&m->defaults, o->options, o->n_options);
     m->offline =
         (struct steno_offline_family){.frame_samples = STENO_FUNASR_HOP * m->m.front.lfr.shift,
                                       .slack = UTTERANCE_SLACK,
@@ -168,7 +190,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->chunk_seconds = FULL;
     out->endpoint.longest = LONGEST;
     out->languages = m->languages;
-    out->detects_language = true;
+    out->detects_language = out->takes_hotwords = true;
     out->batches = m->encoder.batches;
 }
 
@@ -178,7 +200,10 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     steno_funasr_describe(&m->m, i, out);
     fprintf(out, "languages  %s, detected where none is named\n", i->languages);
     fprintf(out, "text       %s; emotion and sound of each chunk\n",
-            m->itn ? "with punctuation and numbers (itn)" : "as spoken (itn: no)");
+            m->defaults.itn ? "with punctuation and numbers (itn)" : "as spoken (itn: no)");
+    fprintf(out, "decoder    %zu tokens, blank %d%s, hotwords by %s and characters\n",
+            i->vocab_size, BLANK, m->lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->phrases));
     steno_offline_describe(&m->offline, i, out);
 }
 
@@ -201,14 +226,31 @@ static const char *static_code(const char *language)
 }
 
 static steno_status open_search(struct steno_ctc_search *s, const struct model *m,
-                                const struct steno_family_stream *o, steno_err *err)
+                                const struct steno_family_stream *o, const struct options *set,
+                                steno_err *err)
 {
     const struct steno_ctc_options c = {.vocab = m->meta.vocab,
                                         .blank = BLANK,
                                         .beam = o->beam,
                                         .top_k = STENO_CTC_TOP_K,
+                                        .blank_penalty = (float)set->blank_penalty,
+                                        .hotwords = s->hotwords,
+                                        .lm = steno_fusion_lm(&m->lm, set->lm_weight),
                                         .margin = STENO_CTC_MARGIN};
     return steno_ctc_search_open(s, &c, o->n_best, err);
+}
+
+/* The phrases of a request. Without itn the model writes small letters alone. */
+static steno_status build_hotwords(struct steno_ctc_search *s, const struct model *m,
+                                   const struct steno_family_stream *o, const struct options *set,
+                                   steno_err *err)
+{
+    struct steno_phrases spelling = m->phrases;
+    spelling.lower |= !set->itn && !spelling.upper;
+    return o->hints.hotwords && *o->hints.hotwords
+               ? steno_phrases_build(&s->hotwords, &spelling, o->hints.hotwords,
+                                     (float)set->hotwords_score, err)
+               : STENO_OK;
 }
 
 static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
@@ -216,21 +258,23 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
 {
     const struct model *m = model;
     struct settings *s;
-    bool itn = m->itn;
-    steno_status st = steno_beam_choose(o, err);
+    struct options set = m->defaults;
+    steno_status st = steno_beam_choose_hotwords(o, err);
     if (st)
         return st;
+    read_options(&set, o->options, o->n_options);
     s = calloc(1, sizeof *s);
-    st = s ? open_search(&s->search, m, o, err)
+    st = s ? build_hotwords(&s->search, m, o, &set, err)
            : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (!st)
+        st = open_search(&s->search, m, o, &set, err);
     if (st) {
         settings_free(s);
         return st;
     }
-    (void)steno_option_get_flag(o->options, o->n_options, "itn", &itn);
     s->language = number_of(m, o->hints.language);
     s->code = static_code(o->hints.language);
-    s->text_norm = itn ? m->meta.with_itn : m->meta.without_itn;
+    s->text_norm = set.itn ? m->meta.with_itn : m->meta.without_itn;
     return steno_offline_new(state, &m->offline, s, o, err);
 }
 
@@ -396,6 +440,7 @@ static const struct steno_option_info options[] = {
      "use model.int8.onnx where model.onnx is there too"},
     {FAMILY, "itn", STENO_OPTION_FLAG, STENO_OPTION_OF_STREAM, 0, 0, NULL, "no",
      "write punctuation, and numbers as digits"},
+    STENO_SEARCH_OPTIONS(FAMILY),
 };
 
 const struct steno_family steno_family_sense_voice = {

@@ -25,9 +25,8 @@ struct steno_icefall_files {
     char *encoder, *decoder, *joiner;
     bool quantized; /* the encoder or the joiner is */
     bool decoder_quantized;
-    char *tokens;    /* never NULL */
-    char *bpe_vocab; /* NULL: none is there */
-    char *ngram;     /* likewise */
+    char *tokens; /* never NULL */
+    char *ngram;  /* likewise */
 };
 
 /* Whether dir has a list of tokens, and networks of one of the models. Reads the heads of ONNX

@@ -214,7 +214,7 @@ static steno_status open_features(struct steno_icefall_model *m, steno_err *err)
 
 static steno_status open_hints(struct steno_icefall_model *m, steno_err *err)
 {
-    steno_status st = steno_phrases_open(&m->phrases, m->tokens, m->files.bpe_vocab, err);
+    steno_status st = steno_phrases_open_in(&m->phrases, m->tokens, m->dir, err);
     return st ? st : steno_fusion_open(&m->lm, m->files.ngram, m->tokens, m->vocab, err);
 }
 
@@ -323,7 +323,7 @@ void steno_icefall_describe(const void *model, const struct steno_model_info *i,
         fprintf(out, ", the prediction network sees %d", m->nets.context);
     if (m->lm.ngram)
         fprintf(out, ", n-gram model of order %d", steno_ngram_order(m->lm.ngram));
-    fprintf(out, ", hotwords by %s", m->phrases.bpe ? "bpe.vocab and characters" : "characters");
+    fprintf(out, ", hotwords by %s and characters", steno_phrases_source(&m->phrases));
     fprintf(out, "\nendpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

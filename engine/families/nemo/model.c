@@ -408,9 +408,9 @@ void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_mo
         fprintf(out, "decoder    %zu tokens, %d memories of %lld\n", i->vocab_size,
                 m->canary.n_memories, (long long)m->canary.hidden);
     else
-        fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s\n", i->vocab_size, BLANK,
-                m->lm.ngram ? ", an n-gram model" : "",
-                m->phrases.bpe ? "bpe.vocab and whole words" : "whole words");
+        fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
+                i->vocab_size, BLANK, m->lm.ngram ? ", an n-gram model" : "",
+                steno_phrases_source(&m->phrases));
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

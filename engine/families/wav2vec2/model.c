@@ -471,11 +471,9 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "features   samples at %d Hz, %s\n", i->sample_rate,
             m->conf.normalize ? "normalized to mean 0 and variance 1" : "as they are");
     fprintf(out, "network    %s\n", i->network);
-    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s\n", i->vocab_size,
-            steno_tokens_piece(m->tokens, m->blank), m->lm.ngram ? ", an n-gram model" : "",
-            m->phrases.bpe                           ? "bpe.vocab and characters"
-            : steno_tokens_delimiter(m->tokens) >= 0 ? "letters"
-                                                     : "whole words and characters");
+    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
+            i->vocab_size, steno_tokens_piece(m->tokens, m->blank),
+            m->lm.ngram ? ", an n-gram model" : "", steno_phrases_source(&m->phrases));
     fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
             i->frame_seconds * 1e3);
     steno_offline_describe(&m->offline, i, out);

@@ -330,9 +330,9 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
             steno_wenet_rescorer_file(m->rescorer),
             m->meta.reverse > 0 ? "left to right and right to left" : "left to right",
             m->defaults.weights.attention, m->defaults.weights.ctc, m->defaults.weights.reverse);
-    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s\n", i->vocab_size, BLANK,
-            m->lm.ngram ? ", an n-gram model" : "",
-            m->phrases.bpe ? "bpe.vocab and characters" : "whole words and characters");
+    fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
+            i->vocab_size, BLANK, m->lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->phrases));
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
