@@ -296,7 +296,7 @@ check-tsan: ## ... under ThreadSanitizer
 	@tests/check.sh --san thread
 check-faults: ## fault injection only
 	@tests/check.sh --only faults
-check-clients: all ## clients that need much to be installed: LiveKit, pipecat, Node.js, Java (800 MB; docs/clients.md)
+check-clients: all ## clients that need much to be installed: LiveKit, pipecat, Node.js, Java (1 GB; docs/clients.md)
 	@tests/clients/setup.sh
 	@STENO_BUILD=$(CURDIR)/$(B) STENO_CLIENTS_LARGE=1 build/venv/bin/python tests/integration/test_clients_large.py
 check-slow: ## long fuzzing and soak runs

@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 #include "protocol/json_text.h"
@@ -102,7 +103,24 @@ static steno_status put_text(struct steno_buf *b, const char *name, const char *
     return st ? st : steno_json_put_member(b, name, text);
 }
 
-/* Append "name":{"model","language","prompt"}. */
+/* Append ,"keywords":[...] of hotwords with commas between them, if there are any. */
+static steno_status put_keywords(struct steno_buf *b, const char *hotwords)
+{
+    const char *p = hotwords ? hotwords + strspn(hotwords, ", ") : "";
+    steno_status st = *p ? steno_buf_puts(b, ",\"keywords\":[") : STENO_OK;
+    if (!*p)
+        return STENO_OK;
+    for (size_t n; !st && *p; p += strspn(p, ", ")) {
+        n = strcspn(p, ",");
+        st = steno_json_put_string(b, p, n);
+        p += n;
+        if (!st && p[strspn(p, ", ")])
+            st = steno_buf_puts(b, ",");
+    }
+    return st ? st : steno_buf_puts(b, "]");
+}
+
+/* Append "name":{"model","language","prompt","keywords"}. */
 static steno_status put_script(const struct steno_dialect_session *d, struct steno_buf *b,
                                const char *name)
 {
@@ -113,6 +131,8 @@ static steno_status put_script(const struct steno_dialect_session *d, struct ste
         st = put_text(b, "language", d->hints.language);
     if (!st)
         st = put_text(b, "prompt", d->hints.prompt);
+    if (!st)
+        st = put_keywords(b, d->hints.hotwords);
     return st ? st : steno_buf_puts(b, "}");
 }
 
@@ -581,7 +601,10 @@ static void send_item(struct steno_dialect_session *d, const char *type)
 static void send_completed(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = state_of(d);
-    double end = d->offset + ev->end, seconds = end > s->item_from ? end - s->item_from : 0;
+    /* an item begins where the one before it ended, or where its own stream does: not before audio
+     * that was cleared */
+    const double from = fmax(s->item_from, d->offset), end = d->offset + ev->end;
+    const double seconds = fmax(end - from, 0);
     steno_status st;
     struct steno_buf *b =
         open_event(d, "conversation.item.input_audio_transcription.completed", &st);

@@ -13,15 +13,18 @@
 #include "protocol/transcript.h"
 
 #define HEADER 8
-#define MAX_LAST (1u << 20) /* bytes of a result */
+#define MAX_LAST (1u << 20)   /* bytes of a result */
+#define MAX_STARTS (1u << 20) /* bytes of the beginnings of recordings without a result */
 
 struct state {
     bool eof_told;
-    int64_t segment;       /* the next one */
-    struct steno_buf last; /* of the last result with text: all but the value of is_eof */
-    bool known, offline;   /* offline holds once known */
-    uint64_t left;         /* bytes of the recording that have not come */
-    char header[HEADER];   /* [have] of the next one */
+    int64_t segment;         /* the next one */
+    struct steno_buf last;   /* of the last result with text: all but the value of is_eof */
+    bool known, offline;     /* offline holds once known */
+    uint64_t left;           /* bytes of the recording that have not come */
+    uint64_t bytes;          /* of all recordings so far */
+    struct steno_buf starts; /* double: where each recording without a result begins, s */
+    char header[HEADER];     /* [have] of the next one */
     size_t have;
 };
 
@@ -29,13 +32,16 @@ static void init(struct steno_dialect_session *d)
 {
     struct state *s = d->state;
     steno_buf_init(&s->last, MAX_LAST);
+    steno_buf_init(&s->starts, MAX_STARTS);
     d->start.audio.encoding = STENO_ENCODING_F32LE;
     d->start.audio.sample_rate = 16000;
 }
 
 static void free_state(struct steno_dialect_session *d)
 {
-    steno_buf_free(&((struct state *)d->state)->last);
+    struct state *s = d->state;
+    steno_buf_free(&s->last);
+    steno_buf_free(&s->starts);
 }
 
 /* ---- the offline protocol -------------------------------------------------------------------- */
@@ -57,6 +63,7 @@ static steno_status begin_recording(struct steno_dialect_session *d, steno_err *
 {
     struct state *s = d->state;
     const int rate = (int)u32(s->header);
+    double start;
     s->have = 0;
     if (!steno_sherpa_is_header(s->header, HEADER))
         return steno_fail(err, STENO_ERR_INVAL,
@@ -69,7 +76,9 @@ static steno_status begin_recording(struct steno_dialect_session *d, steno_err *
     d->start.endpointing = d->start.interim = false;
     s->known = s->offline = true;
     s->left = u32(s->header + 4);
-    return STENO_OK;
+    start = (double)s->bytes / (double)sizeof(float) / rate;
+    s->bytes += s->left;
+    return steno_buf_add(&s->starts, (const char *)&start, sizeof start);
 }
 
 static steno_status split(struct steno_dialect_session *d, const char *p, size_t n, size_t *skip,
@@ -115,7 +124,9 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
 
 enum of_words { TEXTS, TIMES, LOG_PROBS };
 
-static steno_status put_list(struct steno_buf *b, const struct steno_event *ev, enum of_words what)
+/* from: where times count from. */
+static steno_status put_list(struct steno_buf *b, const struct steno_event *ev, enum of_words what,
+                             double from)
 {
     steno_status st = steno_buf_puts(b, "[");
     for (size_t i = 0; !st && i < ev->n_words; i++) {
@@ -127,18 +138,31 @@ static steno_status put_list(struct steno_buf *b, const struct steno_event *ev, 
         if (what == TEXTS)
             st = steno_json_put_string(b, w->text, strlen(w->text));
         else
-            st = what == TIMES ? steno_buf_printf(b, "%.2f", w->start - ev->start)
+            st = what == TIMES ? steno_buf_printf(b, "%.2f", w->start - from)
                                : steno_buf_printf(b, "%.4f", steno_confidence_log(w->confidence));
     }
     return st ? st : steno_buf_puts(b, "]");
 }
 
+/* Where the recording of a final begins, which then has its result. */
+static double take_start(struct state *s)
+{
+    double start = 0;
+    if (s->starts.len < sizeof start)
+        return 0;
+    memcpy(&start, s->starts.data, sizeof start);
+    steno_buf_drop(&s->starts, sizeof start);
+    return start;
+}
+
 /* "tokens" are words, because the tokens of the model are not kept. timestamps count from
- * start_time, as in sherpa's messages. ys_probs are the logarithms of the words' confidences. */
+ * start_time, or of offline clients from the beginning of the recording, as in sherpa's messages.
+ * ys_probs are the logarithms of the words' confidences. */
 static void put_result(struct steno_dialect_session *d, const struct steno_event *ev, bool eof)
 {
     struct state *s = d->state;
     const bool final = ev->kind == STENO_FINAL;
+    const double from = s->offline ? take_start(s) : ev->start;
     struct steno_buf *b = d->begin(d);
     steno_status st = steno_buf_puts(b, "{\"text\":");
     if (!st)
@@ -146,23 +170,23 @@ static void put_result(struct steno_dialect_session *d, const struct steno_event
     if (!st)
         st = steno_buf_puts(b, ",\"tokens\":");
     if (!st)
-        st = put_list(b, ev, TEXTS);
+        st = put_list(b, ev, TEXTS, from);
     if (!st)
         st = steno_buf_puts(b, ",\"timestamps\":");
     if (!st)
-        st = put_list(b, ev, TIMES);
+        st = put_list(b, ev, TIMES, from);
     if (!st)
         st = steno_buf_puts(b, ",\"ys_probs\":");
     if (!st)
-        st = put_list(b, ev, LOG_PROBS);
+        st = put_list(b, ev, LOG_PROBS, from);
     if (!st)
         st = steno_buf_puts(b, ",\"lm_probs\":[],\"context_scores\":[],\"words\":");
     if (!st)
-        st = put_list(b, ev, TEXTS);
+        st = put_list(b, ev, TEXTS, from);
     if (!st)
-        st =
-            steno_buf_printf(b, ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":",
-                             (long long)ev->segment, ev->start, final ? "true" : "false");
+        st = steno_buf_printf(
+            b, ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":",
+            (long long)ev->segment, s->offline ? 0.0 : from, final ? "true" : "false");
     if (!st && final && *ev->text) {
         steno_buf_reset(&s->last);
         st = steno_buf_add(&s->last, b->data, b->len);

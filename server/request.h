@@ -94,6 +94,8 @@ const char *steno_request_header(struct steno_request *rq, const char *name);
 STENO_MUST steno_status steno_request_key(struct steno_request *rq, steno_key **key,
                                           steno_err *err);
 
+/* Whether the request's key is an ephemeral one. */
+bool steno_request_is_ephemeral(struct steno_request *rq);
 /* Answer 401 as steno_request_key says in err. */
 enum MHD_Result steno_respond_wrong_key(struct steno_request *rq, const steno_err *err);
 

@@ -9,6 +9,7 @@
 #include "server/request.h"
 #include "server/secrets.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -89,14 +90,30 @@ static enum MHD_Result respond_json(struct steno_request *rq, steno_status st,
     return steno_respond_error(rq, 500, "internal_error", NULL, "the answer is too large");
 }
 
-steno_status steno_request_key(struct steno_request *rq, steno_key **key, steno_err *err)
+/* The key that the request brings, in clear. */
+static bool secret_of(struct steno_request *rq, char secret[STENO_SECRET])
 {
     const struct steno_credentials given = {.authorization =
                                                 steno_request_header(rq, "Authorization"),
                                             .api_key = steno_request_header(rq, "X-API-Key"),
                                             .target = rq->target};
+    return steno_credentials_secret(&given, secret);
+}
+
+bool steno_request_is_ephemeral(struct steno_request *rq)
+{
     char secret[STENO_SECRET];
-    bool any = steno_credentials_secret(&given, secret);
+    char *session = secret_of(rq, secret) ? steno_keys_session(rq->sv->srv->keys, secret) : NULL;
+    const bool is = session != NULL;
+    explicit_bzero(secret, sizeof secret);
+    free(session);
+    return is;
+}
+
+steno_status steno_request_key(struct steno_request *rq, steno_key **key, steno_err *err)
+{
+    char secret[STENO_SECRET];
+    bool any = secret_of(rq, secret);
     steno_status st = steno_keys_find(rq->sv->srv->keys, any ? secret : NULL, key, err);
     explicit_bzero(secret, sizeof secret);
     if (st)

@@ -33,6 +33,9 @@ enum MHD_Result steno_secret_post(struct steno_request *rq)
     steno_status st = steno_request_key(rq, &key, &err);
     if (st)
         return steno_respond_wrong_key(rq, &err);
+    if (steno_request_is_ephemeral(rq)) /* it would never end */
+        return steno_respond_error(rq, 401, "invalid_api_key", NULL,
+                                   "an ephemeral key cannot make another one");
     if (rq->body_too_long)
         return steno_respond_error(rq, 413, "limit_exceeded", NULL, "the body is longer than %d",
                                    STENO_POST_BYTES);

@@ -15,7 +15,7 @@ HEAD = """# Clients
 What clients of others do with a running `stenod`, as the tests run it. `tests/clients.py` makes this page; each row is a
 test. Clients that are no packages here are imitated with the bytes of their sources, which the version column says.
 
-The tests of `test_clients_large` install about 800 MB of packages, so they are not part of `make check`. `make
+The tests of `test_clients_large` install about 1 GB of packages, so they are not part of `make check`. `make
 check-clients` installs what they need (a JDK, Node.js, the pinned packages of `tests/clients`) and runs them.
 
 | client | version | what it does | test |
@@ -23,16 +23,18 @@ check-clients` installs what they need (a JDK, Node.js, the pinned packages of `
 
 
 def versions(path):
-    """{package: version} of a list for pip or npm."""
+    """{package: version} of a list for pip or npm; of pip's also {"package MAJOR": version}."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return json.loads(text)["dependencies"]
-    return {re.sub(r"\[.*", "", name): v for name, v in re.findall(r"^([^#=\s]+)==(\S+)", text, re.M)}
+    pins = {re.sub(r"\[.*", "", name): v for name, v in re.findall(r"^([^#=\s]+)==(\S+)", text, re.M)}
+    return {**pins, **{f"{name} {v.split('.')[0]}": v for name, v in pins.items()}}
 
 
 def rows():
     usual = versions(HERE / "requirements.txt")
-    large = {**versions(HERE / "clients" / "requirements.txt"), **versions(HERE / "clients" / "package.json")}
+    large = {**versions(HERE / "clients" / "requirements-more.txt"), **versions(HERE / "clients" / "requirements.txt"),
+             **versions(HERE / "clients" / "package.json")}
     for path in sorted((HERE / "integration").glob("test_*.py")):
         known = large if path.stem == "test_clients_large" else usual
         for fn in ast.parse(path.read_text(encoding="utf-8")).body:

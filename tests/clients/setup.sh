@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what tests/integration/test_clients_large.py runs: a JDK and Node.js (Debian), build/venv-clients (770 MB) and
-# build/node-clients (32 MB). Does nothing where that has been done with the same lists.
+# Install what tests/integration/test_clients_large.py runs: a JDK and Node.js (Debian), build/venv-clients (770 MB),
+# build/venv-clients-more (130 MB) and build/node-clients (32 MB). Does nothing where that has been done with the same lists.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -9,15 +9,20 @@ tests/deps.sh clients
 . tests/venv.sh
 venv
 
-stamp=build/venv-clients/.made
-if ! cmp -s tests/clients/requirements.txt "$stamp"; then
-    echo "Making build/venv-clients from tests/clients/requirements.txt (770 MB)"
-    rm -rf build/venv-clients
-    mkdir -p build
-    python3 -m venv build/venv-clients
-    build/venv-clients/bin/pip install -q -r tests/clients/requirements.txt
-    cp tests/clients/requirements.txt "$stamp"
-fi
+# packages NAME LIST: make build/NAME from tests/clients/LIST
+packages() {
+    local stamp=build/$1/.made list=tests/clients/$2
+    if ! cmp -s "$list" "$stamp"; then
+        echo "Making build/$1 from $list"
+        rm -rf "build/$1"
+        mkdir -p build
+        python3 -m venv "build/$1"
+        "build/$1/bin/pip" install -q -r "$list"
+        cp "$list" "$stamp"
+    fi
+}
+packages venv-clients requirements.txt
+packages venv-clients-more requirements-more.txt
 
 stamp=build/node-clients/.made
 if ! cmp -s tests/clients/package.json "$stamp"; then

@@ -1,28 +1,34 @@
 """Clients that need a JDK, Node.js or hundreds of megabytes of packages: LiveKit's and pipecat's speech services, openai's
-and Deepgram's packages for Node.js, Java's HttpClient. Not part of `make check`: `make check-clients` installs what
+and Deepgram's packages for Node.js, other versions of Deepgram's for Python, sherpa-onnx's own program, Java's HttpClient. Not part of `make check`: `make check-clients` installs what
 they need (tests/clients/setup.sh) and runs this file, and so does STENO_CLIENTS_LARGE=1 in any other run.
 
 The programs are in tests/clients; each prints a line "NAME TEXT" for each of its ways to use the server."""
 # not under sanitizers: the clients' own time limits are too short for them
+import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
 import threading
+import wave
 
-from daemon import DIGITS, DIGITS_TEXT, ROOT, Skip, Stenod, case, client, tap
+import numpy as np
+
+from daemon import DIGITS, DIGITS_TEXT, ROOT, Skip, Stenod, case, client, pcm, tap
 from wire import certificate
 
 PROGRAMS = os.path.join(ROOT, "tests", "clients")
 PYTHON = os.path.join(ROOT, "build", "venv-clients", "bin", "python")
+MORE = os.path.join(ROOT, "build", "venv-clients-more", "bin")
 NODE = os.path.join(ROOT, "build", "node-clients")
 
 
 def run(*command, **env):
     """{name: [text, ...]} of what the program prints."""
     if os.environ.get("STENO_CLIENTS_LARGE") != "1":
-        raise Skip("make check-clients runs it (800 MB of packages)")
+        raise Skip("make check-clients runs it (1 GB of packages)")
     clean = {k: v for k, v in os.environ.items() if k not in ("OPENAI_API_KEY", "DEEPGRAM_API_KEY", "OPENAI_BASE_URL")}
     r = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env={**clean, **env}, cwd=ROOT)
     assert r.returncode == 0, (r.returncode, r.stdout[-2000:], r.stderr[-2000:])
@@ -83,6 +89,35 @@ def pipecats_services_get_the_transcript(d):
     said = run(PYTHON, f"{PROGRAMS}/pipecat_stt.py", d.url, DIGITS)
     each_says_the_digits(said, "deepgram", "deepgram-no-vad", "deepgram-flux", "openai", "openai-logprobs", "openai-realtime",
                          "openai-realtime-server-vad")
+
+
+@case
+@client("deepgram-sdk, older", "uploads, live streams with interim results", "deepgram-sdk 3")
+@client("deepgram-sdk, newer", "uploads, live streams with interim results and Finalize, Flux turns", "deepgram-sdk 7")
+def other_versions_of_deepgrams_client_get_the_transcript(d):
+    each_says_the_digits(run(f"{MORE}/python", f"{PROGRAMS}/deepgram_sdk3.py", d.url, DIGITS), "upload", "live")
+    each_says_the_digits(run(PYTHON, f"{PROGRAMS}/deepgram_sdk7.py", d.url, DIGITS), "upload", "live", "flux")
+
+
+@case
+@client("sherpa-onnx-online-websocket-client", "live streams at /, without configuration", "sherpa-onnx-bin")
+def sherpas_own_program_gets_the_transcript(d):
+    if os.environ.get("STENO_CLIENTS_LARGE") != "1":
+        raise Skip("make check-clients runs it (1 GB of packages)")
+    samples = np.frombuffer(pcm()[0], "<i2").astype(float)
+    doubled = np.interp(np.arange(2 * len(samples)) / 2, np.arange(len(samples)), samples)  # the program wants 16 kHz
+    with tempfile.NamedTemporaryFile(suffix=".wav") as f:
+        with wave.open(f, "wb") as w:
+            w.setnchannels(1)
+            w.setsampwidth(2)
+            w.setframerate(2 * pcm()[1])
+            w.writeframes(doubled.astype("<i2").tobytes())
+        f.flush()
+        r = subprocess.run([f"{MORE}/sherpa-onnx-online-websocket-client", f"--server-port={d.port}", "--samples-per-message=1600",
+                            "--seconds-per-message=0.02", f.name], capture_output=True, text=True, timeout=120, check=False)
+    results = [json.loads(m) for m in re.findall(r"OnMessage:\d+ (\{.*\})", r.stderr)]
+    assert r.returncode == 0 and len(results) > 3, r
+    assert results[-1]["is_eof"] and results[-1]["text"] == DIGITS_TEXT, results[-1]
 
 
 @case

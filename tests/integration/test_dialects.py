@@ -330,6 +330,7 @@ def sherpa_offline_clients_get_a_result_per_recording(d):
                     ws.send((header if i == 0 else b"") + data[i:i + chunk])
                 m = json.loads(ws.recv(timeout=60 * SLOW))
                 assert m["text"] == DIGITS_TEXT and m["tokens"] == DIGITS_TEXT.split(), m
+                assert abs(m["timestamps"][0] - 0.63) < 0.1 and abs(m["timestamps"][-1] - 4.83) < 0.1 and m["start_time"] == 0, m
             ws.send("Done")
             got, code, _ = until_closed(ws)
             assert got == [] and code == 1000, (got, code)
@@ -513,6 +514,10 @@ def realtime_updates_are_whole_or_nothing(d):
             ws.send(update(transcription=bad, turn_detection=None))
             m = take(ws, "session.updated")[-1]
             assert m["type"] == "error" and (m["error"]["code"], m["error"]["param"], m["error"]["event_id"]) == (code, param, "up"), m
+        ws.send(update(transcription={"model": "gpt-4o-transcribe", "keywords": ["Nagg", "Nell Hamm"]}))
+        assert take(ws, "session.updated")[-1]["session"]["audio"]["input"]["transcription"]["keywords"] == ["Nagg", "Nell Hamm"]
+        ws.send(update(transcription={"model": "gpt-4o-transcribe", "keywords": []}))
+        assert "keywords" not in take(ws, "session.updated")[-1]["session"]["audio"]["input"]["transcription"]
         ws.send(update(transcription={"model": "gpt-4o-transcribe"}))
         said = take(ws, "session.updated")[-1]["session"]["audio"]["input"]
         assert said["transcription"]["prompt"] is None and said["turn_detection"]["type"] == "server_vad", said
@@ -549,7 +554,9 @@ def realtime_clear_discards_what_is_not_committed(d):
         ws.send(append(PCM))
         ws.send('{"type":"input_audio_buffer.commit"}')
         ws.send('{"type":"input_audio_buffer.clear"}')  # what was committed stays
-        assert completed(take(ws, "transcription.completed")) == DIGITS_TEXT
+        got = take(ws, "transcription.completed")
+        assert completed(got) == DIGITS_TEXT
+        assert 4 < got[-1]["usage"]["seconds"] < 6, (got[-1], "what was cleared does not count")
 
 
 @case

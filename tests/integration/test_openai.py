@@ -52,7 +52,7 @@ def fields_are_read_as_clients_send_them(d):
     status, _, body = form(d, response_format="verbose_json", timestamp_granularities="word,segment")
     assert status == 200 and body["words"] and body["segments"], body
     status, _, body = form(d, response_format="diarized_json")
-    assert status == 400 and body["error"]["param"] == "response_format" and "speakers" in body["error"]["message"], body
+    assert status == 400 and body["error"]["param"] == "response_format" and "multichannel=true" in body["error"]["message"], body
 
 
 @case
@@ -96,6 +96,11 @@ def an_ephemeral_key_opens_a_session_with_its_settings(_):
                         while (m := json.loads(ws.recv(timeout=60 * SLOW)))["type"].split(".")[-1] != "completed":
                             pass
                         assert m["transcript"] == DIGITS_TEXT, m
+            for path in ("/v1/realtime/client_secrets", "/v1/realtime/transcription_sessions"):  # else a key would never end
+                for given in ({"Authorization": "Bearer " + secret["value"]}, {"X-API-Key": secret["value"]}):
+                    status, _, got = d.request("POST", path, "{}", given)
+                    assert status == 401 and b"ephemeral" in got, (path, status, got)
+                assert d.request("POST", f"{path}?api_key={secret['value']}", "{}")[0] == 401
             for bad in (b"{", b'{"session":{"type":"realtime"}}', b'{"expires_after":{"seconds":1}}'):
                 assert d.request("POST", "/v1/realtime/client_secrets", bad, auth)[0] == 400, bad
             assert d.request("POST", "/v1/realtime/client_secrets", b" " * 70000, auth)[0] == 413
