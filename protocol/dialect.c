@@ -113,7 +113,9 @@ void steno_dialect_error(struct steno_dialect_session *d, const char *code, cons
 
 static struct steno_native_head head_of(const struct steno_dialect_session *d)
 {
-    return (struct steno_native_head){d->id, d->seq, d->audio_ms, d->channels ? d->channel + 1 : 0};
+    return (struct steno_native_head){d->id,       d->seq,
+                                      d->audio_ms, d->channels ? d->channel + 1 : 0,
+                                      d->offset,   d->segments[d->channel]};
 }
 
 static steno_status native_text(struct steno_dialect_session *d, const char *p, size_t n,

@@ -50,7 +50,9 @@ struct steno_dialect_session {
     uint64_t seq;               /* messages made so far */
     int64_t audio_ms;           /* audio processed so far */
     double audio_seconds;       /* accepted so far */
-    double offset;              /* s: where times of events count from, after CHANGE and CLEAR */
+    double offset;              /* s: where times of events count from, after CHANGE and CLEAR, or
+                                 * in a session of another server */
+    int64_t segments[STENO_AUDIO_MAX_CHANNELS]; /* finals of each channel before its stream */
     uint64_t finals;
     int64_t created;    /* s since 1970: when the session began */
     double retry_after; /* s, for an error: when to come back; 0 = unknown */

@@ -169,6 +169,88 @@ steno_status steno_native_start_complete(struct steno_native_start *s, steno_err
     return steno_audio_format_check(&s->audio, err);
 }
 
+/* ---- settings as a query --------------------------------------------------------------------- */
+
+static steno_status put_pair(struct steno_buf *out, const char *name, const char *value)
+{
+    steno_status st = steno_buf_printf(out, "&%s=", name);
+    for (const unsigned char *p = (const unsigned char *)value; !st && *p; p++) {
+        const bool plain = (*p >= '0' && *p <= '9') || (*p >= 'A' && *p <= 'Z') ||
+                           (*p >= 'a' && *p <= 'z') || *p == '-' || *p == '_' || *p == '.';
+        st = steno_buf_printf(out, plain ? "%c" : "%%%02X", *p);
+    }
+    return st;
+}
+
+static const char *value_of(const struct field *f, struct steno_native_start *s, char *text,
+                            size_t size)
+{
+    static const char *const vads[] = {"", "off", "energy", "silero"};
+    const void *at = field_at(f, s);
+    switch (f->kind) {
+    case FIELD_TEXT:
+        return at;
+    case FIELD_VAD:
+        return vads[*(const enum steno_vad_choice *)at];
+    case FIELD_ENCODING:
+        return steno_encoding_name(*(const enum steno_encoding *)at);
+    case FIELD_BOOL:
+        return *(const bool *)at ? "true" : "false";
+    case FIELD_INT:
+        snprintf(text, size, "%d", *(const int *)at);
+        break;
+    case FIELD_SECONDS:
+        snprintf(text, size, "%.17g", *(const double *)at);
+        break;
+    }
+    return text;
+}
+
+static steno_status put_options(struct steno_buf *out, const struct steno_options *o,
+                                enum steno_option_scope scope)
+{
+    struct steno_option_list list;
+    steno_status st = STENO_OK;
+    steno_options_list(o, scope, &list);
+    for (size_t i = 0; !st && i < list.n; i++)
+        st = put_pair(out, list.v[i].name, list.v[i].value);
+    return st;
+}
+
+static steno_status put_hints(struct steno_buf *out, const struct steno_hint_store *h)
+{
+    steno_status st = *h->language ? put_pair(out, "language", h->language) : STENO_OK;
+    if (!st && h->translate)
+        st = put_pair(out, "translate", "true");
+    if (!st && h->prompt)
+        st = put_pair(out, "prompt", h->prompt);
+    if (!st && h->prefix)
+        st = put_pair(out, "prefix", h->prefix);
+    if (!st && h->hotwords)
+        st = put_pair(out, "hotwords", h->hotwords);
+    return st;
+}
+
+steno_status steno_native_write_query(struct steno_buf *out, const struct steno_native_start *s)
+{
+    struct steno_native_start own = *s, plain;
+    steno_status st = STENO_OK;
+    steno_native_start_init(&plain);
+    for (size_t i = 0; !st && i < sizeof fields / sizeof *fields; i++) {
+        char text[40], usual[40];
+        const char *v = value_of(&fields[i], &own, text, sizeof text);
+        if (strcmp(v, value_of(&fields[i], &plain, usual, sizeof usual)) != 0)
+            st = put_pair(out, fields[i].name, v);
+    }
+    if (!st)
+        st = put_options(out, &s->options, STENO_OPTION_OF_STREAM);
+    if (!st)
+        st = put_options(out, &s->options, STENO_OPTION_OF_MODEL);
+    return st || !s->hints ? st : put_hints(out, s->hints);
+}
+
+/* ---- resuming -------------------------------------------------------------------------------- */
+
 void steno_native_resume_init(struct steno_native_resume *r)
 {
     *r = (struct steno_native_resume){.sample = -1};
@@ -301,7 +383,8 @@ static steno_status put_member(struct steno_buf *out, const char *name, const ch
     return st ? st : steno_json_put_string(out, text, n);
 }
 
-static steno_status put_words(struct steno_buf *out, const struct steno_word *w, size_t n)
+static steno_status put_words(struct steno_buf *out, double offset, const struct steno_word *w,
+                              size_t n)
 {
     steno_status st = steno_buf_puts(out, ",\"words\":[");
     for (size_t i = 0; !st && i < n; i++) {
@@ -310,13 +393,13 @@ static steno_status put_words(struct steno_buf *out, const struct steno_word *w,
             st = steno_json_put_string(out, w[i].text, strlen(w[i].text));
         if (!st)
             st = steno_buf_printf(out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f}",
-                                  w[i].start, w[i].end, (double)w[i].confidence);
+                                  offset + w[i].start, offset + w[i].end, (double)w[i].confidence);
     }
     return st ? st : steno_buf_puts(out, "]");
 }
 
-static steno_status put_alternatives(struct steno_buf *out, const struct steno_event *ev,
-                                     bool words)
+static steno_status put_alternatives(struct steno_buf *out, double offset,
+                                     const struct steno_event *ev, bool words)
 {
     steno_status st = steno_buf_puts(out, ",\"alternatives\":[");
     for (size_t i = 0; !st && i < ev->n_alternatives; i++) {
@@ -328,7 +411,7 @@ static steno_status put_alternatives(struct steno_buf *out, const struct steno_e
             st = steno_buf_printf(out, ",\"confidence\":%.3f,\"score\":%.3f", (double)a->confidence,
                                   a->score);
         if (!st && words)
-            st = put_words(out, a->words, a->n_words);
+            st = put_words(out, offset, a->words, a->n_words);
         if (!st)
             st = steno_buf_puts(out, "}");
     }
@@ -370,20 +453,21 @@ steno_status steno_native_write_resumed(struct steno_buf *out, const struct sten
                                  ended ? "true" : "false");
 }
 
-static steno_status put_partial(struct steno_buf *out, const struct steno_event *ev)
+static steno_status put_partial(struct steno_buf *out, double offset, const struct steno_event *ev)
 {
     size_t n = strlen(ev->text), stable = ev->stable_bytes < n ? ev->stable_bytes : n;
-    steno_status st = steno_buf_printf(out, ",\"start\":%.3f", ev->start);
+    steno_status st = steno_buf_printf(out, ",\"start\":%.3f", offset + ev->start);
     if (!st)
         st = put_member(out, "text", ev->text, n);
     return st ? st : put_member(out, "stable", ev->text, stable);
 }
 
-static steno_status put_final(struct steno_buf *out, const struct steno_event *ev)
+static steno_status put_final(struct steno_buf *out, double offset, const struct steno_event *ev)
 {
-    steno_status st = steno_buf_printf(
-        out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f,\"reason\":\"%s\"", ev->start,
-        ev->end, (double)ev->confidence, steno_final_reason_name(ev->reason));
+    steno_status st =
+        steno_buf_printf(out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f,\"reason\":\"%s\"",
+                         offset + ev->start, offset + ev->end, (double)ev->confidence,
+                         steno_final_reason_name(ev->reason));
     if (!st && ev->language && *ev->language && ev->language_probability > 0)
         st = steno_buf_printf(out, ",\"language\":\"%s\",\"language_probability\":%.3f",
                               ev->language, (double)ev->language_probability);
@@ -401,19 +485,19 @@ steno_status steno_native_write_event(struct steno_buf *out, const struct steno_
     static const char *const types[] = {"speech_start", "partial", "final"};
     steno_status st = open_message(out, types[ev->kind], h);
     if (!st)
-        st = steno_buf_printf(out, ",\"segment\":%lld", (long long)ev->segment);
+        st = steno_buf_printf(out, ",\"segment\":%lld", (long long)(h->segment + ev->segment));
     if (!st && h->channel)
         st = steno_buf_printf(out, ",\"channel\":%u", h->channel);
     if (!st && ev->kind == STENO_SPEECH_START)
-        st = steno_buf_printf(out, ",\"start\":%.3f", ev->start);
+        st = steno_buf_printf(out, ",\"start\":%.3f", h->offset + ev->start);
     if (!st && ev->kind == STENO_PARTIAL)
-        st = put_partial(out, ev);
+        st = put_partial(out, h->offset, ev);
     if (!st && ev->kind == STENO_FINAL)
-        st = put_final(out, ev);
+        st = put_final(out, h->offset, ev);
     if (!st && ev->kind != STENO_SPEECH_START && s->words)
-        st = put_words(out, ev->words, ev->n_words);
+        st = put_words(out, h->offset, ev->words, ev->n_words);
     if (!st && ev->kind == STENO_FINAL && s->alternatives > 1)
-        st = put_alternatives(out, ev, s->words);
+        st = put_alternatives(out, h->offset, ev, s->words);
     return st ? st : steno_buf_puts(out, "}");
 }
 

@@ -72,6 +72,12 @@ STENO_MUST steno_status steno_native_query(const char *name, const char *value,
  * of theirs equals one. */
 bool steno_native_is_option(const char *name);
 
+/* Append every setting in force that is not the default of steno_native_start_init, hints included,
+ * as "&NAME=VALUE", percent-encoded, so that steno_native_query of each makes the same settings.
+ * resume_seconds and utterance_end are left out. */
+STENO_MUST steno_status steno_native_write_query(struct steno_buf *out,
+                                                 const struct steno_native_start *s);
+
 /* Fill in what follows from other fields (the encoding's own rate, a beam that is wide enough) and
  * check the fields against each other. parse does this for a `start`. */
 STENO_MUST steno_status steno_native_start_complete(struct steno_native_start *s, steno_err *err);
@@ -94,6 +100,8 @@ struct steno_native_head {
     uint64_t seq;     /* counts the session's messages from 0 */
     int64_t audio_ms; /* audio processed so far */
     unsigned channel; /* of an event, from 1; 0 = not told */
+    double offset;    /* s: where times of events count from */
+    int64_t segment;  /* where their segments count from */
 };
 
 /* Append one JSON object to out, also the functions below. STENO_ERR_LIMIT or STENO_ERR_NOMEM from

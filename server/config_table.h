@@ -181,7 +181,8 @@ ROW(STRING, jobs_dir, "jobs", "dir", "STENO_JOBS_DIR", "", 0, 0,
 ROW(STRING, jobs_queue, "jobs", "queue", "STENO_JOBS_QUEUE", "", 0, 0,
     "Store of jobs that several machines share, redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE] "
     "(Redis 7 or Valkey): every server answers for every job, and any runs it. jobs.dir is then "
-    "for recordings on their way. Empty: the store is in jobs.dir.")
+    "for recordings on their way. Live sessions with resumable are stored there too, so that a "
+    "client comes back to any server. Empty: the store is in jobs.dir.")
 ROW(STRING, jobs_password, "jobs", "queue_password", "STENO_JOBS_QUEUE_PASSWORD", "", 0, 0,
     "File of the password of jobs.queue, instead of the one in its URL.")
 ROW(INT, jobs_workers, "jobs", "workers", "STENO_JOBS_WORKERS", "1", 1, 64,

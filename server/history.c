@@ -54,8 +54,8 @@ bool steno_history_has(const struct steno_history *h, uint64_t next)
     return next >= h->lost;
 }
 
-bool steno_history_next(const struct steno_history *h, uint64_t next, size_t *at, const char **text,
-                        size_t *n)
+bool steno_history_next(const struct steno_history *h, uint64_t next, size_t *at, uint64_t *seq,
+                        const char **text, size_t *n)
 {
     size_t i = *at < h->head ? h->head : *at;
     while (i < h->bytes.len) {
@@ -65,8 +65,48 @@ bool steno_history_next(const struct steno_history *h, uint64_t next, size_t *at
             continue;
         *text = h->bytes.data + i - r.n;
         *n = r.n;
+        *seq = r.seq;
         *at = i;
         return true;
     }
     return false;
+}
+
+bool steno_history_fits(const struct steno_history *h, size_t n, uint64_t from)
+{
+    size_t need, kept = 0, at = h->head;
+    if (!steno_add_size(sizeof(struct record), n, &need) || need > h->most)
+        return false;
+    while (at < h->bytes.len) {
+        const struct record r = record_at(h, at);
+        if (r.seq >= from) {
+            kept = h->bytes.len - at;
+            break;
+        }
+        at += sizeof r + r.n;
+    }
+    return kept <= h->most - need;
+}
+
+steno_status steno_record_add(struct steno_buf *b, uint64_t seq, const char *text, size_t n)
+{
+    const struct record r = {seq, n};
+    steno_status st = steno_buf_reserve(b, sizeof r + n);
+    if (!st)
+        st = steno_buf_add(b, &r, sizeof r);
+    return st ? st : steno_buf_add(b, text, n);
+}
+
+bool steno_record_next(const struct steno_buf *b, size_t *at, uint64_t *seq, const char **text,
+                       size_t *n)
+{
+    struct record r;
+    if (*at >= b->len)
+        return false;
+    memcpy(&r, b->data + *at, sizeof r);
+    *seq = r.seq;
+    *text = b->data + *at + sizeof r;
+    *n = r.n;
+    *at += sizeof r + r.n;
+    return true;
 }

@@ -771,3 +771,8 @@ steno_status steno_job_redis_open(steno_job_queue **out, const char *url, const 
     *out = &s->queue;
     return STENO_OK;
 }
+
+struct steno_redis *steno_job_redis_links(steno_job_queue *q)
+{
+    return q->ops == &ops ? store_of(q)->redis : NULL;
+}

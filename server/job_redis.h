@@ -13,4 +13,8 @@
 STENO_MUST steno_status steno_job_redis_open(steno_job_queue **out, const char *url,
                                              const char *password, int64_t lease, steno_err *err);
 
+/* The connections of such a store, which live sessions use too; they live as long as the store.
+ * NULL: the store is another one. */
+struct steno_redis *steno_job_redis_links(steno_job_queue *q);
+
 #endif

@@ -317,6 +317,11 @@ steno_job_queue *steno_job_service_queue(steno_job_service *s)
     return s->queue;
 }
 
+struct steno_redis *steno_job_service_links(steno_job_service *s)
+{
+    return s ? steno_job_redis_links(s->queue) : NULL;
+}
+
 steno_spool *steno_job_service_spool(steno_job_service *s)
 {
     return s->spool;

@@ -46,6 +46,8 @@ STENO_MUST steno_status steno_job_service_check_callback(steno_job_service *s, c
                                                          steno_err *err);
 
 steno_job_queue *steno_job_service_queue(steno_job_service *s);
+/* The connections of a store in Redis; NULL: the store is another one, or s is NULL. */
+struct steno_redis *steno_job_service_links(steno_job_service *s);
 steno_spool *steno_job_service_spool(steno_job_service *s);
 const struct steno_job_metrics *steno_job_service_metrics(const steno_job_service *s);
 const struct steno_services *steno_job_service_parts(const steno_job_service *s);

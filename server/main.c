@@ -129,7 +129,7 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     if (!st)
         st = steno_health_open(&sv->health, &d->srv, err);
     if (!st)
-        st = steno_ws_open(&d->ws, &d->srv, &ws_owner, d, err);
+        st = steno_ws_open(&d->ws, &d->srv, &ws_owner, d, steno_job_service_links(sv->stored), err);
     sv->ws = d->ws;
     if (!st && sv->stored)
         st = steno_job_service_start(sv->stored, err);

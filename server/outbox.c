@@ -55,6 +55,23 @@ steno_status steno_outbox_commit(struct steno_outbox *o, bool replaceable, bool 
     return st;
 }
 
+steno_status steno_outbox_put(struct steno_outbox *o, const char *text, size_t n)
+{
+    steno_status st;
+    if (o->bytes.len - o->head + sizeof n + n > o->spare.max)
+        return STENO_ERR_LIMIT;
+    st = steno_buf_reserve(&o->bytes, sizeof n + n);
+    if (!st)
+        st = steno_buf_add(&o->bytes, &n, sizeof n);
+    if (!st)
+        st = steno_buf_add(&o->bytes, text, n);
+    if (st)
+        return st;
+    o->count++;
+    o->replaceable = SIZE_MAX;
+    return STENO_OK;
+}
+
 /* Move the unread records to the front when the read ones outweigh them. */
 static void compact(struct steno_outbox *o)
 {

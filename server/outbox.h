@@ -24,6 +24,8 @@ struct steno_buf *steno_outbox_begin(struct steno_outbox *o);
  * STENO_ERR_LIMIT: over max_bytes, nothing was queued. */
 STENO_MUST steno_status steno_outbox_commit(struct steno_outbox *o, bool replaceable,
                                             bool *replaced);
+/* Queue a text that is not replaceable and was not written since begin. Errors as of commit. */
+STENO_MUST steno_status steno_outbox_put(struct steno_outbox *o, const char *text, size_t n);
 /* Append the oldest message to out and remove it from the queue. STENO_NEED_MORE when the queue is
  * empty. */
 STENO_MUST steno_status steno_outbox_take(struct steno_outbox *o, struct steno_buf *out);

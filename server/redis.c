@@ -11,7 +11,7 @@
 
 #define SECOND INT64_C(1000000000)
 
-static const int timeouts[STENO_REDIS_LINKS] = {2, 10, 5}; /* s */
+static const int timeouts[STENO_REDIS_LINKS] = {2, 10, 5, 2}; /* s */
 
 struct link {
     pthread_mutex_t lock; /* guards the rest; held during a command */
@@ -22,7 +22,7 @@ struct link {
 
 struct steno_redis {
     struct steno_redis_url url;
-    /* Some link has failed since RUN had its last answer. Relaxed: it orders nothing. */
+    /* Some link but LIVE has failed since RUN had its last answer. Relaxed: it orders nothing. */
     atomic_bool down;
     struct link links[STENO_REDIS_LINKS];
 };
@@ -40,7 +40,8 @@ static steno_status lose(steno_redis *r, struct link *l, steno_err *err)
                       : l->c->err == REDIS_ERR_IO && errno == EAGAIN ? "no answer in time"
                                                                      : l->c->errstr;
     const steno_status st = fail(r, why, err);
-    atomic_store_explicit(&r->down, true, memory_order_relaxed);
+    if (l != &r->links[STENO_REDIS_LIVE])
+        atomic_store_explicit(&r->down, true, memory_order_relaxed);
     if (l->c)
         redisFree(l->c);
     l->c = NULL;
@@ -71,7 +72,7 @@ static steno_status connect_link(steno_redis *r, enum steno_redis_link which, st
     bool good = true;
     if (l->c)
         return STENO_OK;
-    if (which == STENO_REDIS_RUN ? steno_now_ns() < l->next
+    if (which >= STENO_REDIS_RUN ? steno_now_ns() < l->next
                                  : atomic_load_explicit(&r->down, memory_order_relaxed))
         return fail(r, "it cannot be reached", err);
     errno = 0;
@@ -138,6 +139,53 @@ steno_status steno_redis_command(steno_redis *r, enum steno_redis_link link, boo
     }
     *out = reply;
     return STENO_OK;
+}
+
+/* Lock of the link held, which is connected. False: it failed. */
+static bool run_all(struct link *l, size_t n, const struct steno_redis_words *c, redisReply **out)
+{
+    size_t got = 0;
+    bool good = true;
+    errno = 0;
+    for (size_t i = 0; i < n && good; i++)
+        good = redisAppendCommandArgv(l->c, c[i].n, c[i].v, c[i].len) == REDIS_OK;
+    while (good && got < n) {
+        void *reply = NULL;
+        good = redisGetReply(l->c, &reply) == REDIS_OK;
+        if (good)
+            out[got++] = reply;
+    }
+    while (!good && got)
+        freeReplyObject(out[--got]);
+    return good;
+}
+
+steno_status steno_redis_pipeline(steno_redis *r, enum steno_redis_link link, size_t n,
+                                  const struct steno_redis_words *c, redisReply **out,
+                                  steno_err *err)
+{
+    struct link *l = &r->links[link];
+    steno_status st = STENO_OK;
+    bool done = false;
+    pthread_mutex_lock(&l->lock);
+    for (int attempt = 0; attempt < 2 && !done && !st; attempt++) {
+        const bool old = l->c;
+        st = connect_link(r, link, err);
+        if (st)
+            break;
+        done = run_all(l, n, c, out);
+        if (done)
+            break;
+        if (attempt || !old || !had_ended(l->c)) {
+            st = lose(r, l, err);
+            break;
+        }
+        redisFree(l->c);
+        l->c = NULL;
+        l->next = 0;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return st;
 }
 
 int64_t steno_redis_connected(steno_redis *r)

@@ -7,8 +7,8 @@
 
 static const char *const api_names[] = {"openai",   "transcribe", "listen", "job",      "stream",
                                         "deepgram", "vosk",       "sherpa", "realtime", "wyoming"};
-static const char *const result_names[] = {"ok",      "bad",    "gone",   "timeout",
-                                           "drained", "failed", "refused"};
+static const char *const result_names[] = {"ok",      "bad",    "gone",    "timeout",
+                                           "drained", "failed", "refused", "moved"};
 static const char *const rejection_names[] = {"sessions", "draining", "capacity",   "loading",
                                               "key",      "quota",    "memory",     "connections",
                                               "address",  "slow",     "descriptors"};

@@ -37,6 +37,7 @@ enum steno_session_result {
     STENO_SESSION_DRAINED, /* ended by the server's shutdown */
     STENO_SESSION_FAILED,  /* the server's fault */
     STENO_SESSION_REFUSED, /* told to come back: no capacity, or its model is being loaded */
+    STENO_SESSION_MOVED,   /* another machine goes on with it */
     STENO_SESSION_RESULTS
 };
 

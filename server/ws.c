@@ -174,17 +174,23 @@ static struct steno_ws_question *take_questions(steno_ws *ws)
     return q;
 }
 
+void steno_ws_answer_question(steno_ws *ws, struct steno_ws_question *q)
+{
+    struct steno_ws_refusal no = {0};
+    const int64_t began = steno_now_ns();
+    const bool good = steno_ws_can_resume(ws, q->handshake, &no);
+    if (!good)
+        steno_ws_trace_refusal(ws->srv, q->handshake, began, NULL, &no);
+    q->answer(q, good ? NULL : &no);
+}
+
 static void answer_questions(steno_ws *ws)
 {
     struct steno_ws_question *q = take_questions(ws), *next;
     for (; q; q = next) {
-        struct steno_ws_refusal no = {0};
-        const int64_t began = steno_now_ns();
-        const bool good = steno_ws_can_resume(ws, q->handshake, &no);
         next = q->next; /* it may be gone after its answer */
-        if (!good)
-            steno_ws_trace_refusal(ws->srv, q->handshake, began, NULL, &no);
-        q->answer(q, good ? NULL : &no);
+        if (!steno_ws_ask_storage_for(ws, q))
+            steno_ws_answer_question(ws, q);
     }
 }
 
@@ -230,9 +236,13 @@ static void drain_all(steno_ws *ws)
 {
     ws->drained = true;
     for (struct steno_ws_conn *c = ws->conns; c; c = c->next)
-        steno_ws_conn_drain(c);
-    for (struct steno_ws_conn *c = ws->waiting; c; c = c->next)
-        steno_ws_conn_drain(c);
+        if (!steno_ws_conn_hand_over(c))
+            steno_ws_conn_drain(c);
+    for (struct steno_ws_conn *c = ws->waiting, *next; c; c = next) {
+        next = c->next;
+        if (!steno_ws_conn_hand_over(c))
+            steno_ws_conn_drain(c);
+    }
 }
 
 /* Once a second: check for silent and slow clients, and update the send queue's gauge. */
@@ -255,6 +265,7 @@ static void on_wake(steno_ws *ws)
 {
     adopt_waiting(ws);
     answer_questions(ws);
+    steno_ws_take_moves(ws);
     if (!ws->drained && atomic_load_explicit(&ws->drain, memory_order_acquire))
         drain_all(ws);
     take_ready(ws);
@@ -360,7 +371,8 @@ static steno_status make_context(steno_ws *ws, steno_err *err)
 }
 
 steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
-                           const struct steno_ws_owner *owner, void *user, steno_err *err)
+                           const struct steno_ws_owner *owner, void *user,
+                           struct steno_redis *redis, steno_err *err)
 {
     steno_ws *ws = calloc(1, sizeof *ws);
     steno_status st = STENO_OK;
@@ -383,6 +395,9 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
         goto fail;
     }
     st = make_context(ws, err);
+    if (!st && redis && srv->conf->ws_resume > 0)
+        st = steno_session_store_open(&ws->sessions, redis, srv->conf->ws_resume,
+                                      srv->conf->ws_resume_bytes, srv->stats->registry, err);
     if (st)
         goto fail;
     lws_sul_schedule(ws->ctx, 0, &ws->sweep, on_sweep, SWEEP_US);
@@ -479,8 +494,13 @@ void steno_ws_close(steno_ws *ws)
         atomic_store_explicit(&ws->stop, true, memory_order_release);
         lws_cancel_service(ws->ctx);
         pthread_join(ws->thread, NULL);
-        answer_questions(ws);
+        for (struct steno_ws_question *q = take_questions(ws), *after; q; q = after) {
+            after = q->next;
+            steno_ws_answer_question(ws, q);
+        }
     }
+    steno_session_store_stop(ws->sessions); /* it wakes connections, and answers the last claims */
+    steno_ws_take_moves(ws);
     if (ws->ctx) {
         lws_sul_cancel(&ws->sweep);
         lws_context_destroy(ws->ctx);
@@ -488,6 +508,7 @@ void steno_ws_close(steno_ws *ws)
     if (ws->loop)
         ev_loop_destroy(ws->loop);
     steno_ws_waiting_sweep(ws, INT64_MAX);
+    steno_session_store_close(ws->sessions);
     for (a = ws->adoptions; a; a = next) {
         next = a->next;
         drop_adoption(ws, a);

@@ -8,6 +8,7 @@
 #include "server/server.h"
 
 typedef struct steno_ws steno_ws;
+struct steno_redis;
 struct steno_ws_admission;
 struct steno_ws_handshake;
 struct steno_ws_refusal;
@@ -22,10 +23,11 @@ struct steno_ws_owner {
     void (*linger)(void *user, int fd);
 };
 
-/* Start the thread. srv, owner and user outlive it. */
+/* Start the thread. srv, owner and user outlive it. redis: where live sessions are stored for other
+ * machines (session_store.h), outlives it; NULL: nowhere. */
 STENO_MUST steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
                                       const struct steno_ws_owner *owner, void *user,
-                                      steno_err *err);
+                                      struct steno_redis *redis, steno_err *err);
 /* Take ownership of fd and check its admission (ws_admission.h). An admitted socket is queued for
  * the service thread, which adopts it. head: [len] its request head, which is still unread in the
  * socket and is read here; NULL: a client of Wyoming. */

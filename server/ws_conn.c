@@ -269,17 +269,23 @@ static steno_status engine_decode(void *ctx, const struct steno_container_option
     return STENO_OK;
 }
 
-static const struct steno_ws_engine engine = {.resolve = engine_resolve,
-                                              .open = engine_open,
-                                              .push = engine_push,
-                                              .finalize = engine_finalize,
-                                              .end = engine_end,
-                                              .come_back = engine_come_back,
-                                              .each_model = engine_each_model,
-                                              .check = engine_check,
-                                              .cancel = engine_cancel,
-                                              .close = engine_close,
-                                              .decode = engine_decode};
+static const struct steno_ws_storage *engine_store(void *ctx, void **place)
+{
+    return steno_ws_conn_store(ctx, place);
+}
+
+const struct steno_ws_engine steno_ws_engine = {.resolve = engine_resolve,
+                                                .open = engine_open,
+                                                .push = engine_push,
+                                                .finalize = engine_finalize,
+                                                .end = engine_end,
+                                                .come_back = engine_come_back,
+                                                .each_model = engine_each_model,
+                                                .check = engine_check,
+                                                .cancel = engine_cancel,
+                                                .close = engine_close,
+                                                .decode = engine_decode,
+                                                .store = engine_store};
 
 /* ---- the end of a connection ------------------------------------------------------------- */
 
@@ -290,6 +296,8 @@ static enum steno_session_result result_of(const struct steno_ws_session_state *
         return STENO_SESSION_OK;
     case STENO_WS_DRAINED:
         return STENO_SESSION_DRAINED;
+    case STENO_WS_MOVED:
+        return STENO_SESSION_MOVED;
     case STENO_WS_BAD:
         return STENO_SESSION_BAD;
     case STENO_WS_STOPPED:
@@ -310,7 +318,8 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
                     const struct steno_pool_stream_stats *ps, const char *trace)
 {
     static const char *const how[STENO_SESSION_RESULTS] = {
-        "ok", "bad request", "client gone", "timed out", "drained", "failed", "refused"};
+        "ok",      "bad request", "client gone", "timed out",
+        "drained", "failed",      "refused",     "goes on elsewhere"};
     double open = seconds_since(c->opened_ns, steno_now_ns());
     const char *wrong = st->ending >= STENO_WS_BAD ? st->reason : "";
     char peer[STENO_ADDRESS_TEXT];
@@ -398,9 +407,10 @@ void steno_ws_conn_end_session(conn *c)
         return;
     c->entered = false;
     steno_ws_session_get_state(c->session, &st);
-    if (c->stream && st.ending == STENO_WS_RUNNING)
+    if (c->stream && (st.ending == STENO_WS_RUNNING || st.ending == STENO_WS_MOVED))
         steno_channels_cancel(c->stream);
-    if (c->waiting_ns && !c->told) /* it may have ended well, but the client was not told */
+    if (c->waiting_ns && !c->told &&
+        st.ending != STENO_WS_MOVED) /* it may have ended well, but the client was not told */
         st.ending = STENO_WS_RUNNING;
     account(c, &st);
     steno_channels_close(c->stream); /* no note comes after this */
@@ -415,6 +425,7 @@ void steno_ws_conn_end_session(conn *c)
 
 void steno_ws_conn_finish(conn *c)
 {
+    steno_ws_move_forget(c);
     steno_handshake_free(&c->hs);
     free(c->preset);
     c->preset = NULL;
@@ -424,8 +435,11 @@ void steno_ws_conn_finish(conn *c)
     c->unread = NULL;
     c->n_unread = 0;
     steno_ws_conn_end_session(c);
-    steno_ws_session_free(c->session);
-    c->session = NULL;
+    if (c->session) {
+        steno_ws_session_free(c->session);
+        c->session = NULL;
+        steno_ws_conn_unlink_ready(c); /* its storage may have woken it after the session's end */
+    }
     free(c->extra);
     c->extra = NULL;
     if (c->established && !c->waiting_ns)
@@ -505,7 +519,7 @@ static bool open_session(conn *c)
     struct steno_ws_session_limits limits = {
         srv->conf->ws_message_bytes, srv->conf->ws_send_bytes, srv->conf->audio_seconds,
         srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes : 0, (int64_t)time(NULL)};
-    c->session = steno_ws_session_new(c->dialect, &engine, c, c->id, &limits);
+    c->session = steno_ws_session_new(c->dialect, &steno_ws_engine, c, c->id, &limits);
     if (!c->session) {
         steno_key_leave(srv->keys, c->key);
         steno_limits_leave(srv->limits, c->api, STENO_SESSION_FAILED);
@@ -723,6 +737,8 @@ static void read_on(conn *c)
 void steno_ws_conn_attend(conn *c)
 {
     struct steno_ws_session_state st;
+    if (!steno_ws_conn_refresh(c))
+        return;
     steno_ws_session_get_state(c->session, &st);
     if (st.room_wanted)
         steno_ws_session_resume(c->session);
@@ -898,6 +914,9 @@ bool steno_ws_conn_sweep(conn *c, int64_t now, size_t *queued)
     struct steno_ws_session_state st;
     if (!c->session)
         return seconds_since(c->opened_ns, now) <= conf->ws_slow_timeout;
+    if (!steno_ws_conn_refresh(c))
+        return true;
+    ask_to_write(c); /* what was held back may be due */
     steno_ws_session_get_state(c->session, &st);
     *queued += st.queued;
     if (reads_nothing(c, &st, now))

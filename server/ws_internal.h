@@ -7,6 +7,7 @@
 #include "protocol/ws_frame.h"
 #include "protocol/wyoming_frame.h"
 #include "server/channels.h"
+#include "server/session_store.h"
 #include "server/ws.h"
 #include "server/ws_admission.h"
 #include "server/ws_session.h"
@@ -47,6 +48,7 @@ struct steno_ws_conn {
     unsigned channels;                   /* of it */
     struct steno_served *served;         /* its model, once it is chosen */
     struct steno_pool_stream_stats past; /* of its earlier streams */
+    struct steno_ws_move *move;          /* asks the storage for its session; NULL: it does not */
     steno_waker_id decoding;             /* the watch of the process that decodes its audio */
     struct steno_ws_reader reader;
     struct steno_wyoming_reader events; /* instead, where the dialect is Wyoming */
@@ -88,6 +90,8 @@ struct steno_ws {
     struct steno_ws_adoption *adoptions, **last_adoption;
     struct steno_ws_question *questions;
     struct steno_ws_conn *ready;
+    struct steno_ws_move *moves;   /* answers of the storage */
+    steno_session_store *sessions; /* frozen; NULL: live sessions are in this process alone */
 };
 
 /* The id of its request. */
@@ -136,7 +140,35 @@ void steno_ws_conn_refuse(struct steno_ws_conn *c, int status, const char *code,
 /* The session has a socket now, and its 101 is due. */
 void steno_ws_conn_connected(struct steno_ws_conn *c);
 
+/* How sessions reach recognition; its context is a struct steno_ws_conn. */
+extern const struct steno_ws_engine steno_ws_engine;
+
+/* ws_move.c */
+/* Ask the storage who has the session that the handshake of c names. False:
+ * steno_ws_conn_resume_here is next; otherwise it or a refusal follows. */
+bool steno_ws_ask_storage(struct steno_ws_conn *c);
+/* Likewise for a question. False: steno_ws_answer_question is next. */
+bool steno_ws_ask_storage_for(steno_ws *ws, struct steno_ws_question *q);
+/* c is gone. */
+void steno_ws_move_forget(struct steno_ws_conn *c);
+/* Act on the answers that came. */
+void steno_ws_take_moves(steno_ws *ws);
+/* Something may have changed in the storage. False: another machine has the session, and c may be
+ * gone. */
+bool steno_ws_conn_refresh(struct steno_ws_conn *c);
+/* The server shuts down. True: another machine can go on with the session, and c may be gone. */
+bool steno_ws_conn_hand_over(struct steno_ws_conn *c);
+const struct steno_ws_storage *steno_ws_conn_store(struct steno_ws_conn *c, void **place);
+
 /* ws_resume.c */
+/* Read what a target asks to resume. False: it cannot be read. */
+bool steno_ws_read_resume(const char *target, struct steno_native_resume *out);
+/* A session of this key that can be resumed here; NULL: there is none. */
+struct steno_ws_conn *steno_ws_find_session(steno_ws *ws, const steno_key *key, const char *id);
+/* End a session that waits. */
+void steno_ws_waiting_forget(struct steno_ws_conn *c);
+/* Resume a session of this process. c may be gone afterwards. */
+void steno_ws_conn_resume_here(struct steno_ws_conn *c);
 /* The connection is lost. True when the session stays and waits without it. */
 bool steno_ws_conn_wait(struct steno_ws_conn *c);
 /* The handshake of c asks to resume a session: answer it. c may be gone afterwards. */
@@ -144,6 +176,8 @@ void steno_ws_conn_resume(struct steno_ws_conn *c);
 /* Whether the session that handshake g names can be resumed; otherwise *no says why not. */
 bool steno_ws_can_resume(steno_ws *ws, const struct steno_ws_handshake *g,
                          struct steno_ws_refusal *no);
+/* Answer a question by the sessions of this process. */
+void steno_ws_answer_question(steno_ws *ws, struct steno_ws_question *q);
 /* Once a second: end sessions that have waited long enough. now INT64_MAX: all. */
 void steno_ws_waiting_sweep(steno_ws *ws, int64_t now);
 

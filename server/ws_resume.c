@@ -7,7 +7,8 @@
  * them.
  *
  * Everything runs on the service thread. The connection's struct stays with the session, because
- * the recogniser's notes have its address; the socket moves. */
+ * the recogniser's notes have its address; the socket moves. ws_move.c has sessions of other
+ * machines. */
 #include "server/ws_internal.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@ typedef struct steno_ws_conn conn;
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-static void forget(conn *c)
+void steno_ws_waiting_forget(conn *c)
 {
     if (c->entered)
         steno_metric_add(c->ws->srv->stats->ws_waiting, -1);
@@ -45,7 +46,7 @@ static void limit_ended(steno_ws *ws)
             n++;
         }
     if (n > ws->srv->conf->sessions)
-        forget(oldest);
+        steno_ws_waiting_forget(oldest);
 }
 
 bool steno_ws_conn_wait(conn *c)
@@ -79,8 +80,10 @@ void steno_ws_waiting_sweep(steno_ws *ws, int64_t now)
     double most = ws->srv->conf->ws_resume;
     for (conn *c = ws->waiting, *next; c; c = next) {
         next = c->next;
+        if (now != INT64_MAX && !steno_ws_conn_refresh(c))
+            continue;
         if (now == INT64_MAX || (double)(now - c->waiting_ns) * 1e-9 > most)
-            forget(c);
+            steno_ws_waiting_forget(c);
     }
 }
 
@@ -119,6 +122,18 @@ static conn *find_in(conn *list, const steno_key *key, const char *id)
     return NULL;
 }
 
+conn *steno_ws_find_session(steno_ws *ws, const steno_key *key, const char *id)
+{
+    conn *c = find_in(ws->conns, key, id);
+    return c ? c : find_in(ws->waiting, key, id);
+}
+
+bool steno_ws_read_resume(const char *target, struct steno_native_resume *out)
+{
+    steno_native_resume_init(out);
+    return !steno_query_each(target, on_parameter, out, NULL);
+}
+
 /* Find the session that a handshake names and read what it asks for. NULL: *no has the status, the
  * code and the message. */
 static conn *find_session(steno_ws *ws, const char *target, const steno_key *key,
@@ -131,9 +146,7 @@ static conn *find_session(steno_ws *ws, const char *target, const steno_key *key
         refuse(no, 400, "invalid_argument", err.msg);
         return NULL;
     }
-    session = find_in(ws->conns, key, ask->session_id);
-    if (!session)
-        session = find_in(ws->waiting, key, ask->session_id);
+    session = steno_ws_find_session(ws, key, ask->session_id);
     if (!session)
         refuse(no, 404, "session_not_found",
                "session_id: no such session: it was not resumable, or its time is over");
@@ -228,7 +241,7 @@ static void move(conn *session, conn *c)
         steno_ws_conn_attend(session);
 }
 
-void steno_ws_conn_resume(conn *c)
+void steno_ws_conn_resume_here(conn *c)
 {
     struct steno_ws_refusal no = {0};
     struct steno_native_resume ask;
@@ -241,4 +254,10 @@ void steno_ws_conn_resume(conn *c)
     if (session)
         refuse_attach(&no, &err);
     steno_ws_conn_refuse(c, no.status, no.code, no.message);
+}
+
+void steno_ws_conn_resume(conn *c)
+{
+    if (!steno_ws_ask_storage(c))
+        steno_ws_conn_resume_here(c);
 }

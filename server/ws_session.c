@@ -23,12 +23,19 @@ static void commit(struct steno_dialect_session *d, steno_status st, bool partia
 {
     steno_ws_session *s = d->owner;
     bool replaced = false;
+    bool now = true;
     if (s->over)
         return;
-    if (!st && s->d.start.resumable && !partial)
+    if (!st && s->d.start.resumable && !partial) {
+        steno_ws_session_make_room(s, s->out.spare.len);
         steno_history_add(&s->history, d->seq, s->out.spare.data, s->out.spare.len);
-    if (!st && !s->detached)
+    }
+    if (!st)
+        now = steno_ws_session_store_message(s, partial);
+    if (!st && now && !s->detached)
         st = steno_outbox_commit(&s->out, partial, &replaced);
+    else if (!now)
+        replaced = partial;
     if (!st) {
         d->seq++;
         s->dropped += replaced;
@@ -49,6 +56,8 @@ static void conclude(steno_ws_session *s)
     if (s->over)
         return;
     s->d.audio_seconds = s->rate ? (double)s->samples / s->rate : 0;
+    s->concluding = true;
+    steno_ws_session_keep_next(s);
     if (s->ending.code[0])
         s->dialect->error(&s->d, s->ending.code, s->ending.message ? s->ending.message : "");
     else
@@ -147,6 +156,7 @@ void steno_ws_session_free(steno_ws_session *s)
 {
     if (!s)
         return;
+    steno_ws_session_end_storing(s);
     if (s->dialect->free_state)
         s->dialect->free_state(&s->d);
     free(s->d.state);
@@ -270,6 +280,8 @@ void steno_ws_session_leave(steno_ws_session *s, int close_code)
     pthread_mutex_lock(&s->mx);
     steno_outbox_clear(&s->out);
     s->left = true;
+    if (s->stored)
+        s->stored->held = STENO_WS_NOT_HELD;
     if (!s->over) {
         steno_ws_session_set_ending(s, STENO_WS_RUNNING, close_code, STENO_OK, "", "");
         s->over = true;
@@ -282,6 +294,8 @@ void steno_ws_session_give_up(steno_ws_session *s)
 {
     pthread_mutex_lock(&s->mx);
     steno_outbox_clear(&s->out);
+    if (s->stored)
+        s->stored->held = STENO_WS_NOT_HELD;
     if (!s->over) {
         steno_ws_session_set_ending(s, STENO_WS_SLOW, 1008, STENO_ERR_LIMIT, "slow_reader", "");
         s->over = true;
@@ -441,6 +455,8 @@ static bool note_event(steno_ws_session *s, const struct steno_event *ev)
         s->d.audio_ms = ms;
     count_revision(s, ev);
     s->d.finals += ev->kind == STENO_FINAL;
+    if (ev->kind == STENO_FINAL)
+        steno_ws_session_note_final(s, ev);
     s->dialect->event(&s->d, ev);
     return s->d.seq != seq || s->over;
 }
@@ -508,7 +524,9 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
     const char *reason;
     int code;
     pthread_mutex_lock(&s->mx);
-    reason = s->ending.code[0]                   ? s->ending.code
+    reason = s->ending.code[0] ? s->ending.code
+             : s->ending.how == STENO_WS_MOVED
+                 ? s->ending.close_code == 1012 ? "draining" : "resumed on another machine"
              : s->ending.how == STENO_WS_DRAINED ? "draining"
                                                  : "end";
     code = s->ending.close_code;
@@ -517,7 +535,7 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
     *st = (struct steno_ws_session_state){
         .started = s->state > OPEN,
         .room_wanted = s->room,
-        .close = s->over && !s->out.count,
+        .close = s->over && !s->out.count && (!s->stored || s->stored->held == STENO_WS_NOT_HELD),
         .close_code = code,
         .reason = reason,
         .error = s->ending.code,

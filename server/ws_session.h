@@ -22,6 +22,28 @@
 
 typedef struct steno_ws_session steno_ws_session;
 
+struct steno_ws_storage_state {
+    bool up;         /* the storage can be reached */
+    bool stale;      /* it lacks something: put all */
+    bool taken;      /* another machine has the session */
+    uint64_t stored; /* messages below it are stored */
+};
+
+/* Where a session is stored outside of this process, so that another one can go on with it. All
+ * functions may be called with the session's lock held, and return at once. */
+struct steno_ws_storage {
+    /* Store a head (protocol/session_head.h) and messages [records, as of steno_record_next] up to
+     * seq `last`; those below `lost` are no longer needed. all: nothing of before is to stay.
+     * False: not possible now; `stale` is set. */
+    bool (*put)(void *place, const char *head, const struct steno_buf *records, uint64_t last,
+                uint64_t lost, bool all);
+    void (*get_state)(void *place, struct steno_ws_storage_state *out);
+    /* The session is without a connection, or has one again. */
+    void (*set_waiting)(void *place, bool waiting);
+    /* The session is over here; place is no longer valid. erase: nobody may go on with it. */
+    void (*leave)(void *place, bool erase);
+};
+
 /* How a session reaches recognition. */
 struct steno_ws_engine {
     /* Check start.model and put the full name there, with what else is known of the model.
@@ -56,6 +78,9 @@ struct steno_ws_engine {
      * when its descriptors are ready. NULL: containers are refused. */
     steno_status (*decode)(void *ctx, const struct steno_container_options *o, unsigned channel,
                            steno_feed **out, steno_err *err);
+    /* A place in a storage for this session, which leaves it at its end. NULL, or returning NULL:
+     * there is none. */
+    const struct steno_ws_storage *(*store)(void *ctx, void **place);
 };
 
 struct steno_ws_session_limits {
@@ -114,6 +139,32 @@ STENO_MUST steno_status steno_ws_session_can_attach(steno_ws_session *s,
                                                     const struct steno_native_resume *ask,
                                                     steno_err *err);
 
+/* ---- a session that another machine can go on with ------------------------------------------ */
+
+struct steno_session_head;
+/* Make a session go on that was another machine's, before any other call: its audio from the end of
+ * the last stored final on is due again. messages: as of steno_record_next. next: as of
+ * steno_native_resume; the session then waits for steno_ws_session_attach. storage, place: its own
+ * from now on, also on failure. Errors of resolve and open, STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_ws_session_restore(steno_ws_session *s,
+                                                 const struct steno_session_head *h,
+                                                 const struct steno_buf *messages, uint64_t next,
+                                                 const struct steno_ws_storage *storage,
+                                                 void *place, steno_err *err);
+/* Deliver messages that are stored by now, or cannot be, and store what the storage lacks. To be
+ * called after each wake-up of the storage, and now and then. False: another machine has the
+ * session. */
+bool steno_ws_session_refresh(steno_ws_session *s, int64_t now_ns);
+/* The session goes on elsewhere: the connection is closed with this code, and nothing more is
+ * delivered but what is stored. */
+void steno_ws_session_move(steno_ws_session *s, int close_code);
+/* The same because the server shuts down, if another machine can go on with it; false: none can. */
+bool steno_ws_session_hand_over(steno_ws_session *s);
+/* Its storage and its place there; NULL: it has none. */
+void *steno_ws_session_place(steno_ws_session *s);
+/* Messages that were delivered without being stored, since the last call. */
+uint64_t steno_ws_session_take_unstored(steno_ws_session *s);
+
 /* ---- the server -------------------------------------------------------------------------- */
 
 /* The server shuts down: last final, `end` with reason "draining", close 1012. */
@@ -148,6 +199,7 @@ enum steno_ws_ending {
     STENO_WS_RUNNING,
     STENO_WS_ENDED, /* by the client's end message */
     STENO_WS_DRAINED,
+    STENO_WS_MOVED,   /* another machine goes on with it */
     STENO_WS_BAD,     /* the client's fault */
     STENO_WS_STOPPED, /* steno_ws_session_stop */
     STENO_WS_SLOW,    /* the client did not read */

@@ -242,6 +242,7 @@ steno_status steno_ws_session_feed(steno_ws_session *s, const char *p, size_t n,
             s->received += (int64_t)made;
             s->lost += (int64_t)made;
         } else if (made) {
+            steno_ws_session_silence(s, scratch, made / s->width, s->samples - s->skip_samples);
             st = push_pcm(s, scratch, made / s->width, err);
         }
         if (!st && s->silent_bytes)

@@ -7,6 +7,7 @@
 static void send_ready(steno_ws_session *s)
 {
     pthread_mutex_lock(&s->mx);
+    steno_ws_session_keep_next(s);
     if (s->dialect->ready)
         s->dialect->ready(&s->d);
     pthread_mutex_unlock(&s->mx);
@@ -31,6 +32,7 @@ static bool begin(steno_ws_session *s)
         return false;
     }
     s->state = RUNNING;
+    steno_ws_session_begin_storing(s);
     send_ready(s);
     return true;
 }
@@ -221,8 +223,13 @@ static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
     }
     if (!last)
         return;
-    if (s->packet.len)
+    if (s->packet.len) {
+        const int64_t before = s->samples;
+        const bool whole = !s->skip_samples;
         steno_ws_session_take_audio(s, s->packet.data, s->packet.len);
+        if (whole)
+            steno_ws_session_note_packet(s, s->samples - before);
+    }
     steno_buf_reset(&s->packet);
 }
 

@@ -15,6 +15,25 @@
 #include "server/history.h"
 #include "server/outbox.h"
 
+#define STENO_WS_NOT_HELD UINT64_MAX
+
+/* What a session has whose results are stored outside. Its results are delivered once they are
+ * stored, so that no other machine makes them again: the messages from `held` on wait in the
+ * history. Locked by mx, but for the first two, which do not change. */
+struct stored {
+    const struct steno_ws_storage *storage;
+    void *place;
+    uint64_t held;     /* seq of the first message that is not delivered; STENO_WS_NOT_HELD */
+    uint64_t last;     /* seq of the last message that was put */
+    int64_t held_ns;   /* since when, as of refresh; 0: not known yet */
+    bool keep;         /* the message that is being made is to be stored */
+    uint64_t unstored; /* messages delivered without that */
+    int64_t packet;    /* samples of each Opus packet; 0: none came; -1: they differ */
+    int64_t samples[STENO_AUDIO_MAX_CHANNELS];  /* in the finals of each channel */
+    int64_t segments[STENO_AUDIO_MAX_CHANNELS]; /* finals of each channel */
+    bool apart; /* channels have samples of different finals: they are silent until then */
+};
+
 enum state { OPEN, RUNNING, ENDING, OVER };
 
 /* A change of settings or a clear replaces the stream by a new one. */
@@ -56,7 +75,8 @@ struct steno_ws_session {
     bool committed;  /* a finalize came after the swap was wanted: audio waits for the swap */
     int64_t samples; /* written with mx held: a worker that ends the session reads it */
     int64_t received, lost; /* samples: decoded; dropped before `push` took them */
-    int64_t skip_samples;   /* next ones to skip: they came before the connection was lost */
+    int64_t restored[STENO_AUDIO_MAX_CHANNELS]; /* samples that are in finals of before */
+    int64_t skip_samples; /* next ones to skip: they came before the connection was lost */
     int rate;
     unsigned
         width; /* samples of a frame of decoded audio: with multichannel the channels, else 1 */
@@ -78,12 +98,14 @@ struct steno_ws_session {
     pthread_mutex_t mx;
     struct steno_outbox out;
     struct steno_history history; /* of a resumable session */
+    struct stored *stored;        /* NULL: it is in this process alone */
     bool detached;                /* no connection: messages go to the history alone */
     bool left;                    /* the client closed the connection */
     struct ending ending;
     struct steno_buf last_partial;
     struct steno_dialect_session d;
     bool over, room;
+    bool concluding;     /* its last message is made */
     bool swap_waits;     /* a final or a FINALIZED note may let the swap begin */
     bool swapping;       /* the next DONE note is not the session's end */
     bool swapped;        /* it came */
@@ -120,6 +142,25 @@ void steno_ws_session_take_audio(steno_ws_session *s, const char *p, size_t n);
 void steno_ws_session_end_container(steno_ws_session *s);
 /* End the utterance now, or as soon as the pool has room for that. */
 void steno_ws_session_finalize(steno_ws_session *s);
+
+/* ---- ws_session_store.c ---- */
+
+/* Ask the engine for a place in its storage, if the session can be resumed. */
+void steno_ws_session_begin_storing(steno_ws_session *s);
+/* mx held: a final was made. Its message is to be stored. */
+void steno_ws_session_note_final(steno_ws_session *s, const struct steno_event *ev);
+/* mx held: the next message is to be stored. */
+void steno_ws_session_keep_next(steno_ws_session *s);
+/* mx held: the message in out.spare, which is in the history too, was made. Store it if it is to
+ * be. False: it must not be delivered yet. */
+bool steno_ws_session_store_message(steno_ws_session *s, bool partial);
+/* mx held: deliver all messages from `held` on, stored or not, which makes room for n bytes. */
+void steno_ws_session_make_room(steno_ws_session *s, size_t n);
+/* An Opus packet has become so many samples. */
+void steno_ws_session_note_packet(steno_ws_session *s, int64_t samples);
+/* pcm [n, width], the samples of the session from `at` on: silence what is in a final already. */
+void steno_ws_session_silence(const steno_ws_session *s, float *pcm, size_t n, int64_t at);
+void steno_ws_session_end_storing(steno_ws_session *s);
 
 /* ---- ws_session_audio.c ---- */
 

@@ -33,21 +33,22 @@ void steno_ws_session_detach(steno_ws_session *s)
     pthread_mutex_lock(&s->mx);
     s->detached = true;
     steno_outbox_clear(&s->out);
+    if (s->stored)
+        s->stored->storage->set_waiting(s->stored->place, true);
     pthread_mutex_unlock(&s->mx);
 }
 
 /* mx held. */
 static steno_status replay(steno_ws_session *s, uint64_t next)
 {
+    const uint64_t held = s->stored ? s->stored->held : STENO_WS_NOT_HELD;
     const char *text;
     size_t at = 0, n;
+    uint64_t seq;
     steno_status st = STENO_OK;
     steno_outbox_clear(&s->out);
-    while (!st && steno_history_next(&s->history, next, &at, &text, &n)) {
-        st = steno_buf_add(steno_outbox_begin(&s->out), text, n);
-        if (!st)
-            st = steno_outbox_commit(&s->out, false, NULL);
-    }
+    while (!st && steno_history_next(&s->history, next, &at, &seq, &text, &n) && seq < held)
+        st = steno_outbox_put(&s->out, text, n);
     return st;
 }
 
@@ -89,6 +90,8 @@ steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_nat
         st = steno_fail(err, STENO_ERR_NOMEM, "session: out of memory");
     if (!st) {
         s->detached = false;
+        if (s->stored)
+            s->stored->storage->set_waiting(s->stored->place, false);
         s->dialect->resumed(&s->d, s->samples, s->state > RUNNING); /* not once it is over */
     }
     pthread_mutex_unlock(&s->mx);

@@ -5,6 +5,7 @@
 /* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
 /* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
+/* link: server/ws_session_store.c */
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 #include <stdarg.h>
 #include <stddef.h>

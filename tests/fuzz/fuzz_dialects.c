@@ -5,6 +5,7 @@
 /* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
 /* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
+/* link: server/ws_session_store.c */
 /* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */
 /* covers: protocol/wyoming.c */
 /* covers: protocol/dialect.c protocol/transcript.c */

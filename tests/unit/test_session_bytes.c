@@ -3,6 +3,7 @@
 /* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
 /* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
+/* link: server/ws_session_store.c */
 /* The memory that a live session holds, counted at the allocator: a session with its stream in
  * the pool and the shipped model. After speech was recognized and every answer was read, it
  * holds less than 64 KiB beyond the network's own part (states and window). That includes the

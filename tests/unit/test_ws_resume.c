@@ -3,6 +3,7 @@
 /* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
 /* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
+/* link: server/ws_session_store.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -334,6 +335,7 @@ static void the_history_keeps_the_newest_within_its_bytes(void **state)
         for (uint64_t seq = 0; seq < 300; seq++) {
             const char *t;
             size_t at = 0, n, len;
+            uint64_t seq_of;
             uint64_t first = h.lost;
             seed = seed * 1664525u + 1013904223u;
             len = (size_t)snprintf(made[seq], 40, "%llu%*s", (unsigned long long)seq,
@@ -342,11 +344,11 @@ static void the_history_keeps_the_newest_within_its_bytes(void **state)
             assert_true(h.bytes.len - h.head <= most);
             assert_true(h.lost >= first);
             for (uint64_t k = (h.lost + 1) / 2; k <= seq; k++) {
-                assert_true(steno_history_next(&h, h.lost, &at, &t, &n));
+                assert_true(steno_history_next(&h, h.lost, &at, &seq_of, &t, &n));
                 assert_int_equal(n, strlen(made[k]));
                 assert_memory_equal(t, made[k], n);
             }
-            assert_false(steno_history_next(&h, h.lost, &at, &t, &n));
+            assert_false(steno_history_next(&h, h.lost, &at, &seq_of, &t, &n));
             assert_true(steno_history_has(&h, h.lost));
             assert_true(!h.lost || !steno_history_has(&h, h.lost - 1));
         }

@@ -3,6 +3,7 @@
 /* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
 /* link: server/ws_session_swap.c */
 /* link: server/ws_session_resume.c server/history.c server/outbox.c */
+/* link: server/ws_session_store.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
