@@ -4,6 +4,7 @@ uploads run. Every stream is a client that comes back (docs/scale.md); its final
 
     loadtest/roll.py                              # 200 streams, rolling restart
     loadtest/roll.py --kill --streams 50          # kill -9 of one
+    loadtest/roll.py --redis redis://127.0.0.1    # sessions in Redis, and a balancer that knows nothing of sessions
 """
 import argparse
 import asyncio
@@ -90,15 +91,20 @@ class Daemon:
 class Pair:
     """Daemons a and b, and haproxy with the shipped configuration at `port`."""
 
-    def __init__(self, *settings, slowstart=""):
+    def __init__(self, *settings, slowstart="", redis=""):
+        """redis: URL of a store of sessions; then the balancer sends clients that come back anywhere."""
         self.dir = tempfile.TemporaryDirectory(prefix="steno-pair-")
         ports = free_ports(5)
         self.port = ports[4]
-        self.daemons = [Daemon(n, self.dir.name, ports[2 * i], ports[2 * i + 1], settings) for i, n in enumerate("ab")]
+        self.redis = redis
+        self.daemons = [Daemon(n, self.dir.name, ports[2 * i], ports[2 * i + 1], settings + self.of_store(n)) for i, n in enumerate("ab")]
         self.config = os.path.join(self.dir.name, "balancer.cfg")
         self.balancer = None
         with open(self.config, "w", encoding="ascii") as f:
             f.write(self.configuration(slowstart))
+
+    def of_store(self, node):
+        return (f"jobs.dir={self.dir.name}/jobs-{node}", f"jobs.queue={self.redis}") if self.redis else ()
 
     def shipped(self, name, changes):
         """A file of conf with each (old, new) replaced."""
@@ -112,6 +118,8 @@ class Pair:
     def configuration(self, slowstart):
         changes = [("maxconn 8000", "maxconn 2000"), ("bind :8080", f"bind 127.0.0.1:{self.port}"), (" agent-port 8081", ""), (" slowstart 5s", slowstart),
                    ("global\n", f"global\n    stats socket {self.dir.name}/haproxy.sock mode 600 level admin\n")]
+        if self.redis:
+            changes += [(f"use-server {d.node} if", f"# use-server {d.node} if") for d in self.daemons]
         return self.shipped("haproxy/steno.cfg", changes + [
             (f"server {d.node} 10.0.0.1{i}:8080", f"server {d.node} 127.0.0.1:{d.port} agent-port {d.agent}") for i, d in enumerate(self.daemons, 1)])
 
@@ -279,6 +287,7 @@ class Stream:
                 ready.set()
             elif kind == "resumed":
                 self.resumes += 1
+                self.said_again += max(0, self.sent - self.base - m["samples"])
                 self.sent = self.base + m["samples"]
                 ready.set()
             elif kind == "final":
@@ -377,10 +386,11 @@ def main():
     p.add_argument("--uploads", type=int, default=2)
     p.add_argument("--times", type=int, default=5, help="how often the recording of 7.3 s is said")
     p.add_argument("--nginx", action="store_true", help="nginx instead of haproxy")
+    p.add_argument("--redis", default="", help="URL of a store of sessions; its balancer is haproxy")
     p.add_argument("--kill", action="store_true", help="kill -9 of one daemon instead of the rolling restart")
     a = p.parse_args()
     places = ("pool.capacity=100000", "limits.sessions=100000", "server.drain_timeout=60")
-    with (NginxPair if a.nginx else Pair)(*places) as pair:
+    with (NginxPair if a.nginx else Pair)(*places, redis=a.redis) as pair:
         got = asyncio.run(run(pair, a.streams, a.times, a.uploads, a.kill))
     print(json.dumps({**got, "wrong": len(got["wrong"])}))
     for text in got["wrong"][:5]:

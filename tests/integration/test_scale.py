@@ -14,6 +14,7 @@ import time
 from websockets.sync.client import connect
 
 from daemon import BUILD, OPEN, ROOT, Skip, Stenod, case, eventually, tap
+from redis_server import Redis
 
 sys.path.insert(0, os.path.join(ROOT, "loadtest"))
 import roll  # noqa: E402
@@ -21,10 +22,10 @@ import roll  # noqa: E402
 PLACES = ("pool.capacity=20", "limits.sessions=1000", "server.drain_timeout=30")
 
 
-def pair(*settings, kind=roll.Pair):
+def pair(*settings, kind=roll.Pair, **kw):
     if not shutil.which(kind.program, path=os.environ["PATH"] + ":/usr/sbin"):
         raise Skip(f"{kind.program} is not installed")
-    return kind(*PLACES, *settings)
+    return kind(*PLACES, *settings, **kw)
 
 
 def node_of(ws):
@@ -127,6 +128,51 @@ def a_kill_loses_no_word_of_clients_that_say_it_again():
     assert 8 < got["sessions"] <= 16 and got["moved"] >= 2, got
     # what is said again is at most the audio since the last final: one recording and its pause, for those on the dead machine
     assert 0 < got["said_again_s"] < 7.3, got
+
+
+def moved(p):
+    """Sessions that came to the daemons that run now from another machine."""
+    return sum(d.ask("status")["metrics"].get('steno_ws_sessions_moved_total{to="here"}', 0) for d in p.daemons)
+
+
+@case
+def a_rolling_restart_with_sessions_in_redis_needs_no_machine_to_come_back_to():
+    with Redis() as r, pair(redis=r.url) as p:
+        got = asyncio.run(roll.run(p, streams=8, times=3, uploads=1, killed=False))
+        arrived = moved(p)
+    assert not got["wrong"] and got["exit"] == [0, 0], got
+    # no stream began anew, no final was cut: each has gone on on the other machine
+    assert got["sessions"] == 8 and got["drains"] == 0 and got["resumes"] >= 8 and arrived >= 4, (got, arrived)
+
+
+@case
+def a_kill_with_sessions_in_redis_begins_no_stream_anew():
+    with Redis() as r, pair(redis=r.url) as p:
+        got = asyncio.run(roll.run(p, streams=8, times=2, uploads=1, killed=True, after=5.0))
+        arrived = moved(p)
+    assert not got["wrong"], got
+    assert got["sessions"] == 8 and got["resumes"] >= 2 and arrived >= 2, (got, arrived)
+    assert 0 < got["said_again_s"] < 7.3, got
+
+
+@case
+def clients_that_lose_their_connection_go_on_where_the_balancer_sends_them():
+    """Machine a is taken out, and lives. Its clients' connections are cut, and all go on on b."""
+    with Redis() as r, pair(redis=r.url) as p:
+        pcm, rate, text, _ = roll.audio(2)
+
+        async def all_of():
+            streams = [roll.Stream(p.port, pcm, rate, stop_at=4 + i) for i in range(8)]
+            runs = [asyncio.create_task(s.run()) for s in streams]
+            await asyncio.sleep(1.5)
+            await asyncio.to_thread(p.daemons[0].ask, "drain")
+            await asyncio.to_thread(roll.wait_for, lambda: p.drains(p.daemons[0]), "drain")
+            return await asyncio.gather(*runs)
+        done = asyncio.run(all_of())
+        assert [s.text for s in done] == [text] * 8, [s.text for s in done]
+        assert all(s.sessions == 1 and s.resumes == 1 for s in done), [(s.sessions, s.resumes) for s in done]
+        on_a = sum(s.nodes[0].startswith("sess_a.") for s in done)
+        assert on_a >= 2 and moved(p) == on_a, (on_a, moved(p))
 
 
 def come_back(p):
