@@ -43,12 +43,15 @@ const struct steno_icefall_option steno_icefall_options[STENO_ICEFALL_OPTIONS] =
     {"--joiner-dim", "N", "columns of the joiner"},
     {"--context-size", "N", "tokens that the prediction network sees"},
     {"--causal-convolution", "0|1",
-     "Conformer: trained with causal convolutions, which no shape tells (0)"},
+     "Conformers and the Zipformer of pruned_transducer_stateless7: trained\n"
+     "with causal convolutions, which no shape tells (0)"},
     {"--decode-chunk-size", "N",
-     "of such a transducer: frames of 40 ms of a chunk (16); -1: whole\n"
-     "recordings"},
+     "of such a Conformer transducer: frames of 40 ms of a chunk (16); -1:\n"
+     "whole recordings"},
     {"--left-context", "N", "frames before a chunk that it sees (64)"},
     {"--right-context", "N", "frames after a chunk that it sees (0)"},
+    {"--decode-chunk-len", "N", "of such a Zipformer: feature frames of a chunk (32)"},
+    {"--num-left-chunks", "N", "chunks before a chunk that it sees (4)"},
 };
 
 struct job {
@@ -283,15 +286,10 @@ static bool is_left(const char *name)
  */
 static steno_status check_all_read(const struct job *j)
 {
-    static const char *const transducer[] = {"encoder.", "encoder_embed.", "decoder.", "joiner.",
-                                             NULL},
-                             *const ctc[] = {"encoder.",
-                                             "encoder_embed.",
-                                             "ctc_output",
-                                             "encoder_output_layer.",
-                                             "feat_batchnorm.",
-                                             "after_norm.",
-                                             NULL};
+    static const char *const
+        transducer[] = {"encoder.", "encoder_embed.", "decoder.", "joiner.", NULL},
+        *const ctc[] = {"encoder.",        "encoder_embed.", "ctc_output", "encoder_output_layer.",
+                        "feat_batchnorm.", "after_norm.",    NULL};
     const char *const *parts = j->a.ctc ? ctc : transducer;
     const size_t root = strlen(j->w.root);
     for (size_t i = 0; i < steno_torch_count(j->torch); i++) {
@@ -360,8 +358,9 @@ static steno_status write_network(struct job *j, const char *name, writer *write
 
 static steno_status write_networks(struct job *j)
 {
-    writer *const encoder =
-        j->a.conformer ? steno_icefall_write_conformer : steno_icefall_write_encoder;
+    writer *const encoder = j->a.conformer ? steno_icefall_write_conformer
+                            : j->a.first   ? steno_icefall_write_zipformer1
+                                           : steno_icefall_write_encoder;
     steno_status st;
     if (j->a.ctc)
         return write_network(j, "model", encoder);

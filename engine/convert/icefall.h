@@ -10,7 +10,7 @@
 struct steno_icefall_option {
     const char *name, *arg, *about; /* "--chunk-size" */
 };
-#define STENO_ICEFALL_OPTIONS 24
+#define STENO_ICEFALL_OPTIONS 26
 extern const struct steno_icefall_option steno_icefall_options[STENO_ICEFALL_OPTIONS];
 
 /* Is it such a checkpoint: a file of torch.save, or a directory with one (itself or in exp/)? */

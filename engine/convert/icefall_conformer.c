@@ -4,6 +4,8 @@
  * weights have logarithmic scales (steno_make_weights.scaled). */
 #include "convert/icefall_conformer.h"
 
+#include "convert/icefall_parts.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,29 +17,10 @@ typedef steno_value_id part(struct steno_conformer *c, steno_value_id x, const c
 
 /* ---- small parts --------------------------------------------------------------------------- */
 
-/* Swish, or x sigmoid(x - 1) with scaled weights. */
 static steno_value_id activation(struct steno_conformer *c, steno_value_id x)
 {
-    struct steno_make *m = c->m;
-    steno_value_id y = x;
-    if (!c->a->plain)
-        y = steno_make_2(m, "Sub", x, steno_make_number(m, 1));
-    return steno_make_2(m, "Mul", x, steno_make_1(m, "Sigmoid", y));
-}
-
-/* x / sqrt(mean(x^2) + e^NAME.eps) */
-static steno_value_id basic_norm(struct steno_make *m, steno_value_id x, const char *name)
-{
-    const int64_t last = -1;
-    const struct steno_attr attr[] = {
-        {.name = "axes", .kind = STENO_ATTR_INTS, .n = 1, .ints = &last},
-        {.name = "keepdims", .kind = STENO_ATTR_INT, .i = 1}};
-    char eps[40];
-    steno_value_id y = steno_make_2(m, "Mul", x, x);
-    snprintf(eps, sizeof eps, "%s.eps", name);
-    y = steno_make_node(m, "ReduceMean", 1, &y, 2, attr);
-    y = steno_make_add(m, y, steno_make_number(m, steno_make_exp(m, eps)));
-    return steno_make_2(m, "Div", x, steno_make_1(m, "Sqrt", y));
+    return c->a->plain ? steno_make_activation(c->m, x, "swish")
+                       : steno_icefall_double_swish(c->m, x);
 }
 
 static steno_value_id feed_forward(struct steno_conformer *c, steno_value_id x, const char *name)
@@ -75,8 +58,7 @@ static void project(struct steno_conformer *c, steno_value_id x, steno_value_id 
         return;
     }
     out[0] = steno_make_linear_rows(m, x, name, d, 3 * d, 0, d);
-    out[0] =
-        steno_make_reshape(m, out[0], 4, (int64_t[]){0, 0, c->s->heads, c->s->query});
+    out[0] = steno_make_reshape(m, out[0], 4, (int64_t[]){0, 0, c->s->heads, c->s->query});
     all = steno_make_concat(m, 1, c->past, x);
     c->past = steno_make_slice(m, all, 1, chunk, chunk + c->a->left);
     all = steno_make_linear_rows(m, all, name, d, 3 * d, d, 3 * d);
@@ -146,7 +128,9 @@ static steno_value_id pointwise(struct steno_conformer *c, steno_value_id x, con
 static steno_value_id depthwise(struct steno_conformer *c, steno_value_id x)
 {
     const int64_t d = c->s->d, before = c->s->kernel - 1, chunk = c->a->chunk;
-    const int64_t pads[] = {chunk ? 0 : c->a->causal ? before : before / 2,
+    const int64_t pads[] = {chunk          ? 0
+                            : c->a->causal ? before
+                                           : before / 2,
                             c->a->causal ? 0 : before / 2};
     const struct steno_make_conv k = {
         .rank = 1,
@@ -191,8 +175,7 @@ static steno_value_id residual(struct steno_conformer *c, steno_value_id x, cons
 {
     const bool plain = c->a->plain, after = c->a->norm_after;
     struct steno_make *m = c->m;
-    steno_value_id y =
-        plain && !after ? steno_make_norm(m, x, norm, c->s->d, EPSILON) : x;
+    steno_value_id y = plain && !after ? steno_make_norm(m, x, norm, c->s->d, EPSILON) : x;
     y = f(c, y, name);
     x = steno_make_add(m, x, plain && by < 1 ? steno_make_scale(m, y, by) : y);
     return plain && after ? steno_make_norm(m, x, norm, c->s->d, EPSILON) : x;
@@ -206,7 +189,7 @@ steno_value_id steno_conformer_layer(struct steno_conformer *c, int i, steno_val
     x = residual(c, x, "norm_conv", convolution, "conv_module", 1);
     x = residual(c, x, "norm_ff", feed_forward, "feed_forward", 0.5f);
     if (!c->a->plain)
-        return basic_norm(c->m, x, "norm_final");
+        return steno_icefall_basic_norm(c->m, x, "norm_final");
     return c->a->norm_after ? x : steno_make_norm(c->m, x, "norm_final", c->s->d, EPSILON);
 }
 
@@ -239,8 +222,9 @@ static steno_value_id batch_norm(struct steno_make *m, steno_value_id x, const c
 steno_value_id steno_conformer_embed(struct steno_conformer *c, steno_value_id x)
 {
     static const int64_t turn[] = {0, 2, 1, 3};
-    static const char *const scaled[] = {"conv.0", "conv.3", "conv.6"},
-                             *const plain[] = {NULL, "conv.0", "conv.2"};
+    static const char *const scaled[] = {"conv.0", "conv.3", "conv.6"}, *const plain[] = {NULL,
+                                                                                          "conv.0",
+                                                                                          "conv.2"};
     const struct steno_icefall_arch *a = c->a;
     const int64_t d = c->s->d;
     struct steno_make *m = c->m;
@@ -263,5 +247,6 @@ steno_value_id steno_conformer_embed(struct steno_conformer *c, steno_value_id x
     x = steno_make_reshape(m, steno_make_transpose(m, x, 4, turn), 3,
                            (int64_t[]){0, 0, BANDS * a->conv[2]});
     x = steno_make_linear(m, x, "out", BANDS * a->conv[2], d, true);
-    return a->plain ? steno_make_scale(m, x, sqrtf((float)d)) : basic_norm(m, x, "out_norm");
+    return a->plain ? steno_make_scale(m, x, sqrtf((float)d))
+                    : steno_icefall_basic_norm(m, x, "out_norm");
 }

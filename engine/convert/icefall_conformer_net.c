@@ -3,32 +3,11 @@
  * export-onnx-streaming.py of these recipes writes it, for chunks. */
 #include "convert/icefall_conformer.h"
 
+#include "convert/icefall_parts.h"
+
 #include <stdlib.h>
 
-#define POSITIONS 4096 /* rows for each sign; beyond them steno computes, other runtimes end */
-
 /* ---- whole recordings ---------------------------------------------------------------------- */
-
-/* Rows of relative positions T - 1 down to 1 - T. */
-static steno_value_id positions_of(struct steno_make *m, steno_value_id frames, int64_t d)
-{
-    const int64_t center = POSITIONS - 1, one = center + 1;
-    steno_value_id table =
-        steno_make_sinusoids(m, "positions", 2 * POSITIONS - 1, d, (double)center, -1);
-    return steno_make_cut(m, table, 1, steno_make_2(m, "Sub", steno_make_ints(m, 1, &one), frames),
-                          steno_make_add(m, steno_make_ints(m, 1, &center), frames));
-}
-
-/* ((x - 1) / 2 - 1) / 2 of whole numbers */
-static steno_value_id quarter(struct steno_make *m, steno_value_id x)
-{
-    const int64_t one = 1, two = 2;
-    for (int i = 0; i < 2; i++) {
-        x = steno_make_2(m, "Sub", x, steno_make_ints(m, 1, &one));
-        x = steno_make_2(m, "Div", x, steno_make_ints(m, 1, &two));
-    }
-    return x;
-}
 
 /* True at frames behind the end of a recording, [N, 1, T]. */
 static steno_value_id padding(struct steno_make *m, steno_value_id lengths, steno_value_id frames)
@@ -67,13 +46,14 @@ static void whole(struct steno_conformer *c)
     const int64_t width = a->ctc ? a->vocab : a->joiner;
     struct steno_make *m = c->m;
     const int64_t batch = steno_make_symbol(m, "N");
-    steno_value_id x, lengths, frames;
+    steno_value_id x, lengths, frames, table = STENO_NONE;
     x = steno_make_input(m, "x", STENO_F32, 3,
                          (int64_t[]){batch, steno_make_symbol(m, "T"), STENO_ICEFALL_BINS});
-    lengths = quarter(m, steno_make_input(m, "x_lens", STENO_I64, 1, &batch));
+    lengths = steno_make_input(m, "x_lens", STENO_I64, 1, &batch);
+    lengths = steno_icefall_half(m, steno_icefall_half(m, lengths, 1), 1);
     x = steno_conformer_embed(c, x);
     frames = steno_make_extent_of(m, x, 1);
-    c->positions = positions_of(m, frames, c->s->d);
+    c->positions = steno_icefall_positions(m, &table, frames, c->s->d);
     c->mask = padding(m, lengths, frames);
     for (int i = 0; i < c->s->layers && !m->st; i++)
         x = steno_conformer_layer(c, i, x);

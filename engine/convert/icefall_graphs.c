@@ -1,6 +1,7 @@
 /* zipformer/subsampling.py, zipformer.py, decoder.py, joiner.py and export-onnx*.py of icefall. */
 #include "convert/icefall_graphs.h"
 
+#include "convert/icefall_parts.h"
 #include "convert/zipformer.h"
 
 #include <stdio.h>
@@ -10,14 +11,6 @@
 static const struct steno_attr to_float = {.name = "to", .kind = STENO_ATTR_INT, .i = 1};
 
 /* ---- whole recordings ---------------------------------------------------------------------- */
-
-/* (x - a + b) / 2 of whole numbers. */
-static steno_value_id half(struct steno_make *m, steno_value_id x, int64_t minus)
-{
-    const int64_t two = 2;
-    x = steno_make_2(m, "Sub", x, steno_make_ints(m, 1, &minus));
-    return steno_make_2(m, "Div", x, steno_make_ints(m, 1, &two));
-}
 
 static steno_value_id offline(struct steno_zipformer *e)
 {
@@ -29,7 +22,7 @@ static steno_value_id offline(struct steno_zipformer *e)
     lengths = steno_make_input(m, "x_lens", STENO_I64, 1, &e->batch_symbol);
     e->batch = steno_make_extent_of(m, x, 0);
     x = steno_zipformer_embed(e, x, NULL);
-    e->lengths = half(m, lengths, 7);
+    e->lengths = steno_icefall_half(m, lengths, 7);
     e->frames = steno_make_extent_of(m, x, 1);
     e->positions = steno_zipformer_positions(m, e->frames, e->a->pos_dim);
     at = steno_zipformer_count(m, steno_make_ints(m, 1, &zero), e->frames);
@@ -109,19 +102,6 @@ static steno_value_id streaming(struct steno_zipformer *e)
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
-/* A number of each stack, "2,2,3". */
-static void list(struct steno_make *m, const struct steno_icefall_arch *a, const char *key,
-                 int64_t (*of)(const struct steno_icefall_arch *a,
-                               const struct steno_zipformer_stack *s))
-{
-    char text[STENO_ZIPFORMER_STACKS * 22] = "";
-    for (int64_t i = 0; i < a->stacks; i++) {
-        const size_t n = strlen(text);
-        snprintf(text + n, sizeof text - n, "%s%lld", i ? "," : "", (long long)of(a, &a->stack[i]));
-    }
-    steno_make_meta(m, key, "%s", text);
-}
-
 #define EACH(NAME, VALUE)                                                                          \
     static int64_t NAME(const struct steno_icefall_arch *a, const struct steno_zipformer_stack *s) \
     {                                                                                              \
@@ -147,13 +127,13 @@ static void describe(struct steno_make *m, const struct steno_icefall_arch *a)
         return;
     steno_make_meta(m, "decode_chunk_len", "%lld", (long long)(2 * a->chunk));
     steno_make_meta(m, "T", "%lld", (long long)(2 * a->chunk + 13));
-    list(m, a, "num_encoder_layers", layers_of);
-    list(m, a, "encoder_dims", dim_of);
-    list(m, a, "cnn_module_kernels", kernel_of);
-    list(m, a, "left_context_len", left_of);
-    list(m, a, "query_head_dims", query_of);
-    list(m, a, "value_head_dims", value_of);
-    list(m, a, "num_heads", number_of_heads);
+    steno_icefall_list(m, a, "num_encoder_layers", layers_of);
+    steno_icefall_list(m, a, "encoder_dims", dim_of);
+    steno_icefall_list(m, a, "cnn_module_kernels", kernel_of);
+    steno_icefall_list(m, a, "left_context_len", left_of);
+    steno_icefall_list(m, a, "query_head_dims", query_of);
+    steno_icefall_list(m, a, "value_head_dims", value_of);
+    steno_icefall_list(m, a, "num_heads", number_of_heads);
 }
 
 /* ---- the networks -------------------------------------------------------------------------- */
@@ -195,7 +175,7 @@ steno_status steno_icefall_write_encoder(const struct steno_icefall_arch *a,
     if (a->chunk)
         each_state(e, true);
     else
-        steno_make_output(&m, half(&m, e->lengths, -1),
+        steno_make_output(&m, steno_icefall_half(&m, e->lengths, -1),
                           a->ctc ? "log_probs_len" : "encoder_out_lens", STENO_I64, 1,
                           &e->batch_symbol);
     describe(&m, a);
@@ -236,7 +216,7 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
         x = steno_make_convolve(&m, steno_make_transpose(&m, x, 3, turn), "conv", &c);
         x = steno_make_transpose(&m, x, 3, turn);
     }
-    if (a->context > 1 || a->conformer)
+    if (a->context > 1 || a->conformer || a->first)
         x = steno_make_1(&m, "Relu", x);
     x = steno_make_squeeze(&m, x, 1);
     steno_make_at(&m, "joiner.");

@@ -6,8 +6,9 @@
 #include "convert/make.h"
 
 #define STENO_ZIPFORMER_STACKS 16
-#define STENO_ZIPFORMER_LAYERS 64 /* of a stack */
-#define STENO_ICEFALL_BINS 80     /* mel bins of a feature frame */
+#define STENO_ZIPFORMER_LAYERS 64    /* of a stack */
+#define STENO_ICEFALL_BINS 80        /* mel bins of a feature frame */
+#define STENO_ICEFALL_MAX_CHUNK 4096 /* frames */
 
 struct steno_zipformer_stack {
     int64_t layers, downsampling, d, heads;
@@ -17,6 +18,9 @@ struct steno_zipformer_stack {
 };
 
 struct steno_icefall_arch {
+    /* The first Zipformer (pruned_transducer_stateless7), in which `pos` columns of a head's
+     * queries are for positions. */
+    bool first;
     /* A Conformer: one stack, in which `query` columns are a head's. Otherwise a Zipformer. */
     bool conformer;
     /* Conformers. plain: layer norms and batch normalization (conformer_ctc), where others have
@@ -45,6 +49,9 @@ STENO_MUST steno_status steno_icefall_write_encoder(const struct steno_icefall_a
 STENO_MUST steno_status steno_icefall_write_conformer(const struct steno_icefall_arch *a,
                                                       const struct steno_make_weights *w,
                                                       const char *path, steno_err *err);
+STENO_MUST steno_status steno_icefall_write_zipformer1(const struct steno_icefall_arch *a,
+                                                       const struct steno_make_weights *w,
+                                                       const char *path, steno_err *err);
 STENO_MUST steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
                                                     const struct steno_make_weights *w,
                                                     const char *path, steno_err *err);

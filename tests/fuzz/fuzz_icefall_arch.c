@@ -1,7 +1,7 @@
 /* Shapes of a checkpoint of icefall's and options of its training: any of them become an
  * architecture within its bounds, or are refused. Input: a line "name=value name=value", then a
  * line "name extent extent" for each weight. */
-/* covers: engine/convert/icefall_arch.c */
+/* covers: engine/convert/icefall_arch.c icefall_arch_conformer.c icefall_arch_zipformer1.c icefall_reader.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +67,9 @@ static void check(const struct steno_icefall_arch *a)
         abort();
     for (int64_t i = 0; i < a->stacks && !a->conformer; i++) {
         const struct steno_zipformer_stack *s = &a->stack[i];
+        if (a->first &&
+            (a->chunk > STENO_ICEFALL_MAX_CHUNK || a->chunk % 2 || (a->ctc && a->causal)))
+            abort();
         if (s->layers < 1 || s->layers > STENO_ZIPFORMER_LAYERS || s->heads < 1 || s->query < 1 ||
             s->value < 1 || s->pos < 1 || s->kernel % 2 == 0 || s->d > a->out || s->d < 1 ||
             s->downsampling < 1 || a->chunk % s->downsampling || a->left % s->downsampling)

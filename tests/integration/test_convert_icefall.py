@@ -13,6 +13,9 @@ from onnx import numpy_helper
 from test_convert import DATA, RECORDING, ort, ours, steno
 from test_models import ROOT
 
+sys.path.insert(0, os.path.join(ROOT, "tests", "convert"))
+import zipformer1  # noqa: E402
+
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 ZOO = os.path.join(SHARED, "zoo", "tiny")
 HEADS = ("--num-heads", "2,4,2")
@@ -27,9 +30,13 @@ def close(what, value, want):
     assert difference < LIMIT, f"{what} differs by {difference}"
 
 
-def convert(d, name, *args, tokens=None):
-    out = f"{d}/{name}"
-    said = steno("convert", f"{DATA}/{name}.pt", "-o", out, "--tokens", tokens or f"{DATA}/zipformer.tokens", *args)[0]
+def convert(d, name, *args, tokens=None, content=None):
+    """content: of the checkpoint, if it is not in tests/data."""
+    out, path = f"{d}/{name}", f"{DATA}/{name}.pt"
+    if content:
+        path = f"{d}/{name}.pt"
+        torch_file.save(path, {"model": content})
+    said = steno("convert", path, "-o", out, "--tokens", tokens or f"{DATA}/zipformer.tokens", *args)[0]
     assert "icefall" in said, said
     files = sorted(os.listdir(out))
     for f in files:
@@ -191,6 +198,44 @@ def conformers_in_steno(d):
     conformers(d, ours(f"{d}/arrays"))
 
 
+# ---- the first Zipformer ----
+
+
+def first_zipformer(d, engine):
+    """Five stacks, one of which is wider than the one before it, and one that sees an earlier one."""
+    want, tokens = np.load(f"{DATA}/zipformer1.npz"), ("--tokens", f"{DATA}/zipformer.tokens")
+    torch_file.save(f"{d}/first.pt", {"model": zipformer1.checkpoint(zipformer1.SMALL)})
+    steno("convert", f"{d}/first.pt", "-o", f"{d}/whole", *tokens)
+    steno("convert", f"{d}/first.pt", "-o", f"{d}/ctc", *tokens, *CTC)
+    steno("convert", f"{d}/first.pt", "-o", f"{d}/chunks", *tokens, *CAUSAL, "--num-left-chunks", str(zipformer1.LEFT_CHUNKS))
+    for path in (f"{d}/whole/encoder.onnx", f"{d}/ctc/model.onnx", f"{d}/chunks/encoder.onnx"):
+        onnx.checker.check_model(path, full_check=True)
+    for t, lens in ((57, (57, 57)), (131, (131, 90))):
+        feed = {"x": zipformer1.features(t, 2, t), "x_lens": np.array(lens)}
+        got = run(engine, f"{d}/whole/encoder.onnx", feed)
+        close(f"first: encoder.{t}", got["encoder_out"], want[f"encoder.{t}"])
+        assert (got["encoder_out_lens"] == want[f"encoder_lens.{t}"]).all(), got["encoder_out_lens"]
+        close(f"first: ctc.{t}", run(engine, f"{d}/ctc/model.onnx", feed)["log_probs"], want[f"ctc.{t}"])
+    step = zipformer1.CHUNK_LEN
+    x = zipformer1.features(3, 2, step * zipformer1.STEPS + 7)
+    x = [x[:, step * i : step * i + step + 7] for i in range(zipformer1.STEPS)]
+    got, state = feed_chunks(engine, f"{d}/chunks/encoder.onnx", x, "encoder_out")
+    close("first: chunks", got, want["chunk"])
+    for name, value in state.items():
+        kind, stack = name.removeprefix("cached_").rsplit("_", 1)
+        close(f"first: {name}", value, want[f"state.{kind}.{stack}"])
+    small_networks(engine, f"{d}/whole", want)
+
+
+def first_zipformer_in_onnx_runtime(d):
+    first_zipformer(d, ort)
+
+
+def first_zipformer_in_steno(d):
+    os.makedirs(f"{d}/arrays")
+    first_zipformer(d, ours(f"{d}/arrays"))
+
+
 def whole_recordings_in_onnx_runtime(d):
     os.mkdir(f"{d}/ctc")
     whole_recordings(d, ort)
@@ -221,9 +266,12 @@ def written_directories_are_served(d):
                              ("conformer-scaled", (), "offline conformer transducer"),
                              ("conformer-scaled", CAUSAL, "streaming conformer transducer"),
                              ("conformer-ctc", (), "offline zipformer2_ctc CTC"),
+                             ("zipformer1", (), "offline zipformer transducer"),
+                             ("zipformer1", CTC, "offline zipformer2_ctc CTC"),
+                             ("zipformer1", CAUSAL, "streaming zipformer transducer"),
                              ("zipformer-causal", (*HEADS, "--chunk-size", "-1"), "offline zipformer2 transducer")):  # fmt: skip
         folder = tempfile.mkdtemp(dir=d)
-        out, _ = convert(folder, name, *args)
+        out, _ = convert(folder, name, *args, content=checkpoint(name) if name == "zipformer1" else None)
         info = steno("model", "info", out)[0]
         assert what in info and "40 tokens" in info, info
         steno("transcribe", "--model", out, RECORDING)
@@ -318,9 +366,71 @@ class Checkpoint:
         self.state["encoder.downsample_output.bias"] = np.log(self.take("Mul")[0].ravel())
 
 
+def constants_of(path):
+    """(operator, array) of each use of a weight or of a constant of one number, and of no weight but the norms' epsilon."""
+    graph = onnx.load(path).graph
+    known = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+    means = {n.output[0] for n in graph.node if n.op_type == "ReduceMean"}
+    for node in graph.node:
+        if node.op_type == "Constant":
+            known[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    weights = {i.name for i in graph.initializer}
+    uses = []
+    for node in graph.node:
+        mean = node.op_type == "Add" and means & set(node.input)
+        found = [known[i] for i in node.input if i in (known if mean else weights)]
+        if found:
+            uses.append(("Epsilon" if mean else node.op_type, found))
+    return uses
+
+
+class FirstCheckpoint(Checkpoint):
+    """The first Zipformer (pruned_transducer_stateless7), in the order of its forward()."""
+
+    def both(self, name):
+        self.linear(f"{name}.in_proj")
+        self.linear(f"{name}.out_proj")
+
+    def convolution(self, name, causal=True):
+        for part in ("pointwise_conv1", "depthwise_conv", "pointwise_conv2"):
+            self.conv(f"{name}.{part}")
+
+    def layer(self, at, causal=True):
+        self.both(f"{at}.feed_forward1")
+        self.linear(f"{at}.pooling.proj", bias=False)
+        self.linear(f"{at}.self_attn.in_proj")
+        self.linear(f"{at}.self_attn.linear_pos", bias=False)
+        self.linear(f"{at}.self_attn.out_proj")
+        self.convolution(f"{at}.conv_module1")
+        self.both(f"{at}.feed_forward2")
+        self.linear(f"{at}.self_attn.in_proj2", bias=False)
+        self.linear(f"{at}.self_attn.out_proj2")
+        self.convolution(f"{at}.conv_module2")
+        self.both(f"{at}.feed_forward3")
+        self.state[f"{at}.norm_final.eps"] = np.array(np.log(self.take("Epsilon")[0]))
+        self.state[f"{at}.bypass_scale"] = self.take("Mul")[0]
+
+    def encoder(self, layers, causal=True):
+        for i in (0, 3, 6):
+            self.conv(f"encoder.encoder_embed.conv.{i}")
+        self.linear("encoder.encoder_embed.out")
+        for i, n in enumerate(layers):
+            at = f"encoder.encoders.{i}"
+            if i:
+                self.state[f"{at}.downsample.query"] = self.take("Mul")[0]
+            for k in range(n):
+                self.layer(f"{at}.{'encoder.' if i else ''}layers.{k}")
+            if i:
+                self.state[f"{at}.upsample.bias"] = self.take("Add")[0][:, 0]
+                self.state[f"{at}.out_combiner.weight1"] = self.take("Mul")[0]
+                self.take("Mul")  # 1 - weight1
+        self.state["encoder.downsample_output.query"] = self.take("Mul")[0]
+
+
 def checkpoint_of(folder, layers, causal):
+    c = FirstCheckpoint(constants_of(f"{folder}/encoder.onnx")) if causal == "first" else None
     ctc = not os.path.exists(f"{folder}/encoder.onnx")
-    c = Checkpoint(weights_of(f"{folder}/{'model' if ctc else 'encoder'}.onnx"))
+    c = c or Checkpoint(weights_of(f"{folder}/{'model' if ctc else 'encoder'}.onnx"))
     c.encoder(layers, causal)
     c.linear("ctc_output.1" if ctc else "joiner.encoder_proj")
     assert next(c.uses, None) is None, "weights were left over"
@@ -341,6 +451,7 @@ def checkpoint_of(folder, layers, causal):
 
 
 ZOO_MODELS = {
+    "zipformer1-transducer-streaming": ((1, 2), "first", ("--causal-convolution", "1")),
     "zipformer2-transducer-offline": ((1, 1, 1), False, ("--query-head-dim", "8")),
     "zipformer2-ctc-offline": ((1, 2, 1), False, ("--query-head-dim", "8")),
     "zipformer2-transducer-streaming": ((1, 2, 1), True, ("--query-head-dim", "8", "--left-context-frames", "64")),
@@ -428,6 +539,8 @@ def decoded_as_recorded(d):
 
 
 def checkpoint(name="zipformer"):
+    if name == "zipformer1":
+        return zipformer1.checkpoint(zipformer1.SMALL)
     return torch_file.load(f"{DATA}/{name}.pt")["model"]
 
 
@@ -449,8 +562,10 @@ def refused(d, content, part, code, *args, packed=False):
 def every_weight_is_asked_for(d):
     """Each weight that is left out or has another shape is named; those of the training alone are not missed."""
     unread = ("simple_am_proj", "simple_lm_proj", "ctc_output")
-    other_models = ("downsample.bias", "decoder.conv.weight")  # of another length: another factor; none: a context of 1
-    for name, flags in (("zipformer", HEADS), ("zipformer-causal", CHUNKS), ("conformer-scaled", ()), ("conformer-ctc", ())):
+    # of another length: another factor; none: a context of 1
+    other_models = (("downsample.bias", "upsample.bias"), "decoder.conv.weight")
+    for name, flags in (("zipformer", HEADS), ("zipformer-causal", CHUNKS), ("conformer-scaled", ()), ("conformer-ctc", ()),
+                        ("zipformer1", CAUSAL)):  # fmt: skip
         whole = checkpoint(name)
         layer = [k for k in whole if ".layers.1." in k]
         assert layer
@@ -506,6 +621,15 @@ def bad_options_are_named(d):
     refused(d, conformer, "0 to 4096", 64, *CAUSAL, "--right-context", "5000")
     refused(d, {"model": with_ctc_layer("encoder.")}, "no layout for chunks of a Conformer with CTC", 64, *CAUSAL,
             "--decode-chunk-size", "16")  # fmt: skip
+    first = {"model": checkpoint("zipformer1")}
+    refused(d, first, "--chunk-size: ", 64, "--chunk-size", "16")
+    refused(d, first, "is a Zipformer of pruned_transducer_stateless7, which has none", 64, "--pos-dim", "48")
+    refused(d, first, "--num-left-chunks: only with --causal-convolution 1", 64, "--num-left-chunks", "2")
+    refused(d, first, "no layout for chunks of the first Zipformer with CTC", 64, *CAUSAL, *CTC)
+    refused(d, first, "no multiple of the downsampling, 8", 64, *CAUSAL, "--decode-chunk-len", "24")
+    refused(d, first, "expected 4 to 8192 and 1 to 1024", 64, *CAUSAL, "--decode-chunk-len", "0")
+    refused(d, first, "3 heads do not divide its 8 columns of values", 64, "--num-heads", "3")
+    refused(d, first, "--feedforward-dim: stack 1: 32, but", 64, "--feedforward-dim", "32")
     plain = checkpoint("conformer-ctc")
     refused(d, {"model": {f"encoder.{k}": v for k, v in plain.items()}}, "a Conformer transducer without scaled weights", 65)
     refused(d, {"model": plain}, "--causal-convolution 1: Conformers with batch normalization", 64, *CAUSAL)
@@ -597,7 +721,7 @@ def checkpoints_of_a_training_are_read(d):
 
 
 TESTS = [whole_recordings_in_onnx_runtime, whole_recordings_in_steno, chunks_in_onnx_runtime, chunks_in_steno,
-         conformers_in_onnx_runtime, conformers_in_steno,
+         conformers_in_onnx_runtime, conformers_in_steno, first_zipformer_in_onnx_runtime, first_zipformer_in_steno,
          written_directories_are_served, equal_to_exports_of_icefall, decoded_as_recorded, every_weight_is_asked_for, bad_options_are_named,
          hostile_files_are_refused, tokens_come_from_where_icefall_has_them, checkpoints_of_a_training_are_read]  # fmt: skip
 
