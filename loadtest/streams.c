@@ -29,7 +29,10 @@ struct user {
     double start;
     size_t from;       /* first sample of the recording */
     size_t fed, total; /* samples */
-    double served_at;  /* end of its last round; it is at the end of the queue since then */
+    double served_at;  /* end of its last round; it is in the queue since then */
+    double place;      /* in the queue: when its work became due */
+    double queued;     /* s in the queue */
+    bool goes_on;      /* the result needs another step */
     bool over;
 };
 
@@ -113,10 +116,19 @@ static double arrival(const struct sim *s, const struct user *u, size_t at)
 }
 
 /* The earliest time at which the user's next round could begin. */
-static double due(const struct sim *s, const struct user *u)
+static double ready_at(const struct sim *s, const struct user *u)
 {
     size_t at = u->fed + steno_stream_missing(u->stream);
-    return u->over ? HUGE_VAL : fmax(u->served_at, arrival(s, u, at < u->total ? at : u->total));
+    if (u->over)
+        return HUGE_VAL;
+    return u->goes_on ? u->served_at
+                      : fmax(u->served_at, arrival(s, u, at < u->total ? at : u->total));
+}
+
+/* Its place in the queue. A result that takes several steps keeps it, as in the pool. */
+static double due(const struct sim *s, const struct user *u)
+{
+    return u->goes_on ? u->place : ready_at(s, u);
 }
 
 static void take_results(struct sim *s, struct user *u)
@@ -164,7 +176,11 @@ static void run_batch(struct sim *s, struct user **batch, size_t n)
     double t = processor_seconds();
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
-        feed(s, batch[i]);
+        struct user *u = batch[i];
+        u->place = due(s, u);
+        u->queued += s->now - ready_at(s, u);
+        steno_stream_set_queued(u->stream, u->queued);
+        feed(s, u);
         if (!batch[i]->over && steno_stream_ready(batch[i]->stream))
             ready[k++] = batch[i]->stream;
     }
@@ -180,6 +196,7 @@ static void run_batch(struct sim *s, struct user **batch, size_t n)
     s->rounds += k > 0;
     for (size_t i = 0; i < n; i++) {
         batch[i]->served_at = s->now;
+        batch[i]->goes_on = !batch[i]->over && steno_stream_ready(batch[i]->stream);
         take_results(s, batch[i]);
     }
 }
@@ -255,12 +272,15 @@ static void run(const struct options *o, steno_model *m, struct sim s)
     }
     while (run_round(&s))
         ;
-    printf("| %d | %d | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", o->n,
+    printf("| %d | %d | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.2f "
+           "|\n",
+           o->n,
            steno_batcher_max(s.batcher), 100 * s.busy / o->seconds,
            100 * s.busy / (o->seconds * o->n), (double)s.steps / (double)s.rounds,
            1e3 * quantile(&s.partial, 0.5), 1e3 * quantile(&s.partial, 0.95),
            1e3 * quantile(&s.partial, 0.99), 1e3 * quantile(&s.partial, 1),
-           1e3 * quantile(&s.final, 0.5), 1e3 * quantile(&s.final, 0.99));
+           1e3 * quantile(&s.final, 0.5), 1e3 * quantile(&s.final, 0.95),
+           1e3 * quantile(&s.final, 0.99), (double)s.partial.n / (o->seconds * o->n));
     fflush(stdout);
     for (int i = 0; i < o->n; i++)
         steno_stream_close(s.users[i].stream);
@@ -359,8 +379,8 @@ int main(int argc, char **argv)
     if (steno_model_open(&m, o.dir, &o.model, &err))
         die(err.msg);
     puts("| streams | batch | load, % of a core | a stream, % of a core | mean batch | "
-         "partial p50 ms | p95 | p99 | max | final p50 | p99 |\n"
-         "|---|---|---|---|---|---|---|---|---|---|---|");
+         "partial p50 ms | p95 | p99 | max | final p50 | p95 | p99 | partials a second |\n"
+         "|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (char *end; *at; at = *end ? end + 1 : end) {
         o.n = (int)strtol(at, &end, 10);
         if (o.n < 1 || o.n > 100000)

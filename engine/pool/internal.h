@@ -21,6 +21,7 @@ struct steno_pool_ops {
     void (*close)(steno_stream *s);
     steno_status (*feed)(steno_stream *s, const float *pcm, size_t n, size_t *used, steno_err *err);
     void (*set_waiting)(steno_stream *s, size_t samples); /* NULL: it need not know */
+    void (*set_queued)(steno_stream *s, double seconds);  /* the same */
     bool (*ready)(const steno_stream *s);
     size_t (*missing)(const steno_stream *s);
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
@@ -178,8 +179,9 @@ STENO_MUST steno_status steno_pool_open_with(steno_pool **out, const struct sten
 
 /* schedule.c */
 /* Add the stream to the ready heap. The caller holds ps->lock and has set ps->held. wake: wake a
- * sleeping worker; false if the caller takes streams next. */
-void steno_pool_enqueue(steno_pool_stream *ps, bool wake);
+ * sleeping worker; false if the caller takes streams next. goes_on: its result needs another step;
+ * a live stream keeps its deadline then. */
+void steno_pool_enqueue(steno_pool_stream *ps, bool wake, bool goes_on);
 /* Fill w->items with the next streams. Waits for a stream, and perhaps for a larger batch. False if
  * the pool stops. */
 bool steno_pool_take(struct steno_pool_worker *w);

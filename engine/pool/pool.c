@@ -36,6 +36,7 @@ static const struct steno_pool_ops recogniser = {
     .close = steno_stream_close,
     .feed = steno_stream_feed,
     .set_waiting = steno_stream_set_waiting,
+    .set_queued = steno_stream_set_queued,
     .ready = steno_stream_ready,
     .missing = steno_stream_missing,
     .flush = steno_stream_flush,
@@ -59,7 +60,7 @@ static void wake(steno_pool_stream *ps)
     if (ps->held || !steno_pool_has_work(ps))
         return;
     ps->held = true;
-    steno_pool_enqueue(ps, true);
+    steno_pool_enqueue(ps, true, false);
 }
 
 /* ---- pool ---------------------------------------------------------------------------------- */

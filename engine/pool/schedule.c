@@ -4,7 +4,8 @@
  * their class, plus, for an upload, its audio so far (up to OLD). So an upload with little audio
  * goes first, and a short one never waits for a long one. One step's time is added for every stream
  * of the same owner that already waits, so owners are served round robin however many streams each
- * has.
+ * has. A live stream whose result takes several steps keeps its deadline: if results took turns step
+ * by step, all of them would come late.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
  * leaves some to idle workers. If live steps alone would keep most workers busy (the demand of
@@ -74,12 +75,13 @@ static int64_t had_ns(const steno_pool_stream *ps)
     return ps->class == STENO_POOL_UPLOAD ? (seconds < OLD ? seconds : OLD) * SECOND : 0;
 }
 
-void steno_pool_enqueue(steno_pool_stream *ps, bool wake)
+void steno_pool_enqueue(steno_pool_stream *ps, bool wake, bool goes_on)
 {
     steno_pool *p = ps->pool;
     pthread_mutex_lock(&p->lock);
     ps->ready_ns = steno_now_ns();
-    ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + had_ns(ps) + owner_delay_ns(p, ps);
+    if (!goes_on || ps->class != STENO_POOL_LIVE)
+        ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + had_ns(ps) + owner_delay_ns(p, ps);
     ps->ticket = p->tickets++;
     heap_push(p, ps);
     if (!p->collecting && wake)

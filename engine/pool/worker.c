@@ -176,6 +176,8 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item 
     steno_err *err = &t->err;
     const struct steno_pool_ops *ops = ps->pool->ops;
     steno_status st = STENO_OK;
+    if (ops->set_queued)
+        ops->set_queued(ps->rec, ps->stats.queue_wait_seconds);
     while (!st) {
         size_t n, used = 0;
         bool done = false;
@@ -214,8 +216,9 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item 
 }
 
 /* Return the stream to the heap if it has more to do, else to the next push. last: the last one of
- * this round; this worker takes streams next, and wakes others for the rest. */
-static void put_back(steno_pool_stream *ps, bool last)
+ * this round; this worker takes streams next, and wakes others for the rest. goes_on: its result
+ * needs another step. */
+static void put_back(steno_pool_stream *ps, bool last, bool goes_on)
 {
     bool closed;
     pthread_mutex_lock(&ps->lock);
@@ -223,7 +226,7 @@ static void put_back(steno_pool_stream *ps, bool last)
     ps->missing = ps->done ? 0 : ps->pool->ops->missing(ps->rec);
     closed = ps->closed;
     if (!closed && steno_pool_has_work(ps)) {
-        steno_pool_enqueue(ps, !last);
+        steno_pool_enqueue(ps, !last, goes_on);
     } else {
         ps->held = false;
         pthread_cond_broadcast(&ps->idle);
@@ -282,12 +285,15 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
     int64_t now;
     steno_pool_stream *ps = t->ps;
     bool mine; /* closed in a callback of this round: only we free it */
+    bool goes_on = false;
     if (t->steps && !t->st)
         deliver(w, ps);
     if (t->st)
         steno_pool_finish(ps, t->st, &t->err);
     else if (room_note_due(ps))
         tell(ps, &(struct steno_pool_note){.kind = STENO_POOL_ROOM});
+    if (t->steps && ps->rec)
+        goes_on = ps->pool->ops->ready(ps->rec);
     now = steno_now_ns();
     t->spent_ns += now - start;
     pthread_mutex_lock(&ps->lock);
@@ -299,7 +305,7 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
     if (mine)
         steno_pool_stream_free(ps);
     else
-        put_back(ps, t == &w->items[w->n - 1]);
+        put_back(ps, t == &w->items[w->n - 1], goes_on);
 }
 
 static void account(struct steno_pool_worker *w, const struct steno_pool_work *work, double wait)

@@ -24,7 +24,11 @@
 #define GROWTH (1.0 / 3.0) /* growth of the segment until the next partial */
 #define LONG_PAUSE 2.0     /* s between segments; an endpoint's silence belongs to the first */
 #define MOST_WAITING 0.25  /* s of audio that waits: with more no partial is due */
-#define LATE_GROWTH 0.08   /* the same for families with an interval, if that is longer */
+#define LATE_GROWTH 0.08   /* GROWTH of families with an interval, if that is longer */
+/* An interval is this many times as long as partials waited for a worker. So workers with many
+ * streams come to a balance, in which partials wait an eighth of their interval. */
+#define PER_WAIT 8.0
+#define LONGEST_INTERVAL 4.0 /* s, however long they waited */
 
 static size_t to_samples(const steno_stream *s, double seconds)
 {
@@ -375,9 +379,19 @@ static steno_status drop_segment(steno_stream *s)
 static size_t next_partial(const steno_stream *s)
 {
     const size_t n = is_incremental(s) ? acceptable(s) : s->in.g.n;
-    const size_t every = to_samples(s, s->model->info.segments.partial_every);
+    const double wait = fmin(PER_WAIT * s->in.g.wait, LONGEST_INTERVAL);
+    const size_t every =
+        has_interval(s) ? to_samples(s, fmax(s->model->info.segments.partial_every, wait)) : 0;
     const size_t grown = (size_t)((every ? LATE_GROWTH : GROWTH) * (double)n);
     return n + (grown > every ? grown : every);
+}
+
+/* Partials wait as long as the last one did, and those before it. */
+static void note_wait(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    g->wait = (g->wait + (s->queued - g->queued)) / 2;
+    g->queued = s->queued;
 }
 
 static steno_status finish_partial(steno_stream *s, steno_status st)
@@ -385,6 +399,7 @@ static steno_status finish_partial(steno_stream *s, steno_status st)
     struct steno_segments *g = &s->in.g;
     if (is_incremental(s))
         drop_accepted(s);
+    note_wait(s);
     g->partial = next_partial(s);
     g->heard = false;
     g->due = false;
@@ -413,6 +428,7 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
         return finish_partial(s, st);
     if (!st)
         st = steno_results_final(s, s->in.g.reason);
+    s->in.g.queued = s->queued;
     dropped = drop_segment(s);
     return st ? st : dropped;
 }

@@ -211,6 +211,11 @@ void steno_stream_set_waiting(steno_stream *s, size_t samples)
     s->waiting = samples;
 }
 
+void steno_stream_set_queued(steno_stream *s, double seconds)
+{
+    s->queued = seconds;
+}
+
 bool steno_stream_ready(const steno_stream *s)
 {
     return s->feeder->ready(s);

@@ -14,6 +14,10 @@ STENO_MUST steno_status steno_stream_feed(steno_stream *s, const float *pcm, siz
  * second no partial is due beside those that come with other work, so a stream that is late catches
  * up first. Until then nothing waits. */
 void steno_stream_set_waiting(steno_stream *s, size_t samples);
+/* Tell for how many seconds its work has waited for a worker since it was opened. The longer the
+ * work of a partial waited, the later the next one is due: with many streams partials become rarer,
+ * not late. Until then 0. */
+void steno_stream_set_queued(steno_stream *s, double seconds);
 /* Whether a step is due. If so, it must come before the next feed. */
 bool steno_stream_ready(const steno_stream *s);
 /* Input samples until a step is due, approximately: with fewer samples no step comes. 0 if one is

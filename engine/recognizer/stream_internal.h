@@ -46,6 +46,8 @@ struct steno_segments {
     int64_t quiet;  /* hops since the last one with speech */
     size_t partial; /* samples of the segment at which the next partial is due */
     bool heard;     /* speech since the last partial */
+    double queued;  /* s that the stream had been queued when the last partial ended */
+    double wait;    /* s that partials wait for a worker, recently */
     bool due;       /* a step is due */
     bool final;     /* the step is the last one of the segment */
     enum steno_final_reason reason;
@@ -102,6 +104,7 @@ struct steno_stream {
     int64_t taken;  /* input samples so far */
     int64_t base;   /* input samples before this run */
     size_t waiting; /* input samples that are there and were not fed yet */
+    double queued;  /* s that its work has waited for a worker */
     bool failed, ended;
     bool family_cuts; /* the family cuts the audio into utterances */
 };

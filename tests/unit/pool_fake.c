@@ -19,6 +19,7 @@ struct fake {
     int64_t taken, wrong; /* sample i should be (i % 997) / 1000 */
     size_t have;
     int steps, step_us, fail_at;
+    int parts, part; /* steps for each window; those done */
     int64_t segment, base;
     struct {
         enum steno_event_kind kind;
@@ -60,6 +61,7 @@ static steno_status fake_open(steno_stream **out, steno_model *m,
     }
     f->step_us = o->beam; /* the options carry the scenario */
     f->fail_at = o->n_best;
+    f->parts = (int)o->endpoint.silence_after;
     f->name = o->endpoint.longest > 0 ? (char)o->endpoint.longest : '?';
     *out = (steno_stream *)f;
     atomic_fetch_add(&open_fakes, 1);
@@ -194,9 +196,14 @@ static void fake_step(steno_batcher *p, steno_stream *const *s, size_t n, steno_
         enter(f);
         if (f->step_us)
             nanosleep(&(struct timespec){.tv_nsec = f->step_us * 1000L}, NULL);
-        f->have = 0;
         f->steps++;
         st[i] = STENO_OK;
+        if (++f->part < f->parts) {
+            leave(f);
+            continue;
+        }
+        f->part = 0;
+        f->have = 0;
         if (f->padding)
             f->padding = false;
         else if (f->fail_at && f->steps == f->fail_at)

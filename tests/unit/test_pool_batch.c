@@ -198,6 +198,25 @@ static void streams_of_a_class_are_served_round_robin(void **state)
     close_all(c, 4, p);
 }
 
+/* Streams of two windows, three steps each: a result is finished before the next one begins. */
+static void a_live_result_keeps_its_place_until_its_last_step(void **state)
+{
+    (void)state;
+    static struct client c[3];
+    struct steno_pool_options o = {.workers = 1, .batch = 1, .buffer_seconds = 60};
+    steno_pool *p = held_up(&o, &c[0]);
+    for (int i = 1; i < 3; i++) {
+        struct steno_pool_stream_options so = named((char)('a' + i - 1), STENO_POOL_LIVE, 0);
+        so.stream.endpoint.silence_after = 3;
+        client_open(&c[i], p, &so);
+        client_push(&c[i], 2 * WINDOW, 2 * WINDOW);
+    }
+    fake_barrier(true);
+    fake_wait_batches(13);
+    assert_string_equal(fake_log(), "0 a a a b b b a a a b b b ");
+    close_all(c, 3, p);
+}
+
 static void wait_partials(struct client *c, int n)
 {
     pthread_mutex_lock(&c->lock);
@@ -538,6 +557,7 @@ int main(void)
         cmocka_unit_test(batching_can_be_switched_off),
         cmocka_unit_test(live_goes_before_uploads_and_uploads_before_jobs),
         cmocka_unit_test(streams_of_a_class_are_served_round_robin),
+        cmocka_unit_test(a_live_result_keeps_its_place_until_its_last_step),
         cmocka_unit_test(a_short_upload_goes_before_long_ones),
         cmocka_unit_test(owners_are_served_round_robin),
         cmocka_unit_test(streams_without_an_owner_go_as_they_come),

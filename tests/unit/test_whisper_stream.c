@@ -190,6 +190,44 @@ static void partials_of_base_keep_what_is_stable(void **state)
     check_model("base", "audio/real/es-mx_en-us.wav", getenv("STENO_WHISPER_ALL") ? 3 : 1);
 }
 
+/* Partials of a stream whose work waits this long for a worker before each push of 0.1 s. */
+static void run_queued(steno_model *m, const float *pcm, size_t n, double wait, struct live *l)
+{
+    const struct steno_stream_options o = {.sample_rate = 16000};
+    steno_stream *s;
+    memset(l, 0, sizeof *l);
+    assert_int_equal(steno_stream_open(&s, m, &o, NULL), STENO_OK);
+    for (size_t at = 0; at < n; at += 1600) {
+        steno_stream_set_queued(s, wait * (double)(at / 1600));
+        assert_int_equal(steno_stream_push(s, pcm + at, n - at < 1600 ? n - at : 1600, NULL),
+                         STENO_OK);
+        read_live(s, l);
+    }
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    read_live(s, l);
+    steno_stream_close(s);
+}
+
+static void partials_that_wait_for_a_worker_become_rarer(void **state)
+{
+    const char *dir = whisper_model("tiny.en");
+    struct steno_model_options o = steno_model_options_default();
+    static struct live alone, busy;
+    steno_model *m;
+    size_t n;
+    float *pcm = whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n);
+    (void)state;
+    if (!dir || !pcm)
+        skip();
+    assert_int_equal(steno_model_open(&m, dir, &o, NULL), STENO_OK);
+    run_queued(m, pcm, n, 0, &alone);
+    run_queued(m, pcm, n, 0.05, &busy);
+    assert_true(alone.n_partials >= 8 && busy.n_partials >= 2);
+    assert_true(2 * busy.n_partials <= alone.n_partials);
+    steno_model_close(m);
+    free(pcm);
+}
+
 /* ---- windows side by side ------------------------------------------------------------------ */
 
 /* Two recordings with a pause between them, 57 s. */
@@ -339,6 +377,7 @@ int main(void)
         cmocka_unit_test(partials_of_tiny_en_keep_what_is_stable),
         cmocka_unit_test(partials_of_a_long_utterance_keep_what_is_stable),
         cmocka_unit_test(partials_of_base_keep_what_is_stable),
+        cmocka_unit_test(partials_that_wait_for_a_worker_become_rarer),
         cmocka_unit_test(side_by_side_no_word_is_lost_or_doubled),
         cmocka_unit_test(a_long_recording_takes_no_steps_from_a_short_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
