@@ -6,6 +6,7 @@ of rounding apart. For Zipformers it is taken over consecutive chunks, each with
 left. Neither the f32 graph opened in 8 bits nor the quantizer's graph, opened in the fast way, may be further
 from f32 than ONNX Runtime's graph. The exact way gives ONNX Runtime's numbers, except that after the layers of a
 Zipformer single roundings in the other direction show."""
+# not under sanitizers: the graphs are those of test_models
 import importlib.util
 import itertools
 import os

@@ -13,7 +13,7 @@ import threading
 import time
 
 from daemon import DIGITS_TEXT, SLOW, Stenod, case, eventually, tap
-from job_web import BASE, CALLS, WAV, Web, longer
+from job_web import BASE, CALLS, WAV, Web, longer, many
 from redis_server import Cut, Redis
 
 
@@ -110,7 +110,7 @@ def each_key_has_its_own_jobs_and_its_turn():
                 status, _, job = a.json("POST", "/v1/jobs", longer(times), head)
                 assert status == 202, job
                 return job["id"]
-            mine = [submit(first, 100) for _ in range(8)]
+            mine = [submit(first, many(100)) for _ in range(8)]
             assert a.json("POST", "/v1/jobs", WAV, first)[0] == 429
             other = submit(second, 1)
             assert a.json("GET", "/v1/jobs/" + other, None, first)[0] == 404 and a.json("DELETE", "/v1/jobs/" + other, None, first)[0] == 404
@@ -148,12 +148,12 @@ def a_killed_daemons_jobs_run_on_the_other_one():
     with Redis() as r, Member(r) as b:
         a = Member(r, "pool.threads=1", *CALLS, cpu="scalar")
         a.__enter__()  # pylint: disable=unnecessary-dunder-call
-        names = [a.submit(longer(60)) for _ in range(4)]
+        names = [a.submit(longer(many(60))) for _ in range(4)]
         assert eventually(lambda: any(b.job(n)["state"] == "running" for n in names))
         a.kill()
         for n in names:
             assert b.ends(n)["tries"] <= 2
-            assert b.text(n).count(DIGITS_TEXT) == 60
+            assert b.text(n).count(DIGITS_TEXT) == many(60)
 
 
 @case
@@ -234,7 +234,7 @@ def a_cut_network_is_an_error_and_what_ran_behind_it_runs_elsewhere():
     with Redis() as r:
         cut = Cut(r.port)
         with Member(r, "pool.threads=1", url=f"redis://:secret@127.0.0.1:{cut.port}/3", cpu="scalar") as a:
-            name = a.submit(longer(200))
+            name = a.submit(longer(many(200)))
             assert eventually(lambda: a.job(name)["state"] == "running")
             cut.open.clear()
             with Member(r) as b:
@@ -254,13 +254,13 @@ def a_worker_keeps_its_run_for_longer_than_the_lease_and_over_a_slow_link():
     with Redis() as r, Member(r, "pool.threads=1", *CALLS, url=f"redis://:secret@127.0.0.1:{Cut(r.port, 1000000).port}/3", cpu="scalar") as a:
         Web.got.clear()
         Web.plan.clear()
-        audio = longer(300)  # takes the link longer than the lease, and the run too
+        audio = longer(many(300))  # takes the link longer than the lease, and the run too
         name = a.submit(audio, f"?callback={BASE}/")
         assert eventually(lambda: a.job(name)["state"] == "running", 60 * SLOW)
         began = time.monotonic()
         with Member(r, *CALLS) as b:
             job = b.ends(name, seconds=180)
-            assert job["tries"] == 1 and b.text(name).count(DIGITS_TEXT) == 300, job
+            assert job["tries"] == 1 and b.text(name).count(DIGITS_TEXT) == many(300), job
             assert time.monotonic() - began > 6, "the run was shorter than the lease"
             assert eventually(lambda: b.job(name)["callback"]["state"] == "delivered", 60 * SLOW)
     assert [g[2]["steno-event-try"] for g in Web.got] == ["1"], Web.got
@@ -270,13 +270,13 @@ def a_worker_keeps_its_run_for_longer_than_the_lease_and_over_a_slow_link():
 def a_worker_that_hangs_loses_its_run_and_its_result_is_not_stored():
     with Redis() as r, Member(r, "pool.threads=1", *CALLS, cpu="scalar") as a:
         Web.got.clear()
-        name = a.submit(longer(100), f"?callback={BASE}/")
+        name = a.submit(longer(many(100)), f"?callback={BASE}/")
         assert eventually(lambda: a.job(name)["state"] == "running")
         a.proc.send_signal(signal.SIGSTOP)
         try:
             with Member(r, *CALLS) as b:
                 job = b.ends(name)
-                assert job["tries"] == 2 and b.text(name).count(DIGITS_TEXT) == 100, job
+                assert job["tries"] == 2 and b.text(name).count(DIGITS_TEXT) == many(100), job
                 assert eventually(lambda: b.job(name)["callback"]["state"] == "delivered", 60 * SLOW)
                 a.proc.send_signal(signal.SIGCONT)
                 assert eventually(lambda: a.metric('steno_sessions_active{api="job"}') == 0, 60 * SLOW)
@@ -308,13 +308,13 @@ def a_run_that_ends_while_the_store_is_away_is_given_back_later():
 @case
 def a_full_store_refuses_new_jobs_and_ends_those_it_has():
     with Redis() as r, Member(r, "pool.threads=1", cpu="scalar") as a:
-        names = [a.submit(longer(20)) for _ in range(3)]
+        names = [a.submit(longer(many(20))) for _ in range(3)]
         assert r.cli("CONFIG", "SET", "maxmemory", "1mb") == "OK"
         status, _, error = a.json("POST", "/v1/jobs", WAV)
         assert status == 507 and error["error"]["code"] == "not_stored" and "maxmemory" in error["error"]["message"], (status, error)
         for n in names:
             a.ends(n)
-            assert a.text(n).count(DIGITS_TEXT) == 20
+            assert a.text(n).count(DIGITS_TEXT) == many(20)
         assert r.cli("CONFIG", "SET", "maxmemory", "0") == "OK"
         a.ends(a.submit())
         assert a.metric("steno_jobs_submitted_total") == 4

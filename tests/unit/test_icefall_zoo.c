@@ -455,38 +455,48 @@ static bool is_settings(const char *key)
     return !strcmp(key, "hotwords") || !strcmp(key, "modeling_unit") || !strcmp(key, "score");
 }
 
-static struct audio audio_of(const char *name, double seconds)
+/* A recording, which is kept for the next rows: the resampling above is slow. */
+static const struct audio *audio_of(const char *name, double seconds)
 {
+    static struct {
+        char name[64];
+        double seconds;
+        struct audio audio;
+    } kept[32];
+    static size_t n;
     static const char *const places[][2] = {
         {"speech", "wav"}, {"speech", "flac"}, {"librispeech", "flac"}};
-    char rel[128];
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        struct audio a;
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(kept[i].name, name) && kept[i].seconds == seconds)
+            return &kept[i].audio;
+    assert_true(n < sizeof kept / sizeof *kept && strlen(name) < sizeof kept->name);
+    for (size_t i = 0; i < sizeof places / sizeof *places && !kept[n].audio.pcm; i++) {
+        char rel[128];
         snprintf(rel, sizeof rel, "audio/%s/%s.%s", places[i][0], name, places[i][1]);
-        a = read_audio(rel, seconds);
-        if (a.pcm)
-            return a;
+        kept[n].audio = read_audio(rel, seconds);
     }
-    fail_msg("there is no recording %s", name);
-    return (struct audio){0};
+    if (!kept[n].audio.pcm)
+        fail_msg("there is no recording %s", name);
+    snprintf(kept[n].name, sizeof kept->name, "%s", name);
+    kept[n].seconds = seconds;
+    return &kept[n++].audio;
 }
 
 static void run_row(steno_model *m, const steno_tokens *tokens, const char *method,
                     const struct steno_json_node *row, const struct settings *o, double seconds,
                     struct count *c)
 {
-    struct audio a = audio_of(row->key, seconds);
-    struct result is = decode(m, &a, o, 1600), want = want_of(row, (double)a.n / RATE);
+    const struct audio *a = audio_of(row->key, seconds);
+    struct result is = decode(m, a, o, 1600), want = want_of(row, (double)a->n / RATE);
     char name[160];
     snprintf(name, sizeof name, "%s %s", method, row->key);
     name_tokens(tokens, &is);
     c->rows++;
-    c->equal += equal(name, &is, &want, a.resampled ? 1 : 0);
+    c->equal += equal(name, &is, &want, a->resampled ? 1 : 0);
     c->edits += distance(&is, &want);
     c->tokens += want.n;
     free_result(&is);
     free_result(&want);
-    free(a.pcm);
 }
 
 static void run_method(const char *dir, steno_model *m, const steno_tokens *tokens,
@@ -508,13 +518,12 @@ static void run_method(const char *dir, steno_model *m, const steno_tokens *toke
             continue;
         if (row->kind == STENO_JSON_LIST) {
             struct direct d;
-            struct audio a = audio_of(row->key, SECONDS);
+            const struct audio *a = audio_of(row->key, SECONDS);
             char name[160];
             snprintf(name, sizeof name, "%s %s", method->key, row->key);
             open_direct(&d, dir, o.beam);
-            c->equal += compare_segments(&d, &a, name, row, &c->rows, &c->edits, &c->tokens);
+            c->equal += compare_segments(&d, a, name, row, &c->rows, &c->edits, &c->tokens);
             close_direct(&d);
-            free(a.pcm);
         } else {
             run_row(m, tokens, method->key, row, &o, SECONDS, c);
         }
@@ -723,7 +732,7 @@ static void check_pieces_and_batches(const char *model, enum steno_precision pre
     }
     assert_int_equal(steno_model_open(&m, dir, &o, NULL), STENO_OK);
     for (int i = 0; i < N; i++)
-        a[i] = audio_of(names[i], 3.0 + 2 * i);
+        a[i] = *audio_of(names[i], 3.0 + 2 * i);
     for (int beam = 1; beam <= 4; beam += 3) {
         const struct settings s = {.beam = beam};
         struct result together[N];
@@ -743,8 +752,6 @@ static void check_pieces_and_batches(const char *model, enum steno_precision pre
             free_result(&together[i]);
         }
     }
-    for (int i = 0; i < N; i++)
-        free(a[i].pcm);
     steno_model_close(m);
 }
 
