@@ -22,9 +22,9 @@ static const char usage[] =
     "stenod, steno transcribe and the project's own ONNX tools load. Code in a checkpoint is not\n"
     "run. Known: ESPnet2 (Transformer, Conformer, Branchformer, contextual-block and recurrent\n"
     "encoders, CTC, Transformer and recurrent decoders and language models, transducers); NeMo\n"
-    "(FastConformer and Conformer encoders, CTC, RNNT, TDT); WeNet (Transformer and Conformer\n"
-    "encoders, CTC, U2 and U2++ decoders); icefall (Zipformer and Conformer, transducer and\n"
-    "CTC; pretrained.pt or epoch-N.pt); Hugging Face\n"
+    "(FastConformer and Conformer encoders, CTC, RNNT, TDT, Canary); WeNet (Transformer and\n"
+    "Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer and Conformer, transducer\n"
+    "and CTC; pretrained.pt or epoch-N.pt); Hugging Face\n"
     "(wav2vec2, hubert, wavlm, data2vec-audio with CTC; moonshine); OpenAI's Whisper (*.pt).\n";
 
 enum { OWN_FLAGS = 7 }; /* the others are icefall's */

@@ -33,6 +33,13 @@ static steno_status write_networks(struct steno_nemo_job *j, const struct steno_
     if (j->ctc)
         return steno_nemo_write_encoder(&j->a, w, j->ctc, steno_output_network(path, out, "model"),
                                         j->err);
+    if (j->a.aed.layers) {
+        st = steno_nemo_write_aed_encoder(&j->a, w, steno_output_network(path, out, "encoder"),
+                                          j->err);
+        return st ? st
+                  : steno_nemo_write_aed_decoder(
+                        &j->a, w, steno_output_network(path, out, "decoder"), j->err);
+    }
     st = steno_nemo_write_encoder(&j->a, w, NULL, steno_output_network(path, out, "encoder"),
                                   j->err);
     if (!st)

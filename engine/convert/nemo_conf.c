@@ -16,7 +16,7 @@
 
 #define KINDS                                                                                      \
     "EncDecCTCModel, EncDecCTCModelBPE, EncDecRNNTModel, EncDecRNNTBPEModel, "                     \
-    "EncDecHybridRNNTCTCModel, EncDecHybridRNNTCTCBPEModel"
+    "EncDecHybridRNNTCTCModel, EncDecHybridRNNTCTCBPEModel, EncDecMultiTaskModel"
 
 /* ---- values -------------------------------------------------------------------------------- */
 
@@ -522,6 +522,77 @@ static steno_status choose_head(struct steno_nemo_job *j, bool hybrid, bool *ctc
     return STENO_OK;
 }
 
+static const char *const aed_keys[] = {"max_sequence_length",
+                                       "num_token_types",
+                                       "embedding_dropout",
+                                       "learn_positional_encodings",
+                                       "hidden_size",
+                                       "inner_size",
+                                       "num_layers",
+                                       "num_attention_heads",
+                                       "ffn_dropout",
+                                       "attn_score_dropout",
+                                       "attn_layer_dropout",
+                                       "hidden_act",
+                                       "pre_ln",
+                                       "vocab_size",
+                                       NULL};
+#define AED "transf_decoder.config_dict"
+
+static steno_status read_aed_decoder(struct steno_nemo_job *j)
+{
+    struct steno_nemo_aed *t = &j->a.aed;
+    steno_status st = class_is(j, "transf_decoder._target_", "get_nemo_transformer");
+    t->positions = 512;
+    t->final = true;
+    t->heads = 1;
+    t->activation = "relu";
+    READ(steno_conf_keys(j->y, AED, aed_keys, j->err));
+    READ(wanted(j, AED ".num_layers", STENO_NEMO_MEMORIES - 2, &t->layers));
+    READ(wanted(j, AED ".hidden_size", 65536, &t->d));
+    READ(wanted(j, AED ".inner_size", 1 << 20, &t->ff));
+    READ(integer(j, AED ".num_attention_heads", 1, 1024, &t->heads));
+    READ(integer(j, AED ".max_sequence_length", 1, 1 << 20, &t->positions));
+    READ(steno_yaml_bool(j->y, AED ".learn_positional_encodings", &t->learnt, j->err));
+    READ(steno_yaml_bool(j->y, AED ".pre_ln", &t->before, j->err));
+    READ(steno_yaml_bool(j->y, "transf_decoder.pre_ln_final_layer_norm", &t->final, j->err));
+    READ(choice(j, AED ".hidden_act", "relu|gelu", &t->activation));
+    if (!st && (t->d % t->heads || t->d % 2))
+        st = steno_fail(j->err, STENO_ERR_FORMAT, "%s: " AED ": %lld heads of %lld columns",
+                        steno_yaml_name(j->y), (long long)t->heads, (long long)t->d);
+    return st;
+}
+
+/* Canary. The prompts of the family are those of its second form. */
+static steno_status read_multitask(struct steno_nemo_job *j, const char *target)
+{
+    int64_t enc = j->a.out, dec;
+    const char *form = NULL;
+    steno_status st = STENO_OK;
+    if (steno_convert_flag(j->o, "decoder") ||
+        (j->a.streaming && steno_convert_flag(j->o, "streaming")))
+        return steno_fail(j->err, STENO_ERR_INVAL,
+                          "--decoder and --streaming: a multitask model has an attention decoder "
+                          "alone, for whole utterances");
+    j->a.streaming = false;
+    j->a.model_type = target;
+    READ(choice(j, "prompt_format", "canary2", &form));
+    READ(only(j, "transf_encoder.num_layers", "0"));
+    READ(read_aed_decoder(j));
+    READ(class_is(j, "head._target_", "TokenClassifier"));
+    READ(only(j, "head.num_layers", "1"));
+    dec = j->a.aed.d;
+    READ(integer(j, "model_defaults.asr_enc_hidden", 1, 65536, &enc));
+    READ(integer(j, "model_defaults.lm_dec_hidden", 1, 65536, &dec));
+    if (!st && (enc != j->a.out || dec != j->a.aed.d))
+        st = steno_fail(j->err, STENO_ERR_FORMAT,
+                        "%s: model_defaults: asr_enc_hidden %lld, lm_dec_hidden %lld; the networks "
+                        "have %lld and %lld",
+                        steno_yaml_name(j->y), (long long)enc, (long long)dec, (long long)j->a.out,
+                        (long long)j->a.aed.d);
+    return st;
+}
+
 static steno_status read_heads(struct steno_nemo_job *j)
 {
     const char *target = NULL;
@@ -534,6 +605,8 @@ static steno_status read_heads(struct steno_nemo_job *j)
     target = last_name(target);
     hybrid = !strcmp(target, "EncDecHybridRNNTCTCModel") ||
              !strcmp(target, "EncDecHybridRNNTCTCBPEModel");
+    if (!strcmp(target, "EncDecMultiTaskModel"))
+        return read_multitask(j, target);
     ctc = !strcmp(target, "EncDecCTCModel") || !strcmp(target, "EncDecCTCModelBPE");
     if (!hybrid && !ctc && strcmp(target, "EncDecRNNTModel") &&
         strcmp(target, "EncDecRNNTBPEModel"))

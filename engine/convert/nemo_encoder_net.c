@@ -197,11 +197,35 @@ static void check_layers(struct steno_make *m, const struct steno_nemo_arch *a)
                            (long long)a->layers);
 }
 
+/* Features [B,bands,T] -> [B,T',out]; *length [B] follows. c: caches, if it streams. */
+static steno_value_id encode(struct steno_make *m, steno_value_id x, steno_value_id *length,
+                             struct caches *c, const struct steno_nemo_arch *a)
+{
+    struct steno_nemo_frame f = {.a = a};
+    x = steno_nemo_subsample(m, x, length, a);
+    if (a->streaming) { /* the first ones are of the frames before the chunk */
+        const int64_t drop = 2;
+        x = steno_make_slice(m, x, 1, drop, INT64_MAX);
+        *length = steno_make_2(m, "Sub", *length, steno_make_ints(m, 1, &drop));
+    }
+    x = steno_nemo_place(m, &f, x);
+    steno_nemo_see(m, &f, x, *length, a->streaming ? c->length : STENO_NONE);
+    for (int64_t i = 0; i < a->layers && !m->st; i++) {
+        steno_make_at(m, "encoder.layers.%d.", (int)i);
+        if (a->streaming)
+            streaming_layer(m, &x, &f, c, i);
+        else
+            x = layer(m, x, &f);
+    }
+    check_layers(m, a);
+    steno_make_at(m, "encoder.");
+    return a->out != a->d ? steno_make_linear(m, x, "out_proj", a->d, a->out, true) : x;
+}
+
 steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
                                       const struct steno_make_weights *w, const char *head,
                                       const char *path, steno_err *err)
 {
-    struct steno_nemo_frame f = {.a = a};
     struct caches c;
     struct steno_make m;
     steno_value_id x, length;
@@ -218,27 +242,8 @@ steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
     length = steno_make_input(&m, "length", STENO_I64, 1, &batch);
     if (a->streaming)
         take_caches(&m, &c, batch, a);
-    x = steno_nemo_subsample(&m, x, &length, a);
     frames = a->streaming ? a->right + 1 : steno_make_symbol(&m, "frames");
-    if (a->streaming) { /* the first ones are of the frames before the chunk */
-        const int64_t drop = 2;
-        x = steno_make_slice(&m, x, 1, drop, INT64_MAX);
-        length = steno_make_2(&m, "Sub", length, steno_make_ints(&m, 1, &drop));
-    }
-    x = steno_nemo_place(&m, &f, x);
-    steno_nemo_see(&m, &f, x, length, a->streaming ? c.length : STENO_NONE);
-    for (int64_t i = 0; i < a->layers && !m.st; i++) {
-        steno_make_at(&m, "encoder.layers.%d.", (int)i);
-        if (a->streaming)
-            streaming_layer(&m, &x, &f, &c, i);
-        else
-            x = layer(&m, x, &f);
-    }
-    check_layers(&m, a);
-    steno_make_at(&m, "encoder.");
-    if (a->out != a->d)
-        x = steno_make_linear(&m, x, "out_proj", a->d, a->out, true);
-    x = steno_nemo_turn(&m, x);
+    x = steno_nemo_turn(&m, encode(&m, x, &length, &c, a));
     if (head)
         x = ctc(&m, x, head, a);
     steno_make_output(&m, x, head ? "logprobs" : "outputs", STENO_F32, 3,
@@ -249,5 +254,48 @@ steno_status steno_nemo_write_encoder(const struct steno_nemo_arch *a,
     if (a->streaming)
         give_caches(&m, &c, frames, a);
     metadata(&m, a, head);
+    return steno_make_write(&m, path, NULL);
+}
+
+static void aed_metadata(struct steno_make *m, const struct steno_nemo_arch *a)
+{
+    steno_make_meta(m, "vocab_size", "%lld", (long long)a->vocab);
+    steno_make_meta(m, "normalize_type", "%s", a->normalize);
+    steno_make_meta(m, "subsampling_factor", "%lld", (long long)a->factor);
+    steno_make_meta(m, "model_type", "%s", a->model_type);
+    steno_make_meta(m, "version", "1");
+    steno_make_meta(m, "model_author", "NeMo");
+    steno_make_meta(m, "url", "%s", a->url);
+    steno_make_meta(m, "feat_dim", "%lld", (long long)a->in);
+    /* what sherpa-onnx calls layers are the memories */
+    steno_make_meta(m, "num_decoder_layers", "%lld", (long long)steno_nemo_memories(&a->aed));
+    steno_make_meta(m, "decoder_hidden_size", "%lld", (long long)a->aed.d);
+}
+
+steno_status steno_nemo_write_aed_encoder(const struct steno_nemo_arch *a,
+                                          const struct steno_make_weights *w, const char *path,
+                                          steno_err *err)
+{
+    struct steno_make m;
+    steno_value_id x, length, mask;
+    int64_t batch, frames;
+    if (steno_make_begin(&m, w, 3, err))
+        return m.st;
+    m.asked = "encoder";
+    batch = steno_make_symbol(&m, "batch");
+    frames = steno_make_symbol(&m, "feature_frames");
+    x = steno_make_input(&m, "x", STENO_F32, 3, (int64_t[]){batch, frames, a->in});
+    length = steno_make_input(&m, "x_len", STENO_I64, 1, &batch);
+    frames = steno_make_symbol(&m, "frames");
+    x = encode(&m, steno_nemo_turn(&m, x), &length, NULL, a);
+    steno_make_at(&m, "%s", "");
+    m.asked = "model_defaults.lm_dec_hidden";
+    if (a->out != a->aed.d)
+        x = steno_make_linear(&m, x, "encoder_decoder_proj", a->out, a->aed.d, true);
+    mask = steno_nemo_present(&m, steno_make_extent_of(&m, x, 1), length);
+    steno_make_output(&m, x, "enc_states", STENO_F32, 3, (int64_t[]){batch, frames, a->aed.d});
+    steno_make_output(&m, length, "enc_len", STENO_I64, 1, &batch);
+    steno_make_output(&m, mask, "enc_mask", STENO_BOOL, 2, (int64_t[]){batch, frames});
+    aed_metadata(&m, a);
     return steno_make_write(&m, path, NULL);
 }

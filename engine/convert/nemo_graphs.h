@@ -16,6 +16,25 @@ enum steno_nemo_subsampling {
     STENO_NEMO_DW_STRIDING_1D
 };
 
+#define STENO_NEMO_MEMORIES 66
+
+/* The Transformer decoder of a multitask model. */
+struct steno_nemo_aed {
+    int64_t layers, d, heads, ff, positions;
+    int64_t
+        rows; /* of embedding and head: the vocabulary, and what fills it up to a multiple of 8 */
+    bool before; /* norms come before their parts */
+    bool final;  /* .. and one behind all layers */
+    bool learnt; /* positions */
+    const char *activation;
+};
+
+/* Those that hold its past: one of each layer, of the last output, and of the final norm. */
+static inline int64_t steno_nemo_memories(const struct steno_nemo_aed *t)
+{
+    return t->layers + 1 + (t->before && t->final);
+}
+
 struct steno_nemo_arch {
     /* encoder */
     enum steno_nemo_subsampling subsampling;
@@ -32,6 +51,7 @@ struct steno_nemo_arch {
     int64_t vocab; /* without the blank, which is the last one */
     int64_t durations, pred, pred_layers, joint;
     const char *joint_activation;
+    struct steno_nemo_aed aed; /* layers 0: there is none */
     /* metadata */
     const char *model_type, *normalize;
     char url[256];
@@ -55,5 +75,13 @@ STENO_MUST steno_status steno_nemo_write_decoder(const struct steno_nemo_arch *a
 STENO_MUST steno_status steno_nemo_write_joiner(const struct steno_nemo_arch *a,
                                                 const struct steno_make_weights *w,
                                                 const char *path, steno_err *err);
+
+/* The networks of a multitask model. */
+STENO_MUST steno_status steno_nemo_write_aed_encoder(const struct steno_nemo_arch *a,
+                                                     const struct steno_make_weights *w,
+                                                     const char *path, steno_err *err);
+STENO_MUST steno_status steno_nemo_write_aed_decoder(const struct steno_nemo_arch *a,
+                                                     const struct steno_make_weights *w,
+                                                     const char *path, steno_err *err);
 
 #endif

@@ -163,8 +163,9 @@ steno_status steno_nemo_read_tokens(struct steno_nemo_job *j)
     if (!any)
         st = read_list(j);
     else
-        st = strcmp(type, "agg") ? read_one(j, "tokenizer", true) : read_all(j);
-    if (st)
+        st = strcmp(type, "agg") ? read_one(j, "tokenizer", !j->a.aed.layers) : read_all(j);
+    j->a.aed.rows = (j->a.vocab + 7) / 8 * 8;
+    if (st || j->a.aed.layers) /* an attention decoder has no blank */
         return st;
     st = steno_buf_printf(&j->tokens, "<blk> %lld\n", (long long)j->a.vocab);
     return st ? steno_fail(j->err, st, "tokens.txt: too large") : STENO_OK;

@@ -29,7 +29,7 @@ import torch
 
 # The modules below need only a part of NeMo. Its packages import every model, data loader and logger, and so many
 # more packages: an empty package stands for each of them, and an object that does nothing for what is not used.
-EMPTY = ("collections", "collections.asr", "collections.asr.modules", "collections.asr.models", "collections.asr.data",
+EMPTY = ("collections", "collections.asr", "collections.asr.modules", "collections.asr.modules.transformer", "collections.asr.models", "collections.asr.data",
          "collections.common", "collections.audio", "collections.audio.parts", "lightning")  # fmt: skip
 UNUSED = ("nemo.utils.exp_manager", "nemo.lightning.one_logger_callback", "nemo.lightning.callback_group",
           "nemo.collections.asr.parts.preprocessing.perturb", "nemo.collections.common.tokenizers",
@@ -62,13 +62,15 @@ import yaml  # noqa: E402
 from nemo.collections.asr.modules.conformer_encoder import ConformerEncoder  # noqa: E402
 from nemo.collections.asr.modules.conv_asr import ConvASRDecoder  # noqa: E402
 from nemo.collections.asr.modules.rnnt import RNNTDecoder, RNNTJoint  # noqa: E402
+from nemo.collections.asr.modules.transformer.transformer import TransformerDecoderNM  # noqa: E402
 from nemo.collections.asr.parts.preprocessing.features import FilterbankFeatures  # noqa: E402
+from nemo.collections.asr.parts.submodules.token_classifier import TokenClassifier  # noqa: E402
 from nemo.collections.asr.parts.submodules.subsampling import ConvSubsampling, calc_length  # noqa: E402
 
 FAST = dict(subsampling="dw_striding", subsampling_factor=8, subsampling_conv_channels=8, conv_kernel_size=9)
 CACHED = dict(FAST, causal_downsampling=True, conv_context_size="causal", conv_norm_type="layer_norm",
               att_context_style="chunked_limited")  # fmt: skip
-# encoder, heads (c: CTC, r: RNNT, t: TDT), tokenizer, prediction and joint networks, normalize
+# encoder, heads (c: CTC, r: RNNT, t: TDT, a: attention decoder), tokenizer, prediction and joint networks, normalize
 MODELS = {
     "unified-ctc": (dict(FAST, att_context_style="chunked_limited_with_rc", conv_context_style="dcc",
                          att_chunk_context_size=[[70], [1, 2], [0, 1]]), "c", "bpe", {}, "per_feature"),
@@ -92,8 +94,13 @@ MODELS = {
     "conv1d-ctc": (dict(subsampling="striding_conv1d", subsampling_factor=4, subsampling_conv_channels=8), "c", "bpe", {}, "NA"),
     "dw-conv1d-ctc": (dict(subsampling="dw_striding_conv1d", subsampling_factor=8, subsampling_conv_channels=8), "c", "bpe", {},
                       "NA"),
+    "canary": (dict(FAST, xscaling=False), "a", "canary", {}, "per_feature"),
+    "canary-post": (FAST, "a", "canary-bpe", dict(pre_ln=False, hidden_act="gelu", learn_positional_encodings=True, more=4),
+                    "per_feature"),
 }  # fmt: skip
 CHARACTERS = [" ", *map(chr, range(97, 123)), "'"]
+MARKS = ["<|nospeech|>", "<pad>", "<|endoftext|>", "<|startoftranscript|>", "<|pnc|>", "<|nopnc|>", "<|startofcontext|>", "<|itn|>",
+         "<|noitn|>", "<|timestamp|>", "<|notimestamp|>", "<|diarize|>", "<|nodiarize|>", "<|emo:undefined|>", "<|en|>", "<|de|>"]  # fmt: skip
 PIECES = ["[PAD]", "[UNK]", "one", "two", "##ty", "##teen", "s", "##even", "##ix", "e", "##ight"]
 DIGITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen twenty thirty hundred".split()
 
@@ -101,7 +108,7 @@ DIGITS = "zero one two three four five six seven eight nine ten eleven twelve th
 def randomize(module, seed):
     g = torch.Generator().manual_seed(seed)
     for name, p in [*module.named_parameters(), *module.named_buffers()]:
-        if p.dtype != torch.float32 or name.endswith("pos_enc.pe"):
+        if p.dtype != torch.float32 or name.endswith(("pos_enc.pe", "pos_enc")):
             continue
         if name.endswith("running_var"):
             p.data.copy_(torch.rand(p.shape, generator=g) + 0.5)
@@ -113,11 +120,11 @@ def randomize(module, seed):
     return module.eval()
 
 
-def sentence_pieces(lines, count):
+def sentence_pieces(lines, count, marks=()):
     out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=out, vocab_size=count, model_type="bpe", minloglevel=2,
-        normalization_rule_name="identity", unk_id=0, bos_id=-1, eos_id=-1)  # fmt: skip
+        user_defined_symbols=list(marks), normalization_rule_name="identity", unk_id=0, bos_id=-1, eos_id=-1)  # fmt: skip
     return out.getvalue()
 
 
@@ -133,11 +140,16 @@ def make_tokenizer(kind, files):
     if kind == "wpe":
         files["0f_vocab.txt"] = "\n".join(PIECES).encode() + b"\n"
         return dict(dir="/models/tok", type="wpe", vocab_path="nemo:0f_vocab.txt"), PIECES
-    files["1a_tokenizer.model"] = sentence_pieces(DIGITS * 20, 40)
+    marks = MARKS if kind == "canary-bpe" else ()
+    files["1a_tokenizer.model"] = sentence_pieces(DIGITS * 20, 40 + len(marks), marks)
     one = dict(dir="/models/tok", type="bpe", model_path="nemo:1a_tokenizer.model")
     tokens = pieces_of(files["1a_tokenizer.model"])
-    if kind == "bpe":
+    if kind in ("bpe", "canary-bpe"):
         return one, tokens
+    if kind == "canary":
+        files["0c_tokenizer.model"] = sentence_pieces(["a"], len(MARKS) + 3, MARKS)
+        special = dict(one, model_path="nemo:0c_tokenizer.model")
+        return dict(type="agg", langs=dict(spl_tokens=special, en=one)), pieces_of(files["0c_tokenizer.model"]) + tokens
     files["2b_tokenizer.model"] = sentence_pieces([w[::-1] for w in DIGITS] * 20, 34)
     two = dict(one, model_path="nemo:2b_tokenizer.model")
     return dict(type="agg", langs=dict(en=one, back=two)), tokens + pieces_of(files["2b_tokenizer.model"])
@@ -184,6 +196,43 @@ def collapse(ids, blank):
     return [int(y) for i, y in enumerate(ids) if y != blank and (not i or y != ids[i - 1])]
 
 
+def attention_decoder(net, width, wide, vocab, seed):
+    """Decoder, head, projection of a multitask model; their section; rows of the embedding."""
+    hidden, rows = width + net.get("more", 0), -(-vocab // 8) * 8
+    conf = dict(max_sequence_length=16 * width, num_token_types=0, embedding_dropout=0.1,
+                learn_positional_encodings=net.get("learn_positional_encodings", False), hidden_size=hidden,
+                inner_size=2 * hidden, num_layers=2, num_attention_heads=2, ffn_dropout=0.1, attn_score_dropout=0.1,
+                attn_layer_dropout=0.1, hidden_act=net.get("hidden_act", "relu"), pre_ln=net.get("pre_ln", True))  # fmt: skip
+    decoder = randomize(TransformerDecoderNM(vocab_size=rows, **conf), seed)
+    head = randomize(TokenClassifier(hidden_size=hidden, num_classes=rows), seed + 1)
+    head.mlp.layer0.weight = decoder.embedding.token_embedding.weight
+    head.mlp.log_softmax = False
+    proj = randomize(torch.nn.Linear(wide, hidden), seed + 2) if hidden != wide else torch.nn.Identity()
+    return decoder, head, proj, dict(conf, vocab_size="None")
+
+
+def attention_steps(decoder, head, proj, encoded, n, ids):
+    """What the multitask model computes for one utterance: states, scores of each step, memories after the last one."""
+    states = proj(encoded.transpose(1, 2))
+    mask = (torch.arange(states.shape[1])[None] < n[:, None]).float()
+    decoder.return_mems = True
+    hidden = decoder(input_ids=ids, decoder_mask=torch.ones(ids.shape), encoder_embeddings=states[:1], encoder_mask=mask[:1])
+    return states, head(hidden_states=hidden[:, -1]), hidden
+
+
+PROMPT = ("startofcontext", "startoftranscript", "emo:undefined", "en", "en", "pnc", "noitn", "notimestamp", "nodiarize")
+
+
+def attention_greedy(model, tokens, encoded, n, most):
+    ids = [tokens.index(f"<|{name}|>") for name in PROMPT]
+    while len(ids) < most + len(PROMPT):
+        scores = attention_steps(*model["aed"], encoded, n, torch.tensor([ids]))[1][0, -1, : len(tokens)]
+        ids.append(int(scores.argmax()))
+        if tokens[ids[-1]] == "<|endoftext|>":
+            return ids[len(PROMPT) : -1]
+    return ids[len(PROMPT) :]
+
+
 def pack(path, files, tiny):
     with tarfile.open(path, "w:gz" if tiny else "w") as tar:
         folder = tarfile.TarInfo(".")
@@ -226,10 +275,12 @@ def streaming_steps(encoder, feats):
     return torch.stack(out), channel, time, length
 
 
-def greedy_of(model, feats):
+def greedy_of(model, feats, tokens):
     """{kind: ids} of one recording's features [1,F,T]."""
     out = {}
     encoded, n = model["encoder"].forward_internal(feats, torch.tensor([feats.shape[2]]))
+    if "aed" in model:
+        out["aed"] = attention_greedy(model, tokens, encoded, n, 30 * feats.shape[2] // 100 + 1)
     if "ctc" in model:
         out["ctc"] = collapse(model["ctc"](encoder_output=encoded)[0].argmax(-1).tolist(), model["blank"])
     if "joint" in model:
@@ -307,6 +358,24 @@ def make(out, name, tiny, audio):
         config["decoding"] = dict(strategy="greedy_batch", model_type="tdt" if durations else "rnnt",
                                   durations=list(range(durations)), greedy=dict(max_symbols=10))  # fmt: skip
         model |= dict(decoder=decoder, joint=joint)
+    if "a" in heads:
+        decoder, head, proj, section = attention_decoder(net, width, wide, vocab, 4)
+        ids = torch.tensor([[9, 4, 20, 5, 1, 30, 30]])
+        want["aed_ids"] = ids
+        want["states"], want["scores"], want["memories"] = attention_steps(
+            decoder, head, proj, want["encoded"], want["encoded_lengths"], ids)
+        want["scores"] = want["scores"][..., :vocab]
+        model["aed"] = decoder, head, proj
+        whole.update(dict(transf_decoder=decoder, log_softmax=head, encoder_decoder_proj=proj))
+        hidden = section["hidden_size"]
+        config |= dict(
+            target="nemo.collections.asr.models.aed_multitask_models.EncDecMultiTaskModel", prompt_format="canary2",
+            model_defaults=dict(asr_enc_hidden=wide, lm_enc_hidden=512, lm_dec_hidden=hidden),
+            transf_encoder=dict(_target_="nemo.collections.asr.modules.transformer.TransformerEncoder", num_layers=0),
+            transf_decoder=dict(_target_="nemo.collections.asr.modules.transformer.get_nemo_transformer", model_name=None,
+                                pretrained=False, encoder=None, pre_ln_final_layer_norm=True, config_dict=section),
+            head=dict(_target_="nemo.collections.asr.parts.submodules.token_classifier.TokenClassifier", num_layers=1,
+                      activation="relu", log_softmax=True, hidden_size=hidden, num_classes="None", dropout=0.0))  # fmt: skip
     if model["streaming"]:
         want["steps"], *caches = streaming_steps(encoder, feats)
         want |= dict(zip(("channel", "time", "length"), caches))
@@ -325,7 +394,7 @@ def make(out, name, tiny, audio):
         front = FilterbankFeatures(16000, 400, 160, "hann", normalize, 512, nfilt=bands, dither=0, pad_to=0).eval()
         y, n = front(x, torch.tensor([x.shape[1]]))
         y = y[:, :, : int(n[0])]
-        result = dict(tokens=tokens, **greedy_of(model, y))
+        result = dict(tokens=tokens, **greedy_of(model, y, tokens))
         with open(f"{out}/{name}.json", "w", encoding="utf-8") as f:
             json.dump(result, f, ensure_ascii=False)
 

@@ -94,13 +94,37 @@ def networks(d, engine):
                     transducer(engine, out, want, what)
 
 
+def multitask(d, engine):
+    """Canary: states of the encoder, scores of every token, memories after the last one."""
+    want = np.load(f"{DATA}/nemo-canary.npz")
+    out = f"{d}/canary"
+    steno("convert", f"{DATA}/nemo-canary.nemo", "-o", out)
+    for name in ("encoder", "decoder"):
+        onnx.checker.check_model(f"{out}/{name}.onnx", full_check=True)
+    states, n, mask = engine(f"{out}/encoder.onnx")({"x": want["feats"].transpose(0, 2, 1), "x_len": want["lengths"]})
+    assert (n == want["encoded_lengths"]).all() and (mask.sum(1) == n).all(), (n, mask)
+    for row, length in enumerate(n):
+        close(states[row, :length], want["states"][row, :length], f"canary: row {row}")
+    count, _, width = want["memories"].shape[1:]
+    memories, rows = [np.zeros((1, 0, width), "f4")] * count, []
+    for position, token in enumerate(want["aed_ids"][0]):
+        feed = {"decoder_input_ids": np.array([[token, position]], "i4"), "enc_states": states[:1], "enc_mask": mask[:1]}
+        feed |= {f"decoder_mems_list_{i}": m for i, m in enumerate(memories)}
+        y, *memories = engine(f"{out}/decoder.onnx")(feed)
+        rows.append(y)
+    close(np.concatenate(rows, 1), want["scores"], "canary: scores")
+    close(np.concatenate(memories), want["memories"][0], "canary: memories")
+
+
 def equal_in_onnx_runtime(d):
     networks(d, ort)
+    multitask(d, ort)
 
 
 def equal_in_steno(d):
     os.mkdir(f"{d}/arrays")
     networks(d, ours(f"{d}/arrays"))
+    multitask(d, ours(f"{d}/arrays"))
 
 
 def local_attention_can_be_asked_for(d):
@@ -124,7 +148,7 @@ def convert(d, name, *flags):
 def every_written_directory_is_served(d):
     kinds = {"conformer-ctc-char": "nemo, CTC", "conformer-rnnt": "nemo, transducer",
              "parakeet-tdt": "nemo, transducer with durations (TDT)", "hybrid-streaming": "nemo_streaming, transducer",
-             "striding-streaming": "nemo_streaming, CTC"}
+             "striding-streaming": "nemo_streaming, CTC", "canary": "nemo, attention decoder (Canary)"}
     for name, kind in kinds.items():
         out, tokens = convert(d, name)
         info = steno("model", "info", out)[0]
@@ -144,6 +168,8 @@ def tokens_are_those_of_the_tokenizer(d):
         vocab = [x.split("\t") for x in f.read().split("\n")[:-1]]
     assert [f"{piece} {i}" for i, (piece, _) in enumerate(vocab)] == bpe[:-1]
     assert [float(score) for _, score in vocab[1:4]] == [0, -1, -2], vocab[:4]
+    canary = convert(d, "canary")[1]
+    assert canary[:3] == ["<unk> 0", "<|nospeech|> 1", "<pad> 2"] and canary[19:21] == ["<unk> 19", "▁t 20"], canary
     both = convert(d, "hybrid-tdt")[1]
     assert both[:40] == bpe[:-1] and both[40] == "<unk> 40" and both[-1] == "<blk> 74", both
 
@@ -225,7 +251,8 @@ def changed(content, path, value):
 def bad_configurations_are_named(d):
     base = members("parakeet-tdt")
     for path, value, part in (
-            ("target", "nemo.models.EncDecMultiTaskModel", "target: EncDecMultiTaskModel; known: EncDecCTCModel,"),
+            ("target", "nemo.models.EncDecTransfModelBPE", "target: EncDecTransfModelBPE; known: EncDecCTCModel,"),
+            ("target", "nemo.models.EncDecMultiTaskModel", "transf_decoder._target_ is missing"),
             ("target", "gone", "target is missing"),
             ("encoder._target_", "x.SqueezeformerEncoder", "SqueezeformerEncoder; known: ConformerEncoder"),
             ("encoder.magic", 1, "encoder.magic is not known"),
@@ -260,6 +287,22 @@ def bad_configurations_are_named(d):
             ("tokenizer.type", "yttm", "yttm; known: bpe"),
             ("tokenizer.model_path", "nemo:gone.model", "gone.model is missing")):
         refused(d, changed(base, path, value), part, 74 if "gone.model" in part else 65)
+    canary = members("canary")
+    for path, value, part in (
+            ("prompt_format", "canary", "prompt_format: canary; known: canary2"),
+            ("transf_encoder.num_layers", 2, "transf_encoder.num_layers: 2; known: 0"),
+            ("transf_decoder.config_dict.num_layers", 1, "more than the 1 layers of transf_decoder"),
+            ("transf_decoder.config_dict.num_layers", 3, "'transf_decoder._decoder.layers.2.layer_norm_1.weight' is missing"),
+            ("transf_decoder.config_dict.num_layers", 65, "num_layers"),
+            ("transf_decoder.config_dict.num_attention_heads", 3, "3 heads of 8 columns"),
+            ("transf_decoder.config_dict.hidden_act", "silu", "silu; known: relu|gelu"),
+            ("transf_decoder.config_dict.magic", 1, "config_dict.magic is not known"),
+            ("transf_decoder.pre_ln_final_layer_norm", False, "final_layer_norm"),
+            ("model_defaults.lm_dec_hidden", 16, "lm_dec_hidden 16; the networks have 8 and 8"),
+            ("head.num_layers", 2, "head.num_layers: 2; known: 1"),
+            ("head._target_", "x.LinearHead", "LinearHead; known: TokenClassifier")):
+        refused(d, changed(canary, path, value), part, 65)
+    refused(d, canary, "has an attention decoder alone", 64, "--decoder", "ctc")
     vocabulary = [str(i) for i in range(29)]
     char = members("conformer-ctc-char")
     refused(d, changed(char, "decoder.vocabulary", vocabulary), "the vocabulary asks for [30,", 65)
