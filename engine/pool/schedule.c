@@ -4,8 +4,8 @@
  * their class, plus, for an upload, its audio so far (up to OLD). So an upload with little audio
  * goes first, and a short one never waits for a long one. One step's time is added for every stream
  * of the same owner that already waits, so owners are served round robin however many streams each
- * has. A live stream whose result takes several steps keeps its deadline: if results took turns step
- * by step, all of them would come late.
+ * has. A live stream whose result takes several steps keeps its deadline: if results took turns
+ * step by step, all of them would come late.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
  * leaves some to idle workers. If live steps alone would keep most workers busy (the demand of
