@@ -25,6 +25,7 @@ const struct steno_pass steno_passes[] = {
     {"cse", 2, 0, steno_pass_cse, "equal nodes with equal inputs become one"},
     {"outer", 2, 1, steno_pass_outer, "masks of all pairs of which few rows are read"},
     {"spectrum", 2, 1, steno_pass_spectrum, "a Fourier transform written as a convolution"},
+    {"convint", 2, 1, steno_pass_convint, "ConvInteger: products of frames, or f32"},
     {"pad", 1, 1, steno_pass_pad, "Pad into Conv, MaxPool, AveragePool"},
     {"affine", 1, 1, steno_pass_affine, "BatchNormalization, factors, summands into Conv and Gemm"},
     {"logsoftmax", 1, 1, steno_pass_logsoftmax, "Log of Softmax"},
