@@ -198,7 +198,8 @@ static void streams_that_share_runs_have_the_events_of_streams_alone(void **stat
         {.dir = "sense-voice", .precision = STENO_INT8_WEIGHTS, .batches = true},
         {.dir = "paraformer-offline", .precision = STENO_FP32},
         {.dir = "moonshine-v1", .precision = STENO_FP32},
-        {.dir = "nemo-canary", .precision = STENO_FP32},
+        {.dir = "nemo-canary", .precision = STENO_FP32, .batches = true},
+        {.dir = "nemo-canary", .precision = STENO_INT8_WEIGHTS, .batches = true},
     };
     struct recording r[STREAMS];
     (void)state;

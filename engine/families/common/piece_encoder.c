@@ -124,6 +124,16 @@ static steno_status check_output(const steno_piece_runs *r, size_t size, steno_e
                       y ? steno_shape_str(&y->shape, shape, sizeof shape) : "", size, e->dim);
 }
 
+/* Ones of row i of a mask [size, frames]; frames if it is none. */
+static int64_t count_ones(const struct steno_tensor *t, size_t i, size_t frames)
+{
+    int64_t n = 0;
+    for (size_t k = i * frames; k < (i + 1) * frames; k++)
+        n += t->dtype == STENO_I64 ? ((const int64_t *)t->data)[k] != 0
+                                   : ((const uint8_t *)t->data)[k] != 0;
+    return n;
+}
+
 /* Encoder frames of piece i of a run of `size`, at most `frames`. */
 static size_t count_rows(const steno_piece_runs *r, size_t i, size_t size, size_t frames)
 {
@@ -131,10 +141,13 @@ static size_t count_rows(const steno_piece_runs *r, size_t i, size_t size, size_
     int64_t n = (int64_t)frames;
     if (e->lengths >= 0) {
         const struct steno_tensor *t = steno_session_get(r->session, e->lengths);
-        if (steno_numel(t) == size && t->dtype == STENO_I64)
+        if (t->shape.rank < 2 && steno_numel(t) == size && t->dtype == STENO_I64)
             n = ((const int64_t *)t->data)[i];
-        else if (steno_numel(t) == size && t->dtype == STENO_I32)
+        else if (t->shape.rank < 2 && steno_numel(t) == size && t->dtype == STENO_I32)
             n = ((const int32_t *)t->data)[i];
+        else if (t->shape.rank == 2 && steno_numel(t) == size * frames &&
+                 (t->dtype == STENO_I64 || t->dtype == STENO_BOOL))
+            n = count_ones(t, i, frames);
     } else if (e->ahead >= 0) {
         n = r->long_lengths[i] + e->ahead;
     }

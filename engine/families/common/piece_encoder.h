@@ -24,8 +24,8 @@ struct steno_piece_encoder {
     int numbers[STENO_PIECE_NUMBERS]; /* inputs [N] i32 */
     int n_numbers;
     int y;         /* output */
-    int lengths;   /* output [N] i32 or i64; -1: there is none, and y of a piece of n frames has
-                    * n + ahead */
+    int lengths;   /* output [N] i32 or i64, or a mask [N, T] i64 or bool whose ones are counted;
+                    * -1: there is none, and y of a piece of n frames has n + ahead */
     int64_t ahead; /* -1: not known without lengths; only pieces of one length share a run */
     size_t bins, dim;
     bool bins_first, dim_first; /* the frames are the last dimension of x; of y */

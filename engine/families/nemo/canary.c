@@ -60,15 +60,44 @@ static steno_status find_marks(struct steno_canary *c, const steno_tokens *token
                             "%s: the vocabulary has no language, such as <|en|>", c->name);
 }
 
+/* The one input of onnx-asr's export. */
+static steno_status find_stack(struct steno_canary *c, steno_err *err)
+{
+    const struct steno_value *v;
+    c->memory[0] = steno_network_find_input(c->net, "decoder_mems");
+    if (c->memory[0] < 0)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: expected an input decoder_mems", c->name);
+    v = steno_network_input(c->net, c->memory[0]);
+    if (v->dtype != STENO_F32 || v->shape.rank != 4 || v->shape.dim[0] < 1 || v->shape.dim[3] < 1 ||
+        steno_network_input(c->net, c->ids)->dtype != STENO_I64 ||
+        steno_network_input(c->net, c->mask)->dtype != STENO_I64)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: expected input_ids i64, encoder_mask i64 and decoder_mems f32 "
+                          "[layers,N,n,H] of known layers and H",
+                          c->name);
+    c->n_memories = 1;
+    c->layers = v->shape.dim[0];
+    c->hidden = v->shape.dim[3];
+    return STENO_OK;
+}
+
 static steno_status find_inputs(struct steno_canary *c, steno_err *err)
 {
-    c->ids = steno_network_find_input(c->net, "decoder_input_ids");
-    c->states = steno_network_find_input(c->net, "enc_states");
-    c->mask = steno_network_find_input(c->net, "enc_mask");
+    c->stacked = steno_network_find_input(c->net, "decoder_mems") >= 0;
+    c->ids = steno_network_find_input(c->net, c->stacked ? "input_ids" : "decoder_input_ids");
+    c->states = steno_network_find_input(c->net, c->stacked ? "encoder_embeddings" : "enc_states");
+    c->mask = steno_network_find_input(c->net, c->stacked ? "encoder_mask" : "enc_mask");
     if (c->ids < 0 || c->states < 0 || c->mask < 0)
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: expected inputs decoder_input_ids, enc_states and enc_mask",
+                          "%s: expected inputs decoder_input_ids, enc_states and enc_mask, or "
+                          "input_ids, encoder_embeddings, encoder_mask and decoder_mems",
                           c->name);
+    c->layers = 1;
+    c->width = steno_network_input(c->net, c->states)->shape.rank == 3
+                   ? steno_network_input(c->net, c->states)->shape.dim[2]
+                   : -1;
+    if (c->stacked)
+        return find_stack(c, err);
     for (int i = 0; i < steno_network_n_inputs(c->net); i++) {
         const struct steno_value *v = steno_network_input(c->net, i);
         if (i == c->ids || i == c->states || i == c->mask)
@@ -92,6 +121,12 @@ steno_status steno_canary_bind(struct steno_canary *c, steno_network *net, const
     *c = (struct steno_canary){
         .net = net, .name = name, .hidden = hidden, .vocab = steno_tokens_count(tokens)};
     st = find_inputs(c, err);
+    if (!st && c->stacked)
+        return steno_network_n_outputs(net) == 2
+                   ? find_marks(c, tokens, err)
+                   : steno_fail(err, STENO_ERR_FORMAT,
+                                "%s: %d outputs, expected logits and decoder_hidden_states", name,
+                                steno_network_n_outputs(net));
     if (!st && (!c->n_memories || (memories && c->n_memories != memories) ||
                 steno_network_n_outputs(net) != c->n_memories + 1))
         st = steno_fail(err, STENO_ERR_FORMAT,
@@ -106,7 +141,9 @@ steno_status steno_canary_bind(struct steno_canary *c, steno_network *net, const
 struct steno_canary_decoder {
     const struct steno_canary *c;
     steno_session *session;
-    float *logs; /* [vocab] */
+    float *logs;   /* [vocab] */
+    int64_t *ones; /* [cap_ones] the mask, of i64 or (as bytes) of bool */
+    size_t cap_ones;
     struct steno_span *spans;
     size_t cap;
 };
@@ -136,6 +173,7 @@ void steno_canary_decoder_close(steno_canary_decoder *d)
         return;
     steno_session_close(d->session);
     steno_aligned_free(d->logs);
+    free(d->ones);
     free(d->spans);
     free(d);
 }
@@ -144,9 +182,11 @@ void steno_canary_decoder_close(steno_canary_decoder *d)
 static steno_status set_memories(steno_canary_decoder *d, int32_t position, steno_err *err)
 {
     const struct steno_canary *c = d->c;
-    const struct steno_tensor empty = {
+    struct steno_tensor empty = {
         .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 0, c->hidden}}, .data = d->logs};
     steno_status st = STENO_OK;
+    if (c->stacked)
+        empty.shape = (struct steno_shape){.rank = 4, .dim = {c->layers, 1, 0, c->hidden}};
     for (int i = 0; i < c->n_memories && !st; i++)
         st = steno_session_set(d->session, c->memory[i],
                                position ? steno_session_get(d->session, 1 + i) : &empty, err);
@@ -159,10 +199,15 @@ static steno_status read_token(steno_canary_decoder *d, int32_t token, int32_t p
 {
     const struct steno_canary *c = d->c;
     int32_t pair[2] = {token, position};
-    const struct steno_tensor ids = {
+    int64_t wide = token;
+    struct steno_tensor ids = {
         .dtype = STENO_I32, .shape = {.rank = 2, .dim = {1, 2}}, .data = pair};
     const struct steno_tensor *y;
-    steno_status st = steno_session_set(d->session, c->ids, &ids, err);
+    steno_status st;
+    if (c->stacked)
+        ids = (struct steno_tensor){
+            .dtype = STENO_I64, .shape = {.rank = 2, .dim = {1, 1}}, .data = &wide};
+    st = steno_session_set(d->session, c->ids, &ids, err);
     if (!st)
         st = set_memories(d, position, err);
     if (!st)
@@ -210,10 +255,38 @@ static void share_frames(struct steno_span *s, size_t n, size_t frames)
     }
 }
 
-steno_status steno_canary_decode(steno_canary_decoder *d, const struct steno_tensor *states,
-                                 const struct steno_tensor *mask, int32_t source, int32_t target,
-                                 size_t most, size_t frames, const struct steno_span **spans,
-                                 size_t *n, double *score, steno_err *err)
+/* Set the encoder's frames; the mask says that all of them count. */
+static steno_status set_frames(steno_canary_decoder *d, const float *states, size_t frames,
+                               size_t width, steno_err *err)
+{
+    const struct steno_canary *c = d->c;
+    const struct steno_tensor x = {
+        .dtype = STENO_F32,
+        .shape = {.rank = 3, .dim = {1, (int64_t)frames, (int64_t)width}},
+        .data = (void *)(uintptr_t)states /* not written */};
+    struct steno_tensor mask = {.dtype = c->stacked ? STENO_I64 : STENO_BOOL,
+                                .shape = {.rank = 2, .dim = {1, (int64_t)frames}}};
+    steno_status st;
+    if (frames > d->cap_ones) {
+        int64_t *p = realloc(d->ones, frames * sizeof *p);
+        if (!p)
+            return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->name);
+        d->ones = p;
+        d->cap_ones = frames;
+        if (!c->stacked)
+            memset(p, 1, frames * sizeof *p);
+        for (size_t i = 0; i < frames && c->stacked; i++)
+            p[i] = 1;
+    }
+    mask.data = d->ones;
+    st = steno_session_set(d->session, c->states, &x, err);
+    return st ? st : steno_session_set(d->session, c->mask, &mask, err);
+}
+
+steno_status steno_canary_decode(steno_canary_decoder *d, const float *states, size_t frames,
+                                 size_t width, int32_t source, int32_t target, size_t most,
+                                 const struct steno_span **spans, size_t *n, double *score,
+                                 steno_err *err)
 {
     const struct steno_canary *c = d->c;
     const int32_t prompt[PROMPT] = {c->begin[0], c->begin[1], c->begin[2], source,     target,
@@ -222,9 +295,7 @@ steno_status steno_canary_decode(steno_canary_decoder *d, const struct steno_ten
     size_t made = 0;
     steno_status st = reserve(d, most, err);
     if (!st)
-        st = steno_session_set(d->session, c->states, states, err);
-    if (!st)
-        st = steno_session_set(d->session, c->mask, mask, err);
+        st = set_frames(d, states, frames, width, err);
     for (; position < PROMPT && !st; position++)
         st = read_token(d, prompt[position], position, err);
     *score = 0;

@@ -1,8 +1,13 @@
-/* The attention decoder of Canary, greedy.
+/* The attention decoder of Canary, greedy. sherpa-onnx's export:
  *
  *     decoder_input_ids i32 [1,2] = (token, position), decoder_mems_list_i [1,n,H] (any number of
  *     them), enc_states [1,T,D], enc_mask bool [1,T]
  *     -> logits [1,1,vocab], next memories [1,n+1,H]
+ *
+ * onnx-asr's (its models/nemo.py):
+ *
+ *     input_ids i64 [1,1], decoder_mems [layers,1,n,H], encoder_embeddings [1,T,D],
+ *     encoder_mask i64 [1,T] -> logits [1,1,vocab], decoder_hidden_states [layers,1,n+1,H]
  *
  * A prompt of marks says what is wanted: language spoken, language of the text, punctuation. It is
  * read one mark at a time, like the tokens after it. Sources: NeMo, EncDecMultiTaskModel and its
@@ -23,7 +28,9 @@ struct steno_canary {
     const char *name;
     int ids, states, mask, memory[STENO_CANARY_MEMORIES]; /* inputs */
     int n_memories;
-    int64_t hidden;
+    bool stacked;           /* onnx-asr's: one input for the memories of all layers */
+    int64_t layers, hidden; /* of the memories */
+    int64_t width;          /* of an encoder frame; -1: the network does not say */
     int32_t vocab, end;
     int32_t begin[3], after[4];             /* marks of the prompt around the languages */
     char languages[STENO_CANARY_LANGUAGES]; /* codes, "en es de fr" */
@@ -43,13 +50,12 @@ STENO_MUST steno_status steno_canary_decoder_open(steno_canary_decoder **out,
                                                   const struct steno_canary *c, int threads,
                                                   steno_err *err);
 void steno_canary_decoder_close(steno_canary_decoder *d);
-/* Decode: states [1,T,D], mask [1,T] of the encoder, languages as marks. At most `most` tokens.
- * spans: [*n] until the next run; the model gives no times, so the tokens share the `frames` frames
- * of the audio evenly. *score: sum of their log-probabilities and that of the end. */
-STENO_MUST steno_status steno_canary_decode(steno_canary_decoder *d,
-                                            const struct steno_tensor *states,
-                                            const struct steno_tensor *mask, int32_t source,
-                                            int32_t target, size_t most, size_t frames,
+/* Decode encoder frames [frames, width], languages as marks. At most `most` tokens. spans: [*n]
+ * until the next run; the model gives no times, so the tokens share the frames evenly. *score: sum
+ * of their log-probabilities and that of the end. */
+STENO_MUST steno_status steno_canary_decode(steno_canary_decoder *d, const float *states,
+                                            size_t frames, size_t width, int32_t source,
+                                            int32_t target, size_t most,
                                             const struct steno_span **spans, size_t *n,
                                             double *score, steno_err *err);
 

@@ -111,24 +111,31 @@ static steno_status bind_encoder(struct steno_nemo_model *m, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
     const bool canary = c->kind == STENO_NEMO_CANARY;
-    const char *audio = canary && !c->onnx_asr ? "x" : "audio_signal";
-    const char *length = canary && !c->onnx_asr ? "x_len" : "length";
+    const bool rows = canary && !c->onnx_asr; /* frames before bins */
+    const char *audio = rows ? "x" : "audio_signal";
+    const char *length = rows ? "x_len" : "length";
+    const char *outputs = rows     ? ", outputs enc_states, enc_len and enc_mask"
+                          : canary ? ", outputs encoder_embeddings and encoder_mask"
+                                   : "";
     const struct steno_value *x;
     int64_t bins;
     m->audio = steno_network_find_input(m->encoder, audio);
     m->length = steno_network_find_input(m->encoder, length);
     m->scores = 0;
-    m->lengths = steno_network_n_outputs(m->encoder) > 1 &&
+    m->lengths = steno_network_n_outputs(m->encoder) > 1 && /* a mask for onnx-asr's Canary */
                          steno_network_output(m->encoder, 1)->dtype == STENO_I64
                      ? 1
                      : -1;
-    if (m->audio < 0 || m->length < 0 || steno_network_n_outputs(m->encoder) < (canary ? 3 : 1) ||
+    if (m->audio < 0 || m->length < 0 ||
+        steno_network_n_outputs(m->encoder) < (rows     ? 3
+                                               : canary ? 2
+                                                        : 1) ||
         !is_length(steno_network_input(m->encoder, m->length)))
         return steno_fail(err, STENO_ERR_FORMAT, "%s/%s: expected inputs %s [N,%s] and %s [N]%s",
-                          c->dir, c->encoder, audio, canary ? "frames,bins" : "bins,frames", length,
-                          canary ? ", outputs enc_states, enc_len and enc_mask" : "");
+                          c->dir, c->encoder, audio, rows ? "frames,bins" : "bins,frames", length,
+                          outputs);
     x = steno_network_input(m->encoder, m->audio);
-    bins = x->shape.rank == 3 ? x->shape.dim[canary ? 2 : 1] : -1;
+    bins = x->shape.rank == 3 ? x->shape.dim[rows ? 2 : 1] : -1;
     if (x->dtype != STENO_F32 || x->shape.rank != 3 || (bins < 0 && !c->bins) ||
         (c->bins && bins >= 0 && bins != c->bins))
         return steno_fail(err, STENO_ERR_FORMAT,
@@ -181,10 +188,17 @@ static steno_status bind_transducer(struct steno_nemo_model *m, steno_err *err)
 static steno_status bind_canary(struct steno_nemo_model *m, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
+    const struct steno_shape *y = &steno_network_output(m->encoder, m->scores)->shape;
+    int64_t width;
     steno_status st = steno_canary_bind(&m->canary, m->decoder, c->decoder, m->tokens,
                                         c->decoder_layers, c->decoder_hidden, err);
     if (st)
         return steno_fail_in(err, st, "%s", c->dir);
+    width = m->canary.width > 0 || y->rank != 3 ? m->canary.width : y->dim[2];
+    if (width < 1 || width > 65536)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s/%s: the width of the output is not known",
+                          c->dir, c->encoder);
+    m->dim = (size_t)width;
     if (*m->target && steno_canary_language(m->tokens, m->target) < 0)
         return steno_fail(err, STENO_ERR_INVAL, "target_language: %s writes %s, not %s", c->dir,
                           m->canary.languages, m->target);
@@ -271,9 +285,6 @@ static steno_status open_parts(struct steno_nemo_model *m, const struct steno_fa
     if (!st && m->conf.streaming != streaming)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %s has %s caches", o->dir, m->conf.encoder,
                         streaming ? "no" : "");
-    if (!st && m->conf.kind == STENO_NEMO_CANARY && m->conf.onnx_asr)
-        st = steno_fail(err, STENO_ERR_UNSUPPORTED,
-                        "%s: Canary is known in the layout of sherpa-onnx alone", o->dir);
     if (!st)
         st = open_tokens(m, err);
     if (!st)

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
-#include "families/common/part.h"
 #include "families/common/piece_features.h"
 #include "families/common/scores.h"
 #include "families/nemo/family.h"
@@ -69,8 +68,7 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
 
 struct worker {
     const struct steno_nemo_model *model;
-    steno_piece_runs *runs; /* but Canary's */
-    steno_session *encoder; /* of Canary */
+    steno_piece_runs *runs;
     steno_nemo_joint *joint;
     steno_tdt_work *work;
     steno_canary_decoder *canary;
@@ -83,7 +81,6 @@ static void worker_close(void *worker)
     if (!w)
         return;
     steno_piece_runs_close(w->runs);
-    steno_session_close(w->encoder);
     steno_nemo_joint_close(w->joint);
     steno_tdt_work_close(w->work);
     steno_canary_decoder_close(w->canary);
@@ -94,17 +91,14 @@ static void worker_close(void *worker)
 static steno_status open_worker_parts(struct worker *w, steno_err *err)
 {
     const struct steno_nemo_model *m = w->model;
-    const struct steno_session_options so = {.threads = m->threads};
-    const bool canary = m->conf.kind == STENO_NEMO_CANARY;
-    steno_status st = canary ? steno_session_open(&w->encoder, m->encoder, &so, err)
-                             : steno_piece_runs_open(&w->runs, &m->pieces, m->threads, err);
+    steno_status st = steno_piece_runs_open(&w->runs, &m->pieces, m->threads, err);
     if (!st)
         st = steno_piece_features_open(&w->features, m->front, err);
     if (!st && steno_nemo_is_transducer(m))
         st = steno_nemo_joint_open(&w->joint, &m->transducer, m->threads, err);
     if (!st && steno_nemo_is_transducer(m))
         st = steno_tdt_work_open(&w->work, m->transducer.outputs, err);
-    if (!st && canary)
+    if (!st && m->conf.kind == STENO_NEMO_CANARY)
         st = steno_canary_decoder_open(&w->canary, &m->canary, m->threads, err);
     return st;
 }
@@ -190,12 +184,37 @@ static steno_status list(const struct steno_offline_piece *p)
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }
 
+/* Canary: at most 30 tokens for each second of encoder frames, and one. */
+static steno_status decode(struct worker *w, const struct steno_piece *p)
+{
+    const struct steno_nemo_search *s = p->of->settings;
+    const double seconds = (double)(p->n * steno_nemo_frame(w->model)) / STENO_NEMO_RATE;
+    const struct steno_span *spans = NULL;
+    size_t n = 0;
+    double score = 0;
+    steno_status st;
+    if (!p->n)
+        return STENO_OK;
+    st = steno_canary_decode(w->canary, p->rows, p->n, w->model->dim, s->source, s->target,
+                             (size_t)(seconds * TOKENS_PER_SECOND) + 1, &spans, &n, &score,
+                             p->of->err);
+    p->of->language = s->language;
+    p->of->language_probability = 1;
+    if (!st && steno_hypothesis_list_add(p->of->out, spans, n, NULL, 0, score))
+        st = steno_fail(p->of->err, STENO_ERR_NOMEM, "stream: out of memory");
+    return st;
+}
+
 static void search(void *worker, struct steno_piece *p, size_t n)
 {
     struct worker *w = worker;
     if (w->joint)
         search_tokens(w, p, n);
     for (size_t i = 0; i < n; i++) {
+        if (w->canary) {
+            p[i].of->st = decode(w, &p[i]);
+            continue;
+        }
         if (!w->joint)
             p[i].of->st = search_scores(w, &p[i]);
         if (!p[i].of->st)
@@ -203,85 +222,22 @@ static void search(void *worker, struct steno_piece *p, size_t n)
     }
 }
 
-/* ---- Canary ---------------------------------------------------------------------------------- */
-
-static steno_status run_encoder(struct worker *w, float *features, size_t n, steno_err *err)
-{
-    const struct steno_nemo_model *m = w->model;
-    const steno_dtype type = steno_network_input(m->encoder, m->length)->dtype;
-    const int64_t length = (int64_t)n, one = 1, x[] = {1, length, m->conf.bins};
-    const int32_t short_length = (int32_t)n;
-    steno_status st = steno_part_set(w->encoder, m->audio, STENO_F32, x, 3, features, err);
-    if (!st)
-        st = steno_part_set(w->encoder, m->length, type, &one, 1,
-                            type == STENO_I64 ? (const void *)&length : (const void *)&short_length,
-                            err);
-    if (!st)
-        st = steno_session_run(w->encoder, err);
-    return st ? steno_fail_in(err, st, "%s", m->conf.encoder) : STENO_OK;
-}
-
-/* Canary: at most 30 tokens for each second of encoder frames, and one. */
-static steno_status decode(struct worker *w, struct steno_offline_piece *p)
-{
-    const struct steno_nemo_search *s = p->settings;
-    const struct steno_tensor *states = steno_session_get(w->encoder, 0),
-                              *mask = steno_session_get(w->encoder, 2);
-    const size_t frames = states->shape.rank == 3 ? (size_t)states->shape.dim[1] : 0;
-    const double seconds = (double)(frames * steno_nemo_frame(w->model)) / STENO_NEMO_RATE;
-    const struct steno_span *spans = NULL;
-    size_t n = 0;
-    double score = 0;
-    steno_status st;
-    if (states->dtype != STENO_F32 || mask->dtype != STENO_BOOL || steno_numel(mask) != frames)
-        return steno_fail(p->err, STENO_ERR_FORMAT,
-                          "%s: expected enc_states [1,T,D] f32 and enc_mask [1,T] bool",
-                          w->model->conf.encoder);
-    st = steno_canary_decode(w->canary, states, mask, s->source, s->target,
-                             (size_t)(seconds * TOKENS_PER_SECOND) + 1, frames, &spans, &n, &score,
-                             p->err);
-    p->language = s->language;
-    p->language_probability = 1;
-    if (!st && steno_hypothesis_list_add(p->out, spans, n, NULL, 0, score))
-        st = steno_fail(p->err, STENO_ERR_NOMEM, "stream: out of memory");
-    return st;
-}
-
-static steno_status transcribe(struct worker *w, struct steno_offline_piece *p)
-{
-    float *x = NULL;
-    size_t frames;
-    steno_status st = make_features(w, p, &x, &frames);
-    if (!st && frames)
-        st = run_encoder(w, x, frames, p->err);
-    return st || !frames ? st : decode(w, p);
-}
-
 /* ---- a model --------------------------------------------------------------------------------- */
 
 static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
 {
     static const struct steno_piece_functions f = {compute, search};
-    struct worker *w = worker;
-    if (w->runs)
-        steno_piece_runs_recognize(w->runs, &f, w, p, n);
-    for (size_t i = 0; i < n && w->canary; i++)
-        p[i].st = transcribe(w, &p[i]);
+    steno_piece_runs_recognize(((struct worker *)worker)->runs, &f, worker, p, n);
 }
 
 static steno_status trial_open(void **trial, void *worker, steno_err *err)
 {
-    struct worker *w = worker;
-    *trial = NULL;
-    return w->runs ? steno_piece_trial_open(trial, w->runs, err) : STENO_OK;
+    return steno_piece_trial_open(trial, ((struct worker *)worker)->runs, err);
 }
 
-/* Of Canary only single pieces are decoded. */
 static steno_status open_pieces(struct steno_nemo_model *m, steno_err *err)
 {
-    const bool transducer = steno_nemo_is_transducer(m);
-    if (m->conf.kind == STENO_NEMO_CANARY)
-        return STENO_OK;
+    const bool canary = m->conf.kind == STENO_NEMO_CANARY;
     m->pieces = (struct steno_piece_encoder){.net = m->encoder,
                                              .name = m->conf.encoder,
                                              .x = m->audio,
@@ -291,8 +247,8 @@ static steno_status open_pieces(struct steno_nemo_model *m, steno_err *err)
                                              .ahead = -1,
                                              .bins = (size_t)m->conf.bins,
                                              .dim = m->dim,
-                                             .bins_first = true,
-                                             .dim_first = transducer,
+                                             .bins_first = !canary || m->conf.onnx_asr,
+                                             .dim_first = steno_nemo_is_transducer(m),
                                              .least = 1,
                                              .trial_frames = TRIAL_FRAMES};
     return steno_piece_encoder_try(&m->pieces, m->threads, m->conf.quantized, err);
