@@ -504,13 +504,15 @@ static void transpose(const float *x, int64_t rows, int64_t cols, float *to)
                     to[b * rows + a] = x[a * cols + b];
 }
 
-static steno_value_id turned(struct steno_make *m, const char *name, int64_t in, int64_t out)
+/* rank 3: of a convolution with one tap, [out, in, 1]. */
+static steno_value_id turned(struct steno_make *m, const char *name, int rank, int64_t in,
+                             int64_t out)
 {
     char part[MAX_WEIGHT_NAME], full[MAX_WEIGHT_NAME];
     steno_value_id v = STENO_NONE;
     float *x, *to;
     snprintf(part, sizeof part, "%s.weight", name);
-    x = steno_make_read(m, part, 2, (int64_t[]){out, in});
+    x = steno_make_read(m, part, rank, (int64_t[]){out, in, 1});
     const_name(m, part, full);
     to = x ? new_const(m, full, 2, (int64_t[]){in, out}, &v) : NULL;
     if (to)
@@ -549,8 +551,15 @@ static steno_value_id part_of(struct steno_make *m, const char *name, const char
 steno_value_id steno_make_linear(struct steno_make *m, steno_value_id x, const char *name,
                                  int64_t in, int64_t out, bool bias)
 {
-    steno_value_id w = turned(m, name, in, out), y = steno_make_2(m, "MatMul", x, w);
+    steno_value_id w = turned(m, name, 2, in, out), y = steno_make_2(m, "MatMul", x, w);
     return bias ? steno_make_add(m, y, part_of(m, name, "bias", out)) : y;
+}
+
+steno_value_id steno_make_pointwise(struct steno_make *m, steno_value_id x, const char *name,
+                                    int64_t in, int64_t out)
+{
+    steno_value_id w = turned(m, name, 3, in, out), y = steno_make_2(m, "MatMul", x, w);
+    return steno_make_add(m, y, part_of(m, name, "bias", out));
 }
 
 steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d,

@@ -121,6 +121,10 @@ steno_value_id steno_make_linear(struct steno_make *m, steno_value_id x, const c
 /* The same of rows from..to-1 of the weight and the bias alone: several layers stored as one. */
 steno_value_id steno_make_linear_rows(struct steno_make *m, steno_value_id x, const char *name,
                                       int64_t in, int64_t out, int64_t from, int64_t to);
+/* A convolution over time with one tap, of columns that are the last axis: NAME.weight [out, in,
+ * 1], NAME.bias. */
+steno_value_id steno_make_pointwise(struct steno_make *m, steno_value_id x, const char *name,
+                                    int64_t in, int64_t out);
 /* Layer normalization over the last axis, NAME.weight and NAME.bias [d]. */
 steno_value_id steno_make_norm(struct steno_make *m, steno_value_id x, const char *name, int64_t d,
                                float epsilon);

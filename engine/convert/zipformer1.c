@@ -131,12 +131,12 @@ static steno_value_id weigh(struct steno_make *m, const struct steno_zipformer1_
 
 /* ---- convolution --------------------------------------------------------------------------- */
 
-static steno_value_id convolve(struct steno_make *m, steno_value_id x, const char *name,
-                               const char *part, const struct steno_make_conv *c)
+static steno_value_id pointwise(struct steno_make *m, steno_value_id x, const char *name, int i,
+                                int64_t in, int64_t out)
 {
     char full[48];
-    snprintf(full, sizeof full, "%s.%s", name, part);
-    return steno_make_convolve(m, x, full, c);
+    snprintf(full, sizeof full, "%s.pointwise_conv%d", name, i);
+    return steno_make_pointwise(m, x, full, in, out);
 }
 
 static steno_value_id convolution(struct steno_make *m, const struct steno_zipformer1_env *e,
@@ -144,21 +144,25 @@ static steno_value_id convolution(struct steno_make *m, const struct steno_zipfo
 {
     static const int64_t to_columns[] = {1, 2, 0}, back[] = {2, 0, 1};
     const int64_t d = e->s->d;
-    struct steno_make_conv c = {
-        .rank = 1, .in = d, .out = 2 * d, .kernel = 1, .stride = 1, .bias = true};
-    struct steno_make_conv depth = c;
+    const struct steno_make_conv depth = {.rank = 1,
+                                          .in = d,
+                                          .out = d,
+                                          .kernel = e->s->kernel,
+                                          .stride = 1,
+                                          .pad = e->chunk ? 0 : e->s->kernel / 2,
+                                          .groups = d,
+                                          .bias = true};
+    char full[48];
+    x = steno_make_glu(m, pointwise(m, x, name, 1, d, 2 * d), 2);
     x = steno_make_transpose(m, x, 3, to_columns);
-    x = steno_make_glu(m, convolve(m, x, name, "pointwise_conv1", &c), 1);
     if (!e->chunk)
         x = steno_make_node(m, "Where", 3, (steno_value_id[]){e->mask, steno_make_number(m, 0), x},
                             0, NULL);
     x = behind(m, e, x, 2, state);
-    depth.out = depth.groups = c.out = d;
-    depth.kernel = e->s->kernel;
-    depth.pad = e->chunk ? 0 : e->s->kernel / 2;
-    x = steno_icefall_double_swish(m, convolve(m, x, name, "depthwise_conv", &depth));
-    x = convolve(m, x, name, "pointwise_conv2", &c);
-    return steno_make_transpose(m, x, 3, back);
+    snprintf(full, sizeof full, "%s.depthwise_conv", name);
+    x = steno_make_convolve(m, x, full, &depth);
+    x = steno_icefall_double_swish(m, steno_make_transpose(m, x, 3, back));
+    return pointwise(m, x, name, 2, d, d);
 }
 
 /* ---- the layer ----------------------------------------------------------------------------- */

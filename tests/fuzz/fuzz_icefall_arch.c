@@ -1,7 +1,8 @@
 /* Shapes of a checkpoint of icefall's and options of its training: any of them become an
  * architecture within its bounds, or are refused. Input: a line "name=value name=value", then a
  * line "name extent extent" for each weight. */
-/* covers: engine/convert/icefall_arch.c icefall_arch_conformer.c icefall_arch_zipformer1.c icefall_reader.c */
+/* covers: engine/convert/icefall_arch.c engine/convert/icefall_reader.c */
+/* covers: engine/convert/icefall_arch_conformer.c engine/convert/icefall_arch_zipformer1.c */
 #include <stdlib.h>
 #include <string.h>
 

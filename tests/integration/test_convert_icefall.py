@@ -277,6 +277,16 @@ def written_directories_are_served(d):
         steno("transcribe", "--model", out, RECORDING)
 
 
+def shifts_are_fused(d):
+    """The shift of relative positions becomes one node in every layer, whatever the rate of its stack."""
+    for name, args, layers in (("zipformer", HEADS, 4), ("conformer-scaled", (), 2), ("conformer-scaled", CAUSAL, 2),
+                               ("zipformer1", (), 6), ("zipformer1", CAUSAL, 6)):  # fmt: skip
+        out, _ = convert(tempfile.mkdtemp(dir=d), name, *args, content=checkpoint(name) if name == "zipformer1" else None)
+        said = steno("optimize", f"{out}/encoder.onnx", "-o", f"{d}/optimized.onnx")[0]
+        passes = said.split("passes:")[1].split()
+        assert passes[passes.index("relshift") + 1] == str(layers), f"{name} {args}: {said}"
+
+
 # ---- a checkpoint made out of an export ----
 
 
@@ -722,7 +732,7 @@ def checkpoints_of_a_training_are_read(d):
 
 TESTS = [whole_recordings_in_onnx_runtime, whole_recordings_in_steno, chunks_in_onnx_runtime, chunks_in_steno,
          conformers_in_onnx_runtime, conformers_in_steno, first_zipformer_in_onnx_runtime, first_zipformer_in_steno,
-         written_directories_are_served, equal_to_exports_of_icefall, decoded_as_recorded, every_weight_is_asked_for, bad_options_are_named,
+         written_directories_are_served, shifts_are_fused, equal_to_exports_of_icefall, decoded_as_recorded, every_weight_is_asked_for, bad_options_are_named,
          hostile_files_are_refused, tokens_come_from_where_icefall_has_them, checkpoints_of_a_training_are_read]  # fmt: skip
 
 if __name__ == "__main__":
