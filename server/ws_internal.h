@@ -1,6 +1,6 @@
-/* Shared by ws.c (the loop: the list of connections, the ready list, time) and ws_conn.c (one
- * connection: handshake, frames, its session, its end). Confined to the service thread unless a
- * comment says otherwise. */
+/* Shared by ws.c (the loop: the list of connections, the ready list, time), ws_conn.c (one
+ * connection: handshake, frames, its session, its end) and ws_engine.c (what recognizes its audio).
+ * Confined to the service thread unless a comment says otherwise. */
 #ifndef STENO_SERVER_WS_INTERNAL_H
 #define STENO_SERVER_WS_INTERNAL_H
 
@@ -140,7 +140,7 @@ void steno_ws_conn_refuse(struct steno_ws_conn *c, int status, const char *code,
 /* The session has a socket now, and its 101 is due. */
 void steno_ws_conn_connected(struct steno_ws_conn *c);
 
-/* How sessions reach recognition; its context is a struct steno_ws_conn. */
+/* How sessions reach recognition; its context is a struct steno_ws_conn (ws_engine.c). */
 extern const struct steno_ws_engine steno_ws_engine;
 
 /* ws_move.c */
