@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import socketserver
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from daemon import DIGITS, DIGITS_TEXT, Skip, Stenod, case, client, tap
+from daemon import DIGITS, DIGITS_TEXT, Skip, Stenod, case, client, eventually, tap
 
 try:
     from websockets.sync.client import connect
@@ -55,7 +56,7 @@ class Browser:
         self.call("Page.enable")
         self.call("Runtime.enable")
         self.call("DOM.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=self.width, height=900, deviceScaleFactor=1, mobile=False)
+        self.call("Emulation.setDeviceMetricsOverride", width=self.width, height=900, deviceScaleFactor=1, mobile=self.width < 500)
         if self.dark:
             self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
         self.call("Page.navigate", url=self.url)
@@ -201,6 +202,52 @@ def a_narrow_dark_window_shows_everything():
         b.shot("narrow-dark")
 
 
+def snippets(b):
+    return b.eval("Object.fromEntries([...document.querySelectorAll('#examples details')].map(d => "
+                  "[d.querySelector('summary').textContent, d.querySelector('pre').textContent]))")
+
+
+@case
+def the_examples_of_every_dialect_work():
+    with tempfile.TemporaryDirectory() as dir_, server() as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+        b.until("document.querySelectorAll('#model option').length > 0")
+        shutil.copy(DIGITS, os.path.join(dir_, "recording.wav"))
+        shown = snippets(b)
+        assert {t.split(":")[0].split(",")[0] for t in shown} == {
+            "curl", "OpenAI", "OpenAI Realtime", "Our own dialect", "Deepgram", "Deepgram’s turns (Flux)", "vosk", "sherpa-onnx", "WeNet",
+            "Home Assistant (Wyoming)"}, shown
+        for title, text in shown.items():
+            command = [sys.executable, "-c", text] if "Python" in title else ["sh", "-ec", text] if "curl" in title else None
+            if not command:
+                assert "127.0.0.1" in text, (title, text)
+                continue
+            r = subprocess.run(command, cwd=dir_, capture_output=True, text=True, timeout=120, check=False)
+            assert r.returncode == 0 and DIGITS_TEXT in r.stdout.replace("\n", " "), (title, text, r)
+        b.eval("document.querySelectorAll('#examples details').forEach(d => d.open = true)")
+        b.shot("examples")
+        b.eval("key.value = 'secret-key'; key.onchange()")
+        assert all("YOUR_KEY" in t for k, t in snippets(b).items() if "curl" in k or "Python" in k), snippets(b)
+        assert "secret-key" not in b.text()
+
+
+@case
+def a_full_server_is_said_in_words():
+    with server("limits.sessions=1", "limits.uploads=1") as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+        b.until("document.querySelectorAll('#model option').length > 0")
+        with connect(d.ws + "?sample_rate=8000"), socket.create_connection(("127.0.0.1", d.port)) as other:
+            other.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+            assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 1)
+            b.choose(DIGITS)
+            b.until("document.getElementById('state').className === 'bad'")
+            assert "cannot take it now" in b.state(), b.state()
+            b.click("mic")
+            b.until("document.getElementById('state').textContent.includes('it is full')")
+            b.shot("full")
+        b.until("document.getElementById('state').textContent.startsWith('Listening')")  # there is room again
+        b.click("mic")
+        b.until("document.getElementById('mic').textContent === 'Speak' && !document.getElementById('mic').disabled")
+
+
 class Prefix(http.server.BaseHTTPRequestHandler):
     """/some/where/X is /X of the server, for HTTP without upgrades."""
 
@@ -245,6 +292,7 @@ def a_path_prefix_changes_nothing():
         b.until("!document.getElementById('saves').hidden")
         assert f"http://127.0.0.1:{p}/some/where/v1/audio/transcriptions" in b.text()
         assert b.eval("wsBase") == f"ws://127.0.0.1:{p}/some/where/"
+        b.shot("prefix")
 
 
 def certificate(dir_):
