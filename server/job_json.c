@@ -20,6 +20,28 @@ static steno_status put_text(struct steno_buf *b, const char *name, const char *
     return st ? st : steno_json_put_member(b, name, text);
 }
 
+/* Append "url" without what may hold a secret: user, password, query and fragment. */
+static steno_status put_url(struct steno_buf *b, const char *url)
+{
+    const char *host = strstr(url, "://");
+    const char *end = url + strcspn(url, "?#"), *at = NULL;
+    steno_status st = steno_buf_puts(b, "\"url\":");
+    struct steno_buf text;
+    host = host && host < end ? host + 3 : url;
+    for (const char *p = host; p < end && *p != '/'; p++)
+        if (*p == '@')
+            at = p + 1;
+    steno_buf_init(&text, strlen(url) + 1);
+    if (!st)
+        st = steno_buf_add(&text, url, (size_t)(host - url));
+    if (!st)
+        st = steno_buf_add(&text, at ? at : host, (size_t)(end - (at ? at : host)));
+    if (!st)
+        st = steno_json_put_string(b, text.data ? text.data : "", text.len);
+    steno_buf_free(&text);
+    return st;
+}
+
 static steno_status put_audio(struct steno_buf *b, const struct steno_job_record *r)
 {
     steno_status st = steno_buf_printf(b, ",\"audio\":{\"position\":%.3f", r->position);
@@ -57,7 +79,7 @@ static steno_status put_callback(struct steno_buf *b, const struct steno_job_rec
         return STENO_OK;
     st = steno_buf_puts(b, ",\"callback\":{");
     if (!st)
-        st = steno_json_put_member(b, "url", r->callback);
+        st = put_url(b, r->callback);
     if (!st)
         st = put_text(b, "event_id", r->event);
     if (!st)
@@ -89,7 +111,9 @@ steno_status steno_job_json_write(struct steno_buf *b, const struct steno_job_re
     if (!st)
         st = put_audio(b, r);
     if (!st)
-        st = put_text(b, "url", r->url);
+        st = *r->url ? steno_buf_puts(b, ",") : STENO_OK;
+    if (!st && *r->url)
+        st = put_url(b, r->url);
     if (!st)
         st = put_text(b, "model", r->model);
     if (!st)

@@ -177,6 +177,29 @@ def a_right_key_is_told_nowhere_and_lets_in():
 
 
 @case
+def urls_are_told_without_their_secrets():
+    with tempfile.TemporaryDirectory() as tmp:
+        admin = os.path.join(tmp, "admin")
+        with Stenod("fetch.hosts=127.0.0.1", "jobs.callback_hosts=127.0.0.1", "jobs.callback_http=yes", "jobs.callback_private=yes",
+                    f"jobs.dir={tmp}/jobs", "log.level=debug", f"server.admin={admin}") as d:
+            answers = []
+            for url in (f"http://127.0.0.1:1/a.wav?token={CANARY}", f"https://user:{CANARY}@127.0.0.1:1/a.wav#{CANARY}",
+                        f"http://{CANARY}@other.example/", f"ftp://{CANARY}@127.0.0.1/", f"http://127.0.0.1:1?{CANARY}"):
+                asked, query = json.dumps({"url": url}), "?callback=" + urllib.parse.quote(url, safe="")
+                answers += [d.request("POST", path, asked, {"Content-Type": "application/json"}) for path in ("/v1/jobs", "/v1/listen")]
+                answers += [d.request("POST", path + query, WAV) for path in ("/v1/jobs", "/v1/listen")]
+            assert [s for s, _, _ in answers].count(202) == 6, answers
+            jobs = [json.loads(a)["id"] for s, _, a in answers if s == 202]
+            assert eventually(lambda: b'"error":"it ' in d.get("/v1/jobs")[2])  # a callback has failed
+            answers += [d.get("/v1/jobs/" + j) for j in jobs] + [d.get("/v1/jobs")]
+            assert not [a for a in answers if holds(a[2]) or holds(str(a[1]))], answers
+            urls = {j[k] if k == "url" else j[k]["url"] for j in json.loads(d.get("/v1/jobs")[2])["jobs"] for k in ("url", "callback") if k in j}
+            assert urls == {"http://127.0.0.1:1/a.wav", "https://127.0.0.1:1/a.wav", "http://127.0.0.1:1"}, urls
+            pages, log = d.get("/metrics")[2] + admin_pages(admin), d.output()
+        assert not holds(pages) and not holds(log), [line for line in log.splitlines() if holds(line)][:3]
+
+
+@case
 def keys_of_browsers_serve_uploads_and_select_the_beta_schema():
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
         f.write(f"[one]\nkey = {CANARY}\n")
