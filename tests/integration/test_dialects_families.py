@@ -208,11 +208,31 @@ for _m in MODELS:
 
 
 @case
+def info_says_what_people_choose_by(_):
+    """Family, languages, streaming or whole, chunk and look-ahead, hot words, memory of a stream."""
+    for model in MODELS:
+        r = subprocess.run([STENO, "model", "info", os.path.join(ZOO, model)], capture_output=True, text=True, check=True).stdout
+        missing = [w for w in (r"model +\S+, \w+", r"languages +\w", r"streaming|whole|chunk", r"\d+ m?s\b", r"hot ?words",
+                               r"MiB for each stream") if not re.search(w, r)]
+        assert not missing and ("lookahead" in r or "at most" in r), (model, missing, r)
+
+
+@case
 def converted_checkpoints_of_wenet_say_the_same_in_every_dialect(_):
     """WeNet's own layout: finals are rescored by the attention decoder."""
-    for name in ("wenet-u2pp", "wenet-offline"):
+    check_converted("wenet-u2pp.zip", "wenet-offline.zip")
+
+
+@case
+def converted_checkpoints_say_the_same_in_every_dialect(_):
+    """Families and kinds that the zoo does not have."""
+    check_converted("hubert-batchnorm.zip", "nemo-vggnet-ctc.nemo", "moonshine.zip")
+
+
+def check_converted(*names):
+    for name in names:
         with tempfile.TemporaryDirectory() as d:
-            made = subprocess.run([STENO, "convert", os.path.join(ROOT, "tests/data/convert", f"{name}.zip"), "-o", f"{d}/{name}"],
+            made = subprocess.run([STENO, "convert", os.path.join(ROOT, "tests/data/convert", name), "-o", f"{d}/{name}"],
                                   capture_output=True, check=False)
             assert made.returncode == 0, made.stderr
             check(f"{d}/{name}")

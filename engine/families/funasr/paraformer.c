@@ -131,6 +131,8 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 {
     const struct model *m = model;
     steno_funasr_describe(&m->m, i, out);
+    fprintf(out, "languages  not named in the directory\n");
+    fprintf(out, "search     the likeliest token, no hot words\n");
     fprintf(out, "times      %s\n",
             m->timed ? "of each token, by the network" : "estimates: the network gives none");
     steno_offline_describe(&m->offline, i, out);

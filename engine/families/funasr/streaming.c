@@ -185,6 +185,8 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 {
     const struct model *m = model;
     steno_funasr_describe(&m->m, i, out);
+    fprintf(out, "languages  not named in the directory\n");
+    fprintf(out, "search     the likeliest token, no hot words\n");
     fprintf(out, "decoder    %s, %d blocks\n", m->decoder.name, m->blocks);
     fprintf(out, "streaming  yes: %.0f ms and %.0f ms of lookahead\n", i->chunk_seconds * 1e3,
             i->lookahead_seconds * 1e3);

@@ -309,6 +309,7 @@ void steno_icefall_describe(const void *model, const struct steno_model_info *i,
     fprintf(out, "model      %s, %s, %s %s %s\n", i->name, i->family,
             m->streaming ? "streaming" : "offline", m->type, m->ctc ? "CTC" : "transducer");
     fprintf(out, "directory  %s\n", i->dir);
+    fprintf(out, "languages  not named in the directory\n");
     fprintf(out, "features   kaldi-fbank, %d Hz, %d bins, 20 to %g Hz\n", i->sample_rate,
             i->feature_bins, i->sample_rate / 2.0 + HIGH_FREQ);
     fprintf(out, "network    %s, %d states\n", i->network, m->encoder.n_states);

@@ -252,11 +252,13 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     const struct steno_moonshine *m = model;
     fprintf(out, "model      %s, %s v%d\n", i->name, i->family, m->merged ? 2 : 1);
     fprintf(out, "directory  %s\n", i->dir);
+    fprintf(out, "languages  not named in the directory\n");
     if (!m->merged)
         fprintf(out, "preprocess %s\n", m->preprocess.name);
     fprintf(out, "encoder    %s\n", m->encoder.name);
     fprintf(out, "decoder    %s%s%s, %d layers, %d pieces\n", m->first.name,
             m->merged ? "" : " and ", m->merged ? "" : m->next.name, m->n_states / 4, m->vocab);
+    fprintf(out, "search     the likeliest token, no hot words\n");
     fprintf(out, "times      estimates: the networks give none\n");
     steno_offline_describe(&m->offline, i, out);
 }

@@ -414,10 +414,11 @@ void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_mo
                 i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
     else
         fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n",
-                m->limit, i->frame_seconds * 1e3);
+                m->offline.cuts.full, i->frame_seconds * 1e3);
     if (c->kind == STENO_NEMO_CANARY)
-        fprintf(out, "decoder    %zu tokens, %d memories of %lld\n", i->vocab_size,
-                m->canary.n_memories, (long long)m->canary.hidden);
+        fprintf(out, "decoder    %zu tokens, %d memories of %lld, no hot words\n", i->vocab_size,
+                m->canary.stacked ? (int)m->canary.layers : m->canary.n_memories,
+                (long long)m->canary.hidden);
     else
         fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
                 i->vocab_size, BLANK, m->lm.ngram ? ", an n-gram model" : "",
