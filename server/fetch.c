@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/threads.h"
 #include "cli/libcurl.h"
+#include "server/trace.h"
 
 #define REDIRECTS 3
 #define CONNECT_SECONDS 10L
@@ -35,6 +36,7 @@ struct fetch {
     struct steno_fetched got;
     const struct steno_fetch_sink *sink; /* NULL: got.body */
     CURL *handle;
+    struct curl_slist *headers; /* of the trace; NULL: none */
 };
 
 /* ---- what is allowed ------------------------------------------------------------------------- */
@@ -198,6 +200,7 @@ static void set_options(struct fetch *t, CURL *c)
     l->easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
     l->easy_setopt(c, CURLOPT_XFERINFODATA, t);
     l->easy_setopt(c, CURLOPT_USERAGENT, "steno/" STENO_VERSION);
+    l->easy_setopt(c, CURLOPT_HTTPHEADER, t->headers);
 }
 
 /* One hop. *next: where a redirect leads (libcurl's), or NULL. */
@@ -258,6 +261,7 @@ static void *run(void *arg)
     if (st && !t->got.err.code)
         t->got.err = err;
     t->done(t->user, &t->got);
+    f->curl.slist_free_all(t->headers);
     free(t);
     pthread_mutex_lock(&f->lock);
     f->running--;
@@ -343,7 +347,7 @@ steno_status steno_fetch_check(steno_fetcher *f, const char *url, steno_err *err
     return check_url(f, url, err);
 }
 
-steno_status steno_fetch_into(steno_fetcher *f, const char *url,
+steno_status steno_fetch_into(steno_fetcher *f, const char *url, const struct steno_trace *trace,
                               const struct steno_fetch_sink *sink,
                               void (*done)(void *user, struct steno_fetched *got), void *user,
                               steno_err *err)
@@ -360,16 +364,19 @@ steno_status steno_fetch_into(steno_fetcher *f, const char *url,
     t->user = user;
     t->sink = sink;
     memcpy(t->url, url, strlen(url) + 1);
+    t->headers = steno_trace_add_headers(&f->curl, NULL, trace);
     steno_buf_init(&t->got.body, f->conf->body_bytes);
     st = start(f, t, err);
-    if (st)
+    if (st) {
+        f->curl.slist_free_all(t->headers);
         free(t);
+    }
     return st;
 }
 
-steno_status steno_fetch(steno_fetcher *f, const char *url,
+steno_status steno_fetch(steno_fetcher *f, const char *url, const struct steno_trace *trace,
                          void (*done)(void *user, struct steno_fetched *got), void *user,
                          steno_err *err)
 {
-    return steno_fetch_into(f, url, NULL, done, user, err);
+    return steno_fetch_into(f, url, trace, NULL, done, user, err);
 }

@@ -34,10 +34,12 @@ struct steno_fetched {
     size_t reserved;       /* bytes of steno_limits_reserve, the receiver's to release */
     steno_err err;         /* code OK: the body is whole */
 };
-/* Fetch url in a thread and call done from it, once. STENO_ERR_INVAL: the URL is not allowed, or
- * nothing is fetched here; STENO_ERR_BUSY: too many at once; STENO_ERR_CANCELLED: it was stopped;
- * STENO_ERR_NOMEM. Then done is not called. */
+struct steno_trace;
+/* Fetch url in a thread and call done from it, once. trace: of the request on whose behalf.
+ * STENO_ERR_INVAL: the URL is not allowed, or nothing is fetched here; STENO_ERR_BUSY: too many at
+ * once; STENO_ERR_CANCELLED: it was stopped; STENO_ERR_NOMEM. Then done is not called. */
 STENO_MUST steno_status steno_fetch(steno_fetcher *f, const char *url,
+                                    const struct steno_trace *trace,
                                     void (*done)(void *user, struct steno_fetched *got), void *user,
                                     steno_err *err);
 /* Where a fetch writes a recording that does not go to memory. Called from the fetch's thread. */
@@ -48,6 +50,7 @@ struct steno_fetch_sink {
 /* The same into a sink, which has its own limit of size. The time of the whole is not limited: the
  * fetch ends when nothing comes for fetch.timeout. */
 STENO_MUST steno_status steno_fetch_into(steno_fetcher *f, const char *url,
+                                         const struct steno_trace *trace,
                                          const struct steno_fetch_sink *sink,
                                          void (*done)(void *user, struct steno_fetched *got),
                                          void *user, steno_err *err);

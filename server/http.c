@@ -446,8 +446,7 @@ static void begin_trace(struct steno_request *rq)
 {
     struct steno_buf state;
     steno_buf_init(&state, 16384);
-    if (rq->sv->srv->tracer)
-        MHD_get_connection_values(rq->conn, MHD_HEADER_KIND, add_state, &state);
+    MHD_get_connection_values(rq->conn, MHD_HEADER_KIND, add_state, &state);
     steno_trace_begin(rq->sv->srv->tracer, steno_request_header(rq, "traceparent"), state.data,
                       &rq->trace);
     steno_buf_free(&state);

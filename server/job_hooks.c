@@ -1,5 +1,6 @@
 #include "server/job_hooks.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/threads.h"
 #include "cli/libcurl.h"
@@ -142,6 +143,7 @@ static struct curl_slist *add_header(steno_job_hooks *h, struct curl_slist *list
 }
 
 static struct curl_slist *make_headers(steno_job_hooks *h, const struct steno_job_record *r,
+                                       const struct steno_trace *trace,
                                        const struct steno_buf *body)
 {
     char text[STENO_SIGNATURE];
@@ -153,6 +155,8 @@ static struct curl_slist *make_headers(steno_job_hooks *h, const struct steno_jo
         list = add_header(h, list, "Steno-Event-Try", text);
     if (list)
         list = add_header(h, list, "Expect", ""); /* libcurl's would cost a round trip */
+    if (list)
+        list = steno_trace_add_headers(&h->curl, list, trace);
     if (!list || !h->secret)
         return list;
     if (steno_job_sign(text, h->secret, h->secret_len, steno_job_now() / 1000, body->data,
@@ -192,10 +196,11 @@ static void set_options(steno_job_hooks *h, CURL *c, const struct steno_job_reco
 
 /* Send a body. *code: of the answer. why [64] is "" when it was accepted; otherwise without
  * libcurl's reason, which may tell of hosts behind this one. */
-static void post(steno_job_hooks *h, const struct steno_job_record *r, const struct steno_buf *body,
-                 long *code, char why[64])
+static void post(steno_job_hooks *h, const struct steno_job_record *r,
+                 const struct steno_trace *trace, const struct steno_buf *body, long *code,
+                 char why[64])
 {
-    struct curl_slist *headers = make_headers(h, r, body);
+    struct curl_slist *headers = make_headers(h, r, trace, body);
     CURL *c = headers ? h->curl.easy_init() : NULL;
     CURLcode rc = CURLE_OUT_OF_MEMORY;
     *code = 0;
@@ -246,20 +251,43 @@ static void conclude(steno_job_hooks *h, const struct steno_job_record *r, long 
         steno_log(LOG_ERR, "jobs: %s", err.msg);
 }
 
+static void trace_try(steno_job_hooks *h, const struct steno_job_record *r,
+                      const struct steno_trace *trace, int64_t began, long code, const char *why)
+{
+    struct steno_trace_report t = {.trace = *trace,
+                                   .start_ns = began,
+                                   .end_ns = steno_now_ns(),
+                                   .kind = STENO_TRACE_CALLBACK,
+                                   .method = strcmp(r->method, "PUT") ? "POST" : "PUT",
+                                   .api = steno_session_api_name(STENO_SESSION_JOB),
+                                   .status = (int)code,
+                                   .failed = *why};
+    snprintf(t.job, sizeof t.job, "%s", r->id);
+    snprintf(t.key, sizeof t.key, "%s", r->owner);
+    snprintf(t.result, sizeof t.result, "%s", *why ? "failed" : "delivered");
+    steno_tracer_report(steno_job_service_parts(h->service)->srv->tracer, &t);
+}
+
 static void deliver(steno_job_hooks *h, const struct steno_job_record *r)
 {
+    const int64_t began = steno_now_ns();
+    struct steno_trace trace;
     struct steno_buf body;
     char why[64] = "the result cannot be read";
     long code = 0;
     steno_err err = {STENO_OK, ""};
     steno_buf_init(&body, BODY_MAX);
+    steno_trace_begin(steno_job_service_parts(h->service)->srv->tracer, r->traceparent,
+                      r->tracestate, &trace);
     if (!h->loaded) /* it was submitted when callbacks were allowed */
         snprintf(why, sizeof why, "jobs.callback_hosts is empty");
     else if (steno_job_hooks_check(h, r->callback, &err))
         snprintf(why, sizeof why, "this host is no longer allowed");
     else if (!write_body(steno_job_service_queue(h->service), r, &body, &err))
-        post(h, r, &body, &code, why);
+        post(h, r, &trace, &body, &code, why);
     steno_buf_free(&body);
+    if (steno_trace_recorded(&trace))
+        trace_try(h, r, &trace, began, code, why);
     conclude(h, r, code, why);
 }
 

@@ -46,5 +46,7 @@ void steno_job_record_free(struct steno_job_record *r)
     free(r->callback);
     free(r->method);
     free(r->callback_error);
+    free(r->traceparent);
+    free(r->tracestate);
     memset(r, 0, sizeof *r);
 }

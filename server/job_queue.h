@@ -68,13 +68,16 @@ struct steno_job_record {
     char event[STENO_JOB_ID]; /* the id of what the callback is told */
     int callback_tries;
     int64_t callback_next;
-    char *callback_error; /* of the last try */
+    char *callback_error;           /* of the last try */
+    char *traceparent, *tracestate; /* of the request, for what is done for it later; "" = none */
 };
 void steno_job_record_free(struct steno_job_record *r); /* the strings; a zeroed one is fine */
 
-/* A job to be stored. All strings are borrowed; owner, url, callback, method may be "". */
+/* A job to be stored. All strings are borrowed; owner, url, callback, method may be "", traceparent
+ * and tracestate NULL. */
 struct steno_job_new {
     const char *id, *owner, *target, *url, *callback, *method;
+    const char *traceparent, *tracestate;
     enum steno_job_form form;
     int64_t bytes, created, expires;
 };

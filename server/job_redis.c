@@ -193,12 +193,15 @@ static steno_status read_record(const redisReply *r, struct steno_job_record *ou
                                  .callback_state = (enum steno_callback_state)number(r, "cb_state"),
                                  .callback_tries = (int)number(r, "cb_tries"),
                                  .callback_next = number(r, "cb_next"),
-                                 .callback_error = strdup(field(r, "cb_error"))};
+                                 .callback_error = strdup(field(r, "cb_error")),
+                                 .traceparent = strdup(field(r, "traceparent")),
+                                 .tracestate = strdup(field(r, "tracestate"))};
     snprintf(x.id, sizeof x.id, "%s", field(r, "id"));
     snprintf(x.owner, sizeof x.owner, "%s", field(r, "owner"));
     snprintf(x.event, sizeof x.event, "%s", field(r, "event"));
     if (!x.target || !x.url || !x.model || !x.reason || !x.code || !x.callback || !x.method ||
-        !x.callback_error || (unsigned)x.state >= STENO_JOB_STATES ||
+        !x.callback_error || !x.traceparent || !x.tracestate ||
+        (unsigned)x.state >= STENO_JOB_STATES ||
         (unsigned)x.callback_state >= STENO_CALLBACK_STATES) {
         steno_job_record_free(&x);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory, or a job with an unknown state");
@@ -305,6 +308,8 @@ static void add_new(struct call *c, const struct steno_job_new *j)
     arg(c, j->callback);
     arg(c, j->method);
     arg(c, event);
+    arg(c, j->traceparent);
+    arg(c, j->tracestate);
     arg_int(c, *j->url ? 0 : blocks_of(j->bytes));
 }
 

@@ -181,13 +181,14 @@ static void on_fetched(void *user, struct steno_fetched *got)
 
 /* ---- the end of a run ------------------------------------------------------------------------ */
 
-/* A run is a trace of its own: it may begin days after the request, and on another machine. */
+/* A run belongs to the trace of its request, though it may begin days later, and on another
+ * machine. A job of a request without a trace begins one. */
 static void trace_run(const struct run *x)
 {
     struct steno_trace_report r = {.trace = x->trace,
                                    .start_ns = x->began,
                                    .end_ns = steno_now_ns(),
-                                   .run = true,
+                                   .kind = STENO_TRACE_RUN,
                                    .api = steno_session_api_name(STENO_SESSION_JOB),
                                    .failed = x->counted || x->end.state == STENO_JOB_FAILED,
                                    .audio_seconds = x->pool.audio_seconds};
@@ -611,7 +612,7 @@ static void start_fetch(struct run *x)
     x->phase = FETCHING;
     x->over = false;
     if (!st)
-        st = steno_fetch_into(r->sv->fetcher, x->rec.url, &sink, on_fetched, x, &err);
+        st = steno_fetch_into(r->sv->fetcher, x->rec.url, &x->trace, &sink, on_fetched, x, &err);
     if (st == STENO_ERR_BUSY || st == STENO_ERR_CANCELLED)
         give_up(x, false, 1000, "busy", err.msg);
     else if (st == STENO_ERR_INVAL)
@@ -627,7 +628,7 @@ static void begin_run(struct run *x)
     steno_err err;
     steno_status st;
     x->began = steno_now_ns();
-    steno_trace_begin(x->r->sv->srv->tracer, NULL, NULL, &x->trace);
+    steno_trace_begin(x->r->sv->srv->tracer, x->rec.traceparent, x->rec.tracestate, &x->trace);
     if (x->rec.attempts == 1)
         steno_metric_observe(x->r->metrics->wait, (double)(x->rec.started - x->rec.created) / 1000);
     else

@@ -15,7 +15,7 @@
 #define COLUMNS                                                                                    \
     "id, owner, form, target, url, state, attempts, bytes, position, duration, model, created, "   \
     "started, ended, expires, reason, code, callback, method, cb_state, event, cb_tries, "         \
-    "cb_next, cb_error"
+    "cb_next, cb_error, traceparent, tracestate"
 /* When a job ends, its callback is due. */
 #define CALLBACK_DUE "cb_state = CASE WHEN callback <> '' THEN 1 ELSE 0 END, cb_next = ?1"
 
@@ -47,6 +47,8 @@ static const char *const migrations[] = {
     "ALTER TABLE jobs ADD COLUMN once TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE jobs ADD COLUMN digest TEXT NOT NULL DEFAULT '';"
     "CREATE INDEX jobs_by_once ON jobs (owner, once) WHERE once <> '';",
+    "ALTER TABLE jobs ADD COLUMN traceparent TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE jobs ADD COLUMN tracestate TEXT NOT NULL DEFAULT '';",
 };
 #define VERSION ((int)(sizeof migrations / sizeof *migrations))
 
@@ -94,8 +96,8 @@ static const char *const sql[STATEMENTS] = {
     [ONCE] = "SELECT digest, id FROM jobs WHERE owner = ?1 AND once = ?2 AND once <> ''"
              " ORDER BY seq",
     [INSERT] = "INSERT INTO jobs (id, owner, form, target, url, bytes, created, expires, callback,"
-               " method, once, digest, event) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
-               " ?12, 'evt_' || lower(hex(randomblob(16))))",
+               " method, once, digest, traceparent, tracestate, event) VALUES (?1, ?2, ?3, ?4, ?5,"
+               " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 'evt_' || lower(hex(randomblob(16))))",
     [CLAIM] = "UPDATE jobs SET state = 1, attempts = attempts + 1, worker = ?2, lease = ?3,"
               " started = ?1, position = 0 WHERE seq = (SELECT q.s FROM"
               " (SELECT owner, min(seq) AS s FROM jobs WHERE state = 0 AND not_before <= ?1"
@@ -211,12 +213,15 @@ static steno_status read_record(sqlite3_stmt *s, struct steno_job_record *r, ste
                                        (enum steno_callback_state)sqlite3_column_int(s, 19),
                                    .callback_tries = sqlite3_column_int(s, 21),
                                    .callback_next = sqlite3_column_int64(s, 22),
-                                   .callback_error = steno_sqlite_dup(s, 23)};
+                                   .callback_error = steno_sqlite_dup(s, 23),
+                                   .traceparent = steno_sqlite_dup(s, 24),
+                                   .tracestate = steno_sqlite_dup(s, 25)};
     steno_sqlite_copy(s, 0, r->id, sizeof r->id);
     steno_sqlite_copy(s, 1, r->owner, sizeof r->owner);
     steno_sqlite_copy(s, 20, r->event, sizeof r->event);
     if (r->target && r->url && r->model && r->reason && r->code && r->callback && r->method &&
-        r->callback_error && (unsigned)r->state < STENO_JOB_STATES &&
+        r->callback_error && r->traceparent && r->tracestate &&
+        (unsigned)r->state < STENO_JOB_STATES &&
         (unsigned)r->callback_state < STENO_CALLBACK_STATES)
         return STENO_OK;
     steno_job_record_free(r);
@@ -292,10 +297,12 @@ static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs,
     if (!st && n)
         st = check_quota(c, jobs, n, quota, err);
     for (size_t i = 0; i < n && !st; i++)
-        st = steno_sqlite_run(c, INSERT, NULL, NULL, err, "ttittiiitttt", jobs[i].id, jobs[i].owner,
-                              (int64_t)jobs[i].form, jobs[i].target, jobs[i].url, jobs[i].bytes,
-                              jobs[i].created, jobs[i].expires, jobs[i].callback, jobs[i].method,
-                              once ? once->key : "", once ? once->digest : "");
+        st = steno_sqlite_run(c, INSERT, NULL, NULL, err, "ttittiiitttttt", jobs[i].id,
+                              jobs[i].owner, (int64_t)jobs[i].form, jobs[i].target, jobs[i].url,
+                              jobs[i].bytes, jobs[i].created, jobs[i].expires, jobs[i].callback,
+                              jobs[i].method, once ? once->key : "", once ? once->digest : "",
+                              jobs[i].traceparent ? jobs[i].traceparent : "",
+                              jobs[i].tracestate ? jobs[i].tracestate : "");
     return steno_sqlite_end(c, st, err);
 }
 

@@ -69,9 +69,7 @@ void steno_trace_begin(steno_tracer *t, const char *traceparent, const char *tra
 {
     struct steno_traceparent given;
     memset(out, 0, sizeof *out);
-    if (!t)
-        return;
-    out->on = true;
+    out->on = t;
     out->has_parent =
         traceparent && steno_traceparent_parse(traceparent, strlen(traceparent), &given);
     if (out->has_parent) {
@@ -79,11 +77,43 @@ void steno_trace_begin(steno_tracer *t, const char *traceparent, const char *tra
         memcpy(out->parent, given.span, sizeof out->parent);
         if (tracestate)
             (void)steno_tracestate_parse(tracestate, strlen(tracestate), out->state);
-    } else {
+    } else if (t) {
         random_id(out->own.trace, sizeof out->own.trace);
         out->own.sampled = in_share(out->own.trace, t->sample);
     }
-    random_id(out->own.span, sizeof out->own.span);
+    if (t)
+        random_id(out->own.span, sizeof out->own.span);
+}
+
+void steno_trace_get_headers(const struct steno_trace *tr, struct steno_trace_headers *out)
+{
+    out->parent[0] = out->state[0] = '\0';
+    if (!tr->on && !tr->has_parent)
+        return;
+    (void)steno_traceparent_write(&tr->own, out->parent);
+    memcpy(out->state, tr->state, sizeof out->state);
+}
+
+struct curl_slist *steno_trace_add_headers(const struct libcurl *curl, struct curl_slist *list,
+                                           const struct steno_trace *tr)
+{
+    struct steno_trace_headers h;
+    const char *const lines[] = {"traceparent", h.parent, "tracestate", h.state};
+    steno_trace_get_headers(tr, &h);
+    for (size_t i = 0; i < 4; i += 2) {
+        char line[STENO_TRACESTATE_SIZE + 16];
+        struct curl_slist *longer;
+        if (!*lines[i + 1])
+            continue;
+        snprintf(line, sizeof line, "%s: %s", lines[i], lines[i + 1]);
+        longer = curl->slist_append(list, line);
+        if (!longer) {
+            curl->slist_free_all(list);
+            return NULL;
+        }
+        list = longer;
+    }
+    return list;
 }
 
 const char *steno_trace_id(const struct steno_trace *tr, char *out)
@@ -207,23 +237,28 @@ static void begin_span(struct writer *w, const unsigned char trace[16], const un
 
 static void put_root(struct writer *w, const struct steno_trace_report *r, int64_t offset)
 {
-    char name[96] = "job run", code[16];
-    if (!r->run)
+    /* SPAN_KIND_SERVER, SPAN_KIND_CONSUMER, SPAN_KIND_CLIENT */
+    static const int kinds[] = {
+        [STENO_TRACE_REQUEST] = 2, [STENO_TRACE_RUN] = 5, [STENO_TRACE_CALLBACK] = 3};
+    char name[96], code[16];
+    if (r->kind == STENO_TRACE_REQUEST)
         snprintf(name, sizeof name, "%s %s", r->method, r->route);
+    else
+        snprintf(name, sizeof name, "job %s", r->kind == STENO_TRACE_RUN ? "run" : "callback");
     begin_span(w, r->trace.own.trace, r->trace.own.span,
-               r->trace.has_parent ? r->trace.parent : NULL, name,
-               r->run ? 5 : 2 /* SPAN_KIND_CONSUMER, SPAN_KIND_SERVER */, r->start_ns + offset,
-               r->end_ns + offset);
-    if (!r->run) {
+               r->trace.has_parent ? r->trace.parent : NULL, name, kinds[r->kind],
+               r->start_ns + offset, r->end_ns + offset);
+    if (r->kind != STENO_TRACE_RUN)
         put_text(w, "http.request.method", r->method);
+    if (r->kind == STENO_TRACE_REQUEST)
         put_text(w, "http.route", r->route);
-    }
     put_text(w, "client.address", r->client);
     if (r->status)
         put_int(w, "http.response.status_code", r->status);
     if (r->failed) {
         snprintf(code, sizeof code, "%d", r->status);
-        put_text(w, "error.type", r->status >= 500 ? code : "failed");
+        put_text(w, "error.type",
+                 r->status >= (r->kind == STENO_TRACE_CALLBACK ? 300 : 500) ? code : "failed");
     }
     put_text(w, "steno.api", r->api);
     put_text(w, "steno.model", r->model);
@@ -234,7 +269,8 @@ static void put_root(struct writer *w, const struct steno_trace_report *r, int64
     put_text(w, "steno.result", r->result);
     if (r->close_code)
         put_int(w, "steno.close_code", r->close_code);
-    put_double(w, "steno.audio_seconds", r->audio_seconds);
+    if (r->kind != STENO_TRACE_CALLBACK)
+        put_double(w, "steno.audio_seconds", r->audio_seconds);
     put(w, "],");
     if (*r->trace.state) {
         put(w, "\"traceState\":");

@@ -1,6 +1,6 @@
 /* Traces in OpenTelemetry's form: one root span for each upload, request about jobs, live session,
- * refused handshake and run of a job, with child spans for its phases. Without tracing.endpoint
- * there is no tracer, and every call returns at once.
+ * refused handshake, run of a job and try of a callback, with child spans for its phases. Without
+ * tracing.endpoint there is no tracer, and every call returns at once.
  *
  * A request holds a struct steno_trace, which costs nothing but its bytes. At its end one call
  * copies a report into a bounded queue. One thread takes reports in batches, writes them as JSON
@@ -23,7 +23,8 @@ typedef struct steno_tracer steno_tracer;
 /* Of one request or session. All zero: it is not traced. */
 struct steno_trace {
     bool on;                      /* there is a tracer: the answer has traceparent */
-    bool has_parent;              /* the client sent one; parent is its span */
+    bool has_parent;              /* the client sent one; parent is its span. Without a tracer own
+                                   * is the client's, to be passed on */
     struct steno_traceparent own; /* the trace, this server's span, whether it is recorded */
     unsigned char parent[8];
     char state[STENO_TRACESTATE_SIZE]; /* the client's tracestate, to be passed on; "": none */
@@ -47,7 +48,11 @@ struct steno_trace_report {
         int64_t start_ns, end_ns;
         double seconds; /* of a sum; 0: the phase is its interval */
     } phases[STENO_PHASES];
-    bool run;                         /* of a job: then method and route are not used */
+    enum steno_trace_kind {
+        STENO_TRACE_REQUEST,
+        STENO_TRACE_RUN,     /* of a job: method and route are not used */
+        STENO_TRACE_CALLBACK /* likewise: a try; method is its own */
+    } kind;
     const char *method, *route, *api; /* static strings */
     int status;                       /* HTTP status of the answer, 101 for a session; 0: none */
     int close_code;                   /* of a WebSocket; 0: none */
@@ -70,10 +75,21 @@ void steno_tracer_close(steno_tracer *t);
 
 /* Begin the trace of a request. traceparent: the header's value; NULL or "": absent. A valid one
  * decides whether the trace is recorded, otherwise conf->trace_sample does. tracestate: likewise,
- * of several headers joined by commas; without a valid traceparent it is dropped. t NULL: *out is
- * 0. */
+ * of several headers joined by commas; without a valid traceparent it is dropped. t NULL: only what
+ * the client sent is kept. */
 void steno_trace_begin(steno_tracer *t, const char *traceparent, const char *tracestate,
                        struct steno_trace *out);
+/* What a request that is made on behalf of this one has in its headers: its traceparent and
+ * tracestate. "": none. */
+struct steno_trace_headers {
+    char parent[STENO_TRACEPARENT_SIZE], state[STENO_TRACESTATE_SIZE];
+};
+void steno_trace_get_headers(const struct steno_trace *tr, struct steno_trace_headers *out);
+/* Append them to a list for libcurl, which is freed when that fails: NULL. */
+struct libcurl;
+struct curl_slist;
+struct curl_slist *steno_trace_add_headers(const struct libcurl *curl, struct curl_slist *list,
+                                           const struct steno_trace *tr);
 /* Whether a report would be used: the caller fills one only then. */
 static inline bool steno_trace_recorded(const struct steno_trace *tr)
 {

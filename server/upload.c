@@ -562,7 +562,7 @@ static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
     give_back(up);
     pthread_mutex_lock(&up->lock);
     if (!st)
-        st = steno_fetch(rq->sv->fetcher, url, on_fetched, up, &err);
+        st = steno_fetch(rq->sv->fetcher, url, &rq->trace, on_fetched, up, &err);
     up->fetched = st != STENO_OK;
     if (st) {
         up->fetch_err = err;

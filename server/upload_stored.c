@@ -35,7 +35,8 @@ struct steno_stored {
     char location[STENO_JOB_ID + 16];
     char once[ONCE_MAX + 1]; /* the client's Idempotency-Key; "" = none */
     struct steno_sha256 sum; /* of what came, when there is one */
-    bool repeated;           /* ids are those of an earlier request */
+    struct steno_trace_headers trace;
+    bool repeated; /* ids are those of an earlier request */
     char earlier[STENO_JOB_URLS][STENO_JOB_ID];
     const char *error_code; /* of a refusal by the store */
 };
@@ -102,6 +103,7 @@ steno_status steno_upload_want_store(struct steno_request *rq, struct steno_uplo
     s->n = 1;
     steno_buf_init(&s->target, TARGET_MAX);
     steno_buf_init(&s->urls, URLS_MAX);
+    steno_trace_get_headers(&rq->trace, &s->trace);
     steno_id_new(s->ids[0], "job");
     memcpy(s->method, "POST", 5);
     up->stored = s;
@@ -324,6 +326,8 @@ static steno_status submit(struct steno_stored *s, struct steno_job_new *jobs, s
             .url = url,
             .callback = s->callback,
             .method = s->method,
+            .traceparent = s->trace.parent,
+            .tracestate = s->trace.state,
             .form = up->form == STENO_UPLOAD_DEEPGRAM ? STENO_JOB_DEEPGRAM : STENO_JOB_NATIVE,
             .bytes = s->file ? (int64_t)steno_spool_size(s->file) : 0,
             .created = now,

@@ -29,10 +29,11 @@ def longer(times):
 
 class Web(http.server.BaseHTTPRequestHandler):
     """Serves recordings (GET) and takes callbacks (POST, PUT); answers are the statuses in `plan`, then 200."""
-    got, plan, fetched = [], [], []
+    got, plan, fetched, asked = [], [], [], []
 
     def do_GET(self):  # pylint: disable=invalid-name
         self.fetched.append(self.path)
+        self.asked.append(dict((k.lower(), v) for k, v in self.headers.items()))
         status = 404 if self.path == "/none.wav" else 302 if self.path == "/moved.wav" else 200
         body = WAV if status == 200 else b"x" * 1000
         self.send_response(status)

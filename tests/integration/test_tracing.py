@@ -10,6 +10,8 @@ from websockets.sync.client import connect
 
 from collector import Collector
 from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Stenod, case, converse, eventually, pcm, tap
+from job_web import BASE, CALLS, Web, longer
+from redis_server import Redis
 
 PCM, RATE = pcm()
 with open(DIGITS, "rb") as _f:
@@ -186,7 +188,7 @@ def jobs_are_traced_when_they_are_asked_for_and_when_they_run(_):
         assert status == 202, body
         root, children = collector.trace(headers["traceparent"].split("-")[2])
         v = values(root)
-        assert root["name"] == "POST /v1/jobs" and root["traceId"] == TRACE and set(children) == {"receive"}, (root, children)
+        assert root["name"] == "POST /v1/jobs" and root["traceId"] == TRACE and set(children) - {"job run"} == {"receive"}, (root, children)
         assert v["steno.job_id"] == job and v["steno.api"] == "job" and v["http.response.status_code"] == "202", v
 
         def run():
@@ -195,7 +197,8 @@ def jobs_are_traced_when_they_are_asked_for_and_when_they_run(_):
         root, = run()
         children = {s["name"]: s for s in collector.spans() if s.get("parentSpanId") == root["spanId"]}
         v = values(root)
-        assert root["kind"] == 5 and root["traceId"] != TRACE and set(children) == PHASES - {"receive"}, (root, children)
+        request = headers["traceparent"].split("-")[2]
+        assert root["kind"] == 5 and root["traceId"] == TRACE and root["parentSpanId"] == request and set(children) == PHASES - {"receive"}, (root, children)
         assert v["steno.result"] == "done" and v["steno.model"] == "digits-en" and "http.route" not in v and root["status"] == {}, v
         assert abs(v["steno.audio_seconds"] - len(PCM) / 2 / RATE) < 0.01, v
         nested(root, children)
@@ -212,6 +215,88 @@ def jobs_are_traced_when_they_are_asked_for_and_when_they_run(_):
         assert eventually(lambda: [s for s in collector.spans() if s["name"] == "job run" and values(s)["steno.job_id"] == bad])
         root, = [s for s in collector.spans() if s["name"] == "job run" and values(s)["steno.job_id"] == bad]
         assert values(root)["steno.result"] == "failed", root
+
+
+def of_job(collector, name, job):
+    assert eventually(lambda: [s for s in collector.spans() if s["name"] == name and values(s).get("steno.job_id") == job]), (name, job)
+    return [s for s in collector.spans() if s["name"] == name and values(s).get("steno.job_id") == job]
+
+
+STATE = "vendor=a1, other=b2"
+WEB = ("fetch.hosts=127.0.0.1", "fetch.private=yes", *CALLS)
+
+
+@case
+def a_jobs_fetch_and_callback_belong_to_its_trace(_):
+    collector = Collector()
+    with tempfile.TemporaryDirectory(prefix="steno-jobs-") as folder, \
+            Stenod(f"tracing.endpoint={collector.url}", f"jobs.dir={folder}", *WEB) as d:
+        Web.got.clear()
+        Web.asked.clear()
+        Web.plan[:] = [500]  # the first try of the callback fails
+        status, headers, body = d.request("POST", "/v1/jobs", json.dumps({"url": f"{BASE}/moved.wav", "callback": f"{BASE}/hook"}),
+                                          {"Content-Type": "application/json", "traceparent": PARENT, "tracestate": STATE})
+        assert status == 202, body
+        job, request = json.loads(body)["id"], headers["traceparent"].split("-")[2]
+        run, = of_job(collector, "job run", job)
+        assert run["traceId"] == TRACE and run["parentSpanId"] == request and run["traceState"] == "vendor=a1,other=b2", run
+        assert len(Web.asked) == 2, Web.asked  # and where the redirect leads
+        for head in Web.asked:
+            assert head["traceparent"] == f"00-{TRACE}-{run['spanId']}-01" and head["tracestate"] == "vendor=a1,other=b2", head
+        assert eventually(lambda: len(Web.got) == 2)
+        assert eventually(lambda: len(of_job(collector, "job callback", job)) == 2)
+        tries = sorted(of_job(collector, "job callback", job), key=lambda s: s["startTimeUnixNano"])
+        for t, (_, _, head, _), code, result in zip(tries, Web.got, ("500", "200"), ("failed", "delivered")):
+            v = values(t)
+            assert t["traceId"] == TRACE and t["parentSpanId"] == request and t["kind"] == 3, t
+            assert head["traceparent"] == f"00-{TRACE}-{t['spanId']}-01" and head["tracestate"] == "vendor=a1,other=b2", head
+            assert v["http.response.status_code"] == code and v["steno.result"] == result and v["http.request.method"] == "POST", v
+            assert t["status"] == ({"code": 2} if code == "500" else {}), t
+
+
+@case
+def an_uploads_fetch_belongs_to_its_trace(_):
+    collector = Collector()
+    with Stenod(f"tracing.endpoint={collector.url}", *WEB) as d:
+        Web.asked.clear()
+        status, headers, _ = d.request("POST", "/v1/listen", json.dumps({"url": f"{BASE}/a.wav"}),
+                                       {"Content-Type": "application/json", "traceparent": PARENT, "tracestate": STATE})
+        assert status == 200 and Web.asked[0]["traceparent"] == headers["traceparent"] and Web.asked[0]["tracestate"] == "vendor=a1,other=b2", Web.asked
+
+
+@case
+def without_a_tracer_the_callers_trace_is_passed_on_as_it_came(_):
+    with tempfile.TemporaryDirectory(prefix="steno-jobs-") as folder, Stenod(f"jobs.dir={folder}", *WEB) as d:
+        for given, want in (({"traceparent": PARENT, "tracestate": STATE}, (PARENT, "vendor=a1,other=b2")), ({}, (None, None)),
+                            ({"traceparent": "00-wrong", "tracestate": STATE}, (None, None))):
+            Web.asked.clear()
+            Web.got.clear()
+            Web.plan.clear()
+            status, headers, body = d.request("POST", "/v1/jobs", json.dumps({"url": f"{BASE}/a.wav", "callback": f"{BASE}/hook"}),
+                                              {"Content-Type": "application/json", **given})
+            assert status == 202 and "traceparent" not in headers, (body, headers)
+            assert eventually(lambda: Web.got)
+            for head in (Web.asked[0], Web.got[0][2]):
+                assert (head.get("traceparent"), head.get("tracestate")) == want, head
+
+
+@case
+def a_run_on_another_machine_belongs_to_the_request(_):
+    collector = Collector()
+    with Redis() as r, tempfile.TemporaryDirectory(prefix="steno-jobs-") as one, tempfile.TemporaryDirectory(prefix="steno-jobs-") as two:
+        common = (f"tracing.endpoint={collector.url}", f"jobs.queue={r.url}", "jobs.lease=5")
+        with Stenod(f"jobs.dir={one}", "pool.threads=1", *common, cpu="scalar") as a:
+            status, headers, body = a.request("POST", "/v1/jobs", longer(60), {"traceparent": PARENT, "tracestate": STATE})
+            assert status == 202, body
+            job = json.loads(body)["id"]
+            request, _ = collector.trace(headers["traceparent"].split("-")[2])  # is sent before the kill
+            assert eventually(lambda: json.loads(a.get(f"/v1/jobs/{job}")[2])["state"] == "running")
+            a.proc.kill()
+            a.proc.wait()
+        with Stenod(f"jobs.dir={two}", *common) as b:
+            run, = of_job(collector, "job run", job)
+            assert json.loads(b.get(f"/v1/jobs/{job}")[2])["tries"] == 2
+        assert run["traceId"] == TRACE and run["parentSpanId"] == request["spanId"] and run["traceState"] == "vendor=a1,other=b2", run
 
 
 @case

@@ -1,6 +1,7 @@
 /* Callbacks of jobs: the signature, and the delays between tries. */
 /* link: server/job_hooks.c server/job_json.c server/job_queue.c server/fetch.c */
-/* link: engine/cli/libcurl.c */
+/* link: engine/cli/libcurl.c server/trace.c server/traceparent.c server/config.c */
+/* link: server/address.c server/proxy.c */
 /* link: server/limits.c server/retry_spreader.c server/stats.c server/metrics.c server/log.c */
 #include <stdarg.h>
 #include <stddef.h>

@@ -577,6 +577,42 @@ static void a_store_that_dies_fails_at_once_and_comes_back(void **state)
     steno_job_record_free(&r);
 }
 
+static void the_trace_of_a_request_stays_with_its_job(void **state)
+{
+    static const char parent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const struct steno_job_quota none = {0, 0};
+    const struct steno_job_new j[] = {{.id = "job_traced",
+                                       .owner = "",
+                                       .target = "/v1/jobs",
+                                       .url = "https://h/a.wav",
+                                       .callback = "https://h/",
+                                       .method = "POST",
+                                       .created = T,
+                                       .traceparent = parent,
+                                       .tracestate = "a=1,b=2"},
+                                      {.id = "job_plain",
+                                       .owner = "",
+                                       .target = "/v1/jobs",
+                                       .url = "https://h/b.wav",
+                                       .callback = "",
+                                       .method = "POST",
+                                       .created = T}};
+    struct steno_job_record r;
+    steno_err err;
+    (void)state;
+    NEEDS_SERVER();
+    assert_int_equal(q->ops->submit(q, j, 2, &none, NULL, &err), STENO_OK);
+    assert_int_equal(q->ops->claim(q, "", T, 0, &r, &err), STENO_OK);
+    assert_string_equal(r.id, "job_traced");
+    assert_string_equal(r.traceparent, parent);
+    assert_string_equal(r.tracestate, "a=1,b=2");
+    steno_job_record_free(&r);
+    assert_int_equal(q->ops->get(q, NULL, "job_plain", &r, &err), STENO_OK);
+    assert_string_equal(r.traceparent, "");
+    assert_string_equal(r.tracestate, "");
+    steno_job_record_free(&r);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -589,6 +625,7 @@ int main(void)
         TEST(jobs_expire_and_are_forgotten_after_their_time),
         TEST(callbacks_are_counted_before_they_are_sent),
         TEST(lists_have_pages_and_filters),
+        TEST(the_trace_of_a_request_stays_with_its_job),
         TEST(a_store_without_its_group_or_its_data_goes_on),
         TEST(two_stores_and_many_threads_run_each_job_once),
         TEST(a_store_that_dies_fails_at_once_and_comes_back),

@@ -642,7 +642,8 @@ static void an_older_store_is_migrated_and_a_newer_one_refused(void **state)
     p->q->ops->close(p->q);
     p->q = NULL;
     /* what version 1 was */
-    execute(p, "DROP INDEX jobs_by_once; ALTER TABLE jobs DROP COLUMN once;"
+    execute(p, "ALTER TABLE jobs DROP COLUMN traceparent; ALTER TABLE jobs DROP COLUMN tracestate;"
+               "DROP INDEX jobs_by_once; ALTER TABLE jobs DROP COLUMN once;"
                "ALTER TABLE jobs DROP COLUMN digest;"
                "DROP INDEX jobs_by_callback; ALTER TABLE jobs DROP COLUMN callback;"
                "ALTER TABLE jobs DROP COLUMN method; ALTER TABLE jobs DROP COLUMN event;"
@@ -657,6 +658,35 @@ static void an_older_store_is_migrated_and_a_newer_one_refused(void **state)
     execute(p, "PRAGMA user_version = 99");
     assert_int_equal(steno_job_sqlite_open(&p->q, p->db, T, &err), STENO_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "version 99"));
+}
+
+static void the_trace_of_a_request_stays_with_its_job(void **state)
+{
+    static const char parent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const struct steno_job_quota none = {0, 0};
+    const struct steno_job_new j = {.id = "job_traced",
+                                    .owner = "",
+                                    .target = "/v1/jobs",
+                                    .url = "",
+                                    .callback = "https://h/",
+                                    .method = "POST",
+                                    .created = T,
+                                    .traceparent = parent,
+                                    .tracestate = "a=1,b=2"};
+    struct place *p = *state;
+    struct steno_job_record r;
+    steno_err err;
+    assert_int_equal(p->q->ops->submit(p->q, &j, 1, &none, NULL, &err), STENO_OK);
+    reopen(p, T);
+    assert_int_equal(p->q->ops->claim(p->q, "test", T, T + LEASE, &r, &err), STENO_OK);
+    assert_string_equal(r.traceparent, parent);
+    assert_string_equal(r.tracestate, "a=1,b=2");
+    steno_job_record_free(&r);
+    add(p, "job_plain");
+    assert_int_equal(p->q->ops->get(p->q, NULL, "job_plain", &r, &err), STENO_OK);
+    assert_string_equal(r.traceparent, "");
+    assert_string_equal(r.tracestate, "");
+    steno_job_record_free(&r);
 }
 
 static void a_store_that_cannot_grow_refuses_and_keeps_what_it_has(void **state)
@@ -803,6 +833,7 @@ int main(void)
         TEST(lists_have_pages_and_filters),
         TEST(jobs_are_counted_by_state),
         TEST(an_older_store_is_migrated_and_a_newer_one_refused),
+        TEST(the_trace_of_a_request_stays_with_its_job),
         TEST(a_store_that_cannot_grow_refuses_and_keeps_what_it_has),
         TEST(a_recording_has_its_name_once_it_is_whole),
         TEST(a_full_disk_leaves_nothing_behind),

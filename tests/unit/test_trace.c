@@ -287,7 +287,21 @@ static void the_share_decides_where_the_client_does_not(void **state)
         recorded += steno_trace_recorded(&tr);
     }
     assert_in_range(recorded, 800, 1200); /* 1000, standard deviation 27 */
+    /* without a tracer the client's is passed on */
+    struct steno_trace_headers h;
+    steno_trace_begin(NULL, GOOD, "a=1", &tr);
+    steno_trace_get_headers(&tr, &h);
+    assert_true(!tr.on && !steno_trace_recorded(&tr));
+    assert_string_equal(h.parent, GOOD);
+    assert_string_equal(h.state, "a=1");
+    steno_trace_begin(NULL, "nonsense", "a=1", &tr);
+    steno_trace_get_headers(&tr, &h);
+    assert_string_equal(h.parent, "");
+    assert_string_equal(h.state, "");
     steno_trace_begin(t, GOOD, NULL, &tr);
+    steno_trace_get_headers(&tr, &h);
+    assert_memory_equal(h.parent, GOOD, 36);
+    assert_true(strcmp(h.parent, GOOD) != 0);
     assert_true(tr.has_parent && steno_trace_recorded(&tr));
     assert_int_equal(tr.parent[0], 0xb7);
     assert_memory_not_equal(tr.parent, tr.own.span, 8);
