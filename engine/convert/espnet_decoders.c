@@ -75,8 +75,17 @@ static const char *const attention_keys[] = {
 
 static steno_status read_attention(struct steno_espnet_job *j)
 {
-    static const char *const kinds[] = {"noatt",    "dot",      "add",
-                                        "location", "coverage", "coverage_location"};
+    static const char *const kinds[] = {"noatt",
+                                        "dot",
+                                        "add",
+                                        "location",
+                                        "coverage",
+                                        "coverage_location",
+                                        "location2d",
+                                        "multi_head_dot",
+                                        "multi_head_add",
+                                        "multi_head_loc",
+                                        "multi_head_multi_res_loc"};
     const steno_yaml *y = j->y;
     struct steno_espnet_attention_arch *a = &j->a.attention;
     steno_status st = steno_espnet_check_keys(j, y, "decoder_conf.att_conf", attention_keys);
@@ -84,10 +93,14 @@ static steno_status read_attention(struct steno_espnet_job *j)
     a->dim = 320;
     a->channels = 10;
     a->filters = 100;
+    a->window = 5;
+    a->heads = 4;
     READ(steno_espnet_text(j, y, "decoder_conf.att_conf.atype", &a->name));
     READ(steno_espnet_int(j, y, "decoder_conf.att_conf.adim", 1, 65536, &a->dim));
     READ(steno_espnet_int(j, y, "decoder_conf.att_conf.aconv_chans", 1, 65536, &a->channels));
     READ(steno_espnet_int(j, y, "decoder_conf.att_conf.aconv_filts", 0, 65536, &a->filters));
+    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.awin", 1, 64, &a->window));
+    READ(steno_espnet_int(j, y, "decoder_conf.att_conf.aheads", 1, 64, &a->heads));
     READ(steno_espnet_only(j, y, "decoder_conf.att_conf.num_encs", "1"));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !st; i++)
         if (!strcmp(a->name, kinds[i])) {
@@ -96,7 +109,9 @@ static steno_status read_attention(struct steno_espnet_job *j)
         }
     return st ? st
               : steno_espnet_unsupported(j, y, "decoder_conf.att_conf.atype", a->name,
-                                         "noatt, dot, add, location, coverage, coverage_location");
+                                         "noatt, dot, add, location, coverage, coverage_location, "
+                                         "location2d, multi_head_dot, multi_head_add, "
+                                         "multi_head_loc, multi_head_multi_res_loc");
 }
 
 static steno_status read_rnn(struct steno_espnet_job *j)
@@ -306,7 +321,9 @@ steno_status steno_espnet_add_decoder(const struct steno_espnet_job *j, struct s
             "  predecoder:\n  - model_path: '%s'\n    att_type: %s\n",
             (long long)a->dec_rnn.layers, (long long)a->vocab, (long long)a->dec_rnn.units,
             (long long)a->dec_rnn.layers, a->dec_rnn.cell == STENO_MAKE_LSTM ? "lstm" : "gru",
-            a->attention.kind ? "full/predecoder_0.onnx" : "", a->attention.name);
+            a->attention.kind ? "full/predecoder_0.onnx" : "",
+            /* espnet_onnx knows no location2d; the network takes the state that it begins with */
+            a->attention.kind == STENO_ATTENTION_LOCATION_2D ? "location" : a->attention.name);
     case STENO_DECODER_TRANSDUCER:
         return steno_buf_printf(b,
                                 "decoder:\n  dec_type: TransducerDecoder\n"

@@ -18,13 +18,19 @@ enum steno_espnet_attention_kind {
     STENO_ATTENTION_ADD,
     STENO_ATTENTION_LOCATION,
     STENO_ATTENTION_COVERAGE,
-    STENO_ATTENTION_COVERAGE_LOCATION
+    STENO_ATTENTION_COVERAGE_LOCATION,
+    STENO_ATTENTION_LOCATION_2D,
+    STENO_ATTENTION_HEADS_DOT, /* from here on of several heads */
+    STENO_ATTENTION_HEADS_ADD,
+    STENO_ATTENTION_HEADS_LOCATION,
+    STENO_ATTENTION_HEADS_RESOLUTIONS
 };
 struct steno_espnet_attention_arch {
     enum steno_espnet_attention_kind kind;
     const char *name; /* "coverage_location" */
     int64_t dim, channels, filters;
-    bool residual; /* the output layer takes the weighted frames too */
+    int64_t window, heads; /* steps that location2d sees; heads of multi_head_* */
+    bool residual;         /* the output layer takes the weighted frames too */
 };
 
 enum steno_espnet_decoder {

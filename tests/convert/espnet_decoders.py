@@ -28,7 +28,8 @@ V = len(TOKENS)
 
 
 def attention(atype, **more):
-    return dict(att_conf=dict(atype=atype, adim=6, aconv_chans=3, aconv_filts=4), **more)
+    own = {k: more.pop(k) for k in ("awin", "aheads") if k in more}
+    return dict(att_conf=dict(atype=atype, adim=6, aconv_chans=3, aconv_filts=4, **own), **more)
 
 
 XFORMER = dict(attention_heads=2, linear_units=8, num_blocks=1)
@@ -45,6 +46,11 @@ MODELS = {
     "rnn-coverage": ("rnn", attention("coverage"), None, None),
     "rnn-coverage-location": ("rnn", attention("coverage_location", num_layers=2, context_residual=True), None, None),
     "rnn-gru": ("rnn", attention("location", rnn_type="gru", num_layers=2), None, None),
+    "rnn-location2d": ("rnn", attention("location2d", num_layers=2, awin=3), None, None),
+    "rnn-heads-dot": ("rnn", attention("multi_head_dot", aheads=2), None, None),
+    "rnn-heads-add": ("rnn", attention("multi_head_add", aheads=3, context_residual=True), None, None),
+    "rnn-heads-location": ("rnn", attention("multi_head_loc", aheads=2), None, None),
+    "rnn-heads-resolutions": ("rnn", attention("multi_head_multi_res_loc", aheads=3), None, None),
     "transducer-lstm": ("transducer", dict(num_layers=2), {}, dict(rnn_type="lstm")),
     "transducer-gru": ("transducer", dict(rnn_type="gru"), dict(joint_activation_type="relu", lin_dec_bias=False), None),
 }

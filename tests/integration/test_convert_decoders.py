@@ -9,7 +9,8 @@ import onnx
 from test_convert import DATA, RECORDING, log_softmax, members, ort, ours, refused, steno
 
 LANGUAGE_MODELS = ("lm-gru", "lm-relu", "rnn-location", "transducer-lstm")
-ATTENTIONS = ("rnn-location", "rnn-dot", "rnn-noatt", "rnn-coverage", "rnn-coverage-location", "rnn-gru")
+ATTENTIONS = ("rnn-location", "rnn-dot", "rnn-noatt", "rnn-coverage", "rnn-coverage-location", "rnn-gru",
+              "rnn-location2d", "rnn-heads-dot", "rnn-heads-add", "rnn-heads-location", "rnn-heads-resolutions")
 TRANSDUCERS = ("transducer-lstm", "transducer-gru")
 LIMIT = 1e-4
 
@@ -145,7 +146,7 @@ def bad_configurations_are_named(d):
         assert old in changed, old
         return attention | {"exp/asr/config.yaml": changed.replace(old, new)}
 
-    refused(d, rnn("atype: coverage", "atype: location2d"), "atype: location2d; known: noatt, dot, add, location", 65)
+    refused(d, rnn("atype: coverage", "atype: location_recurrent"), "atype: location_recurrent; known: noatt, dot, add, location", 65)
     refused(d, rnn("atype: coverage", "atype: location"), "'decoder.att_list.0.loc_conv.weight' is missing", 65)
     refused(d, rnn("adim: 6", "adim: 7"), "decoder_conf asks for", 65)
     refused(d, rnn("adim: 6", "heads: 7"), "decoder_conf.att_conf.heads is not known", 65)

@@ -1,6 +1,7 @@
 /* espnet_onnx's RNN decoder has batch 1, so it runs once per hypothesis. The state of a hypothesis
  * is z and c of every layer and the attention's weights of the step before. With coverage it is the
  * sum of the weights of all steps: the graph adds the rows of its input and declares one row.
+ * location2d and multi_head_* have several rows, as output att_w declares: steps before, or heads.
  * Inputs that an attention does not need are missing from the graph. Outputs are found by position:
  * logp, c and z of the layers, then those of the attention. */
 #include <stdio.h>
@@ -11,9 +12,10 @@
 #include "families/espnet/rnn.h"
 
 #define MAX_LAYERS 64
+#define MAX_ROWS 64
 
-/* The state of a hypothesis in hyps: z and c [2, layers, units], then the attention's weight of
- * each encoder frame; zero for frames that came later. */
+/* The state of a hypothesis in hyps: z and c [2, layers, units], then the attention's weights of
+ * each encoder frame [frames, att_rows]; zero for frames that came later. */
 struct steno_espnet_rnn_decoder_state {
     struct steno_beam_states hyps;
     float *keys;             /* [n_keys, key_width] the predecoder's output */
@@ -31,6 +33,9 @@ struct steno_espnet_rnn_decoder {
     steno_espnet_rnn_decoder_state own, *st;                  /* st: the state in use */
     float *zeros;
     size_t cap_zeros, rows;
+    int64_t att_rows; /* rows of the attention's weights that go on to the next step */
+    float *att;       /* [att_rows, rows] if these are several */
+    size_t cap_att;
     int64_t token;
 };
 
@@ -41,6 +46,17 @@ static int input(const steno_espnet_rnn_decoder *d, const char *base, int i)
     char name[32];
     snprintf(name, sizeof name, "%s_%d", base, i);
     return steno_network_find_input(d->net, name);
+}
+
+/* One row, unless the last output says that there are several. */
+static steno_status bind_rows(steno_espnet_rnn_decoder *d, steno_err *err)
+{
+    const struct steno_shape *s = &steno_network_output(d->net, d->out_a)->shape;
+    d->att_rows = d->a >= 0 && s->rank == 2 && s->dim[0] > 1 ? s->dim[0] : 1;
+    return d->att_rows <= MAX_ROWS
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_LIMIT, "%s: %lld rows of attention weights, at most %d",
+                            d->name, (long long)d->att_rows, MAX_ROWS);
 }
 
 static steno_status bind(steno_espnet_rnn_decoder *d, steno_err *err)
@@ -68,7 +84,7 @@ static steno_status bind(steno_espnet_rnn_decoder *d, steno_err *err)
     d->out_c = 1;
     d->out_z = 1 + layers;
     d->out_a = 1 + 2 * layers;
-    return STENO_OK;
+    return bind_rows(d, err);
 }
 
 steno_status steno_espnet_rnn_decoder_open(steno_espnet_rnn_decoder **out, steno_network *decoder,
@@ -116,6 +132,7 @@ void steno_espnet_rnn_decoder_close(steno_espnet_rnn_decoder *d)
     steno_session_close(d->predecoder);
     clear_state(&d->own);
     steno_aligned_free(d->zeros);
+    steno_aligned_free(d->att);
     free(d);
 }
 
@@ -220,6 +237,8 @@ steno_status steno_espnet_rnn_decoder_extend(steno_espnet_rnn_decoder *d, const 
     steno_status st = STENO_OK;
     if (grow(&d->zeros, &d->cap_zeros, n, 0))
         return no_memory(d, err);
+    if (d->att_rows > 1 && grow(&d->att, &d->cap_att, n * (size_t)d->att_rows, 0))
+        return no_memory(d, err);
     memset(d->zeros, 0, n * sizeof *d->zeros);
     mask.data = d->zeros;
     d->rows = n;
@@ -255,6 +274,13 @@ static steno_status set_memory(steno_espnet_rnn_decoder *d, const float *m, sten
         t.shape = (struct steno_shape){.rank = rows ? 3 : 2,
                                        .dim = {1, rows ? 1 : (int64_t)d->rows, (int64_t)d->rows}};
         memcpy(&t.data, &m, sizeof t.data);
+        if (d->att_rows > 1) {
+            const size_t n = (size_t)d->att_rows;
+            for (size_t i = 0; i < n * d->rows; i++)
+                d->att[i % n * d->rows + i / n] = m[i];
+            t.shape.dim[0] = d->att_rows;
+            t.data = d->att;
+        }
         st = steno_session_set(d->session, d->a, &t, err);
     }
     return st;
@@ -289,6 +315,15 @@ static steno_status get_memory(const steno_espnet_rnn_decoder *d, float *m, sten
         return steno_fail(err, STENO_ERR_FORMAT, "%s: attention weights are not f32 [..,%zu]",
                           d->name, d->rows);
     memset(att, 0, (d->st->hyps.stride - 2 * half) * sizeof *att);
+    if (d->att_rows > 1) {
+        const size_t n = (size_t)d->att_rows;
+        if (steno_numel(a) != n * d->rows)
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: attention weights are not f32 [%zu,%zu]",
+                              d->name, n, d->rows);
+        for (size_t i = 0; i < n * d->rows; i++)
+            att[i] = ((const float *)a->data)[i % n * d->rows + i / n];
+        return STENO_OK;
+    }
     for (size_t i = 0; i < steno_numel(a); i++)
         att[i % d->rows] += ((const float *)a->data)[i];
     return STENO_OK;
@@ -327,8 +362,9 @@ void steno_espnet_rnn_decoder_rewind(void *self, int calls)
 static bool reserve(const steno_espnet_rnn_decoder *d, size_t n)
 {
     struct steno_beam_states *b = &d->st->hyps;
-    size_t want = cells_of(d) + (d->a >= 0 ? d->rows : 0);
-    return steno_beam_states_reserve(b, n, want <= b->stride ? b->stride : want + d->rows / 2);
+    size_t frames = (size_t)d->att_rows * d->rows;
+    size_t want = cells_of(d) + (d->a >= 0 ? frames : 0);
+    return steno_beam_states_reserve(b, n, want <= b->stride ? b->stride : want + frames / 2);
 }
 
 steno_status steno_espnet_rnn_decoder_score(void *self, const int32_t *const *prefix, size_t length,
@@ -342,7 +378,7 @@ steno_status steno_espnet_rnn_decoder_score(void *self, const int32_t *const *pr
         return st;
     steno_beam_states_step(b, length > 1 ? parent : NULL, n);
     if (length == 1 && d->a >= 0) /* equal weights for all frames */
-        for (size_t i = 0; i < d->rows; i++)
+        for (size_t i = 0; i < (size_t)d->att_rows * d->rows; i++)
             steno_beam_state(b, STENO_BEAM_IN, 0)[cells_of(d) + i] = 1.0F / (float)d->rows;
     for (size_t i = 0; i < n && !st; i++)
         st = score_one(d, prefix[i][length - 1], steno_beam_state(b, STENO_BEAM_IN, i),
@@ -354,5 +390,6 @@ size_t steno_espnet_rnn_decoder_bytes(const steno_espnet_rnn_decoder *d)
 {
     return steno_session_arena_bytes(d->session) +
            (d->predecoder ? steno_session_arena_bytes(d->predecoder) : 0) +
-           steno_espnet_rnn_decoder_state_bytes(&d->own) + d->cap_zeros * sizeof(float);
+           steno_espnet_rnn_decoder_state_bytes(&d->own) +
+           (d->cap_zeros + d->cap_att) * sizeof(float);
 }
