@@ -1,12 +1,16 @@
 #include "server/check.h"
 
+#include "server/job_hooks.h"
 #include "server/listeners.h"
 #include "server/log.h"
 #include "server/server.h"
 #include "server/tls.h"
+#include "server/trace.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,19 +55,61 @@ static void check_addresses(struct check *c, const char *list, const char *key)
     }
 }
 
-/* The socket's directory must be there and writable. */
-static void check_admin(struct check *c)
+/* The directory of a key must be there, with these rights (access(2)). */
+static void check_directory(struct check *c, const char *dir, int rights, const char *key)
 {
-    char dir[4096];
-    const char *slash = strrchr(c->srv.conf->admin, '/');
     steno_err err;
-    if (!*c->srv.conf->admin)
+    if (access(dir, rights | X_OK))
+        add(c, steno_fail(&err, STENO_ERR_IO, "%s: %s", dir, strerror(errno)), &err, key);
+}
+
+/* The directory of a path that a start makes must be there and writable. */
+static void check_parent(struct check *c, const char *path, const char *key)
+{
+    char dir[PATH_MAX];
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n && path[n - 1] != '/')
+        n--;
+    snprintf(dir, sizeof dir, "%.*s", n ? (int)n : 1, n ? path : ".");
+    check_directory(c, dir, W_OK, key);
+}
+
+/* Jobs: a start makes the last directory of the path itself. */
+static void check_jobs(struct check *c)
+{
+    const struct steno_config *conf = c->srv.conf;
+    char *secret = NULL;
+    size_t len;
+    steno_err err;
+    steno_status st;
+    if (!*conf->jobs_dir)
         return;
-    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - c->srv.conf->admin) + 1 : 1,
-             slash ? c->srv.conf->admin : ".");
-    if (access(dir, W_OK | X_OK))
-        add(c, steno_fail(&err, STENO_ERR_IO, "%s: %s", dir, strerror(errno)), &err,
-            "server.admin");
+    if (access(conf->jobs_dir, F_OK))
+        check_parent(c, conf->jobs_dir, "jobs.dir");
+    else
+        check_directory(c, conf->jobs_dir, W_OK, "jobs.dir");
+    if (!*conf->callback_secret)
+        return;
+    st = steno_job_hooks_read_secret(conf->callback_secret, &secret, &len, &err);
+    add(c, st, &err, "jobs.callback_secret");
+    if (!st)
+        explicit_bzero(secret, len);
+    free(secret);
+}
+
+static void check_tracing(struct check *c)
+{
+    struct steno_stats *stats = steno_stats_new();
+    struct steno_tracer *tracer = NULL;
+    steno_err err;
+    if (!stats)
+        return;
+    add(c, steno_tracer_open(&tracer, c->srv.conf, stats->registry, &err), &err,
+        "tracing.endpoint");
+    steno_tracer_close(tracer);
+    steno_stats_free(stats);
 }
 
 size_t steno_check_start(const struct steno_config *conf, bool good,
@@ -81,7 +127,14 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
         check_addresses(&c, conf->wyoming_listen, "wyoming.listen");
     if (*conf->tls_certificate)
         add(&c, steno_tls_check(conf->tls_certificate, conf->tls_key, &err), &err, "tls");
-    check_admin(&c);
+    if (*conf->agent_listen)
+        check_addresses(&c, conf->agent_listen, "server.agent_listen");
+    if (*conf->admin)
+        check_parent(&c, conf->admin, "server.admin");
+    check_jobs(&c);
+    if (*conf->models_dir)
+        check_directory(&c, conf->models_dir, R_OK, "models.dir");
+    check_tracing(&c);
     if (good)
         check_model(&c);
     steno_vad_close(c.srv.vad_rule);

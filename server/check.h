@@ -4,8 +4,9 @@
 
 #include "server/config.h"
 
-/* Open keys, speech detectors and the default model, bind the addresses without listening, look at
- * the directory of the administrator's socket, and close everything again. Each error is passed to
+/* Open keys, speech detectors, the tracer and the default model, read the certificate and the
+ * callbacks' secret, bind the addresses without listening, look at the directories of the
+ * administrator's socket, of jobs and of models, and close everything again. Each error is passed to
  * tell. Returns their number. An address that is in use now is none, because the daemon that is to
  * be restarted may hold it: it is told as a note. good: the configuration has no error; otherwise
  * the model is not loaded, because that would tell such errors again. */

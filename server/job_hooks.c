@@ -331,18 +331,15 @@ static void *work(void *arg)
     return NULL;
 }
 
-static steno_status read_secret(steno_job_hooks *h, steno_err *err)
+steno_status steno_job_hooks_read_secret(const char *path, char **secret, size_t *len,
+                                         steno_err *err)
 {
-    const char *path = h->conf->callback_secret;
-    steno_status st;
-    if (!*path)
-        return STENO_OK;
-    st = steno_file_read(path, SECRET_MAX, &h->secret, &h->secret_len, err);
+    steno_status st = steno_file_read(path, SECRET_MAX, secret, len, err);
     if (st)
         return st;
-    while (h->secret_len && strchr("\r\n", h->secret[h->secret_len - 1]))
-        h->secret_len--;
-    if (h->secret_len >= SECRET_MIN)
+    while (*len && strchr("\r\n", (*secret)[*len - 1]))
+        --*len;
+    if (*len >= SECRET_MIN)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_INVAL, "%s: the secret is shorter than %d bytes", path,
                       SECRET_MIN);
@@ -363,7 +360,9 @@ steno_status steno_job_hooks_open(steno_job_hooks **out, steno_job_service *serv
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&h->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    st = read_secret(h, err);
+    st = *h->conf->callback_secret ? steno_job_hooks_read_secret(h->conf->callback_secret,
+                                                                 &h->secret, &h->secret_len, err)
+                                   : STENO_OK;
     if (st)
         (void)steno_fail_in(err, st, "jobs.callback_secret");
     if (!st && *h->conf->callback_hosts) {

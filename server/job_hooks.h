@@ -11,6 +11,10 @@
 
 typedef struct steno_job_hooks steno_job_hooks;
 
+/* Read the file of the secret that signs callbacks; *secret [len] is the caller's, also after
+ * STENO_ERR_INVAL: it is too short. Errors of steno_file_read. */
+STENO_MUST steno_status steno_job_hooks_read_secret(const char *path, char **secret, size_t *len,
+                                                    steno_err *err);
 /* STENO_ERR_IO, STENO_ERR_INVAL: the secret cannot be used; STENO_ERR_UNSUPPORTED: hosts are listed
  * and libcurl is absent. */
 STENO_MUST steno_status steno_job_hooks_open(steno_job_hooks **out, steno_job_service *service,

@@ -775,6 +775,13 @@ def check_config_lists_all_errors_of_a_start(d):
         assert code == 78 and len(errors) == len(wanted) and all(w in line for w, line in zip(wanted, errors)), err
     code, _, err = run("--check-config", "--model", "/nonexistent/no-model")
     assert code == 78 and "no-model: there is no such directory" in err, (code, err)
+    for setting, says in (("jobs.dir=/nonexistent/a/b", "jobs.dir: /nonexistent/a/: No such"), ("models.dir=/nonexistent/m", "models.dir: /nonexistent/m: No such"),
+                          ("jobs.callback_secret=/nonexistent/c", "jobs.callback_secret: /nonexistent/c: No such"),
+                          ("server.agent_listen=192.0.2.1:99", "server.agent_listen: 192.0.2.1:99: Cannot assign"),
+                          ("tracing.endpoint=ftp://x", "tracing.endpoint: 'ftp://x' is not a URL"), ("tls.certificate=/nonexistent/c", "tls: /nonexistent/c")):
+        code, out, err = run("--check-config", "--set", "jobs.dir=/tmp/steno-jobs-of-no-test", "--set", "tls.key=/nonexistent/k", "--set", setting)
+        assert code == 78 and says in err and "is good" not in out, (setting, code, out, err)
+    assert not os.path.exists("/tmp/steno-jobs-of-no-test")
     code, out, err = run("--check-config", "--listen", f"127.0.0.1:{d.port}")
     assert code == 0 and "is good" in out and f"127.0.0.1:{d.port}: Address already in use" in err, (code, out, err)  # by d
 
