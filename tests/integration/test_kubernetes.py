@@ -1,5 +1,5 @@
-"""conf/kubernetes against Kubernetes' own schemas (package kubernetes-validate, which brings them), and what the manifests say of
-stenod against stenod. KEDA's resource has no schema here: its fields are compared by hand."""
+"""conf/kubernetes against the schemas of Kubernetes (package kubernetes-validate has them) and of KEDA 2.16 (package
+cloudcoil-models-keda is generated from KEDA's CustomResourceDefinition), and what the manifests say of stenod against stenod."""
 # not under sanitizers: nothing of it runs
 import os
 import re
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+import jsonschema
 import yaml
 
 from daemon import BUILD, ROOT, Skip, case, tap
@@ -41,6 +42,48 @@ def every_manifest_has_the_form_of_its_schema():
     except kubernetes_validate.ValidationError:
         return
     raise AssertionError("the schemas find nothing")
+
+
+# What KEDA's Prometheus scaler takes; the CustomResourceDefinition allows any strings. Source: keda.sh/docs, Scalers, Prometheus.
+PROMETHEUS = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["serverAddress", "query", "threshold"],
+    "properties": {
+        "serverAddress": {"type": "string", "pattern": "^https?://"},
+        "query": {"type": "string", "minLength": 1},
+        "threshold": {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?$"},
+        "activationThreshold": {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?$"},
+        "namespace": {"type": "string"},
+        "customHeaders": {"type": "string"},
+        "queryParameters": {"type": "string"},
+        "ignoreNullValues": {"enum": ["true", "false"]},
+        "unsafeSsl": {"enum": ["true", "false"]},
+        "timeout": {"type": "string", "pattern": "^[0-9]+$"},
+    },
+}
+
+
+@case
+def kedas_resource_has_the_form_of_its_schema():
+    from cloudcoil.models.keda import v1alpha1
+    schema = v1alpha1.ScaledObject.model_json_schema(by_alias=True)
+    for form in (schema, *schema["$defs"].values()):
+        if "properties" in form:
+            form["additionalProperties"] = False
+    (m,) = manifests("keda.yaml")
+    assert (m["apiVersion"], m["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+    jsonschema.validate(m, schema)
+    for t in m["spec"]["triggers"]:
+        assert t["type"] == "prometheus" and t["metricType"] in ("AverageValue", "Value"), t
+        jsonschema.validate(t["metadata"], PROMETHEUS)
+    assert m["spec"]["scaleTargetRef"]["name"] == one("Deployment")["metadata"]["name"]
+    for change in ({"maxReplica": 5}, {"minReplicaCount": "three"}, {"triggers": None}, {"triggers": [{"type": "prometheus"}]}):
+        try:
+            jsonschema.validate({**m, "spec": {**m["spec"], **change}}, schema)
+        except jsonschema.ValidationError:
+            continue
+        raise AssertionError(f"the schema takes {change}")
 
 
 @case
