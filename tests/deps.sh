@@ -11,7 +11,7 @@ build="gcc make pkg-config scdoc libc6-dev libmicrohttpd-dev libwebsockets-dev l
 demo="curl python3-pip"
 arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 [ "$(uname -m)" = x86_64 ] || arm=""
-check="abigail-tools curl ffmpeg g++ libcmocka-dev mypy python3 python3-venv git binutils shellcheck systemd valgrind dbus-daemon
+check="abigail-tools apparmor curl ffmpeg g++ libcmocka-dev mypy python3 python3-venv git binutils shellcheck systemd valgrind dbus-daemon
  openssl nginx haproxy caddy redis-server libvo-amrwbenc0"
 
 deb="debhelper dh-apparmor lintian dpkg-dev mmdebstrap git"

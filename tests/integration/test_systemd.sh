@@ -2,9 +2,9 @@
 # systemd accepts the units without complaint, and their exposure score stays low. TAP.
 set -u
 cd "$(dirname "$0")/../.." || exit 70
-echo "1..3"
+echo "1..4"
 if ! command -v systemd-analyze >/dev/null; then
-    for i in 1 2 3; do echo "ok $i - units # SKIP systemd-analyze is not installed"; done
+    for i in 1 2 3 4; do echo "ok $i - units # SKIP systemd-analyze is not installed"; done
     exit 0
 fi
 dir=$(mktemp -d)
@@ -39,4 +39,24 @@ result 2 "exposure level is low" "$out"
 out=""
 grep -q "${level:-unknown}" docs/systemd.md 2>/dev/null || out="docs/systemd.md does not say ${level:-unknown}"
 result 3 "the documented exposure level is the measured one" "$out"
+
+# The profile is not in force here. AppArmor's parser shows each path of a rule as a regular expression, and every path that the
+# service opens must match one: "/dir/**" is what is below the directory, without the directory.
+if command -v apparmor_parser >/dev/null; then
+    out=$(apparmor_parser -Q -K -T -D rule-exprs debian/apparmor/usr.sbin.stenod 2>&1) && status=0 || status=$?
+    rules=$(sed -n 's/^aare: .* -> *\(\/.*\)$/^\1$/p' <<<"$out")
+    [ $status != 0 ] || out=""
+    [ -n "$rules" ] || out="no rules: $out"
+    for path in /etc/steno/steno.conf /usr/share/steno/models/ /usr/share/steno/models/digits-en/encoder.onnx /var/lib/steno/models/ \
+        /var/lib/steno/ /var/lib/private/steno-jobs/ /var/lib/private/steno-jobs/jobs.db-wal /var/lib/steno-jobs/ /var/lib/private/steno-state/usage \
+        /var/cache/private/steno/cost /run/steno/admin.sock /etc/ssl/certs/ca-certificates.crt /proc/1/fd/ /usr/libexec/steno/steno-decode; do
+        grep -qP -f <(echo "$rules" | paste -sd '|') <<<"$path" || out="$out
+no rule for $path"
+    done
+    ! grep -qP -f <(echo "$rules" | paste -sd '|') <<</etc/shadow || out="$out
+a rule for /etc/shadow"
+    result 4 "the AppArmor profile has a rule for every path that the service opens" "$out"
+else
+    echo "ok 4 - the AppArmor profile # SKIP apparmor_parser is absent (package apparmor)"
+fi
 exit $bad
