@@ -98,7 +98,7 @@ public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 
 .DEFAULT_GOAL := all
 
-.PHONY: all abi wheel check check-asan check-ubsan check-tsan check-clients check-faults check-slow install uninstall dist \
+.PHONY: all abi wheel manylinux check check-asan check-ubsan check-tsan check-clients check-faults check-slow install uninstall dist \
         deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
@@ -212,6 +212,8 @@ $(B)/include/steno/steno.h: engine/header.awk $(public_headers)
 wheel: $(B)/$(soname) ## the Python package steno-asr in build/wheel
 	@mkdir -p build/wheel
 	@STENO_WHEEL_LIBRARY=$(B)/$(soname) python3 engine/python/build_wheel.py build/wheel
+manylinux: $(B)/$(soname) ## ... as PyPI takes it, with the libraries it uses, in build/manylinux; tried in a fresh Debian (root)
+	@B=$(B) tests/manylinux.sh
 abi: $(B)/$(soname) ## compare the shared library's interface with that of the last release (abidiff; docs/packages.md)
 	@B=$(B) tests/abi.sh
 

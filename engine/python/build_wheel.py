@@ -1,8 +1,8 @@
 """Build the wheel of steno-asr: PEP 517's backend, and a program: build_wheel.py DIRECTORY.
 
 The wheel has the package and libsteno.so of build/release, without debug information; STENO_WHEEL_LIBRARY names another
-library, STRIP another strip. Libraries of the system stay outside and are found by name. The same inputs and
-SOURCE_DATE_EPOCH give the same bytes.
+library, STRIP another strip, STENO_WHEEL_LICENSES a directory of further licences. Libraries of the system stay outside and
+are found by name; tests/manylinux.sh puts them into the wheel. The same inputs and SOURCE_DATE_EPOCH give the same bytes.
 """
 
 from __future__ import annotations
@@ -83,6 +83,9 @@ def build_wheel(
         f"Wheel-Version: 1.0\nGenerator: steno {version()}\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     )
     files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    if os.environ.get("STENO_WHEEL_LICENSES"):
+        for p in sorted(Path(os.environ["STENO_WHEEL_LICENSES"]).iterdir()):
+            files[f"{info}/licenses/{p.name}"] = p.read_bytes()
     record = "".join(f"{name},{digest(data)},{len(data)}\n" for name, data in files.items())
     files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
 
