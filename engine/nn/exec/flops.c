@@ -90,6 +90,17 @@ static double window_attention(const struct steno_node *n, const struct steno_te
                  : 0;
 }
 
+/* Q [B, T, h d]: each row sees 2 window + 1 keys, fewer at both ends. */
+static double local_attention(const struct steno_node *n, const struct steno_tensor *const *in,
+                              const struct slot *y)
+{
+    const double v = (double)steno_node_int(n, "v_size", 1);
+    const double size = (double)steno_node_int(n, "size", 1);
+    const double span = 2 * (double)steno_node_int(n, "window", 0) + 1,
+                 rows = dim(&in[1]->shape, 1);
+    return 2 * count(&y->t.shape) / v * (span < rows ? span : rows) * (size + v);
+}
+
 /* X [N, H, W, C], weights of both convolutions [O, C/group, k, k]; the attributes are lists for
  * both. */
 static double conv_row_tiles(const struct steno_node *n, const struct steno_tensor *const *in,
@@ -129,6 +140,8 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
         return conv(in, out[0]);
     if (!strcmp(t, "Attention") && !strcmp(n->domain, "ai.steno"))
         return attention(n, in, out[0]);
+    if (!strcmp(t, "LocalAttention"))
+        return local_attention(n, in, out[0]);
     if (!strcmp(t, "ConvRowTiles"))
         return conv_row_tiles(n, in, out[0]);
     if (!strcmp(t, "WindowAttention"))

@@ -140,6 +140,7 @@ static const struct arity {
     {"ai.steno", "DepthwiseConv1d", 1, 0x3, 0x1},
     {"ai.steno", "IntLinear", 1, 0x37, 0x1},
     {"ai.steno", "Linear", 1, 0x3, 0x1},
+    {"ai.steno", "LocalAttention", 1, 0x7, 0x1},
     {"ai.steno", "MaskedSoftmax", 1, 0x3, 0x1},
     {"ai.steno.run", "ConvRowTiles", 1, 0xb, 0x1},
     {"ai.steno.run", "WindowAttention", 1, 0x7, 0x1},

@@ -26,6 +26,7 @@ static const struct steno_body_row rows[] = {
     {"ai.steno", "RelativeShift", 1, steno_body_relative_shift},
     {"ai.steno", "Attention", 1, steno_body_attention},
     {"ai.steno", "AbsorbedAttention", 1, steno_body_absorbed_attention},
+    {"ai.steno", "LocalAttention", 1, steno_body_local_attention},
     {"ai.steno", "IntLinear", 1, steno_body_int_linear},
     {"", "Swish", 24, steno_body_swish},
     {"", "Gelu", 20, steno_body_gelu},

@@ -94,6 +94,6 @@ steno_body_fn steno_body_linear, steno_body_glu, steno_body_depthwise, steno_bod
     steno_body_fused_matmul, steno_body_hard_swish, steno_body_mish, steno_body_swoosh,
     steno_body_bias_norm, steno_body_bypass, steno_body_chunk_conv, steno_body_relative_window,
     steno_body_power_spectrum, steno_body_attention_weights, steno_body_weighted_values,
-    steno_body_nonlin_attention;
+    steno_body_nonlin_attention, steno_body_local_attention;
 
 #endif

@@ -39,6 +39,7 @@
     X(ms_embed)                                                                                    \
     X(fused_attention)                                                                             \
     X(absorbed_attention)                                                                          \
+    X(local_attention)                                                                             \
     X(fused_int8)                                                                                  \
     X(cached_attention)                                                                            \
     X(window_attention)                                                                            \
