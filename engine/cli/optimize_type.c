@@ -38,7 +38,7 @@ static void mark(const struct steno_graph *g, struct marks *m)
         m->convs += is_type(n, "DepthwiseConv1d");
         m->embed += is_type(n, "EmbedLayerNormalization");
         m->attention += is_type(n, "Attention") || is_type(n, "AbsorbedAttention") ||
-                        is_type(n, "MultiHeadAttention");
+                        is_type(n, "LocalAttention") || is_type(n, "MultiHeadAttention");
     }
 }
 
@@ -92,7 +92,8 @@ static bool heads_of(const struct steno_graph *g, const struct steno_node *n, in
     if (n->dead)
         return false;
     if (!strcmp(n->domain, "ai.steno") &&
-        (!strcmp(n->op_type, "Attention") || !strcmp(n->op_type, "AbsorbedAttention"))) {
+        (!strcmp(n->op_type, "Attention") || !strcmp(n->op_type, "AbsorbedAttention") ||
+         !strcmp(n->op_type, "LocalAttention"))) {
         *heads = steno_node_int(n, "heads", 0);
         *hidden = *heads * steno_node_int(n, "size", 0);
     } else if (!strcmp(n->domain, "com.microsoft") &&

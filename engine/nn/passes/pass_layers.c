@@ -133,7 +133,8 @@ static enum kind kind_of(const struct walk *w, int32_t end)
         swoosh += is_swoosh(n);
         products += is_product(n);
         norms += is(n, "", "LayerNormalization");
-        if (is(n, "ai.steno", "Attention") || is(n, "ai.steno", "AbsorbedAttention")) {
+        if (is(n, "ai.steno", "Attention") || is(n, "ai.steno", "AbsorbedAttention") ||
+            is(n, "ai.steno", "LocalAttention")) {
             int32_t k = w->g->values[n->in[1]].producer;
             if (kind)
                 return NO_BLOCK;
