@@ -106,6 +106,8 @@ steno_value_id steno_espnet_self_attention(struct steno_make *m, const char *nam
                                            const struct steno_espnet_view *v,
                                            const struct steno_espnet_encoder *e)
 {
+    if (e->window_rows)
+        return steno_espnet_local_attention(m, name, x, v, e);
     if (e->fast)
         return fast_attention(m, name, x, e);
     if (v->pos != STENO_NONE)

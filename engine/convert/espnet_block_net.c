@@ -128,7 +128,10 @@ static steno_value_id layers(struct steno_make *m, const struct steno_espnet_enc
                              const struct ends *in, steno_value_id x, steno_value_id *ctx)
 {
     const struct steno_espnet_view v = {
-        STENO_NONE, steno_make_2(m, "Equal", in->mask, steno_make_number(m, 0))};
+        .pos = STENO_NONE,
+        .hidden = steno_make_2(m, "Equal", in->mask, steno_make_number(m, 0)),
+        .off = STENO_NONE,
+        .mask = STENO_NONE};
     const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT, .i = 1};
     steno_value_id last[STENO_ESPNET_MAX_BLOCKS];
     for (int64_t i = 0; i < e->blocks && !m->st; i++) {

@@ -104,7 +104,7 @@ steno_value_id steno_espnet_embed(struct steno_make *m, steno_value_id x,
                                   const struct steno_espnet_encoder *e, struct steno_espnet_view *v)
 {
     steno_value_id table;
-    *v = (struct steno_espnet_view){STENO_NONE, STENO_NONE};
+    *v = (struct steno_espnet_view){STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE, 0};
     steno_make_at(m, "encoder.embed.");
     x = steno_espnet_input_layer(m, x, e);
     if (e->pos != STENO_ESPNET_POS_SCALED)

@@ -55,6 +55,9 @@ struct steno_espnet_encoder {
     const char *conv_activation; /* of the Conformer's convolution */
     bool conditioned;            /* blocks with condition[i] are told CTC's guess */
     bool condition[STENO_ESPNET_MAX_BLOCKS];
+    /* Longformer: row i of block b sees the rows from i - window[b] to i + window[b]. ESPnet adds
+     * rows of zeros up to a multiple of window_rows; 0: not a Longformer. */
+    int64_t window[STENO_ESPNET_MAX_BLOCKS], window_rows;
     /* recurrent ones: blocks is the number of layers */
     enum steno_make_cell cell;
     int64_t units;
@@ -76,6 +79,9 @@ struct steno_espnet_encoder {
 struct steno_espnet_view {
     steno_value_id pos;    /* of the attention, or STENO_NONE */
     steno_value_id hidden; /* bool [1,1,T,T]: keys that a row does not see; or STENO_NONE */
+    /* Longformer: [T], true for the rows that were added, and -10000 for them, else 0. */
+    steno_value_id off, mask;
+    int64_t window; /* of the block */
 };
 
 bool steno_espnet_streams(const struct steno_espnet_encoder *e);
@@ -103,6 +109,14 @@ void steno_espnet_check_blocks(struct steno_make *m, const struct steno_espnet_e
 steno_value_id steno_espnet_self_attention(struct steno_make *m, const char *name, steno_value_id x,
                                            const struct steno_espnet_view *v,
                                            const struct steno_espnet_encoder *e);
+/* Add rows of zeros to x [1,T,d] up to a multiple of e->window_rows. Sets v->off and v->mask. */
+steno_value_id steno_espnet_fill_windows(struct steno_make *m, steno_value_id x,
+                                         const struct steno_espnet_encoder *e,
+                                         struct steno_espnet_view *v);
+/* Attention within v->window, weights NAME.attention_layer.*. */
+steno_value_id steno_espnet_local_attention(struct steno_make *m, const char *name,
+                                            steno_value_id x, const struct steno_espnet_view *v,
+                                            const struct steno_espnet_encoder *e);
 /* "identity", and ESPnet's get_activation: "hardtanh", "tanh", "relu", "selu", "swish". */
 steno_value_id steno_espnet_activation(struct steno_make *m, steno_value_id x, const char *name);
 

@@ -73,15 +73,20 @@ static bool recurrent(const struct steno_espnet_encoder *e)
     return e->kind == STENO_ESPNET_RNN || e->kind == STENO_ESPNET_VGG_RNN;
 }
 
+/* *n: the number of frames that are not filled up. */
 static steno_value_id attentive(struct steno_make *m, steno_value_id x,
-                                const struct steno_espnet_arch *a)
+                                const struct steno_espnet_arch *a, steno_value_id *n)
 {
     const struct steno_espnet_encoder *e = &a->e;
     struct steno_espnet_view v;
     struct condition c = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
     x = steno_espnet_embed(m, x, e, &v);
+    *n = steno_make_extent_of(m, x, 1);
+    if (e->window_rows)
+        x = steno_espnet_fill_windows(m, x, e, &v);
     for (int64_t i = 0; i < e->blocks && !m->st; i++) {
         steno_make_at(m, "encoder.encoders.%d.", (int)i);
+        v.window = e->window[i];
         x = steno_espnet_layer(m, x, &v, e, i);
         if (e->conditioned && e->condition[i])
             x = condition(m, x, a, &c);
@@ -109,8 +114,10 @@ steno_status steno_espnet_write_encoder(const struct steno_espnet_arch *a,
     frames = steno_make_symbol(&m, "feats_length");
     rows = steno_make_symbol(&m, "encoder_out_length");
     x = steno_make_input(&m, "feats", STENO_F32, 3, (int64_t[]){1, frames, e->in});
-    x = recurrent(e) ? steno_espnet_recurrent_encoder(&m, x, e) : attentive(&m, x, a);
-    n = steno_make_extent_of(&m, x, 1);
+    n = STENO_NONE;
+    x = recurrent(e) ? steno_espnet_recurrent_encoder(&m, x, e) : attentive(&m, x, a, &n);
+    if (recurrent(e))
+        n = steno_make_extent_of(&m, x, 1);
     steno_make_output(&m, x, "encoder_out", STENO_F32, 3, (int64_t[]){1, rows, e->d});
     steno_make_output(&m, n, "encoder_out_lens", STENO_I64, 1, (int64_t[]){1});
     return steno_make_write(&m, path, NULL);

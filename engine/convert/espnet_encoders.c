@@ -14,25 +14,30 @@ static const struct kind {
     const char *rel;        /* rel_pos_type */
     const char *activation; /* of the feed-forward parts */
     int64_t ffn_kernel;     /* positionwise_conv_kernel_size */
+    bool windows;
 } kinds[] = {
-    {"transformer", STENO_ESPNET_TRANSFORMER, 6, NULL, "relu", 1},
-    {"conformer", STENO_ESPNET_CONFORMER, 6, "legacy", "swish", 3},
-    {"branchformer", STENO_ESPNET_BRANCHFORMER, 12, "latest", NULL, 0},
-    {"e_branchformer", STENO_ESPNET_E_BRANCHFORMER, 12, "latest", "swish", 0},
-    {"contextual_block_transformer", STENO_ESPNET_BLOCK_TRANSFORMER, 6, NULL, "relu", 1},
-    {"contextual_block_conformer", STENO_ESPNET_BLOCK_CONFORMER, 6, NULL, "relu", 3},
-    {"rnn", STENO_ESPNET_RNN, 4, NULL, NULL, 0},
-    {"vgg_rnn", STENO_ESPNET_VGG_RNN, 4, NULL, NULL, 0},
+    {"transformer", STENO_ESPNET_TRANSFORMER, 6, NULL, "relu", 1, false},
+    {"conformer", STENO_ESPNET_CONFORMER, 6, "legacy", "swish", 3, false},
+    {"longformer", STENO_ESPNET_CONFORMER, 6, NULL, "swish", 3, true},
+    {"branchformer", STENO_ESPNET_BRANCHFORMER, 12, "latest", NULL, 0, false},
+    {"e_branchformer", STENO_ESPNET_E_BRANCHFORMER, 12, "latest", "swish", 0, false},
+    {"contextual_block_transformer", STENO_ESPNET_BLOCK_TRANSFORMER, 6, NULL, "relu", 1, false},
+    {"contextual_block_conformer", STENO_ESPNET_BLOCK_CONFORMER, 6, NULL, "relu", 3, false},
+    {"rnn", STENO_ESPNET_RNN, 4, NULL, NULL, 0, false},
+    {"vgg_rnn", STENO_ESPNET_VGG_RNN, 4, NULL, NULL, 0, false},
 };
 #define KNOWN_KINDS                                                                                \
-    "transformer, conformer, branchformer, e_branchformer, contextual_block_transformer, "         \
-    "contextual_block_conformer, rnn, vgg_rnn"
+    "transformer, conformer, longformer, branchformer, e_branchformer, "                           \
+    "contextual_block_transformer, contextual_block_conformer, rnn, vgg_rnn"
 
 /* Of all kinds: ESPnet builds no encoder with a key that its kind does not know. */
 static const char *const keys[] = {"activation_type",
+                                   "attention_dilation",
                                    "attention_dropout_rate",
                                    "attention_heads",
                                    "attention_layer_type",
+                                   "attention_mode",
+                                   "attention_windows",
                                    "attn_branch_drop_rate",
                                    "bidirectional",
                                    "block_size",
@@ -245,6 +250,63 @@ static steno_status read_blocks(struct steno_espnet_job *j)
     return st;
 }
 
+/* attention_windows, attention_dilation: one number for each block; ESPnet's default is six. */
+static steno_status read_list(struct steno_espnet_job *j, const char *path, int64_t otherwise,
+                              int64_t least, int64_t most, int64_t *out)
+{
+    const struct steno_yaml_node *n = steno_yaml_find(j->y, path);
+    const int64_t blocks = j->a.e.blocks;
+    const bool right = n ? n->kind == STENO_YAML_LIST && n->n == (size_t)blocks : blocks == 6;
+    if (!right)
+        return contradict(j, strstr(path, "windows") ? "attention_windows and num_blocks"
+                                                     : "attention_dilation and num_blocks");
+    n = n ? n->first : NULL;
+    for (int64_t i = 0; i < blocks; i++, n = n ? n->next : NULL) {
+        char *end = NULL;
+        out[i] = n && n->kind == STENO_YAML_SCALAR ? strtol(n->text, &end, 10) : otherwise;
+        if (n && (!end || *end || end == n->text || out[i] < least || out[i] > most))
+            return steno_espnet_unsupported(j, j->y, path,
+                                            n->kind == STENO_YAML_SCALAR ? n->text : "a list",
+                                            most == 1 ? "1" : "2 to 2048");
+    }
+    return STENO_OK;
+}
+
+/* Longformer. ESPnet fills the rows up to a multiple of twice the largest window, and its attention
+ * fails where that is no multiple of twice the window of a block, and with a window of 1. */
+static steno_status read_windows(struct steno_espnet_job *j)
+{
+    static const char *const modes[] = {"sliding_chunks", NULL};
+    static const char *const layers[] = {"linear",  "conv2d",  "conv2d1", "conv2d2",
+                                         "conv2d6", "conv2d8", NULL};
+    struct steno_espnet_encoder *e = &j->a.e;
+    const char *self = "lf_selfattn", *pos = "abs_pos", *mode = modes[0];
+    int64_t dilation[STENO_ESPNET_MAX_BLOCKS], most = 1;
+    steno_status st = steno_espnet_text(j, j->y, CONF "selfattention_layer_type", &self);
+    if (!st && strcmp(self, "lf_selfattn") != 0)
+        st =
+            steno_espnet_unsupported(j, j->y, CONF "selfattention_layer_type", self, "lf_selfattn");
+    READ(steno_espnet_text(j, j->y, CONF "pos_enc_layer_type", &pos));
+    if (!st && strcmp(pos, "abs_pos") != 0)
+        st = steno_espnet_unsupported(j, j->y, CONF "pos_enc_layer_type", pos, "abs_pos");
+    READ(choose(j, CONF "attention_mode", modes, modes[0], &mode));
+    READ(choose(j, CONF "input_layer", layers, "linear, conv2d, conv2d1, conv2d2, conv2d6, conv2d8",
+                &e->input_layer));
+    READ(read_list(j, CONF "attention_dilation", 1, 1, 1, dilation));
+    READ(read_list(j, CONF "attention_windows", 100, 2, 2048, e->window));
+    if (st)
+        return st;
+    for (int64_t i = 0; i < e->blocks; i++)
+        most = e->window[i] > most ? e->window[i] : most;
+    for (int64_t i = 0; i < e->blocks; i++)
+        if (most % e->window[i])
+            return contradict(j, "the largest of attention_windows and one that does not "
+                                 "divide it");
+    e->window_rows = 2 * most;
+    e->pos = STENO_ESPNET_POS_ABS;
+    return STENO_OK;
+}
+
 static steno_status read_former(struct steno_espnet_job *j, const struct kind *k)
 {
     struct steno_espnet_encoder *e = &j->a.e;
@@ -261,7 +323,9 @@ static steno_status read_former(struct steno_espnet_job *j, const struct kind *k
         st = contradict(j, "use_cnn_module and an even cnn_module_kernel");
     if (e->kind == STENO_ESPNET_CONFORMER)
         e->activation = e->conv_activation;
-    if (steno_espnet_streams(e)) /* their attention is a plain one, whatever the key says */
+    if (k->windows)
+        READ(read_windows(j));
+    else if (steno_espnet_streams(e)) /* their attention is a plain one, whatever the key says */
         READ(read_blocks(j));
     else
         READ(read_attention(j, CONF "selfattention_layer_type", k->rel));

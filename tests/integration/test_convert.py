@@ -141,7 +141,7 @@ def bad_configurations_are_named(d):
         assert old in changed, old
         return base | {"exp/asr/config.yaml": changed.replace(old, new)}
 
-    refused(d, asr("encoder: conformer", "encoder: longformer"), "known: transformer, conformer", 65)
+    refused(d, asr("encoder: conformer", "encoder: multiconvformer"), "known: transformer, conformer, longformer", 65)
     refused(d, asr("decoder: transformer", "decoder: mlm"), "decoder: mlm; known: transformer", 65)
     refused(d, asr("num_blocks: 2", "num_blocks: 3"), "is missing: encoder_conf asks for it", 65)
     refused(d, asr("num_blocks: 2", "num_blocks: 1"), "more than the 1 blocks", 65)
