@@ -82,12 +82,14 @@ static steno_value_id scores(struct steno_make *m, const struct attention *t)
     return steno_make_squeeze(m, e, 2);
 }
 
-/* The first step has one row of weights [1,T]; all of n rows are equal then. */
+/* The first step has one row of weights [1,T]; all of n rows are equal then. The last shape is for
+ * runtimes, which learn from att_w how many rows there are. */
 static steno_value_id all_rows(struct steno_make *m, steno_value_id past, int64_t n)
 {
     steno_value_id shape = steno_make_extent_of(m, past, 1);
     shape = steno_make_concat(m, 0, steno_make_ints(m, 1, &n), shape);
-    return steno_make_2(m, "Expand", past, shape);
+    past = steno_make_2(m, "Expand", past, shape);
+    return steno_make_reshape(m, past, 2, (int64_t[]){n, -1});
 }
 
 /* ---- several heads ------------------------------------------------------------------------- */
@@ -183,9 +185,8 @@ static steno_value_id attend(struct steno_make *m, struct attention *t, steno_va
     case STENO_ATTENTION_COVERAGE_LOCATION:
         w = steno_make_concat(m, 0, t->past, steno_make_unsqueeze(m, w, 0));
         break;
-    case STENO_ATTENTION_LOCATION_2D: /* the oldest row goes; the shape says how many there are */
+    case STENO_ATTENTION_LOCATION_2D: /* the oldest row goes */
         w = steno_make_concat(m, 0, steno_make_slice(m, t->past, 0, 1, INT64_MAX), w);
-        w = steno_make_reshape(m, w, 2, (int64_t[]){t->a->window, -1});
         break;
     default:
         break;

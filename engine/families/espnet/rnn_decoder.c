@@ -314,12 +314,15 @@ static steno_status get_memory(const steno_espnet_rnn_decoder *d, float *m, sten
     if (a->dtype != STENO_F32 || !steno_numel(a) || steno_numel(a) % d->rows)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: attention weights are not f32 [..,%zu]",
                           d->name, d->rows);
+    /* several rows are steps of a coverage, or the declared shape is wrong */
+    if (steno_numel(a) != (size_t)d->att_rows * d->rows &&
+        steno_network_input(d->net, d->a)->shape.rank != 3)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: %zu attention weights of %zu frames, expected %lld rows", d->name,
+                          steno_numel(a), d->rows, (long long)d->att_rows);
     memset(att, 0, (d->st->hyps.stride - 2 * half) * sizeof *att);
     if (d->att_rows > 1) {
         const size_t n = (size_t)d->att_rows;
-        if (steno_numel(a) != n * d->rows)
-            return steno_fail(err, STENO_ERR_FORMAT, "%s: attention weights are not f32 [%zu,%zu]",
-                              d->name, n, d->rows);
         for (size_t i = 0; i < n * d->rows; i++)
             att[i] = ((const float *)a->data)[i % n * d->rows + i / n];
         return STENO_OK;
