@@ -23,8 +23,8 @@ static const char usage[] =
     "run. Known: ESPnet2 (Transformer, Conformer, Branchformer, contextual-block and recurrent\n"
     "encoders, CTC, Transformer and recurrent decoders and language models, transducers); NeMo\n"
     "(FastConformer and Conformer encoders, CTC, RNNT, TDT, Canary); WeNet (Transformer and\n"
-    "Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer and Conformer, transducer\n"
-    "and CTC; pretrained.pt or epoch-N.pt); Hugging Face\n"
+    "Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer, Conformer, transducer\n"
+    "and CTC; LSTM transducer; pretrained.pt or epoch-N.pt); Hugging Face\n"
     "(wav2vec2, hubert, wavlm, data2vec-audio with CTC; moonshine); OpenAI's Whisper (*.pt).\n";
 
 enum { OWN_FLAGS = 7 }; /* the others are icefall's */

@@ -41,7 +41,8 @@ static const struct source {
     {"OpenAI's Whisper", steno_convert_whisper_probe, NULL, steno_convert_whisper,
      "OpenAI's Whisper (*.pt)"},
     {"icefall", steno_convert_icefall_probe, steno_convert_icefall_takes, steno_convert_icefall,
-     "icefall's Zipformer and Conformer (pretrained.pt or epoch-N.pt, or a directory with one)"},
+     "icefall's Zipformer, Conformer and LSTM (pretrained.pt or epoch-N.pt, or a directory with "
+     "one)"},
     {"NeMo", steno_convert_nemo_probe, steno_convert_nemo_takes, steno_convert_nemo,
      "NeMo models (a .nemo archive, or a directory with model_config.yaml and "
      "model_weights.ckpt)"},

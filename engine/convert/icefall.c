@@ -302,7 +302,10 @@ static steno_status check_all_read(const struct job *j)
                 return steno_fail(j->err, STENO_ERR_UNSUPPORTED,
                                   "%s: '%s' is no weight of a %s as it is known here: a layer "
                                   "that is not whole, or another architecture",
-                                  j->w.file, name, j->a.conformer ? "Conformer" : "Zipformer");
+                                  j->w.file, name,
+                                  j->a.conformer ? "Conformer"
+                                  : j->a.lstm    ? "LSTM transducer"
+                                                 : "Zipformer");
     }
     return STENO_OK;
 }
@@ -359,6 +362,7 @@ static steno_status write_network(struct job *j, const char *name, writer *write
 static steno_status write_networks(struct job *j)
 {
     writer *const encoder = j->a.conformer ? steno_icefall_write_conformer
+                            : j->a.lstm    ? steno_icefall_write_lstm
                             : j->a.first   ? steno_icefall_write_zipformer1
                                            : steno_icefall_write_encoder;
     steno_status st;
@@ -379,7 +383,7 @@ static steno_status convert(struct job *j, const char *in)
     st = open_weights(j);
     if (!st)
         st = steno_icefall_read_arch(&j->w, j->o, &j->a, j->err);
-    j->w.scaled = !st && j->a.conformer && !j->a.plain;
+    j->w.scaled = !st && (j->a.lstm || (j->a.conformer && !j->a.plain));
     if (!st)
         st = find_text(j, &text);
     if (!st)

@@ -1,5 +1,5 @@
-/* icefall's checkpoints of Zipformer and Conformer recipes -> a directory that sherpa-onnx loads
- * too (docs/icefall.md). */
+/* icefall's checkpoints of Zipformer, Conformer and LSTM recipes -> a directory that sherpa-onnx
+ * loads too (docs/icefall.md). */
 #ifndef STENO_CONVERT_ICEFALL_H
 #define STENO_CONVERT_ICEFALL_H
 

@@ -226,6 +226,8 @@ steno_status steno_icefall_read_arch(const struct steno_make_weights *w,
     out->conformer = steno_icefall_has(&r, "%sencoder.layers.0.self_attn.pos_bias_u", out->at);
     if (out->conformer)
         return steno_icefall_read_conformer(&r);
+    if (steno_icefall_has(&r, "encoder.encoder.layers.0.lstm.weight_ih_l0"))
+        return steno_icefall_read_lstm(&r);
     if (steno_icefall_has(&r, "encoder.encoder_embed.conv.0.weight"))
         return steno_icefall_read_zipformer1(&r);
     read_stacks(&r);

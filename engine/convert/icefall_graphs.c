@@ -203,7 +203,7 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
     known = steno_make_2(&m, "GreaterOrEqual", y, none);
     known = steno_make_node(&m, "Cast", 1, &known, 1, &to_float);
     known = steno_make_unsqueeze(&m, known, -1);
-    if (a->conformer && steno_make_has(&m, "embedding.scale"))
+    if (w->scaled && steno_make_has(&m, "embedding.scale"))
         known = steno_make_scale(&m, known, steno_make_exp(&m, "embedding.scale"));
     x = steno_make_2(&m, "Mul", x, known);
     if (a->context > 1) {
@@ -216,7 +216,7 @@ steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
         x = steno_make_convolve(&m, steno_make_transpose(&m, x, 3, turn), "conv", &c);
         x = steno_make_transpose(&m, x, 3, turn);
     }
-    if (a->context > 1 || a->conformer || a->first)
+    if (a->context > 1 || a->conformer || a->lstm || a->first)
         x = steno_make_1(&m, "Relu", x);
     x = steno_make_squeeze(&m, x, 1);
     steno_make_at(&m, "joiner.");

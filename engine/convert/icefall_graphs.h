@@ -18,6 +18,9 @@ struct steno_zipformer_stack {
 };
 
 struct steno_icefall_arch {
+    /* An LSTM transducer: one stack of layers with `units` cells each. */
+    bool lstm;
+    int64_t units;
     /* The first Zipformer (pruned_transducer_stateless7), in which `pos` columns of a head's
      * queries are for positions. */
     bool first;
@@ -52,6 +55,9 @@ STENO_MUST steno_status steno_icefall_write_conformer(const struct steno_icefall
 STENO_MUST steno_status steno_icefall_write_zipformer1(const struct steno_icefall_arch *a,
                                                        const struct steno_make_weights *w,
                                                        const char *path, steno_err *err);
+STENO_MUST steno_status steno_icefall_write_lstm(const struct steno_icefall_arch *a,
+                                                 const struct steno_make_weights *w,
+                                                 const char *path, steno_err *err);
 STENO_MUST steno_status steno_icefall_write_decoder(const struct steno_icefall_arch *a,
                                                     const struct steno_make_weights *w,
                                                     const char *path, steno_err *err);

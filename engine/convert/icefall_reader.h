@@ -55,6 +55,7 @@ void steno_icefall_read_outputs(struct steno_icefall_reader *r);
 
 /* ---- architectures ---- */
 STENO_MUST steno_status steno_icefall_read_conformer(struct steno_icefall_reader *r);
+STENO_MUST steno_status steno_icefall_read_lstm(struct steno_icefall_reader *r);
 STENO_MUST steno_status steno_icefall_read_zipformer1(struct steno_icefall_reader *r);
 
 #endif

@@ -3,6 +3,7 @@
  * line "name extent extent" for each weight. */
 /* covers: engine/convert/icefall_arch.c engine/convert/icefall_reader.c */
 /* covers: engine/convert/icefall_arch_conformer.c engine/convert/icefall_arch_zipformer1.c */
+/* covers: engine/convert/icefall_arch_lstm.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +67,10 @@ static void check(const struct steno_icefall_arch *a)
                          (a->plain && (!a->ctc || a->causal)) || a->right < 0 ||
                          a->stack[0].heads * a->stack[0].query != a->stack[0].d))
         abort();
-    for (int64_t i = 0; i < a->stacks && !a->conformer; i++) {
+    if (a->lstm && (a->stack[0].layers < 1 || a->stack[0].layers > STENO_ZIPFORMER_LAYERS ||
+                    a->units < 1 || a->stack[0].d < 1 || a->ctc || a->chunk))
+        abort();
+    for (int64_t i = 0; i < a->stacks && !a->conformer && !a->lstm; i++) {
         const struct steno_zipformer_stack *s = &a->stack[i];
         if (a->first &&
             (a->chunk > STENO_ICEFALL_MAX_CHUNK || a->chunk % 2 || (a->ctc && a->causal)))

@@ -14,6 +14,7 @@ from test_convert import DATA, RECORDING, ort, ours, steno
 from test_models import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "convert"))
+import lstm_transducer  # noqa: E402
 import zipformer1  # noqa: E402
 
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
@@ -236,6 +237,33 @@ def first_zipformer_in_steno(d):
     first_zipformer(d, ours(f"{d}/arrays"))
 
 
+# ---- LSTM transducers ----
+
+
+def lstm(d, engine):
+    """One frame in each call, with and without projections, against PyTorch's LSTM over all frames."""
+    recorded = np.load(f"{DATA}/lstm-transducer.npz")
+    x = lstm_transducer.features(3, 2, 4 * lstm_transducer.STEPS + 5)
+    x = [x[:, 4 * i : 4 * i + 9] for i in range(lstm_transducer.STEPS)]
+    for at, model in (("", lstm_transducer.SMALL), ("equal.", lstm_transducer.EQUAL)):
+        want = {k.removeprefix(at): v for k, v in recorded.items() if k.startswith("equal.") == bool(at)}
+        out, _ = convert(tempfile.mkdtemp(dir=d), "lstm", content=lstm_transducer.checkpoint(model))
+        got, state = feed_chunks(engine, f"{out}/encoder.onnx", x, "encoder_out")
+        close(f"{at}encoder", np.concatenate(got, 1), want["encoder"])
+        for name, value in state.items():
+            close(f"{at}{name}", value, want[name])
+        small_networks(engine, out, want)
+
+
+def lstm_in_onnx_runtime(d):
+    lstm(d, ort)
+
+
+def lstm_in_steno(d):
+    os.makedirs(f"{d}/arrays")
+    lstm(d, ours(f"{d}/arrays"))
+
+
 def whole_recordings_in_onnx_runtime(d):
     os.mkdir(f"{d}/ctc")
     whole_recordings(d, ort)
@@ -269,9 +297,10 @@ def written_directories_are_served(d):
                              ("zipformer1", (), "offline zipformer transducer"),
                              ("zipformer1", CTC, "offline zipformer2_ctc CTC"),
                              ("zipformer1", CAUSAL, "streaming zipformer transducer"),
+                             ("lstm", (), "streaming lstm transducer"),
                              ("zipformer-causal", (*HEADS, "--chunk-size", "-1"), "offline zipformer2 transducer")):  # fmt: skip
         folder = tempfile.mkdtemp(dir=d)
-        out, _ = convert(folder, name, *args, content=checkpoint(name) if name == "zipformer1" else None)
+        out, _ = convert(folder, name, *args, content=made(name))
         info = steno("model", "info", out)[0]
         assert what in info and "40 tokens" in info, info
         steno("transcribe", "--model", out, RECORDING)
@@ -281,7 +310,7 @@ def shifts_are_fused(d):
     """The shift of relative positions becomes one node in every layer, whatever the rate of its stack."""
     for name, args, layers in (("zipformer", HEADS, 4), ("conformer-scaled", (), 2), ("conformer-scaled", CAUSAL, 2),
                                ("zipformer1", (), 6), ("zipformer1", CAUSAL, 6)):  # fmt: skip
-        out, _ = convert(tempfile.mkdtemp(dir=d), name, *args, content=checkpoint(name) if name == "zipformer1" else None)
+        out, _ = convert(tempfile.mkdtemp(dir=d), name, *args, content=made(name))
         said = steno("optimize", f"{out}/encoder.onnx", "-o", f"{d}/optimized.onnx")[0]
         passes = said.split("passes:")[1].split()
         assert passes[passes.index("relshift") + 1] == str(layers), f"{name} {args}: {said}"
@@ -548,10 +577,15 @@ def decoded_as_recorded(d):
 # ---- bad input ----
 
 
-def checkpoint(name="zipformer"):
+def made(name):
+    """A checkpoint whose weights follow from their names; None: it is in tests/data."""
     if name == "zipformer1":
         return zipformer1.checkpoint(zipformer1.SMALL)
-    return torch_file.load(f"{DATA}/{name}.pt")["model"]
+    return lstm_transducer.checkpoint(lstm_transducer.SMALL) if name == "lstm" else None
+
+
+def checkpoint(name="zipformer"):
+    return made(name) or torch_file.load(f"{DATA}/{name}.pt")["model"]
 
 
 def refused(d, content, part, code, *args, packed=False):
@@ -575,7 +609,7 @@ def every_weight_is_asked_for(d):
     # of another length: another factor; none: a context of 1
     other_models = (("downsample.bias", "upsample.bias"), "decoder.conv.weight")
     for name, flags in (("zipformer", HEADS), ("zipformer-causal", CHUNKS), ("conformer-scaled", ()), ("conformer-ctc", ()),
-                        ("zipformer1", CAUSAL)):  # fmt: skip
+                        ("zipformer1", CAUSAL), ("lstm", ())):  # fmt: skip
         whole = checkpoint(name)
         layer = [k for k in whole if ".layers.1." in k]
         assert layer
@@ -585,7 +619,7 @@ def every_weight_is_asked_for(d):
                 continue
             if name == "conformer-ctc" and key.startswith("decoder") or key.endswith("num_batches_tracked"):
                 continue
-            if name == "conformer-scaled" and key.endswith("scale"):
+            if name in ("conformer-scaled", "lstm") and key.endswith("scale"):
                 continue  # weights may have none
             short = key.rsplit(".", 1)[0]
             if key != other_models[1]:
@@ -640,6 +674,8 @@ def bad_options_are_named(d):
     refused(d, first, "expected 4 to 8192 and 1 to 1024", 64, *CAUSAL, "--decode-chunk-len", "0")
     refused(d, first, "3 heads do not divide its 8 columns of values", 64, "--num-heads", "3")
     refused(d, first, "--feedforward-dim: stack 1: 32, but", 64, "--feedforward-dim", "32")
+    refused(d, {"model": checkpoint("lstm")}, "is an LSTM transducer, which has none", 64, *CAUSAL)
+    refused(d, {"model": checkpoint("lstm")}, "--encoder-dim: 512, but", 64, "--encoder-dim", "512")
     plain = checkpoint("conformer-ctc")
     refused(d, {"model": {f"encoder.{k}": v for k, v in plain.items()}}, "a Conformer transducer without scaled weights", 65)
     refused(d, {"model": plain}, "--causal-convolution 1: Conformers with batch normalization", 64, *CAUSAL)
@@ -732,6 +768,7 @@ def checkpoints_of_a_training_are_read(d):
 
 TESTS = [whole_recordings_in_onnx_runtime, whole_recordings_in_steno, chunks_in_onnx_runtime, chunks_in_steno,
          conformers_in_onnx_runtime, conformers_in_steno, first_zipformer_in_onnx_runtime, first_zipformer_in_steno,
+         lstm_in_onnx_runtime, lstm_in_steno,
          written_directories_are_served, shifts_are_fused, equal_to_exports_of_icefall, decoded_as_recorded, every_weight_is_asked_for, bad_options_are_named,
          hostile_files_are_refused, tokens_come_from_where_icefall_has_them, checkpoints_of_a_training_are_read]  # fmt: skip
 
