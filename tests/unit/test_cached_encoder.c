@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "families/common/cached_encoder.h"
+#include "families/common/cached_encoder_trial.h"
 #include "families/common/metadata.h"
 #include "tests/support/onnx_make.h"
 
@@ -31,6 +32,7 @@ struct variant {
     const char *new_s;      /* name of the output */
     bool new_s_is_integers; /* int64 instead of float */
     bool counts;
+    const char *mixes; /* value [N,1,3] whose sum over the streams each of them adds; NULL: none */
 };
 
 static steno_network *make_network(const struct variant *v)
@@ -66,7 +68,11 @@ static steno_network *make_network(const struct variant *v)
         mk_attr_ints(g, "perm", swap, 3);
     }
     mk_node(g, "Add", "S,frames", "with_s");
-    mk_node(g, "Add", "with_s,t", "y");
+    if (v->mixes) {
+        mk_node(g, "ReduceSum", v->mixes, "all");
+        mk_node(g, "Add", "with_s,all", "mixed");
+    }
+    mk_node(g, "Add", v->mixes ? "mixed,t" : "with_s,t", "y");
     mk_node(g, v->new_s_is_integers ? "Cast" : "Identity", "y", new_s);
     if (v->new_s_is_integers)
         mk_attr_int(g, "to", 7); /* TensorProto.INT64 */
@@ -172,6 +178,46 @@ static void a_network_without_a_batch_dimension_runs_one_stream(void **state)
     steno_network_close(n);
 }
 
+static steno_status read_all(void *arg, const float *y, size_t n, float *out, steno_err *err)
+{
+    (void)err;
+    ++*(size_t *)arg;
+    memcpy(out, y, n * FRAMES * BINS * sizeof *out);
+    return STENO_OK;
+}
+
+/* The trial finds out whether streams change each other, by their windows or by their states. */
+static void streams_that_change_each_other_run_alone(void **state)
+{
+    static const struct {
+        struct variant v;
+        bool batches;
+        size_t steps[2]; /* of the trial: not exact, exact */
+    } rows[] = {{{.mixes = NULL}, true, {3, 6}},
+                {{.mixes = "frames,axis0"}, false, {3, 6}},
+                {{.mixes = "S,axis0"}, false, {3, 6}},
+                {{.s = "1,1,3"}, false, {2, 4}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int exact = 0; exact < 2; exact++) {
+            steno_network *n = make_network(&rows[i].v);
+            struct steno_cached_encoder e;
+            steno_cached_encoder_batch *b = NULL;
+            size_t steps = 0;
+            const struct steno_cached_encoder_reader r = {
+                .read = read_all, .arg = &steps, .values = FRAMES * BINS, .exact = exact};
+            assert_int_equal(steno_cached_encoder_bind(&e, n, "x", &shape, "made", NULL), STENO_OK);
+            assert_int_equal(steno_cached_encoder_batch_open(&b, &e, 2, 1, NULL), STENO_OK);
+            assert_int_equal(steno_cached_encoder_try(&e, b, &r, NULL), STENO_OK);
+            assert_int_equal(e.batches, rows[i].batches);
+            if (steps > rows[i].steps[exact] || !steps)
+                fail_msg("row %zu, exact %d: %zu steps", i, exact, steps);
+            steno_cached_encoder_batch_close(b);
+            steno_cached_encoder_unbind(&e);
+            steno_network_close(n);
+        }
+}
+
 static void a_fresh_state_begins_at_zero_again(void **state)
 {
     steno_network *n = make_network(&(struct variant){0});
@@ -259,6 +305,7 @@ int main(void)
         cmocka_unit_test(a_stream_has_its_own_states_in_every_batch),
         cmocka_unit_test(frames_are_counted_where_the_network_does_not),
         cmocka_unit_test(a_network_without_a_batch_dimension_runs_one_stream),
+        cmocka_unit_test(streams_that_change_each_other_run_alone),
         cmocka_unit_test(a_fresh_state_begins_at_zero_again),
         cmocka_unit_test(graphs_that_do_not_fit_are_refused),
         cmocka_unit_test(metadata_that_differ_are_named),
