@@ -87,7 +87,8 @@ steno_status steno_handshake_parse(struct steno_handshake *h, const char *head, 
 void steno_handshake_free(struct steno_handshake *h)
 {
     free(h->memory);
-    h->memory = NULL;
+    free(h->model);
+    h->memory = h->model = NULL;
 }
 
 const char *steno_handshake_check(const struct steno_handshake *h, int *status)

@@ -6,7 +6,8 @@
 #include "base/buf.h"
 
 struct steno_handshake {
-    char *memory;                        /* the other fields point into it */
+    char *memory;                        /* the other fields but model point into it */
+    char *model;                         /* that serves it, if its URL names one; else NULL */
     bool answered;                       /* its 101 is sent already */
     const char *target;                  /* path and query, undecoded */
     const char *key, *version;           /* Sec-WebSocket-*; "" = absent, also below */

@@ -137,9 +137,10 @@ static bool find_key(const struct steno_server *srv, handshake *g, struct steno_
     return refuse(no, 401, "invalid_api_key", err.msg, 0);
 }
 
-/* Check whether the pool of the model that the URL names would take a stream. Impossible requests
- * pass: the session reports them in its dialect. *why: the reason that a refusal counts as. */
-static steno_status admit(const struct steno_server *srv, const struct asked *a,
+/* Check whether the pool of the model that the URL names would take a stream, and note its name for
+ * the answer. Impossible requests pass: the session reports them in its dialect. *why: the reason
+ * that a refusal counts as. */
+static steno_status admit(const struct steno_server *srv, handshake *g, const struct asked *a,
                           enum steno_rejection *why, steno_err *err)
 {
     struct steno_served *served;
@@ -152,6 +153,8 @@ static steno_status admit(const struct steno_server *srv, const struct asked *a,
         return st == STENO_ERR_INVAL ? STENO_OK : st;
     *why = STENO_REJECT_CAPACITY;
     st = steno_pool_admit(served->pool, STENO_POOL_LIVE, err);
+    if (!st && *a->model) /* without memory the header is left out */
+        g->hs.model = strdup(served->name);
     steno_models_release(srv->models, served);
     return st;
 }
@@ -169,7 +172,7 @@ static bool take_place(const struct steno_server *srv, handshake *g, const struc
                       steno_limits_draining(srv->limits) ? "draining"
                                                          : steno_status_info(err.code)->name,
                       err.msg, steno_limits_come_back(srv->limits, now));
-    if (admit(srv, a, &why, &err)) {
+    if (admit(srv, g, a, &why, &err)) {
         steno_limits_refund(srv->limits, g->api, why);
         return refuse(no, 503, steno_status_info(err.code)->name, err.msg,
                       steno_limits_come_back(srv->limits, now));
@@ -289,11 +292,13 @@ steno_status steno_ws_write_accept(struct steno_buf *out, const struct steno_han
                                    const char *request_id, const struct steno_trace *trace)
 {
     const bool deepgram = api_of(d) == STENO_SESSION_DEEPGRAM;
-    char extra[320 + STENO_TRACESTATE_SIZE + 16], uuid[37], parent[STENO_TRACEPARENT_SIZE];
+    char extra[480 + STENO_TRACESTATE_SIZE + 16], uuid[37], parent[STENO_TRACEPARENT_SIZE];
     int n;
     steno_dialect_uuid(id, uuid);
     n = snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", request_id,
                  deepgram ? "dg-request-id: " : "", deepgram ? uuid : "", deepgram ? "\r\n" : "");
+    if (hs->model)
+        n += snprintf(extra + n, sizeof extra - (size_t)n, "X-Steno-Model: %.127s\r\n", hs->model);
     if (trace && trace->on)
         snprintf(extra + n, sizeof extra - (size_t)n, "traceparent: %s\r\n%s%s%s",
                  steno_traceparent_write(&trace->own, parent), *trace->state ? "tracestate: " : "",

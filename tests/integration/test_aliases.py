@@ -8,7 +8,9 @@ import shutil
 import sys
 import tempfile
 
-from daemon import ROOT, Skip, Stenod, case, eventually, tap
+from websockets.sync.client import connect
+
+from daemon import OPEN, ROOT, Skip, Stenod, case, eventually, tap
 
 TONES = os.path.join(ROOT, "tests", "data", "models", "tones")
 with open(os.path.join(ROOT, "tests", "data", "digits.wav"), "rb") as _f:
@@ -71,6 +73,13 @@ def names_of_clients_mean_the_default_and_the_log_says_so_once():
         _, headers, _ = d.request("POST", "/v1/audio/transcriptions", parts, {"Content-Type": "multipart/form-data; boundary=b"})
         assert headers["content-type"] == "text/event-stream" and headers["x-steno-model"] == "digits-en", headers
         assert len(re.findall("requests for the model 'whisper-1' are served by digits-en", d.output())) == 1
+        base = f"ws://127.0.0.1:{d.port}"
+        for path in ("/v1/listen?model=nova-2-general", "/v1/realtime?model=gpt-realtime", "/v1/stream?model=digits-en"):
+            with connect(base + path, **OPEN) as ws:
+                assert ws.response.headers["X-Steno-Model"] == "digits-en", path
+        with connect(base + "/v1/stream?model=none", **OPEN) as ws, connect(base + "/v1/stream", **OPEN) as bare:
+            assert "X-Steno-Model" not in ws.response.headers and "X-Steno-Model" not in bare.response.headers
+        assert "requests for the model 'nova-2-general' are served by digits-en" in d.output()
         status, _, body = upload(d, "my-model")
         assert status == 404 and body["error"]["code"] == "model_not_found", body
 

@@ -54,6 +54,7 @@ steno_status steno_models_acquire(steno_models *m, const char *name,
     if (m->loading)
         return steno_fail(err, STENO_ERR_BUSY, "model: it is being loaded");
     m->in_use++;
+    m->served.name = "digits-en";
     m->served.pool = (steno_pool *)m;
     *out = &m->served;
     return STENO_OK;
