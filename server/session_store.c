@@ -93,6 +93,7 @@ struct steno_stored_session {
     uint64_t stored; /* messages below it */
     bool fresh;      /* nothing was put yet */
     bool stale, taken;
+    int64_t refused;  /* when Redis refused it, in ns: nothing is put for a second; 0 = never */
     int64_t touched;  /* when it was stored or touched, in ns */
     int64_t waits_ns; /* since when its client is away; 0 = it is not */
 };
@@ -103,6 +104,7 @@ struct steno_session_store {
     size_t bytes;
     pthread_t thread;
     bool running;
+    int64_t quiet; /* of the thread: it refused something, and no line about that before */
     struct {
         steno_metric *up, *seconds, *writes, *here, *elsewhere, *failures, *unstored;
     } metrics;
@@ -298,8 +300,8 @@ static bool put(void *place, const char *head, const struct steno_buf *records, 
     if (all)
         drop_pending(x);
     had = x->records.len;
-    if (s->up && copy && s->waiting_bytes + records->len <= STENO_SESSION_STORE_BYTES &&
-        !add_records(x, records)) {
+    if (s->up && copy && (!x->refused || steno_now_ns() - x->refused > SECOND) &&
+        s->waiting_bytes + records->len <= STENO_SESSION_STORE_BYTES && !add_records(x, records)) {
         good = true;
         s->waiting_bytes += x->records.len - had;
         free(x->head);
@@ -573,8 +575,11 @@ static void take_answer(const struct task *t, const redisReply *r)
     } else if (!strcmp(word, "taken")) {
         x->taken = true;
         wake(x);
-    } else
-        make_stale(x); /* gone, or an error such as that Redis has no memory left */
+    } else { /* gone, or an error such as that Redis has no memory left */
+        if (strcmp(word, "gone") != 0)
+            x->refused = steno_now_ns();
+        make_stale(x);
+    }
     if (has_work(x) || !x->wake)
         make_due(x);
 }
@@ -599,7 +604,10 @@ static void store_batch(steno_session_store *s, struct task *tasks, size_t n)
     for (size_t i = 0; i < n && !st; i++)
         if (replies[i]->type == REDIS_REPLY_ERROR) {
             steno_metric_add(s->metrics.failures, 1);
-            steno_log(LOG_WARNING, "a live session was not stored: %s", replies[i]->str);
+            if (began > s->quiet) {
+                steno_log(LOG_WARNING, "live sessions are not stored: %s", replies[i]->str);
+                s->quiet = began + 60 * SECOND;
+            }
             break;
         }
     pthread_mutex_lock(&s->lock);

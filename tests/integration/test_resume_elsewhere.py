@@ -430,6 +430,24 @@ def a_store_that_lost_everything_gets_it_again():
 
 
 @case
+def a_store_without_memory_refuses_and_gets_all_later():
+    with Redis() as r, Machine(r, "b") as b, Machine(r, "a") as a:
+        c = Client(a)
+        assert r.cli("CONFIG", "SET", "maxmemory", "1mb") == "OK"
+        c.send(9)
+        c.read("final")
+        before = a.metric("steno_session_store_writes_total")
+        time.sleep(3)
+        assert 1 <= a.metric("steno_session_store_writes_total") - before <= 5  # once a second
+        assert a.output().count("live sessions are not stored: OOM") == 1, a.output()
+        assert r.cli("CONFIG", "SET", "maxmemory", "0") == "OK"
+        assert eventually(lambda: "1" in r.cli("HKEYS", stored(r)[0]) or len(r.cli("HKEYS", stored(r)[0])) >= 5, 10 * SLOW), r.cli("HKEYS", stored(r)[0])
+        a.kill()
+        assert abs(c.back(b)["samples"] - c.finals()[-1]["end"] * RATE) <= 1
+        same_words(c.end().check(), undisturbed(b))
+
+
+@case
 def a_machine_that_drains_hands_its_sessions_over():
     with Redis() as r, Machine(r, "b") as b, Machine(r, "a", "server.drain_timeout=60") as a:
         c = Client(a)
