@@ -542,6 +542,8 @@ static int submit(struct jobs *j, const char **what, int n)
         return cli_usage("jobs submit: no recording was given");
     if (j->output && !j->watch)
         return cli_usage("--output-dir needs --watch");
+    if (j->output && mkdir(j->output, 0777) && errno != EEXIST) /* known before jobs are made */
+        st = steno_fail(&err, STENO_ERR_IO, "%s: %s", j->output, strerror(errno));
     for (int i = 0; i < n && !st; i++) {
         const struct cli_list one = {&what[i], 1};
         st = is_url(what[i]) ? submit_one(j, what[i], &err)

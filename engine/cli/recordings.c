@@ -79,13 +79,14 @@ static steno_status folder(const char *path, recordings_fn *fn, void *arg, steno
 {
     struct dirent **list = NULL;
     steno_status st = STENO_OK;
+    const char *slash = *path && path[strlen(path) - 1] == '/' ? "" : "/";
     int n = scandir(path, &list, NULL, alphasort);
     if (n < 0)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
     for (int i = 0; i < n; i++) {
         char file[4096];
         if (!st && is_recording(list[i]->d_name) &&
-            snprintf(file, sizeof file, "%s/%s", path, list[i]->d_name) < (int)sizeof file)
+            snprintf(file, sizeof file, "%s%s%s", path, slash, list[i]->d_name) < (int)sizeof file)
             st = fn(arg, file, err);
         free(list[i]);
     }

@@ -471,7 +471,8 @@ def the_command_submits_a_folder_watches_and_writes_the_texts():
         return p
     with tempfile.TemporaryDirectory() as folder, Jobs("fetch.hosts=127.0.0.1", "fetch.private=yes") as d:
         os.mkdir(os.path.join(folder, "in"))
-        os.mkdir(os.path.join(folder, "out"))
+        p = run("submit", "--watch", "--output-dir", os.path.join(folder, "no", "out"), DIGITS, code=74)
+        assert "no/out: No such file or directory" in p.stderr and run("list").stdout == "", p.stderr
         for name, audio in (("a.wav", WAV), ("b c.wav", longer(2)), ("d.wav", b"no recording")):
             with open(os.path.join(folder, "in", name), "wb") as f:
                 f.write(audio)
