@@ -30,6 +30,10 @@ static steno_value_id rel_attention(struct steno_make *m, const char *name, sten
     content = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_u", h, d), k);
     place = steno_make_2(m, "MatMul", biased(m, q, name, "pos_bias_v", h, d), p);
     place = steno_make_shift(m, place, e->pos == STENO_ESPNET_POS_LATEST);
+    if (e->zero_triu && e->pos == STENO_ESPNET_POS_LATEST) { /* legacy ones ignore the flag */
+        const struct steno_attr lower = {.name = "upper", .kind = STENO_ATTR_INT, .i = 0};
+        place = steno_make_node(m, "Trilu", 1, &place, 1, &lower);
+    }
     return steno_espnet_weigh(m, name,
                               steno_espnet_root(m, steno_make_add(m, content, place), d / h), v, d);
 }

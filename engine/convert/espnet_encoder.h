@@ -48,6 +48,7 @@ struct steno_espnet_encoder {
     bool ffn;                   /* E-Branchformer has feed-forward parts */
     bool concat_after;          /* attention's result and its input are merged by a layer */
     bool qk_norm;               /* queries and keys are normalized */
+    bool zero_triu;             /* relative positions of later frames add nothing */
     enum steno_espnet_ffn ffn_type;
     int64_t ffn_kernel;
     int64_t kernel;              /* of the Conformer's convolution */

@@ -204,7 +204,7 @@ static steno_status read_common(struct steno_espnet_job *j)
     READ(steno_espnet_int(j, y, CONF "max_pos_emb_len", STENO_ESPNET_POSITIONS, 1 << 20,
                           &e->pos_rows));
     READ(read_condition(j));
-    READ(steno_espnet_only(j, y, CONF "zero_triu", "false"));
+    READ(steno_espnet_flag(j, y, CONF "zero_triu", &e->zero_triu));
     READ(steno_espnet_flag(j, y, CONF "qk_norm", &e->qk_norm));
     if (!st && (e->d % e->heads || e->d % 2))
         st = contradict(j, "output_size and attention_heads");

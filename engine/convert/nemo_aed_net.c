@@ -87,7 +87,7 @@ static steno_value_id position_table(struct steno_make *m, const struct steno_ne
     steno_value_id v;
     if (t->learnt)
         return steno_make_param(m, "position_embedding.weight", 2, (int64_t[]){t->positions, t->d});
-    x = malloc((size_t)(POSITIONS * t->d) * sizeof *x);
+    x = m->st ? NULL : malloc((size_t)(POSITIONS * t->d) * sizeof *x);
     if (!x && !m->st)
         m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");
     if (x)

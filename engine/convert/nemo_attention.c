@@ -238,7 +238,7 @@ static steno_value_id positions(struct steno_make *m, steno_value_id keys,
 static steno_value_id local_positions(struct steno_make *m, const struct steno_nemo_arch *a)
 {
     const int64_t n = a->left + 1 + a->right, block = block_of(a), late = block - a->right;
-    float *x = calloc((size_t)(n * a->d), sizeof *x);
+    float *x = m->st ? NULL : calloc((size_t)(n * a->d), sizeof *x);
     steno_value_id v;
     if (!x && !m->st)
         m->st = steno_fail(m->err, STENO_ERR_NOMEM, "out of memory");

@@ -13,6 +13,11 @@ static void check(const struct steno_nemo_arch *a)
         abort();
     if (a->before < 0 || a->before >= a->kernel || a->factor < 1 || a->channels < 1)
         abort();
+    if (a->local && (a->left < 0 || a->right < 0 || a->left + a->right < 1 || a->streaming))
+        abort();
+    if (a->aed.layers && (a->aed.d < 2 || a->aed.d % a->aed.heads || a->streaming ||
+                          steno_nemo_memories(&a->aed) > STENO_NEMO_MEMORIES))
+        abort();
     if (a->streaming && (a->left < 1 || a->right < 0 || steno_nemo_window(a) < 1))
         abort();
 }

@@ -147,7 +147,6 @@ def bad_configurations_are_named(d):
     refused(d, asr("num_blocks: 2", "num_blocks: 1"), "more than the 1 blocks", 65)
     refused(d, asr("output_size: 8", "output_size: 10"), "[8,1,3,3], encoder_conf asks for [10,1,3,3]", 65)
     refused(d, asr("macaron_style: true", "magic: true"), "encoder_conf.magic is not known", 65)
-    refused(d, asr("macaron_style: true", "zero_triu: true"), "zero_triu: true; known: false", 65)
     refused(d, asr("- A\n", ""), "token_list asks for", 65)
     refused(d, asr("n_mels: 20", "n_mels: 40"), "asks for", 65)
     refused(d, {k: v for k, v in base.items() if "lm" not in k}, "is missing", 74)

@@ -18,7 +18,7 @@ import contextual  # noqa: E402
 import seeded  # noqa: E402
 
 RECORD, ABOUT = {}, {}
-for record in ("encoders", "longformer"):
+for record in ("encoders", "longformer", "triangle"):
     with np.load(os.path.join(ROOT, f"tests/data/convert/{record}.npz")) as recorded:
         RECORD.update({k: recorded[k] for k in recorded})
         ABOUT.update(json.loads(str(RECORD.pop("about"))))
@@ -138,7 +138,6 @@ def bad_configurations_of_formers_are_named(d):
     refused(d, name, "activation_type: gelu; known: hardtanh", activation_type="gelu")
     refused(d, name, "conv; known: abs_pos and scaled_abs_pos", pos_enc_layer_type="conv")
     refused(d, name, "'encoder.encoders.0.concat_linear.weight' is missing", drop="encoder.encoders.0.concat_linear.weight")
-    refused(d, name, "zero_triu: true; known: false", zero_triu=True)
 
 
 def bad_configurations_of_blocks_are_named(d):
