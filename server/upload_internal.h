@@ -1,5 +1,5 @@
-/* Shared by upload.c (the life of a request), upload_form.c (parameters and body) and upload_raw.c
- * (what is written to the socket without libmicrohttpd). */
+/* Shared by upload.c (the life of a request), upload_form.c (parameters and body), upload_answer.c
+ * (what is answered) and upload_raw.c (what is written to the socket without libmicrohttpd). */
 #ifndef STENO_SERVER_UPLOAD_INTERNAL_H
 #define STENO_SERVER_UPLOAD_INTERNAL_H
 
@@ -104,12 +104,22 @@ void steno_upload_fail_status(struct steno_upload *up, const char *param, const 
 /* What the request asks of a job; its model is chosen. The recording and the callbacks are to be
  * set. */
 struct steno_job_request steno_upload_job(const struct steno_upload *up);
+
+/* ---- upload_answer.c ---- */
+
 /* The result of a job in the form of the next function. */
 struct steno_openai_result steno_upload_result(const struct steno_upload *up,
                                                const struct steno_job_result *r);
 /* Append the answer, in up->ask.format, to up->answer. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_upload_write(struct steno_upload *up,
                                            const struct steno_openai_result *r);
+/* The deltas to come are of this channel, from 1. Its text begins on a new line, like that of each
+ * channel that has none, so that all deltas add up to the text of the whole. Lock held. */
+void steno_upload_enter_channel(struct steno_upload *up, unsigned channel);
+/* An event of the job becomes server-sent events; user: the upload. On a pool's thread. */
+void steno_upload_on_event(void *user, unsigned channel, const struct steno_event *ev);
+/* Answer with the events, as they come. */
+enum MHD_Result steno_upload_respond_events(struct steno_request *rq, struct steno_upload *up);
 
 /* ---- upload_stored.c: requests that become jobs (job_service.h) ---- */
 
