@@ -104,6 +104,8 @@ struct steno_header {
     const char *name, *value;
 };
 
+/* Answer with rs, which it takes, and the headers that every answer has. */
+enum MHD_Result steno_respond_with(struct steno_request *rq, int code, struct MHD_Response *rs);
 /* Answer with a body, whose memory it takes. headers may be NULL. */
 enum MHD_Result steno_respond(struct steno_request *rq, int code, const char *media,
                               struct steno_buf *body, const struct steno_header *headers);
