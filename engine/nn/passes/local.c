@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define MAX_NODES 4096
+#define MAX_TEXT ((size_t)1 << 20)
 #define MAX_BYTES ((size_t)64 << 20) /* of one node's results, whatever a file asks for */
 
 void steno_moved_fixed(const struct steno_graph *g, bool *fixed)
@@ -129,6 +130,114 @@ static bool visit(struct steno_moved *p, steno_value_id v, steno_value_id stop, 
     return true;
 }
 
+/* ---- text ---- */
+
+static bool put(struct steno_moved *p, const void *bytes, size_t n)
+{
+    return !n || steno_buf_add(&p->text, bytes, n) == STENO_OK;
+}
+
+static bool put_number(struct steno_moved *p, int64_t v)
+{
+    return put(p, &v, sizeof v);
+}
+
+static bool put_attr(struct steno_moved *p, const struct steno_attr *a)
+{
+    size_t bytes;
+    if (!put(p, a->name, strlen(a->name) + 1) || !put_number(p, (int64_t)a->kind))
+        return false;
+    switch (a->kind) {
+    case STENO_ATTR_INT:
+        return put_number(p, a->i);
+    case STENO_ATTR_FLOAT:
+        return put(p, &a->f, sizeof a->f);
+    case STENO_ATTR_STRING:
+        return put(p, a->s, strlen(a->s) + 1);
+    case STENO_ATTR_INTS:
+        return put_number(p, (int64_t)a->n) && put(p, a->ints, a->n * sizeof *a->ints);
+    case STENO_ATTR_TENSOR:
+        return a->t && a->t->data && !steno_shape_bytes(&a->t->shape, a->t->dtype, &bytes) &&
+               put(p, &a->t->shape, sizeof a->t->shape) && put_number(p, (int64_t)a->t->dtype) &&
+               put(p, a->t->data, bytes);
+    default:
+        return false;
+    }
+}
+
+/* What stands for value v: the number of a constant, of a leaf, or of an output of a node. */
+static bool put_value(struct steno_moved *p, steno_value_id v, const int32_t *order)
+{
+    const struct steno_value *x = v == STENO_NONE ? NULL : &p->g->values[v];
+    if (!x)
+        return put(p, "-", 1);
+    for (int i = 0; i < p->n_leaf; i++)
+        if (p->leaf[i] == v)
+            return put(p, "l", 1) && put_number(p, i);
+    if (x->constant && x->constant->data)
+        return put(p, "c", 1) && put_number(p, v);
+    for (int k = 0; k < p->g->nodes[x->producer].n_out; k++)
+        if (p->g->nodes[x->producer].out[k] == v)
+            return put(p, "n", 1) && put_number(p, order[x->producer]) && put_number(p, k);
+    return false;
+}
+
+/* Symbols are numbered as they come: another layer may have others. */
+static bool put_dim(struct steno_moved *p, int64_t d)
+{
+    int i = 0;
+    if (d >= 0)
+        return put_number(p, d);
+    while (i < p->n_symbols && p->symbol[i] != d)
+        i++;
+    if (i == (int)(sizeof p->symbol / sizeof *p->symbol) || d == STENO_DIM_ANY)
+        return false;
+    p->symbol[i] = d;
+    p->n_symbols += i == p->n_symbols;
+    return put_number(p, -1 - i);
+}
+
+static bool put_shape(struct steno_moved *p, steno_value_id v)
+{
+    const struct steno_shape *s = &p->g->values[v].shape;
+    bool ok = put_number(p, (int64_t)p->g->values[v].dtype) && put_number(p, s->rank);
+    for (int i = 0; ok && i < s->rank; i++)
+        ok = put_dim(p, s->dim[i]);
+    return ok;
+}
+
+/* The nodes are in the order in which they were found from the end on, which does not depend on
+ * where they are in the graph. */
+static bool write_text(struct steno_moved *p)
+{
+    int32_t *order = calloc((size_t)p->g->n_nodes, sizeof *order);
+    bool ok = order != NULL;
+    for (int i = 0; ok && i < p->n; i++)
+        order[p->node[i]] = i;
+    for (int i = 0; ok && i < p->n_leaf; i++)
+        ok = put_shape(p, p->leaf[i]);
+    ok = ok && put_value(p, p->end, order);
+    for (int i = 0; ok && i < p->n; i++) {
+        const struct steno_node *n = &p->g->nodes[p->node[i]];
+        ok = put(p, &n->op, sizeof n->op) && put_number(p, n->opset) && put_number(p, n->n_in) &&
+             put_number(p, n->n_attr);
+        for (int k = 0; ok && k < n->n_attr; k++)
+            ok = put_attr(p, &n->attr[k]);
+        for (int k = 0; ok && k < n->n_in; k++)
+            ok = k == 0 && n->op->flags & STENO_OP_SHAPE_ONLY ? put_shape(p, n->in[k])
+                                                              : put_value(p, n->in[k], order);
+    }
+    free(order);
+    return ok;
+}
+
+void steno_moved_free(struct steno_moved *p)
+{
+    free(p->node);
+    p->node = NULL;
+    steno_buf_free(&p->text);
+}
+
 bool steno_moved_find(struct steno_moved *p, steno_value_id stop)
 {
     bool *seen = calloc((size_t)p->g->n_values, sizeof *seen);
@@ -140,6 +249,9 @@ bool steno_moved_find(struct steno_moved *p, steno_value_id stop)
                 ok = visit(p, n->in[k], stop, seen);
     }
     free(seen);
+    steno_buf_init(&p->text, MAX_TEXT);
+    if (ok && !write_text(p))
+        p->text.len = 0;
     if (ok && p->n)
         qsort(p->node, (size_t)p->n, sizeof *p->node, by_number);
     return ok && p->n;

@@ -3,6 +3,7 @@
 #ifndef STENO_NN_PASSES_LOCAL_H
 #define STENO_NN_PASSES_LOCAL_H
 
+#include "base/buf.h"
 #include "nn/passes/passes.h"
 
 enum { STENO_MOVED_LEAVES = 4 };
@@ -20,6 +21,11 @@ struct steno_moved {
     int n, room;
     steno_value_id leaf[STENO_MOVED_LEAVES];
     int n_leaf;
+    /* Operators, attributes, constants, and what reads what: parts with equal text compute the same
+     * of their leaves. Empty: too long, or an attribute has no text. */
+    struct steno_buf text;
+    int64_t symbol[8]; /* open dimensions of the text, by their numbers there */
+    int n_symbols;
 };
 
 /* Tell which values of g depend on constants and shapes alone: fixed [n_values]. */
@@ -28,9 +34,10 @@ void steno_moved_fixed(const struct steno_graph *g, bool *fixed);
 bool steno_moved_takes(const struct steno_graph *g, const bool *fixed, bool by_condition,
                        const struct steno_node *n);
 /* Find the part that ends at p->end. stop: a value that is a leaf in any case, or STENO_NONE.
- * False: it has more leaves or nodes than a part can have, or there is no memory. The caller frees
- * p->node in any case. */
+ * False: it has more leaves or nodes than a part can have, or there is no memory. The caller calls
+ * steno_moved_free in any case. */
 bool steno_moved_find(struct steno_moved *p, steno_value_id stop);
+void steno_moved_free(struct steno_moved *p);
 
 /* The extents that stand for two symbols. */
 struct steno_moved_sizes {

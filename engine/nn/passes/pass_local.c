@@ -27,6 +27,7 @@
 #define MAX_NUMBERS ((size_t)1 << 20)
 #define MAX_SUM (1 << 23) /* f32 holds integers up to twice that */
 #define MAX_CHUNKS 5
+#define MAX_CHAIN 32
 
 enum { Q, K, V, MASK, OFF, SIDES };
 
@@ -43,11 +44,15 @@ struct local {
     struct steno_moved scores, mix; /* what is before the Softmax, and behind it */
     struct side side[SIDES];
     steno_value_id end;
+    int32_t chain[MAX_CHAIN + 1]; /* nodes from the Softmax to the end, read by no other */
+    int n_chain;
     bool late, end_late; /* Q, K and V, or the result, are [T, B, columns] */
+    bool swapped;        /* the leaf of K comes before that of Q */
     int64_t columns;     /* of a row of scores */
     /* found by the trials */
     int64_t heads, size, v_size, window;
     float scale;
+    struct local *last; /* the attention that was found last, or nothing: no text */
     /* of one trial */
     struct steno_moved_sizes sizes;
     steno_arena *mem;
@@ -502,40 +507,73 @@ static bool name_mix(struct local *l)
     return weights && l->side[V].v != STENO_NONE;
 }
 
+static bool same_text(const struct steno_buf *a, const struct steno_buf *b)
+{
+    return a->len && a->len == b->len && !memcmp(a->data, b->data, a->len);
+}
+
+/* True if this layer is another one of the same kind as the last, whose trials hold for it. */
+static bool is_proven(struct local *l)
+{
+    const struct local *p = l->last;
+    if (!same_text(&l->scores.text, &p->scores.text) || !same_text(&l->mix.text, &p->mix.text) ||
+        !name_scores(l, p->swapped))
+        return false;
+    for (int i = 0; i < 2; i++) /* the two texts number their symbols apart */
+        if (l->g->values[l->side[Q].v].shape.dim[i] != l->g->values[l->side[V].v].shape.dim[i])
+            return false;
+    l->swapped = p->swapped;
+    l->late = p->late;
+    l->end_late = p->end_late;
+    l->heads = p->heads;
+    l->size = p->size;
+    l->v_size = p->v_size;
+    l->window = p->window;
+    l->scale = p->scale;
+    return true;
+}
+
 /* A value behind the Softmax that may be the result. */
 static bool try_end(struct local *l, steno_value_id end)
 {
-    bool ok;
     l->end = end;
     l->mix = (struct steno_moved){.g = l->g, .fixed = l->fixed, .by_condition = true, .end = end};
-    ok = l->g->values[end].shape.rank == 3 && steno_moved_find(&l->mix, l->softmax->out[0]) &&
-         name_mix(l);
-    ok = ok && (name_scores(l, false) && is_true(l));
-    ok = ok || (l->side[V].v != STENO_NONE && l->mix.n && name_mix(l) && name_scores(l, true) &&
-                is_true(l));
-    free(l->mix.node);
-    l->mix.node = NULL;
-    return ok;
+    if (l->g->values[end].shape.rank != 3 || !steno_moved_find(&l->mix, l->softmax->out[0]) ||
+        !name_mix(l))
+        return false;
+    if (is_proven(l))
+        return true;
+    for (int i = 0; i < 2; i++) {
+        l->swapped = i;
+        if (name_scores(l, i) && is_true(l))
+            return true;
+    }
+    return false;
 }
 
 static bool match(struct local *l)
 {
-    steno_value_id ends[32];
+    steno_value_id ends[MAX_CHAIN];
     int n = 0;
     steno_value_id v = l->softmax->out[0];
     bool ok;
-    for (struct steno_node *r; n < 32 && (r = steno_pass_only_reader(l->g, v)); v = r->out[0]) {
+    l->chain[0] = l->g->values[v].producer;
+    for (struct steno_node *r; n < MAX_CHAIN && (r = steno_pass_only_reader(l->g, v));
+         v = r->out[0]) {
         if (r->n_out != 1 || !steno_moved_takes(l->g, l->fixed, true, r))
             break;
         ends[n++] = r->out[0];
+        l->chain[n] = l->g->values[r->out[0]].producer;
     }
     if (n < 2)
         return false;
     l->scores = (struct steno_moved){.g = l->g, .fixed = l->fixed, .end = l->softmax->in[0]};
     ok = steno_moved_find(&l->scores, STENO_NONE) && l->scores.n_leaf >= 2 && name_scores(l, false);
-    while (ok && n > 1 && !try_end(l, ends[n - 1]))
+    while (ok && n > 1 && !try_end(l, ends[n - 1])) {
+        steno_moved_free(&l->mix);
         n--;
-    free(l->scores.node);
+    }
+    l->n_chain = n + 1;
     return ok && n > 1;
 }
 
@@ -580,7 +618,8 @@ static steno_status replace(struct local *l, steno_err *err)
     struct steno_node *y;
     steno_status st = STENO_OK;
     const char *name = l->softmax->name;
-    steno_pass_producer(g, l->end)->dead = true;
+    for (int i = 0; i < l->n_chain; i++)
+        g->nodes[l->chain[i]].dead = true;
     for (int i = 0; !st && i < SIDES; i++) {
         in[i] = l->side[i].v;
         if (i > V || !l->late)
@@ -610,18 +649,25 @@ static steno_status replace(struct local *l, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_pass_local(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                              steno_err *err)
+static void forget(struct local *l)
+{
+    steno_moved_free(&l->scores);
+    steno_moved_free(&l->mix);
+}
+
+/* Rewrite the first attention that is not rewritten yet. *found: there was one. */
+static steno_status rewrite_one(struct steno_graph *g, const struct steno_pass_env *env,
+                                struct local *last, bool *found, steno_err *err)
 {
     bool *fixed = NULL;
     steno_status st = STENO_OK;
-    const int32_t n_values = g->n_values;
-    for (int32_t i = 0, count = g->n_nodes; !st && i < count; i++) {
-        struct local l = {.g = g, .env = env, .softmax = &g->nodes[i]};
+    *found = false;
+    for (int32_t i = 0, count = g->n_nodes; !st && !*found && i < count; i++) {
+        struct local l = {.g = g, .env = env, .softmax = &g->nodes[i], .last = last};
         if (!is_softmax(g, l.softmax))
             continue;
         if (!fixed) {
-            fixed = calloc((size_t)n_values, sizeof *fixed);
+            fixed = calloc((size_t)g->n_values, sizeof *fixed);
             if (!fixed)
                 return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
             steno_moved_fixed(g, fixed);
@@ -632,10 +678,36 @@ steno_status steno_pass_local(struct steno_graph *g, const struct steno_pass_env
         l.mem = steno_arena_new(0);
         if (!l.mem)
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-        else if (match(&l) && !(st = replace(&l, err)))
-            ++*changed;
+        *found = !st && match(&l);
+        if (*found)
+            st = replace(&l, err);
         steno_arena_free(l.mem);
+        forget(*found ? last : &l);
+        if (*found)
+            *last = l;
     }
     free(fixed);
+    return st;
+}
+
+/* The length behind attention is known only when it is one node, and the next layer needs it; so
+ * the shapes are inferred again after each. */
+steno_status steno_pass_local(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                              steno_err *err)
+{
+    struct local last = {0};
+    bool found = true;
+    steno_status st = STENO_OK;
+    while (!st && found) {
+        st = rewrite_one(g, env, &last, &found, err);
+        *changed += !st && found;
+        if (g->parent)
+            found = false; /* bodies are inferred with the main graph, before the next round */
+        if (!st && found)
+            st = steno_graph_sort(g, err);
+        if (!st && found)
+            st = env->infer(env->arg, g, err);
+    }
+    forget(&last);
     return st;
 }
