@@ -1,12 +1,5 @@
 #define _GNU_SOURCE /* memmem */
-/* Keys in Redis, all with the prefix "steno:live:" and the SHA-256 of the session's id in
- * hexadecimal, because who knows an id may take its session: hashes with the fields
- *
- *     token      of the machine that has the session
- *     owner      name of the API key
- *     head       protocol/session_head.h
- *     closed     its client ended it: nothing else is left of it but the token
- *     0, 1, ...  messages by seq, with byte 1 instead of the session's id
+/* session_commands.c has the form of what is stored.
  *
  * A key lives for the time of websocket.resume after the connection was lost, or after the last
  * sign of life of its machine and a third of that time more, which is how often there is one. */
@@ -17,6 +10,7 @@
 #include "base/threads.h"
 #include "server/history.h"
 #include "server/log.h"
+#include "server/session_commands.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -28,51 +22,7 @@
 #define SECOND INT64_C(1000000000)
 #define BATCH 64 /* commands that are sent at once */
 #define BATCH_BYTES (1u << 20)
-#define MASK '\1'     /* stands for the id in a stored message; JSON has no such byte */
 #define TOKEN_SIZE 40 /* with its NUL */
-
-/* ---- scripts --------------------------------------------------------------------------------- */
-
-/* hash, token, owner, ms to live, all or not, head, lost or "", then seq and text of messages */
-static const char script_put[] =
-    "local a,k=ARGV,'steno:live:'..ARGV[1]\n"
-    "local t=redis.call('HGET',k,'token')\n"
-    "if t and t~=a[2] then return 'taken' end\n"
-    "if a[5]=='1' then redis.call('DEL',k) elseif not t then return 'gone' end\n"
-    "redis.call('HSET',k,'token',a[2],'owner',a[3],'head',a[6])\n"
-    "if a[7]~='' then local lost=tonumber(a[7])\n"
-    "  for _,f in ipairs(redis.call('HKEYS',k)) do local n=tonumber(f)\n"
-    "    if n and n<lost then redis.call('HDEL',k,f) end end end\n"
-    "for i=8,#a,2 do redis.call('HSET',k,a[i],a[i+1]) end\n"
-    "redis.call('PEXPIRE',k,a[4])\n"
-    "return 'ok'\n";
-
-/* hash, token, ms to live */
-static const char script_touch[] = "local a,k=ARGV,'steno:live:'..ARGV[1]\n"
-                                   "local t=redis.call('HGET',k,'token')\n"
-                                   "if not t then return 'gone' end\n"
-                                   "if t~=a[2] then return 'taken' end\n"
-                                   "redis.call('PEXPIRE',k,a[3])\n"
-                                   "return 'ok'\n";
-
-/* hash, token, ms to live. The token stays, so that an earlier holder learns of its loss. */
-static const char script_erase[] = "local a,k=ARGV,'steno:live:'..ARGV[1]\n"
-                                   "if redis.call('HGET',k,'token')~=a[2] then return 'taken' end\n"
-                                   "redis.call('DEL',k)\n"
-                                   "redis.call('HSET',k,'token',a[2],'closed',1)\n"
-                                   "redis.call('PEXPIRE',k,a[3])\n"
-                                   "return 'ok'\n";
-
-/* hash, new token, owner, token of the one that is here or "", ms to live */
-static const char script_claim[] = "local a,k=ARGV,'steno:live:'..ARGV[1]\n"
-                                   "local t=redis.call('HMGET',k,'token','owner','closed')\n"
-                                   "if not t[1] then return {'none'} end\n"
-                                   "if t[3] then return {'closed'} end\n"
-                                   "if t[2]~=a[3] then return {'none'} end\n"
-                                   "redis.call('PEXPIRE',k,a[5])\n"
-                                   "if t[1]==a[4] then return {'yours'} end\n"
-                                   "redis.call('HSET',k,'token',a[2])\n"
-                                   "return {'taken',redis.call('HGETALL',k)}\n";
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
@@ -263,7 +213,7 @@ void steno_stored_session_expire(steno_stored_session *x)
 
 /* ---- what a session does with its place ------------------------------------------------------ */
 
-/* Append the messages with MASK instead of the id. */
+/* Append the messages with STENO_SESSION_MASK instead of the id. */
 static steno_status add_records(struct steno_stored_session *x, const struct steno_buf *from)
 {
     const size_t len = strlen(x->id);
@@ -278,7 +228,7 @@ static steno_status add_records(struct steno_stored_session *x, const struct ste
         steno_buf_init(&masked, n + 1);
         st = steno_buf_add(&masked, text, before);
         if (!st && id)
-            st = steno_buf_add(&masked, (char[]){MASK}, 1);
+            st = steno_buf_add(&masked, (char[]){STENO_SESSION_MASK}, 1);
         if (!st && id)
             st = steno_buf_add(&masked, id + len, n - before - len);
         if (!st)
@@ -362,113 +312,14 @@ static void leave(void *place, bool erase)
 const struct steno_ws_storage steno_session_storage = {
     .put = put, .get_state = get_state, .set_waiting = set_waiting, .leave = leave};
 
-/* ---- commands -------------------------------------------------------------------------------- */
-
-/* The words of one EVAL. The first failure sticks. */
-struct words {
-    struct steno_buf bytes, ends; /* ends: size_t */
-    const char **v;
-    size_t *len;
-    bool failed;
-};
-
-static void add_word(struct words *w, const char *p, size_t n)
-{
-    size_t end;
-    w->failed |= n && steno_buf_add(&w->bytes, p, n);
-    end = w->bytes.len;
-    w->failed |= steno_buf_add(&w->ends, &end, sizeof end) != STENO_OK;
-}
-
-static void add_text(struct words *w, const char *p)
-{
-    add_word(w, p, strlen(p));
-}
-
-static void add_number(struct words *w, uint64_t v)
-{
-    char t[24];
-    snprintf(t, sizeof t, "%llu", (unsigned long long)v);
-    add_text(w, t);
-}
-
-static void begin_words(struct words *w, const char *script)
-{
-    *w = (struct words){0};
-    steno_buf_init(&w->bytes, 64u << 20);
-    steno_buf_init(&w->ends, 4u << 20);
-    add_text(w, "EVAL");
-    add_text(w, script);
-    add_text(w, "0");
-}
-
-static void free_words(struct words *w)
-{
-    steno_buf_free(&w->bytes);
-    steno_buf_free(&w->ends);
-    free(w->v);
-    free(w->len);
-}
-
-/* False: out of memory. */
-static bool finish_words(struct words *w, struct steno_redis_words *out)
-{
-    const size_t n = w->ends.len / sizeof(size_t);
-    size_t at = 0;
-    w->v = calloc(n, sizeof *w->v);
-    w->len = calloc(n, sizeof *w->len);
-    if (w->failed || !w->v || !w->len)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        size_t end;
-        memcpy(&end, w->ends.data + i * sizeof end, sizeof end);
-        w->v[i] = w->bytes.data + at;
-        w->len[i] = end - at;
-        at = end;
-    }
-    *out = (struct steno_redis_words){(int)n, w->v, w->len};
-    return true;
-}
-
 /* ---- storing --------------------------------------------------------------------------------- */
 
 struct task {
     struct steno_stored_session *x;
-    struct words words;
+    struct steno_session_words words;
     bool puts, ends;
     uint64_t last;
 };
-
-static void write_put(struct steno_stored_session *x, struct words *w, int64_t now)
-{
-    const char *text;
-    size_t at = 0, n;
-    uint64_t seq;
-    begin_words(w, script_put);
-    add_text(w, x->hash);
-    add_text(w, x->token);
-    add_text(w, x->owner);
-    add_number(w, (uint64_t)life_of(x, now));
-    add_text(w, x->all ? "1" : "0");
-    add_text(w, x->head);
-    if (x->lost)
-        add_number(w, x->lost);
-    else
-        add_text(w, "");
-    while (steno_record_next(&x->records, &at, &seq, &text, &n)) {
-        add_number(w, seq);
-        add_word(w, text, n);
-    }
-}
-
-static void write_short(const struct steno_stored_session *x, struct words *w, const char *script,
-                        int64_t now)
-{
-    begin_words(w, script);
-    add_text(w, x->hash);
-    add_text(w, x->token);
-    add_number(w, (uint64_t)life_of(x, now));
-}
 
 /* Make the next command of x. Lock held. False: nothing is to be sent. */
 static bool make_task(struct steno_stored_session *x, struct task *t, int64_t now)
@@ -480,13 +331,22 @@ static bool make_task(struct steno_stored_session *x, struct task *t, int64_t no
         return false;
     }
     if (x->head) {
-        write_put(x, &t->words, now);
+        const struct steno_session_put put = {.hash = x->hash,
+                                              .token = x->token,
+                                              .owner = x->owner,
+                                              .life_ms = (uint64_t)life_of(x, now),
+                                              .all = x->all,
+                                              .head = x->head,
+                                              .lost = x->lost,
+                                              .records = &x->records};
+        steno_session_put(&t->words, &put);
         t->puts = true;
         t->last = x->last;
         drop_pending(x);
         x->all = x->touch = false;
     } else if (x->erase || x->touch) {
-        write_short(x, &t->words, x->erase ? script_erase : script_touch, now);
+        (x->erase ? steno_session_erase : steno_session_touch)(&t->words, x->hash, x->token,
+                                                               (uint64_t)life_of(x, now));
         x->touch = x->erase = false;
     } else
         return false;
@@ -592,7 +452,7 @@ static void store_batch(steno_session_store *s, struct task *tasks, size_t n)
     steno_err err;
     steno_status st = STENO_OK;
     for (size_t i = 0; i < n && !st; i++)
-        if (!finish_words(&tasks[i].words, &words[i]))
+        if (!steno_session_words_finish(&tasks[i].words, &words[i]))
             st = steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = steno_redis_pipeline(s->redis, STENO_REDIS_LIVE, n, words, replies, &err);
@@ -621,110 +481,29 @@ static void store_batch(steno_session_store *s, struct task *tasks, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (replies[i])
             freeReplyObject(replies[i]);
-        free_words(&tasks[i].words);
+        steno_session_words_free(&tasks[i].words);
     }
 }
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
-static steno_status unmask(const char *text, size_t n, const char *id, uint64_t seq,
-                           struct steno_buf *out)
-{
-    const char *mask = memchr(text, MASK, n);
-    const size_t before = mask ? (size_t)(mask - text) : n;
-    struct steno_buf b;
-    steno_status st;
-    steno_buf_init(&b, n + strlen(id));
-    st = steno_buf_add(&b, text, before);
-    if (!st && mask)
-        st = steno_buf_puts(&b, id);
-    if (!st && mask)
-        st = steno_buf_add(&b, mask + 1, n - before - 1);
-    if (!st)
-        st = steno_record_add(out, seq, b.data, b.len);
-    steno_buf_free(&b);
-    return st;
-}
-
-struct found {
-    uint64_t seq;
-    const redisReply *text;
-};
-
-static int by_seq(const void *a, const void *b)
-{
-    const struct found *x = a, *y = b;
-    return x->seq < y->seq ? -1 : x->seq > y->seq;
-}
-
-/* Read the fields of a hash. False: it is not whole, or out of memory. */
-static bool read_fields(struct steno_session_claim *c, const redisReply *r, size_t bytes)
-{
-    struct found *found = calloc(r->elements / 2 + 1, sizeof *found);
-    size_t n = 0;
-    bool good = found;
-    steno_buf_init(&c->messages, 4 * bytes);
-    for (size_t i = 0; good && i + 1 < r->elements; i += 2) {
-        const redisReply *name = r->element[i], *value = r->element[i + 1];
-        if (name->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING)
-            good = false;
-        else if (name->str[0] >= '0' && name->str[0] <= '9')
-            found[n++] = (struct found){strtoull(name->str, NULL, 10), value};
-        else if (!strcmp(name->str, "head"))
-            c->head = strdup(value->str);
-    }
-    if (good)
-        qsort(found, n, sizeof *found, by_seq);
-    for (size_t i = 0; good && i < n; i++)
-        good = !unmask(found[i].text->str, found[i].text->len, c->id, found[i].seq, &c->messages);
-    free(found);
-    return good && c->head;
-}
-
-static void read_claim(struct steno_session_claim *c, const redisReply *r, size_t bytes)
-{
-    const char *word =
-        r->type == REDIS_REPLY_ARRAY && r->elements && r->element[0]->type == REDIS_REPLY_STRING
-            ? r->element[0]->str
-            : "";
-    if (!strcmp(word, "none"))
-        c->result = STENO_CLAIM_NONE;
-    else if (!strcmp(word, "closed"))
-        c->result = STENO_CLAIM_CLOSED;
-    else if (!strcmp(word, "yours"))
-        c->result = STENO_CLAIM_YOURS;
-    else if (!strcmp(word, "taken") && r->elements == 2 &&
-             r->element[1]->type == REDIS_REPLY_ARRAY && read_fields(c, r->element[1], bytes))
-        c->result = STENO_CLAIM_TAKEN;
-    if (c->result != STENO_CLAIM_TAKEN) {
-        free(c->head);
-        c->head = NULL;
-        steno_buf_free(&c->messages);
-    }
-}
-
 static void claim(steno_session_store *s, struct steno_session_claim *c)
 {
     char hash[STENO_SHA256_HEX];
     struct steno_redis_words words;
-    struct words w;
+    struct steno_session_words w;
     redisReply *r = NULL;
     steno_err err = {0};
     steno_status st = STENO_OK;
     hash_id(c->id, hash);
     random_token(c->token);
     c->result = STENO_CLAIM_AWAY;
-    begin_words(&w, script_claim);
-    add_text(&w, hash);
-    add_text(&w, c->token);
-    add_text(&w, c->owner);
-    add_text(&w, c->local);
-    add_number(&w, (uint64_t)to_ms(s->resume_ns + s->resume_ns / 3) + 1);
-    if (!finish_words(&w, &words))
+    steno_session_claim_words(&w, hash, c, (uint64_t)to_ms(s->resume_ns + s->resume_ns / 3) + 1);
+    if (!steno_session_words_finish(&w, &words))
         st = steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = steno_redis_pipeline(s->redis, STENO_REDIS_LIVE, 1, &words, &r, &err);
-    free_words(&w);
+    steno_session_words_free(&w);
     if (st) {
         steno_metric_add(s->metrics.failures, 1);
         pthread_mutex_lock(&s->lock);
@@ -732,7 +511,7 @@ static void claim(steno_session_store *s, struct steno_session_claim *c)
         s->next_try = steno_now_ns() + SECOND;
         pthread_mutex_unlock(&s->lock);
     } else {
-        read_claim(c, r, s->bytes);
+        steno_session_read_claim(c, r, s->bytes);
         freeReplyObject(r);
     }
     c->done(c);
