@@ -6,7 +6,6 @@
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs.h"
 
-#include "audio/file.h"
 #include "base/threads.h"
 #include "protocol/dialect.h"
 
@@ -158,6 +157,7 @@ static steno_status open_audio(steno_job *job, struct steno_audio_info *info, st
                                                                              : job->req.channel,
                                             .max_seconds = srv->conf->audio_seconds,
                                             .decoders = srv->decoders,
+                                            .raw = job->req.raw,
                                             .dont_wait = true};
     steno_status st = STENO_OK;
     if (!job->audio) {

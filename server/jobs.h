@@ -10,6 +10,7 @@
 #ifndef STENO_SERVER_JOBS_H
 #define STENO_SERVER_JOBS_H
 
+#include "audio/file.h"
 #include "protocol/options.h"
 #include "protocol/transcript.h"
 #include "server/server.h"
@@ -25,11 +26,12 @@ struct steno_job_request {
     uint64_t owner;              /* for round robin between owners; 0 = no owner */
     char *audio;                 /* [len], from malloc; the job owns it once start succeeds */
     size_t len;
-    int fd;            /* audio NULL: a file with the recording, borrowed until done */
-    bool background;   /* nobody waits for the answer: uploads go first */
-    unsigned channel;  /* 0 = mean of all, k = the k-th one */
-    bool multichannel; /* each channel has a transcript of its own; channel is 0 */
-    int beam, n_best;  /* 0 = the model's default */
+    struct steno_raw_audio raw; /* sample_rate 0: the recording has a header */
+    int fd;                     /* audio NULL: a file with the recording, borrowed until done */
+    bool background;            /* nobody waits for the answer: uploads go first */
+    unsigned channel;           /* 0 = mean of all, k = the k-th one */
+    bool multichannel;          /* each channel has a transcript of its own; channel is 0 */
+    int beam, n_best;           /* 0 = the model's default */
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
     struct steno_hints hints;     /* borrowed until done */

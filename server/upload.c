@@ -325,6 +325,7 @@ struct steno_job_request steno_upload_job(const struct steno_upload *up)
                                       .served = up->served,
                                       .channel = (unsigned)up->ask.channel,
                                       .multichannel = up->multichannel,
+                                      .raw = up->raw,
                                       .beam = up->beam,
                                       .n_best = up->n_best,
                                       .vad = vad_of(up),

@@ -229,18 +229,59 @@ static steno_status on_part_end(void *user, steno_err *err)
     return st;
 }
 
+/* The encoding of samples without a header. Other recordings tell their own. */
+static steno_status set_encoding(struct steno_upload *up, const char *value, steno_err *err)
+{
+    enum steno_encoding encoding;
+    steno_status st = steno_deepgram_encoding(value, &encoding, err);
+    if (!st && !strcmp(value, "opus"))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "encoding: packets of opus have no bounds in a body; Ogg has");
+    if (st || encoding == STENO_ENCODING_CONTAINER || encoding == STENO_ENCODING_OPUS)
+        return st;
+    up->raw_named = true;
+    return steno_pcm_parse(steno_encoding_name(encoding), &up->raw.format, err);
+}
+
+static steno_status set_channels(struct steno_upload *up, const char *value, steno_err *err)
+{
+    int n = 0;
+    steno_status st = steno_query_int("channels", value, 1, STENO_CHANNELS_MAX, &n, err);
+    up->raw.channels = (unsigned)n;
+    return st;
+}
+
+/* The query is read: whether it describes samples without a header. */
+static steno_status check_raw(struct steno_upload *up, steno_err *err)
+{
+    if (!up->raw_named) {
+        up->raw = (struct steno_raw_audio){0};
+        return STENO_OK;
+    }
+    if (!up->raw.channels)
+        up->raw.channels = 1;
+    if (up->raw.sample_rate)
+        return STENO_OK;
+    up->fail_param = "sample_rate";
+    return steno_fail(err, STENO_ERR_INVAL, "sample_rate: must be given with encoding");
+}
+
 /* Deepgram's form: names of features that this server does not have are ignored. */
 static steno_status on_deepgram_query(void *user, const char *name, const char *value,
                                       steno_err *err)
 {
     struct steno_upload *up = user;
-    if (!strcmp(name, "encoding") || !strcmp(name, "callback"))
+    if (!strcmp(name, "callback"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          strcmp(name, "callback")
-                              ? "%s: not possible here; the body must be a recording with a header"
-                              : "%s: not possible here; this server keeps no jobs (jobs.dir is "
-                                "empty)",
-                          name);
+                          "callback: not possible here; this server keeps no jobs (jobs.dir is "
+                          "empty)");
+    if (!strcmp(name, "encoding"))
+        return set_encoding(up, value, err);
+    if (!strcmp(name, "sample_rate"))
+        return steno_query_int(name, value, STENO_RATE_MIN, STENO_RATE_MAX, &up->raw.sample_rate,
+                               err);
+    if (!strcmp(name, "channels"))
+        return set_channels(up, value, err);
     if (!strcmp(name, "alternatives"))
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->n_best, err);
     if (steno_deepgram_is_want(name))
@@ -297,7 +338,8 @@ steno_status steno_upload_open_body(struct steno_request *rq, struct steno_uploa
 
 steno_status steno_upload_read_target(struct steno_upload *up, const char *target, steno_err *err)
 {
-    return steno_query_each(target, on_parameter, up, err);
+    steno_status st = steno_query_each(target, on_parameter, up, err);
+    return st ? st : check_raw(up, err);
 }
 
 steno_status steno_upload_open_parts(struct steno_request *rq, struct steno_upload *up,

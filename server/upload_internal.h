@@ -27,7 +27,9 @@ struct steno_upload {
     struct steno_deepgram_wants wants;
     bool no_words;
     int beam, n_best;
-    bool multichannel; /* each channel has a transcript of its own */
+    bool multichannel;          /* each channel has a transcript of its own */
+    struct steno_raw_audio raw; /* as the query names it; sample_rate 0: it does not */
+    bool raw_named;             /* its encoding is of samples without a header */
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;

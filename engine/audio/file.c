@@ -115,11 +115,12 @@ static int64_t frames_expected(const struct steno_wav_info *w, int64_t size)
     return w->frames < 0 || (uint64_t)w->frames > there ? (int64_t)there : w->frames;
 }
 
-static steno_status open_wav(steno_audio *a, steno_err *err)
+static steno_status open_wav(steno_audio *a, const struct steno_raw_audio *raw, steno_err *err)
 {
     const struct steno_wav_info *w;
     steno_status st;
-    a->wav = steno_wav_new();
+    a->wav =
+        raw ? steno_wav_new_raw(raw->format, raw->sample_rate, raw->channels) : steno_wav_new();
     if (!a->wav)
         return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
     st = fill_wav(a, err); /* up to the first samples, or the end */
@@ -129,7 +130,7 @@ static steno_status open_wav(steno_audio *a, steno_err *err)
     w = steno_wav_info(a->wav);
     a->info.sample_rate = w->sample_rate;
     a->info.channels = w->channels;
-    a->info.format = "wav";
+    a->info.format = raw ? "raw" : "wav";
     a->info.codec = steno_pcm_name(w->format);
     a->info.frames = frames_expected(w, a->src.size);
     a->exact = true;
@@ -556,7 +557,7 @@ static steno_status open_reader(steno_audio *a, enum steno_audio_kind k,
     steno_status st;
     switch (k) {
     case STENO_AUDIO_WAV:
-        st = open_wav(a, err);
+        st = open_wav(a, NULL, err);
         return st == STENO_ERR_UNSUPPORTED && (!a->src.pipe || a->src.keep)
                    ? open_otherwise(a, is, true, err)
                    : st;
@@ -610,12 +611,31 @@ static steno_status check_length(steno_audio *a, enum steno_audio_kind k, steno_
     return open_reader(a, k, NULL, err);
 }
 
+/* Clients name the encoding of WAV files too. */
+static bool is_raw(steno_audio *a)
+{
+    char head[12];
+    return a->opt.raw.sample_rate &&
+           !(steno_source_peek(&a->src, 0, head, sizeof head) == sizeof head &&
+             (!memcmp(head, "RIFF", 4) || !memcmp(head, "RF64", 4)) &&
+             !memcmp(head + 8, "WAVE", 4));
+}
+
+static steno_status open_raw(steno_audio *a, steno_err *err)
+{
+    steno_status st = open_wav(a, &a->opt.raw, err);
+    return st ? st : steno_audio_ready(a, err);
+}
+
 static steno_status open_source(steno_audio *a, steno_err *err)
 {
     unsigned char head[STENO_AUDIO_HEAD] = {0};
     size_t n = 0;
     enum steno_audio_kind k = STENO_AUDIO_UNKNOWN;
-    steno_status st = steno_audio_detect(&a->src, &k, head, &n, &a->info.junk, err);
+    steno_status st;
+    if (is_raw(a))
+        return open_raw(a, err);
+    st = steno_audio_detect(&a->src, &k, head, &n, &a->info.junk, err);
     if (st)
         return st;
     if (k == STENO_AUDIO_UNKNOWN)

@@ -13,12 +13,20 @@
 
 typedef struct steno_audio steno_audio;
 
-struct steno_audio_options {  /* zero-initialised = defaults */
-    unsigned channel;         /* 0 = mean of all channels; k = the k-th, counted from 1 */
-    double max_seconds;       /* limit on the decoded audio; 0 = none */
-    size_t max_bytes;         /* of a pipe that must be held whole (libsndfile's); 0 = 512 MiB */
-    steno_decoders *decoders; /* for containers; NULL: any number, where the program is found */
-    bool dont_wait;           /* a container's samples are not waited for: STENO_NEED_MORE */
+/* Samples without a header. */
+struct steno_raw_audio {
+    enum steno_pcm_format format;
+    int sample_rate;   /* Hz, STENO_RATE_MIN..STENO_RATE_MAX; 0: there is a header */
+    unsigned channels; /* 1..STENO_CHANNELS_MAX */
+};
+
+struct steno_audio_options {    /* zero-initialised = defaults */
+    struct steno_raw_audio raw; /* a WAV or RF64 header before it counts all the same */
+    unsigned channel;           /* 0 = mean of all channels; k = the k-th, counted from 1 */
+    double max_seconds;         /* limit on the decoded audio; 0 = none */
+    size_t max_bytes;           /* of a pipe that must be held whole (libsndfile's); 0 = 512 MiB */
+    steno_decoders *decoders;   /* for containers; NULL: any number, where the program is found */
+    bool dont_wait;             /* a container's samples are not waited for: STENO_NEED_MORE */
 };
 
 struct steno_audio_info {

@@ -92,6 +92,19 @@ static void skip_then_chunk(steno_wav *w, uint64_t n)
         collect(w, CHUNK, 8);
 }
 
+steno_wav *steno_wav_new_raw(enum steno_pcm_format format, int sample_rate, unsigned channels)
+{
+    steno_wav *w = calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->state = DATA;
+    w->data_unknown = true;
+    w->info = (struct steno_wav_info){
+        .sample_rate = sample_rate, .channels = channels, .format = format, .frames = -1};
+    steno_pcm_init(&w->pcm, format);
+    return w;
+}
+
 static steno_status on_riff(steno_wav *w)
 {
     const unsigned char *h = w->head;

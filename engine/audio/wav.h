@@ -27,6 +27,9 @@ struct steno_wav_info {
 
 /* New reader. NULL when out of memory. Confined. */
 steno_wav *steno_wav_new(void);
+/* The same for samples without any header: sample_rate STENO_RATE_MIN..STENO_RATE_MAX, channels
+ * 1..STENO_CHANNELS_MAX. */
+steno_wav *steno_wav_new_raw(enum steno_pcm_format format, int sample_rate, unsigned channels);
 void steno_wav_free(steno_wav *w);
 
 /* Append bytes.

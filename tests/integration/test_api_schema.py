@@ -78,7 +78,7 @@ def deepgrams_form_is_as_described(d):
     assert answer["results"]["channels"][0]["alternatives"][0]["transcript"] == DIGITS_TEXT
     check(d, "POST", "/v1/listen", body=b"no audio at all", want=400)
     check(d, "POST", "/v1/listen?model=none", body=audio, want=404)
-    check(d, "POST", "/v1/listen?encoding=linear16", body=audio, want=415)
+    check(d, "POST", "/v1/listen?encoding=opus", body=audio, want=415)
 
 
 @case

@@ -109,11 +109,37 @@ def deepgram_rest_has_its_own_form(d):
     assert status == 200 and best["transcript"] == DIGITS_TEXT and [w["word"] for w in best["words"]] == DIGITS_TEXT.split(), j
     assert j["metadata"]["sha256"] == hashlib.sha256(WAV).hexdigest() and len(headers["dg-request-id"]) == 36, j["metadata"]
     assert "dg-error" not in headers and j["metadata"]["request_id"] == headers["dg-request-id"] and abs(j["metadata"]["duration"] - len(PCM) / 2 / RATE) < 0.01
-    for path, data, want in (("/v1/listen", b"no audio", 400), ("/v1/listen?model=x", WAV, 404), ("/v1/listen?encoding=linear16", PCM, 415)):
+    for path, data, want in (("/v1/listen", b"no audio", 400), ("/v1/listen?model=x", WAV, 404)):
         status, headers, body = d.request("POST", path, data)
         j = json.loads(body)
         assert status == want and j["err_code"] and j["err_msg"] and j["request_id"] == headers["dg-request-id"], (path, status, j)
         assert headers["dg-error"] == j["err_msg"], (headers, j)
+
+
+@case
+def deepgram_rest_takes_samples_without_a_header(d):
+    import audioop  # pylint: disable=deprecated-module
+    both = b"".join(PCM[i:i + 2] + b"\0\0" for i in range(0, len(PCM), 2))
+
+    def said(query, data):
+        status, _, body = d.request("POST", "/v1/listen?" + query, data, {"Content-Type": "application/octet-stream"})
+        j = json.loads(body)
+        assert status == 200, (query, j)
+        assert j["metadata"]["sha256"] == hashlib.sha256(data).hexdigest() and abs(j["metadata"]["duration"] - len(PCM) / 2 / RATE) < 0.01, (query, j)
+        return [c["alternatives"][0]["transcript"] for c in j["results"]["channels"]]
+
+    rate = f"&sample_rate={RATE}"
+    for query, data in (("encoding=linear16" + rate, PCM), ("sample_rate=%d&channels=1&encoding=linear16" % RATE, PCM + b"\1"),
+                        ("encoding=linear32" + rate, struct.pack(f"<{len(SAMPLES)}f", *(s / 32768 for s in SAMPLES))),
+                        ("encoding=mulaw" + rate, audioop.lin2ulaw(PCM, 2)), ("encoding=alaw" + rate, audioop.lin2alaw(PCM, 2)),
+                        ("encoding=linear16" + rate, WAV), ("encoding=flac", WAV), ("sample_rate=48000&channels=2", WAV)):
+        assert said(query, data) == [DIGITS_TEXT], query
+    assert said(f"encoding=linear16&channels=2&multichannel=true{rate}", both) == [DIGITS_TEXT, ""]
+    for query, status, names in (("encoding=linear16", 400, "sample_rate"), (f"encoding=opus{rate}", 415, "encoding"), (f"encoding=g729{rate}", 415, "g729"),
+                                 ("encoding=linear16&sample_rate=7", 400, "sample_rate"), (f"encoding=linear16&channels=65{rate}", 400, "channels")):
+        got, _, body = d.request("POST", "/v1/listen?" + query, PCM)
+        assert got == status and names in json.loads(body)["err_msg"], (query, got, body)
+    assert d.request("POST", f"/v1/listen?encoding=linear16{rate}", b"")[0] == 400
 
 
 @case

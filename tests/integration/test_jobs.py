@@ -422,6 +422,10 @@ def deepgrams_callback_is_answered_at_once_and_told_in_its_shape():
             assert d.job(answer["request_id"])["state"] == "done"
             assert json.loads(d.result(answer["request_id"], "deepgram")[1])["results"] == want["results"]
         Web.got.clear()
+        d.json("POST", f"/v1/listen?callback={BASE}/dg&encoding=linear16&sample_rate=8000&punctuate=true&paragraphs=true", WAV[44:])
+        told = json.loads(called(d, 1)[3])
+        assert told["results"] == want["results"], told
+        Web.got.clear()
         answer = d.json("POST", f"/v1/listen?callback={BASE}/dg", b"no recording")[2]
         told = json.loads(called(d, 1)[3])
         assert told["request_id"] == answer["request_id"] and told["err_code"] == "invalid_data", told

@@ -227,6 +227,41 @@ static void truncated_wav_gives_its_samples_and_is_flagged(void **state)
     free(w.data);
 }
 
+static void samples_without_a_header_are_read_as_they_are_said_to_be(void **state)
+{
+    struct wavgen w = ramp(2, 16000, 5000);
+    struct steno_audio_options opt = {.channel = 2, .raw = {STENO_PCM_S16LE, 16000, 2}};
+    struct clip c, file;
+    steno_err err = {0};
+    (void)state;
+    assert_int_equal(
+        decode(w.data, w.len, &(struct steno_audio_options){.channel = 2}, 999, &file, &err),
+        STENO_OK);
+    assert_int_equal(decode(w.data + 44, w.len - 44, &opt, 999, &c, &err), STENO_OK);
+    assert_int_equal(c.n, 5000);
+    assert_int_equal(c.info.frames, 5000);
+    assert_int_equal(c.info.channels, 2);
+    assert_string_equal(c.info.format, "raw");
+    assert_string_equal(c.info.codec, "s16le");
+    assert_false(c.info.truncated);
+    assert_memory_equal(c.x, file.x, 5000 * sizeof *c.x);
+    free(c.x);
+    assert_int_equal(decode(w.data + 44, 4 * 100 + 3, &opt, 7, &c, &err), STENO_OK);
+    assert_int_equal(c.n, 100);
+    assert_true(c.info.truncated);
+    free(c.x);
+    opt.raw.sample_rate = 8000; /* a header counts all the same */
+    assert_int_equal(decode(w.data, w.len, &opt, 999, &c, &err), STENO_OK);
+    assert_int_equal(c.info.sample_rate, 16000);
+    assert_memory_equal(c.x, file.x, 5000 * sizeof *c.x);
+    free(c.x);
+    opt.max_seconds = 0.1;
+    assert_int_equal(decode(w.data + 44, w.len - 44, &opt, 999, &c, &err), STENO_ERR_LIMIT);
+    assert_int_equal(decode(w.data, 0, &opt, 999, &c, &err), STENO_ERR_FORMAT);
+    free(file.x);
+    free(w.data);
+}
+
 static void longer_than_the_limit_is_refused_early_or_in_the_middle(void **state)
 {
     struct wavgen w = ramp(1, 8000, 8000 * 3);
@@ -776,6 +811,7 @@ int main(void)
         cmocka_unit_test(channel_is_the_mean_or_the_one_asked_for),
         cmocka_unit_test(files_without_audio_are_refused_by_their_first_bytes),
         cmocka_unit_test(truncated_wav_gives_its_samples_and_is_flagged),
+        cmocka_unit_test(samples_without_a_header_are_read_as_they_are_said_to_be),
         cmocka_unit_test(longer_than_the_limit_is_refused_early_or_in_the_middle),
         cmocka_unit_test(header_that_promises_hours_does_not_trip_the_limit),
         cmocka_unit_test(files_pipes_and_memory_read_alike),
