@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make plots`: draw the figures of the documentation from their data. Measures nothing.
 
-    plots.py [--data docs/data] [--out docs/img] [length] [streams]
+    plots.py [--data docs/data] [--out docs/img] [length] [streams] [whisper]
 
 Reads DATA/NAME.tsv and writes OUT/NAME.svg; without names, every figure. Lines that begin with # name the source
 of the numbers and are printed below the figure. The same data give the same file, byte for byte.
@@ -9,6 +9,7 @@ of the numbers and are printed below the figure. The same data give the same fil
     length.tsv   network precision frames steno_ms ort_ms: written by bench.py report --curves
     streams.tsv  series streams p50_ms p99_ms cpu_percent mean_batch: written by loadtest/curves.py together with
                  streams-time.tsv (series streams second batch), which is a fourth panel if it exists
+    whisper.tsv  model work precision ratio: the table of docs/whisper.md, measured by tests/bench/whisper.py
 """
 import argparse
 import csv
@@ -99,7 +100,30 @@ def streams(data, path):
         finish(fig, comment, path)
 
 
-FIGURES = {"length": length, "streams": streams}
+def whisper(data, path):
+    """How many times the processor time of steno another program takes, by kind of work."""
+    rows, comment = read(os.path.join(data, "whisper.tsv"))
+    models = by(rows, "model")
+    colors = {"f32": "C0", "bf16": "C2", "int8": "C1"}
+    fig, axes = plt.subplots(1, len(models), figsize=(5 * len(models), 4.2), squeeze=False, sharex=True)
+    for ax, ((model,), of_model) in zip(axes[0], models.items()):
+        at, ticks, names = 0.0, [], []
+        for (work,), group in by(of_model, "work").items():
+            places = [at + i for i in range(len(group))]
+            bars = ax.barh(places, numbers(group, "ratio"), color=[colors[r["precision"]] for r in group])
+            ax.bar_label(bars, fontsize=7, padding=2)
+            ticks.append(sum(places) / len(places))
+            names.append(work)
+            at = places[-1] + 2
+        ax.axvline(1, color="grey", lw=0.8, ls="--")
+        ax.set(title=model, xlabel="times as fast as faster-whisper", xlim=(0, 1.12 * max(numbers(rows, "ratio"))))
+        ax.set_yticks(ticks, names, fontsize=8)
+        ax.invert_yaxis()
+    axes[0][-1].legend(handles=[plt.Rectangle((0, 0), 1, 1, color=c, label=p) for p, c in colors.items()], fontsize=8, loc="lower right")
+    finish(fig, comment, path)
+
+
+FIGURES = {"length": length, "streams": streams, "whisper": whisper}
 
 
 def main():
