@@ -22,6 +22,7 @@
 #include "server/job_redis.h"
 
 #include "server/job_scripts.h"
+#include "server/redis_call.h"
 #include "server/redis.h"
 
 #include <pthread.h>
@@ -52,75 +53,22 @@ static struct store *store_of(steno_job_queue *q)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* The arguments of a script. The first failure sticks. */
-struct call {
-    struct steno_buf bytes; /* of all arguments, one after the other */
-    struct steno_buf ends;  /* size_t: where each ends */
-    bool failed;
-};
-
-static void call_begin(struct call *c)
-{
-    steno_buf_init(&c->bytes, 64u << 20);
-    steno_buf_init(&c->ends, 1u << 20);
-    c->failed = false;
-}
-
-static void arg_bytes(struct call *c, const void *p, size_t n)
-{
-    size_t end;
-    c->failed |= n && steno_buf_add(&c->bytes, p, n);
-    end = c->bytes.len;
-    c->failed |= steno_buf_add(&c->ends, &end, sizeof end) != STENO_OK;
-}
-
-static void arg(struct call *c, const char *p)
-{
-    arg_bytes(c, p, p ? strlen(p) : 0);
-}
-
-static void arg_int(struct call *c, int64_t v)
-{
-    char t[24];
-    snprintf(t, sizeof t, "%lld", (long long)v);
-    arg(c, t);
-}
-
-static void arg_seconds(struct call *c, double v)
+static void arg_seconds(struct steno_redis_call *c, double v)
 {
     char t[400];
     snprintf(t, sizeof t, "%.3f", v);
-    arg(c, t);
+    steno_redis_call_text(c, t);
 }
 
-/* Run a script with the arguments of c, which is freed. *out: an array, freed by the caller. */
+/* Make the call c, which is freed. *out: an array, freed by the caller. */
 static steno_status evaluate(struct store *s, enum steno_redis_link link, bool again,
-                             const char *script, struct call *c, redisReply **out, steno_err *err)
+                             struct steno_redis_call *c, redisReply **out, steno_err *err)
 {
-    const size_t n = c->ends.len / sizeof(size_t);
-    const char **v = calloc(n + 3, sizeof *v);
-    size_t *len = calloc(n + 3, sizeof *len), at = 0;
-    steno_status st;
-    if (v && len && !c->failed) {
-        v[0] = "EVAL";
-        v[1] = script;
-        v[2] = "0";
-        for (size_t i = 0; i < 3; i++)
-            len[i] = strlen(v[i]);
-        for (size_t i = 0; i < n; i++) {
-            size_t end;
-            memcpy(&end, c->ends.data + i * sizeof end, sizeof end);
-            v[i + 3] = c->bytes.data ? c->bytes.data + at : "";
-            len[i + 3] = end - at;
-            at = end;
-        }
-        st = steno_redis_command(s->redis, link, again, (int)n + 3, v, len, out, err);
-    } else
-        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    free(v);
-    free(len);
-    steno_buf_free(&c->bytes);
-    steno_buf_free(&c->ends);
+    struct steno_redis_words w;
+    steno_status st = steno_redis_call_words(c, &w)
+                          ? steno_redis_command(s->redis, link, again, w.n, w.v, w.len, out, err)
+                          : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    steno_redis_call_free(c);
     if (!st && (*out)->type != REDIS_REPLY_ARRAY) {
         freeReplyObject(*out);
         st = steno_fail(err, STENO_ERR_IO, "the store of jobs: unexpected answer");
@@ -137,11 +85,10 @@ static bool says(const redisReply *r, const char *word)
 
 /* Run a script that answers with one word: ok, or a failure. *failed (may be NULL): "failed". */
 static steno_status change(struct store *s, enum steno_redis_link link, bool again,
-                           const char *script, struct call *c, const char *id, bool *failed,
-                           steno_err *err)
+                           struct steno_redis_call *c, const char *id, bool *failed, steno_err *err)
 {
     redisReply *r;
-    steno_status st = evaluate(s, link, again, script, c, &r, err);
+    steno_status st = evaluate(s, link, again, c, &r, err);
     if (st)
         return st;
     if (says(r, "lost"))
@@ -212,11 +159,11 @@ static steno_status read_record(const redisReply *r, struct steno_job_record *ou
 
 /* Run a script that answers with a record, or with nothing (STENO_NEED_MORE). */
 static steno_status one_record(struct store *s, enum steno_redis_link link, bool again,
-                               const char *script, struct call *c, struct steno_job_record *out,
+                               struct steno_redis_call *c, struct steno_job_record *out,
                                steno_err *err)
 {
     redisReply *r;
-    steno_status st = evaluate(s, link, again, script, c, &r, err);
+    steno_status st = evaluate(s, link, again, c, &r, err);
     if (st)
         return st;
     st = r->elements ? read_record(r, out, err) : STENO_NEED_MORE;
@@ -251,12 +198,12 @@ static steno_status put_block(struct store *s, enum steno_redis_link link, const
                               const char *list, const char *p, size_t n, const char *seconds,
                               steno_err *err)
 {
-    struct call c;
-    call_begin(&c);
-    arg(&c, list);
-    arg_bytes(&c, p, n);
-    arg(&c, seconds);
-    return change(s, link, false, script, &c, "", NULL, err);
+    struct steno_redis_call c;
+    steno_redis_call_begin(&c, script);
+    steno_redis_call_text(&c, list);
+    steno_redis_call_bytes(&c, p, n);
+    steno_redis_call_text(&c, seconds);
+    return change(s, link, false, &c, "", NULL, err);
 }
 
 /* Pass the blocks of a list on. STENO_NEED_MORE: it has none. */
@@ -291,26 +238,26 @@ static int64_t blocks_of(int64_t bytes)
 
 /* ---- a job's life ---------------------------------------------------------------------------- */
 
-static void add_new(struct call *c, const struct steno_job_new *j)
+static void add_new(struct steno_redis_call *c, const struct steno_job_new *j)
 {
     char event[STENO_JOB_ID];
     uint64_t bits[2] = {0};
     c->failed |= getrandom(bits, sizeof bits, 0) != sizeof bits;
     snprintf(event, sizeof event, "evt_%016llx%016llx", (unsigned long long)bits[0],
              (unsigned long long)bits[1]);
-    arg(c, j->id);
-    arg_int(c, j->form);
-    arg(c, j->target);
-    arg(c, j->url);
-    arg_int(c, j->bytes);
-    arg_int(c, j->created);
-    arg_int(c, j->expires);
-    arg(c, j->callback);
-    arg(c, j->method);
-    arg(c, event);
-    arg(c, j->traceparent);
-    arg(c, j->tracestate);
-    arg_int(c, *j->url ? 0 : blocks_of(j->bytes));
+    steno_redis_call_text(c, j->id);
+    steno_redis_call_int(c, j->form);
+    steno_redis_call_text(c, j->target);
+    steno_redis_call_text(c, j->url);
+    steno_redis_call_int(c, j->bytes);
+    steno_redis_call_int(c, j->created);
+    steno_redis_call_int(c, j->expires);
+    steno_redis_call_text(c, j->callback);
+    steno_redis_call_text(c, j->method);
+    steno_redis_call_text(c, event);
+    steno_redis_call_text(c, j->traceparent);
+    steno_redis_call_text(c, j->tracestate);
+    steno_redis_call_int(c, *j->url ? 0 : blocks_of(j->bytes));
 }
 
 /* Read "once", the digest and the jobs of a request that came before. */
@@ -328,19 +275,19 @@ static steno_status submit(steno_job_queue *q, const struct steno_job_new *jobs,
                            const struct steno_job_quota *quota, struct steno_job_once *once,
                            steno_err *err)
 {
-    struct call c;
+    struct steno_redis_call c;
     redisReply *r;
     steno_status st;
-    call_begin(&c);
-    arg(&c, jobs->owner);
-    arg_int(&c, quota->max);
-    arg_int(&c, quota->per_key);
-    arg_int(&c, (int64_t)n);
-    arg(&c, once ? once->key : "");
-    arg(&c, once ? once->digest : "");
+    steno_redis_call_begin(&c, steno_script_submit);
+    steno_redis_call_text(&c, jobs->owner);
+    steno_redis_call_int(&c, quota->max);
+    steno_redis_call_int(&c, quota->per_key);
+    steno_redis_call_int(&c, (int64_t)n);
+    steno_redis_call_text(&c, once ? once->key : "");
+    steno_redis_call_text(&c, once ? once->digest : "");
     for (size_t i = 0; i < n; i++)
         add_new(&c, &jobs[i]);
-    st = evaluate(store_of(q), STENO_REDIS_STORE, true, steno_script_submit, &c, &r, err);
+    st = evaluate(store_of(q), STENO_REDIS_STORE, true, &c, &r, err);
     if (st)
         return st;
     if (says(r, "own"))
@@ -365,27 +312,27 @@ static steno_status claim(steno_job_queue *q, const char *worker, int64_t now, i
                           struct steno_job_record *out, steno_err *err)
 {
     struct store *s = store_of(q);
-    struct call c;
+    struct steno_redis_call c;
     (void)worker, (void)lease;
-    call_begin(&c);
-    arg_int(&c, now);
-    arg(&c, s->worker);
-    arg(&c, s->lease);
-    arg_int(&c, steno_redis_connected(s->redis) >= GRACE_MS);
-    return one_record(s, STENO_REDIS_RUN, false, steno_script_claim, &c, out, err);
+    steno_redis_call_begin(&c, steno_script_claim);
+    steno_redis_call_int(&c, now);
+    steno_redis_call_text(&c, s->worker);
+    steno_redis_call_text(&c, s->lease);
+    steno_redis_call_int(&c, steno_redis_connected(s->redis) >= GRACE_MS);
+    return one_record(s, STENO_REDIS_RUN, false, &c, out, err);
 }
 
 static steno_status heartbeat(steno_job_queue *q, const char *id, int attempt, int64_t lease,
                               steno_err *err)
 {
     struct store *s = store_of(q);
-    struct call c;
+    struct steno_redis_call c;
     (void)lease;
-    call_begin(&c);
-    arg(&c, id);
-    arg_int(&c, attempt);
-    arg(&c, s->worker);
-    return change(s, STENO_REDIS_RUN, true, steno_script_heartbeat, &c, id, NULL, err);
+    steno_redis_call_begin(&c, steno_script_heartbeat);
+    steno_redis_call_text(&c, id);
+    steno_redis_call_int(&c, attempt);
+    steno_redis_call_text(&c, s->worker);
+    return change(s, STENO_REDIS_RUN, true, &c, id, NULL, err);
 }
 
 static steno_status progress(steno_job_queue *q, const char *id, int attempt, double position,
@@ -395,19 +342,19 @@ static steno_status progress(steno_job_queue *q, const char *id, int attempt, do
     steno_status st;
     do {
         const size_t part = n < PROGRESS ? n : PROGRESS;
-        struct call c;
-        call_begin(&c);
-        arg(&c, id);
-        arg_int(&c, attempt);
+        struct steno_redis_call c;
+        steno_redis_call_begin(&c, steno_script_progress);
+        steno_redis_call_text(&c, id);
+        steno_redis_call_int(&c, attempt);
         arg_seconds(&c, position);
         arg_seconds(&c, duration);
-        arg_int(&c, bytes);
+        steno_redis_call_int(&c, bytes);
         for (size_t i = 0; i < part; i++) {
             arg_seconds(&c, seg[i].start);
             arg_seconds(&c, seg[i].end);
-            arg(&c, seg[i].text);
+            steno_redis_call_text(&c, seg[i].text);
         }
-        st = change(store_of(q), STENO_REDIS_RUN, false, steno_script_progress, &c, id, NULL, err);
+        st = change(store_of(q), STENO_REDIS_RUN, false, &c, id, NULL, err);
         if (part)
             seg += part;
         n -= part;
@@ -438,64 +385,64 @@ static steno_status finish(steno_job_queue *q, const char *id, int attempt, int6
                            const struct steno_job_end *e, steno_err *err)
 {
     struct store *s = store_of(q);
-    struct call c;
+    struct steno_redis_call c;
     for (size_t i = 0; i < e->n_results; i++) {
         steno_status st = put_result(s, id, attempt, &e->results[i], err);
         if (st)
             return st;
     }
-    call_begin(&c);
-    arg(&c, id);
-    arg_int(&c, attempt);
-    arg_int(&c, now);
-    arg_int(&c, e->state);
-    arg(&c, e->reason);
-    arg(&c, e->code);
-    arg(&c, e->model);
+    steno_redis_call_begin(&c, steno_script_finish);
+    steno_redis_call_text(&c, id);
+    steno_redis_call_int(&c, attempt);
+    steno_redis_call_int(&c, now);
+    steno_redis_call_int(&c, e->state);
+    steno_redis_call_text(&c, e->reason);
+    steno_redis_call_text(&c, e->code);
+    steno_redis_call_text(&c, e->model);
     arg_seconds(&c, e->duration);
     for (size_t i = 0; i < e->n_results; i++)
-        arg(&c, e->results[i].format);
-    return change(s, STENO_REDIS_RUN, true, steno_script_finish, &c, id, NULL, err);
+        steno_redis_call_text(&c, e->results[i].format);
+    return change(s, STENO_REDIS_RUN, true, &c, id, NULL, err);
 }
 
 static steno_status release(steno_job_queue *q, const char *id, int attempt, int64_t now,
                             int64_t not_before, bool counted, const char *code, const char *why,
                             bool *gave_up, steno_err *err)
 {
-    struct call c;
-    call_begin(&c);
-    arg(&c, id);
-    arg_int(&c, attempt);
-    arg_int(&c, now);
-    arg_int(&c, not_before);
-    arg_int(&c, counted);
-    arg(&c, code);
-    arg(&c, why);
-    return change(store_of(q), STENO_REDIS_RUN, true, steno_script_release, &c, id, gave_up, err);
+    struct steno_redis_call c;
+    steno_redis_call_begin(&c, steno_script_release);
+    steno_redis_call_text(&c, id);
+    steno_redis_call_int(&c, attempt);
+    steno_redis_call_int(&c, now);
+    steno_redis_call_int(&c, not_before);
+    steno_redis_call_int(&c, counted);
+    steno_redis_call_text(&c, code);
+    steno_redis_call_text(&c, why);
+    return change(store_of(q), STENO_REDIS_RUN, true, &c, id, gave_up, err);
 }
 
 static steno_status remove_job(steno_job_queue *q, const char *owner, const char *id, int64_t now,
                                steno_err *err)
 {
-    struct call c;
-    call_begin(&c);
-    arg(&c, id);
-    arg(&c, owner);
-    arg_int(&c, !owner);
-    arg_int(&c, now);
-    return change(store_of(q), STENO_REDIS_FRONT, false, steno_script_remove, &c, id, NULL, err);
+    struct steno_redis_call c;
+    steno_redis_call_begin(&c, steno_script_remove);
+    steno_redis_call_text(&c, id);
+    steno_redis_call_text(&c, owner);
+    steno_redis_call_int(&c, !owner);
+    steno_redis_call_int(&c, now);
+    return change(store_of(q), STENO_REDIS_FRONT, false, &c, id, NULL, err);
 }
 
 static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
                           void (*gone)(void *user, const char *id), void *user, steno_err *err)
 {
-    struct call c;
+    struct steno_redis_call c;
     redisReply *r;
     steno_status st;
-    call_begin(&c);
-    arg_int(&c, now);
-    arg_int(&c, keep);
-    st = evaluate(store_of(q), STENO_REDIS_RUN, true, steno_script_sweep, &c, &r, err);
+    steno_redis_call_begin(&c, steno_script_sweep);
+    steno_redis_call_int(&c, now);
+    steno_redis_call_int(&c, keep);
+    st = evaluate(store_of(q), STENO_REDIS_RUN, true, &c, &r, err);
     if (st)
         return st;
     for (size_t i = 0; i < r->elements; i++)
@@ -508,40 +455,38 @@ static steno_status sweep(steno_job_queue *q, int64_t now, int64_t keep,
 static steno_status callback(steno_job_queue *q, int64_t now, int64_t next,
                              struct steno_job_record *out, steno_err *err)
 {
-    struct call c;
-    call_begin(&c);
-    arg_int(&c, now);
-    arg_int(&c, next);
-    return one_record(store_of(q), STENO_REDIS_STORE, false, steno_script_callback, &c, out, err);
+    struct steno_redis_call c;
+    steno_redis_call_begin(&c, steno_script_callback);
+    steno_redis_call_int(&c, now);
+    steno_redis_call_int(&c, next);
+    return one_record(store_of(q), STENO_REDIS_STORE, false, &c, out, err);
 }
 
 static steno_status callback_over(steno_job_queue *q, const char *id,
                                   enum steno_callback_state state, int64_t next, const char *error,
                                   steno_err *err)
 {
-    struct call c;
-    call_begin(&c);
-    arg(&c, id);
-    arg_int(&c, state);
-    arg_int(&c, next);
-    arg(&c, error);
-    return change(store_of(q), STENO_REDIS_STORE, true, steno_script_callback_over, &c, id, NULL,
-                  err);
+    struct steno_redis_call c;
+    steno_redis_call_begin(&c, steno_script_callback_over);
+    steno_redis_call_text(&c, id);
+    steno_redis_call_int(&c, state);
+    steno_redis_call_int(&c, next);
+    steno_redis_call_text(&c, error);
+    return change(store_of(q), STENO_REDIS_STORE, true, &c, id, NULL, err);
 }
 
 static steno_status callback_again(steno_job_queue *q, const char *owner, const char *id,
                                    int64_t now, steno_err *err)
 {
-    struct call c;
+    struct steno_redis_call c;
     bool none = false;
     steno_status st;
-    call_begin(&c);
-    arg(&c, id);
-    arg(&c, owner);
-    arg_int(&c, !owner);
-    arg_int(&c, now);
-    st = change(store_of(q), STENO_REDIS_FRONT, false, steno_script_callback_again, &c, id, &none,
-                err);
+    steno_redis_call_begin(&c, steno_script_callback_again);
+    steno_redis_call_text(&c, id);
+    steno_redis_call_text(&c, owner);
+    steno_redis_call_int(&c, !owner);
+    steno_redis_call_int(&c, now);
+    st = change(store_of(q), STENO_REDIS_FRONT, false, &c, id, &none, err);
     return !st && none ? STENO_NEED_MORE : st;
 }
 
@@ -550,13 +495,13 @@ static steno_status callback_again(steno_job_queue *q, const char *owner, const 
 static steno_status get(steno_job_queue *q, const char *owner, const char *id,
                         struct steno_job_record *out, steno_err *err)
 {
-    struct call c;
+    struct steno_redis_call c;
     steno_status st;
-    call_begin(&c);
-    arg(&c, id);
-    arg(&c, owner);
-    arg_int(&c, !owner);
-    st = one_record(store_of(q), STENO_REDIS_FRONT, true, steno_script_get, &c, out, err);
+    steno_redis_call_begin(&c, steno_script_get);
+    steno_redis_call_text(&c, id);
+    steno_redis_call_text(&c, owner);
+    steno_redis_call_int(&c, !owner);
+    st = one_record(store_of(q), STENO_REDIS_FRONT, true, &c, out, err);
     return st == STENO_NEED_MORE ? steno_fail(err, STENO_ERR_INVAL, "there is no such job") : st;
 }
 
@@ -607,18 +552,18 @@ static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
                          steno_status (*fn)(void *user, const struct steno_job_record *r),
                          void *user, bool *more, steno_err *err)
 {
-    struct call c;
+    struct steno_redis_call c;
     redisReply *r;
     steno_status st;
     *more = false;
-    call_begin(&c);
-    arg(&c, page->owner);
-    arg_int(&c, page->all);
-    arg(&c, page->after);
-    arg_int(&c, page->limit + 1);
-    arg_int(&c, page->state);
-    arg_int(&c, page->callback_state);
-    st = evaluate(store_of(q), STENO_REDIS_FRONT, true, steno_script_list, &c, &r, err);
+    steno_redis_call_begin(&c, steno_script_list);
+    steno_redis_call_text(&c, page->owner);
+    steno_redis_call_int(&c, page->all);
+    steno_redis_call_text(&c, page->after);
+    steno_redis_call_int(&c, page->limit + 1);
+    steno_redis_call_int(&c, page->state);
+    steno_redis_call_int(&c, page->callback_state);
+    st = evaluate(store_of(q), STENO_REDIS_FRONT, true, &c, &r, err);
     if (st)
         return st;
     if (says(r, "unknown"))
@@ -640,12 +585,12 @@ static steno_status list(steno_job_queue *q, const struct steno_job_page *page,
 
 static steno_status count(steno_job_queue *q, struct steno_job_counts *out, steno_err *err)
 {
-    struct call c;
+    struct steno_redis_call c;
     redisReply *r;
     steno_status st;
     memset(out, 0, sizeof *out);
-    call_begin(&c);
-    st = evaluate(store_of(q), STENO_REDIS_FRONT, true, steno_script_count, &c, &r, err);
+    steno_redis_call_begin(&c, steno_script_count);
+    st = evaluate(store_of(q), STENO_REDIS_FRONT, true, &c, &r, err);
     if (st)
         return st;
     for (size_t i = 0; i < r->elements; i++) {

@@ -57,117 +57,60 @@ static const char script_claim[] = "local a,k=ARGV,'steno:live:'..ARGV[1]\n"
                                    "redis.call('HSET',k,'token',a[2])\n"
                                    "return {'taken',redis.call('HGETALL',k)}\n";
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
-static void add_word(struct steno_session_words *w, const char *p, size_t n)
-{
-    size_t end;
-    w->failed |= n && steno_buf_add(&w->bytes, p, n);
-    end = w->bytes.len;
-    w->failed |= steno_buf_add(&w->ends, &end, sizeof end) != STENO_OK;
-}
-
-static void add_text(struct steno_session_words *w, const char *p)
-{
-    add_word(w, p, strlen(p));
-}
-
-static void add_number(struct steno_session_words *w, uint64_t v)
-{
-    char t[24];
-    snprintf(t, sizeof t, "%llu", (unsigned long long)v);
-    add_text(w, t);
-}
-
-static void begin_words(struct steno_session_words *w, const char *script)
-{
-    *w = (struct steno_session_words){0};
-    steno_buf_init(&w->bytes, 64u << 20);
-    steno_buf_init(&w->ends, 4u << 20);
-    add_text(w, "EVAL");
-    add_text(w, script);
-    add_text(w, "0");
-}
-
-void steno_session_words_free(struct steno_session_words *w)
-{
-    steno_buf_free(&w->bytes);
-    steno_buf_free(&w->ends);
-    free(w->v);
-    free(w->len);
-}
-
-bool steno_session_words_finish(struct steno_session_words *w, struct steno_redis_words *out)
-{
-    const size_t n = w->ends.len / sizeof(size_t);
-    size_t at = 0;
-    w->v = calloc(n, sizeof *w->v);
-    w->len = calloc(n, sizeof *w->len);
-    if (w->failed || !w->v || !w->len)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        size_t end;
-        memcpy(&end, w->ends.data + i * sizeof end, sizeof end);
-        w->v[i] = w->bytes.data + at;
-        w->len[i] = end - at;
-        at = end;
-    }
-    *out = (struct steno_redis_words){(int)n, w->v, w->len};
-    return true;
-}
-
-void steno_session_put(struct steno_session_words *w, const struct steno_session_put *p)
+void steno_session_put(struct steno_redis_call *c, const struct steno_session_put *p)
 {
     const char *text;
     size_t at = 0, n;
     uint64_t seq;
-    begin_words(w, script_put);
-    add_text(w, p->hash);
-    add_text(w, p->token);
-    add_text(w, p->owner);
-    add_number(w, p->life_ms);
-    add_text(w, p->all ? "1" : "0");
-    add_text(w, p->head);
+    steno_redis_call_begin(c, script_put);
+    steno_redis_call_text(c, p->hash);
+    steno_redis_call_text(c, p->token);
+    steno_redis_call_text(c, p->owner);
+    steno_redis_call_int(c, p->life_ms);
+    steno_redis_call_text(c, p->all ? "1" : "0");
+    steno_redis_call_text(c, p->head);
     if (p->lost)
-        add_number(w, p->lost);
+        steno_redis_call_int(c, (int64_t)p->lost);
     else
-        add_text(w, "");
+        steno_redis_call_text(c, "");
     while (steno_record_next(p->records, &at, &seq, &text, &n)) {
-        add_number(w, seq);
-        add_word(w, text, n);
+        steno_redis_call_int(c, (int64_t)seq);
+        steno_redis_call_bytes(c, text, n);
     }
 }
 
-static void put_short(struct steno_session_words *w, const char *script, const char *hash,
-                      const char *token, uint64_t life_ms)
+static void put_short(struct steno_redis_call *c, const char *script, const char *hash,
+                      const char *token, int64_t life_ms)
 {
-    begin_words(w, script);
-    add_text(w, hash);
-    add_text(w, token);
-    add_number(w, life_ms);
+    steno_redis_call_begin(c, script);
+    steno_redis_call_text(c, hash);
+    steno_redis_call_text(c, token);
+    steno_redis_call_int(c, life_ms);
 }
 
-void steno_session_touch(struct steno_session_words *w, const char *hash, const char *token,
-                         uint64_t life_ms)
+void steno_session_touch(struct steno_redis_call *c, const char *hash, const char *token,
+                         int64_t life_ms)
 {
-    put_short(w, script_touch, hash, token, life_ms);
+    put_short(c, script_touch, hash, token, life_ms);
 }
 
-void steno_session_erase(struct steno_session_words *w, const char *hash, const char *token,
-                         uint64_t life_ms)
+void steno_session_erase(struct steno_redis_call *c, const char *hash, const char *token,
+                         int64_t life_ms)
 {
-    put_short(w, script_erase, hash, token, life_ms);
+    put_short(c, script_erase, hash, token, life_ms);
 }
 
-void steno_session_claim_words(struct steno_session_words *w, const char *hash,
-                               const struct steno_session_claim *c, uint64_t life_ms)
+void steno_session_put_claim(struct steno_redis_call *c, const char *hash,
+                             const struct steno_session_claim *claim, int64_t life_ms)
 {
-    begin_words(w, script_claim);
-    add_text(w, hash);
-    add_text(w, c->token);
-    add_text(w, c->owner);
-    add_text(w, c->local);
-    add_number(w, life_ms);
+    steno_redis_call_begin(c, script_claim);
+    steno_redis_call_text(c, hash);
+    steno_redis_call_text(c, claim->token);
+    steno_redis_call_text(c, claim->owner);
+    steno_redis_call_text(c, claim->local);
+    steno_redis_call_int(c, life_ms);
 }
 
 /* ---- the answer to a claim ------------------------------------------------------------------- */

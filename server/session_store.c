@@ -316,7 +316,7 @@ const struct steno_ws_storage steno_session_storage = {
 
 struct task {
     struct steno_stored_session *x;
-    struct steno_session_words words;
+    struct steno_redis_call call;
     bool puts, ends;
     uint64_t last;
 };
@@ -334,19 +334,19 @@ static bool make_task(struct steno_stored_session *x, struct task *t, int64_t no
         const struct steno_session_put put = {.hash = x->hash,
                                               .token = x->token,
                                               .owner = x->owner,
-                                              .life_ms = (uint64_t)life_of(x, now),
+                                              .life_ms = life_of(x, now),
                                               .all = x->all,
                                               .head = x->head,
                                               .lost = x->lost,
                                               .records = &x->records};
-        steno_session_put(&t->words, &put);
+        steno_session_put(&t->call, &put);
         t->puts = true;
         t->last = x->last;
         drop_pending(x);
         x->all = x->touch = false;
     } else if (x->erase || x->touch) {
-        (x->erase ? steno_session_erase : steno_session_touch)(&t->words, x->hash, x->token,
-                                                               (uint64_t)life_of(x, now));
+        (x->erase ? steno_session_erase : steno_session_touch)(&t->call, x->hash, x->token,
+                                                               life_of(x, now));
         x->touch = x->erase = false;
     } else
         return false;
@@ -370,7 +370,7 @@ static size_t take_tasks(steno_session_store *s, struct task *tasks, int64_t now
             s->last_due = &s->due;
         x->in_due = false;
         if (make_task(x, &tasks[n], now))
-            bytes += tasks[n++].words.bytes.len;
+            bytes += tasks[n++].call.bytes.len;
         else if (!x->wake)
             remove_session(x);
     }
@@ -452,7 +452,7 @@ static void store_batch(steno_session_store *s, struct task *tasks, size_t n)
     steno_err err;
     steno_status st = STENO_OK;
     for (size_t i = 0; i < n && !st; i++)
-        if (!steno_session_words_finish(&tasks[i].words, &words[i]))
+        if (!steno_redis_call_words(&tasks[i].call, &words[i]))
             st = steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = steno_redis_pipeline(s->redis, STENO_REDIS_LIVE, n, words, replies, &err);
@@ -481,7 +481,7 @@ static void store_batch(steno_session_store *s, struct task *tasks, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (replies[i])
             freeReplyObject(replies[i]);
-        steno_session_words_free(&tasks[i].words);
+        steno_redis_call_free(&tasks[i].call);
     }
 }
 
@@ -491,19 +491,19 @@ static void claim(steno_session_store *s, struct steno_session_claim *c)
 {
     char hash[STENO_SHA256_HEX];
     struct steno_redis_words words;
-    struct steno_session_words w;
+    struct steno_redis_call call;
     redisReply *r = NULL;
     steno_err err = {0};
     steno_status st = STENO_OK;
     hash_id(c->id, hash);
     random_token(c->token);
     c->result = STENO_CLAIM_AWAY;
-    steno_session_claim_words(&w, hash, c, (uint64_t)to_ms(s->resume_ns + s->resume_ns / 3) + 1);
-    if (!steno_session_words_finish(&w, &words))
+    steno_session_put_claim(&call, hash, c, to_ms(s->resume_ns + s->resume_ns / 3) + 1);
+    if (!steno_redis_call_words(&call, &words))
         st = steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = steno_redis_pipeline(s->redis, STENO_REDIS_LIVE, 1, &words, &r, &err);
-    steno_session_words_free(&w);
+    steno_redis_call_free(&call);
     if (st) {
         steno_metric_add(s->metrics.failures, 1);
         pthread_mutex_lock(&s->lock);

@@ -3,7 +3,7 @@
  * stores. Without redis-server the tests are skipped. The clock is the test's own, but leases are
  * on Redis' clock. */
 /* link: server/job_redis.c server/job_scripts.c server/job_queue.c server/redis.c */
-/* link: server/redis_url.c server/log.c */
+/* link: server/redis_url.c server/redis_call.c server/log.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
