@@ -132,7 +132,6 @@ static steno_value_id layers(struct steno_make *m, const struct steno_espnet_enc
         .hidden = steno_make_2(m, "Equal", in->mask, steno_make_number(m, 0)),
         .off = STENO_NONE,
         .mask = STENO_NONE};
-    const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT, .i = 1};
     steno_value_id last[STENO_ESPNET_MAX_BLOCKS];
     for (int64_t i = 0; i < e->blocks && !m->st; i++) {
         steno_value_id head;
@@ -142,7 +141,7 @@ static steno_value_id layers(struct steno_make *m, const struct steno_espnet_enc
         head = first_is(m, in, steno_make_slice(m, in->ctx, 1, i, i + 1), last[i]);
         x = steno_make_concat(m, 1, head, steno_make_slice(m, x, 1, 1, INT64_MAX));
     }
-    *ctx = m->st ? STENO_NONE : steno_make_node(m, "Concat", (int)e->blocks, last, 1, &axis);
+    *ctx = m->st ? STENO_NONE : steno_make_join(m, 1, (int)e->blocks, last);
     return x;
 }
 

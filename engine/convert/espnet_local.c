@@ -28,13 +28,11 @@ steno_value_id steno_espnet_fill_windows(struct steno_make *m, steno_value_id x,
                                          const struct steno_espnet_encoder *e,
                                          struct steno_espnet_view *v)
 {
-    const struct steno_attr front = {.name = "axis", .kind = STENO_ATTR_INT, .i = 0};
     const steno_value_id rows = one(m, e->window_rows), n = steno_make_extent_of(m, x, 1);
     steno_value_id more, zeros, number, in[3];
     more = steno_make_2(m, "Sub", rows, steno_make_2(m, "Mod", n, rows));
     more = steno_make_2(m, "Mod", more, rows);
-    zeros = steno_make_node(m, "Concat", 3, (steno_value_id[]){one(m, 1), more, one(m, e->d)}, 1,
-                            &front);
+    zeros = steno_make_join(m, 0, 3, (steno_value_id[]){one(m, 1), more, one(m, e->d)});
     x = steno_make_concat(m, 1, x, steno_make_1(m, "ConstantOfShape", zeros));
     in[0] = steno_make_int(m, 0);
     in[1] = steno_make_squeeze(m, steno_make_extent_of(m, x, 1), 0);

@@ -32,11 +32,8 @@ steno_value_id steno_espnet_states_layer(struct steno_espnet_states *s, struct s
 void steno_espnet_states_end(const struct steno_espnet_states *s, struct steno_make *m,
                              const struct steno_espnet_state_names *names)
 {
-    const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT, .i = 0};
     for (int k = 0; k < s->n; k++)
-        steno_make_output(m,
-                          s->layers == 1
-                              ? s->out[k][0]
-                              : steno_make_node(m, "Concat", (int)s->layers, s->out[k], 1, &axis),
-                          names->out[k], STENO_F32, 3, (int64_t[]){s->layers, s->batch, s->units});
+        steno_make_output(
+            m, s->layers == 1 ? s->out[k][0] : steno_make_join(m, 0, (int)s->layers, s->out[k]),
+            names->out[k], STENO_F32, 3, (int64_t[]){s->layers, s->batch, s->units});
 }

@@ -19,31 +19,16 @@ static steno_value_id padding(struct steno_make *m, steno_value_id lengths, sten
     return steno_make_2(m, "GreaterOrEqual", steno_make_node(m, "Range", 3, in, 0, NULL), lengths);
 }
 
-/* What the encoder's output becomes: logarithms of probabilities, or the joiner's input. */
-static steno_value_id head(const struct steno_conformer *c, steno_value_id x)
-{
-    const struct steno_icefall_arch *a = c->a;
-    struct steno_make *m = c->m;
-    steno_make_at(m, "%s", "");
-    if (!a->ctc)
-        return steno_make_linear(m, x, "joiner.encoder_proj", c->s->d, a->joiner, true);
-    x = steno_make_linear(m, x, a->ctc_layer, c->s->d, a->vocab, true);
-    return steno_make_softmax(m, "LogSoftmax", x, -1);
-}
-
 static void describe_whole(struct steno_make *m, const struct steno_icefall_arch *a)
 {
     /* the type under which sherpa-onnx has CTC on icefall's features */
-    steno_make_meta(m, "model_type", "%s", a->ctc ? "zipformer2_ctc" : "conformer");
-    steno_make_meta(m, "version", "1");
-    steno_make_meta(m, "model_author", "k2-fsa");
+    steno_icefall_about(m, a->ctc ? "zipformer2_ctc" : "conformer");
     steno_make_meta(m, "comment", "non-streaming conformer%s", a->ctc ? " CTC" : "");
 }
 
 static void whole(struct steno_conformer *c)
 {
     const struct steno_icefall_arch *a = c->a;
-    const int64_t width = a->ctc ? a->vocab : a->joiner;
     struct steno_make *m = c->m;
     const int64_t batch = steno_make_symbol(m, "N");
     steno_value_id x, lengths, frames, table = STENO_NONE;
@@ -61,11 +46,8 @@ static void whole(struct steno_conformer *c)
         steno_make_at(m, "%s", a->at);
         x = steno_make_norm(m, x, "after_norm", c->s->d, 1e-5f);
     }
-    x = head(c, x);
-    steno_make_output(m, x, a->ctc ? "log_probs" : "encoder_out", STENO_F32, 3,
-                      (int64_t[]){batch, steno_make_symbol(m, "T_out"), width});
-    steno_make_output(m, lengths, a->ctc ? "log_probs_len" : "encoder_out_lens", STENO_I64, 1,
-                      &batch);
+    steno_icefall_end(m, a, x, batch, 0);
+    steno_icefall_end_lengths(m, a, lengths, batch);
     describe_whole(m, a);
 }
 
@@ -86,22 +68,6 @@ static steno_value_id unfilled(struct steno_conformer *c, steno_value_id lengths
     return steno_make_2(m, "LessOrEqual", lengths, rows);
 }
 
-/* Layer i of a state, [1, ...] -> [...]. */
-static steno_value_id layer_of(struct steno_make *m, steno_value_id state, int64_t i)
-{
-    return steno_make_squeeze(m, steno_make_slice(m, state, 0, i, i + 1), 0);
-}
-
-/* One state out of those of all layers. */
-static steno_value_id joined(struct steno_make *m, int64_t n, const steno_value_id *of_layer)
-{
-    const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT};
-    steno_value_id in[STENO_ZIPFORMER_LAYERS];
-    for (int64_t i = 0; i < n; i++)
-        in[i] = steno_make_unsqueeze(m, of_layer[i], 0);
-    return steno_make_node(m, "Concat", (int)n, in, 1, &axis);
-}
-
 static void describe_chunks(struct steno_make *m, const struct steno_icefall_arch *a)
 {
     const struct {
@@ -116,9 +82,7 @@ static void describe_chunks(struct steno_make *m, const struct steno_icefall_arc
                   {"right_context", a->right},
                   {"chunk_size", a->chunk},
                   {"T", 4 * (a->chunk + a->right + 2) + 3}};
-    steno_make_meta(m, "model_type", "conformer");
-    steno_make_meta(m, "version", "1");
-    steno_make_meta(m, "model_author", "k2-fsa");
+    steno_icefall_about(m, "conformer");
     steno_make_meta(m, "comment", "streaming conformer");
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         steno_make_meta(m, number[i].key, "%lld", (long long)number[i].value);
@@ -148,18 +112,17 @@ static void chunks(struct steno_conformer *c)
     /* the first and the last frame saw the padding of the convolutions */
     x = steno_make_slice(m, steno_conformer_embed(c, x), 1, 1, all + 1);
     for (int i = 0; i < c->s->layers && !m->st; i++) {
-        c->past = layer_of(m, past, i);
-        c->taps = layer_of(m, taps, i);
+        c->past = steno_icefall_layer_of(m, past, i);
+        c->taps = steno_icefall_layer_of(m, taps, i);
         x = steno_conformer_layer(c, i, x);
         new_past[i] = c->past;
         new_taps[i] = c->taps;
     }
     if (a->right)
         x = steno_make_slice(m, x, 1, 0, a->chunk);
-    steno_make_output(m, head(c, x), "encoder_out", STENO_F32, 3,
-                      (int64_t[]){batch, a->chunk, a->joiner});
-    past = steno_make_transpose(m, joined(m, c->s->layers, new_past), 4, to_rows);
-    taps = steno_make_transpose(m, joined(m, c->s->layers, new_taps), 4, from_taps);
+    steno_icefall_end(m, a, x, batch, a->chunk);
+    past = steno_make_transpose(m, steno_icefall_state_of(m, c->s->layers, new_past), 4, to_rows);
+    taps = steno_make_transpose(m, steno_icefall_state_of(m, c->s->layers, new_taps), 4, from_taps);
     steno_make_output(m, past, "new_cached_attn", STENO_F32, 4, attn);
     steno_make_output(m, taps, "new_cached_conv", STENO_F32, 4, conv);
     describe_chunks(m, a);

@@ -102,38 +102,24 @@ static steno_value_id streaming(struct steno_zipformer *e)
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
-#define EACH(NAME, VALUE)                                                                          \
-    static int64_t NAME(const struct steno_icefall_arch *a, const struct steno_zipformer_stack *s) \
-    {                                                                                              \
-        (void)a;                                                                                   \
-        return VALUE;                                                                              \
-    }
-EACH(layers_of, s->layers)
-EACH(dim_of, s->d)
-EACH(kernel_of, s->kernel)
-EACH(left_of, a->left / s->downsampling)
-EACH(query_of, s->query)
-EACH(value_of, s->value)
-EACH(number_of_heads, s->heads)
-
 static void describe(struct steno_make *m, const struct steno_icefall_arch *a)
 {
-    steno_make_meta(m, "model_type", "%s", a->ctc && !a->chunk ? "zipformer2_ctc" : "zipformer2");
-    steno_make_meta(m, "version", "1");
-    steno_make_meta(m, "model_author", "k2-fsa");
+    int64_t query[STENO_ZIPFORMER_STACKS], value[STENO_ZIPFORMER_STACKS];
+    int64_t heads[STENO_ZIPFORMER_STACKS];
+    steno_icefall_about(m, a->ctc && !a->chunk ? "zipformer2_ctc" : "zipformer2");
     steno_make_meta(m, "comment", "%s%s", a->chunk ? "streaming " : "non-streaming ",
                     a->ctc ? "zipformer2 CTC" : "zipformer2");
     if (!a->chunk)
         return;
-    steno_make_meta(m, "decode_chunk_len", "%lld", (long long)(2 * a->chunk));
-    steno_make_meta(m, "T", "%lld", (long long)(2 * a->chunk + 13));
-    steno_icefall_list(m, a, "num_encoder_layers", layers_of);
-    steno_icefall_list(m, a, "encoder_dims", dim_of);
-    steno_icefall_list(m, a, "cnn_module_kernels", kernel_of);
-    steno_icefall_list(m, a, "left_context_len", left_of);
-    steno_icefall_list(m, a, "query_head_dims", query_of);
-    steno_icefall_list(m, a, "value_head_dims", value_of);
-    steno_icefall_list(m, a, "num_heads", number_of_heads);
+    for (int64_t i = 0; i < a->stacks; i++) {
+        query[i] = a->stack[i].query;
+        value[i] = a->stack[i].value;
+        heads[i] = a->stack[i].heads;
+    }
+    steno_icefall_about_chunks(m, a, 13);
+    steno_icefall_list(m, "query_head_dims", a->stacks, query);
+    steno_icefall_list(m, "value_head_dims", a->stacks, value);
+    steno_icefall_list(m, "num_heads", a->stacks, heads);
 }
 
 /* ---- the networks -------------------------------------------------------------------------- */
@@ -151,10 +137,8 @@ steno_status steno_icefall_write_encoder(const struct steno_icefall_arch *a,
                                          steno_err *err)
 {
     struct steno_zipformer *e = calloc(1, sizeof *e);
-    const int64_t width = a->ctc ? a->vocab : a->joiner;
     struct steno_make m;
     steno_value_id x;
-    int64_t rows;
     if (!e)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (steno_make_begin(&m, w, count_states(a) + 2, err)) {
@@ -164,20 +148,11 @@ steno_status steno_icefall_write_encoder(const struct steno_icefall_arch *a,
     *e = (struct steno_zipformer){.m = &m, .a = a, .batch_symbol = steno_make_symbol(&m, "N")};
     m.asked = "the architecture";
     x = a->chunk ? streaming(e) : offline(e);
-    steno_make_at(&m, "%s", "");
-    x = steno_make_linear(&m, x, a->ctc ? "ctc_output.1" : "joiner.encoder_proj", a->out, width,
-                          true);
-    if (a->ctc)
-        x = steno_make_softmax(&m, "LogSoftmax", x, -1);
-    rows = a->chunk ? a->chunk / 2 : steno_make_symbol(&m, "T_out");
-    steno_make_output(&m, x, a->ctc ? "log_probs" : "encoder_out", STENO_F32, 3,
-                      (int64_t[]){e->batch_symbol, rows, width});
+    steno_icefall_end(&m, a, x, e->batch_symbol, a->chunk / 2);
     if (a->chunk)
         each_state(e, true);
     else
-        steno_make_output(&m, steno_icefall_half(&m, e->lengths, -1),
-                          a->ctc ? "log_probs_len" : "encoder_out_lens", STENO_I64, 1,
-                          &e->batch_symbol);
+        steno_icefall_end_lengths(&m, a, steno_icefall_half(&m, e->lengths, -1), e->batch_symbol);
     describe(&m, a);
     free(e);
     return steno_make_write(&m, path, NULL);

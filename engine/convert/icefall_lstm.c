@@ -125,26 +125,9 @@ static steno_value_id layer(struct steno_make *m, const struct steno_icefall_arc
 
 /* ---- the network --------------------------------------------------------------------------- */
 
-/* Layer i of a state, [1, N, columns] -> [N, columns]. */
-static steno_value_id layer_of(struct steno_make *m, steno_value_id state, int64_t i)
-{
-    return steno_make_squeeze(m, steno_make_slice(m, state, 0, i, i + 1), 0);
-}
-
-static steno_value_id joined(struct steno_make *m, int64_t n, const steno_value_id *of_layer)
-{
-    const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT};
-    steno_value_id in[STENO_ZIPFORMER_LAYERS];
-    for (int64_t i = 0; i < n; i++)
-        in[i] = steno_make_unsqueeze(m, of_layer[i], 0);
-    return steno_make_node(m, "Concat", (int)n, in, 1, &axis);
-}
-
 static void describe(struct steno_make *m, const struct steno_icefall_arch *a)
 {
-    steno_make_meta(m, "model_type", "lstm");
-    steno_make_meta(m, "version", "1");
-    steno_make_meta(m, "model_author", "k2-fsa");
+    steno_icefall_about(m, "lstm");
     steno_make_meta(m, "decode_chunk_len", "4");
     steno_make_meta(m, "T", "%d", CALL_FRAMES);
     steno_make_meta(m, "num_encoder_layers", "%lld", (long long)a->stack[0].layers);
@@ -171,8 +154,8 @@ steno_status steno_icefall_write_lstm(const struct steno_icefall_arch *a,
     x = embed(&m, a, x);
     for (int i = 0; i < layers && !m.st; i++) {
         steno_make_at(&m, "encoder.encoder.layers.%d.", i);
-        h[i] = layer_of(&m, hidden, i);
-        c[i] = layer_of(&m, cells, i);
+        h[i] = steno_icefall_layer_of(&m, hidden, i);
+        c[i] = steno_icefall_layer_of(&m, cells, i);
         x = layer(&m, a, x, h + i, c + i);
     }
     if (m.st)
@@ -181,9 +164,9 @@ steno_status steno_icefall_write_lstm(const struct steno_icefall_arch *a,
     x = steno_make_linear(&m, x, "joiner.encoder_proj", d, a->joiner, true);
     steno_make_output(&m, steno_make_unsqueeze(&m, x, 1), "encoder_out", STENO_F32, 3,
                       (int64_t[]){batch, 1, a->joiner});
-    steno_make_output(&m, joined(&m, layers, h), "new_state0", STENO_F32, 3,
+    steno_make_output(&m, steno_icefall_state_of(&m, layers, h), "new_state0", STENO_F32, 3,
                       (int64_t[]){layers, batch, d});
-    steno_make_output(&m, joined(&m, layers, c), "new_state1", STENO_F32, 3,
+    steno_make_output(&m, steno_icefall_state_of(&m, layers, c), "new_state1", STENO_F32, 3,
                       (int64_t[]){layers, batch, a->units});
     describe(&m, a);
     return steno_make_write(&m, path, NULL);

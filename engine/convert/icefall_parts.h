@@ -15,10 +15,27 @@ steno_value_id steno_icefall_half(struct steno_make *m, steno_value_id x, int64_
 steno_value_id steno_icefall_positions(struct steno_make *m, steno_value_id *table,
                                        steno_value_id frames, int64_t d);
 
+/* Layer i of a state, [n, ...] -> [...]. */
+steno_value_id steno_icefall_layer_of(struct steno_make *m, steno_value_id state, int64_t i);
+/* One state out of those of its n <= STENO_ZIPFORMER_LAYERS layers, [...] -> [n, ...]. */
+steno_value_id steno_icefall_state_of(struct steno_make *m, int64_t n,
+                                      const steno_value_id *of_layer);
+
+/* The encoder's output x [batch, rows, a->out] becomes that of the network: the joiner's input, or
+ * logarithms of probabilities (a->ctc). rows 0: as many as the input gives, "T_out". */
+void steno_icefall_end(struct steno_make *m, const struct steno_icefall_arch *a, steno_value_id x,
+                       int64_t batch, int64_t rows);
+/* The lengths of those outputs, for whole recordings. */
+void steno_icefall_end_lengths(struct steno_make *m, const struct steno_icefall_arch *a,
+                               steno_value_id lengths, int64_t batch);
+
+/* Metadata: model_type, version, model_author. */
+void steno_icefall_about(struct steno_make *m, const char *type);
 /* Metadata of a number of each stack, "2,2,3". */
-typedef int64_t steno_icefall_number(const struct steno_icefall_arch *a,
-                                     const struct steno_zipformer_stack *s);
-void steno_icefall_list(struct steno_make *m, const struct steno_icefall_arch *a, const char *key,
-                        steno_icefall_number *of);
+void steno_icefall_list(struct steno_make *m, const char *key, int64_t n, const int64_t *numbers);
+/* Metadata that streaming Zipformers of both versions have. more: frames that a call takes beside
+ * those of the chunk. */
+void steno_icefall_about_chunks(struct steno_make *m, const struct steno_icefall_arch *a,
+                                int64_t more);
 
 #endif

@@ -422,8 +422,13 @@ steno_value_id steno_make_2(struct steno_make *m, const char *type, steno_value_
 steno_value_id steno_make_concat(struct steno_make *m, int64_t axis, steno_value_id x,
                                  steno_value_id y)
 {
+    return steno_make_join(m, axis, 2, (steno_value_id[]){x, y});
+}
+
+steno_value_id steno_make_join(struct steno_make *m, int64_t axis, int n, const steno_value_id *x)
+{
     const struct steno_attr a = INT_ATTR("axis", axis);
-    return steno_make_node(m, "Concat", 2, (steno_value_id[]){x, y}, 1, &a);
+    return steno_make_node(m, "Concat", n, x, 1, &a);
 }
 
 steno_value_id steno_make_cut(struct steno_make *m, steno_value_id x, int64_t axis,

@@ -93,6 +93,8 @@ steno_value_id steno_make_2(struct steno_make *m, const char *type, steno_value_
                             steno_value_id y);
 steno_value_id steno_make_concat(struct steno_make *m, int64_t axis, steno_value_id x,
                                  steno_value_id y);
+/* Concat of n values. */
+steno_value_id steno_make_join(struct steno_make *m, int64_t axis, int n, const steno_value_id *x);
 /* x[from:to] along an axis. */
 steno_value_id steno_make_slice(struct steno_make *m, steno_value_id x, int64_t axis, int64_t from,
                                 int64_t to);

@@ -82,13 +82,6 @@ steno_value_id steno_wenet_feed_forward(struct steno_make *m, steno_value_id x, 
 
 /* ---- attention ----------------------------------------------------------------------------- */
 
-static steno_value_id concat_list(struct steno_make *m, int64_t axis, int n,
-                                  const steno_value_id *v)
-{
-    const struct steno_attr a = {.name = "axis", .kind = STENO_ATTR_INT, .i = axis};
-    return steno_make_node(m, "Concat", n, v, 1, &a);
-}
-
 /* Put the cached keys and values of layer i before those of the chunk. */
 static void join_cache(struct steno_make *m, struct encoder *e, int i, steno_value_id *k,
                        steno_value_id *v)
@@ -455,14 +448,14 @@ static void next_caches(struct steno_make *m, struct encoder *e, const struct ch
     static const int64_t end = INT64_MAX;
     const struct steno_wenet_arch *a = e->a;
     const int64_t rows = steno_make_symbol(m, "T_CACHE_NEXT");
-    steno_value_id y = concat_list(m, 0, e->n_attention, e->next_attention);
+    steno_value_id y = steno_make_join(m, 0, e->n_attention, e->next_attention);
     if (from != STENO_NONE)
         y = steno_make_cut(m, y, 2, from, steno_make_ints(m, 1, &end));
     steno_make_output(m, y, n->next_attention, STENO_F32, 4,
                       (int64_t[]){a->blocks, a->heads, rows, 2 * a->d / a->heads});
-    y = e->n_convolution
-            ? steno_make_unsqueeze(m, concat_list(m, 0, e->n_convolution, e->next_convolution), 1)
-            : steno_make_1(m, "Identity", e->convolution);
+    y = e->n_convolution ? steno_make_unsqueeze(
+                               m, steno_make_join(m, 0, e->n_convolution, e->next_convolution), 1)
+                         : steno_make_1(m, "Identity", e->convolution);
     steno_make_output(m, y, n->next_convolution, STENO_F32, 4,
                       (int64_t[]){a->blocks, 1, a->d, cache_columns(a)});
 }

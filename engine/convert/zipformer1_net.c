@@ -184,18 +184,17 @@ static void set_env(struct encoder *e, const struct steno_zipformer_stack *s,
 static void take_states(struct encoder *e, int i, int k, steno_value_id *state)
 {
     for (int s = 0; s < STENO_ZIPFORMER1_STATES && e->a->chunk; s++)
-        state[s] = steno_make_squeeze(e->m, steno_make_slice(e->m, e->state[s][i], 0, k, k + 1), 0);
+        state[s] = steno_icefall_layer_of(e->m, e->state[s][i], k);
 }
 
 static void join_states(struct encoder *e, int i, steno_value_id state[][STENO_ZIPFORMER1_STATES])
 {
-    const struct steno_attr axis = {.name = "axis", .kind = STENO_ATTR_INT};
     const int64_t n = e->a->stack[i].layers;
     steno_value_id of_layer[STENO_ZIPFORMER_LAYERS];
     for (int s = 0; s < STENO_ZIPFORMER1_STATES && e->a->chunk; s++) {
         for (int64_t k = 0; k < n; k++)
-            of_layer[k] = steno_make_unsqueeze(e->m, state[k][s], 0);
-        e->state[s][i] = steno_make_node(e->m, "Concat", (int)n, of_layer, 1, &axis);
+            of_layer[k] = state[k][s];
+        e->state[s][i] = steno_icefall_state_of(e->m, n, of_layer);
     }
 }
 
@@ -332,66 +331,39 @@ static steno_value_id chunks(struct encoder *e)
 
 /* ---- the network --------------------------------------------------------------------------- */
 
-#define EACH(NAME, VALUE)                                                                          \
-    static int64_t NAME(const struct steno_icefall_arch *a, const struct steno_zipformer_stack *s) \
-    {                                                                                              \
-        (void)a;                                                                                   \
-        return VALUE;                                                                              \
-    }
-EACH(layers_of, s->layers)
-EACH(columns_of, s->d)
-EACH(attention_of, s->heads * s->query)
-EACH(kernel_of, s->kernel)
-EACH(left_of, a->left / s->downsampling)
-
 static void describe(struct steno_make *m, const struct steno_icefall_arch *a)
 {
+    int64_t attention[STENO_ZIPFORMER_STACKS];
     /* the type under which sherpa-onnx has CTC on icefall's features */
-    steno_make_meta(m, "model_type", "%s", a->ctc ? "zipformer2_ctc" : "zipformer");
-    steno_make_meta(m, "version", "1");
-    steno_make_meta(m, "model_author", "k2-fsa");
+    steno_icefall_about(m, a->ctc ? "zipformer2_ctc" : "zipformer");
     steno_make_meta(m, "comment", "%sstreaming zipformer%s", a->chunk ? "" : "non-",
                     a->ctc ? " CTC" : "");
     if (!a->chunk)
         return;
-    steno_make_meta(m, "decode_chunk_len", "%lld", (long long)(2 * a->chunk));
-    steno_make_meta(m, "T", "%lld", (long long)(2 * a->chunk + EMBED_FRAMES));
-    steno_icefall_list(m, a, "num_encoder_layers", layers_of);
-    steno_icefall_list(m, a, "encoder_dims", columns_of);
-    steno_icefall_list(m, a, "attention_dims", attention_of);
-    steno_icefall_list(m, a, "cnn_module_kernels", kernel_of);
-    steno_icefall_list(m, a, "left_context_len", left_of);
+    for (int64_t i = 0; i < a->stacks; i++)
+        attention[i] = a->stack[i].heads * a->stack[i].query;
+    steno_icefall_about_chunks(m, a, EMBED_FRAMES);
+    steno_icefall_list(m, "attention_dims", a->stacks, attention);
 }
 
 steno_status steno_icefall_write_zipformer1(const struct steno_icefall_arch *a,
                                             const struct steno_make_weights *w, const char *path,
                                             steno_err *err)
 {
-    const int64_t width = a->ctc ? a->vocab : a->joiner;
     const int ends = STENO_ZIPFORMER1_STATES * (int)a->stacks + 2;
     struct steno_make m;
     struct encoder e = {.m = &m, .a = a, .table = STENO_NONE};
     steno_value_id x, lengths = STENO_NONE;
-    int64_t rows = a->chunk / 2;
     if (steno_make_begin(&m, w, ends, err))
         return m.st;
     m.asked = "the architecture";
     e.batch_symbol = steno_make_symbol(&m, "N");
     x = a->chunk ? chunks(&e) : whole(&e, &lengths);
-    steno_make_at(&m, "%s", "");
-    x = steno_make_linear(&m, x, a->ctc ? a->ctc_layer : "joiner.encoder_proj", a->out, width,
-                          true);
-    if (a->ctc)
-        x = steno_make_softmax(&m, "LogSoftmax", x, -1);
-    if (!a->chunk)
-        rows = steno_make_symbol(&m, "T_out");
-    steno_make_output(&m, x, a->ctc ? "log_probs" : "encoder_out", STENO_F32, 3,
-                      (int64_t[]){e.batch_symbol, rows, width});
+    steno_icefall_end(&m, a, x, e.batch_symbol, a->chunk / 2);
     if (a->chunk)
         each_state(&e, true);
     else
-        steno_make_output(&m, lengths, a->ctc ? "log_probs_len" : "encoder_out_lens", STENO_I64, 1,
-                          &e.batch_symbol);
+        steno_icefall_end_lengths(&m, a, lengths, e.batch_symbol);
     describe(&m, a);
     return steno_make_write(&m, path, NULL);
 }
