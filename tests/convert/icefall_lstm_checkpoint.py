@@ -15,6 +15,7 @@ import os
 import lstm_transducer
 import numpy as np
 import torch
+from seeded import features, icefall_checkpoint
 from torch.nn.functional import conv1d, conv2d, embedding, linear
 
 
@@ -24,7 +25,7 @@ def double_swish(x):
 
 class Model:
     def __init__(self, a):
-        self.a, self.s = a, {k: torch.from_numpy(v) for k, v in lstm_transducer.checkpoint(a).items()}
+        self.a, self.s = a, {k: torch.from_numpy(v) for k, v in icefall_checkpoint(lstm_transducer.shapes(a)).items()}
 
     def get(self, name):
         return self.s[name] * self.s[f"{name}_scale"].exp()
@@ -64,7 +65,7 @@ class Model:
 @torch.no_grad()
 def record(a):
     model, out = Model(a), {}
-    x = torch.from_numpy(lstm_transducer.features(3, 2, 4 * lstm_transducer.STEPS + 5))
+    x = torch.from_numpy(features(3, 2, 4 * lstm_transducer.STEPS + 5))
     out["encoder"], (out["state0"], out["state1"]) = model.encoder(x)
     out["y"] = torch.tensor([[-1] * (a["context"] - 1) + [0], [3] * a["context"], [a["vocab"] - 1] * a["context"]])
     out["decoder"] = model.decoder(out["y"])

@@ -15,6 +15,7 @@ import os
 import numpy as np
 import torch
 import zipformer1
+from seeded import features, icefall_checkpoint
 from torch.nn.functional import conv1d, conv2d, embedding, glu, linear, log_softmax, pad
 
 
@@ -33,7 +34,7 @@ class Model:
     """Time first: [T, N, columns]. States are given for chunks: they change."""
 
     def __init__(self, a):
-        self.a, self.s = a, {k: torch.from_numpy(v) for k, v in zipformer1.checkpoint(a).items()}
+        self.a, self.s = a, {k: torch.from_numpy(v) for k, v in icefall_checkpoint(zipformer1.shapes(a)).items()}
 
     def linear(self, at, x):
         return linear(x, self.s[f"{at}.weight"], self.s.get(f"{at}.bias"))
@@ -160,12 +161,12 @@ class Model:
 def record(a):
     model, out = Model(a), {}
     for frames, lens in ((57, (57, 57)), (131, (131, 90))):
-        x, lens = torch.from_numpy(zipformer1.features(frames, 2, frames)), (torch.tensor(lens) - 7) // 2
+        x, lens = torch.from_numpy(features(frames, 2, frames)), (torch.tensor(lens) - 7) // 2
         y = model.encoder(x, torch.arange(int(lens.max())) >= lens.unsqueeze(1))
         out[f"encoder.{frames}"], out[f"encoder_lens.{frames}"] = model.linear("joiner.encoder_proj", y), (lens + 1) // 2
         out[f"ctc.{frames}"] = log_softmax(model.linear("ctc_output.1", y), -1)
     step, chunks, states = zipformer1.CHUNK_LEN, [], model.first_states(2)
-    x = torch.from_numpy(zipformer1.features(3, 2, step * zipformer1.STEPS + 7))
+    x = torch.from_numpy(features(3, 2, step * zipformer1.STEPS + 7))
     for i in range(zipformer1.STEPS):
         chunks.append(model.linear("joiner.encoder_proj", model.encoder(x[:, step * i : step * i + step + 7], None, states)))
     out["chunk"] = torch.stack(chunks)

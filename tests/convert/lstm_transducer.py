@@ -1,9 +1,5 @@
-"""A small LSTM transducer of icefall's lstm_transducer_stateless2: names and shapes of its weights, and weights that follow
-from the names, so that a recording of what PyTorch computes needs no checkpoint. Needs NumPy."""
-
-import zlib
-
-import numpy as np
+"""A small LSTM transducer of icefall's lstm_transducer_stateless2: names and shapes of its weights. The weights follow from
+the names (seeded.py), so that a recording of what PyTorch computes needs no checkpoint."""
 
 STEPS = 6
 SMALL = dict(d=12, units=20, layers=3, ff=24, conv=(2, 3, 8), decoder=16, joiner=12, context=2, vocab=40)
@@ -40,21 +36,3 @@ def shapes(a):
     out["decoder.embedding.weight"] = (a["vocab"], a["decoder"])
     out["decoder.embedding.scale"] = ()
     return out
-
-
-def weight(name, shape):
-    r = np.random.RandomState(zlib.crc32(name.encode()))
-    if len(shape) >= 2:
-        x = r.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
-    else:
-        x = 0.3 * r.standard_normal(shape)
-    return np.asarray(x, "f4")
-
-
-def checkpoint(a):
-    return {name: weight(name, shape) for name, shape in shapes(a).items()}
-
-
-def features(seed, *shape):
-    """Of few different values, which compress."""
-    return (np.round(np.random.RandomState(seed).standard_normal((*shape, 80)) * 4) / 2).astype("f4")

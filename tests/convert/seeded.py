@@ -15,21 +15,51 @@ import zlib
 import numpy as np
 
 
+def stream(name):
+    return np.random.RandomState(zlib.crc32(name.encode()))
+
+
+def matrix(r, shape):
+    """Of about unit gain, by its fan-in."""
+    return r.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+
+
 def weight(name, shape):
     """About unit gain in a network: matrices by their fan-in, norms around 1, biases small."""
-    r = np.random.RandomState(zlib.crc32(name.encode()))
-    shape = tuple(shape)
+    r, shape = stream(name), tuple(shape)
     if name.endswith("running_var"):
         x = r.random_sample(shape) + 0.5
     elif len(shape) >= 2:
-        x = r.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+        x = matrix(r, shape)
     else:
         x = (1.0 if name.endswith("weight") or name.endswith("alpha") else 0.0) + 0.1 * r.standard_normal(shape)
     return np.asarray(x, "f4")
 
 
+def icefall_weight(name, shape):
+    """As weight(), for icefall's networks: no norms have weights, what a bypass keeps lies between 0.3 and 0.7."""
+    r = stream(name)
+    if name.endswith(("bypass_scale", "weight1")):
+        x = 0.3 + 0.4 * r.random_sample(shape)
+    elif len(shape) >= 2 and not name.endswith("upsample.bias"):
+        x = matrix(r, shape)
+    else:
+        x = 0.3 * r.standard_normal(shape)
+    return np.asarray(x, "f4")
+
+
+def icefall_checkpoint(shapes):
+    """shapes: of the weights, by their names."""
+    return {name: icefall_weight(name, shape) for name, shape in shapes.items()}
+
+
 def values(name, *shape):
-    return np.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape).astype("f4")
+    return stream(name).standard_normal(shape).astype("f4")
+
+
+def features(seed, *shape):
+    """Of few different values, which compress."""
+    return (np.round(np.random.RandomState(seed).standard_normal((*shape, 80)) * 4) / 2).astype("f4")
 
 
 def torch_file(state, dims=None):

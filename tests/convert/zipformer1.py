@@ -1,9 +1,5 @@
-"""A small Zipformer of icefall's pruned_transducer_stateless7: names and shapes of its weights, and weights that follow from
-the names, so that a recording of what PyTorch computes needs no checkpoint. Needs NumPy."""
-
-import zlib
-
-import numpy as np
+"""A small Zipformer of icefall's pruned_transducer_stateless7: names and shapes of its weights. The weights follow from the
+names (seeded.py), so that a recording of what PyTorch computes needs no checkpoint."""
 
 CHUNK_LEN, LEFT_CHUNKS, STEPS = 32, 2, 4
 SMALL = dict(d=(16, 16, 24, 24, 24), layers=(1, 2, 1, 1, 1), by=(1, 2, 4, 8, 2), heads=2, attention=16, ff=24, kernel=5,
@@ -69,23 +65,3 @@ def shapes(a):
     linear("ctc_output.1", a["vocab"], a["d"][-1])
     linear("simple_am_proj", a["vocab"], a["d"][-1])
     return out
-
-
-def weight(name, shape):
-    r = np.random.RandomState(zlib.crc32(name.encode()))
-    if name.endswith(("bypass_scale", "weight1")):
-        x = 0.3 + 0.4 * r.random_sample(shape)
-    elif len(shape) >= 2 and not name.endswith("upsample.bias"):
-        x = r.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
-    else:
-        x = 0.3 * r.standard_normal(shape)
-    return np.asarray(x, "f4")
-
-
-def checkpoint(a):
-    return {name: weight(name, shape) for name, shape in shapes(a).items()}
-
-
-def features(seed, *shape):
-    """Of few different values, which compress."""
-    return (np.round(np.random.RandomState(seed).standard_normal((*shape, 80)) * 4) / 2).astype("f4")

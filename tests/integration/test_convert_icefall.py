@@ -16,6 +16,7 @@ from test_models import ROOT
 sys.path.insert(0, os.path.join(ROOT, "tests", "convert"))
 import lstm_transducer  # noqa: E402
 import zipformer1  # noqa: E402
+from seeded import features, icefall_checkpoint  # noqa: E402
 
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 ZOO = os.path.join(SHARED, "zoo", "tiny")
@@ -205,20 +206,20 @@ def conformers_in_steno(d):
 def first_zipformer(d, engine):
     """Five stacks, one of which is wider than the one before it, and one that sees an earlier one."""
     want, tokens = np.load(f"{DATA}/zipformer1.npz"), ("--tokens", f"{DATA}/zipformer.tokens")
-    torch_file.save(f"{d}/first.pt", {"model": zipformer1.checkpoint(zipformer1.SMALL)})
+    torch_file.save(f"{d}/first.pt", {"model": made("zipformer1")})
     steno("convert", f"{d}/first.pt", "-o", f"{d}/whole", *tokens)
     steno("convert", f"{d}/first.pt", "-o", f"{d}/ctc", *tokens, *CTC)
     steno("convert", f"{d}/first.pt", "-o", f"{d}/chunks", *tokens, *CAUSAL, "--num-left-chunks", str(zipformer1.LEFT_CHUNKS))
     for path in (f"{d}/whole/encoder.onnx", f"{d}/ctc/model.onnx", f"{d}/chunks/encoder.onnx"):
         onnx.checker.check_model(path, full_check=True)
     for t, lens in ((57, (57, 57)), (131, (131, 90))):
-        feed = {"x": zipformer1.features(t, 2, t), "x_lens": np.array(lens)}
+        feed = {"x": features(t, 2, t), "x_lens": np.array(lens)}
         got = run(engine, f"{d}/whole/encoder.onnx", feed)
         close(f"first: encoder.{t}", got["encoder_out"], want[f"encoder.{t}"])
         assert (got["encoder_out_lens"] == want[f"encoder_lens.{t}"]).all(), got["encoder_out_lens"]
         close(f"first: ctc.{t}", run(engine, f"{d}/ctc/model.onnx", feed)["log_probs"], want[f"ctc.{t}"])
     step = zipformer1.CHUNK_LEN
-    x = zipformer1.features(3, 2, step * zipformer1.STEPS + 7)
+    x = features(3, 2, step * zipformer1.STEPS + 7)
     x = [x[:, step * i : step * i + step + 7] for i in range(zipformer1.STEPS)]
     got, state = feed_chunks(engine, f"{d}/chunks/encoder.onnx", x, "encoder_out")
     close("first: chunks", got, want["chunk"])
@@ -243,11 +244,11 @@ def first_zipformer_in_steno(d):
 def lstm(d, engine):
     """One frame in each call, with and without projections, against PyTorch's LSTM over all frames."""
     recorded = np.load(f"{DATA}/lstm-transducer.npz")
-    x = lstm_transducer.features(3, 2, 4 * lstm_transducer.STEPS + 5)
+    x = features(3, 2, 4 * lstm_transducer.STEPS + 5)
     x = [x[:, 4 * i : 4 * i + 9] for i in range(lstm_transducer.STEPS)]
     for at, model in (("", lstm_transducer.SMALL), ("equal.", lstm_transducer.EQUAL)):
         want = {k.removeprefix(at): v for k, v in recorded.items() if k.startswith("equal.") == bool(at)}
-        out, _ = convert(tempfile.mkdtemp(dir=d), "lstm", content=lstm_transducer.checkpoint(model))
+        out, _ = convert(tempfile.mkdtemp(dir=d), "lstm", content=icefall_checkpoint(lstm_transducer.shapes(model)))
         got, state = feed_chunks(engine, f"{out}/encoder.onnx", x, "encoder_out")
         close(f"{at}encoder", np.concatenate(got, 1), want["encoder"])
         for name, value in state.items():
@@ -580,8 +581,8 @@ def decoded_as_recorded(d):
 def made(name):
     """A checkpoint whose weights follow from their names; None: it is in tests/data."""
     if name == "zipformer1":
-        return zipformer1.checkpoint(zipformer1.SMALL)
-    return lstm_transducer.checkpoint(lstm_transducer.SMALL) if name == "lstm" else None
+        return icefall_checkpoint(zipformer1.shapes(zipformer1.SMALL))
+    return icefall_checkpoint(lstm_transducer.shapes(lstm_transducer.SMALL)) if name == "lstm" else None
 
 
 def checkpoint(name="zipformer"):
