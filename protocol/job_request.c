@@ -85,27 +85,13 @@ steno_status steno_job_request_read(const char *p, size_t n, steno_query_fn pair
     return st;
 }
 
-static steno_status add_encoded(struct steno_buf *target, const char *text)
-{
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-    steno_status st = STENO_OK;
-    while (*text && !st) {
-        const size_t n = strspn(text, plain);
-        st = n ? steno_buf_add(target, text, n)
-               : steno_buf_printf(target, "%%%02X", (unsigned)(unsigned char)*text);
-        text += n ? n : 1;
-    }
-    return st;
-}
-
 steno_status steno_target_add(struct steno_buf *target, const char *name, const char *value)
 {
     const bool first = !target->len || !memchr(target->data, '?', target->len);
     steno_status st = steno_buf_puts(target, first ? "?" : "&");
     if (!st)
-        st = add_encoded(target, name);
+        st = steno_query_encode(target, name);
     if (!st)
         st = steno_buf_puts(target, "=");
-    return st ? st : add_encoded(target, value);
+    return st ? st : steno_query_encode(target, value);
 }

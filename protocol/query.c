@@ -83,6 +83,20 @@ steno_status steno_query_decode_path(const char *p, size_t n, char *out, size_t 
     return STENO_OK;
 }
 
+steno_status steno_query_encode(struct steno_buf *out, const char *text)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    steno_status st = STENO_OK;
+    while (*text && !st) {
+        const size_t n = strspn(text, plain);
+        st = n ? steno_buf_add(out, text, n)
+               : steno_buf_printf(out, "%%%02X", (unsigned)(unsigned char)*text);
+        text += n ? n : 1;
+    }
+    return st;
+}
+
 /* Decode [in, in + n) into out; pair: its number, for the message. */
 static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT], int pair,
                            steno_err *err)

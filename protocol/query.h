@@ -3,7 +3,7 @@
 #ifndef STENO_PROTOCOL_QUERY_H
 #define STENO_PROTOCOL_QUERY_H
 
-#include "base/status.h"
+#include "base/buf.h"
 
 #define STENO_QUERY_TEXT 2048 /* bytes of one decoded name or value, with its NUL */
 #define STENO_QUERY_MAX 256   /* pairs; more is STENO_ERR_LIMIT */
@@ -31,6 +31,8 @@ bool steno_query_path_is(const char *path, size_t len, const char *want);
  * or too long. */
 STENO_MUST steno_status steno_query_decode_path(const char *p, size_t n, char *out, size_t size,
                                                 steno_err *err);
+/* Append a text with %-escapes for all bytes but letters, digits and "-._~". */
+STENO_MUST steno_status steno_query_encode(struct steno_buf *out, const char *text);
 /* Parse numbers of queries and form fields: the whole text, within the range. STENO_ERR_INVAL names
  * the field. */
 STENO_MUST steno_status steno_query_int(const char *name, const char *text, int min, int max,

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
+#include "protocol/query.h"
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 steno_status steno_session_head_write(struct steno_buf *out, const struct steno_session_head *h)
@@ -16,17 +19,13 @@ steno_status steno_session_head_write(struct steno_buf *out, const struct steno_
         st = steno_buf_printf(out, "&.samples=%lld&.segments=%lld", (long long)h->samples[i],
                               (long long)h->segments[i]);
     if (!st && h->over)
-        st = steno_buf_printf(out, "&.ending=%d&.close=%d&.code=%s", h->ending, h->close_code,
-                              h->code);
+        st = steno_buf_printf(out, "&.ending=%d&.close=%d&.code=", h->ending, h->close_code);
+    if (!st && h->over)
+        st = steno_query_encode(out, h->code);
     return st ? st : steno_native_write_query(out, &h->start);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
-
-static int hex(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* Decode %-escapes in place. False: a bad one, or a NUL. */
 static bool decode(char *p)
@@ -34,7 +33,7 @@ static bool decode(char *p)
     char *to = p;
     for (; *p; p++) {
         if (*p == '%') {
-            const int high = hex(p[1]), low = high < 0 ? -1 : hex(p[2]);
+            const int high = steno_hex(p[1]), low = high < 0 ? -1 : steno_hex(p[2]);
             if (low < 0 || !(high | low))
                 return false;
             *to++ = (char)(high * 16 + low);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "protocol/json_text.h"
+#include "protocol/query.h"
 #include "protocol/result_json.h"
 
 /* ---- client messages --------------------------------------------------------------------- */
@@ -173,13 +174,8 @@ steno_status steno_native_start_complete(struct steno_native_start *s, steno_err
 
 static steno_status put_pair(struct steno_buf *out, const char *name, const char *value)
 {
-    steno_status st = steno_buf_printf(out, "&%s=", name);
-    for (const unsigned char *p = (const unsigned char *)value; !st && *p; p++) {
-        const bool plain = (*p >= '0' && *p <= '9') || (*p >= 'A' && *p <= 'Z') ||
-                           (*p >= 'a' && *p <= 'z') || *p == '-' || *p == '_' || *p == '.';
-        st = steno_buf_printf(out, plain ? "%c" : "%%%02X", *p);
-    }
-    return st;
+    const steno_status st = steno_buf_printf(out, "&%s=", name);
+    return st ? st : steno_query_encode(out, value);
 }
 
 static const char *value_of(const struct field *f, struct steno_native_start *s, char *text,
