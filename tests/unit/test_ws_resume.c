@@ -14,78 +14,11 @@
 #include <string.h>
 
 #include "server/history.h"
-#include "server/ws_session.h"
-
-#define START "{\"type\":\"start\",\"resumable\":true}"
-
-/* Stands in for the pool; keeps the samples as 16-bit numbers. */
-struct fake {
-    size_t room, n;
-    int16_t received[4096];
-    int ends;
-};
-
-static steno_status fake_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
-{
-    (void)ctx;
-    (void)err;
-    d->start.resume_seconds = 30;
-    return STENO_OK;
-}
-
-static steno_status fake_open(void *ctx, const struct steno_native_start *s, int rate,
-                              steno_err *err)
-{
-    (void)ctx;
-    (void)s;
-    (void)rate;
-    (void)err;
-    return STENO_OK;
-}
-
-static steno_status fake_push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
-{
-    struct fake *f = ctx;
-    (void)err;
-    *taken = n < f->room ? n : f->room;
-    f->room -= *taken;
-    for (size_t i = 0; i < *taken; i++) {
-        assert_true(f->n < sizeof f->received / sizeof *f->received);
-        f->received[f->n++] = (int16_t)(pcm[i] * 32768.0f);
-    }
-    return STENO_OK;
-}
-
-static steno_status fake_finalize(void *ctx, steno_err *err)
-{
-    (void)ctx;
-    (void)err;
-    return STENO_OK;
-}
-
-static void fake_end(void *ctx)
-{
-    ((struct fake *)ctx)->ends++;
-}
-
-static const struct steno_ws_engine engine = {.resolve = fake_resolve,
-                                              .open = fake_open,
-                                              .push = fake_push,
-                                              .finalize = fake_finalize,
-                                              .end = fake_end};
-
-struct fixture {
-    struct fake fake;
-    steno_ws_session *s;
-};
+#include "tests/support/ws_fixture.h"
 
 static void make(struct fixture *f, size_t send_bytes, size_t resume_bytes)
 {
-    struct steno_ws_session_limits limits = {1 << 20, send_bytes, 0, resume_bytes, 0};
-    memset(f, 0, sizeof *f);
-    f->fake.room = SIZE_MAX;
-    f->s = steno_ws_session_new(&steno_dialect_native, &engine, &f->fake, "sess_test", &limits);
-    assert_non_null(f->s);
+    open_session(f, send_bytes, resume_bytes, NULL);
 }
 
 static int setup(void **state)
@@ -102,57 +35,12 @@ static int teardown(void **state)
     return 0;
 }
 
-static void text(struct fixture *f, const char *t)
-{
-    steno_ws_session_text(f->s, t, strlen(t), true);
-}
-
-/* Send samples from..to. Each has its own number as its value. */
-static void say(struct fixture *f, int from, int to)
-{
-    for (int i = from; i < to; i++) {
-        int16_t x = (int16_t)i;
-        steno_ws_session_binary(f->s, &x, sizeof x, true, true);
-    }
-}
-
 static void note_event(struct fixture *f, enum steno_event_kind kind, const char *t)
 {
     struct steno_event ev = {.kind = kind, .time = 1.0, .text = t, .reason = STENO_FINAL_END};
     struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
     steno_ws_session_note(f->s, &n);
 }
-
-static void done(struct fixture *f)
-{
-    struct steno_pool_note n = {.kind = STENO_POOL_DONE};
-    steno_ws_session_note(f->s, &n);
-}
-
-static steno_status attach(struct fixture *f, uint64_t next, int64_t sample, steno_err *err)
-{
-    struct steno_native_resume ask = {.session_id = "sess_test", .next = next, .sample = sample};
-    return steno_ws_session_attach(f->s, &ask, err);
-}
-
-/* The waiting messages must contain the strings of `says`, one string per message in order, and
- * there must be no more messages. */
-static void expect(struct fixture *f, const char *const *says)
-{
-    for (; *says; says++) {
-        struct steno_buf b;
-        steno_buf_init(&b, 65536);
-        assert_int_equal(steno_ws_session_take(f->s, &b), STENO_OK);
-        if (!strstr(b.data, *says))
-            fail_msg("%s lacks '%s'", b.data, *says);
-        steno_buf_free(&b);
-    }
-    struct steno_buf none;
-    steno_buf_init(&none, 65536);
-    if (!steno_ws_session_take(f->s, &none))
-        fail_msg("one more: %s", none.data);
-}
-#define EXPECT(f, ...) expect(f, (const char *const[]){__VA_ARGS__, NULL})
 
 static void in_order(const struct fixture *f, size_t n)
 {

@@ -15,59 +15,7 @@
 
 #include "protocol/session_head.h"
 #include "server/history.h"
-#include "server/ws_session.h"
-
-#define START "{\"type\":\"start\",\"resumable\":true}"
-
-/* Stands in for the pool; keeps the samples as 16-bit numbers. */
-struct fake {
-    size_t room, n;
-    int16_t received[4096];
-    int ends;
-};
-
-static steno_status fake_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
-{
-    (void)ctx;
-    (void)err;
-    d->start.resume_seconds = 30;
-    return STENO_OK;
-}
-
-static steno_status fake_open(void *ctx, const struct steno_native_start *s, int rate,
-                              steno_err *err)
-{
-    (void)ctx;
-    (void)s;
-    (void)rate;
-    (void)err;
-    return STENO_OK;
-}
-
-static steno_status fake_push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
-{
-    struct fake *f = ctx;
-    (void)err;
-    *taken = n < f->room ? n : f->room;
-    f->room -= *taken;
-    for (size_t i = 0; i < *taken; i++) {
-        assert_true(f->n < sizeof f->received / sizeof *f->received);
-        f->received[f->n++] = (int16_t)(pcm[i] * 32768.0f);
-    }
-    return STENO_OK;
-}
-
-static steno_status fake_finalize(void *ctx, steno_err *err)
-{
-    (void)ctx;
-    (void)err;
-    return STENO_OK;
-}
-
-static void fake_end(void *ctx)
-{
-    ((struct fake *)ctx)->ends++;
-}
+#include "tests/support/ws_fixture.h"
 
 /* Stands in for the storage: keeps what was put, as Redis does. */
 struct storage {
@@ -122,28 +70,12 @@ static const struct steno_ws_storage *fake_store(void *ctx, void **place)
     return &fake_storage;
 }
 
-static const struct steno_ws_engine engine = {.resolve = fake_resolve,
-                                              .open = fake_open,
-                                              .push = fake_push,
-                                              .finalize = fake_finalize,
-                                              .end = fake_end,
-                                              .store = fake_store};
-
-struct fixture {
-    struct fake fake;
-    steno_ws_session *s;
-};
-
 static void make(struct fixture *f, size_t send_bytes, size_t resume_bytes)
 {
-    struct steno_ws_session_limits limits = {1 << 20, send_bytes, 0, resume_bytes, 0};
-    memset(f, 0, sizeof *f);
     steno_buf_free(&storage.records);
     storage = (struct storage){.up = true, .stale = true};
     steno_buf_init(&storage.records, 1 << 20);
-    f->fake.room = SIZE_MAX;
-    f->s = steno_ws_session_new(&steno_dialect_native, &engine, &f->fake, "sess_test", &limits);
-    assert_non_null(f->s);
+    open_session(f, send_bytes, resume_bytes, fake_store);
 }
 
 static int setup(void **state)
@@ -162,20 +94,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static void text(struct fixture *f, const char *t)
-{
-    steno_ws_session_text(f->s, t, strlen(t), true);
-}
-
-/* Send samples from..to. Each has its own number as its value. */
-static void say(struct fixture *f, int from, int to)
-{
-    for (int i = from; i < to; i++) {
-        int16_t x = (int16_t)i;
-        steno_ws_session_binary(f->s, &x, sizeof x, true, true);
-    }
-}
-
 /* end: s; the event's time is a second later. */
 static void note_event(struct fixture *f, enum steno_event_kind kind, int64_t segment, double end,
                        const char *t)
@@ -185,37 +103,6 @@ static void note_event(struct fixture *f, enum steno_event_kind kind, int64_t se
     struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
     steno_ws_session_note(f->s, &n);
 }
-
-static void done(struct fixture *f)
-{
-    struct steno_pool_note n = {.kind = STENO_POOL_DONE};
-    steno_ws_session_note(f->s, &n);
-}
-
-static steno_status attach(struct fixture *f, uint64_t next, int64_t sample, steno_err *err)
-{
-    struct steno_native_resume ask = {.session_id = "sess_test", .next = next, .sample = sample};
-    return steno_ws_session_attach(f->s, &ask, err);
-}
-
-/* The waiting messages must contain the strings of `says`, one string per message in order, and
- * there must be no more messages. */
-static void expect(struct fixture *f, const char *const *says)
-{
-    for (; *says; says++) {
-        struct steno_buf b;
-        steno_buf_init(&b, 65536);
-        assert_int_equal(steno_ws_session_take(f->s, &b), STENO_OK);
-        if (!strstr(b.data, *says))
-            fail_msg("%s lacks '%s'", b.data, *says);
-        steno_buf_free(&b);
-    }
-    struct steno_buf none;
-    steno_buf_init(&none, 65536);
-    if (!steno_ws_session_take(f->s, &none))
-        fail_msg("one more: %s", none.data);
-}
-#define EXPECT(f, ...) expect(f, (const char *const[]){__VA_ARGS__, NULL})
 
 /* All messages so far are stored. */
 static void store_all(struct fixture *f)
@@ -394,15 +281,11 @@ static void a_client_that_closes_leaves_nothing(void **state)
 /* The session of f, on another machine. */
 static steno_status elsewhere(struct fixture *f, struct fixture *to, uint64_t next, steno_err *err)
 {
-    struct steno_ws_session_limits limits = {1 << 20, 1 << 16, 0, 1 << 14, 0};
     struct steno_session_head h;
     steno_status st;
     (void)f;
-    memset(to, 0, sizeof *to);
-    to->fake.room = SIZE_MAX;
     assert_int_equal(steno_session_head_read(storage.head, &h, err), STENO_OK);
-    to->s = steno_ws_session_new(&steno_dialect_native, &engine, &to->fake, "sess_test", &limits);
-    assert_non_null(to->s);
+    open_session(to, 1 << 16, 1 << 14, fake_store);
     st = steno_ws_session_restore(to->s, &h, &storage.records, next, &fake_storage, &storage, err);
     steno_session_head_free(&h);
     return st;
