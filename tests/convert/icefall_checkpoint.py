@@ -21,6 +21,7 @@ import zipfile
 
 import numpy as np
 import torch
+from icefall_recording import frames_of, small_networks
 
 
 class Missing(types.ModuleType):
@@ -107,11 +108,6 @@ def build(name, tiny):
     return model, conf, flags.strip()
 
 
-def frames_of(seed, *shape):
-    """Features of few different values, which compress."""
-    return (torch.randn(*shape, 80, generator=torch.Generator().manual_seed(seed)) * 2).round() / 2
-
-
 def whole(model, out):
     for frames, lens in ((57, (57, 57)), (131, (131, 90))):
         x = frames_of(frames, 2, frames)
@@ -147,13 +143,9 @@ def make(folder, name, tiny):
         whole(model, out)
     else:
         chunks(model, out)
-    context, vocab = conf.get("context_size", 2), conf["vocab_size"]
-    y = torch.tensor([[-1] * (context - 1) + [0], [3] * context, [vocab - 1] * context])
-    out["y"] = y
-    out["decoder"] = zip_model.OnnxDecoderWrapper(model.decoder, model.joiner.decoder_proj)(y)
-    frame = torch.randn(out["decoder"].shape, generator=torch.Generator().manual_seed(7))
-    out["frame"] = frame
-    out["joiner"] = zip_model.OnnxJoinerWrapper(model.joiner.output_linear)(frame, out["decoder"])
+    small_networks(out, conf.get("context_size", 2), conf["vocab_size"],
+                   zip_model.OnnxDecoderWrapper(model.decoder, model.joiner.decoder_proj),
+                   zip_model.OnnxJoinerWrapper(model.joiner.output_linear))  # fmt: skip
     state = model.state_dict()
     torch.save({"model": {k: v.half() for k, v in state.items()} if tiny else state}, f"{folder}/{name}.pt")
     if tiny:

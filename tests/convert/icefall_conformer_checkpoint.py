@@ -19,14 +19,12 @@ ConformerEncoder as well, which gives the same.
 --tiny: narrow, in 16 bits, as tests/data/convert has it.
 """
 
-import argparse
-import os
-
 import numpy as np
 import torch
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
 from espnet.nets.pytorch_backend.transformer.attention import RelPositionMultiHeadedAttention
 from espnet.nets.pytorch_backend.transformer.embedding import RelPositionalEncoding
+from icefall_recording import arguments, frames_of, small_networks
 from torch.nn.functional import batch_norm, conv1d, conv2d, embedding, glu, layer_norm, linear, log_softmax, pad, relu, silu
 
 MODELS = {
@@ -180,12 +178,19 @@ class Model:
         return linear(double_swish(linear(x, *self.pair(f"{at}.0"))), *self.pair(f"{at}.4"))
 
     def convolution(self, at, x, mask, causal=False):
-        x = glu(conv1d(x.transpose(1, 2), *self.pair(f"{at}.pointwise_conv1")), dim=1)
-        x = x.masked_fill(mask.unsqueeze(1), 0.0)
-        k = self.a["kernel"]
-        x = pad(x, (k - 1, 0) if causal else (k // 2, k // 2))
-        x = double_swish(conv1d(x, *self.pair(f"{at}.depthwise_conv"), groups=self.a["d"]))
+        x, k = self.gated(at, x).masked_fill(mask.unsqueeze(1), 0.0), self.a["kernel"]
+        return self.filtered(at, pad(x, (k - 1, 0) if causal else (k // 2, k // 2)))
+
+    def gated(self, at, x):
+        return glu(conv1d(x.transpose(1, 2), *self.pair(f"{at}.pointwise_conv1")), dim=1)
+
+    def filtered(self, at, x):
+        x = self.activation(at, conv1d(x, *self.pair(f"{at}.depthwise_conv"), groups=self.a["d"]))
         return conv1d(x, *self.pair(f"{at}.pointwise_conv2")).transpose(1, 2)
+
+    def activation(self, at, x):
+        """Of the convolution module."""
+        return double_swish(x)
 
     def chunk_attention(self, at, x, past, visible):
         """x [N,T,d] sees past [N,left,d] and itself; visible: of the past, the last ones."""
@@ -206,10 +211,8 @@ class Model:
         return linear(y, *self.pair(f"{at}.out_proj"))
 
     def chunk_convolution(self, at, x, taps):
-        x = glu(conv1d(x.transpose(1, 2), *self.pair(f"{at}.pointwise_conv1")), dim=1)
-        every = torch.cat([taps, x], 2)
-        x = double_swish(conv1d(every, *self.pair(f"{at}.depthwise_conv"), groups=self.a["d"]))
-        return conv1d(x, *self.pair(f"{at}.pointwise_conv2")).transpose(1, 2), every
+        every = torch.cat([taps, self.gated(at, x)], 2)
+        return self.filtered(at, every), every
 
     def chunk(self, x, attn, conv, done, right):
         """Frames of a chunk; attn, conv: lists of the layers' states, which change."""
@@ -268,6 +271,9 @@ class Model:
             x = conv1d(x.transpose(1, 2), self.get("decoder.conv.weight"), groups=self.a["decoder"]).transpose(1, 2)
         return linear(torch.relu(x).squeeze(1), *self.pair("joiner.decoder_proj"))
 
+    def joiner(self, frame, decoder):
+        return linear(torch.tanh(frame + decoder), *self.pair("joiner.output_linear"))
+
 
 class CtcModel(Model):
     """conformer_ctc."""
@@ -283,13 +289,8 @@ class CtcModel(Model):
     def feed_forward(self, at, x):
         return linear(silu(linear(x, *self.pair(f"{at}.0"))), *self.pair(f"{at}.3"))
 
-    def convolution(self, at, x, mask, causal=False):
-        x = glu(conv1d(x.transpose(1, 2), *self.pair(f"{at}.pointwise_conv1")), dim=1)
-        x = x.masked_fill(mask.unsqueeze(1), 0.0)
-        k = self.a["kernel"]
-        x = conv1d(x, *self.pair(f"{at}.depthwise_conv"), padding=k // 2, groups=self.a["d"])
-        x = silu(self.batch_norm(f"{at}.norm", x))
-        return conv1d(x, *self.pair(f"{at}.pointwise_conv2")).transpose(1, 2)
+    def activation(self, at, x):
+        return silu(self.batch_norm(f"{at}.norm", x))
 
     def batch_norm(self, at, x):
         return batch_norm(x, self.get(f"{at}.running_mean"), self.get(f"{at}.running_var"), *self.pair(at))
@@ -346,10 +347,6 @@ class CtcModel(Model):
         return log_softmax(linear(m(x, torch.tensor([x.size(1)]))[0], *self.pair("encoder_output_layer.1")), -1)
 
 
-def frames_of(seed, *shape):
-    return (torch.randn(*shape, 80, generator=torch.Generator().manual_seed(seed)) * 2).round() / 2
-
-
 def save(folder, name, state, out, tiny):
     torch.save({"model": {k: v.half() if v.is_floating_point() else v for k, v in state.items()} if tiny else state},
                f"{folder}/{name}.pt")  # fmt: skip
@@ -394,20 +391,12 @@ def make(folder, name, a, tiny):
         out[f"causal.{frames}"], _ = model.encoder(x, torch.tensor(lens), True)
     make_chunks(model, out, "chunk", 0)
     make_chunks(model, out, "right", RIGHT)
-    context = a["context"]
-    out["y"] = torch.tensor([[-1] * (context - 1) + [0], [3] * context, [VOCAB - 1] * context])
-    out["decoder"] = model.decoder(out["y"])
-    out["frame"] = torch.randn(out["decoder"].shape, generator=torch.Generator().manual_seed(7))
-    out["joiner"] = linear(torch.tanh(out["frame"] + out["decoder"]), *model.pair("joiner.output_linear"))
+    small_networks(out, a["context"], VOCAB, model.decoder, model.joiner)
     save(folder, name, state, out, tiny)
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("out")
-    p.add_argument("--tiny", action="store_true")
-    args = p.parse_args()
-    os.makedirs(args.out, exist_ok=True)
+    args = arguments("--tiny")
     for name, a in {"conformer-scaled": TINY}.items() if args.tiny else MODELS.items():
         make(args.out, name, a, args.tiny)
     for name, a in {"conformer-ctc": TINY_CTC}.items() if args.tiny else CTC_MODELS.items():

@@ -9,13 +9,11 @@ lstm.py, scaling.py, decoder.py and joiner.py of the recipe. OUT/lstm-transducer
 --large: OUT/lstm-transducer-large.npz with the sizes of the recipe, and OUT/lstm-transducer-large.pt.
 """
 
-import argparse
-import os
-
 import lstm_transducer
 import numpy as np
 import torch
-from seeded import features, icefall_checkpoint
+from icefall_recording import arguments, small_networks
+from seeded import features, icefall_checkpoint, normal
 from torch.nn.functional import conv1d, conv2d, embedding, linear
 
 
@@ -61,25 +59,21 @@ class Model:
         x = conv1d(x.transpose(1, 2), self.get("decoder.conv.weight"), groups=self.a["decoder"]).transpose(1, 2)
         return linear(torch.relu(x).squeeze(1), *self.pair("joiner.decoder_proj"))
 
+    def joiner(self, frame, decoder):
+        return linear(torch.tanh(frame + decoder), *self.pair("joiner.output_linear"))
+
 
 @torch.no_grad()
 def record(a):
     model, out = Model(a), {}
     x = torch.from_numpy(features(3, 2, 4 * lstm_transducer.STEPS + 5))
     out["encoder"], (out["state0"], out["state1"]) = model.encoder(x)
-    out["y"] = torch.tensor([[-1] * (a["context"] - 1) + [0], [3] * a["context"], [a["vocab"] - 1] * a["context"]])
-    out["decoder"] = model.decoder(out["y"])
-    out["frame"] = torch.from_numpy(np.random.RandomState(7).standard_normal(out["decoder"].shape).astype("f4"))
-    out["joiner"] = linear(torch.tanh(out["frame"] + out["decoder"]), *model.pair("joiner.output_linear"))
+    small_networks(out, a["context"], a["vocab"], model.decoder, model.joiner, lambda *of: torch.from_numpy(normal(*of)))
     return model, {k: v.numpy() for k, v in out.items()}
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("out")
-    p.add_argument("--large", action="store_true")
-    args = p.parse_args()
-    os.makedirs(args.out, exist_ok=True)
+    args = arguments("--large")
     model, out = record(lstm_transducer.LARGE if args.large else lstm_transducer.SMALL)
     name = "lstm-transducer-large" if args.large else "lstm-transducer"
     if args.large:

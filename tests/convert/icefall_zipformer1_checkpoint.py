@@ -9,13 +9,11 @@ of T frames; chunk and state.KIND.STACK: consecutive chunks of two streams and t
 --large: OUT/zipformer1-large.npz with the sizes of the LibriSpeech recipe, and OUT/zipformer1-large.pt.
 """
 
-import argparse
-import os
-
 import numpy as np
 import torch
 import zipformer1
-from seeded import features, icefall_checkpoint
+from icefall_recording import arguments, small_networks
+from seeded import features, icefall_checkpoint, normal
 from torch.nn.functional import conv1d, conv2d, embedding, glu, linear, log_softmax, pad
 
 
@@ -156,6 +154,9 @@ class Model:
         x = conv1d(x.transpose(1, 2), self.s["decoder.conv.weight"], groups=self.a["decoder"] // 4).transpose(1, 2)
         return self.linear("joiner.decoder_proj", torch.relu(x).squeeze(1))
 
+    def joiner(self, frame, decoder):
+        return self.linear("joiner.output_linear", torch.tanh(frame + decoder))
+
 
 @torch.no_grad()
 def record(a):
@@ -173,19 +174,12 @@ def record(a):
     for i, layers in enumerate(states):
         for name in layers[0]:
             out[f"state.{name}.{i}"] = torch.stack([s[name] for s in layers])
-    out["y"] = torch.tensor([[-1] * (a["context"] - 1) + [0], [3] * a["context"], [a["vocab"] - 1] * a["context"]])
-    out["decoder"] = model.decoder(out["y"])
-    out["frame"] = torch.from_numpy(np.random.RandomState(7).standard_normal(out["decoder"].shape).astype("f4"))
-    out["joiner"] = model.linear("joiner.output_linear", torch.tanh(out["frame"] + out["decoder"]))
+    small_networks(out, a["context"], a["vocab"], model.decoder, model.joiner, lambda *of: torch.from_numpy(normal(*of)))
     return model, {k: v.numpy() for k, v in out.items()}
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("out")
-    p.add_argument("--large", action="store_true")
-    args = p.parse_args()
-    os.makedirs(args.out, exist_ok=True)
+    args = arguments("--large")
     name = "zipformer1-large" if args.large else "zipformer1"
     model, out = record(zipformer1.LARGE if args.large else zipformer1.SMALL)
     np.savez_compressed(f"{args.out}/{name}.npz", **out)

@@ -53,6 +53,10 @@ def icefall_checkpoint(shapes):
     return {name: icefall_weight(name, shape) for name, shape in shapes.items()}
 
 
+def normal(seed, *shape):
+    return np.random.RandomState(seed).standard_normal(shape).astype("f4")
+
+
 def values(name, *shape):
     return stream(name).standard_normal(shape).astype("f4")
 
