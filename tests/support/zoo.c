@@ -1,9 +1,15 @@
 #include "tests/support/zoo.h"
 
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "families/moonshine/vocabulary.h"
 #include "formats/json.h"
@@ -49,43 +55,47 @@ static char *shared_path(const char *rel)
     return p;
 }
 
-/* Channel 1 of the recording NAME at 16 kHz, and `silence` s of zeros. */
-static float *read_recording(const char *name, double silence, size_t *n)
+float *zoo_recording(const char *name, double seconds, double silence, size_t *n)
 {
-    static const char *const folders[] = {"librispeech", "speech"};
+    static const char *const places[][2] = {
+        {"librispeech", "flac"}, {"speech", "wav"}, {"speech", "flac"}};
     struct steno_audio_info info;
     steno_audio *a = NULL;
     float *x = NULL, *y;
     size_t len = 0, got = 1, zeros, bytes;
     void *file = NULL;
-    for (size_t i = 0; i < 2 && !file; i++) {
+    for (size_t i = 0; i < 3 && !file; i++) {
         char rel[256], *path;
-        snprintf(rel, sizeof rel, "audio/%s/%s.flac", folders[i], name);
+        snprintf(rel, sizeof rel, "audio/%s/%s.%s", places[i][0], name, places[i][1]);
         path = shared_path(rel);
         file = steno_test_slurp(path, &bytes);
         free(path);
     }
-    if (!file ||
-        steno_audio_open_mem(&a, file, bytes, &(struct steno_audio_options){.channel = 1}, NULL)) {
-        free(file);
+    if (!file)
         return NULL;
-    }
-    steno_audio_get_info(a, &info);
+    assert_int_equal(
+        steno_audio_open_mem(&a, file, bytes, &(struct steno_audio_options){.channel = 1}, NULL),
+        STENO_OK);
     while (got) {
-        x = realloc(x, (len + 4096) * sizeof *x);
-        if (!x || steno_audio_read(a, x + len, 4096, &got, NULL))
-            got = 0;
+        x = realloc(x, (len + 65536) * sizeof *x);
+        assert_non_null(x);
+        assert_int_equal(steno_audio_read(a, x + len, 65536, &got, NULL), STENO_OK);
         len += got;
     }
+    steno_audio_get_info(a, &info);
     steno_audio_close(a);
     free(file);
+    if (seconds > 0 && len > (size_t)(seconds * info.sample_rate))
+        len = (size_t)(seconds * info.sample_rate);
     zeros = (size_t)(silence * info.sample_rate);
     x = realloc(x, (len + zeros + 1) * sizeof *x);
+    assert_non_null(x);
     memset(x + len, 0, zeros * sizeof *x);
     *n = len + zeros;
     if (info.sample_rate == RATE)
         return x;
     y = zoo_resample(x, *n, info.sample_rate, n);
+    assert_non_null(y);
     free(x);
     return y;
 }
@@ -269,7 +279,7 @@ static void check_rows(const struct zoo_run *z, steno_model *m, const steno_toke
     for (const struct steno_json_node *row = set->first; row; row = row->next) {
         static struct result r;
         size_t n = 0;
-        float *pcm = read_recording(row->key, z->silence, &n);
+        float *pcm = zoo_recording(row->key, 0, z->silence, &n);
         out->rows++;
         if (!pcm)
             fprintf(stderr, "# %s: no recording\n", row->key);

@@ -32,5 +32,8 @@ bool zoo_check(const struct zoo_run *r, struct zoo_count *out);
 /* What the recording programs do to audio of another rate: Kaldi's LinearResample with 6 zeros and
  * a cutoff at 0.99 of the lower Nyquist frequency. *n: samples at 16 kHz. The caller frees. */
 float *zoo_resample(const float *x, size_t n_in, int rate, size_t *n);
+/* The first seconds (0: all) of channel 1 of the recording of that name in ../shared/audio, then
+ * `silence` s of zeros, at 16 kHz. NULL: it is not there. The caller frees. */
+float *zoo_recording(const char *name, double seconds, double silence, size_t *n);
 
 #endif
