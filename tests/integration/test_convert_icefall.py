@@ -1,5 +1,6 @@
 """steno convert on icefall's checkpoints: networks against recorded outputs of the zipformer package (tests/data/convert),
 against exports of icefall in ../shared/zoo/tiny out of which a checkpoint is made, and bad input. TAP."""
+import functools
 import os
 import subprocess
 import sys
@@ -47,6 +48,23 @@ def convert(d, name, *args, tokens=None, content=None):
     return out, files
 
 
+def with_both_engines(*checks):
+    """Two tests of each check, which takes a folder and an engine."""
+
+    def in_onnx_runtime(check, d):
+        check(d, ort)
+
+    def in_steno(check, d):
+        os.mkdir(f"{d}/arrays")
+        check(d, ours(f"{d}/arrays"))
+
+    for check in checks:
+        for engine in (in_onnx_runtime, in_steno):
+            test = functools.partial(engine, check)
+            test.__name__ = f"{check.__name__}_{engine.__name__}"
+            yield test
+
+
 def names_of(path):
     graph = onnx.load(path, load_external_data=False).graph
     return [i.name for i in graph.input], [o.name for o in graph.output]
@@ -66,6 +84,7 @@ def small_networks(engine, out, want):
 def whole_recordings(d, engine):
     transducer_of(d, engine, "conformer-scaled")
     want = transducer_of(d, engine, "zipformer", *HEADS)
+    os.mkdir(f"{d}/ctc")
     out, files = convert(f"{d}/ctc", "zipformer", *HEADS, *CTC)
     assert files == ["model.onnx", "tokens.txt"], files
     got = run(engine, f"{out}/model.onnx", {"x": want["x.131"], "x_lens": want["lens.131"]})
@@ -109,6 +128,7 @@ def chunks(d, engine):
     for i, (name, value) in enumerate(state.items()):
         close(name, value, want[f"state.{i}"])
     small_networks(engine, out, want)
+    os.mkdir(f"{d}/ctc")
     out, files = convert(f"{d}/ctc", "zipformer-causal", *CHUNKS, *CTC)
     assert files == ["model.onnx", "tokens.txt"], files
     got, _ = feed_chunks(engine, f"{out}/model.onnx", want["chunk.x"], "log_probs")
@@ -191,15 +211,6 @@ def conformers(d, engine):
     conformer_ctc(d, engine)
 
 
-def conformers_in_onnx_runtime(d):
-    conformers(d, ort)
-
-
-def conformers_in_steno(d):
-    os.makedirs(f"{d}/arrays")
-    conformers(d, ours(f"{d}/arrays"))
-
-
 # ---- the first Zipformer ----
 
 
@@ -229,15 +240,6 @@ def first_zipformer(d, engine):
     small_networks(engine, f"{d}/whole", want)
 
 
-def first_zipformer_in_onnx_runtime(d):
-    first_zipformer(d, ort)
-
-
-def first_zipformer_in_steno(d):
-    os.makedirs(f"{d}/arrays")
-    first_zipformer(d, ours(f"{d}/arrays"))
-
-
 # ---- LSTM transducers ----
 
 
@@ -254,37 +256,6 @@ def lstm(d, engine):
         for name, value in state.items():
             close(f"{at}{name}", value, want[name])
         small_networks(engine, out, want)
-
-
-def lstm_in_onnx_runtime(d):
-    lstm(d, ort)
-
-
-def lstm_in_steno(d):
-    os.makedirs(f"{d}/arrays")
-    lstm(d, ours(f"{d}/arrays"))
-
-
-def whole_recordings_in_onnx_runtime(d):
-    os.mkdir(f"{d}/ctc")
-    whole_recordings(d, ort)
-
-
-def whole_recordings_in_steno(d):
-    os.makedirs(f"{d}/arrays")
-    os.mkdir(f"{d}/ctc")
-    whole_recordings(d, ours(f"{d}/arrays"))
-
-
-def chunks_in_onnx_runtime(d):
-    os.mkdir(f"{d}/ctc")
-    chunks(d, ort)
-
-
-def chunks_in_steno(d):
-    os.makedirs(f"{d}/arrays")
-    os.mkdir(f"{d}/ctc")
-    chunks(d, ours(f"{d}/arrays"))
 
 
 def written_directories_are_served(d):
@@ -767,9 +738,7 @@ def checkpoints_of_a_training_are_read(d):
     steno("convert", f"{d}/weights.pt", "-o", f"{d}/alone", "--tokens", f"{DATA}/zipformer.tokens", *HEADS)
 
 
-TESTS = [whole_recordings_in_onnx_runtime, whole_recordings_in_steno, chunks_in_onnx_runtime, chunks_in_steno,
-         conformers_in_onnx_runtime, conformers_in_steno, first_zipformer_in_onnx_runtime, first_zipformer_in_steno,
-         lstm_in_onnx_runtime, lstm_in_steno,
+TESTS = [*with_both_engines(whole_recordings, chunks, conformers, first_zipformer, lstm),
          written_directories_are_served, shifts_are_fused, equal_to_exports_of_icefall, decoded_as_recorded, every_weight_is_asked_for, bad_options_are_named,
          hostile_files_are_refused, tokens_come_from_where_icefall_has_them, checkpoints_of_a_training_are_read]  # fmt: skip
 
