@@ -108,6 +108,14 @@ class Client:
         return words
 
 
+def heard(d, seconds, *args, **kw):
+    """A client that has sent so much audio and got a final."""
+    c = Client(d, *args, **kw)
+    c.send(seconds)
+    c.read("final")
+    return c
+
+
 _undisturbed = []
 
 
@@ -190,9 +198,7 @@ def only_the_same_key_gets_a_session_and_nothing_secret_is_stored():
         keys = f"auth.keys={f.name}"
         with Machine(r, "b", keys) as b:
             with Machine(r, "a", keys) as a:
-                c = Client(a, START, **alice)
-                c.send(9)
-                c.read("final")
+                c = heard(a, 9, START, **alice)
                 name, = stored(r)
                 everything = " ".join([name] + r.cli("HGETALL", name))
                 assert c.session not in everything and c.session[7:] not in everything and "alice-alice" not in everything, everything
@@ -211,9 +217,7 @@ def only_the_same_key_gets_a_session_and_nothing_secret_is_stored():
 def a_session_has_its_settings_elsewhere():
     with Redis() as r, Machine(r, "b") as b:
         with Machine(r, "a") as a:
-            c = Client(a, {**START, "interim": False, "words": False, "alternatives": 3, "beam": 5, "silence_after": 0.9})
-            c.send(9)
-            c.read("final")
+            c = heard(a, 9, {**START, "interim": False, "words": False, "alternatives": 3, "beam": 5, "silence_after": 0.9})
             a.kill()
         c.back(b)
         c.end()
@@ -237,9 +241,7 @@ def channels_go_on_each_from_its_own_final():
     with Redis() as r, Machine(r, "b") as b:
         for at in (9.2, 12.0, 15.0, 20.0):
             with Machine(r, "a") as a:
-                c = Client(a, start, audio, width=4)
-                c.send(at)
-                c.read("final")
+                c = heard(a, at, start, audio, width=4)
                 a.kill()
             c.back(b)
             c.end()
@@ -275,9 +277,7 @@ def a_session_that_its_client_closed_is_not_resumed():
 @case
 def a_machine_that_lives_loses_a_session_whose_client_has_moved():
     with Redis() as r, Machine(r, "a", "websocket.resume=3") as a, Machine(r, "b", "websocket.resume=3") as b:
-        c = Client(a)
-        c.send(9)
-        c.read("final")
+        c = heard(a, 9)
         old = c.ws
         c.back(b)  # while the connection to a is open
         more, code, _ = until_closed(old)
@@ -285,9 +285,7 @@ def a_machine_that_lives_loses_a_session_whose_client_has_moved():
         assert a.wait_idle().metric('steno_sessions_total{api="stream",result="moved"}') == 1
         same_words(c.end().check(), undisturbed(b))
         # without a connection too, and back again to where a stale copy waits
-        c = Client(a)
-        c.send(9)
-        c.read("final")
+        c = heard(a, 9)
         c.cut()
         assert eventually(lambda: a.metric("steno_ws_sessions_waiting") == 1)
         c.back(b)
@@ -305,9 +303,7 @@ def one_of_two_machines_that_are_asked_at_once_gets_a_session():
     with Redis() as r, Machine(r, "b") as b, Machine(r, "c") as x:
         for _ in range(5):
             with Machine(r, "a") as a:
-                c = Client(a)
-                c.send(9)
-                c.read("final")
+                c = heard(a, 9)
                 a.kill()
             got, threads = [], []
 
@@ -404,9 +400,7 @@ def a_client_that_knows_more_than_the_store_is_refused_by_the_sample_it_names():
         cut = Cut(r.port)
         with Machine(r, "b") as b:
             with Machine(r, "a", url=f"redis://:secret@127.0.0.1:{cut.port}/3") as a:
-                c = Client(a)
-                c.send(9)
-                c.read("final")
+                c = heard(a, 9)
                 cut.open.clear()
                 c.send(9)
                 f = c.read("final", lambda m: m["segment"] == 1)
@@ -419,9 +413,7 @@ def a_client_that_knows_more_than_the_store_is_refused_by_the_sample_it_names():
 @case
 def a_store_that_lost_everything_gets_it_again():
     with Redis() as r, Machine(r, "b") as b, Machine(r, "a", "websocket.resume=3") as a:
-        c = Client(a)
-        c.send(9)
-        c.read("final")
+        c = heard(a, 9)
         r.cli("FLUSHALL")
         assert eventually(lambda: stored(r), 10 * SLOW)
         a.kill()
@@ -450,12 +442,8 @@ def a_store_without_memory_refuses_and_gets_all_later():
 @case
 def a_machine_that_drains_hands_its_sessions_over():
     with Redis() as r, Machine(r, "b") as b, Machine(r, "a", "server.drain_timeout=60") as a:
-        c = Client(a)
-        c.send(12)
-        c.read("final")
-        waiting = Client(a)
-        waiting.send(12)
-        waiting.read("final")
+        c = heard(a, 12)
+        waiting = heard(a, 12)
         waiting.cut()
         assert eventually(lambda: a.metric("steno_ws_sessions_waiting") == 1)
         began = time.monotonic()
@@ -473,9 +461,7 @@ def a_machine_that_drains_hands_its_sessions_over():
 def the_same_machine_goes_on_after_its_restart():
     with Redis() as r:
         with Machine(r, "a") as a:
-            c = Client(a)
-            c.send(12)
-            c.read("final")
+            c = heard(a, 12)
         with Machine(r, "a") as a:
             c.back(a)
             same_words(c.end().check(), undisturbed(a))
