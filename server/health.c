@@ -2,6 +2,7 @@
 #include "server/health.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "server/log.h"
 
 #include <pthread.h>
@@ -150,8 +151,7 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), "health");
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
-        int64_t now = steno_now_ns(), next = now + TICK_NS;
-        struct timespec until = {.tv_sec = next / SECOND, .tv_nsec = next % SECOND};
+        int64_t now = steno_now_ns();
         bool alive;
         pthread_mutex_unlock(&h->lock);
         look(h, now);
@@ -165,7 +165,7 @@ static void *run(void *arg)
             pthread_mutex_lock(&h->lock);
         }
         if (!h->stop && !(h->canary && h->canary_done))
-            pthread_cond_timedwait(&h->wake, &h->lock, &until);
+            (void)steno_cond_wait_until(&h->wake, &h->lock, now + TICK_NS);
     }
     pthread_mutex_unlock(&h->lock);
     steno_pool_stream_close(h->canary);
@@ -176,7 +176,6 @@ static void *run(void *arg)
 
 steno_status steno_health_open(steno_health **out, const struct steno_server *srv, steno_err *err)
 {
-    pthread_condattr_t monotonic;
     uint64_t usec = 0;
     int rc;
     steno_health *h = calloc(1, sizeof *h);
@@ -185,10 +184,7 @@ steno_status steno_health_open(steno_health **out, const struct steno_server *sr
     h->srv = srv;
     h->stuck = -1;
     pthread_mutex_init(&h->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&h->wake);
     if (sd_watchdog_enabled(0, &usec) > 0)
         h->watchdog_ns = (int64_t)usec * 1000 / 4; /* sd_watchdog_enabled(3) advises half */
     rc = pthread_create(&h->thread, NULL, run, h);

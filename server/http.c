@@ -23,6 +23,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define SECOND INT64_C(1000000000)
 #define MAX_ROUTES 32
 #define MAX_TARGET 4096
 #define CONNECTION_MEMORY 24576 /* libmicrohttpd's pool per connection: bounds head and buffers */
@@ -660,7 +661,6 @@ static void *sweep(void *arg)
     const int64_t most = (int64_t)((conf->idle_timeout + conf->header_timeout) * 1e9);
     pthread_mutex_lock(&http->lock);
     while (!http->closing) {
-        struct timespec next;
         const int64_t now = steno_now_ns();
         for (struct connection *c = http->newest; c; c = c->older) {
             int64_t since = atomic_load_explicit(&c->waits_since, memory_order_relaxed);
@@ -671,9 +671,7 @@ static void *sweep(void *arg)
             shutdown(c->fd, SHUT_RD); /* libmicrohttpd closes it */
             steno_metric_add(http->sv.srv->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
         }
-        clock_gettime(CLOCK_MONOTONIC, &next);
-        next.tv_sec++;
-        (void)pthread_cond_timedwait(&http->ends, &http->lock, &next);
+        (void)steno_cond_wait_until(&http->ends, &http->lock, steno_now_ns() + SECOND);
     }
     pthread_mutex_unlock(&http->lock);
     return NULL;
@@ -685,15 +683,14 @@ static void *sweep(void *arg)
  * left to parse by then. */
 static void hang_up(steno_http *http)
 {
-    struct timespec until;
+    int64_t until;
     pthread_mutex_lock(&http->lock);
     http->closing = true;
     pthread_cond_signal(&http->ends);
     for (struct connection *c = http->newest; c; c = c->older)
         shutdown(c->fd, SHUT_RD);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec++;
-    while (http->given && !pthread_cond_timedwait(&http->changed, &http->lock, &until))
+    until = steno_now_ns() + SECOND;
+    while (http->given && steno_cond_wait_until(&http->changed, &http->lock, until))
         ;
     pthread_mutex_unlock(&http->lock);
 }
@@ -745,7 +742,6 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
                              steno_acceptor *acceptor, steno_err *err)
 {
     steno_http *http = calloc(1, sizeof *http);
-    pthread_condattr_t monotonic;
     pthread_t starter;
     steno_status st;
     if (!http)
@@ -753,11 +749,8 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
     http->sv = *services;
     http->acceptor = acceptor;
     pthread_mutex_init(&http->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&http->changed, &monotonic);
-    pthread_cond_init(&http->ends, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&http->changed);
+    steno_cond_init(&http->ends);
     register_metrics(http);
     st = steno_thread_start(&starter, "http", start_daemon, http, err);
     if (st) {

@@ -301,14 +301,10 @@ static bool is_stopping(steno_job_hooks *h)
 /* Sleep for a while, or until stop. */
 static void pause_sending(steno_job_hooks *h)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += TICK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    const int64_t until = steno_now_ns() + TICK_MS * INT64_C(1000000);
     pthread_mutex_lock(&h->lock);
     if (!is_stopping(h))
-        pthread_cond_timedwait(&h->wake, &h->lock, &until);
+        (void)steno_cond_wait_until(&h->wake, &h->lock, until);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -348,7 +344,6 @@ steno_status steno_job_hooks_read_secret(const char *path, char **secret, size_t
 steno_status steno_job_hooks_open(steno_job_hooks **out, steno_job_service *service, steno_err *err)
 {
     steno_job_hooks *h = calloc(1, sizeof *h);
-    pthread_condattr_t monotonic;
     steno_status st;
     if (!h)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -356,10 +351,7 @@ steno_status steno_job_hooks_open(steno_job_hooks **out, steno_job_service *serv
     h->conf = steno_job_service_parts(service)->srv->conf;
     h->metrics = steno_job_service_metrics(service);
     pthread_mutex_init(&h->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&h->wake);
     st = *h->conf->callback_secret ? steno_job_hooks_read_secret(h->conf->callback_secret,
                                                                  &h->secret, &h->secret_len, err)
                                    : STENO_OK;

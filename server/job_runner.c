@@ -785,7 +785,7 @@ static void *work(void *arg)
     bool stop = false, woken = true;
     while (!stop || any_runs(r)) {
         const int64_t now = steno_now_ns();
-        struct timespec until;
+        int64_t until;
         for (int i = 0; i < r->n; i++)
             step(&r->runs[i]);
         if (!stop) {
@@ -793,12 +793,9 @@ static void *work(void *arg)
             if (woken || now >= r->next_claim)
                 claim(r, now);
         }
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += TICK;
-        until.tv_sec += until.tv_nsec / SECOND;
-        until.tv_nsec %= SECOND;
+        until = steno_now_ns() + TICK;
         pthread_mutex_lock(&r->lock);
-        while (!r->woken && !pthread_cond_timedwait(&r->wake, &r->lock, &until))
+        while (!r->woken && steno_cond_wait_until(&r->wake, &r->lock, until))
             ;
         woken = r->woken;
         r->woken = false;
@@ -812,7 +809,6 @@ steno_status steno_job_runner_open(steno_job_runner **out, steno_job_service *se
                                    steno_err *err)
 {
     steno_job_runner *r = calloc(1, sizeof *r + (size_t)workers * sizeof *r->runs);
-    pthread_condattr_t monotonic;
     steno_status st;
     if (!r)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -827,10 +823,7 @@ steno_status steno_job_runner_open(steno_job_runner **out, steno_job_service *se
         steno_buf_init(&r->runs[i].texts, SEGMENTS_MAX);
     }
     pthread_mutex_init(&r->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&r->wake);
     st = steno_thread_start(&r->thread, "job-runner", work, r, err);
     if (st) {
         pthread_cond_destroy(&r->wake);

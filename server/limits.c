@@ -1,8 +1,8 @@
 #include "server/limits.h"
 
+#include "base/threads.h"
 #include "server/retry_spreader.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -19,17 +19,13 @@ struct steno_limits {
 
 steno_limits *steno_limits_new(const struct steno_config *conf, struct steno_stats *stats)
 {
-    pthread_condattr_t monotonic;
     steno_limits *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
     l->conf = conf;
     l->stats = stats;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->idle, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&l->idle);
     return l;
 }
 
@@ -159,13 +155,10 @@ int steno_limits_active(steno_limits *l)
 
 bool steno_limits_wait_idle(steno_limits *l, int64_t deadline_ns)
 {
-    struct timespec until = {.tv_sec = deadline_ns / 1000000000,
-                             .tv_nsec = deadline_ns % 1000000000};
-    bool none;
-    int rc = 0;
+    bool none, in_time = true;
     pthread_mutex_lock(&l->lock);
-    while (l->streams + l->uploads > 0 && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&l->idle, &l->lock, &until);
+    while (l->streams + l->uploads > 0 && in_time)
+        in_time = steno_cond_wait_until(&l->idle, &l->lock, deadline_ns);
     none = l->streams + l->uploads == 0;
     pthread_mutex_unlock(&l->lock);
     return none;

@@ -2,6 +2,7 @@
 #include "server/models.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "server/log.h"
 #include "store/catalogue.h"
 #include "store/places.h"
@@ -491,7 +492,6 @@ static void *run(void *arg)
     while (!m->stop) {
         struct steno_model_slot *slot = next_to_load(m);
         int64_t until = steno_now_ns() + SECOND;
-        struct timespec ts = {.tv_sec = until / SECOND, .tv_nsec = until % SECOND};
         if (slot) {
             load_slot(m, slot);
             continue;
@@ -502,7 +502,7 @@ static void *run(void *arg)
         }
         unload_idle(m, steno_now_ns());
         if (!reap(m))
-            pthread_cond_timedwait(&m->work, &m->lock, &ts);
+            (void)steno_cond_wait_until(&m->work, &m->lock, until);
     }
     m->reloads = 0;
     pthread_cond_broadcast(&m->idle);
@@ -535,7 +535,6 @@ static steno_status open_default(steno_models *m, steno_err *err)
 steno_status steno_models_open(steno_models **out, const struct steno_config *conf,
                                const struct steno_pool_options *pool, steno_err *err)
 {
-    pthread_condattr_t monotonic;
     steno_err why;
     steno_models *m = calloc(1, sizeof *m);
     steno_status st;
@@ -545,10 +544,7 @@ steno_status steno_models_open(steno_models **out, const struct steno_config *co
     m->pool = *pool;
     m->last = &m->first;
     pthread_mutex_init(&m->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&m->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&m->work);
     pthread_cond_init(&m->idle, NULL);
     if (steno_catalogue_open(&m->catalogue, NULL, &why))
         steno_log(LOG_WARNING, "no other names of models: %s", why.msg);

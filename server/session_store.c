@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #define SECOND INT64_C(1000000000)
 #define BATCH 64 /* commands that are sent at once */
@@ -567,13 +566,6 @@ static void try_again(steno_session_store *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Lock held. */
-static void sleep_until(steno_session_store *s, int64_t until)
-{
-    const struct timespec at = {(time_t)(until / SECOND), (long)(until % SECOND)};
-    (void)pthread_cond_timedwait(&s->work, &s->lock, &at);
-}
-
 static void *work(void *arg)
 {
     steno_session_store *s = arg;
@@ -600,7 +592,7 @@ static void *work(void *arg)
                 try_again(s);
                 pthread_mutex_lock(&s->lock);
             } else
-                sleep_until(s, s->next_try);
+                (void)steno_cond_wait_until(&s->work, &s->lock, s->next_try);
             continue;
         }
         if (!s->stop)
@@ -615,7 +607,7 @@ static void *work(void *arg)
         } else if (s->stop)
             break;
         else
-            sleep_until(s, s->next_touch);
+            (void)steno_cond_wait_until(&s->work, &s->lock, s->next_touch);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -652,7 +644,6 @@ steno_status steno_session_store_open(steno_session_store **out, struct steno_re
                                       steno_err *err)
 {
     steno_session_store *s = calloc(1, sizeof *s);
-    pthread_condattr_t monotonic;
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -664,10 +655,7 @@ steno_status steno_session_store_open(steno_session_store **out, struct steno_re
     s->last_claim = &s->claims;
     s->next_touch = steno_now_ns();
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&s->work);
     register_metrics(s, registry);
     s->running = true;
     st = steno_thread_start(&s->thread, "session-store", work, s, err);

@@ -406,11 +406,10 @@ static bool post(struct steno_tracer *t, const struct steno_buf *body, long ms, 
 static bool sleep_on(struct steno_tracer *t, int64_t ns)
 {
     const int64_t until = steno_now_ns() + ns;
-    const struct timespec at = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
     bool stop;
     pthread_mutex_lock(&t->lock);
     while (!t->stop && steno_now_ns() < until)
-        (void)pthread_cond_timedwait(&t->work, &t->lock, &at);
+        (void)steno_cond_wait_until(&t->work, &t->lock, until);
     stop = t->stop;
     pthread_mutex_unlock(&t->lock);
     return stop;
@@ -445,15 +444,13 @@ static void export_batch(struct steno_tracer *t, size_t n, bool last)
 /* Wait for a batch, at most EVERY_NS after its first report. False: closing, and nothing waits. */
 static bool take_batch(struct steno_tracer *t, size_t *n, bool *last)
 {
-    struct timespec at;
     int64_t until;
     pthread_mutex_lock(&t->lock);
     while (!t->n && !t->stop)
         pthread_cond_wait(&t->work, &t->lock);
     until = steno_now_ns() + EVERY_NS;
-    at = (struct timespec){(time_t)(until / 1000000000), (long)(until % 1000000000)};
     while (t->n < BATCH && !t->stop && steno_now_ns() < until)
-        (void)pthread_cond_timedwait(&t->work, &t->lock, &at);
+        (void)steno_cond_wait_until(&t->work, &t->lock, until);
     *n = t->n < BATCH ? t->n : BATCH;
     for (size_t i = 0; i < *n; i++)
         t->batch[i] = t->ring[(t->first + i) % QUEUE];
@@ -549,14 +546,10 @@ static steno_status open_tracer(struct steno_tracer *t, const struct steno_confi
                                 const char *endpoint, bool whole, steno_metrics *registry,
                                 steno_err *err)
 {
-    pthread_condattr_t monotonic;
     unsigned char id[8];
     const char *service = variable("OTEL_SERVICE_NAME"), *headers;
     pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&t->work);
     if (strncmp(endpoint, "http://", 7) && strncmp(endpoint, "https://", 8))
         return steno_fail(err, STENO_ERR_INVAL, "'%.100s' is not a URL of http or https", endpoint);
     t->sample = conf->trace_sample;

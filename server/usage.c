@@ -90,10 +90,9 @@ static void *run(void *arg)
     bool stop = false;
     while (!stop) {
         const int64_t until = steno_now_ns() + (int64_t)EVERY_S * 1000000000;
-        const struct timespec at = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
         pthread_mutex_lock(&u->lock);
         while (!u->stop && steno_now_ns() < until)
-            (void)pthread_cond_timedwait(&u->wake, &u->lock, &at);
+            (void)steno_cond_wait_until(&u->wake, &u->lock, until);
         stop = u->stop;
         pthread_mutex_unlock(&u->lock);
         save(u);
@@ -131,7 +130,6 @@ steno_status steno_usage_open(steno_usage_file **out, const struct steno_config 
 {
     char dir[PATH_MAX];
     size_t n;
-    pthread_condattr_t monotonic;
     steno_usage_file *u;
     steno_status st;
     *out = NULL;
@@ -143,10 +141,7 @@ steno_status steno_usage_open(steno_usage_file **out, const struct steno_config 
     u->keys = keys;
     steno_buf_init(&u->written, FILE_MAX);
     pthread_mutex_init(&u->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&u->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&u->wake);
     n = strlen(dir) + sizeof "/usage";
     u->path = malloc(n);
     if (u->path)

@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/prctl.h>
@@ -73,6 +74,21 @@ static void *start_named(void *p)
     prctl(PR_SET_NAME, s.name);
 #endif
     return s.fn(s.arg);
+}
+
+void steno_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+bool steno_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until)
+{
+    const struct timespec at = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+    return !pthread_cond_timedwait(c, lock, &at);
 }
 
 steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg,

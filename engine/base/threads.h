@@ -20,6 +20,12 @@ typedef struct steno_team steno_team; /* its size is frozen; one thread at a tim
 STENO_MUST steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(void *),
                                            void *arg, steno_err *err);
 
+/* A condition for steno_cond_wait_until; pthread_cond_destroy frees it. */
+void steno_cond_init(pthread_cond_t *c);
+/* Wait, at most until the time `until` of steno_now_ns, whose clock does not jump. False: it is
+ * over. As with pthread_cond_wait the lock is held, and a wait may end without a signal. */
+bool steno_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until);
+
 /* Lower the priority of the calling thread and of those it starts from now on (10 nicer; on Linux a
  * thread has its own value). No effect in a sandbox that forbids it. */
 void steno_thread_give_way(void);

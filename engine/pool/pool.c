@@ -136,16 +136,11 @@ static steno_status start(steno_pool *p, const struct steno_pool_costs *costs, s
     return st || !p->load.measuring ? st : steno_pool_try_later(p, err);
 }
 
-/* Timed waits use the monotonic clock, which does not jump. */
 static void init_locks(steno_pool *p)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
-    pthread_cond_init(&p->batch_full, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    steno_cond_init(&p->batch_full);
 }
 
 steno_status steno_pool_open_with(steno_pool **out, const struct steno_pool_ops *ops,

@@ -14,6 +14,7 @@
  * everything else on the machine. Uploads never wait: their next step is ready as soon as the last
  * one is done. */
 #include "base/clock.h"
+#include "base/threads.h"
 #include "pool/internal.h"
 
 #define SECOND INT64_C(1000000000)
@@ -102,10 +103,8 @@ static int64_t batch_deadline(const steno_pool *p)
 
 static void wait_for_batch(steno_pool *p, int64_t until)
 {
-    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000),
-                                .tv_nsec = (long)(until % 1000000000)};
     p->collecting = true;
-    pthread_cond_timedwait(&p->batch_full, &p->lock, &at);
+    (void)steno_cond_wait_until(&p->batch_full, &p->lock, until);
     p->collecting = false;
 }
 
