@@ -178,19 +178,21 @@ class Model:
         return linear(double_swish(linear(x, *self.pair(f"{at}.0"))), *self.pair(f"{at}.4"))
 
     def convolution(self, at, x, mask, causal=False):
-        x, k = self.gated(at, x).masked_fill(mask.unsqueeze(1), 0.0), self.a["kernel"]
-        return self.filtered(at, pad(x, (k - 1, 0) if causal else (k // 2, k // 2)))
+        x = self.depthwise(at, self.gated(at, x).masked_fill(mask.unsqueeze(1), 0.0), causal)
+        return self.projected(at, x)
 
     def gated(self, at, x):
         return glu(conv1d(x.transpose(1, 2), *self.pair(f"{at}.pointwise_conv1")), dim=1)
 
-    def filtered(self, at, x):
-        x = self.activation(at, conv1d(x, *self.pair(f"{at}.depthwise_conv"), groups=self.a["d"]))
-        return conv1d(x, *self.pair(f"{at}.pointwise_conv2")).transpose(1, 2)
+    def depthwise(self, at, x, causal):
+        k = self.a["kernel"]
+        return self.filtered(at, pad(x, (k - 1, 0) if causal else (k // 2, k // 2)))
 
-    def activation(self, at, x):
-        """Of the convolution module."""
-        return double_swish(x)
+    def filtered(self, at, x):
+        return double_swish(conv1d(x, *self.pair(f"{at}.depthwise_conv"), groups=self.a["d"]))
+
+    def projected(self, at, x):
+        return conv1d(x, *self.pair(f"{at}.pointwise_conv2")).transpose(1, 2)
 
     def chunk_attention(self, at, x, past, visible):
         """x [N,T,d] sees past [N,left,d] and itself; visible: of the past, the last ones."""
@@ -212,7 +214,7 @@ class Model:
 
     def chunk_convolution(self, at, x, taps):
         every = torch.cat([taps, self.gated(at, x)], 2)
-        return self.filtered(at, every), every
+        return self.projected(at, self.filtered(at, every)), every
 
     def chunk(self, x, attn, conv, done, right):
         """Frames of a chunk; attn, conv: lists of the layers' states, which change."""
@@ -289,7 +291,9 @@ class CtcModel(Model):
     def feed_forward(self, at, x):
         return linear(silu(linear(x, *self.pair(f"{at}.0"))), *self.pair(f"{at}.3"))
 
-    def activation(self, at, x):
+    def depthwise(self, at, x, causal):
+        # conv1d pads itself: padding before it changes the last bits of wide models
+        x = conv1d(x, *self.pair(f"{at}.depthwise_conv"), padding=self.a["kernel"] // 2, groups=self.a["d"])
         return silu(self.batch_norm(f"{at}.norm", x))
 
     def batch_norm(self, at, x):
