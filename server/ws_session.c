@@ -17,6 +17,19 @@ void steno_ws_session_set_ending(steno_ws_session *s, enum steno_ws_ending how, 
     s->ending.message = *message ? strdup(message) : NULL; /* out of memory: the code is told */
 }
 
+void steno_ws_session_give_up(steno_ws_session *s, steno_status st)
+{
+    steno_outbox_clear(&s->out);
+    if (s->over)
+        return;
+    if (st == STENO_ERR_LIMIT)
+        steno_ws_session_set_ending(s, STENO_WS_SLOW, 1008, STENO_ERR_LIMIT, "slow_reader", "");
+    else
+        steno_ws_session_set_ending(s, STENO_WS_FAILED, steno_status_info(st)->ws_close, st,
+                                    steno_status_info(st)->name, "");
+    s->over = true;
+}
+
 /* Queue what was written since steno_outbox_begin; st: the status of the writing. A client with
  * more unread answers than allowed is given up: no message can reach it. */
 static void commit(struct steno_dialect_session *d, steno_status st, bool partial)
@@ -41,13 +54,7 @@ static void commit(struct steno_dialect_session *d, steno_status st, bool partia
         s->dropped += replaced;
         return;
     }
-    steno_outbox_clear(&s->out);
-    if (st == STENO_ERR_LIMIT)
-        steno_ws_session_set_ending(s, STENO_WS_SLOW, 1008, STENO_ERR_LIMIT, "slow_reader", "");
-    else
-        steno_ws_session_set_ending(s, STENO_WS_FAILED, steno_status_info(st)->ws_close, st,
-                                    steno_status_info(st)->name, "");
-    s->over = true;
+    steno_ws_session_give_up(s, st);
 }
 
 /* Send the last message, `end` or `error`, as s->ending says. */

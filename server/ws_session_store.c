@@ -181,16 +181,8 @@ static void deliver(steno_ws_session *s, uint64_t to)
     x->held_ns = 0;
     if (!st)
         return;
-    steno_outbox_clear(&s->out);
     x->held = STENO_WS_NOT_HELD;
-    if (s->over)
-        return;
-    if (st == STENO_ERR_LIMIT)
-        steno_ws_session_set_ending(s, STENO_WS_SLOW, 1008, STENO_ERR_LIMIT, "slow_reader", "");
-    else
-        steno_ws_session_set_ending(s, STENO_WS_FAILED, steno_status_info(st)->ws_close, st,
-                                    steno_status_info(st)->name, "");
-    s->over = true;
+    steno_ws_session_give_up(s, st);
 }
 
 void steno_ws_session_make_room(steno_ws_session *s, size_t n)
