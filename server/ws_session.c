@@ -17,7 +17,7 @@ void steno_ws_session_set_ending(steno_ws_session *s, enum steno_ws_ending how, 
     s->ending.message = *message ? strdup(message) : NULL; /* out of memory: the code is told */
 }
 
-void steno_ws_session_give_up(steno_ws_session *s, steno_status st)
+void steno_ws_session_unreachable(steno_ws_session *s, steno_status st)
 {
     steno_outbox_clear(&s->out);
     if (s->over)
@@ -54,7 +54,7 @@ static void commit(struct steno_dialect_session *d, steno_status st, bool partia
         s->dropped += replaced;
         return;
     }
-    steno_ws_session_give_up(s, st);
+    steno_ws_session_unreachable(s, st);
 }
 
 /* Send the last message, `end` or `error`, as s->ending says. */

@@ -124,7 +124,7 @@ struct steno_ws_session {
 void steno_ws_session_set_ending(steno_ws_session *s, enum steno_ws_ending how, int close_code,
                                  steno_status failure, const char *code, const char *message);
 /* No further message can reach the client, because of st; nothing more is sent. mx is held. */
-void steno_ws_session_give_up(steno_ws_session *s, steno_status st);
+void steno_ws_session_unreachable(steno_ws_session *s, steno_status st);
 /* Deliver the results so far, then conclude as set_ending says. Further calls change nothing: the
  * first reason stays. */
 void steno_ws_session_end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code,

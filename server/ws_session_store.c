@@ -182,7 +182,7 @@ static void deliver(steno_ws_session *s, uint64_t to)
     if (!st)
         return;
     x->held = STENO_WS_NOT_HELD;
-    steno_ws_session_give_up(s, st);
+    steno_ws_session_unreachable(s, st);
 }
 
 void steno_ws_session_make_room(steno_ws_session *s, size_t n)
