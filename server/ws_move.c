@@ -1,9 +1,9 @@
 /* Sessions that go from one machine to another, through the storage of live sessions. A handshake
  * that names a session asks the storage first, unless the session is here and is stored nowhere.
- * The answer comes from the storage's thread and is taken by the service thread: the session is
- * still this machine's, or it becomes one that waits here, as if its connection had been lost here;
- * then ws_resume.c goes on as it does without a storage. When the storage is away, this machine's
- * sessions are all there are.
+ * The storage's thread gives the answer, and the service thread takes it. Either the session is
+ * still this machine's, or it becomes one that waits here, as if its connection had been lost here.
+ * Then ws_resume.c goes on as it does without a storage. When the storage is away, only this
+ * machine's sessions can be resumed.
  *
  * Everything but on_claimed runs on the service thread. */
 #include "server/ws_internal.h"
@@ -26,8 +26,8 @@ struct steno_ws_move {
     struct steno_session_claim claim; /* the first: on_claimed gets its address */
     struct steno_ws_move *next;       /* ws->moves */
     steno_ws *ws;
-    conn *c;                     /* that waits for the answer; NULL: it is gone, or there is q */
-    struct steno_ws_question *q; /* likewise */
+    conn *c;                     /* waits for the answer; NULL: it is gone, or q waits */
+    struct steno_ws_question *q; /* waits for the answer; NULL: c does */
     steno_key *key;
     uint64_t next_seq;
     int64_t began;

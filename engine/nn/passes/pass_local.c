@@ -7,15 +7,15 @@
  * ScatterNDs, one for each chunk (transformers up to version 4), paddings and Reshapes that turn
  * diagonals into columns. So the pass does not look for a pattern. Between Q, K, mask and the
  * Softmax, and again between the Softmax, V and y, it allows only operators whose results are
- * polynomials of what they read (local.h). What these polynomials are it finds out by computing
- * them: first which row and which key each score belongs to (the scores of numbered rows, then of
- * numbered keys), then, on random integers, whether every score is the product of the two rows plus
- * the mask of the key, and every result the sum of weighted values. A polynomial of degree 2 that
- * is another one agrees in few points (Schwartz 1980, Zippel 1979), and there are thousands of
- * scores. A length that is not fixed is tried with several numbers of chunks.
+ * polynomials of what they read (local.h). It computes these polynomials to learn what they are.
+ * The scores of numbered rows, and then of numbered keys, tell which row and which key each score
+ * belongs to. Random integers tell whether every score is the product of the two rows plus the mask
+ * of the key, and whether every result is the sum of weighted values. Two different polynomials of
+ * degree 2 agree in few points (Schwartz 1980, Zippel 1979), and there are thousands of scores. A
+ * length that is not fixed is tried with several numbers of chunks.
  *
- * Stays: attention with global tokens (more leaves, more columns), with dilation (other keys), with
- * a fill above -inf outside the window, and time before batch unless the batch is 1. */
+ * Not replaced: attention with global tokens (more leaves, more columns), with dilation (other
+ * keys), with a fill above -inf outside the window, and time before batch unless the batch is 1. */
 #include "nn/passes/local.h"
 
 #include <math.h>
