@@ -27,7 +27,7 @@ struct steno_ws_move {
     struct steno_ws_move *next;       /* ws->moves */
     steno_ws *ws;
     conn *c;                     /* waits for the answer; NULL: it is gone, or q waits */
-    struct steno_ws_question *q; /* waits for the answer; NULL: c does */
+    struct steno_ws_question *q; /* waits instead of c; NULL: none does, or it is gone */
     steno_key *key;
     uint64_t next_seq;
     int64_t began;
