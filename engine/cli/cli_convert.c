@@ -20,11 +20,11 @@ static const char usage[] =
     "\n"
     "Reads a training checkpoint, without Python, and writes a directory of ONNX networks that\n"
     "stenod, steno transcribe and the project's own ONNX tools load. Code in a checkpoint is not\n"
-    "run. Known: ESPnet2 (Transformer, Conformer, Branchformer, contextual-block and recurrent\n"
-    "encoders, CTC, Transformer and recurrent decoders and language models, transducers); NeMo\n"
-    "(FastConformer and Conformer encoders, CTC, RNNT, TDT, Canary); WeNet (Transformer and\n"
-    "Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer, Conformer, transducer\n"
-    "and CTC; LSTM transducer; pretrained.pt or epoch-N.pt); Hugging Face\n"
+    "run. Known: ESPnet2 (Transformer, Conformer, Longformer, Branchformer, contextual-block and\n"
+    "recurrent encoders, CTC, Transformer and recurrent decoders and language models,\n"
+    "transducers); NeMo (FastConformer and Conformer encoders, CTC, RNNT, TDT, Canary); WeNet\n"
+    "(Transformer and Conformer encoders, CTC, U2 and U2++ decoders); icefall (Zipformer and\n"
+    "Conformer, transducer and CTC; LSTM transducer; pretrained.pt or epoch-N.pt); Hugging Face\n"
     "(wav2vec2, hubert, wavlm, data2vec-audio with CTC; moonshine); OpenAI's Whisper (*.pt).\n";
 
 enum { OWN_FLAGS = 7 }; /* the others are icefall's */
