@@ -82,8 +82,9 @@ struct steno_dialect {
     const char *name;        /* "stream", "deepgram": in metrics and logs */
     const char *subprotocol; /* the one a client may ask for; NULL = none */
     size_t state_bytes;
-    size_t max_text; /* bytes of one text message; 0 = as for binary ones */
-    bool sums;       /* it wants d->sha256; all its binary messages are audio */
+    size_t max_text;    /* bytes of one text message; 0 = as for binary ones */
+    bool sums;          /* it wants d->sha256; all its binary messages are audio */
+    bool ends_by_close; /* no message ends a session: a client closes when no segment is open */
     /* Defaults beyond steno_native_start_init; may be NULL. */
     void (*init)(struct steno_dialect_session *d);
     void (*free_state)(struct steno_dialect_session *d); /* may be NULL */

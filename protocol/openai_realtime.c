@@ -695,6 +695,7 @@ const struct steno_dialect steno_dialect_realtime = {
     .name = "realtime",
     .subprotocol = "realtime",
     .state_bytes = sizeof(struct state),
+    .ends_by_close = true,
     .init = init,
     .query = query,
     .opened = opened,

@@ -61,7 +61,7 @@ static enum steno_session_result result_of(const struct steno_ws_session_state *
     case STENO_WS_RUNNING:
         break;
     }
-    return STENO_SESSION_GONE;
+    return st->ended_by_close ? STENO_SESSION_OK : STENO_SESSION_GONE;
 }
 
 /* Log the one line of a session. */

@@ -290,6 +290,8 @@ void steno_ws_session_leave(steno_ws_session *s, int close_code)
     if (s->stored)
         s->stored->held = STENO_WS_NOT_HELD;
     if (!s->over) {
+        s->ended_by_close = close_code == 1000 && s->dialect->ends_by_close &&
+                            !(s->dialect->is_busy && s->dialect->is_busy(&s->d));
         steno_ws_session_set_ending(s, STENO_WS_RUNNING, close_code, STENO_OK, "", "");
         s->over = true;
     }
@@ -547,6 +549,7 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
         .reason = reason,
         .error = s->ending.code,
         .ending = s->over ? s->ending.how : STENO_WS_RUNNING,
+        .ended_by_close = s->ended_by_close,
         .failure = s->ending.failure,
         .failed_in_audio = s->failed_in_audio,
         .queued = steno_outbox_size(&s->out),

@@ -215,6 +215,7 @@ struct steno_ws_session_state {
     const char *reason; /* at most 123 bytes (RFC 6455, 5.5) */
     const char *error;  /* its stable name; "" = none */
     enum steno_ws_ending ending;
+    bool ended_by_close; /* STENO_WS_RUNNING, and the client closed as its protocol ends sessions */
     steno_status failure; /* of STENO_WS_BAD and STENO_WS_FAILED */
     bool failed_in_audio; /* the audio could not be decoded */
     size_t queued;        /* bytes of unread answers */

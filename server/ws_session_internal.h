@@ -101,6 +101,7 @@ struct steno_ws_session {
     struct stored *stored;        /* NULL: it is in this process alone */
     bool detached;                /* no connection: messages go to the history alone */
     bool left;                    /* the client closed the connection */
+    bool ended_by_close;          /* that is how sessions of its dialect end */
     struct ending ending;
     struct steno_buf last_partial;
     struct steno_dialect_session d;

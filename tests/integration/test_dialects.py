@@ -478,6 +478,27 @@ def realtime_deltas_add_up_to_the_transcript(d):
 
 
 @case
+def realtime_sessions_end_well_by_a_close_between_items(d):
+    def count(result):
+        return d.wait_idle().metric(f'steno_sessions_total{{api="realtime",result="{result}"}}')
+    well, gone = count("ok"), count("gone")
+    for code, ok, lost in ((1000, 1, 0), (1002, 1, 1)):
+        with connect(url(d, "/v1/realtime", intent="transcription"), **OPEN) as ws:
+            for m in [json.dumps(GA), append(PCM), '{"type":"input_audio_buffer.commit"}']:
+                ws.send(m)
+            while not json.loads(ws.recv(timeout=60 * SLOW))["type"].endswith("transcription.completed"):
+                pass
+            ws.close(code)
+        assert [count("ok"), count("gone")] == [well + ok, gone + lost], (code, count("ok"), count("gone"))
+    with connect(url(d, "/v1/realtime", intent="transcription"), **OPEN) as ws:  # leaves while an item is open
+        for m in (json.dumps(GA), append(PCM)):
+            ws.send(m)
+        while not json.loads(ws.recv(timeout=60 * SLOW))["type"].endswith("transcription.delta"):
+            pass
+    assert [count("ok"), count("gone")] == [well + 1, gone + 2], (count("ok"), count("gone"))
+
+
+@case
 def realtime_with_detection_ends_items_itself(d):
     update = json.loads(json.dumps(GA))
     update["session"]["audio"]["input"]["turn_detection"] = {"type": "server_vad", "silence_duration_ms": 500}
