@@ -31,6 +31,7 @@ static const char usage_text[] =
     "  --gap-ms N         silence after each repetition; default 1500\n"
     "  --encodings LIST   of s16le, f32le, mulaw, alaw, wav, opus; default s16le (uploads: wav)\n"
     "  --expect TEXT      text of every FILE; default: the content of FILE.txt\n"
+    "  --plain            compare texts without case and punctuation\n"
     "  --start JSON       more members of the start message: '\"beam\":4'\n"
     "  --key KEY          API key\n"
     "  --drop PERCENT     share of streams that hang up at some point\n"
@@ -57,6 +58,7 @@ enum option_id {
     O_GAP,
     O_ENCODINGS,
     O_EXPECT,
+    O_PLAIN,
     O_START,
     O_KEY,
     O_DROP,
@@ -81,6 +83,7 @@ static const struct option options[] = {{"url", 1, 0, O_URL},
                                         {"say", 1, 0, O_SAY},
                                         {"gap-ms", 1, 0, O_GAP},
                                         {"expect", 1, 0, O_EXPECT},
+                                        {"plain", 0, 0, O_PLAIN},
                                         {"encodings", 1, 0, O_ENCODINGS},
                                         {"start", 1, 0, O_START},
                                         {"key", 1, 0, O_KEY},
@@ -175,6 +178,8 @@ static steno_status read_clips(struct load_plan *p, char *const *files, int n, s
                 clip_read(&p->clips[p->n_clips], files[i], name, p->gap_ms, p->say, p->expect, err);
             if (st)
                 return st;
+            if (p->plain && p->clips[p->n_clips].text)
+                clip_make_plain(p->clips[p->n_clips].text);
             p->n_clips++;
         }
     }
@@ -254,6 +259,8 @@ int main(int argc, char **argv)
             p.fast = true;
         else if (opt == O_RETRY)
             p.retry = true;
+        else if (opt == O_PLAIN)
+            p.plain = true;
         else if (!take_number(&p, opt, options[at].name))
             take_text(&p, opt);
     }

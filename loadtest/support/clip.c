@@ -1,5 +1,6 @@
 #include "loadtest/support/clip.h"
 
+#include <ctype.h>
 #include <opus/opus.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +215,15 @@ void clip_free(struct clip *c)
 }
 
 /* ---- words ------------------------------------------------------------------------------- */
+
+void clip_make_plain(char *text)
+{
+    char *out = text;
+    for (; *text; text++)
+        if (!ispunct((unsigned char)*text))
+            *out++ = (char)tolower((unsigned char)*text);
+    *out = '\0';
+}
 
 struct word {
     const char *p;

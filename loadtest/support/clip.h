@@ -39,6 +39,9 @@ static inline double clip_seconds(const struct clip *c)
     return (double)c->samples / c->rate;
 }
 
+/* Remove ASCII punctuation from the text and make its letters lower case. */
+void clip_make_plain(char *text);
+
 /* Count the words of `got` that differ from `want` (Levenshtein distance over words); *n = words of
  * `want`. Words are separated by blanks. */
 size_t clip_word_errors(const char *want, const char *got, size_t *n);

@@ -25,7 +25,7 @@ struct load_plan {
     int n_clips;
     int users, sessions, say, gap_ms, chunk_ms, think_ms, pid, drop_percent;
     double ramp, seconds; /* s */
-    bool fast, retry;
+    bool fast, retry, plain;
     double max_p99_ms, max_wer; /* < 0: not checked */
 };
 
@@ -56,8 +56,9 @@ struct load_user {
     int64_t begun_ns, t0_ns, end_ns, dropped_at; /* dropped_at: in samples; 0 = never */
     int64_t *sent_ns;                            /* by chunk: when it was sent */
     size_t sent;                                 /* samples */
-    int64_t segment;
+    int64_t segment, stable_segment;
     size_t known_words;
+    struct steno_buf stable; /* text that the last partial of stable_segment declared stable */
     bool ready, error, had_partial;
 };
 
@@ -79,6 +80,7 @@ struct load_run {
     /* Refused after the handshake, with close code 1013. */
     int refused_late;
     size_t words, word_errors;
+    char *said[LOAD_MAX_CLIPS]; /* by clip: its last complete transcript; NULL: none */
     double audio_seconds;
     struct histogram first, partial, word, final, answer, late;
     int printed; /* complaints printed so far */

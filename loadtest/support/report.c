@@ -76,6 +76,17 @@ static json_t *timeline(const struct load_run *r)
     return a;
 }
 
+/* By clip: file, encoding and its last transcript; null if no session was complete. */
+static json_t *transcripts(const struct load_run *r)
+{
+    json_t *a = json_array();
+    for (int i = 0; i < r->plan->n_clips; i++)
+        json_array_append_new(a, json_pack("{s:s,s:s,s:s?}", "file", r->plan->clips[i].file,
+                                           "encoding", r->plan->clips[i].encoding, "text",
+                                           r->said[i]));
+    return a;
+}
+
 static json_t *as_json(const struct load_run *r, const struct row *rows, size_t n)
 {
     const struct load_plan *p = r->plan;
@@ -92,6 +103,9 @@ static json_t *as_json(const struct load_run *r, const struct row *rows, size_t 
         json_object_set_new(j, key, json_row(rows[i].h));
     }
     if (j) {
+        json_object_set_new(j, "words", json_integer((json_int_t)r->words));
+        json_object_set_new(j, "word_errors", json_integer((json_int_t)r->word_errors));
+        json_object_set_new(j, "transcripts", transcripts(r));
         json_object_set_new(j, "own_cpu_seconds", json_real(own_cpu()));
         json_object_set_new(j, "server",
                             json_pack("{s:f,s:f,s:f,s:f,s:i,s:f}", "cpu_seconds",

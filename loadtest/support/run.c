@@ -53,13 +53,10 @@ void load_complain(struct load_user *u, const char *what)
 
 /* ---- sessions ---------------------------------------------------------------------------- */
 
-static void judge(struct load_user *u, enum load_outcome *outcome)
+static void compare(struct load_user *u, const char *said, enum load_outcome *outcome)
 {
     struct load_run *r = u->run;
-    const char *said = u->said.data ? u->said.data : "";
     size_t n;
-    if (!u->clip->text)
-        return;
     r->word_errors += clip_word_errors(u->clip->text, said, &n);
     r->words += n;
     if (strcmp(said, u->clip->text) != 0) {
@@ -67,6 +64,24 @@ static void judge(struct load_user *u, enum load_outcome *outcome)
         load_complain(u, "wrong transcript:");
         load_complain(u, said);
     }
+}
+
+static void judge(struct load_user *u, enum load_outcome *outcome)
+{
+    struct load_run *r = u->run;
+    char **last = &r->said[u->clip - r->plan->clips],
+         *said = strdup(u->said.data ? u->said.data : "");
+    if (!said) {
+        *outcome = LOAD_FAILED;
+        return;
+    }
+    free(*last);
+    *last = strdup(said);
+    if (r->plan->plain)
+        clip_make_plain(said);
+    if (u->clip->text)
+        compare(u, said, outcome);
+    free(said);
 }
 
 static bool finished(const struct load_user *u, int64_t now)
@@ -195,6 +210,7 @@ static steno_status make_users(struct load_run *r, steno_err *err)
         u->ws.fd = -1;
         load_http_init(&u->http);
         steno_buf_init(&u->said, 1 << 24);
+        steno_buf_init(&u->stable, 1 << 20);
         u->sent_ns = p->url.ws ? calloc(most_chunks(p), sizeof *u->sent_ns) : NULL;
         if (p->url.ws && !u->sent_ns)
             return steno_fail(err, STENO_ERR_NOMEM, "no memory for %d users", p->users);
@@ -234,8 +250,11 @@ void load_run_free(struct load_run *r)
         struct load_user *u = &r->users[i];
         kind_of(r)->free(u);
         steno_buf_free(&u->said);
+        steno_buf_free(&u->stable);
         free(u->sent_ns);
     }
+    for (int i = 0; i < r->plan->n_clips; i++)
+        free(r->said[i]);
     close(r->epoll);
     close(r->signals);
     free(r->users);

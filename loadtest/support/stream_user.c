@@ -33,6 +33,26 @@ static int64_t sent_at(const struct load_user *u, double seconds)
 
 /* ---- receiving ---------------------------------------------------------------------------- */
 
+/* Check that the text of a result begins with what the segment's last partial declared stable.
+ * Then keep what this one declares; a final declares nothing. */
+static void check_stable(struct load_user *u, const json_t *msg)
+{
+    const char *text = json_string_value(json_object_get(msg, "text"));
+    const char *stable = json_string_value(json_object_get(msg, "stable"));
+    int64_t segment = json_integer_value(json_object_get(msg, "segment"));
+    size_t n = u->stable.len;
+    if (segment == u->stable_segment && n && (!text || strncmp(text, u->stable.data, n) != 0)) {
+        u->error = true;
+        load_complain(u, "stable text was taken back:");
+        load_complain(u, u->stable.data);
+        load_complain(u, text ? text : "no text");
+    }
+    steno_buf_reset(&u->stable);
+    u->stable_segment = segment;
+    if (stable && steno_buf_printf(&u->stable, "%s", stable) != STENO_OK)
+        u->error = true;
+}
+
 static void measure_words(struct load_user *u, const json_t *msg)
 {
     const json_t *words = json_object_get(msg, "words");
@@ -88,8 +108,10 @@ static void on_message(void *user, const char *text, size_t n)
     if (!type) {
         u->error = true;
     } else if (!strcmp(type, "partial")) {
+        check_stable(u, msg);
         on_partial(u, msg);
     } else if (!strcmp(type, "final")) {
+        check_stable(u, msg);
         on_final(u, msg);
     } else if (!strcmp(type, "ready")) {
         u->ready = true;
@@ -149,7 +171,8 @@ static void begin(struct load_user *u)
     u->ready = u->error = u->had_partial = false;
     u->sent = u->known_words = 0;
     u->retry_after = 0;
-    u->segment = -1;
+    u->segment = u->stable_segment = -1;
+    steno_buf_reset(&u->stable);
     u->end_ns = u->dropped_at = 0;
     if (p->drop_percent && rand() % 100 < p->drop_percent)
         u->dropped_at = 1 + (int64_t)((size_t)rand() % u->clip->samples);

@@ -145,6 +145,16 @@ def the_text_beside_a_recording_is_what_it_says(d):
 
 
 @case
+def plain_texts_are_compared_without_case_and_punctuation(_):
+    said = {"type": "final", "segment": 0, "text": "Ever tried, EVER failed.", "audio_ms": 200}
+    for args, good in ((("--plain",), True), ((), False)):
+        run = answers(said, args=(*args, "--expect", "Ever tried. Ever failed"))
+        assert run.counts(**{"ok" if good else "wrong": 1}).j["word_errors"] == (0 if good else 3) and run.j["words"] == 4, run.j
+    run = answers(said, args=("--plain", "--expect", "Ever tried and failed"))
+    assert run.counts(wrong=1).j["word_errors"] == 1 and run.j["transcripts"][0]["text"] == said["text"], run.j
+
+
+@case
 def flat_out_times_no_partials(d):
     run = load(d.ws, "--users", "4", "--sessions", "2", "--fast").counts(ok=8)
     assert run.rc == OK and run.j["flat_out"] and not any(run.j[x + "_ms"]["n"] for x in TIMES), run.j
@@ -245,6 +255,43 @@ def clients_refused_late_come_back_when_told(_):
     run.counts(refused=1, ok=1)
     assert run.rc == OK and run.j["refused_late"] == 1 and run.j["final_ms"]["n"] == 1, run.j
     assert began[1] - began[0] >= 1, began
+
+
+def answers(*messages, args=()):
+    """A run against a server that answers the whole stream with these messages."""
+    def talk(ws):
+        try:
+            ws.recv()
+            ws.send('{"type":"ready"}')
+            while ws.recv() != '{"type":"end"}':
+                pass
+            for m in messages:
+                ws.send(json.dumps(m))
+        except ConnectionClosed:
+            pass  # the run has failed and reports it
+    with serve(talk, "127.0.0.1", 0) as server:
+        t = threading.Thread(target=server.serve_forever)
+        t.start()
+        try:
+            return load(f"ws://127.0.0.1:{server.socket.getsockname()[1]}/", "--users", "1", *args, files=(SHORT,))
+        finally:
+            server.shutdown()
+            t.join()
+
+
+@case
+def stable_text_that_is_taken_back_fails(_):
+    def partial(segment, text, stable):
+        return {"type": "partial", "segment": segment, "text": text, "stable": stable, "audio_ms": 100}
+
+    def final(segment, text):
+        return {"type": "final", "segment": segment, "text": text, "audio_ms": 200}
+    run = answers(partial(0, "one two", "one"), partial(0, "one too", "one"), final(0, "one two"), partial(1, "six", "six"), final(1, "six"))
+    assert run.counts(ok=1).rc == OK and run.j["transcripts"][0]["text"] == "one two six", run.j
+    for messages in ([partial(0, "one two", "one"), partial(0, "two", "")], [partial(0, "one two", "one two"), final(0, "one too")],
+                     [partial(0, "one", "one"), final(0, "")]):
+        run = answers(*messages, final(1, "end"))
+        assert run.counts(failed=1).rc == UNAVAILABLE and "stable text was taken back" in run.err, (messages, run.err)
 
 
 @case
