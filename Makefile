@@ -285,8 +285,8 @@ loadtest: all ## load on a server of its own: latency, streams per core, uploads
 	@B=$(B) loadtest/run.sh $(RUNS)
 loadtest-smoke: all ## 500 real-time streams for 15 s: transcripts and p99 of partials are judged
 	@B=$(B) loadtest/smoke.sh
-soak: all ## mixed clients and reloads for MINUTES (3): memory, descriptors, latency, metrics are judged; SOAK="--reload 5": its options
-	@B=$(B) loadtest/soak.py --minutes $(or $(MINUTES),3) $(SOAK)
+soak: all ## mixed clients and reloads for MINUTES (3): memory, descriptors, latency, metrics are judged; MODEL=DIR: with Whisper; SOAK="--reload 5": its options
+	@B=$(B) loadtest/soak.py --minutes $(or $(MINUTES),3) $(if $(MODEL),--model $(MODEL)) $(SOAK)
 
 check: ## install what tests need, build, run all tests; last line "N passed, M failed"
 	@tests/check.sh

@@ -9,6 +9,11 @@ speed; uploads; and, one after the other, connections that break off in the hand
 a body, in a message. Every S seconds (20) the server gets SIGHUP: sessions end on the model that they
 began with, and new ones begin on the reloaded model.
 
+With a model of family whisper the clients speak sentences (soak_speech.py): live with partials in our own
+dialect, Deepgram's, vosk's and OpenAI Realtime's; uploads of short recordings and of one of minutes, in
+OpenAI's form (stream=true, vad_filter, times of words) and ours (batched). What they must hear is recorded
+before the run. Stable text must stay, deltas must add up, and times of words must be in order.
+
 Checked over the course of the run (tests/integration/test_soak.py shows what the checks find):
 - memory: the minimum of the last quarter against that of the second (the first warms up; the minimum,
   because two generations of the model exist for a while after each reload), and the slope of its
@@ -18,7 +23,7 @@ Checked over the course of the run (tests/integration/test_soak.py shows what th
   second of audio. Other load on the machine moves the first a lot and the second a little, so the
   bounds are wide, and a mean below a tenth of a second is no drift.
 Checked at its end:
-- every session that was not cut has the right transcript (steno-load);
+- every session that was not cut has the right transcript;
 - reloads: each of them loaded the model again;
 - backlog: after the clients are gone nothing waits for a worker, and no worker is busy;
 - metrics: in the server's own counters, sessions started equal sessions ended, and audio received
@@ -31,17 +36,17 @@ Needs only Python's standard library. B names the build directory (build/release
 import argparse
 import json
 import os
-import random
 import re
 import signal
-import socket
 import statistics
-import struct
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+
+from soak_clients import LONG, Broken, break_off, leave_running
+from soak_speech import SPEECH, Speech, judge_speech
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WAV = os.path.join(ROOT, "tests/data/digits.wav")
@@ -49,7 +54,6 @@ B = os.path.join(ROOT, os.environ.get("B", "build/release"))
 OUT = os.path.join("build/load", os.path.basename(B))  # soaks of two builds may run side by side
 THREAD = "thread" in os.path.basename(B)
 THREAD_HEAP = range(0x7b0000000000, 0x7c0000000000)  # ThreadSanitizer's allocator (compiler-rt, tsan_platform.h, x86-64)
-LONG = 120  # s: on the busiest machine, everything that works takes less
 
 
 class Server:
@@ -89,6 +93,10 @@ class Server:
         out["audio"] = sum(v for k, v in out.items() if k.startswith("steno_audio_received_seconds_total"))
         return out
 
+    def family(self):
+        """Of the default model."""
+        return re.search(r'^steno_model_info{.*family="(\w*)"', self.get("/metrics"), re.M)[1]
+
     def reloaded(self):
         return sum(v - 1 for k, v in self.metrics().items() if k.startswith("steno_model_generation"))
 
@@ -116,59 +124,33 @@ class Server:
         return len(os.listdir(f"/proc/{self.p.pid}/fd"))
 
 
+class Digits:
+    """Clients of the shipped model: all say digits.wav."""
+
+    def __init__(self, server, users):
+        self.server, self.users = server, users
+
+    def prepare(self):
+        pass  # the transcript is beside the recording
+
+    def start(self, seconds):
+        return [start_load(self.server, "streams", seconds, "--users", str(self.users), "--encodings", "s16le,f32le,mulaw,alaw,wav,opus",
+                           "--drop", "20", "--think-ms", "200"),
+                start_load(self.server, "fast", seconds, "--users", "2", "--fast", "--think-ms", "300"),
+                start_load(self.server, "uploads", seconds, "--users", "2", "--think-ms", "300")]
+
+    def join(self):
+        pass
+
+    def summaries(self):
+        return [json.load(open(f"{OUT}/soak-{x}.json", encoding="utf-8")) for x in ("streams", "fast", "uploads")]
+
+
 def start_load(server, name, seconds, *options):
     kind = "http" if name == "uploads" else "ws"
     path = "/v1/transcribe" if name == "uploads" else "/v1/stream"
     return subprocess.Popen([f"{B}/loadtest/steno-load", "--label", name, "--url", f"{kind}://{server.host}:{server.port}{path}",
                              "--seconds", str(seconds), "--json", f"{OUT}/soak-{name}.json", *options, WAV])
-
-
-UPGRADE = (b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-           b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c3Rlbm8gbG9hZCB0ZXN0IQ==\r\n\r\n")
-START = b'{"type":"start","encoding":"s16le","sample_rate":8000}'
-
-
-def frame(op, body):
-    size = bytes([0x80 | len(body)]) if len(body) < 126 else b"\xfe" + struct.pack(">H", len(body))
-    return bytes([0x80 | op]) + size + b"\0\0\0\0" + body
-
-
-class Broken:
-    """Sessions that were broken off. streams: handshake answered; spoken: those with audio; uploads."""
-    streams = spoken = uploads = 0
-
-
-def break_off(server, stop, count):
-    """Make connections that end where they should not, one after the other."""
-    rng = random.Random(1)
-    while not stop.wait(0.2):
-        kind = rng.randrange(7)
-        try:
-            s = socket.create_connection((server.host, server.port), timeout=LONG)
-            if kind == 0:
-                s.sendall(b"GET /healthz HTTP/1.1\r\nHo")
-            elif kind == 1:
-                s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + os.urandom(5000))
-                count.uploads += 1
-            elif kind == 2:
-                s.sendall(UPGRADE[:60])
-            else:
-                s.sendall(UPGRADE)
-                answer = s.recv(4096)
-                if not answer.startswith(b"HTTP/1.1 101"):
-                    raise OSError(f"{answer!r}")
-                count.streams += 1
-                if kind >= 4:
-                    s.sendall(frame(1, START) + frame(2, os.urandom(4000) * (1 + 4 * (kind == 6))))
-                    count.spoken += 1
-                if kind == 5:
-                    s.sendall(frame(2, os.urandom(50))[:20])
-                if kind == 6:
-                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
-            time.sleep(rng.random() * 0.2)
-            s.close()
-        except OSError as e:
-            print(f"soak: break-off {kind}: {e}")
 
 
 POINT = ("seconds", "rss_mib", "descriptors", "partial_ms", "cpu_seconds", "audio_seconds")
@@ -273,26 +255,33 @@ def judge_books(judge, m):
               "recognised or dropped") + f", {sum(v for k, v in m.items() if k.startswith(total)):.10g}{f', but {off}' if off else ''}")
 
 
-def judge_metrics(judge, m, loads, broken):
-    streams = [x for x in loads if x["label"] != "uploads"]
-    uploads = [x for x in loads if x["label"] == "uploads"]
+def api_of(figures):
+    """The label `api` of metrics. steno-load does not know it."""
+    return figures.get("api", "transcribe" if figures["label"] == "uploads" else "stream")
+
+
+def judge_metrics(judge, m, loads, broken, longest=20.0):
+    """loads: figures of the clients. longest: s of the longest recording that a client may cut."""
     count = {}
     for k, v in m.items():
         if r := re.match(r'steno_sessions_total{api="(\w+)",result="(\w+)"}', k):
             count[r[1], r[2]] = v
     judge(not busy(m), f"nothing is active, waiting or busy any more {busy(m)}")
     judge_books(judge, m)
-    for api, group, others in (("stream", streams, broken.streams), ("transcribe", uploads, broken.uploads)):
-        spoken = broken.spoken if api == "stream" else 0
-        done = sum(x["ok"] + x["wrong"] for x in group)
-        judge(count[api, "ok"] == done, f"{api}: {count[api, 'ok']:.0f} ended well by the server's count, {done} by the clients'")
-        cut = sum(x["dropped"] for x in group)
+    others = {"stream": broken.streams, "transcribe": broken.uploads}
+    for api in sorted({api_of(x) for x in loads}):
+        group = [x for x in loads if api_of(x) == api]
+        done, cut, late = sum(x["ok"] + x["wrong"] for x in group), sum(x["dropped"] for x in group), sum(x.get("late", 0) for x in group)
+        well = count.get((api, "ok"), 0)
+        judge(done <= well <= done + late, f"{api}: {well:.0f} ended well by the server's count, {done} by the clients'"
+              + (f", {late} left after all was sent" if late else ""))
         gone = sum(v for (a, result), v in count.items() if a == api and result != "ok")
-        judge(gone == cut + others, f"{api}: {gone:.0f} were cut by the server's count, {cut} as planned and {others} broken off by the clients'")
+        away = cut + others.get(api, 0)
+        judge(gone + well == done + away if late else gone == away, f"{api}: {gone:.0f} were cut by the server's count, {cut} as planned and {others.get(api, 0)} broken off by the clients'")
         sent = sum(x["audio_seconds"] for x in group)
         got = m[f'steno_audio_received_seconds_total{{api="{api}"}}']
-        slack = spoken * 1.3 + 20.0 * cut + 1e-3 * len(group)
-        judge(abs(got - sent) <= slack, f"audio of {api}: {got:.0f} s by the server's count, {sent:.0f} s sent, {cut + others} sessions were cut")
+        slack = (broken.spoken * 1.3 if api == "stream" else 0) + longest * cut + 1e-3 * (done + cut)
+        judge(abs(got - sent) <= slack, f"audio of {api}: {got:.0f} s by the server's count, {sent:.0f} s sent, {away} sessions were cut")
 
 
 def judge_end(judge, server, running):
@@ -311,19 +300,6 @@ def judge_end(judge, server, running):
         print("  " + line)
 
 
-def leave_running(server, n):
-    """Start streams that then send nothing."""
-    out = []
-    for _ in range(n):
-        s = socket.create_connection((server.host, server.port), timeout=LONG)
-        s.sendall(UPGRADE)
-        s.recv(4096)
-        s.sendall(frame(1, START) + frame(2, os.urandom(4000)))
-        s.recv(4096)  # ready
-        out.append(s)
-    return out
-
-
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--minutes", type=float, default=3)
@@ -331,36 +307,45 @@ def main():
                     "20 minutes, whose second quarter is within the first five; with AddressSanitizer 24 (its quarantine), with ThreadSanitizer 24 (measured: 1)")
     ap.add_argument("--slope", type=float, help="MiB a minute by which its floor may rise in the second half; default 1, with "
                     "AddressSanitizer 4 (measured: 0.1 to 0.7), with ThreadSanitizer 4 (measured: -0.5 to 0.8)")
-    ap.add_argument("--model")
-    ap.add_argument("--users", type=int, help="real-time streams; default 16, under sanitizers 8")
-    ap.add_argument("--reload", type=float, default=20, help="s between two SIGHUPs; 0: none")
+    ap.add_argument("--model", help="directory; the digits of the shipped model, or any speech if it is of family whisper")
+    ap.add_argument("--audio", default=SPEECH, help="with Whisper: a folder of WAVs (mono, 16 bits) beside the recording of the repository")
+    ap.add_argument("--users", type=int, help="real-time streams; default 16, under sanitizers 8; with Whisper 6 and 2")
+    ap.add_argument("--uploaders", type=int, help="with Whisper: users who upload in turn all kinds of requests; default 2, under sanitizers 1")
+    ap.add_argument("--wer", type=float, default=0, help="with Whisper: percent of words that may differ; default 0")
+    ap.add_argument("--reload", type=float, help="s between two SIGHUPs; 0: none; default 20, with Whisper 45")
     ap.add_argument("--drift", type=float, default=4, help="limit of the growth of the latency of partials, as a factor; default 4")
     args = ap.parse_args()
     os.chdir(ROOT)
     os.makedirs(OUT, exist_ok=True)
-    variant = os.path.basename(B)
-    sanitized = variant != "release"
+    sanitized = os.path.basename(B) != "release"
+    seconds = 60 * args.minutes
+    server = Server(args.model)
+    speech = server.family() == "whisper"
     growth = args.growth or (24 if sanitized else 1 if args.minutes >= 20 else 2)
     slope = args.slope or (4 if sanitized else 1)
     # a cost that grows in proportion to all past sessions is 2.3 times as high in the last quarter
     cpu_drift = 3 if sanitized else 2
-    seconds = 60 * args.minutes
-    server = Server(args.model)
+    every = args.reload if args.reload is not None else 45 if speech else 20
+    if speech:
+        clients = Speech(server, args.model, B, OUT, args.users or (2 if sanitized else 6), args.uploaders or (1 if sanitized else 2),
+                         args.audio, long_seconds=45 if sanitized else 180)
+    else:
+        clients = Digits(server, args.users or (8 if sanitized else 16))
+    clients.prepare()
+    known = server.metrics()  # what the preparation counted is not the run's
     fds0 = server.descriptors()
     stop, broken = threading.Event(), Broken()
-    n = args.users or (16 if variant == "release" else 8)
-    loads = [start_load(server, "streams", seconds, "--users", str(n), "--encodings", "s16le,f32le,mulaw,alaw,wav,opus", "--drop", "20",
-                        "--think-ms", "200"),
-             start_load(server, "fast", seconds, "--users", "2", "--fast", "--think-ms", "300"),
-             start_load(server, "uploads", seconds, "--users", "2", "--think-ms", "300")]
+    loads = clients.start(seconds)
     breaker = threading.Thread(target=break_off, args=(server, stop, broken))
     breaker.start()
     end = time.time() + seconds
-    points, reloads = watch(server, end, args.reload)
+    points, reloads = watch(server, end, every)
     rcs = wait_clients(loads, end)
+    clients.join()
     stop.set()
     breaker.join()
     m = wait_quiet(server, reloads)
+    m |= {k: v - known.get(k, 0) for k, v in m.items() if re.match(r"steno_(sessions|audio)_\w*total", k)}
     for _ in range(10 * LONG):
         if server.descriptors() <= fds0:
             break
@@ -369,11 +354,14 @@ def main():
     with open(f"{OUT}/soak-points.json", "w", encoding="utf-8") as f:
         json.dump(points, f, indent=0)
     judge = Judge()
-    judge_course(judge, points, growth, slope, args.drift, cpu_drift, args.reload or 20)
+    figures = clients.summaries()
+    judge_course(judge, points, growth, slope, args.drift, cpu_drift, every or 20)
     judge(fds1 <= fds0, f"descriptors: {fds0} at the beginning, at most {max(p['descriptors'] for p in points)}, {fds1} at the end")
     judge(reloaded == reloads, f"reloads: {reloaded:.0f} of {reloads} loaded the model again")
     judge(not any(rcs), f"clients ended with {rcs}")
-    judge_metrics(judge, m, [json.load(open(f"{OUT}/soak-{x}.json", encoding="utf-8")) for x in ("streams", "fast", "uploads")], broken)
+    if speech:
+        judge_speech(judge, figures, args.wer)
+    judge_metrics(judge, m, figures, broken, clients.long.seconds if speech else 20.0)
     left = leave_running(server, 3)
     judge_end(judge, server, len(left))
     print(f"soak: {'FAILED' if judge.bad else 'ok'}, {args.minutes:g} minutes")

@@ -1,0 +1,229 @@
+# not under sanitizers: what it checks is a program of the tests
+"""The clients of `make soak MODEL=WHISPER`: faults that are injected into answers are found, and good answers pass. The last
+cases need STENO_WHISPER_TINY_EN (a faster-whisper directory of tiny.en)."""
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import threading
+import types
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import serve
+
+from daemon import BUILD, ROOT, Skip, Stenod, case, tap
+
+sys.path.insert(0, os.path.join(ROOT, "loadtest"))
+import soak  # noqa: E402
+import soak_speech  # noqa: E402
+from soak_speech import JFK, LIVE, UPLOADS, Heard, Recording, Speech, Tally  # noqa: E402
+
+TINY = os.environ.get("STENO_WHISPER_TINY_EN") or os.path.join(ROOT, "build", "models", "tiny.en")
+DEEPGRAM, VOSK, REALTIME = LIVE
+TONE = Recording("tone", "", 8000, bytes(8000))  # half a second
+PARTIAL = {"type": "Results", "is_final": False, "channel": {"alternatives": [{"transcript": "so", "words": []}]}}
+
+
+def final(text, *times):
+    words = [{"start": a, "end": b} for a, b in times]
+    return {"type": "Results", "is_final": True, "channel": {"alternatives": [{"transcript": text, "words": words}]}}
+
+
+def heard_from(kind, talk):
+    """What a stream hears from a server whose connections talk() serves."""
+    def guarded(ws):
+        with contextlib.suppress(ConnectionClosed):
+            talk(ws)
+    with serve(guarded, "127.0.0.1", 0) as server:
+        t = threading.Thread(target=server.serve_forever)
+        t.start()
+        where = types.SimpleNamespace(host="127.0.0.1", port=server.socket.getsockname()[1])
+        usual, soak_speech.LONG = soak_speech.LONG, 2  # what never comes is waited for
+        try:
+            return soak_speech.stream(where, kind, TONE)[0]
+        finally:
+            soak_speech.LONG = usual
+            server.shutdown()
+            t.join()
+
+
+def says(*messages, code=1000):
+    """Serve Deepgram's: these messages when all was said."""
+    def talk(ws):
+        while ws.recv() != DEEPGRAM.after:
+            pass
+        for m in messages:
+            ws.send(json.dumps(m))
+        ws.close(code)
+    return talk
+
+
+@case
+def a_good_stream_has_no_fault(_):
+    heard = heard_from(DEEPGRAM, says(PARTIAL, final("so it", (0.1, 0.2), (0.2, 0.4)), final("goes", (0.5, 2.0)), {"type": "Metadata"}))
+    assert heard.text == "so it goes" and not heard.faults, heard.faults
+
+
+@case
+def faults_of_a_stream_are_found(_):
+    end = {"type": "Metadata"}
+    for messages, code, fault in (
+            ((PARTIAL, final("so", (0.1, 0.2))), 1000, "did not end well"), ((PARTIAL, final("so", (0.1, 0.2)), end), 1011, "close code 1011"),
+            ((final("so", (0.1, 0.2)), end), 1000, "no partial"), ((PARTIAL, final("so"), end), 1000, "no times"),
+            ((PARTIAL, final("so it", (0.3, 0.4), (0.2, 0.5)), end), 1000, "follows one from 0.3"),
+            ((PARTIAL, final("so", (0.1, 2.1)), end), 1000, "in 2.000 s"), ((PARTIAL, final("so", (0.4, 0.3)), end), 1000, "from 0.4 to 0.3"),
+            ((PARTIAL, final("so", (0.1, 0.2)), {"type": "Error", "message": "odd"}, end), 1000, "odd")):
+        heard = heard_from(DEEPGRAM, says(*messages, code=code))
+        assert len(heard.faults) == 1 and fault in heard.faults[0], (fault, heard.faults)
+
+
+@case
+def deltas_that_do_not_add_up_are_found(_):
+    def item(delta, text):
+        def talk(ws):
+            while ws.recv() != REALTIME.after:
+                pass
+            for m in ({"type": "conversation.item.input_audio_transcription.delta", "delta": delta},
+                      {"type": "conversation.item.input_audio_transcription.completed", "transcript": text}):
+                ws.send(json.dumps(m))
+            ws.recv()
+        return heard_from(REALTIME, talk)
+    assert item("so it", "so it").faults == []
+    assert "do not add up" in item("so", "so it").faults[0]
+
+    def events(*deltas, done="so it goes"):
+        heard = Heard()
+        lines = [{"type": "transcript.text.delta", "delta": x} for x in deltas] + [{"type": "transcript.text.done", "text": done}]
+        soak_speech.answer_events("".join(f"data: {json.dumps(m)}\n\n" for m in lines if done or "text" not in m).encode(), heard)
+        return heard
+    assert events("so", " it goes").faults == [] and events("so", " it goes").text == "so it goes"
+    assert "do not add up" in events("so", " it").faults[0]
+    assert "1 deltas" in events("so it goes").faults[0], "all at the end is not streamed"
+    assert "0 ends" in events("so", " it goes", done="").faults[0]
+
+
+@case
+def every_reply_of_vosk_is_waited_for(_):
+    def talk(ws):
+        ws.recv()
+        while ws.recv() != VOSK.after:
+            ws.send('{"partial": "so"}')
+        ws.send('{"text": "so it goes", "result": [{"start": 0.1, "end": 0.2}]}')
+        ws.recv()
+    heard = heard_from(VOSK, talk)
+    assert heard.text == "so it goes" and not heard.faults and heard.owed == 0, heard.faults
+
+    def silent(ws):
+        talk(types.SimpleNamespace(recv=ws.recv, send=lambda m, n=iter(range(99)): ws.send(m) if next(n) else None))
+    assert "did not end well" in heard_from(VOSK, silent).faults[0]
+
+
+def judged(fn, *args):
+    """(bad, output)"""
+    judge, out = soak.Judge(), io.StringIO()
+    with contextlib.redirect_stdout(out):
+        fn(judge, *args)
+    return judge.bad, out.getvalue()
+
+
+def tally(*sessions):
+    t = Tally("deepgram", "deepgram")
+    with contextlib.redirect_stdout(io.StringIO()):
+        for want, got in sessions:
+            heard = Heard()
+            heard.final(got)
+            t.add("jfk", want, heard, 10.0)
+    return t
+
+
+@case
+def words_that_differ_are_counted_and_judged(_):
+    assert [soak_speech.word_errors("a b c d", x) for x in ("a b c d", "a c d", "a x c d", "a b c d e", "")] == [0, 1, 1, 1, 4]
+    good, bad = tally(("a b c d", "a b c d")), tally(("a b c d", "a b c d"), ("a b c d", "a b c"))
+    assert judged(soak_speech.judge_speech, [good.summary()], 0)[0] == 0
+    count, out = judged(soak_speech.judge_speech, [good.summary(), bad.summary()], 0)
+    assert count == 1 and "1 of 8 words differ" in out, out
+    assert judged(soak_speech.judge_speech, [bad.summary()], 12.5)[0] == 0 and judged(soak_speech.judge_speech, [bad.summary()], 12)[0] == 1
+    assert judged(soak_speech.judge_speech, [tally().summary()], 0)[0] == 1, "a kind of client that was never there shows nothing"
+    live = Tally("vosk", "vosk", exact=False)
+    with contextlib.redirect_stdout(io.StringIO()):
+        for got in ("Ever tried. Ever failed", "Ever tried, ever failed.", "Ever tried, ever."):
+            heard = Heard()
+            heard.final(got)
+            live.add("beckett", "Ever tried, ever failed.", heard, 10.0)
+    assert (live.ok, live.wrong, live.word_errors) == (2, 1, 1), live.summary()
+    with contextlib.redirect_stdout(io.StringIO()):
+        good.broke("jfk", OSError("reset"))
+    assert judged(soak_speech.judge_speech, [good.summary()], 0)[0] == 1
+
+
+@case
+def sessions_of_each_api_have_to_be_those_of_the_clients(_):
+    def page(ok, gone):
+        m = {f'steno_sessions_started_total{{api="{a}"}}': float(n) for a, n in (("deepgram", ok + gone), ("stream", 0))}
+        m |= {'steno_sessions_total{api="deepgram",result="ok"}': float(ok), 'steno_sessions_total{api="deepgram",result="gone"}': float(gone)}
+        for k, v in (("received_", 40.0), ("", 35.0), ("dropped_", 5.0)):
+            m[f'steno_audio_{k}seconds_total{{api="deepgram"}}'] = v
+        return m
+    t = tally(("a b", "a b"), ("a b", "a b"))
+    t.add("jfk", "a b", None, 9.0)
+    t.add("jfk", "a b", None, 11.0, late=True)
+
+    def bad(ok, gone):
+        return judged(soak.judge_metrics, page(ok, gone), [t.summary()], soak.Broken(), 20.0)[0]
+    assert bad(2, 2) == 0 and bad(3, 1) == 0, "of one who left after all was sent, the server may think either"
+    assert bad(4, 0) == 1 and bad(1, 3) == 1 and bad(2, 3) == 1 and bad(2, 1) == 1
+    t.audio_seconds = 100.0
+    assert bad(2, 2) == 1
+
+
+class Whisper:
+    """A soak's clients beside a server of tiny.en, with the one recording of the repository."""
+
+    def __init__(self, d, out):
+        with tempfile.TemporaryDirectory() as empty:
+            self.speech = Speech(types.SimpleNamespace(host="127.0.0.1", port=d.port), TINY, BUILD, out, folder=empty, long_seconds=30)
+        self.kinds = [*LIVE, *UPLOADS]
+        s = self.speech
+        for kind in self.kinds:
+            for r in s.of(kind):
+                s.expected[kind, r.name] = soak_speech.stream(s.server, kind, r)[0].text if kind in LIVE else s.transcribe(r, kind.options)
+
+    def run(self, drop):
+        """Each kind once, at the same time; figures by kind."""
+        s = self.speech
+        s.drop, s.tallies = drop, {k: Tally(k.api, k.api) for k in self.kinds}
+        rng = types.SimpleNamespace(randrange=lambda n: 0, random=lambda: 0.7, uniform=lambda a, b: 0.8 * b if b > 1.5 else 0.7)
+        threads = [threading.Thread(target=s.session, args=(k, s.of(k)[0], rng)) for k in self.kinds]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+        return [s.tallies[k].summary() for k in self.kinds], out.getvalue()
+
+
+@case
+def with_a_model_every_kind_of_client_passes_and_a_wrong_text_is_found(_):
+    if not os.path.exists(TINY):
+        raise Skip("set STENO_WHISPER_TINY_EN to a faster-whisper directory of tiny.en")
+    with tempfile.TemporaryDirectory() as out, Stenod("model.dir=" + TINY) as d:
+        w = Whisper(d, out)
+        assert soak_speech.read_recording(JFK).seconds == 11 and all("your country" in x for x in w.speech.expected.values()), w.speech.expected
+        figures, said = w.run(drop=0)
+        bad, text = judged(soak_speech.judge_speech, figures, 0)
+        assert not bad, (text, said)
+        figures, said = w.run(drop=100)
+        assert [x["dropped"] for x in figures] == [1] * len(w.kinds) and not sum(x["failed"] for x in figures), (figures, said)
+        for key in w.speech.expected:
+            w.speech.expected[key] = w.speech.expected[key].replace("your country", "your county", 1)
+        figures, said = w.run(drop=0)
+        bad, text = judged(soak_speech.judge_speech, figures, 0)
+        assert bad == len(w.kinds) and all(x["wrong"] == x["word_errors"] == 1 for x in figures) and "heard" in said, (text, said)
+
+
+if __name__ == "__main__":
+    sys.exit(tap(None))
