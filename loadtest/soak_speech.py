@@ -1,7 +1,7 @@
 """The clients of a soak on a model of speech (Whisper), whose transcripts nobody has written down.
 
 What is expected is recorded before the run: of an upload, the text that `steno transcribe` prints for the file with the
-same options; of a live stream, what the same client hears when it is alone on the idle server. A final keeps the stable
+same options; of a live stream, the text that the same client gets when it is alone on the idle server. A final keeps the stable
 text of its partials, and under load partials come at other times. So streams with partials may differ in case and
 punctuation; streams without partials may not.
 

@@ -32,7 +32,7 @@ def final(text, *times):
 
 
 def heard_from(kind, talk):
-    """What a stream hears from a server whose connections talk() serves."""
+    """The results that a stream gets from a server whose connections talk() serves."""
     def guarded(ws):
         with contextlib.suppress(ConnectionClosed):
             talk(ws)
