@@ -308,8 +308,8 @@ def main():
                     "With Whisper, whose uploads of minutes take 100 MiB for seconds, 24, or 64 for runs below 10 minutes and under sanitizers "
                     "(measured: -9 in 18 minutes, 23 in 3 with AddressSanitizer)")
     ap.add_argument("--slope", type=float, help="MiB a minute by which its floor may rise in the second half; default 1, with "
-                    "AddressSanitizer 4 (measured: 0.1 to 0.7), with ThreadSanitizer 4 (measured: -0.5 to 0.8); with Whisper four times as much "
-                    "(measured: -0.8, with AddressSanitizer 1.4)")
+                    "AddressSanitizer 4 (measured: 0.1 to 0.7), with ThreadSanitizer 4 (measured: -0.5 to 0.8); with Whisper 4, or 16 for runs "
+                    "below 10 minutes and under sanitizers (measured: -0.8 in 18 minutes, 3.4 in 8, 4.5 in 3 with ThreadSanitizer)")
     ap.add_argument("--model", help="directory; the digits of the shipped model, or any speech if it is of family whisper")
     ap.add_argument("--audio", default=SPEECH, help="with Whisper: a folder of WAVs (mono, 16 bits) beside the recording of the repository")
     ap.add_argument("--users", type=int, help="real-time streams; default 16, under sanitizers 8; with Whisper 6 and 2")
@@ -324,14 +324,15 @@ def main():
     seconds = 60 * args.minutes
     server = Server(args.model)
     speech = server.family() == "whisper"
-    growth = args.growth or ((64 if sanitized or args.minutes < 10 else 24) if speech else 24 if sanitized else 1 if args.minutes >= 20 else 2)
-    slope = args.slope or (4 if sanitized else 1) * (4 if speech else 1)
+    coarse = sanitized or args.minutes < 10
+    growth = args.growth or ((64 if coarse else 24) if speech else 24 if sanitized else 1 if args.minutes >= 20 else 2)
+    slope = args.slope or ((16 if coarse else 4) if speech else 4 if sanitized else 1)
     # a cost that grows in proportion to all past sessions is 2.3 times as high in the last quarter
     cpu_drift = 3 if sanitized else 2
     every = args.reload if args.reload is not None else 45 if speech else 20
     if speech:
         clients = Speech(server, args.model, B, OUT, args.users or (2 if sanitized else 6), args.uploaders or (1 if sanitized else 2),
-                         args.audio, long_seconds=45 if sanitized else 180)
+                         args.audio, long_seconds=30 if sanitized else 180)
     else:
         clients = Digits(server, args.users or (8 if sanitized else 16))
     clients.prepare()

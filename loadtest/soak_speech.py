@@ -469,10 +469,10 @@ class Speech:
         return list(self.loads.values())
 
     def use(self, kinds, first, end):
-        """One user, session by session, to the end."""
+        """One user, session by session, to the end; each kind at least once, however slow the machine is."""
         rng = random.Random(first)
         for n in itertools.count(first):
-            if time.time() >= end:
+            if time.time() >= end and n - first >= len(kinds):
                 return
             kind = kinds[n % len(kinds)]
             self.session(kind, self.of(kind)[n // len(kinds) % len(self.of(kind))], rng)
