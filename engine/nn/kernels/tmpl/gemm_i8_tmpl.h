@@ -2,11 +2,17 @@
  *
  * Included after vec_<isa>.h, vec_i32_<isa>.h and the definitions that differ:
  *   KG    values of k per 32-bit lane: 4 with vpdpbusd (u8 x s8 summed in i32, no saturation), 2
- *         with vpmaddwd on bytes widened to 16 bits. vpmaddubsw is not used: its sum of two
- *         products saturates at 16 bits, and the workarounds that keep it exact (one bit of A
- *         apart) cost more instructions than widening, which all rows of a tile share.
+ *         with products of bytes widened to 16 bits
+ *   SUMS_16   dot sums two products of u8 and s8 in 16 bits (vpmaddubsw): see below
  *   A_U8, A_S8   the instruction needs A unsigned (or signed): the other kind is shifted by 128.
  *   weights(p), dot(acc, a, b)
+ *
+ * SUMS_16: B is stored raised by 128, as u8. Each row of A is lowered by about its mean, so that
+ * most numbers are small: to s8, where the numbers above 0 of a pair sum up to no more than 127,
+ * and those below to no less than -128. Then no sum of two products exceeds 16 bits. What a number
+ * of A gives up for that is its rest. Few numbers have one (about 1 % in Whisper's encoder), so
+ * their products are added one by one after the tile. Sums start with -128 times the sum of the
+ * row, because B is raised. 36 operations of AVX2 make 384 products; with B widened they are 50.
  *
  * Packed B: header, then [NP] column sums of the values less their zero points, then panels of NR =
  * 2 VL columns, each [K / KG][NR][KG] of i8 (u8 shifted by 128), zero beyond K and N, then [NP]
@@ -56,9 +62,13 @@ enum {
     MC = VL == 8 ? 48
                  : 126, /* rows of A copied at a time: a multiple of MR; 200 to 260 KiB, in L2 */
     KU_STEP = 1,
+#ifdef SUMS_16
+    KU = 512,       /* lanes of K in a block; rests of all its numbers fit on the stack */
+#else
     KU = VL == 8 ? 1024
                  : 512, /* lanes of K in a block: 2048 bytes; 4096 of avxvnni or 1024 of NEON */
-    A_LD = KU + 16,     /* row stride of the copy, lanes */
+#endif
+    A_LD = KU + 16, /* row stride of the copy, lanes */
     A_ROOM = MC * A_LD,
 #endif
     LANE_ROW = NR * KG,       /* bytes of one lane of K in a panel */
@@ -79,6 +89,20 @@ struct head {         /* 64 bytes */
     int32_t any_zero; /* some zero point is not 0 */
     int32_t unused[15];
 };
+
+#ifdef SUMS_16
+enum {
+    START = A_LD - 1,
+    LIFT = 128
+}; /* START: the lane of a copied row that its sums start with */
+/* Number k of a row of a block lacks d in the copy. */
+struct rest {
+    uint16_t k;
+    int16_t d;
+};
+#else
+enum { LIFT = 0 };
+#endif
 
 typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_next,
                       const int8_t *prefetch, int32_t *tile);
@@ -128,7 +152,11 @@ static inline __attribute__((always_inline)) void micro(enum reads reads, int mr
     size_t u = 0;
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
+#ifdef SUMS_16
+        acc[i] = vi_set1(a[(size_t)(i / w) * A_LD + START]);
+#else
         acc[i] = vi_zero();
+#endif
     for (; u + STEPS <= ku; u += STEPS, a += STEPS, b += STEPS * LANE_ROW, prefetch += 64) {
         prefetch_next(reads, prefetch);
 #pragma GCC unroll 4
@@ -219,7 +247,7 @@ static void pack_panel(int8_t *dst, int32_t *sum, const struct steno_weights_i8 
         int8_t *to = dst + k / KG * LANE_ROW + k % KG;
         for (size_t x = 0; x < cols; x++) {
             int8_t v = (int8_t)(b[k * down + x * along] ^ flip);
-            to[x * KG] = v;
+            to[x * KG] = (int8_t)((uint8_t)v ^ LIFT);
             sum[x] = (int32_t)((uint32_t)sum[x] + (uint32_t)v);
         }
     }
@@ -263,6 +291,87 @@ static inline size_t copy_ld(size_t lanes)
 #endif
 }
 
+#ifdef SUMS_16
+/* Move what a pair of numbers exceeds the limits of SUMS_16 by to r. Returns its new end. */
+static struct rest *split_pair(int8_t *q, struct rest *r, size_t k, int x0, int x1)
+{
+    const int x[2] = {x0, x1};
+    int y[2], over;
+    for (int i = 0; i < 2; i++)
+        y[i] = x[i] > 127 ? 127 : x[i] < -128 ? -128 : x[i];
+    over = (y[0] > 0 ? y[0] : 0) + (y[1] > 0 ? y[1] : 0) - 127;
+    if (over > 0)
+        y[y[1] > y[0]] -= over;
+    over = (y[0] < 0 ? y[0] : 0) + (y[1] < 0 ? y[1] : 0) + 128;
+    if (over < 0)
+        y[y[1] < y[0]] -= over;
+    for (size_t i = 0; i < 2; i++) {
+        q[k + i] = (int8_t)y[i];
+        if (x[i] != y[i])
+            *r++ = (struct rest){(uint16_t)(k + i), (int16_t)(x[i] - y[i])};
+    }
+    return r;
+}
+
+/* n bytes, lowered by `by`, to lanes; the rest of the last lane is zero. Appends rests to r and
+ * returns their new end. */
+static struct rest *lower_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed, int by,
+                              struct rest *r)
+{
+    const uint8_t flip = is_signed ? 0x80 : 0;
+    int8_t *q = (int8_t *)to;
+    vi sums = vi_zero();
+    int32_t sum = 0;
+    size_t k = 0;
+    for (size_t u = n / KG; u < lanes_of(n); u++)
+        to[u] = 0;
+    for (; k + 32 <= n; k += 32)
+        if (!vi_lower_bytes(q + k, a + k, flip, by, &sums))
+            for (size_t x = k; x < k + 32; x += 2)
+                r = split_pair(q, r, x, (a[x] ^ flip) - by, (a[x + 1] ^ flip) - by);
+    for (; k < n; k += 2) {
+        const int x0 = (a[k] ^ flip) - by, x1 = k + 1 < n ? (a[k + 1] ^ flip) - by : 0;
+        r = split_pair(q, r, k, x0, x1);
+        sum += x0 + x1;
+    }
+    to[START] = -128 * (sum + vi_hsum(sums));
+    return r;
+}
+
+/* Row i of A is lowered, as if it had no sign, by the mean of its first block, but by no more than
+ * leaves 64 on either side: then pairs at an end of the range need no rest. */
+static int32_t shift_of_row(const struct steno_gemm_i8 *g, size_t i)
+{
+    const uint8_t *a = (const uint8_t *)g->a + i * g->lda, flip = g->a_signed ? 0x80 : 0;
+    const size_t n = g->k < KU * KG ? g->k : KU * KG;
+    vi sums = vi_zero();
+    uint32_t sum = 0, mean;
+    size_t k = 0;
+    for (; k + 32 <= n; k += 32)
+        sums = vi_add_bytes(sums, a + k, flip);
+    for (; k < n; k++)
+        sum += a[k] ^ flip;
+    mean = n ? (sum + (uint32_t)vi_hsum(sums)) / (uint32_t)n : 128;
+    return (g->a_signed ? 128 : 0) - (int32_t)(mean < 64 ? 64 : mean > 191 ? 191 : mean);
+}
+
+/* sums [panels][NR] += the products of the rests [r, end) of a row with panels from b on. */
+static void add_rests(int32_t *sums, const struct rest *r, const struct rest *end, const int8_t *b,
+                      size_t panel, size_t panels)
+{
+    for (size_t j = 0; j < panels && r < end; j++, sums += NR, b += panel) {
+        vi s0 = vi_load(sums), s1 = vi_load(sums + VL);
+        for (const struct rest *x = r; x < end; x++) {
+            const int8_t *at = b + x->k / KG * LANE_ROW;
+            const vi d = vi_set1((uint16_t)x->d);
+            s0 = vi_madd(s0, d, vi_byte(vi_load(at), x->k % KG));
+            s1 = vi_madd(s1, d, vi_byte(vi_load(at + VL * KG), x->k % KG));
+        }
+        vi_store(sums, s0);
+        vi_store(sums + VL, s1);
+    }
+}
+#else
 /* n bytes to lanes; the rest of the last lane is zero. */
 static void copy_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed)
 {
@@ -287,12 +396,13 @@ static void copy_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed)
     }
 #endif
 }
+#endif
 
-/* Sum of row i of A, after raising. */
-static int32_t row_sum(const struct product *p, size_t i)
+/* Sum of row i of A, raised by shift. */
+static int32_t row_sum(const struct product *p, size_t i, int32_t shift)
 {
     const uint8_t *a = (const uint8_t *)p->g->a + i * p->g->lda;
-    uint32_t sum = (uint32_t)p->a_shift * (uint32_t)p->g->k;
+    uint32_t sum = (uint32_t)shift * (uint32_t)p->g->k;
     for (size_t k = 0; k < p->g->k; k++)
         sum += p->g->a_signed ? (uint32_t)(int8_t)a[k] : a[k];
     return (int32_t)sum;
@@ -348,13 +458,15 @@ static inline void finish_floats(const struct product *p, const struct column *c
     v_store_m((float *)g->c + i * g->ldc + c->j, c->m, v);
 }
 
-/* Finish a sum of row i; zero points are not subtracted yet. */
+/* Finish a sum of row i, whose numbers were raised by shift; zero points are not subtracted yet. */
 static inline void finish(const struct product *p, const struct column *c, vi sum, size_t i,
-                          int32_t a_sum)
+                          int32_t shift, int32_t a_sum)
 {
     const struct steno_gemm_i8 *g = p->g;
     if (g->a_zero && g->a_zero_step)
-        sum = vi_sub(sum, vi_mul(c->sum, vi_set1(g->a_zero[i] + p->a_shift)));
+        sum = vi_sub(sum, vi_mul(c->sum, vi_set1(g->a_zero[i] + shift)));
+    else if (LIFT)
+        sum = vi_sub(sum, vi_mul(c->sum, vi_set1(p->a_zero + shift)));
     else
         sum = vi_sub(sum, c->shared);
     if (p->b.head->any_zero)
@@ -373,7 +485,24 @@ struct part {
     const int8_t *b;      /* lane u0 of panel 0 */
     size_t i0, ku;
     bool first, last;
+#ifdef SUMS_16
+    struct rest *const *rest; /* [rows + 1]: where the rests of each row start */
+    const int32_t *shift;     /* [rows]: what the numbers of each row are raised by */
+#endif
 };
+
+/* What row r of the copied ones is raised by. */
+static inline int32_t shift_at(const struct product *p, const struct part *a, size_t r)
+{
+#ifdef SUMS_16
+    (void)p;
+    return a->shift[r];
+#else
+    (void)a;
+    (void)r;
+    return p->a_shift;
+#endif
+}
 
 /* Values that are the same for all rows of a tile: a panel's columns, and the places in C and a
  * residual. */
@@ -381,12 +510,22 @@ struct rounded_tile {
     vi sum[2], digits[2]; /* of the columns */
     vf scale[2], bias[2];
     const int32_t *zero; /* of each row of A, less shift */
+#ifdef SUMS_16
+    const int32_t *shift; /* of each row */
+#else
     int32_t shift;
+#endif
     const float *row_scale, *residual; /* row_scale [M]; residual or NULL */
     float *c;
     size_t ldr, ldc, width; /* of residual, C and the tile */
     bool first, small;      /* small: sums are below 2^22 */
 };
+
+#ifdef SUMS_16
+#define ZERO_OF(t, r) ((t)->zero[r] + (t)->shift[r])
+#else
+#define ZERO_OF(t, r) ((t)->zero[r] + (t)->shift)
+#endif
 
 /* Rows [r, r + n) through the epilogue, with the operations of finish_floats. */
 V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epilogue *ep,
@@ -398,10 +537,10 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
     if (!t->first)
         V_EACH(i, 2 * n) s[i] = vi_add(s[i], vi_load(t->c + (r + i / 2) * t->ldc + i % 2 * VL));
     if (t->small)
-        V_EACH(i, 2 * n) s[i] = vi_less(s[i], t->digits[i % 2], t->zero[r + i / 2] + t->shift);
+        V_EACH(i, 2 * n) s[i] = vi_less(s[i], t->digits[i % 2], ZERO_OF(t, r + i / 2));
     else
         V_EACH(i, 2 * n)
-    s[i] = vi_sub(s[i], vi_mul(t->sum[i % 2], vi_set1(t->zero[r + i / 2] + t->shift)));
+    s[i] = vi_sub(s[i], vi_mul(t->sum[i % 2], vi_set1(ZERO_OF(t, r + i / 2))));
     V_EACH(i, 2 * n) v[i] = rounded(vi_to_float(s[i]) * t->scale[i % 2]);
     V_EACH(i, 2 * n) v[i] = rounded(v[i] * v_set1(t->row_scale[r + i / 2]));
     if (biased)
@@ -434,7 +573,11 @@ store_rounded(const struct product *p, const struct part *a, const int32_t *tile
         .bias = {biased ? v_load(ep->bias + j) : v_zero(),
                  biased ? v_load(ep->bias + j + VL) : v_zero()},
         .zero = g->a_zero + i,
+#ifdef SUMS_16
+        .shift = a->shift + r0,
+#else
         .shift = p->a_shift,
+#endif
         .row_scale = g->row_scale + i,
         .residual = ep && ep->residual ? ep->residual + i * ldr + j : NULL,
         .c = (float *)g->c + i * g->ldc + j,
@@ -497,7 +640,8 @@ static void store_tile(const struct product *p, const struct part *a, const int3
             if (!a->first)
                 v = vi_add(v, vi_load_m(to, c.m));
             if (a->last)
-                finish(p, &c, v, i, p->b.head->any_zero ? a->a_sum[r0 + r] : 0);
+                finish(p, &c, v, i, shift_at(p, a, r0 + r),
+                       p->b.head->any_zero ? a->a_sum[r0 + r] : 0);
             else
                 vi_store_m(to, c.m, v);
         }
@@ -616,6 +760,11 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) int32_t tile[MR * NR];
     fn(a->ku, a->buf + r0 * A_LD, a->b + j * p->b.panel, p->b.panel, prefetch, tile);
+#ifdef SUMS_16
+    for (size_t r = 0; r < h; r++)
+        add_rests(tile + r * step * NR, a->rest[r0 + r], a->rest[r0 + r + 1], a->b + j * p->b.panel,
+                  p->b.panel, step);
+#endif
     for (size_t q = 0; q < step; q++)
         store_tile(p, a, tile + q * NR, r0, h, step * NR, (j + q) * NR);
 }
@@ -683,20 +832,40 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
 {
     alignas(64) int32_t buf[A_ROOM];
     int32_t a_sum[MC];
+#ifdef SUMS_16
+    struct rest rests[MC * KU * KG], *starts[MC + 1] = {rests};
+    int32_t shifts[MC];
+#endif
     const bool here = lies_well(p->g);
     for (size_t i = i0, rows; i < i1; i += rows) {
         const uint8_t *from = (const uint8_t *)p->g->a + i * p->g->lda + k0;
-        struct part a = {buf, copy_ld(lanes_of(kc)), a_sum,   p->b.panels + k0 / KG * LANE_ROW,
-                         i,   lanes_of(kc),          k0 == 0, k0 + kc == p->g->k};
+        struct part a = {.buf = buf,
+                         .ld = copy_ld(lanes_of(kc)),
+                         .a_sum = a_sum,
+                         .b = p->b.panels + k0 / KG * LANE_ROW,
+                         .i0 = i,
+                         .ku = lanes_of(kc),
+                         .first = k0 == 0,
+                         .last = k0 + kc == p->g->k};
         rows = rows_of(i1 - i);
         if (here) {
             a.buf = (const int32_t *)(const void *)from;
             a.ld = p->g->lda / KG;
         }
+#ifdef SUMS_16
+        a.rest = starts;
+        a.shift = shifts;
+        for (size_t r = 0; r < rows; r++) {
+            shifts[r] = shift_of_row(p->g, i + r);
+            starts[r + 1] = lower_row(buf + r * a.ld, from + r * p->g->lda, kc, p->g->a_signed,
+                                      (p->g->a_signed ? 128 : 0) - shifts[r], starts[r]);
+        }
+#else
         for (size_t r = 0; !here && r < rows && kc; r++)
             copy_row(buf + r * a.ld, from + r * p->g->lda, kc, p->g->a_signed);
+#endif
         for (size_t r = 0; a.last && p->b.head->any_zero && r < rows; r++)
-            a_sum[r] = row_sum(p, i + r);
+            a_sum[r] = row_sum(p, i + r, shift_at(p, &a, r));
         block(p, &a, rows, j0, j1);
     }
 }

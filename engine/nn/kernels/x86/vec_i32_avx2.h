@@ -85,6 +85,51 @@ static inline vi vi_madd(vi acc, vi a, vi b)
 {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
 }
+/* Add the sums of the four products of signed bytes of a and unsigned bytes of b. Sums of two must
+ * fit into 16 bits. The ones come from memory, since 12 sums leave no register for them. */
+static inline vi vi_dot_bytes(vi acc, vi a, vi b)
+{
+    static const struct {
+        _Alignas(32) int16_t one[16];
+    } ones = {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    vi pairs = _mm256_maddubs_epi16(b, a);
+    __asm__("vpmaddwd %1, %0, %0" : "+x"(pairs) : "m"(ones));
+    return _mm256_add_epi32(acc, pairs);
+}
+/* Byte i, 0..3, of each lane. */
+static inline vi vi_byte(vi a, int i)
+{
+    return _mm256_and_si256(_mm256_srl_epi32(a, _mm_cvtsi32_si128(8 * i)), _mm256_set1_epi32(0xff));
+}
+/* 32 unsigned bytes of p, the top bits flipped where flip is 0x80, less `by`, to q. False: the sum
+ * of a pair is above 127 or below -128 after numbers of the other sign are left out, so that not
+ * all of q is right. *sum += all numbers. */
+static inline int vi_lower_bytes(int8_t *q, const uint8_t *p, int flip, int by, vi *sum)
+{
+    const vi v = _mm256_xor_si256(vi_load(p), _mm256_set1_epi8((char)flip));
+    const vi less = _mm256_set1_epi16((short)by), zero = vi_zero();
+    const vi even = _mm256_sub_epi16(_mm256_and_si256(v, _mm256_set1_epi16(0xff)), less),
+             odd = _mm256_sub_epi16(_mm256_srli_epi16(v, 8), less);
+    const vi high = _mm256_add_epi16(_mm256_max_epi16(even, zero), _mm256_max_epi16(odd, zero)),
+             low = _mm256_add_epi16(_mm256_min_epi16(even, zero), _mm256_min_epi16(odd, zero));
+    const vi bad = _mm256_or_si256(_mm256_cmpgt_epi16(high, _mm256_set1_epi16(127)),
+                                   _mm256_cmpgt_epi16(_mm256_set1_epi16(-128), low));
+    *sum = vi_add(*sum, _mm256_madd_epi16(_mm256_add_epi16(even, odd), _mm256_set1_epi16(1)));
+    vi_store(q, _mm256_sub_epi8(v, _mm256_set1_epi8((char)by)));
+    return _mm256_testz_si256(bad, bad);
+}
+/* The sum of all lanes of the result grows by the sum of 32 unsigned bytes, top bits flipped. */
+static inline vi vi_add_bytes(vi sum, const uint8_t *p, int flip)
+{
+    const vi v = _mm256_xor_si256(vi_load(p), _mm256_set1_epi8((char)flip));
+    return vi_add(sum, _mm256_sad_epu8(v, vi_zero()));
+}
+static inline int32_t vi_hsum(vi a)
+{
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
 /* Round to nearest even; NaN becomes the most negative number. */
 static inline vi vi_round(vf v)
 {
