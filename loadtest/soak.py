@@ -314,7 +314,7 @@ def main():
     ap.add_argument("--audio", default=SPEECH, help="with Whisper: a folder of WAVs (mono, 16 bits) beside the recording of the repository")
     ap.add_argument("--users", type=int, help="real-time streams; default 16, under sanitizers 8; with Whisper 6 and 2")
     ap.add_argument("--uploaders", type=int, help="with Whisper: users who upload in turn all kinds of requests; default 2, under sanitizers 1")
-    ap.add_argument("--wer", type=float, default=0, help="with Whisper: percent of words that may differ; default 0")
+    ap.add_argument("--wer", type=float, default=5, help="with Whisper: percent of words of streams with partials that may differ; default 5")
     ap.add_argument("--reload", type=float, help="s between two SIGHUPs; 0: none; default 20, with Whisper 45")
     ap.add_argument("--drift", type=float, default=4, help="limit of the growth of the latency of partials, as a factor; default 4")
     args = ap.parse_args()
