@@ -5,10 +5,11 @@
  *
  * Streams repeat FILE, 0.1 s at a time, each from another starting point. The clock is simulated.
  * It moves by the processor time of each round of the one worker, and if no stream waits, to the
- * next audio. As in the pool, a round takes the streams that have waited longest, up to a batch,
- * feeds each until a window of its network is full, and runs them together. So the latencies are
- * those of an otherwise idle machine, whatever else runs. They do not include sockets and the
- * daemon's other threads (steno-load measures those). Results of a stream's end do not count. */
+ * next audio. As in the pool, a round takes the streams that have waited longest, up to a batch and
+ * as far as their parts of a step allow, feeds each until a window of its network is full, and runs
+ * them together. So the latencies are those of an otherwise idle machine, whatever else runs. They
+ * do not include sockets and the daemon's other threads (steno-load measures those). Results of a
+ * stream's end do not count. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ struct user {
     double place;      /* in the queue: when its work became due */
     double queued;     /* s in the queue */
     bool goes_on;      /* the result needs another step */
+    double share;      /* of its next step */
     bool over;
 };
 
@@ -125,7 +127,8 @@ static double ready_at(const struct sim *s, const struct user *u)
                       : fmax(u->served_at, arrival(s, u, at < u->total ? at : u->total));
 }
 
-/* Its place in the queue. A result that takes several steps keeps it, as in the pool. */
+/* Its place in the queue. A result that takes several steps keeps it, as in the pool; once its
+ * steps can be shared, it is behind those that wait already. */
 static double due(const struct sim *s, const struct user *u)
 {
     return u->goes_on ? u->place : ready_at(s, u);
@@ -197,9 +200,14 @@ static void run_batch(struct sim *s, struct user **batch, size_t n)
     s->steps += k;
     s->rounds += k > 0;
     for (size_t i = 0; i < n; i++) {
-        batch[i]->served_at = s->now;
-        batch[i]->goes_on = !batch[i]->over && steno_stream_ready(batch[i]->stream);
-        take_results(s, batch[i]);
+        struct user *u = batch[i];
+        const bool was_alone = u->share >= 1;
+        u->served_at = s->now;
+        u->goes_on = !u->over && steno_stream_ready(u->stream);
+        u->share = u->over ? 0 : steno_stream_share(u->stream);
+        if (u->goes_on && s->o->batch > 1 && was_alone && u->share < 1)
+            u->place = s->now;
+        take_results(s, u);
     }
 }
 
@@ -207,21 +215,23 @@ static void run_batch(struct sim *s, struct user **batch, size_t n)
 static bool run_round(struct sim *s)
 {
     struct user *batch[STENO_BATCH_MAX];
+    double taken = 0;
     size_t n = 0;
-    while (n < (size_t)s->o->batch) {
+    while (n < (size_t)s->o->batch && taken < 1) {
         struct user *next = NULL;
         for (int i = 0; i < s->o->n; i++) {
             struct user *u = &s->users[i];
-            bool taken = u->over;
+            bool passed = u->over;
             for (size_t k = 0; k < n; k++)
-                taken = taken || batch[k] == u;
-            if (!taken && (!next || due(s, u) < due(s, next)))
+                passed = passed || batch[k] == u;
+            if (!passed && taken + u->share * (n > 0) <= 1 && (!next || due(s, u) < due(s, next)))
                 next = u;
         }
         if (!next || (n && due(s, next) > s->now))
             break;
         if (due(s, next) > s->now)
             s->now = due(s, next);
+        taken += next->share;
         batch[n++] = next;
     }
     if (n)
@@ -271,13 +281,13 @@ static void run(const struct options *o, steno_model *m, struct sim s)
                            .total = (size_t)(o->seconds * s.rate)};
         if (steno_stream_open(&u->stream, m, &so, &err))
             die(err.msg);
+        u->share = steno_stream_share(u->stream);
     }
     while (run_round(&s))
         ;
     printf("| %d | %d | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.2f "
            "|\n",
-           o->n,
-           steno_batcher_max(s.batcher), 100 * s.busy / o->seconds,
+           o->n, steno_batcher_max(s.batcher), 100 * s.busy / o->seconds,
            100 * s.busy / (o->seconds * o->n), (double)s.steps / (double)s.rounds,
            1e3 * quantile(&s.partial, 0.5), 1e3 * quantile(&s.partial, 0.95),
            1e3 * quantile(&s.partial, 0.99), 1e3 * quantile(&s.partial, 1),

@@ -209,6 +209,11 @@ struct steno_family {
      * the pool knows the cost of that time from the trial alone, and counts the rest per stream. */
     void (*step)(void *worker, struct steno_step_item *items, size_t n, int size,
                  struct steno_network_time *spent);
+    /* The part of a step that the state's next one takes: streams share a step up to a sum of 1.
+     * With 1 it takes the step alone, and others would wait for it. For families whose steps
+     * differ, and which no trial times. NULL: any streams share steps, of the sizes that pay by the
+     * trial. */
+    double (*share)(const void *state);
     /* Write the best hypotheses so far to out, at most `max`. *stable: number of tokens at the head
      * of the first that will not change; more than it has: its last word will not change either.
      * STENO_ERR_NOMEM. */

@@ -137,8 +137,11 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
         l->costs = *known;
     else
         st = measure(p, s, &whole, err);
-    p->ops->batcher_close(s);
     p->batch_max = best_batch(&l->costs, limit);
+    l->shares = p->ops->batcher_shares && p->ops->batcher_shares(s);
+    if (l->shares)
+        p->batch_max = limit; /* the streams' parts limit it */
+    p->ops->batcher_close(s);
     if (!st && whole && p->opt.on_measured)
         p->opt.on_measured(p->opt.measured_user, &l->costs, steno_pool_watch_end(&w), 0);
     return st;
@@ -251,7 +254,8 @@ void steno_pool_account(steno_pool *p, const struct steno_pool_work *w)
 
 bool steno_pool_crowded(const steno_pool *p)
 {
-    return p->batch_max > 1 && p->wait_ns > 0 && p->load.demand > CROWDED * p->n_workers;
+    return p->batch_max > 1 && p->wait_ns > 0 && !p->load.shares &&
+           p->load.demand > CROWDED * p->n_workers;
 }
 
 int steno_pool_capacity_now(const steno_pool *p)

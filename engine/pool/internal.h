@@ -24,6 +24,7 @@ struct steno_pool_ops {
     void (*set_queued)(steno_stream *s, double seconds);  /* the same */
     bool (*ready)(const steno_stream *s);
     size_t (*missing)(const steno_stream *s);
+    double (*share)(const steno_stream *s); /* NULL: 0 */
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     bool (*next)(steno_stream *s, struct steno_event *ev);
     double (*skipped)(const steno_stream *s); /* NULL: it never skips */
@@ -32,6 +33,7 @@ struct steno_pool_ops {
                                  steno_err *err);
     void (*batcher_close)(steno_batcher *p);
     int (*batcher_max)(const steno_batcher *p);
+    bool (*batcher_shares)(const steno_batcher *p); /* NULL: false */
     void (*set_costs)(steno_batcher *p, const struct steno_step_costs *c);
     void (*step)(steno_batcher *p, steno_stream *const *s, size_t n, steno_status *st,
                  steno_err *err);
@@ -79,6 +81,7 @@ struct steno_pool_stream {
     /* guarded by the pool's lock */
     int64_t ready_ns, deadline_ns;
     uint64_t ticket; /* order among equal deadlines */
+    double share;    /* of its next step */
     steno_pool_stream *prev, *next;
     bool swept; /* pool_close has handled it */
 };
@@ -113,6 +116,7 @@ struct steno_pool_worker {
 struct steno_pool_load {
     struct steno_pool_costs costs; /* step: at start; host: corrected */
     bool measuring;                /* costs.host is not known yet */
+    bool shares;                   /* streams say what part of a step they take */
     double slower;                 /* recent time of steps, relative to that at start */
     /* Share of their busy time in which workers have a processor. */
     double running;
@@ -180,7 +184,7 @@ STENO_MUST steno_status steno_pool_open_with(steno_pool **out, const struct sten
 /* schedule.c */
 /* Add the stream to the ready heap. The caller holds ps->lock and has set ps->held. wake: wake a
  * sleeping worker; false if the caller takes streams next. goes_on: its result needs another step;
- * a live stream keeps its deadline then. */
+ * a live stream keeps its deadline then, unless steps can be shared from now on. */
 void steno_pool_enqueue(steno_pool_stream *ps, bool wake, bool goes_on);
 /* Fill w->items with the next streams. Waits for a stream, and perhaps for a larger batch. False if
  * the pool stops. */

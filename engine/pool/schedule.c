@@ -5,20 +5,25 @@
  * goes first, and a short one never waits for a long one. One step's time is added for every stream
  * of the same owner that already waits, so owners are served round robin however many streams each
  * has. A live stream whose result takes several steps keeps its deadline: if results took turns
- * step by step, all of them would come late.
+ * step by step, all of them would come late. It goes behind those that wait once, when its steps
+ * can be shared from then on: so theirs can soon, too.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
  * leaves some to idle workers. If live steps alone would keep most workers busy (the demand of
  * capacity.c), one worker at a time waits for a larger batch, at most wait_ns after the first
  * stream became ready. A larger batch costs less per stream, and the time saved is free for
  * everything else on the machine. Uploads never wait: their next step is ready as soon as the last
- * one is done. */
+ * one is done.
+ *
+ * Streams of some models say what part of a step their next one takes (steno_stream_share). They
+ * share steps by that, and without waiting. */
 #include "base/clock.h"
 #include "base/threads.h"
 #include "pool/internal.h"
 
 #define SECOND INT64_C(1000000000)
-#define OLD 29 /* s; an upload of this age still goes before a job */
+#define NEAR SECOND /* between deadlines of streams that share a step by their parts */
+#define OLD 29      /* s; an upload of this age still goes before a job */
 
 static const int64_t slack_ns[STENO_POOL_CLASSES] = {0, SECOND, 60 * SECOND};
 
@@ -79,9 +84,13 @@ static int64_t had_ns(const steno_pool_stream *ps)
 void steno_pool_enqueue(steno_pool_stream *ps, bool wake, bool goes_on)
 {
     steno_pool *p = ps->pool;
+    const double share = p->ops->share ? p->ops->share(ps->rec) : 0;
+    bool stays = goes_on && ps->class == STENO_POOL_LIVE;
     pthread_mutex_lock(&p->lock);
+    stays = stays && !(p->batch_max > 1 && ps->share >= 1 && share < 1);
+    ps->share = share;
     ps->ready_ns = steno_now_ns();
-    if (!goes_on || ps->class != STENO_POOL_LIVE)
+    if (!stays)
         ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + had_ns(ps) + owner_delay_ns(p, ps);
     ps->ticket = p->tickets++;
     heap_push(p, ps);
@@ -122,20 +131,56 @@ static int share(const steno_pool *p)
     return n < p->batch_max ? n : p->batch_max;
 }
 
-static void fill_items(struct steno_pool_worker *w, int n)
+static void add_item(struct steno_pool_worker *w, steno_pool_stream *ps, int64_t now)
+{
+    struct steno_pool_item *t = &w->items[w->n++];
+    t->ps = ps;
+    t->waited_ns = now - ps->ready_ns;
+    t->spent_ns = t->network_ns = 0;
+    t->audio = 0;
+    t->steps = false;
+    t->st = STENO_OK;
+    t->err.msg[0] = '\0';
+}
+
+/* Take the first stream, and of those behind it that say what part of a step they take as many as
+ * fit. They may wait about as long as the first one: one that may wait longer would only make the
+ * step longer. Other workers get their share, even if they are busy now. */
+static void fill_by_parts(struct steno_pool_worker *w, steno_pool_stream *first, int64_t now)
 {
     steno_pool *p = w->pool;
-    int64_t now = steno_now_ns();
-    for (w->n = 0; w->n < (size_t)n; w->n++) {
-        struct steno_pool_item *t = &w->items[w->n];
-        t->ps = heap_pop(p);
-        t->waited_ns = now - t->ps->ready_ns;
-        t->spent_ns = t->network_ns = 0;
-        t->audio = 0;
-        t->steps = false;
-        t->st = STENO_OK;
-        t->err.msg[0] = '\0';
+    steno_pool_stream *near[STENO_BATCH_MAX];
+    double taken = first->share;
+    int n = 0, sharing = 1, most;
+    while (p->n_ready && n < STENO_BATCH_MAX &&
+           p->heap[0]->deadline_ns - first->deadline_ns <= NEAR)
+        near[n++] = heap_pop(p);
+    for (int i = 0; i < n; i++)
+        sharing += near[i]->share < 1;
+    most = (sharing + p->n_workers - 1) / p->n_workers;
+    most = most < p->batch_max ? most : p->batch_max;
+    for (int i = 0; i < n; i++) {
+        if ((int)w->n < most && taken + near[i]->share <= 1) {
+            taken += near[i]->share;
+            add_item(w, near[i], now);
+        } else {
+            heap_push(p, near[i]);
+        }
     }
+}
+
+static void fill_items(struct steno_pool_worker *w)
+{
+    steno_pool *p = w->pool;
+    const int64_t now = steno_now_ns();
+    const int n = share(p);
+    steno_pool_stream *first = heap_pop(p);
+    w->n = 0;
+    add_item(w, first, now);
+    if (first->share > 0 && first->share < 1 && n > 1)
+        fill_by_parts(w, first, now);
+    while (first->share <= 0 && (int)w->n < n)
+        add_item(w, heap_pop(p), now);
 }
 
 bool steno_pool_take(struct steno_pool_worker *w)
@@ -156,7 +201,7 @@ bool steno_pool_take(struct steno_pool_worker *w)
     }
     stop = p->stop;
     if (!stop)
-        fill_items(w, share(p));
+        fill_items(w);
     if (p->n_ready && p->idle)
         pthread_cond_signal(&p->work);
     pthread_mutex_unlock(&p->lock);

@@ -50,7 +50,7 @@ double steno_step_cost(const struct steno_step_costs *c, size_t n)
     return (double)(n / STENO_BATCH_MAX) * cost[STENO_BATCH_MAX] + cost[n % STENO_BATCH_MAX];
 }
 
-void steno_batcher_set_costs(steno_batcher *b, const struct steno_step_costs *c)
+static void choose_sizes(steno_batcher *b, const struct steno_step_costs *c)
 {
     struct steno_step_costs mine = *c;
     double cost[STENO_BATCH_MAX + 1];
@@ -58,6 +58,12 @@ void steno_batcher_set_costs(steno_batcher *b, const struct steno_step_costs *c)
         if (size_of(i) > b->max)
             mine.seconds[i] = INFINITY;
     cheapest(&mine, cost, b->first);
+}
+
+void steno_batcher_set_costs(steno_batcher *b, const struct steno_step_costs *c)
+{
+    if (!b->model->family->share) /* the streams' parts say which of them share a run */
+        choose_sizes(b, c);
 }
 
 steno_status steno_batcher_open(steno_batcher **out, const steno_model *m, int max, steno_err *err)
@@ -74,7 +80,7 @@ steno_status steno_batcher_open(steno_batcher **out, const steno_model *m, int m
         free(b);
         return st;
     }
-    steno_batcher_set_costs(b, &even);
+    choose_sizes(b, &even);
     *out = b;
     return STENO_OK;
 }
@@ -90,6 +96,11 @@ void steno_batcher_close(steno_batcher *b)
 int steno_batcher_max(const steno_batcher *b)
 {
     return b->max;
+}
+
+bool steno_batcher_shares(const steno_batcher *b)
+{
+    return b->model->family->share != NULL;
 }
 
 int64_t steno_batcher_network_ns(const steno_batcher *b)

@@ -25,6 +25,9 @@ STENO_MUST steno_status steno_batcher_open(steno_batcher **out, const steno_mode
                                            steno_err *err);
 void steno_batcher_close(steno_batcher *b);
 int steno_batcher_max(const steno_batcher *b);
+/* Whether streams say what part of a step they take (steno_stream_share). Sizes then have no costs
+ * of their own. */
+bool steno_batcher_shares(const steno_batcher *b);
 /* Time the network on noise for each size; *c gets the shortest of a few runs. The first size that
  * takes more than `longest` seconds and all larger ones get INFINITY, but never size 1. Errors of
  * the family's trial. */

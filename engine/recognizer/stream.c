@@ -226,6 +226,11 @@ size_t steno_stream_missing(const steno_stream *s)
     return s->feeder->missing(s);
 }
 
+double steno_stream_share(const steno_stream *s)
+{
+    return s->family->share ? s->family->share(s->state) : 0;
+}
+
 static steno_status step_alone(steno_stream *s, steno_err *err)
 {
     steno_status st = STENO_OK;

@@ -20,6 +20,7 @@ struct fake {
     size_t have;
     int steps, step_us, fail_at;
     int parts, part; /* steps for each window; those done */
+    double share;    /* of a step; < 0: the first one of a window is not shared */
     int64_t segment, base;
     struct {
         enum steno_event_kind kind;
@@ -62,6 +63,7 @@ static steno_status fake_open(steno_stream **out, steno_model *m,
     f->step_us = o->beam; /* the options carry the scenario */
     f->fail_at = o->n_best;
     f->parts = (int)o->endpoint.silence_after;
+    f->share = o->endpoint.silence_alone;
     f->name = o->endpoint.longest > 0 ? (char)o->endpoint.longest : '?';
     *out = (steno_stream *)f;
     atomic_fetch_add(&open_fakes, 1);
@@ -115,6 +117,12 @@ static bool fake_ready(const steno_stream *s)
 static size_t fake_missing(const steno_stream *s)
 {
     return WINDOW - fake_of(s)->have;
+}
+
+static double fake_share(const steno_stream *s)
+{
+    const struct fake *f = fake_of(s);
+    return f->share < 0 && !f->part ? 1 : fabs(f->share);
 }
 
 static void emit(struct fake *f, enum steno_event_kind kind, enum steno_final_reason reason)
@@ -316,6 +324,7 @@ const struct steno_pool_ops fake_ops = {
     .feed = fake_feed,
     .ready = fake_ready,
     .missing = fake_missing,
+    .share = fake_share,
     .step = fake_step,
     .flush = fake_flush,
     .next = fake_next,

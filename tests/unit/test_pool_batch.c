@@ -217,6 +217,67 @@ static void a_live_result_keeps_its_place_until_its_last_step(void **state)
     close_all(c, 3, p);
 }
 
+/* ---- parts of a step ------------------------------------------------------------------------- */
+
+/* A stream with one window of so many steps, of which it takes this part. */
+static void ready_part(struct client *c, steno_pool *p, char name, enum steno_pool_class class,
+                       int steps, double share)
+{
+    struct steno_pool_stream_options o = named(name, class, 0);
+    o.stream.endpoint.silence_after = steps;
+    o.stream.endpoint.silence_alone = share;
+    client_open(c, p, &o);
+    client_push(c, WINDOW, WINDOW);
+}
+
+static void streams_share_a_step_until_their_parts_fill_it(void **state)
+{
+    static const double share[] = {0.375, 0.375, 0.375, 1, 0.25, 0.25};
+    static struct client c[7];
+    steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1}, &c[0]);
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        ready_part(&c[i + 1], p, (char)('a' + i), STENO_POOL_LIVE, 1, share[i]);
+    fake_barrier(true);
+    fake_wait_batches(4);
+    assert_string_equal(fake_log(), "0 abe cf d ");
+    close_all(c, 7, p);
+}
+
+/* A job waits as long as its class may: it joins no step of a live stream, which would take
+ * longer for it. */
+static void a_stream_that_may_wait_joins_no_step_of_one_that_may_not(void **state)
+{
+    static struct client c[5];
+    steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1}, &c[0]);
+    (void)state;
+    ready_part(&c[1], p, 'u', STENO_POOL_JOB, 1, 0.25);
+    ready_part(&c[2], p, 'a', STENO_POOL_LIVE, 1, 0.25);
+    ready_part(&c[3], p, 'v', STENO_POOL_JOB, 1, 0.25);
+    ready_part(&c[4], p, 'b', STENO_POOL_LIVE, 1, 0.25);
+    fake_barrier(true);
+    fake_wait_batches(3);
+    assert_string_equal(fake_log(), "0 ab uv ");
+    close_all(c, 5, p);
+}
+
+/* Results of three steps, of which the first one is not shared: those that wait have it before the
+ * others go on, and all go on together. Without batches results are finished one by one. */
+static void live_results_go_on_together_after_their_first_steps(void **state)
+{
+    static struct client c[3];
+    (void)state;
+    for (int batch = 0; batch < 2; batch++) {
+        steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1, .batch = batch}, &c[0]);
+        ready_part(&c[1], p, 'a', STENO_POOL_LIVE, 3, -0.5);
+        ready_part(&c[2], p, 'b', STENO_POOL_LIVE, 3, -0.5);
+        fake_barrier(true);
+        fake_wait_batches(batch ? 7 : 5);
+        assert_string_equal(fake_log(), batch ? "0 a a a b b b " : "0 a b ab ab ");
+        close_all(c, 3, p);
+    }
+}
+
 static void wait_partials(struct client *c, int n)
 {
     pthread_mutex_lock(&c->lock);
@@ -558,6 +619,9 @@ int main(void)
         cmocka_unit_test(live_goes_before_uploads_and_uploads_before_jobs),
         cmocka_unit_test(streams_of_a_class_are_served_round_robin),
         cmocka_unit_test(a_live_result_keeps_its_place_until_its_last_step),
+        cmocka_unit_test(streams_share_a_step_until_their_parts_fill_it),
+        cmocka_unit_test(a_stream_that_may_wait_joins_no_step_of_one_that_may_not),
+        cmocka_unit_test(live_results_go_on_together_after_their_first_steps),
         cmocka_unit_test(a_short_upload_goes_before_long_ones),
         cmocka_unit_test(owners_are_served_round_robin),
         cmocka_unit_test(streams_without_an_owner_go_as_they_come),

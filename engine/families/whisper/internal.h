@@ -53,5 +53,6 @@ steno_status steno_whisper_accept(void *state, const float *pcm, size_t dropped,
                                   bool *due);
 size_t steno_whisper_accepted(const void *state);
 size_t steno_whisper_missing(const void *state);
+double steno_whisper_share(const void *state);
 
 #endif

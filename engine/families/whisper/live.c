@@ -35,6 +35,7 @@ struct steno_whisper_live {
     bool wide; /* more silence behind the audio, to the window's end */
     bool begun, done;
     double seconds; /* of audio */
+    size_t rows;    /* of the encoded window */
     size_t most;    /* pieces */
     /* prompt, agreed pieces, draft */
     int32_t text[STENO_WHISPER_PROMPT_MAX + STENO_WHISPER_MAX_TEXT];
@@ -180,6 +181,7 @@ steno_status steno_whisper_live_encode(steno_whisper_live *l, steno_whisper_runn
     const float *mel = w->mel + from * mels;
     struct steno_whisper_window in = {.mel = mel, .n = n, .rows = rows, .floor = w->floor};
     l->state = state;
+    l->rows = rows;
     l->o = w->o;
     l->seconds = (double)n / FRAMES_PER_SECOND;
     l->most = (size_t)(16 + (w->by_characters ? 15 : 8) * l->seconds);
@@ -193,6 +195,11 @@ steno_status steno_whisper_live_encode(steno_whisper_live *l, steno_whisper_runn
         in.n = 2 * rows;
     }
     return steno_whisper_encode(net, state, &in, err);
+}
+
+size_t steno_whisper_live_rows(const steno_whisper_live *l)
+{
+    return l->rows;
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */

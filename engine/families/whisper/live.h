@@ -46,6 +46,8 @@ STENO_MUST steno_status steno_whisper_live_encode(steno_whisper_live *l, steno_w
                                                   steno_whisper_state *state,
                                                   const struct steno_whisper_live_window *w,
                                                   steno_err *err);
+/* Rows of the window that was encoded last. */
+size_t steno_whisper_live_rows(const steno_whisper_live *l);
 /* Begin to write behind prompt [n], which holds the start of the transcript. STENO_ERR_LIMIT: it
  * leaves no room. */
 STENO_MUST steno_status steno_whisper_live_start(steno_whisper_live *l, const int32_t *prompt,

@@ -164,3 +164,14 @@ size_t steno_whisper_weight_bytes(const struct steno_whisper *m)
     return steno_network_weight_bytes(m->encoder) + steno_network_weight_bytes(m->cross) +
            steno_network_weight_bytes(m->step) + steno_network_weight_bytes(m->scores);
 }
+
+size_t steno_whisper_step_bytes(const struct steno_whisper *m)
+{
+    return steno_network_weight_bytes(m->step) + steno_network_weight_bytes(m->scores);
+}
+
+size_t steno_whisper_window_bytes(const struct steno_whisper *m, size_t rows)
+{
+    const size_t number = steno_network_kv_bf16(m->step) ? sizeof(uint16_t) : sizeof(float);
+    return 2 * rows * (size_t)(m->dims.text_state * m->dims.text_layers) * number;
+}

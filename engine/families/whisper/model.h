@@ -42,5 +42,9 @@ STENO_MUST steno_status steno_whisper_open(struct steno_whisper **out, const cha
 void steno_whisper_close(struct steno_whisper *m);
 /* Bytes of weights, as the networks hold them. */
 size_t steno_whisper_weight_bytes(const struct steno_whisper *m);
+/* Bytes that a step of the decoder reads: the weights, once for all states of the step; for each
+ * state the keys and values of a window of `rows` rows. */
+size_t steno_whisper_step_bytes(const struct steno_whisper *m);
+size_t steno_whisper_window_bytes(const struct steno_whisper *m, size_t rows);
 
 #endif

@@ -354,33 +354,73 @@ static steno_status take_one(steno_whisper_recording *j, steno_whisper_runner *n
     }
 }
 
+/* Part of a run of the decoder: of its keys and values in the bytes of the weights. */
+static double part_of_run(const steno_whisper_recording *r)
+{
+    const bool partial = r->phase == STENO_WHISPER_HEARING || r->phase == STENO_WHISPER_WRITING;
+    const size_t rows = partial ? steno_whisper_live_rows(r->live) : (size_t)r->m->dims.audio_ctx;
+    return (double)steno_whisper_window_bytes(r->m, rows) / (double)steno_whisper_step_bytes(r->m);
+}
+
+double steno_whisper_recording_share(const steno_whisper_recording *r)
+{
+    switch (r->phase) {
+    case STENO_WHISPER_LISTENING:
+    case STENO_WHISPER_DOUBTING:
+    case STENO_WHISPER_ALIGNING:
+        return 1;
+    case STENO_WHISPER_HEARING:
+    case STENO_WHISPER_WRITING:
+        return r->encoded ? part_of_run(r) : 1;
+    default:
+        return part_of_run(r);
+    }
+}
+
+/* Recordings that share a run of the decoder. */
+struct run {
+    struct steno_whisper_ask ask[STENO_WHISPER_BATCH];
+    size_t of[STENO_WHISPER_BATCH], n;
+    double full; /* sum of their parts */
+};
+
+static void run_together(struct run *w, steno_whisper_runner *net,
+                         steno_whisper_recording *const *r, steno_status *st, steno_err *err)
+{
+    steno_err why = {0};
+    const steno_status run = w->n ? steno_whisper_step(net, w->ask, w->n, &why) : STENO_OK;
+    /* those whose scores come later run the network of the scores again, so they are last */
+    for (size_t k = 0; k < 2 * w->n; k++) {
+        const size_t i = k % w->n, of = w->of[i];
+        steno_err *e = err ? &err[of] : NULL;
+        if (w->ask[i].later == (k >= w->n))
+            st[of] = run ? steno_fail(e, run, "%s", why.msg) : take_one(r[of], net, &w->ask[i], e);
+    }
+    w->n = 0;
+    w->full = 0;
+}
+
 void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_recording *const *r,
                                    size_t n, steno_status *st, steno_err *err)
 {
-    struct steno_whisper_ask ask[STENO_WHISPER_BATCH];
-    size_t of[STENO_WHISPER_BATCH], asks = 0;
-    steno_err why = {0};
-    steno_status run = STENO_OK;
+    struct run w = {.n = 0};
     bool encoded = false;
     for (size_t i = 0; i < n; i++) {
         const bool begins =
             r[i]->phase == STENO_WHISPER_LISTENING || r[i]->phase == STENO_WHISPER_DOUBTING;
+        struct steno_whisper_ask ask;
         st[i] = STENO_OK;
         if (begins && encoded)
             continue;
         encoded |= begins;
-        st[i] = ask_one(r[i], net, &ask[asks], err ? &err[i] : NULL);
-        if (!st[i])
-            of[asks++] = i;
-    }
-    if (asks)
-        run = steno_whisper_step(net, ask, asks, &why);
-    /* those whose scores come later run the network of the scores again, so they are last */
-    for (size_t k = 0; k < 2 * asks; k++) {
-        const size_t i = k % asks;
-        steno_err *e = err ? &err[of[i]] : NULL;
-        if (ask[i].later != (k >= asks))
+        st[i] = ask_one(r[i], net, &ask, err ? &err[i] : NULL);
+        if (st[i])
             continue;
-        st[of[i]] = run ? steno_fail(e, run, "%s", why.msg) : take_one(r[of[i]], net, &ask[i], e);
+        if (w.n && w.full + part_of_run(r[i]) > 1)
+            run_together(&w, net, r, st, err);
+        w.full += part_of_run(r[i]);
+        w.ask[w.n] = ask;
+        w.of[w.n++] = i;
     }
+    run_together(&w, net, r, st, err);
 }

@@ -89,11 +89,17 @@ STENO_MUST steno_status steno_whisper_recording_end(steno_whisper_recording *r, 
 void steno_whisper_recording_set_speech(steno_whisper_recording *r, size_t end);
 /* There is work for a step: a window of 30 s is full, or the rest of the recording is there. */
 bool steno_whisper_recording_ready(const steno_whisper_recording *r);
-/* One run of the decoder for n <= STENO_WHISPER_BATCH recordings of the runner's model, all ready.
- * Before it at most one window is encoded, of the first recording that is to begin one, so that a
- * step takes no longer than a window; the others' turn comes in later steps. st [n], err [n] or
- * NULL: how it went; a recording that failed is to be closed. Segments of a window that were not
- * read are gone. */
+/* The part of a run of the decoder that its next step takes, so that the recordings of a run
+ * together take at most 1. More of them gain little: a run then reads as many bytes of their keys
+ * and values as of weights, and only the weights are read once for all. At least 1: the step
+ * encodes a window or aligns a text, or the recording is not ready. Such a step is not to be
+ * shared: the others would wait for it. */
+double steno_whisper_recording_share(const steno_whisper_recording *r);
+/* One step of n <= STENO_WHISPER_BATCH recordings of the runner's model, all ready: runs of the
+ * decoder that they share by their parts. Before them at most one window of 30 s is encoded, of the
+ * first recording that is to begin one, so that a step takes no longer than a window; the others'
+ * turn comes in later steps. st [n], err [n] or NULL: how it went; a recording that failed is to be
+ * closed. Segments of a window that were not read are gone. */
 void steno_whisper_recordings_step(steno_whisper_runner *net, steno_whisper_recording *const *r,
                                    size_t n, steno_status *st, steno_err *err);
 /* The next segment of the window that was finished last; valid until the next step.

@@ -627,6 +627,13 @@ static void finish(struct steno_step_item *item, steno_status st)
     item->more = !item->st && steno_whisper_recording_ready(s->rec);
 }
 
+/* A recording in chunks fills steps by itself. */
+double steno_whisper_share(const void *state)
+{
+    const struct stream *s = state;
+    return is_batched(s) || !s->rec ? 1 : steno_whisper_recording_share(s->rec);
+}
+
 /* The recordings of one step, and whose they are. */
 struct gathered {
     steno_whisper_recording *rec[STENO_WHISPER_BATCH];
