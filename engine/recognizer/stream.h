@@ -23,8 +23,8 @@ bool steno_stream_ready(const steno_stream *s);
 /* Input samples until a step is due, approximately: with fewer samples no step comes. 0 if one is
  * due, else at least 1. */
 size_t steno_stream_missing(const steno_stream *s);
-/* The part of a step that the stream's next one takes: streams share a step up to a sum of 1; 0: any
- * number of them. */
+/* The part of a step that the stream's next one takes: streams share a step up to a sum of 1.
+ * 0: any number of them share one. */
 double steno_stream_share(const steno_stream *s);
 /* Continue a steno_stream_finalize or, with `end`, a steno_stream_end. *done = false: a step is
  * due; run it, then call again with the same `end`. *done = true: it is complete. No feed in
