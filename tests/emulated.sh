@@ -23,8 +23,8 @@ $cc --version 2>/dev/null | grep -q 'Free Software' || skip "$cc is no GCC"
 . tests/build_kcheck.sh
 sources() {
     for f in engine/nn/kernels/*.c engine/nn/kernels/scalar/*.c; do echo "$f -O2 -ffp-contract=off"; done
-    for f in engine/nn/kernels/x86/*.c tests/kernels/evex_vnni.c; do
-        case $f in *avx2.c | *avxvnni.c | */evex_vnni.c) with= ;; *) with='-DV_REGISTER=\"m\"' ;; esac # no register has 512 bits
+    for f in engine/nn/kernels/x86/*.c tests/kernels/evex_*vnni.c; do
+        case $f in *avx2.c | *avxvnni.c | */evex_*vnni.c) with= ;; *) with='-DV_REGISTER=\"m\"' ;; esac # no register has 512 bits
         echo "$f -O1 -ffp-contract=fast $avx2 $with"
     done
     echo "engine/base/cpu.c -O2 -Dsteno_cpu_detect=emulated_real_detect"

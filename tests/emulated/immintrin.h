@@ -242,6 +242,16 @@ EMULATED __m512 _mm512_cvtepi32_ps(__m512i a)
     EMULATED_LANES(2) x.ps2[i] = _mm256_cvtepi32_ps(x.si2[i]);
     return x.ps;
 }
+/* The low byte of each lane. */
+EMULATED __m128i _mm512_cvtepi32_epi8(__m512i a)
+{
+    union emulated x = {.si = a};
+    int8_t low[16];
+    __m128i y;
+    EMULATED_LANES(16) low[i] = (int8_t)(uint8_t)x.i32[i];
+    memcpy(&y, low, sizeof y);
+    return y;
+}
 EMULATED __m512i _mm512_cvtps_epi32(__m512 a)
 {
     union emulated x = {.ps = a};
@@ -436,6 +446,13 @@ EMULATED void _mm512_mask_i32scatter_epi32(void *p, __mmask16 m, __m512i at, __m
 
 /* ---- arithmetic lane by lane ---- */
 
+EMULATED int _mm512_reduce_add_epi32(__m512i a)
+{
+    union emulated x = {.si = a};
+    for (int i = 1; i < 16; i++)
+        x.i32[0] = (int32_t)((uint32_t)x.i32[0] + (uint32_t)x.i32[i]);
+    return x.i32[0];
+}
 EMULATED int _mm512_reduce_max_epi32(__m512i a)
 {
     union emulated x = {.si = a};

@@ -73,6 +73,85 @@ static void bench_type(const steno_kernels *k, bool use_bf16, const float *x, vo
             bench_shape(k, use_bf16, x, keys[i], positions, peak, packed);
 }
 
+/* ---- keys and values in KV pages, 1,500 of one head ---- */
+
+enum { WINDOW = 1500, PAGES = (WINDOW + STENO_KV_PAGE_KEYS - 1) / STENO_KV_PAGE_KEYS };
+
+struct paged {
+    const steno_kernels *k;
+    struct steno_attend a; /* bf16 */
+    struct steno_attend_i8 i8;
+};
+
+static void call_i8(const void *arg)
+{
+    const struct paged *p = arg;
+    p->k->attend_i8(&p->i8);
+}
+
+static void call_bf16(const void *arg)
+{
+    const struct paged *p = arg;
+    struct steno_attend a = p->a;
+    for (size_t i = 0; i < a.m; i++) {
+        a.max[i] = -INFINITY;
+        a.sum[i] = 0;
+    }
+    for (size_t at = 0; at < WINDOW; at += STENO_KV_PAGE_KEYS, a.first = false) {
+        a.k =
+            (const char *)p->a.k + at / STENO_KV_PAGE_KEYS * steno_kv_page_bytes(p->k, SIZE, SIZE);
+        a.v = (const char *)a.k + steno_kv_page_key_bytes(p->k, SIZE);
+        a.to = WINDOW - at < STENO_KV_PAGE_KEYS ? WINDOW - at : STENO_KV_PAGE_KEYS;
+        p->k->attend_bf16(&a);
+    }
+}
+
+static void paged_row(const char *name, void (*call_of)(const void *), const struct paged *p,
+                      size_t m, size_t page_bytes)
+{
+    const double ns = bench_time(call_of, p), bytes = (double)page_bytes * PAGES;
+    printf("| %s | %2zu | %8.0f | %6.1f | %5.1f |\n", name, m, ns, ns / (double)m / PAGES,
+           bytes / ns);
+    fflush(stdout);
+}
+
+static void bench_paged(const steno_kernels *k, const float *x)
+{
+    alignas(64) static float y[STENO_ATTEND_ROWS * SIZE], state[2 * STENO_ATTEND_ROWS];
+    const size_t i8 = steno_kv_i8_page_bytes(SIZE, SIZE),
+                 bf16 = k->attend_bf16 ? steno_kv_page_bytes(k, SIZE, SIZE) : 0;
+    char *pages = steno_aligned_zeroed(PAGES * (i8 > bf16 ? i8 : bf16));
+    printf("\n| KV pages, %d keys of %d | rows | ns | ns a row and page | GB/s |\n"
+           "|---|---|---|---|---|\n",
+           WINDOW, SIZE);
+    for (size_t m = 1; pages && m <= STENO_ATTEND_ROWS; m = m == 1 ? 5 : m == 5 ? 32 : 64) {
+        struct paged p = {.k = k,
+                          .a = {.m = m,
+                                .keys = STENO_KV_PAGE_KEYS,
+                                .size = SIZE,
+                                .v_size = SIZE,
+                                .q = x,
+                                .ldq = SIZE,
+                                .k = pages,
+                                .scale = 0.125f,
+                                .first = true,
+                                .cold = true,
+                                .max = state,
+                                .sum = state + STENO_ATTEND_ROWS,
+                                .o = y},
+                          .i8 = {m, WINDOW, SIZE, SIZE, x, SIZE, pages, 0.125f, y, SIZE}};
+        for (size_t i = 0; i < PAGES; i++)
+            k->kv_pack_i8(pages + i * i8, SIZE, SIZE, STENO_KV_PAGE_KEYS, x, SIZE, x, SIZE);
+        paged_row("i8", call_i8, &p, m, i8);
+        for (size_t i = 0; bf16 && i < PAGES; i++)
+            k->kv_append_bf16(pages + i * bf16, SIZE, SIZE, 0, STENO_KV_PAGE_KEYS, x, SIZE, x,
+                              SIZE);
+        if (bf16)
+            paged_row("bf16", call_bf16, &p, m, bf16);
+    }
+    steno_aligned_free(pages);
+}
+
 int bench_attend(void)
 {
     steno_kernels k = {0};
@@ -88,6 +167,7 @@ int bench_attend(void)
             bench_type(&k, false, x, packed);
         if (k.attend_bf16)
             bench_type(&k, true, x, packed);
+        bench_paged(&k, x);
     }
     steno_aligned_free(x);
     for (int i = 0; i < 3; i++)

@@ -80,6 +80,7 @@ static void init_evex(steno_kernels *k, unsigned mask)
     if (!(mask & STENO_CPU_AVXVNNI) && (steno_cpu_detect() & STENO_CPU_VNNI)) {
         printf("# avxvnni: by the EVEX form of its instruction\n");
         steno_kernels_gemm_i8__evex(k);
+        steno_kernels_attend_i8__evex(k);
         k->level = "avxvnni";
     }
 #else
@@ -115,6 +116,7 @@ static void check_level(const char *level)
         check_winograd(&k);
         check_attention(&k);
         check_attend(&k);
+        check_attend_i8(&k);
         check_fbank(&k);
     }
     if (now.shared)

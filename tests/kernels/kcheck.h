@@ -18,6 +18,7 @@ enum { KCHECK_FEW = 0 };
 
 /* evex_vnni.c: the avxvnni level's slots, after avx2, for CPUs of the vnni level. */
 void steno_kernels_gemm_i8__evex(steno_kernels *k);
+void steno_kernels_attend_i8__evex(steno_kernels *k);
 
 /* ---- kcheck.c: one TAP line per slot and level ---- */
 /* Start a test. False if the command line excludes it. */
@@ -55,6 +56,7 @@ void check_conv(const steno_kernels *k);
 void check_winograd(const steno_kernels *k);
 void check_attention(const steno_kernels *k);
 void check_attend(const steno_kernels *k);
+void check_attend_i8(const steno_kernels *k);
 void check_fbank(const steno_kernels *k);
 int run_benchmarks(const char *only);
 /* Nanoseconds of one call, as described in bench.c. */

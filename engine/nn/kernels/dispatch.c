@@ -10,6 +10,7 @@ static void set_scalar(steno_kernels *k)
     steno_kernels_gemm__scalar(k);
     steno_kernels_conv__scalar(k);
     steno_kernels_attention__scalar(k);
+    steno_kernels_attend_i8__scalar(k);
     steno_kernels_gemm_i8__scalar(k);
     steno_kernels_gemm_nbits__scalar(k);
     steno_kernels_gemm_w16__scalar(k);
@@ -27,6 +28,7 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_nhwc__avx2(k);
     steno_kernels_attention__avx2(k);
     steno_kernels_attend__avx2(k);
+    steno_kernels_attend_i8__avx2(k);
     steno_kernels_gemm_i8__avx2(k);
     steno_kernels_gemm_nbits__avx2(k);
     steno_kernels_gemm_wbf16__avx2(k);
@@ -39,6 +41,7 @@ static void set_avxvnni(steno_kernels *k)
 {
     k->level = "avxvnni";
     steno_kernels_gemm_i8__avxvnni(k);
+    steno_kernels_attend_i8__avxvnni(k);
 }
 
 static void set_avx512(steno_kernels *k)
@@ -62,6 +65,7 @@ static void set_vnni(steno_kernels *k)
 {
     k->level = "vnni";
     steno_kernels_gemm_i8__vnni(k);
+    steno_kernels_attend_i8__vnni(k);
 }
 
 static void set_bf16(steno_kernels *k)
@@ -94,6 +98,7 @@ static void set_neon(steno_kernels *k)
     steno_kernels_nhwc__neon(k);
     steno_kernels_attention__neon(k);
     steno_kernels_attend__neon(k);
+    steno_kernels_attend_i8__neon(k);
     steno_kernels_gemm_i8__neon(k);
     steno_kernels_gemm_nbits__neon(k);
     steno_kernels_gemm_wbf16__neon(k);

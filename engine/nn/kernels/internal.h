@@ -12,6 +12,7 @@ void steno_kernels_rows__scalar(steno_kernels *k); /* reductions, norms, transpo
 void steno_kernels_gemm__scalar(steno_kernels *k);
 void steno_kernels_conv__scalar(steno_kernels *k); /* both layouts */
 void steno_kernels_attention__scalar(steno_kernels *k);
+void steno_kernels_attend_i8__scalar(steno_kernels *k);
 void steno_kernels_gemm_i8__scalar(steno_kernels *k);
 void steno_kernels_gemm_nbits__scalar(steno_kernels *k);
 void steno_kernels_gemm_w16__scalar(steno_kernels *k);
@@ -58,6 +59,9 @@ void steno_kernels_gemm_f32_w24__amx(steno_kernels *k);
 void steno_kernels_gemm_bf16_w12__bf16(steno_kernels *k);
 void steno_kernels_gemm_bf16_w12__amx(steno_kernels *k);
 void steno_kernels_attend__avx2(steno_kernels *k);
+void steno_kernels_attend_i8__avx2(steno_kernels *k);
+void steno_kernels_attend_i8__avxvnni(steno_kernels *k); /* after avx2 */
+void steno_kernels_attend_i8__vnni(steno_kernels *k);    /* after avx512 */
 void steno_kernels_attend__avx512(steno_kernels *k);
 void steno_kernels_attend__bf16(steno_kernels *k);
 void steno_kernels_attend__amx(steno_kernels *k);
@@ -71,6 +75,7 @@ void steno_kernels_conv__neon(steno_kernels *k);
 void steno_kernels_nhwc__neon(steno_kernels *k);
 void steno_kernels_attention__neon(steno_kernels *k);
 void steno_kernels_attend__neon(steno_kernels *k);
+void steno_kernels_attend_i8__neon(steno_kernels *k);
 void steno_kernels_gemm_i8__neon(steno_kernels *k);
 void steno_kernels_gemm_nbits__neon(steno_kernels *k);
 void steno_kernels_gemm_wbf16__neon(steno_kernels *k);

@@ -224,6 +224,20 @@ static inline size_t steno_attend_ldo(size_t v_size)
     return (v_size + 31) / 32 * 32;
 }
 
+/* Attention of queries of one head to keys and values in 8 bits:
+ *     t = scale * q k',  w = e^(t - max t),  y = sum w v / sum w
+ * y is NaN where a number is not finite. */
+struct steno_attend_i8 {
+    size_t m, n;         /* queries, 1..STENO_ATTEND_ROWS; keys, 1 or more */
+    size_t size, v_size; /* 1..STENO_ATTEND_SIZE */
+    const float *q;      /* [m, ldq] */
+    size_t ldq;
+    const void *pages; /* of kv_pack_i8, one behind the other */
+    float scale;
+    float *y; /* [m, ldy] */
+    size_t ldy;
+};
+
 struct steno_kernels {
     const char *level; /* "scalar", "avx2", "avx512", ... */
     unsigned cpu;      /* STENO_CPU_* mask in use */
@@ -315,6 +329,17 @@ struct steno_kernels {
      * none. */
     void (*kv_append_bf16)(void *page, size_t size, size_t v_size, size_t at, size_t n,
                            const float *k, size_t ldk, const float *v, size_t ldv);
+    /* Write a KV page of 8 bits: keys [n, ldk] and values [n, ldv] of a head, n of its
+     * STENO_KV_PAGE_KEYS; the others are zeros. Each key and each value is in units of its own,
+     * its largest magnitude / 127. All levels write the same bytes: the keys' numbers plus 128 in
+     * steps of four, [ceil(size / 4)][STENO_KV_PAGE_KEYS][4]; the values likewise, four keys to a
+     * step, [STENO_KV_PAGE_KEYS / 4][v_size, padded to 16][4]; the units of keys, then of values,
+     * in f32. size and v_size: 1..STENO_ATTEND_SIZE. */
+    void (*kv_pack_i8)(void *page, size_t size, size_t v_size, size_t n, const float *k, size_t ldk,
+                       const float *v, size_t ldv);
+    /* Queries, and the weights of the keys of a page, are rounded to 16 bits: what it adds to the
+     * error of the page's bytes is below 2^-14 of the largest. Needs 40 KiB of stack. */
+    void (*attend_i8)(const struct steno_attend_i8 *a);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                           size_t cols);
@@ -447,6 +472,12 @@ void steno_kernels_init(steno_kernels *k, unsigned cpu);
 static inline size_t steno_kv_page_key_bytes(const steno_kernels *k, size_t size)
 {
     return k->gemm_bf16.packed_bytes(size, STENO_KV_PAGE_KEYS);
+}
+
+/* Bytes of a KV page of 8 bits, a multiple of 64. */
+static inline size_t steno_kv_i8_page_bytes(size_t size, size_t v_size)
+{
+    return STENO_KV_PAGE_KEYS * ((size + 3) / 4 * 4 + (v_size + 15) / 16 * 16 + 2 * sizeof(float));
 }
 
 static inline size_t steno_kv_page_bytes(const steno_kernels *k, size_t size, size_t v_size)

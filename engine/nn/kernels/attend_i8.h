@@ -1,0 +1,51 @@
+/* Keys and values in 8 bits: what the levels of attend_i8 and kv_pack_i8 share. */
+#ifndef STENO_NN_KERNELS_ATTEND_I8_H
+#define STENO_NN_KERNELS_ATTEND_I8_H
+
+#include "nn/kernels/kernels.h"
+
+#include <float.h>
+#include <math.h>
+
+enum { ATTEND_I8 = 127, ATTEND_I16 = 32512 /* in signed bytes of 256 and 1: 127 and 0 */ };
+
+/* A KV page of kv_pack_i8. Offsets in bytes; units are f32 [2, STENO_KV_PAGE_KEYS], of keys and of
+ * values. */
+struct kv_i8_layout {
+    size_t k_steps;   /* steps of four numbers of a key */
+    size_t v_columns; /* a value's numbers, padded */
+    size_t values, units, bytes;
+};
+
+static inline struct kv_i8_layout kv_i8_layout(size_t size, size_t v_size)
+{
+    struct kv_i8_layout l = {.k_steps = (size + 3) / 4, .v_columns = (v_size + 15) / 16 * 16};
+    l.values = l.k_steps * STENO_KV_PAGE_KEYS * 4;
+    l.units = l.values + STENO_KV_PAGE_KEYS * l.v_columns;
+    l.bytes = steno_kv_i8_page_bytes(size, v_size);
+    return l;
+}
+
+/* Steps per 1 for numbers up to max in `range` steps each way; *unit: the size of a step. Numbers
+ * that are (nearly) zero become zero. If max is infinite or NaN, *unit is NaN. */
+static inline float attend_i8_steps(float max, int range, float *unit)
+{
+    const float by = (float)range / max;
+    *unit = max <= FLT_MAX ? 0 : NAN;
+    if (!(max <= FLT_MAX) || !(by <= FLT_MAX))
+        return 0;
+    *unit = max / (float)range;
+    return by;
+}
+
+/* A page [2, STENO_KV_PAGE_KEYS] of units of keys and values in which those of a value are NaN: the
+ * key's are, so that its weight will be. */
+static inline void attend_i8_mark(float *k_unit, float *v_unit)
+{
+    for (size_t j = 0; j < STENO_KV_PAGE_KEYS; j++) {
+        k_unit[j] = v_unit[j] == v_unit[j] ? k_unit[j] : NAN;
+        v_unit[j] = v_unit[j] == v_unit[j] ? v_unit[j] : 0;
+    }
+}
+
+#endif

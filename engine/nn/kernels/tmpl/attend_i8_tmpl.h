@@ -1,0 +1,154 @@
+/* Attention to keys and values in 8 bits, for one vector width (kernels.h: attend_i8). Keys and
+ * values of a page are right factors of the same kind of product: steps of four rows, in which the
+ * four bytes of a column are a lane. The left factor, a query or the weights of keys, has 16 bits.
+ * So the only rounding that matters is that of the bytes. A page's scores, weights and sums are
+ * each computed for all queries: those of one query are a chain that the CPU would wait for.
+ *
+ * Included after vec_<isa>.h with
+ *   struct factor     the left factor of a product
+ *   factor_put(f, i, x)       numbers i to i + VL of it, rounded; in order from 0 on
+ *   put_u8(to, x)     store VL integers in [0, 255]
+ *   product(b, steps, columns, f, out, first)
+ *       out[c] = sum over i < 4 steps of f[i] (b[i][c] - 128), exact; columns: a multiple of 16.
+ *       first: b is not in the caches, and neither is what follows it in memory
+ *   weights_each(x, n)        x <= 0, n vectors in which 1 is exponent_unit, to e^x */
+#include "nn/kernels/attend_i8.h"
+#include "nn/kernels/internal.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+enum { KEYS = STENO_KV_PAGE_KEYS, ROWS = STENO_ATTEND_ROWS, MOST = STENO_ATTEND_SIZE };
+
+static float largest(const float *x, size_t n)
+{
+    vf top = v_zero();
+    for (size_t i = 0; i < n; i += VL)
+        top = v_max_nan(top, v_abs(v_load_m(x + i, v_tail(n - i < VL ? n - i : VL))));
+    return v_any(v_is_nan(top)) ? NAN : v_hmax(top);
+}
+
+/* x [n] in units of *unit; the last vector is filled up with zeros. */
+static void to_factor(const float *x, size_t n, struct factor *f, float *unit)
+{
+    const vf by = v_set1(attend_i8_steps(largest(x, n), ATTEND_I16, unit));
+    for (size_t i = 0; i < n; i += VL)
+        factor_put(f, i, v_load_m(x + i, v_tail(n - i < VL ? n - i : VL)) * by);
+}
+
+/* The same in bytes, plus 128. */
+static void to_u8(const float *x, size_t n, uint8_t *to, float *unit)
+{
+    const vf by = v_set1(attend_i8_steps(largest(x, n), ATTEND_I8, unit));
+    for (size_t i = 0; i < n; i += VL)
+        put_u8(to + i,
+               v_round(v_load_m(x + i, v_tail(n - i < VL ? n - i : VL)) * by) + v_set1(128.0f));
+}
+
+static void V_NAME(kv_pack_i8)(void *page, size_t size, size_t v_size, size_t n, const float *k,
+                               size_t ldk, const float *v, size_t ldv)
+{
+    const struct kv_i8_layout l = kv_i8_layout(size, v_size);
+    uint8_t *keys = page, *values = keys + l.values, row[4][MOST + VL];
+    float *k_unit = (float *)(void *)(keys + l.units), *v_unit = k_unit + KEYS;
+    memset(page, 128, l.units);
+    memset(k_unit, 0, 2 * KEYS * sizeof *k_unit);
+    for (size_t j = 0; j < n; j++) {
+        to_u8(k + j * ldk, size, row[0], &k_unit[j]);
+        for (size_t s = 0; s < l.k_steps; s++)
+            memcpy(keys + (s * KEYS + j) * 4, row[0] + 4 * s, 4);
+    }
+    for (size_t j = 0; j < n; j += 4) {
+        uint8_t *to = values + j * l.v_columns;
+        memset(row, 128, sizeof row);
+        for (size_t i = 0; i < 4 && j + i < n; i++)
+            to_u8(v + (j + i) * ldv, v_size, row[i], &v_unit[j + i]);
+        for (size_t c = 0; c < v_size; c++, to += 4)
+            for (size_t i = 0; i < 4; i++)
+                to[i] = row[i][c];
+    }
+    attend_i8_mark(k_unit, v_unit);
+}
+
+/* A query. Its sums are in units of e^max, and so are the weights of the page. */
+struct query {
+    struct factor q, weights;
+    alignas(64) float s[KEYS];   /* scores, then weights times the units of the values */
+    float scale, max, sum, keep; /* keep: e^(old maximum - new) */
+    float weight_unit;
+};
+
+/* Scores of the first n keys to weights. */
+static void weigh(struct query *q, const float *k_unit, size_t n)
+{
+    const float *v_unit = k_unit + KEYS;
+    vf by = v_set1(q->scale), top = v_set1(q->max), sum = v_zero(), high = v_zero();
+    float max;
+    for (size_t j = 0; j < KEYS; j += VL) {
+        vf t = v_load(q->s + j) * (v_load(k_unit + j) * by);
+        if (j + VL > n)
+            t = v_select(v_tail(n > j ? n - j : 0), t, v_set1(-INFINITY));
+        v_store(q->s + j, t);
+        top = v_max(top, t);
+    }
+    max = v_hmax(top);
+    q->keep = expf((q->max - max) / exponent_unit);
+    q->max = max;
+    for (size_t j = 0; j < KEYS; j += WEIGHTS * VL) {
+        vf e[WEIGHTS];
+        V_EACH(i, WEIGHTS) e[i] = v_load(q->s + j + (size_t)i * VL) - v_set1(max);
+        weights_each(e, WEIGHTS);
+        V_EACH(i, WEIGHTS) sum = sum + e[i];
+        V_EACH(i, WEIGHTS) e[i] = e[i] * v_load(v_unit + j + (size_t)i * VL);
+        V_EACH(i, WEIGHTS) high = v_max(high, e[i]);
+        V_EACH(i, WEIGHTS) v_store(q->s + j + (size_t)i * VL, e[i]);
+    }
+    q->sum = q->sum * q->keep + v_hsum(sum);
+    by = v_set1(attend_i8_steps(v_hmax(high), ATTEND_I16, &q->weight_unit));
+    for (size_t j = 0; j < KEYS; j += VL)
+        factor_put(&q->weights, j, v_load(q->s + j) * by);
+}
+
+/* y [n] = y * keep + x * by */
+static void mix(float *y, size_t n, float keep, const float *x, float by)
+{
+    for (size_t c = 0; c < n; c += VL) {
+        const vm m = v_tail(n - c < VL ? n - c : VL);
+        v_store_m(y + c, m, v_fma(v_load(x + c), v_set1(by), v_load_m(y + c, m) * v_set1(keep)));
+    }
+}
+
+static void V_NAME(attend_i8)(const struct steno_attend_i8 *a)
+{
+    const struct kv_i8_layout l = kv_i8_layout(a->size, a->v_size);
+    const uint8_t *page = a->pages;
+    struct query all[ROWS];
+    alignas(64) float o[MOST + VL];
+    for (size_t i = 0; i < a->m; i++) {
+        all[i].max = -INFINITY;
+        all[i].sum = 0;
+        to_factor(a->q + i * a->ldq, a->size, &all[i].q, &all[i].scale);
+        all[i].scale *= a->scale * exponent_unit;
+        memset(a->y + i * a->ldy, 0, a->v_size * sizeof *a->y);
+    }
+    for (size_t at = 0; at < a->n; at += KEYS, page += l.bytes) {
+        const float *units = (const float *)(const void *)(page + l.units);
+        for (size_t i = 0; i < a->m; i++)
+            product(page, l.k_steps, KEYS, &all[i].q, all[i].s, i == 0);
+        for (size_t i = 0; i < a->m; i++)
+            weigh(&all[i], units, a->n - at < KEYS ? a->n - at : KEYS);
+        for (size_t i = 0; i < a->m; i++) {
+            product(page + l.values, KEYS / 4, l.v_columns, &all[i].weights, o, i == 0);
+            mix(a->y + i * a->ldy, a->v_size, all[i].keep, o, all[i].weight_unit);
+        }
+    }
+    memset(o, 0, sizeof o);
+    for (size_t i = 0; i < a->m; i++)
+        mix(a->y + i * a->ldy, a->v_size, 1 / all[i].sum, o, 0);
+}
+
+void V_NAME(steno_kernels_attend_i8)(steno_kernels *k)
+{
+    k->kv_pack_i8 = V_NAME(kv_pack_i8);
+    k->attend_i8 = V_NAME(attend_i8);
+}
