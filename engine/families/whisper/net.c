@@ -20,13 +20,14 @@
 
 struct kept {
     float *own;   /* [heads, cap, 2 size] */
-    void *memory; /* [heads, size, cap], then [heads, cap, size]; or pages of bf16 */
+    void *memory; /* [heads, size, cap], then [heads, cap, size]; or KV pages */
 };
 
 struct steno_whisper_state {
     const struct steno_whisper *m;
     size_t layers, heads, size; /* of the decoder */
-    const steno_kernels *keeps; /* memory is pages of bf16; NULL: f32 */
+    const steno_kernels *keeps; /* memory is KV pages; NULL: f32 */
+    bool is_i8;                 /* of 8 bits, else bf16 */
     size_t cap, cap_memory, n_memory;
     struct kept *kept;           /* [layers] */
     float *keys;                 /* beside pages, of the heads that follow time: [n, size, cap] */
@@ -69,7 +70,10 @@ steno_status steno_whisper_state_open(steno_whisper_state **out, const struct st
     s->layers = (size_t)m->dims.text_layers;
     s->heads = (size_t)m->dims.text_heads;
     s->size = (size_t)(m->dims.text_state / m->dims.text_heads);
-    s->keeps = steno_network_kv_bf16(m->step);
+    s->keeps = steno_network_kv_i8(m->step);
+    s->is_i8 = s->keeps != NULL;
+    if (!s->keeps)
+        s->keeps = steno_network_kv_bf16(m->step);
     if (s->size > STENO_ATTEND_SIZE)
         s->keeps = NULL;
     s->kept = calloc(s->layers, sizeof *s->kept);
@@ -100,11 +104,16 @@ void steno_whisper_state_close(steno_whisper_state *s)
     free(s);
 }
 
+static size_t page_bytes(const steno_whisper_state *s)
+{
+    return s->is_i8 ? steno_kv_i8_page_bytes(s->size, s->size)
+                    : steno_kv_page_bytes(s->keeps, s->size, s->size);
+}
+
 static size_t memory_bytes(const steno_whisper_state *s, size_t cap)
 {
     if (s->keeps)
-        return s->heads * cap / STENO_KV_PAGE_KEYS *
-               steno_kv_page_bytes(s->keeps, s->size, s->size);
+        return s->heads * cap / STENO_KV_PAGE_KEYS * page_bytes(s);
     return 2 * s->heads * s->size * cap * sizeof(float);
 }
 
@@ -303,18 +312,20 @@ static void keep_floats(const steno_whisper_state *s, float *to, size_t at, cons
                    s->size * sizeof *values);
 }
 
-/* The same in pages of bf16; at: a multiple of STENO_KV_PAGE_KEYS. */
+/* The same in KV pages; at: a multiple of STENO_KV_PAGE_KEYS. */
 static void keep_pages(const steno_whisper_state *s, char *to, size_t at, const float *kv,
                        size_t rows)
 {
-    const size_t d = s->heads * s->size, bytes = steno_kv_page_bytes(s->keeps, s->size, s->size);
+    const size_t d = s->heads * s->size, size = s->size, bytes = page_bytes(s);
     for (size_t h = 0; h < s->heads; h++)
         for (size_t r = 0; r < rows; r += STENO_KV_PAGE_KEYS) {
-            const float *k = kv + r * 2 * d + h * s->size;
-            s->keeps->kv_append_bf16(to + (h * s->cap_memory + at + r) / STENO_KV_PAGE_KEYS * bytes,
-                                     s->size, s->size, 0,
-                                     rows - r < STENO_KV_PAGE_KEYS ? rows - r : STENO_KV_PAGE_KEYS,
-                                     k, 2 * d, k + d, 2 * d);
+            const size_t n = rows - r < STENO_KV_PAGE_KEYS ? rows - r : STENO_KV_PAGE_KEYS;
+            const float *k = kv + r * 2 * d + h * size, *v = k + d;
+            char *page = to + (h * s->cap_memory + at + r) / STENO_KV_PAGE_KEYS * bytes;
+            if (s->is_i8)
+                s->keeps->kv_pack_i8(page, size, size, n, k, 2 * d, v, 2 * d);
+            else
+                s->keeps->kv_append_bf16(page, size, size, 0, n, k, 2 * d, v, 2 * d);
         }
 }
 
@@ -518,7 +529,8 @@ static struct steno_kv_view view_of(const struct steno_whisper_ask *a)
         s->view[l] = (struct steno_kv_layer){
             .own = {s->kept[l].own, s->cap, s->length},
             .memory = {s->keeps ? NULL : s->kept[l].memory, s->cap_memory, s->n_memory},
-            .pages = s->keeps ? s->kept[l].memory : NULL};
+            .pages = s->keeps ? s->kept[l].memory : NULL,
+            .is_i8 = s->is_i8};
     return (struct steno_kv_view){.hyps = a->n,
                                   .index = s->list[0],
                                   .index_row = (size_t)s->m->dims.text_ctx,

@@ -23,8 +23,10 @@ struct steno_kv_layer {
      * [heads, size, cap], then values [heads, cap, v_size] */
     struct steno_kv_rows memory;
     /* ... or, if not NULL, KV pages by heads, each of STENO_KV_PAGE_KEYS rows in the layout of
-     * kv_append_bf16 (nn/kernels/kernels.h); cap is a multiple of that number */
+     * kv_append_bf16 or, if is_i8, of kv_pack_i8 (nn/kernels/kernels.h); cap is a multiple of that
+     * number */
     const char *pages;
+    bool is_i8;
 };
 
 struct steno_kv_view {

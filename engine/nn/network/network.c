@@ -480,6 +480,11 @@ const steno_kernels *steno_network_kv_bf16(const steno_network *n)
                                                                                       : NULL;
 }
 
+const struct steno_kernels *steno_network_kv_i8(const steno_network *n)
+{
+    return n->precision.kept == STENO_INT8_WEIGHTS ? &n->k : NULL;
+}
+
 const struct steno_precision_report *steno_network_precision(const steno_network *n)
 {
     return &n->precision;

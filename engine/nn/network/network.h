@@ -42,7 +42,7 @@ struct steno_network_options {
      * to another file, version, CPU level or setting, if it is damaged, or if another user may
      * write it. */
     const char *cache_dir;
-    int write_opset;   /* of ai.onnx in the file that save.h writes; 0: that of the input */
+    int write_opset; /* of ai.onnx in the file that save.h writes; 0: that of the input */
     /* For optimize/save.h: nothing is packed, and no session can be opened. Operators that the
      * engine lacks stay in the graph, without op. */
     bool rewrite_only;
@@ -92,6 +92,9 @@ const struct steno_precision_report *steno_network_precision(const steno_network
 /* Kernels that store keys and values in bf16 for later runs, if the network's own attention rounds
  * to bf16 too; NULL: they must stay f32. */
 const struct steno_kernels *steno_network_kv_bf16(const steno_network *n);
+/* Kernels that store keys and values in 8 bits for later runs, if the network's weights have 8
+ * bits; NULL if not. */
+const struct steno_kernels *steno_network_kv_i8(const steno_network *n);
 /* True when it was loaded from a packed cache. */
 bool steno_network_is_mapped(const steno_network *n);
 struct steno_onnx_info; /* nn/onnx/load.h */

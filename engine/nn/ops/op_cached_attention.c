@@ -41,6 +41,7 @@ struct cached {
     size_t shared, score_bytes, part_bytes, parts;
     float *sum; /* [heads][batch] sums of the weights */
     const char *pages;
+    bool is_i8; /* the pages are of kv_pack_i8 */
 };
 
 static steno_status infer_cached(struct steno_infer *ic, steno_err *err)
@@ -194,9 +195,32 @@ static void pages_part(void *arg, int part)
                        c->scratch + p * c->part_bytes);
 }
 
+/* ---- shared rows in KV pages of 8 bits ---- */
+
+static void pages_i8_part(void *arg, int part)
+{
+    const struct cached *c = arg;
+    const size_t p = (size_t)part, y_row = c->heads * c->v_size;
+    const size_t head =
+        c->rows.cap / STENO_KV_PAGE_KEYS * steno_kv_i8_page_bytes(c->size, c->v_size);
+    for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
+        for (size_t b = 0; b < c->batch; b += STENO_ATTEND_ROWS)
+            c->k->attend_i8(&(struct steno_attend_i8){
+                .m = c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
+                .n = c->rows.n,
+                .size = c->size,
+                .v_size = c->v_size,
+                .q = c->q + b * c->q_row + h * c->size,
+                .ldq = c->q_row,
+                .pages = c->pages + h * head,
+                .scale = c->scale,
+                .y = c->y + b * y_row + h * c->v_size,
+                .ldy = y_row});
+}
+
 static void run_shared(struct steno_op_ctx *ctx, struct cached *c)
 {
-    void (*part)(void *, int) = c->pages ? pages_part : shared_part;
+    void (*part)(void *, int) = c->is_i8 ? pages_i8_part : c->pages ? pages_part : shared_part;
     if (!c->rows.n)
         memset(c->y, 0, c->batch * c->heads * c->v_size * sizeof *c->y);
     else if (c->parts == 1)
@@ -313,6 +337,9 @@ static const char *share_of(const struct cached *all, const struct steno_kv_view
     c->rows = all->new_kv ? l->own : l->memory;
     if (!all->new_kv) {
         c->pages = l->pages;
+        c->is_i8 = l->is_i8;
+        if (c->is_i8 && (c->size > STENO_ATTEND_SIZE || c->v_size > STENO_ATTEND_SIZE))
+            return "keys or values with too many numbers for 8 bits";
         return c->rows.n > c->rows.cap ? "more keys than rows" : NULL;
     }
     c->new_kv += at * all->row;
