@@ -34,7 +34,7 @@ static inline float attend_i8_steps(float max, int range, float *unit)
     *unit = max <= FLT_MAX ? 0 : NAN;
     if (!(max <= FLT_MAX) || !(by <= FLT_MAX))
         return 0;
-    *unit = max / (float)range;
+    *unit = max * (1 / (float)range); /* a division would make the weights of a page wait */
     return by;
 }
 

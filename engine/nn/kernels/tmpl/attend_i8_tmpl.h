@@ -82,7 +82,7 @@ struct query {
 static void weigh(struct query *q, const float *k_unit, size_t n)
 {
     const float *v_unit = k_unit + KEYS;
-    vf by = v_set1(q->scale), top = v_set1(q->max), sum = v_zero(), high = v_zero();
+    vf by = v_set1(q->scale), top = v_set1(q->max), sum = v_zero(), high = v_zero(), keep;
     float max;
     for (size_t j = 0; j < KEYS; j += VL) {
         vf t = v_load(q->s + j) * (v_load(k_unit + j) * by);
@@ -92,7 +92,9 @@ static void weigh(struct query *q, const float *k_unit, size_t n)
         top = v_max(top, t);
     }
     max = v_hmax(top);
-    q->keep = expf((q->max - max) / exponent_unit);
+    keep = v_set1(q->max - max);
+    weights_each(&keep, 1);
+    q->keep = v_hmax(keep);
     q->max = max;
     for (size_t j = 0; j < KEYS; j += WEIGHTS * VL) {
         vf e[WEIGHTS];
