@@ -198,7 +198,7 @@ struct steno_attend_seen {
  * sum is not NaN, the row saw no key. */
 #define STENO_ATTEND_ROWS 32
 #define STENO_ATTEND_UNIT 0.693147181f /* log 2 */
-#define STENO_ATTEND_SIZE 256 /* maximum of size; v_size has none */
+#define STENO_ATTEND_SIZE 256          /* maximum of size; v_size has none */
 #define STENO_KV_PAGE_KEYS 128
 struct steno_attend {
     size_t m, keys, size, v_size;     /* m: rows, 1..STENO_ATTEND_ROWS; keys: all packed keys */
@@ -347,7 +347,8 @@ struct steno_kernels {
     /* ---- matrix product ---- C[M,N] = act(alpha * A[M,K] * B[K,N] + bias) + residual; row strides
      * lda, ldc in elements. K = 0 gives the epilogue of zeros. C must not overlap A or B. ep may be
      * NULL. Packed form: B from gemm_f32_pack, gemm_f32_packed_bytes bytes, 64-byte aligned. Needs
-     * up to 256 KiB of the caller's stack (bf16 and 8 bits at level amx: 1.2 MiB). */
+     * up to 256 KiB of the caller's stack (8 bits at level avx2: 512 KiB; bf16 and 8 bits at level
+     * amx: 1.2 MiB). */
     size_t (*gemm_f32_packed_bytes)(size_t k, size_t n);
     /* Columns of a panel, or 0. Where it is not 0, packed matrices can be joined: if all but the
      * last have a multiple of gemm_panel columns and each lies right behind the one before, they
