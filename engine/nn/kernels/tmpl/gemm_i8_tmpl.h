@@ -10,7 +10,7 @@
  * SUMS_16: B is stored raised by 128, as u8. Each row of A is lowered by about its mean, so that
  * most numbers are small: to s8, where the numbers above 0 of a pair sum up to no more than 127,
  * and those below to no less than -128. Then no sum of two products exceeds 16 bits. What a number
- * of A gives up for that is its rest. Few numbers have one (about 1 % in Whisper's encoder), so
+ * of A gives up for that is its rest. Few numbers have one (0.5 % in Whisper's encoder), so
  * their products are added one by one after the tile. Sums start with -128 times the sum of the
  * row, because B is raised. 36 operations of AVX2 make 384 products; with B widened they are 50.
  *
