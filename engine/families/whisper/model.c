@@ -170,8 +170,15 @@ size_t steno_whisper_step_bytes(const struct steno_whisper *m)
     return steno_network_weight_bytes(m->step) + steno_network_weight_bytes(m->scores);
 }
 
+/* As net.c keeps them: pages of 8 bits or of bf16, or f32. */
 size_t steno_whisper_window_bytes(const struct steno_whisper *m, size_t rows)
 {
-    const size_t number = steno_network_kv_bf16(m->step) ? sizeof(uint16_t) : sizeof(float);
-    return 2 * rows * (size_t)(m->dims.text_state * m->dims.text_layers) * number;
+    const size_t heads = (size_t)(m->dims.text_heads * m->dims.text_layers);
+    const size_t size = (size_t)(m->dims.text_state / m->dims.text_heads);
+    const size_t pages = (rows + STENO_KV_PAGE_KEYS - 1) / STENO_KV_PAGE_KEYS;
+    const struct steno_kernels *bf16 = steno_network_kv_bf16(m->step);
+    if (steno_network_kv_i8(m->step))
+        return heads * pages * steno_kv_i8_page_bytes(size, size);
+    return heads *
+           (bf16 ? pages * steno_kv_page_bytes(bf16, size, size) : 2 * rows * size * sizeof(float));
 }
