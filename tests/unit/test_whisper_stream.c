@@ -370,6 +370,44 @@ static void a_long_recording_takes_no_steps_from_a_short_one(void **state)
     free(clip);
 }
 
+/* jfk, two_cities and the beginning of katiesteve, with pauses of 0.46 and 1.32 s: the second chunk
+ * has 27 s of the one and then of the other. */
+static float *three_speakers(size_t *n)
+{
+    size_t m[3];
+    float *part[3] = {whisper_recording("zoo/whisper/audio/jfk_16k.flac", &m[0]),
+                      whisper_recording("audio/speech/two_cities_16k.wav", &m[1]),
+                      whisper_recording("audio/real/katiesteve.wav", &m[2])};
+    const size_t at[3] = {0, m[0] + 7380, m[0] + 7380 + m[1] + 21068}, end = 60 * 16000;
+    float *pcm = part[0] && part[1] && part[2] ? calloc(end, sizeof *pcm) : NULL;
+    for (int i = 0; pcm && i < 3; i++)
+        memcpy(pcm + at[i], part[i], (i < 2 ? m[i] : end - at[i]) * sizeof *pcm);
+    for (int i = 0; i < 3; i++)
+        free(part[i]);
+    *n = end;
+    return pcm;
+}
+
+/* Without timestamps base writes the last words of that chunk alone. */
+static void side_by_side_no_text_is_skipped(void **state)
+{
+    const char *dir = whisper_model("base");
+    size_t n;
+    float *pcm = dir ? three_speakers(&n) : NULL;
+    char text[4000];
+    steno_model *m;
+    (void)state;
+    if (!pcm)
+        skip();
+    m = open_batched(dir);
+    run(m, pcm, n, n, text, sizeof text);
+    if (!strstr(text, "winter of despair") || !strstr(text, "noisiest authorities") ||
+        !strstr(text, "comparison only") || !strstr(text, "Good morning"))
+        fail_msg("%s", text);
+    steno_model_close(m);
+    free(pcm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +417,7 @@ int main(void)
         cmocka_unit_test(partials_of_base_keep_what_is_stable),
         cmocka_unit_test(partials_that_wait_for_a_worker_become_rarer),
         cmocka_unit_test(side_by_side_no_word_is_lost_or_doubled),
+        cmocka_unit_test(side_by_side_no_text_is_skipped),
         cmocka_unit_test(a_long_recording_takes_no_steps_from_a_short_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,8 +73,24 @@ static steno_status force(steno_whisper_recording *j, steno_err *err)
     return start_decoding(j, err);
 }
 
+static void set_times(steno_whisper_recording *j, bool times)
+{
+    j->o.times = j->o.decode.search.rules.times = times;
+}
+
+/* Decode the window again, with timestamps: the first one has to lie at its beginning. */
+static steno_status decode_with_times(steno_whisper_recording *j, steno_err *err)
+{
+    j->timed = true;
+    set_times(j, true);
+    return start_decoding(j, err);
+}
+
 static void leave_window(steno_whisper_recording *j, size_t next)
 {
+    if (j->timed)
+        set_times(j, false);
+    j->timed = false;
     steno_whisper_partial_end_window(j);
     j->next_seek = next > j->seek ? next : j->seek + j->size; /* never the same window again */
     if (j->o.each_language && j->m->special.multilingual)
@@ -94,7 +110,12 @@ static steno_status finish_window(steno_whisper_recording *j, size_t next, steno
 /* Words have times. Text that clients have seen as stable stays. */
 static steno_status finish_words(steno_whisper_recording *j, double before, steno_err *err)
 {
-    size_t next = steno_whisper_segments_seek(j, j->next_seek);
+    size_t next;
+    if (!j->o.times && steno_whisper_segments_skip(j)) {
+        j->last_speech = before;
+        return decode_with_times(j, err);
+    }
+    next = steno_whisper_segments_seek(j, j->next_seek);
     if (!(j->o.hallucination_silence > 0) || steno_whisper_partial_agreed(j))
         return finish_window(j, next, err);
     if (steno_whisper_hallucination_cut(j, before, &next)) {
@@ -232,6 +253,9 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     r->o.language = language;
     r->phase = STENO_WHISPER_LISTENING;
     r->ended = r->forced = r->encoded = false;
+    if (r->timed)
+        set_times(r, false);
+    r->timed = false;
     steno_whisper_live_close(r->live);
     r->live = NULL;
     r->context.n = 0;

@@ -71,6 +71,7 @@ struct steno_whisper_recording {
     int heard;                /* language of the last partial */
     bool encoded;             /* the window is encoded for the current partial */
     bool forced;              /* the decoder continues the agreed text */
+    bool timed;               /* a window without timestamps is decoded again, with them */
     size_t n_behind;          /* given pieces that follow the prompt */
 
     /* the segment that steno_whisper_recording_next gave last */
@@ -125,6 +126,8 @@ STENO_MUST steno_status steno_whisper_segments_take(steno_whisper_recording *j,
                                                     steno_err *err);
 /* End of the last word, or of the last segment where there are none; there are segments. */
 double steno_whisper_segments_end(const steno_whisper_recording *j);
+/* Whether the words leave out seconds of the window before one of them. Needs recover. */
+bool steno_whisper_segments_skip(const steno_whisper_recording *j);
 /* The frame behind the window's words, unless a timestamp alone says that there is no more. */
 size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek);
 /* Segments with a text and a length are added to what was said; where partials have agreed on text

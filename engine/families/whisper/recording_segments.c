@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #define UNSAID 200 /* mel frames of speech that are more than a word */
-#define STEP 0.02  /* seconds of a timestamp: two frames */
+#define SKIPPED                                                                                    \
+    4.0 /* s from the end of a word to the end of the next; pauses of chunks are shorter */
+#define STEP 0.02 /* seconds of a timestamp: two frames */
 
 /* ---- cutting --------------------------------------------------------------------------------- */
 
@@ -168,6 +170,19 @@ double steno_whisper_segments_end(const steno_whisper_recording *j)
         if (j->cut[i].n_words)
             return j->words.word[j->cut[i].first_word + j->cut[i].n_words - 1].end;
     return j->cut[j->n_cuts - 1].end;
+}
+
+bool steno_whisper_segments_skip(const steno_whisper_recording *j)
+{
+    double at = (double)j->seek * STENO_WHISPER_FRAME_S;
+    for (size_t i = 0; i < j->n_cuts; i++)
+        for (size_t k = 0; k < j->cut[i].n_words; k++) {
+            const double end = j->words.word[j->cut[i].first_word + k].end;
+            if (end - at > SKIPPED)
+                return j->o.recover;
+            at = end;
+        }
+    return false;
 }
 
 /* The frame at `said`, the end of the last word in seconds, if more speech follows than a word,
