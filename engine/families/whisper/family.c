@@ -85,7 +85,7 @@ static size_t stream_bytes(const struct steno_whisper *w)
 {
     const struct steno_whisper_dims *d = &w->dims;
     const size_t row = (size_t)(2 * d->text_state * d->text_layers) * sizeof(float);
-    return row * (size_t)(d->audio_ctx + 2 * d->text_ctx) +
+    return steno_whisper_window_bytes(w, (size_t)d->audio_ctx) + 2 * row * (size_t)d->text_ctx +
            (size_t)(4 * d->audio_ctx * d->mels) * sizeof(float);
 }
 
