@@ -338,7 +338,7 @@ struct steno_kernels {
     void (*kv_pack_i8)(void *page, size_t size, size_t v_size, size_t n, const float *k, size_t ldk,
                        const float *v, size_t ldv);
     /* Queries, and the weights of the keys of a page, are rounded to 16 bits: what it adds to the
-     * error of the page's bytes is below 2^-14 of the largest. Needs 40 KiB of stack. */
+     * error of the page's bytes is below 2^-14 of the largest. Needs 60 KiB of stack. */
     void (*attend_i8)(const struct steno_attend_i8 *a);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
