@@ -192,13 +192,11 @@ struct steno_attend_seen {
 /* A row tile of one head of attention, for keys [from, to), in f32 or with factors rounded to bf16
  * and sums in f32:
  *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o += w v
- * max is the largest t of a row so far, divided by STENO_ATTEND_UNIT: kernels compute w as a power
- * of two. o and sum (of w) are in units of e^(the largest t). Several calls for consecutive keys
- * accumulate: start with sum 0, max -inf and `first`. The result is o / sum. Where max is -inf and
- * sum is not NaN, the row saw no key. */
+ * max is the largest t of a row so far, in a unit private to the kernel. o and sum (of w) are in
+ * units of e^max. Several calls for consecutive keys accumulate: start with sum 0, max -inf and
+ * `first`. The result is o / sum. Where max is -inf and sum is not NaN, the row saw no key. */
 #define STENO_ATTEND_ROWS 32
-#define STENO_ATTEND_UNIT 0.693147181f /* log 2 */
-#define STENO_ATTEND_SIZE 256          /* maximum of size; v_size has none */
+#define STENO_ATTEND_SIZE 256 /* maximum of size; v_size has none */
 #define STENO_KV_PAGE_KEYS 128
 struct steno_attend {
     size_t m, keys, size, v_size;     /* m: rows, 1..STENO_ATTEND_ROWS; keys: all packed keys */

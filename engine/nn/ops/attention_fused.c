@@ -55,6 +55,7 @@ bool steno_attention_fused_init(struct steno_attention_fused *t, const struct st
         t->pack = k->gemm_bf16.pack;
     }
     t->k = k;
+    t->unit = t->attend == k->attend_f32 ? 1 : 0.693147181f;
     t->plain = !a->hidden.data && !a->mask.data && a->left < 0 && a->right < 0 && !a->valid;
     t->skips = by_row && a->keys > MASKED_BLOCK;
     t->block = by_row ? MASKED_BLOCK : a->hidden.data ? BLOCK : a->keys;
@@ -180,12 +181,11 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         t->attend(&x);
         x.first = false;
     }
-    for (size_t i = 0; i < m; i++) {
-        const float max = x.max[i] * STENO_ATTEND_UNIT;
-        steno_attention_finish(a, t->k, d->b, d->h, i0 + i, d->y + (i0 + i) * a->y_view.row,
-                               x.o + i * ldo, max,
-                               x.sum[i] + steno_attention_filled(a, d->b, d->h, i0 + i, max));
-    }
+    for (size_t i = 0; i < m; i++)
+        steno_attention_finish(
+            a, t->k, d->b, d->h, i0 + i, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo,
+            x.max[i] * t->unit,
+            x.sum[i] + steno_attention_filled(a, d->b, d->h, i0 + i, x.max[i] * t->unit));
 }
 
 void steno_attention_fused_head(const struct steno_attention_fused *t, size_t b, size_t h,

@@ -24,9 +24,8 @@ enum {
     NR = 2 * VL,
     ROWS = STENO_ATTEND_ROWS,
     KEYS = 128,
-    UNROLL = VL == 8 ? 4 : 1, /* steps of a product between two decisions */
-    TILE = VL == 8 ? 6 : 12,  /* rows of a register tile, for NR columns of sums, two vectors of B,
-                               * one number of A */
+    TILE = VL == 8 ? 6 : 12, /* rows of a register tile, for NR columns of sums, two vectors of B,
+                              * one number of A */
 #ifdef ATTEND_PAIRS
     STEP = 2, /* numbers per element */
 #else
@@ -54,9 +53,9 @@ struct work {
 
 #define ALWAYS static inline __attribute__((always_inline))
 
+#ifdef ATTEND_PAIRS
 static const float unit = 1.44269504088896341f; /* weights are computed as powers of two */
 
-#ifdef ATTEND_PAIRS
 ALWAYS vf mac(vf a, vf b, vf sum)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
@@ -73,31 +72,18 @@ ALWAYS void put(float *to, vf low, vf high)
     v_store(to, (vf)_mm512_cvtne2ps_pbh(high, low));
 }
 #else
-typedef uint32_t bits __attribute__((vector_size(4 * VL)));
+static const float unit = 1;
 
 ALWAYS vf mac(vf a, vf b, vf sum)
 {
     return v_fma(a, b, sum);
 }
 
-/* 2^x within 2e-7 of it, for numbers that exceed 0 by no more than an ulp; 0 for -inf. x = n + f,
- * |f| <= 1/2. Adding `round` leaves n in the lowest bits of the sum, from where a shift moves it to
- * the exponent. 2^f = 1 + f P(f) by a polynomial fitted to 2^f (least squares, reweighted until the
- * relative errors were level: 9e-8). Below 2^-126 the exponent's field is 0: at x = -127 the result
- * is 0, between the two a denormal number. */
+/* Exponentials of numbers that exceed 0 by no more than an ulp. */
 ALWAYS void weights_of(vf *x, int n)
 {
-    const vf round = v_set1(0x1.8p23f);
-    vf t[V_MANY], p[V_MANY];
-    V_EACH(i, n) x[i] = v_max(v_set1(-127.0f), x[i]);
-    V_EACH(i, n) t[i] = x[i] + round;
-    V_EACH(i, n) x[i] = x[i] - (t[i] - round);
-    V_EACH(i, n) p[i] = v_fma(v_set1(1.326472033e-3f), x[i], v_set1(9.671513923e-3f));
-    V_EACH(i, n) p[i] = v_fma(p[i], x[i], v_set1(5.550733954e-2f));
-    V_EACH(i, n) p[i] = v_fma(p[i], x[i], v_set1(2.402224243e-1f));
-    V_EACH(i, n) p[i] = v_fma(p[i], x[i], v_set1(6.931470037e-1f));
-    V_EACH(i, n) p[i] = v_fma(p[i], x[i], v_set1(1.0f));
-    V_EACH(i, n) x[i] = (vf)((bits)p[i] + ((bits)t[i] << 23));
+    V_EACH(i, n) x[i] = v_max(v_set1(-105.0f), x[i]);
+    v_exp_clamped_each(x, n);
 }
 
 ALWAYS void put(float *to, vf low, vf high)
@@ -146,18 +132,6 @@ struct tile {
 
 #define EACH_ROW _Pragma("GCC unroll 12") for (int i = 0; i < h; i++)
 
-/* Add one element of each of h rows times a row of B. */
-ALWAYS void step_of(vf s[TILE][2], int h, const float *a, size_t a_row, const float *b)
-{
-    const vf b0 = v_load(b), b1 = v_load(b + VL);
-    EACH_ROW
-    {
-        const vf w = v_set1(a[(size_t)i * a_row]);
-        s[i][0] = mac(w, b0, s[i][0]);
-        s[i][1] = mac(w, b1, s[i][1]);
-    }
-}
-
 /* h rows, a_row floats apart. on: sums start with x->from. h, a_row and on are constants at compile
  * time. */
 ALWAYS void tile_of(const struct tile *x, int h, size_t a_row, bool on)
@@ -165,7 +139,6 @@ ALWAYS void tile_of(const struct tile *x, int h, size_t a_row, bool on)
     vf s[TILE][2];
     const float *a = x->a, *b = x->b, *from = x->from;
     float *to = x->to;
-    size_t steps = x->steps;
     EACH_ROW
     {
         s[i][0] = on ? v_load(from) : v_zero();
@@ -176,12 +149,15 @@ ALWAYS void tile_of(const struct tile *x, int h, size_t a_row, bool on)
             s[i][1] = s[i][1] * v_set1(x->keep[i]);
         }
     }
-    for (; steps >= UNROLL; steps -= UNROLL, a += UNROLL, b += UNROLL * NR) {
-        _Pragma("GCC unroll 4") for (size_t u = 0; u < UNROLL; u++)
-            step_of(s, h, a + u, a_row, b + u * NR);
+    for (size_t u = x->steps; u; u--, a++, b += NR) {
+        const vf b0 = v_load(b), b1 = v_load(b + VL);
+        EACH_ROW
+        {
+            const vf w = v_set1(a[(size_t)i * a_row]);
+            s[i][0] = mac(w, b0, s[i][0]);
+            s[i][1] = mac(w, b1, s[i][1]);
+        }
     }
-    for (; steps; steps--, a++, b += NR)
-        step_of(s, h, a, a_row, b);
     EACH_ROW
     {
         v_store(to, s[i][0]);
