@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdint.h>
 
 enum { ATTEND_I8 = 127, ATTEND_I16 = 32512 /* in signed bytes of 256 and 1: 127 and 0 */ };
 
@@ -36,6 +37,13 @@ static inline float attend_i8_steps(float max, int range, float *unit)
         return 0;
     *unit = max * (1 / (float)range); /* a division would make the weights of a page wait */
     return by;
+}
+
+/* What the 128 that bytes are raised by adds to a product, taken away: -128 times the sum of its
+ * left factor. The sum of a factor that is not finite is any number. */
+static inline int32_t attend_i8_minus(int32_t sum)
+{
+    return (int32_t)(0u - 128u * (uint32_t)sum);
 }
 
 /* A page [2, STENO_KV_PAGE_KEYS] of units of keys and values in which those of a value are NaN: the

@@ -2,7 +2,7 @@
  * the lanes of a column's sum, which are added at the end. */
 #include "nn/kernels/arm/vec_neon.h"
 
-#include "nn/kernels/kernels.h"
+#include "nn/kernels/attend_i8.h"
 #include "nn/kernels/tmpl/math_tmpl.h"
 
 #include <stdbool.h>
@@ -44,7 +44,7 @@ static void product(const uint8_t *b, size_t steps, size_t columns, const struct
                     float *out, bool first)
 {
     enum { N = 16 };
-    const int32x4_t minus = vdupq_n_s32(-128 * vaddvq_s32(f->sum));
+    const int32x4_t minus = vdupq_n_s32(attend_i8_minus(vaddvq_s32(f->sum)));
     (void)first; /* the CPU prefetches what is read in order */
     for (size_t c = 0; c < columns; c += N) {
         const uint8_t *p = b + 4 * c;

@@ -66,7 +66,7 @@ static inline __attribute__((always_inline)) void columns_of(const uint8_t *b, s
 static void product(const uint8_t *b, size_t steps, size_t columns, const struct factor *f,
                     float *out, bool first)
 {
-    const __m256i minus = _mm256_set1_epi32(-128 * sum_of(f->sum));
+    const __m256i minus = _mm256_set1_epi32(attend_i8_minus(sum_of(f->sum)));
     size_t c = 0;
     for (; c + 32 <= columns; c += 32)
         columns_of(b + 4 * c, 4 * columns, steps, f, minus, out + c, first, 4);

@@ -3,7 +3,7 @@
 #include "nn/kernels/x86/vec_avx512.h"
 
 #include "nn/kernels/x86/approx_exp2_tmpl.h"
-#include "nn/kernels/kernels.h"
+#include "nn/kernels/attend_i8.h"
 #include "nn/kernels/tmpl/math_tmpl.h"
 
 #include <stdalign.h>
@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) void each_column(const uint8_t *b, 
                                                               const struct factor *f, float *out,
                                                               bool first)
 {
-    const __m512i minus = _mm512_set1_epi32(-128 * _mm512_reduce_add_epi32(f->sum));
+    const __m512i minus = _mm512_set1_epi32(attend_i8_minus(_mm512_reduce_add_epi32(f->sum)));
     size_t c = 0;
     for (; c + 128 <= columns; c += 128)
         columns_of(b + 4 * c, 4 * columns, steps, f, minus, out + c, first, 8);

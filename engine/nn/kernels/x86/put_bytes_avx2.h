@@ -5,7 +5,7 @@
 
 #include "nn/kernels/x86/vec_avx2.h"
 
-#include "nn/kernels/kernels.h"
+#include "nn/kernels/attend_i8.h"
 #include "nn/kernels/tmpl/math_tmpl.h"
 
 #include <stdalign.h>
