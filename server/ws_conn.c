@@ -337,12 +337,23 @@ static bool readable(conn *c)
     return st.queued <= c->ws->srv->conf->ws_send_bytes / 2;
 }
 
+/* A client of Wyoming may end its side of the connection once it has sent everything. libwebsockets
+ * closes a connection as soon as it reads that end, with what is still to be written. */
+static bool owes_answer(conn *c)
+{
+    struct steno_ws_session_state st;
+    if (!is_wyoming(c))
+        return false;
+    steno_ws_session_get_state(c->session, &st);
+    return st.queued || st.takes_no_more;
+}
+
 /* While libwebsockets keeps what the kernel would not take, it reads nothing (4.1.6), but polls for
  * the input that it does not read. A client that sends on would make the loop run without end. */
 static void update_flow(conn *c)
 {
     bool full = lws_partial_buffered(c->wsi);
-    bool off = full || (!c->discarding && (c->n_unread || !readable(c)));
+    bool off = full || (!c->discarding && (c->n_unread || !readable(c) || owes_answer(c)));
     if (full)
         lws_callback_on_writable(c->wsi); /* checked again after it is written */
     if (off == c->rx_off)

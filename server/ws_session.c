@@ -544,6 +544,7 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
     *st = (struct steno_ws_session_state){
         .started = s->state > OPEN,
         .room_wanted = s->room,
+        .takes_no_more = s->state >= ENDING,
         .close = s->over && !s->out.count && (!s->stored || s->stored->held == STENO_WS_NOT_HELD),
         .close_code = code,
         .reason = reason,

@@ -208,9 +208,10 @@ enum steno_ws_ending {
 };
 
 struct steno_ws_session_state {
-    bool started;     /* audio format agreed */
-    bool room_wanted; /* a ROOM note came: call resume */
-    bool close;       /* every message was taken: close with this code and reason */
+    bool started;       /* audio format agreed */
+    bool room_wanted;   /* a ROOM note came: call resume */
+    bool takes_no_more; /* it ends or has ended; what the client sends is discarded */
+    bool close;         /* every message was taken: close with this code and reason */
     int close_code;
     const char *reason; /* at most 123 bytes (RFC 6455, 5.5) */
     const char *error;  /* its stable name; "" = none */

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 from daemon import BUILD, DIGITS_TEXT, SLOW, Skip, Stenod, case, client, eventually, pcm, tap
 
@@ -129,6 +130,21 @@ def a_describe_costs_no_recording_and_pings_are_answered(d):
         got = answers(s)
     assert [k for k, _ in got] == ["pong", "info", "pong"], got
     assert got[0][1] == {"text": "é"} and got[1][1]["asr"][0]["name"] == "steno", got
+
+
+@case
+def who_ends_his_side_of_the_connection_is_still_answered(d):
+    with connect(d) as s:
+        time.sleep(0.2)  # the server has taken the connection before anything comes
+        s.sendall(event("describe"))
+        s.shutdown(socket.SHUT_WR)
+        assert [k for k, _ in answers(s)] == ["info"]
+    want = ask(d, recording())
+    with connect(d) as s:
+        time.sleep(0.2)
+        s.sendall(recording())
+        s.shutdown(socket.SHUT_WR)
+        assert [a for a in answers(s) if a[0] == "transcript"] == [a for a in want if a[0] == "transcript"] != []
 
 
 @case
