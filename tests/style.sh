@@ -13,9 +13,7 @@ check "no retired word (tests/retired.txt; docs/glossary.md has the terms)" "$(g
     git grep -nIE -f - -- '*.c' '*.h' '*.md' '*.sh' '*.py' '*.scd' '*.conf' '*.yaml' ':!docs/glossary.md' ':!docs/log' ':!CHANGELOG.md' 2>&1)"
 check "every folder of sources has a README" "$(git ls-files '*.c' | xargs -n1 dirname | sort -u | while read -r d; do
     [ -f "$d/README.md" ] || [ -f "$(dirname "$d")/README.md" ] || echo "$d"; done)"
-check "links between documents lead somewhere" "$(git ls-files '*.md' | while read -r f; do
-    grep -oE '\]\([^)#: ]+' "$f" | sed 's/^](//' | while read -r l; do
-        [ -e "$(dirname "$f")/$l" ] || echo "$f: $l"; done; done)"
+check "links between documents lead somewhere" "$(python3 tests/links.py 2>&1)"
 check "every function of the public header is documented for the manual's reader" "$(awk '/^STENO_API/ {if (prev !~ /\*\/$/ && prev !~ /;/ && prev !~ /^STENO_API/ && prev != "") print FILENAME": "$0} {prev=$0}' engine/steno.h)"
 check "steno.conf(5) and the sample name every setting" "$(sed -n 's/^ROW([A-Z]*, [a-z_]*, "[a-z]*", "\([a-z_]*\)", "\([A-Z_]*\)".*/\1 \2/p' server/config_table.h |
     while read -r key env; do
