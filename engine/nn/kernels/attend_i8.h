@@ -8,7 +8,11 @@
 #include <math.h>
 #include <stdint.h>
 
-enum { ATTEND_I8 = 127, ATTEND_I16 = 32512 /* in signed bytes of 256 and 1: 127 and 0 */ };
+enum {
+    ATTEND_I8 = 127,
+    ATTEND_I16 = 32512,         /* in signed bytes of 256 and 1: 127 and 0 */
+    ATTEND_I8_AHEAD = 16 << 10, /* prefetch distance in bytes */
+};
 
 /* A KV page of kv_pack_i8. Offsets in bytes; units are f32 [2, STENO_KV_PAGE_KEYS], of keys and of
  * values. */

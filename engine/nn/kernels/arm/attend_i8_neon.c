@@ -1,6 +1,6 @@
 /* Attention to bytes by smlal: bytes become 16 bits when they are read. The four rows of a step are
  * the lanes of a column's sum, which are added at the end. */
-#include "nn/kernels/arm/vec_neon.h"
+#include "nn/kernels/arm/vec_i32_neon.h"
 
 #include "nn/kernels/attend_i8.h"
 #include "nn/kernels/tmpl/math_tmpl.h"
@@ -8,25 +8,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-static const float exponent_unit = 1;
+enum { MOST = 4 };
 
-enum { WEIGHTS = V_MANY };
-
-static inline __attribute__((always_inline)) void weights_each(vf *x, int n)
-{
-    v_exp_each(x, n);
-}
-
-struct factor {
+struct numbers {
     int16_t n[STENO_ATTEND_SIZE];
-    int32x4_t sum; /* in parts */
 };
 
-static inline void factor_put(struct factor *f, size_t i, vf x)
+static inline void put_numbers(struct numbers *to, size_t i, vi v)
 {
-    const int32x4_t n = vcvtnq_s32_f32(x);
-    vst1_s16(f->n + i, vqmovn_s32(n));
-    f->sum = i ? vaddq_s32(f->sum, n) : n;
+    vst1_s16(to->n + i, vqmovn_s32(v));
 }
 
 static void put_u8(uint8_t *to, vf x)
@@ -40,33 +30,30 @@ static void put_u8(uint8_t *to, vf x)
     to[3] = all[3];
 }
 
-static void product(const uint8_t *b, size_t steps, size_t columns, const struct factor *f,
-                    float *out, bool first)
+static inline __attribute__((always_inline)) void columns_of(const uint8_t *b, size_t row,
+                                                             size_t steps, const struct numbers *a,
+                                                             int32_t minus, float *out, bool first,
+                                                             int n)
 {
-    enum { N = 16 };
-    const int32x4_t minus = vdupq_n_s32(attend_i8_minus(vaddvq_s32(f->sum)));
+    vi sum[4 * MOST];
     (void)first; /* the CPU prefetches what is read in order */
-    for (size_t c = 0; c < columns; c += N) {
-        const uint8_t *p = b + 4 * c;
-        int32x4_t sum[N];
 #pragma GCC unroll 16
-        for (int v = 0; v < N; v++)
-            sum[v] = vdupq_n_s32(0);
-        for (size_t s = 0; s < steps; s++, p += 4 * columns) {
-            const int16x4_t x = vld1_s16(f->n + 4 * s);
+    for (int v = 0; v < 4 * n; v++)
+        sum[v] = vi_zero();
+    for (size_t s = 0; s < steps; s++, b += row) {
+        const int16x4_t x = vld1_s16(a->n + 4 * s);
 #pragma GCC unroll 8
-            for (int v = 0; v < N; v += 2) {
-                const int16x8_t w = vreinterpretq_s16_u16(vmovl_u8(vld1_u8(p + 4 * v)));
-                sum[v] = vmlal_s16(sum[v], vget_low_s16(w), x);
-                sum[v + 1] = vmlal_s16(sum[v + 1], vget_high_s16(w), x);
-            }
+        for (int v = 0; v < 4 * n; v += 2) {
+            const int16x8_t w = vreinterpretq_s16_u16(vmovl_u8(vld1_u8(b + 4 * v)));
+            sum[v] = vmlal_s16(sum[v], vget_low_s16(w), x);
+            sum[v + 1] = vmlal_s16(sum[v + 1], vget_high_s16(w), x);
         }
+    }
 #pragma GCC unroll 4
-        for (int v = 0; v < N; v += 4)
-            v_store(out + c + v,
-                    vcvtq_f32_s32(vaddq_s32(vpaddq_s32(vpaddq_s32(sum[v], sum[v + 1]),
-                                                       vpaddq_s32(sum[v + 2], sum[v + 3])),
-                                            minus)));
+    for (int v = 0; v < n; v++) {
+        const vi low = vpaddq_s32(sum[4 * v], sum[4 * v + 1]),
+                 high = vpaddq_s32(sum[4 * v + 2], sum[4 * v + 3]);
+        v_store(out + v * VL, vi_to_float(vi_add(vpaddq_s32(low, high), vi_set1(minus))));
     }
 }
 

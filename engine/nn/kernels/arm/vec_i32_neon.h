@@ -82,6 +82,10 @@ static inline vi vi_madd(vi acc, vi a, vi b)
     return vaddq_s32(acc,
                      vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y)));
 }
+static inline int32_t vi_hsum(vi a)
+{
+    return vaddvq_s32(a);
+}
 static inline vi vi_round(vf v)
 {
     return vbslq_s32(vceqq_f32(v, v), vcvtnq_s32_f32(v), vdupq_n_s32(INT32_MIN));

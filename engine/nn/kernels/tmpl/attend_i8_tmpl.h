@@ -4,21 +4,73 @@
  * So the only rounding that matters is that of the bytes. A page's scores, weights and sums are
  * each computed for all queries: those of one query are a chain that the CPU would wait for.
  *
- * Included after vec_<isa>.h with
- *   struct factor     the left factor of a product
- *   factor_put(f, i, x)       numbers i to i + VL of it, rounded; in order from 0 on
- *   put_u8(to, x)     store VL integers in [0, 255]
- *   product(b, steps, columns, f, out, first)
- *       out[c] = sum over i < 4 steps of f[i] (b[i][c] - 128), exact; columns: a multiple of 16.
- *       first: b is not in the caches, and neither is what follows it in memory
- *   weights_each(x, n)        x <= 0, n vectors in which 1 is exponent_unit, to e^x */
+ * Included after vec_<isa>.h, vec_i32_<isa>.h, math_tmpl.h and the definitions that differ:
+ *   struct numbers            STENO_ATTEND_SIZE numbers of a left factor, as columns_of reads them
+ *   put_numbers(to, i, v)     store VL integers of 16 bits as numbers i to i + VL
+ *   put_u8(to, x)             store VL integers in [0, 255]
+ *   columns_of(b, row, steps, a, minus, out, first, n)
+ *       out[c] = minus + sum over i < 4 steps of a[i] b[i][c] for n vectors of columns, exact; a
+ *       step is `row` bytes of b. first: b is not in the caches, and neither is what follows it in
+ *       memory. n and first are constants at compile time.
+ *   MOST                      n of columns_of is this, half of it, or 16 columns
+ * and, where weights are not exponentials by math_tmpl.h:
+ *   weights_each(x, n), EXPONENT_UNIT     e^x for n vectors, x <= 0; 1 is EXPONENT_UNIT in x
+ *   WEIGHTS                   n of weights_each is this or 1 */
 #include "nn/kernels/attend_i8.h"
 #include "nn/kernels/internal.h"
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <string.h>
 
-enum { KEYS = STENO_KV_PAGE_KEYS, ROWS = STENO_ATTEND_ROWS, MOST = STENO_ATTEND_SIZE };
+#ifndef weights_each
+#define weights_each v_exp_each
+#define EXPONENT_UNIT 1.0f
+enum { WEIGHTS = V_MANY };
+#endif
+
+enum { KEYS = STENO_KV_PAGE_KEYS, ROWS = STENO_ATTEND_ROWS, SIZE = STENO_ATTEND_SIZE };
+
+/* The left factor of a product. */
+struct factor {
+    struct numbers n;
+    vi sum; /* of all numbers, in parts */
+};
+
+/* Numbers i to i + VL, rounded; in order from 0 on. */
+static inline void factor_put(struct factor *f, size_t i, vf x)
+{
+    const vi v = vi_round(x);
+    put_numbers(&f->n, i, v);
+    f->sum = i ? vi_add(f->sum, v) : v;
+}
+
+static inline __attribute__((always_inline)) void each_column(const uint8_t *b, size_t steps,
+                                                              size_t columns,
+                                                              const struct factor *f, float *out,
+                                                              bool first)
+{
+    const int32_t minus = attend_i8_minus(vi_hsum(f->sum));
+    const size_t row = 4 * columns, most = MOST * VL, half = most / 2;
+    size_t c = 0;
+    for (; c + most <= columns; c += most)
+        columns_of(b + 4 * c, row, steps, &f->n, minus, out + c, first, MOST);
+    for (; half > 16 && c + half <= columns; c += half)
+        columns_of(b + 4 * c, row, steps, &f->n, minus, out + c, first, MOST / 2);
+    for (; most > 16 && c < columns; c += 16)
+        columns_of(b + 4 * c, row, steps, &f->n, minus, out + c, first, 16 / VL);
+}
+
+/* out[c] = sum over i < 4 steps of f[i] (b[i][c] - 128), exact; columns: a multiple of 16. first as
+ * in columns_of. */
+static void product(const uint8_t *b, size_t steps, size_t columns, const struct factor *f,
+                    float *out, bool first)
+{
+    if (first)
+        each_column(b, steps, columns, f, out, true);
+    else
+        each_column(b, steps, columns, f, out, false);
+}
 
 static float largest(const float *x, size_t n)
 {
@@ -49,7 +101,7 @@ static void V_NAME(kv_pack_i8)(void *page, size_t size, size_t v_size, size_t n,
                                size_t ldk, const float *v, size_t ldv)
 {
     const struct kv_i8_layout l = kv_i8_layout(size, v_size);
-    uint8_t *keys = page, *values = keys + l.values, row[4][MOST + VL];
+    uint8_t *keys = page, *values = keys + l.values, row[4][SIZE + VL];
     float *k_unit = (float *)(void *)(keys + l.units), *v_unit = k_unit + KEYS;
     memset(page, 128, l.units);
     memset(k_unit, 0, 2 * KEYS * sizeof *k_unit);
@@ -125,12 +177,12 @@ static void V_NAME(attend_i8)(const struct steno_attend_i8 *a)
     const struct kv_i8_layout l = kv_i8_layout(a->size, a->v_size);
     const uint8_t *page = a->pages;
     struct query all[ROWS];
-    alignas(64) float o[MOST + VL];
+    alignas(64) float o[SIZE + VL];
     for (size_t i = 0; i < a->m; i++) {
         all[i].max = -INFINITY;
         all[i].sum = 0;
         to_factor(a->q + i * a->ldq, a->size, &all[i].q, &all[i].scale);
-        all[i].scale *= a->scale * exponent_unit;
+        all[i].scale *= a->scale * EXPONENT_UNIT;
         memset(a->y + i * a->ldy, 0, a->v_size * sizeof *a->y);
     }
     for (size_t at = 0; at < a->n; at += KEYS, page += l.bytes) {

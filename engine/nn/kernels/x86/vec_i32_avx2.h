@@ -46,6 +46,10 @@ static inline vi vi_shift4(vi a)
 {
     return _mm256_srli_epi32(a, 4);
 }
+static inline vi vi_times256(vi a)
+{
+    return _mm256_slli_epi32(a, 8);
+}
 static inline vi vi_add(vi a, vi b)
 {
     return _mm256_add_epi32(a, b);

@@ -47,6 +47,10 @@ static inline vi vi_shift4(vi a)
 {
     return _mm512_srli_epi32(a, 4);
 }
+static inline vi vi_times256(vi a)
+{
+    return _mm512_slli_epi32(a, 8);
+}
 static inline vi vi_add(vi a, vi b)
 {
     return _mm512_add_epi32(a, b);
@@ -84,6 +88,10 @@ static inline vi vi_widen(const void *p)
 static inline vi vi_madd(vi acc, vi a, vi b)
 {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
+}
+static inline int32_t vi_hsum(vi a)
+{
+    return _mm512_reduce_add_epi32(a);
 }
 static inline vi vi_round(vf v)
 {
