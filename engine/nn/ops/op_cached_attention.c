@@ -114,7 +114,7 @@ static void run_own(struct steno_op_ctx *ctx, struct cached *c)
                      c);
 }
 
-/* ---- rows that all hypotheses share ---- */
+/* ---- rows that all hypotheses share, in f32 ---- */
 
 static size_t larger(size_t a, size_t b)
 {
@@ -122,7 +122,7 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* Two products for each head: scores of all queries and keys, and weighted sums of the values. */
-static void shared_head(const struct cached *c, size_t h, char *mem)
+static void f32_head(const struct cached *c, size_t h, char *mem)
 {
     const float *keys = c->rows.p + h * c->size * c->rows.cap;
     const float *values =
@@ -143,18 +143,11 @@ static void shared_head(const struct cached *c, size_t h, char *mem)
         c->k->affine_f32(y, y, c->v_size, 1 / c->sum[h * c->batch + b], 0);
 }
 
-static void shared_part(void *arg, int part)
-{
-    const struct cached *c = arg;
-    size_t p = (size_t)part;
-    for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
-        shared_head(c, h, c->scratch + p * c->part_bytes);
-}
+/* ---- shared rows in KV pages ---- */
 
-/* ---- shared rows in bf16 KV pages ---- */
-
-/* Compute m queries of head h, from query b on. */
-static void pages_tile(const struct cached *c, size_t h, size_t b, size_t m, char *mem)
+/* Queries [b, b + m) of head h, whose keys and values are the pages from `page` on. */
+static void bf16_tile(const struct cached *c, size_t h, size_t b, size_t m, const char *page,
+                      char *mem)
 {
     const size_t ldo = steno_attend_ldo(c->v_size), y_row = c->heads * c->v_size;
     const size_t bytes = steno_kv_page_bytes(c->k, c->size, c->v_size);
@@ -175,9 +168,9 @@ static void pages_tile(const struct cached *c, size_t h, size_t b, size_t m, cha
         max[i] = -INFINITY;
         sum[i] = 0;
     }
-    for (size_t at = 0; at < c->rows.n; at += STENO_KV_PAGE_KEYS, a.first = false) {
-        a.k = c->pages + (h * c->rows.cap + at) / STENO_KV_PAGE_KEYS * bytes;
-        a.v = (const char *)a.k + steno_kv_page_key_bytes(c->k, c->size);
+    for (size_t at = 0; at < c->rows.n; at += STENO_KV_PAGE_KEYS, page += bytes, a.first = false) {
+        a.k = page;
+        a.v = page + steno_kv_page_key_bytes(c->k, c->size);
         a.to = c->rows.n - at < STENO_KV_PAGE_KEYS ? c->rows.n - at : STENO_KV_PAGE_KEYS;
         c->k->attend_bf16(&a);
     }
@@ -185,48 +178,53 @@ static void pages_tile(const struct cached *c, size_t h, size_t b, size_t m, cha
         c->k->affine_f32(y, a.o + i * ldo, c->v_size, 1 / sum[i], 0);
 }
 
-static void pages_part(void *arg, int part)
+static void i8_tile(const struct cached *c, size_t h, size_t b, size_t m, const char *page)
 {
-    const struct cached *c = arg;
-    size_t p = (size_t)part;
-    for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
-        for (size_t b = 0; b < c->batch; b += STENO_ATTEND_ROWS)
-            pages_tile(c, h, b, c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
-                       c->scratch + p * c->part_bytes);
+    const size_t y_row = c->heads * c->v_size;
+    c->k->attend_i8(&(struct steno_attend_i8){.m = m,
+                                              .n = c->rows.n,
+                                              .size = c->size,
+                                              .v_size = c->v_size,
+                                              .q = c->q + b * c->q_row + h * c->size,
+                                              .ldq = c->q_row,
+                                              .pages = page,
+                                              .scale = c->scale,
+                                              .y = c->y + b * y_row + h * c->v_size,
+                                              .ldy = y_row});
 }
 
-/* ---- shared rows in KV pages of 8 bits ---- */
+static void pages_head(const struct cached *c, size_t h, char *mem)
+{
+    const size_t bytes = c->is_i8 ? steno_kv_i8_page_bytes(c->size, c->v_size)
+                                  : steno_kv_page_bytes(c->k, c->size, c->v_size);
+    const char *page = c->pages + h * (c->rows.cap / STENO_KV_PAGE_KEYS) * bytes;
+    for (size_t b = 0; b < c->batch; b += STENO_ATTEND_ROWS) {
+        const size_t m = c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS;
+        if (c->is_i8)
+            i8_tile(c, h, b, m, page);
+        else
+            bf16_tile(c, h, b, m, page, mem);
+    }
+}
 
-static void pages_i8_part(void *arg, int part)
+/* ---- all shared rows ---- */
+
+static void shared_part(void *arg, int part)
 {
     const struct cached *c = arg;
-    const size_t p = (size_t)part, y_row = c->heads * c->v_size;
-    const size_t head =
-        c->rows.cap / STENO_KV_PAGE_KEYS * steno_kv_i8_page_bytes(c->size, c->v_size);
+    const size_t p = (size_t)part;
     for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
-        for (size_t b = 0; b < c->batch; b += STENO_ATTEND_ROWS)
-            c->k->attend_i8(&(struct steno_attend_i8){
-                .m = c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
-                .n = c->rows.n,
-                .size = c->size,
-                .v_size = c->v_size,
-                .q = c->q + b * c->q_row + h * c->size,
-                .ldq = c->q_row,
-                .pages = c->pages + h * head,
-                .scale = c->scale,
-                .y = c->y + b * y_row + h * c->v_size,
-                .ldy = y_row});
+        (c->pages ? pages_head : f32_head)(c, h, c->scratch + p * c->part_bytes);
 }
 
 static void run_shared(struct steno_op_ctx *ctx, struct cached *c)
 {
-    void (*part)(void *, int) = c->is_i8 ? pages_i8_part : c->pages ? pages_part : shared_part;
     if (!c->rows.n)
         memset(c->y, 0, c->batch * c->heads * c->v_size * sizeof *c->y);
     else if (c->parts == 1)
-        part(c, 0);
+        shared_part(c, 0);
     else
-        steno_op_parallel(ctx, (int)c->parts, part, c);
+        steno_op_parallel(ctx, (int)c->parts, shared_part, c);
 }
 
 /* ---- memory ---- */
