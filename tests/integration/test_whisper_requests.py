@@ -13,6 +13,7 @@ from daemon import ROOT, Skip, Stenod, case, client, converse, pcm, tap
 BASE = os.environ.get("STENO_WHISPER_BASE") or os.path.join(ROOT, "build", "models", "base")
 REAL = os.path.join(ROOT, "..", "shared", "audio", "real")
 SPANISH, CHINESE = os.path.join(REAL, "es-mx_en-us.wav"), os.path.join(REAL, "zhcn_short.wav")
+ENGLISH = os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")
 SEGMENT = {"id", "seek", "start", "end", "text", "tokens", "temperature", "avg_logprob", "compression_ratio",
            "no_speech_prob"}
 
@@ -103,11 +104,12 @@ def errors_of_openais_form_name_the_field(d):
 def suppressed_tokens_may_be_text_or_an_array(d):
     comma, of_text = 11, {}
     for value in ("-1", f"-1,{comma}", [-1, comma]):
-        with open(SPANISH, "rb") as f:
-            text = sdk(d).audio.transcriptions.create(model="whisper-1", file=f, language="en", prompt="First, second, third,",
+        with open(ENGLISH, "rb") as f:
+            text = sdk(d).audio.transcriptions.create(model="whisper-1", file=f, language="en",
                                                       extra_body={"suppress_tokens": value}).text
         of_text[str(value)] = text
-    assert [bool(t) and "," in t for t in of_text.values()] == [True, False, False], of_text
+    assert ["And so, my" in t for t in of_text.values()] == [True, False, False], of_text
+    assert all("your country" in t for t in of_text.values()) and not any("," in of_text[v] for v in list(of_text)[1:]), of_text
     status, r = post(d, "/v1/transcribe", suppress_tokens="-1 60000")
     assert status == 400 and r["error"]["message"].startswith("suppress_tokens:"), r
 
@@ -222,8 +224,8 @@ def the_command_takes_the_same(_):
     steno = os.path.join(ROOT, os.environ.get("STENO_BUILD", os.path.join("build", "release")), "steno")
 
     def run(*args):
-        return subprocess.run([steno, "transcribe", "--model", BASE, *args, CHINESE], capture_output=True, text=True,
-                              check=False)
+        return subprocess.run([steno, "transcribe", "--model", BASE, "--precision", "fp32", *args, CHINESE],
+                              capture_output=True, text=True, check=False)
     assert "weather" in run("--translate", "--language", "chinese").stdout
     assert len(run("--word-times", "--language", "zh", "--temperature", "0").stdout.splitlines()) > 1
     r = run("--language", "klingon")
@@ -236,6 +238,7 @@ if __name__ == "__main__":
     if not os.path.exists(BASE) or not os.path.exists(SPANISH):
         print("1..0 # SKIP set STENO_WHISPER_BASE to a faster-whisper directory of base; ../shared/audio/real is needed too")
         sys.exit(0)
-    with Stenod("model.dir=" + BASE) as server:
+    # in other precisions the words that are hardest to tell depend on the CPU
+    with Stenod("model.dir=" + BASE, "model.precision=fp32") as server:
         code = tap(server)
     sys.exit(code)
