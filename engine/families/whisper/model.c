@@ -159,6 +159,20 @@ void steno_whisper_close(struct steno_whisper *m)
     free(m);
 }
 
+struct steno_whisper_pages steno_whisper_pages_of(const struct steno_whisper *m)
+{
+    enum { PANEL = 32 }; /* rows */
+    const size_t size = (size_t)(m->dims.text_state / m->dims.text_heads);
+    const steno_kernels *i8 = steno_network_kv_i8(m->step), *bf16 = steno_network_kv_bf16(m->step);
+    if (size <= STENO_ATTEND_SIZE && i8)
+        return (struct steno_whisper_pages){i8, true, STENO_KV_PAGE_KEYS,
+                                            steno_kv_i8_page_bytes(size, size)};
+    if (size <= STENO_ATTEND_SIZE && bf16)
+        return (struct steno_whisper_pages){bf16, false, STENO_KV_PAGE_KEYS,
+                                            steno_kv_page_bytes(bf16, size, size)};
+    return (struct steno_whisper_pages){NULL, false, PANEL, PANEL * 2 * size * sizeof(float)};
+}
+
 size_t steno_whisper_weight_bytes(const struct steno_whisper *m)
 {
     return steno_network_weight_bytes(m->encoder) + steno_network_weight_bytes(m->cross) +
@@ -170,15 +184,13 @@ size_t steno_whisper_step_bytes(const struct steno_whisper *m)
     return steno_network_weight_bytes(m->step) + steno_network_weight_bytes(m->scores);
 }
 
-/* As net.c keeps them: pages of 8 bits or of bf16, or f32. */
 size_t steno_whisper_window_bytes(const struct steno_whisper *m, size_t rows)
 {
-    const size_t heads = (size_t)(m->dims.text_heads * m->dims.text_layers);
-    const size_t size = (size_t)(m->dims.text_state / m->dims.text_heads);
-    const size_t pages = (rows + STENO_KV_PAGE_KEYS - 1) / STENO_KV_PAGE_KEYS;
-    const struct steno_kernels *bf16 = steno_network_kv_bf16(m->step);
-    if (steno_network_kv_i8(m->step))
-        return heads * pages * steno_kv_i8_page_bytes(size, size);
-    return heads *
-           (bf16 ? pages * steno_kv_page_bytes(bf16, size, size) : 2 * rows * size * sizeof(float));
+    return (size_t)m->dims.text_layers * steno_whisper_layer_bytes(m, rows);
+}
+
+size_t steno_whisper_layer_bytes(const struct steno_whisper *m, size_t rows)
+{
+    const struct steno_whisper_pages p = steno_whisper_pages_of(m);
+    return (size_t)m->dims.text_heads * ((rows + p.rows - 1) / p.rows) * p.bytes;
 }

@@ -18,6 +18,14 @@ struct steno_whisper_options {
     const char *cache_dir; /* of packed weights, or NULL */
 };
 
+/* How keys and values of a window are kept, by heads: in KV pages (nn/kernels/kernels.h) or, where
+ * the networks' precision has none, in f32 as struct steno_kv_layer says. */
+struct steno_whisper_pages {
+    const steno_kernels *kernels; /* NULL: no pages */
+    bool is_i8;                   /* pages of 8 bits, else of bf16 */
+    size_t rows, bytes;           /* of a page; without pages, of a panel of the f32 products */
+};
+
 struct steno_whisper {
     struct steno_whisper_options opt;
     steno_whisper_weights *weights;
@@ -40,11 +48,14 @@ struct steno_whisper {
 STENO_MUST steno_status steno_whisper_open(struct steno_whisper **out, const char *path,
                                            const struct steno_whisper_options *opt, steno_err *err);
 void steno_whisper_close(struct steno_whisper *m);
+/* How m's states keep keys and values of a window. */
+struct steno_whisper_pages steno_whisper_pages_of(const struct steno_whisper *m);
 /* Bytes of weights, as the networks hold them. */
 size_t steno_whisper_weight_bytes(const struct steno_whisper *m);
 /* Bytes that a step of the decoder reads: the weights, once for all states of the step; for each
- * state the keys and values of a window of `rows` rows. */
+ * state the keys and values of a window of `rows` rows; those of one layer. */
 size_t steno_whisper_step_bytes(const struct steno_whisper *m);
 size_t steno_whisper_window_bytes(const struct steno_whisper *m, size_t rows);
+size_t steno_whisper_layer_bytes(const struct steno_whisper *m, size_t rows);
 
 #endif

@@ -1,7 +1,7 @@
 /* Keys and values of what was said so far lie in rows that never move: [heads, cap, 2 size] for
  * each layer, a key and its value. Each hypothesis has a list of rows that are its past, and where
  * a beam is reordered the lists are; rows that no list names are written again. The window's keys
- * and values are everybody's, as the products of a whole beam read them (nn/ops/kv_cache.h). */
+ * and values are everybody's, as the products of a whole beam read them (nn/exec/kv_cache.h). */
 #include "families/whisper/net.h"
 
 #include <math.h>
@@ -13,10 +13,9 @@
 #include "families/whisper/mel.h"
 #include "nn/kernels/kernels.h"
 
-#define MEMORY_STEP 32 /* rows: a whole panel of the products */
 #define FIRST_ROWS 256
-#define CROSS_ROWS                                                                                 \
-    (2 * STENO_KV_PAGE_KEYS) /* rows of a window that become keys and values at a time */
+/* Rows of a window that become keys and values at a time: whole pages. */
+#define CROSS_ROWS (2 * STENO_KV_PAGE_KEYS)
 
 struct kept {
     float *own;   /* [heads, cap, 2 size] */
@@ -26,8 +25,7 @@ struct kept {
 struct steno_whisper_state {
     const struct steno_whisper *m;
     size_t layers, heads, size; /* of the decoder */
-    const steno_kernels *keeps; /* memory is KV pages; NULL: f32 */
-    bool is_i8;                 /* of 8 bits, else bf16 */
+    struct steno_whisper_pages pages;
     size_t cap, cap_memory, n_memory;
     struct kept *kept;           /* [layers] */
     float *keys;                 /* beside pages, of the heads that follow time: [n, size, cap] */
@@ -70,12 +68,7 @@ steno_status steno_whisper_state_open(steno_whisper_state **out, const struct st
     s->layers = (size_t)m->dims.text_layers;
     s->heads = (size_t)m->dims.text_heads;
     s->size = (size_t)(m->dims.text_state / m->dims.text_heads);
-    s->keeps = steno_network_kv_i8(m->step);
-    s->is_i8 = s->keeps != NULL;
-    if (!s->keeps)
-        s->keeps = steno_network_kv_bf16(m->step);
-    if (s->size > STENO_ATTEND_SIZE)
-        s->keeps = NULL;
+    s->pages = steno_whisper_pages_of(m);
     s->kept = calloc(s->layers, sizeof *s->kept);
     s->view = calloc(s->layers, sizeof *s->view);
     if (!s->kept || !s->view) {
@@ -102,19 +95,6 @@ void steno_whisper_state_close(steno_whisper_state *s)
     free(s->used);
     free(s->slot);
     free(s);
-}
-
-static size_t page_bytes(const steno_whisper_state *s)
-{
-    return s->is_i8 ? steno_kv_i8_page_bytes(s->size, s->size)
-                    : steno_kv_page_bytes(s->keeps, s->size, s->size);
-}
-
-static size_t memory_bytes(const steno_whisper_state *s, size_t cap)
-{
-    if (s->keeps)
-        return s->heads * cap / STENO_KV_PAGE_KEYS * page_bytes(s);
-    return 2 * s->heads * s->size * cap * sizeof(float);
 }
 
 void steno_whisper_state_keep_keys(steno_whisper_state *s)
@@ -190,15 +170,14 @@ static bool grow_hyps(steno_whisper_state *s, size_t hyps)
 /* Memory of every layer for n rows of a window. */
 static bool grow_memory(steno_whisper_state *s, size_t n)
 {
-    const size_t step = s->keeps ? STENO_KV_PAGE_KEYS : MEMORY_STEP,
-                 cap = (n + step - 1) / step * step;
+    const size_t step = s->pages.rows, cap = (n + step - 1) / step * step;
     if (cap <= s->cap_memory)
         return true;
     steno_aligned_free(s->keys);
     s->keys = NULL;
     for (size_t i = 0; i < s->layers; i++) {
         steno_aligned_free(s->kept[i].memory);
-        s->kept[i].memory = steno_aligned_zeroed(memory_bytes(s, cap));
+        s->kept[i].memory = steno_aligned_zeroed(steno_whisper_layer_bytes(s->m, cap));
         if (!s->kept[i].memory) {
             s->cap_memory = 0;
             return false;
@@ -312,20 +291,21 @@ static void keep_floats(const steno_whisper_state *s, float *to, size_t at, cons
                    s->size * sizeof *values);
 }
 
-/* The same in KV pages; at: a multiple of STENO_KV_PAGE_KEYS. */
+/* The same in KV pages; at: the first row of a page. */
 static void keep_pages(const steno_whisper_state *s, char *to, size_t at, const float *kv,
                        size_t rows)
 {
-    const size_t d = s->heads * s->size, size = s->size, bytes = page_bytes(s);
+    const size_t d = s->heads * s->size, size = s->size;
+    const struct steno_whisper_pages *p = &s->pages;
     for (size_t h = 0; h < s->heads; h++)
-        for (size_t r = 0; r < rows; r += STENO_KV_PAGE_KEYS) {
-            const size_t n = rows - r < STENO_KV_PAGE_KEYS ? rows - r : STENO_KV_PAGE_KEYS;
+        for (size_t r = 0; r < rows; r += p->rows) {
+            const size_t n = rows - r < p->rows ? rows - r : p->rows;
             const float *k = kv + r * 2 * d + h * size, *v = k + d;
-            char *page = to + (h * s->cap_memory + at + r) / STENO_KV_PAGE_KEYS * bytes;
-            if (s->is_i8)
-                s->keeps->kv_pack_i8(page, size, size, n, k, 2 * d, v, 2 * d);
+            char *page = to + (h * s->cap_memory + at + r) / p->rows * p->bytes;
+            if (p->is_i8)
+                p->kernels->kv_pack_i8(page, size, size, n, k, 2 * d, v, 2 * d);
             else
-                s->keeps->kv_append_bf16(page, size, size, 0, n, k, 2 * d, v, 2 * d);
+                p->kernels->kv_append_bf16(page, size, size, 0, n, k, 2 * d, v, 2 * d);
         }
 }
 
@@ -342,7 +322,7 @@ static void keep_keys(const steno_whisper_state *s, size_t layer, size_t at, con
 static bool keep_layer(steno_whisper_state *s, size_t layer, size_t at, const float *kv,
                        size_t rows)
 {
-    if (!s->keeps) {
+    if (!s->pages.kernels) {
         keep_floats(s, s->kept[layer].memory, at, kv, rows);
         return true;
     }
@@ -525,12 +505,13 @@ static void embed(steno_whisper_runner *r, const struct steno_whisper_ask *a, si
 static struct steno_kv_view view_of(const struct steno_whisper_ask *a)
 {
     steno_whisper_state *s = a->state;
+    const bool pages = s->pages.kernels != NULL;
     for (size_t l = 0; l < s->layers; l++)
         s->view[l] = (struct steno_kv_layer){
             .own = {s->kept[l].own, s->cap, s->length},
-            .memory = {s->keeps ? NULL : s->kept[l].memory, s->cap_memory, s->n_memory},
-            .pages = s->keeps ? s->kept[l].memory : NULL,
-            .is_i8 = s->is_i8};
+            .memory = {pages ? NULL : s->kept[l].memory, s->cap_memory, s->n_memory},
+            .pages = pages ? s->kept[l].memory : NULL,
+            .is_i8 = s->pages.is_i8};
     return (struct steno_kv_view){.hyps = a->n,
                                   .index = s->list[0],
                                   .index_row = (size_t)s->m->dims.text_ctx,
@@ -672,7 +653,7 @@ void steno_whisper_cross_scores(const steno_whisper_runner *r, const struct sten
     const struct steno_whisper_head head = s->m->heads[number];
     const size_t d = s->heads * s->size, h = (size_t)head.head;
     const float *q = (const float *)steno_session_get(r->step, r->query[head.layer])->data;
-    const float *k = s->keeps
+    const float *k = s->pages.kernels
                          ? s->keys + number * s->size * s->cap_memory
                          : (const float *)s->kept[head.layer].memory + h * s->size * s->cap_memory;
     const float scale = 1 / sqrtf((float)s->size);
