@@ -754,27 +754,13 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         amx_block(&x, j0, j1);
 }
 #else
-/* Prefetch what storing a tile at (i, j) reads and writes, as in gemm_tmpl.h. */
-static inline __attribute__((always_inline)) void prefetch_stored(const struct product *p, size_t i,
-                                                                  size_t rows, size_t j)
-{
-    const struct steno_gemm_i8 *g = p->g;
-    const float *c = (const float *)g->c + i * g->ldc + j; /* or int32_t */
-    const float *residual = g->ep && g->ep->residual ? g->ep->residual + i * g->ep->ldr + j : NULL;
-    for (size_t r = 0; r < rows; r++) {
-        __builtin_prefetch(c + r * g->ldc, 1);
-        if (residual)
-            __builtin_prefetch(residual + r * g->ep->ldr);
-    }
-}
-
 /* Rows [r0, r0 + h) of the part times panels [j, j + step). */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
                            size_t j, micro_fn *fn, size_t step, const int8_t *prefetch)
 {
     alignas(64) int32_t tile[MR * NR];
     if (VL == 8)
-        prefetch_stored(p, a->i0 + r0, h, j * NR);
+        prefetch_stored(p->g->c, p->g->ldc, p->g->ep, a->i0 + r0, h, j * NR);
     fn(a->ku, a->buf + r0 * A_LD, a->b + j * p->b.panel, p->b.panel, prefetch, tile);
 #ifdef SUMS_16
     for (size_t r = 0; r < h; r++)

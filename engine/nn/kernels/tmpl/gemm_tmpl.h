@@ -635,20 +635,6 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 #elif defined(GEMM_SCALED)
 #include "nn/kernels/tmpl/scaled_tiles_tmpl.h"
 #else
-/* Prefetch what storing a tile of `rows` rows at (i, j) reads and writes, while its sums are
- * computed: C and a residual of many rows are not in L2. */
-static inline __attribute__((always_inline)) void prefetch_stored(const struct product *p, size_t i,
-                                                                  size_t rows, size_t j)
-{
-    const float *c = p->c + i * p->ldc + j;
-    const float *residual = p->ep && p->ep->residual ? p->ep->residual + i * p->ep->ldr + j : NULL;
-    for (size_t r = 0; r < rows && !p->spread; r++) {
-        __builtin_prefetch(c + r * p->ldc, 1);
-        if (residual)
-            __builtin_prefetch(residual + r * p->ep->ldr);
-    }
-}
-
 /* Rows [r0, r0 + h) of the part times `step` panels from j on, by a kernel of one panel from
  * `by_rows`; prefetches from `prefetch` on. */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
@@ -661,8 +647,8 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
     fn = step == 4 ? micro_1x4 : step == 2 ? two_panels[h] : fn;
-    if (VL == 8)
-        prefetch_stored(p, a->i0 + r0, h, j * NR);
+    if (VL == 8 && !p->spread)
+        prefetch_stored(p->c, p->ldc, p->ep, a->i0 + r0, h, j * NR);
     fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, prefetch, tile);
     for (size_t q = 0; q < step; q++) {
         size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;

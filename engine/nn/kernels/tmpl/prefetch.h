@@ -1,10 +1,12 @@
-/* How a register tile of a product reads packed weights.
+/* How a register tile of a product reads packed weights, and what it stores.
  *
  * Prefetches with a long distance run on into the weights of the next product: they follow in
  * memory, because a run reads weights in the order of packing. So the memory stays busy while a
  * node ends and the next one begins. */
 #ifndef STENO_NN_KERNELS_TMPL_PREFETCH_H
 #define STENO_NN_KERNELS_TMPL_PREFETCH_H
+
+#include "nn/kernels/kernels.h"
 
 #include <stdbool.h>
 
@@ -42,6 +44,22 @@ static inline __attribute__((always_inline)) void prefetch_next(enum reads reads
 static inline __attribute__((always_inline)) bool reads_shared(enum reads reads)
 {
     return reads == SHARED || reads == SHARED1;
+}
+
+/* Prefetch what storing a tile of `rows` rows from (i, j) on writes, C of f32 or int32_t, and
+ * reads, a residual, while its sums are computed: with many rows neither is in L2. Always inlined,
+ * because gcc removes calls of functions that only prefetch. */
+static inline __attribute__((always_inline)) void
+prefetch_stored(const void *c, size_t ldc, const struct steno_gemm_epilogue *ep, size_t i,
+                size_t rows, size_t j)
+{
+    const float *to = (const float *)c + i * ldc + j;
+    const float *residual = ep && ep->residual ? ep->residual + i * ep->ldr + j : NULL;
+    for (size_t r = 0; r < rows; r++) {
+        __builtin_prefetch(to + r * ldc, 1);
+        if (residual)
+            __builtin_prefetch(residual + r * ep->ldr);
+    }
 }
 
 #endif
