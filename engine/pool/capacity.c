@@ -26,11 +26,19 @@
 #define LOOK_NS 500000000 /* between two looks */
 #define ENOUGH 1.0        /* s of audio that a correction needs */
 #define WEIGHT 20.0       /* s of audio: weight of the value so far */
+/* s of as many streams as fit: weight of what is known of host at start, and at most. An utterance
+ * of Whisper costs little while it is spoken and much at its end; in means over 5 s the capacity
+ * went from 15 to 29 while the same 19 streams ran. */
+#define HOST_WEIGHT 5.0
+#define HOST_MOST 30.0
+#define LATELY 5.0 /* s: time constant of the rate of live audio */
 /* s per s of audio until it is measured: ten messages of 15 us on Zen 4. */
 #define OTHER 150e-6
 #define AT_ONCE 0.1 /* largest part of the way that one look goes */
 /* Streams opened and closed between two looks, relative to live ones; more is a rush. */
 #define TURNOVER 0.1
+/* Of few live streams so many may come or go in any look: the end of each is part of its cost. */
+#define FEW 2
 /* Demand of live steps, relative to the workers, above which batches are needed. */
 #define CROWDED 1.0
 #define WORTH 0.97       /* a larger batch must cost less than this per stream, relatively */
@@ -131,6 +139,7 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     l->quota = steno_cpu_quota();
     l->slower = l->running = 1;
     l->other = OTHER;
+    l->host_weight = HOST_WEIGHT;
     atomic_init(&l->since_ns, steno_now_ns());
     l->process_cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (known)
@@ -157,13 +166,34 @@ static double workers_cpu(const steno_pool *p)
     return sum;
 }
 
-/* One look with many streams covers much audio but little time: what a thousand streams that begin
- * together cost for half a second is not their usual cost. And the cost of few streams is not that
- * of many, which run in larger batches and wake their threads less often. So share is the square of
- * the part of the capacity that is in use. */
-static void correct(double *value, double measured, double audio, double share)
+/* Weight of a look, by the part of the capacity that is in use: the cost of few streams is not that
+ * of many, which run in larger batches and wake their threads less often. */
+static double weight_of_use(double rate, double fit)
 {
-    *value += (measured - *value) * fmin(audio / (audio + WEIGHT), AT_ONCE) * share;
+    double share = fmin(rate / fit, 1);
+    return share * share;
+}
+
+/* One look with many streams covers much audio but little time: what a thousand streams that begin
+ * together cost for half a second is not their usual cost. So it goes AT_ONCE of the way at most.
+ */
+static void correct(double *value, double measured, double audio, double use)
+{
+    *value += (measured - *value) * fmin(audio / (audio + WEIGHT), AT_ONCE) * use;
+}
+
+/* Move host towards what live streams took since the last look: a mean over HOST_MOST s, at first
+ * over fewer. Uploads do not count: without partials they take another amount per second of audio.
+ * The part in use is a recent mean too: where streams wait for many ends of utterances at once they
+ * are fed less audio, and if such looks counted less, so would the ends. */
+static void correct_host(struct steno_pool_load *l, double fit)
+{
+    double weight = l->live_audio / fit * weight_of_use(l->live_rate, fit);
+    if (l->live_audio < ENOUGH)
+        return;
+    l->costs.host += (l->live_host / l->live_audio - l->costs.host) *
+                     fmin(weight / (weight + l->host_weight), AT_ONCE);
+    l->host_weight = fmin(l->host_weight + weight, HOST_MOST);
 }
 
 /* Number of streams opened plus closed so far. */
@@ -172,16 +202,15 @@ static int64_t turnover(const steno_pool *p)
     return 2 * (int64_t)p->stats.opened - p->stats.active;
 }
 
-/* True if few streams were opened or closed since the last look, and at most as many refused as
- * run. Only then is the time spent the cost of the running streams' audio. The cost of a rush of
- * clients is not: it does not grow with the audio, and each refusal would make the next one
- * likelier. Nor is the cost of hundreds of streams that end together, divided by the little audio
- * of those left. */
-static bool is_steady(const steno_pool *p)
+/* True if of all live streams at most TURNOVER were opened or closed (changed) since the last look,
+ * and at most as many refused as run. Only then is the time spent the cost of the running streams'
+ * audio. The cost of a rush of clients is not: it does not grow with the audio, and each refusal
+ * would make the next one likelier. Nor is the cost of hundreds of streams that end together,
+ * divided by the little audio of those left. */
+static bool is_steady(const steno_pool *p, int64_t changed)
 {
-    const struct steno_pool_load *l = &p->load;
-    return (double)(turnover(p) - l->turnover) <= TURNOVER * p->stats.live &&
-           p->stats.refused - l->refused <= (uint64_t)p->stats.live;
+    return (double)changed <= TURNOVER * p->stats.live &&
+           p->stats.refused - p->load.refused <= (uint64_t)p->stats.live;
 }
 
 double steno_pool_each(const steno_pool *p)
@@ -205,28 +234,28 @@ static void look(steno_pool *p, int64_t now, double cpu_free)
     struct steno_pool_load *l = &p->load;
     double seconds = (double)(now - l->since_ns) * 1e-9;
     double process = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID), workers = workers_cpu(p);
-    double rate = l->audio / seconds;
+    double rate = l->live_audio / seconds, fit = fits(p);
+    l->live_rate += (rate - l->live_rate) * -expm1(-seconds / LATELY);
     l->demand =
         (double)l->live_steps / seconds * (l->costs.step[0] * l->slower + l->costs.host * l->chunk);
+    if (!l->measuring && is_steady(p, (int64_t)l->live_turnover - FEW))
+        correct_host(l, fit);
     if (l->audio >= ENOUGH) {
         double outside = process - l->process_cpu - (workers - l->worker_cpu);
-        double share = fmin(rate / fits(p), 1), a = l->audio;
-        share *= share;
-        if (!l->measuring && is_steady(p))
-            correct(&l->costs.host, l->host / a, a, share);
-        if (is_steady(p))
-            correct(&l->other, fmax(0, outside) / a, a, share);
+        double use = weight_of_use(l->audio / seconds, fit), a = l->audio;
+        if (is_steady(p, turnover(p) - l->turnover))
+            correct(&l->other, fmax(0, outside) / a, a, use);
         if (workers > l->worker_cpu && l->host + l->network > 0)
             correct(&l->running, fmin((workers - l->worker_cpu) / (l->host + l->network), 1), a,
-                    share);
+                    use);
         if (l->planned > 0)
             correct(&l->slower, fmin(fmax(l->network / l->planned, 1 / MOST_SLOWER), MOST_SLOWER),
-                    a, share);
+                    a, use);
     }
     steno_pool_others_look(&l->others, now, l->cpus, cpu_free, process, rate, fits(p));
     atomic_store_explicit(&l->since_ns, now, memory_order_relaxed);
-    l->planned = l->network = l->host = l->audio = 0;
-    l->live_steps = 0;
+    l->planned = l->network = l->host = l->audio = l->live_host = l->live_audio = 0;
+    l->live_steps = l->live_turnover = 0;
     l->turnover = turnover(p);
     l->refused = p->stats.refused;
     l->process_cpu = process;
@@ -247,6 +276,8 @@ void steno_pool_account(steno_pool *p, const struct steno_pool_work *w)
     l->network += w->network;
     l->host += w->host;
     l->audio += w->audio;
+    l->live_host += w->live_host;
+    l->live_audio += w->live_audio;
     l->live_steps += w->live_steps;
     if (now - l->since_ns >= LOOK_NS)
         look(p, now, w->cpu_free);

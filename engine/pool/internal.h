@@ -90,6 +90,7 @@ struct steno_pool_item { /* a work item: one stream in a round */
     steno_pool_stream *ps;
     int64_t waited_ns, spent_ns, network_ns; /* network_ns: its part of spent_ns */
     double audio;                            /* s that were fed in this round */
+    bool live;                               /* the stream's class */
     bool steps;                              /* its window is full */
     steno_status st;
     steno_err err;
@@ -117,6 +118,8 @@ struct steno_pool_load {
     struct steno_pool_costs costs; /* step: at start; host: corrected */
     bool measuring;                /* costs.host is not known yet */
     bool shares;                   /* streams say what part of a step they take */
+    double host_weight;            /* of the value so far, in s of as many streams as fit */
+    double live_rate;              /* recent s of live audio per s */
     double slower;                 /* recent time of steps, relative to that at start */
     /* Share of their busy time in which workers have a processor. */
     double running;
@@ -130,17 +133,19 @@ struct steno_pool_load {
     /* written under the lock, relaxed: workers read it without, to see whether a look is due */
     _Atomic int64_t since_ns;
     double planned, network, host, audio; /* s */
-    uint64_t live_steps;
-    int64_t turnover;               /* streams opened plus closed, at the last look */
-    uint64_t refused;               /* refused streams, at the last look */
-    double process_cpu, worker_cpu; /* at the last look */
+    double live_host, live_audio;         /* the part of live streams */
+    uint64_t live_steps, live_turnover;   /* live_turnover: of them opened plus closed */
+    int64_t turnover;                     /* streams opened plus closed, at the last look */
+    uint64_t refused;                     /* refused streams, at the last look */
+    double process_cpu, worker_cpu;       /* at the last look */
 };
 
 /* The work of one round of a worker. */
 struct steno_pool_work {
     size_t steps, live_steps;
     double planned, network, host, audio;
-    double cpu_free; /* s, as of now; 0: not read */
+    double live_host, live_audio; /* the part of live streams */
+    double cpu_free;              /* s, as of now; 0: not read */
 };
 
 /* Power of two; owners in one slot count as one. */

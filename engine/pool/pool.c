@@ -322,6 +322,7 @@ static steno_status take_place(steno_pool *p, bool counted, steno_err *err)
     if (!st) {
         p->stats.active++;
         p->stats.live += counted;
+        p->load.live_turnover += counted;
         p->refs++;
     }
     if (!st && counted && p->promised_before)
@@ -337,6 +338,7 @@ static void leave_place(steno_pool *p, bool counted)
     pthread_mutex_lock(&p->lock);
     p->stats.active--;
     p->stats.live -= counted;
+    p->load.live_turnover += counted;
     pthread_mutex_unlock(&p->lock);
     pool_unref(p);
 }

@@ -138,6 +138,7 @@ static void add_item(struct steno_pool_worker *w, steno_pool_stream *ps, int64_t
     t->waited_ns = now - ps->ready_ns;
     t->spent_ns = t->network_ns = 0;
     t->audio = 0;
+    t->live = ps->class == STENO_POOL_LIVE;
     t->steps = false;
     t->st = STENO_OK;
     t->err.msg[0] = '\0';

@@ -327,6 +327,20 @@ static void account(struct steno_pool_worker *w, const struct steno_pool_work *w
     pthread_mutex_unlock(&p->lock);
 }
 
+/* The live streams' part of a round: uploads may cost another amount per second of audio. The class
+ * is the item's, since the stream may be freed by now. */
+static void add_live(const struct steno_pool_worker *w, struct steno_pool_work *work)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        const struct steno_pool_item *t = &w->items[i];
+        if (!t->live)
+            continue;
+        work->live_steps += t->steps;
+        work->live_audio += t->audio;
+        work->live_host += (double)(t->spent_ns - t->network_ns) * 1e-9;
+    }
+}
+
 static void serve(struct steno_pool_worker *w)
 {
     struct steno_pool_work work = {0};
@@ -339,7 +353,6 @@ static void serve(struct steno_pool_worker *w)
         wait += (double)item->waited_ns * 1e-9;
         item->st = advance(w, item);
         work.audio += item->audio;
-        work.live_steps += item->steps && item->ps->class == STENO_POOL_LIVE;
         now = steno_now_ns();
         item->spent_ns = now - t;
         t = now;
@@ -348,6 +361,7 @@ static void serve(struct steno_pool_worker *w)
     network = ops->network_ns(w->batcher) - network;
     for (size_t i = 0; i < w->n; i++)
         conclude(w, &w->items[i]);
+    add_live(w, &work);
     work.network = (double)network * 1e-9;
     work.host = (double)(steno_now_ns() - start) * 1e-9 - work.network;
     if (network) /* 0 if only searches stepped */
