@@ -10,8 +10,8 @@
  *     worker = host + step(largest batch) / largest batch / chunk * slower
  *
  * of a worker's time, and worker * running + other of a processor's. The capacity is what fits into
- * LOAD of the workers, into BUSY of the processors together with everything else that the machine
- * does (others.c), and into BUSY of the control group's quota. */
+ * LOAD of the workers, into BUSY (or BUSY_PARTS) of the processors together with everything else
+ * that the machine does (others.c), and into as much of the control group's quota. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,6 +23,9 @@
 #define LOAD 0.85 /* share of a worker's time for streams; above it queues grow */
 /* Share of the processors' time, others' work included; above it latencies grow. */
 #define BUSY 0.7
+/* The same if streams take steps by parts (Whisper): their results take longer than they wait, and
+ * partials become rarer instead of late. docs/whisper.md, "Live", has latencies up to 92 %. */
+#define BUSY_PARTS 0.8
 #define LOOK_NS 500000000 /* between two looks */
 #define ENOUGH 1.0        /* s of audio that a correction needs */
 #define WEIGHT 20.0       /* s of audio: weight of the value so far */
@@ -225,8 +228,9 @@ static double fits(const steno_pool *p)
 {
     const struct steno_pool_load *l = &p->load;
     double worker = steno_pool_each(p), own = worker * l->running + l->other;
-    double machine = steno_pool_others_fit(&l->others, l->cpus * BUSY, own);
-    return fmin(p->n_workers * LOAD / worker, fmin(machine, l->quota * BUSY / own));
+    double busy = l->shares ? BUSY_PARTS : BUSY;
+    double machine = steno_pool_others_fit(&l->others, l->cpus * busy, own);
+    return fmin(p->n_workers * LOAD / worker, fmin(machine, l->quota * busy / own));
 }
 
 static void look(steno_pool *p, int64_t now, double cpu_free)

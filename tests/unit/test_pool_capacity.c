@@ -174,6 +174,21 @@ static void close_pool_of_large(steno_pool *p)
     steno_pool_close(p);
 }
 
+static void streams_that_take_steps_by_parts_may_use_more_of_the_processors(void **state)
+{
+    steno_pool *p = pool_of_large(0.0349);
+    (void)state;
+    assert_int_equal(steno_pool_capacity_now(p), 20); /* 0.7 / 0.0349 */
+    p->load.shares = true;
+    assert_int_equal(steno_pool_capacity_now(p), 22); /* 0.8 / 0.0349 */
+    p->load.quota = 0.5;
+    assert_int_equal(steno_pool_capacity_now(p), 11);
+    p->load.quota = (double)INFINITY;
+    p->load.cpus = 2;
+    assert_int_equal(steno_pool_capacity_now(p), 24); /* the worker's limit, 0.85 */
+    close_pool_of_large(p);
+}
+
 /* An upload of Whisper costs a third of a live stream's partials and finals. */
 static void uploads_do_not_change_what_a_live_stream_costs(void **state)
 {
@@ -304,6 +319,7 @@ int main(void)
         cmocka_unit_test(capacity_follows_from_what_a_stream_costs),
         cmocka_unit_test(costs_are_corrected_by_measured_times),
         cmocka_unit_test(a_rush_of_clients_does_not_change_the_costs),
+        cmocka_unit_test(streams_that_take_steps_by_parts_may_use_more_of_the_processors),
         cmocka_unit_test(uploads_do_not_change_what_a_live_stream_costs),
         cmocka_unit_test(the_capacity_stays_while_utterances_begin_and_end),
         cmocka_unit_test(dear_looks_count_although_they_take_less_audio),
