@@ -1,7 +1,12 @@
 #include "protocol/subtitle.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <utf8proc.h>
+
+#include "protocol/cues.h"
 
 static const struct steno_subtitle_options defaults = {
     .line_chars = 42, .lines = 2, .max_seconds = 7, .pause_seconds = 1.0};
@@ -13,15 +18,6 @@ struct writer {
     size_t cues;
     unsigned channel; /* of the segment, from 1; 0 = the recording has one */
 };
-
-/* Number of characters, not bytes. */
-static int width(const char *s)
-{
-    int n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xC0) != 0x80;
-    return n;
-}
 
 static steno_status write_time(struct writer *w, double seconds)
 {
@@ -61,9 +57,43 @@ static steno_status write_head(struct writer *w, double start, double end)
     return st ? st : steno_buf_puts(w->out, "\n");
 }
 
-/* Whether a space separates the words. The segment's text shows this: words of scripts without
- * spaces are adjacent. *at: where in text the last word ended. */
-static bool spaced(const char *text, size_t *at, const char *word)
+/* ---- cues ----------------------------------------------------------------------------------- */
+
+static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, size_t n)
+{
+    steno_status st = write_head(w, x[0].start, x[n - 1].end);
+    if (!st && w->channel) /* WebVTT has a mark for the voice (W3C WebVTT, 4.2.2) */
+        st = steno_buf_printf(
+            w->out, w->format == STENO_VTT ? "<v Channel %u>" : "Channel %u: ", w->channel);
+    for (size_t i = 0; i < n && !st; i++) {
+        if (i && x[i - 1].after == STENO_CUE_LINE_ENDS)
+            st = steno_buf_puts(w->out, "\n");
+        else if (i && x[i].spaced)
+            st = steno_buf_puts(w->out, " ");
+        if (!st)
+            st = write_word(w, x[i].text);
+    }
+    return st ? st : steno_buf_puts(w->out, "\n");
+}
+
+static steno_status write_cues(struct writer *w, struct steno_cue_word *x, size_t n)
+{
+    const struct steno_cue_limits limits = {w->opt.line_chars, w->opt.lines, w->opt.max_seconds,
+                                            w->opt.pause_seconds};
+    steno_status st = steno_cues_make(x, n, &limits);
+    for (size_t i = 0, end = 0; i < n && !st; i = end) {
+        while (x[end++].after != STENO_CUE_ENDS)
+            ;
+        st = write_cue(w, x + i, end - i);
+    }
+    return st;
+}
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+/* Whether a blank separates the words of a segment. Its text shows this: words of scripts without
+ * blanks are adjacent. *at: where in text the last word ended. */
+static bool is_spaced(const char *text, size_t *at, const char *word)
 {
     const char *p = strstr(text + *at, word);
     bool gap = !p || p > text + *at;
@@ -72,62 +102,56 @@ static bool spaced(const char *text, size_t *at, const char *word)
     return gap;
 }
 
-/* Write words [from, to) as lines. */
-static steno_status write_cue(struct writer *w, const struct steno_event *seg, size_t from,
-                              size_t to, size_t *at)
+/* Begins with a character of two columns: of a script that has no blanks, but for Hangul. */
+static bool begins_wide(const char *word)
 {
-    steno_status st = write_head(w, seg->words[from].start, seg->words[to - 1].end);
-    int used = 0;
-    if (!st && w->channel) /* WebVTT has a mark for the voice (W3C WebVTT, 4.2.2) */
-        st = steno_buf_printf(
-            w->out, w->format == STENO_VTT ? "<v Channel %u>" : "Channel %u: ", w->channel);
-    for (size_t i = from; i < to && !st; i++) {
-        const char *word = seg->words[i].text;
-        bool gap = spaced(seg->text, at, word) && used;
-        if (used && used + gap + width(word) > w->opt.line_chars) {
-            st = steno_buf_puts(w->out, "\n");
-            used = gap = 0;
-        }
-        if (!st && gap)
-            st = steno_buf_puts(w->out, " ");
-        if (!st)
-            st = write_word(w, word);
-        used += gap + width(word);
-    }
-    return st ? st : steno_buf_puts(w->out, "\n");
+    utf8proc_int32_t c;
+    return utf8proc_iterate((const utf8proc_uint8_t *)word, -1, &c) > 0 &&
+           utf8proc_charwidth(c) == 2 && !(c >= 0xAC00 && c <= 0xD7A3);
 }
 
-/* The end of the cue that begins with word `from`. */
-static size_t cue_end(const struct writer *w, const struct steno_event *seg, size_t from)
+/* The words of a segment, appended to out. Returns their number. */
+static size_t take_words(struct steno_cue_word *out, const struct steno_event *seg)
 {
-    const struct steno_word *x = seg->words;
-    int line = 1, used = 0;
-    size_t i;
-    for (i = from; i < seg->n_words; i++) {
-        int n = width(x[i].text);
-        if (i > from && (x[i].start - x[i - 1].end >= w->opt.pause_seconds ||
-                         x[i].end - x[from].start > w->opt.max_seconds))
-            break;
-        if (used && used + 1 + n > w->opt.line_chars) {
-            if (line == w->opt.lines)
-                break;
-            line++;
-            used = 0;
-        }
-        used += (used > 0) + n;
-    }
-    return i;
-}
-
-static steno_status write_segment(struct writer *w, const struct steno_event *seg)
-{
-    steno_status st = STENO_OK;
     size_t at = 0;
-    for (size_t i = 0; i < seg->n_words && !st;) {
-        size_t end = cue_end(w, seg, i);
-        st = write_cue(w, seg, i, end, &at);
-        i = end;
+    for (size_t i = 0; i < seg->n_words; i++) {
+        const struct steno_word *x = &seg->words[i];
+        const bool spaced = is_spaced(seg->text, &at, x->text);
+        out[i] = (struct steno_cue_word){.text = x->text,
+                                         .start = x->start,
+                                         .end = x->end,
+                                         .spaced = i ? spaced : !begins_wide(x->text),
+                                         .ends_segment = i + 1 == seg->n_words};
     }
+    return seg->n_words;
+}
+
+/* Segments of one channel that follow each other, from *i on, are laid out together. */
+static steno_status write_channel(struct writer *w, const steno_transcript *t, size_t *i,
+                                  struct steno_cue_word *words)
+{
+    size_t n = 0;
+    w->channel = steno_transcript_segment_channel(t, *i);
+    for (; *i < steno_transcript_n_segments(t) &&
+           steno_transcript_segment_channel(t, *i) == w->channel;
+         ++*i)
+        n += take_words(words + n, steno_transcript_segment(t, *i));
+    return write_cues(w, words, n);
+}
+
+static steno_status write_all(struct writer *w, const steno_transcript *t)
+{
+    struct steno_cue_word *words;
+    steno_status st = STENO_OK;
+    size_t n = 0;
+    for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
+        n += steno_transcript_segment(t, i)->n_words;
+    words = malloc((n + 1) * sizeof *words);
+    if (!words)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < steno_transcript_n_segments(t) && !st;)
+        st = write_channel(w, t, &i, words);
+    free(words);
     return st;
 }
 
@@ -147,9 +171,5 @@ steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript 
         w.opt.pause_seconds = defaults.pause_seconds;
     if (format == STENO_VTT)
         st = steno_buf_puts(out, "WEBVTT\n");
-    for (size_t i = 0; i < steno_transcript_n_segments(t) && !st; i++) {
-        w.channel = steno_transcript_segment_channel(t, i);
-        st = write_segment(&w, steno_transcript_segment(t, i));
-    }
-    return st;
+    return st ? st : write_all(&w, t);
 }

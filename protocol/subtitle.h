@@ -10,13 +10,14 @@ enum steno_subtitle_format { STENO_SRT, STENO_VTT };
 
 /* How words become cues; a zero field means the default in brackets. */
 struct steno_subtitle_options {
-    int line_chars;       /* [42] longest line, in characters */
+    int line_chars;       /* [42] longest line, in columns: a wide character takes two */
     int lines;            /* [2] per cue */
     double max_seconds;   /* [7] longest cue */
     double pause_seconds; /* [1.0] a pause this long starts a new cue */
 };
 
-/* Append the whole file to out. opt may be NULL. STENO_ERR_LIMIT, STENO_ERR_NOMEM from the buffer.
+/* Append the whole file to out; cues.h says how words become cues. opt may be NULL.
+ * STENO_ERR_LIMIT, STENO_ERR_NOMEM from the buffer.
  */
 STENO_MUST steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript *t,
                                              enum steno_subtitle_format format,

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,7 +157,7 @@ static void vtt_has_a_header_and_dots(void **state)
     steno_transcript_free(t);
 }
 
-static void lines_and_cues_are_filled_to_their_width(void **state)
+static void a_word_too_wide_for_a_line_has_its_own(void **state)
 {
     (void)state;
     struct steno_word w[] = {{"aaaa", 0, 1, 1},
@@ -166,9 +167,87 @@ static void lines_and_cues_are_filled_to_their_width(void **state)
                              {"eeeeeeeeeeeeeee", 4, 5, 1}};
     steno_transcript *t = transcript("aaaa bbbb cccc ddddé eeeeeeeeeeeeeee", w, 5);
     check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 10},
-                   "1\n00:00:00,000 --> 00:00:04,000\naaaa bbbb\ncccc ddddé\n\n"
-                   "2\n00:00:04,000 --> 00:00:05,000\neeeeeeeeeeeeeee\n");
+                   "1\n00:00:00,000 --> 00:00:03,000\naaaa bbbb\ncccc\n\n"
+                   "2\n00:00:03,000 --> 00:00:05,000\nddddé\neeeeeeeeeeeeeee\n");
     steno_transcript_free(t);
+}
+
+/* A transcript of a segment for each text; a word lasts 0.4 s, and 2 s of silence lie before a "~".
+ */
+static steno_transcript *spoken(const char *const *texts, size_t n)
+{
+    steno_transcript *t = steno_transcript_new(0);
+    double now = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct steno_word w[40];
+        struct steno_event ev;
+        char words[400], text[400] = "";
+        size_t k = 0;
+        char *rest = NULL;
+        snprintf(words, sizeof words, "%s", texts[i]);
+        for (char *p = strtok_r(words, " ", &rest); p; p = strtok_r(NULL, " ", &rest)) {
+            now += *p == '~' ? 2 : 0;
+            p += *p == '~';
+            w[k++] = (struct steno_word){p, now, now + 0.4, 1};
+            now += 0.4;
+            strcat(strcat(text, k > 1 ? " " : ""), p);
+        }
+        ev = final_of(text, w, k);
+        assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    }
+    return t;
+}
+
+/* The texts of the cues of a subtitle with lines of 20 columns, "|" between lines and "/" between
+ * cues. */
+static void check_cues(const char *const *texts, size_t n, const char *want)
+{
+    steno_transcript *t = spoken(texts, n);
+    char *got = subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 20});
+    char text[1000] = "", *rest = NULL;
+    for (char *line = strtok_r(got, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (strstr(line, " --> ")) {
+            if (*text)
+                text[strlen(text) - 1] = '/';
+        } else if (strspn(line, "0123456789") != strlen(line)) {
+            strcat(strcat(text, line), "|");
+        }
+    }
+    if (*text)
+        text[strlen(text) - 1] = 0;
+    assert_string_equal(text, want);
+    free(got);
+    steno_transcript_free(t);
+}
+
+static void cues_end_where_sentences_and_clauses_end(void **state)
+{
+    static const char *const sentences[] = {"We left at eight that day. It was raining."};
+    static const char *const clause[] = {"when it rained all day, we stayed in the house and read"};
+    static const char *const mark[] = {"he said to us \"come in.\" Nobody wanted to go in."};
+    (void)state;
+    check_cues(sentences, 1, "We left at|eight that day./It was raining.");
+    check_cues(clause, 1, "when it rained|all day,/we stayed in the|house and read");
+    check_cues(mark, 1, "he said to us|\"come in.\"/Nobody wanted|to go in.");
+}
+
+/* Whisper's segments may end within a sentence, which leaves few words over. */
+static void cues_go_on_where_a_segment_ends_within_a_sentence(void **state)
+{
+    static const char *const segments[] = {
+        "it was the best of times, it was the worst of times, it was", "the age of wisdom"};
+    static const char *const pause[] = {"it was the best of times", "~the worst of times"};
+    (void)state;
+    check_cues(segments, 2,
+               "it was the|best of times,/it was the|worst of times,/it was|the age of wisdom");
+    check_cues(pause, 2, "it was the|best of times/the worst of times");
+}
+
+static void short_sentences_share_a_cue(void **state)
+{
+    static const char *const all[] = {"Yes. No. Why not?", "Good."};
+    (void)state;
+    check_cues(all, 2, "Yes. No.|Why not? Good.");
 }
 
 static void markup_does_not_come_out_of_words(void **state)
@@ -186,8 +265,14 @@ static void ideographs_keep_no_spaces(void **state)
 {
     (void)state;
     struct steno_word w[] = {{"中", 0, 1, 1}, {"国", 1, 2, 1}, {"two", 2, 3, 1}};
+    struct steno_event more = final_of("中国", w, 2);
     steno_transcript *t = transcript("中国 two", w, 3);
     check_subtitle(t, STENO_VTT, NULL, "WEBVTT\n\n00:00:00.000 --> 00:00:03.000\n中国 two\n");
+    steno_transcript_free(t);
+    t = transcript("中国", w, 2); /* nor between segments */
+    w[0].start = 2, w[0].end = 3, w[1].start = 3, w[1].end = 4;
+    assert_int_equal(steno_transcript_add(t, &more, NULL), STENO_OK);
+    check_subtitle(t, STENO_VTT, NULL, "WEBVTT\n\n00:00:00.000 --> 00:00:04.000\n中国中国\n");
     steno_transcript_free(t);
 }
 
@@ -359,7 +444,10 @@ int main(void)
         cmocka_unit_test(a_transcript_stays_within_its_limit),
         cmocka_unit_test(srt_has_numbers_commas_and_cuts_at_pauses),
         cmocka_unit_test(vtt_has_a_header_and_dots),
-        cmocka_unit_test(lines_and_cues_are_filled_to_their_width),
+        cmocka_unit_test(a_word_too_wide_for_a_line_has_its_own),
+        cmocka_unit_test(cues_end_where_sentences_and_clauses_end),
+        cmocka_unit_test(cues_go_on_where_a_segment_ends_within_a_sentence),
+        cmocka_unit_test(short_sentences_share_a_cue),
         cmocka_unit_test(markup_does_not_come_out_of_words),
         cmocka_unit_test(ideographs_keep_no_spaces),
         cmocka_unit_test(long_recordings_have_hours),
