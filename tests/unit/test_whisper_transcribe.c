@@ -23,6 +23,8 @@ struct check {
     const char *what; /* for messages */
     const struct steno_json_node *window, *segment;
     size_t n_windows, n_segments;
+    bool timed;  /* words have times, and windows are those of the recording without */
+    double said; /* end of the last word */
     int wrong;
     double worst_word, worst_sum;
 };
@@ -98,6 +100,26 @@ static void check_words(struct check *c, const struct steno_whisper_segment *s)
     }
 }
 
+/* Words follow each other, from one window to the next, too. */
+static void check_order(struct check *c, const struct steno_whisper_segment *s)
+{
+    for (size_t i = 0; i < s->n_words; i++) {
+        const struct steno_whisper_word *w = &s->words[i];
+        if (w->start < c->said || w->end < w->start)
+            WRONG(c, "'%s' %.2f to %.2f, the word before it to %.2f", w->text, w->start, w->end,
+                  c->said);
+        c->said = w->end;
+    }
+}
+
+static void check_times(struct check *c, const struct steno_whisper_segment *s)
+{
+    if (fabs(s->start - number(steno_json_get(c->segment, "start"))) > 1e-3 ||
+        fabs(s->end - number(steno_json_get(c->segment, "end"))) > 1e-3)
+        WRONG(c, "%.3f to %.3f, recorded %s to %s", s->start, s->end,
+              steno_json_get(c->segment, "start")->text, steno_json_get(c->segment, "end")->text);
+}
+
 static void check_segment(void *arg, const struct steno_whisper_segment *s)
 {
     struct check *c = arg;
@@ -108,23 +130,25 @@ static void check_segment(void *arg, const struct steno_whisper_segment *s)
     }
     if (strcmp(s->text, steno_json_get(c->segment, "text")->text))
         WRONG(c, "'%s', recorded '%s'", s->text, steno_json_get(c->segment, "text")->text);
-    if (fabs(s->start - number(steno_json_get(c->segment, "start"))) > 1e-3 ||
-        fabs(s->end - number(steno_json_get(c->segment, "end"))) > 1e-3)
-        WRONG(c, "%.3f to %.3f, recorded %s to %s", s->start, s->end,
-              steno_json_get(c->segment, "start")->text, steno_json_get(c->segment, "end")->text);
+    if (c->timed)
+        check_order(c, s);
+    else
+        check_times(c, s);
     if (s->seek != (size_t)number(steno_json_get(c->segment, "seek")))
         WRONG(c, "seek %zu, recorded %s", s->seek, steno_json_get(c->segment, "seek")->text);
     check_words(c, s);
     c->segment = c->segment->next;
 }
 
+/* timed: the options that the server has. Words have times, and move no window. */
 static int check_recording(steno_whisper_runner *r, const struct steno_json_node *root,
-                           const char *variant, const char *what, const float *pcm, size_t n)
+                           const char *variant, bool timed, const char *what, const float *pcm,
+                           size_t n)
 {
     const struct steno_json_node *v = steno_json_get(root, variant);
     struct steno_whisper_recording_options o =
         steno_whisper_recording_default(steno_whisper_runner_model(r));
-    struct check c = {.what = what};
+    struct check c = {.what = what, .timed = timed};
     const struct whisper_sink sink = {check_segment, check_window, &c};
     int language = -1;
     float probability = 0;
@@ -132,7 +156,8 @@ static int check_recording(steno_whisper_runner *r, const struct steno_json_node
     o.decode.n_temperatures = 1;
     o.decode.search.beam = variant[4] == '5' ? 5 : 1;
     o.times = !strstr(variant, "nots");
-    o.words = strstr(variant, "words") != NULL;
+    o.words = timed || strstr(variant, "words") != NULL;
+    o.words_move = !timed;
     c.window = steno_json_get(v, "windows")->first;
     c.segment = steno_json_get(v, "segments")->first;
     if (whisper_run(r, pcm, n, 0, &o, &sink, &language, &probability, &err))
@@ -192,7 +217,12 @@ static int check_file(steno_whisper_runner *r, const char *which, const struct w
     assert_int_equal(steno_json_parse(&j, json, bytes, rel, NULL), STENO_OK);
     for (size_t v = 0; v < 6; v++) {
         snprintf(what, sizeof what, "%s %s %s", which, z->name, variants[v]);
-        wrong += check_recording(r, steno_json_root(j), variants[v], what, pcm, n);
+        wrong += check_recording(r, steno_json_root(j), variants[v], false, what, pcm, n);
+        ++*done;
+    }
+    for (size_t v = 0; v < 2; v++) {
+        snprintf(what, sizeof what, "%s %s %s with words", which, z->name, variants[v]);
+        wrong += check_recording(r, steno_json_root(j), variants[v], true, what, pcm, n);
         ++*done;
     }
     wrong += check_languages(steno_json_root(j), r, pcm, n);

@@ -19,6 +19,7 @@
 struct steno_whisper_cut {
     size_t first, n;
     double start, end;
+    bool empty;                 /* it has no length */
     size_t first_word, n_words; /* of the window's words */
 };
 
@@ -116,7 +117,8 @@ size_t steno_whisper_segments_cut(steno_whisper_recording *j);
 size_t steno_whisper_segments_pieces(const steno_whisper_recording *j);
 /* j->text_ids: the window's pieces without timestamps. */
 void steno_whisper_segments_text(steno_whisper_recording *j);
-/* What the alignment of the window's words wants of the next step. */
+/* What the alignment of the window's words wants of the next step. The words lie before the next
+ * window, if they do not decide where it begins. */
 STENO_MUST steno_status steno_whisper_segments_ask(steno_whisper_recording *j,
                                                    struct steno_whisper_ask *ask, steno_err *err);
 /* The step has been run: j->words, and the words of each cut. */

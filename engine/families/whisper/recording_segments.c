@@ -31,8 +31,8 @@ static double seconds_at(const steno_whisper_recording *j, size_t i)
 static void add_cut(steno_whisper_recording *j, size_t first, size_t end, double from, double to)
 {
     if (j->n_cuts < STENO_WHISPER_MAX_SEGMENTS)
-        j->cut[j->n_cuts++] =
-            (struct steno_whisper_cut){.first = first, .n = end - first, .start = from, .end = to};
+        j->cut[j->n_cuts++] = (struct steno_whisper_cut){
+            .first = first, .n = end - first, .start = from, .end = to, .empty = from == to};
 }
 
 /* One segment of all pieces; its end is the last timestamp, or the window's. */
@@ -103,6 +103,10 @@ static void adjust_ends(steno_whisper_recording *j, struct steno_whisper_cut *c,
         last->end = fmax(last->start + j->words.median, c->end);
     else
         c->end = last->end;
+    if (j->o.words_move) /* as faster-whisper does */
+        c->empty = c->start == c->end;
+    else /* words take no text away: the last one of a recording may be cut */
+        c->end = fmax(c->end, c->start + STEP);
     j->last_speech = c->end;
 }
 
@@ -139,13 +143,20 @@ void steno_whisper_segments_text(steno_whisper_recording *j)
             j->text_ids[j->n_text++] = j->decoded.ids[i];
 }
 
+/* Mel frames in which the words lie: those before the next window, where it is settled. */
+static size_t frames_of_words(const steno_whisper_recording *j)
+{
+    const bool settled = !j->o.words_move && !j->o.recover && j->next_seek > j->seek;
+    return settled ? steno_whisper_least(j->next_seek - j->seek, j->size) : j->size;
+}
+
 steno_status steno_whisper_segments_ask(steno_whisper_recording *j, struct steno_whisper_ask *ask,
                                         steno_err *err)
 {
     int32_t start[3];
     return steno_whisper_aligner_ask(j->aligner, j->state, start,
                                      steno_whisper_prompt_start(j, start), j->text_ids, j->n_text,
-                                     j->size / 2, ask, err);
+                                     frames_of_words(j) / 2, ask, err);
 }
 
 steno_status steno_whisper_segments_take(steno_whisper_recording *j, steno_whisper_runner *net,
@@ -219,7 +230,7 @@ steno_status steno_whisper_segments_keep(steno_whisper_recording *j, steno_err *
         if (st)
             return steno_fail(err, st, "out of memory for text");
         (void)steno_whisper_strip(j->text.data ? j->text.data : "", j->text.len, &n);
-        if (!n || (c.start == c.end && !steno_whisper_partial_agreed(j)))
+        if (!n || (c.empty && !steno_whisper_partial_agreed(j)))
             continue;
         st = steno_whisper_pieces_add(&j->context, j->decoded.ids + c.first, c.n, err);
         if (st)
