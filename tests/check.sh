@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# All tests. check.sh [--san address|undefined|thread] [--slow] [--only KIND]
-#   KIND: unit fuzz kernels scripts integration faults
+# All tests. check.sh [--san address|undefined|thread] [--slow] [--only KIND] [--name REGEX]
+#   KIND: unit fuzz kernels scripts integration faults; REGEX: only programs whose names it matches
 # Every test program speaks TAP; the last line is "N passed, M failed[, K skipped]".
 set -u
 cd "$(dirname "$0")/.." || exit 70
 
-san="" slow=0 only=""
+san="" slow=0 only="" name_like=""
 while [ $# -gt 0 ]; do
     case "$1" in
     --san) san=$2; shift ;;
     --slow) slow=1 ;;
     --only) only=$2; shift ;;
+    --name) name_like=$2; shift ;;
     *) echo "check.sh: unknown option $1" >&2; exit 64 ;;
     esac
     shift
@@ -27,7 +28,6 @@ export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp:halt_on_error=0:exitcode=66"
 export OPENBLAS_NUM_THREADS=1
-export STENO_DATA=$PWD/$B/data # not the models that this user has fetched
 unset STENO_MODEL
 
 tests/deps.sh check || exit 1
@@ -38,6 +38,18 @@ make -s -j"$(nproc)" ${san:+SAN=$san} all tests >build/check-build.log 2>&1 || {
     echo "0 passed, 1 failed"
     exit 1
 }
+
+# shellcheck source=tests/weights.sh
+. tests/weights.sh
+if [ -z "$san" ]; then
+    use_weights tiny.en
+    use_weights base
+else
+    # toy models run the same code
+    echo "Tests that need Whisper's weights are skipped: with sanitizers they take too long"
+    export STENO_WHISPER_TINY_EN=${STENO_WHISPER_TINY_EN:-none} STENO_WHISPER_BASE=${STENO_WHISPER_BASE:-none}
+fi
+export STENO_DATA=$PWD/$B/data # no other models that this user has fetched
 
 # shellcheck source=tests/venv.sh
 . tests/venv.sh
@@ -97,8 +109,9 @@ tally() {
 # Programs wait in a queue, as lines "NAME SECONDS COMMAND...". Long ones come first, so that little is left to wait for
 # at the end. Some sleep more than they work (integration), others never sleep. They are mixed, and one more than there
 # are processors keeps all processors busy.
-longest="arm isa emulated integration/test_espnet_families integration/test_ws integration/test_optimize kernels/kcheck counts
-    integration/test_models unit/test_pass_large integration/test_espnet_optimize integration/test_faults integration/test_conformance"
+longest="integration/test_whisper_parity arm isa emulated integration/test_espnet_families integration/test_ws integration/test_optimize
+    kernels/kcheck counts unit/test_whisper_transcribe integration/test_soak_speech integration/test_whisper_live
+    integration/test_whisper_requests unit/test_whisper_stream unit/test_whisper_options unit/test_whisper_together integration/test_models unit/test_pass_large integration/test_espnet_optimize integration/test_faults integration/test_conformance"
 limit=3600 # s: only a hanging program takes this long, even on a busy machine (test_optimize with sanitizers: 70 s, and 640 s at a load of 12)
 queue=()
 want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
@@ -128,6 +141,9 @@ if want integration; then
         py=python3
     fi
     export STENO_PYTHON=$py
+    if [ -z "$san" ] && [ -n "${STENO_WHISPER_TINY_EN:-}" ] && [ -n "${STENO_WHISPER_BASE:-}" ]; then
+        venv tests/whisper/requirements.txt || echo "faster-whisper could not be installed: test_whisper_parity is skipped"
+    fi
     for t in tests/integration/test_*.py tests/integration/test_*.sh; do
         [ -f "$t" ] || continue
         # comparisons with other systems find no memory errors that other tests do not find
@@ -166,6 +182,7 @@ reap() {
     running=$((running - 1))
 }
 for line in "${ordered[@]}"; do
+    [[ ${line%% *} =~ $name_like ]] || continue
     [ "$running" -le "$(nproc)" ] || reap
     # shellcheck disable=SC2086 # the command line is split on purpose
     job $line &

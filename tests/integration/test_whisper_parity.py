@@ -2,8 +2,9 @@
 float32, temperature 0, one recording each. Texts are equal, average log-probabilities within 0.002. Times of
 segments are not compared here: the command gives those of words (test_whisper_transcribe compares both).
 
-Needs faster-whisper in this Python (`pip install faster-whisper==1.2.1 ctranslate2==4.8.5`) and the weights
-(build/models/tiny.en and base, or STENO_WHISPER_TINY_EN and STENO_WHISPER_BASE); skipped without. TAP."""
+Needs faster-whisper in this Python (tests/whisper/requirements.txt) and the weights (build/models/tiny.en and base,
+or STENO_WHISPER_TINY_EN and STENO_WHISPER_BASE); skipped without. TAP."""
+# not under sanitizers: the other program is not built with them
 import json
 import os
 import subprocess
