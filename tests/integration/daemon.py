@@ -7,6 +7,7 @@
 A client may have a reply before the server has counted, logged and closed what belongs to it. A test that checks
 any of that must wait: wait_idle() for counters of sessions, becomes() for one value, eventually() for the rest.
 """
+import contextlib
 import http.client
 import json
 import os
@@ -216,6 +217,25 @@ def until_closed(ws):
             out.append(json.loads(m) if m[:1] == "{" else m)
     except ConnectionClosed:
         return out, ws.protocol.close_code, ws.protocol.close_reason
+
+
+@contextlib.contextmanager
+def serves(talk):
+    """A WebSocket server whose connections talk() serves, until they are closed. Gives its port."""
+    from websockets.exceptions import ConnectionClosed
+    from websockets.sync.server import serve
+
+    def guarded(ws):
+        with contextlib.suppress(ConnectionClosed):  # the client has failed and says so
+            talk(ws)
+    with serve(guarded, "127.0.0.1", 0) as server:
+        t = threading.Thread(target=server.serve_forever)
+        t.start()
+        try:
+            yield server.socket.getsockname()[1]
+        finally:
+            server.shutdown()
+            t.join()
 
 
 def converse(where, messages, **kw):

@@ -6,14 +6,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import wave
 
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.server import serve
-
-from daemon import BUILD, DIGITS, DIGITS_TEXT, SLOW, Stenod, case, eventually, pcm, tap
+from daemon import BUILD, DIGITS, DIGITS_TEXT, SLOW, Stenod, case, eventually, pcm, serves, tap
 
 LOAD = os.path.join(BUILD, "loadtest", "steno-load")
 WORK = tempfile.TemporaryDirectory(prefix="steno-load-")
@@ -62,6 +58,29 @@ class Load:
 
 def load(url, *args, files=(DIGITS,)):
     return Load(url, *args, files=files).end()
+
+
+def against(talk, *args):
+    """A run of one user against a server that is ready for each stream; talk() has the rest of its connection."""
+    def connection(ws):
+        ws.recv()
+        ws.send('{"type":"ready"}')
+        talk(ws)
+    with serves(connection) as port:
+        return load(f"ws://127.0.0.1:{port}/", "--users", "1", *args, files=(SHORT,))
+
+
+def answer(ws, *messages):
+    """Hear a whole stream, then send these."""
+    while ws.recv() != '{"type":"end"}':
+        pass
+    for m in messages:
+        ws.send(json.dumps(m))
+
+
+def answers(*messages, args=()):
+    """A run against a server that answers the whole stream with these messages."""
+    return against(lambda ws: answer(ws, *messages), *args)
 
 
 def adds_up(j, out):
@@ -231,52 +250,16 @@ def clients_refused_late_come_back_when_told(_):
 
     def talk(ws):
         began.append(time.monotonic())
-        try:
-            ws.recv()
-            ws.send('{"type":"ready"}')
-            ws.recv()
-            if len(began) == 1:
-                ws.send('{"type":"error","code":"busy","message":"come back","retry_after":1}')
-                ws.close(1013)
-                return
-            while ws.recv() != '{"type":"end"}':
-                pass
-            ws.send('{"type":"final","segment":0,"text":"yes","audio_ms":500}')
-        except ConnectionClosed:
-            pass  # the run has failed and reports it
-    with serve(talk, "127.0.0.1", 0) as server:
-        t = threading.Thread(target=server.serve_forever)
-        t.start()
-        try:
-            run = load(f"ws://127.0.0.1:{server.socket.getsockname()[1]}/", "--users", "1", "--retry", "--expect", "yes", files=(SHORT,))
-        finally:
-            server.shutdown()
-            t.join()
+        if len(began) > 1:
+            answer(ws, {"type": "final", "segment": 0, "text": "yes", "audio_ms": 500})
+            return
+        ws.recv()
+        ws.send('{"type":"error","code":"busy","message":"come back","retry_after":1}')
+        ws.close(1013)
+    run = against(talk, "--retry", "--expect", "yes")
     run.counts(refused=1, ok=1)
     assert run.rc == OK and run.j["refused_late"] == 1 and run.j["final_ms"]["n"] == 1, run.j
     assert began[1] - began[0] >= 1, began
-
-
-def answers(*messages, args=()):
-    """A run against a server that answers the whole stream with these messages."""
-    def talk(ws):
-        try:
-            ws.recv()
-            ws.send('{"type":"ready"}')
-            while ws.recv() != '{"type":"end"}':
-                pass
-            for m in messages:
-                ws.send(json.dumps(m))
-        except ConnectionClosed:
-            pass  # the run has failed and reports it
-    with serve(talk, "127.0.0.1", 0) as server:
-        t = threading.Thread(target=server.serve_forever)
-        t.start()
-        try:
-            return load(f"ws://127.0.0.1:{server.socket.getsockname()[1]}/", "--users", "1", *args, files=(SHORT,))
-        finally:
-            server.shutdown()
-            t.join()
 
 
 @case

@@ -10,10 +10,7 @@ import tempfile
 import threading
 import types
 
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.server import serve
-
-from daemon import BUILD, ROOT, Skip, Stenod, case, tap
+from daemon import BUILD, ROOT, Skip, Stenod, case, serves, tap
 
 sys.path.insert(0, os.path.join(ROOT, "loadtest"))
 import soak  # noqa: E402
@@ -33,20 +30,13 @@ def final(text, *times):
 
 def heard_from(kind, talk):
     """The results that a stream gets from a server whose connections talk() serves."""
-    def guarded(ws):
-        with contextlib.suppress(ConnectionClosed):
-            talk(ws)
-    with serve(guarded, "127.0.0.1", 0) as server:
-        t = threading.Thread(target=server.serve_forever)
-        t.start()
-        where = types.SimpleNamespace(host="127.0.0.1", port=server.socket.getsockname()[1])
+    with serves(talk) as port:
+        where = types.SimpleNamespace(host="127.0.0.1", port=port)
         usual, soak_speech.LONG = soak_speech.LONG, 2  # what never comes is waited for
         try:
             return soak_speech.stream(where, kind, TONE)[0]
         finally:
             soak_speech.LONG = usual
-            server.shutdown()
-            t.join()
 
 
 def says(*messages, code=1000):
