@@ -14,11 +14,15 @@ import os
 import re
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 import wave
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "loadtest"))
+from soak_speech import word_errors  # noqa: E402
+
 STENO = os.path.join(os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release")), "steno")
 
 # Sources of the words: openai/whisper's tests; LibriSpeech test-clean's transcripts; Dickens, A Tale of Two Cities,
@@ -42,17 +46,9 @@ WORDS = {
 }
 
 
-def split(text):
-    return re.sub(r"[^a-z' ]", " ", text.lower().replace("-", " ")).split()
-
-
-def edits(want, got):
-    row = list(range(len(got) + 1))
-    for i, w in enumerate(want, 1):
-        last, row[0] = row[0], i
-        for k, g in enumerate(got, 1):
-            last, row[k] = row[k], min(row[k] + 1, row[k - 1] + 1, last + (w != g))
-    return row[-1]
+def spoken(text):
+    """Without case and punctuation but apostrophes, which are part of words."""
+    return re.sub(r"[^a-z']", " ", text.lower())
 
 
 def processor():
@@ -83,8 +79,8 @@ def main():
     ap.add_argument("model", nargs="*", default=["tiny.en", "base"])
     a = ap.parse_args()
     files = [os.path.join(a.audio, f) for f in WORDS if os.path.exists(os.path.join(a.audio, f))]
-    wanted = [split(WORDS[f]) for f in WORDS if os.path.exists(os.path.join(a.audio, f))]
-    total = sum(map(len, wanted))
+    wanted = [spoken(WORDS[f]) for f in WORDS if os.path.exists(os.path.join(a.audio, f))]
+    total = sum(len(w.split()) for w in wanted)
     silence = os.path.join(tempfile.mkdtemp(), "silence.wav")
     with wave.open(silence, "wb") as w:
         w.setnchannels(1)
@@ -110,7 +106,7 @@ def main():
                     continue
                 key = program, precision
                 least[key] = min(least.get(key, 1e9), took - load)
-                errors[key] = sum(edits(w, split(t)) for w, t in zip(wanted, texts))
+                errors[key] = sum(word_errors(w, spoken(t)) for w, t in zip(wanted, texts))
         for (program, precision), n in errors.items():
             print(f"| {name} | {program} | {precision} | {n} ({100 * n / total:.1f} %) | "
                   f"{seconds / least[program, precision]:.1f} |", flush=True)
