@@ -1,5 +1,28 @@
 #include "tests/support/whisper_run.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+void whisper_net_open(struct whisper_net *net, const char *path, enum steno_precision precision)
+{
+    const struct steno_whisper_options o = {.precision = precision};
+    steno_err err = {0};
+    *net = (struct whisper_net){NULL, NULL};
+    if (steno_whisper_open(&net->m, path, &o, &err) ||
+        steno_whisper_runner_open(&net->r, net->m, &err))
+        fail_msg("%s", err.msg);
+}
+
+void whisper_net_close(struct whisper_net *net)
+{
+    steno_whisper_runner_close(net->r);
+    steno_whisper_close(net->m);
+}
+
 static steno_status work(steno_whisper_runner *net, steno_whisper_recording *r,
                          const struct whisper_sink *sink, steno_err *err)
 {

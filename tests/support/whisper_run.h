@@ -1,8 +1,16 @@
-/* A whole recording through a Whisper model. */
+/* A Whisper model without a recognizer, and a whole recording through it. */
 #ifndef STENO_TESTS_WHISPER_RUN_H
 #define STENO_TESTS_WHISPER_RUN_H
 
 #include "families/whisper/recording.h"
+
+struct whisper_net {
+    struct steno_whisper *m;
+    steno_whisper_runner *r;
+};
+/* Fails the test if the model cannot be opened. */
+void whisper_net_open(struct whisper_net *net, const char *path, enum steno_precision precision);
+void whisper_net_close(struct whisper_net *net);
 
 struct whisper_sink {
     void (*segment)(void *arg, const struct steno_whisper_segment *s);

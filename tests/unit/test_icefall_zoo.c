@@ -19,6 +19,7 @@
 #include "families/registry.h"
 #include "formats/json.h"
 #include "recognizer/stream.h"
+#include "tests/support/direct.h"
 #include "tests/support/shared.h"
 
 #define FRAME 0.04       /* s */
@@ -323,35 +324,6 @@ static void decode_together(steno_model *m, const struct audio *a, size_t n,
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
-/* The family without a recognizer: sherpa-onnx looks at its rules after each chunk, and counts the
- * longest utterance from the end of the one before. */
-struct direct {
-    const struct steno_family *family;
-    void *model, *state, *worker;
-    struct steno_family_info info;
-};
-
-static void open_direct(struct direct *d, const char *dir, int beam)
-{
-    const struct steno_family_open o = {.dir = dir, .threads = 1, .precision = STENO_FP32};
-    struct steno_family_stream so = {.beam = beam};
-    steno_err err = {0};
-    *d = (struct direct){.family = steno_family_of(dir)};
-    assert_non_null(d->family);
-    if (d->family->open(&d->model, &o, &err) ||
-        d->family->worker_open(&d->worker, d->model, 1, &err) ||
-        d->family->state_new(&d->state, d->model, &so, &err))
-        fail_msg("%s", err.msg);
-    d->family->info(d->model, &d->info);
-}
-
-static void close_direct(struct direct *d)
-{
-    d->family->state_free(d->state);
-    d->family->worker_close(d->worker);
-    d->family->close(d->model);
-}
-
 static struct result segment_of(const struct direct *d)
 {
     struct steno_hypothesis h;
@@ -371,36 +343,27 @@ static bool is_endpoint(int64_t frames, int64_t blanks)
     return blanks * 4 >= 100 || (frames > blanks && blanks * 4 >= 24) || frames * 4 >= 600;
 }
 
-/* Compare the segments of one recording; the number of equal ones. */
+/* Compare the segments of one recording; the number of equal ones. sherpa-onnx looks at its rules
+ * after each chunk, and counts the longest utterance from the end of the one before. */
 static size_t compare_segments(struct direct *d, const struct audio *a, const char *name,
                                const struct steno_json_node *want, size_t *rows, size_t *edits,
                                size_t *tokens)
 {
-    size_t padded = a->n + (size_t)(0.66 * RATE), n = 0, bins = (size_t)d->info.feature_bins;
-    size_t cap = padded / d->info.hop + 8, equals = 0;
-    float *pcm = calloc(padded, sizeof *pcm), *feats = calloc(cap * bins, sizeof *feats);
-    steno_fbank *f = NULL;
+    const size_t padded = a->n + (size_t)(0.66 * RATE), bins = (size_t)d->info.feature_bins;
+    size_t n = 0, equals = 0;
+    float *pcm = calloc(padded, sizeof *pcm), *feats;
     int64_t begin = 0;
     bool ended = false;
     assert_non_null(pcm);
-    assert_non_null(feats);
     memcpy(pcm, a->pcm, a->n * sizeof *pcm);
-    assert_int_equal(steno_fbank_open_like(&f, d->info.windows.front, NULL), STENO_OK);
-    assert_int_equal(steno_fbank_whole(f, pcm, padded, feats, cap, &n), STENO_OK);
-    assert_int_equal(d->family->reset(d->state, STENO_RESET_RECORDING, NULL), STENO_OK);
+    feats = direct_begin(d, pcm, padded, &n);
+    free(pcm);
     want = want->first;
     for (size_t at = 0; want; at += d->info.windows.shift) {
         ended = at + d->info.windows.frames >= n;
         if (!ended) {
-            struct steno_network_time spent = {0};
-            struct steno_step_item item = {.state = d->state, .window = feats + at * bins};
-            bool left;
             int64_t now, last;
-            d->family->step(d->worker, &item, 1, 1, &spent);
-            assert_int_equal(item.st, STENO_OK);
-            do {
-                assert_int_equal(d->family->consume(d->state, &left), STENO_OK);
-            } while (left);
+            direct_step(d, feats + at * bins);
             now = d->family->frames(d->state);
             last = d->family->last_sound(d->state);
             if (last < begin)
@@ -426,8 +389,6 @@ static size_t compare_segments(struct direct *d, const struct audio *a, const ch
     }
     for (; want; want = want->next)
         ++*rows;
-    steno_fbank_close(f);
-    free(pcm);
     free(feats);
     return equals;
 }
@@ -517,13 +478,15 @@ static void run_method(const char *dir, steno_model *m, const steno_tokens *toke
         if (is_settings(row->key))
             continue;
         if (row->kind == STENO_JSON_LIST) {
-            struct direct d;
+            const struct steno_family_open how = {
+                .dir = dir, .threads = 1, .precision = STENO_FP32};
             const struct audio *a = audio_of(row->key, SECONDS);
+            struct direct d;
             char name[160];
             snprintf(name, sizeof name, "%s %s", method->key, row->key);
-            open_direct(&d, dir, o.beam);
+            direct_open(&d, &how, &(struct steno_family_stream){.beam = o.beam});
             c->equal += compare_segments(&d, a, name, row, &c->rows, &c->edits, &c->tokens);
-            close_direct(&d);
+            direct_close(&d);
         } else {
             run_row(m, tokens, method->key, row, &o, SECONDS, c);
         }

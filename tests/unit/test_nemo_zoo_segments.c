@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "families/registry.h"
+#include "tests/support/direct.h"
 #include "tests/support/nemo_zoo.h"
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
@@ -27,46 +27,6 @@ struct rules {
     int64_t alone, after, longest;
     int64_t blank; /* feature frames that it counts for a blank */
 };
-
-/* A family without a recognizer. */
-struct direct {
-    const struct steno_family *family;
-    void *model, *state, *worker;
-    struct steno_family_info info;
-};
-
-static void open_direct(struct direct *d, const struct set *s, const char *dir)
-{
-    struct steno_family_open o = {.dir = dir, .threads = 1, .precision = STENO_FP32};
-    struct steno_family_stream so = {.beam = 1, .n_best = 1};
-    steno_err err;
-    o.options = nemo_options(s, &o.n_options);
-    *d = (struct direct){.family = steno_family_of(dir)};
-    assert_non_null(d->family);
-    if (d->family->open(&d->model, &o, &err) ||
-        d->family->worker_open(&d->worker, d->model, 1, &err) ||
-        d->family->state_new(&d->state, d->model, &so, &err))
-        fail_msg("%s", err.msg);
-    d->family->info(d->model, &d->info);
-}
-
-static void close_direct(struct direct *d)
-{
-    d->family->state_free(d->state);
-    d->family->worker_close(d->worker);
-    d->family->close(d->model);
-}
-
-static void step_direct(struct direct *d, const float *window)
-{
-    struct steno_network_time spent = {0};
-    struct steno_step_item item = {.state = d->state, .window = window};
-    bool left = true;
-    d->family->step(d->worker, &item, 1, 1, &spent);
-    assert_int_equal(item.st, STENO_OK);
-    while (left)
-        assert_int_equal(d->family->consume(d->state, &left), STENO_OK);
-}
 
 /* The tokens since `begin`. *last: the last frame with one; *in_last: their number in it. */
 static void segment_of(struct direct *d, int64_t begin, struct result *r, int64_t *last,
@@ -106,22 +66,18 @@ static void compare_segments(const struct set *s, struct direct *d, const struct
     static struct result r;
     const size_t bins = (size_t)d->info.feature_bins, shift = d->info.windows.shift;
     struct audio a = nemo_audio(want->key, s->seconds, SILENCE);
-    const size_t cap = a.n / d->info.hop + 8;
-    float *feats = calloc(cap * bins, sizeof *feats);
+    float *feats;
     const struct steno_json_node *row = want->first;
-    steno_fbank *f = NULL;
     int64_t begin = 0, from = 0, last;
     size_t n, in_last;
     assert_non_null(a.pcm);
-    assert_non_null(feats);
-    assert_int_equal(steno_fbank_open_like(&f, d->info.windows.front, NULL), STENO_OK);
-    assert_int_equal(steno_fbank_whole(f, a.pcm, a.n, feats, cap, &n), STENO_OK);
-    assert_int_equal(d->family->reset(d->state, STENO_RESET_RECORDING, NULL), STENO_OK);
+    feats = direct_begin(d, a.pcm, a.n, &n);
+    free(a.pcm);
     for (size_t at = 0; row; at += shift) {
         const bool ended = at + d->info.windows.frames >= n;
         int64_t frames, blanks;
         if (!ended)
-            step_direct(d, feats + at * bins);
+            direct_step(d, feats + at * bins);
         segment_of(d, begin, &r, &last, &in_last);
         frames = (int64_t)(at + (ended ? 0 : shift)) - from;
         blanks = blanks_of(s, d->family->frames(d->state), last, in_last);
@@ -134,14 +90,14 @@ static void compare_segments(const struct set *s, struct direct *d, const struct
         begin = d->family->frames(d->state);
         from = (int64_t)(at + shift);
     }
-    steno_fbank_close(f);
     free(feats);
-    free(a.pcm);
 }
 
 static void check_endpoints(const struct set *s, const struct rules *rules)
 {
     const struct steno_json_node *rows;
+    struct steno_family_stream how = {.beam = 1, .n_best = 1};
+    struct steno_family_open o = {.threads = 1, .precision = STENO_FP32};
     struct count c = {0};
     struct direct d;
     steno_json *j;
@@ -151,13 +107,15 @@ static void check_endpoints(const struct set *s, const struct rules *rules)
     if (!nemo_open_rows(s, &j, &t, &rows))
         skip();
     dir = nemo_link(s);
-    open_direct(&d, s, dir);
+    o.dir = dir;
+    o.options = nemo_options(s, &o.n_options);
+    direct_open(&d, &o, &how);
     for (const struct steno_json_node *e = rows->first; e; e = e->next) {
         compare_segments(s, &d, rules, t, e, &c);
         want += e->n;
     }
     print_message("# %s, %s: %zu of %zu segments equal\n", s->dir, s->name, c.equal, want);
-    close_direct(&d);
+    direct_close(&d);
     nemo_unlink(dir);
     steno_tokens_close(t);
     steno_json_close(j);

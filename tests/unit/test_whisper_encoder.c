@@ -17,6 +17,7 @@
 #include "formats/npy.h"
 #include "tests/support/shared.h"
 #include "tests/support/whisper_models.h"
+#include "tests/support/whisper_run.h"
 
 static bool read_npy(const char *rel, struct steno_npy *out)
 {
@@ -88,11 +89,9 @@ static void mel_is_faster_whispers(void **state)
 
 static void check_encoder(const char *which)
 {
-    const struct steno_whisper_options o = {.precision = STENO_FP32};
     struct steno_whisper_window w = {.rows = 1500};
     const char *dir = whisper_model(which);
-    struct steno_whisper *m = NULL;
-    steno_whisper_runner *r = NULL;
+    struct whisper_net net;
     steno_whisper_state *s = NULL;
     struct steno_npy want;
     steno_err err = {0};
@@ -105,12 +104,12 @@ static void check_encoder(const char *which)
     if (!dir || !read_npy(rel, &want))
         skip();
     f = open_mel("jfk", &w, &pcm);
-    if (steno_whisper_open(&m, dir, &o, &err) || steno_whisper_runner_open(&r, m, &err) ||
-        steno_whisper_state_open(&s, m, &err) || steno_whisper_encode(r, s, &w, &err))
+    whisper_net_open(&net, dir, STENO_FP32);
+    if (steno_whisper_state_open(&s, net.m, &err) || steno_whisper_encode(net.r, s, &w, &err))
         fail_msg("%s", err.msg);
-    y = steno_whisper_encoded(r, &rows);
+    y = steno_whisper_encoded(net.r, &rows);
     assert_int_equal(rows, 1500);
-    d = (size_t)m->dims.audio_state;
+    d = (size_t)net.m->dims.audio_state;
     for (size_t i = 0; i < 61; i++) { /* frames 0 to 31, then every 50th */
         const size_t row = i < 32 ? i : (i - 31) * 50;
         for (size_t c = 0; c < d; c++)
@@ -119,8 +118,7 @@ static void check_encoder(const char *which)
     print_message("# %s: largest difference %g\n", which, (double)worst);
     assert_true(worst < 1e-3f);
     steno_whisper_state_close(s);
-    steno_whisper_runner_close(r);
-    steno_whisper_close(m);
+    whisper_net_close(&net);
     steno_aligned_free(want.data);
     steno_whisper_mel_close(f);
     free(pcm);

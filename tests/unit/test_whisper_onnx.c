@@ -322,19 +322,15 @@ static void take(void *arg, const struct steno_whisper_segment *s)
 
 static bool run_all(const char *path, struct ids *out)
 {
-    const struct steno_whisper_options o = {.precision = STENO_FP32};
     static const char *const files[] = {"zoo/whisper/audio/jfk_16k.flac",
                                         "audio/librispeech/61-70968-0000.flac"};
     const struct whisper_sink sink = {take, NULL, out};
     struct steno_whisper_recording_options how;
-    struct steno_whisper *m = NULL;
-    steno_whisper_runner *r = NULL;
-    steno_err err = {0};
+    struct whisper_net net;
     bool heard = false;
     out->n = 0;
-    if (steno_whisper_open(&m, path, &o, &err) || steno_whisper_runner_open(&r, m, &err))
-        fail_msg("%s", err.msg);
-    how = steno_whisper_recording_default(m);
+    whisper_net_open(&net, path, STENO_FP32);
+    how = steno_whisper_recording_default(net.m);
     how.decode.n_temperatures = 1;
     for (size_t i = 0; i < 2; i++) {
         size_t n;
@@ -343,12 +339,11 @@ static bool run_all(const char *path, struct ids *out)
         if (!pcm)
             continue;
         heard = true;
-        assert_int_equal(whisper_run(r, pcm, n, 0, &how, &sink, &language, &probability, &err),
+        assert_int_equal(whisper_run(net.r, pcm, n, 0, &how, &sink, &language, &probability, NULL),
                          STENO_OK);
         free(pcm);
     }
-    steno_whisper_runner_close(r);
-    steno_whisper_close(m);
+    whisper_net_close(&net);
     return heard;
 }
 

@@ -115,22 +115,17 @@ static void check_one(steno_whisper_runner *r, const char *which, const struct w
 
 static void check(const char *which, enum steno_precision p, double most)
 {
-    const struct steno_whisper_options o = {.precision = p};
     const char *dir = whisper_model(which);
-    struct steno_whisper *m = NULL;
-    steno_whisper_runner *r = NULL;
-    steno_err err = {0};
+    struct whisper_net net;
     size_t wrong = 0, all = 0;
     if (!dir)
         skip();
-    if (steno_whisper_open(&m, dir, &o, &err) || steno_whisper_runner_open(&r, m, &err))
-        fail_msg("%s", err.msg);
+    whisper_net_open(&net, dir, p);
     for (const struct whisper_zoo *z = whisper_zoo; z->name; z++)
         if (whisper_zoo_wanted(z, which) && strcmp(z->name, "silence10") &&
             strcmp(z->name, "noise10"))
-            check_one(r, which, z, &wrong, &all);
-    steno_whisper_runner_close(r);
-    steno_whisper_close(m);
+            check_one(net.r, which, z, &wrong, &all);
+    whisper_net_close(&net);
     if (!all)
         skip();
     print_message("# %s, %s: %zu of %zu words differ\n", which, steno_precision_name(p), wrong,

@@ -234,21 +234,16 @@ static int check_file(steno_whisper_runner *r, const char *which, const struct w
 
 static void check_model(const char *which)
 {
-    const struct steno_whisper_options o = {.precision = STENO_FP32};
     const char *dir = whisper_model(which);
-    struct steno_whisper *m = NULL;
-    steno_whisper_runner *r = NULL;
-    steno_err err = {0};
+    struct whisper_net net;
     int wrong = 0, done = 0;
     if (!dir)
         skip();
-    if (steno_whisper_open(&m, dir, &o, &err) || steno_whisper_runner_open(&r, m, &err))
-        fail_msg("%s", err.msg);
+    whisper_net_open(&net, dir, STENO_FP32);
     for (const struct whisper_zoo *z = whisper_zoo; z->name; z++)
         if (whisper_zoo_wanted(z, which))
-            wrong += check_file(r, which, z, &done);
-    steno_whisper_runner_close(r);
-    steno_whisper_close(m);
+            wrong += check_file(net.r, which, z, &done);
+    whisper_net_close(&net);
     print_message("# %s: %d of %d differ\n", which, wrong, done);
     if (!done)
         skip();
