@@ -143,11 +143,11 @@ void steno_whisper_segments_text(steno_whisper_recording *j)
             j->text_ids[j->n_text++] = j->decoded.ids[i];
 }
 
-/* Mel frames in which the words lie: those before the next window, where it is settled. */
+/* Mel frames in which the words lie: those before the next window, if its place is known. */
 static size_t frames_of_words(const steno_whisper_recording *j)
 {
-    const bool settled = !j->o.words_move && !j->o.recover && j->next_seek > j->seek;
-    return settled ? steno_whisper_least(j->next_seek - j->seek, j->size) : j->size;
+    const bool known = !j->o.words_move && !j->o.recover && j->next_seek > j->seek;
+    return known ? steno_whisper_least(j->next_seek - j->seek, j->size) : j->size;
 }
 
 steno_status steno_whisper_segments_ask(steno_whisper_recording *j, struct steno_whisper_ask *ask,
