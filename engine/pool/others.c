@@ -6,8 +6,8 @@
 #define FEW 0.02   /* of the rate that fits: below it, all load of others is their own */
 /* Above it, load of others beyond their own comes from the audio. */
 #define MANY 0.25
-/* limit of their own load, of the processors: others who take more share them with this process,
- * as the kernel's scheduler does */
+/* limit of their load, of the processors: others who take more share them with this process, as the
+ * kernel's scheduler does */
 #define THEIRS 0.5
 
 static void blend(double *value, double measured, double seconds)
@@ -38,5 +38,7 @@ void steno_pool_others_look(struct steno_pool_others *o, int64_t now_ns, int cpu
 double steno_pool_others_fit(const struct steno_pool_others *o, double cpus, double own)
 {
     double alone = fmin(o->busy - o->each * o->rate, THEIRS * cpus);
-    return (cpus - alone) / (own + o->each);
+    /* A job that began after the streams looks like load that comes with them. Streams refused for
+     * it would make it look like more for each of those left. */
+    return fmax((cpus - alone) / (own + o->each), (1 - THEIRS) * cpus / own);
 }

@@ -92,6 +92,24 @@ static void others_that_want_all_processors_get_half(void **state)
     assert_true(m.o.busy >= 0 && m.o.busy < 0.01);
 }
 
+/* Others begin when the streams run already, and take all that is left. The streams that are let in
+ * then are not fewer with each look. */
+static void a_job_that_begins_beside_streams_gets_no_more_than_half(void **state)
+{
+    struct machine m = {.free = 100};
+    double rate = 600;
+    (void)state;
+    pass(&m, 10, 0, 0);
+    pass(&m, 10, rate, 0);
+    for (int i = 0; i < 60; i++) {
+        double fit = steno_pool_others_fit(&m.o, 3, OWN);
+        rate = rate < fit ? rate : fit;
+        pass(&m, 1, rate, CPUS - rate * OWN);
+    }
+    near(rate, 600);
+    near(steno_pool_others_fit(&m.o, 3, OWN), 750);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +117,7 @@ int main(void)
         cmocka_unit_test(a_job_of_others_lowers_the_capacity_while_it_runs),
         cmocka_unit_test(load_that_comes_with_the_streams_is_remembered),
         cmocka_unit_test(others_that_want_all_processors_get_half),
+        cmocka_unit_test(a_job_that_begins_beside_streams_gets_no_more_than_half),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
