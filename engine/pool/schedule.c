@@ -5,8 +5,8 @@
  * goes first, and a short one never waits for a long one. One step's time is added for every stream
  * of the same owner that already waits, so owners are served round robin however many streams each
  * has. A live stream whose result takes several steps keeps its deadline: if results took turns
- * step by step, all of them would come late. It goes behind those that wait once, when its steps
- * can be shared from then on: so theirs can soon, too.
+ * step by step, all of them would come late. Once, it goes behind those that wait: after a step
+ * that it took alone, if its next ones can be shared. Theirs can then be shared soon, too.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
  * leaves some to idle workers. If live steps alone would keep most workers busy (the demand of
@@ -125,7 +125,7 @@ static void wait_for_work(steno_pool *p)
 }
 
 /* Number of streams to take: up to a batch, but leave what idle workers could begin now. */
-static int share(const steno_pool *p)
+static int streams_to_take(const steno_pool *p)
 {
     int n = (p->n_ready + p->idle) / (p->idle + 1);
     return n < p->batch_max ? n : p->batch_max;
@@ -146,7 +146,7 @@ static void add_item(struct steno_pool_worker *w, steno_pool_stream *ps, int64_t
 
 /* Take the first stream, and of those behind it that say what part of a step they take as many as
  * fit. They may wait about as long as the first one: one that may wait longer would only make the
- * step longer. Other workers get their share, even if they are busy now. */
+ * step longer. Streams are divided evenly among all workers, even those that are busy now. */
 static void fill_by_parts(struct steno_pool_worker *w, steno_pool_stream *first, int64_t now)
 {
     steno_pool *p = w->pool;
@@ -174,7 +174,7 @@ static void fill_items(struct steno_pool_worker *w)
 {
     steno_pool *p = w->pool;
     const int64_t now = steno_now_ns();
-    const int n = share(p);
+    const int n = streams_to_take(p);
     steno_pool_stream *first = heap_pop(p);
     w->n = 0;
     add_item(w, first, now);

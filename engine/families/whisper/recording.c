@@ -86,11 +86,17 @@ static steno_status decode_with_times(steno_whisper_recording *j, steno_err *err
     return start_decoding(j, err);
 }
 
-static void leave_window(steno_whisper_recording *j, size_t next)
+/* The windows after it have no timestamps, as before. */
+static void end_times(steno_whisper_recording *j)
 {
     if (j->timed)
         set_times(j, false);
     j->timed = false;
+}
+
+static void leave_window(steno_whisper_recording *j, size_t next)
+{
+    end_times(j);
     steno_whisper_partial_end_window(j);
     j->next_seek = next > j->seek ? next : j->seek + j->size; /* never the same window again */
     if (j->o.each_language && j->m->special.multilingual)
@@ -253,9 +259,7 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     r->o.language = language;
     r->phase = STENO_WHISPER_LISTENING;
     r->ended = r->forced = r->encoded = false;
-    if (r->timed)
-        set_times(r, false);
-    r->timed = false;
+    end_times(r);
     steno_whisper_live_close(r->live);
     r->live = NULL;
     r->context.n = 0;
@@ -378,7 +382,8 @@ static steno_status take_one(steno_whisper_recording *j, steno_whisper_runner *n
     }
 }
 
-/* Part of a run of the decoder: of its keys and values in the bytes of the weights. */
+/* The part of a run of the decoder (steno_whisper_recording_share): the bytes of its keys and
+ * values, divided by those of the weights. */
 static double part_of_run(const steno_whisper_recording *r)
 {
     const bool partial = r->phase == STENO_WHISPER_HEARING || r->phase == STENO_WHISPER_WRITING;
@@ -412,14 +417,16 @@ static void run_together(struct run *w, steno_whisper_runner *net,
                          steno_whisper_recording *const *r, steno_status *st, steno_err *err)
 {
     steno_err why = {0};
-    const steno_status run = w->n ? steno_whisper_step(net, w->ask, w->n, &why) : STENO_OK;
+    const steno_status ran = w->n ? steno_whisper_step(net, w->ask, w->n, &why) : STENO_OK;
     /* those whose scores come later run the network of the scores again, so they are last */
-    for (size_t k = 0; k < 2 * w->n; k++) {
-        const size_t i = k % w->n, of = w->of[i];
-        steno_err *e = err ? &err[of] : NULL;
-        if (w->ask[i].later == (k >= w->n))
-            st[of] = run ? steno_fail(e, run, "%s", why.msg) : take_one(r[of], net, &w->ask[i], e);
-    }
+    for (int later = 0; later < 2; later++)
+        for (size_t i = 0; i < w->n; i++) {
+            const size_t of = w->of[i];
+            steno_err *e = err ? &err[of] : NULL;
+            if (w->ask[i].later == later)
+                st[of] =
+                    ran ? steno_fail(e, ran, "%s", why.msg) : take_one(r[of], net, &w->ask[i], e);
+        }
     w->n = 0;
     w->full = 0;
 }

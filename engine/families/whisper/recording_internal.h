@@ -72,7 +72,7 @@ struct steno_whisper_recording {
     int heard;                /* language of the last partial */
     bool encoded;             /* the window is encoded for the current partial */
     bool forced;              /* the decoder continues the agreed text */
-    bool timed;               /* a window without timestamps is decoded again, with them */
+    bool timed;               /* the window is decoded again, with timestamps */
     size_t n_behind;          /* given pieces that follow the prompt */
 
     /* the segment that steno_whisper_recording_next gave last */

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #define UNSAID 200 /* mel frames of speech that are more than a word */
-#define SKIPPED                                                                                    \
-    4.0 /* s from the end of a word to the end of the next; pauses of chunks are shorter */
-#define STEP 0.02 /* seconds of a timestamp: two frames */
+#define STEP 0.02  /* seconds of a timestamp: two frames */
+/* Seconds from the end of a word to the end of the next; pauses within chunks are shorter. */
+#define SKIPPED 4.0
 
 /* ---- cutting --------------------------------------------------------------------------------- */
 

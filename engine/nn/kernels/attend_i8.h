@@ -50,8 +50,8 @@ static inline int32_t attend_i8_minus(int32_t sum)
     return (int32_t)(0u - 128u * (uint32_t)sum);
 }
 
-/* A page [2, STENO_KV_PAGE_KEYS] of units of keys and values in which those of a value are NaN: the
- * key's are, so that its weight will be. */
+/* Units of the keys and of the values of a page, [STENO_KV_PAGE_KEYS] each. NaN moves from a value
+ * to its key, so that the weight will be NaN. */
 static inline void attend_i8_mark(float *k_unit, float *v_unit)
 {
     for (size_t j = 0; j < STENO_KV_PAGE_KEYS; j++) {

@@ -192,9 +192,11 @@ struct steno_attend_seen {
 /* A row tile of one head of attention, for keys [from, to), in f32 or with factors rounded to bf16
  * and sums in f32:
  *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o += w v
- * max is the largest t of a row so far, in a unit private to the kernel. o and sum (of w) are in
- * units of e^max. Several calls for consecutive keys accumulate: start with sum 0, max -inf and
- * `first`. The result is o / sum. Where max is -inf and sum is not NaN, the row saw no key. */
+ * max is the largest t of a row so far; attend_bf16, whose w are powers of two, has it in units of
+ * STENO_ATTEND_BF16_UNIT. o and sum (of w) are in units of e^(the largest t). Several calls for
+ * consecutive keys accumulate: start with sum 0, max -inf and `first`. The result is o / sum. Where
+ * max is -inf and sum is not NaN, the row saw no key. */
+#define STENO_ATTEND_BF16_UNIT 0.693147181f /* log 2 */
 #define STENO_ATTEND_ROWS 32
 #define STENO_ATTEND_SIZE 256 /* maximum of size; v_size has none */
 #define STENO_KV_PAGE_KEYS 128
@@ -473,15 +475,15 @@ static inline size_t steno_kv_page_key_bytes(const steno_kernels *k, size_t size
     return k->gemm_bf16.packed_bytes(size, STENO_KV_PAGE_KEYS);
 }
 
-/* Bytes of a KV page of 8 bits, a multiple of 64. */
-static inline size_t steno_kv_i8_page_bytes(size_t size, size_t v_size)
-{
-    return STENO_KV_PAGE_KEYS * ((size + 3) / 4 * 4 + (v_size + 15) / 16 * 16 + 2 * sizeof(float));
-}
-
 static inline size_t steno_kv_page_bytes(const steno_kernels *k, size_t size, size_t v_size)
 {
     return steno_kv_page_key_bytes(k, size) + k->gemm_bf16.packed_bytes(STENO_KV_PAGE_KEYS, v_size);
+}
+
+/* Bytes of a KV page of 8 bits (kv_pack_i8), a multiple of 64. */
+static inline size_t steno_kv_i8_page_bytes(size_t size, size_t v_size)
+{
+    return STENO_KV_PAGE_KEYS * ((size + 3) / 4 * 4 + (v_size + 15) / 16 * 16 + 2 * sizeof(float));
 }
 
 #endif

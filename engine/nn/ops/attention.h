@@ -125,7 +125,7 @@ struct steno_attention_fused {
     size_t (*packed_bytes)(size_t k, size_t n);
     void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     size_t bytes; /* scratch of one part */
-    float unit;   /* of largest scores: 1, or log 2 where weights are powers of two */
+    float unit;   /* of largest scores (struct steno_attend) */
     bool plain;   /* all rows see all keys */
     bool skips;   /* blocks that a mask hides are skipped */
     size_t block; /* keys per block */

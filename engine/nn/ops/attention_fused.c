@@ -55,7 +55,7 @@ bool steno_attention_fused_init(struct steno_attention_fused *t, const struct st
         t->pack = k->gemm_bf16.pack;
     }
     t->k = k;
-    t->unit = t->attend == k->attend_f32 ? 1 : 0.693147181f;
+    t->unit = t->attend == k->attend_f32 ? 1 : STENO_ATTEND_BF16_UNIT;
     t->plain = !a->hidden.data && !a->mask.data && a->left < 0 && a->right < 0 && !a->valid;
     t->skips = by_row && a->keys > MASKED_BLOCK;
     t->block = by_row ? MASKED_BLOCK : a->hidden.data ? BLOCK : a->keys;

@@ -92,9 +92,9 @@ struct head {         /* 64 bytes */
 
 #ifdef SUMS_16
 enum {
-    START = A_LD - 1,
-    LIFT = 128
-}; /* START: the lane of a copied row that its sums start with */
+    START = A_LD - 1, /* the lane of a copied row that its sums start with */
+    LIFT = 128,       /* what B is raised by */
+};
 /* Number k of a row of a block lacks d in the copy. */
 struct rest {
     uint16_t k;
@@ -292,7 +292,9 @@ static inline size_t copy_ld(size_t lanes)
 }
 
 #ifdef SUMS_16
-/* Move what a pair of numbers exceeds the limits of SUMS_16 by to r. Returns its new end. */
+/* Move what a pair of numbers exceeds the limits of SUMS_16 by to r: first what does not fit into
+ * s8, then the excess of the sum, which the number farther from 0 gives up. Returns the new end of
+ * r. */
 static struct rest *split_pair(int8_t *q, struct rest *r, size_t k, int x0, int x1)
 {
     const int x[2] = {x0, x1};
