@@ -1,14 +1,6 @@
 /* Attention to bytes by the vpdpbusd of CPUs without AVX-512, eight columns at a time. */
 #include "nn/kernels/x86/put_bytes_avx2.h"
-
-#undef ISA
-#ifdef EVEX /* tests/kernels/evex_vnni.c */
-#define ISA evex
-#define dot(acc, a, b) _mm256_dpbusd_epi32(acc, a, b)
-#else
-#define ISA avxvnni
-#define dot(acc, a, b) _mm256_dpbusd_avx_epi32(acc, a, b)
-#endif
+#include "nn/kernels/x86/dpbusd_avx2.h"
 
 enum { MOST = 4 };
 
