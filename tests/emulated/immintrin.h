@@ -567,11 +567,16 @@ EMULATED __m256i _mm256_dpbusd_epi32(__m256i sum, __m256i a, __m256i b)
 {
     return emulated_bytes(sum, a, b, 0);
 }
+EMULATED __m256i _mm256_dpwssd_epi32(__m256i sum, __m256i a, __m256i b)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
 EMULATED __m256i emulated_dpbssd(__m256i sum, __m256i a, __m256i b)
 {
     return emulated_bytes(sum, a, b, 1);
 }
 #define _mm256_dpbusd_avx_epi32 _mm256_dpbusd_epi32
+#define _mm256_dpwssd_avx_epi32 _mm256_dpwssd_epi32
 EMULATED_3(__m512i, _mm512_dpbusd_epi32, _mm256_dpbusd_epi32, si)
 EMULATED __m512i _mm512_dpwssd_epi32(__m512i sum, __m512i a, __m512i b)
 {

@@ -1,4 +1,4 @@
-/* kcheck --bench attend: a row tile of attention, at the best level. */
+/* kcheck --bench attend: a row tile of attention, at the level of STENO_CPU or the best. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -16,6 +16,14 @@ struct run {
     struct steno_attend a;
 };
 
+struct kernel {
+    const char *name;
+    void (*attend)(const struct steno_attend *a);
+    void (*pack)(void *, const float *, size_t, bool, size_t, size_t);
+    double peak;
+    bool positions;
+};
+
 static void call(const void *arg)
 {
     const struct run *r = arg;
@@ -26,13 +34,11 @@ static void call(const void *arg)
     r->attend(&r->a);
 }
 
-static void bench_shape(const steno_kernels *k, bool use_bf16, const float *x, size_t keys,
-                        bool positions, double peak, void *packed[3])
+static void bench_shape(const struct kernel *k, const float *x, size_t keys, bool positions,
+                        void *packed[3])
 {
-    void (*pack)(void *, const float *, size_t, bool, size_t, size_t) =
-        use_bf16 ? k->gemm_bf16.pack : k->gemm_f32_pack;
     alignas(64) float o[STENO_ATTEND_ROWS * SIZE], state[2 * STENO_ATTEND_ROWS];
-    struct run r = {use_bf16 ? k->attend_bf16 : k->attend_f32,
+    struct run r = {k->attend,
                     {.m = STENO_ATTEND_ROWS,
                      .keys = keys,
                      .size = SIZE,
@@ -51,26 +57,28 @@ static void bench_shape(const steno_kernels *k, bool use_bf16, const float *x, s
                      .o = o}};
     const double scores = (double)keys * STENO_ATTEND_ROWS;
     double ns, flops = scores * SIZE * 4 + (positions ? (scores + 1024) * SIZE * 2 : 0);
-    pack(packed[0], x, SIZE, true, SIZE, keys);
-    pack(packed[1], x, SIZE, false, keys, SIZE);
-    pack(packed[2], x, SIZE, true, SIZE, (keys + 63) / 32 * 32);
+    k->pack(packed[0], x, SIZE, true, SIZE, keys);
+    k->pack(packed[1], x, SIZE, false, keys, SIZE);
+    if (positions)
+        k->pack(packed[2], x, SIZE, true, SIZE, (keys + 63) / 32 * 32);
     ns = bench_time(call, &r);
     printf("| %dx%zux%d%s | %9.0f | %6.1f GF/s | %3.0f %% | %5.2f |\n", STENO_ATTEND_ROWS, keys,
-           SIZE, positions ? " + positions" : "", ns, flops / ns, 100 * flops / ns / peak * 1e9,
+           SIZE, positions ? " + positions" : "", ns, flops / ns, 100 * flops / ns / k->peak * 1e9,
            ns / scores * 16);
     fflush(stdout);
 }
 
-static void bench_type(const steno_kernels *k, bool use_bf16, const float *x, void *packed[3])
+static void bench_type(const struct kernel *k, const float *x, void *packed[3])
 {
     static const size_t keys[] = {24, 42, 128, 250, MOST};
-    const double peak = use_bf16 ? steno_peak_bf16(k) : steno_peak_flops(k);
-    printf("\n| attend_%s rows x keys x size | ns | GFLOP/s | of peak | ns a vector of scores "
+    if (!k->attend)
+        return;
+    printf("\n| %s rows x keys x size | ns | GFLOP/s | of peak | ns a vector of scores "
            "|\n|---|---|---|---|---|\n",
-           use_bf16 ? "bf16" : "f32");
+           k->name);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        for (int positions = 0; positions < 2; positions++)
-            bench_shape(k, use_bf16, x, keys[i], positions, peak, packed);
+        for (int positions = 0; positions <= k->positions; positions++)
+            bench_shape(k, x, keys[i], positions, packed);
 }
 
 /* ---- keys and values in KV pages, 1,500 of one head ---- */
@@ -155,18 +163,24 @@ static void bench_paged(const steno_kernels *k, const float *x)
 int bench_attend(void)
 {
     steno_kernels k = {0};
+    unsigned cpu;
     float *x;
     void *packed[3];
-    steno_kernels_init(&k, steno_cpu_detect());
+    if (steno_cpu_choose(NULL, &cpu, NULL))
+        return 1;
+    steno_kernels_init(&k, cpu);
     x = steno_aligned_alloc((size_t)PLACES * SIZE * sizeof *x);
     for (int i = 0; i < 3; i++) /* as many bytes as f32 needs */
         packed[i] = steno_aligned_alloc((size_t)PLACES * SIZE * sizeof *x);
     if (x && packed[0] && packed[1] && packed[2]) {
         fill_uniform(x, (size_t)PLACES * SIZE);
-        if (k.attend_f32)
-            bench_type(&k, false, x, packed);
-        if (k.attend_bf16)
-            bench_type(&k, true, x, packed);
+        const double peak = steno_peak_flops(&k);
+        const struct kernel kernels[] = {
+            {"attend_f32", k.attend_f32, k.gemm_f32_pack, peak, true},
+            {"attend_bf16", k.attend_bf16, k.gemm_bf16.pack, steno_peak_bf16(&k), true},
+            {"attend_i16 (peak of f32)", k.attend_i16, k.attend_i16_pack, peak, false}};
+        for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+            bench_type(&kernels[i], x, packed);
         bench_paged(&k, x);
     }
     steno_aligned_free(x);

@@ -1,5 +1,6 @@
-/* attend_f32 and attend_bf16 against sums in double over the same factors (rounded, for bf16). The
- * remaining errors are those of f32 sums and of rounding weights to bf16. */
+/* attend_f32, attend_bf16 and attend_i16 against sums in double, for bf16 over the same rounded
+ * factors. The remaining errors are those of f32 sums, of rounding weights to bf16, and, for
+ * attend_i16, those of steps (kernels.h). */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -10,14 +11,22 @@
 #include <string.h>
 
 enum positions { NONE, SHIFTED, BY_KEY };
+/* Of attend_i16, for numbers of up to 1. */
+#define STEP_OF_KEYS (1.0 / 2047)
+#define STEP_OF_QUERIES (1.0 / 4095)
+#define STEP_OF_VALUES (1.0 / 1023)
+#define STEP_OF_WEIGHTS (1.0 / 16383)
+
 enum seen { ALL, RANGES, MASKS };
+enum kind { F32, BF16, I16 };
+static const char *const kind_names[] = {"attend_f32", "attend_bf16", "attend_i16"};
 
 struct attend_case {
     size_t m, keys, size, v_size, call; /* call: keys per call */
     enum positions positions;
     enum seen seen;
     bool bias;
-    bool use_bf16; /* attend_bf16 */
+    enum kind kind;
 };
 
 /* Factors of all keys, and the keys that rows see. */
@@ -71,7 +80,7 @@ static void drop(struct factors *f)
 
 static double factor(const struct attend_case *c, float x)
 {
-    return (double)(c->use_bf16 ? half_from_bf16(half_to_bf16(x)) : x);
+    return (double)(c->kind == BF16 ? half_from_bf16(half_to_bf16(x)) : x);
 }
 
 static double score(const struct factors *f, const struct attend_case *c, size_t i, size_t j)
@@ -88,11 +97,45 @@ static double score(const struct factors *f, const struct attend_case *c, size_t
     return t;
 }
 
+static double largest(const float *column, size_t ld, size_t n)
+{
+    double top = 0;
+    for (size_t j = 0; j < n; j++)
+        top = fmax(top, fabs((double)column[j * ld]));
+    return top;
+}
+
+/* attend_i16: by how much half a step of each factor changes the scores of row i at most. */
+static double score_error(const struct factors *f, const struct attend_case *c, size_t i)
+{
+    double keys = 0, top = 0;
+    for (size_t x = 0; x < c->size; x++) {
+        const double q = (double)(f->q[i * f->ldq + x] + (c->bias ? f->q_bias[x] : 0));
+        const double product = fabs(q) * largest(f->k + x, f->ldk, c->keys);
+        keys += product;
+        top = fmax(top, product);
+    }
+    return 1.01 * (keys * STEP_OF_KEYS + (double)c->size * top * STEP_OF_QUERIES) / 2;
+}
+
+/* What column x of row i may differ by: size is the sum of the magnitudes of its products with
+ * weights whose sum is 1, all the sum of the weights before, e: what its scores differ by. */
+static double allowed(const struct factors *f, const struct attend_case *c, size_t x, double size,
+                      double all, double e)
+{
+    const double v = largest(f->v + x, f->ldv, c->keys);
+    if (c->kind != I16)
+        return size * (c->kind == BF16 ? 0x1p-8 + 1e-4 : 2e-5);
+    return size * (2e-5 + expm1(2 * e)) +
+           v * (STEP_OF_VALUES + (double)c->keys / all * STEP_OF_WEIGHTS) / 2;
+}
+
 /* Row i of o / sum against the exact one; NaN if the row sees no key. */
 static void row_is_right(const struct factors *f, const struct attend_case *c, float scale,
                          size_t i, const float *o, float max, float sum)
 {
     const struct steno_attend_seen *s = &f->seen[i];
+    const double e = c->kind == I16 ? fabs((double)scale) * score_error(f, c, i) : 0;
     double *t = malloc((c->keys + 1) * sizeof *t), top = -HUGE_VAL, all = 0;
     if (!t)
         abort();
@@ -110,36 +153,47 @@ static void row_is_right(const struct factors *f, const struct attend_case *c, f
             want += t[j] / all * factor(c, f->v[j * f->ldv + x]);
             size += t[j] / all * fabs(factor(c, f->v[j * f->ldv + x]));
         }
-        if (!close_to(o[x] / sum, want, size * (c->use_bf16 ? 0x1p-8 + 1e-4 : 2e-5)))
+        if (!close_to(o[x] / sum, want, allowed(f, c, x, size, all, e)))
             test_fail("%s: m %zu keys %zu of %zu size %zu, %zu positions %d seen %d: row %zu "
                       "column %zu is %a, exact %a",
-                      c->use_bf16 ? "bf16" : "f32", c->m, c->call, c->keys, c->size, c->v_size,
+                      kind_names[c->kind], c->m, c->call, c->keys, c->size, c->v_size,
                       (int)c->positions, (int)c->seen, i, x, (double)(o[x] / sum), want);
     }
     free(t);
 }
 
-static size_t packed_bytes(const steno_kernels *k, bool use_bf16, size_t rows, size_t cols)
+/* A kernel with the packing of its factors. */
+struct slots {
+    void (*attend)(const struct steno_attend *a);
+    size_t (*packed_bytes)(size_t k, size_t n);
+    void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
+};
+
+static struct slots slots_of(const steno_kernels *k, enum kind kind)
 {
-    return use_bf16 ? k->gemm_bf16.packed_bytes(rows, cols) : k->gemm_f32_packed_bytes(rows, cols);
+    return kind == I16
+               ? (struct slots){k->attend_i16, k->attend_i16_packed_bytes, k->attend_i16_pack}
+           : kind == BF16
+               ? (struct slots){k->attend_bf16, k->gemm_bf16.packed_bytes, k->gemm_bf16.pack}
+               : (struct slots){k->attend_f32, k->gemm_f32_packed_bytes, k->gemm_f32_pack};
 }
 
-static void *packed(const steno_kernels *k, bool use_bf16, const float *b, size_t ldb, bool trans,
-                    size_t rows, size_t cols)
+static void *packed(const struct slots *s, const float *b, size_t ldb, bool trans, size_t rows,
+                    size_t cols)
 {
-    void *to = steno_aligned_alloc(packed_bytes(k, use_bf16, rows, cols));
+    void *to = steno_aligned_alloc(s->packed_bytes(rows, cols));
     if (!to)
         abort();
-    (use_bf16 ? k->gemm_bf16.pack : k->gemm_f32_pack)(to, b, ldb, trans, rows, cols);
+    s->pack(to, b, ldb, trans, rows, cols);
     return to;
 }
 
 static void attend_one(const steno_kernels *k, const struct attend_case *c, float scale)
 {
+    const struct slots s = slots_of(k, c->kind);
     struct factors f;
     float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS];
-    const size_t ldo = steno_attend_ldo(c->v_size),
-                 panel = packed_bytes(k, c->use_bf16, c->size, 32);
+    const size_t ldo = steno_attend_ldo(c->v_size), panel = s.packed_bytes(c->size, 32);
     struct steno_attend a = {.m = c->m,
                              .keys = c->keys,
                              .size = c->size,
@@ -152,9 +206,9 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
     struct steno_attend_seen seen[STENO_ATTEND_ROWS];
     void *kp, *vp, *pp;
     make(&f, c);
-    kp = packed(k, c->use_bf16, f.k, f.ldk, true, c->size, c->keys);
-    vp = packed(k, c->use_bf16, f.v, f.ldv, false, c->keys, c->v_size);
-    pp = packed(k, c->use_bf16, f.p, f.ldp, true, c->size, f.places);
+    kp = packed(&s, f.k, f.ldk, true, c->size, c->keys);
+    vp = packed(&s, f.v, f.ldv, false, c->keys, c->v_size);
+    pp = c->positions == NONE ? NULL : packed(&s, f.p, f.ldp, true, c->size, f.places);
     a.o = steno_aligned_alloc(STENO_ATTEND_ROWS * ldo * sizeof *a.o);
     if (!a.o)
         abort();
@@ -177,7 +231,7 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
             seen[i] = f.seen[i];
             seen[i].mask = seen[i].mask ? seen[i].mask + a.from : NULL;
         }
-        (c->use_bf16 ? k->attend_bf16 : k->attend_f32)(&a);
+        s.attend(&a);
     }
     for (size_t i = 0; i < c->m; i++)
         row_is_right(&f, c, scale, i, a.o + i * ldo, max[i], sum[i]);
@@ -188,7 +242,7 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
     steno_aligned_free(a.o);
 }
 
-static void shapes(const steno_kernels *k, bool use_bf16)
+static void shapes(const steno_kernels *k, enum kind kind)
 {
     static const size_t rows[] = {1, 7, 15, 16, 17, 31, 32},
                         keys[] = {1, 31, 32, 33, 64, 65, 97, 127, 128, 129, 200, 300};
@@ -197,14 +251,14 @@ static void shapes(const steno_kernels *k, bool use_bf16)
     size_t turn = 0;
     for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
         for (size_t n = 0; n < sizeof keys / sizeof *keys; n += 1 + KCHECK_FEW)
-            for (int p = NONE; p <= BY_KEY; p++)
+            for (int p = NONE; p <= (kind == I16 ? NONE : BY_KEY); p++)
                 for (int s = ALL; s <= MASKS; s++, turn++)
-                    attend_one(k,
-                               &(struct attend_case){
-                                   rows[m], keys[n], sizes[turn % 7], values[turn % 6],
-                                   turn % 2 ? 1000 : 32 * (1 + turn % 5), (enum positions)p,
-                                   (enum seen)s, turn % 3 == 0, use_bf16},
-                               turn % 11 ? 0.25f : -0.5f);
+                    attend_one(
+                        k,
+                        &(struct attend_case){rows[m], keys[n], sizes[turn % 7], values[turn % 6],
+                                              turn % 2 ? 1000 : 32 * (1 + turn % 5),
+                                              (enum positions)p, (enum seen)s, turn % 3 == 0, kind},
+                        turn % 11 ? 0.25f : -0.5f);
 }
 
 /* Keys and values that are appended one after the other have the layout of packing all at once. */
@@ -235,9 +289,10 @@ static void appended_equals_packed(const steno_kernels *k, size_t size, size_t v
 }
 
 /* One row, 40 keys of one number each: the effect of NaN and infinities. */
-static void nonfinite_numbers(const steno_kernels *k, bool use_bf16)
+static void nonfinite_numbers(const steno_kernels *k, enum kind kind)
 {
     enum { KEYS = 40 };
+    const struct slots s = slots_of(k, kind);
     static const float nonfinite[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++) {
         float q[1] = {1}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
@@ -260,12 +315,12 @@ static void nonfinite_numbers(const steno_kernels *k, bool use_bf16)
             v[j] = 1;
         }
         kk[7] = nonfinite[i];
-        kp = packed(k, use_bf16, kk, 1, true, 1, KEYS);
-        vp = packed(k, use_bf16, v, 1, false, KEYS, 1);
+        kp = packed(&s, kk, 1, true, 1, KEYS);
+        vp = packed(&s, v, 1, false, KEYS, 1);
         a.k = kp;
         a.v = vp;
-        (use_bf16 ? k->attend_bf16 : k->attend_f32)(&a);
-        if (i < 2 ? !isnan(o[0] / sum[0]) : !close_to(o[0] / sum[0], 1, 0.01))
+        s.attend(&a);
+        if (i < 2 || kind == I16 ? !isnan(o[0] / sum[0]) : !close_to(o[0] / sum[0], 1, 0.01))
             test_fail("a score of %g gives %g", (double)nonfinite[i], (double)(o[0] / sum[0]));
         steno_aligned_free(kp);
         steno_aligned_free(vp);
@@ -273,9 +328,10 @@ static void nonfinite_numbers(const steno_kernels *k, bool use_bf16)
 }
 
 /* Scores of 2^40 and more: the row is the value of the largest, and no weight overflows. */
-static void huge_scores(const steno_kernels *k, bool use_bf16)
+static void huge_scores(const steno_kernels *k, enum kind kind)
 {
     enum { KEYS = 256 };
+    const struct slots s = slots_of(k, kind);
     for (int i = 0; i < 8; i++) {
         float q[1] = {0x1p20f}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
         alignas(64) float o[STENO_ATTEND_ROWS * 32];
@@ -297,11 +353,11 @@ static void huge_scores(const steno_kernels *k, bool use_bf16)
             kk[j] = 0x1p20f * (float)(j == best ? 2 : 1) * (i % 2 ? -1 : 1);
             v[j] = (float)(j == best);
         }
-        kp = packed(k, use_bf16, kk, 1, true, 1, KEYS);
-        vp = packed(k, use_bf16, v, 1, false, KEYS, 1);
+        kp = packed(&s, kk, 1, true, 1, KEYS);
+        vp = packed(&s, v, 1, false, KEYS, 1);
         a.k = kp;
         a.v = vp;
-        (use_bf16 ? k->attend_bf16 : k->attend_f32)(&a);
+        s.attend(&a);
         if (!close_to(o[0] / sum[0], i % 2 ? 0 : 1, 0.01))
             test_fail("huge scores, the largest at %d, give %g", best, (double)(o[0] / sum[0]));
         steno_aligned_free(kp);
@@ -311,18 +367,13 @@ static void huge_scores(const steno_kernels *k, bool use_bf16)
 
 void check_attend(const steno_kernels *k)
 {
-    if (k->attend_f32 && test_begin(k, "attend_f32")) {
-        shapes(k, false);
-        nonfinite_numbers(k, false);
-        huge_scores(k, false);
-        test_end();
-    }
-    if (k->attend_bf16 && test_begin(k, "attend_bf16")) {
-        shapes(k, true);
-        nonfinite_numbers(k, true);
-        huge_scores(k, true);
-        test_end();
-    }
+    for (enum kind i = F32; i <= I16; i++)
+        if (slots_of(k, i).attend && test_begin(k, kind_names[i])) {
+            shapes(k, i);
+            nonfinite_numbers(k, i);
+            huge_scores(k, i);
+            test_end();
+        }
     if (k->kv_append_bf16 && test_begin(k, "kv_append_bf16")) {
         for (size_t size = 1; size <= 160; size += 13)
             appended_equals_packed(k, size, 161 - size);

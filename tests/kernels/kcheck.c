@@ -81,6 +81,7 @@ static void init_evex(steno_kernels *k, unsigned mask)
         printf("# avxvnni: by the EVEX form of its instruction\n");
         steno_kernels_gemm_i8__evex(k);
         steno_kernels_attend_i8__evex(k);
+        steno_kernels_attend_i16__evex(k);
         k->level = "avxvnni";
     }
 #else

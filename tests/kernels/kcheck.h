@@ -19,6 +19,7 @@ enum { KCHECK_FEW = 0 };
 /* evex_vnni.c: the avxvnni level's slots, after avx2, for CPUs of the vnni level. */
 void steno_kernels_gemm_i8__evex(steno_kernels *k);
 void steno_kernels_attend_i8__evex(steno_kernels *k);
+void steno_kernels_attend_i16__evex(steno_kernels *k);
 
 /* ---- kcheck.c: one TAP line per slot and level ---- */
 /* Start a test. False if the command line excludes it. */

@@ -28,6 +28,7 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_nhwc__avx2(k);
     steno_kernels_attention__avx2(k);
     steno_kernels_attend__avx2(k);
+    steno_kernels_attend_i16__avx2(k);
     steno_kernels_attend_i8__avx2(k);
     steno_kernels_gemm_i8__avx2(k);
     steno_kernels_gemm_nbits__avx2(k);
@@ -42,6 +43,7 @@ static void set_avxvnni(steno_kernels *k)
     k->level = "avxvnni";
     steno_kernels_gemm_i8__avxvnni(k);
     steno_kernels_attend_i8__avxvnni(k);
+    steno_kernels_attend_i16__avxvnni(k);
 }
 
 static void set_avx512(steno_kernels *k)
@@ -66,6 +68,7 @@ static void set_vnni(steno_kernels *k)
     k->level = "vnni";
     steno_kernels_gemm_i8__vnni(k);
     steno_kernels_attend_i8__vnni(k);
+    steno_kernels_attend_i16__vnni(k);
 }
 
 static void set_bf16(steno_kernels *k)

@@ -59,6 +59,9 @@ void steno_kernels_gemm_f32_w24__amx(steno_kernels *k);
 void steno_kernels_gemm_bf16_w12__bf16(steno_kernels *k);
 void steno_kernels_gemm_bf16_w12__amx(steno_kernels *k);
 void steno_kernels_attend__avx2(steno_kernels *k);
+void steno_kernels_attend_i16__avx2(steno_kernels *k);
+void steno_kernels_attend_i16__avxvnni(steno_kernels *k); /* after avx2 */
+void steno_kernels_attend_i16__vnni(steno_kernels *k);    /* after avx512 */
 void steno_kernels_attend_i8__avx2(steno_kernels *k);
 void steno_kernels_attend_i8__avxvnni(steno_kernels *k); /* after avx2 */
 void steno_kernels_attend_i8__vnni(steno_kernels *k);    /* after avx512 */

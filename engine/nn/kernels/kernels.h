@@ -204,7 +204,7 @@ struct steno_attend {
     size_t m, keys, size, v_size;     /* m: rows, 1..STENO_ATTEND_ROWS; keys: all packed keys */
     const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
     size_t ldq;
-    const void *k, *v; /* from gemm_f32_pack or gemm_bf16.pack: [size, keys], [keys, v_size] */
+    const void *k, *v; /* [size, keys], [keys, v_size], packed by what belongs to the kernel */
     /* Positions, packed as [size, .] from the one for key `from` on, or NULL. Score (i, j) uses
      * position j - from or, with shifted, j - from + STENO_ATTEND_ROWS - 1 - i. Whole panels of 32
      * are read. */
@@ -322,6 +322,15 @@ struct steno_kernels {
      * 32. */
     void (*attend_f32)(const struct steno_attend *a);
     void (*attend_bf16)(const struct steno_attend *a);
+    /* The same with factors rounded to integers of 16 bits and fewer, without positions; size and
+     * v_size up to STENO_ATTEND_SIZE. k and v are of attend_i16_pack. Numbers of a column of K or V
+     * are rounded to 1/2047 and 1/1023 of the largest, those of a row of q, times what columns of K
+     * are in units of, to 1/4095, weights to 1/16383. y is NaN where K, or the column of V, has a
+     * number that is not finite. */
+    void (*attend_i16)(const struct steno_attend *a);
+    size_t (*attend_i16_packed_bytes)(size_t k, size_t n);
+    /* As gemm_f32_pack; with trans b are keys [n, k], without it values [k, n]. */
+    void (*attend_i16_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     /* Append keys [n, ldk] and values [n, ldv] of a head to a KV page, as numbers `at` and on of
      * its STENO_KV_PAGE_KEYS. The layout is what attend_bf16 reads: gemm_bf16.pack of [size,
      * STENO_KV_PAGE_KEYS] keys, followed by gemm_bf16.pack of [STENO_KV_PAGE_KEYS, v_size] values.

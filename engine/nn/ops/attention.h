@@ -58,10 +58,11 @@ struct steno_attention {
     size_t p_len;
     bool p_by_key;                /* p has one row for each key; the product is not shifted */
     const float *q_bias, *p_bias; /* [q_heads * size], added to q for k and for p; or NULL */
-    bool use_bf16;                /* factors may be rounded to bf16 where the CPU multiplies bf16 */
-    float empty;                  /* result of a row that sees no key */
-    bool no_nan;                  /* a row whose weights are NaN has the result 0 */
-    float *captured;              /* [batch, q_heads, rows, keys] or NULL */
+    bool use_bf16;   /* factors may be rounded, to bf16 where the CPU multiplies bf16, else to
+                      * integers of 16 bits where all rows see all keys */
+    float empty;     /* result of a row that sees no key */
+    bool no_nan;     /* a row whose weights are NaN has the result 0 */
+    float *captured; /* [batch, q_heads, rows, keys] or NULL */
     enum steno_attention_capture capture;
 };
 
@@ -121,7 +122,7 @@ float steno_attention_filled(const struct steno_attention *a, size_t b, size_t h
 struct steno_attention_fused {
     const struct steno_attention *a;
     const steno_kernels *k;
-    void (*attend)(const struct steno_attend *a); /* for f32 or bf16, with the packing below */
+    void (*attend)(const struct steno_attend *a); /* with the packing below */
     size_t (*packed_bytes)(size_t k, size_t n);
     void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     size_t bytes; /* scratch of one part */

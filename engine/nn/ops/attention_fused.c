@@ -1,4 +1,4 @@
-/* Attention where the CPU has a kernel for all of it (kernels.h: attend_f32, attend_bf16). K, V and
+/* Attention where the CPU has a kernel for all of it (kernels.h: attend_f32, _bf16, _i16). K, V and
  * the positions of a head are packed once; then all keys are multiplied with ROWS rows at a time.
  *
  * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j. A tile from row i0
@@ -12,9 +12,10 @@
 
 enum {
     ROWS = STENO_ATTEND_ROWS,
-    PANEL = 32,        /* positions that are packed together, a whole number of panels */
-    BLOCK = 512,       /* keys per block where keys between visible ones are hidden */
-    MASKED_BLOCK = 128 /* keys per block where a mask by rows may hide whole blocks */
+    PANEL = 32,         /* positions that are packed together, a whole number of panels */
+    BLOCK = 512,        /* keys per block where keys between visible ones are hidden */
+    MASKED_BLOCK = 128, /* keys per block where a mask by rows may hide whole blocks */
+    I16_KEYS = 2048     /* most keys in integers */
 };
 
 /* Number of panels of positions. *origin: the first position of the first panel, possibly
@@ -31,6 +32,20 @@ static size_t pos_panels(const struct steno_attention *a, int64_t *origin)
 static bool in_bf16(const struct steno_attention *a, const steno_kernels *k)
 {
     return a->use_bf16 && k->attend_bf16;
+}
+
+static bool is_plain(const struct steno_attention *a)
+{
+    return !a->hidden.data && !a->mask.data && a->left < 0 && a->right < 0 && !a->valid;
+}
+
+/* True: by integers of 16 bits. Units of keys and values are those of all rows, so none may be
+ * hidden: a result would depend on what its batch is padded with. Weights below half a step are
+ * lost, so there may not be too many. */
+static bool in_i16(const struct steno_attention *a, const steno_kernels *k)
+{
+    return a->use_bf16 && !k->attend_bf16 && k->attend_i16 && is_plain(a) && !a->p.data &&
+           a->v_size <= STENO_ATTEND_SIZE && a->keys <= I16_KEYS;
 }
 
 bool steno_attention_fused_fits(const struct steno_attention *a, const steno_kernels *k)
@@ -53,10 +68,14 @@ bool steno_attention_fused_init(struct steno_attention_fused *t, const struct st
         t->attend = k->attend_bf16;
         t->packed_bytes = k->gemm_bf16.packed_bytes;
         t->pack = k->gemm_bf16.pack;
+    } else if (in_i16(a, k)) {
+        t->attend = k->attend_i16;
+        t->packed_bytes = k->attend_i16_packed_bytes;
+        t->pack = k->attend_i16_pack;
     }
     t->k = k;
-    t->unit = t->attend == k->attend_f32 ? 1 : STENO_ATTEND_BF16_UNIT;
-    t->plain = !a->hidden.data && !a->mask.data && a->left < 0 && a->right < 0 && !a->valid;
+    t->unit = in_bf16(a, k) ? STENO_ATTEND_BF16_UNIT : 1;
+    t->plain = is_plain(a);
     t->skips = by_row && a->keys > MASKED_BLOCK;
     t->block = by_row ? MASKED_BLOCK : a->hidden.data ? BLOCK : a->keys;
     return steno_attention_reserve(&t->bytes, &t->at_k, 1, t->packed_bytes(a->size, a->keys)) &&

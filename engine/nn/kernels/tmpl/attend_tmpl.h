@@ -2,12 +2,12 @@
  * the rows with positions and keys are stored in L1, read from there once, and replaced by weights.
  * The weights are the left factor of the product with V, whose sums are kept for the next block
  * (online softmax: Milakov and Gimelshein 2018; Dao et al., FlashAttention, 2022).
- * Included after vec_<isa>.h by attend_avx2.c, attend_avx512.c, attend_neon.c, and, with
- * ATTEND_PAIRS, by attend_bf16.c.
+ * Included after vec_<isa>.h by attend_avx2.c, attend_avx512.c, attend_neon.c, with ATTEND_PAIRS by
+ * attend_bf16.c, and with ATTEND_INTS by attend_i16_*.c.
  *
  * K, V and positions are packed in panels of NR columns, as gemm_tmpl.h packs weights. q and
- * weights are what gemm_tmpl.h calls A: numbers, or pairs of consecutive bf16. Register tiles have
- * the same size as there, and nearly equal heights.
+ * weights are what gemm_tmpl.h calls A: numbers, or pairs of consecutive bf16 or integers. Register
+ * tiles have the same size as there, and nearly equal heights.
  *
  * The sums of scores start with the products with positions. Row i + 1 reads these one column
  * earlier than row i: the row stride is one element shorter. The next block needs the last ROWS
@@ -26,7 +26,7 @@ enum {
     KEYS = 128,
     TILE = VL == 8 ? 6 : 12, /* rows of a register tile, for NR columns of sums, two vectors of B,
                               * one number of A */
-#ifdef ATTEND_PAIRS
+#if defined ATTEND_PAIRS || defined ATTEND_INTS
     STEP = 2, /* numbers per element */
 #else
     STEP = 1,
@@ -47,11 +47,32 @@ struct work {
     alignas(64) float top[ROWS * VL],
         sum[ROWS * VL]; /* per lane: the largest score of the block; the sum of weights */
     alignas(64) float high[ROWS], max[ROWS], base[ROWS], keep[ROWS];
+#ifdef ATTEND_INTS
+    alignas(64) float unit[ROWS]; /* of the integers of q */
+#endif
 };
 
 #define LARGE_SCORE ((float)(1 << 22)) /* in the unit of weights; half an ulp of it is 1/4 */
 
 #define ALWAYS static inline __attribute__((always_inline))
+
+/* A product of rows of A with NR columns of B. */
+struct tile {
+    const float *a, *b;
+    size_t steps;
+    const float *from; /* sums start with this or, where A is weights, with this times keep of each
+                        * row; NULL: zeros */
+    size_t from_row;
+    const float *keep;
+#ifdef ATTEND_INTS
+    const float *unit; /* of the columns, where A is weights */
+#endif
+    float *to;
+    size_t to_row;
+    float *top; /* per row and lane: raised to the largest sum; or NULL */
+};
+
+#define EACH_ROW _Pragma("GCC unroll 12") for (int i = 0; i < h; i++)
 
 #ifdef ATTEND_PAIRS
 static const float unit = 1.44269504088896341f; /* weights are computed as powers of two */
@@ -74,16 +95,26 @@ ALWAYS void put(float *to, vf low, vf high)
 #else
 static const float unit = 1;
 
-ALWAYS vf mac(vf a, vf b, vf sum)
-{
-    return v_fma(a, b, sum);
-}
-
 /* Exponentials of numbers that exceed 0 by no more than an ulp. */
 ALWAYS void weights_of(vf *x, int n)
 {
     V_EACH(i, n) x[i] = v_max(v_set1(-105.0f), x[i]);
     v_exp_clamped_each(x, n);
+}
+#endif
+
+static size_t depth_of(size_t k)
+{
+    return (k + STEP - 1) / STEP;
+}
+
+#ifdef ATTEND_INTS
+#include "nn/kernels/tmpl/attend_i16_tmpl.h"
+#else
+#ifndef ATTEND_PAIRS
+ALWAYS vf mac(vf a, vf b, vf sum)
+{
+    return v_fma(a, b, sum);
 }
 
 ALWAYS void put(float *to, vf low, vf high)
@@ -93,19 +124,24 @@ ALWAYS void put(float *to, vf low, vf high)
 }
 #endif
 
-static size_t depth_of(size_t k)
+ALWAYS void put_weights(float *to, vf low, vf high)
 {
-    return (k + STEP - 1) / STEP;
+    put(to, low, high);
+}
+
+static const float *panels_of(const void *packed)
+{
+    return packed;
 }
 
 /* Rows of q plus a bias, as elements. */
-static void fill(const struct steno_attend *a, const float *bias, float *to)
+static void fill_with(const struct steno_attend *a, const float *bias, float *to)
 {
     const float *q = a->q;
     for (size_t i = 0; i < a->m; i++, q += a->ldq, to += Q_ROW)
         for (size_t c = 0; c < a->size; c += NR) {
             const size_t left = a->size - c;
-            const vm m0 = v_tail(left < VL ? left : VL), m1 = v_tail(left < VL   ? 0
+            const vm m0 = v_tail(left < VL ? left : VL), m1 = v_tail(left < VL ? 0
                                                                      : left < NR ? left - VL
                                                                                  : VL);
             vf x0 = v_load_m(q + c, m0), x1 = v_load_m(q + c + VL, m1);
@@ -117,20 +153,12 @@ static void fill(const struct steno_attend *a, const float *bias, float *to)
         }
 }
 
-/* A product of rows of A with NR columns of B. */
-struct tile {
-    const float *a, *b;
-    size_t steps;
-    const float *from; /* sums start with this or, where A is weights, with this times keep of each
-                        * row; NULL: zeros */
-    size_t from_row;
-    const float *keep;
-    float *to;
-    size_t to_row;
-    float *top; /* per row and lane: raised to the largest sum; or NULL */
-};
-
-#define EACH_ROW _Pragma("GCC unroll 12") for (int i = 0; i < h; i++)
+static void fill(const struct steno_attend *a, struct work *w)
+{
+    fill_with(a, a->q_bias, w->q);
+    if (a->p)
+        fill_with(a, a->p_bias, w->qp);
+}
 
 /* h rows, a_row floats apart. on: sums start with x->from. h, a_row and on are constants at compile
  * time. */
@@ -169,15 +197,22 @@ ALWAYS void tile_of(const struct tile *x, int h, size_t a_row, bool on)
     v_store(x->top + i * VL, v_max(v_max(s[i][0], s[i][1]), v_load(x->top + i * VL)));
 }
 
+#endif
+
 typedef void tile_fn(const struct tile *x);
 #define TILE_NAMED(name, n, a_row, on)                                                             \
     static void name##_##n(const struct tile *x)                                                   \
     {                                                                                              \
         tile_of(x, n, a_row, on);                                                                  \
     }
+#ifdef ATTEND_INTS
+#define Q_ON(n)
+#else
+#define Q_ON(n) TILE_NAMED(q_on, n, Q_ROW, true)
+#endif
 #define TILE_OF(n)                                                                                 \
     TILE_NAMED(q_new, n, Q_ROW, false)                                                             \
-    TILE_NAMED(q_on, n, Q_ROW, true)                                                               \
+    Q_ON(n)                                                                                        \
     TILE_NAMED(s_new, n, S_ROW, false)                                                             \
     TILE_NAMED(s_on, n, S_ROW, true)
 TILE_OF(1)
@@ -205,7 +240,11 @@ TILE_OF(12)
     }
 #endif
 /* [sums start with from][rows] */
+#ifdef ATTEND_INTS
+static tile_fn *const by_q[1][TILE + 1] = {TILES(q_new)}; /* no positions */
+#else
 static tile_fn *const by_q[2][TILE + 1] = {TILES(q_new), TILES(q_on)};
+#endif
 static tile_fn *const by_s[2][TILE + 1] = {TILES(s_new), TILES(s_on)};
 
 /* All m rows; x describes row 0. */
@@ -238,9 +277,12 @@ static void scores(const struct steno_attend *a, struct work *w, size_t j, size_
         each_tile(&x, a->m, by_q, Q_ROW);
     }
     x.a = w->q;
+#ifdef ATTEND_INTS
+    x.keep = w->unit;
+#endif
     x.from_row = S_ROW - a->shifted;
     for (size_t c = 0; c < cols; c += NR) {
-        x.b = (const float *)a->k + (j + c) / NR * panel;
+        x.b = panels_of(a->k) + (j + c) / NR * panel;
         x.from = p ? w->s + c + (a->shifted ? ROWS - 1 : 0) : NULL;
         x.to = w->s + c;
         x.top = tops && c + NR <= n ? w->top : NULL;
@@ -257,7 +299,10 @@ static void add_values(const struct steno_attend *a, struct work *w, size_t j, s
     struct tile x = {
         .a = w->s, .steps = depth_of(n), .from_row = ldo, .keep = w->keep, .to_row = ldo};
     for (size_t c = 0; c < a->v_size; c += NR) {
-        x.b = (const float *)a->v + c / NR * panel + j / STEP * NR;
+        x.b = panels_of(a->v) + c / NR * panel + j / STEP * NR;
+#ifdef ATTEND_INTS
+        x.unit = (const float *)a->v + c;
+#endif
         x.to = a->o + c;
         x.from = first ? NULL : x.to;
         each_tile(&x, a->m, by_s, S_ROW);
@@ -347,7 +392,7 @@ ALWAYS vf weigh_some(const float *s, float *to, int n, vf by, vf base)
     vf x[V_MANY];
     V_EACH(v, n) x[v] = v_fma(v_load(s + v * VL), by, base);
     weights_of(x, n);
-    V_EACH(v, n / 2) put(to + v * NR / STEP, x[2 * v], x[2 * v + 1]);
+    V_EACH(v, n / 2) put_weights(to + v * NR / STEP, x[2 * v], x[2 * v + 1]);
     V_EACH(v, n / 2)
     x[v] = x[2 * v] + x[2 * v + 1];
     for (int v = 1; v < n / 2; v++)
@@ -398,9 +443,7 @@ static void attend(const struct steno_attend *a)
     struct work w;
     if (a->from >= a->to || !a->m)
         return;
-    fill(a, a->q_bias, w.q);
-    if (a->p)
-        fill(a, a->p_bias, w.qp);
+    fill(a, &w);
     for (size_t i = 0; i < ROWS; i++) {
         w.high[i] = w.max[i] = i < a->m ? a->max[i] : 0;
         v_store(w.sum + i * VL, v_zero());
@@ -413,3 +456,12 @@ static void attend(const struct steno_attend *a)
         a->sum[i] = v_hsum(v_load(w.sum + i * VL));
     }
 }
+
+#ifdef ATTEND_INTS
+void V_NAME(steno_kernels_attend_i16)(steno_kernels *k)
+{
+    k->attend_i16 = attend;
+    k->attend_i16_packed_bytes = packed_bytes;
+    k->attend_i16_pack = pack;
+}
+#endif

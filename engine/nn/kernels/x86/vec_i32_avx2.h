@@ -89,6 +89,23 @@ static inline vi vi_madd(vi acc, vi a, vi b)
 {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
 }
+/* The same in the register of acc, of which the compiler otherwise makes copies in tiles. */
+static inline vi vi_add_pairs(vi acc, vi a, vi b)
+{
+    const vi x = _mm256_madd_epi16(a, b);
+    __asm__("vpaddd %1, %0, %0" : "+x"(acc) : "x"(x));
+    return acc;
+}
+/* The lanes of a, then of b, saturated to 16 bits. */
+static inline vi vi_narrow(vi a, vi b)
+{
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+}
+/* The lower 16 bits of each lane of a, and those of b above them. */
+static inline vi vi_pairs(vi a, vi b)
+{
+    return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa);
+}
 /* Add the sums of the four products of signed bytes of a and unsigned bytes of b. Sums of two must
  * fit into 16 bits. The ones come from memory, since 12 sums leave no register for them. */
 static inline vi vi_dot_bytes(vi acc, vi a, vi b)

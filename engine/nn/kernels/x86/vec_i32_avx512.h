@@ -93,6 +93,16 @@ static inline int32_t vi_hsum(vi a)
 {
     return _mm512_reduce_add_epi32(a);
 }
+static inline vi vi_narrow(vi a, vi b)
+{
+    const __m512i order = _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    return _mm512_permutexvar_epi32(order, _mm512_packs_epi32(a, b));
+}
+static inline vi vi_pairs(vi a, vi b)
+{
+    return _mm512_or_si512(_mm512_and_si512(a, _mm512_set1_epi32(0xffff)),
+                           _mm512_slli_epi32(b, 16));
+}
 static inline vi vi_round(vf v)
 {
     return _mm512_cvtps_epi32(v);
