@@ -10,6 +10,7 @@ struct steno_activity {
     double floor_db; /* noise floor, dB of full scale */
     double rise_db;  /* rise of the floor per louder frame */
     int run;         /* consecutive loud frames */
+    int soft_run;    /* consecutive frames a little above the floor */
 };
 
 /* Start with frames of frame_seconds each. */
@@ -19,5 +20,8 @@ void steno_activity_init(struct steno_activity *a, double frame_seconds);
 bool steno_activity_push(struct steno_activity *a, const float *pcm, size_t n);
 /* The same by the sum of the squares of its samples, for callers that do not keep them. */
 bool steno_activity_push_sum(struct steno_activity *a, double sum, size_t n);
+/* Whether the frame that was classified last may belong to soft speech, such as the end of a word:
+ * it and those before it are loud, or at least above the floor. */
+bool steno_activity_is_soft(const struct steno_activity *a);
 
 #endif

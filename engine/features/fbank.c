@@ -443,6 +443,14 @@ void steno_fbank_reset(steno_fbank *f)
     f->len = 0;
 }
 
+void steno_fbank_follow(steno_fbank *f, const steno_fbank *from)
+{
+    f->base = from->base;
+    f->next = from->next;
+    f->len = from->len;
+    memcpy(f->buf, from->buf, from->len * sizeof *f->buf);
+}
+
 size_t steno_fbank_bins(const steno_fbank *f)
 {
     return f->opt.bins;

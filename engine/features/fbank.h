@@ -77,6 +77,8 @@ STENO_MUST steno_status steno_fbank_flush(steno_fbank *f, float *out, size_t max
                                           size_t *frames);
 /* Discard everything pushed. */
 void steno_fbank_reset(steno_fbank *f);
+/* Go on where `from` is now, instead of what was pushed into f, which was opened like it. */
+void steno_fbank_follow(steno_fbank *f, const steno_fbank *from);
 
 size_t steno_fbank_bins(const steno_fbank *f);
 /* Hop and window in samples. */

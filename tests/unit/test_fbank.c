@@ -344,6 +344,36 @@ static void signals_that_share_a_front_end_have_the_bits_of_their_own(void **sta
     }
 }
 
+/* A front end that follows another one in the middle of a signal gives the rest of its frames, and
+ * the other one gives them too. */
+static void one_that_follows_another_has_the_bits_of_its_rest(void **state)
+{
+    static float x[N], rest[2][MAX_FRAMES * MAX_BINS];
+    (void)state;
+    signal_fill(x, N);
+    for (size_t m = 0; m < N_MAKERS; m++) {
+        struct steno_fbank_options o = makers[m]();
+        steno_fbank *f[2];
+        size_t used, frames[2];
+        assert_int_equal(steno_fbank_open(&f[0], &o, NULL), STENO_OK);
+        assert_int_equal(steno_fbank_open_like(&f[1], f[0], NULL), STENO_OK);
+        assert_int_equal(
+            steno_fbank_push(f[0], x, N / 2 + 77, &used, rest[0], MAX_FRAMES, &frames[0]),
+            STENO_OK);
+        assert_int_equal(used, N / 2 + 77);
+        steno_fbank_follow(f[1], f[0]);
+        for (int i = 1; i >= 0; i--)
+            assert_int_equal(steno_fbank_whole(f[i], x + N / 2 + 77, N - N / 2 - 77, rest[i],
+                                               MAX_FRAMES, &frames[i]),
+                             STENO_OK);
+        assert_int_equal(frames[0], frames[1]);
+        assert_true(frames[0] > 0);
+        assert_memory_equal(rest[0], rest[1], frames[0] * o.bins * sizeof *rest[0]);
+        steno_fbank_close(f[1]);
+        steno_fbank_close(f[0]);
+    }
+}
+
 static void number_of_frames_follows_the_formula_at_every_length(void **state)
 {
     static float x[1200], out[MAX_FRAMES * MAX_BINS];
@@ -467,6 +497,7 @@ int main(void)
         cmocka_unit_test(any_chunking_gives_the_same_bits_as_the_whole),
         cmocka_unit_test(frames_side_by_side_have_the_bits_of_single_ones),
         cmocka_unit_test(signals_that_share_a_front_end_have_the_bits_of_their_own),
+        cmocka_unit_test(one_that_follows_another_has_the_bits_of_its_rest),
         cmocka_unit_test(number_of_frames_follows_the_formula_at_every_length),
         cmocka_unit_test(last_frames_wait_for_the_end),
         cmocka_unit_test(silence_gives_the_floor),
