@@ -272,6 +272,9 @@ struct steno_stream_options {
      * on energy. */
     const steno_vad *turn_vad;
     struct steno_hints hints; /* borrowed for the call */
+    /* Finals are not begun in the silence before their endpoint, which brings them sooner and costs
+     * time where somebody speaks on. For audio that does not come in real time. */
+    bool no_early;
     /* Times of words may be estimates: models with a separate network for them do not run it. */
     bool no_word_times;
     const struct steno_option

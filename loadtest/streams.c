@@ -35,6 +35,7 @@ struct user {
     double queued;     /* s in the queue */
     bool goes_on;      /* the result needs another step */
     double share;      /* of its next step */
+    bool early;        /* its result is not needed yet */
     bool over;
 };
 
@@ -202,35 +203,50 @@ static void run_batch(struct sim *s, struct user **batch, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct user *u = batch[i];
         const bool was_alone = u->share >= 1;
+        double slack;
         u->served_at = s->now;
         u->goes_on = !u->over && steno_stream_ready(u->stream);
         u->share = u->over ? 0 : steno_stream_share(u->stream);
-        if (u->goes_on && s->o->batch > 1 && was_alone && u->share < 1)
+        slack = u->over ? 0 : steno_stream_slack(u->stream);
+        if (slack > 0 && !u->early)
+            u->place = s->now + slack;
+        else if (u->goes_on && !(slack > 0) && s->o->batch > 1 && was_alone && u->share < 1)
             u->place = s->now;
+        u->early = slack > 0;
         take_results(s, u);
     }
 }
 
-/* Run one round of the users that have waited longest; false when all streams are over. */
+/* Wait until a user could begin a round; false: all streams are over. */
+static bool wait_for_one(struct sim *s)
+{
+    double first = HUGE_VAL;
+    for (int i = 0; i < s->o->n; i++)
+        first = fmin(first, ready_at(s, &s->users[i]));
+    s->now = first < HUGE_VAL ? fmax(s->now, first) : s->now;
+    return first < HUGE_VAL;
+}
+
+/* Run one round of the users whose work is due first; false when all streams are over. */
 static bool run_round(struct sim *s)
 {
     struct user *batch[STENO_BATCH_MAX];
     double taken = 0;
     size_t n = 0;
+    if (!wait_for_one(s))
+        return false;
     while (n < (size_t)s->o->batch && taken < 1) {
         struct user *next = NULL;
         for (int i = 0; i < s->o->n; i++) {
             struct user *u = &s->users[i];
-            bool passed = u->over;
+            bool passed = ready_at(s, u) > s->now;
             for (size_t k = 0; k < n; k++)
                 passed = passed || batch[k] == u;
             if (!passed && taken + u->share * (n > 0) <= 1 && (!next || due(s, u) < due(s, next)))
                 next = u;
         }
-        if (!next || (n && due(s, next) > s->now))
+        if (!next)
             break;
-        if (due(s, next) > s->now)
-            s->now = due(s, next);
         taken += next->share;
         batch[n++] = next;
     }

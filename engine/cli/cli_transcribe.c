@@ -200,6 +200,7 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
     steno_audio_get_info(r->audio, &r->info);
     so.sample_rate = r->info.sample_rate;
     so.no_partials = !r->job->stream;
+    so.no_early = true;
     so.no_endpointing |= r->job->info.cuts && !r->job->stream;
     so.no_word_times = r->job->format == FORMAT_TEXT && !r->job->words;
     r->transcript = steno_transcript_new(0);

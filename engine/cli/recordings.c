@@ -45,7 +45,7 @@ steno_status recordings_transcribe(steno_model *m, const char *path, struct sten
                                    steno_err *err)
 {
     struct steno_audio_info info;
-    struct steno_stream_options so = {.no_partials = true};
+    struct steno_stream_options so = {.no_partials = true, .no_early = true};
     steno_audio *a = NULL;
     steno_stream *s = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);

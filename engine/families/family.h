@@ -63,6 +63,7 @@ struct steno_family_info {
         bool cuts;        /* hypotheses have sections */
         double partial_every; /* incremental: s of audio with speech until a partial is due, beside
                                * the steps that accept asks for; 0: none is */
+        bool early;           /* incremental: a final may be begun before the segment has ended */
     } segments;
 };
 
@@ -127,8 +128,11 @@ struct steno_hypothesis {
 enum steno_step_goal {
     STENO_STEP_ADVANCE, /* segments: process accepted samples; nobody reads hypotheses */
     STENO_STEP_PARTIAL, /* segments: give the best hypothesis so far; windows: more may follow */
-    STENO_STEP_FINAL    /* segments: give all hypotheses of the finished segment; windows: the last
+    STENO_STEP_FINAL,   /* segments: give all hypotheses of the finished segment; windows: the last
                          * window before a new recording */
+    STENO_STEP_EARLY    /* segments with early: as FINAL of a segment that probably ends here. The
+                         * same n with FINAL keeps the result; STENO_RESET_RESUMED drops it. Tokens
+                         * that were stable before it stay so, no others are. */
 };
 
 /* The part of one stream in a step. */
@@ -172,6 +176,7 @@ static inline void steno_network_time_end(struct steno_network_time *t)
 
 enum steno_reset {
     STENO_RESET_TAKEN,     /* segments: the hypotheses of a complete utterance have been taken */
+    STENO_RESET_RESUMED,   /* segments: the segment goes on, as if no EARLY step had been */
     STENO_RESET_UTTERANCE, /* another utterance of the same recording begins */
     STENO_RESET_PAUSE,     /* the next utterance begins after a long silence; nothing of it came */
     STENO_RESET_RECORDING  /* another recording begins: the same as a new state */

@@ -25,6 +25,7 @@ struct steno_pool_ops {
     bool (*ready)(const steno_stream *s);
     size_t (*missing)(const steno_stream *s);
     double (*share)(const steno_stream *s); /* NULL: 0 */
+    double (*slack)(const steno_stream *s); /* NULL: 0 */
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     bool (*next)(steno_stream *s, struct steno_event *ev);
     double (*skipped)(const steno_stream *s); /* NULL: it never skips */
@@ -82,6 +83,7 @@ struct steno_pool_stream {
     int64_t ready_ns, deadline_ns;
     uint64_t ticket; /* order among equal deadlines */
     double share;    /* of its next step */
+    bool early;      /* its result is not needed yet */
     steno_pool_stream *prev, *next;
     bool swept; /* pool_close has handled it */
 };

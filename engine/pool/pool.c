@@ -35,6 +35,7 @@ static const struct steno_pool_ops recogniser = {
     .rate = model_rate,
     .close = steno_stream_close,
     .feed = steno_stream_feed,
+    .slack = steno_stream_slack,
     .set_waiting = steno_stream_set_waiting,
     .set_queued = steno_stream_set_queued,
     .ready = steno_stream_ready,
@@ -385,6 +386,7 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
     if ((unsigned)o.priority >= STENO_POOL_CLASSES)
         return steno_fail(err, STENO_ERR_INVAL, "pool: class %d", (int)o.priority);
     counted = o.priority == STENO_POOL_LIVE && !o.always;
+    o.stream.no_early |= o.priority != STENO_POOL_LIVE;
     st = take_place(p, counted, err);
     if (st)
         return st;

@@ -6,7 +6,8 @@
  * of the same owner that already waits, so owners are served round robin however many streams each
  * has. A live stream whose result takes several steps keeps its deadline: if results took turns
  * step by step, all of them would come late. Once, it goes behind those that wait: after a step
- * that it took alone, if its next ones can be shared. Theirs can then be shared soon, too.
+ * that it took alone, if its next ones can be shared. Theirs can then be shared soon, too. A final
+ * that is begun before its endpoint has the time until then as slack (steno_stream_slack).
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
  * leaves some to idle workers. If live steps alone would keep most workers busy (the demand of
@@ -85,13 +86,18 @@ void steno_pool_enqueue(steno_pool_stream *ps, bool wake, bool goes_on)
 {
     steno_pool *p = ps->pool;
     const double share = p->ops->share ? p->ops->share(ps->rec) : 0;
+    const double slack = p->ops->slack ? p->ops->slack(ps->rec) : 0;
+    const bool early = slack > 0;
     bool stays = goes_on && ps->class == STENO_POOL_LIVE;
     pthread_mutex_lock(&p->lock);
-    stays = stays && !(p->batch_max > 1 && ps->share >= 1 && share < 1);
+    stays = stays && early == ps->early &&
+            (early || !(p->batch_max > 1 && ps->share >= 1 && share < 1));
     ps->share = share;
+    ps->early = early;
     ps->ready_ns = steno_now_ns();
     if (!stays)
-        ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + had_ns(ps) + owner_delay_ns(p, ps);
+        ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + (int64_t)(slack * 1e9) + had_ns(ps) +
+                          owner_delay_ns(p, ps);
     ps->ticket = p->tickets++;
     heap_push(p, ps);
     if (!p->collecting && wake)

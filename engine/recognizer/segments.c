@@ -9,6 +9,15 @@
  * also when there is new speech and the segment has grown by its interval, which becomes longer as
  * the segment does.
  *
+ * A final may be begun early, if the family can (segments.early). Its audio ends `trail` behind the
+ * last sound, and silence from there to the endpoint is dropped, so the end is known before the
+ * endpoint. Sound includes soft speech, which is below the rule on energy in noise. The final is
+ * done while the silence lasts, and shown as a partial. The endpoint, finalize or end makes it the
+ * final. Sound drops it, and then the segment is as if it had never been begun: it changes neither
+ * later partials nor finals. Every time that it was in vain the segment waits longer: half of the
+ * way from the pause that went on to an endpoint. So slow speech costs a few finals more for each
+ * utterance, not one for each pause.
+ *
  * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes.
  * Without endpointing there is one segment with all audio, silence too, to the end or to finalize.
  */
@@ -29,6 +38,9 @@
  * streams come to a balance, in which partials wait an eighth of their interval. */
 #define PER_WAIT 8.0
 #define LONGEST_INTERVAL 4.0 /* s, however long they waited */
+#define TRAIL 0.3            /* s of silence behind the last sound that a final hears */
+#define LATE_ENDPOINT 5.0    /* s: with more silence before it, finals are not begun early */
+#define PATIENCE 0.5         /* of the endpoint's silence, until a final is begun */
 
 static size_t to_samples(const steno_stream *s, double seconds)
 {
@@ -38,6 +50,18 @@ static size_t to_samples(const steno_stream *s, double seconds)
 static bool is_incremental(const steno_stream *s)
 {
     return s->model->info.segments.incremental;
+}
+
+/* Samples of silence since the last hop with speech. */
+static size_t silence(const steno_stream *s)
+{
+    return (size_t)s->in.g.quiet * s->model->info.hop;
+}
+
+/* The same, soft speech included. */
+static size_t calm(const steno_stream *s)
+{
+    return (size_t)s->in.g.calm * s->model->info.hop;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -51,6 +75,18 @@ static void begin_segment(steno_stream *s)
     g->partial = to_samples(s, FIRST_PARTIAL);
     g->heard = true;
     g->due = g->final = false;
+    g->early = STENO_EARLY_NONE;
+    g->calm = 0;
+    g->patience = to_samples(s, PATIENCE * s->opt.endpoint.silence_after);
+    g->early_from = 0;
+}
+
+/* All silence where finals are never begun early. */
+static size_t trail_of(const steno_stream *s)
+{
+    const bool early = s->model->info.segments.early && !s->in.g.whole &&
+                       s->opt.endpoint.silence_after <= LATE_ENDPOINT;
+    return early ? to_samples(s, TRAIL) : SIZE_MAX;
 }
 
 static steno_status open_segments(steno_stream *s, steno_err *err)
@@ -61,6 +97,7 @@ static steno_status open_segments(steno_stream *s, steno_err *err)
     if (i->limit > 0)
         e->longest = fmin(e->longest, i->limit);
     g->whole = s->opt.no_endpointing || i->segments.whole;
+    g->trail = trail_of(s);
     steno_activity_init(&g->activity, (double)i->hop / i->sample_rate);
     begin_segment(s);
     return s->opt.turn_vad && !g->whole
@@ -163,9 +200,10 @@ static void close_segment(struct steno_segments *g, enum steno_final_reason reas
 /* Whether a hop has sound: the verdict on the VAD's last whole frame, or of the rule on energy. */
 static steno_status classify(struct steno_segments *g, const float *pcm, size_t n, bool *loud)
 {
+    const bool above = steno_activity_push(&g->activity, pcm, n);
     steno_status st = STENO_OK;
     if (!g->vad) {
-        *loud = steno_activity_push(&g->activity, pcm, n);
+        *loud = above;
         return STENO_OK;
     }
     while (!st) {
@@ -176,6 +214,18 @@ static steno_status classify(struct steno_segments *g, const float *pcm, size_t 
     }
     *loud = g->loud;
     return st == STENO_NEED_MORE ? STENO_OK : st;
+}
+
+/* A sound: an early final was in vain. */
+static steno_status resume(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    g->calm = 0;
+    if (g->early == STENO_EARLY_NONE)
+        return STENO_OK;
+    g->early = STENO_EARLY_NONE;
+    g->patience = (silence(s) + to_samples(s, s->opt.endpoint.silence_after)) / 2;
+    return s->family->reset(s->state, STENO_RESET_RESUMED, NULL);
 }
 
 /* Apply the VAD and the endpoint rules to one hop. */
@@ -196,13 +246,16 @@ static steno_status take_hop(steno_stream *s)
         forget_silence(s);
         return st;
     }
+    g->calm++;
+    if (loud || steno_activity_is_soft(&g->activity))
+        st = resume(s);
     g->quiet = loud ? 0 : g->quiet + 1;
     g->heard |= loud;
-    if ((size_t)g->quiet * hop >= to_samples(s, e->silence_after))
+    if (silence(s) >= to_samples(s, e->silence_after))
         close_segment(g, STENO_FINAL_ENDPOINT, g->n - g->seen);
     else if (g->seen >= to_samples(s, e->longest))
         close_segment(g, STENO_FINAL_LENGTH, g->n - g->seen);
-    return STENO_OK;
+    return st;
 }
 
 /* An incremental family that wants partials beside the steps that it asks for. */
@@ -211,13 +264,21 @@ static bool has_interval(const steno_stream *s)
     return s->model->info.segments.partial_every > 0;
 }
 
+/* The end of the segment's audio if it ends here, with n samples: silence behind the trail does not
+ * belong to it. */
+static size_t audible(const steno_stream *s, size_t n)
+{
+    const size_t silent = calm(s);
+    return silent > s->in.g.trail ? s->in.g.seen - (silent - s->in.g.trail) : n;
+}
+
 /* The end of the audio that an incremental family may accept: whole hops if it wants partials in
  * between, so that these do not depend on the pushes. */
 static size_t acceptable(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
     if (!g->whole)
-        return g->seen;
+        return audible(s, g->seen);
     return has_interval(s) ? g->n - g->n % s->model->info.hop : g->n;
 }
 
@@ -230,11 +291,38 @@ static bool partial_due(const steno_stream *s)
            (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
 }
 
+/* Seconds between partials: they are rarer if they wait for workers. */
+static double interval(const steno_stream *s)
+{
+    return fmax(s->model->info.segments.partial_every,
+                fmin(PER_WAIT * s->in.g.wait, LONGEST_INTERVAL));
+}
+
+/* Whether a final is to be begun early: not where partials have become rarer under load. */
+static bool early_due(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    return g->trail < SIZE_MAX && !s->opt.no_early && g->speaking && g->early == STENO_EARLY_NONE &&
+           calm(s) >= g->trail && silence(s) >= g->patience && g->seen >= g->early_from &&
+           interval(s) <= s->model->info.segments.partial_every &&
+           (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
+}
+
+static void begin_early(steno_stream *s)
+{
+    struct steno_segments *g = &s->in.g;
+    g->due = true;
+    g->early = STENO_EARLY_RUNS;
+    g->early_from = g->seen + to_samples(s, s->model->info.segments.partial_every);
+}
+
 static steno_status accept(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
     steno_status st = s->family->accept(s->state, g->pcm, g->dropped, acceptable(s), &g->due);
     g->due = g->due || (!s->family_cuts && partial_due(s));
+    if (!st && !g->due && early_due(s))
+        begin_early(s);
     return st;
 }
 
@@ -291,23 +379,50 @@ static bool ready(const steno_stream *s)
     return s->in.g.due;
 }
 
+static double slack(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    const size_t end = to_samples(s, s->opt.endpoint.silence_after), silent = silence(s);
+    return g->due && !g->final && g->early == STENO_EARLY_RUNS && silent < end
+               ? (double)(end - silent) / s->model->info.sample_rate
+               : 0;
+}
+
 static size_t block(const steno_stream *s, size_t n)
 {
     (void)s;
     return n;
 }
 
+static size_t missing_to(size_t at, size_t now)
+{
+    return at > now ? at - now : 0;
+}
+
+/* Samples at the model's rate until a final may be begun early. SIZE_MAX: none, or it may be now.
+ */
+static size_t missing_to_early(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    const size_t still = missing_to(g->trail, calm(s));
+    size_t need = missing_to(g->patience, silence(s));
+    need = still > need ? still : need;
+    return need && g->early == STENO_EARLY_NONE ? need : SIZE_MAX;
+}
+
 /* Samples at the model's rate until an endpoint rule or a partial makes a step due. */
 static size_t missing_by_rules(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
-    size_t hop = s->model->info.hop, quiet = (size_t)g->quiet * hop;
+    size_t quiet = silence(s);
     size_t rule = to_samples(s, s->opt.endpoint.silence_after);
     size_t longest = to_samples(s, s->opt.endpoint.longest);
     size_t partial = g->partial > g->n ? g->partial - g->n : 1;
     size_t need = rule > quiet ? rule - quiet : 1;
     if (longest > g->n && longest - g->n < need)
         need = longest - g->n;
+    if (missing_to_early(s) < need)
+        need = missing_to_early(s);
     return !s->opt.no_partials && partial < need ? partial : need;
 }
 
@@ -342,8 +457,9 @@ static void fill_item(const steno_stream *s, struct steno_step_item *item)
     const struct steno_segments *g = &s->in.g;
     item->pcm = g->pcm;
     item->dropped = g->dropped;
-    item->n = g->final ? g->n - g->keep : g->n;
+    item->n = g->final || g->early == STENO_EARLY_RUNS ? audible(s, g->n - g->keep) : g->n;
     item->goal = g->final                               ? STENO_STEP_FINAL
+                 : g->early == STENO_EARLY_RUNS         ? STENO_STEP_EARLY
                  : s->opt.no_partials || s->opt.no_tail ? STENO_STEP_ADVANCE
                                                         : STENO_STEP_PARTIAL;
 }
@@ -379,9 +495,7 @@ static steno_status drop_segment(steno_stream *s)
 static size_t next_partial(const steno_stream *s)
 {
     const size_t n = is_incremental(s) ? acceptable(s) : s->in.g.n;
-    const double wait = fmin(PER_WAIT * s->in.g.wait, LONGEST_INTERVAL);
-    const size_t every =
-        has_interval(s) ? to_samples(s, fmax(s->model->info.segments.partial_every, wait)) : 0;
+    const size_t every = has_interval(s) ? to_samples(s, interval(s)) : 0;
     const size_t grown = (size_t)((every ? LATE_GROWTH : GROWTH) * (double)n);
     return n + (grown > every ? grown : every);
 }
@@ -406,6 +520,17 @@ static steno_status finish_partial(steno_stream *s, steno_status st)
     return st || s->opt.no_partials ? st : steno_results_partial(s);
 }
 
+/* The work of a final is done; its text is a partial until the segment has ended. */
+static steno_status finish_early(steno_stream *s, steno_status st)
+{
+    struct steno_segments *g = &s->in.g;
+    drop_accepted(s);
+    g->queued = s->queued;
+    g->early = STENO_EARLY_DONE;
+    g->due = false;
+    return st || s->opt.no_partials ? st : steno_results_partial(s);
+}
+
 /* Utterances that the family has finished inside the segment. */
 static steno_status take_finals(steno_stream *s, size_t n)
 {
@@ -424,10 +549,14 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
     const bool waits = s->in.g.final || has_interval(s);
     if (!st && (item->deferred || (item->more && waits)))
         return STENO_OK;
+    if (s->in.g.early == STENO_EARLY_RUNS && !s->in.g.final)
+        return finish_early(s, st);
     if (!s->in.g.final)
         return finish_partial(s, st);
     if (!st)
         st = steno_results_final(s, s->in.g.reason);
+    if (s->opt.no_partials)
+        note_wait(s); /* nothing else tells of it */
     s->in.g.queued = s->queued;
     dropped = drop_segment(s);
     return st ? st : dropped;
@@ -492,6 +621,7 @@ const struct steno_feeder steno_feed_segments = {.open = open_segments,
                                                  .undrained = undrained,
                                                  .ready = ready,
                                                  .missing = missing,
+                                                 .slack = slack,
                                                  .block = block,
                                                  .fill_item = fill_item,
                                                  .finish_step = finish_step,

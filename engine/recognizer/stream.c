@@ -226,6 +226,11 @@ size_t steno_stream_missing(const steno_stream *s)
     return s->feeder->missing(s);
 }
 
+double steno_stream_slack(const steno_stream *s)
+{
+    return s->feeder->slack ? s->feeder->slack(s) : 0;
+}
+
 double steno_stream_share(const steno_stream *s)
 {
     return s->family->share ? s->family->share(s->state) : 0;

@@ -48,8 +48,14 @@ struct steno_segments {
     bool heard;     /* speech since the last partial */
     double queued;  /* s that the stream had been queued when the last partial ended */
     double wait;    /* s that partials wait for a worker, recently */
-    bool due;       /* a step is due */
-    bool final;     /* the step is the last one of the segment */
+    int64_t calm;   /* hops since the last one with speech, soft speech included */
+    /* Samples. The family gets the audio up to `trail` behind the last sound, until the segment
+     * goes on. After `patience` of silence a final is begun early, if the segment has at least
+     * `early_from` samples. */
+    size_t trail, patience, early_from;
+    enum { STENO_EARLY_NONE, STENO_EARLY_RUNS, STENO_EARLY_DONE } early;
+    bool due;   /* a step is due */
+    bool final; /* the step is the last one of the segment */
     enum steno_final_reason reason;
     bool closing;     /* finalize or end: all audio is in, only the segment is left */
     size_t keep;      /* final: samples at the end of pcm that belong to the next segment */
@@ -69,6 +75,7 @@ struct steno_feeder {
     bool (*ready)(const steno_stream *s); /* whether a step is due */
     /* Samples at the input rate until a step is due, approximately; 0 only if ready. */
     size_t (*missing)(const steno_stream *s);
+    double (*slack)(const steno_stream *s); /* as steno_stream_slack; NULL: 0 */
     size_t (*block)(const steno_stream *s,
                     size_t n); /* how many of n samples to resample at once */
     void (*fill_item)(const steno_stream *s, struct steno_step_item *item);

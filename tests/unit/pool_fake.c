@@ -21,6 +21,7 @@ struct fake {
     int steps, step_us, fail_at;
     int parts, part; /* steps for each window; those done */
     double share;    /* of a step; < 0: the first one of a window is not shared */
+    double slack;    /* s, from the second step of a window on */
     int64_t segment, base;
     struct {
         enum steno_event_kind kind;
@@ -64,6 +65,7 @@ static steno_status fake_open(steno_stream **out, steno_model *m,
     f->fail_at = o->n_best;
     f->parts = (int)o->endpoint.silence_after;
     f->share = o->endpoint.silence_alone;
+    f->slack = o->utterance_end;
     f->name = o->endpoint.longest > 0 ? (char)o->endpoint.longest : '?';
     *out = (steno_stream *)f;
     atomic_fetch_add(&open_fakes, 1);
@@ -123,6 +125,12 @@ static double fake_share(const steno_stream *s)
 {
     const struct fake *f = fake_of(s);
     return f->share < 0 && !f->part ? 1 : fabs(f->share);
+}
+
+static double fake_slack(const steno_stream *s)
+{
+    const struct fake *f = fake_of(s);
+    return f->part ? f->slack : 0;
 }
 
 static void emit(struct fake *f, enum steno_event_kind kind, enum steno_final_reason reason)
@@ -325,6 +333,7 @@ const struct steno_pool_ops fake_ops = {
     .ready = fake_ready,
     .missing = fake_missing,
     .share = fake_share,
+    .slack = fake_slack,
     .step = fake_step,
     .flush = fake_flush,
     .next = fake_next,

@@ -14,7 +14,8 @@ enum { RATE = 8000, WINDOW = 1000 };
 /* The options carry the scenario. stream.beam: microseconds per step. n_best: number of the step
  * that fails. sample_rate 1: open fails. endpoint.longest: the name in fake_log.
  * endpoint.silence_after: steps for each window, if it is above 1. endpoint.silence_alone: its part
- * of a step; negative: the first step of a window is not shared. */
+ * of a step; negative: the first step of a window is not shared. utterance_end: the slack of the
+ * steps behind the first one. */
 extern const struct steno_pool_ops fake_ops;
 extern _Atomic int open_fakes, open_batchers, measured;
 

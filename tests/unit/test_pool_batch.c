@@ -217,6 +217,26 @@ static void a_live_result_keeps_its_place_until_its_last_step(void **state)
     close_all(c, 3, p);
 }
 
+/* What is begun early goes behind work that is due, once, and then keeps its place. */
+static void a_result_with_slack_lets_others_go_first(void **state)
+{
+    (void)state;
+    static struct client c[3];
+    struct steno_pool_options o = {.workers = 1, .batch = 1, .buffer_seconds = 60};
+    steno_pool *p = held_up(&o, &c[0]);
+    for (int i = 1; i < 3; i++) {
+        struct steno_pool_stream_options so = named((char)('a' + i - 1), STENO_POOL_LIVE, 0);
+        so.stream.endpoint.silence_after = 3;
+        so.stream.utterance_end = i == 1 ? 600 : 0;
+        client_open(&c[i], p, &so);
+        client_push(&c[i], WINDOW, WINDOW);
+    }
+    fake_barrier(true);
+    fake_wait_batches(7);
+    assert_string_equal(fake_log(), "0 a b b b a a ");
+    close_all(c, 3, p);
+}
+
 /* ---- parts of a step ------------------------------------------------------------------------- */
 
 /* A stream with one window of so many steps, of which it takes this part. */
@@ -491,6 +511,7 @@ int main(void)
         cmocka_unit_test(live_goes_before_uploads_and_uploads_before_jobs),
         cmocka_unit_test(streams_of_a_class_are_served_round_robin),
         cmocka_unit_test(a_live_result_keeps_its_place_until_its_last_step),
+        cmocka_unit_test(a_result_with_slack_lets_others_go_first),
         cmocka_unit_test(streams_share_a_step_until_their_parts_fill_it),
         cmocka_unit_test(a_stream_that_may_wait_joins_no_step_of_one_that_may_not),
         cmocka_unit_test(live_results_go_on_together_after_their_first_steps),

@@ -123,7 +123,8 @@ static void get_info(const void *model, struct steno_family_info *out)
         .takes_hotwords = true,
         .untimed = true,
         .feeding = STENO_FEED_SEGMENTS,
-        .segments = {.incremental = true, .cuts = true, .partial_every = PARTIAL_EVERY}};
+        .segments = {
+            .incremental = true, .cuts = true, .partial_every = PARTIAL_EVERY, .early = true}};
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)

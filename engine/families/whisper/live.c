@@ -49,6 +49,7 @@ struct steno_whisper_live {
     float before_log_probs[STENO_WHISPER_AGREE_MAX];
     size_t n_before;
     struct steno_whisper_agreement whole; /* of the last call of hypothesis */
+    struct steno_whisper_live *kept;      /* or NULL */
 };
 
 static size_t least(size_t a, size_t b)
@@ -93,6 +94,7 @@ void steno_whisper_live_close(steno_whisper_live *l)
     free(l->mel);
     free(l->scores);
     free(l->scratch);
+    free(l->kept);
     free(l);
 }
 
@@ -157,6 +159,20 @@ void steno_whisper_live_next_window(steno_whisper_live *l)
     l->done = true;
     l->n_before = 0;
     l->from = 0;
+}
+
+/* The buffers are the same, whose content no later partial needs. */
+steno_status steno_whisper_live_keep(steno_whisper_live *l, steno_err *err)
+{
+    if (!l->kept && !(l->kept = malloc(sizeof *l->kept)))
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    *l->kept = *l;
+    return STENO_OK;
+}
+
+void steno_whisper_live_restore(steno_whisper_live *l)
+{
+    *l = *l->kept; /* has the pointer to itself */
 }
 
 /* ---- the encoder --------------------------------------------------------------------------- */

@@ -60,4 +60,7 @@ STENO_MUST steno_status steno_whisper_live_take(steno_whisper_live *l,
                                                 steno_err *err);
 /* Another window begins. */
 void steno_whisper_live_next_window(steno_whisper_live *l);
+/* Keep what partials have agreed on, and take it back to that. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_whisper_live_keep(steno_whisper_live *l, steno_err *err);
+void steno_whisper_live_restore(steno_whisper_live *l);
 #endif

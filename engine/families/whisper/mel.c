@@ -11,13 +11,15 @@
 #define BLOCK 1024 /* frames made room for at a time */
 
 struct steno_whisper_mel {
-    steno_fbank *bank;
+    steno_fbank *bank, *spare; /* spare: of an early end, or NULL */
     size_t mels;
     float *x;            /* [cap, mels] frames from number `base` on */
     size_t base, n, cap; /* n: of those in x */
     size_t samples;
     float max;
     bool ended;
+    size_t early_n; /* n and max before an early end */
+    float early_max;
 };
 
 steno_status steno_whisper_mel_open(steno_whisper_mel **out, size_t mels, steno_err *err)
@@ -41,6 +43,7 @@ void steno_whisper_mel_close(steno_whisper_mel *f)
 {
     if (!f)
         return;
+    steno_fbank_close(f->spare);
     steno_fbank_close(f->bank);
     free(f->x);
     free(f);
@@ -77,14 +80,15 @@ static void count(steno_whisper_mel *f, size_t frames)
     f->n += frames;
 }
 
-static steno_status push(steno_whisper_mel *f, const float *pcm, size_t n, steno_err *err)
+static steno_status push(steno_whisper_mel *f, steno_fbank *bank, const float *pcm, size_t n,
+                         steno_err *err)
 {
     while (n) {
         size_t used, got;
         steno_status st;
         if (!reserve(f, BLOCK))
             return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a spectrogram");
-        st = steno_fbank_push(f->bank, pcm, n, &used, f->x + f->n * f->mels, BLOCK, &got);
+        st = steno_fbank_push(bank, pcm, n, &used, f->x + f->n * f->mels, BLOCK, &got);
         if (st && st != STENO_NEED_MORE)
             return steno_fail(err, st, "log-mel of %zu samples", n);
         count(f, got);
@@ -100,10 +104,10 @@ steno_status steno_whisper_mel_push(steno_whisper_mel *f, const float *pcm, size
     if (f->ended)
         return steno_fail(err, STENO_ERR_INVAL, "samples after the end of the recording");
     f->samples += n;
-    return push(f, pcm, n, err);
+    return push(f, f->bank, pcm, n, err);
 }
 
-steno_status steno_whisper_mel_end(steno_whisper_mel *f, steno_err *err)
+static steno_status end(steno_whisper_mel *f, steno_fbank *bank, steno_err *err)
 {
     static const float zeros[PADDING];
     const size_t all = (f->samples + PADDING) / HOP;
@@ -112,11 +116,11 @@ steno_status steno_whisper_mel_end(steno_whisper_mel *f, steno_err *err)
     if (f->ended)
         return STENO_OK;
     f->ended = true;
-    st = push(f, zeros, PADDING, err);
+    st = push(f, bank, zeros, PADDING, err);
     while (!st && got && f->base + f->n < all) {
         if (!reserve(f, BLOCK))
             return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a spectrogram");
-        st = steno_fbank_flush(f->bank, f->x + f->n * f->mels, BLOCK, &got);
+        st = steno_fbank_flush(bank, f->x + f->n * f->mels, BLOCK, &got);
         if (st)
             return steno_fail(err, st, "log-mel of %zu samples", f->samples);
         got =
@@ -124,6 +128,31 @@ steno_status steno_whisper_mel_end(steno_whisper_mel *f, steno_err *err)
         count(f, got);
     }
     return st;
+}
+
+steno_status steno_whisper_mel_end(steno_whisper_mel *f, steno_err *err)
+{
+    return end(f, f->bank, err);
+}
+
+steno_status steno_whisper_mel_end_early(steno_whisper_mel *f, steno_err *err)
+{
+    if (!f->spare) {
+        const steno_status st = steno_fbank_open_like(&f->spare, f->bank, err);
+        if (st)
+            return st;
+    }
+    steno_fbank_follow(f->spare, f->bank);
+    f->early_n = f->n;
+    f->early_max = f->max;
+    return end(f, f->spare, err);
+}
+
+void steno_whisper_mel_resume(steno_whisper_mel *f)
+{
+    f->n = f->early_n;
+    f->max = f->early_max;
+    f->ended = false;
 }
 
 size_t steno_whisper_mel_frames(const steno_whisper_mel *f)

@@ -17,6 +17,10 @@ STENO_MUST steno_status steno_whisper_mel_push(steno_whisper_mel *f, const float
                                                steno_err *err);
 /* No more samples: 160 zeros are appended, and all frames are there. */
 STENO_MUST steno_status steno_whisper_mel_end(steno_whisper_mel *f, steno_err *err);
+/* The same, but steno_whisper_mel_resume takes it back: then samples follow again, as if there had
+ * been no end. No frames may be dropped in between. */
+STENO_MUST steno_status steno_whisper_mel_end_early(steno_whisper_mel *f, steno_err *err);
+void steno_whisper_mel_resume(steno_whisper_mel *f);
 /* Frames of the recording so far, 10 ms each: after the end, samples / 160. One more lies behind
  * them then, made of the zeros, which the detection of languages sees. */
 size_t steno_whisper_mel_frames(const steno_whisper_mel *f);

@@ -86,8 +86,7 @@ static steno_status decode_with_times(steno_whisper_recording *j, steno_err *err
     return start_decoding(j, err);
 }
 
-/* The windows after it have no timestamps, as before. */
-static void end_times(steno_whisper_recording *j)
+void steno_whisper_end_times(steno_whisper_recording *j)
 {
     if (j->timed)
         set_times(j, false);
@@ -96,7 +95,7 @@ static void end_times(steno_whisper_recording *j)
 
 static void leave_window(steno_whisper_recording *j, size_t next)
 {
-    end_times(j);
+    steno_whisper_end_times(j);
     steno_whisper_partial_end_window(j);
     j->next_seek = next > j->seek ? next : j->seek + j->size; /* never the same window again */
     if (j->o.each_language && j->m->special.multilingual)
@@ -248,6 +247,7 @@ void steno_whisper_recording_close(steno_whisper_recording *j)
     free(j->context.ids);
     free(j->hotwords.ids);
     free(j->prefix.ids);
+    free(j->early.context.ids);
     free(j->out);
     free(j);
 }
@@ -258,8 +258,8 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     steno_status st;
     r->o.language = language;
     r->phase = STENO_WHISPER_LISTENING;
-    r->ended = r->forced = r->encoded = false;
-    end_times(r);
+    r->ended = r->early.ended = r->forced = r->encoded = false;
+    steno_whisper_end_times(r);
     steno_whisper_live_close(r->live);
     r->live = NULL;
     r->context.n = 0;
@@ -338,7 +338,8 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
     if (j->phase == STENO_WHISPER_LISTENING) {
         steno_status st;
         j->seek = j->next_seek;
-        steno_whisper_mel_drop(j->mel, j->seek);
+        if (!j->early.ended)
+            steno_whisper_mel_drop(j->mel, j->seek);
         st = begin_window(j, net, err);
         if (st)
             return st;

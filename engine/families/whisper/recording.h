@@ -85,6 +85,11 @@ STENO_MUST steno_status steno_whisper_recording_push(steno_whisper_recording *r,
                                                      size_t n, steno_err *err);
 /* No more of them: what is left is a window, however short. */
 STENO_MUST steno_status steno_whisper_recording_end(steno_whisper_recording *r, steno_err *err);
+/* The same, but samples may follow after all: resume takes back the end, and whatever steps have
+ * done since. Then the recording goes on as if there had been no end. */
+STENO_MUST steno_status steno_whisper_recording_end_early(steno_whisper_recording *r,
+                                                          steno_err *err);
+void steno_whisper_recording_resume(steno_whisper_recording *r);
 /* Nobody speaks at and after this sample: what is left of a window there gets none of its own. */
 void steno_whisper_recording_set_speech(steno_whisper_recording *r, size_t end);
 /* There is work for a step: a window of 30 s is full, or the rest of the recording is there. */

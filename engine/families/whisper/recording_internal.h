@@ -38,6 +38,16 @@ enum steno_whisper_phase {
     STENO_WHISPER_WRITING    /* a partial: finds its text */
 };
 
+/* What the steps behind an early end change. */
+struct steno_whisper_early {
+    bool ended; /* early, and not resumed */
+    int language, first_language, heard;
+    float language_probability;
+    struct steno_whisper_pieces context;
+    double last_speech;
+    size_t windows, seek, size, next_seek;
+};
+
 struct steno_whisper_recording {
     const struct steno_whisper *m;
     struct steno_whisper_recording_options o; /* texts are not read after open */
@@ -74,6 +84,8 @@ struct steno_whisper_recording {
     bool forced;              /* the decoder continues the agreed text */
     bool timed;               /* the window is decoded again, with timestamps */
     size_t n_behind;          /* given pieces that follow the prompt */
+
+    struct steno_whisper_early early;
 
     /* the segment that steno_whisper_recording_next gave last */
     struct steno_buf text;
@@ -135,6 +147,9 @@ size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek);
 /* Segments with a text and a length are added to what was said; where partials have agreed on text
  * already, those without a length too. */
 STENO_MUST steno_status steno_whisper_segments_keep(steno_whisper_recording *j, steno_err *err);
+
+/* Where a window was decoded again with timestamps: those after it have none, as before. */
+void steno_whisper_end_times(steno_whisper_recording *j);
 
 /* ---- languages: recording_language.c --------------------------------------------------------- */
 

@@ -18,10 +18,10 @@ void steno_whisper_sections_free(struct steno_whisper_sections *s)
     steno_buf_free(&s->text);
 }
 
-void steno_whisper_sections_reset(struct steno_whisper_sections *s)
+void steno_whisper_sections_cut(struct steno_whisper_sections *s, size_t n, size_t text)
 {
-    s->n = 0;
-    steno_buf_cut(&s->text, 0);
+    s->n = n;
+    steno_buf_cut(&s->text, text);
 }
 
 static bool reserve(struct steno_whisper_sections *s)

@@ -15,7 +15,8 @@ struct steno_whisper_sections { /* zero-initialised: call steno_whisper_sections
 
 void steno_whisper_sections_init(struct steno_whisper_sections *s);
 void steno_whisper_sections_free(struct steno_whisper_sections *s);
-void steno_whisper_sections_reset(struct steno_whisper_sections *s);
+/* Back to the first n, whose texts have this length together. */
+void steno_whisper_sections_cut(struct steno_whisper_sections *s, size_t n, size_t text);
 /* Append segment g of a window: its text is spans [span, span + n_spans) of the hypothesis. False:
  * out of memory. */
 bool steno_whisper_sections_add(struct steno_whisper_sections *s,

@@ -21,6 +21,15 @@ struct other {
     struct steno_span *spans;
     size_t n, cap;
     double score;
+    size_t kept; /* n and score before an early final */
+    double kept_score;
+};
+
+/* What was said before an early final. */
+struct mark {
+    size_t n, n_ids, text, sections, section_text, n_others, windows;
+    size_t stable; /* spans, those of the last partial among them */
+    double score;
 };
 
 struct stream {
@@ -38,6 +47,8 @@ struct stream {
     steno_whisper_batched *batched;
     size_t accepted;
     bool ended;
+    bool early; /* ended, but more audio may follow */
+    struct mark mark;
     struct steno_span *spans; /* of all that was said in it */
     int32_t *ids;
     size_t n, cap, n_ids, cap_ids;
@@ -121,7 +132,7 @@ static void forget_text(struct stream *s)
     s->n = s->n_ids = s->n_partial = s->n_agreed = 0;
     s->score = 0;
     steno_buf_cut(&s->text, 0);
-    steno_whisper_sections_reset(&s->sections);
+    steno_whisper_sections_cut(&s->sections, 0, 0);
     for (size_t i = 0; s->others && i < s->n_best; i++) {
         s->others[i].n = 0;
         s->others[i].score = 0;
@@ -137,9 +148,54 @@ static void keep_context(struct stream *s)
         memcpy(s->before, ids, s->n_before * sizeof *ids);
 }
 
+/* A final may begin; forget what it says if it was too early. */
+static steno_status end_early(struct stream *s, steno_err *err)
+{
+    s->mark = (struct mark){.n = s->n,
+                            .n_ids = s->n_ids,
+                            .text = s->text.len,
+                            .sections = s->sections.n,
+                            .section_text = s->sections.text.len,
+                            .n_others = s->n_others,
+                            .windows = s->windows,
+                            .stable = s->n + s->n_agreed,
+                            .score = s->score};
+    for (size_t i = 0; i < s->n_best; i++) {
+        s->others[i].kept = s->others[i].n;
+        s->others[i].kept_score = s->others[i].score;
+    }
+    s->early = true;
+    return steno_whisper_recording_end_early(s->rec, err);
+}
+
+static void resume(struct stream *s)
+{
+    const struct mark *m = &s->mark;
+    if (!s->early)
+        return;
+    s->n = m->n;
+    s->n_ids = m->n_ids;
+    s->n_partial = s->n_agreed = 0; /* until the next partial */
+    s->score = m->score;
+    steno_buf_cut(&s->text, m->text);
+    steno_whisper_sections_cut(&s->sections, m->sections, m->section_text);
+    s->n_others = m->n_others;
+    s->windows = m->windows;
+    for (size_t i = 0; i < s->n_best; i++) {
+        s->others[i].n = s->others[i].kept;
+        s->others[i].score = s->others[i].kept_score;
+    }
+    steno_whisper_recording_resume(s->rec);
+    s->early = s->ended = false;
+}
+
 steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
+    if (what == STENO_RESET_RESUMED) {
+        resume(s);
+        return STENO_OK;
+    }
     forget_text(s);
     if (what == STENO_RESET_TAKEN)
         return take_batched(s, err);
@@ -156,7 +212,7 @@ steno_status steno_whisper_reset(void *state, enum steno_reset what, steno_err *
     s->rec = NULL;
     s->batched = NULL;
     s->accepted = 0;
-    s->ended = false;
+    s->ended = s->early = false;
     return STENO_OK;
 }
 
@@ -216,10 +272,12 @@ static bool is_due(const struct stream *s)
     return s->rec && steno_whisper_recording_ready(s->rec);
 }
 
-static steno_status end(struct stream *s, steno_err *err)
+static steno_status end(struct stream *s, bool early, steno_err *err)
 {
     if (s->batched)
         return steno_whisper_batched_end(s->batched, err);
+    if (s->rec && early)
+        return end_early(s, err);
     return s->rec ? steno_whisper_recording_end(s->rec, err) : STENO_OK;
 }
 
@@ -408,7 +466,7 @@ steno_status steno_whisper_hypotheses(void *state, struct steno_hypothesis *out,
     for (size_t i = 0; !s->n_partial && i < s->n_others && *n < max; i++)
         out[(*n)++] = (struct steno_hypothesis){
             .spans = s->others[i].spans, .n = s->others[i].n, .score = s->others[i].score};
-    *stable = s->n + s->n_agreed;
+    *stable = s->early ? s->mark.stable : s->n + s->n_agreed;
     *stable += *stable > 0; /* the next piece begins a word */
     return STENO_OK;
 }
@@ -439,12 +497,12 @@ static bool prepare(struct steno_step_item *item)
     item->more = false;
     if (item->goal == STENO_STEP_PARTIAL && s->rec)
         item->st = steno_whisper_recording_partial(s->rec, item->err);
-    if (item->goal == STENO_STEP_FINAL && !s->ended) {
+    if ((item->goal == STENO_STEP_FINAL || item->goal == STENO_STEP_EARLY) && !s->ended) {
         if (item->n > s->accepted)
             item->st = push(s, item->pcm + (s->accepted - item->dropped), item->n - s->accepted,
                             item->err);
         if (!item->st)
-            item->st = end(s, item->err);
+            item->st = end(s, item->goal == STENO_STEP_EARLY, item->err);
         s->ended = true;
     }
     if (is_batched(s))
