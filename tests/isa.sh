@@ -6,6 +6,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 70
 B=${STENO_BUILD:-build/release}
 export STENO_DATA=${STENO_DATA:-$PWD/$B/data} # not a model that this user has fetched
+unset OPENBLAS_CORETYPE                       # it would choose kernels that the emulated CPU does not have
 [ "$(uname -m)" = x86_64 ] || { echo "1..0 # SKIP not x86-64"; exit 0; }
 n=0
 result() { # NAME [WHAT IS WRONG]
