@@ -29,6 +29,7 @@ sources() {
     done
     echo "engine/base/cpu.c -O2 -Dsteno_cpu_detect=emulated_real_detect"
     echo "tests/emulated/cpu.c -O2 $avx2"
+    echo "tests/emulated/libmvec.c -O2 $avx2"
     kcheck_sources
 }
 export all="-Itests/emulated -Wno-psabi -Wno-maybe-uninitialized"
