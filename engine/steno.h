@@ -272,9 +272,6 @@ struct steno_stream_options {
      * on energy. */
     const steno_vad *turn_vad;
     struct steno_hints hints; /* borrowed for the call */
-    /* Finals are not begun in the silence before their endpoint, which brings them sooner and costs
-     * time where somebody speaks on. For audio that does not come in real time. */
-    bool no_early;
     /* Times of words may be estimates: models with a separate network for them do not run it. */
     bool no_word_times;
     const struct steno_option
@@ -384,6 +381,10 @@ STENO_API STENO_MUST steno_status steno_stream_open(steno_stream **out, steno_mo
                                                     steno_err *err);
 /* Close a stream at any time; audio and events that wait are dropped. NULL is accepted. */
 STENO_API void steno_stream_close(steno_stream *s);
+/* Whether finals may be begun in the silence before their endpoint, where the model can; they may
+ * at first. They come sooner, and cost time where somebody speaks on. So it is of no use for audio
+ * that does not come in real time. Before the first push. */
+STENO_API void steno_stream_set_early(steno_stream *s, bool early);
 /* Append audio and run the networks over what is complete. pcm: [n] f32 in [-1,1] at the stream's
  * sample rate (NaN and Inf count as 0); borrowed for the call. n may be 0. Read the events with
  * steno_stream_next after each call: all finals are kept for it, but of unread partials only the

@@ -200,7 +200,6 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
     steno_audio_get_info(r->audio, &r->info);
     so.sample_rate = r->info.sample_rate;
     so.no_partials = !r->job->stream;
-    so.no_early = true;
     so.no_endpointing |= r->job->info.cuts && !r->job->stream;
     so.no_word_times = r->job->format == FORMAT_TEXT && !r->job->words;
     r->transcript = steno_transcript_new(0);
@@ -209,7 +208,10 @@ static steno_status open_recording(struct recording *r, int fd, steno_err *err)
     r->started_ns = r->bar_ns = steno_now_ns();
     r->bar = isatty(STDERR_FILENO) && !r->job->stream &&
              (double)r->info.frames > BAR_FROM_SECONDS * r->info.sample_rate;
-    return steno_stream_open(&r->stream, r->job->model, &so, err);
+    st = steno_stream_open(&r->stream, r->job->model, &so, err);
+    if (!st)
+        steno_stream_set_early(r->stream, false);
+    return st;
 }
 
 static steno_status run_recording(struct recording *r, steno_err *err)

@@ -45,7 +45,7 @@ steno_status recordings_transcribe(steno_model *m, const char *path, struct sten
                                    steno_err *err)
 {
     struct steno_audio_info info;
-    struct steno_stream_options so = {.no_partials = true, .no_early = true};
+    struct steno_stream_options so = {.no_partials = true};
     steno_audio *a = NULL;
     steno_stream *s = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -56,8 +56,10 @@ steno_status recordings_transcribe(steno_model *m, const char *path, struct sten
         so.sample_rate = info.sample_rate;
         st = steno_stream_open(&s, m, &so, err);
     }
-    if (!st)
+    if (!st) {
+        steno_stream_set_early(s, false);
         st = listen(s, a, text, err);
+    }
     steno_stream_close(s);
     steno_audio_close(a);
     if (fd >= 0)

@@ -26,6 +26,7 @@ struct steno_pool_ops {
     size_t (*missing)(const steno_stream *s);
     double (*share)(const steno_stream *s); /* NULL: 0 */
     double (*slack)(const steno_stream *s); /* NULL: 0 */
+    void (*set_early)(steno_stream *s, bool early);
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     bool (*next)(steno_stream *s, struct steno_event *ev);
     double (*skipped)(const steno_stream *s); /* NULL: it never skips */

@@ -36,6 +36,7 @@ static const struct steno_pool_ops recogniser = {
     .close = steno_stream_close,
     .feed = steno_stream_feed,
     .slack = steno_stream_slack,
+    .set_early = steno_stream_set_early,
     .set_waiting = steno_stream_set_waiting,
     .set_queued = steno_stream_set_queued,
     .ready = steno_stream_ready,
@@ -386,7 +387,6 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
     if ((unsigned)o.priority >= STENO_POOL_CLASSES)
         return steno_fail(err, STENO_ERR_INVAL, "pool: class %d", (int)o.priority);
     counted = o.priority == STENO_POOL_LIVE && !o.always;
-    o.stream.no_early |= o.priority != STENO_POOL_LIVE;
     st = take_place(p, counted, err);
     if (st)
         return st;
@@ -401,6 +401,7 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
         leave_place(p, counted);
         return st;
     }
+    p->ops->set_early(ps->rec, o.priority == STENO_POOL_LIVE);
     ps->pool = p;
     ps->rate = o.stream.sample_rate ? o.stream.sample_rate : p->ops->rate(p->model);
     ps->class = o.priority;

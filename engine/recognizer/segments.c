@@ -302,7 +302,7 @@ static double interval(const steno_stream *s)
 static bool early_due(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
-    return g->trail < SIZE_MAX && !s->opt.no_early && g->speaking && g->early == STENO_EARLY_NONE &&
+    return g->trail < SIZE_MAX && !s->no_early && g->speaking && g->early == STENO_EARLY_NONE &&
            calm(s) >= g->trail && silence(s) >= g->patience && g->seen >= g->early_from &&
            interval(s) <= s->model->info.segments.partial_every &&
            (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;

@@ -157,6 +157,11 @@ void steno_stream_close(steno_stream *s)
     free(s);
 }
 
+void steno_stream_set_early(steno_stream *s, bool early)
+{
+    s->no_early = !early;
+}
+
 /* ---- audio in -------------------------------------------------------------------------------- */
 
 static steno_status check_open(const steno_stream *s, steno_err *err)

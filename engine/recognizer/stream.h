@@ -27,7 +27,7 @@ size_t steno_stream_missing(const steno_stream *s);
  * 0: any number of them share one. */
 double steno_stream_share(const steno_stream *s);
 /* Seconds until the result of the step that is due is needed: until the endpoint, if a final is
- * begun early (steno_stream_options.no_early); else 0. */
+ * begun early (steno_stream_set_early); else 0. */
 double steno_stream_slack(const steno_stream *s);
 /* Continue a steno_stream_finalize or, with `end`, a steno_stream_end. *done = false: a step is
  * due; run it, then call again with the same `end`. *done = true: it is complete. No feed in

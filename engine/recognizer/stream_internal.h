@@ -114,6 +114,7 @@ struct steno_stream {
     double queued;  /* s that its work has waited for a worker */
     bool failed, ended;
     bool family_cuts; /* the family cuts the audio into utterances */
+    bool no_early;    /* finals are not begun before their endpoint */
 };
 
 #define STENO_STREAM_BLOCK 640 /* maximum of samples to resample at once */

@@ -36,7 +36,7 @@ struct fake {
     _Atomic int inside; /* calls inside the fake; never two */
 };
 
-_Atomic int open_fakes, open_batchers, measured;
+_Atomic int open_fakes, open_batchers, measured, early_fakes;
 
 static float sample(int64_t i)
 {
@@ -125,6 +125,12 @@ static double fake_share(const steno_stream *s)
 {
     const struct fake *f = fake_of(s);
     return f->share < 0 && !f->part ? 1 : fabs(f->share);
+}
+
+static void fake_set_early(steno_stream *s, bool early)
+{
+    (void)s;
+    atomic_fetch_add(&early_fakes, early);
 }
 
 static double fake_slack(const steno_stream *s)
@@ -334,6 +340,7 @@ const struct steno_pool_ops fake_ops = {
     .missing = fake_missing,
     .share = fake_share,
     .slack = fake_slack,
+    .set_early = fake_set_early,
     .step = fake_step,
     .flush = fake_flush,
     .next = fake_next,

@@ -18,6 +18,7 @@ enum { RATE = 8000, WINDOW = 1000 };
  * steps behind the first one. */
 extern const struct steno_pool_ops fake_ops;
 extern _Atomic int open_fakes, open_batchers, measured;
+extern _Atomic int early_fakes; /* opened, that may begin finals early */
 
 /* The steps so far: the names of their streams in order, a blank after each batch. */
 void fake_log_reset(void);

@@ -400,9 +400,26 @@ static void options_out_of_range_are_refused(void **state)
     assert_null(p);
 }
 
+static void finals_of_live_streams_alone_begin_early(void **state)
+{
+    static const enum steno_pool_class classes[] = {STENO_POOL_LIVE, STENO_POOL_UPLOAD,
+                                                    STENO_POOL_JOB};
+    steno_pool *p = pool_open(1, 4, 1);
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct client c;
+        const int before = early_fakes;
+        client_open(&c, p, &(struct steno_pool_stream_options){.priority = classes[i]});
+        assert_int_equal(early_fakes - before, classes[i] == STENO_POOL_LIVE);
+        client_close(&c);
+    }
+    steno_pool_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finals_of_live_streams_alone_begin_early),
         cmocka_unit_test(audio_comes_out_in_order_with_the_last_final),
         cmocka_unit_test(finalize_cuts_at_the_sample_it_was_asked_at),
         cmocka_unit_test(full_pool_refuses_and_a_closed_stream_makes_room),

@@ -52,6 +52,8 @@ steno_status __wrap_steno_whisper_step(steno_whisper_runner *r, struct steno_whi
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
+static bool early = true; /* finals may be begun early */
+
 struct said {
     char finals[20000], partials[60000];
     size_t n_finals, n_partials;
@@ -116,13 +118,21 @@ static void push(steno_stream *s, const float *pcm, size_t n, size_t piece, stru
     }
 }
 
+static steno_stream *open_stream(steno_model *m, const struct steno_stream_options *o)
+{
+    steno_stream *s;
+    assert_int_equal(steno_stream_open(&s, m, o, NULL), STENO_OK);
+    steno_stream_set_early(s, early);
+    return s;
+}
+
 static void run(steno_model *m, const struct steno_stream_options *o, const float *pcm, size_t n,
                 size_t piece, struct said *out)
 {
     steno_stream *s;
     memset(out, 0, sizeof *out);
     windows = runs = 0;
-    assert_int_equal(steno_stream_open(&s, m, o, NULL), STENO_OK);
+    s = open_stream(m, o);
     push(s, pcm, n, piece, out);
     assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
     (void)take_events(s, out);
@@ -175,6 +185,7 @@ static void done(struct fixture *f)
 {
     steno_model_close(f->m);
     free(f->pcm);
+    early = true;
 }
 
 /* ---- what is left to do ---------------------------------------------------------------------- */
@@ -187,11 +198,11 @@ static void at_the_endpoint_no_network_runs(void **state)
     (void)state;
     for (int partials = 0; partials < 2; partials++) {
         o.no_partials = !partials;
-        o.no_early = false;
+        early = true;
         run(f.m, &o, f.pcm, f.n, HOP, &on);
         assert_int_equal(on.n_finals, 1);
         assert_int_equal(on.late, 0);
-        o.no_early = true;
+        early = false;
         run(f.m, &o, f.pcm, f.n, HOP, &off);
         assert_true(off.late > 20);
         assert_string_equal(on.finals, off.finals);
@@ -206,11 +217,12 @@ static void a_request_takes_the_final_that_was_begun(void **state)
     static struct said by[4];
     (void)state;
     for (int i = 0; i < 4; i++) {
-        const struct steno_stream_options o = {.sample_rate = RATE, .no_early = i > 1};
+        const struct steno_stream_options o = {.sample_rate = RATE};
         steno_stream *s;
         size_t before;
         memset(&by[i], 0, sizeof by[i]);
-        assert_int_equal(steno_stream_open(&s, f.m, &o, NULL), STENO_OK);
+        early = i <= 1;
+        s = open_stream(f.m, &o);
         push(s, f.pcm, f.n, HOP, &by[i]);
         assert_int_equal(by[i].n_finals, 0);
         before = runs;
@@ -236,7 +248,7 @@ static void slow_speech_costs_few_finals_more(void **state)
     (void)state;
     run(f.m, &o, f.pcm, f.n, 1600, &on);
     more = windows;
-    o.no_early = true;
+    early = false;
     run(f.m, &o, f.pcm, f.n, 1600, &off);
     more -= windows;
     assert_true(more >= 1 && more <= 2 * off.n_finals);
@@ -255,7 +267,7 @@ static void under_load_no_final_is_begun(void **state)
         const struct steno_stream_options o = {.sample_rate = RATE};
         steno_stream *s;
         memset(&by[i], 0, sizeof by[i]);
-        assert_int_equal(steno_stream_open(&s, f.m, &o, NULL), STENO_OK);
+        s = open_stream(f.m, &o);
         for (size_t at = 0; at < f.n; at += 1600) {
             const size_t n = f.n - at < 1600 ? f.n - at : 1600;
             if (i == 1)
@@ -294,7 +306,7 @@ static void check_same(const char *which, const char *recording, double silence_
     run(f.m, &o, f.pcm, f.n, pieces[1], &l);
     assert_string_equal(l.finals, first.finals);
     assert_string_equal(l.partials, first.partials);
-    o.no_early = true;
+    early = false;
     run(f.m, &o, f.pcm, f.n, pieces[0], &l);
     assert_true(begun > windows); /* some were dropped */
     assert_true(first.n_partials > l.n_partials);
