@@ -17,12 +17,20 @@
 
 enum mark { NO_MARK, CLAUSE, SENTENCE };
 
+/* What the layout knows of a word, or of the place before it. */
+struct place {
+    int before, columns; /* width of all words before it, and its own */
+    unsigned sentences;  /* that end before it */
+    enum mark mark;      /* at its end */
+    double cost;         /* of the best way to here */
+    size_t from;         /* where the last piece of that way begins */
+};
+
 struct layout {
     struct steno_cue_word *w;
-    size_t n; /* of all words */
-    const struct steno_cue_limits *limits;
-    double *cost; /* [n + 1]: of the best way to there */
-    size_t *from; /* [n + 1]: where its last piece begins */
+    struct place *at; /* [n + 1] */
+    size_t n;         /* of all words */
+    const struct steno_subtitle_options *opt;
 };
 
 /* Cost of a piece of words [i, j); HUGE_VAL: it is too large, and so is each that contains it. */
@@ -68,36 +76,30 @@ static enum mark measure(const char *text, int *columns)
     return is_one_of(last, ends) ? SENTENCE : is_one_of(last, clauses) ? CLAUSE : NO_MARK;
 }
 
-static enum mark mark_of(const struct steno_cue_word *w)
+static void measure_all(struct layout *l)
 {
-    int columns;
-    return measure(w->text, &columns);
-}
-
-static void measure_all(struct steno_cue_word *w, size_t n)
-{
-    int at = 0;
+    int before = 0;
     unsigned sentences = 0;
-    for (size_t i = 0; i < n; i++) {
-        const bool ends = measure(w[i].text, &w[i].columns) == SENTENCE;
-        at += i && w[i].spaced;
-        w[i].before = at;
-        w[i].sentences = sentences;
-        w[i].after = STENO_CUE_GOES_ON;
-        at += w[i].columns;
-        sentences += ends;
+    for (size_t i = 0; i < l->n; i++) {
+        struct place *x = &l->at[i];
+        x->mark = measure(l->w[i].text, &x->columns);
+        x->before = before + (i && l->w[i].spaced);
+        x->sentences = sentences;
+        l->w[i].after = STENO_CUE_GOES_ON;
+        before = x->before + x->columns;
+        sentences += x->mark == SENTENCE;
     }
 }
 
 /* Columns of words [i, j) in one line. */
 static int width(const struct layout *l, size_t i, size_t j)
 {
-    return l->w[j - 1].before + l->w[j - 1].columns - l->w[i].before;
+    return l->at[j - 1].before + l->at[j - 1].columns - l->at[i].before;
 }
 
 static double cost_after(const struct layout *l, size_t last)
 {
-    const enum mark m = last + 1 == l->n ? SENTENCE : mark_of(&l->w[last]);
+    const enum mark m = last + 1 == l->n ? SENTENCE : l->at[last].mark;
     if (m == NO_MARK)
         return l->w[last].ends_segment ? AFTER_SEGMENT : AFTER_WORD;
     return m == CLAUSE ? AFTER_CLAUSE : 0;
@@ -109,28 +111,29 @@ static bool fits_lines(const struct layout *l, size_t i, size_t j)
 {
     int lines = 1;
     for (size_t first = i, k = i + 1; k < j; k++)
-        if (width(l, first, k + 1) > l->limits->line_chars) {
+        if (width(l, first, k + 1) > l->opt->line_chars) {
             first = k;
             lines++;
         }
-    return lines <= l->limits->lines;
+    return lines <= l->opt->lines;
 }
 
 static double cost_of_cue(const struct layout *l, size_t i, size_t j)
 {
     const struct steno_cue_word *w = l->w;
     const double seconds = w[j - 1].end - w[i].start;
-    const double full = width(l, i, j) / ((double)l->limits->line_chars * l->limits->lines);
-    if (j - i > 1 && (w[i + 1].start - w[i].end >= l->limits->pause_seconds ||
-                      seconds > l->limits->max_seconds || !fits_lines(l, i, j)))
+    const double full = width(l, i, j) / ((double)l->opt->line_chars * l->opt->lines);
+    if (j - i > 1 && (w[i + 1].start - w[i].end >= l->opt->pause_seconds ||
+                      seconds > l->opt->max_seconds || !fits_lines(l, i, j)))
         return HUGE_VAL;
-    return 1 + cost_after(l, j - 1) + INNER_SENTENCE * (w[j - 1].sentences - w[i].sentences) +
+    return 1 + cost_after(l, j - 1) +
+           INNER_SENTENCE * (l->at[j - 1].sentences - l->at[i].sentences) +
            SHORT * fmax(0, 1 - seconds / READABLE) + FULL * full * full;
 }
 
 static double cost_of_line(const struct layout *l, size_t i, size_t j)
 {
-    const double full = (double)width(l, i, j) / l->limits->line_chars;
+    const double full = (double)width(l, i, j) / l->opt->line_chars;
     if (j - i > 1 && full > 1)
         return HUGE_VAL;
     return LINE + (1 - full) * (1 - full) + AFTER_CLAUSE * cost_after(l, j - 1);
@@ -140,44 +143,37 @@ static double cost_of_line(const struct layout *l, size_t i, size_t j)
 static void divide(const struct layout *l, size_t first, size_t end, cost_fn *cost_of,
                    enum steno_cue_break mark)
 {
-    l->cost[first] = 0;
+    struct place *at = l->at;
+    at[first].cost = 0;
     for (size_t j = first + 1; j <= end; j++) {
-        l->cost[j] = HUGE_VAL;
+        at[j].cost = HUGE_VAL;
         for (size_t i = j; i-- > first;) {
             const double cost = cost_of(l, i, j);
             if (cost == HUGE_VAL)
                 break;
-            if (l->cost[i] + cost < l->cost[j]) {
-                l->cost[j] = l->cost[i] + cost;
-                l->from[j] = i;
+            if (at[i].cost + cost < at[j].cost) {
+                at[j].cost = at[i].cost + cost;
+                at[j].from = i;
             }
         }
     }
-    for (size_t j = end; j > first; j = l->from[j])
+    for (size_t j = end; j > first; j = at[j].from)
         if (l->w[j - 1].after == STENO_CUE_GOES_ON)
             l->w[j - 1].after = mark;
 }
 
 steno_status steno_cues_make(struct steno_cue_word *words, size_t n,
-                             const struct steno_cue_limits *limits)
+                             const struct steno_subtitle_options *opt)
 {
-    struct layout l = {.w = words, .n = n, .limits = limits};
-    bool room;
-    if (!n)
-        return STENO_OK;
-    l.cost = malloc((n + 1) * sizeof *l.cost);
-    l.from = malloc((n + 1) * sizeof *l.from);
-    room = l.cost && l.from;
-    if (room) {
-        measure_all(words, n);
-        divide(&l, 0, n, cost_of_cue, STENO_CUE_ENDS);
-        for (size_t i = 0, j = 0; i < n; i = j) {
-            while (words[j++].after != STENO_CUE_ENDS)
-                ;
-            divide(&l, i, j, cost_of_line, STENO_CUE_LINE_ENDS);
-        }
+    struct layout l = {.w = words, .n = n, .opt = opt, .at = calloc(n + 1, sizeof *l.at)};
+    if (!l.at)
+        return STENO_ERR_NOMEM;
+    measure_all(&l);
+    divide(&l, 0, n, cost_of_cue, STENO_CUE_ENDS);
+    for (size_t i = 0, end; i < n; i = end) {
+        end = steno_cue_end(words, i);
+        divide(&l, i, end, cost_of_line, STENO_CUE_LINE_ENDS);
     }
-    free(l.cost);
-    free(l.from);
-    return room ? STENO_OK : STENO_ERR_NOMEM;
+    free(l.at);
+    return STENO_OK;
 }

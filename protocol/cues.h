@@ -6,33 +6,29 @@
 #ifndef STENO_PROTOCOL_CUES_H
 #define STENO_PROTOCOL_CUES_H
 
-#include "steno.h"
-
-/* The largest cue. */
-struct steno_cue_limits {
-    int line_chars;       /* columns; a wide character takes two */
-    int lines;            /* per cue */
-    double max_seconds;   /* of a cue */
-    double pause_seconds; /* a pause this long ends a cue */
-};
+#include "protocol/subtitle.h"
 
 enum steno_cue_break { STENO_CUE_GOES_ON, STENO_CUE_LINE_ENDS, STENO_CUE_ENDS };
 
 struct steno_cue_word {
-    const char *text;  /* UTF-8, borrowed */
-    double start, end; /* seconds */
-    bool spaced;       /* a blank before it, within a line */
-    bool ends_segment; /* of the transcript */
-
+    const char *text;           /* UTF-8, borrowed */
+    double start, end;          /* seconds */
+    bool spaced;                /* a blank before it, within a line */
+    bool ends_segment;          /* of the transcript */
     enum steno_cue_break after; /* written */
-
-    int columns, before; /* of steno_cues_make: its width, and of all words before it */
-    unsigned sentences;  /* likewise: that end before it */
 };
 
-/* Set `after` of words [n], in the order of their times. A word that is wider than a line has one
- * of its own. STENO_ERR_NOMEM. */
+/* Set `after` of words [n], in the order of their times. Every field of the options is set. A word
+ * that is wider than a line has one of its own. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_cues_make(struct steno_cue_word *words, size_t n,
-                                        const struct steno_cue_limits *limits);
+                                        const struct steno_subtitle_options *opt);
+
+/* The end of the cue that begins with word i. */
+static inline size_t steno_cue_end(const struct steno_cue_word *words, size_t i)
+{
+    while (words[i].after != STENO_CUE_ENDS)
+        i++;
+    return i + 1;
+}
 
 #endif

@@ -78,12 +78,9 @@ static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, 
 
 static steno_status write_cues(struct writer *w, struct steno_cue_word *x, size_t n)
 {
-    const struct steno_cue_limits limits = {w->opt.line_chars, w->opt.lines, w->opt.max_seconds,
-                                            w->opt.pause_seconds};
-    steno_status st = steno_cues_make(x, n, &limits);
+    steno_status st = steno_cues_make(x, n, &w->opt);
     for (size_t i = 0, end = 0; i < n && !st; i = end) {
-        while (x[end++].after != STENO_CUE_ENDS)
-            ;
+        end = steno_cue_end(x, i);
         st = write_cue(w, x + i, end - i);
     }
     return st;

@@ -17,8 +17,7 @@ struct steno_subtitle_options {
 };
 
 /* Append the whole file to out; cues.h says how words become cues. opt may be NULL.
- * STENO_ERR_LIMIT, STENO_ERR_NOMEM from the buffer.
- */
+ * STENO_ERR_LIMIT from the buffer, STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript *t,
                                              enum steno_subtitle_format format,
                                              const struct steno_subtitle_options *opt);
