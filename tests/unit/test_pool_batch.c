@@ -198,19 +198,28 @@ static void streams_of_a_class_are_served_round_robin(void **state)
     close_all(c, 4, p);
 }
 
-/* Streams of two windows, three steps each: a result is finished before the next one begins. */
-static void a_live_result_keeps_its_place_until_its_last_step(void **state)
+/* Hold up a worker, before which two live streams wait with results of three steps each, the first
+ * one with this slack. */
+static steno_pool *two_with_results(struct client *c, int windows, double slack)
 {
-    (void)state;
-    static struct client c[3];
     struct steno_pool_options o = {.workers = 1, .batch = 1, .buffer_seconds = 60};
     steno_pool *p = held_up(&o, &c[0]);
     for (int i = 1; i < 3; i++) {
         struct steno_pool_stream_options so = named((char)('a' + i - 1), STENO_POOL_LIVE, 0);
         so.stream.endpoint.silence_after = 3;
+        so.stream.utterance_end = i == 1 ? slack : 0;
         client_open(&c[i], p, &so);
-        client_push(&c[i], 2 * WINDOW, 2 * WINDOW);
+        client_push(&c[i], windows * WINDOW, (size_t)windows * WINDOW);
     }
+    return p;
+}
+
+/* Streams of two windows, three steps each: a result is finished before the next one begins. */
+static void a_live_result_keeps_its_place_until_its_last_step(void **state)
+{
+    (void)state;
+    static struct client c[3];
+    steno_pool *p = two_with_results(c, 2, 0);
     fake_barrier(true);
     fake_wait_batches(13);
     assert_string_equal(fake_log(), "0 a a a b b b a a a b b b ");
@@ -222,15 +231,7 @@ static void a_result_with_slack_lets_others_go_first(void **state)
 {
     (void)state;
     static struct client c[3];
-    struct steno_pool_options o = {.workers = 1, .batch = 1, .buffer_seconds = 60};
-    steno_pool *p = held_up(&o, &c[0]);
-    for (int i = 1; i < 3; i++) {
-        struct steno_pool_stream_options so = named((char)('a' + i - 1), STENO_POOL_LIVE, 0);
-        so.stream.endpoint.silence_after = 3;
-        so.stream.utterance_end = i == 1 ? 600 : 0;
-        client_open(&c[i], p, &so);
-        client_push(&c[i], WINDOW, WINDOW);
-    }
+    steno_pool *p = two_with_results(c, 1, 600);
     fake_barrier(true);
     fake_wait_batches(7);
     assert_string_equal(fake_log(), "0 a b b b a a ");

@@ -11,16 +11,21 @@
 
 #include "tests/unit/pool_fake.h"
 
+/* 8 streams take 4 ms per step of 125 ms. So one stream takes 4 ms of network and 1 ms of the rest
+ * per second. */
+static steno_pool *pool_of_small(void)
+{
+    const struct steno_pool_costs costs = {
+        .step = {0.001, 0.002, 0.003, 0.004, (double)INFINITY, (double)INFINITY}, .host = 0.001};
+    return fake_pool(
+        &(struct steno_pool_options){.workers = 1, .costs = &costs, .max_streams = 100000});
+}
+
 static void capacity_follows_from_what_a_stream_costs(void **state)
 {
     (void)state;
-    /* 8 streams take 4 ms per step of 125 ms. So one stream takes 4 ms of network and 1 ms of
-     * the rest per second. */
-    const struct steno_pool_costs costs = {
-        .step = {0.001, 0.002, 0.003, 0.004, (double)INFINITY, (double)INFINITY}, .host = 0.001};
-    struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
     int before = measured;
-    steno_pool *p = fake_pool(&o);
+    steno_pool *p = pool_of_small();
     struct steno_pool_stats st;
     assert_int_equal(measured, before);
     pthread_mutex_lock(&p->lock);
@@ -65,10 +70,7 @@ static void account_live(steno_pool *p, double seconds, double host, double audi
 static void costs_are_corrected_by_measured_times(void **state)
 {
     (void)state;
-    const struct steno_pool_costs costs = {
-        .step = {0.001, 0.002, 0.003, 0.004, (double)INFINITY, (double)INFINITY}, .host = 0.001};
-    struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
-    steno_pool *p = fake_pool(&o);
+    steno_pool *p = pool_of_small();
     pthread_mutex_lock(&p->lock);
     /* Seconds in which 1,000 s of audio take three times the planned time. After one second the
      * correction is small, after a minute it is complete. */
@@ -128,10 +130,7 @@ static double other_after(steno_pool *p, double audio)
 static void a_rush_of_clients_does_not_change_the_costs(void **state)
 {
     (void)state;
-    const struct steno_pool_costs costs = {
-        .step = {0.001, 0.002, 0.003, 0.004, (double)INFINITY, (double)INFINITY}, .host = 0.001};
-    struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
-    steno_pool *p = fake_pool(&o);
+    steno_pool *p = pool_of_small();
     double other;
     pthread_mutex_lock(&p->lock);
     p->stats.live = 200;
