@@ -41,7 +41,7 @@ static void fill_row(const struct steno_attend *a, const float *bias, struct wor
     alignas(64) float x[STENO_ATTEND_SIZE] = {0};
     vf top = v_zero(), by;
     for (size_t c = 0; c < whole(a->size); c += VL) {
-        const vm m = v_tail(a->size <= c ? 0 : a->size - c < VL ? a->size - c : VL);
+        const vm m = tail_at(a->size, c);
         vf y = v_load_m(q + c, m);
         if (bias)
             y = y + v_load_m(bias + c, m);
@@ -100,7 +100,7 @@ static void units(float *of, float *by, const float *from, size_t ld, size_t n, 
                   int range)
 {
     for (size_t c = 0; c < whole(columns); c += VL) {
-        const vm m = v_tail(columns <= c ? 0 : columns - c < VL ? columns - c : VL);
+        const vm m = tail_at(columns, c);
         alignas(64) float most[VL];
         vf top = v_zero();
         for (size_t j = 0; j < n; j++)
@@ -121,9 +121,8 @@ static void pack_keys(float *to, const float *b, size_t ldb, size_t k, size_t n)
     for (size_t j = 0; j < n; j += NR, to += depth_of(k) * NR) {
         for (size_t r = 0; r < NR; r++)
             for (size_t c = 0; c < k; c += NR) {
-                const size_t left = j + r < n ? k - c : 0;
-                const vm m0 = v_tail(left < VL ? left : VL);
-                const vm m1 = v_tail(left < VL ? 0 : left < NR ? left - VL : VL);
+                const size_t there = j + r < n ? k : 0;
+                const vm m0 = tail_at(there, c), m1 = tail_at(there, c + VL);
                 const float *x = b + (j + r) * ldb + c;
                 put(rows + r * ROW + c / STEP, v_load_m(x, m0) * v_load(by + c),
                     v_load_m(x + VL, m1) * v_load(by + c + VL));
@@ -142,8 +141,7 @@ static void pack_values(float *to, const float *b, size_t ldb, size_t k, size_t 
     to += STENO_ATTEND_SIZE;
     for (size_t u = 0; u < k; u += 2, b += 2 * ldb)
         for (size_t c = 0; c < whole(n); c += VL) {
-            const size_t left = n > c ? n - c : 0;
-            const vm m = v_tail(left < VL ? left : VL);
+            const vm m = tail_at(n, c);
             const vf steps = v_load(by + c), low = v_load_m(b + c, m) * steps,
                      high = v_load_m(b + ldb + c, u + 1 < k ? m : v_tail(0)) * steps;
             vi_store(to + c / NR * depth_of(k) * NR + u / 2 * NR + c % NR,

@@ -72,6 +72,12 @@ struct tile {
     float *top; /* per row and lane: raised to the largest sum; or NULL */
 };
 
+/* Lanes of numbers c, c + 1, ... of n. */
+ALWAYS vm tail_at(size_t n, size_t c)
+{
+    return v_tail(n <= c ? 0 : n - c < VL ? n - c : VL);
+}
+
 #define EACH_ROW _Pragma("GCC unroll 12") for (int i = 0; i < h; i++)
 
 #ifdef ATTEND_PAIRS
@@ -140,10 +146,7 @@ static void fill_with(const struct steno_attend *a, const float *bias, float *to
     const float *q = a->q;
     for (size_t i = 0; i < a->m; i++, q += a->ldq, to += Q_ROW)
         for (size_t c = 0; c < a->size; c += NR) {
-            const size_t left = a->size - c;
-            const vm m0 = v_tail(left < VL ? left : VL), m1 = v_tail(left < VL ? 0
-                                                                     : left < NR ? left - VL
-                                                                                 : VL);
+            const vm m0 = tail_at(a->size, c), m1 = tail_at(a->size, c + VL);
             vf x0 = v_load_m(q + c, m0), x1 = v_load_m(q + c + VL, m1);
             if (bias) {
                 x0 = x0 + v_load_m(bias + c, m0);

@@ -1,6 +1,6 @@
 /* Attention to bytes by the vpdpbusd of CPUs without AVX-512, eight columns at a time. */
 #include "nn/kernels/x86/put_bytes_avx2.h"
-#include "nn/kernels/x86/dpbusd_avx2.h"
+#include "nn/kernels/x86/vnni_avx2.h"
 
 enum { MOST = 4 };
 

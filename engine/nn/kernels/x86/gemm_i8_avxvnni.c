@@ -1,5 +1,5 @@
 /* vpdpbusd of CPUs without AVX-512: the sums of the vnni level, eight lanes wide. */
-#include "nn/kernels/x86/dpbusd_avx2.h"
+#include "nn/kernels/x86/vnni_avx2.h"
 
 #define KG 4
 #define A_U8 1
