@@ -418,11 +418,11 @@ static size_t missing_by_rules(const steno_stream *s)
     size_t rule = to_samples(s, s->opt.endpoint.silence_after);
     size_t longest = to_samples(s, s->opt.endpoint.longest);
     size_t partial = g->partial > g->n ? g->partial - g->n : 1;
-    size_t need = rule > quiet ? rule - quiet : 1;
+    size_t need = rule > quiet ? rule - quiet : 1, early = missing_to_early(s);
     if (longest > g->n && longest - g->n < need)
         need = longest - g->n;
-    if (missing_to_early(s) < need)
-        need = missing_to_early(s);
+    if (early < need)
+        need = early;
     return !s->opt.no_partials && partial < need ? partial : need;
 }
 
