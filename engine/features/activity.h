@@ -20,8 +20,8 @@ void steno_activity_init(struct steno_activity *a, double frame_seconds);
 bool steno_activity_push(struct steno_activity *a, const float *pcm, size_t n);
 /* The same by the sum of the squares of its samples, for callers that do not keep them. */
 bool steno_activity_push_sum(struct steno_activity *a, double sum, size_t n);
-/* Whether the frame that was classified last may belong to soft speech, such as the end of a word:
- * it and those before it are loud, or at least above the floor. */
+/* Whether the last frame may belong to soft speech, such as the end of a word: it and the frames
+ * before it are louder than the floor, if not loud. */
 bool steno_activity_is_soft(const struct steno_activity *a);
 
 #endif

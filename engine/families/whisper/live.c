@@ -161,7 +161,7 @@ void steno_whisper_live_next_window(steno_whisper_live *l)
     l->from = 0;
 }
 
-/* The buffers are the same, whose content no later partial needs. */
+/* A copy of the struct alone: both share its buffers, whose content no later partial needs. */
 steno_status steno_whisper_live_keep(steno_whisper_live *l, steno_err *err)
 {
     if (!l->kept && !(l->kept = malloc(sizeof *l->kept)))
@@ -172,7 +172,7 @@ steno_status steno_whisper_live_keep(steno_whisper_live *l, steno_err *err)
 
 void steno_whisper_live_restore(steno_whisper_live *l)
 {
-    *l = *l->kept; /* has the pointer to itself */
+    *l = *l->kept; /* l->kept stays, since the copy was made with it */
 }
 
 /* ---- the encoder --------------------------------------------------------------------------- */
