@@ -27,7 +27,7 @@ static steno_status start_decoding(steno_whisper_recording *j, steno_err *err)
         o.search.given = a->ids;
         o.search.given_log_probs = a->log_probs;
         o.search.n_given = a->agreed;
-    } else if (j->seek == 0) {
+    } else if (j->at.seek == 0) {
         steno_whisper_prompt_give_prefix(j, &o.search);
     }
     j->n_behind = o.search.n_given;
@@ -42,7 +42,7 @@ static steno_status encode_window(steno_whisper_recording *j, size_t n, steno_wh
 {
     struct steno_whisper_window w = {.rows = (size_t)j->m->dims.audio_ctx,
                                      .floor = steno_whisper_mel_floor(j->mel)};
-    w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
+    w.mel = steno_whisper_mel_at(j->mel, j->at.seek, &w.n);
     w.n = n;
     return steno_whisper_encode(net, j->state, &w, err);
 }
@@ -50,17 +50,17 @@ static steno_status encode_window(steno_whisper_recording *j, size_t n, steno_wh
 static steno_status begin_window(steno_whisper_recording *j, steno_whisper_runner *net,
                                  steno_err *err)
 {
-    const size_t left = steno_whisper_mel_frames(j->mel) - j->seek;
+    const size_t left = steno_whisper_mel_frames(j->mel) - j->at.seek;
     const size_t most = 2 * (size_t)j->m->dims.audio_ctx;
     steno_status st;
     j->n_cuts = j->n_read = 0;
     if (j->live)
         steno_whisper_live_join(j->live);
-    j->size = steno_whisper_least(steno_whisper_least(left, STENO_WHISPER_WINDOW_FRAMES), most);
-    st = encode_window(j, j->size, net, err);
+    j->at.size = steno_whisper_least(steno_whisper_least(left, STENO_WHISPER_WINDOW_FRAMES), most);
+    st = encode_window(j, j->at.size, net, err);
     if (st)
         return st;
-    if (j->language >= 0)
+    if (j->at.language >= 0)
         return start_decoding(j, err);
     j->phase = STENO_WHISPER_DETECTING;
     return STENO_OK;
@@ -97,11 +97,12 @@ static void leave_window(steno_whisper_recording *j, size_t next)
 {
     steno_whisper_end_times(j);
     steno_whisper_partial_end_window(j);
-    j->next_seek = next > j->seek ? next : j->seek + j->size; /* never the same window again */
+    j->at.next_seek =
+        next > j->at.seek ? next : j->at.seek + j->at.size; /* never the same window again */
     if (j->o.each_language && j->m->special.multilingual)
-        j->language = j->heard = -1;
+        j->at.language = j->at.heard = -1;
     j->phase = STENO_WHISPER_LISTENING;
-    j->windows++;
+    j->at.windows++;
 }
 
 static steno_status finish_window(steno_whisper_recording *j, size_t next, steno_err *err)
@@ -117,19 +118,19 @@ static steno_status finish_words(steno_whisper_recording *j, double before, sten
 {
     size_t next;
     if (!j->o.times && steno_whisper_segments_skip(j)) {
-        j->last_speech = before;
+        j->at.last_speech = before;
         return decode_with_times(j, err);
     }
-    next = steno_whisper_segments_seek(j, j->next_seek);
+    next = steno_whisper_segments_seek(j, j->at.next_seek);
     if (!(j->o.hallucination_silence > 0) || steno_whisper_partial_agreed(j))
         return finish_window(j, next, err);
     if (steno_whisper_hallucination_cut(j, before, &next)) {
         j->n_cuts = 0;
-        j->last_speech = before;
+        j->at.last_speech = before;
         leave_window(j, next);
         return STENO_OK;
     }
-    j->last_speech = j->n_cuts ? steno_whisper_segments_end(j) : before;
+    j->at.last_speech = j->n_cuts ? steno_whisper_segments_end(j) : before;
     return finish_window(j, next, err);
 }
 
@@ -140,20 +141,20 @@ static steno_status take_window(steno_whisper_recording *j, steno_err *err)
     if (!j->forced && steno_whisper_decoded_silent(&j->o.decode, &j->decoded)) {
         if (steno_whisper_partial_agreed(j))
             return force(j, err);
-        leave_window(j, j->seek + j->size);
+        leave_window(j, j->at.seek + j->at.size);
         return STENO_OK;
     }
-    j->next_seek = j->seek + steno_whisper_segments_cut(j);
+    j->at.next_seek = j->at.seek + steno_whisper_segments_cut(j);
     if (!j->forced && !steno_whisper_partial_kept(j))
         return force(j, err);
     if (!j->o.words)
-        return finish_window(j, j->next_seek, err);
+        return finish_window(j, j->at.next_seek, err);
     steno_whisper_words_free(&j->words);
     for (size_t i = 0; i < j->n_cuts; i++)
         j->cut[i].n_words = 0;
     steno_whisper_segments_text(j);
     if (!j->n_text)
-        return finish_window(j, steno_whisper_segments_seek(j, j->next_seek), err);
+        return finish_window(j, steno_whisper_segments_seek(j, j->at.next_seek), err);
     j->phase = STENO_WHISPER_ALIGNING;
     return STENO_OK;
 }
@@ -162,22 +163,22 @@ static steno_status take_language(steno_whisper_recording *j, const struct steno
                                   steno_err *err)
 {
     const struct steno_whisper_guess g = steno_whisper_language_best(j, ask);
-    const bool doubted = j->phase == STENO_WHISPER_DOUBTING, first = j->first_language < 0;
+    const bool doubted = j->phase == STENO_WHISPER_DOUBTING, first = j->at.first_language < 0;
     if (first && !doubted && g.second >= DOUBT * g.probability &&
         steno_whisper_language_has_padding(j)) {
         j->phase = STENO_WHISPER_DOUBTING;
         return STENO_OK;
     }
     if (first) {
-        j->first_language = g.language;
-        j->language_probability = g.probability;
+        j->at.first_language = g.language;
+        j->at.language_probability = g.probability;
     }
     if (doubted) { /* the window begins again, without the padding */
-        j->language = j->o.each_language ? -1 : g.language;
+        j->at.language = j->o.each_language ? -1 : g.language;
         j->phase = STENO_WHISPER_LISTENING;
         return STENO_OK;
     }
-    j->language = g.language;
+    j->at.language = g.language;
     return start_decoding(j, err);
 }
 
@@ -206,7 +207,7 @@ static steno_status open_parts(steno_whisper_recording *j, steno_err *err)
         st = steno_whisper_pieces_encode(m, j->o.prompt, STENO_WHISPER_TEXT_BYTES, &j->prompt_text,
                                          err);
     return st ? st
-              : steno_whisper_pieces_add(&j->context, j->prompt_text.ids, j->prompt_text.n, err);
+              : steno_whisper_pieces_add(&j->at.context, j->prompt_text.ids, j->prompt_text.n, err);
 }
 
 steno_status steno_whisper_recording_open(steno_whisper_recording **out,
@@ -221,7 +222,7 @@ steno_status steno_whisper_recording_open(steno_whisper_recording **out,
     j->m = m;
     j->o = *o;
     j->o.decode.search.rules.times = o->times;
-    j->heard = -1;
+    j->at.heard = -1;
     j->spoken = SIZE_MAX;
     steno_buf_init(&j->text, STENO_WHISPER_TEXT_BYTES);
     st = open_parts(j, err);
@@ -244,10 +245,10 @@ void steno_whisper_recording_close(steno_whisper_recording *j)
     steno_whisper_words_free(&j->words);
     steno_buf_free(&j->text);
     free(j->prompt_text.ids);
-    free(j->context.ids);
+    free(j->at.context.ids);
     free(j->hotwords.ids);
     free(j->prefix.ids);
-    free(j->early.context.ids);
+    free(j->early.was.context.ids);
     free(j->out);
     free(j);
 }
@@ -262,16 +263,14 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     steno_whisper_end_times(r);
     steno_whisper_live_close(r->live);
     r->live = NULL;
-    r->context.n = 0;
-    r->last_speech = 0;
+    r->at = (struct steno_whisper_place){.heard = -1, .context = r->at.context};
+    r->at.context.n = 0; /* its memory is kept */
     r->spoken = SIZE_MAX;
-    r->heard = -1;
-    r->windows = r->seek = r->size = r->next_seek = 0;
     r->n_cuts = r->n_read = 0;
     steno_whisper_mel_restart(r->mel);
     st = steno_whisper_language_choose(r, err);
     return st ? st
-              : steno_whisper_pieces_add(&r->context, r->prompt_text.ids, r->prompt_text.n, err);
+              : steno_whisper_pieces_add(&r->at.context, r->prompt_text.ids, r->prompt_text.n, err);
 }
 
 steno_status steno_whisper_recording_push(steno_whisper_recording *r, const float *pcm, size_t n,
@@ -298,14 +297,15 @@ bool steno_whisper_recording_ready(const steno_whisper_recording *r)
     const size_t frames = steno_whisper_mel_frames(r->mel);
     if (r->phase != STENO_WHISPER_LISTENING)
         return true;
-    if (r->windows && r->next_seek + SPEECH_MIN > r->spoken)
+    if (r->at.windows && r->at.next_seek + SPEECH_MIN > r->spoken)
         return false;
-    return r->ended ? r->next_seek < frames : r->next_seek + STENO_WHISPER_WINDOW_FRAMES <= frames;
+    return r->ended ? r->at.next_seek < frames
+                    : r->at.next_seek + STENO_WHISPER_WINDOW_FRAMES <= frames;
 }
 
 size_t steno_whisper_recording_windows(const steno_whisper_recording *r)
 {
-    return r->windows;
+    return r->at.windows;
 }
 
 const struct steno_whisper_decoded *
@@ -320,8 +320,8 @@ steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t *
 
 void steno_whisper_recording_span(const steno_whisper_recording *r, double *start, double *end)
 {
-    *start = (double)(r->seek * STENO_WHISPER_HOP) / STENO_WHISPER_RATE;
-    *end = (double)(r->next_seek * STENO_WHISPER_HOP) / STENO_WHISPER_RATE;
+    *start = (double)(r->at.seek * STENO_WHISPER_HOP) / STENO_WHISPER_RATE;
+    *end = (double)(r->at.next_seek * STENO_WHISPER_HOP) / STENO_WHISPER_RATE;
 }
 
 size_t steno_whisper_recording_texts(const steno_whisper_recording *r,
@@ -337,9 +337,9 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
 {
     if (j->phase == STENO_WHISPER_LISTENING) {
         steno_status st;
-        j->seek = j->next_seek;
+        j->at.seek = j->at.next_seek;
         if (!j->early.ended)
-            steno_whisper_mel_drop(j->mel, j->seek);
+            steno_whisper_mel_drop(j->mel, j->at.seek);
         st = begin_window(j, net, err);
         if (st)
             return st;
@@ -351,7 +351,7 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
                    ? STENO_OK
                    : steno_fail(err, STENO_ERR_INTERNAL, "a search without a step");
     if (j->phase == STENO_WHISPER_DOUBTING) {
-        const steno_status st = encode_window(j, j->size + 1, net, err); /* with padding */
+        const steno_status st = encode_window(j, j->at.size + 1, net, err); /* with padding */
         if (st)
             return st;
     }
@@ -364,7 +364,7 @@ static steno_status ask_one(steno_whisper_recording *j, steno_whisper_runner *ne
 static steno_status take_one(steno_whisper_recording *j, steno_whisper_runner *net,
                              const struct steno_whisper_ask *ask, steno_err *err)
 {
-    const double before = j->last_speech;
+    const double before = j->at.last_speech;
     struct steno_whisper_ask more;
     steno_status st;
     switch (j->phase) {

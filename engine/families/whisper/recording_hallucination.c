@@ -66,11 +66,11 @@ static const struct steno_whisper_cut *next_spoken(const steno_whisper_recording
 static bool lies_in_silence(const steno_whisper_recording *j, size_t i, double before)
 {
     const double threshold = j->o.hallucination_silence;
-    const double from = (double)j->seek * STENO_WHISPER_FRAME_S;
+    const double from = (double)j->at.seek * STENO_WHISPER_FRAME_S;
     const double end = from + STENO_WHISPER_WINDOW_FRAMES * STENO_WHISPER_FRAME_S;
     const struct steno_whisper_cut *c = &j->cut[i], *next = next_spoken(j, i + 1);
     const double after =
-        next ? words_of(j, next)->start : from + (double)j->size * STENO_WHISPER_FRAME_S;
+        next ? words_of(j, next)->start : from + (double)j->at.size * STENO_WHISPER_FRAME_S;
     if (c->start - before <= threshold && c->start >= threshold && c->start - from >= AT_THE_EDGE)
         return false;
     return after - c->end > threshold || (next && is_anomalous(j, next)) ||
@@ -83,15 +83,15 @@ static size_t seek_behind(const steno_whisper_recording *j, const struct steno_w
     const size_t frames = steno_whisper_mel_frames(j->mel);
     if (j->ended && (double)frames * STENO_WHISPER_FRAME_S - c->end < j->o.hallucination_silence)
         return frames;
-    return (size_t)rint(fmax((double)j->seek * STENO_WHISPER_FRAME_S + STEP, c->start) * 100);
+    return (size_t)rint(fmax((double)j->at.seek * STENO_WHISPER_FRAME_S + STEP, c->start) * 100);
 }
 
 bool steno_whisper_hallucination_cut(steno_whisper_recording *j, double before, size_t *next)
 {
     const struct steno_whisper_cut *first = next_spoken(j, 0);
-    const double from = (double)j->seek * STENO_WHISPER_FRAME_S;
+    const double from = (double)j->at.seek * STENO_WHISPER_FRAME_S;
     if (first && is_anomalous(j, first) && first->start - from > j->o.hallucination_silence) {
-        *next = j->seek + (size_t)rint((first->start - from) * 100);
+        *next = j->at.seek + (size_t)rint((first->start - from) * 100);
         return true;
     }
     for (size_t i = 0; i < j->n_cuts; i++) {

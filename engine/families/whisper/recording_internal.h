@@ -38,14 +38,22 @@ enum steno_whisper_phase {
     STENO_WHISPER_WRITING    /* a partial: finds its text */
 };
 
-/* What the steps behind an early end change. */
+/* A place in a recording: what its steps carry from one window to the next. */
+struct steno_whisper_place {
+    int language;                        /* of the window; -1: not known yet */
+    int first_language;                  /* of the first window; -1: not known yet */
+    float language_probability;          /* of first_language */
+    int heard;                           /* language of the last partial; -1: not known yet */
+    struct steno_whisper_pieces context; /* text that was said before the window */
+    double last_speech;                  /* end of the speech so far, s */
+    size_t windows;                      /* finished */
+    size_t seek, size;                   /* the window, frames */
+    size_t next_seek;
+};
+
 struct steno_whisper_early {
-    bool ended; /* early, and not resumed */
-    int language, first_language, heard;
-    float language_probability;
-    struct steno_whisper_pieces context;
-    double last_speech;
-    size_t windows, seek, size, next_seek;
+    bool ended;                     /* early, and not resumed */
+    struct steno_whisper_place was; /* before the steps behind the end */
 };
 
 struct steno_whisper_recording {
@@ -57,17 +65,11 @@ struct steno_whisper_recording {
     steno_whisper_mel *mel;
     enum steno_whisper_phase phase;
     bool ended;
-    int language;               /* of the window; -1: not known yet */
-    int first_language;         /* of the recording: that of its first window; -1: not known yet */
-    float language_probability; /* of first_language */
-    struct steno_whisper_pieces prompt_text, context, hotwords, prefix;
-    double last_speech; /* end of the speech so far, s */
-    size_t windows;     /* finished */
-    size_t spoken;      /* no frame from this one on has speech */
+    struct steno_whisper_place at;
+    struct steno_whisper_pieces prompt_text, hotwords, prefix;
+    size_t spoken; /* no frame from this one on has speech */
 
     /* the window */
-    size_t seek, size; /* frames */
-    size_t next_seek;
     int32_t prompt[STENO_WHISPER_PROMPT_MAX];
     size_t n_prompt;
     struct steno_whisper_decoded decoded;
@@ -79,7 +81,6 @@ struct steno_whisper_recording {
 
     /* partials of the window that grows */
     steno_whisper_live *live; /* NULL: there were none */
-    int heard;                /* language of the last partial */
     bool encoded;             /* the window is encoded for the current partial */
     bool forced;              /* the decoder continues the agreed text */
     bool timed;               /* the window is decoded again, with timestamps */

@@ -8,9 +8,9 @@ steno_status steno_whisper_language_choose(steno_whisper_recording *j, steno_err
 {
     const struct steno_whisper_specials *s = &j->m->special;
     const char *code = steno_language_code_at(j->o.language);
-    j->first_language = s->multilingual ? j->o.language : 0;
-    j->language = s->multilingual && j->o.each_language ? -1 : j->first_language;
-    j->language_probability = 1;
+    j->at.first_language = s->multilingual ? j->o.language : 0;
+    j->at.language = s->multilingual && j->o.each_language ? -1 : j->at.first_language;
+    j->at.language_probability = 1;
     if (j->o.language >= s->n_languages || (!s->multilingual && j->o.language > 0))
         return steno_fail(err, STENO_ERR_INVAL, "language '%s': the model knows %s",
                           code ? code : "?", s->multilingual ? "99 others" : "English alone");
@@ -22,8 +22,8 @@ steno_status steno_whisper_language_choose(steno_whisper_recording *j, steno_err
 
 int steno_whisper_recording_language(const steno_whisper_recording *r, float *probability)
 {
-    *probability = r->language_probability;
-    return r->first_language;
+    *probability = r->at.language_probability;
+    return r->at.first_language;
 }
 
 void steno_whisper_language_ask(const steno_whisper_recording *j, struct steno_whisper_ask *ask)
@@ -53,7 +53,7 @@ struct steno_whisper_guess steno_whisper_language_best(const steno_whisper_recor
 bool steno_whisper_language_has_padding(const steno_whisper_recording *j)
 {
     size_t there;
-    (void)steno_whisper_mel_at(j->mel, j->seek, &there);
-    return there > j->size && j->size < STENO_WHISPER_WINDOW_FRAMES &&
-           j->size < 2 * (size_t)j->m->dims.audio_ctx;
+    (void)steno_whisper_mel_at(j->mel, j->at.seek, &there);
+    return there > j->at.size && j->at.size < STENO_WHISPER_WINDOW_FRAMES &&
+           j->at.size < 2 * (size_t)j->m->dims.audio_ctx;
 }

@@ -8,7 +8,7 @@
 static size_t growing_frames(const steno_whisper_recording *r)
 {
     const size_t frames = steno_whisper_mel_frames(r->mel);
-    return frames > r->next_seek ? frames - r->next_seek : 0;
+    return frames > r->at.next_seek ? frames - r->at.next_seek : 0;
 }
 
 /* Whether the prompt, and what the last partial wrote, leave the decoder room. */
@@ -42,12 +42,12 @@ steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_e
         st = steno_whisper_live_open(&r->live, r->m, err);
     if (st || !has_room(r))
         return st;
-    r->seek = r->next_seek;
-    if (r->seek == 0)
+    r->at.seek = r->at.next_seek;
+    if (r->at.seek == 0)
         begin_with_prefix(r);
     r->n_cuts = r->n_read = 0;
     r->encoded = false;
-    r->phase = r->language >= 0 || (r->heard >= 0 && growing_frames(r) > HEARD_FRAMES)
+    r->phase = r->at.language >= 0 || (r->at.heard >= 0 && growing_frames(r) > HEARD_FRAMES)
                    ? STENO_WHISPER_WRITING
                    : STENO_WHISPER_HEARING;
     return STENO_OK;
@@ -55,8 +55,8 @@ steno_status steno_whisper_recording_partial(steno_whisper_recording *r, steno_e
 
 struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whisper_recording *r)
 {
-    struct steno_whisper_partial p = {.start = (double)r->next_seek * STENO_WHISPER_FRAME_S,
-                                      .end = (double)(r->next_seek + growing_frames(r)) *
+    struct steno_whisper_partial p = {.start = (double)r->at.next_seek * STENO_WHISPER_FRAME_S,
+                                      .end = (double)(r->at.next_seek + growing_frames(r)) *
                                              STENO_WHISPER_FRAME_S};
     if (r->live)
         p.ids = steno_whisper_live_hypothesis(r->live, &p.log_probs, &p.n, &p.agreed);
@@ -76,9 +76,10 @@ static steno_status encode_partial(steno_whisper_recording *j, steno_whisper_run
     struct steno_whisper_live_window w = {.floor = steno_whisper_mel_floor(j->mel),
                                           .o = &j->o.decode};
     steno_status st;
-    w.mel = steno_whisper_mel_at(j->mel, j->seek, &w.n);
+    w.mel = steno_whisper_mel_at(j->mel, j->at.seek, &w.n);
     w.n = steno_whisper_least(growing_frames(j), 2 * (size_t)j->m->dims.audio_ctx);
-    w.by_characters = steno_whisper_by_characters(j->language < 0 ? j->heard : j->language);
+    w.by_characters =
+        steno_whisper_by_characters(j->at.language < 0 ? j->at.heard : j->at.language);
     st = steno_whisper_live_encode(j->live, net, j->state, &w, err);
     j->encoded = !st;
     return st || j->phase == STENO_WHISPER_HEARING ? st : start_partial(j, err);
@@ -106,7 +107,7 @@ steno_status steno_whisper_partial_take(steno_whisper_recording *j,
     bool again = false;
     steno_status st;
     if (j->phase == STENO_WHISPER_HEARING) {
-        j->heard = steno_whisper_language_best(j, ask).language;
+        j->at.heard = steno_whisper_language_best(j, ask).language;
         j->phase = STENO_WHISPER_WRITING;
         return start_partial(j, err);
     }
@@ -134,7 +135,7 @@ bool steno_whisper_partial_kept(const steno_whisper_recording *j)
     a = steno_whisper_live_agreement(j->live);
     return steno_whisper_agreement_kept(a, j->decoded.ids, steno_whisper_segments_pieces(j),
                                         &used) &&
-           (j->next_seek < j->seek + j->size || used == steno_whisper_agreement_text(a));
+           (j->at.next_seek < j->at.seek + j->at.size || used == steno_whisper_agreement_text(a));
 }
 
 void steno_whisper_partial_end_window(steno_whisper_recording *j)

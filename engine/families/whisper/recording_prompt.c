@@ -64,19 +64,19 @@ steno_status steno_whisper_prompt_encode_prefix(steno_whisper_recording *j, sten
 steno_status steno_whisper_recording_follow(steno_whisper_recording *r, const int32_t *ids,
                                             size_t n, steno_err *err)
 {
-    r->context.n = 0;
-    return steno_whisper_pieces_add(&r->context, ids, n, err);
+    r->at.context.n = 0;
+    return steno_whisper_pieces_add(&r->at.context, ids, n, err);
 }
 
 const int32_t *steno_whisper_recording_context(const steno_whisper_recording *r, size_t *n)
 {
-    *n = steno_whisper_least(r->context.n, STENO_WHISPER_CONTEXT);
-    return *n ? r->context.ids + r->context.n - *n : NULL;
+    *n = steno_whisper_least(r->at.context.n, STENO_WHISPER_CONTEXT);
+    return *n ? r->at.context.ids + r->at.context.n - *n : NULL;
 }
 
 void steno_whisper_prompt_forget(steno_whisper_recording *j)
 {
-    struct steno_whisper_pieces *p = &j->context;
+    struct steno_whisper_pieces *p = &j->at.context;
     const size_t n = steno_whisper_least(p->n, STENO_WHISPER_CONTEXT);
     if (!j->o.condition || j->decoded.temperature > j->o.condition_reset) {
         p->n = 0;
@@ -107,7 +107,7 @@ size_t steno_whisper_prompt_start(const steno_whisper_recording *j, int32_t *out
     out[0] = j->m->special.sot;
     if (!j->m->special.multilingual)
         return 1;
-    out[1] = j->m->special.first_language + (j->language < 0 ? j->heard : j->language);
+    out[1] = j->m->special.first_language + (j->at.language < 0 ? j->at.heard : j->at.language);
     out[2] = j->o.translate ? j->m->special.translate : j->m->special.transcribe;
     return 3;
 }
@@ -129,7 +129,7 @@ static void put_context(steno_whisper_recording *j, bool with_hotwords)
     const size_t room =
         STENO_WHISPER_CONTEXT -
         (hot > j->n_behind ? hot : steno_whisper_least(j->n_behind, STENO_WHISPER_CONTEXT));
-    size_t n = j->context.n, all_before, n_before;
+    size_t n = j->at.context.n, all_before, n_before;
     const int32_t *before = before_partial(j, &all_before);
     if (!n && !hot && !all_before)
         return;
@@ -137,7 +137,7 @@ static void put_context(steno_whisper_recording *j, bool with_hotwords)
     n = steno_whisper_least(n, room - n_before);
     put_one(j, j->m->special.sot_prev);
     put(j, j->hotwords.ids, hot);
-    put(j, j->context.ids + j->context.n - n, n);
+    put(j, j->at.context.ids + j->at.context.n - n, n);
     if (n_before)
         put(j, before + all_before - n_before, n_before);
 }
@@ -146,7 +146,7 @@ void steno_whisper_prompt_make(steno_whisper_recording *j)
 {
     size_t before;
     const bool partial_begins_later = before_partial(j, &before) && before;
-    const bool with_prefix = j->prefix.n && j->seek == 0 && !partial_begins_later;
+    const bool with_prefix = j->prefix.n && j->at.seek == 0 && !partial_begins_later;
     int32_t start[3];
     j->n_prompt = 0;
     put_context(j, !with_prefix);

@@ -24,7 +24,7 @@ static bool has_single_end(const steno_whisper_recording *j)
 
 static double seconds_at(const steno_whisper_recording *j, size_t i)
 {
-    return (double)j->seek * STENO_WHISPER_FRAME_S +
+    return (double)j->at.seek * STENO_WHISPER_FRAME_S +
            STEP * (j->decoded.ids[i] - j->m->special.first_time);
 }
 
@@ -38,8 +38,8 @@ static void add_cut(steno_whisper_recording *j, size_t first, size_t end, double
 /* One segment of all pieces; its end is the last timestamp, or the window's. */
 static void cut_whole(steno_whisper_recording *j)
 {
-    const double from = (double)j->seek * STENO_WHISPER_FRAME_S;
-    double length = (double)j->size * STENO_WHISPER_FRAME_S;
+    const double from = (double)j->at.seek * STENO_WHISPER_FRAME_S;
+    double length = (double)j->at.size * STENO_WHISPER_FRAME_S;
     for (size_t i = j->decoded.n; i-- > 0;) {
         if (!is_time(j, i))
             continue;
@@ -62,11 +62,11 @@ size_t steno_whisper_segments_cut(steno_whisper_recording *j)
         }
     if (!last) {
         cut_whole(j);
-        return j->size;
+        return j->at.size;
     }
     if (has_single_end(j)) {
         add_cut(j, last, n, seconds_at(j, last), seconds_at(j, n - 1));
-        return j->size;
+        return j->at.size;
     }
     return 2 * (size_t)(j->decoded.ids[last - 1] - j->m->special.first_time);
 }
@@ -82,7 +82,7 @@ static double hundredths(double x)
 static void shorten_first(steno_whisper_recording *j, struct steno_whisper_timed *w, size_t n)
 {
     const double median = j->words.median, longest = j->words.longest;
-    if (w[0].end - j->last_speech <= median * 4 ||
+    if (w[0].end - j->at.last_speech <= median * 4 ||
         (w[0].end - w[0].start <= longest && (n < 2 || w[1].end - w[0].start <= longest * 2)))
         return;
     if (n > 1 && w[1].end - w[1].start > longest)
@@ -107,7 +107,7 @@ static void adjust_ends(steno_whisper_recording *j, struct steno_whisper_cut *c,
         c->empty = c->start == c->end;
     else /* words take no text away: the last one of a recording may be cut */
         c->end = fmax(c->end, c->start + STEP);
-    j->last_speech = c->end;
+    j->at.last_speech = c->end;
 }
 
 /* Words of one segment from number *at on; those without spelling are gone afterwards. */
@@ -124,8 +124,8 @@ static void take_words(steno_whisper_recording *j, struct steno_whisper_cut *c, 
         taken += t.n;
         if (!t.bytes)
             continue;
-        t.start = hundredths((double)j->seek * STENO_WHISPER_FRAME_S + t.start);
-        t.end = hundredths((double)j->seek * STENO_WHISPER_FRAME_S + t.end);
+        t.start = hundredths((double)j->at.seek * STENO_WHISPER_FRAME_S + t.start);
+        t.end = hundredths((double)j->at.seek * STENO_WHISPER_FRAME_S + t.end);
         w[(*to)++] = t;
     }
     c->n_words = *to - c->first_word;
@@ -146,8 +146,8 @@ void steno_whisper_segments_text(steno_whisper_recording *j)
 /* Mel frames in which the words lie: those before the next window, if its place is known. */
 static size_t frames_of_words(const steno_whisper_recording *j)
 {
-    const bool known = !j->o.words_move && !j->o.recover && j->next_seek > j->seek;
-    return known ? steno_whisper_least(j->next_seek - j->seek, j->size) : j->size;
+    const bool known = !j->o.words_move && !j->o.recover && j->at.next_seek > j->at.seek;
+    return known ? steno_whisper_least(j->at.next_seek - j->at.seek, j->at.size) : j->at.size;
 }
 
 steno_status steno_whisper_segments_ask(steno_whisper_recording *j, struct steno_whisper_ask *ask,
@@ -167,8 +167,8 @@ steno_status steno_whisper_segments_take(steno_whisper_recording *j, steno_whisp
     steno_status st = steno_whisper_aligner_take(j->aligner, net, ask, &a, err);
     if (st)
         return st;
-    st = steno_whisper_words_make(j->m, &a, j->text_ids, steno_whisper_by_characters(j->language),
-                                  &j->words, err);
+    st = steno_whisper_words_make(j->m, &a, j->text_ids,
+                                  steno_whisper_by_characters(j->at.language), &j->words, err);
     steno_whisper_alignment_free(&a);
     for (size_t i = 0; i < j->n_cuts && !st; i++)
         take_words(j, &j->cut[i], &at, &to);
@@ -185,7 +185,7 @@ double steno_whisper_segments_end(const steno_whisper_recording *j)
 
 bool steno_whisper_segments_skip(const steno_whisper_recording *j)
 {
-    double at = (double)j->seek * STENO_WHISPER_FRAME_S;
+    double at = (double)j->at.seek * STENO_WHISPER_FRAME_S;
     for (size_t i = 0; i < j->n_cuts; i++)
         for (size_t k = 0; k < j->cut[i].n_words; k++) {
             const double end = j->words.word[j->cut[i].first_word + k].end;
@@ -200,18 +200,18 @@ bool steno_whisper_segments_skip(const steno_whisper_recording *j)
  * else the window's end. */
 static size_t seek_unsaid(const steno_whisper_recording *j, double said)
 {
-    const size_t end = j->seek + j->size, spoken = steno_whisper_least(j->spoken, end);
+    const size_t end = j->at.seek + j->at.size, spoken = steno_whisper_least(j->spoken, end);
     const size_t at = said > 0 ? (size_t)(said * 100) : 0;
-    return at > j->seek && at + UNSAID < spoken ? at : end;
+    return at > j->at.seek && at + UNSAID < spoken ? at : end;
 }
 
 size_t steno_whisper_segments_seek(steno_whisper_recording *j, size_t seek)
 {
     const double end = steno_whisper_segments_end(j);
-    j->last_speech = end;
+    j->at.last_speech = end;
     if (j->o.recover)
         return seek_unsaid(j, end);
-    return j->o.words_move && !has_single_end(j) && end > (double)j->seek * STENO_WHISPER_FRAME_S
+    return j->o.words_move && !has_single_end(j) && end > (double)j->at.seek * STENO_WHISPER_FRAME_S
                ? (size_t)rint(end * 100)
                : seek;
 }
@@ -232,7 +232,7 @@ steno_status steno_whisper_segments_keep(steno_whisper_recording *j, steno_err *
         (void)steno_whisper_strip(j->text.data ? j->text.data : "", j->text.len, &n);
         if (!n || (c.empty && !steno_whisper_partial_agreed(j)))
             continue;
-        st = steno_whisper_pieces_add(&j->context, j->decoded.ids + c.first, c.n, err);
+        st = steno_whisper_pieces_add(&j->at.context, j->decoded.ids + c.first, c.n, err);
         if (st)
             return st;
         j->cut[kept++] = c;
@@ -288,7 +288,7 @@ steno_status steno_whisper_recording_next(steno_whisper_recording *j,
                                                 .start = t[i].start,
                                                 .end = t[i].end,
                                                 .probability = t[i].probability};
-    *out = (struct steno_whisper_segment){.seek = j->seek,
+    *out = (struct steno_whisper_segment){.seek = j->at.seek,
                                           .start = c->start,
                                           .end = c->end,
                                           .text = j->text.data,
