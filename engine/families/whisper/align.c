@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MEDIAN 7 /* columns of the filter */
+#define SPAN 512 /* columns that are filtered at once: eight rows of them stay in L1 */
 
 #define TOKENS 456 /* of a pass, at most */
 #define STRIP 32   /* tokens whose scores are in memory at once */
@@ -17,7 +18,8 @@ struct steno_whisper_aligner {
     size_t rows, columns;   /* of the scores: all tokens of the pass */
     size_t first, kept;     /* rows that are aligned */
     float *scores;          /* [rows, columns] of one head */
-    float *filtered;        /* [columns] */
+    float *row;             /* [columns + MEDIAN - 1] */
+    float *mean, *scale;    /* [columns] */
     float *sum;             /* [kept, columns] over the heads */
 };
 
@@ -26,59 +28,68 @@ struct steno_whisper_aligner {
 /* Each column to mean 0 and deviation 1 over the tokens. */
 static void standardize(const steno_whisper_aligner *a)
 {
-    for (size_t c = 0; c < a->columns; c++) {
-        float *x = a->scores + c;
-        float mean = 0, square = 0, scale;
-        for (size_t r = 0; r < a->rows; r++)
-            mean += x[r * a->columns];
-        mean /= (float)a->rows;
-        for (size_t r = 0; r < a->rows; r++) {
-            const float d = x[r * a->columns] - mean;
-            square += d * d;
-        }
-        scale = square > 0 ? 1 / sqrtf(square / (float)a->rows) : 0;
-        for (size_t r = a->first; r < a->first + a->kept; r++)
-            x[r * a->columns] = (x[r * a->columns] - mean) * scale;
+    const steno_kernels *k = &a->m->kernels;
+    const size_t n = a->columns;
+    memset(a->mean, 0, n * sizeof *a->mean);
+    memset(a->scale, 0, n * sizeof *a->scale);
+    for (size_t r = 0; r < a->rows; r++)
+        k->add_f32(a->mean, a->mean, 1, a->scores + r * n, 1, n);
+    for (size_t c = 0; c < n; c++)
+        a->mean[c] /= (float)a->rows;
+    for (size_t r = 0; r < a->rows; r++) {
+        float *x = a->scores + r * n;
+        k->sub_f32(x, x, 1, a->mean, 1, n);
+        k->mul_f32(a->row, x, 1, x, 1, n);
+        k->add_f32(a->scale, a->scale, 1, a->row, 1, n);
     }
+    for (size_t c = 0; c < n; c++)
+        a->scale[c] = a->scale[c] > 0 ? 1 / sqrtf(a->scale[c] / (float)a->rows) : 0;
+    for (size_t r = a->first; r < a->first + a->kept; r++)
+        k->mul_f32(a->scores + r * n, a->scores + r * n, 1, a->scale, 1, n);
 }
 
-static float median7(const float *x, const size_t *at)
+/* to [n] += medians of x[c, c + 7), n <= SPAN, by a sorting network that leaves out what the middle
+ * does not need (Devillard, "Fast median search", 1998). */
+static void add_medians(const steno_kernels *k, float *to, const float *x, size_t n)
 {
-    float v[MEDIAN];
-    for (size_t i = 0; i < MEDIAN; i++) {
-        size_t j = i;
-        for (; j > 0 && v[j - 1] > x[at[i]]; j--)
-            v[j] = v[j - 1];
-        v[j] = x[at[i]];
+    static const unsigned char order[][2] = {{0, 5}, {0, 3}, {1, 6}, {2, 4}, {0, 1}, {3, 5}, {2, 6},
+                                             {2, 3}, {3, 6}, {4, 5}, {1, 4}, {1, 3}, {3, 4}};
+    float room[MEDIAN + 1][SPAN], *v[MEDIAN], *spare = room[MEDIAN];
+    for (size_t i = 0; i < MEDIAN; i++)
+        v[i] = memcpy(room[i], x + i, n * sizeof *x);
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        float **low = &v[order[i][0]], **high = &v[order[i][1]], *least = spare;
+        k->min_f32(least, *low, 1, *high, 1, n);
+        k->max_f32(*high, *low, 1, *high, 1, n);
+        spare = *low;
+        *low = least;
     }
-    return v[MEDIAN / 2];
+    k->add_f32(to, to, 1, v[MEDIAN / 2], 1, n);
 }
 
-/* Median of 7 along time, mirrored at the ends. */
-static void filter(const steno_whisper_aligner *a, const float *x, float *y)
+/* to += x, each number replaced by the median of the 7 around it, mirrored at the ends. */
+static void add_filtered(const steno_whisper_aligner *a, float *to, const float *x)
 {
-    const int64_t n = (int64_t)a->columns, half = MEDIAN / 2;
-    for (int64_t c = 0; c < n; c++) {
-        size_t at[MEDIAN];
-        for (int64_t i = -half; i <= half; i++) {
-            int64_t p = c + i;
-            p = p < 0 ? -p : p >= n ? 2 * (n - 1) - p : p;
-            at[i + half] = (size_t)p;
-        }
-        y[c] = n <= half ? x[c] : median7(x, at);
+    const size_t n = a->columns, half = MEDIAN / 2;
+    if (n <= half) {
+        a->m->kernels.add_f32(to, to, 1, x, 1, n);
+        return;
     }
+    memcpy(a->row + half, x, n * sizeof *x);
+    for (size_t i = 1; i <= half; i++) {
+        a->row[half - i] = x[i];
+        a->row[half + n - 1 + i] = x[n - 1 - i];
+    }
+    for (size_t c = 0; c < n; c += SPAN)
+        add_medians(&a->m->kernels, to + c, a->row + c, n - c < SPAN ? n - c : SPAN);
 }
 
 static void add_head(const steno_whisper_aligner *a)
 {
     a->m->kernels.softmax_f32(a->scores, a->scores, a->rows, a->columns);
     standardize(a);
-    for (size_t r = 0; r < a->kept; r++) {
-        float *to = a->sum + r * a->columns;
-        filter(a, a->scores + (a->first + r) * a->columns, a->filtered);
-        for (size_t c = 0; c < a->columns; c++)
-            to[c] += a->filtered[c];
-    }
+    for (size_t r = 0; r < a->kept; r++)
+        add_filtered(a, a->sum + r * a->columns, a->scores + (a->first + r) * a->columns);
 }
 
 /* ---- dynamic time warping ------------------------------------------------------------------ */
@@ -205,10 +216,12 @@ static steno_status add_heads(steno_whisper_aligner *a, const steno_whisper_runn
                               const struct steno_whisper_ask *ask, int32_t *jump, steno_err *err)
 {
     a->scores = malloc(a->rows * a->columns * sizeof *a->scores);
-    a->filtered = malloc(a->columns * sizeof *a->filtered);
+    a->row = malloc((3 * a->columns + MEDIAN - 1) * sizeof *a->row);
     a->sum = calloc(a->kept * a->columns, sizeof *a->sum);
-    if (!a->scores || !a->filtered || !a->sum)
+    if (!a->scores || !a->row || !a->sum)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    a->mean = a->row + a->columns + MEDIAN - 1;
+    a->scale = a->mean + a->columns;
     for (size_t i = 0; i < a->m->n_heads; i++) {
         steno_whisper_cross_scores(r, ask, i, a->columns, a->scores);
         add_head(a);
@@ -234,9 +247,9 @@ steno_status steno_whisper_aligner_take(steno_whisper_aligner *a, steno_whisper_
         st = add_heads(a, r, ask, out->jump, err);
     free(scratch);
     free(a->scores);
-    free(a->filtered);
+    free(a->row);
     free(a->sum);
-    a->scores = a->filtered = a->sum = NULL;
+    a->scores = a->row = a->sum = NULL;
     if (st)
         steno_whisper_alignment_free(out);
     return st;

@@ -659,11 +659,7 @@ void steno_whisper_cross_scores(const steno_whisper_runner *r, const struct sten
     const float scale = 1 / sqrtf((float)s->size);
     memset(out, 0, a->n * keys * sizeof *out);
     for (size_t i = 0; i < a->n; i++)
-        for (size_t c = 0; c < s->size; c++) {
-            const float v = q[(a->entry + i) * d + h * s->size + c] * scale;
-            const float *row = k + c * s->cap_memory;
-            float *y = out + i * keys;
-            for (size_t t = 0; t < keys; t++)
-                y[t] += v * row[t];
-        }
+        for (size_t c = 0; c < s->size; c++)
+            s->m->kernels.axpy_f32(out + i * keys, k + c * s->cap_memory, keys,
+                                   q[(a->entry + i) * d + h * s->size + c] * scale);
 }
