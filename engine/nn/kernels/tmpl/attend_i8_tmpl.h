@@ -172,8 +172,20 @@ static void mix(float *y, size_t n, float keep, const float *x, float by)
     }
 }
 
+/* Part i of m of the `bytes` at p into L2. A page of 64 numbers is 17 KiB, so two of them do not
+ * fit into every L1. */
+static inline void fetch_part(const uint8_t *p, size_t bytes, size_t i, size_t m)
+{
+    const size_t lines = (bytes + 63) / 64, end = lines * (i + 1) / m;
+    for (size_t x = lines * i / m; x < end; x++)
+        __builtin_prefetch(p + 64 * x, 0, 2);
+}
+
+/* A single query fetches pages as it reads them. Of several each fetches a part of the next page:
+ * if the first fetched all of it, memory would be idle while the others compute. */
 static void V_NAME(attend_i8)(const struct steno_attend_i8 *a)
 {
+    const bool alone = a->m == 1;
     const struct kv_i8_layout l = kv_i8_layout(a->size, a->v_size);
     const uint8_t *page = a->pages;
     struct query all[ROWS];
@@ -187,12 +199,17 @@ static void V_NAME(attend_i8)(const struct steno_attend_i8 *a)
     }
     for (size_t at = 0; at < a->n; at += KEYS, page += l.bytes) {
         const float *units = (const float *)(const void *)(page + l.units);
-        for (size_t i = 0; i < a->m; i++)
-            product(page, l.k_steps, KEYS, &all[i].q, all[i].s, i == 0);
+        for (size_t i = 0; i < a->m; i++) {
+            if (!alone)
+                fetch_part(page + l.bytes, l.values, i, a->m);
+            product(page, l.k_steps, KEYS, &all[i].q, all[i].s, alone);
+        }
         for (size_t i = 0; i < a->m; i++)
             weigh(&all[i], units, a->n - at < KEYS ? a->n - at : KEYS);
         for (size_t i = 0; i < a->m; i++) {
-            product(page + l.values, KEYS / 4, l.v_columns, &all[i].weights, o, i == 0);
+            if (!alone)
+                fetch_part(page + l.bytes + l.values, l.bytes - l.values, i, a->m);
+            product(page + l.values, KEYS / 4, l.v_columns, &all[i].weights, o, alone);
             mix(a->y + i * a->ldy, a->v_size, all[i].keep, o, all[i].weight_unit);
         }
     }
