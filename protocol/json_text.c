@@ -1,5 +1,6 @@
 #include "protocol/json_text.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -42,10 +43,11 @@ static steno_status put_escaped(struct steno_buf *out, unsigned char c)
     }
 }
 
-steno_status steno_json_put_string(struct steno_buf *out, const char *s, size_t n)
+/* Append the inside of a string. */
+static steno_status put_characters(struct steno_buf *out, const char *s, size_t n)
 {
     size_t plain = 0, i = 0; /* s[plain, i) is still to be copied unchanged */
-    steno_status st = steno_buf_add(out, "\"", 1);
+    steno_status st = STENO_OK;
     while (!st && i < n) {
         unsigned char c = (unsigned char)s[i];
         size_t k = c >= 0x20 && c != '"' && c != '\\' ? sequence(s + i, n - i) : 0;
@@ -58,8 +60,14 @@ steno_status steno_json_put_string(struct steno_buf *out, const char *s, size_t 
             st = c < 0x80 ? put_escaped(out, c) : steno_buf_puts(out, "\xEF\xBF\xBD");
         plain = ++i;
     }
+    return st ? st : steno_buf_add(out, s + plain, n - plain);
+}
+
+steno_status steno_json_put_string(struct steno_buf *out, const char *s, size_t n)
+{
+    steno_status st = steno_buf_add(out, "\"", 1);
     if (!st)
-        st = steno_buf_add(out, s + plain, n - plain);
+        st = put_characters(out, s, n);
     return st ? st : steno_buf_add(out, "\"", 1);
 }
 
@@ -67,6 +75,30 @@ steno_status steno_json_put_member(struct steno_buf *out, const char *name, cons
 {
     steno_status st = steno_buf_printf(out, "\"%s\":", name);
     return st ? st : steno_json_put_string(out, text, strlen(text));
+}
+
+steno_status steno_json_put_spaced(struct steno_buf *out, const char *name, const char *text,
+                                   bool spaced)
+{
+    steno_status st = steno_buf_printf(out, "\"%s\":\"%s", name, spaced ? " " : "");
+    if (!st)
+        st = put_characters(out, text, strlen(text));
+    return st ? st : steno_buf_add(out, "\"", 1);
+}
+
+steno_status steno_json_put_seconds(struct steno_buf *out, const char *name, double seconds)
+{
+    char text[64];
+    size_t n;
+    if (!(seconds > 0) || seconds > 1e12) /* NaN too */
+        seconds = 0;
+    snprintf(text, sizeof text, "%.3f", seconds);
+    n = strlen(text);
+    while (text[n - 1] == '0')
+        n--;
+    if (text[n - 1] == '.')
+        n--;
+    return steno_buf_printf(out, "\"%s\":%.*s", name, (int)n, text);
 }
 
 size_t steno_json_depth(const char *text, size_t n, size_t max)

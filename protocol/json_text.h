@@ -10,6 +10,14 @@ STENO_MUST steno_status steno_json_put_string(struct steno_buf *out, const char 
 /* Append "name":"text". The name is plain, and is not escaped. */
 STENO_MUST steno_status steno_json_put_member(struct steno_buf *out, const char *name,
                                               const char *text);
+/* Append "name":SECONDS, rounded to milliseconds, without trailing zeros ("1.25", "3", "0.1"). What
+ * is no positive number is 0. */
+STENO_MUST steno_status steno_json_put_seconds(struct steno_buf *out, const char *name,
+                                               double seconds);
+/* Append "name":"text", with a blank before the text if spaced: tokens and words of Whisper's
+ * clients have it. */
+STENO_MUST steno_status steno_json_put_spaced(struct steno_buf *out, const char *name,
+                                              const char *text, bool spaced);
 /* How deeply objects and arrays nest in text [n]; brackets within strings do not count. Stops at
  * max + 1. Does not check that the text is valid. */
 size_t steno_json_depth(const char *text, size_t n, size_t max);

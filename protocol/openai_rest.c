@@ -23,26 +23,10 @@ static steno_status put_text(struct steno_buf *out, const char *key, const char 
                  : steno_buf_printf(out, "\"%s\":null", key);
 }
 
-/* Append seconds rounded to milliseconds, without trailing zeros ("1.25", "3", "0.1"). */
-static steno_status put_seconds(struct steno_buf *out, const char *key, double v)
-{
-    char text[64];
-    size_t n;
-    if (!(v > 0) || v > 1e12) /* NaN too */
-        v = 0;
-    snprintf(text, sizeof text, "%.3f", v);
-    n = strlen(text);
-    while (text[n - 1] == '0')
-        n--;
-    if (text[n - 1] == '.')
-        n--;
-    return steno_buf_printf(out, "\"%s\":%.*s", key, (int)n, text);
-}
-
 static steno_status put_usage(struct steno_buf *out, double seconds)
 {
     steno_status st = steno_buf_puts(out, "\"usage\":{\"type\":\"duration\",");
-    THEN(st, put_seconds(out, "seconds", ceil(seconds)));
+    THEN(st, steno_json_put_seconds(out, "seconds", ceil(seconds)));
     return THEN(st, steno_buf_puts(out, "}"));
 }
 
@@ -56,19 +40,6 @@ static steno_status put_warning(struct steno_buf *out, const char *warning)
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
-/* Append "token":" TEXT". */
-static steno_status put_token(struct steno_buf *out, const char *text, bool space)
-{
-    steno_status st = steno_buf_puts(out, space ? "\"token\":\" " : "\"token\":");
-    size_t at = out->len;
-    THEN(st, steno_json_put_string(out, text, strlen(text)));
-    if (!st && space) { /* remove the string's own opening quote */
-        memmove(out->data + at, out->data + at + 1, out->len - at);
-        out->len--;
-    }
-    return st;
-}
-
 /* Append one list of logprobs; *any becomes true when it is not empty. */
 static steno_status put_logprobs(struct steno_buf *out, const struct steno_word *w, size_t n,
                                  bool *any)
@@ -77,7 +48,7 @@ static steno_status put_logprobs(struct steno_buf *out, const struct steno_word 
     for (size_t i = 0; i < n; i++) {
         const char *text = w[i].text;
         THEN(st, steno_buf_puts(out, *any ? ",{" : "{"));
-        THEN(st, put_token(out, text, *any));
+        THEN(st, steno_json_put_spaced(out, "token", text, *any));
         THEN(st, steno_buf_printf(out, ",\"logprob\":%.4f,\"bytes\":[%s",
                                   steno_confidence_log(w[i].confidence), *any ? "32," : ""));
         for (const char *p = text; *p; p++)
@@ -135,9 +106,9 @@ static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
             THEN(st, steno_buf_puts(out, first ? "{" : ",{"));
             THEN(st, put_text(out, "word", seg->words[w].text));
             THEN(st, steno_buf_puts(out, ","));
-            THEN(st, put_seconds(out, "start", seg->words[w].start));
+            THEN(st, steno_json_put_seconds(out, "start", seg->words[w].start));
             THEN(st, steno_buf_puts(out, ","));
-            THEN(st, put_seconds(out, "end", seg->words[w].end));
+            THEN(st, steno_json_put_seconds(out, "end", seg->words[w].end));
             THEN(st, put_channel(out, channel));
             THEN(st, steno_buf_puts(out, "}"));
         }
@@ -201,16 +172,16 @@ static steno_status put_section(struct steno_buf *out, const struct steno_sectio
 {
     steno_status st = steno_buf_printf(out, "%s{\"id\":%zu,\"seek\":%.0f,", id ? "," : "", id,
                                        round(s->seek * 100));
-    THEN(st, put_seconds(out, "start", s->start));
+    THEN(st, steno_json_put_seconds(out, "start", s->start));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_seconds(out, "end", s->end));
+    THEN(st, steno_json_put_seconds(out, "end", s->end));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "text", s->text));
     THEN(st, put_ids(out, s->ids, s->n_ids));
     THEN(st, put_channel(out, channel));
     return THEN(st, steno_buf_printf(out,
                                      ",\"temperature\":%.6g,\"avg_logprob\":%.6g,"
-                                     "\"compression_ratio\":%.6g,\"no_speech_prob\":%.6g}",
+                                     "\"compression_ratio\":%.6g,\"no_speech_prob\":%.6g",
                                      (double)s->temperature, s->avg_log_prob,
                                      (double)s->compression_ratio, (double)s->no_speech));
 }
@@ -218,8 +189,8 @@ static steno_status put_section(struct steno_buf *out, const struct steno_sectio
 /* The schema wants some fields of a segment that only Whisper has; for other models they get
  * neutral values. avg_logprob is the logarithm of the segment's confidence (a geometric mean of
  * word posteriors). no_speech_prob is 1 minus the confidence when nothing better is known. */
-static steno_status put_segment(struct steno_buf *out, const struct steno_event *seg, size_t id,
-                                unsigned channel)
+steno_status steno_openai_open_segment(struct steno_buf *out, const struct steno_event *seg,
+                                       size_t id, unsigned channel)
 {
     double confidence = seg->confidence > 1e-6f ? (double)seg->confidence : 1e-6;
     steno_status st;
@@ -227,18 +198,25 @@ static steno_status put_segment(struct steno_buf *out, const struct steno_event 
         return put_section(out, &seg->sections[0], id, channel);
     st = steno_buf_printf(out, "%s{\"id\":%zu,\"seek\":%.0f,", id ? "," : "", id,
                           seg->start > 0 ? floor(seg->start * 100) : 0.0);
-    THEN(st, put_seconds(out, "start", seg->start));
+    THEN(st, steno_json_put_seconds(out, "start", seg->start));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_seconds(out, "end", seg->end));
+    THEN(st, steno_json_put_seconds(out, "end", seg->end));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "text", seg->text));
     THEN(st, put_tokens(out, seg));
     THEN(st, put_channel(out, channel));
-    THEN(st, steno_buf_printf(out,
-                              ",\"temperature\":0,\"avg_logprob\":%.4f,"
-                              "\"compression_ratio\":1,\"no_speech_prob\":%.4f",
-                              log(confidence), 1 - confidence));
-    THEN(st, put_alternatives(out, seg));
+    return THEN(st, steno_buf_printf(out,
+                                     ",\"temperature\":0,\"avg_logprob\":%.4f,"
+                                     "\"compression_ratio\":1,\"no_speech_prob\":%.4f",
+                                     log(confidence), 1 - confidence));
+}
+
+static steno_status put_segment(struct steno_buf *out, const struct steno_event *seg, size_t id,
+                                unsigned channel)
+{
+    steno_status st = steno_openai_open_segment(out, seg, id, channel);
+    if (!seg->n_sections)
+        THEN(st, put_alternatives(out, seg));
     return THEN(st, steno_buf_puts(out, "}"));
 }
 
@@ -258,7 +236,7 @@ steno_status steno_openai_write_verbose(struct steno_buf *out, const struct sten
         steno_buf_printf(out, "{\"task\":\"%s\",", r->translated ? "translate" : "transcribe");
     THEN(st, put_text(out, "language", r->translated ? "english" : language_name(r->language)));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_seconds(out, "duration", r->duration));
+    THEN(st, steno_json_put_seconds(out, "duration", r->duration));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
     if (words)
@@ -305,9 +283,9 @@ static steno_status put_said(struct steno_buf *out, const struct said *s, size_t
     char letter[2];
     steno_status st =
         steno_buf_printf(out, "\"type\":\"transcript.text.segment\",\"id\":\"seg_%zu\",", id);
-    THEN(st, put_seconds(out, "start", s->start));
+    THEN(st, steno_json_put_seconds(out, "start", s->start));
     THEN(st, steno_buf_puts(out, ","));
-    THEN(st, put_seconds(out, "end", s->end));
+    THEN(st, steno_json_put_seconds(out, "end", s->end));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "text", s->text));
     THEN(st, steno_buf_puts(out, ","));
@@ -338,7 +316,7 @@ steno_status steno_openai_write_diarized(struct steno_buf *out, const struct ste
 {
     steno_status st =
         steno_buf_printf(out, "{\"task\":\"%s\",", r->translated ? "translate" : "transcribe");
-    THEN(st, put_seconds(out, "duration", r->duration));
+    THEN(st, steno_json_put_seconds(out, "duration", r->duration));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_dialogue(out, r));
     THEN(st, steno_buf_puts(out, ",\"segments\":["));

@@ -84,6 +84,11 @@ STENO_MUST steno_status steno_openai_write_json(struct steno_buf *out,
 STENO_MUST steno_status steno_openai_write_verbose(struct steno_buf *out,
                                                    const struct steno_openai_result *r, bool words,
                                                    bool segments);
+/* Append segment `id` of verbose_json, with a comma before all but the first, and without its
+ * closing brace. channel from 1; 0 = the recording has one. */
+STENO_MUST steno_status steno_openai_open_segment(struct steno_buf *out,
+                                                  const struct steno_event *seg, size_t id,
+                                                  unsigned channel);
 /* Append {"task", "duration", "text", "segments": [{"type", "id", "start", "end", "text",
  * "speaker"}], "usage"}. A speaker is a channel of a recording whose channels were transcribed one
  * by one: its known name, or A, B, ... The text has a line "SPEAKER: TEXT" for each segment. */

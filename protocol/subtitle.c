@@ -7,6 +7,7 @@
 #include <utf8proc.h>
 
 #include "protocol/cues.h"
+#include "protocol/word.h"
 
 static const struct steno_subtitle_options defaults = {
     .line_chars = 42, .lines = 2, .max_seconds = 7, .pause_seconds = 1.0};
@@ -47,7 +48,7 @@ static steno_status write_head(struct writer *w, double start, double end)
     w->cues++;
     st = w->cues > 1 || w->format == STENO_VTT ? steno_buf_puts(w->out, "\n") : STENO_OK;
     if (!st && w->format == STENO_SRT)
-        st = steno_buf_printf(w->out, "%zu\n", w->cues);
+        st = steno_buf_printf(w->out, "%lld\n", (long long)w->cues + w->opt.before);
     if (!st)
         st = write_time(w, start);
     if (!st)
@@ -88,17 +89,6 @@ static steno_status write_cues(struct writer *w, struct steno_cue_word *x, size_
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-/* Whether a blank separates the words of a segment. Its text shows this: words of scripts without
- * blanks are adjacent. *at: where in text the last word ended. */
-static bool is_spaced(const char *text, size_t *at, const char *word)
-{
-    const char *p = strstr(text + *at, word);
-    bool gap = !p || p > text + *at;
-    if (p)
-        *at = (size_t)(p - text) + strlen(word);
-    return gap;
-}
-
 /* Begins with a character of two columns: of a script that has no blanks, but for Hangul. */
 static bool begins_wide(const char *word)
 {
@@ -113,7 +103,7 @@ static size_t take_words(struct steno_cue_word *out, const struct steno_event *s
     size_t at = 0;
     for (size_t i = 0; i < seg->n_words; i++) {
         const struct steno_word *x = &seg->words[i];
-        const bool spaced = is_spaced(seg->text, &at, x->text);
+        const bool spaced = steno_word_is_spaced(seg->text, &at, x->text);
         out[i] = (struct steno_cue_word){.text = x->text,
                                          .start = x->start,
                                          .end = x->end,
@@ -168,5 +158,9 @@ steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript 
         w.opt.pause_seconds = defaults.pause_seconds;
     if (format == STENO_VTT)
         st = steno_buf_puts(out, "WEBVTT\n");
-    return st ? st : write_all(&w, t);
+    if (!st)
+        st = write_all(&w, t);
+    if (!st && w.opt.blank_end && (w.cues || format == STENO_VTT))
+        st = steno_buf_puts(out, "\n");
+    return st;
 }

@@ -14,6 +14,8 @@ struct steno_subtitle_options {
     int lines;            /* [2] per cue */
     double max_seconds;   /* [7] longest cue */
     double pause_seconds; /* [1.0] a pause this long starts a new cue */
+    int before;           /* [0] SubRip: the first cue has the number after this */
+    bool blank_end; /* [no] a blank line after the last cue too, so that files can be joined */
 };
 
 /* Append the whole file to out; cues.h says how words become cues. opt may be NULL.

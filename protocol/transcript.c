@@ -375,6 +375,12 @@ const struct steno_event *steno_transcript_segment(const steno_transcript *t, si
     return &t->segments[i];
 }
 
+const char *steno_transcript_segment_text(const steno_transcript *t, size_t i)
+{
+    const struct steno_event *seg = &t->segments[i];
+    return seg->n_sections ? seg->sections[0].text : seg->text;
+}
+
 const char *steno_transcript_text(steno_transcript *t)
 {
     return t->text.data ? t->text.data : "";

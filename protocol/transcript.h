@@ -36,6 +36,8 @@ double steno_transcript_duration(const steno_transcript *t);
 size_t steno_transcript_n_segments(const steno_transcript *t);
 /* Segment i in the form of its event; the strings belong to the transcript. */
 const struct steno_event *steno_transcript_segment(const steno_transcript *t, size_t i);
+/* Its text, with the blank before it if the model wrote one (the event's has none). */
+const char *steno_transcript_segment_text(const steno_transcript *t, size_t i);
 /* Code of the language, detected or given, and how probable it is; NULL: no final had one. Static.
  */
 const char *steno_transcript_language(const steno_transcript *t, float *probability);

@@ -1,6 +1,7 @@
 #include "protocol/word.h"
 
-#include <stdbool.h>
+#include "protocol/json_text.h"
+
 #include <string.h>
 #include <utf8proc.h>
 
@@ -27,4 +28,41 @@ const char *steno_word_bare(const char *word, size_t *n)
     }
     *n = end > begin ? end - begin : all;
     return end > begin ? word + begin : word;
+}
+
+bool steno_word_is_spaced(const char *text, size_t *at, const char *word)
+{
+    const char *p = strstr(text + *at, word);
+    bool gap = !p || p > text + *at;
+    if (p)
+        *at = (size_t)(p - text) + strlen(word);
+    return gap;
+}
+
+static steno_status put_word(struct steno_buf *out, const struct steno_word *w, bool spaced,
+                             bool times)
+{
+    steno_status st = steno_json_put_spaced(out, "word", w->text, spaced);
+    if (!st && times)
+        st = steno_buf_puts(out, ",");
+    if (!st && times)
+        st = steno_json_put_seconds(out, "start", w->start);
+    if (!st && times)
+        st = steno_buf_puts(out, ",");
+    if (!st && times)
+        st = steno_json_put_seconds(out, "end", w->end);
+    return st ? st : steno_buf_printf(out, ",\"probability\":%.4f}", (double)w->confidence);
+}
+
+steno_status steno_words_write(struct steno_buf *out, const char *text, const struct steno_word *w,
+                               size_t n, bool times)
+{
+    steno_status st = steno_buf_puts(out, "[");
+    size_t at = 0;
+    for (size_t i = 0; i < n && !st; i++) {
+        st = steno_buf_puts(out, i ? ",{" : "{");
+        if (!st)
+            st = put_word(out, &w[i], steno_word_is_spaced(text, &at, w[i].text), times);
+    }
+    return st ? st : steno_buf_puts(out, "]");
 }

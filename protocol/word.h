@@ -1,11 +1,20 @@
-/* The text of a word of a transcript. Pure. */
+/* The words of a transcript: their texts. Pure. */
 #ifndef STENO_PROTOCOL_WORD_H
 #define STENO_PROTOCOL_WORD_H
 
-#include <stddef.h>
+#include "base/buf.h"
+#include "steno.h"
 
 /* Find the part of a word within its punctuation, [*n] bytes; the whole word if it is punctuation
  * alone. The result points into word. */
 const char *steno_word_bare(const char *word, size_t *n);
+/* Whether a blank stands before a word in the text of its segment: words of scripts without blanks
+ * are adjacent. *at: where in the text the word before it ended; 0 at first. */
+bool steno_word_is_spaced(const char *text, size_t *at, const char *word);
+/* Append [{"word", "start", "end", "probability"}]: the words of a segment as Whisper's programs
+ * write them, with the blank that text has before each. times: with start and end. STENO_ERR_LIMIT,
+ * STENO_ERR_NOMEM of the buffer. */
+STENO_MUST steno_status steno_words_write(struct steno_buf *out, const char *text,
+                                          const struct steno_word *w, size_t n, bool times);
 
 #endif
