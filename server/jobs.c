@@ -34,6 +34,7 @@ struct steno_job {
     size_t at, have;
     int rate;
     int64_t decoded; /* samples */
+    int64_t before;  /* of them, of the channels before this one */
     /* ms, for steno_job_progress. Relaxed: they order nothing */
     _Atomic int64_t position, length;
     unsigned channel; /* with multichannel: the one that is transcribed, from 0 */
@@ -266,8 +267,9 @@ static void end_of_audio(steno_job *job)
     struct steno_pool_stream_stats stats;
     steno_audio_get_info(job->audio, &info);
     steno_pool_stream_get_stats(job->stream, &stats);
-    steno_audio_warning(&info, stats.audio_seconds, job->result.warning,
-                        sizeof job->result.warning);
+    if (!(job->req.seconds > 0)) /* else it may be short */
+        steno_audio_warning(&info, stats.audio_seconds, job->result.warning,
+                            sizeof job->result.warning);
     warn_of_mix(job);
     if (is_last_channel(job))
         release_audio(job);
@@ -285,6 +287,22 @@ static void note_position(steno_job *job)
     atomic_store_explicit(&job->position, pushed * 1000 / job->rate / parts, memory_order_relaxed);
 }
 
+/* Decode a block; none (have is 0) at the end of what is wanted. STENO_NEED_MORE: the waker wakes
+ * the job. */
+static steno_status decode(steno_job *job, steno_err *err)
+{
+    size_t max = BLOCK;
+    steno_status st;
+    if (job->req.seconds > 0) {
+        const double left = job->req.seconds * job->rate - (double)(job->decoded - job->before);
+        max = left >= BLOCK ? BLOCK : left > 0 ? (size_t)left : 0;
+    }
+    job->at = job->have = 0;
+    st = max ? steno_audio_read(job->audio, job->block, max, &job->have, err) : STENO_OK;
+    job->decoded += (int64_t)job->have;
+    return st;
+}
+
 /* Push until the stream is full, the recording is over, or the iteration has done its share.
  * *again: there is more to do. */
 static steno_status feed(steno_job *job, bool *again, steno_err *err)
@@ -294,11 +312,9 @@ static steno_status feed(steno_job *job, bool *again, steno_err *err)
         size_t taken = 0;
         steno_status st;
         if (job->at == job->have) {
-            job->at = job->have = 0;
-            st = steno_audio_read(job->audio, job->block, BLOCK, &job->have, err);
-            job->decoded += (int64_t)job->have;
+            st = decode(job, err);
             if (st)
-                return st == STENO_NEED_MORE ? STENO_OK : st; /* the waker wakes the job */
+                return st == STENO_NEED_MORE ? STENO_OK : st;
             if (!job->have) {
                 end_of_audio(job);
                 return STENO_OK;
@@ -343,6 +359,7 @@ static steno_status next_channel(steno_job *job, steno_err *err)
     job->transcripts[job->channel++] = job->result.transcript;
     job->result.transcript = next;
     job->at = job->have = 0;
+    job->before = job->decoded;
     pthread_mutex_lock(&job->jobs->lock);
     job->pool_done = false;
     job->state = OPENING;

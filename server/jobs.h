@@ -32,6 +32,7 @@ struct steno_job_request {
     unsigned channel;           /* 0 = mean of all, k = the k-th one */
     bool multichannel;          /* each channel has a transcript of its own; channel is 0 */
     int beam, n_best;           /* 0 = the model's default */
+    double seconds;             /* of the recording, from its beginning; 0 = all */
     enum steno_vad_choice vad;
     struct steno_options options; /* options not set here: the server's */
     struct steno_hints hints;     /* borrowed until done */

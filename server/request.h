@@ -24,6 +24,15 @@ enum { STENO_ROUTE_GET = 1, STENO_ROUTE_UPLOAD = 2, STENO_ROUTE_POST = 4, STENO_
 
 #define STENO_POST_BYTES 65536
 
+/* The form of a route's errors: OpenAI's {"error": {message, type, param, code}}, Deepgram's,
+ * {"error": message} or {"detail": message}. */
+enum steno_error_form {
+    STENO_ERRORS_OPENAI,
+    STENO_ERRORS_DEEPGRAM,
+    STENO_ERRORS_WHISPER_CPP,
+    STENO_ERRORS_WHISPER_ASR
+};
+
 struct steno_route {
     const char *path;  /* the whole path, or a prefix that ends in '/' */
     const char *label; /* in metrics and logs */
@@ -36,6 +45,7 @@ struct steno_route {
      * (rq->body_too_long). */
     enum MHD_Result (*post)(struct steno_request *rq);
     enum MHD_Result (*remove)(struct steno_request *rq); /* answers DELETE at once */
+    enum steno_error_form errors;
 };
 
 /* The table. Its last row has path NULL and stands for every unknown path. */
@@ -116,7 +126,7 @@ enum MHD_Result steno_respond_static(struct steno_request *rq, int code, const c
 enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const char *media,
                                      const struct steno_header *headers,
                                      MHD_ContentReaderCallback read, void *ctx);
-/* Answer in the error form of the path: {"error": {message, type, param, code}}, or Deepgram's.
+/* Answer in the error form of the route.
  * headers: three at most beside those of every error. */
 enum MHD_Result steno_respond_refusal(struct steno_request *rq, int http, const char *code,
                                       const char *message, const struct steno_header *headers);

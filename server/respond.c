@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "protocol/deepgram.h"
 #include "protocol/openai_rest.h"
+#include "protocol/whisper_asr.h"
+#include "protocol/whisper_cpp.h"
 #include "server/cors.h"
 #include "server/request.h"
 
@@ -16,10 +18,14 @@ const char *steno_request_header(struct steno_request *rq, const char *name)
     return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
 }
 
+static enum steno_error_form errors_of(const struct steno_request *rq)
+{
+    return rq->route ? rq->route->errors : STENO_ERRORS_OPENAI;
+}
+
 static bool is_deepgram(const struct steno_request *rq)
 {
-    return rq->route &&
-           (!strcmp(rq->route->label, "/v1/listen") || !strcmp(rq->route->label, "/v2/listen"));
+    return errors_of(rq) == STENO_ERRORS_DEEPGRAM;
 }
 
 enum MHD_Result steno_respond_with(struct steno_request *rq, int code, struct MHD_Response *rs)
@@ -95,10 +101,17 @@ enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const c
 static steno_status write_error(const struct steno_request *rq, struct steno_buf *body, int http,
                                 const char *code, const char *param, const char *message)
 {
-    if (is_deepgram(rq)) {
-        char id[STENO_DEEPGRAM_ID];
+    char id[STENO_DEEPGRAM_ID];
+    switch (errors_of(rq)) {
+    case STENO_ERRORS_OPENAI:
+        break;
+    case STENO_ERRORS_DEEPGRAM:
         steno_deepgram_request_id(rq->id, id);
         return steno_deepgram_write_error(body, code ? code : "", message, id);
+    case STENO_ERRORS_WHISPER_CPP:
+        return steno_whisper_cpp_write_error(body, message);
+    case STENO_ERRORS_WHISPER_ASR:
+        return steno_whisper_asr_write_error(body, message);
     }
     return steno_openai_write_error(body, message, steno_openai_error_type(http), param, code);
 }

@@ -160,6 +160,20 @@ static enum MHD_Result no_speech(struct steno_request *rq)
                                "this server recognises speech; it does not make any");
 }
 
+/* whisper.cpp's server changes its only model for everybody: here requests choose among the models
+ * that the administrator has loaded. */
+static enum MHD_Result post_load(struct steno_request *rq)
+{
+    steno_key *key;
+    steno_err err;
+    if (steno_request_key(rq, &key, &err))
+        return steno_respond_wrong_key(rq, &err);
+    return steno_respond_error(rq, 400, "unsupported", NULL,
+                               "requests choose the model here: the field 'model' of /inference "
+                               "takes a name of GET /v1/models, and the administrator decides "
+                               "which models there are (model.dir)");
+}
+
 static enum MHD_Result get_models(struct steno_request *rq)
 {
     const struct steno_server *srv = rq->sv->srv;
@@ -223,39 +237,59 @@ static enum MHD_Result get_stream(struct steno_request *rq)
 }
 
 const struct steno_route steno_routes[] = {
-    {"/", "/", STENO_ROUTE_GET, get_page, 0, false, NULL, NULL},
-    {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0, false, NULL, NULL},
-    {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0, false, NULL, NULL},
-    {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0, false, NULL, NULL},
-    {"/openapi.yaml", "/openapi.yaml", STENO_ROUTE_GET, get_openapi, 0, false, NULL, NULL},
-    {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0, false, NULL, NULL},
-    {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false, NULL, NULL},
-    {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false, NULL, NULL},
-    {"/v1/usage", "/v1/usage", STENO_ROUTE_GET, get_usage, 0, false, NULL, NULL},
-    {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
-    {"/v2/listen", "/v2/listen", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
-    {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
-    {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
-    {"/wenet", "/wenet", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
-    {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL},
+    {"/", "/", STENO_ROUTE_GET, get_page, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
+    {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
+    {"/openapi.yaml", "/openapi.yaml", STENO_ROUTE_GET, get_openapi, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/v1/usage", "/v1/usage", STENO_ROUTE_GET, get_usage, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/v2/listen", "/v2/listen", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL,
+     STENO_ERRORS_DEEPGRAM},
+    {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL,
+     STENO_ERRORS_OPENAI},
+    {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
+    {"/wenet", "/wenet", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
+    {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
     {"/v1/listen", "/v1/listen", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, get_stream,
-     STENO_SESSION_LISTEN, false, NULL, NULL},
+     STENO_SESSION_LISTEN, false, NULL, NULL, STENO_ERRORS_DEEPGRAM},
     {"/v1/audio/transcriptions", "/v1/audio/transcriptions", STENO_ROUTE_UPLOAD, NULL,
-     STENO_SESSION_OPENAI, false, NULL, NULL},
+     STENO_SESSION_OPENAI, false, NULL, NULL, STENO_ERRORS_OPENAI},
     {"/v1/audio/translations", "/v1/audio/translations", STENO_ROUTE_UPLOAD, NULL,
-     STENO_SESSION_OPENAI, true, NULL, NULL},
-    {"/v1/audio/speech", "/v1/audio/speech", STENO_ROUTE_POST, NULL, 0, false, no_speech, NULL},
+     STENO_SESSION_OPENAI, true, NULL, NULL, STENO_ERRORS_OPENAI},
+    {"/v1/audio/speech", "/v1/audio/speech", STENO_ROUTE_POST, NULL, 0, false, no_speech, NULL,
+     STENO_ERRORS_OPENAI},
     {"/v1/realtime/client_secrets", "/v1/realtime/client_secrets", STENO_ROUTE_POST, NULL, 0, false,
-     steno_secret_post, NULL},
+     steno_secret_post, NULL, STENO_ERRORS_OPENAI},
     {"/v1/realtime/transcription_sessions", "/v1/realtime/transcription_sessions", STENO_ROUTE_POST,
-     NULL, 0, false, steno_secret_post, NULL},
+     NULL, 0, false, steno_secret_post, NULL, STENO_ERRORS_OPENAI},
     {"/v1/transcribe", "/v1/transcribe", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_TRANSCRIBE, false,
-     NULL, NULL},
+     NULL, NULL, STENO_ERRORS_OPENAI},
     {"/v1/jobs", "/v1/jobs", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, steno_jobs_get_list,
-     STENO_SESSION_JOB, false, NULL, NULL},
+     STENO_SESSION_JOB, false, NULL, NULL, STENO_ERRORS_OPENAI},
     {"/v1/jobs/", "/v1/jobs/{id}", STENO_ROUTE_GET | STENO_ROUTE_DELETE | STENO_ROUTE_POST,
-     steno_jobs_get, 0, false, steno_jobs_post, steno_jobs_delete},
-    {NULL, "other", 0, NULL, 0, false, NULL, NULL},
+     steno_jobs_get, 0, false, steno_jobs_post, steno_jobs_delete, STENO_ERRORS_OPENAI},
+    {"/inference", "/inference", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_WHISPER_CPP, false, NULL,
+     NULL, STENO_ERRORS_WHISPER_CPP},
+    {"/load", "/load", STENO_ROUTE_POST, NULL, 0, false, post_load, NULL, STENO_ERRORS_WHISPER_CPP},
+    {"/health", "/health", STENO_ROUTE_GET, get_readyz, 0, false, NULL, NULL,
+     STENO_ERRORS_WHISPER_CPP},
+    {"/asr", "/asr", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_WHISPER_ASR, false, NULL, NULL,
+     STENO_ERRORS_WHISPER_ASR},
+    {"/detect-language", "/detect-language", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_DETECT, false,
+     NULL, NULL, STENO_ERRORS_WHISPER_ASR},
+    {NULL, "other", 0, NULL, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
 };
 
 const struct steno_route *steno_route_find(const char *path, size_t len)

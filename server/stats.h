@@ -10,12 +10,15 @@
 
 /* Label api. */
 enum steno_session_api {
-    STENO_SESSION_OPENAI,     /* POST /v1/audio/transcriptions */
-    STENO_SESSION_TRANSCRIBE, /* POST /v1/transcribe */
-    STENO_SESSION_LISTEN,     /* POST /v1/listen */
-    STENO_SESSION_JOB,        /* POST /v1/jobs; the audio of jobs that ran */
-    STENO_SESSION_STREAM,     /* GET /v1/stream; this and the following are live */
-    STENO_SESSION_DEEPGRAM,   /* GET /v1/listen */
+    STENO_SESSION_OPENAI,      /* POST /v1/audio/transcriptions */
+    STENO_SESSION_TRANSCRIBE,  /* POST /v1/transcribe */
+    STENO_SESSION_LISTEN,      /* POST /v1/listen */
+    STENO_SESSION_WHISPER_CPP, /* POST /inference */
+    STENO_SESSION_WHISPER_ASR, /* POST /asr */
+    STENO_SESSION_DETECT,      /* POST /detect-language */
+    STENO_SESSION_JOB,         /* POST /v1/jobs; the audio of jobs that ran */
+    STENO_SESSION_STREAM,      /* GET /v1/stream; this and the following are live */
+    STENO_SESSION_DEEPGRAM,    /* GET /v1/listen */
     STENO_SESSION_VOSK,
     STENO_SESSION_SHERPA,
     STENO_SESSION_REALTIME, /* GET /v1/realtime */

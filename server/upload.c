@@ -48,6 +48,24 @@ void steno_upload_leave(struct steno_upload *up)
         steno_upload_free(up);
 }
 
+static enum steno_upload_form form_of(enum steno_session_api api)
+{
+    switch (api) {
+    case STENO_SESSION_OPENAI:
+        return STENO_UPLOAD_OPENAI;
+    case STENO_SESSION_LISTEN:
+        return STENO_UPLOAD_DEEPGRAM;
+    case STENO_SESSION_WHISPER_CPP:
+        return STENO_UPLOAD_WHISPER_CPP;
+    case STENO_SESSION_WHISPER_ASR:
+        return STENO_UPLOAD_WHISPER_ASR;
+    case STENO_SESSION_DETECT:
+        return STENO_UPLOAD_DETECT;
+    default:
+        return STENO_UPLOAD_NATIVE;
+    }
+}
+
 struct steno_upload *steno_upload_new(const struct steno_services *sv, enum steno_session_api api)
 {
     struct steno_upload *up = calloc(1, sizeof *up);
@@ -57,9 +75,7 @@ struct steno_upload *steno_upload_new(const struct steno_services *sv, enum sten
     up->sides = 1;
     up->sv = sv;
     up->api = api;
-    up->form = api == STENO_SESSION_OPENAI   ? STENO_UPLOAD_OPENAI
-               : api == STENO_SESSION_LISTEN ? STENO_UPLOAD_DEEPGRAM
-                                             : STENO_UPLOAD_NATIVE;
+    up->form = form_of(api);
     up->segment = -1;
     steno_sha256_begin(&up->sum);
     steno_buf_init(&up->body, sv->srv->conf->body_bytes);
@@ -101,16 +117,16 @@ static void give_back(struct steno_upload *up)
     up->reserved = 0;
 }
 
-/* OpenAI's temperature is for the families that have one: others find one text. */
-static steno_status take_temperature(struct steno_upload *up, steno_err *err)
+/* Options that the clients of a form send to all models, such as OpenAI's temperature, are for the
+ * families that have them. */
+static steno_status take_options(struct steno_upload *up, steno_err *err)
 {
-    struct steno_options only = {0};
+    struct steno_options only = up->cpp.options;
     char text[STENO_OPTION_TEXT];
-    steno_status st;
-    if (!(up->ask.temperature > 0))
-        return STENO_OK;
+    steno_status st = STENO_OK;
     snprintf(text, sizeof text, "%.6g", up->ask.temperature);
-    st = steno_options_set(&only, "temperature", text, err);
+    if (up->ask.temperature > 0)
+        st = steno_options_set(&only, "temperature", text, err);
     steno_options_keep(&only, STENO_OPTION_OF_STREAM, up->served->family);
     steno_options_complete(&up->options, &only);
     return st;
@@ -130,7 +146,7 @@ static bool check_hints(struct steno_upload *up, struct steno_upload_refused *wh
     const struct steno_hints h = hints_of(up);
     steno_status st = steno_hints_check(&up->served->info, &h, err);
     if (!st)
-        st = take_temperature(up, err);
+        st = take_options(up, err);
     if (!st)
         return true;
     *why = (struct steno_upload_refused){steno_status_info(st)->http, steno_status_info(st)->name,
@@ -303,11 +319,24 @@ static void watch_connection(struct steno_request *rq, struct steno_upload *up)
 static bool shows_words(const struct steno_upload *up)
 {
     const enum steno_openai_format f = up->ask.format;
-    if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT || up->form == STENO_UPLOAD_DEEPGRAM)
+    if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT)
         return true;
-    if (up->form == STENO_UPLOAD_OPENAI)
+    switch (up->form) {
+    case STENO_UPLOAD_OPENAI:
         return f == STENO_OPENAI_VERBOSE_JSON && up->ask.words && !up->ask.stream;
-    return f == STENO_OPENAI_JSON && !up->no_words;
+    case STENO_UPLOAD_NATIVE:
+        return f == STENO_OPENAI_JSON && !up->no_words;
+    case STENO_UPLOAD_DEEPGRAM:
+        return true;
+    case STENO_UPLOAD_WHISPER_CPP:
+        return f == STENO_OPENAI_VERBOSE_JSON && !up->cpp.no_times && !up->cpp.no_word_times;
+    case STENO_UPLOAD_WHISPER_ASR:
+        return up->asr.words || up->asr.output == STENO_WHISPER_ASR_SRT ||
+               up->asr.output == STENO_WHISPER_ASR_VTT;
+    case STENO_UPLOAD_DETECT:
+        break;
+    }
+    return false;
 }
 
 /* What the request said of speech detection. */
@@ -325,6 +354,7 @@ struct steno_job_request steno_upload_job(const struct steno_upload *up)
                                       .served = up->served,
                                       .channel = (unsigned)up->ask.channel,
                                       .multichannel = up->multichannel,
+                                      .seconds = up->seconds,
                                       .raw = up->raw,
                                       .beam = up->beam,
                                       .n_best = up->n_best,
@@ -428,11 +458,12 @@ static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
 /* The body is complete: check whether the request can be served. */
 static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_upload *up)
 {
+    const char *file = steno_upload_file_field(up);
     struct steno_upload_refused why;
     steno_err err;
     if (!up->fail_http && up->parts) {
         if (steno_multipart_end(up->parts, &err) ||
-            (!up->stored && steno_openai_check(&up->ask, &up->fail_param, &err)))
+            (!up->stored && steno_upload_check_form(up, &err)))
             steno_upload_fail_status(up, up->fail_param, &err);
     }
     if (!up->fail_http && up->stored && steno_upload_store(rq, up))
@@ -455,9 +486,9 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
         steno_upload_fail_status(up, "url", &up->fetch_err);
     if (!up->fail_http && !up->body.len) {
         steno_stats_decode_error(rq->sv->srv->stats, up->api, STENO_NEED_MORE);
-        (void)steno_fail(&err, STENO_ERR_FORMAT,
-                         up->parts ? "file: it is empty" : "the request body is empty");
-        steno_upload_fail_status(up, up->parts ? "file" : NULL, &err);
+        (void)steno_fail(&err, STENO_ERR_FORMAT, "%s%s", up->parts ? file : "the request body",
+                         up->parts ? ": it is empty" : " is empty");
+        steno_upload_fail_status(up, up->parts ? file : NULL, &err);
     }
     if (up->fail_http)
         return steno_respond_error(rq, up->fail_http, up->fail_code, up->fail_param, "%s",
@@ -494,6 +525,11 @@ static enum MHD_Result refuse(struct steno_request *rq, int http, const char *co
     return steno_respond_error(rq, http, code, param, "%s", err->msg);
 }
 
+static bool names_model_in_body(const struct steno_upload *up)
+{
+    return up->form == STENO_UPLOAD_OPENAI || up->form == STENO_UPLOAD_WHISPER_CPP;
+}
+
 /* Check the head: everything that can be refused is refused before a byte of the body is read. */
 static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
 {
@@ -515,7 +551,7 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
         return steno_respond_status(rq, &err, up->fail_param);
     if (up->stored) /* its body goes to the disk, and its model is needed when it runs */
         return MHD_YES;
-    if (up->form != STENO_UPLOAD_OPENAI && !steno_upload_choose_model(up, &why, &err))
+    if (!names_model_in_body(up) && !steno_upload_choose_model(up, &why, &err))
         return refuse(rq, why.http, why.code, why.param, &err);
     if (up->content_length) {
         st = steno_limits_reserve(rq->sv->srv->limits, up->content_length, &err);
@@ -571,8 +607,10 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
 
 static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
 {
-    struct steno_header headers[3] = {{NULL, NULL}};
+    struct steno_header headers[5] = {{NULL, NULL}};
+    char disposition[4 * sizeof up->file_name];
     const char *option = steno_options_named_in(up->err.msg);
+    size_t n = 0;
     int code;
     if (!option)
         option = steno_hint_named_in(up->err.msg);
@@ -589,11 +627,16 @@ static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
         return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
     if (up->code != 200)
         return steno_respond_status(rq, &up->err, option ? option : "file");
-    headers[0] = (struct steno_header){"X-Steno-Model", up->served->name};
+    headers[n++] = (struct steno_header){"X-Steno-Model", up->served->name};
     if (*up->warning)
-        headers[1] = (struct steno_header){"X-Steno-Warning", up->warning};
+        headers[n++] = (struct steno_header){"X-Steno-Warning", up->warning};
+    if (up->form == STENO_UPLOAD_WHISPER_ASR) {
+        headers[n++] = (struct steno_header){"Asr-Engine", "steno"};
+        headers[n++] = (struct steno_header){
+            "Content-Disposition", steno_upload_disposition(up, disposition, sizeof disposition)};
+    }
     code = up->code;
-    return steno_respond(rq, code, steno_openai_media_type(up->ask.format), &up->answer, headers);
+    return steno_respond(rq, code, steno_upload_media_type(up), &up->answer, headers);
 }
 
 enum MHD_Result steno_upload_continue(struct steno_request *rq)

@@ -2,9 +2,11 @@
 #include "server/upload_internal.h"
 
 #include "protocol/deepgram.h"
+#include "protocol/query.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -47,7 +49,26 @@ static steno_status write_deepgram(struct steno_upload *up, const struct steno_o
     return steno_deepgram_write(&up->answer, r, &about);
 }
 
-steno_status steno_upload_write(struct steno_upload *up, const struct steno_openai_result *r)
+static steno_status write_whisper_cpp(struct steno_upload *up, const struct steno_openai_result *r)
+{
+    const struct steno_whisper_cpp_about about = {
+        .wants = &up->cpp,
+        .temperature = up->ask.temperature,
+        .detected = up->served->info.detects_language &&
+                    !steno_language_code(up->ask.hints.language)}; /* "", "auto" */
+    return steno_whisper_cpp_write(&up->answer, up->ask.format, r, &about);
+}
+
+/* A model of one language has nothing to detect: it is certain. */
+static steno_status write_language(struct steno_upload *up, const struct steno_openai_result *r)
+{
+    struct steno_openai_result certain = *r;
+    if (!up->served->info.detects_language && *up->served->info.language)
+        certain.language_probability = 1;
+    return steno_whisper_asr_write_language(&up->answer, &certain);
+}
+
+static steno_status write_usual(struct steno_upload *up, const struct steno_openai_result *r)
 {
     steno_status st;
     switch (up->ask.format) {
@@ -66,6 +87,35 @@ steno_status steno_upload_write(struct steno_upload *up, const struct steno_open
     if (up->form == STENO_UPLOAD_DEEPGRAM)
         return write_deepgram(up, r);
     return up->form == STENO_UPLOAD_OPENAI ? write_openai(up, r) : write_native(up, r);
+}
+
+steno_status steno_upload_write(struct steno_upload *up, const struct steno_openai_result *r)
+{
+    if (up->form == STENO_UPLOAD_WHISPER_CPP)
+        return write_whisper_cpp(up, r);
+    if (up->form == STENO_UPLOAD_WHISPER_ASR)
+        return steno_whisper_asr_write(&up->answer, r, &up->asr);
+    return up->form == STENO_UPLOAD_DETECT ? write_language(up, r) : write_usual(up, r);
+}
+
+const char *steno_upload_media_type(const struct steno_upload *up)
+{
+    if (up->form == STENO_UPLOAD_WHISPER_ASR) /* whatever the output is */
+        return "text/plain; charset=utf-8";
+    return steno_openai_media_type(up->form == STENO_UPLOAD_DETECT ? STENO_OPENAI_JSON
+                                                                   : up->ask.format);
+}
+
+const char *steno_upload_disposition(const struct steno_upload *up, char *out, size_t size)
+{
+    struct steno_buf name;
+    steno_buf_init(&name, size);
+    if (steno_query_encode(&name, *up->file_name ? up->file_name : "audio"))
+        steno_buf_reset(&name);
+    snprintf(out, size, "attachment; filename=\"%s.%s\"", name.data ? name.data : "",
+             steno_whisper_asr_extension(up->asr.output));
+    steno_buf_free(&name);
+    return out;
 }
 
 struct steno_openai_result steno_upload_result(const struct steno_upload *up,

@@ -186,15 +186,23 @@ static steno_status keep(struct steno_upload *up, const char *data, size_t n, st
     return st ? steno_fail(err, st, "out of memory for the upload") : STENO_OK;
 }
 
+/* All parameters of whisper-asr-webservice's form are in its query. */
+static bool ignores_fields(const struct steno_upload *up)
+{
+    return up->form == STENO_UPLOAD_WHISPER_ASR || up->form == STENO_UPLOAD_DETECT;
+}
+
 static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
 {
     struct steno_upload *up = user;
-    (void)filename; /* not trusted: the first bytes tell the recording's format */
-    up->in_file = !strcmp(name, "file");
-    up->fail_param = up->in_file ? "file" : NULL;
+    const char *file = steno_upload_file_field(up);
+    up->in_file = !strcmp(name, file);
+    up->fail_param = up->in_file ? file : NULL;
     if (up->in_file && up->ask.has_file)
-        return steno_fail(err, STENO_ERR_INVAL, "file: the form has more than one");
+        return steno_fail(err, STENO_ERR_INVAL, "%s: the form has more than one", file);
     up->ask.has_file |= up->in_file;
+    if (up->in_file) /* its format is not trusted: the first bytes tell that */
+        snprintf(up->file_name, sizeof up->file_name, "%s", filename ? filename : "");
     snprintf(up->field_name, sizeof up->field_name, "%s", name);
     steno_buf_reset(&up->field);
     return STENO_OK;
@@ -205,25 +213,39 @@ static steno_status on_part_data(void *user, const char *data, size_t n, steno_e
     struct steno_upload *up = user;
     if (up->in_file)
         return keep(up, data, n, err);
+    if (ignores_fields(up)) { /* but for their size, which may be that of a recording */
+        up->discarded += n;
+        return up->discarded > steno_upload_max(up) ? steno_upload_too_large(up, err) : STENO_OK;
+    }
     if (steno_buf_add(&up->field, data, n))
         return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
                           STENO_OPENAI_FIELD);
     return STENO_OK;
 }
 
+/* Take a field of a form that is answered at once. */
+static steno_status set_field(struct steno_upload *up, steno_err *err)
+{
+    const bool item = is_item(up->field_name);
+    const char *value = up->field.data ? up->field.data : "";
+    if (up->form == STENO_UPLOAD_WHISPER_CPP && steno_whisper_cpp_known(up->field_name))
+        return steno_whisper_cpp_field(&up->ask, &up->cpp, up->field_name, value, up->field.len,
+                                       &up->fail_param, err);
+    if (ignores_fields(up))
+        return STENO_OK;
+    if (is_extended_field(up->field_name))
+        return set_extension(up, item, err);
+    return up->form == STENO_UPLOAD_OPENAI ? steno_openai_field(&up->ask, up->field_name, value,
+                                                                up->field.len, &up->fail_param, err)
+                                           : STENO_OK;
+}
+
 static steno_status on_part_end(void *user, steno_err *err)
 {
     struct steno_upload *up = user;
-    const bool item = !up->in_file && is_item(up->field_name);
     steno_status st = STENO_OK;
-    if (!up->in_file && up->stored)
-        st = set_stored(up, err);
-    else if (!up->in_file)
-        st =
-            is_extended_field(up->field_name)
-                ? set_extension(up, item, err)
-                : steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
-                                     up->field.len, &up->fail_param, err);
+    if (!up->in_file)
+        st = up->stored ? set_stored(up, err) : set_field(up, err);
     if (!st)
         up->fail_param = NULL; /* later failures are not this part's fault */
     return st;
@@ -292,10 +314,23 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
     return STENO_OK;
 }
 
+/* whisper-asr-webservice's form has all parameters here; `model` and the extensions of OpenAI's are
+ * this project's. */
+static steno_status on_asr_query(void *user, const char *name, const char *value, steno_err *err)
+{
+    struct steno_upload *up = user;
+    if (!strcmp(name, "model") || !strcmp(name, "channel") || is_extension(name))
+        return on_query(user, name, value, err);
+    return steno_whisper_asr_query(&up->ask, &up->asr, name, value, err);
+}
+
 /* Take a pair of the query; when it is wrong, up->fail_param names it. */
 static steno_status on_parameter(void *user, const char *name, const char *value, steno_err *err)
 {
-    static const steno_query_fn readers[] = {on_openai_query, on_query, on_deepgram_query};
+    static const steno_query_fn readers[] = {
+        [STENO_UPLOAD_OPENAI] = on_openai_query,     [STENO_UPLOAD_NATIVE] = on_query,
+        [STENO_UPLOAD_DEEPGRAM] = on_deepgram_query, [STENO_UPLOAD_WHISPER_CPP] = on_openai_query,
+        [STENO_UPLOAD_WHISPER_ASR] = on_asr_query,   [STENO_UPLOAD_DETECT] = on_asr_query};
     struct steno_upload *up = user;
     steno_status st = STENO_OK;
     if (!steno_credentials_parameter(name))
@@ -331,7 +366,7 @@ steno_status steno_upload_open_body(struct steno_request *rq, struct steno_uploa
     if (up->stored)
         return steno_upload_open_stored(rq, up, err);
     st = steno_upload_read_target(up, rq->target, err);
-    if (st || up->form != STENO_UPLOAD_OPENAI)
+    if (st || up->form == STENO_UPLOAD_NATIVE || up->form == STENO_UPLOAD_DEEPGRAM)
         return st;
     return steno_upload_open_parts(rq, up, err);
 }
@@ -339,7 +374,48 @@ steno_status steno_upload_open_body(struct steno_request *rq, struct steno_uploa
 steno_status steno_upload_read_target(struct steno_upload *up, const char *target, steno_err *err)
 {
     steno_status st = steno_query_each(target, on_parameter, up, err);
+    if (!st && up->form == STENO_UPLOAD_DETECT) {
+        up->seconds = STENO_DETECT_SECONDS;
+        up->ask.hints.translate = false;
+        *up->ask.hints.language = '\0';
+    }
+    if (!st && up->asr.raw) {
+        up->raw_named = true;
+        up->raw.sample_rate = STENO_WHISPER_ASR_RATE;
+        st = steno_pcm_parse("s16le", &up->raw.format, err);
+    }
     return st ? st : check_raw(up, err);
+}
+
+const char *steno_upload_file_field(const struct steno_upload *up)
+{
+    return ignores_fields(up) ? "audio_file" : "file";
+}
+
+/* What whisper.cpp's form asks for becomes what jobs know. */
+static void take_whisper_cpp(struct steno_upload *up)
+{
+    if (up->cpp.beam)
+        up->beam = up->cpp.beam;
+    up->seconds = up->cpp.seconds;
+    up->multichannel |= up->cpp.speakers;
+    if (!up->cpp.detect)
+        return;
+    *up->ask.hints.language = '\0';
+    if (!(up->seconds > 0) || up->seconds > STENO_DETECT_SECONDS)
+        up->seconds = STENO_DETECT_SECONDS;
+}
+
+steno_status steno_upload_check_form(struct steno_upload *up, steno_err *err)
+{
+    if (up->form == STENO_UPLOAD_OPENAI)
+        return steno_openai_check(&up->ask, &up->fail_param, err);
+    if (up->form == STENO_UPLOAD_WHISPER_CPP)
+        take_whisper_cpp(up);
+    if (up->ask.has_file)
+        return STENO_OK;
+    up->fail_param = steno_upload_file_field(up);
+    return steno_fail(err, STENO_ERR_INVAL, "no '%s' field in the request", up->fail_param);
 }
 
 steno_status steno_upload_open_parts(struct steno_request *rq, struct steno_upload *up,

@@ -8,14 +8,24 @@
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
 #include "protocol/options.h"
+#include "protocol/whisper_asr.h"
+#include "protocol/whisper_cpp.h"
 #include "server/origin.h"
 #include "server/upload.h"
 
 #include <pthread.h>
 
-/* The form of the answer. OpenAI's form has its own verbose JSON; /v1/transcribe has the project's.
- */
-enum steno_upload_form { STENO_UPLOAD_OPENAI, STENO_UPLOAD_NATIVE, STENO_UPLOAD_DEEPGRAM };
+/* The form of the request and its answer. OpenAI's form has its own verbose JSON; /v1/transcribe
+ * has the project's. */
+enum steno_upload_form {
+    STENO_UPLOAD_OPENAI,
+    STENO_UPLOAD_NATIVE,
+    STENO_UPLOAD_DEEPGRAM,
+    STENO_UPLOAD_WHISPER_CPP,
+    STENO_UPLOAD_WHISPER_ASR,
+    STENO_UPLOAD_DETECT /* whisper-asr-webservice's: which language is spoken */
+};
+#define STENO_DETECT_SECONDS 30 /* of a recording; as the service */
 
 struct steno_upload {
     pthread_mutex_t lock;
@@ -25,8 +35,11 @@ struct steno_upload {
     enum steno_upload_form form;
     struct steno_openai_request ask;
     struct steno_deepgram_wants wants;
+    struct steno_whisper_cpp_wants cpp;
+    struct steno_whisper_asr_wants asr;
     bool no_words;
     int beam, n_best;
+    double seconds;             /* of the recording, from its beginning; 0 = all */
     bool multichannel;          /* each channel has a transcript of its own */
     struct steno_raw_audio raw; /* as the query names it; sample_rate 0: it does not */
     bool raw_named;             /* its encoding is of samples without a header */
@@ -42,7 +55,7 @@ struct steno_upload {
     size_t reserved, content_length, discarded;
     struct steno_sha256 sum; /* of the body, in Deepgram's form */
     char sha256[STENO_SHA256_HEX];
-    char field_name[64];
+    char field_name[64], file_name[128];
     bool in_file, started, refused; /* refused: told to come back */
     bool fetched;        /* the recording that the body names; under lock while it is suspended */
     steno_err fetch_err; /* likewise; code OK: it is the body now */
@@ -115,6 +128,10 @@ struct steno_openai_result steno_upload_result(const struct steno_upload *up,
 /* Append the answer, in up->ask.format, to up->answer. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_upload_write(struct steno_upload *up,
                                            const struct steno_openai_result *r);
+/* The media type of that answer. */
+const char *steno_upload_media_type(const struct steno_upload *up);
+/* Write whisper-asr-webservice's Content-Disposition. Returns out [size]. */
+const char *steno_upload_disposition(const struct steno_upload *up, char *out, size_t size);
 /* The deltas to come are of this channel, from 1. Its text begins on a new line, like that of each
  * channel that has none, so that all deltas add up to the text of the whole. Lock held. */
 void steno_upload_enter_channel(struct steno_upload *up, unsigned channel);
@@ -160,6 +177,10 @@ steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *er
 /* Read the query and prepare for the body. */
 STENO_MUST steno_status steno_upload_open_body(struct steno_request *rq, struct steno_upload *up,
                                                steno_err *err);
+/* Check the whole form after its last part. */
+STENO_MUST steno_status steno_upload_check_form(struct steno_upload *up, steno_err *err);
+/* The field of the form that has the recording. */
+const char *steno_upload_file_field(const struct steno_upload *up);
 /* Take a part of the body. */
 STENO_MUST steno_status steno_upload_take(struct steno_upload *up, const char *data, size_t n,
                                           steno_err *err);

@@ -127,7 +127,7 @@ static steno_status write_good_answer(struct steno_upload *up, struct steno_buf 
         out,
         "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n"
         "X-Request-Id: %s\r\n%s%s%s%s\r\n",
-        steno_openai_media_type(up->ask.format), up->answer.len, up->id,
+        steno_upload_media_type(up), up->answer.len, up->id,
         *up->warning ? "X-Steno-Warning: " : "", up->warning, *up->warning ? "\r\n" : "", up->cors);
     return st ? st : steno_buf_add(out, up->answer.data, up->answer.len);
 }

@@ -6,7 +6,7 @@
 /* link: server/credentials.c server/keys.c server/retry_spreader.c */
 /* link: server/upload_form.c server/limits.c server/metrics.c */
 /* covers: server/upload_form.c protocol/openai_rest.c protocol/result_json.c protocol/subtitle.c */
-/* covers: protocol/transcript.c */
+/* covers: protocol/transcript.c protocol/whisper_cpp.c protocol/whisper_asr.c */
 #define _GNU_SOURCE /* memmem */
 #include <jansson.h>
 #include <stdlib.h>
@@ -73,10 +73,18 @@ steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data,
 
 static enum steno_upload_form form_of(const char *target)
 {
-    static const char openai[] = "/v1/audio/", listen[] = "/v1/listen";
-    return !strncmp(target, openai, sizeof openai - 1)   ? STENO_UPLOAD_OPENAI
-           : !strncmp(target, listen, sizeof listen - 1) ? STENO_UPLOAD_DEEPGRAM
-                                                         : STENO_UPLOAD_NATIVE;
+    static const struct {
+        const char *path;
+        enum steno_upload_form form;
+    } forms[] = {{"/v1/audio/", STENO_UPLOAD_OPENAI},
+                 {"/v1/listen", STENO_UPLOAD_DEEPGRAM},
+                 {"/inference", STENO_UPLOAD_WHISPER_CPP},
+                 {"/asr", STENO_UPLOAD_WHISPER_ASR},
+                 {"/detect-language", STENO_UPLOAD_DETECT}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (!strncmp(target, forms[i].path, strlen(forms[i].path)))
+            return forms[i].form;
+    return STENO_UPLOAD_NATIVE;
 }
 
 static void upload_open(struct steno_upload *up, const struct steno_services *sv,
@@ -96,6 +104,7 @@ static void upload_close(struct steno_upload *up)
     steno_buf_free(&up->body);
     steno_buf_free(&up->field);
     steno_buf_free(&up->answer);
+    steno_hint_store_free(&up->ask.hints);
 }
 
 /* The body in two pieces, split where the input says; like upload.c until the body is complete. */
@@ -111,7 +120,7 @@ static steno_status receive(struct steno_upload *up, struct steno_request *rq, c
     if (!st && up->parts)
         st = steno_multipart_end(up->parts, err);
     if (!st && up->parts)
-        st = steno_openai_check(&up->ask, &up->fail_param, err);
+        st = steno_upload_check_form(up, err);
     require(up->body.len <= n && up->reserved >= up->body.len);
     require(up->ask.channel >= 0 && up->ask.channel <= STENO_OPENAI_CHANNELS);
     require(up->beam >= 0 && up->beam <= STENO_MAX_BEAM);
@@ -151,7 +160,8 @@ static steno_status recognise(const struct steno_upload *up, const steno_vad *va
                               steno_err *err)
 {
     static steno_decoders *none; /* no processes: fuzz_av has what they read */
-    struct steno_audio_options opt = {.channel = (unsigned)up->ask.channel, .max_seconds = 600};
+    struct steno_audio_options opt = {
+        .channel = (unsigned)up->ask.channel, .max_seconds = 600, .raw = up->raw};
     struct steno_stream_options so = {.no_partials = !up->ask.stream,
                                       .no_endpointing = up->no_endpointing,
                                       .beam = up->beam,
@@ -209,10 +219,33 @@ static steno_status write_json(struct steno_upload *up, const struct steno_opena
     return steno_openai_write_json(&up->answer, r);
 }
 
+static void answer_whisper_cpp(struct steno_upload *up, const struct steno_openai_result *r)
+{
+    const enum steno_openai_format f = up->ask.format;
+    const struct steno_whisper_cpp_about about = {.wants = &up->cpp, .detected = true};
+    require(!steno_whisper_cpp_write(&up->answer, f, r, &about));
+    if (f == STENO_OPENAI_JSON || f == STENO_OPENAI_VERBOSE_JSON)
+        check_json(&up->answer);
+}
+
+static void answer_whisper_asr(struct steno_upload *up, const struct steno_openai_result *r)
+{
+    require(!steno_whisper_asr_write(&up->answer, r, &up->asr));
+    if (up->asr.output == STENO_WHISPER_ASR_JSON)
+        check_json(&up->answer);
+    steno_buf_reset(&up->answer);
+    require(!steno_whisper_asr_write_language(&up->answer, r));
+    check_json(&up->answer);
+}
+
 static void answer(struct steno_upload *up, const struct steno_openai_result *r)
 {
     enum steno_openai_format f = up->ask.format;
-    if (up->ask.stream) {
+    if (up->form == STENO_UPLOAD_WHISPER_CPP) {
+        answer_whisper_cpp(up, r);
+    } else if (up->form == STENO_UPLOAD_WHISPER_ASR || up->form == STENO_UPLOAD_DETECT) {
+        answer_whisper_asr(up, r);
+    } else if (up->ask.stream) {
         require(!steno_openai_write_done(&up->answer, r));
         require(up->answer.len > 2 && !memcmp(up->answer.data + up->answer.len - 2, "\n\n", 2));
     } else if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT) {

@@ -142,6 +142,24 @@ def each_channel_its_transcript(d):
 
 
 @case
+def whispers_forms_are_as_described(d):
+    for f in ("json", "verbose_json", "text", "srt", "vtt"):
+        body, headers = form([("response_format", f)], WAV)
+        answer = check(d, "POST", "/inference", body=body, headers=headers)
+        assert DIGITS_TEXT.split()[0] in (answer if isinstance(answer, str) else answer["text"])
+    body, headers = form([("temperature", "hot")], WAV)
+    check(d, "POST", "/inference", body=body, headers=headers, want=400)
+    check(d, "POST", "/load", body=body, headers=headers, want=400)
+    check(d, "GET", "/health")
+    body = body.replace(b'name="file"', b'name="audio_file"')
+    for output in ("txt", "json", "srt", "vtt", "tsv"):
+        assert DIGITS_TEXT.split()[0] in check(d, "POST", "/asr?output=" + output, body=body, headers=headers)
+    check(d, "POST", "/asr?output=doc", body=body, headers=headers, want=400)
+    assert check(d, "POST", "/detect-language", body=body, headers=headers)["language_code"] == "en"
+    check(d, "POST", "/detect-language?model=none", body=body, headers=headers, want=404)
+
+
+@case
 def the_other_routes(d):
     assert check(d, "GET", "/v1/models")["data"][0]["id"] == "digits-en"
     assert check(d, "GET", "/v1/models/digits-en", "/v1/models/{id}")["id"] == "digits-en"

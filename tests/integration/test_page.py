@@ -215,7 +215,7 @@ def the_examples_of_every_dialect_work():
         shown = snippets(b)
         assert {t.split(":")[0].split(",")[0] for t in shown} == {
             "curl", "OpenAI", "OpenAI Realtime", "Our own dialect", "Deepgram", "Deepgram’s turns (Flux)", "vosk", "sherpa-onnx", "WeNet",
-            "Home Assistant (Wyoming)"}, shown
+            "whisper.cpp", "whisper-asr-webservice", "Home Assistant (Wyoming)"}, shown
         for title, text in shown.items():
             command = [sys.executable, "-c", text] if "Python" in title else ["sh", "-ec", text] if "curl" in title else None
             if not command:

@@ -20,7 +20,7 @@ with open(DIGITS, "rb") as _f:
 STREAMS = ("/v1/stream", "/v1/listen", "/v2/listen", "/v1/realtime?intent=transcription", "/vosk", "/sherpa", "/wenet", "/",
            "/v1/none", "/v1/stream?session_id=sess_00")
 UPLOADS = ("/v1/transcribe", "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/listen", "/v1/audio/speech",
-           "/v1/realtime/client_secrets", "/v1/realtime/transcription_sessions")
+           "/v1/realtime/client_secrets", "/v1/realtime/transcription_sessions", "/inference", "/load", "/asr", "/detect-language")
 PAGES = ("/v1/models", "/v1/models/digits-en", "/v1/models/none", "/", "/healthz", "/metrics", "/nothing", "/v1/stream")
 
 # (headers, query): each place that may hold a secret, and forms of it that are mistakes
