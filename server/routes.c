@@ -236,60 +236,75 @@ static enum MHD_Result get_stream(struct steno_request *rq)
                                  headers);
 }
 
+/* Rows of paths that have one method, and are their own labels. */
+#define GETS(route, answer, form)                                                                  \
+    {                                                                                              \
+        .path = (route), .label = (route), .methods = STENO_ROUTE_GET, .get = (answer),            \
+        .errors = STENO_ERRORS_##form                                                              \
+    }
+#define POSTS(route, answer, form)                                                                 \
+    {                                                                                              \
+        .path = (route), .label = (route), .methods = STENO_ROUTE_POST, .post = (answer),          \
+        .errors = STENO_ERRORS_##form                                                              \
+    }
+#define TAKES_UPLOADS(route, session, form)                                                        \
+    {                                                                                              \
+        .path = (route), .label = (route), .methods = STENO_ROUTE_UPLOAD,                          \
+        .api = STENO_SESSION_##session, .errors = STENO_ERRORS_##form                              \
+    }
+
 const struct steno_route steno_routes[] = {
-    {"/", "/", STENO_ROUTE_GET, get_page, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/openapi.yaml", "/openapi.yaml", STENO_ROUTE_GET, get_openapi, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/v1/usage", "/v1/usage", STENO_ROUTE_GET, get_usage, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/v2/listen", "/v2/listen", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL,
-     STENO_ERRORS_DEEPGRAM},
-    {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/wenet", "/wenet", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/v1/listen", "/v1/listen", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, get_stream,
-     STENO_SESSION_LISTEN, false, NULL, NULL, STENO_ERRORS_DEEPGRAM},
-    {"/v1/audio/transcriptions", "/v1/audio/transcriptions", STENO_ROUTE_UPLOAD, NULL,
-     STENO_SESSION_OPENAI, false, NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/v1/audio/translations", "/v1/audio/translations", STENO_ROUTE_UPLOAD, NULL,
-     STENO_SESSION_OPENAI, true, NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/v1/audio/speech", "/v1/audio/speech", STENO_ROUTE_POST, NULL, 0, false, no_speech, NULL,
-     STENO_ERRORS_OPENAI},
-    {"/v1/realtime/client_secrets", "/v1/realtime/client_secrets", STENO_ROUTE_POST, NULL, 0, false,
-     steno_secret_post, NULL, STENO_ERRORS_OPENAI},
-    {"/v1/realtime/transcription_sessions", "/v1/realtime/transcription_sessions", STENO_ROUTE_POST,
-     NULL, 0, false, steno_secret_post, NULL, STENO_ERRORS_OPENAI},
-    {"/v1/transcribe", "/v1/transcribe", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_TRANSCRIBE, false,
-     NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/v1/jobs", "/v1/jobs", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, steno_jobs_get_list,
-     STENO_SESSION_JOB, false, NULL, NULL, STENO_ERRORS_OPENAI},
-    {"/v1/jobs/", "/v1/jobs/{id}", STENO_ROUTE_GET | STENO_ROUTE_DELETE | STENO_ROUTE_POST,
-     steno_jobs_get, 0, false, steno_jobs_post, steno_jobs_delete, STENO_ERRORS_OPENAI},
-    {"/inference", "/inference", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_WHISPER_CPP, false, NULL,
-     NULL, STENO_ERRORS_WHISPER_CPP},
-    {"/load", "/load", STENO_ROUTE_POST, NULL, 0, false, post_load, NULL, STENO_ERRORS_WHISPER_CPP},
-    {"/health", "/health", STENO_ROUTE_GET, get_readyz, 0, false, NULL, NULL,
-     STENO_ERRORS_WHISPER_CPP},
-    {"/asr", "/asr", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_WHISPER_ASR, false, NULL, NULL,
-     STENO_ERRORS_WHISPER_ASR},
-    {"/detect-language", "/detect-language", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_DETECT, false,
-     NULL, NULL, STENO_ERRORS_WHISPER_ASR},
-    {NULL, "other", 0, NULL, 0, false, NULL, NULL, STENO_ERRORS_OPENAI},
+    GETS("/", get_page, OPENAI),
+    GETS("/metrics", get_metrics, OPENAI),
+    GETS("/healthz", get_healthz, OPENAI),
+    GETS("/readyz", get_readyz, OPENAI),
+    GETS("/openapi.yaml", get_openapi, OPENAI),
+    GETS("/asyncapi.yaml", get_asyncapi, OPENAI),
+    GETS("/v1/models", get_models, OPENAI),
+    {.path = "/v1/models/",
+     .label = "/v1/models/{id}",
+     .methods = STENO_ROUTE_GET,
+     .get = get_model},
+    GETS("/v1/usage", get_usage, OPENAI),
+    GETS("/v1/stream", get_stream, OPENAI),
+    GETS("/v2/listen", get_stream, DEEPGRAM),
+    GETS("/v1/realtime", get_stream, OPENAI),
+    GETS("/vosk", get_stream, OPENAI),
+    GETS("/wenet", get_stream, OPENAI),
+    GETS("/sherpa", get_stream, OPENAI),
+    {.path = "/v1/listen",
+     .label = "/v1/listen",
+     .methods = STENO_ROUTE_GET | STENO_ROUTE_UPLOAD,
+     .get = get_stream,
+     .api = STENO_SESSION_LISTEN,
+     .errors = STENO_ERRORS_DEEPGRAM},
+    TAKES_UPLOADS("/v1/audio/transcriptions", OPENAI, OPENAI),
+    {.path = "/v1/audio/translations",
+     .label = "/v1/audio/translations",
+     .methods = STENO_ROUTE_UPLOAD,
+     .api = STENO_SESSION_OPENAI,
+     .translate = true},
+    POSTS("/v1/audio/speech", no_speech, OPENAI),
+    POSTS("/v1/realtime/client_secrets", steno_secret_post, OPENAI),
+    POSTS("/v1/realtime/transcription_sessions", steno_secret_post, OPENAI),
+    TAKES_UPLOADS("/v1/transcribe", TRANSCRIBE, OPENAI),
+    {.path = "/v1/jobs",
+     .label = "/v1/jobs",
+     .methods = STENO_ROUTE_GET | STENO_ROUTE_UPLOAD,
+     .get = steno_jobs_get_list,
+     .api = STENO_SESSION_JOB},
+    {.path = "/v1/jobs/",
+     .label = "/v1/jobs/{id}",
+     .methods = STENO_ROUTE_GET | STENO_ROUTE_DELETE | STENO_ROUTE_POST,
+     .get = steno_jobs_get,
+     .post = steno_jobs_post,
+     .remove = steno_jobs_delete},
+    TAKES_UPLOADS("/inference", WHISPER_CPP, WHISPER_CPP),
+    POSTS("/load", post_load, WHISPER_CPP),
+    GETS("/health", get_readyz, WHISPER_CPP),
+    TAKES_UPLOADS("/asr", WHISPER_ASR, WHISPER_ASR),
+    TAKES_UPLOADS("/detect-language", DETECT, WHISPER_ASR),
+    {.label = "other"},
 };
 
 const struct steno_route *steno_route_find(const char *path, size_t len)
