@@ -19,17 +19,6 @@ static inline void put_numbers(struct numbers *to, size_t i, vi v)
     vst1_s16(to->n + i, vqmovn_s32(v));
 }
 
-static void put_u8(uint8_t *to, vf x)
-{
-    uint8_t all[8];
-    const int16x4_t i = vqmovn_s32(vcvtnq_s32_f32(x));
-    vst1_u8(all, vqmovun_s16(vcombine_s16(i, i)));
-    to[0] = all[0];
-    to[1] = all[1];
-    to[2] = all[2];
-    to[3] = all[3];
-}
-
 static inline __attribute__((always_inline)) void columns_of(const uint8_t *b, size_t row,
                                                              size_t steps, const struct numbers *a,
                                                              int32_t minus, float *out, bool first,

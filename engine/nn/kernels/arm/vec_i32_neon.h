@@ -48,6 +48,10 @@ static inline vi vi_shift4(vi a)
 {
     return vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a), 4));
 }
+static inline vi vi_times256(vi a)
+{
+    return vshlq_n_s32(a, 8);
+}
 static inline vi vi_add(vi a, vi b)
 {
     return vaddq_s32(a, b);

@@ -7,7 +7,6 @@
  * Included after vec_<isa>.h, vec_i32_<isa>.h, math_tmpl.h and the definitions that differ:
  *   struct numbers            STENO_ATTEND_SIZE numbers of a left factor, as columns_of reads them
  *   put_numbers(to, i, v)     store VL integers of 16 bits as numbers i to i + VL
- *   put_u8(to, x)             store VL integers in [0, 255]
  *   columns_of(b, row, steps, a, minus, out, first, n)
  *       out[c] = minus + sum over i < 4 steps of a[i] b[i][c] for n vectors of columns, exact; a
  *       step is `row` bytes of b. first: b is not in the caches, and neither is what follows it in
@@ -88,37 +87,75 @@ static void to_factor(const float *x, size_t n, struct factor *f, float *unit)
         factor_put(f, i, v_load_m(x + i, v_tail(n - i < VL ? n - i : VL)) * by);
 }
 
-/* The same in bytes, plus 128. */
-static void to_u8(const float *x, size_t n, uint8_t *to, float *unit)
+/* Four vectors of numbers in steps, rounded and raised by 128: the bytes of each lane, x[0] first.
+ */
+static inline vi four_u8(const vf *x)
 {
-    const vf by = v_set1(attend_i8_steps(largest(x, n), ATTEND_I8, unit));
-    for (size_t i = 0; i < n; i += VL)
-        put_u8(to + i,
-               v_round(v_load_m(x + i, v_tail(n - i < VL ? n - i : VL)) * by) + v_set1(128.0f));
+    vi v = vi_round(x[3]);
+    for (int i = 2; i >= 0; i--)
+        v = vi_add(vi_times256(v), vi_round(x[i]));
+    return vi_add(v, vi_set1((int32_t)0x80808080));
+}
+
+/* Keys [n, size], VL at a time: columns of them are vectors once they are transposed. */
+static void pack_keys(uint8_t *to, float *unit, size_t size, size_t n, const float *k, size_t ldk)
+{
+    alignas(64) float t[SIZE * VL], by[VL];
+    memset(t + size * VL, 0, -size % 4 * VL * sizeof *t); /* a step's columns behind the last */
+    for (size_t j = 0; j < n; j += VL, k += VL * ldk) {
+        const size_t rows = n - j < VL ? n - j : VL;
+        vf top = v_zero(), steps;
+        if (rows < VL)
+            memset(t, 0, size * VL * sizeof *t);
+        transpose_blocks(t, VL, k, ldk, rows, size);
+        for (size_t c = 0; c < size; c++)
+            top = v_max_nan(top, v_abs(v_load(t + c * VL)));
+        v_store(by, top);
+        for (size_t i = 0; i < VL; i++)
+            by[i] = attend_i8_steps(by[i], ATTEND_I8, &unit[j + i]);
+        steps = v_load(by);
+        for (size_t c = 0; c < size; c += 4) {
+            vf x[4];
+            for (size_t i = 0; i < 4; i++)
+                x[i] = v_load(t + (c + i) * VL) * steps;
+            vi_store(to + (c * KEYS / 4 + j) * 4, four_u8(x));
+        }
+    }
+}
+
+/* Values [n, size], four at a time. */
+static void pack_values(uint8_t *to, float *unit, size_t size, size_t n, const float *v, size_t ldv)
+{
+    const size_t columns = (size + 15) / 16 * 16;
+    for (size_t j = 0; j < n; j += 4, v += 4 * ldv, to += 4 * columns) {
+        const size_t rows = n - j < 4 ? n - j : 4;
+        float by[4] = {0};
+        for (size_t i = 0; i < rows; i++)
+            by[i] = attend_i8_steps(largest(v + i * ldv, size), ATTEND_I8, &unit[j + i]);
+        for (size_t c = 0; c < columns; c += VL) {
+            const vm m = v_tail(size <= c ? 0 : size - c < VL ? size - c : VL);
+            vf x[4];
+            for (size_t i = 0; i < 4; i++) {
+                x[i] = v_zero();
+                if (i < rows)
+                    x[i] = v_load_m(v + i * ldv + c, m) * v_set1(by[i]);
+            }
+            vi_store(to + 4 * c, four_u8(x));
+        }
+    }
 }
 
 static void V_NAME(kv_pack_i8)(void *page, size_t size, size_t v_size, size_t n, const float *k,
                                size_t ldk, const float *v, size_t ldv)
 {
     const struct kv_i8_layout l = kv_i8_layout(size, v_size);
-    uint8_t *keys = page, *values = keys + l.values, row[4][SIZE + VL];
+    uint8_t *keys = page;
     float *k_unit = (float *)(void *)(keys + l.units), *v_unit = k_unit + KEYS;
-    memset(page, 128, l.units);
+    if (n < KEYS)
+        memset(page, 128, l.units);
     memset(k_unit, 0, 2 * KEYS * sizeof *k_unit);
-    for (size_t j = 0; j < n; j++) {
-        to_u8(k + j * ldk, size, row[0], &k_unit[j]);
-        for (size_t s = 0; s < l.k_steps; s++)
-            memcpy(keys + (s * KEYS + j) * 4, row[0] + 4 * s, 4);
-    }
-    for (size_t j = 0; j < n; j += 4) {
-        uint8_t *to = values + j * l.v_columns;
-        memset(row, 128, sizeof row);
-        for (size_t i = 0; i < 4 && j + i < n; i++)
-            to_u8(v + (j + i) * ldv, v_size, row[i], &v_unit[j + i]);
-        for (size_t c = 0; c < v_size; c++, to += 4)
-            for (size_t i = 0; i < 4; i++)
-                to[i] = row[i][c];
-    }
+    pack_keys(keys, k_unit, size, n, k, ldk);
+    pack_values(keys + l.values, v_unit, v_size, n, v, ldv);
     attend_i8_mark(k_unit, v_unit);
 }
 

@@ -1,6 +1,6 @@
 /* Attention to bytes by vpmaddwd: bytes become 16 bits when they are read. A step of a column is
  * two lanes, its rows 0 and 1, and 2 and 3, which are added at the end. */
-#include "nn/kernels/x86/put_bytes_avx2.h"
+#include "nn/kernels/x86/attend_i8_avx2.h"
 
 enum { MOST = 4 };
 

@@ -1,5 +1,5 @@
 /* Attention to bytes by the vpdpbusd of CPUs without AVX-512, eight columns at a time. */
-#include "nn/kernels/x86/put_bytes_avx2.h"
+#include "nn/kernels/x86/attend_i8_avx2.h"
 #include "nn/kernels/x86/vnni_avx2.h"
 
 enum { MOST = 4 };

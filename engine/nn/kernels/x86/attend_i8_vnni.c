@@ -29,9 +29,4 @@ static inline void put_halves(int8_t *high, int8_t *low, vi v)
     _mm_store_si128((__m128i *)(void *)low, _mm512_cvtepi32_epi8(v));
 }
 
-static void put_u8(uint8_t *to, vf x)
-{
-    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(vi_round(x)));
-}
-
 #include "nn/kernels/x86/attend_i8_dpbusd_tmpl.h"
