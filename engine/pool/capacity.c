@@ -199,10 +199,10 @@ static void correct_host(struct steno_pool_load *l, double fit)
     l->host_weight = fmin(l->host_weight + weight, HOST_MOST);
 }
 
-/* Number of streams opened plus closed so far. */
-static int64_t turnover(const steno_pool *p)
+static struct steno_pool_turnover turnover(const steno_pool *p)
 {
-    return 2 * (int64_t)p->stats.opened - p->stats.active;
+    return (struct steno_pool_turnover){.all = 2 * (int64_t)p->stats.opened - p->stats.active,
+                                        .live = p->load.live_turnover};
 }
 
 /* True if of all live streams at most TURNOVER were opened or closed (changed) since the last look,
@@ -239,15 +239,16 @@ static void look(steno_pool *p, int64_t now, double cpu_free)
     double seconds = (double)(now - l->since_ns) * 1e-9;
     double process = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID), workers = workers_cpu(p);
     double rate = l->live_audio / seconds, fit = fits(p);
+    const struct steno_pool_turnover turned = turnover(p);
     l->live_rate += (rate - l->live_rate) * -expm1(-seconds / LATELY);
     l->demand =
         (double)l->live_steps / seconds * (l->costs.step[0] * l->slower + l->costs.host * l->chunk);
-    if (!l->measuring && is_steady(p, (int64_t)l->live_turnover - FEW))
+    if (!l->measuring && is_steady(p, turned.live - l->turnover.live - FEW))
         correct_host(l, fit);
     if (l->audio >= ENOUGH) {
         double outside = process - l->process_cpu - (workers - l->worker_cpu);
         double use = weight_of_use(l->audio / seconds, fit), a = l->audio;
-        if (is_steady(p, turnover(p) - l->turnover))
+        if (is_steady(p, turned.all - l->turnover.all))
             correct(&l->other, fmax(0, outside) / a, a, use);
         if (workers > l->worker_cpu && l->host + l->network > 0)
             correct(&l->running, fmin((workers - l->worker_cpu) / (l->host + l->network), 1), a,
@@ -259,8 +260,8 @@ static void look(steno_pool *p, int64_t now, double cpu_free)
     steno_pool_others_look(&l->others, now, l->cpus, cpu_free, process, rate, fits(p));
     atomic_store_explicit(&l->since_ns, now, memory_order_relaxed);
     l->planned = l->network = l->host = l->audio = l->live_host = l->live_audio = 0;
-    l->live_steps = l->live_turnover = 0;
-    l->turnover = turnover(p);
+    l->live_steps = 0;
+    l->turnover = turned;
     l->refused = p->stats.refused;
     l->process_cpu = process;
     l->worker_cpu = workers;

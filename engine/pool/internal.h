@@ -116,6 +116,11 @@ struct steno_pool_worker {
     float block[STENO_POOL_BLOCK];
 };
 
+/* Streams opened plus closed. */
+struct steno_pool_turnover {
+    int64_t all, live;
+};
+
 /* Costs of streams, and what follows from them. Guarded by the pool's lock. */
 struct steno_pool_load {
     struct steno_pool_costs costs; /* step: at start; host: corrected */
@@ -137,10 +142,12 @@ struct steno_pool_load {
     _Atomic int64_t since_ns;
     double planned, network, host, audio; /* s */
     double live_host, live_audio;         /* the part of live streams */
-    uint64_t live_steps, live_turnover;   /* live_turnover: of them opened plus closed */
-    int64_t turnover;                     /* streams opened plus closed, at the last look */
-    uint64_t refused;                     /* refused streams, at the last look */
-    double process_cpu, worker_cpu;       /* at the last look */
+    uint64_t live_steps;
+    int64_t live_turnover; /* live streams opened plus closed so far */
+    /* at the last look */
+    struct steno_pool_turnover turnover;
+    uint64_t refused; /* streams */
+    double process_cpu, worker_cpu;
 };
 
 /* The work of one round of a worker. */
