@@ -337,7 +337,7 @@ class Model(_Shared):
 
     def _whole(self, sample_rate: int, settings: Mapping[str, Any]) -> Stream:
         """A stream for a whole recording."""
-        whole: dict[str, Any] = {"partials": False, "endpointing": not self.info.cuts}
+        whole: dict[str, Any] = {"partials": False, "early": False, "endpointing": not self.info.cuts}
         return Stream(self, sample_rate, **{**whole, **settings})
 
     def _recording(self, settings: Mapping[str, Any], function: str, *arguments: Any) -> Transcript:
@@ -398,6 +398,8 @@ class Stream(_Closable):
     beam, n_best: hypotheses of the search, alternatives in finals; 0 = the model's own.
     language, translate, prompt, prefix, hotwords: what is known of the speech beforehand.
     silence_alone, silence_after, longest: rules for the end of an utterance in seconds; 0 = the model's own.
+    early: finals may be begun in the silence before their endpoint, where the model can. They come sooner, and cost
+    time where somebody speaks on; False for audio that does not come in real time.
     utterance_end: seconds without a word until an event says so; 0 = never.
     vad: audio without speech does not go through the network; turn_vad: tells silence for the rules.
     word_times: False allows estimates. options: those of the model's family.
@@ -412,6 +414,7 @@ class Stream(_Closable):
         *,
         partials: bool = True,
         endpointing: bool = True,
+        early: bool = True,
         beam: int = 0,
         n_best: int = 0,
         language: str | None = None,
@@ -446,6 +449,7 @@ class Stream(_Closable):
             opt.vad = vad and self._use(vad)
             opt.turn_vad = turn_vad and self._use(turn_vad)
             self._handle = open_handle("steno_stream_open", handle, ctypes.byref(opt))
+            lib.steno_stream_set_early(self._handle, early)
         finally:
             if self._handle is None:
                 self._release()

@@ -208,6 +208,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "steno_stream_options_default": (StreamOptions, []),
     "steno_stream_open": (c_uint, [_HANDLE, c_void_p, POINTER(StreamOptions), _ERR]),
     "steno_stream_close": (None, [c_void_p]),
+    "steno_stream_set_early": (None, [c_void_p, c_bool]),
     "steno_stream_push": (c_uint, [c_void_p, c_void_p, c_size_t, _ERR]),
     "steno_stream_push_s16": (c_uint, [c_void_p, c_void_p, c_size_t, _ERR]),
     "steno_stream_finalize": (c_uint, [c_void_p, _ERR]),
