@@ -17,6 +17,42 @@ void steno_upload_probe(struct steno_upload *up)
         (void)!send(up->fd, processing, sizeof processing - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static steno_status write_error(const struct steno_upload *up, struct steno_buf *out, int http,
+                                const char *code, const char *message)
+{
+    char id[STENO_DEEPGRAM_ID];
+    switch (up->form) {
+    case STENO_UPLOAD_OPENAI:
+    case STENO_UPLOAD_NATIVE:
+        break;
+    case STENO_UPLOAD_DEEPGRAM:
+        steno_deepgram_request_id(up->id, id);
+        return steno_deepgram_write_error(out, code, message, id);
+    case STENO_UPLOAD_WHISPER_CPP:
+        return steno_whisper_cpp_write_error(out, message);
+    case STENO_UPLOAD_WHISPER_ASR:
+    case STENO_UPLOAD_DETECT:
+        return steno_whisper_asr_write_error(out, message);
+    }
+    return steno_openai_write_error(out, message, steno_openai_error_type(http), NULL, code);
+}
+
+/* Append a whole answer with an error in the form of the request. */
+static steno_status write_refusal(const struct steno_upload *up, struct steno_buf *out, int http,
+                                  const char *code, const char *message)
+{
+    struct steno_buf body;
+    steno_status st;
+    steno_buf_init(&body, STENO_REFUSAL_BYTES / 2);
+    st = write_error(up, &body, http, code, message);
+    if (!st)
+        st = steno_refusal_write_body(out, http, up->cors, &body);
+    steno_buf_free(&body);
+    return st;
+}
+
 /* ---- bodies that stop ------------------------------------------------------------------------ */
 
 /* libmicrohttpd (0.9.75) takes no response while a body comes, and when its own timeout expires, it
@@ -25,11 +61,15 @@ void steno_upload_probe(struct steno_upload *up)
  * held. */
 static void expire_body(struct steno_upload *up, const char *message)
 {
+    struct steno_buf out;
     if (up->body_over || up->expired)
         return;
     up->expired = true;
     *up->linger = true; /* data on the way must not reset the connection */
-    steno_refusal_send(up->fd, 408, "body_timeout", message, up->cors);
+    steno_buf_init(&out, STENO_REFUSAL_BYTES);
+    if (!write_refusal(up, &out, 408, "body_timeout", message))
+        (void)!send(up->fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    steno_buf_free(&out);
     shutdown(up->fd, SHUT_RDWR);
 }
 
@@ -141,10 +181,9 @@ void steno_upload_answer_half_closed(struct steno_upload *up)
         recv(up->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
         return;
     steno_buf_init(&out, up->answer.len + STENO_REFUSAL_BYTES);
-    st = up->code == 200
-             ? write_good_answer(up, &out)
-             : steno_refusal_write(&out, up->code, steno_status_info(up->err.code)->name,
-                                   up->err.msg, up->cors);
+    st = up->code == 200 ? write_good_answer(up, &out)
+                         : write_refusal(up, &out, up->code, steno_status_info(up->err.code)->name,
+                                         up->err.msg);
     up->answered = !st && send_all(up->fd, &out);
     if (!up->answered)
         steno_log(LOG_WARNING,

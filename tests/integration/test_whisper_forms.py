@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -272,6 +273,34 @@ def keys_limits_and_metrics_know_the_routes(_):
                 assert d.metric(f'steno_http_requests_total{{route="{path}",method="POST",code="200"}}') == 1, path
             use = json.loads(d.request("GET", "/v1/usage", headers={"X-API-Key": key})[2])
             assert use["requests"] == 8 and use["audio_seconds"] > 17, use
+
+
+def answer_of_half_closed(d, path, body):
+    """What is sent to a client that closes its sending side after the body."""
+    with socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW) as s:
+        s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        s.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: s.recv(65536), b""))
+
+
+@case
+def errors_that_the_server_writes_itself_have_the_same_form(_):
+    with Stenod("limits.idle_timeout=1s") as d:
+        for path, field, member in (("/inference", "file", "error"), ("/asr", "audio_file", "detail"), ("/detect-language", "audio_file", "detail"),
+                                    ("/v1/listen", "", "err_msg")):
+            head = f'--b\r\nContent-Disposition: form-data; name="{field}"; filename="a"\r\n\r\n'.encode()
+            with socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW) as s:
+                s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9999\r\n\r\n".encode() + head)
+                late = b"".join(iter(lambda s=s: s.recv(65536), b""))
+            assert late.startswith(b"HTTP/1.1 408 ") and "nothing more" in json.loads(late.partition(b"\r\n\r\n")[2])[member], late
+            if not field:
+                continue
+            bad = answer_of_half_closed(d, path, head + b"RIFF\0\0\0\0WAVEfmt \0\r\n--b--\r\n")
+            bad = bad[bad.rindex(b"HTTP/1.1 4"):]
+            assert bad.startswith(b"HTTP/1.1 400 ") and isinstance(json.loads(bad.partition(b"\r\n\r\n")[2])[member], str), bad
+            good_ = answer_of_half_closed(d, path, head + WAV + b"\r\n--b--\r\n")
+            kind = b"text/plain" if path == "/asr" else b"application/json"
+            assert b"HTTP/1.1 200 OK\r\nContent-Type: " + kind in good_, good_
 
 
 @case
