@@ -120,6 +120,33 @@ static void log_softmax_row(const float *y, const float *x, size_t n)
     }
 }
 
+/* As log_softmax_row: the sum has n rounding errors at most, and one of the result. */
+static void log_sums(const steno_kernels *k)
+{
+    for (size_t l = 0; l < N_LENGTHS; l++)
+        for (int masked = 0; masked < 3; masked++) {
+            const size_t n = lengths[l];
+            float *x = guard_new(n), got;
+            double max, sum, want;
+            fill_uniform(x, n);
+            for (size_t i = 0; i < n; i++)
+                x[i] = masked == 2 ? -INFINITY : x[i] * (masked ? 80.0f : 5.0f);
+            if (masked == 1 && n > 1)
+                x[random_below(n)] = -INFINITY;
+            sum = row_stats(x, n, &max);
+            want = isinf(max) ? max : max + log(sum);
+            got = k->log_sum_f32(x, n);
+            if (!close_to(got, want, 4 * EPS * (fabs(max) + 10 + (double)n / 8)))
+                test_fail("n %zu: %a, exact %a", n, (double)got, want);
+            if (n) {
+                x[random_below(n)] = NAN;
+                if (!isnan(k->log_sum_f32(x, n)))
+                    test_fail("n %zu: NaN is lost", n);
+            }
+            guard_free(x);
+        }
+}
+
 static void softmaxes(void (*fn)(float *, const float *, size_t, size_t), row_check *check)
 {
     for (size_t l = 0; l < N_LENGTHS; l++)
@@ -250,6 +277,10 @@ void check_rows(const steno_kernels *k)
     }
     if (test_begin(k, "min_reduce_f32")) {
         extremes(k, false);
+        test_end();
+    }
+    if (test_begin(k, "log_sum_f32")) {
+        log_sums(k);
         test_end();
     }
     if (test_begin(k, "softmax_f32")) {

@@ -149,8 +149,8 @@ static steno_status warp_all(const steno_whisper_aligner *a, int32_t *jump, sten
 
 /* Probability of each piece among those that are text. */
 static steno_status read_probabilities(const steno_whisper_aligner *a, steno_whisper_runner *r,
-                                       const struct steno_whisper_ask *ask, float *scratch,
-                                       float *out, steno_err *err)
+                                       const struct steno_whisper_ask *ask, float *out,
+                                       steno_err *err)
 {
     const int32_t *ids = a->token + a->first + 1;
     const size_t text = (size_t)a->m->special.eot, vocab = (size_t)a->m->dims.vocab;
@@ -162,7 +162,7 @@ static steno_status read_probabilities(const steno_whisper_aligner *a, steno_whi
         if (st)
             return st;
         for (size_t i = from; i < from + n; i++, x += vocab)
-            out[i] = expf(x[ids[i]] - steno_whisper_log_sum(a->m, x, text, scratch));
+            out[i] = expf(x[ids[i]] - a->m->kernels.log_sum_f32(x, text));
     }
     return STENO_OK;
 }
@@ -233,19 +233,16 @@ steno_status steno_whisper_aligner_take(steno_whisper_aligner *a, steno_whisper_
                                         const struct steno_whisper_ask *ask,
                                         struct steno_whisper_alignment *out, steno_err *err)
 {
-    float *scratch = malloc((size_t)a->m->dims.vocab * sizeof *scratch);
     steno_status st;
     *out = (struct steno_whisper_alignment){.n = a->n};
     out->jump = calloc(a->n + 1, sizeof *out->jump);
     out->probability = calloc(a->n + 1, sizeof *out->probability);
-    st = scratch && out->jump && out->probability
-             ? STENO_OK
-             : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = out->jump && out->probability ? STENO_OK
+                                       : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
-        st = read_probabilities(a, r, ask, scratch, out->probability, err);
+        st = read_probabilities(a, r, ask, out->probability, err);
     if (!st)
         st = add_heads(a, r, ask, out->jump, err);
-    free(scratch);
     free(a->scores);
     free(a->row);
     free(a->sum);

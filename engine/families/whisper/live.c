@@ -28,8 +28,8 @@ struct steno_whisper_live {
     const struct steno_whisper *m;
     struct steno_whisper_agreement agreed;
     steno_whisper_state *state;
-    float *mel;              /* [2 audio_ctx, mels] of a short window, with silence behind it */
-    float *scores, *scratch; /* [vocab] */
+    float *mel;    /* [2 audio_ctx, mels] of a short window, with silence behind it */
+    float *scores; /* [vocab] */
     const struct steno_whisper_decode_options *o;
     bool full; /* 30 s */
     bool wide; /* more silence behind the audio, to the window's end */
@@ -77,9 +77,8 @@ steno_status steno_whisper_live_open(steno_whisper_live **out, const struct sten
         l->agreed.hold = AGREE_HOLD;
         l->mel = calloc((size_t)(2 * m->dims.audio_ctx * m->dims.mels), sizeof *l->mel);
         l->scores = malloc((size_t)m->dims.vocab * sizeof *l->scores);
-        l->scratch = malloc((size_t)m->dims.vocab * sizeof *l->scratch);
     }
-    if (!l || !l->mel || !l->scores || !l->scratch) {
+    if (!l || !l->mel || !l->scores) {
         steno_whisper_live_close(l);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }
@@ -93,7 +92,6 @@ void steno_whisper_live_close(steno_whisper_live *l)
         return;
     free(l->mel);
     free(l->scores);
-    free(l->scratch);
     free(l->kept);
     free(l);
 }
@@ -279,7 +277,7 @@ static int32_t choose(steno_whisper_live *l, const float *logits, float *log_pro
     max = l->m->kernels.max_reduce_f32(l->scores, n);
     while (best < n - 1 && !(l->scores[best] >= max))
         best++;
-    *log_prob = l->scores[best] - steno_whisper_log_sum(l->m, l->scores, n, l->scratch);
+    *log_prob = l->scores[best] - l->m->kernels.log_sum_f32(l->scores, n);
     return (int32_t)best;
 }
 
@@ -317,8 +315,7 @@ static bool check_draft(steno_whisper_live *l, const struct steno_whisper_ask *a
     const float no_speech = ask->logits[l->m->special.no_speech];
     size_t kept = 0;
     bool more;
-    l->now.no_speech =
-        expf(no_speech - steno_whisper_log_sum(l->m, ask->logits, vocab, l->scratch));
+    l->now.no_speech = expf(no_speech - l->m->kernels.log_sum_f32(ask->logits, vocab));
     for (; (more = write_piece(l, logits + kept * vocab)) && kept < l->n_draft; kept++)
         if (l->token != l->text[at + kept])
             break;

@@ -66,8 +66,7 @@ static void order_times(const struct steno_whisper *m, const int32_t *seq, size_
 static void prefer_times(const struct steno_whisper *m, float *x)
 {
     const int64_t first = m->special.first_time;
-    float block[STENO_WHISPER_SUM_BLOCK];
-    const float sum = steno_whisper_log_sum(m, x + first, (size_t)(m->dims.vocab - first), block);
+    const float sum = m->kernels.log_sum_f32(x + first, (size_t)(m->dims.vocab - first));
     if (sum > m->kernels.max_reduce_f32(x, (size_t)first))
         ban(x, 0, first);
 }
@@ -104,15 +103,4 @@ void steno_whisper_rules_apply(const struct steno_whisper *m, const struct steno
     }
     if (r->times)
         apply_times(m, r, seq, n, x);
-}
-
-float steno_whisper_log_sum(const struct steno_whisper *m, const float *x, size_t n, float *scratch)
-{
-    float max = -INFINITY, sum = 0;
-    for (size_t i = 0; i < n; i += STENO_WHISPER_SUM_BLOCK) {
-        const size_t k = n - i < STENO_WHISPER_SUM_BLOCK ? n - i : STENO_WHISPER_SUM_BLOCK;
-        memcpy(scratch, x + i, k * sizeof *x);
-        (void)m->kernels.softmax_step_f32(scratch, k, 1, NULL, NULL, &max, &sum);
-    }
-    return max + logf(sum);
 }

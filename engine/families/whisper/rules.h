@@ -22,9 +22,5 @@ struct steno_whisper_rules steno_whisper_rules_default(const struct steno_whispe
  * what may not come becomes -infinity. */
 void steno_whisper_rules_apply(const struct steno_whisper *m, const struct steno_whisper_rules *r,
                                const int32_t *seq, size_t n, float *x);
-#define STENO_WHISPER_SUM_BLOCK 1024 /* numbers that stay in L1 */
-/* log of the sum of e^x over x [n]; scratch [STENO_WHISPER_SUM_BLOCK]. -infinity where all are. */
-float steno_whisper_log_sum(const struct steno_whisper *m, const float *x, size_t n,
-                            float *scratch);
 
 #endif

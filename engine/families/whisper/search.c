@@ -203,7 +203,7 @@ static float score(steno_whisper_search *s, const struct text *t, const float *l
     const size_t n = (size_t)s->m->dims.vocab;
     memcpy(s->scores, logits, n * sizeof *logits);
     steno_whisper_rules_apply(s->m, &s->o.rules, t->ids, t->n, s->scores);
-    return steno_whisper_log_sum(s->m, s->scores, n, s->scratch);
+    return s->m->kernels.log_sum_f32(s->scores, n);
 }
 
 /* Candidates of hypothesis `parent`, whose text has the score `before`. Most blocks of pieces have
@@ -365,7 +365,7 @@ static void take_samples(steno_whisper_search *s, const float *logits, bool firs
 static void read_no_speech(steno_whisper_search *s, const float *logits)
 {
     const size_t n = (size_t)s->m->dims.vocab;
-    const float sum = steno_whisper_log_sum(s->m, logits, n, s->scratch);
+    const float sum = s->m->kernels.log_sum_f32(logits, n);
     s->no_speech = expf(logits[s->m->special.no_speech] - sum);
 }
 

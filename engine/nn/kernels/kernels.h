@@ -279,10 +279,13 @@ struct steno_kernels {
     /* y += scale * x. */
     void (*axpy_f32)(float *y, const float *x, size_t n, float scale);
 
-    /* ---- reductions ---- of n elements; empty: sum and dot 0, max -inf, min +inf. */
+    /* ---- reductions ---- of n elements; empty: sum and dot 0, max and log_sum -inf,
+     * min +inf. */
     float (*sum_f32)(const float *x, size_t n);
     float (*max_reduce_f32)(const float *x, size_t n);
     float (*min_reduce_f32)(const float *x, size_t n);
+    /* log of the sum of e^x; -inf where all are, NaN where one is. */
+    float (*log_sum_f32)(const float *x, size_t n);
     float (*dot_f32)(const float *a, const float *b, size_t n);
     /* y[i * ldy + j] = a_i b_j for m rows a_i and `cols` rows b_j of n elements each: a small
      * product with a transposed B that is not packed. */

@@ -29,6 +29,17 @@ static float min_reduce_f32__scalar(const float *x, size_t n)
     return m;
 }
 
+static float log_sum_f32__scalar(const float *x, size_t n)
+{
+    const float max = max_reduce_f32__scalar(x, n);
+    double sum = 0;
+    if (max == -INFINITY)
+        return max;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)expf(x[i] - max);
+    return max + (float)log(sum);
+}
+
 static float dot_f32__scalar(const float *a, const float *b, size_t n)
 {
     double s = 0;
@@ -115,6 +126,7 @@ void steno_kernels_rows__scalar(steno_kernels *k)
     k->sum_f32 = sum_f32__scalar;
     k->max_reduce_f32 = max_reduce_f32__scalar;
     k->min_reduce_f32 = min_reduce_f32__scalar;
+    k->log_sum_f32 = log_sum_f32__scalar;
     k->dot_f32 = dot_f32__scalar;
     k->dots_f32 = dots_f32__scalar;
     k->softmax_f32 = softmax_f32__scalar;

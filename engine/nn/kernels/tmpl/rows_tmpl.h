@@ -181,6 +181,12 @@ static float exp_sum(float *y, const float *x, size_t n, float max)
     return v_hsum(s[0] + s[1]);
 }
 
+static float V_NAME(log_sum_f32)(const float *x, size_t n)
+{
+    const float max = V_NAME(max_reduce_f32)(x, n);
+    return max == -INFINITY ? max : max + logf(exp_sum(NULL, x, n, max));
+}
+
 /* y = x * scale + shift over a row, in place or not. */
 static inline void row_affine(float *y, const float *x, size_t n, vf scale, vf shift)
 {
@@ -301,6 +307,7 @@ void V_NAME(steno_kernels_rows)(steno_kernels *k)
     k->sum_f32 = V_NAME(sum_f32);
     k->max_reduce_f32 = V_NAME(max_reduce_f32);
     k->min_reduce_f32 = V_NAME(min_reduce_f32);
+    k->log_sum_f32 = V_NAME(log_sum_f32);
     k->dot_f32 = V_NAME(dot_f32);
     k->dots_f32 = V_NAME(dots_f32);
     k->softmax_f32 = V_NAME(softmax_f32);
