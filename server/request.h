@@ -33,6 +33,12 @@ enum steno_error_form {
     STENO_ERRORS_WHISPER_ASR
 };
 
+/* Append an error in a form. id: the request's. code and param may be NULL. STENO_ERR_LIMIT,
+ * STENO_ERR_NOMEM of the buffer. */
+STENO_MUST steno_status steno_error_write(struct steno_buf *out, enum steno_error_form form,
+                                          const char *id, int http, const char *code,
+                                          const char *param, const char *message);
+
 struct steno_route {
     const char *path;  /* the whole path, or a prefix that ends in '/' */
     const char *label; /* in metrics and logs */

@@ -98,22 +98,22 @@ enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const c
     return steno_respond_with(rq, code, rs);
 }
 
-static steno_status write_error(const struct steno_request *rq, struct steno_buf *body, int http,
-                                const char *code, const char *param, const char *message)
+steno_status steno_error_write(struct steno_buf *out, enum steno_error_form form, const char *id,
+                               int http, const char *code, const char *param, const char *message)
 {
-    char id[STENO_DEEPGRAM_ID];
-    switch (errors_of(rq)) {
+    char uuid[STENO_DEEPGRAM_ID];
+    switch (form) {
     case STENO_ERRORS_OPENAI:
         break;
     case STENO_ERRORS_DEEPGRAM:
-        steno_deepgram_request_id(rq->id, id);
-        return steno_deepgram_write_error(body, code ? code : "", message, id);
+        steno_deepgram_request_id(id, uuid);
+        return steno_deepgram_write_error(out, code ? code : "", message, uuid);
     case STENO_ERRORS_WHISPER_CPP:
-        return steno_whisper_cpp_write_error(body, message);
+        return steno_whisper_cpp_write_error(out, message);
     case STENO_ERRORS_WHISPER_ASR:
-        return steno_whisper_asr_write_error(body, message);
+        return steno_whisper_asr_write_error(out, message);
     }
-    return steno_openai_write_error(body, message, steno_openai_error_type(http), param, code);
+    return steno_openai_write_error(out, message, steno_openai_error_type(http), param, code);
 }
 
 #define MORE_HEADERS 3 /* that an error may have beside those of its status */
@@ -128,7 +128,7 @@ static enum MHD_Result respond_error(struct steno_request *rq, int http, const c
     size_t n = 0;
     struct steno_buf body;
     steno_buf_init(&body, 65536);
-    if (write_error(rq, &body, http, code, param, message)) {
+    if (steno_error_write(&body, errors_of(rq), rq->id, http, code, param, message)) {
         steno_buf_free(&body);
         return MHD_NO;
     }

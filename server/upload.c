@@ -98,6 +98,7 @@ static struct steno_upload *upload_of(struct steno_request *rq)
     up->conn = rq->conn;
     up->http11 = rq->http11;
     up->id = rq->id;
+    up->errors = rq->route->errors;
     return up;
 }
 

@@ -33,6 +33,7 @@ struct steno_upload {
     const struct steno_services *sv;
     enum steno_session_api api;
     enum steno_upload_form form;
+    enum steno_error_form errors;
     struct steno_openai_request ask;
     struct steno_deepgram_wants wants;
     struct steno_whisper_cpp_wants cpp;

@@ -19,34 +19,14 @@ void steno_upload_probe(struct steno_upload *up)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static steno_status write_error(const struct steno_upload *up, struct steno_buf *out, int http,
-                                const char *code, const char *message)
-{
-    char id[STENO_DEEPGRAM_ID];
-    switch (up->form) {
-    case STENO_UPLOAD_OPENAI:
-    case STENO_UPLOAD_NATIVE:
-        break;
-    case STENO_UPLOAD_DEEPGRAM:
-        steno_deepgram_request_id(up->id, id);
-        return steno_deepgram_write_error(out, code, message, id);
-    case STENO_UPLOAD_WHISPER_CPP:
-        return steno_whisper_cpp_write_error(out, message);
-    case STENO_UPLOAD_WHISPER_ASR:
-    case STENO_UPLOAD_DETECT:
-        return steno_whisper_asr_write_error(out, message);
-    }
-    return steno_openai_write_error(out, message, steno_openai_error_type(http), NULL, code);
-}
-
-/* Append a whole answer with an error in the form of the request. */
+/* Append a whole answer with an error in the form of the route. */
 static steno_status write_refusal(const struct steno_upload *up, struct steno_buf *out, int http,
                                   const char *code, const char *message)
 {
     struct steno_buf body;
     steno_status st;
     steno_buf_init(&body, STENO_REFUSAL_BYTES / 2);
-    st = write_error(up, &body, http, code, message);
+    st = steno_error_write(&body, up->errors, up->id, http, code, NULL, message);
     if (!st)
         st = steno_refusal_write_body(out, http, up->cors, &body);
     steno_buf_free(&body);
