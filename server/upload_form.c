@@ -186,71 +186,6 @@ static steno_status keep(struct steno_upload *up, const char *data, size_t n, st
     return st ? steno_fail(err, st, "out of memory for the upload") : STENO_OK;
 }
 
-/* All parameters of whisper-asr-webservice's form are in its query. */
-static bool ignores_fields(const struct steno_upload *up)
-{
-    return up->form == STENO_UPLOAD_WHISPER_ASR || up->form == STENO_UPLOAD_DETECT;
-}
-
-static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
-{
-    struct steno_upload *up = user;
-    const char *file = steno_upload_file_field(up);
-    up->in_file = !strcmp(name, file);
-    up->fail_param = up->in_file ? file : NULL;
-    if (up->in_file && up->ask.has_file)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: the form has more than one", file);
-    up->ask.has_file |= up->in_file;
-    if (up->in_file) /* its format is not trusted: the first bytes tell that */
-        snprintf(up->file_name, sizeof up->file_name, "%s", filename ? filename : "");
-    snprintf(up->field_name, sizeof up->field_name, "%s", name);
-    steno_buf_reset(&up->field);
-    return STENO_OK;
-}
-
-static steno_status on_part_data(void *user, const char *data, size_t n, steno_err *err)
-{
-    struct steno_upload *up = user;
-    if (up->in_file)
-        return keep(up, data, n, err);
-    if (ignores_fields(up)) { /* but for their size, which may be that of a recording */
-        up->discarded += n;
-        return up->discarded > steno_upload_max(up) ? steno_upload_too_large(up, err) : STENO_OK;
-    }
-    if (steno_buf_add(&up->field, data, n))
-        return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
-                          STENO_OPENAI_FIELD);
-    return STENO_OK;
-}
-
-/* Take a field of a form that is answered at once. */
-static steno_status set_field(struct steno_upload *up, steno_err *err)
-{
-    const bool item = is_item(up->field_name);
-    const char *value = up->field.data ? up->field.data : "";
-    if (up->form == STENO_UPLOAD_WHISPER_CPP && steno_whisper_cpp_known(up->field_name))
-        return steno_whisper_cpp_field(&up->ask, &up->cpp, up->field_name, value, up->field.len,
-                                       &up->fail_param, err);
-    if (ignores_fields(up))
-        return STENO_OK;
-    if (is_extended_field(up->field_name))
-        return set_extension(up, item, err);
-    return up->form == STENO_UPLOAD_OPENAI ? steno_openai_field(&up->ask, up->field_name, value,
-                                                                up->field.len, &up->fail_param, err)
-                                           : STENO_OK;
-}
-
-static steno_status on_part_end(void *user, steno_err *err)
-{
-    struct steno_upload *up = user;
-    steno_status st = STENO_OK;
-    if (!up->in_file)
-        st = up->stored ? set_stored(up, err) : set_field(up, err);
-    if (!st)
-        up->fail_param = NULL; /* later failures are not this part's fault */
-    return st;
-}
-
 /* The encoding of samples without a header. Other recordings tell their own. */
 static steno_status set_encoding(struct steno_upload *up, const char *value, steno_err *err)
 {
@@ -324,21 +259,160 @@ static steno_status on_asr_query(void *user, const char *name, const char *value
     return steno_whisper_asr_query(&up->ask, &up->asr, name, value, err);
 }
 
+/* ---- fields of forms ------------------------------------------------------------------------- */
+
+static const char *field_value(const struct steno_upload *up)
+{
+    return up->field.data ? up->field.data : "";
+}
+
+/* Take a field that is this project's extension of the form. *is: whether it is one. */
+static steno_status set_extended(struct steno_upload *up, bool *is, steno_err *err)
+{
+    const bool item = is_item(up->field_name);
+    *is = is_extended_field(up->field_name);
+    return *is ? set_extension(up, item, err) : STENO_OK;
+}
+
+static steno_status on_openai_field(struct steno_upload *up, steno_err *err)
+{
+    bool is;
+    steno_status st = set_extended(up, &is, err);
+    return is ? st
+              : steno_openai_field(&up->ask, up->field_name, field_value(up), up->field.len,
+                                   &up->fail_param, err);
+}
+
+static steno_status on_whisper_cpp_field(struct steno_upload *up, steno_err *err)
+{
+    bool is;
+    if (!steno_whisper_cpp_known(up->field_name))
+        return set_extended(up, &is, err);
+    return steno_whisper_cpp_field(&up->ask, &up->cpp, up->field_name, field_value(up),
+                                   up->field.len, &up->fail_param, err);
+}
+
+static steno_status check_openai(struct steno_upload *up, steno_err *err)
+{
+    return steno_openai_check(&up->ask, &up->fail_param, err);
+}
+
+static steno_status check_file(struct steno_upload *up, steno_err *err)
+{
+    if (up->ask.has_file)
+        return STENO_OK;
+    up->fail_param = steno_upload_file_field(up);
+    return steno_fail(err, STENO_ERR_INVAL, "no '%s' field in the request", up->fail_param);
+}
+
+/* What whisper.cpp's form asks for becomes what jobs know. */
+static steno_status check_whisper_cpp(struct steno_upload *up, steno_err *err)
+{
+    if (up->cpp.beam)
+        up->beam = up->cpp.beam;
+    up->seconds = up->cpp.seconds;
+    up->multichannel |= up->cpp.speakers;
+    if (up->cpp.detect) {
+        *up->ask.hints.language = '\0';
+        if (!(up->seconds > 0) || up->seconds > STENO_DETECT_SECONDS)
+            up->seconds = STENO_DETECT_SECONDS;
+    }
+    return check_file(up, err);
+}
+
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+/* How the requests of a form are read. */
+static const struct reader {
+    steno_query_fn parameter; /* takes a pair of the query */
+    const char *file;         /* the field with the recording; NULL: the body is the recording */
+    /* Takes the field of up->field_name and up->field. NULL: all parameters are in the query, and
+     * other fields are ignored. */
+    steno_status (*field)(struct steno_upload *up, steno_err *err);
+    steno_status (*check)(struct steno_upload *up, steno_err *err); /* after the last field */
+} readers[] = {
+    [STENO_UPLOAD_OPENAI] = {on_openai_query, "file", on_openai_field, check_openai},
+    [STENO_UPLOAD_NATIVE] = {on_query, NULL, NULL, NULL},
+    [STENO_UPLOAD_DEEPGRAM] = {on_deepgram_query, NULL, NULL, NULL},
+    [STENO_UPLOAD_WHISPER_CPP] = {on_openai_query, "file", on_whisper_cpp_field, check_whisper_cpp},
+    [STENO_UPLOAD_WHISPER_ASR] = {on_asr_query, "audio_file", NULL, check_file},
+    [STENO_UPLOAD_DETECT] = {on_asr_query, "audio_file", NULL, check_file},
+};
+
+const char *steno_upload_file_field(const struct steno_upload *up)
+{
+    const char *name = readers[up->form].file;
+    return name ? name : "file"; /* of a job's form */
+}
+
+steno_status steno_upload_check_form(struct steno_upload *up, steno_err *err)
+{
+    return readers[up->form].check(up, err);
+}
+
 /* Take a pair of the query; when it is wrong, up->fail_param names it. */
 static steno_status on_parameter(void *user, const char *name, const char *value, steno_err *err)
 {
-    static const steno_query_fn readers[] = {
-        [STENO_UPLOAD_OPENAI] = on_openai_query,     [STENO_UPLOAD_NATIVE] = on_query,
-        [STENO_UPLOAD_DEEPGRAM] = on_deepgram_query, [STENO_UPLOAD_WHISPER_CPP] = on_openai_query,
-        [STENO_UPLOAD_WHISPER_ASR] = on_asr_query,   [STENO_UPLOAD_DETECT] = on_asr_query};
     struct steno_upload *up = user;
     steno_status st = STENO_OK;
     if (!steno_credentials_parameter(name))
-        st = readers[up->form](user, name, value, err);
+        st = readers[up->form].parameter(user, name, value, err);
     if (!st)
         return STENO_OK;
     snprintf(up->field_name, sizeof up->field_name, "%s", name);
     up->fail_param = up->field_name;
+    return st;
+}
+
+/* Jobs keep all fields. */
+static bool ignores_fields(const struct steno_upload *up)
+{
+    return !up->stored && !readers[up->form].field;
+}
+
+/* ---- the body -------------------------------------------------------------------------------- */
+
+static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
+{
+    struct steno_upload *up = user;
+    const char *file = steno_upload_file_field(up);
+    up->in_file = !strcmp(name, file);
+    up->fail_param = up->in_file ? file : NULL;
+    if (up->in_file && up->ask.has_file)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: the form has more than one", file);
+    up->ask.has_file |= up->in_file;
+    if (up->in_file) /* its format is not trusted: the first bytes tell that */
+        snprintf(up->file_name, sizeof up->file_name, "%s", filename ? filename : "");
+    snprintf(up->field_name, sizeof up->field_name, "%s", name);
+    steno_buf_reset(&up->field);
+    return STENO_OK;
+}
+
+static steno_status on_part_data(void *user, const char *data, size_t n, steno_err *err)
+{
+    struct steno_upload *up = user;
+    if (up->in_file)
+        return keep(up, data, n, err);
+    if (ignores_fields(up)) { /* but for their size, which may be that of a recording */
+        up->ignored += n;
+        return up->ignored > steno_upload_max(up) ? steno_upload_too_large(up, err) : STENO_OK;
+    }
+    if (steno_buf_add(&up->field, data, n))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
+                          STENO_OPENAI_FIELD);
+    return STENO_OK;
+}
+
+static steno_status on_part_end(void *user, steno_err *err)
+{
+    struct steno_upload *up = user;
+    steno_status st = STENO_OK;
+    if (!up->in_file && up->stored)
+        st = set_stored(up, err);
+    else if (!up->in_file && !ignores_fields(up))
+        st = readers[up->form].field(up, err);
+    if (!st)
+        up->fail_param = NULL; /* later failures are not this part's fault */
     return st;
 }
 
@@ -366,9 +440,7 @@ steno_status steno_upload_open_body(struct steno_request *rq, struct steno_uploa
     if (up->stored)
         return steno_upload_open_stored(rq, up, err);
     st = steno_upload_read_target(up, rq->target, err);
-    if (st || up->form == STENO_UPLOAD_NATIVE || up->form == STENO_UPLOAD_DEEPGRAM)
-        return st;
-    return steno_upload_open_parts(rq, up, err);
+    return st || !readers[up->form].file ? st : steno_upload_open_parts(rq, up, err);
 }
 
 steno_status steno_upload_read_target(struct steno_upload *up, const char *target, steno_err *err)
@@ -385,37 +457,6 @@ steno_status steno_upload_read_target(struct steno_upload *up, const char *targe
         st = steno_pcm_parse("s16le", &up->raw.format, err);
     }
     return st ? st : check_raw(up, err);
-}
-
-const char *steno_upload_file_field(const struct steno_upload *up)
-{
-    return ignores_fields(up) ? "audio_file" : "file";
-}
-
-/* What whisper.cpp's form asks for becomes what jobs know. */
-static void take_whisper_cpp(struct steno_upload *up)
-{
-    if (up->cpp.beam)
-        up->beam = up->cpp.beam;
-    up->seconds = up->cpp.seconds;
-    up->multichannel |= up->cpp.speakers;
-    if (!up->cpp.detect)
-        return;
-    *up->ask.hints.language = '\0';
-    if (!(up->seconds > 0) || up->seconds > STENO_DETECT_SECONDS)
-        up->seconds = STENO_DETECT_SECONDS;
-}
-
-steno_status steno_upload_check_form(struct steno_upload *up, steno_err *err)
-{
-    if (up->form == STENO_UPLOAD_OPENAI)
-        return steno_openai_check(&up->ask, &up->fail_param, err);
-    if (up->form == STENO_UPLOAD_WHISPER_CPP)
-        take_whisper_cpp(up);
-    if (up->ask.has_file)
-        return STENO_OK;
-    up->fail_param = steno_upload_file_field(up);
-    return steno_fail(err, STENO_ERR_INVAL, "no '%s' field in the request", up->fail_param);
 }
 
 steno_status steno_upload_open_parts(struct steno_request *rq, struct steno_upload *up,

@@ -53,10 +53,12 @@ struct steno_upload {
     /* receiving: of the connection's thread */
     struct steno_multipart *parts;
     struct steno_buf body, field;
-    size_t reserved, content_length, discarded;
+    size_t reserved, content_length;
+    size_t ignored;          /* bytes of fields without effect */
+    size_t discarded;        /* of the body after it went wrong */
     struct steno_sha256 sum; /* of the body, in Deepgram's form */
     char sha256[STENO_SHA256_HEX];
-    char field_name[64], file_name[128];
+    char field_name[64], file_name[256];
     bool in_file, started, refused; /* refused: told to come back */
     bool fetched;        /* the recording that the body names; under lock while it is suspended */
     steno_err fetch_err; /* likewise; code OK: it is the body now */
