@@ -36,7 +36,12 @@ struct user {
     bool goes_on;      /* the result needs another step */
     double share;      /* of its next step */
     bool early;        /* its result is not needed yet */
+    bool anew;         /* it is looked at anew: what is not needed yet goes behind the others */
     bool over;
+    /* of the running utterance: when its speech began, in s of the stream, and when finals were
+     * begun before their endpoint, the last of them first begun and done; NAN: none was */
+    double speech, begun, done;
+    int n_begun;
 };
 
 struct figures {
@@ -54,6 +59,7 @@ struct options {
     struct steno_option given[MAX_OPTIONS], streams[MAX_OPTIONS];
     int n, batch;
     double seconds;
+    bool no_early, list;
 };
 
 struct sim {
@@ -128,11 +134,38 @@ static double ready_at(const struct sim *s, const struct user *u)
                       : fmax(u->served_at, arrival(s, u, at < u->total ? at : u->total));
 }
 
+/* Audio has come for a result that is not needed yet: a sound may drop it. */
+static bool listens(const struct sim *s, const struct user *u)
+{
+    return u->early && arrival(s, u, u->fed + 1) <= s->now;
+}
+
 /* Its place in the queue. A result that takes several steps keeps it, as in the pool; once its
  * steps can be shared, it is behind those that wait already. */
 static double due(const struct sim *s, const struct user *u)
 {
+    if (listens(s, u))
+        return fmin(u->place, fmax(u->served_at, arrival(s, u, u->fed + 1)));
     return u->goes_on ? u->place : ready_at(s, u);
+}
+
+static void begin_utterance(struct user *u, double speech)
+{
+    u->speech = speech;
+    u->begun = u->done = NAN;
+    u->n_begun = 0;
+}
+
+/* Times are those of the simulated clock; 0 of the early final: the endpoint's chunk arrives. */
+static void list_final(const struct sim *s, const struct user *u, const struct steno_event *ev,
+                       double arrived)
+{
+    fprintf(stderr,
+            "stream %d: %.2f to %.2f s, %s, arrived at %.3f, given %+.3f; begun early %d times, "
+            "last at %+.3f to %+.3f\n",
+            (int)(u - s->users), u->speech, ev->time,
+            ev->reason == STENO_FINAL_ENDPOINT ? "endpoint" : "length", arrived, s->now - arrived,
+            u->n_begun, u->begun - arrived, u->done - arrived);
 }
 
 static void take_results(struct sim *s, struct user *u)
@@ -142,7 +175,11 @@ static void take_results(struct sim *s, struct user *u)
         if (u->fed == u->total)
             continue; /* all streams end within a few seconds, which real ones do not */
         double at = floor(ev.time * s->rate + 0.5);
-        double waited = s->now - arrival(s, u, at > 0 ? (size_t)at : 0);
+        double arrived = arrival(s, u, at > 0 ? (size_t)at : 0), waited = s->now - arrived;
+        if (ev.kind == STENO_SPEECH_START)
+            begin_utterance(u, ev.start);
+        if (ev.kind == STENO_FINAL && s->o->list)
+            list_final(s, u, &ev, arrived);
         if (ev.kind == STENO_PARTIAL)
             note(&s->partial, waited);
         else if (ev.kind == STENO_FINAL)
@@ -150,11 +187,16 @@ static void take_results(struct sim *s, struct user *u)
     }
 }
 
+static bool has_slack(const struct user *u)
+{
+    return !u->over && steno_stream_slack(u->stream) > 0;
+}
+
 /* Feed audio that has arrived until a window is full; flush at the end of all audio. */
 static void feed(struct sim *s, struct user *u)
 {
     steno_err err;
-    while (!steno_stream_ready(u->stream)) {
+    while (!steno_stream_ready(u->stream) || has_slack(u)) {
         size_t at = (u->from + u->fed) % s->n_pcm, n = s->n_pcm - at, used;
         size_t arrived = s->now < u->start ? 0 : (size_t)((s->now - u->start) * s->rate + 0.5);
         arrived = arrived < u->total ? arrived / s->chunk * s->chunk : u->total;
@@ -174,6 +216,18 @@ static void feed(struct sim *s, struct user *u)
     }
 }
 
+static void note_early(const struct sim *s, struct user *u, bool early)
+{
+    if (early && !u->early) {
+        u->begun = s->now;
+        u->done = NAN;
+        u->n_begun++;
+    } else if (u->early && !early) {
+        u->done = s->now;
+    }
+    u->early = early;
+}
+
 static void run_batch(struct sim *s, struct user **batch, size_t n)
 {
     steno_stream *ready[STENO_BATCH_MAX];
@@ -186,9 +240,10 @@ static void run_batch(struct sim *s, struct user **batch, size_t n)
         u->place = due(s, u);
         u->queued += s->now - ready_at(s, u);
         steno_stream_set_queued(u->stream, u->queued);
+        u->anew = !u->early || listens(s, u);
         feed(s, u);
-        if (!batch[i]->over && steno_stream_ready(batch[i]->stream))
-            ready[k++] = batch[i]->stream;
+        if (!u->over && steno_stream_ready(u->stream) && !(u->anew && has_slack(u)))
+            ready[k++] = u->stream;
     }
     if (k)
         steno_streams_step(s->batcher, ready, k, st, err);
@@ -203,16 +258,13 @@ static void run_batch(struct sim *s, struct user **batch, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct user *u = batch[i];
         const bool was_alone = u->share >= 1;
-        double slack;
+        const bool early = has_slack(u);
         u->served_at = s->now;
         u->goes_on = !u->over && steno_stream_ready(u->stream);
         u->share = u->over ? 0 : steno_stream_share(u->stream);
-        slack = u->over ? 0 : steno_stream_slack(u->stream);
-        if (slack > 0 && !u->early)
-            u->place = s->now + slack;
-        else if (u->goes_on && !(slack > 0) && s->o->batch > 1 && was_alone && u->share < 1)
-            u->place = s->now;
-        u->early = slack > 0;
+        if (early ? u->anew : u->early || (s->o->batch > 1 && was_alone && u->share < 1))
+            u->place = s->now + (early ? steno_stream_slack(u->stream) : 0);
+        note_early(s, u, early);
         take_results(s, u);
     }
 }
@@ -297,6 +349,7 @@ static void run(const struct options *o, steno_model *m, struct sim s)
                            .total = (size_t)(o->seconds * s.rate)};
         if (steno_stream_open(&u->stream, m, &so, &err))
             die(err.msg);
+        steno_stream_set_early(u->stream, !o->no_early);
         u->share = steno_stream_share(u->stream);
     }
     while (run_round(&s))
@@ -324,6 +377,8 @@ static const char usage[] =
     "  --streams LIST      numbers of streams, one run each; default 1\n"
     "  --seconds S         length of each stream; default 30\n"
     "  --batch N           largest batch of streams; default 1\n"
+    "  --no-early          finals are not begun before their endpoint\n"
+    "  --finals            list them on standard error\n"
     "  --precision NAME, --quantized, --beam N, --ctc-weight W, --lm-weight W,\n"
     "  --maxlenratio R     as of `steno transcribe`\n";
 
@@ -344,10 +399,13 @@ static void set_option(struct options *o, const char *name, const char *value)
 static const char *parse(struct options *o, int argc, char **argv)
 {
     static const struct option known[] = {
-        {"model", 1, NULL, 'm'},       {"streams", 1, NULL, 'n'},    {"seconds", 1, NULL, 's'},
-        {"batch", 1, NULL, 'b'},       {"precision", 1, NULL, 'p'},  {"quantized", 0, NULL, 'q'},
-        {"beam", 1, NULL, 'w'},        {"ctc-weight", 1, NULL, 'c'}, {"lm-weight", 1, NULL, 'l'},
-        {"maxlenratio", 1, NULL, 'x'}, {"help", 0, NULL, 'h'},       {0}};
+        {"model", 1, NULL, 'm'},     {"streams", 1, NULL, 'n'},
+        {"seconds", 1, NULL, 's'},   {"batch", 1, NULL, 'b'},
+        {"precision", 1, NULL, 'p'}, {"quantized", 0, NULL, 'q'},
+        {"beam", 1, NULL, 'w'},      {"ctc-weight", 1, NULL, 'c'},
+        {"lm-weight", 1, NULL, 'l'}, {"maxlenratio", 1, NULL, 'x'},
+        {"no-early", 0, NULL, 'e'},  {"finals", 0, NULL, 'f'},
+        {"help", 0, NULL, 'h'},      {0}};
     const char *list = "1";
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
         switch (c) {
@@ -369,6 +427,12 @@ static const char *parse(struct options *o, int argc, char **argv)
             break;
         case 'q':
             set_option(o, "quantized", "yes");
+            break;
+        case 'e':
+            o->no_early = true;
+            break;
+        case 'f':
+            o->list = true;
             break;
         case 'w':
             o->stream.beam = (int)strtol(optarg, NULL, 10);

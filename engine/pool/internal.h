@@ -94,6 +94,7 @@ struct steno_pool_item { /* a work item: one stream in a round */
     int64_t waited_ns, spent_ns, network_ns; /* network_ns: its part of spent_ns */
     double audio;                            /* s that were fed in this round */
     bool live;                               /* the stream's class */
+    bool early;                              /* its result was not needed yet when it was taken */
     bool steps;                              /* its window is full */
     steno_status st;
     steno_err err;
@@ -201,6 +202,9 @@ STENO_MUST steno_status steno_pool_open_with(steno_pool **out, const struct sten
  * sleeping worker; false if the caller takes streams next. goes_on: its result needs another step;
  * a live stream keeps its deadline then, unless steps can be shared from now on. */
 void steno_pool_enqueue(steno_pool_stream *ps, bool wake, bool goes_on);
+/* Audio has come: if the stream waits in the heap because its result is not needed yet, a worker
+ * looks at it as soon as at others. The caller holds ps->lock. */
+void steno_pool_hurry(steno_pool_stream *ps);
 /* Fill w->items with the next streams. Waits for a stream, and perhaps for a larger batch. False if
  * the pool stops. */
 bool steno_pool_take(struct steno_pool_worker *w);

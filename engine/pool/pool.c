@@ -459,6 +459,7 @@ steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, siz
         pthread_mutex_lock(&ps->pool->lock);
         ps->pool->stats.audio_seconds += (double)*taken / ps->rate;
         pthread_mutex_unlock(&ps->pool->lock);
+        steno_pool_hurry(ps); /* to listen: sound may drop what is not needed yet */
     }
     if (!st && *taken < n)
         ps->want_room = true;

@@ -7,7 +7,9 @@
  * has. A live stream whose result takes several steps keeps its deadline: if results took turns
  * step by step, all of them would come late. Once, it goes behind those that wait: after a step
  * that it took alone, if its next ones can be shared. Theirs can then be shared soon, too. A final
- * that is begun before its endpoint has the time until then as slack (steno_stream_slack).
+ * that is begun before its endpoint has the time until then as slack (steno_stream_slack). Its
+ * stream listens meanwhile: audio that comes is fed as soon as that of others, since sound drops
+ * the final.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
  * leaves some to idle workers. If live steps alone would keep most workers busy (the demand of
@@ -35,14 +37,19 @@ static bool before(const steno_pool_stream *a, const steno_pool_stream *b)
     return a->ticket < b->ticket;
 }
 
-static void heap_push(steno_pool *p, steno_pool_stream *ps)
+/* Put the stream at place i of the heap, or nearer to the top. */
+static void heap_raise(steno_pool *p, steno_pool_stream *ps, int i)
 {
-    int i = p->n_ready++;
     while (i > 0 && before(ps, p->heap[(i - 1) / 2])) {
         p->heap[i] = p->heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
     p->heap[i] = ps;
+}
+
+static void heap_push(steno_pool *p, steno_pool_stream *ps)
+{
+    heap_raise(p, ps, p->n_ready++);
     p->n_ready_live += ps->class == STENO_POOL_LIVE;
     p->owners[ps->owner]++;
 }
@@ -82,11 +89,33 @@ static int64_t had_ns(const steno_pool_stream *ps)
     return ps->class == STENO_POOL_UPLOAD ? (seconds < OLD ? seconds : OLD) * SECOND : 0;
 }
 
+/* None if a worker is to look at the stream first: audio has come, which may drop the result. The
+ * caller holds ps->lock. */
+static double slack_of(const steno_pool_stream *ps)
+{
+    const struct steno_pool_ops *ops = ps->pool->ops;
+    return ops->slack && !ps->ring.len ? ops->slack(ps->rec) : 0;
+}
+
+void steno_pool_hurry(steno_pool_stream *ps)
+{
+    steno_pool *p = ps->pool;
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; ps->early && i < p->n_ready; i++)
+        if (p->heap[i] == ps) {
+            ps->early = false;
+            ps->deadline_ns = steno_now_ns() + owner_delay_ns(p, ps);
+            ps->ticket = p->tickets++;
+            heap_raise(p, ps, i);
+        }
+    pthread_mutex_unlock(&p->lock);
+}
+
 void steno_pool_enqueue(steno_pool_stream *ps, bool wake, bool goes_on)
 {
     steno_pool *p = ps->pool;
     const double share = p->ops->share ? p->ops->share(ps->rec) : 0;
-    const double slack = p->ops->slack ? p->ops->slack(ps->rec) : 0;
+    const double slack = slack_of(ps);
     const bool early = slack > 0;
     bool stays = goes_on && ps->class == STENO_POOL_LIVE;
     pthread_mutex_lock(&p->lock);
@@ -145,6 +174,7 @@ static void add_item(struct steno_pool_worker *w, steno_pool_stream *ps, int64_t
     t->spent_ns = t->network_ns = 0;
     t->audio = 0;
     t->live = ps->class == STENO_POOL_LIVE;
+    t->early = ps->early;
     t->steps = false;
     t->st = STENO_OK;
     t->err.msg[0] = '\0';

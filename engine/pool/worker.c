@@ -169,6 +169,14 @@ static void ended(struct steno_pool_worker *w, steno_pool_stream *ps)
     steno_pool_finish(ps, is_cancelled(ps) ? STENO_ERR_CANCELLED : STENO_OK, NULL);
 }
 
+/* The result of the step that is due is not needed yet. Audio is fed before it, since sound may
+ * drop it. */
+static bool has_slack(const steno_pool_stream *ps)
+{
+    const struct steno_pool_ops *ops = ps->pool->ops;
+    return ops->slack && ops->slack(ps->rec) > 0;
+}
+
 /* Feed until a window is full (t->steps = true), or do what else is due. */
 static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item *t)
 {
@@ -182,7 +190,8 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item 
         size_t n, used = 0;
         bool done = false;
         enum job job;
-        t->steps = ops->ready(ps->rec) && !is_cancelled(ps);
+        const bool due = ops->ready(ps->rec) && !is_cancelled(ps);
+        t->steps = due && !has_slack(ps);
         if (t->steps)
             return STENO_OK;
         job = next_job(ps, w->block, &n);
@@ -191,7 +200,7 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item 
             st = ops->feed(ps->rec, w->block, n, &used, err);
             consume(ps, used);
             t->audio += (double)used / ps->rate;
-            if (!st && used == 0 && !ops->ready(ps->rec))
+            if (!st && used == 0 && (!ops->ready(ps->rec) || has_slack(ps)))
                 st = steno_fail(err, STENO_ERR_INTERNAL, "stream takes no audio");
             break;
         case JOB_FINALIZE:
@@ -209,6 +218,7 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item 
             steno_pool_finish(ps, STENO_ERR_CANCELLED, NULL);
             return STENO_OK;
         case JOB_NONE:
+            t->steps = due;
             return STENO_OK;
         }
     }
@@ -352,6 +362,8 @@ static void serve(struct steno_pool_worker *w)
         begin(item);
         wait += (double)item->waited_ns * 1e-9;
         item->st = advance(w, item);
+        if (item->steps && !item->early && has_slack(item->ps))
+            item->steps = false; /* it goes behind what is due */
         work.audio += item->audio;
         now = steno_now_ns();
         item->spent_ns = now - t;

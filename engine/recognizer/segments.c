@@ -13,12 +13,13 @@
  * last sound, and silence from there to the endpoint is dropped, so the end is known before the
  * endpoint. Sound includes soft speech, which is below the rule on energy in noise. The final is
  * done while the silence lasts, and shown as a partial. The endpoint, finalize or end makes it the
- * final. Sound drops it, and then the segment is as if it had never been begun: it changes neither
- * later partials nor finals. Every time that it was in vain the segment waits longer: half of the
- * way from the pause that went on to an endpoint. So slow speech costs a few finals more for each
- * utterance, not one for each pause.
+ * final. Sound drops it, even between its steps (s->listens), and then the segment is as if it had
+ * never been begun: it changes neither later partials nor finals. Every time that it was in vain
+ * the segment waits longer: half of the way from the pause that went on to an endpoint. So slow
+ * speech costs a few finals more for each utterance, not one for each pause.
  *
- * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes.
+ * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes. Only
+ * where the pool listens between the steps of an early final that sound drops, no partial shows it.
  * Without endpointing there is one segment with all audio, silence too, to the end or to finalize.
  */
 #include <math.h>
@@ -223,6 +224,10 @@ static steno_status resume(steno_stream *s)
     g->calm = 0;
     if (g->early == STENO_EARLY_NONE)
         return STENO_OK;
+    if (g->early == STENO_EARLY_RUNS) {
+        g->due = false;
+        g->queued = s->queued; /* no partial has waited so long */
+    }
     g->early = STENO_EARLY_NONE;
     g->patience = (silence(s) + to_samples(s, s->opt.endpoint.silence_after)) / 2;
     return s->family->reset(s->state, STENO_RESET_RESUMED, NULL);
@@ -326,13 +331,26 @@ static steno_status accept(steno_stream *s)
     return st;
 }
 
+/* The step that is due is one of an early final: sound drops it. */
+static bool early_runs(const steno_stream *s)
+{
+    const struct steno_segments *g = &s->in.g;
+    return g->due && !g->final && g->early == STENO_EARLY_RUNS;
+}
+
+/* Whether a step is due that has to come before more audio. */
+static bool must_step(const steno_stream *s)
+{
+    return s->in.g.due && !(s->listens && early_runs(s));
+}
+
 /* Take hops until a step is due. */
 static steno_status take_hops(steno_stream *s)
 {
     struct steno_segments *g = &s->in.g;
     const struct steno_segments_info *i = &s->model->info.segments;
     steno_status st = STENO_OK;
-    while (!st && !g->due && !g->whole && g->n - g->seen >= s->model->info.hop)
+    while (!st && !must_step(s) && !g->whole && g->n - g->seen >= s->model->info.hop)
         st = take_hop(s);
     if (st || g->due || !g->speaking)
         return st;
@@ -349,7 +367,7 @@ static steno_status drain(steno_stream *s)
     struct steno_segments *g = &s->in.g;
     size_t hop = s->model->info.hop;
     steno_status st = take_hops(s);
-    while (!st && !g->due && s->pos < s->len) {
+    while (!st && !must_step(s) && s->pos < s->len) {
         size_t room = hop - (size_t)((g->from + (int64_t)g->n) % (int64_t)hop);
         size_t k = s->len - s->pos < room ? s->len - s->pos : room;
         st = append(g, s->pending + s->pos, k);
@@ -381,11 +399,8 @@ static bool ready(const steno_stream *s)
 
 static double slack(const steno_stream *s)
 {
-    const struct steno_segments *g = &s->in.g;
     const size_t end = to_samples(s, s->opt.endpoint.silence_after), silent = silence(s);
-    return g->due && !g->final && g->early == STENO_EARLY_RUNS && silent < end
-               ? (double)(end - silent) / s->model->info.sample_rate
-               : 0;
+    return early_runs(s) && silent < end ? (double)(end - silent) / s->model->info.sample_rate : 0;
 }
 
 static size_t block(const steno_stream *s, size_t n)
@@ -580,7 +595,7 @@ static steno_status flush_audio(steno_stream *s, bool end, steno_err *err)
 {
     struct steno_segments *g = &s->in.g;
     steno_status st = steno_stream_explain(drain(s), err);
-    while (!st && !g->due && !g->closing) {
+    while (!st && !must_step(s) && !g->closing) {
         s->pos = s->len = 0;
         st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
         if (st == STENO_NEED_MORE)

@@ -190,6 +190,11 @@ static steno_status resample(steno_stream *s, const float *pcm, size_t n, size_t
     return st && st != STENO_NEED_MORE ? st : s->feeder->arrive(s, err);
 }
 
+static bool takes_audio(const steno_stream *s)
+{
+    return !s->feeder->ready(s) || (s->listens && steno_stream_slack(s) > 0);
+}
+
 steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
                                steno_err *err)
 {
@@ -197,8 +202,9 @@ steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size
     *used = 0;
     if (st)
         return st;
+    s->listens = steno_stream_slack(s) > 0;
     st = steno_stream_explain(s->feeder->drain(s), err);
-    while (!st && *used < n && !s->feeder->ready(s)) {
+    while (!st && *used < n && takes_audio(s)) {
         size_t k = 0;
         st = resample(s, pcm + *used, n - *used, &k, err);
         if (st)
@@ -255,9 +261,13 @@ static steno_status step_alone(steno_stream *s, steno_err *err)
 steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n, steno_err *err)
 {
     size_t at = 0;
+    steno_status st = check_open(s, err);
+    if (st)
+        return st;
     do {
-        size_t used;
-        steno_status st = steno_stream_feed(s, pcm + at, n - at, &used, err);
+        size_t used = 0;
+        if (!s->feeder->ready(s)) /* all steps of an early final come before more audio, too */
+            st = steno_stream_feed(s, pcm + at, n - at, &used, err);
         if (!st && s->feeder->ready(s))
             st = step_alone(s, err);
         if (st)
@@ -297,6 +307,7 @@ steno_status steno_stream_flush(steno_stream *s, bool end, bool *done, steno_err
     *done = false;
     if (st)
         return st;
+    s->listens = true;
     st = s->feeder->flush(s, end, done, err);
     s->failed |= st != STENO_OK;
     return st;

@@ -6,8 +6,9 @@
 
 #include "recognizer/batcher.h"
 
-/* Take samples until a step is due or all are taken; *used <= n of them. STENO_ERR_INVAL: the
- * stream failed or ended before. Confined. */
+/* Take samples until a step is due or all are taken; *used <= n of them. Between the steps of a
+ * final that is begun early (steno_stream_slack) samples are taken, too: sound drops it, and then
+ * no step of it is due any more. STENO_ERR_INVAL: the stream failed or ended before. Confined. */
 STENO_MUST steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
                                           steno_err *err);
 /* Tell how much audio waits to be fed, in samples at the input rate: with more than a quarter of a
@@ -18,7 +19,7 @@ void steno_stream_set_waiting(steno_stream *s, size_t samples);
  * work of a partial waited, the later the next one is due: with many streams partials become rarer,
  * not late. Until then 0. */
 void steno_stream_set_queued(steno_stream *s, double seconds);
-/* Whether a step is due. If so, it must come before the next feed. */
+/* Whether a step is due. If so, it must come before the next feed, unless it has slack. */
 bool steno_stream_ready(const steno_stream *s);
 /* Input samples until a step is due, approximately: with fewer samples no step comes. 0 if one is
  * due, else at least 1. */
@@ -31,7 +32,7 @@ double steno_stream_share(const steno_stream *s);
 double steno_stream_slack(const steno_stream *s);
 /* Continue a steno_stream_finalize or, with `end`, a steno_stream_end. *done = false: a step is
  * due; run it, then call again with the same `end`. *done = true: it is complete. No feed in
- * between. */
+ * between. It may be called between the steps of a final that is begun early, which is due then. */
 STENO_MUST steno_status steno_stream_flush(steno_stream *s, bool end, bool *done, steno_err *err);
 
 #endif

@@ -21,7 +21,7 @@ struct fake {
     int steps, step_us, fail_at;
     int parts, part; /* steps for each window; those done */
     double share;    /* of a step; < 0: the first one of a window is not shared */
-    double slack;    /* s, from the second step of a window on */
+    double slack;    /* s, from the second step of a window on; < 0: from the first one on */
     int64_t segment, base;
     struct {
         enum steno_event_kind kind;
@@ -84,6 +84,12 @@ static void fake_close(steno_stream *s)
     atomic_fetch_sub(&open_fakes, 1);
 }
 
+static double fake_slack(const steno_stream *s)
+{
+    const struct fake *f = fake_of(s);
+    return f->have == WINDOW && !f->padding && (f->part || f->slack < 0) ? fabs(f->slack) : 0;
+}
+
 static void enter(struct fake *f)
 {
     assert_int_equal(atomic_fetch_add(&f->inside, 1), 0);
@@ -98,9 +104,12 @@ static steno_status fake_feed(steno_stream *s, const float *pcm, size_t n, size_
                               steno_err *err)
 {
     struct fake *f = fake_of(s);
-    size_t room = WINDOW - f->have;
+    size_t room;
     (void)err;
     enter(f);
+    if (fake_slack(s) > 0)
+        f->part = (int)(f->have = 0);
+    room = WINDOW - f->have;
     *used = n < room ? n : room;
     for (size_t i = 0; i < *used; i++)
         f->wrong +=
@@ -133,12 +142,6 @@ static void fake_set_early(steno_stream *s, bool early)
     atomic_fetch_add(&early_fakes, early);
 }
 
-static double fake_slack(const steno_stream *s)
-{
-    const struct fake *f = fake_of(s);
-    return f->part ? f->slack : 0;
-}
-
 static void emit(struct fake *f, enum steno_event_kind kind, enum steno_final_reason reason)
 {
     size_t i = f->tail++ % 64;
@@ -161,7 +164,7 @@ static struct {
     pthread_cond_t changed;
     char text[4096];
     size_t len;
-    int batches;
+    int batches, shut_at;
     bool shut;
 } book = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -171,7 +174,8 @@ static void log_batch(steno_stream *const *s, size_t n)
     for (size_t i = 0; i <= n && book.len + 1 < sizeof book.text; i++)
         book.text[book.len++] = i < n ? fake_of(s[i])->name : ' ';
     book.text[book.len] = '\0';
-    book.batches++;
+    if (++book.batches == book.shut_at)
+        book.shut = true;
     pthread_cond_broadcast(&book.changed);
     while (book.shut)
         pthread_cond_wait(&book.changed, &book.lock);
@@ -183,7 +187,7 @@ void fake_log_reset(void)
     pthread_mutex_lock(&book.lock);
     book.len = 0;
     book.text[0] = '\0';
-    book.batches = 0;
+    book.batches = book.shut_at = 0;
     pthread_mutex_unlock(&book.lock);
 }
 
@@ -198,6 +202,15 @@ void fake_barrier(bool open)
     book.shut = !open;
     pthread_cond_broadcast(&book.changed);
     pthread_mutex_unlock(&book.lock);
+}
+
+void fake_run_to(int n)
+{
+    pthread_mutex_lock(&book.lock);
+    book.shut_at = n;
+    pthread_mutex_unlock(&book.lock);
+    fake_barrier(true);
+    fake_wait_batches(n);
 }
 
 void fake_wait_batches(int n)

@@ -15,7 +15,8 @@ enum { RATE = 8000, WINDOW = 1000 };
  * that fails. sample_rate 1: open fails. endpoint.longest: the name in fake_log.
  * endpoint.silence_after: steps for each window, if it is above 1. endpoint.silence_alone: its part
  * of a step; negative: the first step of a window is not shared. utterance_end: the slack of the
- * steps behind the first one. */
+ * steps behind the first one; negative: of all steps. With slack, samples that come between the
+ * steps drop the window, and a flush takes the slack away. */
 extern const struct steno_pool_ops fake_ops;
 extern _Atomic int open_fakes, open_batchers, measured;
 extern _Atomic int early_fakes; /* opened, that may begin finals early */
@@ -25,6 +26,8 @@ void fake_log_reset(void);
 const char *fake_log(void);
 /* While the barrier is closed, a step begins but does not end. */
 void fake_barrier(bool open);
+/* Open it until the n-th batch since fake_log_reset, which does not end. Waits for that one. */
+void fake_run_to(int n);
 /* Wait until n batches have begun since fake_log_reset. */
 void fake_wait_batches(int n);
 

@@ -238,6 +238,52 @@ static void a_result_with_slack_lets_others_go_first(void **state)
     close_all(c, 3, p);
 }
 
+/* The window is full, but what its result needs is there before its first step. */
+static void work_that_is_due_goes_before_a_result_that_begins_early(void **state)
+{
+    (void)state;
+    static struct client c[3];
+    steno_pool *p = two_with_results(c, 1, -600);
+    fake_barrier(true);
+    fake_wait_batches(7);
+    assert_string_equal(fake_log(), "0 b b b a a a ");
+    close_all(c, 3, p);
+}
+
+/* Samples that come between the steps of a result with slack are heard before the next step. */
+static void samples_drop_a_result_with_slack(void **state)
+{
+    (void)state;
+    static struct client c[3];
+    steno_pool *p = two_with_results(c, 1, 600);
+    fake_run_to(3);
+    client_push(&c[1], WINDOW / 2, WINDOW);
+    fake_run_to(5);
+    client_push(&c[1], WINDOW / 2, WINDOW);
+    fake_barrier(true);
+    fake_wait_batches(8);
+    assert_string_equal(fake_log(), "0 a b b b a a a ");
+    steno_pool_stream_end(c[1].ps);
+    client_wait_done(&c[1]);
+    assert_int_equal(c[1].partials, 1);
+    close_all(c, 3, p);
+}
+
+/* They are heard as soon as those of other streams, not when the result is needed. */
+static void samples_bring_a_result_with_slack_forward(void **state)
+{
+    (void)state;
+    static struct client c[4];
+    steno_pool *p = two_with_results(c, 1, 600);
+    fake_run_to(3);
+    client_push(&c[1], WINDOW, WINDOW);
+    ready(&c[3], p, 'x', STENO_POOL_LIVE, 0);
+    fake_barrier(true);
+    fake_wait_batches(9);
+    assert_string_equal(fake_log(), "0 a b b b a x a a ");
+    close_all(c, 4, p);
+}
+
 /* ---- parts of a step ------------------------------------------------------------------------- */
 
 /* A stream with one window of so many steps, of which it takes this part. */
@@ -513,6 +559,9 @@ int main(void)
         cmocka_unit_test(streams_of_a_class_are_served_round_robin),
         cmocka_unit_test(a_live_result_keeps_its_place_until_its_last_step),
         cmocka_unit_test(a_result_with_slack_lets_others_go_first),
+        cmocka_unit_test(work_that_is_due_goes_before_a_result_that_begins_early),
+        cmocka_unit_test(samples_drop_a_result_with_slack),
+        cmocka_unit_test(samples_bring_a_result_with_slack_forward),
         cmocka_unit_test(streams_share_a_step_until_their_parts_fill_it),
         cmocka_unit_test(a_stream_that_may_wait_joins_no_step_of_one_that_may_not),
         cmocka_unit_test(live_results_go_on_together_after_their_first_steps),

@@ -139,6 +139,33 @@ static void run(steno_model *m, const struct steno_stream_options *o, const floa
     steno_stream_close(s);
 }
 
+/* The same as the pool has it: audio comes, a hop at a time, between the steps of an early final.
+ * `steps` of it run for each hop; what else is due is done at once. */
+static void run_in_steps(steno_model *m, const struct steno_stream_options *o, const float *pcm,
+                         size_t n, size_t steps, struct said *out)
+{
+    steno_stream *s = open_stream(m, o);
+    steno_batcher *b;
+    memset(out, 0, sizeof *out);
+    windows = runs = 0;
+    assert_int_equal(steno_batcher_open(&b, m, 1, NULL), STENO_OK);
+    for (size_t at = 0, used; at < n; at += used) {
+        size_t left = steps;
+        steno_status st;
+        assert_int_equal(steno_stream_feed(s, pcm + at, n - at < HOP ? n - at : HOP, &used, NULL),
+                         STENO_OK);
+        while (steno_stream_ready(s) && (!(steno_stream_slack(s) > 0) || left-- > 0)) {
+            steno_streams_step(b, &s, 1, &st, NULL);
+            assert_int_equal(st, STENO_OK);
+        }
+        (void)take_events(s, out);
+    }
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    (void)take_events(s, out);
+    steno_stream_close(s);
+    steno_batcher_close(b);
+}
+
 /* A recording and silence behind it. */
 static float *spoken(const char *name, double silence, size_t *n)
 {
@@ -345,6 +372,47 @@ static size_t end_of_audio(const float *pcm, size_t endpoint)
     return end + (size_t)(0.3 * RATE);
 }
 
+/* Sound between any two steps of an early final drops it; an endpoint and the end of the audio make
+ * it the final. */
+static void finals_are_the_same_wherever_sound_drops_early_ones(const char *which,
+                                                                const char *recording)
+{
+    static const size_t steps[] = {0, 1, 3};
+    static const struct steno_option carry = {"carry_context", "yes"};
+    struct fixture f = prepare(which, recording, 2);
+    static struct said whole, l;
+    struct steno_stream_options o = {
+        .sample_rate = RATE, .no_partials = true, .n_best = 3, .options = &carry, .n_options = 1};
+    size_t all, none;
+    run(f.m, &o, f.pcm, f.n, HOP, &whole);
+    all = runs;
+    early = false;
+    run(f.m, &o, f.pcm, f.n, HOP, &l);
+    none = runs;
+    assert_string_equal(l.finals, whole.finals);
+    early = true;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        run_in_steps(f.m, &o, f.pcm, f.n, steps[i], &l);
+        assert_string_equal(l.finals, whole.finals);
+        if (steps[i] ? runs <= none || runs >= all : runs != none)
+            fail_msg("%zu runs of networks with %zu steps a hop, %zu to %zu expected", runs,
+                     steps[i], none, all);
+    }
+    done(&f);
+}
+
+static void sound_stops_an_early_final(void **state)
+{
+    (void)state;
+    finals_are_the_same_wherever_sound_drops_early_ones("tiny.en", CITIES);
+}
+
+static void sound_stops_an_early_final_while_its_language_is_detected(void **state)
+{
+    (void)state;
+    finals_are_the_same_wherever_sound_drops_early_ones("base", "audio/real/es-mx_en-us.wav");
+}
+
 static void a_final_is_what_an_upload_of_its_segment_gives(void **state)
 {
     static const char *const recordings[] = {JFK, "audio/speech/beckett.wav"};
@@ -375,6 +443,8 @@ int main(void)
         cmocka_unit_test(finals_of_a_long_utterance_are_the_same),
         cmocka_unit_test(finals_of_short_utterances_are_the_same),
         cmocka_unit_test(finals_whose_language_is_detected_are_the_same),
+        cmocka_unit_test(sound_stops_an_early_final),
+        cmocka_unit_test(sound_stops_an_early_final_while_its_language_is_detected),
         cmocka_unit_test(a_final_is_what_an_upload_of_its_segment_gives)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
