@@ -202,8 +202,8 @@ STENO_MUST steno_status steno_pool_open_with(steno_pool **out, const struct sten
  * sleeping worker; false if the caller takes streams next. goes_on: its result needs another step;
  * a live stream keeps its deadline then, unless steps can be shared from now on. */
 void steno_pool_enqueue(steno_pool_stream *ps, bool wake, bool goes_on);
-/* Audio has come: if the stream waits in the heap because its result is not needed yet, a worker
- * looks at it as soon as at others. The caller holds ps->lock. */
+/* Audio has come, or a client asks for the result: if the stream waits in the heap because that was
+ * not needed yet, a worker looks at it as soon as at others. The caller holds ps->lock. */
 void steno_pool_hurry(steno_pool_stream *ps);
 /* Fill w->items with the next streams. Waits for a stream, and perhaps for a larger batch. False if
  * the pool stops. */

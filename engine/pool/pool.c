@@ -489,8 +489,10 @@ steno_status steno_pool_stream_finalize(steno_pool_stream *ps, steno_err *err)
                         STENO_POOL_MAX_FINALIZE);
     else
         ps->finalize_at[ps->n_finalize++] = ps->pushed;
-    if (!st)
+    if (!st) {
+        steno_pool_hurry(ps);
         wake(ps);
+    }
     pthread_mutex_unlock(&ps->lock);
     return st;
 }
@@ -500,6 +502,7 @@ void steno_pool_stream_end(steno_pool_stream *ps)
     pthread_mutex_lock(&ps->lock);
     ps->end = true;
     ps->stats.ended_ns = steno_now_ns();
+    steno_pool_hurry(ps);
     wake(ps);
     pthread_mutex_unlock(&ps->lock);
 }

@@ -9,7 +9,7 @@
  * that it took alone, if its next ones can be shared. Theirs can then be shared soon, too. A final
  * that is begun before its endpoint has the time until then as slack (steno_stream_slack). Its
  * stream listens meanwhile: audio that comes is fed as soon as that of others, since sound drops
- * the final.
+ * the final. A client that asks for it (finalize, end) takes the slack away.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
  * leaves some to idle workers. If live steps alone would keep most workers busy (the demand of
@@ -89,12 +89,13 @@ static int64_t had_ns(const steno_pool_stream *ps)
     return ps->class == STENO_POOL_UPLOAD ? (seconds < OLD ? seconds : OLD) * SECOND : 0;
 }
 
-/* None if a worker is to look at the stream first: audio has come, which may drop the result. The
- * caller holds ps->lock. */
+/* None if a worker is to look at the stream first: audio has come, which may drop the result, or a
+ * client asks for it. The caller holds ps->lock. */
 static double slack_of(const steno_pool_stream *ps)
 {
     const struct steno_pool_ops *ops = ps->pool->ops;
-    return ops->slack && !ps->ring.len ? ops->slack(ps->rec) : 0;
+    const bool changed = ps->ring.len || ps->n_finalize || ps->end;
+    return ops->slack && !changed ? ops->slack(ps->rec) : 0;
 }
 
 void steno_pool_hurry(steno_pool_stream *ps)

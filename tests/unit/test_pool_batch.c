@@ -284,6 +284,37 @@ static void samples_bring_a_result_with_slack_forward(void **state)
     close_all(c, 4, p);
 }
 
+/* What a client asks for is needed now, whether it waits or a worker has it. */
+static void a_request_takes_the_slack_away(void **state)
+{
+    static const struct {
+        int held; /* the step during which it is asked for */
+        bool end;
+        const char *log;
+    } cases[] = {{3, false, "0 a b b b a a x "},
+                 {3, true, "0 a b b b a a x "},
+                 {2, false, "0 a a a b b b x "},
+                 {2, true, "0 a a a b b b x "}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct client c[4];
+        steno_pool *p = two_with_results(c, 1, 600);
+        fake_run_to(cases[i].held);
+        if (cases[i].end)
+            steno_pool_stream_end(c[1].ps);
+        else
+            assert_int_equal(steno_pool_stream_finalize(c[1].ps, NULL), STENO_OK);
+        ready(&c[3], p, 'x', STENO_POOL_LIVE, 0);
+        fake_barrier(true);
+        fake_wait_batches(8);
+        assert_string_equal(fake_log(), cases[i].log);
+        steno_pool_stream_end(c[1].ps);
+        client_wait_done(&c[1]);
+        assert_int_equal(c[1].finals, cases[i].end ? 1 : 2);
+        close_all(c, 4, p);
+    }
+}
+
 /* ---- parts of a step ------------------------------------------------------------------------- */
 
 /* A stream with one window of so many steps, of which it takes this part. */
@@ -562,6 +593,7 @@ int main(void)
         cmocka_unit_test(work_that_is_due_goes_before_a_result_that_begins_early),
         cmocka_unit_test(samples_drop_a_result_with_slack),
         cmocka_unit_test(samples_bring_a_result_with_slack_forward),
+        cmocka_unit_test(a_request_takes_the_slack_away),
         cmocka_unit_test(streams_share_a_step_until_their_parts_fill_it),
         cmocka_unit_test(a_stream_that_may_wait_joins_no_step_of_one_that_may_not),
         cmocka_unit_test(live_results_go_on_together_after_their_first_steps),
