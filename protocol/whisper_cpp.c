@@ -1,6 +1,6 @@
 #include "protocol/whisper_cpp.h"
 
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 #include "protocol/json_text.h"
@@ -111,7 +111,7 @@ static steno_status set_context(struct taken *t, const char *name, const char *v
                                 steno_err *err)
 {
     int n = 0;
-    steno_status st = steno_query_int(name, value, -1, 1000000, &n, err);
+    steno_status st = steno_query_int(name, value, -1, INT_MAX, &n, err);
     return st ? st
               : steno_options_set(&t->wants->options, "condition_on_previous_text",
                                   n ? "yes" : "no", err);
@@ -146,7 +146,7 @@ static steno_status set_duration(struct taken *t, const char *name, const char *
                                  steno_err *err)
 {
     int ms = 0;
-    steno_status st = steno_query_int(name, value, 0, 2000000000, &ms, err);
+    steno_status st = steno_query_int(name, value, 0, INT_MAX, &ms, err);
     if (!st)
         t->wants->seconds = ms / 1000.0;
     return st;
@@ -157,7 +157,7 @@ static steno_status check_offset(struct taken *t, const char *name, const char *
                                  steno_err *err)
 {
     int ms = 0;
-    steno_status st = steno_query_int(name, value, 0, 2000000000, &ms, err);
+    steno_status st = steno_query_int(name, value, 0, INT_MAX, &ms, err);
     (void)t;
     return st || !ms ? st
                      : steno_fail(err, STENO_ERR_INVAL,

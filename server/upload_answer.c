@@ -130,6 +130,8 @@ struct steno_openai_result steno_upload_result(const struct steno_upload *up,
                                       .warning = *r->warning ? r->warning : NULL};
     const char *language =
         r->transcript ? steno_transcript_language(r->transcript, &out.language_probability) : NULL;
+    if (!language && !*out.language) /* silence: what was asked for is all that is known */
+        language = steno_language_code(up->ask.hints.language);
     if (language)
         out.language = language;
     return out;

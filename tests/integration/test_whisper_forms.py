@@ -344,6 +344,11 @@ def whisper_detects_and_translates(_):
         assert (got["detected_language"], got["language_code"]) == ("chinese", "zh") and 0.9 < got["confidence"] < 1, got
         silence = json.loads(good(as_bazarr(d, "/detect-language", bytes(64000), encode="false")))
         assert silence == {"detected_language": "undetermined", "language_code": "und", "confidence": 0}, silence
+        with tempfile.NamedTemporaryFile(suffix=".raw") as f:  # what was asked for is all that is known of silence
+            f.write(bytes(64000))
+            f.flush()
+            v = json.loads(good(asr(d, "encode=false&output=json&language=de", file=f.name)))
+            assert v == {"text": "", "segments": [], "language": "de"}, v
         assert "weather" in good(asr(d, "task=translate&language=zh&output=txt", file=CHINESE))
         v = json.loads(good(infer(d, "response_format=verbose_json", "translate=true", "language=auto", file=CHINESE)))
         assert v["task"] == "translate" and "weather" in v["text"] and v["language"] == v["detected_language"] == "chinese", v

@@ -99,6 +99,8 @@ static void numbers_take_the_whole_text_and_their_range(void **state)
             fail_msg("'%s' was taken", bad[k]);
     assert_int_equal(steno_query_int("k", "11", 0, 10, &i, &err), STENO_ERR_INVAL);
     assert_string_equal(err.msg, "k: 11 is outside 0..10");
+    assert_int_equal(steno_query_int("k", "1000001", 0, 1000000, &i, &err), STENO_ERR_INVAL);
+    assert_string_equal(err.msg, "k: 1000001 is outside 0..1000000");
     assert_int_equal(steno_query_int("k", "1.5", 0, 10, &i, &err), STENO_ERR_INVAL);
     assert_int_equal(steno_query_bool("w", "Yes", &b, NULL), STENO_OK);
     assert_true(b);

@@ -183,6 +183,11 @@ static void defaults_and_unknown_fields_change_nothing(void **state)
     assert_false(steno_whisper_cpp_known("entropy_thold"));
     assert_int_equal(field(&ask, &w, "temperature_inc", "0.2", NULL), STENO_OK);
     assert_string_equal(option(&w, "temperature_fallback"), "yes");
+    /* what programs send for "all" */
+    assert_int_equal(field(&ask, &w, "max_context", "2147483647", NULL), STENO_OK);
+    assert_string_equal(option(&w, "condition_on_previous_text"), "yes");
+    assert_int_equal(field(&ask, &w, "duration", "2147483647", NULL), STENO_OK);
+    assert_true(w.seconds == 2147483.647);
 }
 
 static void wrong_fields_are_named(void **state)
