@@ -169,8 +169,8 @@ steno_status steno_query_double(const char *name, const char *text, double min, 
     if (*end || !isfinite(v))
         return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number", name, text);
     if (v < min || v > max)
-        return steno_fail(err, STENO_ERR_INVAL, "%s: %.40s is outside %.10g..%.10g", name, text, min,
-                          max);
+        return steno_fail(err, STENO_ERR_INVAL, "%s: %.40s is outside %.10g..%.10g", name, text,
+                          min, max);
     *out = v;
     return STENO_OK;
 }
