@@ -16,6 +16,8 @@
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
 #include "protocol/result_json.h"
+#include "protocol/whisper_asr.h"
+#include "protocol/whisper_cpp.h"
 #include "server/acceptor.h"
 #include "server/hangup.h"
 #include "server/limits.h"
@@ -234,6 +236,53 @@ static steno_status answer(steno_err *err)
     return st;
 }
 
+/* Append the answers of whisper.cpp's server and whisper-asr-webservice. */
+static steno_status write_whisper_forms(struct steno_buf *out, const struct steno_openai_result *r)
+{
+    static const enum steno_openai_format formats[] = {STENO_OPENAI_JSON, STENO_OPENAI_VERBOSE_JSON,
+                                                       STENO_OPENAI_SRT};
+    static const struct steno_whisper_cpp_wants wants[] = {{.max_len = 1}, {.detect = true}};
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < 6 && !st; i++) {
+        const struct steno_whisper_cpp_about about = {.wants = &wants[i / 3], .detected = true};
+        st = steno_whisper_cpp_write(out, formats[i % 3], r, &about);
+    }
+    for (int output = STENO_WHISPER_ASR_TXT; output <= STENO_WHISPER_ASR_TSV && !st; output++) {
+        const struct steno_whisper_asr_wants asr = {.output = (enum steno_whisper_asr_output)output,
+                                                    .words = true};
+        st = steno_whisper_asr_write(out, r, &asr);
+    }
+    return st;
+}
+
+static steno_status whisper_forms(steno_err *err)
+{
+    struct steno_openai_request ask = {0};
+    struct steno_whisper_cpp_wants cpp = {0};
+    struct steno_whisper_asr_wants asr = {0};
+    struct steno_openai_result r = {.language = "en", .duration = 2};
+    const char *param;
+    struct steno_buf out;
+    steno_status st;
+    steno_buf_init(&out, 1 << 16);
+    st = steno_whisper_cpp_field(&ask, &cpp, "prompt", "digits", 6, &param, err);
+    if (!st)
+        st = steno_whisper_asr_query(&ask, &asr, "initial_prompt", "numbers", err);
+    if (!st) {
+        r.transcript = steno_transcript_new(0);
+        st = r.transcript ? steno_transcript_add(r.transcript, &final, err) : STENO_ERR_NOMEM;
+        if (!st)
+            st = write_whisper_forms(&out, &r);
+        if (st)
+            (void)steno_fail(err, st, "answer");
+    }
+    assert_true(!st || st == STENO_ERR_NOMEM);
+    steno_buf_free(&out);
+    steno_transcript_free(r.transcript);
+    steno_hint_store_free(&ask.hints);
+    return st;
+}
+
 /* Appended after "head": all of it or nothing. */
 static steno_status json_is_whole_or_none(steno_status st, struct steno_buf *out, const char *want,
                                           steno_err *err)
@@ -395,6 +444,7 @@ static void settings_forms_and_answers_survive_failures(void **state)
     until_it_passes(settings, 5);
     until_it_passes(form, 2);
     until_it_passes(answer, 3);
+    until_it_passes(whisper_forms, 10);
 }
 
 static void series_and_admission_survive_failures(void **state)
