@@ -608,11 +608,8 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq)
 
 static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
 {
-    struct steno_header headers[5] = {{NULL, NULL}};
-    char disposition[4 * sizeof up->file_name];
+    struct steno_upload_headers headers;
     const char *option = steno_options_named_in(up->err.msg);
-    size_t n = 0;
-    int code;
     if (!option)
         option = steno_hint_named_in(up->err.msg);
     if (up->audio_seconds > 0)
@@ -628,16 +625,8 @@ static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
         return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
     if (up->code != 200)
         return steno_respond_status(rq, &up->err, option ? option : "file");
-    headers[n++] = (struct steno_header){"X-Steno-Model", up->served->name};
-    if (*up->warning)
-        headers[n++] = (struct steno_header){"X-Steno-Warning", up->warning};
-    if (up->form == STENO_UPLOAD_WHISPER_ASR) {
-        headers[n++] = (struct steno_header){"Asr-Engine", "steno"};
-        headers[n++] = (struct steno_header){
-            "Content-Disposition", steno_upload_disposition(up, disposition, sizeof disposition)};
-    }
-    code = up->code;
-    return steno_respond(rq, code, steno_upload_media_type(up), &up->answer, headers);
+    steno_upload_write_headers(up, &headers);
+    return steno_respond(rq, up->code, steno_upload_media_type(up), &up->answer, headers.v);
 }
 
 enum MHD_Result steno_upload_continue(struct steno_request *rq)

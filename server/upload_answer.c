@@ -106,7 +106,8 @@ const char *steno_upload_media_type(const struct steno_upload *up)
                                                                    : up->ask.format);
 }
 
-const char *steno_upload_disposition(const struct steno_upload *up, char *out, size_t size)
+/* Write whisper-asr-webservice's Content-Disposition. */
+static void write_disposition(const struct steno_upload *up, char *out, size_t size)
 {
     struct steno_buf name;
     steno_buf_init(&name, size);
@@ -115,7 +116,20 @@ const char *steno_upload_disposition(const struct steno_upload *up, char *out, s
     snprintf(out, size, "attachment; filename=\"%s.%s\"", name.data ? name.data : "",
              steno_whisper_asr_extension(up->asr.output));
     steno_buf_free(&name);
-    return out;
+}
+
+void steno_upload_write_headers(const struct steno_upload *up, struct steno_upload_headers *out)
+{
+    size_t n = 0;
+    out->v[n++] = (struct steno_header){"X-Steno-Model", up->served->name};
+    if (*up->warning)
+        out->v[n++] = (struct steno_header){"X-Steno-Warning", up->warning};
+    if (up->form == STENO_UPLOAD_WHISPER_ASR) {
+        write_disposition(up, out->disposition, sizeof out->disposition);
+        out->v[n++] = (struct steno_header){"Asr-Engine", "steno"};
+        out->v[n++] = (struct steno_header){"Content-Disposition", out->disposition};
+    }
+    out->v[n] = (struct steno_header){NULL, NULL};
 }
 
 struct steno_openai_result steno_upload_result(const struct steno_upload *up,

@@ -133,8 +133,13 @@ STENO_MUST steno_status steno_upload_write(struct steno_upload *up,
                                            const struct steno_openai_result *r);
 /* The media type of that answer. */
 const char *steno_upload_media_type(const struct steno_upload *up);
-/* Write whisper-asr-webservice's Content-Disposition. Returns out [size]. */
-const char *steno_upload_disposition(const struct steno_upload *up, char *out, size_t size);
+struct steno_upload_headers {
+    struct steno_header v[5]; /* after the last one: name NULL */
+    char disposition[4 * sizeof((struct steno_upload *)0)->file_name];
+};
+/* Write the headers that an answer of 200 has beside those of every answer. They point into both
+ * structs. */
+void steno_upload_write_headers(const struct steno_upload *up, struct steno_upload_headers *out);
 /* The deltas to come are of this channel, from 1. Its text begins on a new line, like that of each
  * channel that has none, so that all deltas add up to the text of the whole. Lock held. */
 void steno_upload_enter_channel(struct steno_upload *up, unsigned channel);

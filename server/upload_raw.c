@@ -143,12 +143,17 @@ static bool send_all(int fd, const struct steno_buf *b)
 
 static steno_status write_good_answer(struct steno_upload *up, struct steno_buf *out)
 {
+    struct steno_upload_headers headers;
     steno_status st = steno_buf_printf(
         out,
         "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n"
-        "X-Request-Id: %s\r\n%s%s%s%s\r\n",
-        steno_upload_media_type(up), up->answer.len, up->id,
-        *up->warning ? "X-Steno-Warning: " : "", up->warning, *up->warning ? "\r\n" : "", up->cors);
+        "X-Request-Id: %s\r\n",
+        steno_upload_media_type(up), up->answer.len, up->id);
+    steno_upload_write_headers(up, &headers);
+    for (const struct steno_header *h = headers.v; h->name && !st; h++)
+        st = steno_buf_printf(out, "%s: %s\r\n", h->name, h->value);
+    if (!st)
+        st = steno_buf_printf(out, "%s\r\n", up->cors);
     return st ? st : steno_buf_add(out, up->answer.data, up->answer.len);
 }
 
