@@ -44,20 +44,21 @@ static steno_status set_format(struct taken *t, const char *name, const char *va
     return STENO_OK;
 }
 
-static bool *flag_of(const struct taken *t, const char *name)
-{
-    return !strcmp(name, "translate")         ? &t->ask->hints.translate
-           : !strcmp(name, "vad")             ? &t->ask->vad_filter
-           : !strcmp(name, "detect_language") ? &t->wants->detect
-           : !strcmp(name, "diarize")         ? &t->wants->speakers
-           : !strcmp(name, "no_timestamps")   ? &t->wants->no_times
-                                              : &t->wants->no_probabilities;
-}
-
 static steno_status set_flag(struct taken *t, const char *name, const char *value, steno_err *err)
 {
+    const struct {
+        const char *name;
+        bool *flag;
+    } flags[] = {{"translate", &t->ask->hints.translate},
+                 {"vad", &t->ask->vad_filter},
+                 {"detect_language", &t->wants->detect},
+                 {"diarize", &t->wants->speakers},
+                 {"no_timestamps", &t->wants->no_times},
+                 {"no_language_probabilities", &t->wants->no_probabilities}};
     (void)err;
-    *flag_of(t, name) = is_true(value);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (!strcmp(name, flags[i].name))
+            *flags[i].flag = is_true(value);
     return STENO_OK;
 }
 
@@ -117,17 +118,21 @@ static steno_status set_context(struct taken *t, const char *name, const char *v
                                   n ? "yes" : "no", err);
 }
 
-static steno_status set_threshold(struct taken *t, const char *name, const char *value,
+/* The ranges of the options are checked here too: an error names the form's field. */
+static steno_status set_no_speech(struct taken *t, const char *name, const char *value,
                                   steno_err *err)
 {
-    const bool no_speech = !strcmp(name, "no_speech_thold");
     double v;
-    steno_status st =
-        steno_query_double(name, value, no_speech ? 0 : -1000, no_speech ? 1 : 0, &v, err);
-    return st ? st
-              : steno_options_set(&t->wants->options,
-                                  no_speech ? "no_speech_threshold" : "log_prob_threshold", value,
-                                  err);
+    steno_status st = steno_query_double(name, value, 0, 1, &v, err);
+    return st ? st : steno_options_set(&t->wants->options, "no_speech_threshold", value, err);
+}
+
+static steno_status set_log_prob(struct taken *t, const char *name, const char *value,
+                                 steno_err *err)
+{
+    double v;
+    steno_status st = steno_query_double(name, value, -1000, 0, &v, err);
+    return st ? st : steno_options_set(&t->wants->options, "log_prob_threshold", value, err);
 }
 
 static steno_status set_max_len(struct taken *t, const char *name, const char *value,
@@ -186,8 +191,8 @@ static const struct field {
     {"beam_size", set_beam},
     {"best_of", set_best_of},
     {"max_context", set_context},
-    {"no_speech_thold", set_threshold},
-    {"logprob_thold", set_threshold},
+    {"no_speech_thold", set_no_speech},
+    {"logprob_thold", set_log_prob},
     {"max_len", set_max_len},
     {"offset_n", set_offset_n},
     {"offset_t", check_offset},
