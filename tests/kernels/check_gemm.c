@@ -32,7 +32,7 @@ struct setup {
     struct steno_gemm_epilogue ep;
     const struct steno_gemm_epilogue *use;
     double slack; /* added to the magnitude of the products, times that of A; usually 0 */
-    bool approx;  /* SiLU is within 2^-13 */
+    bool approx;  /* SiLU and GELU are within 2^-13 */
     bool w24; /* numbers are rounded to 24 bits relative to the largest of their row of A, or column
                  of B */
 };
@@ -124,6 +124,7 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
         bound *= ep->act == STENO_ACT_HARD_SWISH ? 1.5 : 1; /* its slope */
         want = activation_of(want, ep);
         bound += t->approx && ep->act == STENO_ACT_SILU ? 0x1p-13 * fabs(want) : 0;
+        bound += t->approx && ep->act == STENO_ACT_GELU ? 0x1p-13 * fabs(want) + 0x1p-18 : 0;
         if (ep->residual)
             want += (double)ep->residual[i * ep->ldr + j];
         bound += 4 * EPS * fabs(want);

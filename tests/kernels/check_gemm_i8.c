@@ -160,6 +160,8 @@ static void compare_float(const struct setup *t, size_t i, size_t j, int32_t sum
         want = activation_of(want, &t->ep);
     if (t->ep.act == STENO_ACT_SILU)
         bound = fabs(want) / 8192;
+    if (t->ep.act == STENO_ACT_GELU)
+        bound = fabs(want) / 8192 + 0x1p-18;
     if (t->ep.act == STENO_ACT_HARD_SIGMOID || t->ep.act == STENO_ACT_SWOOSH)
         bound = 4 * EPS * ((double)t->ep.act_max + 100); /* sums of numbers of that size */
     if (t->ep.residual)

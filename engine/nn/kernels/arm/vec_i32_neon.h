@@ -100,6 +100,11 @@ static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
     const int16x8_t high = vcombine_s16(vqmovn_s32(c), vqmovn_s32(d));
     vst1q_u8(p, vcombine_u8(vqmovun_s16(low), vqmovun_s16(high)));
 }
+static inline vf v_ldexp_normal(vf a, vf n)
+{
+    const int32x4_t e = vshlq_n_s32(vcvtnq_s32_f32(n), 23);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), e));
+}
 static inline vf v_fraction(vf t, vf *whole)
 {
     t = v_min(v_set1(150.0f), v_max(v_set1(-126.0f), t));

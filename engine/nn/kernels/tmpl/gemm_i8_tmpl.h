@@ -551,6 +551,8 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
         approx_silu(v, 2 * n);
     else if (act == STENO_ACT_RELU)
         V_EACH(i, 2 * n) v[i] = v_max(v_zero(), v[i]);
+    else if (act == STENO_ACT_GELU)
+        approx_gelu(v, 2 * n);
     else if (act)
         activate_each(v, 2 * n, ep);
     V_EACH(i, 2 * n) v[i] = rounded(v[i]);
@@ -625,6 +627,8 @@ static void store_tile(const struct product *p, const struct part *a, const int3
             store_rounded(p, a, tile, r0, rows, width, j, true, STENO_ACT_SILU);
         else if (biased && act == STENO_ACT_RELU)
             store_rounded(p, a, tile, r0, rows, width, j, true, STENO_ACT_RELU);
+        else if (biased && act == STENO_ACT_GELU)
+            store_rounded(p, a, tile, r0, rows, width, j, true, STENO_ACT_GELU);
         else
             store_rounded(p, a, tile, r0, rows, width, j, biased, act);
         return;

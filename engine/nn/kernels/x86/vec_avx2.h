@@ -109,6 +109,12 @@ static inline vf v_ldexp(vf a, vf n)
     vf f2 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e2, bias), 23));
     return a * f1 * f2;
 }
+/* a * 2^n, where a and the result are normal numbers. */
+static inline vf v_ldexp_normal(vf a, vf n)
+{
+    const __m256i e = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), e));
+}
 /* t = *whole + the fraction, |fraction| <= 1/2. t is clamped to [-126, 150]. */
 static inline vf v_fraction(vf t, vf *whole)
 {

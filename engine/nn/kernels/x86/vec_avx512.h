@@ -99,6 +99,10 @@ static inline vf v_ldexp(vf a, vf n)
 {
     return _mm512_scalef_ps(a, n);
 }
+static inline vf v_ldexp_normal(vf a, vf n)
+{
+    return _mm512_scalef_ps(a, n);
+}
 /* Needs no clamp: vreduceps takes any t, and vscalefps any *whole. */
 static inline vf v_fraction(vf t, vf *whole)
 {
