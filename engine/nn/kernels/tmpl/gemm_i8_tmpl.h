@@ -94,11 +94,13 @@ struct head {         /* 64 bytes */
 enum {
     START = A_LD - 1, /* the lane of a copied row that its sums start with */
     LIFT = 128,       /* what B is raised by */
+    PAIR_RESTS = 3,   /* most of a pair: a number may lack 64, the other one 64 and 127 */
 };
-/* Number k of a row of a block lacks d in the copy. */
+/* Byte shift / 8 of a lane of a copied row lacks d. */
 struct rest {
-    uint16_t k;
-    int16_t d;
+    uint16_t lane;
+    uint8_t shift;
+    int8_t d;
 };
 #else
 enum { LIFT = 0 };
@@ -309,8 +311,11 @@ static struct rest *split_pair(int8_t *q, struct rest *r, size_t k, int x0, int 
         y[y[1] < y[0]] -= over;
     for (size_t i = 0; i < 2; i++) {
         q[k + i] = (int8_t)y[i];
-        if (x[i] != y[i])
-            *r++ = (struct rest){(uint16_t)(k + i), (int16_t)(x[i] - y[i])};
+        for (int d = x[i] - y[i], part; d; d -= part) {
+            part = d > 127 ? 127 : d < -128 ? -128 : d;
+            *r++ =
+                (struct rest){(uint16_t)((k + i) / KG), (uint8_t)((k + i) % KG * 8), (int8_t)part};
+        }
     }
     return r;
 }
@@ -328,9 +333,11 @@ static struct rest *lower_row(int32_t *to, const uint8_t *a, size_t n, bool is_s
     for (size_t u = n / KG; u < lanes_of(n); u++)
         to[u] = 0;
     for (; k + 32 <= n; k += 32)
-        if (!vi_lower_bytes(q + k, a + k, flip, by, &sums))
-            for (size_t x = k; x < k + 32; x += 2)
-                r = split_pair(q, r, x, (a[x] ^ flip) - by, (a[x + 1] ^ flip) - by);
+        for (uint32_t bad = vi_lower_bytes(q + k, a + k, flip, by, &sums); bad; bad &= bad - 1) {
+            const size_t x = k + (size_t)__builtin_ctz(bad);
+            bad &= bad - 1;
+            r = split_pair(q, r, x, (a[x] ^ flip) - by, (a[x + 1] ^ flip) - by);
+        }
     for (; k < n; k += 2) {
         const int x0 = (a[k] ^ flip) - by, x1 = k + 1 < n ? (a[k + 1] ^ flip) - by : 0;
         r = split_pair(q, r, k, x0, x1);
@@ -364,10 +371,10 @@ static void add_rests(int32_t *sums, const struct rest *r, const struct rest *en
     for (size_t j = 0; j < panels && r < end; j++, sums += NR, b += panel) {
         vi s0 = vi_load(sums), s1 = vi_load(sums + VL);
         for (const struct rest *x = r; x < end; x++) {
-            const int8_t *at = b + x->k / KG * LANE_ROW;
-            const vi d = vi_set1((uint16_t)x->d);
-            s0 = vi_madd(s0, d, vi_byte(vi_load(at), x->k % KG));
-            s1 = vi_madd(s1, d, vi_byte(vi_load(at + VL * KG), x->k % KG));
+            const int8_t *at = b + (size_t)x->lane * LANE_ROW;
+            const vi d = vi_set1((int32_t)((uint32_t)(uint8_t)x->d << x->shift));
+            s0 = dot(s0, d, weights(at));
+            s1 = dot(s1, d, weights(at + VL * KG));
         }
         vi_store(sums, s0);
         vi_store(sums + VL, s1);
@@ -841,7 +848,7 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
     alignas(64) int32_t buf[A_ROOM];
     int32_t a_sum[MC];
 #ifdef SUMS_16
-    struct rest rests[MC * KU * KG], *starts[MC + 1] = {rests};
+    struct rest rests[MC * KU * KG / 2 * PAIR_RESTS], *starts[MC + 1] = {rests};
     int32_t shifts[MC];
 #endif
     const bool here = lies_well(p->g);

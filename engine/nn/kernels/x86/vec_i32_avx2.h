@@ -117,15 +117,10 @@ static inline vi vi_dot_bytes(vi acc, vi a, vi b)
     __asm__("vpmaddwd %1, %0, %0" : "+x"(pairs) : "m"(ones));
     return _mm256_add_epi32(acc, pairs);
 }
-/* Byte i, 0..3, of each lane. */
-static inline vi vi_byte(vi a, int i)
-{
-    return _mm256_and_si256(_mm256_srl_epi32(a, _mm_cvtsi32_si128(8 * i)), _mm256_set1_epi32(0xff));
-}
-/* 32 unsigned bytes of p, the top bits flipped where flip is 0x80, less `by`, to q. False: the sum
- * of a pair is above 127 or below -128 after numbers of the other sign are left out, so that not
- * all of q is right. *sum += all numbers. */
-static inline int vi_lower_bytes(int8_t *q, const uint8_t *p, int flip, int by, vi *sum)
+/* 32 unsigned bytes of p, the top bits flipped where flip is 0x80, less `by`, to q. Two
+ * bits of the result are 1 for each pair that is wrong in q, since its sum is above 127 or below
+ * -128 after numbers of the other sign are left out. *sum += all numbers. */
+static inline uint32_t vi_lower_bytes(int8_t *q, const uint8_t *p, int flip, int by, vi *sum)
 {
     const vi v = _mm256_xor_si256(vi_load(p), _mm256_set1_epi8((char)flip));
     const vi less = _mm256_set1_epi16((short)by), zero = vi_zero();
@@ -137,7 +132,7 @@ static inline int vi_lower_bytes(int8_t *q, const uint8_t *p, int flip, int by, 
                                    _mm256_cmpgt_epi16(_mm256_set1_epi16(-128), low));
     *sum = vi_add(*sum, _mm256_madd_epi16(_mm256_add_epi16(even, odd), _mm256_set1_epi16(1)));
     vi_store(q, _mm256_sub_epi8(v, _mm256_set1_epi8((char)by)));
-    return _mm256_testz_si256(bad, bad);
+    return (uint32_t)_mm256_movemask_epi8(bad);
 }
 /* The sum of all lanes of the result grows by the sum of 32 unsigned bytes, top bits flipped. */
 static inline vi vi_add_bytes(vi sum, const uint8_t *p, int flip)
