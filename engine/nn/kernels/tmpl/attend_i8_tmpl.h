@@ -18,6 +18,8 @@
 #include "nn/kernels/attend_i8.h"
 #include "nn/kernels/internal.h"
 
+#include "nn/kernels/tmpl/prefetch.h"
+
 #include <stdalign.h>
 #include <stdbool.h>
 #include <string.h>
@@ -28,7 +30,12 @@
 enum { WEIGHTS = V_MANY };
 #endif
 
-enum { KEYS = STENO_KV_PAGE_KEYS, ROWS = STENO_ATTEND_ROWS, SIZE = STENO_ATTEND_SIZE };
+enum {
+    KEYS = STENO_KV_PAGE_KEYS,
+    ROWS = STENO_ATTEND_ROWS,
+    SIZE = STENO_ATTEND_SIZE,
+    AHEAD = 12 /* rows */
+};
 
 /* The left factor of a product. */
 struct factor {
@@ -107,6 +114,8 @@ static void pack_keys(uint8_t *to, float *unit, size_t size, size_t n, const flo
         vf top = v_zero(), steps;
         if (rows < VL)
             memset(t, 0, size * VL * sizeof *t);
+        for (size_t i = 0; i < VL; i++)
+            prefetch_floats(k + (VL + i) * ldk, size);
         transpose_blocks(t, VL, k, ldk, rows, size);
         for (size_t c = 0; c < size; c++)
             top = v_max_nan(top, v_abs(v_load(t + c * VL)));
@@ -130,6 +139,8 @@ static void pack_values(uint8_t *to, float *unit, size_t size, size_t n, const f
     for (size_t j = 0; j < n; j += 4, v += 4 * ldv, to += 4 * columns) {
         const size_t rows = n - j < 4 ? n - j : 4;
         float by[4] = {0};
+        for (size_t i = 0; i < 4; i++)
+            prefetch_floats(v + (AHEAD + i) * ldv, size);
         for (size_t i = 0; i < rows; i++)
             by[i] = attend_i8_steps(largest(v + i * ldv, size), ATTEND_I8, &unit[j + i]);
         for (size_t c = 0; c < columns; c += VL) {

@@ -647,8 +647,8 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
     fn = step == 4 ? micro_1x4 : step == 2 ? two_panels[h] : fn;
-    if (VL == 8 && !p->spread)
-        prefetch_stored(p->c, p->ldc, p->ep, a->i0 + r0, h, j * NR);
+    if (VL != 4 && !p->spread)
+        prefetch_stored(p->c, p->ldc, p->ep, a->i0 + r0, h, j * NR, NR);
     fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, prefetch, tile);
     for (size_t q = 0; q < step; q++) {
         size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;

@@ -46,20 +46,29 @@ static inline __attribute__((always_inline)) bool reads_shared(enum reads reads)
     return reads == SHARED || reads == SHARED1;
 }
 
-/* Prefetch what storing a tile of `rows` rows from (i, j) on writes, C of f32 or int32_t, and
- * reads, a residual, while its sums are computed: with many rows neither is in L2. Always inlined,
- * because gcc removes calls of functions that only prefetch. */
+/* Prefetch n floats that are read soon. The CPU does not foresee rows that are a page apart, as
+ * those of one head. Always inlined, because gcc removes calls of functions that only prefetch. */
+static inline __attribute__((always_inline)) void prefetch_floats(const float *x, size_t n)
+{
+    for (size_t c = 0; c < n; c += 16)
+        __builtin_prefetch(x + c);
+}
+
+/* Prefetch what storing a tile of rows x columns from (i, j) on writes, C of f32 or int32_t, and
+ * reads, a residual, while its sums are computed: with many rows neither is in L2. Always inlined
+ * for the same reason. */
 static inline __attribute__((always_inline)) void
 prefetch_stored(const void *c, size_t ldc, const struct steno_gemm_epilogue *ep, size_t i,
-                size_t rows, size_t j)
+                size_t rows, size_t j, size_t columns)
 {
     const float *to = (const float *)c + i * ldc + j;
     const float *residual = ep && ep->residual ? ep->residual + i * ep->ldr + j : NULL;
-    for (size_t r = 0; r < rows; r++) {
-        __builtin_prefetch(to + r * ldc, 1);
-        if (residual)
-            __builtin_prefetch(residual + r * ep->ldr);
-    }
+    for (size_t r = 0; r < rows; r++)
+        for (size_t x = 0; x < columns; x += 16) {
+            __builtin_prefetch(to + r * ldc + x, 1);
+            if (residual)
+                __builtin_prefetch(residual + r * ep->ldr + x);
+        }
 }
 
 #endif
