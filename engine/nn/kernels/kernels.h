@@ -193,10 +193,10 @@ struct steno_attend_seen {
  * and sums in f32:
  *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o += w v
  * max is the largest t of a row so far; attend_bf16, whose w are powers of two, has it in units of
- * STENO_ATTEND_BF16_UNIT. o and sum (of w) are in units of e^(the largest t). Several calls for
+ * STENO_ATTEND_LOG2. o and sum (of w) are in units of e^(the largest t). Several calls for
  * consecutive keys accumulate: start with sum 0, max -inf and `first`. The result is o / sum. Where
  * max is -inf and sum is not NaN, the row saw no key. */
-#define STENO_ATTEND_BF16_UNIT 0.693147181f /* log 2 */
+#define STENO_ATTEND_LOG2 0.693147181f /* log 2 */
 #define STENO_ATTEND_ROWS 32
 #define STENO_ATTEND_SIZE 256 /* maximum of size; v_size has none */
 #define STENO_KV_PAGE_KEYS 128

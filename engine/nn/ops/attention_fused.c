@@ -74,7 +74,7 @@ bool steno_attention_fused_init(struct steno_attention_fused *t, const struct st
         t->pack = k->attend_i16_pack;
     }
     t->k = k;
-    t->unit = in_bf16(a, k) ? STENO_ATTEND_BF16_UNIT : 1;
+    t->unit = in_bf16(a, k) || in_i16(a, k) ? STENO_ATTEND_LOG2 : 1;
     t->plain = is_plain(a);
     t->skips = by_row && a->keys > MASKED_BLOCK;
     t->block = by_row ? MASKED_BLOCK : a->hidden.data ? BLOCK : a->keys;

@@ -7,8 +7,6 @@
  * which also multiply the query's numbers and the finished sums. A query is in a unit of its own.
  *
  * Packed: the units of the columns, f32 [STENO_ATTEND_SIZE]; then panels of pairs. */
-enum { KEY_STEPS = 2047, QUERY_STEPS = 4095, WEIGHT_STEPS = 16383, VALUE_STEPS = 1023 };
-
 _Static_assert((int64_t)STENO_ATTEND_SIZE *KEY_STEPS *QUERY_STEPS <= INT32_MAX &&
                    (int64_t)KEYS * WEIGHT_STEPS * VALUE_STEPS <= INT32_MAX,
                "sums fit");
@@ -17,11 +15,6 @@ _Static_assert((int64_t)STENO_ATTEND_SIZE *KEY_STEPS *QUERY_STEPS <= INT32_MAX &
 ALWAYS void put(float *to, vf low, vf high)
 {
     vi_store(to, vi_narrow(vi_round(low), vi_round(high)));
-}
-
-ALWAYS void put_weights(float *to, vf low, vf high)
-{
-    put(to, low * v_set1(WEIGHT_STEPS), high * v_set1(WEIGHT_STEPS));
 }
 
 static const float *panels_of(const void *packed)

@@ -17,6 +17,11 @@
 
 #include "nn/kernels/tmpl/math_tmpl.h"
 
+#ifdef ATTEND_INTS
+#include "nn/kernels/tmpl/approx_tmpl.h"
+#endif
+#include "nn/kernels/tmpl/prefetch.h"
+
 #include <stdalign.h>
 #include <string.h>
 
@@ -53,6 +58,14 @@ struct work {
 };
 
 #define LARGE_SCORE ((float)(1 << 22)) /* in the unit of weights; half an ulp of it is 1/4 */
+
+/* A weight of 1. */
+#ifdef ATTEND_INTS
+enum { KEY_STEPS = 2047, QUERY_STEPS = 4095, WEIGHT_STEPS = 16383, VALUE_STEPS = 1023 };
+#define ONE ((float)WEIGHT_STEPS)
+#else
+#define ONE 1.0f
+#endif
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -98,6 +111,19 @@ ALWAYS void put(float *to, vf low, vf high)
 {
     v_store(to, (vf)_mm512_cvtne2ps_pbh(high, low));
 }
+#elif defined ATTEND_INTS
+static const float unit = 1.44269504088896341f;
+
+/* ONE 2^x within 3e-6 of it for numbers that exceed 0 by no more than an ulp; 2^-126 below that. */
+ALWAYS void weights_of(vf *x, int n)
+{
+    vf f[V_MANY], whole[V_MANY];
+    V_EACH(i, n) x[i] = v_max(v_set1(-126.0f), x[i]);
+    V_EACH(i, n) whole[i] = v_round(x[i]);
+    V_EACH(i, n) f[i] = x[i] - whole[i];
+    approx_exp2_fraction(x, f, ONE, n);
+    V_EACH(i, n) x[i] = v_ldexp_normal(x[i], whole[i]);
+}
 #else
 static const float unit = 1;
 
@@ -129,11 +155,6 @@ ALWAYS void put(float *to, vf low, vf high)
     v_store(to + VL, high);
 }
 #endif
-
-ALWAYS void put_weights(float *to, vf low, vf high)
-{
-    put(to, low, high);
-}
 
 static const float *panels_of(const void *packed)
 {
@@ -366,6 +387,7 @@ static void raise(struct work *w, size_t m, float scale)
         const vf old = v_load(w->max + i), top = v_max(v_load(w->high + i) * v_set1(scale), old);
         vf keep = old - top;
         weights_of(&keep, 1);
+        keep = keep * v_set1(1 / ONE);
         v_store(w->max + i, top);
         v_store(w->base + i, v_select(v_lt(v_set1(-INFINITY), top), top, v_zero()));
         v_store(w->keep + i, v_select(v_lt(old, top), keep, v_set1(1.0f)));
@@ -395,7 +417,9 @@ ALWAYS vf weigh_some(const float *s, float *to, int n, vf by, vf base)
     vf x[V_MANY];
     V_EACH(v, n) x[v] = v_fma(v_load(s + v * VL), by, base);
     weights_of(x, n);
-    V_EACH(v, n / 2) put_weights(to + v * NR / STEP, x[2 * v], x[2 * v + 1]);
+    if (ONE > 1) /* else the sum counts weights that the values do not get */
+        V_EACH(v, n) x[v] = v_round(x[v]);
+    V_EACH(v, n / 2) put(to + v * NR / STEP, x[2 * v], x[2 * v + 1]);
     V_EACH(v, n / 2)
     x[v] = x[2 * v] + x[2 * v + 1];
     for (int v = 1; v < n / 2; v++)
@@ -441,6 +465,15 @@ static void block(const struct steno_attend *a, struct work *w, size_t j, size_t
         memcpy(w->s + i * S_ROW, w->s + i * S_ROW + KEYS, ROWS * sizeof *w->s);
 }
 
+/* Meanwhile a share of the next ROWS rows of q comes into the caches, if there are any. */
+ALWAYS void prefetch_rows(const struct steno_attend *a, size_t j)
+{
+    const size_t keys = a->to - a->from, done = j - a->from;
+    const size_t from = ROWS * done / keys, to = ROWS * (done + KEYS) / keys;
+    for (size_t i = ROWS + from; i < ROWS + (to < ROWS ? to : ROWS); i++)
+        prefetch_floats(a->q + i * a->ldq, a->size);
+}
+
 static void attend(const struct steno_attend *a)
 {
     struct work w;
@@ -450,13 +483,15 @@ static void attend(const struct steno_attend *a)
     for (size_t i = 0; i < ROWS; i++) {
         w.high[i] = w.max[i] = i < a->m ? a->max[i] : 0;
         v_store(w.sum + i * VL, v_zero());
-        w.sum[i * VL] = i < a->m ? a->sum[i] : 0;
+        w.sum[i * VL] = i < a->m ? a->sum[i] * ONE : 0;
     }
-    for (size_t j = a->from; j < a->to; j += KEYS)
+    for (size_t j = a->from; j < a->to; j += KEYS) {
+        prefetch_rows(a, j);
         block(a, &w, j, a->to - j < KEYS ? a->to - j : KEYS);
+    }
     for (size_t i = 0; i < a->m; i++) {
         a->max[i] = w.max[i];
-        a->sum[i] = v_hsum(v_load(w.sum + i * VL));
+        a->sum[i] = v_hsum(v_load(w.sum + i * VL)) * (1 / ONE);
     }
 }
 
