@@ -772,7 +772,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
                            size_t j, micro_fn *fn, size_t step, const int8_t *prefetch)
 {
     alignas(64) int32_t tile[MR * NR];
-    if (VL != 4)
+    if (VL == 8 || (VL == 16 && p->g->m > MC))
         prefetch_stored(p->g->c, p->g->ldc, p->g->ep, a->i0 + r0, h, j * NR, NR);
     fn(a->ku, a->buf + r0 * A_LD, a->b + j * p->b.panel, p->b.panel, prefetch, tile);
 #ifdef SUMS_16

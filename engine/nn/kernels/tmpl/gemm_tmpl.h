@@ -642,12 +642,12 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    const bool half = step == 1 && by_rows != few_by_rows && by_rows != stream_by_rows &&
-                      p->n - j * NR <= VL && !p->spread;
+    const bool alone = by_rows == few_by_rows || by_rows == stream_by_rows;
+    const bool half = step == 1 && !alone && p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
     fn = step == 4 ? micro_1x4 : step == 2 ? two_panels[h] : fn;
-    if (VL != 4 && !p->spread)
+    if ((VL == 8 || (VL == 16 && !alone)) && !p->spread)
         prefetch_stored(p->c, p->ldc, p->ep, a->i0 + r0, h, j * NR, NR);
     fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, prefetch, tile);
     for (size_t q = 0; q < step; q++) {
