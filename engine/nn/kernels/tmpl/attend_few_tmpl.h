@@ -20,7 +20,7 @@ attend_block(const size_t rows, const float *x, size_t ldx, const float *b, size
     vf s[STENO_ATTEND_FEW_ROWS][ATTEND_VECTORS];
     vm m[ATTEND_VECTORS];
     for (size_t v = 0; v < ATTEND_VECTORS; v++)
-        m[v] = v_tail(n <= v * VL ? 0 : n - v * VL < VL ? n - v * VL : VL);
+        m[v] = tail_at(n, v * VL);
 #pragma GCC unroll 8
     for (size_t i = 0; i < rows; i++)
 #pragma GCC unroll 2
@@ -77,14 +77,14 @@ static inline void attend_weigh(float *p, size_t n, vf scale, const float *mask,
 {
     vf top = v_set1(-INFINITY), sum = v_zero();
     for (size_t j = 0; j < n; j += VL) {
-        vm m = v_tail(n - j < VL ? n - j : VL);
+        vm m = tail_at(n, j);
         vf t = score(p + j, NULL, mask ? mask + j : NULL, scale, m);
         v_store(p + j, t);
         top = v_max(top, t);
     }
     top = v_set1(v_hmax(top));
     for (size_t j = 0; j < n; j += VL) {
-        vm m = v_tail(n - j < VL ? n - j : VL);
+        vm m = tail_at(n, j);
         vf e = v_select(m, v_exp(v_load(p + j) - top), v_zero());
         v_store(p + j, e);
         sum = sum + e;

@@ -82,7 +82,7 @@ static float largest(const float *x, size_t n)
 {
     vf top = v_zero();
     for (size_t i = 0; i < n; i += VL)
-        top = v_max_nan(top, v_abs(v_load_m(x + i, v_tail(n - i < VL ? n - i : VL))));
+        top = v_max_nan(top, v_abs(v_load_m(x + i, tail_at(n, i))));
     return v_any(v_is_nan(top)) ? NAN : v_hmax(top);
 }
 
@@ -91,7 +91,7 @@ static void to_factor(const float *x, size_t n, struct factor *f, float *unit)
 {
     const vf by = v_set1(attend_i8_steps(largest(x, n), ATTEND_I16, unit));
     for (size_t i = 0; i < n; i += VL)
-        factor_put(f, i, v_load_m(x + i, v_tail(n - i < VL ? n - i : VL)) * by);
+        factor_put(f, i, v_load_m(x + i, tail_at(n, i)) * by);
 }
 
 /* Four vectors of numbers in steps, rounded and raised by 128: the bytes of each lane, x[0] first.
@@ -132,10 +132,10 @@ static void pack_keys(uint8_t *to, float *unit, size_t size, size_t n, const flo
     }
 }
 
-/* Values [n, size], four at a time. */
-static void pack_values(uint8_t *to, float *unit, size_t size, size_t n, const float *v, size_t ldv)
+/* Values [n, size], four at a time, padded to `columns`. */
+static void pack_values(uint8_t *to, float *unit, size_t size, size_t columns, size_t n,
+                        const float *v, size_t ldv)
 {
-    const size_t columns = (size + 15) / 16 * 16;
     for (size_t j = 0; j < n; j += 4, v += 4 * ldv, to += 4 * columns) {
         const size_t rows = n - j < 4 ? n - j : 4;
         float by[4] = {0};
@@ -144,7 +144,7 @@ static void pack_values(uint8_t *to, float *unit, size_t size, size_t n, const f
         for (size_t i = 0; i < rows; i++)
             by[i] = attend_i8_steps(largest(v + i * ldv, size), ATTEND_I8, &unit[j + i]);
         for (size_t c = 0; c < columns; c += VL) {
-            const vm m = v_tail(size <= c ? 0 : size - c < VL ? size - c : VL);
+            const vm m = tail_at(size, c);
             vf x[4];
             for (size_t i = 0; i < 4; i++) {
                 x[i] = v_zero();
@@ -166,7 +166,7 @@ static void V_NAME(kv_pack_i8)(void *page, size_t size, size_t v_size, size_t n,
         memset(page, 128, l.units);
     memset(k_unit, 0, 2 * KEYS * sizeof *k_unit);
     pack_keys(keys, k_unit, size, n, k, ldk);
-    pack_values(keys + l.values, v_unit, v_size, n, v, ldv);
+    pack_values(keys + l.values, v_unit, v_size, l.v_columns, n, v, ldv);
     attend_i8_mark(k_unit, v_unit);
 }
 
@@ -215,7 +215,7 @@ static void weigh(struct query *q, const float *k_unit, size_t n)
 static void mix(float *y, size_t n, float keep, const float *x, float by)
 {
     for (size_t c = 0; c < n; c += VL) {
-        const vm m = v_tail(n - c < VL ? n - c : VL);
+        const vm m = tail_at(n, c);
         v_store_m(y + c, m, v_fma(v_load(x + c), v_set1(by), v_load_m(y + c, m) * v_set1(keep)));
     }
 }

@@ -85,12 +85,6 @@ struct tile {
     float *top; /* per row and lane: raised to the largest sum; or NULL */
 };
 
-/* Lanes of numbers c, c + 1, ... of n. */
-ALWAYS vm tail_at(size_t n, size_t c)
-{
-    return v_tail(n <= c ? 0 : n - c < VL ? n - c : VL);
-}
-
 #define EACH_ROW _Pragma("GCC unroll 12") for (int i = 0; i < h; i++)
 
 #ifdef ATTEND_PAIRS

@@ -12,6 +12,12 @@ static inline vf v_clamp(vf x, float lo, float hi)
     return v_min(v_set1(hi), v_max(v_set1(lo), x));
 }
 
+/* Lanes of numbers c, c + 1, ... of n. */
+static inline __attribute__((always_inline)) vm tail_at(size_t n, size_t c)
+{
+    return v_tail(n <= c ? 0 : n - c < VL ? n - c : VL);
+}
+
 /* NaN if either is. */
 static inline vf v_max_nan(vf a, vf b)
 {
