@@ -1,21 +1,18 @@
 #include "protocol/openai_rest.h"
 
 #include "protocol/json_text.h"
+#include "protocol/then.h"
 
 #include <math.h>
 #include <string.h>
 
-/* OpenAI writes the English name of a language. */
-static const char *language_name(const char *code)
+const char *steno_openai_language(const char *code)
 {
     const char *name = steno_language_name(code);
     return name ? name : code;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
-
-/* Runs a chain of calls until one fails. */
-#define THEN(st, call) ((st) = (st) ? (st) : (call))
 
 static steno_status put_text(struct steno_buf *out, const char *key, const char *value)
 {
@@ -234,7 +231,8 @@ steno_status steno_openai_write_verbose(struct steno_buf *out, const struct sten
 {
     steno_status st =
         steno_buf_printf(out, "{\"task\":\"%s\",", r->translated ? "translate" : "transcribe");
-    THEN(st, put_text(out, "language", r->translated ? "english" : language_name(r->language)));
+    THEN(st,
+         put_text(out, "language", r->translated ? "english" : steno_openai_language(r->language)));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, steno_json_put_seconds(out, "duration", r->duration));
     THEN(st, steno_buf_puts(out, ","));

@@ -84,6 +84,9 @@ STENO_MUST steno_status steno_openai_write_json(struct steno_buf *out,
 STENO_MUST steno_status steno_openai_write_verbose(struct steno_buf *out,
                                                    const struct steno_openai_result *r, bool words,
                                                    bool segments);
+/* The English name of a language, as OpenAI writes it; the code itself, or NULL, where there is
+ * none. */
+const char *steno_openai_language(const char *code);
 /* Append segment `id` of verbose_json, with a comma before all but the first, and without its
  * closing brace. channel from 1; 0 = the recording has one. */
 STENO_MUST steno_status steno_openai_open_segment(struct steno_buf *out,

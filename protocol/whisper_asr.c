@@ -6,10 +6,8 @@
 
 #include "protocol/json_text.h"
 #include "protocol/subtitle.h"
+#include "protocol/then.h"
 #include "protocol/word.h"
-
-/* Runs a chain of calls until one fails. */
-#define THEN(st, call) ((st) = (st) ? (st) : (call))
 
 /* ---- the query ------------------------------------------------------------------------------- */
 
@@ -172,9 +170,9 @@ steno_status steno_whisper_asr_write_language(struct steno_buf *out,
 {
     const bool any = r->language && *r->language;
     const char *code = any ? r->language : "und";
-    const char *name = any ? steno_language_name(code) : "undetermined";
+    const char *name = any ? steno_openai_language(code) : "undetermined";
     steno_status st = steno_buf_puts(out, "{");
-    THEN(st, steno_json_put_member(out, "detected_language", name ? name : code));
+    THEN(st, steno_json_put_member(out, "detected_language", name));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, steno_json_put_member(out, "language_code", code));
     return THEN(st, steno_buf_printf(out, ",\"confidence\":%.6g}",

@@ -6,10 +6,8 @@
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 #include "protocol/subtitle.h"
+#include "protocol/then.h"
 #include "protocol/word.h"
-
-/* Runs a chain of calls until one fails. */
-#define THEN(st, call) ((st) = (st) ? (st) : (call))
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
@@ -309,10 +307,9 @@ static steno_status put_segment(struct steno_buf *out, const steno_transcript *t
 /* Append what was detected: the model tells how probable the best language is, and no other. */
 static steno_status put_detected(struct steno_buf *out, const struct steno_openai_result *r)
 {
-    const char *name = steno_language_name(r->language);
     const double p = r->language_probability;
     steno_status st = steno_buf_puts(out, ",");
-    THEN(st, steno_json_put_member(out, "detected_language", name ? name : r->language));
+    THEN(st, steno_json_put_member(out, "detected_language", steno_openai_language(r->language)));
     THEN(st, steno_buf_printf(out, ",\"detected_language_probability\":%.6g,", p));
     THEN(st, steno_buf_puts(out, "\"language_probabilities\":{"));
     THEN(st, steno_json_put_string(out, r->language, strlen(r->language)));
@@ -323,10 +320,9 @@ static steno_status write_verbose(struct steno_buf *out, const steno_transcript 
                                   const struct steno_openai_result *r,
                                   const struct steno_whisper_cpp_about *about)
 {
-    const char *name = steno_language_name(r->language);
     steno_status st =
         steno_buf_printf(out, "{\"task\":\"%s\",", r->translated ? "translate" : "transcribe");
-    THEN(st, steno_json_put_member(out, "language", name ? name : r->language));
+    THEN(st, steno_json_put_member(out, "language", steno_openai_language(r->language)));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, steno_json_put_seconds(out, "duration", r->duration));
     THEN(st, steno_buf_puts(out, ","));
