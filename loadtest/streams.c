@@ -156,7 +156,8 @@ static void begin_utterance(struct user *u, double speech)
     u->n_begun = 0;
 }
 
-/* Times are those of the simulated clock; 0 of the early final: the endpoint's chunk arrives. */
+/* Times are those of the simulated clock. Those of the early final count from the arrival of the
+ * chunk that has the endpoint. */
 static void list_final(const struct sim *s, const struct user *u, const struct steno_event *ev,
                        double arrived)
 {

@@ -18,8 +18,9 @@
  * the segment waits longer: half of the way from the pause that went on to an endpoint. So slow
  * speech costs a few finals more for each utterance, not one for each pause.
  *
- * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes. Only
- * where the pool listens between the steps of an early final that sound drops, no partial shows it.
+ * Steps depend on samples alone, so events do not depend on how the audio was cut into pushes. One
+ * thing depends on when samples come: the partial with the text of an early final is missing if the
+ * pool hears sound between its steps.
  * Without endpointing there is one segment with all audio, silence too, to the end or to finalize.
  */
 #include <math.h>

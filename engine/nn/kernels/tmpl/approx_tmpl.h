@@ -36,10 +36,11 @@ V_MANY_OF approx_silu(vf *x, int n)
     approx_by_odds(x, t, n);
 }
 
-/* x = x Phi(x), where Phi is the normal distribution, within 2^-13 of it and 2^-18. Phi = 1 / (1 +
- * 2^t): t is x times a polynomial in x^2, fitted to log2((1 - Phi) / Phi) (least squares,
- * reweighted until the errors of the result were level: 3.1e-6; within 2^-11 of the result down to
- * -3). Beyond the polynomial's range its last value goes on, since Phi is 0 or 1 there. */
+/* x = x Phi(x), where Phi is the normal distribution. The error is at most 2^-13 of the result plus
+ * 2^-18. Phi = 1 / (1 + 2^t): t is x times a polynomial in x^2, fitted to log2((1 - Phi) / Phi)
+ * (least squares, reweighted until the errors of the result were level: 3.1e-6; within 2^-11 of the
+ * result down to -3). Beyond the polynomial's range its last value goes on, since Phi is 0 or 1
+ * there. */
 V_MANY_OF approx_gelu(vf *x, int n)
 {
     vf s[V_MANY], t[V_MANY];

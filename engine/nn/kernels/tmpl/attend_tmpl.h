@@ -411,7 +411,7 @@ ALWAYS vf weigh_some(const float *s, float *to, int n, vf by, vf base)
     vf x[V_MANY];
     V_EACH(v, n) x[v] = v_fma(v_load(s + v * VL), by, base);
     weights_of(x, n);
-    if (ONE > 1) /* else the sum counts weights that the values do not get */
+    if (ONE > 1) /* the sum counts the integers that multiply the values */
         V_EACH(v, n) x[v] = v_round(x[v]);
     V_EACH(v, n / 2) put(to + v * NR / STEP, x[2 * v], x[2 * v + 1]);
     V_EACH(v, n / 2)
