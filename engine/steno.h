@@ -17,7 +17,8 @@
  * be NULL) and leaves its outputs as they were. Bad input never ends the process.
  * Threads: a model and a vad are frozen after open: any number of threads may use one at the same
  * time. A stream or recording is confined: one thread at a time, any thread. Functions without such
- * an object may be called from any thread. The library calls no function of its user.
+ * an object may be called from any thread. The library calls no function of its user. Kernels keep
+ * blocks of matrices on the stack of their caller: a thread that runs a model needs 2 MiB of it.
  * Ownership: what an open function hands out belongs to the caller, who closes it. Strings and
  * arrays inside structs belong to the object that filled them in. "Borrowed" arguments must stay
  * valid for the stated time; the library never frees them. Close functions accept NULL.

@@ -359,7 +359,7 @@ struct steno_kernels {
     /* ---- matrix product ---- C[M,N] = act(alpha * A[M,K] * B[K,N] + bias) + residual; row strides
      * lda, ldc in elements. K = 0 gives the epilogue of zeros. C must not overlap A or B. ep may be
      * NULL. Packed form: B from gemm_f32_pack, gemm_f32_packed_bytes bytes, 64-byte aligned. Needs
-     * up to 256 KiB of the caller's stack (8 bits at level avx2: 512 KiB; bf16 and 8 bits at level
+     * up to 320 KiB of the caller's stack (8 bits at level avx2: 700 KiB; bf16 and 8 bits at level
      * amx: 1.2 MiB). */
     size_t (*gemm_f32_packed_bytes)(size_t k, size_t n);
     /* Columns of a panel, or 0. Where it is not 0, packed matrices can be joined: if all but the
