@@ -100,8 +100,10 @@ static double score(const struct factors *f, const struct attend_case *c, size_t
 static double largest(const float *column, size_t ld, size_t n)
 {
     double top = 0;
-    for (size_t j = 0; j < n; j++)
-        top = fmax(top, fabs((double)column[j * ld]));
+    for (size_t j = 0; j < n; j++) {
+        const double v = fabs((double)column[j * ld]);
+        top = v > top ? v : top; /* fmax is a call */
+    }
     return top;
 }
 

@@ -88,8 +88,10 @@ static double stored(const struct data *d, bool value, size_t j, size_t c)
 static double magnitude(const float *x, size_t n)
 {
     double top = 0;
-    for (size_t i = 0; i < n; i++)
-        top = fmax(top, fabs((double)x[i]));
+    for (size_t i = 0; i < n; i++) {
+        const double v = fabs((double)x[i]);
+        top = v > top ? v : top;
+    }
     return top;
 }
 
