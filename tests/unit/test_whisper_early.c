@@ -184,9 +184,11 @@ static float *spoken(const char *name, double silence, size_t *n)
 static steno_model *open_model(const char *which)
 {
     const char *dir = whisper_model(which);
+    struct steno_model_options o = steno_model_options_default();
     steno_model *m = NULL;
     steno_err err = {0};
-    if (dir && steno_model_open(&m, dir, NULL, &err))
+    o.precision = STENO_INT8_WEIGHTS;
+    if (dir && steno_model_open(&m, dir, &o, &err))
         fail_msg("%s", err.msg);
     return m;
 }
