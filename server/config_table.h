@@ -117,7 +117,7 @@ ROW(INT, per_address, "limits", "connections_per_address", "STENO_LIMITS_PER_ADD
     "0", 0, 1000000,
     "Maximum number of open connections from one address. 0: no limit. Those of "
     "server.trusted_proxies are not counted.")
-ROW(BYTES, body_bytes, "limits", "body", "STENO_LIMITS_BODY", "100M", 1024, 17179869184.0,
+ROW(BYTES, body_bytes, "limits", "body", "STENO_LIMITS_BODY", "256M", 1024, 17179869184.0,
     "Maximum size of a request body. Larger ones are answered 413.")
 ROW(BYTES, upload_bytes, "limits", "upload_memory", "STENO_LIMITS_UPLOAD_MEMORY",
     "1G", 1024, 1099511627776.0,

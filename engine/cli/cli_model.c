@@ -14,13 +14,14 @@
 #include <sysexits.h>
 
 static const char usage[] =
-    "Usage: steno model info FILE.onnx|DIR\n"
+    "Usage: steno model info FILE|DIR\n"
     "       steno model ops\n"
     "       steno model options\n"
     "       steno model fetch|list|remove (steno model fetch --help)\n"
     "\n"
     "  info    about a network: inputs, outputs, opsets, metadata, operators before and after the\n"
-    "          passes, weights; about a model directory: name, language, sampling rate, sizes\n"
+    "          passes, weights; about a model directory, or a model in one file (whisper.cpp's):\n"
+    "          name, language, sampling rate, sizes\n"
     "  ops     every operator of this build: domain, name, first opset, last opset (- = "
     "newest)\n"
     "  options every option of a model family: family, name, whether of a model or a stream,\n"
@@ -105,7 +106,18 @@ static steno_status info(const struct model_options *o, const steno_network *n, 
     return st;
 }
 
-static int show_dir(const struct model_options *o)
+/* A directory, or a file that is a whole model. The networks of a model's directory (.onnx) are
+ * described as networks. */
+static bool is_model(const char *path)
+{
+    const size_t n = strlen(path);
+    struct stat sb;
+    if (!stat(path, &sb) && S_ISDIR(sb.st_mode))
+        return true;
+    return (n < 5 || strcmp(path + n - 5, ".onnx") != 0) && steno_model_family(path);
+}
+
+static int show_model(const struct model_options *o)
 {
     steno_err err = {0};
     steno_model *m = NULL;
@@ -148,7 +160,6 @@ int cli_model(int argc, char **argv)
          "model directories: precision of the weights, auto by default"},
         CLI_PASS_OPTIONS(&o.n)};
     const char *args[2] = {NULL, NULL};
-    struct stat sb;
     int n, rc, own = 0;
     if (argc > 1 && cli_store_has(argv[1]))
         return cli_store(argc, argv);
@@ -176,7 +187,5 @@ int cli_model(int argc, char **argv)
     rc = cli_readable(o.path);
     if (rc != EX_OK)
         return rc;
-    if (!stat(o.path, &sb) && S_ISDIR(sb.st_mode))
-        return show_dir(&o);
-    return show(&o);
+    return is_model(o.path) ? show_model(&o) : show(&o);
 }

@@ -13,12 +13,10 @@ struct steno_model_options steno_model_options_default(void)
     return (struct steno_model_options){.threads = 1};
 }
 
-/* A file of the directory that Kaldi's decoders read; NULL: there is none. */
-static const char *kaldi_file(const char *dir)
+/* The first of n files that the directory has; NULL: none. */
+static const char *first_of(const char *dir, const char *const *files, size_t n)
 {
-    static const char *const files[] = {"am/final.mdl", "final.mdl", "graph/HCLG.fst",
-                                        "graph/HCLr.fst", "HCLG.fst"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0; i < n; i++) {
         char path[PATH_MAX];
         if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, files[i]) < sizeof path &&
             !access(path, R_OK))
@@ -27,10 +25,40 @@ static const char *kaldi_file(const char *dir)
     return NULL;
 }
 
+/* A file of the directory that Kaldi's decoders read; NULL: there is none. */
+static const char *kaldi_file(const char *dir)
+{
+    static const char *const files[] = {"am/final.mdl", "final.mdl", "graph/HCLG.fst",
+                                        "graph/HCLr.fst", "HCLG.fst"};
+    return first_of(dir, files, sizeof files / sizeof *files);
+}
+
+/* Weights of Hugging Face's layout; NULL: there are none. */
+static const char *hugging_face_file(const char *dir)
+{
+    static const char *const files[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "pytorch_model.bin"};
+    return first_of(dir, files, sizeof files / sizeof *files);
+}
+
+/* What keeps those weights from being served. */
+static steno_status unknown_hugging_face(const char *dir, const char *file, steno_err *err)
+{
+    static const char *const config[] = {"config.json"};
+    if (!first_of(dir, config, 1))
+        return steno_fail(err, STENO_ERR_IO,
+                          "%s: %s needs config.json beside it, which says what model it is", dir,
+                          file);
+    return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                      "%s: %s is served where config.json has the model_type whisper (as "
+                      "safetensors); steno convert makes models of other checkpoints",
+                      dir, file);
+}
+
 /* No family knows the directory: name the files that mark one. */
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
-    const char *kaldi = kaldi_file(dir);
+    const char *kaldi = kaldi_file(dir), *hugging_face = hugging_face_file(dir);
     char marks[sizeof err->msg];
     size_t n = 0;
     if (access(dir, F_OK))
@@ -41,6 +69,8 @@ static steno_status unknown_family(const char *dir, steno_err *err)
             "%s: %s is of a Kaldi model, as vosk has them: acoustic models and graphs "
             "of Kaldi are not served",
             dir, kaldi);
+    if (hugging_face)
+        return unknown_hugging_face(dir, hugging_face, err);
     for (size_t i = 0; steno_families[i] && n < sizeof marks; i++)
         n += (size_t)snprintf(marks + n, sizeof marks - n, "%s%s (%s)", i ? ", " : "",
                               steno_families[i]->layout, steno_families[i]->name);

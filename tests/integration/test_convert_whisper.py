@@ -82,6 +82,9 @@ def weights_keep_their_bits(d):
 def the_text_is_the_checkpoints(d):
     pt = checkpoint(f"{d}/in")
     steno("convert", pt, "-o", f"{d}/out")
+    about = [steno("model", "info", m)[0] for m in (pt, f"{d}/out")]  # a file is a model, too
+    assert about[0].startswith("model      tiny.pt, whisper") and about[1].startswith("model      out, whisper"), about
+    assert about[0].split("features")[1] == about[1].split("features")[1], about
     how = ("--temperature-fallback", "no", "--max-new-tokens", "30", "--words")
     for beam in ("1", "4"):
         a, b = (steno("transcribe", "--model", m, "--beam", beam, *how, RECORDING)[0] for m in (pt, f"{d}/out"))
@@ -91,6 +94,8 @@ def the_text_is_the_checkpoints(d):
 def vocabularies_of_other_forms_are_copied(d):
     pt = checkpoint(f"{d}/in")
     os.remove(f"{d}/in/gpt2.tiktoken")
+    err = steno("model", "info", pt, want=74)[1]
+    assert "no vocabulary" in err and "tokenizer.json" in err and "gpt2.tiktoken" in err, err
     err = steno("convert", pt, "-o", f"{d}/out", want=74)[1]
     assert "no vocabulary" in err and "gpt2.tiktoken" in err, err
     with open(f"{d}/in/vocabulary.txt", "w", encoding="utf-8") as f:

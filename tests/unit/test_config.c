@@ -27,7 +27,7 @@ static void defaults_are_in_range_and_go_together(void **state)
     assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
     assert_int_equal(steno_config_check(&c, NULL), STENO_OK);
     assert_string_equal(c.listen, "127.0.0.1:8080");
-    assert_int_equal(c.body_bytes, 100u << 20);
+    assert_int_equal(c.body_bytes, 256u << 20);
     assert_true(c.audio_seconds == 4 * 3600);
     steno_config_free(&c);
 }
@@ -93,7 +93,7 @@ static void bad_values_are_refused_and_change_nothing(void **state)
             fail_msg("%s: '%s' does not say '%s'", bad[i].assignment, err.msg, bad[i].says);
     }
     assert_int_equal(c.threads, 0);
-    assert_int_equal(c.body_bytes, 100u << 20);
+    assert_int_equal(c.body_bytes, 256u << 20);
     steno_config_free(&c);
 }
 

@@ -132,6 +132,13 @@ static void missing_files_of_a_directory_are_named(void **state)
     make(&d, "HCLG.fst", "");
     fails_with(&d, STENO_ERR_UNSUPPORTED, ": HCLG.fst is of a Kaldi model, as vosk has them");
     drop(&d, "HCLG.fst");
+    make(&d, "model.safetensors", "");
+    fails_with(&d, STENO_ERR_IO, ": model.safetensors needs config.json beside it");
+    make(&d, "config.json", "{\"model_type\": \"bert\"}"); /* not espnet_onnx's */
+    fails_with(&d, STENO_ERR_UNSUPPORTED,
+               ": model.safetensors is served where config.json has the model_type whisper");
+    drop(&d, "config.json");
+    drop(&d, "model.safetensors");
     make(&d, "model.conf", "[model]\nname = m\nfamily = tarot\n");
     fails_with(&d, STENO_ERR_FORMAT, "/model.conf: [features] sample_rate is missing");
     make(&d, "model.conf", GOOD);

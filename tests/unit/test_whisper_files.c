@@ -135,6 +135,27 @@ static void safetensors_need_a_configuration_that_says_whisper(void **state)
     fails("/config.json: line 1: activation_function 'relu', 'gelu' expected");
 }
 
+/* A clone without Git LFS has such files in the place of the weights. */
+static void pointers_in_the_place_of_weights_are_named(void **state)
+{
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:1a\n";
+    (void)state;
+    put_text("model.safetensors", pointer);
+    put_text("config.json", "{\"model_type\": \"whisper\"}");
+    assert_true(steno_whisper_weights_probe(dir));
+    fails("/model.safetensors: a pointer of Git LFS instead of the weights");
+    drop("model.safetensors");
+    put_text("model.bin", pointer);
+    put_text("config.json", "{\"suppress_ids_begin\": [220], \"alignment_heads\": [[0, 0]]}");
+    assert_true(steno_whisper_weights_probe(dir));
+    fails("/model.bin: a pointer of Git LFS instead of the weights");
+    put_text("model.bin", "");
+    assert_true(steno_whisper_weights_probe(dir));
+    fails("/model.bin: neither CTranslate2's");
+    put_text("config.json", "{\"suppress_ids_begin\": [220]}");
+    assert_false(steno_whisper_weights_probe(dir));
+}
+
 static void heads_that_the_decoder_lacks_are_refused(void **state)
 {
     (void)state;
@@ -182,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(missing_files_are_named, clear),
         cmocka_unit_test_teardown(safetensors_need_a_configuration_that_says_whisper, clear),
+        cmocka_unit_test_teardown(pointers_in_the_place_of_weights_are_named, clear),
         cmocka_unit_test_teardown(heads_that_the_decoder_lacks_are_refused, clear),
         cmocka_unit_test_teardown(shards_are_found_by_their_index, clear),
         cmocka_unit_test_teardown(a_vocabulary_of_another_size_is_refused, clear),

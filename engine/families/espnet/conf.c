@@ -647,11 +647,18 @@ static bool has_file(const char *dir, const char *file)
     return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
 
+/* Models of Hugging Face and faster-whisper have a config.json of another kind. */
+static bool has_other_weights(const char *dir)
+{
+    return has_file(dir, "model.safetensors") || has_file(dir, "model.safetensors.index.json") ||
+           has_file(dir, "pytorch_model.bin") || has_file(dir, "model.bin");
+}
+
 static const char *config_in(const char *dir)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (has_file(dir, names[i]))
-            return names[i];
+            return strcmp(names[i], "config.json") || !has_other_weights(dir) ? names[i] : NULL;
     return NULL;
 }
 

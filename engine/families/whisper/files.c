@@ -97,7 +97,10 @@ static steno_status read_vocabulary(steno_whisper_weights *w, const struct place
     return steno_fail(err, STENO_ERR_IO,
                       "%s: no vocabulary: none of vocabulary.txt, vocabulary.json, tokenizer.json, "
                       "vocab.json%s is there",
-                      dir, p->is_onnx ? ", tokens.txt" : "");
+                      dir,
+                      p->is_onnx                      ? ", tokens.txt"
+                      : !strcmp(w->format, "openai") ? ", gpt2.tiktoken, multilingual.tiktoken"
+                                                     : "");
 }
 
 static steno_status read_settings(steno_whisper_weights *w, const char *dir, steno_err *err)
@@ -205,6 +208,20 @@ bool steno_whisper_says_whisper(const char *dir)
     return yes;
 }
 
+/* CTranslate2's config.json has no model_type. These keys it has for Whisper alone. */
+static bool says_faster_whisper(const char *dir)
+{
+    char path[4096];
+    steno_json *j;
+    bool yes;
+    if (!beside(dir, "config.json", path) || steno_json_open(&j, path, NULL))
+        return false;
+    yes = steno_json_get(steno_json_root(j), "suppress_ids_begin") &&
+          steno_json_get(steno_json_root(j), "alignment_heads");
+    steno_json_close(j);
+    return yes;
+}
+
 /* Other projects' checkpoints, and archives of whatever, begin alike. */
 static bool is_openai(const char *path)
 {
@@ -237,13 +254,27 @@ bool steno_whisper_weights_probe(const char *path)
     format = format_of(head, n);
     yes = (p && f && p->is_onnx) || format == 'c' || format == 'g' ||
           (format == 'p' && is_openai(p->file)) ||
-          (format && format != 'p' && p && steno_whisper_says_whisper(p->dir));
+          (f && format != 'p' && steno_whisper_says_whisper(p->dir)) ||
+          /* no weights of this kind, but a model of this kind: the error names the file */
+          (f && !format && says_faster_whisper(p->dir));
     free(p);
     return yes;
 }
 
-static steno_status unknown_format(const steno_whisper_weights *w, steno_err *err)
+/* A pointer to the weights, in their place. */
+static bool is_pointer(const unsigned char *p, size_t n)
 {
+    static const char start[] = "version https://git-lfs";
+    return n >= sizeof start - 1 && !memcmp(p, start, sizeof start - 1);
+}
+
+static steno_status unknown_format(const steno_whisper_weights *w, const void *bytes, size_t n,
+                                   steno_err *err)
+{
+    if (is_pointer(bytes, n))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: a pointer of Git LFS instead of the weights (try git lfs pull)",
+                          w->file);
     return steno_fail(err, STENO_ERR_FORMAT,
                       "%s: neither CTranslate2's, ggml's nor OpenAI's Whisper format, nor "
                       "safetensors, nor an ONNX "
@@ -278,11 +309,11 @@ static steno_status read_weights(steno_whisper_weights *w, const struct place *p
         return read_binary(w, format, w->map.p, w->map.n, err);
     if (format == 'p')
         return read_torch(w, w->map.p, w->map.n, err);
+    if (!format)
+        return unknown_format(w, w->map.p, w->map.n, err);
     steno_map_close(&w->map);
     w->format = "huggingface";
-    if (format == 's')
-        return add_shard(w, w->file, err);
-    return format == 'i' ? add_shards(w, p, err) : unknown_format(w, err);
+    return format == 's' ? add_shard(w, w->file, err) : add_shards(w, p, err);
 }
 
 static steno_status open_all(steno_whisper_weights *w, const char *path, steno_err *err)
@@ -341,7 +372,7 @@ static steno_status parse_all(steno_whisper_weights *w, const void *bytes, size_
         if (!st)
             st = steno_whisper_read_shard(w, w->shard[0], w->file, err);
     } else {
-        st = unknown_format(w, err);
+        st = unknown_format(w, bytes, n, err);
     }
     return st ? st : steno_whisper_check(w, err);
 }

@@ -95,9 +95,8 @@ static steno_status check_vocabulary(const struct steno_whisper *m, steno_err *e
     if (regular == m->special.eot || regular + 1 == m->special.eot)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_FORMAT,
-                      "%s: the vocabulary has %d regular pieces, a decoder of %lld pieces has %d",
-                      steno_whisper_weights_file(m->weights), (int)regular,
-                      (long long)m->dims.vocab, (int)m->special.eot);
+                      "the vocabulary has %d regular pieces, a decoder of %lld pieces has %d",
+                      (int)regular, (long long)m->dims.vocab, (int)m->special.eot);
 }
 
 static steno_status open_text(struct steno_whisper *m, steno_err *err)
