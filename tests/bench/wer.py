@@ -56,18 +56,18 @@ def processor():
     return u.ru_utime + u.ru_stime
 
 
-def steno(model, precision, files):
+def steno(model, precision, files, *options):
     start = processor()
-    r = subprocess.run([STENO, "transcribe", "--model", model, "--precision", precision, "--threads", "1", "--format", "json", *files],
+    r = subprocess.run([STENO, "transcribe", "--model", model, "--precision", precision, "--threads", "1", "--format", "json", *options, *files],
                        capture_output=True, text=True, check=True)
     return [json.loads(line)["text"] for line in r.stdout.splitlines()], processor() - start
 
 
-def faster_whisper(model, compute_type, files):
+def faster_whisper(model, compute_type, files, **options):
     from faster_whisper import WhisperModel
     m = WhisperModel(model, device="cpu", compute_type=compute_type, cpu_threads=1)
     start = time.process_time()
-    texts = ["".join(s.text for s in m.transcribe(f, beam_size=5)[0]) for f in files]
+    texts = ["".join(s.text for s in m.transcribe(f, **{"beam_size": 5, **options})[0]) for f in files]
     return texts, time.process_time() - start
 
 
