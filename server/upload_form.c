@@ -397,10 +397,11 @@ static steno_status on_part_data(void *user, const char *data, size_t n, steno_e
         up->ignored += n;
         return up->ignored > steno_upload_max(up) ? steno_upload_too_large(up, err) : STENO_OK;
     }
-    if (steno_buf_add(&up->field, data, n))
-        return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
-                          STENO_OPENAI_FIELD);
-    return STENO_OK;
+    if (!steno_buf_add(&up->field, data, n))
+        return STENO_OK;
+    up->fail_param = up->field_name;
+    return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
+                      STENO_OPENAI_FIELD);
 }
 
 static steno_status on_part_end(void *user, steno_err *err)

@@ -89,7 +89,8 @@ def a_vad_leaves_silence_out_and_keeps_the_text(d):
 def errors_of_openais_form_name_the_field(d):
     from openai import BadRequestError
     for field, value in (("language", "klingon"), ("temperature", "3"), ("best_of", "2.5"), ("no_speech_threshold", "x"),
-                         ("vad_filter", "perhaps"), ("suppress_tokens", "1,x"), ("suppress_tokens", [60000])):
+                         ("vad_filter", "perhaps"), ("suppress_tokens", "1,x"), ("suppress_tokens", [60000]),
+                         ("prompt", 9000 * "a")):
         try:
             with open(CHINESE, "rb") as f:
                 sdk(d).audio.transcriptions.create(model="whisper-1", file=f, extra_body={field: value})

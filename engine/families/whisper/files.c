@@ -98,7 +98,7 @@ static steno_status read_vocabulary(steno_whisper_weights *w, const struct place
                       "%s: no vocabulary: none of vocabulary.txt, vocabulary.json, tokenizer.json, "
                       "vocab.json%s is there",
                       dir,
-                      p->is_onnx                      ? ", tokens.txt"
+                      p->is_onnx                     ? ", tokens.txt"
                       : !strcmp(w->format, "openai") ? ", gpt2.tiktoken, multilingual.tiktoken"
                                                      : "");
 }
