@@ -55,6 +55,12 @@ static steno_status unknown_hugging_face(const char *dir, const char *file, sten
                       dir, file);
 }
 
+static bool is_dir(const char *path)
+{
+    static const char *const self[] = {"."};
+    return first_of(path, self, 1);
+}
+
 /* No family knows the directory: name the files that mark one. */
 static steno_status unknown_family(const char *dir, steno_err *err)
 {
@@ -63,6 +69,12 @@ static steno_status unknown_family(const char *dir, steno_err *err)
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
+    if (!is_dir(dir))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: not a model; one file may be Whisper's: of CTranslate2, whisper.cpp "
+                          "or OpenAI, safetensors beside their config.json, an ONNX encoder beside "
+                          "its decoder",
+                          dir);
     if (kaldi)
         return steno_fail(
             err, STENO_ERR_UNSUPPORTED,

@@ -132,6 +132,11 @@ static void missing_files_of_a_directory_are_named(void **state)
     make(&d, "HCLG.fst", "");
     fails_with(&d, STENO_ERR_UNSUPPORTED, ": HCLG.fst is of a Kaldi model, as vosk has them");
     drop(&d, "HCLG.fst");
+    make(&d, "tiny.bin", "");
+    assert_int_equal(steno_model_open(&(steno_model *){NULL}, d.file, NULL, &err),
+                     STENO_ERR_FORMAT);
+    assert_non_null(strstr(err.msg, "/tiny.bin: not a model; one file may be Whisper's"));
+    drop(&d, "tiny.bin");
     make(&d, "model.safetensors", "");
     fails_with(&d, STENO_ERR_IO, ": model.safetensors needs config.json beside it");
     make(&d, "config.json", "{\"model_type\": \"bert\"}"); /* not espnet_onnx's */
