@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit 70
 cc=${CC:-gcc}
 out=build/emulated
 has() { grep -m 1 '^flags' /proc/cpuinfo | grep -qw "$1"; }
-missing= native=" avx2 "
+missing="" native=" avx2 "
 avx2="-mavx2 -mfma -mf16c"
 emulated="-iquote tests/emulated -Itests/emulated"
 skip() { echo "1..0 # SKIP $1"; exit 0; }
