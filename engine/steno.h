@@ -106,7 +106,9 @@ STENO_API const char *steno_language_name(const char *code);
  * STENO_HINT_BYTES bytes; NULL and "" = not given. */
 #define STENO_HINT_BYTES 8192
 struct steno_hints {
-    const char *language; /* as steno_language_code takes it; "auto", "multi", "detect" = "" */
+    /* As steno_language_code takes it; "auto", "multi", "detect" = "". Several with commas between:
+     * the model is to find which of these is spoken (family whisper). */
+    const char *language;
     bool translate;       /* translate into English */
     const char *prompt;   /* text that came before: its names and spellings become likelier */
     const char *prefix;   /* text that the recording begins with */

@@ -67,6 +67,17 @@ static steno_status add_keyword(struct steno_hint_store *hints, const char *name
     return st;
 }
 
+/* detect_language=en&detect_language=de: one of these. The first one replaces `language`. */
+static steno_status add_language(struct steno_deepgram_wants *w, struct steno_hint_store *hints,
+                                 const char *language, steno_err *err)
+{
+    char all[2 * STENO_LANGUAGE_BYTES];
+    const bool more = w->detect_language && *hints->language;
+    snprintf(all, sizeof all, "%s%s%s", more ? hints->language : "", more ? "," : "", language);
+    w->detect_language = true;
+    return steno_hint_set(hints, "language", all, err);
+}
+
 steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hint_store *hints,
                                  const char *name, const char *value, steno_err *err)
 {
@@ -77,11 +88,14 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
         return add_keyword(hints, name, value, err);
     if (!flag)
         return steno_hint_set(hints, name, value, err);
+    if (flag == &w->detect_language && steno_language_code(value) &&
+        steno_query_bool(name, value, &on, NULL))
+        return add_language(w, hints, value, err);
     st = steno_query_bool(name, value, &on, err);
     if (st)
         return st;
     *flag = on;
-    if (!strcmp(name, "detect_language") && on)
+    if (flag == &w->detect_language && on)
         st = steno_hint_set(hints, "language", "", err);
     return st;
 }

@@ -5,7 +5,7 @@
 
 #include "steno.h"
 
-#define STENO_LANGUAGE_BYTES 40 /* of a language, with its NUL */
+#define STENO_LANGUAGE_BYTES 128 /* of a language, or of several, with the NUL */
 #define STENO_HINT_NAMES "language, translate, prompt, prefix, hotwords"
 
 /* Zero-initialised = nothing is given. */

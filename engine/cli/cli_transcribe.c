@@ -344,7 +344,8 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
          "text: a line per word, \"start end confidence word\""},
         {"--word-times", CLI_FLAG, NULL, &j->words, 0, 0, "the same"},
         {"--language", CLI_TEXT, "LANGUAGE", &j->stream_opt.hints.language, 0, 0,
-         "what is spoken, by code or English name; auto = detected, where the model can"},
+         "what is spoken, by code or English name; auto = detected, where the model can; en,de = "
+         "one of these is detected (Whisper)"},
         {"--translate", CLI_FLAG, NULL, &j->stream_opt.hints.translate, 0, 0,
          "the text in English, where the model can"},
         {"--prompt", CLI_TEXT, "TEXT", &j->stream_opt.hints.prompt, 0, 0,

@@ -53,11 +53,11 @@ static bool has_language(const struct steno_model_info *i, const char *language)
     return false;
 }
 
-static steno_status check_language(const struct steno_model_info *i, const char *language,
-                                   steno_err *err)
+static steno_status check_one(const struct steno_model_info *i, const char *language,
+                              steno_err *err)
 {
     const char *const codes = i->languages;
-    if (!language || is_detection(language) || !*codes || has_language(i, language))
+    if (has_language(i, language))
         return STENO_OK;
     if (!steno_language_code(language))
         return steno_fail(err, STENO_ERR_INVAL,
@@ -67,6 +67,31 @@ static steno_status check_language(const struct steno_model_info *i, const char 
                           i->name, language);
     return steno_fail(err, STENO_ERR_INVAL, "language: the model '%.60s' speaks '%s', not '%.40s'",
                       i->name, codes, language);
+}
+
+/* Each of "en,de". */
+static steno_status check_several(const struct steno_model_info *i, const char *languages,
+                                  steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (!i->detects_language)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "language: the model '%.60s' does not detect which of '%.60s' is spoken",
+                          i->name, languages);
+    while (languages && !st) {
+        char one[STENO_LANGUAGE_ITEM];
+        steno_language_next(&languages, one);
+        st = check_one(i, one, err);
+    }
+    return st;
+}
+
+static steno_status check_language(const struct steno_model_info *i, const char *language,
+                                   steno_err *err)
+{
+    if (!language || is_detection(language) || !*i->languages)
+        return STENO_OK;
+    return strchr(language, ',') ? check_several(i, language, err) : check_one(i, language, err);
 }
 
 static steno_status check_text(const struct steno_model_info *i, const char *name, const char *text,
@@ -101,8 +126,11 @@ steno_status steno_hints_resolve(const steno_model *m, struct steno_hints *io, s
     steno_status st;
     steno_model_get_info(m, &info);
     st = steno_hints_check(&info, io, err);
-    if (!st)
-        io->language =
-            io->language && !is_detection(io->language) ? steno_language_code(io->language) : NULL;
-    return st;
+    if (st || !io->language)
+        return st;
+    if (is_detection(io->language))
+        io->language = NULL;
+    else if (!strchr(io->language, ','))
+        io->language = steno_language_code(io->language);
+    return STENO_OK;
 }

@@ -84,5 +84,20 @@ int steno_language_find(const char *text)
 {
     const size_t primary = strcspn(text, "-_");
     int i = find_language(text, strlen(text));
+    if (strchr(text, ','))
+        return -1; /* "zh-TW,en" */
     return i < 0 && (primary == 2 || primary == 3) ? find_language(text, primary) : i;
+}
+
+void steno_language_next(const char **list, char out[STENO_LANGUAGE_ITEM])
+{
+    const char *from = *list + strspn(*list, " ");
+    size_t n = strcspn(from, ",");
+    *list = from[n] ? from + n + 1 : NULL;
+    while (n > 0 && from[n - 1] == ' ')
+        n--;
+    if (n >= STENO_LANGUAGE_ITEM)
+        n = STENO_LANGUAGE_ITEM - 1;
+    memcpy(out, from, n);
+    out[n] = '\0';
 }

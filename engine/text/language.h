@@ -10,4 +10,9 @@ const char *steno_language_name_at(int i); /* "english" */
  * en-US; -1: none of them. */
 int steno_language_find(const char *text);
 
+/* The next item of a list with commas, without blanks around it and cut where it is too long to be
+ * a language. *list moves behind it: NULL when it was the last one. */
+#define STENO_LANGUAGE_ITEM 40 /* bytes, with the NUL */
+void steno_language_next(const char **list, char out[STENO_LANGUAGE_ITEM]);
+
 #endif

@@ -36,7 +36,7 @@ def audio(path):
 
 
 def post(d, path, **query):
-    status, _, body = d.request("POST", path + "?" + urllib.parse.urlencode(query), audio(CHINESE))
+    status, _, body = d.request("POST", path + ("?" if query else "") + urllib.parse.urlencode(query), audio(CHINESE))
     return status, json.loads(body)
 
 
@@ -208,6 +208,20 @@ def deepgrams_form_has_language_words_and_paragraphs(d):
     assert r["results"]["utterances"][0]["transcript"] == best["transcript"]
     status, r = post(d, "/v1/listen", language="xx")
     assert status == 400 and r["err_msg"].startswith("language:"), r
+
+
+@case
+def of_several_languages_one_is_detected(d):
+    for language, want in (("zh,en", "zh"), ("Spanish, chinese", "zh"), ("en,ja", "ja")):
+        status, r = post(d, "/v1/transcribe", language=language)
+        assert status == 200 and r["language"] == want and 0.5 < r["language_probability"] <= 1, (language, r)
+    status, r = post(d, "/v1/transcribe", language="en,xx")
+    assert status == 400 and r["error"]["param"] == "language" and "'xx'" in r["error"]["message"], r
+    status, r = post(d, "/v1/listen?detect_language=en&detect_language=es&detect_language=zh-TW")
+    assert status == 200 and r["results"]["channels"][0]["detected_language"] == "zh", r
+    got = say(d.ws, lambda rate: {"type": "start", "sample_rate": rate, "language": "en,ja"}, [{"type": "end"}]).messages
+    final = [m for m in got if m["type"] == "final"][-1]
+    assert final["language"] == "ja" and 0.5 < final["language_probability"] <= 1, got
 
 
 @case

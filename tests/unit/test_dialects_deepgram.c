@@ -259,6 +259,24 @@ static void deepgram_keywords_are_hotwords(void **state)
     stop(&h);
 }
 
+static void deepgram_detects_one_of_the_languages_that_are_listed(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    query(&h, "language", "fr", STENO_OK);
+    query(&h, "detect_language", "en", STENO_OK);
+    assert_string_equal(h.d.hints.language, "en");
+    query(&h, "detect_language", "pt-BR", STENO_OK);
+    assert_string_equal(h.d.hints.language, "en,pt-BR");
+    query(&h, "detect_language", "perhaps", STENO_ERR_INVAL);
+    for (size_t i = 0; i < 14; i++)
+        query(&h, "detect_language", "icelandic", i < 11 ? STENO_OK : STENO_ERR_INVAL);
+    query(&h, "detect_language", "true", STENO_OK);
+    assert_string_equal(h.d.hints.language, "");
+    stop(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +290,7 @@ int main(void)
         cmocka_unit_test(deepgram_sends_hypotheses_and_accepts_search_options),
         cmocka_unit_test(deepgram_close_codes),
         cmocka_unit_test(deepgram_keywords_are_hotwords),
+        cmocka_unit_test(deepgram_detects_one_of_the_languages_that_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,8 @@ static void languages_have_codes_names_tags_and_other_names(void **state)
     } cases[] = {{"en", "en"},      {"EN", "en"},       {"english", "en"},    {"English", "en"},
                  {"en-US", "en"},   {"pt_BR", "pt"},    {"zh-Hant-TW", "zh"}, {"mandarin", "zh"},
                  {"yue", "yue"},    {"yue-HK", "yue"},  {"jv", "jw"},         {"castilian", "es"},
-                 {"klingon", NULL}, {"english-", NULL}, {"", NULL},           {"e", NULL}};
+                 {"klingon", NULL}, {"english-", NULL}, {"", NULL},           {"e", NULL},
+                 {"en,de", NULL},   {"zh-TW,en", NULL}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *code = steno_language_code(cases[i].text);
@@ -69,6 +70,21 @@ static void a_language_has_to_be_one_of_the_models(void **state)
     check(&unknown, &(struct steno_hints){.language = "whatever"}, NULL);
 }
 
+static void several_languages_are_for_models_that_detect_one(void **state)
+{
+    (void)state;
+    check(&many, &(struct steno_hints){.language = "en,de"}, NULL);
+    check(&many, &(struct steno_hints){.language = "zh-TW, German ,es"}, NULL);
+    check(&many, &(struct steno_hints){.language = "en,fr"},
+          "language: the model 'base' has no 'fr'");
+    check(&many, &(struct steno_hints){.language = "en,"},
+          "language: '' is no code or English name of a language");
+    check(&many, &(struct steno_hints){.language = "en,auto"},
+          "language: 'auto' is no code or English name of a language");
+    check(&english, &(struct steno_hints){.language = "en,de"},
+          "language: the model 'tiny.en' does not detect which of 'en,de' is spoken");
+}
+
 static void what_a_model_does_not_take_is_named(void **state)
 {
     static char longest[STENO_HINT_BYTES + 2];
@@ -93,6 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(languages_have_codes_names_tags_and_other_names),
         cmocka_unit_test(a_language_has_to_be_one_of_the_models),
+        cmocka_unit_test(several_languages_are_for_models_that_detect_one),
         cmocka_unit_test(what_a_model_does_not_take_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

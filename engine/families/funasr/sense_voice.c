@@ -260,6 +260,9 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
     struct settings *s;
     struct options set = m->defaults;
     steno_status st = steno_beam_choose_hotwords(o, err);
+    if (!st && o->hints.language && strchr(o->hints.language, ','))
+        st = steno_fail(err, STENO_ERR_INVAL,
+                        "language: SenseVoice takes one language, or detects which of all it is");
     if (st)
         return st;
     read_options(&set, o->options, o->n_options);

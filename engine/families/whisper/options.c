@@ -203,6 +203,21 @@ static size_t size_of(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
+/* Of several languages one is detected. */
+static void set_language(const char *text, struct steno_whisper_recording_options *io)
+{
+    io->among = (struct steno_whisper_languages){{0}};
+    io->language = text ? steno_language_find(text) : -1;
+    while (text && io->language < 0) {
+        char one[STENO_LANGUAGE_ITEM];
+        int i;
+        steno_language_next(&text, one);
+        i = steno_language_find(one);
+        if (i >= 0)
+            io->among.bits[i / 64] |= UINT64_C(1) << i % 64;
+    }
+}
+
 steno_status steno_whisper_hints_apply(const struct steno_hints *h,
                                        struct steno_whisper_recording_options *io, char **texts,
                                        steno_err *err)
@@ -211,7 +226,7 @@ steno_status steno_whisper_hints_apply(const struct steno_hints *h,
     if (!at)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     *texts = at;
-    io->language = h->language ? steno_language_find(h->language) : -1;
+    set_language(h->language, io);
     io->translate = h->translate;
     io->prompt = put(&at, h->prompt);
     io->prefix = put(&at, h->prefix);

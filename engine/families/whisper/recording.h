@@ -16,9 +16,15 @@ typedef struct steno_whisper_recording steno_whisper_recording;
 #define STENO_WHISPER_CONTEXT 223 /* pieces of what was before, at most */
 #define STENO_WHISPER_BATCH 32    /* recordings of a step, at most */
 
+/* A set of languages: bit i % 64 of word i / 64 for number i of tokens.h. */
+struct steno_whisper_languages {
+    uint64_t bits[2];
+};
+
 struct steno_whisper_recording_options {
     struct steno_whisper_decode_options decode;
-    int language;    /* number of tokens.h; -1: detected in the first window */
+    int language;                         /* number of tokens.h; -1: detected in the first window */
+    struct steno_whisper_languages among; /* that may be detected; none: all */
     bool translate;  /* to English; STENO_ERR_UNSUPPORTED of a model for English alone */
     bool times;      /* segments by timestamps; false: one for each window */
     bool words;      /* times of words */

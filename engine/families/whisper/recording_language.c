@@ -1,5 +1,7 @@
 #include "families/whisper/recording_internal.h"
 
+#include <math.h>
+
 #include "text/language.h"
 
 #define MAX_LANGUAGES 128
@@ -33,13 +35,22 @@ void steno_whisper_language_ask(const steno_whisper_recording *j, struct steno_w
         .state = j->state, .token = &j->m->special.sot, .n = 1, .pick = &first, .n_pick = 1};
 }
 
+static bool may_be(const steno_whisper_recording *j, size_t i)
+{
+    const struct steno_whisper_languages *l = &j->o.among;
+    return !(l->bits[0] | l->bits[1]) || l->bits[i / 64] >> i % 64 & 1;
+}
+
 struct steno_whisper_guess steno_whisper_language_best(const steno_whisper_recording *j,
                                                        const struct steno_whisper_ask *ask)
 {
     const size_t n = (size_t)j->m->special.n_languages;
-    float p[MAX_LANGUAGES];
+    const float *logits = ask->logits + j->m->special.first_language;
+    float p[MAX_LANGUAGES] = {0};
     struct steno_whisper_guess g = {0};
-    j->m->kernels.softmax_f32(p, ask->logits + j->m->special.first_language, 1, n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = may_be(j, i) ? logits[i] : -HUGE_VALF;
+    j->m->kernels.softmax_f32(p, p, 1, n);
     g.probability = p[0];
     for (size_t i = 1; i < n; i++) {
         if (p[i] > g.probability)
