@@ -162,13 +162,14 @@ class Live(NamedTuple):
     before: Callable = lambda rate: None  # the first message
     wrap: Callable = binary  # (op, payload) of samples
     times: bool = True  # finals have times of words
+    closes: bool = True  # the server closes after its last message; else the client does
 
 
 LIVE = (
     Live("deepgram", "/v1/listen?encoding=linear16&sample_rate={rate}&interim_results=true", hear_deepgram, '{"type":"CloseStream"}'),
     Live("vosk", "/vosk", hear_vosk, '{"eof" : 1}', lambda rate: json.dumps({"config": {"sample_rate": rate}})),
     Live("realtime", "/v1/realtime?intent=transcription", hear_realtime, '{"type":"input_audio_buffer.commit"}', realtime_update,
-         realtime_append, times=False),
+         realtime_append, times=False, closes=False),
 )
 
 
@@ -181,7 +182,7 @@ def stream(server, kind, recording, cut_at=None, rng=random):
     def hear(until):
         for text in c.texts(until):
             kind.hear(json.loads(text), heard)
-            if heard.over:
+            if heard.over and not kind.closes:
                 return
     try:
         if first := kind.before(recording.rate):
@@ -198,11 +199,12 @@ def stream(server, kind, recording, cut_at=None, rng=random):
         c.send(TEXT, kind.after.encode())
         heard.owed, heard.ended = heard.owed + 1, True
         hear(time.monotonic() + LONG)
+        closed = c.code is not None
         c.close()
     finally:
         c.s.close()
     seconds = len(pcm) / 2 / recording.rate
-    if not heard.over or c.code not in (None, 1000):
+    if not heard.over or closed != kind.closes or c.code not in (None, 1000):
         heard.faults.append(f"the stream did not end well: close code {c.code}")
     if not heard.partials:
         heard.faults.append("there was no partial result")

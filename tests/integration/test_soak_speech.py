@@ -28,11 +28,11 @@ def final(text, *times):
     return {"type": "Results", "is_final": True, "channel": {"alternatives": [{"transcript": text, "words": words}]}}
 
 
-def heard_from(kind, talk):
-    """The results that a stream gets from a server whose connections talk() serves."""
+def heard_from(kind, talk, wait=soak_speech.LONG):
+    """The results that a stream gets from a server whose connections talk() serves. wait: s for what comes after the audio."""
     with serves(talk) as port:
         where = types.SimpleNamespace(host="127.0.0.1", port=port)
-        usual, soak_speech.LONG = soak_speech.LONG, 2  # what never comes is waited for
+        usual, soak_speech.LONG = soak_speech.LONG, wait
         try:
             return soak_speech.stream(where, kind, TONE)[0]
         finally:
@@ -101,13 +101,24 @@ def every_reply_of_vosk_is_waited_for(_):
         while ws.recv() != VOSK.after:
             ws.send('{"partial": "so"}')
         ws.send('{"text": "so it goes", "result": [{"start": 0.1, "end": 0.2}]}')
-        ws.recv()
     heard = heard_from(VOSK, talk)
     assert heard.text == "so it goes" and not heard.faults and heard.owed == 0, heard.faults
 
     def silent(ws):
         talk(types.SimpleNamespace(recv=ws.recv, send=lambda m, n=iter(range(99)): ws.send(m) if next(n) else None))
     assert "did not end well" in heard_from(VOSK, silent).faults[0]
+
+
+@case
+def a_stream_that_the_server_does_not_close_is_a_fault(_):
+    def talk(ws):
+        while ws.recv() != DEEPGRAM.after:
+            pass
+        for m in (PARTIAL, final("so", (0.1, 0.2)), {"type": "Metadata"}):
+            ws.send(json.dumps(m))
+        ws.recv()  # until the client closes
+    faults = heard_from(DEEPGRAM, talk, wait=2).faults
+    assert len(faults) == 1 and "did not end well" in faults[0], faults
 
 
 def judged(fn, *args):
