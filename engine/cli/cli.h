@@ -28,6 +28,8 @@ int cli_jobs(int argc, char **argv);
 int cli_fail(const steno_err *err);
 /* Check that path can be opened for reading: EX_OK, or EX_NOINPUT with the reason printed. */
 int cli_readable(const char *path);
+/* Whether the name is that of a network: NAME.onnx. */
+bool cli_is_onnx(const char *name);
 /* Print "steno: ..." and the hint to --help. Returns EX_USAGE. */
 int cli_usage(const char *fmt, ...) STENO_PRINTF(1, 2);
 

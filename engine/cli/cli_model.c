@@ -1,4 +1,5 @@
 /* steno model: describe a model file; fetch, list and remove models (cli_store.c). */
+#include "base/file.h"
 #include "cli/family_options.h"
 #include "cli/store.h"
 #include "cli/tally.h"
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 
 static const char usage[] =
@@ -110,11 +110,7 @@ static steno_status info(const struct model_options *o, const steno_network *n, 
  * described as networks. */
 static bool is_model(const char *path)
 {
-    const size_t n = strlen(path);
-    struct stat sb;
-    if (!stat(path, &sb) && S_ISDIR(sb.st_mode))
-        return true;
-    return (n < 5 || strcmp(path + n - 5, ".onnx") != 0) && steno_model_family(path);
+    return steno_is_dir(path) || (!cli_is_onnx(path) && steno_model_family(path));
 }
 
 static int show_model(const struct model_options *o)

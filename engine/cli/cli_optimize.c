@@ -1,4 +1,5 @@
 /* steno optimize: write the graph after the passes as a file that every ONNX runtime reads. */
+#include "base/file.h"
 #include "cli/optimize.h"
 #include "cli/progress.h"
 #include "nn/onnx/load.h"
@@ -160,7 +161,6 @@ static int optimize_entry(struct optimize *o, const char *from, const char *to, 
 {
     char a[4096], b[4096];
     struct stat sb;
-    size_t n = strlen(name);
     if (snprintf(a, sizeof a, "%s/%s", from, name) >= (int)sizeof a ||
         snprintf(b, sizeof b, "%s/%s", to, name) >= (int)sizeof b || stat(a, &sb)) {
         fprintf(stderr, "steno: %s/%s: cannot be read\n", from, name);
@@ -168,7 +168,7 @@ static int optimize_entry(struct optimize *o, const char *from, const char *to, 
     }
     if (S_ISDIR(sb.st_mode))
         return optimize_dir(o, a, b, depth + 1);
-    if (n > 5 && !strcmp(name + n - 5, ".onnx"))
+    if (cli_is_onnx(name))
         return optimize_file(o, a, b);
     return S_ISREG(sb.st_mode) && !o->in_place ? copy_file(a, b) : EX_OK;
 }
@@ -247,7 +247,6 @@ static void derive(struct optimize *o, long opset)
 static int parse(int argc, char **argv, struct optimize *o)
 {
     long opset = 0;
-    struct stat sb;
     const struct cli_option options[] = {
         {"-o", CLI_TEXT, "OUT", &o->out, 0, 0, "file or directory to write"},
         {"--level", CLI_CHOICE, "basic|extended|layer|all", &o->level, 0, 0,
@@ -309,7 +308,7 @@ static int parse(int argc, char **argv, struct optimize *o)
         return rc;
     if (!o->in || !o->out)
         return cli_usage("optimize needs a model and -o");
-    o->directory = !stat(o->in, &sb) && S_ISDIR(sb.st_mode);
+    o->directory = steno_is_dir(o->in);
     rc = check_combination(o);
     if (rc != EX_OK)
         return rc;

@@ -50,6 +50,12 @@ int cli_readable(const char *path)
     return EX_NOINPUT;
 }
 
+bool cli_is_onnx(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 5 && !strcmp(name + n - 5, ".onnx");
+}
+
 int cli_usage(const char *fmt, ...)
 {
     va_list ap;

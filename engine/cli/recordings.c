@@ -1,6 +1,7 @@
 #include "cli/recordings.h"
 
 #include "audio/file.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define BLOCK 8000 /* samples pushed at a time */
@@ -99,10 +99,9 @@ static steno_status folder(const char *path, recordings_fn *fn, void *arg, steno
 bool recordings_are(const char *path)
 {
     struct dirent **list = NULL;
-    struct stat sb;
     int n;
     bool found = false;
-    if (stat(path, &sb) || !S_ISDIR(sb.st_mode))
+    if (!steno_is_dir(path))
         return is_recording(path);
     n = scandir(path, &list, NULL, alphasort);
     for (int i = 0; i < n; i++) {
@@ -118,8 +117,7 @@ steno_status recordings_each(const struct cli_list *paths, recordings_fn *fn, vo
 {
     steno_status st = STENO_OK;
     for (int i = 0; !st && i < paths->n; i++) {
-        struct stat sb;
-        if (!stat(paths->v[i], &sb) && S_ISDIR(sb.st_mode))
+        if (steno_is_dir(paths->v[i]))
             st = folder(paths->v[i], fn, arg, err);
         else
             st = fn(arg, paths->v[i], err);

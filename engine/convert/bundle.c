@@ -1,12 +1,12 @@
 #include "convert/bundle.h"
 
+#include "base/file.h"
 #include "formats/gzip.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_GROWTH 32 /* of gzip; weights hardly shrink */
@@ -62,10 +62,9 @@ static steno_status list_archive(struct steno_bundle *b, steno_err *err)
 
 steno_status steno_bundle_open(struct steno_bundle *b, const char *path, steno_err *err)
 {
-    struct stat sb;
     steno_status st;
     *b = (struct steno_bundle){.path = path};
-    if (!stat(path, &sb) && S_ISDIR(sb.st_mode))
+    if (steno_is_dir(path))
         return STENO_OK;
     st = steno_map_open(&b->map, path, err);
     if (!st)

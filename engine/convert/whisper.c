@@ -1,6 +1,7 @@
 #include "convert/whisper.h"
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "convert/output.h"
 #include "convert/whisper_ranks.h"
 #include "formats/torch.h"
@@ -35,16 +36,10 @@ struct job {
 
 /* ---- the checkpoint -------------------------------------------------------------------------- */
 
-static bool is_dir(const char *path)
-{
-    struct stat sb;
-    return !stat(path, &sb) && S_ISDIR(sb.st_mode);
-}
-
 /* The file itself, or model.pt of a directory. */
 static bool find_checkpoint(const char *in, char path[MAX_PATH])
 {
-    return snprintf(path, MAX_PATH, is_dir(in) ? "%s/" MODEL : "%s", in) < MAX_PATH &&
+    return snprintf(path, MAX_PATH, steno_is_dir(in) ? "%s/" MODEL : "%s", in) < MAX_PATH &&
            !access(path, R_OK);
 }
 

@@ -1,6 +1,7 @@
 /* Opens a model directory: finds its family and asks the family about it. */
 #include "recognizer/model.h"
 
+#include "base/file.h"
 #include "families/registry.h"
 
 #include <limits.h>
@@ -13,15 +14,19 @@ struct steno_model_options steno_model_options_default(void)
     return (struct steno_model_options){.threads = 1};
 }
 
+static bool has_file(const char *dir, const char *file)
+{
+    char path[PATH_MAX];
+    return (size_t)snprintf(path, sizeof path, "%s/%s", dir, file) < sizeof path &&
+           !access(path, R_OK);
+}
+
 /* The first of n files that the directory has; NULL: none. */
 static const char *first_of(const char *dir, const char *const *files, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        char path[PATH_MAX];
-        if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, files[i]) < sizeof path &&
-            !access(path, R_OK))
+    for (size_t i = 0; i < n; i++)
+        if (has_file(dir, files[i]))
             return files[i];
-    }
     return NULL;
 }
 
@@ -44,8 +49,7 @@ static const char *hugging_face_file(const char *dir)
 /* What keeps those weights from being served. */
 static steno_status unknown_hugging_face(const char *dir, const char *file, steno_err *err)
 {
-    static const char *const config[] = {"config.json"};
-    if (!first_of(dir, config, 1))
+    if (!has_file(dir, "config.json"))
         return steno_fail(err, STENO_ERR_IO,
                           "%s: %s needs config.json beside it, which says what model it is", dir,
                           file);
@@ -53,12 +57,6 @@ static steno_status unknown_hugging_face(const char *dir, const char *file, sten
                       "%s: %s is served where config.json has the model_type whisper (as "
                       "safetensors); steno convert makes models of other checkpoints",
                       dir, file);
-}
-
-static bool is_dir(const char *path)
-{
-    static const char *const self[] = {"."};
-    return first_of(path, self, 1);
 }
 
 /* No family knows the directory: name the files that mark one. */
@@ -69,7 +67,7 @@ static steno_status unknown_family(const char *dir, steno_err *err)
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
-    if (!is_dir(dir))
+    if (!steno_is_dir(dir))
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: not a model; one file may be Whisper's: of CTranslate2, whisper.cpp "
                           "or OpenAI, safetensors beside their config.json, an ONNX encoder beside "

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "families/common/path.h"
 #include "families/espnet/files.h"
 #include "formats/yaml.h"
 
@@ -640,31 +640,25 @@ static steno_status read_all(struct reader *r)
 
 static const char *const names[] = {"config.yaml", "config.yml", "config.json"};
 
-static bool has_file(const char *dir, const char *file)
-{
-    char path[PATH_MAX_BYTES];
-    int n = snprintf(path, sizeof path, "%s/%s", dir, file);
-    return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
-}
-
 /* Models of Hugging Face and faster-whisper have a config.json of another kind. */
 static bool has_other_weights(const char *dir)
 {
-    return has_file(dir, "model.safetensors") || has_file(dir, "model.safetensors.index.json") ||
-           has_file(dir, "pytorch_model.bin") || has_file(dir, "model.bin");
+    return steno_path_readable(dir, "model.safetensors") ||
+           steno_path_readable(dir, "model.safetensors.index.json") ||
+           steno_path_readable(dir, "pytorch_model.bin") || steno_path_readable(dir, "model.bin");
 }
 
 static const char *config_in(const char *dir)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (has_file(dir, names[i]))
+        if (steno_path_readable(dir, names[i]))
             return strcmp(names[i], "config.json") || !has_other_weights(dir) ? names[i] : NULL;
     return NULL;
 }
 
 bool steno_espnet_is_dir(const char *dir)
 {
-    return config_in(dir) || has_file(dir, "tag_config.yaml");
+    return config_in(dir) || steno_path_readable(dir, "tag_config.yaml");
 }
 
 static steno_status list_tags(const struct steno_yaml_node *map, const char *path, steno_err *err)
