@@ -27,15 +27,17 @@ static steno_status work(steno_whisper_runner *net, steno_whisper_recording *r,
                          const struct whisper_sink *sink, steno_err *err)
 {
     while (steno_whisper_recording_ready(r)) {
-        const size_t before = steno_whisper_recording_windows(r);
+        double start, before, end; /* a finished window moves the beginning of the next one */
         struct steno_whisper_segment s;
         const int32_t *prompt;
         size_t n;
         steno_status st;
+        steno_whisper_recording_span(r, &start, &before);
         steno_whisper_recordings_step(net, &r, 1, &st, err);
         if (st)
             return st;
-        if (steno_whisper_recording_windows(r) != before && sink->window) {
+        steno_whisper_recording_span(r, &start, &end);
+        if (end > before && sink->window) {
             const struct steno_whisper_decoded *d = steno_whisper_recording_window(r, &prompt, &n);
             sink->window(sink->arg, prompt, n, d);
         }

@@ -194,32 +194,34 @@ static char format_of(const unsigned char *p, size_t n)
     return n && *p == '{' ? 'i' : 0;
 }
 
-bool steno_whisper_says_whisper(const char *dir)
+static bool has_type_whisper(const struct steno_json_node *config)
 {
-    const struct steno_json_node *type;
+    const struct steno_json_node *type = steno_json_get(config, "model_type");
+    return type && type->text && !strcmp(type->text, "whisper");
+}
+
+/* CTranslate2's config.json has no model_type. It has these keys for Whisper alone. */
+static bool has_keys_of_ctranslate2(const struct steno_json_node *config)
+{
+    return steno_json_get(config, "suppress_ids_begin") &&
+           steno_json_get(config, "alignment_heads");
+}
+
+static bool config_is(const char *dir, bool (*is)(const struct steno_json_node *config))
+{
     char path[4096];
     steno_json *j;
     bool yes;
     if (!beside(dir, "config.json", path) || steno_json_open(&j, path, NULL))
         return false;
-    type = steno_json_get(steno_json_root(j), "model_type");
-    yes = type && type->text && !strcmp(type->text, "whisper");
+    yes = is(steno_json_root(j));
     steno_json_close(j);
     return yes;
 }
 
-/* CTranslate2's config.json has no model_type. These keys it has for Whisper alone. */
-static bool says_faster_whisper(const char *dir)
+bool steno_whisper_says_whisper(const char *dir)
 {
-    char path[4096];
-    steno_json *j;
-    bool yes;
-    if (!beside(dir, "config.json", path) || steno_json_open(&j, path, NULL))
-        return false;
-    yes = steno_json_get(steno_json_root(j), "suppress_ids_begin") &&
-          steno_json_get(steno_json_root(j), "alignment_heads");
-    steno_json_close(j);
-    return yes;
+    return config_is(dir, has_type_whisper);
 }
 
 /* Other projects' checkpoints, and archives of whatever, begin alike. */
@@ -255,13 +257,13 @@ bool steno_whisper_weights_probe(const char *path)
     yes = (p && f && p->is_onnx) || format == 'c' || format == 'g' ||
           (format == 'p' && is_openai(p->file)) ||
           (f && format != 'p' && steno_whisper_says_whisper(p->dir)) ||
-          /* no weights of this kind, but a model of this kind: the error names the file */
-          (f && !format && says_faster_whisper(p->dir));
+          /* not Whisper's weights, but its configuration: the error names the file */
+          (f && !format && config_is(p->dir, has_keys_of_ctranslate2));
     free(p);
     return yes;
 }
 
-/* A pointer to the weights, in their place. */
+/* Git LFS leaves such a text where it did not fetch the file. */
 static bool is_pointer(const unsigned char *p, size_t n)
 {
     static const char start[] = "version https://git-lfs";

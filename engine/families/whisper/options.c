@@ -203,15 +203,16 @@ static size_t size_of(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
-/* Of several languages one is detected. */
+/* One language is given; of several with commas between, one is detected; of none, any. */
 static void set_language(const char *text, struct steno_whisper_recording_options *io)
 {
+    const char *list = text && strchr(text, ',') ? text : NULL;
+    io->language = text && !list ? steno_language_find(text) : -1;
     io->among = (struct steno_whisper_languages){{0}};
-    io->language = text ? steno_language_find(text) : -1;
-    while (text && io->language < 0) {
+    while (list) {
         char one[STENO_LANGUAGE_ITEM];
         int i;
-        steno_language_next(&text, one);
+        steno_language_next(&list, one);
         i = steno_language_find(one);
         if (i >= 0)
             io->among.bits[i / 64] |= UINT64_C(1) << i % 64;

@@ -303,11 +303,6 @@ bool steno_whisper_recording_ready(const steno_whisper_recording *r)
                     : r->at.next_seek + STENO_WHISPER_WINDOW_FRAMES <= frames;
 }
 
-size_t steno_whisper_recording_windows(const steno_whisper_recording *r)
-{
-    return r->at.windows;
-}
-
 const struct steno_whisper_decoded *
 steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t **prompt, size_t *n)
 {

@@ -133,9 +133,8 @@ struct steno_whisper_partial {
 };
 struct steno_whisper_partial steno_whisper_recording_hypothesis(const steno_whisper_recording *r);
 
-/* Windows that are finished, and what the last one was decoded to; its prompt [*n], unless prompt
- * is NULL. Valid until the next step. */
-size_t steno_whisper_recording_windows(const steno_whisper_recording *r);
+/* What the last finished window was decoded to; its prompt [*n], unless prompt is NULL. Valid until
+ * the next step. */
 const struct steno_whisper_decoded *
 steno_whisper_recording_window(const steno_whisper_recording *r, const int32_t **prompt, size_t *n);
 /* Where that window begins, and where the next one does: seconds. */

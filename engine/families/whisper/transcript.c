@@ -20,8 +20,8 @@ struct text {
 /* How much was said. */
 struct place {
     size_t n_ids, text, sections, section_text;
-    size_t n_texts; /* that differ from the best, and the best */
-    size_t stable;  /* spans of the best, those of the partial among them */
+    size_t n_texts; /* hypotheses */
+    size_t stable;  /* spans of the best one, with those of the partial */
     struct {
         size_t n;
         double score;
@@ -30,8 +30,9 @@ struct place {
 
 struct steno_whisper_transcript {
     const struct steno_whisper_model *m;
-    struct text texts[STENO_WHISPER_MAX_BEAM]; /* the best first; each has all windows */
-    size_t n_best, n_texts;                    /* texts; those that differ, and the best */
+    struct text texts[STENO_WHISPER_MAX_BEAM]; /* [n_best], the best first */
+    /* The beam has found that many for some window; the texts behind them repeat the best one. */
+    size_t n_best, n_texts;
     size_t n_partial, n_agreed; /* spans behind the best text; those that will not change */
     int32_t *ids;               /* of the best text, timestamps among them */
     size_t n_ids, cap_ids;

@@ -18,7 +18,7 @@ void steno_whisper_transcript_clear(steno_whisper_transcript *t);
 /* Whether a finished window said something, be it timestamps alone. */
 bool steno_whisper_transcript_any(const steno_whisper_transcript *t);
 
-/* Remember what was said; go back to that. In between no more of it is stable than was then. */
+/* Remember what has been said so far; return to it. Until then the stable part does not grow. */
 void steno_whisper_transcript_mark(steno_whisper_transcript *t);
 void steno_whisper_transcript_back(steno_whisper_transcript *t);
 
@@ -27,11 +27,11 @@ STENO_MUST steno_status steno_whisper_transcript_add(steno_whisper_transcript *t
                                                      const struct steno_whisper_segment *g,
                                                      const struct steno_whisper_decoded *window,
                                                      steno_err *err);
-/* Append the segments of the window that a step of this recording has finished, if it has, and the
- * beam's other texts of it; then show its partial. STENO_ERR_NOMEM. */
+/* After a step of the recording: if it has finished a window, append the window's segments and the
+ * beam's other texts; then show the partial of the next window. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_whisper_transcript_follow(steno_whisper_transcript *t,
                                                         steno_whisper_recording *r, steno_err *err);
-/* Of the partial only what will not change is left. */
+/* Keep only the stable part of the partial. */
 void steno_whisper_transcript_settle(steno_whisper_transcript *t);
 
 /* The hypotheses [*n], at most max, the best first, without their language; valid until the next
