@@ -88,10 +88,9 @@ steno_status steno_deepgram_want(struct steno_deepgram_wants *w, struct steno_hi
         return add_keyword(hints, name, value, err);
     if (!flag)
         return steno_hint_set(hints, name, value, err);
-    if (flag == &w->detect_language && steno_language_code(value) &&
-        steno_query_bool(name, value, &on, NULL))
+    st = steno_query_bool(name, value, &on, err); /* "no" is false, not Norwegian */
+    if (st && flag == &w->detect_language && steno_language_code(value))
         return add_language(w, hints, value, err);
-    st = steno_query_bool(name, value, &on, err);
     if (st)
         return st;
     *flag = on;
