@@ -9,6 +9,7 @@ any of that must wait: wait_idle() for counters of sessions, becomes() for one v
 """
 import contextlib
 import http.client
+import io
 import json
 import os
 import re
@@ -193,6 +194,17 @@ def pcm(path=DIGITS):
     with wave.open(path, "rb") as w:
         assert w.getnchannels() == 1 and w.getsampwidth() == 2
         return w.readframes(w.getnframes()), w.getframerate()
+
+
+def wav(samples, rate, channels=1):
+    """A WAV of s16le bytes."""
+    out = io.BytesIO()
+    with wave.open(out, "wb") as w:
+        w.setnchannels(channels)
+        w.setsampwidth(2)
+        w.setframerate(rate)
+        w.writeframes(samples)
+    return out.getvalue()
 
 
 # For websockets.sync.client.connect. The client sends no pings: while the server does not read, a ping after audio

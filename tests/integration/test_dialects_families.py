@@ -4,7 +4,6 @@ weights say nothing that makes sense, so texts are compared without blanks. Need
     test_dialects_families.py [DIRECTORY OF THE ZOO...]"""
 import base64
 import concurrent.futures
-import io
 import json
 import os
 import re
@@ -16,7 +15,7 @@ import tempfile
 import urllib.parse
 import wave
 
-from daemon import BUILD, OPEN, ROOT, SLOW, Skip, Stenod, case, converse, tap
+from daemon import BUILD, OPEN, ROOT, SLOW, Skip, Stenod, case, converse, tap, wav
 
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 ZOO = os.path.join(SHARED, "zoo", "tiny")
@@ -39,17 +38,7 @@ PCM = read_clip() if os.path.isdir(ZOO) else b""
 FLOATS = struct.pack(f"<{len(PCM) // 2}f", *(v / 32768 for v in struct.unpack(f"<{len(PCM) // 2}h", PCM)))
 
 
-def wav():
-    f = io.BytesIO()
-    with wave.open(f, "wb") as w:
-        w.setnchannels(1)
-        w.setsampwidth(2)
-        w.setframerate(RATE)
-        w.writeframes(PCM)
-    return f.getvalue()
-
-
-WAV = wav()
+WAV = wav(PCM, RATE)
 
 
 def pieces(data, n=6400):

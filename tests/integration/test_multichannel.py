@@ -1,13 +1,11 @@
 """Recordings whose channels have a transcript each: the texts are those of the channels alone, in every dialect."""
-import io
 import json
 import shutil
 import subprocess
 import sys
-import wave
 
 import numpy as np
-from daemon import Skip, Stenod, case, eventually, pcm, tap
+from daemon import Skip, Stenod, case, eventually, pcm, tap, wav
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
@@ -17,17 +15,13 @@ RIGHT = np.concatenate([np.zeros(RATE, "<i2"), LEFT[:len(LEFT) // 2]])  # other 
 HEADERS = {"Content-Type": "audio/wav"}
 
 
-def wav(*channels):
-    out, n = io.BytesIO(), max(map(len, channels))
-    with wave.open(out, "wb") as w:
-        w.setnchannels(len(channels))
-        w.setsampwidth(2)
-        w.setframerate(RATE)
-        w.writeframes(np.stack([np.pad(c, (0, n - len(c))) for c in channels], 1).astype("<i2").tobytes())
-    return out.getvalue()
+def wav_of(*channels):
+    n = max(map(len, channels))
+    samples = np.stack([np.pad(c, (0, n - len(c))) for c in channels], 1)
+    return wav(samples.astype("<i2").tobytes(), RATE, len(channels))
 
 
-STEREO = wav(LEFT, RIGHT)
+STEREO = wav_of(LEFT, RIGHT)
 
 
 def post(d, path, body=STEREO):
@@ -45,7 +39,7 @@ def form(d, body=STEREO, **fields):
 def alone(d, channel):
     """Words of one channel, alone in its recording, as long as both."""
     n = max(len(LEFT), len(RIGHT))
-    _, text = post(d, "/v1/transcribe", wav(np.pad(channel, (0, n - len(channel)))))
+    _, text = post(d, "/v1/transcribe", wav_of(np.pad(channel, (0, n - len(channel)))))
     return json.loads(text)
 
 
@@ -102,7 +96,7 @@ def events(d, body):
 def deltas_of_channels_add_up_to_the_text(d):
     silence = np.zeros(RATE, "<i2")
     for channels in ((LEFT, RIGHT), (silence, LEFT), (LEFT, silence, silence, RIGHT, silence), (silence, silence), (LEFT,)):
-        got = events(d, wav(*channels))
+        got = events(d, wav_of(*channels))
         deltas, done = got[:-1], got[-1]
         assert done["type"] == "transcript.text.done" and "".join(m["delta"] for m in deltas) == done["text"], got
         assert [c["channel"] for c in done["channels"]] == list(range(1, len(channels) + 1)), done
@@ -151,7 +145,7 @@ def openais_client_gets_diarized_json(d):
 
 @case
 def one_channel_of_many_is_a_list_of_one(d):
-    mono = wav(LEFT)
+    mono = wav_of(LEFT)
     assert len(json.loads(post(d, "/v1/listen?multichannel=true", mono)[1])["results"]["channels"]) == 1
     got = json.loads(post(d, "/v1/transcribe?multichannel=true", mono)[1])
     assert got["channels"] == 1 and {s["channel"] for s in got["segments"]} == {1}, got
@@ -164,16 +158,16 @@ def a_mix_is_told(d):
     assert "2 channels were mixed" in headers["x-steno-warning"], headers
     headers, _ = post(d, "/v1/transcribe?channel=2")
     assert "x-steno-warning" not in headers, headers
-    headers, _ = post(d, "/v1/transcribe", wav(LEFT))
+    headers, _ = post(d, "/v1/transcribe", wav_of(LEFT))
     assert "x-steno-warning" not in headers, headers
 
 
 @case
 def twenty_channels_are_transcribed_and_more_refused(d):
-    got = json.loads(post(d, "/v1/listen?multichannel=true", wav(*[LEFT[:RATE * 2]] * 20))[1])
+    got = json.loads(post(d, "/v1/listen?multichannel=true", wav_of(*[LEFT[:RATE * 2]] * 20))[1])
     texts = {c["alternatives"][0]["transcript"] for c in got["results"]["channels"]}
     assert len(got["results"]["channels"]) == 20 and len(texts) == 1 and texts != {""}, texts
-    code, _, text = d.request("POST", "/v1/listen?multichannel=true", wav(*[LEFT[:4000]] * 21), HEADERS)
+    code, _, text = d.request("POST", "/v1/listen?multichannel=true", wav_of(*[LEFT[:4000]] * 21), HEADERS)
     assert code == 413 and b"21 channels" in text, (code, text)
     code, _, text = d.request("POST", "/v1/transcribe?multichannel=true&channel=1", STEREO, HEADERS)
     assert code == 400 and b"multichannel" in text, (code, text)
@@ -205,7 +199,7 @@ def texts(got, k):
 
 
 def interleaved(*channels):
-    return wav(*channels)[44:]
+    return wav_of(*channels)[44:]
 
 
 @case
@@ -251,7 +245,7 @@ def eight_live_channels_are_possible_and_nine_not(d):
     got = live(d, "/v1/stream", [start, *pieces(interleaved(*[LEFT] * 8), 16000)], {"type": "end"})
     want = alone(d, LEFT)["text"]
     assert [texts(got, k) for k in range(1, 9)] == [want] * 8, got
-    got = live(d, "/v1/stream", [{"type": "start", "encoding": "wav", "multichannel": True}, wav(*[LEFT] * 9)], {"type": "end"})
+    got = live(d, "/v1/stream", [{"type": "start", "encoding": "wav", "multichannel": True}, wav_of(*[LEFT] * 9)], {"type": "end"})
     assert got[-1]["code"] == "limit_exceeded" and "9 channels" in got[-1]["message"], got
     got = live(d, "/v1/stream", [{**start, "channel": 1}], {"type": "end"})
     assert got[-1]["code"] == "invalid_argument" and "multichannel" in got[-1]["message"], got

@@ -1,28 +1,16 @@
 """The VAD filter removes silence before the network: for every kind of input the same words, and a metric with the
 removed time."""
-import io
 import json
 import os
 import sys
-import wave
 
-from daemon import DIGITS_TEXT, ROOT, Skip, Stenod, case, converse, pcm, tap
+from daemon import DIGITS_TEXT, ROOT, Skip, Stenod, case, converse, pcm, tap, wav
 
 PCM, RATE = pcm()
 PAUSE = bytes(2 * 6 * RATE)
 TALK = PCM + PAUSE + PCM + PAUSE
 SAVED = 2 * 6 - 2 * (1.2 + 0.6)  # of 12 s: a second after speech and 0.2 s before it remain, and windows across the borders
 SILERO = os.path.join(os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared")), "models", "silero-vad")
-
-
-def wav(samples):
-    out = io.BytesIO()
-    with wave.open(out, "wb") as w:
-        w.setnchannels(1)
-        w.setsampwidth(2)
-        w.setframerate(RATE)
-        w.writeframes(samples)
-    return out.getvalue()
 
 
 def stream(d, start=None, query=""):
@@ -54,12 +42,12 @@ def a_stream_asks_for_it(d):
 @case
 def uploads_ask_for_it(d):
     twice = (DIGITS_TEXT + " " + DIGITS_TEXT).split()
-    status, _, text = d.request("POST", "/v1/transcribe?format=text&vad=energy", wav(TALK))
+    status, _, text = d.request("POST", "/v1/transcribe?format=text&vad=energy", wav(TALK, RATE))
     assert status == 200 and text.decode().split() == twice, text
     assert skipped(d, "transcribe") > SAVED
     boundary = "X-boundary-42"
     body = b"".join(f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n'.encode() + value + b"\r\n"
-                    for name, value in (("vad", b"energy"), ("file", wav(TALK)))) + f"--{boundary}--\r\n".encode()
+                    for name, value in (("vad", b"energy"), ("file", wav(TALK, RATE)))) + f"--{boundary}--\r\n".encode()
     status, _, text = d.request("POST", "/v1/audio/transcriptions", body, {"Content-Type": f"multipart/form-data; boundary={boundary}"})
     assert status == 200 and json.loads(text)["text"].split() == twice, text
     assert skipped(d, "openai") > SAVED
@@ -67,9 +55,9 @@ def uploads_ask_for_it(d):
 
 @case
 def unknown_choices_are_refused_by_name(d):
-    status, _, text = d.request("POST", "/v1/transcribe?vad=loud", wav(PCM))
+    status, _, text = d.request("POST", "/v1/transcribe?vad=loud", wav(PCM, RATE))
     assert status == 400 and b"off, energy, silero" in text, text
-    status, _, text = d.request("POST", "/v1/transcribe?vad=silero", wav(PCM))
+    status, _, text = d.request("POST", "/v1/transcribe?vad=silero", wav(PCM, RATE))
     assert status == 400 and b"vad.model" in text, text
     m = converse(d.ws, [{"type": "start", "sample_rate": RATE, "vad": "silero"}]).messages[0]
     assert m["type"] == "error" and "vad.model" in m["message"], m

@@ -1,18 +1,16 @@
 """What requests say of their recordings, through every form, with Whisper's base: language, translation, prompt, words,
 streamed segments; and errors that name the field. The packages openai and deepgram-sdk are the clients where they exist.
 Needs STENO_WHISPER_BASE (a faster-whisper directory of base) and ../shared/audio/real. TAP."""
-import io
 import json
 import os
 import re
 import subprocess
 import sys
 import urllib.parse
-import wave
 
 import numpy as np
 
-from daemon import ROOT, Skip, Stenod, case, client, converse, pcm, tap
+from daemon import ROOT, Skip, Stenod, case, client, converse, pcm, tap, wav
 
 BASE = os.environ.get("STENO_WHISPER_BASE") or os.path.join(ROOT, "build", "models", "base")
 REAL = os.path.join(ROOT, "..", "shared", "audio", "real")
@@ -89,16 +87,6 @@ def a_vad_leaves_silence_out_and_keeps_the_text(d):
     assert times == sorted(times) and times[-1] > 12, times
 
 
-def wav_of(samples):
-    out = io.BytesIO()
-    with wave.open(out, "wb") as w:
-        w.setnchannels(1)
-        w.setsampwidth(2)
-        w.setframerate(16000)
-        w.writeframes((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
-    return out.getvalue()
-
-
 def hold_music(seconds):
     """Four chords, struck twice a second."""
     t = np.arange(16000 * seconds) / 16000
@@ -112,7 +100,8 @@ def nothing_is_heard_in_silence_noise_and_music(d):
     sounds = {"silence": 0 * noise, "faint noise": 0.003 * noise, "loud noise": 0.1 * noise, "brown noise": 1e-4 * np.cumsum(noise),
               "music": hold_music(35), "faint music": 0.02 * hold_music(35), "hum": 0.2 * np.sin(np.arange(16000 * 35) * np.pi / 160)}
     for name, samples in sounds.items():
-        status, _, body = d.request("POST", "/v1/transcribe", wav_of(samples))
+        pcm16 = (np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes()
+        status, _, body = d.request("POST", "/v1/transcribe", wav(pcm16, 16000))
         assert status == 200 and json.loads(body)["text"] == "", (name, body)
 
 

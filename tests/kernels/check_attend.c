@@ -97,23 +97,13 @@ static double score(const struct factors *f, const struct attend_case *c, size_t
     return t;
 }
 
-static double largest(const float *column, size_t ld, size_t n)
-{
-    double top = 0;
-    for (size_t j = 0; j < n; j++) {
-        const double v = fabs((double)column[j * ld]);
-        top = v > top ? v : top; /* fmax is a call */
-    }
-    return top;
-}
-
 /* attend_i16: by how much half a step of each factor changes the scores of row i at most. */
 static double score_error(const struct factors *f, const struct attend_case *c, size_t i)
 {
     double keys = 0, top = 0;
     for (size_t x = 0; x < c->size; x++) {
         const double q = (double)(f->q[i * f->ldq + x] + (c->bias ? f->q_bias[x] : 0));
-        const double product = fabs(q) * largest(f->k + x, f->ldk, c->keys);
+        const double product = fabs(q) * largest_magnitude(f->k + x, f->ldk, c->keys);
         keys += product;
         top = fmax(top, product);
     }
@@ -125,7 +115,7 @@ static double score_error(const struct factors *f, const struct attend_case *c, 
 static double allowed(const struct factors *f, const struct attend_case *c, size_t x, double size,
                       double all, double e)
 {
-    const double v = largest(f->v + x, f->ldv, c->keys);
+    const double v = largest_magnitude(f->v + x, f->ldv, c->keys);
     if (c->kind != I16)
         return size * (c->kind == BF16 ? 0x1p-8 + 1e-4 : 2e-5);
     return size * (2e-5 + expm1(2 * e)) +

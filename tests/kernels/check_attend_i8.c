@@ -85,16 +85,6 @@ static double stored(const struct data *d, bool value, size_t j, size_t c)
     return (byte - 128) * (double)units[(value ? KEYS : 0) + at];
 }
 
-static double magnitude(const float *x, size_t n)
-{
-    double top = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double v = fabs((double)x[i]);
-        top = v > top ? v : top;
-    }
-    return top;
-}
-
 static void check_pages(const struct data *d)
 {
     const size_t bytes = d->n_pages * d->page_bytes;
@@ -114,7 +104,7 @@ static void check_pages(const struct data *d)
             const float *x = (value ? d->v : d->k) + j * n;
             for (size_t c = 0; c < n; c++)
                 if (!close_to((float)stored(d, value, j, c), (double)x[c],
-                              magnitude(x, n) * (1 / 254.0 + 4 * EPS)))
+                              largest_magnitude(x, 1, n) * (1 / 254.0 + 4 * EPS)))
                     test_fail("number %zu of row %zu is %g instead of %g", c, j,
                               stored(d, value, j, c), (double)x[c]);
         }
@@ -137,7 +127,7 @@ static void check_row(const struct data *d, size_t i)
         }
         t[j] = (double)d->scale * dot;
         top = fmax(top, t[j]);
-        off = fmax(off, fabs((double)d->scale) * keys * magnitude(q, s.size) / 65024);
+        off = fmax(off, fabs((double)d->scale) * keys * largest_magnitude(q, 1, s.size) / 65024);
     }
     for (size_t j = 0; j < s.n; j++)
         sum += t[j] = exp(t[j] - top);

@@ -89,15 +89,12 @@ static void setup_free(struct setup *t)
     guard_free(t->residual);
 }
 
-/* The sum of n magnitudes and the largest of them. */
-static void sizes_of(const float *x, size_t step, size_t n, double *sum, double *most)
+static double sum_of_magnitudes(const float *x, size_t step, size_t n)
 {
-    *sum = *most = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double v = fabs((double)x[i * step]);
-        *sum += v;
-        *most = v > *most ? v : *most; /* fmax is a call */
-    }
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += fabs((double)x[i * step]);
+    return sum;
 }
 
 /* Against double: k eps sum|a b| for the product, then the roundings of the epilogue; activations
@@ -107,23 +104,26 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
     const float *a = t->a + i * (t->trans_a ? 1 : t->lda),
                 *b = t->b + j * (t->trans_b ? t->ldb : 1);
     const size_t next_a = t->trans_a ? t->lda : 1, next_b = t->trans_b ? 1 : t->ldb;
-    double sum = 0, mag = 0, of_a = 0, of_b = 0, most_a = 0, most_b = 0, want, bound;
+    double sum = 0, mag = 0, of_a = 0, want, bound;
     for (size_t l = 0; l < t->s.k; l++) {
         const double v = (double)a[l * next_a] * (double)b[l * next_b];
         sum += v;
         mag += fabs(v);
     }
-    if (t->w24 || t->slack > 0) {
-        sizes_of(a, next_a, t->s.k, &of_a, &most_a);
-        sizes_of(b, next_b, t->s.k, &of_b, &most_b);
-    }
+    if (t->w24 || t->slack > 0)
+        of_a = sum_of_magnitudes(a, next_a, t->s.k);
     mag += t->slack * of_a;
     bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
-    if (t->w24) /* half a step of 2^-22 of the largest number, and the ninth product; sums of blocks
-                 * of 512 */
+    if (t->w24) {
+        const double of_b = sum_of_magnitudes(b, next_b, t->s.k),
+                     most_a = largest_magnitude(a, next_a, t->s.k),
+                     most_b = largest_magnitude(b, next_b, t->s.k);
+        /* half a step of 2^-22 of the largest number, and the ninth product; sums of blocks of 512
+         */
         bound = 2.05 * EPS * (most_a * of_b + most_b * of_a) +
                 EPS / 32 * (double)t->s.k * most_a * most_b +
                 ((double)t->s.k / 256 + 4) * EPS * mag + 1e-38;
+    }
     want = sum;
     if (t->use) {
         const struct steno_gemm_epilogue *ep = t->use;

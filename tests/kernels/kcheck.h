@@ -43,6 +43,8 @@ void fill_wild(float *x, size_t n);
 double ulp_error(float got, double want);
 /* True if got is within bound of want; NaN and infinities must be equal. */
 bool close_to(float got, double want, double bound);
+/* Of n numbers, each `step` behind the one before. */
+double largest_magnitude(const float *x, size_t step, size_t n);
 
 /* activations.c: the activation of ep in double. */
 #define N_ACTIVATIONS (STENO_ACT_MISH + 1)

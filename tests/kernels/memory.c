@@ -112,3 +112,13 @@ bool close_to(float got, double want, double bound)
                ((double)got < -3.4e38 && want < -3.4e38);
     return fabs((double)got - want) <= bound;
 }
+
+double largest_magnitude(const float *x, size_t step, size_t n)
+{
+    double top = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double v = fabs((double)x[i * step]);
+        top = v > top ? v : top; /* fmax is a call */
+    }
+    return top;
+}
