@@ -100,7 +100,7 @@ public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 
 .PHONY: all abi wheel manylinux check check-asan check-ubsan check-tsan check-clients check-faults check-slow install uninstall dist \
         deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
-        train-digits fuzzers loadtest loadtest-smoke soak
+        train-digits fuzzers loadtest loadtest-smoke soak soak-programs
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient $(B)/$(soname) $(B)/include/steno/steno.h ## the command, the daemon, the libraries
 ifeq ($(SAN)$(FUZZ),)
@@ -285,7 +285,8 @@ loadtest: all ## load on a server of its own: latency, streams per core, uploads
 	@B=$(B) loadtest/run.sh $(RUNS)
 loadtest-smoke: all ## 500 real-time streams for 15 s: transcripts and p99 of partials are judged
 	@B=$(B) loadtest/smoke.sh
-soak: all ## mixed clients and reloads for MINUTES (3): memory, descriptors, latency, metrics are judged; MODEL=DIR: with Whisper; SOAK="--reload 5": its options
+soak-programs: $(B)/stenod $(B)/loadtest/steno-load $(if $(MODEL),$(B)/steno)
+soak: soak-programs ## mixed clients and reloads for MINUTES (3): memory, descriptors, latency, metrics are judged; MODEL=DIR: with Whisper; SOAK="--reload 5": its options
 	@B=$(B) loadtest/soak.py --minutes $(or $(MINUTES),3) $(if $(MODEL),--model $(MODEL)) $(SOAK)
 
 check: ## install what tests need, build, run all tests; last line "N passed, M failed"
