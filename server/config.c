@@ -598,11 +598,7 @@ static steno_status check_vad(const struct steno_config *c, steno_err *err)
 {
     enum steno_vad_choice vad;
     steno_status st = steno_vad_choice_parse(c->vad_mode, &vad, err);
-    if (st)
-        return steno_fail_in(err, st, "vad.mode");
-    if (vad == STENO_VAD_SILERO && !*c->vad_model)
-        return steno_fail(err, STENO_ERR_INVAL, "vad.mode: silero needs vad.model");
-    return STENO_OK;
+    return st ? steno_fail_in(err, st, "vad.mode") : STENO_OK;
 }
 
 static steno_status check_node(const struct steno_config *c, steno_err *err)

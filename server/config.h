@@ -43,7 +43,7 @@ struct steno_config {
     size_t models_memory; /* bytes of all loaded weights; 0 = no limit */
     /* [vad] */
     char *vad_mode;  /* off, energy, silero */
-    char *vad_model; /* directory of silero-vad; "" = none */
+    char *vad_model; /* directory of silero-vad; "" = the fetched one, "none" */
     /* [auth] */
     char *keys; /* file of API keys; "" = no key is required */
     /* [audio] */

@@ -78,7 +78,8 @@ ROW(STRING, vad_mode, "vad", "mode", "STENO_VAD", "off", 0, 0,
     "models of family ctc_streaming, and for uploads to models of family whisper, which are cut "
     "in pauses then.")
 ROW(STRING, vad_model, "vad", "model", "STENO_VAD_MODEL", "", 0, 0,
-    "Directory with silero-vad's silero_vad_16k_op15.onnx or silero_vad.onnx. Empty: none.")
+    "Directory with silero-vad's silero_vad_16k_op15.onnx or silero_vad.onnx. Empty: the fetched "
+    "one (steno model fetch silero-vad), if there is one. none: no network.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and their quotas: concurrent sessions, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: no key is needed, and there are no "

@@ -149,7 +149,8 @@ static struct steno_model_slot *add_slot(steno_models *m, const char *name, cons
     return s;
 }
 
-/* Add slots for the directories of a directory that are not hidden. Lock held. */
+/* Add slots for the directories of a directory that are neither hidden nor a detector of speech.
+ * Lock held. */
 static void scan_dir(steno_models *m, const char *dir, DIR *d)
 {
     struct dirent *e;
@@ -159,7 +160,7 @@ static void scan_dir(steno_models *m, const char *dir, DIR *d)
         DIR *sub;
         if (*e->d_name == '.' || strlen(e->d_name) >= MAX_NAME ||
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path ||
-            !(sub = opendir(path)))
+            steno_vad_is_dir(path) || !(sub = opendir(path)))
             continue;
         closedir(sub);
         while (s && (s->of || strcmp(s->name, e->d_name)))

@@ -30,12 +30,31 @@ char *steno_id_of_node(char *out, const char *node)
     return out;
 }
 
+/* *out stays NULL if nothing is configured and none was fetched. */
+static steno_status open_vad_net(const char *model, steno_vad **out, steno_err *err)
+{
+    char *dir = NULL;
+    steno_status st;
+    if (!strcmp(model, "none"))
+        return STENO_OK;
+    st = steno_vad_find(&dir, *model ? model : NULL, err);
+    if (st && !*model)
+        return STENO_OK;
+    if (!st)
+        st = steno_vad_open(out, dir, err);
+    steno_free(dir);
+    return st ? steno_fail_in(err, st, "vad.model") : STENO_OK;
+}
+
 steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err)
 {
+    const steno_vad *chosen;
     steno_status st = steno_vad_open(&srv->vad_rule, NULL, err);
-    if (!st && *srv->conf->vad_model)
-        st = steno_vad_open(&srv->vad_net, srv->conf->vad_model, err);
-    return st ? steno_fail_in(err, st, "vad.model") : STENO_OK;
+    if (!st)
+        st = open_vad_net(srv->conf->vad_model, &srv->vad_net, err);
+    if (!st && steno_server_vad(srv, STENO_VAD_UNSET, &chosen, err))
+        st = steno_fail_in(err, STENO_ERR_INVAL, "vad.mode");
+    return st;
 }
 
 steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,
@@ -45,7 +64,8 @@ steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_cho
         return STENO_ERR_INVAL;
     if (ask == STENO_VAD_SILERO && !srv->vad_net)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "vad: the server has no silero (vad.model is empty)");
+                          "vad: the server has no silero-vad (steno model fetch silero-vad, or "
+                          "vad.model)");
     *out = ask == STENO_VAD_SILERO ? srv->vad_net : ask == STENO_VAD_ENERGY ? srv->vad_rule : NULL;
     return STENO_OK;
 }

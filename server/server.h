@@ -25,7 +25,7 @@ struct steno_server {
     steno_limits *limits;
     steno_keys *keys;
     struct steno_stats *stats;
-    steno_vad *vad_rule, *vad_net; /* speech detectors; vad_net NULL: no vad.model */
+    steno_vad *vad_rule, *vad_net; /* speech detectors; vad_net NULL: no silero-vad */
     steno_decoders *decoders;      /* processes of steno-decode */
     steno_waker *waker;            /* for their pipes */
     steno_tracer *tracer;          /* NULL: no traces */
@@ -34,10 +34,11 @@ struct steno_server {
     atomic_int leaving;            /* enum steno_leaving; relaxed: it orders nothing */
 };
 
-/* Open the detectors that vad.mode and vad.model name. */
+/* Open the detectors: the rule, and the network that vad.model names or that was fetched. Errors of
+ * steno_vad_find and steno_vad_open; STENO_ERR_INVAL: vad.mode needs a network. */
 STENO_MUST steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err);
-/* The detector for a stream that asks for `ask`; NULL for off. STENO_ERR_INVAL: silero without
- * vad.model. */
+/* The detector for a stream that asks for `ask`; NULL for off. STENO_ERR_INVAL: silero, and there
+ * is none. */
 STENO_MUST steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,
                                          const steno_vad **out, steno_err *err);
 

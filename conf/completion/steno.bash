@@ -18,6 +18,8 @@ _steno()
         mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     --format)
         mapfile -t COMPREPLY < <(compgen -W "text json srt vtt" -- "$cur"); return ;;
+    --vad)
+        mapfile -t COMPREPLY < <(compgen -W "off energy silero" -- "$cur"; compgen -d -- "$cur"); return ;;
     --cpu)
         mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 vnni bf16 native" -- "$cur"); return ;;
     --precision)

@@ -140,10 +140,15 @@ static const struct steno_catalogue_model *known(const struct store *s, const ch
 
 static void say_use(const struct steno_catalogue_model *m, const char *dir, const char *what)
 {
-    printf("%s %s %s/%s. To use it:\n"
-           "  stenod --model %s\n"
-           "  steno transcribe --model %s FILE...\n",
-           m->name, what, dir, m->name, m->name, m->name);
+    const bool detector = !strcmp(m->family, "vad");
+    printf("%s %s %s/%s. To use it:\n", m->name, what, dir, m->name);
+    if (detector)
+        puts("  stenod --set vad.mode=silero (or in a request: vad=silero, vad_filter=true)\n"
+             "  steno transcribe --vad silero FILE...");
+    else
+        printf("  stenod --model %s\n"
+               "  steno transcribe --model %s FILE...\n",
+               m->name, m->name);
 }
 
 static steno_status convert(const char *from, const char *to, const char *weights, bool quiet,

@@ -23,13 +23,15 @@ enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_SRT, FORMAT_VTT };
 
 struct job {
     const char *model_dir;
-    int format; /* enum format */
+    const char *vad_name; /* off, energy, silero or a directory */
+    int format;           /* enum format */
     bool stream, words, times;
     long channel;
     struct cli_family_options family;
     struct steno_model_options model_opt;
     struct steno_stream_options stream_opt;
     steno_model *model;
+    steno_vad *vad; /* NULL: off */
     struct steno_model_info info;
 };
 
@@ -334,7 +336,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
 {
     long beam = 0, n_best = 0, threads = 1;
     int precision = STENO_AUTO_WEIGHTS; /* indices in CLI_PRECISIONS are those of the enum */
-    struct cli_option options[26 + CLI_FAMILY_ROWS] = {
+    struct cli_option options[27 + CLI_FAMILY_ROWS] = {
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
@@ -356,6 +358,9 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
          "words that are likely"},
         {"--stream", CLI_FLAG, NULL, &j->stream, 0, 0,
          "print partial results as they come (text, json)"},
+        {"--vad", CLI_TEXT, "off|energy|silero|DIR", &j->vad_name, 0, 0,
+         "leave out what is not speech, by a rule on loudness or silero-vad (steno model fetch "
+         "silero-vad, or its directory); Whisper cuts there, too"},
         {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
@@ -383,6 +388,22 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
     return rc ? rc : check(j, *n);
 }
 
+static steno_status open_vad(struct job *j, steno_err *err)
+{
+    const char *name = j->vad_name;
+    char *dir = NULL;
+    steno_status st = STENO_OK;
+    if (!name || !strcmp(name, "off"))
+        return STENO_OK;
+    if (strcmp(name, "energy") != 0)
+        st = steno_vad_find(&dir, strcmp(name, "silero") ? name : NULL, err);
+    if (!st)
+        st = steno_vad_open(&j->vad, dir, err);
+    steno_free(dir);
+    j->stream_opt.vad = j->vad;
+    return st ? steno_fail_in(err, st, "--vad") : STENO_OK;
+}
+
 /* Returns an exit code; an error is printed. */
 static int open_model(struct job *j)
 {
@@ -404,17 +425,18 @@ static int open_model(struct job *j)
 
 static int transcribe_all(struct job *j, const char **files, int n)
 {
-    int code = open_model(j);
-    if (code != EX_OK) {
-        steno_model_close(j->model);
-        return code;
-    }
-    for (int i = 0; i < n; i++) {
+    steno_err err = {0};
+    int code = open_vad(j, &err) ? cli_fail(&err) : open_model(j);
+    const bool opened = code == EX_OK;
+    for (int i = 0; opened && i < n; i++) {
         int c = transcribe(j, files[i]);
         if (code == EX_OK)
             code = c;
     }
     steno_model_close(j->model);
+    steno_vad_close(j->vad);
+    if (!opened)
+        return code;
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "steno: standard output: %s\n", strerror(errno));
         return EX_IOERR;

@@ -1,4 +1,5 @@
-/* Finds the model to open: by its directory, by its name in the catalogue, or the default one. */
+/* Finds the model or detector to open: by its directory, by its name in the catalogue, or the
+ * default one. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,8 +33,8 @@ static bool in_models(char out[STENO_PLACE_MAX], const char *name)
     return !strchr(name, '/') && *name != '.' && steno_place_fetched(out, name);
 }
 
-/* The first model of the catalogue, in its order of preference, that is on this machine. */
-static bool first_fetched(char out[STENO_PLACE_MAX])
+/* The first model, or detector of speech, of the catalogue that is on this machine. */
+static bool first_fetched(char out[STENO_PLACE_MAX], bool detector)
 {
     const struct steno_catalogue_model *m;
     steno_catalogue *c = NULL;
@@ -41,7 +42,7 @@ static bool first_fetched(char out[STENO_PLACE_MAX])
     if (steno_catalogue_open(&c, NULL, NULL))
         return false;
     for (size_t i = 0; !found && (m = steno_catalogue_at(c, i)); i++)
-        found = steno_place_fetched(out, m->name);
+        found = steno_place_fetched(out, m->name) && steno_vad_is_dir(out) == detector;
     steno_catalogue_close(c);
     return found;
 }
@@ -57,13 +58,19 @@ static steno_status resolve(char out[STENO_PLACE_MAX], const char *given, steno_
         m = steno_catalogue_find(c, given);
     if (m && !steno_place_fetched(out, m->name))
         st = steno_fail(err, STENO_ERR_IO,
-                        "the model %s is not on this machine; `steno model fetch %s` downloads it",
-                        m->name, m->name);
+                        "%s is not on this machine; `steno model fetch %s` downloads it", m->name,
+                        m->name);
     else if (!m && !in_models(out, given) && !ships(out, given) &&
              snprintf(out, STENO_PLACE_MAX, "%s", given) >= STENO_PLACE_MAX)
-        st = steno_fail(err, STENO_ERR_INVAL, "the path of the model is too long");
+        st = steno_fail(err, STENO_ERR_INVAL, "the path is too long");
     steno_catalogue_close(c);
     return st;
+}
+
+static steno_status give(char **out, const char *found, steno_err *err)
+{
+    *out = strdup(found);
+    return *out ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
 steno_status steno_model_find(char **out, const char *given, steno_err *err)
@@ -75,7 +82,7 @@ steno_status steno_model_find(char **out, const char *given, steno_err *err)
         st = resolve(found, given, err);
     else if (env && *env)
         st = resolve(found, env, err);
-    else if (!first_fetched(found)) {
+    else if (!first_fetched(found, false)) {
         steno_place_shipped(found, SHIPPED);
         if (!has_model(found))
             st = steno_fail(err, STENO_ERR_IO,
@@ -83,8 +90,18 @@ steno_status steno_model_find(char **out, const char *given, steno_err *err)
                             "fetch), nothing in %s",
                             found);
     }
-    if (st)
-        return st;
-    *out = strdup(found);
-    return *out ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    return st ? st : give(out, found, err);
+}
+
+steno_status steno_vad_find(char **out, const char *given, steno_err *err)
+{
+    char found[STENO_PLACE_MAX] = "";
+    steno_status st = STENO_OK;
+    if (given)
+        st = resolve(found, given, err);
+    else if (!first_fetched(found, true))
+        st = steno_fail(err, STENO_ERR_IO,
+                        "no detector of speech is on this machine; `steno model fetch silero-vad` "
+                        "downloads one");
+    return st ? st : give(out, found, err);
 }

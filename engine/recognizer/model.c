@@ -73,6 +73,11 @@ static steno_status unknown_family(const char *dir, steno_err *err)
                           "or OpenAI, safetensors beside their config.json, an ONNX encoder beside "
                           "its decoder",
                           dir);
+    if (steno_vad_is_dir(dir))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: silero-vad tells speech from silence and is no model (steno "
+                          "transcribe --vad silero, stenod's vad.model)",
+                          dir);
     if (kaldi)
         return steno_fail(
             err, STENO_ERR_UNSUPPORTED,

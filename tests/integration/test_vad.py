@@ -3,6 +3,8 @@ removed time."""
 import json
 import os
 import sys
+import tempfile
+from unittest import mock
 
 from daemon import DIGITS_TEXT, ROOT, Skip, Stenod, case, converse, pcm, tap, wav
 
@@ -83,13 +85,33 @@ def silero_skips_silence_too(_):
 
 
 @case
+def the_fetched_detector_is_used_without_being_a_model(_):
+    if not os.path.isdir(SILERO):
+        raise Skip(f"{SILERO} is not there")
+    with tempfile.TemporaryDirectory() as data, mock.patch.dict(os.environ, STENO_DATA=data):
+        os.mkdir(data + "/models")
+        os.symlink(SILERO, data + "/models/silero-vad")
+        with Stenod() as d:
+            assert stream(d, {"vad": "silero"}) == [DIGITS_TEXT] * 2
+            assert [m["id"] for m in json.loads(d.request("GET", "/v1/models")[2])["data"]] == ["digits-en"]
+        with Stenod("vad.model=silero-vad", "vad.mode=silero") as d:
+            assert stream(d) == [DIGITS_TEXT] * 2 and skipped(d, "stream") > SAVED
+        with Stenod("vad.model=none") as d:
+            status, _, answer = d.request("POST", "/v1/transcribe?vad=silero", wav(PCM, RATE))
+            assert status == 400 and b"vad.model" in answer, answer
+
+
+@case
 def a_bad_detector_stops_the_start(_):
-    try:
-        with Stenod("vad.model=conf/models"):
-            raise AssertionError("it started")
-    except RuntimeError as why:
-        assert "vad.model" in str(why) and "silero_vad.onnx" in str(why), why
+    for settings, says in ((["vad.model=conf/models"], ("vad.model", "silero_vad.onnx")), (["vad.mode=silero"], ("vad.mode", "steno model fetch silero-vad")),
+                           (["vad.model=silero-vad"], ("vad.model", "steno model fetch silero-vad"))):
+        try:
+            with Stenod(*settings):
+                raise AssertionError("it started")
+        except RuntimeError as why:
+            assert all(x in str(why) for x in says), why
 
 
+os.environ["STENO_DATA"] = tempfile.mkdtemp(prefix="steno-vad-")  # nothing was fetched
 with Stenod() as server:
     sys.exit(tap(server))

@@ -172,6 +172,8 @@ def options_and_a_vad_are_passed_on():
         assert "option" in str(error(model.stream, options={"no_such": True}))
         assert error(model.stream, language="tlhingan").code == "invalid_argument"
     assert "no_such" in str(error(steno_asr.Model, model_dir, options={"no_such": 1}))
+    e = error(steno_asr.Vad, "/")
+    assert e.code == "io_error" and "silero_vad.onnx" in str(e), (e.code, e)
     assert "fp7" in str(error(steno_asr.Model, model_dir, precision="fp7"))
 
 

@@ -175,6 +175,34 @@ static void finds(const char *given, const char *want)
     free(dir);
 }
 
+/* silero-vad lies among the models, but is none of them. */
+static void the_detector_is_found(const char *models, const char *default_model)
+{
+    char dir[80], file[128], *found = NULL;
+    steno_err err = {0};
+    FILE *f;
+    assert_int_equal(steno_vad_find(&found, NULL, &err), STENO_ERR_IO);
+    assert_non_null(strstr(err.msg, "steno model fetch silero-vad"));
+    assert_int_equal(steno_vad_find(&found, "snakers4/silero-vad", &err), STENO_ERR_IO);
+    assert_non_null(strstr(err.msg, "steno model fetch silero-vad"));
+    snprintf(dir, sizeof dir, "%s/silero-vad", models);
+    snprintf(file, sizeof file, "%s/silero_vad.onnx", dir);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_false(steno_vad_is_dir(dir));
+    f = fopen(file, "w");
+    assert_non_null(f);
+    fclose(f);
+    assert_true(steno_vad_is_dir(dir));
+    for (int by_name = 0; by_name < 2; by_name++) {
+        assert_int_equal(steno_vad_find(&found, by_name ? "silero-vad" : NULL, &err), STENO_OK);
+        assert_string_equal(found, dir);
+        free(found);
+    }
+    finds(NULL, default_model);
+    unlink(file);
+    rmdir(dir);
+}
+
 static void the_default_is_the_first_fetched_model_else_the_one_that_ships(void **state)
 {
     char data[] = "/tmp/steno-store-XXXXXX", models[64], tiny[80], base[80], own[80];
@@ -204,6 +232,7 @@ static void the_default_is_the_first_fetched_model_else_the_one_that_ships(void 
     assert_int_equal(mkdir(own, 0700), 0);
     finds("mine", own);
     assert_int_equal(rmdir(own), 0);
+    the_detector_is_found(models, base);
     setenv("STENO_MODEL", "tiny.en", 1);
     finds(NULL, tiny);
     finds("base", base);

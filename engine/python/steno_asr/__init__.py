@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _library
-from ._library import Error, call, lib, open_handle
+from ._library import Error, call, lib, open_found, open_handle
 
 __all__ = ["Alternative", "DamagedRecording", "Error", "Event", "Model", "ModelInfo", "Section", "Stream", "Transcript", "Vad", "Word", "version"]
 
@@ -230,14 +230,17 @@ class _Shared(_Closable):
 class Vad(_Shared):
     """Tells speech from silence, for Model.stream and Model.transcribe.
 
-    directory: one with silero-vad's ONNX file; None: a rule on energy.
+    name: "silero-vad" where it was fetched, or a directory with its ONNX file; None: a rule on energy.
     """
 
     _close_function = "steno_vad_close"
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, name: Path | None = None) -> None:
         super().__init__()
-        self._handle = open_handle("steno_vad_open", None if directory is None else os.fsencode(directory))
+        if name is None:
+            self._handle = open_handle("steno_vad_open", None)
+        else:
+            self._handle = open_found("steno_vad_find", name, "steno_vad_open")
 
     def __enter__(self) -> Vad:
         return self
@@ -273,12 +276,7 @@ class Model(_Shared):
             raise Error("invalid_argument", f"precision: {precision!r} is none of auto, fp32, bf16, fp16, int8")
         opt.precision, opt.threads, opt.cpu = number.value, threads, _bytes(cpu)
         opt.options, opt.n_options = rows, len(rows)
-        directory = open_handle("steno_model_find", None if name is None else os.fsencode(name))
-        try:
-            path = ctypes.cast(directory, ctypes.c_char_p).value
-            self._handle = open_handle("steno_model_open", path, ctypes.byref(opt))
-        finally:
-            lib.steno_free(directory)
+        self._handle = open_found("steno_model_find", name, "steno_model_open", ctypes.byref(opt))
         self.info = self._read_info()
 
     def _read_info(self) -> ModelInfo:

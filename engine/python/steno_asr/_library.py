@@ -199,6 +199,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "steno_model_close": (None, [c_void_p]),
     "steno_model_get_info": (None, [c_void_p, POINTER(ModelInfo)]),
     "steno_vad_open": (c_uint, [_HANDLE, c_char_p, _ERR]),
+    "steno_vad_find": (c_uint, [_HANDLE, c_char_p, _ERR]),
+    "steno_vad_is_dir": (c_bool, [c_char_p]),
     "steno_vad_close": (None, [c_void_p]),
     "steno_recording_open": (c_uint, [_HANDLE, c_char_p, c_int, _ERR]),
     "steno_recording_open_memory": (c_uint, [_HANDLE, c_void_p, c_size_t, c_int, _ERR]),
@@ -263,3 +265,12 @@ def open_handle(function: str, *arguments: Any) -> int:
     call(function, byref(handle), *arguments)
     assert handle.value
     return handle.value
+
+
+def open_found(find: str, name: Any, function: str, *arguments: Any) -> int:
+    """Open the directory that a function finds for a path, a name or None. Returns the handle."""
+    directory = open_handle(find, None if name is None else os.fsencode(name))
+    try:
+        return open_handle(function, ctypes.cast(directory, c_char_p).value, *arguments)
+    finally:
+        lib.steno_free(directory)
