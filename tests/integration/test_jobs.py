@@ -57,6 +57,11 @@ class Jobs(Stenod):
         assert status == 200, (status, text)
         return head["content-type"], text.decode()
 
+    def spool_is_empty(self):
+        """A run counts its end and removes its recording after it has stored the end."""
+        left = [os.path.join(self.folder, kind) for kind in ("audio", "tmp")]
+        assert eventually(lambda: not any(map(os.listdir, left))), [os.listdir(x) for x in left]
+
     def kill(self):
         self.proc.kill()
         self.proc.wait()
@@ -88,9 +93,10 @@ def a_recording_is_stored_and_transcribed_and_its_result_has_four_formats():
             assert d.result(name, "text") == ("text/plain; charset=utf-8", DIGITS_TEXT + "\n")
             assert d.result(name, "srt")[1].startswith("1\n00:00:0") and d.result(name, "vtt")[1].startswith("WEBVTT")
         assert abs(job["expires"] - job["created"] - 3600) < 1, job
-        assert not os.listdir(os.path.join(d.folder, "audio")) and not os.listdir(os.path.join(d.folder, "tmp"))
+        d.spool_is_empty()
+        d.becomes('steno_jobs_ended_total{state="done"}', 3)
         assert d.metric('steno_jobs{state="done"}') == 3 and d.metric("steno_jobs_submitted_total") == 3
-        assert d.metric('steno_jobs_ended_total{state="done"}') == 3 and d.metric("steno_job_wait_seconds_count") == 3
+        assert d.metric("steno_job_wait_seconds_count") == 3
 
 
 @case
@@ -116,7 +122,7 @@ def wrong_requests_are_refused_before_anything_is_stored():
         assert d.json("GET", "/v1/jobs?after=job_none")[0] == 400 and d.json("GET", "/v1/jobs?limit=0")[0] == 400
         assert d.json("PUT", "/v1/jobs")[0] == 405 and d.json("POST", "/v1/jobs/x", b"")[0] == 405
         assert not os.listdir(os.path.join(d.folder, "audio"))
-        assert eventually(lambda: not os.listdir(os.path.join(d.folder, "tmp")))
+        d.spool_is_empty()
         assert d.json("GET", "/v1/jobs")[2] == {"jobs": [], "has_more": False}
     with Stenod() as d:
         assert d.request("POST", "/v1/jobs", WAV)[0] == 415 and d.get("/v1/jobs")[0] == 404
@@ -162,12 +168,11 @@ def progress_is_seen_and_a_running_job_can_be_removed():
         n = len(job["segments"])
         later = d.json("GET", f"/v1/jobs/{name}?segment={n - 1}")[2]["segments"]
         assert later[0] == job["segments"][-1], (later, job["segments"])
-        t = time.monotonic()
         assert d.request("POST", "/v1/transcribe?format=text", WAV)[2].decode() == DIGITS_TEXT + "\n"
-        assert time.monotonic() - t < 5 * SLOW  # an upload goes before the job
+        assert d.job(name)["state"] == "running", "the upload has waited for the job"
         assert d.json("DELETE", "/v1/jobs/" + name)[0] == 204
         assert d.job(name)["state"] == "cancelled"
-        assert eventually(lambda: not os.listdir(os.path.join(d.folder, "audio")))
+        d.spool_is_empty()
         d.ends(d.submit())  # the place of the removed one is free
 
 
@@ -197,13 +202,15 @@ def keys_see_their_own_jobs_alone_and_have_quotas():
 
 @case
 def jobs_expire_and_are_forgotten():
-    with Jobs("pool.threads=1", "jobs.keep=3", cpu="scalar") as d:
-        first = d.submit(longer(400), "?expires=2")
+    # a job is seen while it is kept, so that is longer than a busy machine stands still
+    with Jobs("pool.threads=1", "jobs.keep=8", cpu="scalar") as d:
+        audio = longer(400)
+        first = d.submit(audio, "?expires=4")
         second = d.submit(query="?expires=1")
-        assert d.ends(first, "expired")["error"]["code"] == "expired" and d.ends(second, "expired")["tries"] == 0
+        assert d.ends(second, "expired")["tries"] == 0 and d.ends(first, "expired")["error"]["code"] == "expired"
         d.ends(d.submit())
         assert eventually(lambda: not d.json("GET", "/v1/jobs")[2]["jobs"], 30)
-        assert not os.listdir(os.path.join(d.folder, "audio"))
+        d.spool_is_empty()
 
 
 @case
@@ -235,7 +242,7 @@ def a_recording_during_which_the_daemon_dies_three_times_has_failed():
         job = d.ends(names[0], "failed")
         assert job["tries"] == 3 and job["error"]["code"] == "gave_up" and "3 tries" in job["error"]["message"], job
         d.ends(names[1])  # the one behind it runs
-        assert not os.listdir(os.path.join(folder, "audio"))
+        d.spool_is_empty()
     shutil.rmtree(folder)
 
 
@@ -295,7 +302,7 @@ def recordings_are_fetched_when_their_job_runs():
         assert status == 202 and len({j["id"] for j in many["jobs"]}) == 5, many
         for j in many["jobs"]:
             d.ends(j["id"])
-        assert not os.listdir(os.path.join(d.folder, "audio"))
+        d.spool_is_empty()
         status, _, job = d.json("POST", "/v1/jobs", json.dumps({"url": BASE + "/none.wav"}), JSON)
         assert eventually(lambda: "last_error" in d.job(job["id"])), d.job(job["id"])
         job = d.job(job["id"])
@@ -340,7 +347,7 @@ def a_callback_is_signed_and_tried_again_until_it_is_taken():
 
 @case
 def a_callback_that_nobody_takes_is_listed_as_dead():
-    with Jobs(*CALLS, "jobs.callback_give_up=1") as d:
+    with Jobs(*CALLS, "jobs.callback_give_up=4") as d:  # the second try may begin late, but not so late
         Web.got.clear()
         Web.plan[:] = [500] * 50
         name = d.submit(query=f"?callback={BASE}/")
@@ -463,7 +470,7 @@ def a_request_with_an_idempotency_key_may_come_again():
         assert post("form", boundaries[0][0], "", boundaries[0][1])[2] == post("form", boundaries[1][0], "", boundaries[1][1])[2]
         for n in [j["id"] for j in d.json("GET", "/v1/jobs")[2]["jobs"]]:
             d.ends(n)
-        assert not os.listdir(os.path.join(d.folder, "audio"))
+        d.spool_is_empty()
 
 
 @case
