@@ -207,22 +207,23 @@ def a_client_that_leaves_before_its_101_leaves_nothing(d):
 def a_later_head_that_trickles_is_cut_off(d):
     with Stenod("limits.idle_timeout=1", "limits.header_timeout=0.5") as quick:
         for head in (GET, upgrade()):
-            s = used(quick)
             begun = time.monotonic()
+            s = used(quick)
             try:
-                for i in range(60 * SLOW):
+                for i in range(300):  # a minute of it
                     s.sendall(head[i % 20:i % 20 + 1] if i >= 20 else b"X"[:1] if i else b"G")
                     time.sleep(0.2)
+                raise AssertionError("it was not cut off")
             except OSError:
                 pass
-            took = time.monotonic() - begun
-            assert 1 < took < 8 * SLOW, took
+            assert time.monotonic() - begun > 1, "it was not given its time"
             s.close()
         quick.becomes('steno_sessions_rejected_total{reason="slow"}', 2)
-        # a connection in use is not touched
+    # a connection in use is not touched, though it is older than both together
+    with Stenod("limits.idle_timeout=5", "limits.header_timeout=0.5") as quick:
         s = used(quick)
-        for _ in range(5):
-            time.sleep(0.6)
+        for _ in range(6):
+            time.sleep(1)
             s.sendall(GET)
             assert answer(s)[0] == 200
 

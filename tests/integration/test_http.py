@@ -1,4 +1,5 @@
 """The HTTP side of stenod from outside: every endpoint, every refusal, bad input, limits, drain."""
+import contextlib
 import json
 import os
 import re
@@ -471,17 +472,20 @@ def clients_gone_in_the_middle_are_noticed(d):
         s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 20000)
         s.close()
     assert eventually(lambda: d.metric(gone) == before + 31), d.metric(gone)
-    before += 30
-    # gone while the recording is being recognized: the work stops
-    audio = long_wav(1800)
-    s = dial(d)
-    s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(audio))
-    s.sendall(audio)
-    time.sleep(0.3)
-    s.close()
-    d.becomes(gone, before + 2)
-    d.becomes('steno_http_requests_total{route="/v1/transcribe",method="POST",code="499"}', before + 2)
-    d.becomes('steno_sessions_active{api="transcribe"}', 0)
+
+
+@case
+def the_work_for_a_client_that_left_stops(_):
+    with Stenod("pool.threads=1", cpu="scalar") as d:  # it recognizes an hour for much longer than this takes
+        audio = long_wav(3600)
+        s = dial(d)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(audio) + audio)
+        assert eventually(lambda: d.metric("steno_workers_busy") == 1)
+        s.close()
+        d.becomes('steno_sessions_total{api="transcribe",result="gone"}', 1)
+        d.becomes('steno_http_requests_total{route="/v1/transcribe",method="POST",code="499"}', 1)
+        d.becomes('steno_sessions_active{api="transcribe"}', 0)
+        d.becomes("steno_workers_busy", 0)
 
 
 @case
@@ -604,7 +608,7 @@ def many_uploads_at_once_are_all_right(d):
 
 @case
 def a_short_clip_does_not_wait_for_long_recordings(d):
-    with Stenod("pool.threads=1") as one_worker:
+    with Stenod("pool.threads=1", cpu="scalar") as one_worker:  # a fast CPU is done with a long one before the next has come
         audio = long_wav(1800)
         busy = []
         for _ in range(3):
@@ -661,7 +665,7 @@ def metrics_are_there_from_the_start_and_add_up(d):
 
 @case
 def sigterm_lets_uploads_finish_and_refuses_new_ones(d):
-    with Stenod("server.drain_timeout=20s") as leaving:
+    with Stenod("server.drain_timeout=1h") as leaving:
         s = dial(leaving)
         s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(WAV) + WAV[:1000])
         assert eventually(lambda: leaving.metric('steno_sessions_active{api="transcribe"}') == 1)
@@ -700,14 +704,14 @@ def drain_ends_in_time_even_if_clients_do_not(d):
 
 @case
 def a_second_signal_ends_at_once(d):
-    with Stenod("server.drain_timeout=60s") as leaving:
+    with Stenod("server.drain_timeout=1h") as leaving:
         s = dial(leaving)
         s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nxx")
         assert eventually(lambda: leaving.metric('steno_sessions_active{api="transcribe"}') == 1)
         leaving.proc.send_signal(signal.SIGTERM)
         assert eventually(lambda: leaving.status("/readyz") == 503)
         leaving.proc.send_signal(signal.SIGINT)
-        assert leaving.proc.wait(40 * SLOW) == 0, leaving.output()  # not only after drain_timeout
+        assert leaving.proc.wait(60 * SLOW) == 0, leaving.output()  # not only after drain_timeout
         s.close()
 
 
@@ -843,15 +847,19 @@ def sockets_of_systemd_are_served(d):
 @case
 def threads_that_accept_refuse_and_decode_have_lower_priority_than_streams(_):
     with Stenod() as d:
-        nice = {}
-        for t in os.listdir(f"/proc/{d.proc.pid}/task"):
-            with open(f"/proc/{d.proc.pid}/task/{t}/stat", encoding="utf-8") as f:
-                name, rest = f.read().split("(", 1)[1].rsplit(")", 1)
-            nice.setdefault(name, set()).add(int(rest.split()[16]))
         base = os.getpriority(os.PRIO_PROCESS, d.proc.pid)
-        for name in ("acceptor", "feeder", "MHD-worker"):
-            assert nice[name] == {min(base + 10, 19)}, nice
-        assert nice["worker-0"] == nice["stenod"] == {base}, nice  # the second one: main and WebSocket thread
+        low = {name: {min(base + 10, 19)} for name in ("acceptor", "feeder", "MHD-worker")}
+
+        def nice():
+            """{name: values of its threads}; threads end, begin, and name themselves before they lower their priority."""
+            out = {}
+            for t in os.listdir(f"/proc/{d.proc.pid}/task"):
+                with contextlib.suppress(OSError), open(f"/proc/{d.proc.pid}/task/{t}/stat", encoding="utf-8") as f:
+                    name, rest = f.read().split("(", 1)[1].rsplit(")", 1)
+                    out.setdefault(name, set()).add(int(rest.split()[16]))
+            return out
+        assert eventually(lambda: low.items() <= nice().items(), 10), nice()
+        assert nice()["worker-0"] == nice()["stenod"] == {base}, nice()  # the second one: main and WebSocket thread
 
 
 @case

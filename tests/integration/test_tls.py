@@ -137,31 +137,42 @@ def a_large_answer_reaches_a_slow_reader(d):
 
 
 @case
-def refusals_and_limits_hold_under_tls(d):
-    with Stenod(*SETTINGS, "limits.header_timeout=0.5", "limits.connections_per_address=3", "limits.sessions=0") as tight:
-        # no hello, half a hello, a hello without a request, half a head
-        silent = socket.create_connection(("127.0.0.1", tight.port))
-        silent.sendall(b"\x16\x03\x01")
-        silent.settimeout(30 * SLOW)
-        assert silent.recv(1) == b""
-        s = dial(tight)
+def heads_and_hellos_that_do_not_come_time_out(_):
+    # the time is also that of a handshake on a busy machine
+    with Stenod(*SETTINGS, f"limits.header_timeout={3 if SLOW == 1 else 12}s") as d:
+        silent = socket.create_connection(("127.0.0.1", d.port), timeout=30 * SLOW)
+        silent.sendall(b"\x16\x03\x01")  # half a hello
+        s = dial(d)
         s.sendall(b"GET / HT")
         assert answer(s)[0] == 408
+        assert silent.recv(1) == b""
+
+
+@case
+def refusals_and_limits_hold_under_tls(_):
+    with Stenod(*SETTINGS, "limits.connections_per_address=3", "limits.sessions=0") as tight:
         s = dial(tight)
         s.sendall(upgrade())
         status, headers, _ = answer(s)
         assert status == 503 and "retry-after" in headers
+        s.close()
         s = dial(tight)
         s.sendall(GET + upgrade())
         assert answer(s)[0] == 200 and answer(s)[0] == 503
         s.close()
         held = []
-        for _ in range(3):
-            held.append(dial(tight))
-            held[-1].sendall(GET)
-            assert answer(held[-1])[0] == 200
-        refused = socket.create_connection(("127.0.0.1", tight.port))
-        refused.settimeout(30 * SLOW)
+
+        def fits():  # the connections before it may not be counted out yet: the refusal is in plain text
+            try:
+                s = dial(tight)
+            except (ssl.SSLError, ConnectionError):
+                return False
+            held.append(s)
+            s.sendall(GET)
+            assert answer(s)[0] == 200
+            return len(held) == 3
+        assert eventually(fits)
+        refused = socket.create_connection(("127.0.0.1", tight.port), timeout=30 * SLOW)
         assert refused.recv(4096).startswith(b"HTTP/1.1 503 ")
         for h in held:
             h.close()
@@ -252,13 +263,12 @@ def a_hello_may_come_in_parts(d):
 
 @case
 def the_server_stops_while_handshakes_wait(_):
-    with Stenod(*SETTINGS) as d:
+    # leaving the server checks that it ends well and within a minute: before any of these timeouts
+    with Stenod(*SETTINGS, "limits.header_timeout=10min", "limits.idle_timeout=10min", "server.drain_timeout=1h") as d:
         socks = [socket.create_connection(("127.0.0.1", d.port)) for _ in range(30)]
         for i, s in enumerate(socks):
             s.sendall(hello()[:20 * i])
         time.sleep(0.1)
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 10 * SLOW  # leaving the server has checked that it ended well
     for s in socks:
         s.close()
 
@@ -288,15 +298,15 @@ def tls_can_be_required(d):
 
 @case
 def a_hello_without_a_certificate_is_closed_at_once(d):
-    with Stenod() as plain:
-        begun = time.monotonic()
+    with Stenod("limits.header_timeout=10min", "limits.idle_timeout=10min") as plain:
         try:
             dial(plain)
-        except (ssl.SSLError, OSError):
+        except TimeoutError as e:
+            raise AssertionError("it was not closed before its timeout") from e
+        except OSError:  # ssl.SSLError is one
             pass
         else:
             raise AssertionError("TLS without a certificate")
-        assert time.monotonic() - begun < 5 * SLOW
         assert eventually(lambda: "speaks TLS, but tls.certificate is not set" in plain.output())
 
 
