@@ -589,7 +589,7 @@ def the_use_of_keys_is_saved_later_when_it_could_not_be_saved(_):
             assert d.request("POST", "/v1/transcribe", WAV, HEADERS)[0] == 200
             b.sleep(31)
             d.wait_idle()
-            assert eventually(lambda: "usage of keys is not saved" in d.output(), 40)  # the thread has slept up to 30 s
+            assert eventually(lambda: "usage of keys is not saved" in d.output(), 120)  # the thread has slept up to 30 s
             os.rmdir(os.path.join(state, "usage.new"))
         assert saved_requests(state) == 1 and d is not None
     finally:

@@ -224,7 +224,8 @@ def clients_at_a_byte_per_second_are_ended_by_a_timeout_that_says_so(_):
             return (out.count("the client read nothing for limits.idle_timeout") == 2 and "timed out: slow_reader" in out
                     and not any(t.is_alive() for t in threads[:22]))
         try:
-            assert eventually(ended, 60), d.output()
+            # two recordings of 40 minutes are recognized meanwhile: on a busy machine that takes long
+            assert eventually(ended, 300), d.output()
         finally:
             over.set()  # otherwise the readers would read forever
         for t in threads:

@@ -221,7 +221,7 @@ def refused_ones_are_counted_apart(_):
             run = load(d.ws, "--users", "3", files=(SHORT,)).counts(refused=3)
             assert run.rc == UNAVAILABLE and run.j["refused_late"] == 0, "all were refused: that is no result"
             again = Load(d.ws, "--users", "1", "--retry", "--fast")
-            d.becomes('steno_sessions_rejected_total{reason="sessions"}', 4)
+            assert eventually(lambda: d.metric('steno_sessions_rejected_total{reason="sessions"}') >= 4)  # it may have come back already
         finally:
             first.p.send_signal(signal.SIGINT)
         assert first.end().counts(dropped=1).rc == OK
@@ -332,7 +332,7 @@ def a_server_that_is_not_there_fails_every_session(_):
 def a_server_that_dies_in_the_middle_fails_its_sessions(_):
     try:
         with Stenod() as d:
-            run = Load(d.ws, "--users", "4")
+            run = Load(d.ws, "--users", "4", "--say", "1000")
             assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 4)
             d.proc.kill()
             d.proc.wait()
@@ -355,7 +355,7 @@ def an_interrupted_run_reports(d):
     api = 'steno_sessions_active{api="stream"}'
     for number in (signal.SIGINT, signal.SIGTERM):
         d.wait_idle()
-        run = Load(d.ws, "--users", "3", "--seconds", "3600")
+        run = Load(d.ws, "--users", "3", "--seconds", "3600", "--say", "1000")  # no user is between two streams
         d.becomes(api, 3)
         run.p.send_signal(number)
         run.end()

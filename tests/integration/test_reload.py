@@ -79,7 +79,9 @@ def a_model_is_loaded_when_it_is_wanted(_):
             assert listed[0] == "digits-en" and sorted(listed[1:]) == ["second", "third"], listed
             assert metric(d, "steno_model_loaded", "second") == 0 and metric(d, "steno_model_loaded", "digits-en") == 1
             assert transcribed(d, "second") == DIGITS_TEXT
-            with streaming(d, "second"):  # a model in use stays loaded
+            with streaming(d, "second") as ws:  # a model in use stays loaded
+                ws.send(PCM)  # without audio it is not in use
+                assert eventually(lambda: metric(d, "steno_model_users", "second") == 1)
                 assert metric(d, "steno_model_loaded", "second") == 1 and metric(d, "steno_model_loaded", "third") == 0
             status, _, body = post(d, "fourth")
             assert status == 404 and "'second'" in body["error"]["message"] and "'fourth'" in body["error"]["message"], body
@@ -99,11 +101,11 @@ def a_model_is_loaded_when_it_is_wanted(_):
 def a_stream_chooses_its_model_and_keeps_it_loaded(_):
     with tempfile.TemporaryDirectory() as where:
         copy(where, "second")
-        with Stenod(f"models.dir={where}", "models.idle_unload=1s") as d:
+        with Stenod(f"models.dir={where}", "models.idle_unload=3s") as d:  # it must not end before the audio comes
             with streaming(d, "second") as ws:
                 ws.send(PCM)
                 assert json.loads(ws.recv(timeout=60 * SLOW))["model"] == "second"
-                time.sleep(2.5)  # longer than idle_unload: the model is in use
+                time.sleep(5)  # longer than idle_unload: the model is in use
                 assert metric(d, "steno_model_loaded", "second") == 1 and metric(d, "steno_model_users", "second") == 1
                 assert finish(ws) == DIGITS_TEXT
             assert eventually(lambda: metric(d, "steno_model_loaded", "second") == 0, 20)
@@ -254,7 +256,7 @@ def a_silent_stream_holds_no_model_and_is_told_what_became_of_it(_):
     with tempfile.TemporaryDirectory() as where:
         for name in ("second", "third"):
             copy(where, name)
-        with Stenod(f"models.dir={where}", "models.idle_unload=1s") as d:
+        with Stenod(f"models.dir={where}", "models.idle_unload=3s") as d:
             with streaming(d, "second") as unloaded, streaming(d, "third") as removed, streaming(d, "") as replaced:
                 assert eventually(lambda: metric(d, "steno_model_loaded", "second") + metric(d, "steno_model_loaded", "third") == 0, 20)
                 shutil.rmtree(os.path.join(where, "third"))
