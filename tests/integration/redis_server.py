@@ -1,4 +1,4 @@
-"""A redis-server for tests, with a password, whose every commit is synced (appendfsync always)."""
+"""A redis-server for tests, with a password. Its every commit is synced (appendfsync always) if the test kills it."""
 import os
 import shutil
 import socket
@@ -19,7 +19,9 @@ def free_port():
 class Redis:
     """Starts in `with`. url names database 3; cli() asks it."""
 
-    def __init__(self):
+    def __init__(self, kept=True):
+        """kept: its data outlives a kill. A disk that is busy delays every answer then."""
+        self.kept = kept
         if not shutil.which("redis-server"):
             raise Skip("redis-server is not installed")
         self.folder = tempfile.mkdtemp(prefix="steno-redis-")
@@ -28,8 +30,8 @@ class Redis:
 
     def start(self):
         with open(os.path.join(self.folder, "log"), "a", encoding="utf-8") as log:
-            self.proc = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--requirepass", "secret", "--appendonly", "yes",
-                                          "--appendfsync", "always", "--save", "", "--dir", self.folder], stdout=log)
+            self.proc = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--requirepass", "secret",
+                                          "--appendonly", "yes" if self.kept else "no", "--appendfsync", "always", "--save", "", "--dir", self.folder], stdout=log)
         if not eventually(self.answers, 30 * SLOW):
             self.kill()
             with open(os.path.join(self.folder, "log"), encoding="utf-8") as log:

@@ -1,5 +1,6 @@
 """Live sessions in Redis: a client comes back to any machine, whether the first one was killed, drains, or still lives. Every
 final is delivered once, and the text is that of a stream that nothing disturbed. TAP."""
+import hashlib
 import json
 import shutil
 import signal
@@ -21,6 +22,19 @@ TIMES = 3
 PCM = (DIGITS + PAUSE) * TIMES
 TEXT = " ".join([DIGITS_TEXT] * TIMES)
 START = {"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}
+
+
+class Store(Redis):
+    """A final is delivered all the same when it was not stored for half a second; then the next machine does not know it. So no
+    disk delays this store."""
+
+    def __init__(self):
+        super().__init__(kept=False)
+
+    def has(self, client):
+        """Whether the client's last final is stored."""
+        key = "steno:live:" + hashlib.sha256(client.session.encode()).hexdigest()
+        return str(client.finals()[-1]["seq"]) in self.cli("HKEYS", key)
 
 
 class Machine(Stenod):
@@ -138,7 +152,7 @@ def stored(r):
 
 @case
 def a_killed_machines_sessions_go_on_on_another_one():
-    with Redis() as r, Machine(r, "b") as b:
+    with Store() as r, Machine(r, "b") as b:
         want = undisturbed(b)
         for at in (0.5, 5.0, 9.0, 14.0, 20.0, 26.3):
             with Machine(r, "a") as a:
@@ -161,7 +175,7 @@ def a_killed_machines_sessions_go_on_on_another_one():
 @case
 def many_streams_of_a_killed_machine_get_each_final_once():
     """Killed at any moment, also between a result and its storing."""
-    with Redis() as r, Machine(r, "b") as b:
+    with Store() as r, Machine(r, "b") as b:
         for delay in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3):
             with Machine(r, "a") as a:
                 clients = [Client(a) for _ in range(6)]
@@ -178,7 +192,7 @@ def many_streams_of_a_killed_machine_get_each_final_once():
 
 @case
 def a_session_that_is_over_is_told_by_another_machine():
-    with Redis() as r, Machine(r, "b") as b:
+    with Store() as r, Machine(r, "b") as b:
         with Machine(r, "a") as a:
             c = Client(a).end()
             seen, c.got = c.got, c.got[:3]
@@ -191,7 +205,7 @@ def a_session_that_is_over_is_told_by_another_machine():
 
 @case
 def only_the_same_key_gets_a_session_and_nothing_secret_is_stored():
-    with Redis() as r, tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+    with Store() as r, tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
         f.write("[alice]\nkey = alice-alice-alice-1\n[bob]\nkey = bob-bob-bob-bob-1\n")
         f.flush()
         alice, bob = ({"additional_headers": {"Authorization": f"Bearer {k}"}} for k in ("alice-alice-alice-1", "bob-bob-bob-bob-1"))
@@ -215,7 +229,7 @@ def only_the_same_key_gets_a_session_and_nothing_secret_is_stored():
 
 @case
 def a_session_has_its_settings_elsewhere():
-    with Redis() as r, Machine(r, "b") as b:
+    with Store() as r, Machine(r, "b") as b:
         with Machine(r, "a") as a:
             c = heard(a, 9, {**START, "interim": False, "words": False, "alternatives": 3, "beam": 5, "silence_after": 0.9})
             a.kill()
@@ -238,7 +252,7 @@ def channels_go_on_each_from_its_own_final():
 
     def of(c, channel):
         return " ".join(m["text"] for m in c.finals() if m["channel"] == channel and m["text"])
-    with Redis() as r, Machine(r, "b") as b:
+    with Store() as r, Machine(r, "b") as b:
         for at in (9.2, 12.0, 15.0, 20.0):
             with Machine(r, "a") as a:
                 c = heard(a, at, start, audio, width=4)
@@ -250,11 +264,11 @@ def channels_go_on_each_from_its_own_final():
 
 @case
 def after_its_time_a_stored_session_is_gone():
-    with Redis() as r, Machine(r, "b", "websocket.resume=2") as b:
-        with Machine(r, "a", "websocket.resume=2") as a:
+    with Store() as r, Machine(r, "b", "websocket.resume=5") as b:
+        with Machine(r, "a", "websocket.resume=5") as a:
             c = Client(a)
             c.send(1)
-            time.sleep(6)  # while its machine lives and its client is there, the session is kept
+            time.sleep(8)  # while its machine lives and its client is there, the session is kept; otherwise for 5 s and a third
             a.kill()
             c.back(b)
             c.cut()
@@ -265,7 +279,7 @@ def after_its_time_a_stored_session_is_gone():
 
 @case
 def a_session_that_its_client_closed_is_not_resumed():
-    with Redis() as r, Machine(r, "a") as a, Machine(r, "b") as b:
+    with Store() as r, Machine(r, "a") as a, Machine(r, "b") as b:
         c = Client(a)
         c.send(1)
         c.ws.close()
@@ -276,7 +290,7 @@ def a_session_that_its_client_closed_is_not_resumed():
 
 @case
 def a_machine_that_lives_loses_a_session_whose_client_has_moved():
-    with Redis() as r, Machine(r, "a", "websocket.resume=3") as a, Machine(r, "b", "websocket.resume=3") as b:
+    with Store() as r, Machine(r, "a", "websocket.resume=20") as a, Machine(r, "b", "websocket.resume=20") as b:
         c = heard(a, 9)
         old = c.ws
         c.back(b)  # while the connection to a is open
@@ -300,7 +314,7 @@ def a_machine_that_lives_loses_a_session_whose_client_has_moved():
 
 @case
 def one_of_two_machines_that_are_asked_at_once_gets_a_session():
-    with Redis() as r, Machine(r, "b") as b, Machine(r, "c") as x:
+    with Store() as r, Machine(r, "b") as b, Machine(r, "c") as x:
         for _ in range(5):
             with Machine(r, "a") as a:
                 c = heard(a, 9)
@@ -345,7 +359,7 @@ def one_of_two_machines_that_are_asked_at_once_gets_a_session():
 @case
 def the_old_machine_comes_back_after_a_stop():
     """It hung (SIGSTOP) while the client moved; what it recognised later is delivered by nobody."""
-    with Redis() as r, Machine(r, "a", "websocket.resume=30") as a, Machine(r, "b") as b:
+    with Store() as r, Machine(r, "a", "websocket.resume=30") as a, Machine(r, "b") as b:
         c = Client(a)
         c.send(8.2)
         c.read("partial")
@@ -364,27 +378,24 @@ def the_old_machine_comes_back_after_a_stop():
 
 @case
 def without_redis_clients_come_back_to_their_own_machine():
-    with Redis() as r:
+    with Store() as r:
         cut = Cut(r.port)
         with Machine(r, "a", url=f"redis://:secret@127.0.0.1:{cut.port}/3") as a:
             c = Client(a)
             cut.open.clear()
             c.send(9)
-            began = time.monotonic()
-            c.read("final")
-            assert time.monotonic() - began < 8 * SLOW  # not delivered before it was stored or that was given up
+            c.read("final")  # after half a second, in which it could be stored
             assert eventually(lambda: a.metric("steno_session_store_up") == 0, 10 * SLOW)
             c.cut()
             c.back(a)
             late = Client(a)  # begins without Redis, and goes on elsewhere later
             late.send(9)
-            began = time.monotonic()
             late.read("final")
-            assert a.metric("steno_session_store_unstored_total") >= 2 and "live sessions are not stored" in a.output()
+            assert eventually(lambda: a.metric("steno_session_store_unstored_total") >= 2), a.metric("steno_session_store_unstored_total")
+            assert "live sessions are not stored" in a.output()
             cut.open.set()
             assert eventually(lambda: a.metric("steno_session_store_up") == 1, 20 * SLOW)
-            assert eventually(lambda: len(stored(r)) == 2 and all("head" in r.cli("HKEYS", k) for k in stored(r)), 20 * SLOW), stored(r)
-            time.sleep(1.5)
+            assert eventually(lambda: r.has(c) and r.has(late), 20 * SLOW), stored(r)
             a.kill()
             with Machine(r, "b") as b:
                 for x in (c, late):
@@ -396,7 +407,7 @@ def without_redis_clients_come_back_to_their_own_machine():
 @case
 def a_client_that_knows_more_than_the_store_is_refused_by_the_sample_it_names():
     """Redis was away when a final was delivered, and is there again when the machine is not."""
-    with Redis() as r:
+    with Store() as r:
         cut = Cut(r.port)
         with Machine(r, "b") as b:
             with Machine(r, "a", url=f"redis://:secret@127.0.0.1:{cut.port}/3") as a:
@@ -412,10 +423,10 @@ def a_client_that_knows_more_than_the_store_is_refused_by_the_sample_it_names():
 
 @case
 def a_store_that_lost_everything_gets_it_again():
-    with Redis() as r, Machine(r, "b") as b, Machine(r, "a", "websocket.resume=3") as a:
+    with Store() as r, Machine(r, "b") as b, Machine(r, "a", "websocket.resume=9") as a:
         c = heard(a, 9)
         r.cli("FLUSHALL")
-        assert eventually(lambda: stored(r), 10 * SLOW)
+        assert eventually(lambda: r.has(c), 30), stored(r)
         a.kill()
         c.back(b)
         same_words(c.end().check(), undisturbed(b))
@@ -423,17 +434,19 @@ def a_store_that_lost_everything_gets_it_again():
 
 @case
 def a_store_without_memory_refuses_and_gets_all_later():
-    with Redis() as r, Machine(r, "b") as b, Machine(r, "a") as a:
+    with Store() as r, Machine(r, "b") as b, Machine(r, "a") as a:
         c = Client(a)
         assert r.cli("CONFIG", "SET", "maxmemory", "1mb") == "OK"
         c.send(9)
         c.read("final")
-        before = a.metric("steno_session_store_writes_total")
+        assert eventually(lambda: "live sessions are not stored: OOM" in a.output()), a.output()
+        began, before = time.monotonic(), a.metric("steno_session_store_writes_total")
         time.sleep(3)
-        assert 1 <= a.metric("steno_session_store_writes_total") - before <= 5  # once a second
+        tries = a.metric("steno_session_store_writes_total") - before
+        assert 1 <= tries <= time.monotonic() - began + 2, tries  # once a second
         assert a.output().count("live sessions are not stored: OOM") == 1, a.output()
         assert r.cli("CONFIG", "SET", "maxmemory", "0") == "OK"
-        assert eventually(lambda: "1" in r.cli("HKEYS", stored(r)[0]) or len(r.cli("HKEYS", stored(r)[0])) >= 5, 10 * SLOW), r.cli("HKEYS", stored(r)[0])
+        assert eventually(lambda: r.has(c), 10 * SLOW), r.cli("HKEYS", stored(r)[0])
         a.kill()
         assert abs(c.back(b)["samples"] - c.finals()[-1]["end"] * RATE) <= 1
         same_words(c.end().check(), undisturbed(b))
@@ -441,17 +454,16 @@ def a_store_without_memory_refuses_and_gets_all_later():
 
 @case
 def a_machine_that_drains_hands_its_sessions_over():
-    with Redis() as r, Machine(r, "b") as b, Machine(r, "a", "server.drain_timeout=60") as a:
+    with Store() as r, Machine(r, "b") as b, Machine(r, "a", "server.drain_timeout=1h") as a:
         c = heard(a, 12)
         waiting = heard(a, 12)
         waiting.cut()
         assert eventually(lambda: a.metric("steno_ws_sessions_waiting") == 1)
-        began = time.monotonic()
         a.proc.send_signal(signal.SIGTERM)
         more, code, why = until_closed(c.ws)
         c.got += more
         assert code == 1012 and why == "draining" and not any(m["type"] in ("final", "end") for m in more), (code, why, more)
-        assert a.proc.wait(60 * SLOW) == 0 and time.monotonic() - began < 20 * SLOW  # it has not waited for its clients
+        assert a.proc.wait(60 * SLOW) == 0  # it has not waited for its clients
         for x in (c, waiting):
             x.back(b)
             same_words(x.end().check(), undisturbed(b))
@@ -459,7 +471,7 @@ def a_machine_that_drains_hands_its_sessions_over():
 
 @case
 def the_same_machine_goes_on_after_its_restart():
-    with Redis() as r:
+    with Store() as r:
         with Machine(r, "a") as a:
             c = heard(a, 12)
         with Machine(r, "a") as a:

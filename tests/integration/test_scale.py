@@ -137,7 +137,7 @@ def moved(p):
 
 @case
 def a_rolling_restart_with_sessions_in_redis_needs_no_machine_to_come_back_to():
-    with Redis() as r, pair(redis=r.url) as p:
+    with Redis(kept=False) as r, pair(redis=r.url) as p:
         got = asyncio.run(roll.run(p, streams=8, times=3, uploads=1, killed=False))
         arrived = moved(p)
     assert not got["wrong"] and got["exit"] == [0, 0], got
@@ -147,7 +147,7 @@ def a_rolling_restart_with_sessions_in_redis_needs_no_machine_to_come_back_to():
 
 @case
 def a_kill_with_sessions_in_redis_begins_no_stream_anew():
-    with Redis() as r, pair(redis=r.url) as p:
+    with Redis(kept=False) as r, pair(redis=r.url) as p:
         got = asyncio.run(roll.run(p, streams=8, times=2, uploads=1, killed=True, after=5.0))
         arrived = moved(p)
     assert not got["wrong"], got
@@ -158,7 +158,7 @@ def a_kill_with_sessions_in_redis_begins_no_stream_anew():
 @case
 def clients_that_lose_their_connection_go_on_where_the_balancer_sends_them():
     """Machine a is taken out, and lives. Its clients' connections are cut, and all go on on b."""
-    with Redis() as r, pair(redis=r.url) as p:
+    with Redis(kept=False) as r, pair(redis=r.url) as p:
         pcm, rate, text, _ = roll.audio(2)
 
         async def all_of():
