@@ -17,7 +17,7 @@ import threading
 import time
 import zipfile
 
-from daemon import BUILD, ROOT, Skip, case, tap
+from daemon import BUILD, ROOT, SLOW, Skip, case, eventually, tap
 
 STENO = os.path.join(BUILD, "steno")
 TMP = tempfile.mkdtemp(prefix="steno-fetch-")
@@ -329,13 +329,10 @@ def a_killed_fetch_leaves_no_model_and_is_continued():
         e = dict(os.environ, STENO_DATA=data, STENO_CATALOGUE=CATALOGUE, no_proxy="127.0.0.1")
         s.cuts, s.cut_after = 1000, 1000  # slow: a second between attempts grows
         p = subprocess.Popen([STENO, "model", "fetch", "pack", "--index", s.url + "/simple"], env=e, stderr=subprocess.DEVNULL)
-        for _ in range(200):
-            if any(r for _, r in s.asked):
-                break
-            time.sleep(0.05)
+        begun = eventually(lambda: any(r for _, r in s.asked), 60)
         p.kill()
         p.wait()
-        assert os.listdir(os.path.join(data, "models")) == [".pack.new"]
+        assert begun and os.listdir(os.path.join(data, "models")) == [".pack.new"]
         r = steno(data, "list")
         assert re.search(r"^pack .* -$", r.stdout, re.M), r.stdout
         s.cuts = 0
@@ -408,7 +405,7 @@ def what_fails_says_why():
     closed = "http://127.0.0.1:1"
     t = time.monotonic()
     fails(fresh(), "fetch", "pack", "--index", closed + "/simple", says="Failed to connect")
-    assert time.monotonic() - t < 10
+    assert time.monotonic() - t < 30 * SLOW
     fails(fresh(), "fetch", "hub", "--index", closed, says="no such source")
     fails(fresh(), "fetch", "nothing", says="the catalogue has no model 'nothing'; it has pack, hub")
     fails(fresh(), "fetch", says="needs a model's name")

@@ -100,6 +100,13 @@ class Browser:
     def said(self):
         return self.eval("[...document.querySelectorAll('#out .seg p')].map(p => p.textContent).join(' ')")
 
+    def hears_words(self):
+        """The microphone plays the digits again and again. Wait until the page shows some of them."""
+        if MODEL:
+            time.sleep(8)
+        else:
+            assert eventually(lambda: len(set(words_of(self.said()).split()) & set(DIGITS_TEXT.split())) >= 5, 60), self.said()
+
     def click(self, what):
         self.eval(f"document.getElementById('{what}').click()")
 
@@ -155,7 +162,7 @@ def the_microphone_gives_partials_and_finals():
         if not MODEL:
             b.until("document.querySelector('.seg .unsure') !== null")  # a partial
             b.shot("partial")
-        time.sleep(8)
+        b.hears_words()
         b.click("mic")
         b.until("document.getElementById('mic').textContent === 'Speak' && !document.getElementById('mic').disabled")
         assert MODEL or len(set(words_of(b.said()).split()) & set(DIGITS_TEXT.split())) >= 4, b.said()
@@ -312,7 +319,7 @@ def speaks_and_uploads(b, origin):
     assert f"https://{origin}/v1/audio/transcriptions" in b.text() and b.eval("wsBase") == f"wss://{origin}/"
     b.click("mic")
     b.until("document.getElementById('state').textContent.startsWith('Listening')")
-    time.sleep(6)
+    b.hears_words()
     b.click("mic")
     b.until("document.getElementById('mic').textContent === 'Speak' && !document.getElementById('mic').disabled")
     assert MODEL or len(set(words_of(b.said()).split()) & set(DIGITS_TEXT.split())) >= 4, b.said()

@@ -123,7 +123,7 @@ def partials_come_before_the_pipe_ends():
     p.stdin.close()
     rest = p.stdout.read().decode()
     assert "final one two\n" in rest and "final two\n" in rest, rest
-    assert p.wait(10 * SLOW) == EX_OK
+    assert p.wait(60 * SLOW) == EX_OK
 
 
 @case

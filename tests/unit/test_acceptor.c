@@ -251,10 +251,10 @@ static void slow_heads_are_answered_408_and_silent_ones_dropped(void **state)
     open_fixture(&f, "limits.header_timeout=300ms");
     slow = dial(&f);
     silent = dial(&f);
-    /* Single bytes do not extend the timeout. Bytes sent after the answer would reset the
-     * connection and lose the answer. */
+    /* Single bytes do not extend the timeout. On a busy machine the answer may be there before the
+     * next byte, which is lost then. */
     for (int i = 0; i < 4 && poll(&(struct pollfd){slow, POLLIN, 0}, 1, 50) == 0; i++)
-        assert_int_equal(send(slow, &"GET /"[i], 1, MSG_NOSIGNAL), 1);
+        (void)!send(slow, &"GET /"[i], 1, MSG_NOSIGNAL);
     read_all(slow, got, sizeof got);
     assert_non_null(strstr(got, "HTTP/1.1 408 "));
     assert_non_null(strstr(got, "Connection: close"));
