@@ -56,7 +56,8 @@ base_cflags = -ffile-prefix-map=$(CURDIR)=. -std=c11 -D_POSIX_C_SOURCE=200809L -
 # hiredis asks for _FILE_OFFSET_BITS, which would rename pread and others in every file
 ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) $(hdr_pkgs) $(dec_pkgs) 2>/dev/null | sed 's/-I/-isystem /g; s/-D_FILE_OFFSET_BITS=64//g')
 ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
-ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
+# Records of UBSan's checks hold a million pointers to names of files, which each start of a program of any address adjusts
+ALL_LDFLAGS = $(if $(findstring undefined,$(SAN)),-no-pie,-pie) -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
 lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm
 srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null) -lev
 cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
@@ -148,9 +149,11 @@ isa_dotprod := -march=armv8.2-a+dotprod
 isa_flags = $(if $(filter engine/nn/kernels/% tests/kernels/evex_%,$(1)),\
         $(foreach i,avx2 avx512 vnni bf16 amx avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i)))))
 # With UBSan -O3 takes 141 s of a processor for engine/nn/kernels/x86, -O1 39, more than tests save by it.
+# ASan sees each access that these three would report; they double the code of kernels and the time to compile them.
+unneeded := $(if $(findstring address$(comma)undefined,$(SAN)),-fno-sanitize=null$(comma)pointer-overflow$(comma)object-size)
 kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(and $(findstring undefined,$(san_flags)),$(filter-out engine/nn/kernels/scalar/%,$(1))),,-O3) \
-        $(if $(filter engine/nn/kernels/scalar/%,$(1)),,-ffp-contract=fast)) \
-        $(if $(filter tests/kernels/%,$(1)),-O2)
+        $(if $(filter engine/nn/kernels/scalar/%,$(1)),,-ffp-contract=fast $(unneeded))) \
+        $(if $(filter tests/kernels/%,$(1)),-O2) $(if $(filter tests/kernels/evex_%,$(1)),$(unneeded))
 
 # What packed caches are of, beside the model: the library's source.
 $(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h $(patsubst %,engine/%/*.h,$(lib_dirs) nn/kernels/tmpl) engine/*/*.proto engine/*/*/*.proto)
