@@ -1,4 +1,5 @@
 """steno convert: networks against recorded outputs of ESPnet's PyTorch modules (tests/data/convert), and bad input. TAP."""
+import functools
 import io
 import os
 import subprocess
@@ -24,8 +25,15 @@ def steno(*args, want=0):
     return p.stdout, p.stderr
 
 
+@functools.lru_cache(4)
+def session(path, made):  # pylint: disable=unused-argument # a file may be written again
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # more would wait busily for these small networks
+    return onnxruntime.InferenceSession(path, options)
+
+
 def ort(path):
-    return lambda feed: onnxruntime.InferenceSession(path).run(None, feed)
+    return lambda feed: session(path, os.stat(path).st_mtime_ns).run(None, feed)
 
 
 def ours(d):
