@@ -109,7 +109,8 @@ tally() {
 # Programs wait in a queue, as lines "NAME SECONDS COMMAND...". Long ones come first, so that little is left to wait for
 # at the end. Some sleep more than they work (integration), others never sleep. They are mixed, and one more than there
 # are processors keeps all processors busy.
-longest="integration/test_whisper_parity arm isa emulated integration/test_espnet_families integration/test_ws integration/test_optimize
+longest="integration/test_whisper_parity integration/test_jobs_redis integration/test_scale unit/test_turns unit/test_whisper_early
+    integration/test_convert_icefall integration/test_jobs arm isa emulated integration/test_espnet_families integration/test_ws integration/test_optimize
     kernels/kcheck counts unit/test_whisper_transcribe integration/test_soak_speech integration/test_whisper_live
     integration/test_whisper_requests unit/test_whisper_stream unit/test_whisper_options unit/test_whisper_together integration/test_models unit/test_pass_large integration/test_espnet_optimize integration/test_faults integration/test_conformance"
 limit=3600 # s: only a hanging program takes this long, even on a busy machine (test_optimize with sanitizers: 70 s, and 640 s at a load of 12)

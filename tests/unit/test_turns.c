@@ -31,6 +31,11 @@ static const double pauses[] = {0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0};
 static const double thresholds[] = {0.2, 0.25, 0.35, 0.5, 0.7, 0.9, 1.2};
 #define N_PAUSES (sizeof pauses / sizeof *pauses)
 #define N_THRESHOLDS (sizeof thresholds / sizeof *thresholds)
+#ifdef STENO_SANITIZE /* exact times are the plain build's to check; the code is the same */
+#define STEP 2
+#else
+#define STEP 1
+#endif
 
 static float *recording;
 static size_t n_recording;
@@ -196,8 +201,8 @@ static void pauses_are_counted_exactly_by_windows(void **state)
     steno_model *m;
     (void)state;
     assert_int_equal(steno_model_open(&m, "conf/models/digits-en", NULL, NULL), STENO_OK);
-    check_matrix(m, NULL, false, 1, WORDS);
-    check_matrix(m, NULL, true, 1, WORDS);
+    check_matrix(m, NULL, false, STEP, WORDS);
+    check_matrix(m, NULL, true, STEP, WORDS);
     steno_model_close(m);
 }
 
@@ -220,7 +225,7 @@ static void utterances_end_once_at_their_time(void **state)
     steno_model *m;
     (void)state;
     assert_int_equal(steno_model_open(&m, "conf/models/digits-en", NULL, NULL), STENO_OK);
-    for (size_t p = 0; p < N_PAUSES; p++)
+    for (size_t p = 0; p < N_PAUSES; p += STEP)
         for (size_t a = 0; a < 3; a++)
             for (int endpoints = 0; endpoints < 2; endpoints++)
                 check_utterance_ends(m, pauses[p], after[a], endpoints);
@@ -241,8 +246,8 @@ static void silero_counts_them_too(void **state)
     }
     assert_int_equal(steno_vad_open(&v, dir, NULL), STENO_OK);
     assert_int_equal(steno_model_open(&m, "conf/models/digits-en", NULL, NULL), STENO_OK);
-    check_matrix(m, v, false, 1, WORDS);
-    check_matrix(m, v, true, 1, WORDS);
+    check_matrix(m, v, false, STEP, WORDS);
+    check_matrix(m, v, true, STEP, WORDS);
     steno_model_close(m);
     steno_vad_close(v);
 }
