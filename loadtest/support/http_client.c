@@ -111,8 +111,7 @@ bool load_http_pump(struct load_http *h)
 {
     char buf[65536];
     ssize_t n;
-    if (h->want_out && !send_more(h))
-        return fail(h);
+    const bool broken = h->want_out && !send_more(h); /* perhaps because it was answered early */
     while ((n = recv(h->fd, buf, sizeof buf, 0)) > 0)
         if (steno_buf_add(&h->answer, buf, (size_t)n))
             return fail(h);
@@ -126,6 +125,7 @@ bool load_http_pump(struct load_http *h)
         }
         return true;
     }
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTCONN) ? fail(h)
-                                                                                       : false;
+    return broken || n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTCONN)
+               ? fail(h)
+               : false;
 }

@@ -192,7 +192,9 @@ static void write_out(struct load_ws *w)
         steno_buf_drop(&w->out, (size_t)n);
         w->head -= w->head < (size_t)n ? w->head : (size_t)n;
     } else if (errno != EAGAIN && errno != EINTR && errno != ENOTCONN) {
-        closed(w, 1006);
+        if (w->phase != LOAD_WS_OPEN)
+            closed(w, 1006);
+        steno_buf_reset(&w->out); /* the server may have said why before it closed */
     }
 }
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 import wave
 
-from daemon import BUILD, DIGITS, DIGITS_TEXT, SLOW, Stenod, case, eventually, pcm, serves, tap
+from daemon import BUILD, DIGITS, DIGITS_TEXT, SLOW, Stenod, case, eventually, frame, pcm, serves, tap
 
 LOAD = os.path.join(BUILD, "loadtest", "steno-load")
 WORK = tempfile.TemporaryDirectory(prefix="steno-load-")
@@ -260,6 +260,39 @@ def clients_refused_late_come_back_when_told(_):
     run.counts(refused=1, ok=1)
     assert run.rc == OK and run.j["refused_late"] == 1 and run.j["final_ms"]["n"] == 1, run.j
     assert began[1] - began[0] >= 1, began
+
+
+def refused_in_the_middle(kind, *answers):
+    """A run of one user against a server that answers before it has read all, and closes: what is sent next is reset."""
+    path = os.path.join(WORK.name, "long.wav")
+    with wave.open(path, "wb") as w:
+        w.setparams((1, 2, RATE, 0, "NONE", ""))
+        w.writeframes(bytes(32 << 20))  # more than the buffers on the way take
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        run = Load(f"{kind}://127.0.0.1:{listener.getsockname()[1]}/", "--users", "1", *["--fast"] * (kind == "ws"), files=(path,))
+        c, _ = listener.accept()
+        with c:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += c.recv(4096)
+            for a in answers[:-1]:
+                c.sendall(a)
+            time.sleep(0.5)  # it sends, and is not read
+            run.p.send_signal(signal.SIGSTOP)  # the answer and the reset are there when it looks
+            c.sendall(answers[-1])
+        run.p.send_signal(signal.SIGCONT)
+        return run.end()
+
+
+@case
+def a_refusal_is_heard_by_who_is_still_sending(_):
+    run = refused_in_the_middle("http", b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    assert run.counts(refused=1).j["refused_late"] == 0, run.j
+    switch = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+    busy = b'{"type":"error","code":"busy","message":"come back"}'
+    run = refused_in_the_middle("ws", switch + frame(1, b'{"type":"ready"}', mask=False),
+                                frame(1, busy, mask=False) + frame(8, (1013).to_bytes(2, "big"), mask=False))
+    assert run.counts(refused=1).j["refused_late"] == 1 and "come back" in run.err, (run.j, run.err)
 
 
 @case
