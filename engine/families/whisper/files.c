@@ -16,17 +16,10 @@ struct place {
     struct steno_whisper_onnx_files onnx;
 };
 
-/* "dir/name" if that file can be read, into out [4096]. */
-static bool beside(const char *dir, const char *name, char *out)
-{
-    int n = snprintf(out, 4096, "%s/%s", dir, name);
-    return n > 0 && n < 4096 && access(out, R_OK) == 0;
-}
-
 static bool is_dir(const char *path)
 {
     char dot[4096];
-    return beside(path, ".", dot);
+    return steno_whisper_beside(path, ".", dot);
 }
 
 static const char *const weight_files[] = {
@@ -59,7 +52,7 @@ static steno_status find_place(const char *path, struct place *p, steno_err *err
     }
     snprintf(p->dir, sizeof p->dir, "%s", path);
     for (size_t i = 0; i < sizeof weight_files / sizeof *weight_files; i++)
-        if (beside(path, weight_files[i], p->file))
+        if (steno_whisper_beside(path, weight_files[i], p->file))
             return STENO_OK;
     if (find_onnx(path, p))
         return STENO_OK;
@@ -78,7 +71,8 @@ static bool find_ranks(const steno_whisper_weights *w, const char *dir, char pat
 {
     int64_t vocab = 0;
     return steno_torch_int(w->torch, "dims.n_vocab", 0, INT64_MAX, &vocab) &&
-           beside(dir, vocab >= 51865 ? "multilingual.tiktoken" : "gpt2.tiktoken", path);
+           steno_whisper_beside(dir, vocab >= 51865 ? "multilingual.tiktoken" : "gpt2.tiktoken",
+                                path);
 }
 
 static steno_status read_vocabulary(steno_whisper_weights *w, const struct place *p, steno_err *err)
@@ -90,7 +84,7 @@ static steno_status read_vocabulary(steno_whisper_weights *w, const struct place
     if (p->is_onnx && steno_whisper_find_tokens(&p->onnx, path))
         return steno_whisper_read_tokens(w, path, err);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (beside(dir, names[i], path))
+        if (steno_whisper_beside(dir, names[i], path))
             return steno_bpe_open(&w->bpe, path, err);
     if (!strcmp(w->format, "openai") && find_ranks(w, dir, path))
         return steno_whisper_read_tokens(w, path, err);
@@ -111,7 +105,7 @@ static steno_status read_settings(steno_whisper_weights *w, const char *dir, ste
     for (size_t i = 0; i < 2 && !st; i++) {
         const struct steno_json_node *root;
         steno_json *j;
-        if (!beside(dir, names[i], path))
+        if (!steno_whisper_beside(dir, names[i], path))
             continue;
         st = steno_json_open(&j, path, err);
         if (st)
@@ -169,7 +163,7 @@ static steno_status add_shards(steno_whisper_weights *w, const struct place *p, 
             st = steno_fail(err, STENO_ERR_FORMAT,
                             "%s: line %zu: '%.80s' has no file of this directory", p->file, n->line,
                             n->key);
-        else if (is_new(map->first, n) && !beside(p->dir, n->text, path))
+        else if (is_new(map->first, n) && !steno_whisper_beside(p->dir, n->text, path))
             st = steno_fail(err, STENO_ERR_IO, "%s: %.200s is missing", p->file, n->text);
         else if (is_new(map->first, n))
             st = add_shard(w, path, err);
@@ -192,36 +186,6 @@ static char format_of(const unsigned char *p, size_t n)
     if (n >= 9 && p[8] == '{' && !p[7] && !p[6] && !p[5])
         return 's';
     return n && *p == '{' ? 'i' : 0;
-}
-
-static bool has_type_whisper(const struct steno_json_node *config)
-{
-    const struct steno_json_node *type = steno_json_get(config, "model_type");
-    return type && type->text && !strcmp(type->text, "whisper");
-}
-
-/* CTranslate2's config.json has no model_type. It has these keys for Whisper alone. */
-static bool has_keys_of_ctranslate2(const struct steno_json_node *config)
-{
-    return steno_json_get(config, "suppress_ids_begin") &&
-           steno_json_get(config, "alignment_heads");
-}
-
-static bool config_is(const char *dir, bool (*is)(const struct steno_json_node *config))
-{
-    char path[4096];
-    steno_json *j;
-    bool yes;
-    if (!beside(dir, "config.json", path) || steno_json_open(&j, path, NULL))
-        return false;
-    yes = is(steno_json_root(j));
-    steno_json_close(j);
-    return yes;
-}
-
-bool steno_whisper_says_whisper(const char *dir)
-{
-    return config_is(dir, has_type_whisper);
 }
 
 /* Other projects' checkpoints, and archives of whatever, begin alike. */
@@ -258,7 +222,7 @@ bool steno_whisper_weights_probe(const char *path)
           (format == 'p' && is_openai(p->file)) ||
           (f && format != 'p' && steno_whisper_says_whisper(p->dir)) ||
           /* not Whisper's weights, but its configuration: the error names the file */
-          (f && !format && config_is(p->dir, has_keys_of_ctranslate2));
+          (f && !format && steno_whisper_says_ctranslate2(p->dir));
     free(p);
     return yes;
 }
@@ -335,28 +299,6 @@ static steno_status open_all(steno_whisper_weights *w, const char *path, steno_e
     if (!st && strcmp(w->format, "ggml"))
         st = read_settings(w, p->dir, err);
     return st ? st : steno_whisper_check(w, err);
-}
-
-steno_whisper_weights *steno_whisper_weights_new(const char *path, steno_err *err)
-{
-    steno_whisper_weights *w = calloc(1, sizeof *w);
-    if (w)
-        w->mem = steno_arena_new(0);
-    if (w && w->mem)
-        return w;
-    free(w);
-    (void)steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    return NULL;
-}
-
-steno_status steno_whisper_weights_hand(steno_whisper_weights **out, steno_whisper_weights *w,
-                                        steno_status st)
-{
-    if (st)
-        steno_whisper_weights_close(w);
-    else
-        *out = w;
-    return st;
 }
 
 static steno_status parse_all(steno_whisper_weights *w, const void *bytes, size_t n, steno_err *err)

@@ -1,4 +1,4 @@
-/* ONNX models as they lie in folders: which file is the encoder, which the decoder, and sherpa's
+/* ONNX models as they lie in folders: which file is the encoder, which the decoder, which sherpa's
  * list of tokens.
  *
  *     sherpa-onnx   NAME-encoder.onnx NAME-decoder.onnx NAME-tokens.txt
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define MAX_NAME 256
 #define MAX_CANDIDATES 64
@@ -42,12 +41,6 @@ static char kind_of_file(const char *path)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static bool readable(const char *dir, const char *name, char out[4096])
-{
-    const int n = snprintf(out, 4096, "%s/%s", dir, name);
-    return n > 0 && n < 4096 && access(out, R_OK) == 0;
-}
-
 static bool ends(const char *name, const char *end)
 {
     const size_t n = strlen(name), e = strlen(end);
@@ -68,9 +61,9 @@ static bool renamed(const char *name, const char *from, const char *to, char out
 static bool find_decoder(const char *dir, const char *encoder, char out[4096])
 {
     char name[MAX_NAME];
-    return (renamed(encoder, "encoder", "decoder", name) && readable(dir, name, out)) ||
+    return (renamed(encoder, "encoder", "decoder", name) && steno_whisper_beside(dir, name, out)) ||
            (renamed(encoder, "encoder_model", "decoder_model_merged", name) &&
-            readable(dir, name, out));
+            steno_whisper_beside(dir, name, out));
 }
 
 /* The folder of an optimum model's config.json. */
@@ -80,17 +73,17 @@ static bool find_config(const char *dir, char out[4096])
     const int n = snprintf(out, 4096, "%s", dir);
     if (n < 0 || n > 4000)
         return false;
-    if (readable(out, "config.json", path))
+    if (steno_whisper_beside(out, "config.json", path))
         return true;
     snprintf(out + n, 4096 - (size_t)n, "/..");
-    return readable(out, "config.json", path);
+    return steno_whisper_beside(out, "config.json", path);
 }
 
 /* The pair that this encoder belongs to. */
 static bool take_pair(const char *dir, const char *encoder, struct steno_whisper_onnx_files *f)
 {
     char kind;
-    if (!readable(dir, encoder, f->encoder) || !find_decoder(dir, encoder, f->decoder))
+    if (!steno_whisper_beside(dir, encoder, f->encoder) || !find_decoder(dir, encoder, f->decoder))
         return false;
     kind = kind_of_file(f->encoder);
     if (kind == 'o')
@@ -163,7 +156,7 @@ bool steno_whisper_find_onnx(const char *path, struct steno_whisper_onnx_files *
         return false;
     if (!S_ISDIR(sb.st_mode))
         return ends(path, ".onnx") && find_for_file(path, out);
-    return find_in(path, out) || (readable(path, "onnx", below) && find_in(below, out));
+    return find_in(path, out) || (steno_whisper_beside(path, "onnx", below) && find_in(below, out));
 }
 
 bool steno_whisper_find_tokens(const struct steno_whisper_onnx_files *f, char out[4096])
@@ -176,8 +169,8 @@ bool steno_whisper_find_tokens(const struct steno_whisper_onnx_files *f, char ou
     at = strchr(prefix, '\n');
     *at = '\0';
     return (snprintf(tokens, sizeof tokens, "%stokens.txt", prefix) < (int)sizeof tokens &&
-            readable(f->other, tokens, out)) ||
-           readable(f->other, "tokens.txt", out);
+            steno_whisper_beside(f->other, tokens, out)) ||
+           steno_whisper_beside(f->other, "tokens.txt", out);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -239,103 +232,4 @@ steno_status steno_whisper_parse_onnx(steno_whisper_weights **out, const void *c
         return STENO_ERR_NOMEM;
     w->file = name;
     return steno_whisper_weights_hand(out, w, parse_both(w, p, n, err));
-}
-
-/* ---- sherpa's list of tokens --------------------------------------------------------------- */
-
-static int digit(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
-/* Base64 (RFC 4648) of n characters; "=" alone is nothing. False: it is none. */
-static bool decode(const char *p, size_t n, char *out, size_t *len)
-{
-    uint32_t bits = 0;
-    int have = 0;
-    *len = 0;
-    while (n && p[n - 1] == '=')
-        n--;
-    for (size_t i = 0; i < n; i++) {
-        const int d = digit(p[i]);
-        if (d < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)d;
-        have += 6;
-        if (have >= 8) {
-            have -= 8;
-            out[(*len)++] = (char)(bits >> have & 255);
-        }
-    }
-    return n % 4 != 1;
-}
-
-struct list {
-    steno_whisper_weights *w;
-    struct steno_bpe_piece *piece;
-    size_t lines;
-    const char *path;
-    steno_err *err;
-};
-
-static steno_status read_line(struct list *l, const char *p, size_t n, size_t line)
-{
-    const char *blank = memchr(p, ' ', n);
-    const size_t word = blank ? (size_t)(blank - p) : 0;
-    char *bytes = steno_arena_alloc(l->w->mem, word + 1);
-    size_t id = 0, at = word + 1;
-    if (!bytes)
-        return steno_fail(l->err, STENO_ERR_NOMEM, "%s: out of memory", l->path);
-    for (; word && at < n && p[at] >= '0' && p[at] <= '9' && id < l->lines; at++)
-        id = id * 10 + (size_t)(p[at] - '0');
-    if (!word || at != n || at == word + 1 || id >= l->lines)
-        return steno_fail(l->err, STENO_ERR_FORMAT,
-                          "%s: line %zu: expected a piece in base64 and a number below %zu",
-                          l->path, line, l->lines);
-    if (!decode(p, word, bytes, &l->piece[id].n))
-        return steno_fail(l->err, STENO_ERR_FORMAT, "%s: line %zu: '%.*s' is no base64", l->path,
-                          line, (int)(word < 40 ? word : 40), p);
-    l->piece[id].p = bytes;
-    return STENO_OK;
-}
-
-static steno_status read_lines(struct list *l, const char *p, const char *end)
-{
-    size_t line = 1;
-    steno_status st = STENO_OK;
-    for (const char *next; p < end && !st; p = next, line++) {
-        const char *stop = memchr(p, '\n', (size_t)(end - p));
-        size_t n = (size_t)((stop ? stop : end) - p);
-        next = stop ? stop + 1 : end;
-        n -= n && p[n - 1] == '\r';
-        if (n)
-            st = read_line(l, p, n, line);
-    }
-    return st;
-}
-
-steno_status steno_whisper_read_tokens(steno_whisper_weights *w, const char *path, steno_err *err)
-{
-    struct list l = {.w = w, .path = path, .err = err};
-    struct steno_map m;
-    const char *end;
-    steno_status st = steno_map_open(&m, path, err);
-    if (st)
-        return st;
-    end = (const char *)m.p + m.n;
-    for (const char *p = m.p; m.n && p && p < end; l.lines++) {
-        p = memchr(p, '\n', (size_t)(end - p));
-        p = p ? p + 1 : end;
-    }
-    if (!l.lines || l.lines > STENO_BPE_MAX_PIECES)
-        st = steno_fail(err, STENO_ERR_LIMIT, "%s: %zu lines, expected 1 to %d", path, l.lines,
-                        STENO_BPE_MAX_PIECES);
-    if (!st && !(l.piece = steno_arena_calloc(w->mem, l.lines, sizeof *l.piece)))
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    if (!st)
-        st = read_lines(&l, m.p, end);
-    steno_map_close(&m);
-    return st ? st : steno_bpe_new(&w->bpe, l.piece, l.lines, path, err);
 }

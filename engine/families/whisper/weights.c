@@ -524,7 +524,29 @@ steno_status steno_whisper_check(steno_whisper_weights *w, steno_err *err)
     return st ? st : check_heads(w, &d, err);
 }
 
-/* ---- what it says -------------------------------------------------------------------------- */
+/* ---- the view as a whole ------------------------------------------------------------------- */
+
+steno_whisper_weights *steno_whisper_weights_new(const char *path, steno_err *err)
+{
+    steno_whisper_weights *w = calloc(1, sizeof *w);
+    if (w)
+        w->mem = steno_arena_new(0);
+    if (w && w->mem)
+        return w;
+    free(w);
+    (void)steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    return NULL;
+}
+
+steno_status steno_whisper_weights_hand(steno_whisper_weights **out, steno_whisper_weights *w,
+                                        steno_status st)
+{
+    if (st)
+        steno_whisper_weights_close(w);
+    else
+        *out = w;
+    return st;
+}
 
 void steno_whisper_weights_close(steno_whisper_weights *w)
 {

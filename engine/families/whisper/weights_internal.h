@@ -96,8 +96,6 @@ struct steno_whisper_onnx_files {
 bool steno_whisper_find_onnx(const char *path, struct steno_whisper_onnx_files *out);
 /* sherpa's list of tokens beside them. False: there is none. */
 bool steno_whisper_find_tokens(const struct steno_whisper_onnx_files *f, char out[4096]);
-/* model_type of the config.json in dir is whisper's. */
-bool steno_whisper_says_whisper(const char *dir);
 /* Open both networks and read them. */
 STENO_MUST steno_status steno_whisper_open_onnx(steno_whisper_weights *w,
                                                 const struct steno_whisper_onnx_files *files,
@@ -106,7 +104,7 @@ STENO_MUST steno_status steno_whisper_open_onnx(steno_whisper_weights *w,
 STENO_MUST steno_status steno_whisper_parse_onnx(steno_whisper_weights **out,
                                                  const void *const p[2], const size_t n[2],
                                                  const char *name, steno_err *err);
-/* sherpa-onnx's tokens.txt: lines of a piece in base64 and its number. */
+/* sherpa-onnx's tokens.txt or openai-whisper's ranks: lines of a piece in base64 and its number. */
 STENO_MUST steno_status steno_whisper_read_tokens(steno_whisper_weights *w, const char *path,
                                                   steno_err *err);
 /* A new view without tensors. NULL: err says why. */
@@ -115,7 +113,13 @@ steno_whisper_weights *steno_whisper_weights_new(const char *path, steno_err *er
 STENO_MUST steno_status steno_whisper_weights_hand(steno_whisper_weights **out,
                                                    steno_whisper_weights *w, steno_status st);
 
-/* The files beside the weights. config.json: heads. */
+/* "dir/name"; false if that file cannot be read. */
+bool steno_whisper_beside(const char *dir, const char *name, char out[4096]);
+/* config.json in dir has Whisper's model_type, as transformers writes it. */
+bool steno_whisper_says_whisper(const char *dir);
+/* config.json in dir has the keys that CTranslate2 writes for Whisper. */
+bool steno_whisper_says_ctranslate2(const char *dir);
+/* config.json: heads. */
 STENO_MUST steno_status steno_whisper_read_config(steno_whisper_weights *w,
                                                   const struct steno_json_node *root,
                                                   const char *file, steno_err *err);
