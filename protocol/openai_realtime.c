@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "protocol/json_text.h"
 #include "protocol/openai_rest.h"
 
@@ -231,38 +232,16 @@ static void send_error(struct steno_dialect_session *d, const char *type, const 
 
 /* ---- the client's events --------------------------------------------------------------------- */
 
-/* Append decoded base64 (RFC 4648, 4) to out: whole groups with padding. */
+/* Append decoded base64 to out. */
 static steno_status decode(const char *p, size_t n, struct steno_buf *out, steno_err *err)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    signed char value[256];
-    uint32_t group = 0;
-    size_t have = 0;
-    memset(value, -1, sizeof value);
-    for (int i = 0; i < 64; i++)
-        value[(unsigned char)digits[i]] = (signed char)i;
-    while (n && p[n - 1] == '=')
-        n--;
-    if (steno_buf_reserve(out, n / 4 * 3 + 3))
+    size_t at, len;
+    if (steno_buf_reserve(out, STENO_BASE64_DECODED(n)))
         return steno_fail(err, STENO_ERR_LIMIT, "audio: too long, or out of memory");
-    for (size_t i = 0; i < n; i++) {
-        signed char v = value[(unsigned char)p[i]];
-        if (v < 0)
-            return steno_fail(err, STENO_ERR_INVAL, "audio: invalid base64 at byte %zu", i);
-        group = group << 6 | (uint32_t)v;
-        if (++have == 4) {
-            out->data[out->len++] = (char)(group >> 16);
-            out->data[out->len++] = (char)(group >> 8);
-            out->data[out->len++] = (char)group;
-            have = group = 0;
-        }
-    }
-    if (have == 1)
-        return steno_fail(err, STENO_ERR_INVAL, "audio: the base64 ends early");
-    if (have >= 2)
-        out->data[out->len++] = (char)(group >> (have == 2 ? 4 : 10));
-    if (have == 3)
-        out->data[out->len++] = (char)(group >> 2);
+    at = steno_base64_decode(p, n, out->data + out->len, &len);
+    if (at < n)
+        return steno_fail(err, STENO_ERR_INVAL, "audio: invalid base64 at byte %zu", at);
+    out->len += len;
     return STENO_OK;
 }
 

@@ -1,6 +1,6 @@
 #include "convert/hf_moonshine.h"
 
-#include "base/buf.h"
+#include "base/base64.h"
 #include "convert/hf.h"
 #include "convert/output.h"
 #include "formats/json.h"
@@ -117,22 +117,6 @@ static steno_status put_all(struct pieces *p, const struct steno_json_node *root
     return st;
 }
 
-/* base64 (RFC 4648, section 4). */
-static steno_status put_base64(struct steno_buf *b, const unsigned char *s, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    steno_status st = STENO_OK;
-    for (size_t i = 0; i < n && !st; i += 3) {
-        const unsigned bits = (unsigned)s[i] << 16 | (i + 1 < n ? (unsigned)s[i + 1] << 8 : 0u) |
-                              (i + 2 < n ? (unsigned)s[i + 2] : 0u);
-        const char four[] = {digits[bits >> 18], digits[bits >> 12 & 63],
-                             i + 1 < n ? digits[bits >> 6 & 63] : '=',
-                             i + 2 < n ? digits[bits & 63] : '='};
-        st = steno_buf_add(b, four, sizeof four);
-    }
-    return st;
-}
-
 /* "<0x0A>" is one byte. */
 static steno_status put_piece(struct steno_buf *b, const char *piece)
 {
@@ -140,9 +124,9 @@ static steno_status put_piece(struct steno_buf *b, const char *piece)
     int end = 0;
     if (strlen(piece) == 6 && sscanf(piece, "<0x%2X>%n", &byte, &end) == 1 && end == 6) {
         const unsigned char c = (unsigned char)byte;
-        return put_base64(b, &c, 1);
+        return steno_base64_put(b, &c, 1);
     }
-    return put_base64(b, (const unsigned char *)piece, strlen(piece));
+    return steno_base64_put(b, piece, strlen(piece));
 }
 
 /* "base64 id" lines, as sherpa-onnx's users have them; numbers without a piece get "<none>". */

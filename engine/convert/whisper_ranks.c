@@ -4,12 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int digit(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *p = c ? strchr(digits, c) : NULL;
-    return p ? (int)(p - digits) : -1;
-}
+#include "base/base64.h"
+#include "text/bpe.h"
+
+#define MAX_PIECE ((size_t)(STENO_BPE_MAX_PIECE + 2) / 3 * 4) /* characters of base64 */
 
 /* A byte in GPT-2's printable form, as a string of JSON (openai/gpt-2, src/encoder.py): bytes that
  * print stand for themselves, the others for U+0100 and up, in their order. */
@@ -26,23 +24,17 @@ static steno_status put_byte(struct steno_buf *b, unsigned c)
     return steno_buf_printf(b, "%c%c", (int)(0xC0 | code >> 6), (int)(0x80 | (code & 63)));
 }
 
-/* A piece in base64 (RFC 4648, section 4) as a string of JSON. STENO_ERR_FORMAT. */
+/* A piece in base64 as a string of JSON. STENO_ERR_FORMAT. */
 static steno_status put_piece(struct steno_buf *b, const char *s, size_t n)
 {
-    steno_status st = n && n % 4 == 0 ? steno_buf_puts(b, "\"") : STENO_ERR_FORMAT;
-    for (size_t i = 0; i < n && !st; i += 4) {
-        const bool last = i + 4 == n;
-        const int pad = last ? (s[i + 3] == '=') + (s[i + 2] == '=' && s[i + 3] == '=') : 0;
-        unsigned bits = 0;
-        for (int k = 0; k < 4; k++) {
-            const int d = k < 4 - pad ? digit(s[i + (size_t)k]) : 0;
-            if (d < 0)
-                return STENO_ERR_FORMAT;
-            bits = bits << 6 | (unsigned)d;
-        }
-        for (int k = 0; k < 3 - pad && !st; k++)
-            st = put_byte(b, bits >> (16 - 8 * k) & 0xff);
-    }
+    unsigned char bytes[STENO_BASE64_DECODED(MAX_PIECE)];
+    size_t len;
+    steno_status st;
+    if (!n || n > MAX_PIECE || steno_base64_decode(s, n, bytes, &len) != n)
+        return STENO_ERR_FORMAT;
+    st = steno_buf_puts(b, "\"");
+    for (size_t i = 0; i < len && !st; i++)
+        st = put_byte(b, bytes[i]);
     return st ? st : steno_buf_puts(b, "\"");
 }
 

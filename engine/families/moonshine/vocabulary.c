@@ -4,39 +4,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "base/buf.h"
+#include "base/base64.h"
 #include "base/file.h"
-
-/* ---- base64 (RFC 4648, section 4) ------------------------------------------------------------ */
-
-static int digit(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *p = c ? strchr(digits, c) : NULL;
-    return p ? (int)(p - digits) : -1;
-}
-
-/* Decode s [n] into out [n]; returns the number of bytes, -1: not base64 with padding. */
-static int decode(const char *s, size_t n, char *out)
-{
-    int len = 0;
-    if (n % 4)
-        return -1;
-    for (size_t i = 0; i < n; i += 4) {
-        const bool last = i + 4 == n;
-        const int pad = last ? (s[i + 3] == '=') + (s[i + 2] == '=' && s[i + 3] == '=') : 0;
-        unsigned bits = 0;
-        for (int k = 0; k < 4; k++) {
-            const int d = k < 4 - pad ? digit(s[i + (size_t)k]) : 0;
-            if (d < 0)
-                return -1;
-            bits = bits << 6 | (unsigned)d;
-        }
-        for (int k = 0; k < 3 - pad; k++)
-            out[len++] = (char)(bits >> (16 - 8 * k) & 0xff);
-    }
-    return len;
-}
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -81,21 +50,22 @@ static steno_status put_piece(struct steno_buf *out, const char *s, size_t n)
     return steno_buf_add(out, s, n);
 }
 
-/* Rewrite the lines with their pieces decoded. STENO_NEED_MORE: a piece is not in base64. */
+/* Rewrite the lines with their pieces decoded. STENO_NEED_MORE: a piece is not in base64 with its
+ * padding, without which many a word is base64. */
 static steno_status decode_lines(struct steno_buf *out, const char *bytes, size_t n)
 {
     const char *p = bytes, *line;
     size_t len, piece;
     steno_status st = STENO_OK;
     while (!st && next_line(&p, bytes + n, &line, &len, &piece)) {
-        char text[STENO_TOKENS_MAX_PIECE];
-        int k;
+        char text[STENO_BASE64_DECODED(STENO_TOKENS_MAX_PIECE)];
+        size_t k;
         if (!len)
             continue;
-        k = piece <= sizeof text ? decode(line, piece, text) : -1;
-        if (k < 0)
+        if (piece > STENO_TOKENS_MAX_PIECE || piece % 4 ||
+            steno_base64_decode(line, piece, text, &k) != piece)
             return STENO_NEED_MORE;
-        st = put_piece(out, text, (size_t)k);
+        st = put_piece(out, text, k);
         if (!st)
             st = steno_buf_add(out, line + piece, len - piece);
         if (!st)

@@ -4,34 +4,7 @@
 
 #include <string.h>
 
-static int digit(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
-/* Base64 (RFC 4648) of n characters; "=" alone is nothing. False: it is none. */
-static bool decode(const char *p, size_t n, char *out, size_t *len)
-{
-    uint32_t bits = 0;
-    int have = 0;
-    *len = 0;
-    while (n && p[n - 1] == '=')
-        n--;
-    for (size_t i = 0; i < n; i++) {
-        const int d = digit(p[i]);
-        if (d < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)d;
-        have += 6;
-        if (have >= 8) {
-            have -= 8;
-            out[(*len)++] = (char)(bits >> have & 255);
-        }
-    }
-    return n % 4 != 1;
-}
+#include "base/base64.h"
 
 struct list {
     steno_whisper_weights *w;
@@ -45,7 +18,7 @@ static steno_status read_line(struct list *l, const char *p, size_t n, size_t li
 {
     const char *blank = memchr(p, ' ', n);
     const size_t word = blank ? (size_t)(blank - p) : 0;
-    char *bytes = steno_arena_alloc(l->w->mem, word + 1);
+    char *bytes = steno_arena_alloc(l->w->mem, STENO_BASE64_DECODED(word));
     size_t id = 0, at = word + 1;
     if (!bytes)
         return steno_fail(l->err, STENO_ERR_NOMEM, "%s: out of memory", l->path);
@@ -55,7 +28,9 @@ static steno_status read_line(struct list *l, const char *p, size_t n, size_t li
         return steno_fail(l->err, STENO_ERR_FORMAT,
                           "%s: line %zu: expected a piece in base64 and a number below %zu",
                           l->path, line, l->lines);
-    if (!decode(p, word, bytes, &l->piece[id].n))
+    if (word == 1 && *p == '=') /* no bytes: the number is not used */
+        l->piece[id].n = 0;
+    else if (steno_base64_decode(p, word, bytes, &l->piece[id].n) != word)
         return steno_fail(l->err, STENO_ERR_FORMAT, "%s: line %zu: '%.*s' is no base64", l->path,
                           line, (int)(word < 40 ? word : 40), p);
     l->piece[id].p = bytes;
@@ -77,26 +52,33 @@ static steno_status read_lines(struct list *l, const char *p, const char *end)
     return st;
 }
 
-steno_status steno_whisper_read_tokens(steno_whisper_weights *w, const char *path, steno_err *err)
+steno_status steno_whisper_parse_tokens(steno_whisper_weights *w, const char *bytes, size_t n,
+                                        const char *name, steno_err *err)
 {
-    struct list l = {.w = w, .path = path, .err = err};
-    struct steno_map m;
-    const char *end;
-    steno_status st = steno_map_open(&m, path, err);
-    if (st)
-        return st;
-    end = (const char *)m.p + m.n;
-    for (const char *p = m.p; m.n && p && p < end; l.lines++) {
+    struct list l = {.w = w, .path = name, .err = err};
+    const char *end = bytes + n;
+    steno_status st;
+    for (const char *p = bytes; n && p && p < end; l.lines++) {
         p = memchr(p, '\n', (size_t)(end - p));
         p = p ? p + 1 : end;
     }
     if (!l.lines || l.lines > STENO_BPE_MAX_PIECES)
-        st = steno_fail(err, STENO_ERR_LIMIT, "%s: %zu lines, expected 1 to %d", path, l.lines,
-                        STENO_BPE_MAX_PIECES);
-    if (!st && !(l.piece = steno_arena_calloc(w->mem, l.lines, sizeof *l.piece)))
-        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    if (!st)
-        st = read_lines(&l, m.p, end);
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: %zu lines, expected 1 to %d", name, l.lines,
+                          STENO_BPE_MAX_PIECES);
+    l.piece = steno_arena_calloc(w->mem, l.lines, sizeof *l.piece);
+    if (!l.piece)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    st = read_lines(&l, bytes, end);
+    return st ? st : steno_bpe_new(&w->bpe, l.piece, l.lines, name, err);
+}
+
+steno_status steno_whisper_read_tokens(steno_whisper_weights *w, const char *path, steno_err *err)
+{
+    struct steno_map m;
+    steno_status st = steno_map_open(&m, path, err);
+    if (st)
+        return st;
+    st = steno_whisper_parse_tokens(w, (const char *)m.p, m.n, path, err);
     steno_map_close(&m);
-    return st ? st : steno_bpe_new(&w->bpe, l.piece, l.lines, path, err);
+    return st;
 }

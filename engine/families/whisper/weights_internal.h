@@ -107,6 +107,8 @@ STENO_MUST steno_status steno_whisper_parse_onnx(steno_whisper_weights **out,
 /* sherpa-onnx's tokens.txt or openai-whisper's ranks: lines of a piece in base64 and its number. */
 STENO_MUST steno_status steno_whisper_read_tokens(steno_whisper_weights *w, const char *path,
                                                   steno_err *err);
+STENO_MUST steno_status steno_whisper_parse_tokens(steno_whisper_weights *w, const char *bytes,
+                                                   size_t n, const char *name, steno_err *err);
 /* A new view without tensors. NULL: err says why. */
 steno_whisper_weights *steno_whisper_weights_new(const char *path, steno_err *err);
 /* Hand w over to *out; if st says that reading failed, close it instead. Returns st. */
