@@ -360,8 +360,8 @@ distcheck: dist ## build and install from the archive, without network
 	    $$cut $(MAKE) -C build/distcheck/steno-$(VERSION) all docs wheel; \
 	    $$cut $(MAKE) -C build/distcheck/steno-$(VERSION) install DESTDIR=$(CURDIR)/build/distcheck/root; \
 	    $$cut build/distcheck/root$(BINDIR)/steno transcribe --model build/distcheck/root$(DATADIR)/steno/models/digits-en tests/data/digits.wav | diff - tests/data/digits.txt
-clean: ## remove the build output but for the Python environment
-	rm -rf build/release build/address build/undefined build/thread build/fuzzer build/steno build/stenod build/man build/distcheck
+clean: ## remove the build output but for Python environments and models
+	rm -rf $(filter-out build/venv% build/models,$(wildcard build/*))
 distclean: ## remove build/
 	rm -rf build
 
