@@ -162,7 +162,8 @@ char *steno_arena_strndup(steno_arena *a, const char *s, size_t n)
 {
     char *p = n < SIZE_MAX ? take(a, n + 1, 1) : NULL;
     if (p) {
-        memcpy(p, s, n);
+        if (n)
+            memcpy(p, s, n);
         p[n] = '\0';
     }
     return p;

@@ -32,6 +32,7 @@ void *steno_arena_alloc_tensor(steno_arena *a, size_t n);
 /* The reason of the last NULL: STENO_ERR_LIMIT or STENO_ERR_NOMEM. */
 steno_status steno_arena_failure(const steno_arena *a);
 char *steno_arena_strdup(steno_arena *a, const char *s);
+/* s may be NULL if n is 0. */
 char *steno_arena_strndup(steno_arena *a, const char *s, size_t n);
 size_t steno_arena_used(const steno_arena *a);
 
