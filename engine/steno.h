@@ -214,9 +214,9 @@ typedef struct steno_vad steno_vad;
 STENO_API STENO_MUST steno_status steno_vad_open(steno_vad **out, const char *dir, steno_err *err);
 /* Whether a directory has a network that steno_vad_open takes. Loads nothing. */
 STENO_API bool steno_vad_is_dir(const char *dir);
-/* Find the directory of a detector's network. `given`: a path or a name of the catalogue; NULL: the
- * detector that was fetched (steno model fetch silero-vad). *out belongs to the caller: steno_free.
- * STENO_ERR_IO: it is not on this machine. */
+/* Find the directory of a detector's network. `given`: a path or a name of the catalogue; NULL:
+ * silero-vad, if it was fetched (steno model fetch silero-vad). *out belongs to the caller:
+ * steno_free. STENO_ERR_IO: it is not on this machine. */
 STENO_API STENO_MUST steno_status steno_vad_find(char **out, const char *given, steno_err *err);
 /* Close a detector, after all streams that use it. NULL is accepted. */
 STENO_API void steno_vad_close(steno_vad *v);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static steno_status read_all(FILE *f, const char *path, size_t max, char **bytes, size_t *n,
                              steno_err *err)
@@ -47,10 +46,4 @@ steno_status steno_file_read(const char *path, size_t max, char **bytes, size_t 
     st = read_all(f, path, max, bytes, n, err);
     fclose(f);
     return st;
-}
-
-bool steno_is_dir(const char *path)
-{
-    struct stat sb;
-    return !stat(path, &sb) && S_ISDIR(sb.st_mode);
 }

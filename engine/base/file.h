@@ -1,8 +1,6 @@
-/* Whole files in memory; what a path is. */
+/* Read whole files into memory. */
 #ifndef STENO_BASE_FILE_H
 #define STENO_BASE_FILE_H
-
-#include <stdbool.h>
 
 #include "base/status.h"
 
@@ -11,8 +9,5 @@
  * the path. */
 STENO_MUST steno_status steno_file_read(const char *path, size_t max, char **bytes, size_t *n,
                                         steno_err *err);
-
-/* Whether there is a directory at this path. */
-bool steno_is_dir(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 /* steno model: describe a model file; fetch, list and remove models (cli_store.c). */
-#include "base/file.h"
+#include "base/path.h"
 #include "cli/family_options.h"
 #include "cli/store.h"
 #include "cli/tally.h"
@@ -110,7 +110,7 @@ static steno_status info(const struct model_options *o, const steno_network *n, 
  * described as networks. */
 static bool is_model(const char *path)
 {
-    return steno_is_dir(path) || (!cli_is_onnx(path) && steno_model_family(path));
+    return steno_path_is_dir(path) || (!cli_is_onnx(path) && steno_model_family(path));
 }
 
 static int show_model(const struct model_options *o)

@@ -1,5 +1,5 @@
 /* steno optimize: write the graph after the passes as a file that every ONNX runtime reads. */
-#include "base/file.h"
+#include "base/path.h"
 #include "cli/optimize.h"
 #include "cli/progress.h"
 #include "nn/onnx/load.h"
@@ -308,7 +308,7 @@ static int parse(int argc, char **argv, struct optimize *o)
         return rc;
     if (!o->in || !o->out)
         return cli_usage("optimize needs a model and -o");
-    o->directory = steno_is_dir(o->in);
+    o->directory = steno_path_is_dir(o->in);
     rc = check_combination(o);
     if (rc != EX_OK)
         return rc;

@@ -140,9 +140,8 @@ static const struct steno_catalogue_model *known(const struct store *s, const ch
 
 static void say_use(const struct steno_catalogue_model *m, const char *dir, const char *what)
 {
-    const bool detector = !strcmp(m->family, "vad");
     printf("%s %s %s/%s. To use it:\n", m->name, what, dir, m->name);
-    if (detector)
+    if (!strcmp(m->family, "vad"))
         puts("  stenod --set vad.mode=silero (or in a request: vad=silero, vad_filter=true)\n"
              "  steno transcribe --vad silero FILE...");
     else

@@ -1,7 +1,7 @@
 #include "cli/recordings.h"
 
 #include "audio/file.h"
-#include "base/file.h"
+#include "base/path.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -101,7 +101,7 @@ bool recordings_are(const char *path)
     struct dirent **list = NULL;
     int n;
     bool found = false;
-    if (!steno_is_dir(path))
+    if (!steno_path_is_dir(path))
         return is_recording(path);
     n = scandir(path, &list, NULL, alphasort);
     for (int i = 0; i < n; i++) {
@@ -117,7 +117,7 @@ steno_status recordings_each(const struct cli_list *paths, recordings_fn *fn, vo
 {
     steno_status st = STENO_OK;
     for (int i = 0; !st && i < paths->n; i++) {
-        if (steno_is_dir(paths->v[i]))
+        if (steno_path_is_dir(paths->v[i]))
             st = folder(paths->v[i], fn, arg, err);
         else
             st = fn(arg, paths->v[i], err);

@@ -1,6 +1,6 @@
 #include "convert/bundle.h"
 
-#include "base/file.h"
+#include "base/path.h"
 #include "formats/gzip.h"
 
 #include <dirent.h>
@@ -64,7 +64,7 @@ steno_status steno_bundle_open(struct steno_bundle *b, const char *path, steno_e
 {
     steno_status st;
     *b = (struct steno_bundle){.path = path};
-    if (steno_is_dir(path))
+    if (steno_path_is_dir(path))
         return STENO_OK;
     st = steno_map_open(&b->map, path, err);
     if (!st)

@@ -1,7 +1,7 @@
 #include "convert/whisper.h"
 
 #include "base/buf.h"
-#include "base/file.h"
+#include "base/path.h"
 #include "convert/output.h"
 #include "convert/whisper_ranks.h"
 #include "formats/torch.h"
@@ -39,7 +39,7 @@ struct job {
 /* The file itself, or model.pt of a directory. */
 static bool find_checkpoint(const char *in, char path[MAX_PATH])
 {
-    return snprintf(path, MAX_PATH, steno_is_dir(in) ? "%s/" MODEL : "%s", in) < MAX_PATH &&
+    return snprintf(path, MAX_PATH, steno_path_is_dir(in) ? "%s/" MODEL : "%s", in) < MAX_PATH &&
            !access(path, R_OK);
 }
 

@@ -4,17 +4,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "steno.h"
 #include "store/catalogue.h"
 #include "store/places.h"
 
 #define SHIPPED "models/digits-en"
+#define DETECTOR "silero-vad"
 
 static bool has_model(const char *dir)
 {
-    char path[STENO_PLACE_MAX + 16];
-    snprintf(path, sizeof path, "%s/model.conf", dir);
-    return access(path, R_OK) == 0;
+    return steno_path_readable(dir, "model.conf");
 }
 
 static bool ships(char out[STENO_PLACE_MAX], const char *name)
@@ -33,8 +33,8 @@ static bool in_models(char out[STENO_PLACE_MAX], const char *name)
     return !strchr(name, '/') && *name != '.' && steno_place_fetched(out, name);
 }
 
-/* The first model, or detector of speech, of the catalogue that is on this machine. */
-static bool first_fetched(char out[STENO_PLACE_MAX], bool detector)
+/* The first model of the catalogue, in its order of preference, that is on this machine. */
+static bool first_fetched(char out[STENO_PLACE_MAX])
 {
     const struct steno_catalogue_model *m;
     steno_catalogue *c = NULL;
@@ -42,7 +42,7 @@ static bool first_fetched(char out[STENO_PLACE_MAX], bool detector)
     if (steno_catalogue_open(&c, NULL, NULL))
         return false;
     for (size_t i = 0; !found && (m = steno_catalogue_at(c, i)); i++)
-        found = steno_place_fetched(out, m->name) && steno_vad_is_dir(out) == detector;
+        found = steno_place_fetched(out, m->name) && !steno_vad_is_dir(out);
     steno_catalogue_close(c);
     return found;
 }
@@ -82,7 +82,7 @@ steno_status steno_model_find(char **out, const char *given, steno_err *err)
         st = resolve(found, given, err);
     else if (env && *env)
         st = resolve(found, env, err);
-    else if (!first_fetched(found, false)) {
+    else if (!first_fetched(found)) {
         steno_place_shipped(found, SHIPPED);
         if (!has_model(found))
             st = steno_fail(err, STENO_ERR_IO,
@@ -99,9 +99,9 @@ steno_status steno_vad_find(char **out, const char *given, steno_err *err)
     steno_status st = STENO_OK;
     if (given)
         st = resolve(found, given, err);
-    else if (!first_fetched(found, true))
+    else if (!steno_place_fetched(found, DETECTOR) || !steno_vad_is_dir(found))
         st = steno_fail(err, STENO_ERR_IO,
-                        "no detector of speech is on this machine; `steno model fetch silero-vad` "
-                        "downloads one");
+                        DETECTOR " is not on this machine; `steno model fetch " DETECTOR
+                                 "` downloads it");
     return st ? st : give(out, found, err);
 }

@@ -1,10 +1,9 @@
 /* Opens a model directory: finds its family and asks the family about it. */
 #include "recognizer/model.h"
 
-#include "base/file.h"
+#include "base/path.h"
 #include "families/registry.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,18 +13,11 @@ struct steno_model_options steno_model_options_default(void)
     return (struct steno_model_options){.threads = 1};
 }
 
-static bool has_file(const char *dir, const char *file)
-{
-    char path[PATH_MAX];
-    return (size_t)snprintf(path, sizeof path, "%s/%s", dir, file) < sizeof path &&
-           !access(path, R_OK);
-}
-
 /* The first of n files that the directory has; NULL: none. */
 static const char *first_of(const char *dir, const char *const *files, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (has_file(dir, files[i]))
+        if (steno_path_readable(dir, files[i]))
             return files[i];
     return NULL;
 }
@@ -49,7 +41,7 @@ static const char *hugging_face_file(const char *dir)
 /* What keeps those weights from being served. */
 static steno_status unknown_hugging_face(const char *dir, const char *file, steno_err *err)
 {
-    if (!has_file(dir, "config.json"))
+    if (!steno_path_readable(dir, "config.json"))
         return steno_fail(err, STENO_ERR_IO,
                           "%s: %s needs config.json beside it, which says what model it is", dir,
                           file);
@@ -67,7 +59,7 @@ static steno_status unknown_family(const char *dir, steno_err *err)
     size_t n = 0;
     if (access(dir, F_OK))
         return steno_fail(err, STENO_ERR_IO, "%s: there is no such directory", dir);
-    if (!steno_is_dir(dir))
+    if (!steno_path_is_dir(dir))
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: not a model; one file may be Whisper's: of CTranslate2, whisper.cpp "
                           "or OpenAI, safetensors beside their config.json, an ONNX encoder beside "

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/path.h"
 
 #define OF_SYSTEM "/var/lib/steno"
 
@@ -64,9 +65,8 @@ bool steno_place_models(char out[STENO_PLACE_MAX], size_t i)
 bool steno_place_fetched(char out[STENO_PLACE_MAX], const char *name)
 {
     char dir[STENO_PLACE_MAX], path[STENO_PLACE_MAX];
-    struct stat sb;
     for (size_t i = 0; steno_place_models(dir, i); i++)
-        if (join(path, dir, "/", name) && !stat(path, &sb) && S_ISDIR(sb.st_mode)) {
+        if (join(path, dir, "/", name) && steno_path_is_dir(path)) {
             memcpy(out, path, sizeof path);
             return true;
         }

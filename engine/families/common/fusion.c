@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/path.h"
+#include "base/path.h"
 
 #define LN10 2.302585092994046
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "families/common/network_file.h"
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/common/precision.h"
 
 /* The same network in ONNX Runtime's own format; *out stays NULL if there is none. */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "families/common/path.h"
+#include "base/path.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 begins a word */
 #define SEPARATORS "\n\r,/"

@@ -5,7 +5,7 @@
 
 #include "families/common/cached_encoder_trial.h"
 #include "families/common/metadata.h"
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/common/precision.h"
 #include "families/ctc/family.h"
 #include "families/ctc/internal.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/espnet/files.h"
 #include "formats/yaml.h"
 

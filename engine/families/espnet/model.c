@@ -10,7 +10,7 @@
 #include "families/espnet/internal.h"
 #include "families/espnet/stream.h"
 #include "families/espnet/recurrent.h"
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/option.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 begins a word */

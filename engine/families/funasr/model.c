@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/option.h"
 
 static const char *get_meta(const void *arg, const char *key)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/path.h"
+#include "base/path.h"
 #include "formats/onnx_head.h"
 
 #define MAX_FILES 64 /* ONNX files of a directory that are looked at */

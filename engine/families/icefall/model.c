@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "families/common/metadata.h"
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/common/precision.h"
 #include "families/icefall/internal.h"
 #include "families/option.h"

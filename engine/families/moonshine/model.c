@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "families/common/network_file.h"
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/common/scores.h"
 #include "families/moonshine/family.h"
 #include "families/moonshine/model.h"

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "families/common/metadata.h"
 #include "families/common/network_file.h"
-#include "families/common/path.h"
+#include "base/path.h"
 #include "formats/json.h"
 
 #define CONFIG "config.json"

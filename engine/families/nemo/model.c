@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/common/precision.h"
 #include "families/nemo/internal.h"
 #include "families/option.h"

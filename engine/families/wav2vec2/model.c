@@ -14,7 +14,7 @@
 #include "families/common/noise.h"
 #include "families/common/offline.h"
 #include "families/common/part.h"
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/common/phrases.h"
 #include "families/common/piece_features.h"
 #include "families/common/precision.h"

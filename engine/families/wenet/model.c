@@ -5,7 +5,7 @@
 
 #include "families/common/metadata.h"
 #include "families/common/network_file.h"
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/common/precision.h"
 #include "families/common/search_options.h"
 #include "families/option.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/path.h"
+#include "base/path.h"
 #include "families/common/precision.h"
 #include "families/whisper/internal.h"
 #include "text/language.h"

@@ -1,8 +1,9 @@
-#include "families/common/path.h"
+#include "base/path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 char *steno_path_join(const char *dir, const char *file)
@@ -20,6 +21,12 @@ bool steno_path_readable(const char *dir, const char *file)
     bool readable = path && access(path, R_OK) == 0;
     free(path);
     return readable;
+}
+
+bool steno_path_is_dir(const char *path)
+{
+    struct stat sb;
+    return !stat(path, &sb) && S_ISDIR(sb.st_mode);
 }
 
 const char *steno_path_name(const char *path, int *n)

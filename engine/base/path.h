@@ -1,6 +1,6 @@
-/* Paths of files in a model's directory. */
-#ifndef STENO_FAMILIES_COMMON_PATH_H
-#define STENO_FAMILIES_COMMON_PATH_H
+/* Paths: their parts, and what lies there. */
+#ifndef STENO_BASE_PATH_H
+#define STENO_BASE_PATH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,6 +9,8 @@
 char *steno_path_join(const char *dir, const char *file);
 /* Whether the process may read dir/file. */
 bool steno_path_readable(const char *dir, const char *file);
+/* Whether there is a directory at this path. */
+bool steno_path_is_dir(const char *path);
 /* The last name of a path and its length *n, without slashes at the end of the path. */
 const char *steno_path_name(const char *path, int *n);
 /* Write it to out [size], cut off if it is too long. */
