@@ -30,7 +30,7 @@ static steno_status put_piece(struct steno_buf *b, const char *s, size_t n)
     unsigned char bytes[STENO_BASE64_DECODED(MAX_PIECE)];
     size_t len;
     steno_status st;
-    if (!n || n > MAX_PIECE || steno_base64_decode(s, n, bytes, &len) != n)
+    if (!n || n % 4 || n > MAX_PIECE || steno_base64_decode(s, n, bytes, &len) != n)
         return STENO_ERR_FORMAT;
     st = steno_buf_puts(b, "\"");
     for (size_t i = 0; i < len && !st; i++)
