@@ -1,4 +1,4 @@
-"""A redis-server for tests, with a password. Its every commit is synced (appendfsync always) if the test kills it."""
+"""A redis-server for tests, with a password."""
 import os
 import shutil
 import socket
@@ -20,7 +20,7 @@ class Redis:
     """Starts in `with`. url names database 3; cli() asks it."""
 
     def __init__(self, kept=True):
-        """kept: its data outlives a kill. A disk that is busy delays every answer then."""
+        """kept: every commit is synced to disk (appendfsync always), so the data outlives a kill, and a busy disk delays every answer."""
         self.kept = kept
         if not shutil.which("redis-server"):
             raise Skip("redis-server is not installed")

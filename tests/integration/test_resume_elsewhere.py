@@ -25,8 +25,8 @@ START = {"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable":
 
 
 class Store(Redis):
-    """A final is delivered all the same when it was not stored for half a second; then the next machine does not know it. So no
-    disk delays this store."""
+    """After half a second the server delivers a final even if Redis has not stored it, and the next machine does not know it then.
+    A busy disk must not cause that, so this Redis keeps nothing on disk."""
 
     def __init__(self):
         super().__init__(kept=False)

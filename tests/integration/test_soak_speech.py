@@ -40,13 +40,16 @@ def heard_from(kind, talk, wait=soak_speech.LONG):
 
 
 def says(*messages, code=1000):
-    """Serve Deepgram's: these messages when all was said."""
+    """Serve Deepgram's: these messages when all was said, then a close. code None: the client has to close."""
     def talk(ws):
         while ws.recv() != DEEPGRAM.after:
             pass
         for m in messages:
             ws.send(json.dumps(m))
-        ws.close(code)
+        if code is None:
+            ws.recv()
+        else:
+            ws.close(code)
     return talk
 
 
@@ -111,13 +114,7 @@ def every_reply_of_vosk_is_waited_for(_):
 
 @case
 def a_stream_that_the_server_does_not_close_is_a_fault(_):
-    def talk(ws):
-        while ws.recv() != DEEPGRAM.after:
-            pass
-        for m in (PARTIAL, final("so", (0.1, 0.2)), {"type": "Metadata"}):
-            ws.send(json.dumps(m))
-        ws.recv()  # until the client closes
-    faults = heard_from(DEEPGRAM, talk, wait=2).faults
+    faults = heard_from(DEEPGRAM, says(PARTIAL, final("so", (0.1, 0.2)), {"type": "Metadata"}, code=None), wait=2).faults
     assert len(faults) == 1 and "did not end well" in faults[0], faults
 
 

@@ -112,6 +112,5 @@ def a_bad_detector_stops_the_start(_):
             assert all(x in str(why) for x in says), why
 
 
-os.environ["STENO_DATA"] = tempfile.mkdtemp(prefix="steno-vad-")  # nothing was fetched
-with Stenod() as server:
+with tempfile.TemporaryDirectory() as nothing_fetched, mock.patch.dict(os.environ, STENO_DATA=nothing_fetched), Stenod() as server:
     sys.exit(tap(server))

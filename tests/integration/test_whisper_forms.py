@@ -1,7 +1,6 @@
 """The forms of whisper.cpp's server and of whisper-asr-webservice, as their clients send them: curl's examples of both READMEs,
 Bazarr's provider. The models are digits-en, and Whisper's tiny.en and base where STENO_WHISPER_TINY_EN and STENO_WHISPER_BASE
 (faster-whisper directories) exist. TAP."""
-import io
 import json
 import os
 import re
@@ -14,7 +13,7 @@ import wave
 
 import numpy as np
 
-from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, client, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, client, pcm, tap, wav
 
 TINY = os.environ.get("STENO_WHISPER_TINY_EN") or os.path.join(ROOT, "build", "models", "tiny.en")
 BASE = os.environ.get("STENO_WHISPER_BASE") or os.path.join(ROOT, "build", "models", "base")
@@ -119,14 +118,9 @@ def fields_of_inference_have_their_effects(d):
 @case
 def channels_are_speakers_with_diarize(d):
     left = np.frombuffer(SAMPLES, "<i2")
-    out = io.BytesIO()
-    with wave.open(out, "wb") as w:
-        w.setnchannels(2)
-        w.setsampwidth(2)
-        w.setframerate(RATE)
-        w.writeframes(np.stack([left, np.roll(left, RATE // 4)], 1).tobytes())
+    stereo = np.stack([left, np.roll(left, RATE // 4)], 1)
     with tempfile.NamedTemporaryFile(suffix=".wav") as f:
-        f.write(out.getvalue())
+        f.write(wav(stereo.tobytes(), RATE, 2))
         f.flush()
         v = json.loads(good(infer(d, "response_format=verbose_json", "diarize=true", file=f.name)))
         assert {s["speaker"] for s in v["segments"]} == {"(speaker 0)", "(speaker 1)"}, v
