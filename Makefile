@@ -56,7 +56,7 @@ base_cflags = -ffile-prefix-map=$(CURDIR)=. -std=c11 -D_POSIX_C_SOURCE=200809L -
 # hiredis asks for _FILE_OFFSET_BITS, which would rename pread and others in every file
 ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) $(cli_pkgs) $(hdr_pkgs) $(dec_pkgs) 2>/dev/null | sed 's/-I/-isystem /g; s/-D_FILE_OFFSET_BITS=64//g')
 ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
-# Records of UBSan's checks hold a million pointers to names of files, which each start of a program of any address adjusts
+# UBSan's records hold a million pointers to file names. A position-independent program relocates them at every start.
 ALL_LDFLAGS = $(if $(findstring undefined,$(SAN)),-no-pie,-pie) -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
 lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm
 srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null) -lev

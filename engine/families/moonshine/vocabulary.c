@@ -50,8 +50,8 @@ static steno_status put_piece(struct steno_buf *out, const char *s, size_t n)
     return steno_buf_add(out, s, n);
 }
 
-/* Rewrite the lines with their pieces decoded. STENO_NEED_MORE: a piece is not in base64 with its
- * padding, without which many a word is base64. */
+/* Rewrite the lines with their pieces decoded. STENO_NEED_MORE: a piece is not in base64. The
+ * padding is required: without that, many plain words would be base64. */
 static steno_status decode_lines(struct steno_buf *out, const char *bytes, size_t n)
 {
     const char *p = bytes, *line;

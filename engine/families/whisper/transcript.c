@@ -31,8 +31,8 @@ struct place {
 struct steno_whisper_transcript {
     const struct steno_whisper_model *m;
     struct text texts[STENO_WHISPER_MAX_BEAM]; /* [n_best], the best first */
-    /* The beam has found that many for some window; the texts behind them repeat the best one. */
-    size_t n_best, n_texts;
+    size_t n_best;                             /* hypotheses that the caller wants */
+    size_t n_texts;             /* hypotheses that the beam has found; the rest repeats the best */
     size_t n_partial, n_agreed; /* spans behind the best text; those that will not change */
     int32_t *ids;               /* of the best text, timestamps among them */
     size_t n_ids, cap_ids;
