@@ -359,8 +359,8 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
         {"--stream", CLI_FLAG, NULL, &j->stream, 0, 0,
          "print partial results as they come (text, json)"},
         {"--vad", CLI_TEXT, "off|energy|silero|DIR", &j->vad_name, 0, 0,
-         "leave out what is not speech, by a rule on loudness or silero-vad (steno model fetch "
-         "silero-vad, or its directory); Whisper cuts there, too"},
+         "leave out what is not speech, by a rule on loudness or by silero-vad (fetched, or in "
+         "DIR); Whisper also cuts recordings there"},
         {"--channel", CLI_NUMBER, "N", &j->channel, 1, 64,
          "use channel N, counted from 1, instead of the mean of all"},
         {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
