@@ -82,11 +82,12 @@ static steno_status rewrite(struct optimize *o, steno_network *n, const char *in
     steno_status st = o->input_int32 ? steno_network_int32_inputs(n, err) : STENO_OK;
     if (!st) {
         r->bytes_in = input_bytes(n, in); /* before writing out, which may be the same file */
-        tally_graph(&r->t, steno_network_graph(n), 1);
         st = steno_network_narrow(n, err);
     }
-    if (!st)
+    if (!st) {
+        tally_graph(&r->t, steno_network_graph(n), 1);
         st = steno_network_save(n, out, &o->save, &r->written, err);
+    }
     if (!st && o->in_place) {
         drop_data(r, out);
         tell(o, r, out);

@@ -101,6 +101,7 @@ def compare(path, out, native=True):
     if names != [x.name for x in b.get_outputs()] or [x.name for x in a.get_inputs()] != [x.name for x in b.get_inputs()]:
         raise AssertionError("inputs or outputs have other names")
     quantized = any(n.op_type in INTEGER for n in onnx.load(path).graph.node)
+    most = 1e-2 if zoo_feeds.in_halves(path) else 1e-4  # the file computes in f32 where the original rounds to f16
     feed_of, outs, worst = first(path, a), None, 0.0
     types = {i.name: i.type for i in b.get_inputs()}
     for step in range(1 if SAN else 2):
@@ -108,10 +109,10 @@ def compare(path, out, native=True):
         outs = a.run(None, feed)
         other = {k: v.astype("i4") if types[k] == "tensor(int32)" else v for k, v in feed.items()}
         for n, w, g in zip(names, outs, b.run(None, other)):
-            worst = max(worst, difference(f"onnxruntime: {n}", w, g, quantized))
+            worst = max(worst, difference(f"onnxruntime: {n}", w, g, quantized, most))
         for level in ("0", "3") if native else ():
             for n, w, g in zip(names, outs, steno(out, other, len(names), level, "native")):
-                worst = max(worst, difference(f"steno --opt-level {level}: {n}", w, g, quantized))
+                worst = max(worst, difference(f"steno --opt-level {level}: {n}", w, g, quantized, most))
     return worst
 
 
