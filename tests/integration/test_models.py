@@ -5,6 +5,7 @@ Largest difference allowed: 1e-4 of the largest magnitude (at least 1). Three st
 inputs start at zero and then get onnxruntime's state outputs in both. For graphs with integer products: cosine at
 least 0.999 and 5 % of the range, since a rounding of a dynamic quantizer may go either way. Under sanitizers one
 step: later steps run the same code with other numbers."""
+import glob
 import os
 import re
 import subprocess
@@ -17,9 +18,8 @@ import onnxruntime as ort
 
 import ort_exact
 import zoo_feeds
-from daemon import BUILD, ROOT, SAN, SLOW
+from daemon import BUILD, ROOT, SAN, SHARED, SLOW
 
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 STENO = os.path.join(BUILD, "steno")
 TYPES = {"tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2", "tensor(int64)": "i8",
          "tensor(int32)": "i4", "tensor(bool)": "?", "tensor(uint8)": "u1", "tensor(int8)": "i1"}
@@ -69,15 +69,15 @@ def steno(path, feed, count, level, cpu, *args):
         return [np.load(f"{d}/{k}.npy") for k in range(count)]
 
 
-def difference(name, want, got, quantized):
-    """Largest difference relative to the largest magnitude. Raises if it is too large."""
+def difference(name, want, got, quantized, most=1e-4):
+    """Largest difference relative to the largest magnitude. Raises if it is above most, quantized 5 % of the range."""
     if got.shape != want.shape or got.dtype != want.dtype:
         raise AssertionError(f"{name}: {got.dtype}{got.shape}, expected {want.dtype}{want.shape}")
     if not want.size:
         return 0.0
     g, w = got.astype("f8").ravel(), want.astype("f8").ravel()
     worst, scale = float(np.max(np.abs(g - w))), max(1.0, float(np.max(np.abs(w))))
-    limit = 0.05 * max(scale, float(np.ptp(w))) if quantized else 1e-4 * scale
+    limit = 0.05 * max(scale, float(np.ptp(w))) if quantized else most * scale
     if not worst <= limit:
         raise AssertionError(f"{name}: difference {worst:.3g}, allowed {limit:.3g}")
     if quantized and np.linalg.norm(g) * np.linalg.norm(w):
@@ -134,6 +134,8 @@ def zoo(level, cpu):
     if not os.path.exists(tool) or not os.path.isdir(folder):
         return None
     folders = [os.path.join(folder, f) for f in sorted(os.listdir(folder))]
+    # The tool allows 1e-4. Networks that compute in f16 differ by more from each other (test_halves.py compares them).
+    folders = [f for f in folders if not any(zoo_feeds.in_halves(m) for m in glob.glob(f + "/*.onnx"))]
     if cpu == "scalar":
         # The squares of values in its embedding overflow f32: LayerNormalization then gives only beta, except in the
         # scalar kernel, which sums in double.

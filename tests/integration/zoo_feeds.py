@@ -11,6 +11,7 @@ import os
 import re
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 
 SAMPLES, FRAMES = 16000, 122
@@ -26,6 +27,11 @@ def load_tool(shared):
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     return tool
+
+
+def in_halves(path):
+    """Whether a network has weights in f16."""
+    return any(i.data_type == onnx.TensorProto.FLOAT16 for i in onnx.load(path, load_external_data=False).graph.initializer)
 
 
 def plain(path):
