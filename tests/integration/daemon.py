@@ -26,6 +26,7 @@ import wave
 from typing import NamedTuple
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))  # recorded data, where it is
 BUILD = os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release"))
 SAN = os.environ.get("STENO_SAN", "")
 os.environ.setdefault("STENO_DATA", os.path.join(BUILD, "data"))  # not the models that this user has fetched
@@ -352,6 +353,14 @@ def client(_name, _what, _version=None):
 
 class Skip(Exception):
     """The reason why a test cannot run here."""
+
+
+def need(path, *more):
+    """The path; skips the test where it, or one of more, is absent: data that lies beside the repository."""
+    for p in (path, *more):
+        if not os.path.exists(p):
+            raise Skip(f"{p} is not there")
+    return path
 
 
 def tap(*args):

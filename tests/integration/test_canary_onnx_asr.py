@@ -6,10 +6,10 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import BUILD, ROOT, Stenod, case, tap
+from daemon import BUILD, ROOT, SHARED, Stenod, case, tap
 
 STENO = os.path.join(BUILD, "steno")
-ZOO = os.path.join(os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared")), "zoo", "tiny", "nemo-canary")
+ZOO = os.path.join(SHARED, "zoo", "tiny", "nemo-canary")
 JFK = os.path.join(ROOT, "tests", "data", "speech", "jfk.wav")
 LAYERS, HIDDEN = 4, 32
 

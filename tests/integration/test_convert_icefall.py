@@ -9,7 +9,7 @@ import tempfile
 import numpy as np
 import onnx
 import torch_file
-from daemon import BUILD, SAN, SLOW
+from daemon import BUILD, SAN, SHARED, SLOW
 from onnx import numpy_helper
 from test_convert import DATA, RECORDING, ort, ours, steno
 from test_models import ROOT
@@ -19,7 +19,6 @@ import lstm_transducer  # noqa: E402
 import zipformer1  # noqa: E402
 from seeded import features, icefall_checkpoint  # noqa: E402
 
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 ZOO = os.path.join(SHARED, "zoo", "tiny")
 HEADS = ("--num-heads", "2,4,2")
 CHUNKS = (*HEADS, "--chunk-size", "8", "--left-context-frames", "16")

@@ -15,9 +15,8 @@ import numpy
 import soundfile
 from websockets.exceptions import InvalidStatus
 
-from daemon import BUILD, ROOT, SLOW, Skip, Stenod, case, converse, eventually, tap
+from daemon import BUILD, SHARED, SLOW, Stenod, case, converse, eventually, need, tap
 
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 OFFLINE = os.path.join(SHARED, "zoo", "tiny", "espnet-conformer-op13")
 STREAM = os.path.join(SHARED, "zoo", "tiny", "espnet-stream-conformer-op13")
 AUDIO = os.path.join(SHARED, "audio", "librispeech", "61-70968-0002.flac")
@@ -26,9 +25,7 @@ OPTIONS = {"beam": 4, "ctc_weight": 0.5, "lm_weight": 0.3, "penalty": 0.2, "maxl
 
 
 def need_shared():
-    for path in (OFFLINE, STREAM, AUDIO):
-        if not os.path.exists(path):
-            raise Skip(f"{path} is not there")
+    need(OFFLINE, STREAM, AUDIO)
 
 
 def audio():

@@ -16,9 +16,8 @@ import onnx
 import soundfile
 from onnx import numpy_helper
 
-from daemon import BUILD, ROOT, SLOW, Skip, Stenod, case, tap
+from daemon import BUILD, SHARED, SLOW, Stenod, case, need, tap
 
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 OFFLINE = os.path.join(SHARED, "zoo", "tiny", "espnet-conformer-op13")
 STREAM = os.path.join(SHARED, "zoo", "tiny", "espnet-stream-conformer-op13")
 AUDIO = os.path.join(SHARED, "audio", "librispeech", "61-70968-0002.flac")
@@ -27,9 +26,7 @@ STATS, RATE = "feats_stats.npz", 16000
 
 
 def need_shared():
-    for path in (OFFLINE, STREAM, AUDIO):
-        if not os.path.exists(path):
-            raise Skip(f"{path} is not there")
+    need(OFFLINE, STREAM, AUDIO)
 
 
 def damaged(damage):

@@ -8,9 +8,8 @@ import wave
 
 import numpy as np
 
-from daemon import BUILD, DIGITS, ROOT, SLOW, Skip, case, tap
+from daemon import BUILD, DIGITS, SHARED, SLOW, case, need, tap
 
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 WORK = tempfile.mkdtemp(prefix="steno-features-")
 
 
@@ -22,10 +21,7 @@ def features(path, *options, data=None):
 
 
 def shared(*parts):
-    path = os.path.join(SHARED, *parts)
-    if not os.path.exists(path):
-        raise Skip(f"{path} is not there")
-    return path
+    return need(os.path.join(SHARED, *parts))
 
 
 def write_wav(samples, rate=16000):

@@ -10,9 +10,8 @@ import tempfile
 import urllib.parse
 import wave
 
-from daemon import BUILD, ROOT, Skip, Stenod, case, converse, tap
+from daemon import BUILD, SHARED, Skip, Stenod, case, converse, tap
 
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 ZOO = os.path.join(SHARED, "zoo", "tiny")
 STENO = os.path.join(BUILD, "steno")
 SHORT = os.path.join(SHARED, "audio", "librispeech", "61-70968-0002.flac")

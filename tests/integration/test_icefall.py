@@ -9,9 +9,8 @@ import threading
 import urllib.parse
 import wave
 
-from daemon import BUILD, ROOT, Stenod, case, converse, tap
+from daemon import BUILD, ROOT, SHARED, Stenod, case, converse, tap
 
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 ZOO = os.path.join(SHARED, "zoo", "tiny")
 STENO = os.path.join(BUILD, "steno")
 MODEL = "zipformer2-transducer-streaming"

@@ -9,11 +9,10 @@ import tempfile
 import time
 import wave
 
-from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, case, tap
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SHARED, SLOW, Skip, case, need, tap
 
 STENO = os.path.join(BUILD, "steno")
 TONES = os.path.join(ROOT, "tests", "data", "models", "tones")
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 SILERO = os.path.join(SHARED, "models", "silero-vad")
 WORK = tempfile.mkdtemp(prefix="steno-transcribe-")
 EX_OK, EX_USAGE, EX_DATAERR, EX_NOINPUT, EX_IOERR = 0, 64, 65, 66, 74
@@ -162,9 +161,7 @@ def what_is_not_speech_is_left_out():
     assert text("--vad", "off", LONG) == text("--vad", "energy", LONG) == text(LONG)
     fails(EX_IOERR, "--vad", "silero", ONE, says="steno model fetch silero-vad", env=fetched("silero-vad", None))
     fails(EX_IOERR, "--vad", WORK, ONE, says="has neither silero_vad_16k_op15.onnx nor silero_vad.onnx")
-    if not os.path.isdir(SILERO):
-        raise Skip(f"{SILERO} is not there")
-    env = fetched("silero-vad", SILERO)
+    env = fetched("silero-vad", need(SILERO))
     # a tone is loud but no speech
     assert text("--vad", "energy", TWO) == "two\n" and text("--vad", "silero", TWO, env=env) == "\n"
     assert text("--vad", "silero", DIGITS, model=None, env=env) == text("--vad", SILERO, DIGITS, model=None) == DIGITS_TEXT + "\n"
@@ -237,9 +234,7 @@ def a_full_disk_is_an_error():
 
 @case
 def every_file_format_gives_the_same_transcript():
-    folder = os.path.join(SHARED, "audio", "formats")
-    if not os.path.isdir(folder):
-        raise Skip(f"{folder} is not there")
+    folder = need(os.path.join(SHARED, "audio", "formats"))
     files = sorted(os.path.join(folder, f) for f in os.listdir(folder) if not f.startswith("silero"))
     lines = text(*files, model=None).splitlines()
     assert len(lines) == len(files) > 10

@@ -9,14 +9,13 @@ import tempfile
 import threading
 import wave
 
-from daemon import BUILD, ROOT, Skip, Stenod, case, converse, tap
+from daemon import BUILD, ROOT, SHARED, Skip, Stenod, case, converse, need, tap
 
 try:
     import transducer_layouts
 except ImportError:
     transducer_layouts = None
 
-SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 AUDIO = os.path.join(SHARED, "audio", "speech")
 STENO = os.path.join(BUILD, "steno")
 FRAME = 0.04
@@ -27,8 +26,6 @@ with open(os.path.join(ROOT, "tests", "data", "transducers", "decode.json"), enc
 def made(kind, folder):
     if not transducer_layouts:
         raise Skip("the package onnx is not there")
-    if not os.path.isdir(AUDIO):
-        raise Skip(f"{AUDIO} is not there")
     path = os.path.join(folder, kind)
     transducer_layouts.save(kind, path)
     return path
@@ -57,6 +54,7 @@ def words_of(row, end):
 
 
 def check_recorded(kind):
+    need(AUDIO)
     with tempfile.TemporaryDirectory(prefix="steno-transducer-") as folder:
         path = made(kind, folder)
         info = subprocess.run([STENO, "model", "info", path], capture_output=True, text=True, check=True).stdout
@@ -84,6 +82,7 @@ def conformer_is_as_recorded():
 
 
 def check_streams(kind):
+    need(AUDIO)
     with wave.open(os.path.join(AUDIO, "beckett.wav")) as w:
         pcm, rate = w.readframes(w.getnframes()), w.getframerate()
     want = RECORDED[kind]["greedy_search"]["beckett"]["text"].split()

@@ -6,13 +6,13 @@ import sys
 import tempfile
 from unittest import mock
 
-from daemon import DIGITS_TEXT, ROOT, Skip, Stenod, case, converse, pcm, tap, wav
+from daemon import DIGITS_TEXT, SHARED, Stenod, case, converse, need, pcm, tap, wav
 
 PCM, RATE = pcm()
 PAUSE = bytes(2 * 6 * RATE)
 TALK = PCM + PAUSE + PCM + PAUSE
 SAVED = 2 * 6 - 2 * (1.2 + 0.6)  # of 12 s: a second after speech and 0.2 s before it remain, and windows across the borders
-SILERO = os.path.join(os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared")), "models", "silero-vad")
+SILERO = os.path.join(SHARED, "models", "silero-vad")
 
 
 def stream(d, start=None, query=""):
@@ -77,8 +77,7 @@ def the_server_can_set_it_for_all(_):
 
 @case
 def silero_skips_silence_too(_):
-    if not os.path.isdir(SILERO):
-        raise Skip(f"{SILERO} is not there")
+    need(SILERO)
     with Stenod("vad.model=" + SILERO) as d:
         assert stream(d, {"vad": "silero"}) == [DIGITS_TEXT] * 2
         assert skipped(d, "stream") > SAVED
@@ -86,8 +85,7 @@ def silero_skips_silence_too(_):
 
 @case
 def the_fetched_detector_is_used_without_being_a_model(_):
-    if not os.path.isdir(SILERO):
-        raise Skip(f"{SILERO} is not there")
+    need(SILERO)
     with tempfile.TemporaryDirectory() as data, mock.patch.dict(os.environ, STENO_DATA=data):
         os.mkdir(data + "/models")
         os.symlink(SILERO, data + "/models/silero-vad")
