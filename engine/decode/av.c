@@ -4,13 +4,15 @@
  * read.
  *
  * libswresample turns every frame into f32 of the first frame's rate and channels, so that a stream
- * that changes in the middle keeps one clock. */
+ * that changes in the middle keeps one clock. Frames lie where the container says (timeline.h). */
 #include "decode/av.h"
 
 #include "decode/boxes.h"
+#include "decode/timeline.h"
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
+#include <libavutil/avstring.h>
 #include <libavutil/channel_layout.h>
 #include <libavutil/opt.h>
 #include <libswresample/swresample.h>
@@ -29,10 +31,14 @@
 static const char formats[] =
     "matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,aac,amr,asf,ac3,eac3,gsm,ogg,caf,flac,mpegts,mpeg,avi,"
     "flv,wav,aiff,au,w64,mp3,wv,tta,ape,dts,rm";
+/* Containers that say when a packet is heard, and those among them whose clock begins at zero. The
+ * zero of the others is the first packet of any stream. */
+static const char timed[] = "matroska,mov,avi,mpegts,mpeg,flv,asf,rm";
+static const char from_zero[] = "matroska,mov,avi";
 static const char codecs[] =
     "aac,aac_latm,ac3,eac3,alac,amrnb,amrwb,ape,cook,dca,flac,g722,g723_1,g726,g729,gsm,gsm_ms,"
     "ilbc,"
-    "mp1float,mp2float,mp3float,mp3,nellymoser,opus,qcelp,ra_144,ra_288,sipr,speex,tta,vorbis,"
+    "mp1,mp1float,mp2,mp2float,mp3float,mp3,nellymoser,opus,qcelp,ra_144,ra_288,sipr,speex,tta,vorbis,"
     "wavpack,wmav1,wmav2,wmapro,wmavoice,wmalossless,mlp,truehd,adpcm_ima_wav,adpcm_ima_qt,"
     "adpcm_ms,adpcm_swf,adpcm_yamaha,pcm_alaw,pcm_mulaw,pcm_s8,pcm_u8,pcm_s16le,pcm_s16be,"
     "pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_f64be,pcm_bluray,"
@@ -54,6 +60,9 @@ struct decoder {
     AVChannelLayout layout;            /* of the output */
     int in_rate, in_format;            /* what swr is set up for */
     AVChannelLayout in_layout;
+    struct steno_timeline timeline;
+    bool timed, from_zero; /* the container */
+    int64_t zero;          /* of its clock, in 1/AV_TIME_BASE s; AV_NOPTS_VALUE: not known yet */
     struct steno_decode_end end;
     float out[OUT_FLOATS];
 };
@@ -150,15 +159,23 @@ static int find_audio(const AVFormatContext *ic)
     return first;
 }
 
-static int64_t stated_frames(const struct decoder *d, int rate)
+/* lead: frames of silence before the track, which its own length does not contain. */
+static int64_t stated_frames(const struct decoder *d, int rate, int64_t lead)
 {
     const AVStream *s = d->ic->streams[d->stream];
     if (s->duration > 0)
-        return av_rescale_q(s->duration, s->time_base, (AVRational){1, rate});
+        return av_rescale_q(s->duration, s->time_base, (AVRational){1, rate}) + lead;
     /* the file's length may be that of its video */
     if (d->ic->nb_streams == 1 && d->ic->duration > 0)
         return av_rescale(d->ic->duration, rate, AV_TIME_BASE);
     return -1;
+}
+
+static void discard_others(struct decoder *d)
+{
+    for (unsigned i = 0; i < d->ic->nb_streams; i++)
+        if ((int)i != d->stream)
+            d->ic->streams[i]->discard = AVDISCARD_ALL;
 }
 
 static void copy_name(char out[16], const char *name)
@@ -172,9 +189,8 @@ static steno_status open_decoder(struct decoder *d, steno_err *err)
     const AVStream *s = d->ic->streams[d->stream];
     const AVCodec *codec = avcodec_find_decoder(s->codecpar->codec_id);
     int rc;
-    for (unsigned i = 0; i < d->ic->nb_streams; i++)
-        if ((int)i != d->stream)
-            d->ic->streams[i]->discard = AVDISCARD_ALL;
+    if (d->from_zero || !d->timed)
+        discard_others(d);
     if (!codec || codec->type != AVMEDIA_TYPE_AUDIO)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "no decoder for its audio (%s)",
                           avcodec_get_name(s->codecpar->codec_id));
@@ -193,14 +209,67 @@ static steno_status open_decoder(struct decoder *d, steno_err *err)
     return rc ? fail_av(err, rc, "its audio decoder does not start") : STENO_OK;
 }
 
-/* ---- output ---------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
-static steno_status begin_output(struct decoder *d, steno_err *err)
+static void learn_container(struct decoder *d)
+{
+    d->timed = av_match_list(d->ic->iformat->name, timed, ',') > 0;
+    d->from_zero = av_match_list(d->ic->iformat->name, from_zero, ',') > 0;
+    d->zero = d->from_zero ? 0 : AV_NOPTS_VALUE;
+}
+
+/* Of a clock that may be right: differences fit. */
+static bool is_time(int64_t t)
+{
+    return t > INT64_MIN / 4 && t < INT64_MAX / 4;
+}
+
+/* Packets of all streams, until the first frame, tell the zero of a clock that begins anywhere. */
+static void learn_zero(struct decoder *d)
+{
+    const AVPacket *p = d->packet;
+    const int64_t t = p->pts == AV_NOPTS_VALUE ? p->dts : p->pts;
+    int64_t at;
+    if (d->from_zero || d->format.sample_rate || t == AV_NOPTS_VALUE)
+        return;
+    at = av_rescale_q(t, d->ic->streams[p->stream_index]->time_base, AV_TIME_BASE_Q);
+    if (is_time(at) && (d->zero == AV_NOPTS_VALUE || at < d->zero))
+        d->zero = at;
+}
+
+/* Frames of silence before the frame that was decoded. */
+static int64_t silence_before(struct decoder *d)
 {
     const AVFrame *f = d->frame;
-    d->format.sample_rate = (uint32_t)f->sample_rate;
+    const int rate = (int)d->format.sample_rate;
+    const int64_t n = av_rescale(f->nb_samples, rate, f->sample_rate);
+    int64_t t = f->best_effort_timestamp;
+    if (d->timed && t != AV_NOPTS_VALUE && d->zero != AV_NOPTS_VALUE) {
+        t = av_rescale_q(t, d->ic->streams[d->stream]->time_base, (AVRational){1, rate});
+        if (is_time(t))
+            return steno_timeline_take(&d->timeline,
+                                       t - av_rescale(d->zero, rate, AV_TIME_BASE), n);
+    }
+    steno_timeline_go_on(&d->timeline, n);
+    return 0;
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+static void begin_timeline(struct decoder *d)
+{
+    d->format.sample_rate = (uint32_t)d->frame->sample_rate;
+    d->timeline = (struct steno_timeline){.rate = d->frame->sample_rate,
+                                          .joined = d->io->size < 0,
+                                          .restarts = d->ic->iformat->flags & AVFMT_TS_DISCONT};
+    discard_others(d);
+}
+
+static steno_status begin_output(struct decoder *d, int64_t silence, steno_err *err)
+{
+    const AVFrame *f = d->frame;
     d->format.channels = (uint32_t)f->ch_layout.nb_channels;
-    d->format.frames = stated_frames(d, f->sample_rate);
+    d->format.frames = stated_frames(d, f->sample_rate, silence);
     copy_name(d->format.container, d->ic->iformat->name);
     copy_name(d->format.codec, avcodec_get_name(d->dec->codec_id));
     if (av_channel_layout_copy(&d->layout, &f->ch_layout))
@@ -223,6 +292,18 @@ static steno_status convert(struct decoder *d, const uint8_t **in, int n, steno_
         if (k)
             st = d->io->samples(d->io->ctx, d->out, (size_t)k);
         n = 0;
+    }
+    return st;
+}
+
+static steno_status put_silence(struct decoder *d, int64_t frames)
+{
+    const int64_t room = (int64_t)(OUT_FLOATS / d->format.channels);
+    steno_status st = STENO_OK;
+    memset(d->out, 0, frames ? sizeof d->out : 0);
+    for (int64_t n; frames > 0 && !st; frames -= n) {
+        n = frames < room ? frames : room;
+        st = d->io->samples(d->io->ctx, d->out, (size_t)n);
     }
     return st;
 }
@@ -252,15 +333,22 @@ static steno_status set_up_swr(struct decoder *d, steno_err *err)
 static steno_status take_frame(struct decoder *d, steno_err *err)
 {
     const AVFrame *f = d->frame;
+    const bool first = !d->format.sample_rate;
     steno_status st = STENO_OK;
+    int64_t silence;
     if (f->nb_samples <= 0)
         return STENO_OK;
     if (f->sample_rate <= 0 || f->ch_layout.nb_channels < 1 ||
         f->ch_layout.nb_channels > MAX_CHANNELS)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "%d channels at %d Hz (at most %d channels)",
                           f->ch_layout.nb_channels, f->sample_rate, MAX_CHANNELS);
-    if (!d->format.sample_rate)
-        st = begin_output(d, err);
+    if (first)
+        begin_timeline(d);
+    silence = silence_before(d);
+    if (first)
+        st = begin_output(d, silence, err);
+    if (!st)
+        st = put_silence(d, silence);
     if (!st && (!d->swr || f->sample_rate != d->in_rate || f->format != d->in_format ||
                 av_channel_layout_compare(&f->ch_layout, &d->in_layout)))
         st = set_up_swr(d, err);
@@ -299,10 +387,12 @@ static steno_status take_packets(struct decoder *d, steno_err *err)
 {
     steno_status st = STENO_OK;
     int rc, blind = 0;
+    learn_container(d);
     d->stream = find_audio(d->ic);
     if (d->stream >= 0)
         st = open_decoder(d, err);
     while (!st && (rc = av_read_frame(d->ic, d->packet)) >= 0) {
+        learn_zero(d);
         if (!d->dec && (d->stream = find_audio(d->ic)) >= 0)
             st = open_decoder(d, err);
         if (!d->dec && ++blind > MAX_BLIND_PACKETS)

@@ -2,7 +2,7 @@
  * detection gives and by FFmpeg's own. What comes out is one format, then whole frames of finite
  * length, until the end or an error with a message. */
 /* covers: engine/decode/av.c engine/audio/detect.c */
-/* link: engine/decode/av.c engine/decode/boxes.c */
+/* link: engine/decode/av.c engine/decode/boxes.c engine/decode/timeline.c */
 /* ldflags: -Wl,--no-as-needed -lavformat -lavcodec -lswresample -lavutil -Wl,--as-needed */
 #include "audio/detect.h"
 #include "decode/av.h"

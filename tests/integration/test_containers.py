@@ -209,6 +209,99 @@ def every_way_gives_the_samples_of_the_file(_):
         assert [row[1], *row[3:]] == [want[1], *want[3:]], (row, want)
 
 
+# file name, arguments of ffmpeg behind the sound, whether it can be streamed
+LATE = (
+    ("late.mkv", "-c:v mpeg4 -c:a aac -ar 16000 -b:a 64k", True),
+    ("late.webm", "-c:v libvpx -deadline realtime -c:a libopus -b:a 32k", True),
+    ("late.mp4", "-c:v mpeg4 -c:a aac -ar 16000 -b:a 64k", False),  # an empty edit
+    ("late-fragments.mp4", "-c:v mpeg4 -c:a aac -ar 16000 -b:a 64k -movflags +frag_keyframe+empty_moov", True),
+    ("late.mov", "-c:v mpeg4 -c:a pcm_s16le", False),
+    ("late.ts", "-c:v mpeg4 -c:a aac -ar 16000 -b:a 64k", True),  # its clock begins at 1.4 s
+    ("late.mpg", "-c:v mpeg2video -r 25 -c:a mp2 -ar 16000", True),
+    ("late.flv", "-c:v flv -c:a aac -ar 44100 -b:a 64k", True),
+    ("late.wmv", "-c:v wmv2 -c:a wmav2 -ar 16000 -b:a 64k", True),
+    ("alone.mka", "-vn -c:a flac", True),
+    ("alone.m4a", "-vn -c:a aac -ar 16000 -b:a 64k", False),
+)
+LEAD = 3.5
+
+
+def encode(file, arguments):
+    subprocess.run(["ffmpeg", "-v", "error", "-y", *arguments, path(file)], stdin=subprocess.DEVNULL, check=True)
+
+
+def make_late(file, arguments):
+    encode(file, ["-f", "lavfi", "-i", "testsrc=d=9.5:s=64x64:r=10", "-itsoffset", str(LEAD), "-i", DIGITS, *arguments.split()])
+
+
+@case
+def sound_that_begins_late_keeps_the_time_of_its_container(_):
+    need_samples()
+    for file, arguments, streamed in LATE:
+        make_late(file, arguments)
+        for way in WAYS if streamed else WAYS[:-1]:
+            got = samples_of(way, file)
+            assert not isinstance(got, str), (file, way, got)
+            rate, x = got
+            lead = int((LEAD - 0.1) * rate)  # priming is before the sound
+            assert np.abs(x[:lead]).max() < 1e-4 and likeness(rate, x[int(LEAD * rate):]) > 0.9, (file, way)
+            assert abs(len(x) / rate - LEAD - len(pcm()[0]) / 2 / pcm()[1]) < 0.2, (file, way, len(x) / rate)
+
+
+@case
+def every_form_says_the_time_of_the_container(d):
+    need_samples()
+    make_late("late.mkv", LATE[0][1])
+    with open(path("late.mkv"), "rb") as f, open(DIGITS, "rb") as wav:
+        late, plain = f.read(), wav.read()
+
+    def times(form, data):
+        """First begin and last end; in subtitles every line of times."""
+        code, _, text = d.request("POST", f"/v1/transcribe?format={form}", data)
+        assert code == 200, (form, text)
+        if form == "json":
+            words = json.loads(text)["segments"][0]["words"]
+            return [t for w in words for t in (w["start"], w["end"])]
+        return [sum(float(p) * k for p, k in zip(re.split(":", t.replace(",", ".")), (3600, 60, 1)))
+                for t in re.findall(r"\d\d:\d\d:\d\d[.,]\d{3}", text.decode())]
+    for form in ("json", "srt", "vtt"):
+        a, b = times(form, plain), times(form, late)
+        assert len(a) == len(b) > 1 and all(abs(y - x - LEAD) < 0.15 for x, y in zip(a, b)), (form, a, b)
+    got = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--format", "json", path("late.mkv")], capture_output=True, text=True, check=True)
+    assert abs(json.loads(got.stdout)["segments"][0]["words"][0]["start"] - times("json", plain)[0] - LEAD) < 0.15, got.stdout
+    got = live(d, "/v1/stream", late, 5000, {"type": "start", "encoding": "container"}, {"type": "end"})
+    first = next(m for _, m in got if m["type"] == "final" and m["text"])
+    assert abs(first["words"][0]["start"] - times("json", plain)[0] - LEAD) < 0.15, first
+
+
+@case
+def a_gap_in_the_middle_is_silence(_):
+    """Packets that are missing (a pause in which a conference sent nothing, damage) move nothing behind them."""
+    need_samples()
+    source, rate = np.frombuffer(pcm()[0], "<i2") / 32768, pcm()[1]
+    for file, codec, ways in (("gap.mkv", "pcm_s16le", WAYS), ("gap.mp4", "aac", WAYS[:-1])):
+        encode(file, ["-i", DIGITS, "-af", "aselect='not(between(t,1,3))'", "-c:a", codec, "-b:a", "64k"])
+        for way in ways:
+            got = samples_of(way, file)
+            assert not isinstance(got, str) and got[0] == rate, (file, way, got)
+            x = got[1]
+            assert abs(len(x) - len(source)) < 0.2 * rate, (file, way, len(x), len(source))
+            gap = slice(int(1.2 * rate), int(2.8 * rate))
+            assert not x[gap].any() and source[gap].any(), (file, way)
+            tail = slice(int(3.2 * rate), int(5.5 * rate))
+            assert np.corrcoef(x[tail], source[tail])[0, 1] > 0.99, (file, way)
+    # a clock that starts anew is no gap
+    encode("one.ts", ["-i", DIGITS, "-c:a", "aac", "-ar", "16000"])
+    encode("two.ts", ["-itsoffset", "500", "-i", DIGITS, "-c:a", "aac", "-ar", "16000"])
+    for order in (("one.ts", "two.ts"), ("two.ts", "one.ts")):
+        with open(path("both.ts"), "wb") as out:
+            for name in order:
+                with open(path(name), "rb") as f:
+                    out.write(f.read())
+        rate, x = samples_of("file", "both.ts")
+        assert abs(len(x) / rate - 2 * len(pcm()[0]) / 2 / pcm()[1]) < 0.3, (order, len(x) / rate)
+
+
 @case
 def every_format_is_understood_as_an_upload(d):
     need_samples()
