@@ -185,7 +185,15 @@ static void einsum_that_is_a_product(void **state)
           {"3,8", "w : 8,5; Einsum x,w y equation='ij,jk->ik'", true, 1, 0},
           {"t,3,8", "Einsum x,x y equation='bij,bij->bij'", false, 1, 0},
           {"t,3,8", "Einsum x,x y equation='bij,bkj->bi'", false, 1, 0},
-          {"t,3,8", "Einsum x,x y equation='bij,bkj->bki'", false, 1, 0});
+          {"t,3,8", "Einsum x,x y equation='bij,bkj->bki'", true, -1, 0},
+          {"t,3,8", "w : 8,5; Einsum x,w y equation='...j,jk->...k'", true, -1, 0},
+          {"t,3,8", "w : 5,8; Einsum w,x y equation='kj,...ij->...ik'", false, -1, 0},
+          {"t,3,4,8", "Einsum x,x y equation='bqnd,bknd->bnqk'", true, -1, 0},
+          {"t,3,4,4", "w : 1,4,3,4; Einsum x,w y equation='bnqk,bknd->bqnd'", true, -1, 0},
+          {"t,3,4,8", "w : 8,4,5; Einsum x,w y equation='btnd,dno->bto'", true, -1, 0},
+          {"t,3,8", "w : 8,4,5; Einsum x,w y equation='btd,dno->btno'", true, -1, 0},
+          {"t,3,8", "w : 1,5; Einsum x,w y equation='bij,jk->bik'", false, 1, 0},
+          {"t,3,8", "w : 8,5; Einsum x,w y equation='bij,jk->kib'", false, 1, 0});
 }
 
 static void paddings_go_into_the_operator(void **state)

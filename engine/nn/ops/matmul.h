@@ -25,6 +25,10 @@ STENO_MUST steno_status steno_matmul_infer(struct steno_infer *ic, const struct 
 /* The numbers of the matrices of A and of B that product i, in [0, batch), multiplies. */
 void steno_matmul_offsets(const struct steno_matmul *p, size_t i, size_t *a, size_t *b);
 
+/* The number of parts that work of so many multiply-adds is worth dividing into, at most the number
+ * of threads. */
+size_t steno_ops_parts(const struct steno_op_ctx *ctx, double macs);
+
 /* c = ep(a * b), all f32; parallel where it is large. ep may be NULL. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_matmul *p,
                                              const float *a, const float *b, float *c,

@@ -1,7 +1,7 @@
 /* Einsum (opset 12): the sum of the equation, term by term, over any number of inputs. Labels are
- * a-z and A-Z; an ellipsis stands for leading dims that broadcast. Floats are summed in f64,
- * integers modulo 2^64. */
-#include "nn/ops/internal.h"
+ * a-z and A-Z; an ellipsis stands for leading dims that broadcast. Two factors of up to 32 bits are
+ * matrix products (einsum_product.c). Other floats are summed in f64, integers modulo 2^64. */
+#include "nn/ops/einsum.h"
 
 enum {
     LETTERS = 52,
@@ -222,6 +222,18 @@ struct sum {
     const uint64_t *u[MAX_TERMS];
 };
 
+static void set_steps(struct sum *s, int t, const struct term *term, const struct steno_shape *in)
+{
+    int label[STENO_MAX_RANK];
+    int64_t stride[STENO_MAX_RANK];
+    (void)spread(term, in->rank, label);
+    steno_ops_strides(in, stride);
+    for (int i = 0; i < in->rank; i++)
+        for (int k = 0; k < s->p->n_order; k++)
+            if (s->p->order[k] == label[i] && in->dim[i] != 1)
+                s->step[t][k] += stride[i];
+}
+
 /* Sum over the labels from n_out on; the operands start at the offsets `base`. */
 static void inner_sum(const struct sum *s, const int64_t *base, double *f, uint64_t *u)
 {
@@ -257,6 +269,83 @@ static void inner_sum(const struct sum *s, const int64_t *base, double *f, uint6
     }
 }
 
+/* Every element of y for itself. */
+static void sum_elements(const struct sum *s, struct steno_tensor *y)
+{
+    const struct plan *p = s->p;
+    int64_t idx[STENO_MAX_RANK] = {0};
+    size_t n = steno_numel(y), size = steno_dtype_size(y->dtype);
+    bool empty = false;
+    for (int k = p->n_out; k < p->n_order; k++)
+        empty = empty || p->extent[p->order[k]] == 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t base[MAX_TERMS] = {0};
+        double f = 0;
+        uint64_t u = 0;
+        for (int t = 0; t < s->n_in; t++)
+            for (int k = 0; k < p->n_out; k++)
+                base[t] += idx[k] * s->step[t][k];
+        if (!empty)
+            inner_sum(s, base, &f, &u);
+        if (steno_ops_is_float(y->dtype))
+            steno_ops_store_f64((char *)y->data + i * size, y->dtype, &f, 1);
+        else
+            memcpy((char *)y->data + i * size, &u, size);
+        for (int k = p->n_out - 1; k >= 0 && ++idx[k] == p->out.dim[k]; k--)
+            idx[k] = 0;
+    }
+}
+
+static steno_status sum_any(struct steno_op_ctx *ctx, struct sum *s, struct steno_tensor *y,
+                            steno_err *err)
+{
+    for (int t = 0; t < s->n_in; t++) {
+        const struct steno_tensor *x = steno_op_in(ctx, t);
+        if (steno_ops_is_float(x->dtype)) {
+            s->f[t] = steno_ops_as_f64(ctx, x);
+        } else {
+            int64_t *v = steno_op_scratch(ctx, (steno_numel(x) + 1) * sizeof *v);
+            if (v)
+                steno_ops_load_i64(v, x->data, x->dtype, steno_numel(x));
+            s->u[t] = (const uint64_t *)v;
+        }
+        if (!s->f[t] && !s->u[t])
+            return steno_ops_nomem(ctx, err);
+    }
+    sum_elements(s, y);
+    return STENO_OK;
+}
+
+static steno_status sum_product(struct steno_op_ctx *ctx, const struct sum *s,
+                                struct steno_tensor *y, steno_err *err)
+{
+    struct steno_einsum_axis axis[LABELS];
+    int64_t stride[STENO_MAX_RANK];
+    const float *a = steno_ops_as_f32(ctx, steno_op_in(ctx, 0)),
+                *b = steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
+    float *f = steno_ops_out_f32(ctx, y);
+    steno_status st;
+    if (!a || !b || !f)
+        return steno_ops_nomem(ctx, err);
+    steno_ops_strides(&y->shape, stride);
+    for (int k = 0; k < s->p->n_order; k++)
+        axis[k] = (struct steno_einsum_axis){
+            s->p->extent[s->p->order[k]],
+            {s->step[0][k], s->step[1][k], k < s->p->n_out ? stride[k] : 0}};
+    st = steno_ops_einsum_product(ctx, axis, s->p->n_order, a, b, f, err);
+    if (!st)
+        steno_ops_put_f32(y, f);
+    return st;
+}
+
+static bool is_product(const struct sum *s, steno_dtype t)
+{
+    for (int k = 0; k < s->p->n_order; k++)
+        if (!s->p->extent[s->p->order[k]])
+            return false;
+    return s->n_in == 2 && (t == STENO_F32 || steno_ops_is_half(t));
+}
+
 static steno_status run_einsum(struct steno_op_ctx *ctx, steno_err *err)
 {
     int n_in = steno_op_n_in(ctx);
@@ -266,9 +355,6 @@ static steno_status run_einsum(struct steno_op_ctx *ctx, steno_err *err)
     struct sum s = {.p = &p, .n_in = n_in};
     const struct steno_tensor *x = NULL;
     struct steno_tensor *y;
-    int64_t idx[STENO_MAX_RANK] = {0};
-    bool empty = false;
-    size_t n, size;
     const char *wrong;
     steno_status st;
     if (n_in > MAX_TERMS || n_in < 1)
@@ -287,50 +373,11 @@ static steno_status run_einsum(struct steno_op_ctx *ctx, steno_err *err)
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
     st = steno_op_out(ctx, 0, x->dtype, &p.out, &y, err);
-    n = st ? 0 : steno_numel(y);
-    if (st || !n)
+    if (st || !steno_numel(y))
         return st;
-    for (int t = 0; t < n_in; t++) {
-        int label[STENO_MAX_RANK];
-        int64_t stride[STENO_MAX_RANK];
-        x = steno_op_in(ctx, t);
-        (void)spread(&e.in[t], in[t].rank, label);
-        steno_ops_strides(&in[t], stride);
-        for (int i = 0; i < in[t].rank; i++)
-            for (int k = 0; k < p.n_order; k++)
-                if (p.order[k] == label[i] && in[t].dim[i] != 1)
-                    s.step[t][k] += stride[i];
-        if (steno_ops_is_float(x->dtype)) {
-            s.f[t] = steno_ops_as_f64(ctx, x);
-        } else {
-            int64_t *v = steno_op_scratch(ctx, (steno_numel(x) + 1) * sizeof *v);
-            if (v)
-                steno_ops_load_i64(v, x->data, x->dtype, steno_numel(x));
-            s.u[t] = (const uint64_t *)v;
-        }
-        if (!s.f[t] && !s.u[t])
-            return steno_ops_nomem(ctx, err);
-    }
-    for (int k = p.n_out; k < p.n_order; k++)
-        empty = empty || p.extent[p.order[k]] == 0;
-    size = steno_dtype_size(y->dtype);
-    for (size_t i = 0; i < n; i++) {
-        int64_t base[MAX_TERMS] = {0};
-        double f = 0;
-        uint64_t u = 0;
-        for (int t = 0; t < n_in; t++)
-            for (int k = 0; k < p.n_out; k++)
-                base[t] += idx[k] * s.step[t][k];
-        if (!empty)
-            inner_sum(&s, base, &f, &u);
-        if (steno_ops_is_float(y->dtype))
-            steno_ops_store_f64((char *)y->data + i * size, y->dtype, &f, 1);
-        else
-            memcpy((char *)y->data + i * size, &u, size);
-        for (int k = p.n_out - 1; k >= 0 && ++idx[k] == p.out.dim[k]; k--)
-            idx[k] = 0;
-    }
-    return STENO_OK;
+    for (int t = 0; t < n_in; t++)
+        set_steps(&s, t, &e.in[t], &in[t]);
+    return is_product(&s, x->dtype) ? sum_product(ctx, &s, y, err) : sum_any(ctx, &s, y, err);
 }
 
 const struct steno_op steno_ops_einsum[] = {

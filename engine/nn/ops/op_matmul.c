@@ -44,7 +44,7 @@ static void packed_part(void *arg, int part)
                                (size_t)part, j->parts);
 }
 
-static size_t parts_for(const struct steno_op_ctx *ctx, double macs)
+size_t steno_ops_parts(const struct steno_op_ctx *ctx, double macs)
 {
     size_t threads = (size_t)steno_op_threads(ctx);
     double most = macs / (double)PART_MACS;
@@ -58,7 +58,7 @@ void steno_ops_gemm_packed(struct steno_op_ctx *ctx, size_t m, size_t n, size_t 
                            const struct steno_gemm_epilogue *ep)
 {
     struct packed_job j = {steno_op_kernels(ctx), m, n, k, lda, ldc, 1, a, packed, c, ep};
-    j.parts = parts_for(ctx, (double)m * (double)n * (double)k);
+    j.parts = steno_ops_parts(ctx, (double)m * (double)n * (double)k);
     if (j.parts <= 1)
         j.k->gemm_f32_packed(m, n, k, a, lda, packed, c, ldc, ep);
     else
@@ -97,7 +97,7 @@ steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_m
 {
     struct batch_job j = {.k = steno_op_kernels(ctx), .p = p, .a = a, .b = b, .c = c, .ep = ep};
     double macs = (double)p->m * (double)p->n * (double)p->k;
-    if (p->batch == 1 && parts_for(ctx, macs) > 1 && p->m > 8) {
+    if (p->batch == 1 && steno_ops_parts(ctx, macs) > 1 && p->m > 8) {
         void *packed = steno_op_scratch(ctx, j.k->gemm_f32_packed_bytes(p->k, p->n));
         if (!packed)
             return steno_ops_nomem(ctx, err);
@@ -105,7 +105,7 @@ steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_m
         steno_ops_gemm_packed(ctx, p->m, p->n, p->k, a, p->k, packed, c, p->n, ep);
         return STENO_OK;
     }
-    j.parts = parts_for(ctx, macs * (double)p->batch);
+    j.parts = steno_ops_parts(ctx, macs * (double)p->batch);
     if (j.parts > p->batch)
         j.parts = p->batch;
     j.work_bytes = steno_aligned(j.k->gemm_f32_work(p->m, p->n, p->k));
