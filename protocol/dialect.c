@@ -42,9 +42,9 @@ steno_status steno_dialect_json(struct json_t **out, const char *p, size_t n, st
 {
     json_error_t je;
     json_t *root;
-    if (steno_json_depth(p, n, STENO_NATIVE_MAX_DEPTH) > STENO_NATIVE_MAX_DEPTH)
-        return steno_fail(err, STENO_ERR_LIMIT, "message: JSON nested deeper than %d levels",
-                          STENO_NATIVE_MAX_DEPTH);
+    steno_status st = steno_json_check(p, n, err);
+    if (st)
+        return st;
     root = json_loadb(p, n, JSON_REJECT_DUPLICATES, &je);
     /* jansson 2.14 leaves the text empty when it fails before the first byte */
     if (!root && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory))

@@ -82,7 +82,7 @@ struct steno_dialect {
     const char *name;        /* "stream", "deepgram": in metrics and logs */
     const char *subprotocol; /* the one a client may ask for; NULL = none */
     size_t state_bytes;
-    size_t max_text;    /* bytes of one text message; 0 = as for binary ones */
+    size_t max_text;    /* bytes of one text message, beside what text_part takes out */
     bool sums;          /* it wants d->sha256; all its binary messages are audio */
     bool ends_by_close; /* no message ends a session: a client closes when no segment is open */
     /* Defaults beyond steno_native_start_init; may be NULL. */
@@ -93,6 +93,11 @@ struct steno_dialect {
                           steno_err *err);
     /* The connection is established; may be NULL. */
     void (*opened)(struct steno_dialect_session *d);
+    /* Take a part of a text message whose audio is not to be kept: append what audio is in it to
+     * d->audio, and everything else to rest, which `text` gets when the message is whole. NULL:
+     * text messages carry no audio. */
+    steno_status (*text_part)(struct steno_dialect_session *d, const char *p, size_t n,
+                              struct steno_buf *rest, steno_err *err);
     /* Act on a whole text message, valid UTF-8. */
     steno_status (*text)(struct steno_dialect_session *d, const char *p, size_t n,
                          enum steno_dialect_act *act, steno_err *err);
@@ -151,8 +156,8 @@ const struct steno_dialect *steno_dialect_of_root(const char *name);
  * bytes, as int32, little-endian. As floats they would be denormal. */
 bool steno_sherpa_is_header(const char *p, size_t n);
 
-/* Parse a JSON object with at most STENO_NATIVE_MAX_DEPTH levels, for dialects. The caller releases
- * the result with json_decref. Errors as of steno_native_parse. */
+/* Parse a JSON object within the limits of json_text.h. The caller releases the result with
+ * json_decref. Errors as of steno_native_parse. */
 struct json_t;
 STENO_MUST steno_status steno_dialect_json(struct json_t **out, const char *p, size_t n,
                                            steno_err *err);

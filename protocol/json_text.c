@@ -101,25 +101,33 @@ steno_status steno_json_put_seconds(struct steno_buf *out, const char *name, dou
     return steno_buf_printf(out, "\"%s\":%.*s", name, (int)n, text);
 }
 
-size_t steno_json_depth(const char *text, size_t n, size_t max)
+steno_status steno_json_check(const char *text, size_t n, steno_err *err)
 {
-    size_t depth = 0, deepest = 0;
+    size_t depth = 0, values = 1;
     bool quoted = false;
-    for (size_t i = 0; i < n && deepest <= max; i++) {
+    if (n > STENO_JSON_MAX_BYTES)
+        return steno_fail(err, STENO_ERR_LIMIT, "message: %zu bytes of JSON, at most %d", n,
+                          STENO_JSON_MAX_BYTES);
+    for (size_t i = 0; i < n; i++) {
         char c = text[i];
-        if (quoted) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                quoted = false;
-        } else if (c == '"') {
-            quoted = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > deepest)
-                deepest = depth;
-        } else if ((c == '}' || c == ']') && depth) {
+        if (quoted && c == '\\')
+            i++;
+        else if (c == '"')
+            quoted = !quoted;
+        else if (quoted)
+            continue;
+        else if (c == '{' || c == '[')
+            depth++, values++;
+        else if (c == ',' || c == ':')
+            values++;
+        else if ((c == '}' || c == ']') && depth)
             depth--;
-        }
+        if (depth > STENO_JSON_MAX_DEPTH)
+            return steno_fail(err, STENO_ERR_LIMIT, "message: JSON nested deeper than %d levels",
+                              STENO_JSON_MAX_DEPTH);
+        if (values > STENO_JSON_MAX_VALUES)
+            return steno_fail(err, STENO_ERR_LIMIT, "message: JSON of more than %d values",
+                              STENO_JSON_MAX_VALUES);
     }
-    return deepest;
+    return STENO_OK;
 }

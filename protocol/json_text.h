@@ -18,9 +18,14 @@ STENO_MUST steno_status steno_json_put_seconds(struct steno_buf *out, const char
  * clients have it. */
 STENO_MUST steno_status steno_json_put_spaced(struct steno_buf *out, const char *name,
                                               const char *text, bool spaced);
-/* How deeply objects and arrays nest in text [n]; brackets within strings do not count. Stops at
- * max + 1. Does not check that the text is valid. */
-size_t steno_json_depth(const char *text, size_t n, size_t max);
+/* Limits of untrusted text. A tree of it takes at most 430 bytes for each value (an empty object of
+ * jansson 2.14), and the bytes of its strings: 2 MB. */
+#define STENO_JSON_MAX_BYTES 262144 /* of a request; of a message: STENO_NATIVE_MAX_TEXT */
+#define STENO_JSON_MAX_DEPTH 16     /* of nested objects and arrays */
+#define STENO_JSON_MAX_VALUES 4096  /* and names */
+/* Check that text [n] keeps these limits before a parser makes a tree of it. Brackets and commas
+ * within strings do not count. Does not check that the text is valid. STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_json_check(const char *text, size_t n, steno_err *err);
 /* Whether s [n] is valid UTF-8. */
 bool steno_utf8_valid(const char *s, size_t n);
 

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/base64.h"
+#include "protocol/json_audio.h"
 #include "protocol/json_text.h"
 #include "protocol/openai_rest.h"
 
@@ -39,6 +39,7 @@ struct state {
     bool item_open;           /* speech_started was sent for it */
     size_t sent;              /* bytes of its text sent in deltas */
     double item_from;         /* s */
+    struct steno_json_audio audio; /* of the message that arrives */
     char event_id[ID_BYTES];  /* of the client's message, for errors */
     char commit_id[ID_BYTES]; /* of its last commit */
 };
@@ -232,19 +233,6 @@ static void send_error(struct steno_dialect_session *d, const char *type, const 
 
 /* ---- the client's events --------------------------------------------------------------------- */
 
-/* Append decoded base64 to out. */
-static steno_status decode(const char *p, size_t n, struct steno_buf *out, steno_err *err)
-{
-    size_t at, len;
-    if (steno_buf_reserve(out, STENO_BASE64_DECODED(n)))
-        return steno_fail(err, STENO_ERR_LIMIT, "audio: too long, or out of memory");
-    at = steno_base64_decode(p, n, out->data + out->len, &len);
-    if (at < n)
-        return steno_fail(err, STENO_ERR_INVAL, "audio: invalid base64 at byte %zu", at);
-    out->len += len;
-    return STENO_OK;
-}
-
 static steno_status set_format(struct steno_native_start *s, const char *type, int rate,
                                steno_err *err)
 {
@@ -430,13 +418,23 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     return STENO_OK;
 }
 
-static steno_status append(struct steno_dialect_session *d, const json_t *root, steno_err *err)
+static steno_status text_part(struct steno_dialect_session *d, const char *p, size_t n,
+                              struct steno_buf *rest, steno_err *err)
 {
-    const json_t *audio = json_object_get(root, "audio");
-    if (!json_is_string(audio))
+    struct state *s = state_of(d);
+    steno_status st = steno_json_audio_push(&s->audio, p, n, rest, &d->audio, err);
+    s->has_audio |= d->audio.len > 0;
+    s->any_audio |= s->has_audio;
+    return st;
+}
+
+/* The audio itself was taken while the message arrived. */
+static steno_status append(const struct state *s, const json_t *root, steno_err *err)
+{
+    if (!json_is_string(json_object_get(root, "audio")))
         return steno_fail(err, STENO_ERR_INVAL, "input_audio_buffer.append: audio is missing");
-    steno_buf_reset(&d->audio);
-    return decode(json_string_value(audio), json_string_length(audio), &d->audio, err);
+    return s->audio.fail.code ? steno_fail(err, s->audio.fail.code, "%s", s->audio.fail.msg)
+                              : STENO_OK;
 }
 
 #define EMPTY "the audio buffer is empty"
@@ -458,19 +456,13 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
     const char *type = json_string_value(json_object_get(root, "type"));
     const char *event_id = json_string_value(json_object_get(root, "event_id"));
     bool beta = type && !strcmp(type, "transcription_session.update");
-    steno_status st;
     snprintf(s->event_id, sizeof s->event_id, "%.63s", event_id ? event_id : "");
     if (!type)
         return steno_fail(err, STENO_ERR_INVAL, "type is missing");
     if (beta || !strcmp(type, "session.update"))
         return update(d, json_object_get(root, "session"), beta, act, err);
-    if (!strcmp(type, "input_audio_buffer.append")) {
-        st = append(d, root, err);
-        *act = st || !d->audio.len ? STENO_ACT_NOTHING : STENO_ACT_AUDIO;
-        s->has_audio |= !st && d->audio.len;
-        s->any_audio |= s->has_audio;
-        return st;
-    }
+    if (!strcmp(type, "input_audio_buffer.append"))
+        return append(s, root, err);
     if (!strcmp(type, "input_audio_buffer.commit")) {
         if (!s->has_audio)
             return steno_fail(err, STENO_ERR_INVAL, EMPTY);
@@ -505,6 +497,7 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
         return st;
     st = understand(d, root, act, err);
     json_decref(root);
+    state_of(d)->audio = (struct steno_json_audio){0};
     if (st != STENO_ERR_INVAL && st != STENO_ERR_BUSY)
         return st;
     if (st == STENO_ERR_BUSY) /* a model that is being loaded */
@@ -674,10 +667,12 @@ const struct steno_dialect steno_dialect_realtime = {
     .name = "realtime",
     .subprotocol = "realtime",
     .state_bytes = sizeof(struct state),
+    .max_text = STENO_NATIVE_MAX_TEXT,
     .ends_by_close = true,
     .init = init,
     .query = query,
     .opened = opened,
+    .text_part = text_part,
     .text = text,
     .event = event,
     .is_busy = is_busy,

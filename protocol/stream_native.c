@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/dialect.h"
 #include "protocol/json_text.h"
 #include "protocol/query.h"
 #include "protocol/result_json.h"
@@ -314,8 +315,6 @@ static steno_status read_message(json_t *root, const struct steno_native_start *
     struct steno_native_message m = {.start = *defaults};
     size_t i;
     steno_status st;
-    if (!json_is_object(root))
-        return steno_fail(err, STENO_ERR_FORMAT, "message: must be a JSON object");
     if (!json_is_string(type))
         return steno_fail(err, STENO_ERR_INVAL, "message: %s",
                           type ? "'type' must be a string" : "'type' is missing");
@@ -338,22 +337,14 @@ steno_status steno_native_parse(const char *text, size_t n,
                                 const struct steno_native_start *defaults,
                                 struct steno_native_message *out, steno_err *err)
 {
-    json_error_t je;
     json_t *root;
     steno_status st;
     if (n > STENO_NATIVE_MAX_TEXT)
         return steno_fail(err, STENO_ERR_LIMIT, "message: %zu bytes of text, at most %d", n,
                           STENO_NATIVE_MAX_TEXT);
-    if (steno_json_depth(text, n, STENO_NATIVE_MAX_DEPTH) > STENO_NATIVE_MAX_DEPTH)
-        return steno_fail(err, STENO_ERR_LIMIT, "message: JSON nested deeper than %d levels",
-                          STENO_NATIVE_MAX_DEPTH);
-    root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je);
-    /* jansson 2.14 leaves the text empty when it fails before the first byte */
-    if (!root && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory))
-        return steno_fail(err, STENO_ERR_NOMEM, "message: out of memory");
-    if (!root)
-        return steno_fail(err, STENO_ERR_FORMAT, "message: not JSON: line %d, column %d: %s",
-                          je.line, je.column, je.text);
+    st = steno_dialect_json(&root, text, n, err);
+    if (st)
+        return st;
     st = read_message(root, defaults, out, err);
     json_decref(root);
     return st;

@@ -14,7 +14,6 @@
 
 #define STENO_NATIVE_PROTOCOL "steno.v1"
 #define STENO_NATIVE_MAX_TEXT 16384 /* bytes of one client text message */
-#define STENO_NATIVE_MAX_DEPTH 16   /* of nested JSON objects and arrays */
 #define STENO_NATIVE_MAX_ALTERNATIVES 10
 #define STENO_NATIVE_MODEL_BYTES 64
 

@@ -111,7 +111,7 @@ void steno_upload_resume(struct steno_upload *up)
     MHD_resume_connection(up->conn);
 }
 
-static void give_back(struct steno_upload *up)
+void steno_upload_give_back(struct steno_upload *up)
 {
     if (up->reserved)
         steno_limits_release(up->sv->srv->limits, up->reserved);
@@ -196,7 +196,7 @@ void steno_upload_fail(struct steno_upload *up, int http, const char *code, cons
     up->fail_param = param;
     up->fail = *err;
     steno_buf_free(&up->body);
-    give_back(up);
+    steno_upload_give_back(up);
 }
 
 void steno_upload_fail_status(struct steno_upload *up, const char *param, const steno_err *err)
@@ -211,7 +211,7 @@ static void on_released(void *user, size_t bytes)
 {
     struct steno_upload *up = user;
     (void)bytes;
-    give_back(up);
+    steno_upload_give_back(up);
 }
 
 static void observe(struct steno_upload *up, const struct steno_job_result *r)
@@ -402,18 +402,11 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
     }
     pthread_mutex_unlock(&up->lock);
     if (st)
-        give_back(up);
+        steno_upload_give_back(up);
     return MHD_YES;
 }
 
 /* ---- a recording that the body names --------------------------------------------------------- */
-
-static bool names_url(struct steno_request *rq, const struct steno_upload *up)
-{
-    const char *type = steno_request_header(rq, "Content-Type");
-    return up->form == STENO_UPLOAD_DEEPGRAM && type &&
-           !strncasecmp(type, "application/json", strlen("application/json"));
-}
 
 /* Runs on the fetch's thread. */
 static void on_fetched(void *user, struct steno_fetched *got)
@@ -440,7 +433,7 @@ static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
     steno_status st =
         steno_deepgram_url(up->body.data ? up->body.data : "", up->body.len, url, sizeof url, &err);
     steno_buf_free(&up->body);
-    give_back(up);
+    steno_upload_give_back(up);
     pthread_mutex_lock(&up->lock);
     if (!st)
         st = steno_fetch(rq->sv->fetcher, url, &rq->trace, on_fetched, up, &err);
@@ -481,7 +474,7 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
     }
     if (!up->fail_http && !steno_upload_choose_model(up, &why, &err))
         steno_upload_fail(up, why.http, why.code, why.param, &err);
-    if (!up->fail_http && !up->fetched && names_url(rq, up) && begin_fetch(rq, up))
+    if (!up->fail_http && !up->fetched && up->json && !up->stored && begin_fetch(rq, up))
         return MHD_YES;
     if (!up->fail_http && up->fetched && up->fetch_err.code)
         steno_upload_fail_status(up, "url", &up->fetch_err);
@@ -547,12 +540,13 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
         (void)steno_upload_too_large(up, &err);
         return refuse(rq, 413, "limit_exceeded", NULL, &err);
     }
+    up->body.max = steno_upload_max(up);
     st = steno_upload_open_body(rq, up, &err);
     if (st)
         return steno_respond_status(rq, &err, up->fail_param);
-    if (up->stored) /* its body goes to the disk, and its model is needed when it runs */
+    if (up->stored && !up->json) /* its body goes to the disk */
         return MHD_YES;
-    if (!names_model_in_body(up) && !steno_upload_choose_model(up, &why, &err))
+    if (!up->stored && !names_model_in_body(up) && !steno_upload_choose_model(up, &why, &err))
         return refuse(rq, why.http, why.code, why.param, &err);
     if (up->content_length) {
         st = steno_limits_reserve(rq->sv->srv->limits, up->content_length, &err);
@@ -699,7 +693,7 @@ void steno_upload_end(struct steno_request *rq)
         steno_job_cancel(up->job);
     pthread_mutex_unlock(&up->lock);
     if (!up->started)
-        give_back(up);
+        steno_upload_give_back(up);
     rq->result = result_of(rq, up);
     steno_key_leave(rq->sv->srv->keys, up->key);
     steno_limits_leave(rq->sv->srv->limits, up->api, rq->result);

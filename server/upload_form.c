@@ -165,12 +165,11 @@ steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *er
                       up->content_length > max ? up->content_length : max + 1);
 }
 
-static steno_status keep(struct steno_upload *up, const char *data, size_t n, steno_err *err)
+steno_status steno_upload_keep_memory(struct steno_upload *up, const char *data, size_t n,
+                                      steno_err *err)
 {
     steno_status st;
     size_t need;
-    if (up->stored)
-        return steno_upload_keep_stored(up, data, n, err);
     if (!steno_add_size(up->body.len, n, &need) || need > up->body.max)
         return steno_upload_too_large(up, err);
     while (up->reserved < need) {
@@ -184,6 +183,12 @@ static steno_status keep(struct steno_upload *up, const char *data, size_t n, st
         steno_sha256_add(&up->sum, data, n);
     st = steno_buf_add(&up->body, data, n);
     return st ? steno_fail(err, st, "out of memory for the upload") : STENO_OK;
+}
+
+static steno_status keep(struct steno_upload *up, const char *data, size_t n, steno_err *err)
+{
+    return up->stored ? steno_upload_keep_stored(up, data, n, err)
+                      : steno_upload_keep_memory(up, data, n, err);
 }
 
 /* The encoding of samples without a header. Other recordings tell their own. */

@@ -48,6 +48,7 @@ struct steno_upload {
     struct steno_options options; /* options not set here: the server's */
     bool no_endpointing;
     struct steno_stored *stored; /* NULL: not a request for a job */
+    bool json;                   /* the body does not hold the recording, but names it */
     bool background;             /* of a job that runs: it waits, and is not refused */
 
     /* receiving: of the connection's thread */
@@ -105,6 +106,7 @@ struct steno_upload {
 struct steno_upload *steno_upload_new(const struct steno_services *sv, enum steno_session_api api);
 void steno_upload_free(struct steno_upload *up);  /* accepts no NULL; of one that has one side */
 void steno_upload_leave(struct steno_upload *up); /* one side has ended */
+void steno_upload_give_back(struct steno_upload *up); /* the memory that is reserved for it */
 /* Resume the connection if it is suspended. Lock held. */
 void steno_upload_resume(struct steno_upload *up);
 struct steno_upload_refused {
@@ -189,6 +191,9 @@ STENO_MUST steno_status steno_upload_open_body(struct steno_request *rq, struct 
 STENO_MUST steno_status steno_upload_check_form(struct steno_upload *up, steno_err *err);
 /* The field of the form that has the recording. */
 const char *steno_upload_file_field(const struct steno_upload *up);
+/* Take a part of the body into up->body, whose memory is reserved. */
+STENO_MUST steno_status steno_upload_keep_memory(struct steno_upload *up, const char *data,
+                                                 size_t n, steno_err *err);
 /* Take a part of the body. */
 STENO_MUST steno_status steno_upload_take(struct steno_upload *up, const char *data, size_t n,
                                           steno_err *err);

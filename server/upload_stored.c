@@ -5,6 +5,7 @@
 
 #include "protocol/dialect.h"
 #include "protocol/job_request.h"
+#include "protocol/json_text.h"
 #include "protocol/query.h"
 #include "server/credentials.h"
 #include "server/job_json.h"
@@ -28,7 +29,6 @@ struct steno_stored {
     steno_spool_file *file; /* NULL before the first byte */
     char ids[STENO_JOB_URLS][STENO_JOB_ID];
     size_t n;  /* jobs */
-    bool json; /* the body names recordings */
     struct steno_buf target, urls;
     char callback[STENO_FETCH_URL], method[8];
     double expires; /* s from now; 0 = never */
@@ -86,6 +86,7 @@ steno_status steno_upload_want_store(struct steno_request *rq, struct steno_uplo
     steno_job_service *service = rq->sv->stored;
     bool wanted = up->api == STENO_SESSION_JOB;
     struct steno_stored *s;
+    up->json = (wanted || up->form == STENO_UPLOAD_DEEPGRAM) && is_json(rq);
     if (up->form == STENO_UPLOAD_DEEPGRAM && service &&
         steno_query_each(rq->target, note_callback, &wanted, err))
         return STENO_ERR_INVAL;
@@ -99,7 +100,6 @@ steno_status steno_upload_want_store(struct steno_request *rq, struct steno_uplo
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     s->up = up;
     s->service = service;
-    s->json = is_json(rq);
     s->n = 1;
     steno_buf_init(&s->target, TARGET_MAX);
     steno_buf_init(&s->urls, URLS_MAX);
@@ -131,9 +131,9 @@ void steno_upload_free_stored(struct steno_upload *up)
 size_t steno_upload_max(const struct steno_upload *up)
 {
     const struct steno_config *conf = up->sv->srv->conf;
-    if (!up->stored)
-        return conf->body_bytes;
-    return up->stored->json ? STENO_POST_BYTES + URLS_MAX : conf->jobs_bytes;
+    if (up->json)
+        return STENO_JSON_MAX_BYTES;
+    return up->stored ? conf->jobs_bytes : conf->body_bytes;
 }
 
 steno_status steno_upload_open_stored(struct steno_request *rq, struct steno_upload *up,
@@ -206,10 +206,8 @@ steno_status steno_upload_keep_stored(struct steno_upload *up, const char *data,
     steno_status st = STENO_OK;
     if (*s->once)
         steno_sha256_add(&s->sum, data, n);
-    if (s->json)
-        return steno_buf_add(&up->body, data, n)
-                   ? steno_fail(err, STENO_ERR_LIMIT, "the request body is too long")
-                   : STENO_OK;
+    if (up->json)
+        return steno_upload_keep_memory(up, data, n, err);
     if (!s->file)
         st = steno_spool_begin(&s->file, steno_job_service_spool(s->service), s->ids[0],
                                up->sv->srv->conf->jobs_bytes, err);
@@ -253,7 +251,7 @@ static steno_status check_recordings(struct steno_upload *up, steno_err *err)
     struct steno_stored *s = up->stored;
     steno_status st;
     up->fail_param = NULL;
-    if (!s->json) {
+    if (!up->json) {
         up->fail_param = up->parts ? "file" : NULL;
         return s->file && steno_spool_size(s->file)
                    ? STENO_OK
@@ -317,7 +315,7 @@ static steno_status submit(struct steno_stored *s, struct steno_job_new *jobs, s
         .key = s->once, .digest = digest, .ids = s->earlier, .room = STENO_JOB_URLS};
     steno_status st;
     for (size_t i = 0, at = 0; i < s->n; i++) {
-        const char *url = s->json ? s->urls.data + at : "";
+        const char *url = up->json ? s->urls.data + at : "";
         at += strlen(url) + 1;
         jobs[i] = (struct steno_job_new){
             .id = s->ids[i],
@@ -441,6 +439,8 @@ bool steno_upload_store(struct steno_request *rq, struct steno_upload *up)
         steno_upload_fail_stored(up, &err);
     if (st || !check_parameters(up))
         return false;
+    steno_buf_free(&up->body); /* its URLs are in s->urls */
+    steno_upload_give_back(up);
     s->task.run = store;
     snprintf(s->location, sizeof s->location, "/v1/jobs/%s", s->ids[0]);
     up->started = true;

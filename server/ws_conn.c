@@ -286,7 +286,7 @@ void steno_ws_conn_connected(conn *c)
     int bytes = SOCKET_SEND_BYTES;
     const struct steno_config *conf = c->ws->srv->conf;
     size_t text = c->dialect->max_text;
-    if (!text || text > conf->ws_message_bytes)
+    if (c->dialect->text_part || text > conf->ws_message_bytes)
         text = conf->ws_message_bytes;
     if (is_wyoming(c))
         steno_wyoming_reader_init(&c->events, text, conf->ws_message_bytes);

@@ -75,7 +75,7 @@ static void conclude(steno_ws_session *s)
 size_t steno_ws_session_max_text(const steno_ws_session *s)
 {
     size_t most = s->dialect->max_text;
-    return most && most < s->limits.message_bytes ? most : s->limits.message_bytes;
+    return most < s->limits.message_bytes ? most : s->limits.message_bytes;
 }
 
 /* ---- begin and end ----------------------------------------------------------------------- */

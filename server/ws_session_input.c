@@ -144,6 +144,18 @@ void steno_ws_session_query(steno_ws_session *s, const char *name, const char *v
     }
 }
 
+/* Take the audio out of a part of a text message. */
+static steno_status take_text_part(steno_ws_session *s, const char *p, size_t n, steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = s->dialect->text_part(&s->d, p, n, &s->text, err);
+    pthread_mutex_unlock(&s->mx);
+    if (!st && s->d.audio.len)
+        act(s, STENO_ACT_AUDIO);
+    return st;
+}
+
 /* Take a part of a text message, and act on the whole one. A message that is not accepted ends the
  * session. */
 static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
@@ -153,6 +165,8 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
     steno_status st = STENO_OK;
     if (steno_ws_session_paused(s))
         st = steno_fail(&err, STENO_ERR_INTERNAL, "message: came while reading was paused");
+    else if (s->dialect->text_part)
+        st = take_text_part(s, p, n, &err);
     else if (s->text.len + n > max)
         st = steno_fail(&err, STENO_ERR_LIMIT, "message: more than %zu bytes of text", max);
     else if (steno_buf_add(&s->text, p, n))
@@ -160,7 +174,7 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
     if (st) {
         steno_ws_session_fail(s, st, err.msg);
         s->skip = true;
-    } else if (last) {
+    } else if (last && s->state < ENDING) {
         take_text(s, s->text.data ? s->text.data : "", s->text.len);
     }
 }

@@ -121,8 +121,18 @@ static void says_no_more(struct received *h)
 static enum steno_dialect_act text(struct received *h, const char *t, steno_status want)
 {
     enum steno_dialect_act act = STENO_ACT_NOTHING;
+    const struct steno_dialect *dialect = h->d.dialect;
+    struct steno_buf rest;
     steno_err err;
-    steno_status st = h->d.dialect->text(&h->d, t, strlen(t), &act, &err);
+    steno_status st = STENO_OK;
+    steno_buf_init(&rest, 1 << 20);
+    if (dialect->text_part)
+        st = dialect->text_part(&h->d, t, strlen(t), &rest, &err);
+    else
+        st = steno_buf_puts(&rest, t);
+    if (!st)
+        st = dialect->text(&h->d, rest.data, rest.len, &act, &err);
+    steno_buf_free(&rest);
     if (st != want)
         fail_msg("%s: status %d, expected %d: %s", t, (int)st, (int)want, st ? err.msg : "");
     return act;

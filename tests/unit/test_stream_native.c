@@ -188,7 +188,29 @@ static void nesting_is_limited_before_parsing(void **state)
     memset(text + strlen(text), '[', 100);
     assert_int_equal(parse(text, &m, &err), STENO_ERR_LIMIT);
     assert_non_null(strstr(err.msg, "deeper than 16"));
-    assert_int_equal(steno_json_depth("{\"a\":\"[[[[\\\"[[\",\"b\":[{}]}", 26, 16), 3);
+    memset(text, '[', 32);
+    text[STENO_JSON_MAX_DEPTH] = '"';
+    assert_int_equal(steno_json_check(text, 32, &err), STENO_OK); /* brackets in a string */
+}
+
+/* What a tree takes is bounded by the number of values, not by the bytes of their text. */
+static void values_are_counted_before_parsing(void **state)
+{
+    struct steno_buf b;
+    steno_err err;
+    (void)state;
+    steno_buf_init(&b, 1 << 20);
+    assert_int_equal(steno_buf_puts(&b, "{\"s\":\"{},{},\\\"{},\",\"a\":[{}"), STENO_OK);
+    while (steno_json_check(b.data, b.len, &err) == STENO_OK)
+        assert_int_equal(steno_buf_puts(&b, ",{}"), STENO_OK);
+    assert_non_null(strstr(err.msg, "more than 4096 values"));
+    assert_true(b.len > 3 * STENO_JSON_MAX_VALUES / 2 && b.len < 3 * STENO_JSON_MAX_VALUES);
+    steno_buf_reset(&b);
+    while (b.len <= STENO_JSON_MAX_BYTES)
+        assert_int_equal(steno_buf_puts(&b, "          "), STENO_OK);
+    assert_int_equal(steno_json_check(b.data, b.len, &err), STENO_ERR_LIMIT);
+    assert_int_equal(steno_json_check(b.data, STENO_JSON_MAX_BYTES, &err), STENO_OK);
+    steno_buf_free(&b);
 }
 
 static void long_text_is_refused(void **state)
@@ -340,6 +362,7 @@ int main(void)
         cmocka_unit_test(the_other_messages_need_only_their_type),
         cmocka_unit_test(bad_messages_are_refused_by_name),
         cmocka_unit_test(nesting_is_limited_before_parsing),
+        cmocka_unit_test(values_are_counted_before_parsing),
         cmocka_unit_test(long_text_is_refused),
         cmocka_unit_test(query_parameters_are_the_fields_of_start),
         cmocka_unit_test(more_alternatives_widen_the_beam),
