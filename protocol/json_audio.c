@@ -4,7 +4,7 @@
 
 #include "base/base64.h"
 
-static const char name[] = "audio";
+static const char name[] = "audio"; /* of the member */
 #define NAME_BYTES 5
 
 static void fail(struct steno_json_audio *a, size_t at)
