@@ -2,11 +2,11 @@
  * exist, so that other runtimes can run the files too. This is not a pass: it changes what is
  * computed.
  *
- * DYNAMIC   MatMul(x, W) -> DynamicQuantizeLinear(x), MatMulInteger(q, W i8), Cast, Mul of the
+ * DYNAMIC   MatMul(x, W) -> DynamicQuantizeLinear(x), MatMulInteger(q, W u8), Cast, Mul of the
  *           scales, Mul. Weights have a range by column, activations by tensor. Products of one x
  *           share its DynamicQuantizeLinear.
  * STATIC    MatMul(x, W) -> QuantizeLinear, DequantizeLinear (x, the range of calibration), MatMul
- *           by DequantizeLinear(W i8, by column). Other tools call this QDQ. Pass qdq turns it into
+ *           by DequantizeLinear(W u8, by column). Other tools call this QDQ. Pass qdq turns it into
  *           an integer product.
  *           With `convolutions` a Conv of one group becomes ConvInteger likewise (DYNAMIC), with a
  *           range of the weights by channel, or keeps its place between DequantizeLinear (STATIC).

@@ -35,6 +35,17 @@ steno_value_id steno_quantize_const(struct steno_quantize_job *j, const char *na
     return v;
 }
 
+/* Add a constant that is one number. */
+static steno_value_id number(struct steno_quantize_job *j, const char *name, steno_dtype t,
+                             const void *value)
+{
+    void *data = NULL;
+    steno_value_id v = steno_quantize_const(j, name, t, 0, NULL, &data);
+    if (v != STENO_NONE)
+        memcpy(data, value, steno_dtype_size(t));
+    return v;
+}
+
 struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char *domain,
                                        const char *type, int opset, const char *name, int n_in,
                                        int n_out, int n_attr, steno_value_id out)
@@ -57,8 +68,12 @@ static double relative(double lost, double square)
 
 /* ---- dynamic: 8-bit columns ---- */
 
-/* Round to -top..top by axis 1 of [rows, columns], or by axis 0 of a convolution's weights. */
-static void round_channels(const struct steno_tensor *w, bool conv, float top, int8_t *q,
+/* The zero point of weights, which are of the type of activations: nn/passes/pass_signs.c. */
+static const uint8_t middle = 128;
+
+/* Round to middle -top..top by axis 1 of [rows, columns], or by axis 0 of a convolution's
+ * weights. */
+static void round_channels(const struct steno_tensor *w, bool conv, float top, uint8_t *q,
                            float *scale, struct steno_quantize_product *p)
 {
     size_t count = steno_numel(w), channels = (size_t)w->shape.dim[conv ? 0 : 1];
@@ -75,7 +90,7 @@ static void round_channels(const struct steno_tensor *w, bool conv, float top, i
         float s = scale[i / inner % channels];
         float r = fminf(fmaxf(rintf(x[i] / s), -top), top);
         double e = (double)x[i] - (double)r * (double)s;
-        q[i] = (int8_t)r;
+        q[i] = (uint8_t)(r + (float)middle);
         p->counts.underflow += r == 0 && x[i] != 0;
         lost += e * e;
         square += (double)x[i] * (double)x[i];
@@ -94,7 +109,7 @@ static steno_status eight_bits(struct steno_quantize_job *j, const char *name,
     void *qd = NULL, *sd = NULL;
     for (int i = 1; i < rank; i++)
         dims[i] = 1;
-    *wq = steno_quantize_const(j, name, STENO_I8, w->shape.rank, w->shape.dim, &qd);
+    *wq = steno_quantize_const(j, name, STENO_U8, w->shape.rank, w->shape.dim, &qd);
     *ws = *wq == STENO_NONE ? *wq : steno_quantize_const(j, name, STENO_F32, rank, dims, &sd);
     if (*ws == STENO_NONE)
         return STENO_ERR_NOMEM;
@@ -188,14 +203,17 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
     const struct steno_node old = j->g->nodes[at];
     const bool conv = !strcmp(old.op_type, "Conv");
     const int rank = conv ? w->shape.rank - 1 : 1; /* without the axis of the batch */
-    steno_value_id q[3], wq, ws, bias = conv && old.n_in > 2 ? old.in[2] : STENO_NONE;
+    steno_value_id q[3], wq, ws, wz, bias = conv && old.n_in > 2 ? old.in[2] : STENO_NONE;
     struct steno_node *n;
     if (eight_bits(j, old.name, w, conv, rank, &wq, &ws, p) || quantized(j, old.in[0], old.name, q))
         return STENO_ERR_NOMEM;
     if (bias != STENO_NONE && (bias = column(j, old.name, bias, rank)) == STENO_NONE)
         return STENO_ERR_NOMEM;
-    n = steno_quantize_node(j, "", conv ? "ConvInteger" : "MatMulInteger", 10, old.name, 3, 1,
-                            conv ? old.n_attr : 0, STENO_NONE);
+    wz = number(j, old.name, STENO_U8, &middle);
+    n = wz == STENO_NONE
+            ? NULL
+            : steno_quantize_node(j, "", conv ? "ConvInteger" : "MatMulInteger", 10, old.name, 4,
+                                  1, conv ? old.n_attr : 0, STENO_NONE);
     if (!n)
         return STENO_ERR_NOMEM;
     if (conv)
@@ -203,21 +221,11 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
     n->in[0] = q[0];
     n->in[1] = wq;
     n->in[2] = q[2];
+    n->in[3] = wz;
     return scaled(j, old.name, n->out[0], q[1], ws, bias, old.out[0]);
 }
 
 /* ---- static: activations over the range of calibration, weights by column ---- */
-
-/* Add a constant that is one number. */
-static steno_value_id number(struct steno_quantize_job *j, const char *name, steno_dtype t,
-                             const void *value)
-{
-    void *data = NULL;
-    steno_value_id v = steno_quantize_const(j, name, t, 0, NULL, &data);
-    if (v != STENO_NONE)
-        memcpy(data, value, steno_dtype_size(t));
-    return v;
-}
 
 /* The DequantizeLinear of x's QuantizeLinear; both are added if x has none yet. STENO_NONE: err is
  * set. */
@@ -265,19 +273,26 @@ steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
 {
     const struct steno_node old = j->g->nodes[at];
     const bool conv = !strcmp(old.op_type, "Conv");
-    steno_value_id wq, ws, xd, wd;
+    const int64_t channels = w->shape.dim[conv ? 0 : 1];
+    steno_value_id wq, ws, wz, xd, wd;
     struct steno_node *n;
+    void *zeros = NULL;
     if (eight_bits(j, old.name, w, conv, 1, &wq, &ws, p))
         return STENO_ERR_NOMEM;
+    wz = steno_quantize_const(j, old.name, STENO_U8, 1, &channels, &zeros);
+    if (wz == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    memset(zeros, middle, (size_t)channels);
     xd = there_and_back(j, old.in[0], old.name, p->lo, p->hi);
     n = xd == STENO_NONE
             ? NULL
-            : steno_quantize_node(j, "", "DequantizeLinear", 13, old.name, 2, 1, 1, STENO_NONE);
+            : steno_quantize_node(j, "", "DequantizeLinear", 13, old.name, 3, 1, 1, STENO_NONE);
     if (!n)
         return STENO_ERR_NOMEM;
     steno_pass_set_int(j->g, n, 0, "axis", conv ? 0 : 1);
     n->in[0] = wq;
     n->in[1] = ws;
+    n->in[2] = wz;
     wd = n->out[0];
     n = conv ? steno_quantize_node(j, "", "Conv", 11, old.name, old.n_in, 1, old.n_attr, old.out[0])
              : steno_quantize_node(j, "", "MatMul", 13, old.name, 2, 1, 0, old.out[0]);

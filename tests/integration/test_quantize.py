@@ -10,7 +10,7 @@ import onnxruntime as ort
 import ort_exact
 from onnx import helper, numpy_helper
 from test_models import ROOT, SHARED, STENO, difference, feeds, steno
-from test_optimize import DIGITS, nodes, optimize, session
+from test_optimize import DIGITS, all_graphs, nodes, optimize, session, written
 
 K, N = 70, 24
 
@@ -38,9 +38,9 @@ def x_of(rows=9):
     return {"x": np.random.default_rng(1).standard_normal((rows, K)).astype("f4")}
 
 
-def agree(path, feed, limit):
-    """Run onnxruntime and our engine on one file. Returns the outputs of onnxruntime."""
-    s = session(path)
+def agree(path, feed, limit, open_in=written):
+    """Run onnxruntime and our engine on one file that we wrote. Returns the outputs of onnxruntime."""
+    s = open_in(path)
     outs = s.run(None, feed)
     for level in ("0", "3"):
         for w, g in zip(outs, steno(path, feed, len(outs), level, "native")):
@@ -53,6 +53,11 @@ def initializers(path):
     return {i.name: numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
 
 
+def has_bytes(path, q):
+    """Weights in u8, as their activations, around 128."""
+    return any(t.dtype == np.uint8 and t.shape == q.shape and np.array_equal(t.astype(int) - 128, q) for t in initializers(path).values())
+
+
 def dynamic(d):
     w, b, v = model(f"{d}/a.onnx")
     r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", "--quantize", "dynamic")
@@ -62,7 +67,7 @@ def dynamic(d):
     want = np.sqrt(np.sum((w - q * scale) ** 2) / np.sum(w.astype("f8") ** 2))
     first = next(p for p in r["products"] if "first" in p["node"])
     assert abs(first["error"] - want) < 1e-6, (first, want)
-    assert any(t.dtype == np.int8 and t.shape == (K, N) and np.array_equal(t, q) for t in initializers(f"{d}/q.onnx").values())
+    assert has_bytes(f"{d}/q.onnx", q)
     feed = x_of()
     y, z = agree(f"{d}/q.onnx", feed, 1e-4)
     ref = feed["x"] @ w
@@ -94,8 +99,8 @@ def excluded_products_stay(d):
 def reduced_range(d):
     model(f"{d}/a.onnx")
     optimize(f"{d}/a.onnx", f"{d}/q.onnx", "--quantize", "dynamic", "--reduce-range")
-    q = [t for t in initializers(f"{d}/q.onnx").values() if t.dtype == np.int8]
-    assert q and max(np.max(np.abs(t.astype(int))) for t in q) == 63
+    q = [t for t in initializers(f"{d}/q.onnx").values() if t.dtype == np.uint8 and t.ndim == 2]
+    assert q and max(np.max(np.abs(t.astype(int) - 128)) for t in q) == 63
 
 
 def blocks(bits):
@@ -196,7 +201,7 @@ def weights_that_do_not_fit_stay(name, weight, stays):
             counts = {k: p["m"][k] for k in ("overflow", "infinite", "nan")}
             assert counts == {"overflow": int(kept and np.isfinite(weight)), "infinite": int(np.isinf(weight)),
                               "nan": int(np.isnan(weight))}, (form, counts)
-            want, got = x @ w, session(f"{d}/q.onnx").run(None, {"x": x})[0]
+            want, got = x @ w, written(f"{d}/q.onnx").run(None, {"x": x})[0]
             assert np.array_equal(np.isfinite(want), np.isfinite(got)), (form, want, got)
             if kept:
                 assert np.allclose(want, got, equal_nan=True), form
@@ -225,7 +230,7 @@ def columns_of_tiny_weights(d):
     one_product(f"{d}/a.onnx", w)
     for form in ("int8", "blocks"):
         optimize(f"{d}/a.onnx", f"{d}/q.onnx", *FORMS[form])
-        y = session(f"{d}/q.onnx").run(None, {"x": np.ones((1, 64), "f4")})[0]
+        y = written(f"{d}/q.onnx").run(None, {"x": np.ones((1, 64), "f4")})[0]
         assert np.all(np.isfinite(y)) and abs(y[0, 1] - 64) < 1 and np.max(np.abs(np.delete(y, 1))) < 1e-30, (form, y)
 
 
@@ -299,7 +304,7 @@ def recordings_calibrate_a_model(d):
     done = [p for p in r["products"] if "kept" not in p]
     assert len(done) > 20 and all(p["snr_db"] > 20 and p["max"] >= p["mean"] > 0 for p in done), r["products"]
     assert any("calibration samples" in n for n in r["notes"]), r["notes"]
-    session(f"{d}/q.onnx")
+    written(f"{d}/q.onnx")
 
 
 def layer_errors(kind, exact):
@@ -308,7 +313,7 @@ def layer_errors(kind, exact):
         w, b, v = model(f"{d}/a.onnx")
         xs, args, *_ = ranges(d)
         r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", *kind, *args, "--layer-errors")
-        s = session(f"{d}/q.onnx")
+        s = written(f"{d}/q.onnx")
         for name, k, plain in (("third", 1, lambda x: x @ w), ("second", 0, lambda x: np.maximum(x @ w + b, 0) @ v)):
             p = next(p for p in r["products"] if name in p["node"])
             a = [plain(x.astype("f8")) for x in xs]
@@ -350,7 +355,7 @@ def convolutions(form, level="all"):
             q = np.clip(np.rint(w / scale), -127, 127)
             want = np.sqrt(np.sum((w - q * scale) ** 2) / np.sum(w.astype("f8") ** 2))
             assert abs(p[name]["error"] - want) < 1e-6 and p[name]["snr_db"] > 30, (p[name], want)
-            assert any(t.dtype == np.int8 and t.shape == w.shape and np.array_equal(t, q) for t in initializers(f"{d}/q.onnx").values())
+            assert has_bytes(f"{d}/q.onnx", q)
         count = nodes(onnx.load(f"{d}/q.onnx").graph)
         assert count["", "ConvInteger"] == (0 if level == "basic" else 2), count
         got, plain = agree(f"{d}/q.onnx", {"x": x[0]}, 1e-4), session(f"{d}/a.onnx").run(None, {"x": x[0]})
@@ -400,18 +405,131 @@ def made_by_onnxruntime(per_channel, kind):
                         weight_type=kind and QuantType.QUInt8 or QuantType.QInt8, activation_type=kind and QuantType.QUInt8 or QuantType.QInt8)
         feed = {"x": rng.standard_normal((2, 3, 32, 24)).astype("f4")}
         step = float(numpy_helper.to_array(next(i for i in onnx.load(f"{d}/q.onnx").graph.initializer if i.name == "y_scale")))
-        agree(f"{d}/q.onnx", feed, 0.02)
+        agree(f"{d}/q.onnx", feed, 0.02, session)
         r = optimize(f"{d}/q.onnx", f"{d}/o.onnx", "--opset", "21")
         assert r["passes"]["qdq"] == 3 and r["passes"]["int8"] == 2, r["passes"]
         a = session(f"{d}/q.onnx").run(None, feed)[0]
         plain = ort.SessionOptions()  # its own rewriting of QuantizeLinear costs up to three steps
         plain.graph_optimization_level, plain.log_severity_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, 4
-        b = ort_exact.Session(f"{d}/o.onnx", plain).run(None, feed)[0]
+        b = ort_exact.Plain(f"{d}/o.onnx", plain).run(None, feed)[0]
         assert np.max(np.abs(a - b)) <= 1.01 * step, (np.max(np.abs(a - b)), step)
-        b = session(f"{d}/o.onnx").run(None, feed)[0]
+        b = written(f"{d}/o.onnx").run(None, feed)[0]
         assert np.max(np.abs(a - b)) <= 4.01 * step, (np.max(np.abs(a - b)), step)
     test.__name__ = f"made_by_onnxruntime_{'u8' if kind else 'i8'}_{'columns' if per_channel else 'tensors'}"
     return test
+
+
+# products of bytes: domain, inputs; X, W: an image and its weights; d: behind a DequantizeLinear
+PRODUCTS = {
+    "MatMulInteger": ("", "x w xz wz"), "ConvInteger": ("", "X W xz wz"),
+    "QLinearMatMul": ("", "x xs xz w ws wz ys yz"), "QLinearConv": ("", "X xs xz W ws wz ys yz"),
+    "MatMulIntegerToFloat": ("com.microsoft", "x w xs ws xz wz"), "QGemm": ("com.microsoft", "x xs xz w ws wz  ys yz"),
+    "DynamicQuantizeMatMul": ("com.microsoft", "f w ws wz"), "MatMul": ("", "xd wd"), "Gemm": ("", "xd wd"), "Conv": ("", "Xd Wd")}
+ZERO_IS_OPTIONAL = {"MatMulInteger", "ConvInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMul", "Gemm", "Conv"}
+
+
+def product(path, op, activations, weights, zero, rounded):
+    """A network with the largest bytes, whose sums of two products do not fit 16 bits; returns input and right result."""
+    domain, names = PRODUCTS[op]
+    names = names.split(" ")
+    x, w = np.iinfo(activations).max, np.iinfo(weights).max
+    wz = 128 if weights is np.uint8 and zero else 0
+    right = float(x) * (float(w) - wz) * 64
+    arrays = {"xs": np.float32(1), "ws": np.float32(1), "xz": activations(0), "wz": weights(wz), "ys": np.float32(right / 100),
+              "yz": activations(0), "w": np.full((64, 8), w, weights), "W": np.full((8, 16, 2, 2), w, weights)}
+    feed = {"x": np.full((3, 64), x, activations), "X": np.full((1, 16, 3, 3), x, activations), "f": np.full((3, 64), 255, "f4")}
+    source = names[0][0]
+    if not zero:
+        names = ["" if n == "wz" else n for n in names]
+    n = [helper.make_node("DequantizeLinear", [name[0], f"{name[0].lower()}s"] + ([f"{name[0].lower()}z"] if zero or name[0] in "xX" else []), [name])
+         for name in names if name.endswith("d")]
+    n.append(helper.make_node(op, names, ["p"], name="product", domain=domain))
+    if rounded:
+        n.append(helper.make_node("QuantizeLinear", ["p", "ys", "yz"], ["y"]))
+    else:
+        n[-1].output[0] = "y"
+    t = {np.uint8: 2, np.int8: 3}[activations]
+    if op.endswith("Integer"):
+        t = 6
+    elif op not in ("QLinearMatMul", "QLinearConv", "QGemm") and not rounded:
+        t = 1
+    if op in ("QLinearMatMul", "QLinearConv", "QGemm") or rounded:
+        right = 100
+    read = {i for i in (i for k in n for i in k.input) if i}
+    g = helper.make_graph(n, "g", [helper.make_tensor_value_info(source, helper.np_dtype_to_tensor_dtype(feed[source].dtype), feed[source].shape)],
+                          [helper.make_tensor_value_info("y", t, None)],
+                          [numpy_helper.from_array(np.asarray(a), k) for k, a in arrays.items() if k in read])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)] + [helper.make_opsetid(domain, 1)] * bool(domain), ir_version=8), path)
+    return {source: feed[source]}, right
+
+
+def signs_in(path):
+    """(activations, weights) of every product of bytes of a file whose types are known."""
+    m = onnx.load(path)
+    known = {i.name: i.data_type for g in all_graphs(m.graph) for i in g.initializer} | {i.name: i.type.tensor_type.elem_type for i in m.graph.input}
+    for k in m.graph.node:
+        if k.op_type.split("__")[0] in PRODUCTS.keys() | {"IntLinear"}:
+            made = {o: n for n in m.graph.node for o in n.output}
+            at = 3 if k.op_type in ("QLinearMatMul", "QLinearConv", "QGemm") else 1
+            yield [known.get(made[i].input[0] if i in made and made[i].op_type == "DequantizeLinear" else i) for i in (k.input[0], k.input[at])]
+
+
+def sums_of_bytes_do_not_saturate(d):
+    """On a CPU with AVX2 and without VNNI onnxruntime adds u8 times i8 in 16 bits."""
+    count = 0
+    for op in PRODUCTS:
+        for activations in (np.uint8, np.int8):
+            for weights in (np.uint8, np.int8):
+                for zero in (True, False) if op in ZERO_IS_OPTIONAL else (True,):
+                    for rounded in (False, True) if op in ("MatMul", "Gemm", "Conv") else (False,):
+                        if activations is np.int8 and op == "DynamicQuantizeMatMul":
+                            continue
+                        feed, right = product(f"{d}/a.onnx", op, activations, weights, zero, rounded)
+                        for level in ("basic", "all"):
+                            optimize(f"{d}/a.onnx", f"{d}/o.onnx", "--level", level)
+                            case = (op, activations.__name__, weights.__name__, zero, rounded, level)
+                            got = [steno(f"{d}/o.onnx", feed, 1, "3", "native")[0]]
+                            if activations is np.uint8 or weights is np.int8 or op in ("MatMulInteger", "ConvInteger"):  # else it has no kernel
+                                for off in (False, True):
+                                    o = ort.SessionOptions()
+                                    o.log_severity_level = 4
+                                    if off:
+                                        o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+                                    got.append(ort_exact.Plain(f"{d}/o.onnx", o, providers=["CPUExecutionProvider"]).run(None, feed)[0])
+                                for a, w in signs_in(f"{d}/o.onnx"):
+                                    assert a == w or (a == 1 and w == 2), (case, a, w)
+                                    count += 1
+                            for y in got:
+                                assert np.max(np.abs(y.astype("f8") - right)) <= 1e-5 * abs(right), (case, y.ravel()[0], right)
+    assert count > 80, count
+
+
+def weights_inside_operators_do_not_saturate(d):
+    """Operators that multiply bytes inside: the file with i8 weights, rewritten, is the one with u8 weights in onnxruntime."""
+    rng = np.random.default_rng(4)
+    w, r = (rng.integers(-128, 128, (1, 64, 32)).astype("i1") for _ in range(2))
+    r = r[:, :8]
+    one, f = np.full(1, 0.01, "f4"), np.float32
+    for op, names, x in (("DynamicQuantizeLSTM", ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"], rng.random((5, 2, 64), "f4")),
+                         ("QAttention", ["x", "a", "b", "xs", "as", "", "xz", "az"], rng.integers(200, 256, (2, 5, 64)).astype("u1"))):
+        for name, by, t in ("i", 0, np.int8), ("u", 128, np.uint8):
+            arrays = {"w": w, "r": r, "a": rng.integers(-128, 128, (64, 48)).astype("i1") if not by else a}
+            a = arrays["a"]
+            arrays = {k: (v.astype(int) + by).astype(t) for k, v in arrays.items()}
+            arrays |= {"wz": np.full(1, by, t), "rz": np.full(1, by, t), "az": t(by), "ws": one, "rs": one, "as": f(0.001), "xs": f(0.01),
+                       "xz": np.uint8(0), "b": np.zeros(48, "f4")}
+            attributes = {"hidden_size": 8} if op.startswith("Dyn") else {"num_heads": 2}
+            g = helper.make_graph([helper.make_node(op, names, ["y"], domain="com.microsoft", **attributes)], "g",
+                                  [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
+                                  [helper.make_tensor_value_info("y", 1, None)],
+                                  [numpy_helper.from_array(np.asarray(v), k) for k, v in arrays.items() if k in names])
+            onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8),
+                      f"{d}/{name}.onnx")
+        want = written(f"{d}/u.onnx").run(None, {"x": x})[0]
+        optimize(f"{d}/i.onnx", f"{d}/o.onnx")
+        assert {t.dtype for k, t in initializers(f"{d}/o.onnx").items() if t.ndim > 1} == {np.dtype("u1")}, op
+        for got in (written(f"{d}/o.onnx").run(None, {"x": x})[0], steno(f"{d}/o.onnx", {"x": x}, 1, "3", "native")[0]):
+            assert np.max(np.abs(got - want)) < 1e-4 * np.max(np.abs(want)), (op, np.max(np.abs(got - want)))
 
 
 def wrong_options(_):
@@ -426,7 +544,7 @@ def wrong_options(_):
 def whole(path, args, limit):
     def test(d):
         optimize(path, f"{d}/q.onnx", *args)
-        a, b = session(path), session(f"{d}/q.onnx")
+        a, b = session(path), written(f"{d}/q.onnx")
         feed = feeds(a, {}, np.random.default_rng(3))
         outs = b.run(None, feed)
         for o, w, g in zip(a.get_outputs(), outs, steno(f"{d}/q.onnx", feed, len(outs), "3", "native")):
@@ -436,7 +554,7 @@ def whole(path, args, limit):
 
 
 def main():
-    tests = [dynamic, gemm_is_a_product_too, excluded_products_stay, operators_and_nodes_are_left_out,
+    tests = [sums_of_bytes_do_not_saturate, weights_inside_operators_do_not_saturate, dynamic, gemm_is_a_product_too, excluded_products_stay, operators_and_nodes_are_left_out,
              static("basic"), static("all"), static("all", gemm=True), static_by_percentile, static_refuses_what_it_cannot_use,
              made_by_onnxruntime(True, False), made_by_onnxruntime(False, True), recordings_calibrate_a_model, layer_errors(["--quantize", "static"], 0.05), layer_errors(["--quantize", "dynamic"], 0.05),
              layer_errors(["--precision", "bf16"], 0.1), layer_errors(["--weight-bits", "4"], 0.05), reduced_range, blocks(4), blocks(8), weights_that_become_zero_are_counted, columns_of_tiny_weights,

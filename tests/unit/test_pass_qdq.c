@@ -145,6 +145,55 @@ static void others_are_folded(void **state)
     mk_free(m);
 }
 
+/* ---- pass signs ---- */
+
+/* The first byte of the only constant of u8 and of rank 2 in the graph as it is written, which is 0
+ * in the file. */
+static int written_weights(struct mk_graph *m, int level)
+{
+    const struct steno_network_options opt = {.opt_level = level, .rewrite_only = true};
+    steno_network *n;
+    steno_err err = {0};
+    size_t size;
+    uint8_t *file = mk_bytes(m, &size);
+    int found = 0, first = -1;
+    if (steno_network_open_memory(&n, file, size, "test", &opt, &err))
+        fail_msg("%s", err.msg);
+    for (steno_value_id v = 0; v < steno_network_graph(n)->n_values; v++) {
+        const struct steno_value *x = &steno_network_graph(n)->values[v];
+        if (!x->constant || !x->uses || x->constant->shape.rank < 2 || x->dtype == STENO_F32)
+            continue;
+        found++;
+        assert_int_equal(x->dtype, STENO_U8);
+        first = *(const uint8_t *)steno_constant_bytes(x->constant);
+    }
+    assert_int_equal(found, 1);
+    steno_network_close(n);
+    free(file);
+    mk_free(m);
+    return first;
+}
+
+static void written_weights_are_signed_as_their_activations(void **state)
+{
+    static const struct {
+        struct spelling s;
+        int level, first;
+    } cases[] = {
+        {{"12,10", 1, false, STENO_I8, "MatMul xd,wd y; -> y", true}, 1, 128},
+        {{"12,10", 1, true, STENO_I8, "MatMul xd,wd y; -> y", true}, 1, 128},
+        {{"12,10", -1, false, STENO_I8, "MatMul xd,wd y; -> y", true}, 3, 128},
+        {{"10,12", 0, false, STENO_I8, "Transpose wd wt; MatMul xd,wt y; -> y", true}, 1, 128},
+        {{"10,12", 0, true, STENO_I8, "Transpose wd wt; MatMul xd,wt y; -> y", true}, 3, 128},
+        {{"12,10", 1, true, STENO_U8, "MatMul xd,wd y; -> y", true}, 1, 0},
+        {{"12,10", -1, false, STENO_U8, "MatMul xd,wd y; -> y", true}, 3, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(written_weights(make("t,12", &cases[i].s), cases[i].level),
+                         cases[i].first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +201,7 @@ int main(void)
         cmocka_unit_test(gemms),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(others_are_folded),
+        cmocka_unit_test(written_weights_are_signed_as_their_activations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -198,6 +198,7 @@ steno_status steno_network_rewrite(steno_network *n, const struct steno_network_
                                  .refused_arg = opt->refused_arg,
                                  .cut_after = opt->part != STENO_PART_ALL,
                                  .to_run = !opt->rewrite_only && opt->part == STENO_PART_ALL,
+                                 .to_write = opt->rewrite_only,
                                  .opset = opt->write_opset ? opt->write_opset : model_opset(n),
                                  .rows_in_8_bits =
                                      opt->precision != STENO_FP32 && !opt->rewrite_only,

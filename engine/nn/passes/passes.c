@@ -76,6 +76,7 @@ const struct steno_pass steno_passes[] = {
     {"skipnorm", 2, 5, steno_pass_skipnorm, "Add and LayerNormalization or RMSNormalization"},
     {"biasgelu", 2, 5, steno_pass_biasgelu, "Add of a bias and Gelu"},
     {"matmul", 2, 5, steno_pass_matmul, "Transpose and a factor into MatMul"},
+    {"signs", 1, 5, steno_pass_signs, "8-bit weights get the signedness of their activations"},
     {"share", 1, 5, steno_pass_share, "equal constants of different graphs become one"},
     {0},
 };

@@ -25,6 +25,8 @@ struct steno_pass_env {
     bool cut_after;
     /* The graph is run and not written: operators of domain ai.steno.run are allowed. */
     bool to_run;
+    /* The graph is written for other runtimes and not run. */
+    bool to_write;
     int opset; /* of ai.onnx, in which the graph is written; 0: not known (a graph that is run) */
     /* 8-bit products may quantize activations over other ranges than the graph says: one per
      * row. */
@@ -149,7 +151,7 @@ steno_pass_fn steno_pass_modern, steno_pass_again, steno_pass_reduce, steno_pass
     steno_pass_rmsnorm, steno_pass_ones, steno_pass_outer, steno_pass_skipnorm, steno_pass_biasgelu,
     steno_pass_embed, steno_pass_matmul, steno_pass_share;
 /* 16 and 8 bits */
-steno_pass_fn steno_pass_widen, steno_pass_qdq, steno_pass_convint;
+steno_pass_fn steno_pass_widen, steno_pass_qdq, steno_pass_convint, steno_pass_signs;
 /* True if n widens the weights of a product that pass qdq rewrites; such a node must not be folded
  * before. */
 bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n);
