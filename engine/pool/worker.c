@@ -177,6 +177,16 @@ static bool has_slack(const steno_pool_stream *ps)
     return ops->slack && ops->slack(ps->rec) > 0;
 }
 
+/* The recognizer breaks steno_stream_feed's word: it would be fed for ever. */
+static steno_status refuses(const steno_pool_stream *ps, size_t n, steno_err *err)
+{
+    const struct steno_pool_ops *ops = ps->pool->ops;
+    return steno_fail(err, STENO_ERR_INTERNAL,
+                      "stream takes none of %zu samples at %.3f s, though %s", n,
+                      (double)ps->consumed / ps->rate,
+                      ops->ready(ps->rec) ? "the step that is due may wait" : "no step is due");
+}
+
 /* Feed until a window is full (t->steps = true), or do what else is due. */
 static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item *t)
 {
@@ -201,7 +211,7 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item 
             consume(ps, used);
             t->audio += (double)used / ps->rate;
             if (!st && used == 0 && (!ops->ready(ps->rec) || has_slack(ps)))
-                st = steno_fail(err, STENO_ERR_INTERNAL, "stream takes no audio");
+                st = refuses(ps, n, err);
             break;
         case JOB_FINALIZE:
         case JOB_END:

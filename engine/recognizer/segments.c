@@ -275,7 +275,7 @@ static bool has_interval(const steno_stream *s)
 static size_t audible(const steno_stream *s, size_t n)
 {
     const size_t silent = calm(s);
-    return silent > s->in.g.trail ? s->in.g.seen - (silent - s->in.g.trail) : n;
+    return silent >= s->in.g.trail ? s->in.g.seen - (silent - s->in.g.trail) : n;
 }
 
 /* The end of the audio that an incremental family may accept: whole hops if it wants partials in

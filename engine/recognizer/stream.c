@@ -195,14 +195,13 @@ static bool takes_audio(const steno_stream *s)
     return !s->feeder->ready(s) || (s->listens && steno_stream_slack(s) > 0);
 }
 
-steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
-                               steno_err *err)
+/* Samples in the last block that are not moved on yet come first. */
+static steno_status feed(steno_stream *s, const float *pcm, size_t n, size_t *used, steno_err *err)
 {
     steno_status st = check_open(s, err);
     *used = 0;
     if (st)
         return st;
-    s->listens = steno_stream_slack(s) > 0;
     st = steno_stream_explain(s->feeder->drain(s), err);
     while (!st && *used < n && takes_audio(s)) {
         size_t k = 0;
@@ -215,6 +214,13 @@ steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size
     }
     s->failed |= st != STENO_OK;
     return st;
+}
+
+steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
+                               steno_err *err)
+{
+    s->listens = true;
+    return feed(s, pcm, n, used, err);
 }
 
 void steno_stream_set_waiting(steno_stream *s, size_t samples)
@@ -264,10 +270,11 @@ steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n, sten
     steno_status st = check_open(s, err);
     if (st)
         return st;
+    s->listens = false; /* all steps of an early final come before more audio, too */
     do {
         size_t used = 0;
-        if (!s->feeder->ready(s)) /* all steps of an early final come before more audio, too */
-            st = steno_stream_feed(s, pcm + at, n - at, &used, err);
+        if (!s->feeder->ready(s))
+            st = feed(s, pcm + at, n - at, &used, err);
         if (!st && s->feeder->ready(s))
             st = step_alone(s, err);
         if (st)

@@ -6,9 +6,11 @@
 
 #include "recognizer/batcher.h"
 
-/* Take samples until a step is due or all are taken; *used <= n of them. Between the steps of a
- * final that is begun early (steno_stream_slack) samples are taken, too: sound drops it, and then
- * no step of it is due any more. STENO_ERR_INVAL: the stream failed or ended before. Confined. */
+/* Take samples until a step is due that must come before more of them, or all are taken; *used <= n
+ * of them. The steps of a final that is begun early (steno_stream_slack) need not: sound drops it,
+ * and then no step of it is due any more. So less than n are taken only where afterwards
+ * steno_stream_ready without slack; the feed behind that step takes more. *used may be 0: samples
+ * from before made the step due. STENO_ERR_INVAL: the stream failed or ended before. Confined. */
 STENO_MUST steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
                                           steno_err *err);
 /* Tell how much audio waits to be fed, in samples at the input rate: with more than a quarter of a

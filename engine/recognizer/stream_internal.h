@@ -115,7 +115,7 @@ struct steno_stream {
     bool failed, ended;
     bool family_cuts; /* the family cuts the audio into utterances */
     bool no_early;    /* finals are not begun before their endpoint */
-    bool listens;     /* feed and flush take audio while the steps of an early final are due */
+    bool listens;     /* audio is taken while the steps of an early final are due */
 };
 
 #define STENO_STREAM_BLOCK 640 /* maximum of samples to resample at once */
