@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# All tests. check.sh [--san address|undefined|thread] [--slow] [--only KIND] [--name REGEX]
+# All tests. check.sh [--san address|undefined|thread] [--slow] [--only KIND] [--name REGEX] [--shared]
 #   KIND: unit fuzz kernels scripts integration faults; REGEX: only programs whose names it matches
+#   --shared: only programs that read recorded data in ../shared
 # Every test program speaks TAP; the last line is "N passed, M failed[, K skipped]".
 set -u
 cd "$(dirname "$0")/.." || exit 70
 
-san="" slow=0 only="" name_like=""
+san="" slow=0 only="" name_like="" shared=0
 while [ $# -gt 0 ]; do
     case "$1" in
     --san) san=$2; shift ;;
     --slow) slow=1 ;;
     --only) only=$2; shift ;;
     --name) name_like=$2; shift ;;
+    --shared) shared=1 ;;
     *) echo "check.sh: unknown option $1" >&2; exit 64 ;;
     esac
     shift
@@ -160,6 +162,15 @@ for kind in kernels faults unit fuzz; do
     # shellcheck disable=SC2086 # several folders
     mapfile -t -O "${#queue[@]}" queue < <(programs $kind $folders)
 done
+
+# By their sources: more than these would do no harm.
+if [ "$shared" = 1 ]; then
+    readers=" $(grep -lE 'SHARED|shared/|zoo|support/(shared|whisper_models)\.h' tests/*/test_* tests/arm_engine.sh |
+        sed 's,^tests/,,; s,\.[a-z]*$,,; s,^arm_engine$,arm,' | tr '\n' ' ')"
+    mapfile -t queue < <(printf '%s\n' "${queue[@]}" | while read -r line; do
+        case $readers in *" ${line%% *} "*) echo "$line" ;; esac
+    done)
+fi
 
 ordered=() sleepers=() workers=()
 for name in $longest; do
