@@ -11,7 +11,7 @@
 #include <systemd/sd-daemon.h>
 
 #define SECOND INT64_C(1000000000)
-#define STUCK_NS (10 * SECOND) /* a step takes milliseconds: after this time it is stuck */
+#define STUCK_NS (10 * SECOND) /* a node takes milliseconds: after this time it is stuck */
 #define CANARY_EVERY_NS (5 * SECOND)
 #define CANARY_LATE_NS (10 * SECOND) /* without an answer for so long: not ready */
 #define FRESH_NS (30 * SECOND)       /* how long an answer counts */

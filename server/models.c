@@ -216,6 +216,17 @@ static void close_served(struct steno_served *s)
     free(s);
 }
 
+/* Say once, when the cost of a live stream is known, that nobody can use the model live here. */
+static void warn_if_slow(const char *model, double each)
+{
+    if (each > 1)
+        steno_log(LOG_WARNING,
+                  "model %s is too slow for live use on this machine: a second of audio takes "
+                  "%.1f s of a processor, so live results fall behind; uploads and jobs only take "
+                  "longer",
+                  model, each);
+}
+
 /* On any thread of the pool. */
 static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed,
                         double each)
@@ -229,6 +240,7 @@ static void on_measured(void *user, const struct steno_pool_costs *costs, double
     if (each > 0) /* measured while it serves: replaces what was logged before */
         steno_log(LOG_NOTICE, "model %s: a live stream takes %.2f %% of a processor", s->info.dir,
                   100 * each);
+    warn_if_slow(s->info.dir, each);
     if (steno_costs_store(&s->costs, costs, slowed, &why))
         steno_log(LOG_INFO, "pool.calibration: %s; the next start measures again", why.msg);
 }
@@ -380,6 +392,7 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
               *fresh->info.language ? ", " : "", fresh->info.language, slot->dir, slot->generation,
               ps.workers, ps.batch_max, ps.measuring ? "" : "about ", ps.capacity,
               ps.measuring ? " until the cost of one is measured" : "");
+    warn_if_slow(slot->label, ps.each);
 }
 
 /* Lock held. Bytes of the weights of all loaded models. */
@@ -748,7 +761,7 @@ void steno_model_slot_view(struct steno_model_slot *slot, struct steno_model_vie
     pthread_mutex_unlock(&slot->models->lock);
 }
 
-static bool stuck_in(const steno_pool *pool, int workers, int64_t since_ns, int *worker,
+static bool stuck_in(steno_pool *pool, int workers, int64_t since_ns, int *worker,
                      int64_t *at_ns)
 {
     for (int i = 0; i < workers; i++) {

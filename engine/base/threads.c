@@ -40,6 +40,11 @@ enum {
     MASKED = 32    /* up to this number, parts of a job have a bit each */
 };
 
+/* The engine's only variable that no handle leads to. A watched thread runs sessions of every
+ * network that any family, detector or rescorer has, many of them shared by threads; each would
+ * have to be told whose run this is, for a sign of life alone. */
+static _Thread_local _Atomic uint64_t *steno_thread_beats;
+
 struct worker {
     steno_team *team;
     int number; /* 1 to size - 1 */
@@ -111,6 +116,19 @@ steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(vo
         return steno_fail(err, STENO_ERR_NOMEM, "thread %s: %s", name, strerror(rc));
     }
     return STENO_OK;
+}
+
+void steno_thread_count_beats(_Atomic uint64_t *counter)
+{
+    steno_thread_beats = counter;
+}
+
+void steno_thread_beat(void)
+{
+    _Atomic uint64_t *n = steno_thread_beats;
+    if (n) /* the only writer; readers order nothing by it */
+        atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
 }
 
 void steno_thread_give_way(void)

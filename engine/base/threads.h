@@ -11,6 +11,7 @@
 #include "base/status.h"
 
 #include <pthread.h>
+#include <stdint.h>
 
 typedef struct steno_team steno_team; /* its size is frozen; one thread at a time may call run */
 
@@ -29,6 +30,12 @@ bool steno_cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t unt
 /* Lower the priority of the calling thread and of those it starts from now on (10 nicer; on Linux a
  * thread has its own value). No effect in a sandbox that forbids it. */
 void steno_thread_give_way(void);
+
+/* Signs of life of a thread that works long, for a watchdog: from now on each steno_thread_beat of
+ * the calling thread adds 1 to *beats, which no other thread writes. NULL: none are counted. A
+ * session beats before each node that it runs. */
+void steno_thread_count_beats(_Atomic uint64_t *beats);
+void steno_thread_beat(void);
 
 /* Start a team. threads >= 1, including the caller; more than 1024 is STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_team_new(steno_team **out, int threads, steno_err *err);

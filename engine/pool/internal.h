@@ -108,6 +108,7 @@ struct steno_pool_worker {
     double cpu; /* s this thread has used; guarded by the pool's lock */
     _Atomic bool busy;
     _Atomic int64_t since_ns;
+    _Atomic uint64_t beats, seen; /* of its thread; the last that a watchdog has seen */
     struct steno_pool_item items[STENO_BATCH_MAX];
     size_t n;
     /* of the items that step */

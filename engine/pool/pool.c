@@ -246,6 +246,7 @@ void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st)
     st->ready = p->n_ready;
     st->capacity = steno_pool_capacity_now(p);
     st->measuring = p->load.measuring;
+    st->each = st->measuring ? 0 : steno_pool_each(p);
     st->costs = p->load.costs;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         st->costs.step[i] *= p->load.slower;
@@ -258,12 +259,16 @@ void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st)
         st->busy += atomic_load_explicit(&p->workers[i].busy, memory_order_relaxed);
 }
 
-struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int i)
+struct steno_pool_heartbeat steno_pool_worker_heartbeat(steno_pool *p, int i)
 {
-    const struct steno_pool_worker *w = &p->workers[i];
+    struct steno_pool_worker *w = &p->workers[i];
     /* relaxed: a watchdog compares values seconds apart */
+    const bool busy = atomic_load_explicit(&w->busy, memory_order_relaxed);
+    const uint64_t beats = atomic_load_explicit(&w->beats, memory_order_relaxed);
+    if (atomic_exchange_explicit(&w->seen, beats, memory_order_relaxed) != beats && busy)
+        atomic_store_explicit(&w->since_ns, steno_now_ns(), memory_order_relaxed);
     return (struct steno_pool_heartbeat){
-        .busy = atomic_load_explicit(&w->busy, memory_order_relaxed),
+        .busy = busy,
         .since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed)};
 }
 

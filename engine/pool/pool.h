@@ -155,6 +155,9 @@ struct steno_pool_stats {
     int capacity;              /* live streams that can run in real time */
     /* The capacity is not known yet; until then it is four per worker. */
     bool measuring;
+    /* s of a worker that a second of a live stream's audio takes, once it is known. Above 1 one
+     * stream alone falls behind: the model is too slow for live use on this machine. */
+    double each;
     int ready;     /* streams waiting for a worker */
     int busy;      /* workers that are busy */
     int batch_max; /* largest batch */
@@ -167,12 +170,14 @@ struct steno_pool_stats {
 };
 void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st);
 
-/* For a watchdog. Worker i (0..workers-1) has been busy since `since_ns` (CLOCK_MONOTONIC; if idle:
- * the end of its last step). A busy worker whose time does not change is stuck. */
+/* For a watchdog, which asks again and again. Worker i (0..workers-1) has been busy since
+ * `since_ns` (CLOCK_MONOTONIC; if idle: the end of its last step). A step may take minutes, of a
+ * large model on a slow machine: where the network has advanced by a node since the last call, the
+ * time is that of this call. A busy worker whose time does not change is stuck. */
 struct steno_pool_heartbeat {
     bool busy;
     int64_t since_ns;
 };
-struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int i);
+struct steno_pool_heartbeat steno_pool_worker_heartbeat(steno_pool *p, int i);
 
 #endif

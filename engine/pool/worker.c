@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "pool/internal.h"
 
 /* What the stream needs next. */
@@ -396,6 +397,7 @@ static void serve(struct steno_pool_worker *w)
 void *steno_pool_work(void *worker)
 {
     struct steno_pool_worker *w = worker;
+    steno_thread_count_beats(&w->beats);
     while (steno_pool_take(w)) {
         stamp(w);
         atomic_store_explicit(&w->busy, true, memory_order_relaxed);

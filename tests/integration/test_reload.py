@@ -292,6 +292,10 @@ def measured_costs_are_kept_for_the_next_start(_):
             with Stenod(f"pool.calibration={cache}", "limits.sessions=100000") as d:
                 return metric(d, "steno_stream_capacity", "digits-en")
 
+        def too_slow():
+            with Stenod(f"pool.calibration={cache}") as d:
+                return [line for line in d.output().splitlines() if "too slow for live use" in line]
+
         def kept():
             name, = os.listdir(cache)
             with open(os.path.join(cache, name), encoding="utf-8") as f:
@@ -309,6 +313,10 @@ def measured_costs_are_kept_for_the_next_start(_):
         write(path, slow)
         assert 1 <= capacity() <= 2 * os.cpu_count()
         assert kept() == (path, slow)  # and were not measured again
+        assert not too_slow()
+        write(path, {**slow, "host": 4.25})
+        line, = too_slow()
+        assert "warning: model digits-en is" in line and " 4.3 s of a processor" in line, line
         for useless in ("nonsense", {**slow, "slowed": 9}):  # but these costs are measured again
             write(path, useless)
             capacity()

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/threads.h"
 #include "tests/unit/pool_fake.h"
 
 /* ---- the fake recognizer, which counts ------------------------------------------------------ */
@@ -164,7 +165,7 @@ static struct {
     pthread_cond_t changed;
     char text[4096];
     size_t len;
-    int batches, shut_at;
+    int batches, shut_at, beats;
     bool shut;
 } book = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -177,7 +178,20 @@ static void log_batch(steno_stream *const *s, size_t n)
     if (++book.batches == book.shut_at)
         book.shut = true;
     pthread_cond_broadcast(&book.changed);
-    while (book.shut)
+    while (book.shut) {
+        pthread_cond_wait(&book.changed, &book.lock);
+        for (; book.beats; pthread_cond_broadcast(&book.changed), book.beats--)
+            steno_thread_beat();
+    }
+    pthread_mutex_unlock(&book.lock);
+}
+
+void fake_beat(int n)
+{
+    pthread_mutex_lock(&book.lock);
+    book.beats = n;
+    pthread_cond_broadcast(&book.changed);
+    while (book.beats)
         pthread_cond_wait(&book.changed, &book.lock);
     pthread_mutex_unlock(&book.lock);
 }

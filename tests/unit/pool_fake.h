@@ -28,6 +28,8 @@ const char *fake_log(void);
 void fake_barrier(bool open);
 /* Open it until the n-th batch since fake_log_reset, which does not end. Waits for that one. */
 void fake_run_to(int n);
+/* The step that the barrier holds has come n nodes further. Waits for that. */
+void fake_beat(int n);
 /* Wait until n batches have begun since fake_log_reset. */
 void fake_wait_batches(int n);
 

@@ -80,7 +80,7 @@ void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st)
     *st = (struct steno_pool_stats){.workers = 2, .steps = atomic_load(&p->steps)};
 }
 
-struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int i)
+struct steno_pool_heartbeat steno_pool_worker_heartbeat(steno_pool *p, int i)
 {
     bool hangs = i == 1 && atomic_load(&p->hangs);
     return (struct steno_pool_heartbeat){
@@ -110,7 +110,7 @@ void steno_models_release(steno_models *m, struct steno_served *s)
 
 bool steno_models_find_stuck(steno_models *m, int64_t since_ns, int *worker, int64_t *at_ns)
 {
-    const struct steno_pool *pool = ((struct steno_served *)m)->pool;
+    struct steno_pool *pool = ((struct steno_served *)m)->pool;
     struct steno_pool_stats st;
     steno_pool_get_stats(((struct steno_served *)m)->pool, &st);
     for (int i = 0; i < st.workers; i++) {

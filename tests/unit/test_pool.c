@@ -325,6 +325,35 @@ static void heartbeat_shows_who_is_busy(void **state)
     steno_pool_close(p);
 }
 
+/* Of a large model on a slow machine a step takes minutes. */
+static void a_step_that_advances_is_alive_however_long_it_takes(void **state)
+{
+    (void)state;
+    steno_pool *p = pool_open(1, 1, 4.0);
+    struct client c;
+    struct steno_pool_heartbeat h;
+    int64_t since;
+    fake_log_reset();
+    fake_barrier(false);
+    client_open(&c, p, NULL);
+    client_push(&c, WINDOW, WINDOW);
+    fake_wait_batches(1);
+    since = steno_pool_worker_heartbeat(p, 0).since_ns;
+    for (int node = 0; node < 3; node++) {
+        const int64_t asked = steno_now_ns();
+        assert_int_equal(steno_pool_worker_heartbeat(p, 0).since_ns, since); /* a node hangs */
+        fake_beat(1 + node);
+        h = steno_pool_worker_heartbeat(p, 0);
+        assert_true(h.busy && h.since_ns >= asked && h.since_ns > since);
+        since = h.since_ns;
+    }
+    fake_barrier(true);
+    steno_pool_stream_end(c.ps);
+    client_wait_done(&c);
+    client_close(&c);
+    steno_pool_close(p);
+}
+
 static void wait_idle(steno_pool *p, int n)
 {
     int idle = -1;
@@ -433,6 +462,7 @@ int main(void)
         cmocka_unit_test(a_long_upload_does_not_hold_up_a_live_stream),
         cmocka_unit_test(many_streams_from_many_threads),
         cmocka_unit_test(heartbeat_shows_who_is_busy),
+        cmocka_unit_test(a_step_that_advances_is_alive_however_long_it_takes),
         cmocka_unit_test(a_stream_that_is_alone_stays_with_its_worker),
         cmocka_unit_test(latency_counts_from_the_push),
         cmocka_unit_test(options_out_of_range_are_refused),

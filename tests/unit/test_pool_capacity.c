@@ -36,6 +36,7 @@ static void capacity_follows_from_what_a_stream_costs(void **state)
     pthread_mutex_unlock(&p->lock);
     steno_pool_get_stats(p, &st);
     assert_in_range(st.capacity, 169, 170); /* one worker: 0.85 / 5 ms */
+    assert_true(fabs(st.each - 0.005) < 1e-9);
     pthread_mutex_lock(&p->lock);
     p->load.slower = 4; /* steps take four times as long */
     assert_in_range(steno_pool_capacity_now(p), 49, 50);

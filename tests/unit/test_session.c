@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/threads.h"
 #include "nn/network/network.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/onnx_make.h"
@@ -711,6 +712,33 @@ static void sessions_run_at_the_same_time(void **state)
     steno_network_close(n);
 }
 
+static void a_watched_thread_beats_before_each_node(void **state)
+{
+    steno_network *n = network(mixed(), 3);
+    steno_session *s = session(n);
+    float x[60] = {0};
+    struct steno_tensor t = f32(x, 2, (int64_t[]){10, 6});
+    _Atomic uint64_t beats = 0, others = 0;
+    uint64_t each;
+    (void)state;
+    set(s, 0, &t);
+    run(s); /* on a thread that nobody watches */
+    steno_thread_count_beats(&beats);
+    run(s);
+    each = beats;
+    assert_in_range(each, 2, 7); /* of seven nodes that are no shape arithmetic, some are fused */
+    run(s);
+    assert_int_equal(beats, 2 * each);
+    steno_thread_count_beats(&others);
+    run(s);
+    steno_thread_count_beats(NULL);
+    run(s);
+    assert_int_equal(beats, 2 * each);
+    assert_int_equal(others, each);
+    steno_session_close(s);
+    steno_network_close(n);
+}
+
 static void threads_give_the_same_bits(void **state)
 {
     steno_network *n = network(mixed(), 3);
@@ -756,6 +784,7 @@ int main(void)
         cmocka_unit_test(sizes_that_overflow_at_run_time_are_errors),
         cmocka_unit_test(limits_of_memory_and_steps_hold),
         cmocka_unit_test(sessions_run_at_the_same_time),
+        cmocka_unit_test(a_watched_thread_beats_before_each_node),
         cmocka_unit_test(threads_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -327,6 +327,7 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
         .ws = ws, .node = s->node, .in = s->in, .out = s->out, .step = s, .frame = f, .plan = p};
     size_t cur = ws->cur, used = ws->used;
     steno_status st;
+    steno_thread_beat();
     if (ws->max_steps && ++ws->steps > ws->max_steps)
         return steno_fail(err, STENO_ERR_LIMIT, "node '%s' (%s): more than %llu steps in one run",
                           s->node->name, s->node->op_type, (unsigned long long)ws->max_steps);
