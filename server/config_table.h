@@ -175,7 +175,8 @@ ROW(STRING, fetch_hosts, "fetch", "hosts", "STENO_FETCH_HOSTS", "", 0, 0,
 ROW(BOOL, fetch_private, "fetch", "private", "STENO_FETCH_PRIVATE", "no", 0, 0,
     "Fetch from addresses of this machine and of private networks too.")
 ROW(SECONDS, fetch_timeout, "fetch", "timeout", "STENO_FETCH_TIMEOUT", "60", 1, 3600,
-    "Maximum time of one hop of a fetch. Its size is limited by limits.body.")
+    "Maximum time of a fetch, with its redirects; also of the recording of a job, of which each "
+    "try has this time. Its size is limited by limits.body, of a job by jobs.max_bytes.")
 ROW(STRING, jobs_dir, "jobs", "dir", "STENO_JOBS_DIR", "", 0, 0,
     "Directory in which jobs (POST /v1/jobs) and their recordings are kept; only this process may "
     "use it. Empty: there are no jobs.")

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/threads.h"
 #include "cli/libcurl.h"
@@ -36,6 +37,7 @@ struct fetch {
     struct steno_fetched got;
     const struct steno_fetch_sink *sink; /* NULL: got.body */
     CURL *handle;
+    int64_t deadline; /* of all hops */
     struct curl_slist *headers; /* of the trace; NULL: none */
 };
 
@@ -177,6 +179,13 @@ static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, cur
            (t->sink && t->sink->stopped(t->user));
 }
 
+/* At least 1: for libcurl 0 is no limit. */
+static long milliseconds_left(const struct fetch *t)
+{
+    const int64_t left = (t->deadline - steno_now_ns()) / 1000000;
+    return left > 1 ? (long)left : 1;
+}
+
 static void set_options(struct fetch *t, CURL *c)
 {
     const struct libcurl *l = &t->f->curl;
@@ -186,12 +195,7 @@ static void set_options(struct fetch *t, CURL *c)
     l->easy_setopt(c, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     l->easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     l->easy_setopt(c, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
-    if (t->sink) {
-        l->easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
-        l->easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)t->f->conf->fetch_timeout);
-    } else {
-        l->easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(t->f->conf->fetch_timeout * 1000));
-    }
+    l->easy_setopt(c, CURLOPT_TIMEOUT_MS, milliseconds_left(t));
     l->easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     l->easy_setopt(c, CURLOPT_OPENSOCKETDATA, t->f);
     l->easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
@@ -363,6 +367,7 @@ steno_status steno_fetch_into(steno_fetcher *f, const char *url, const struct st
     t->done = done;
     t->user = user;
     t->sink = sink;
+    t->deadline = steno_now_ns() + (int64_t)(f->conf->fetch_timeout * 1e9);
     memcpy(t->url, url, strlen(url) + 1);
     t->headers = steno_trace_add_headers(&f->curl, NULL, trace);
     steno_buf_init(&t->got.body, f->conf->body_bytes);

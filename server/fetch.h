@@ -4,7 +4,8 @@
  * A URL of a client must not reach what the client cannot: only http and https, only listed hosts,
  * at each redirect again, no proxy of the environment, and no private address unless fetch.private.
  * The address is checked when the socket is made, after the name was resolved, so a name that
- * resolves to something else the second time gains nothing. Size and time are limited.
+ * resolves to something else the second time gains nothing. Size and time are limited, the time for
+ * all redirects together: a server that sends a byte a second ends as one that is silent.
  *
  * Locked: one mutex. A fetch has a thread of its own, at most STENO_FETCHES at once. */
 #ifndef STENO_SERVER_FETCH_H
@@ -47,8 +48,7 @@ struct steno_fetch_sink {
     steno_status (*write)(void *user, const void *p, size_t n, steno_err *err);
     bool (*stopped)(void *user); /* the fetch is not needed any longer */
 };
-/* The same into a sink, which has its own limit of size. The time of the whole is not limited: the
- * fetch ends when nothing comes for fetch.timeout. */
+/* The same into a sink, which has its own limit of size. */
 STENO_MUST steno_status steno_fetch_into(steno_fetcher *f, const char *url,
                                          const struct steno_trace *trace,
                                          const struct steno_fetch_sink *sink,

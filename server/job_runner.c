@@ -3,6 +3,9 @@
  *
  *     FETCHING -> WAITING (for its model, or for a place) -> RUNNING -> STORING -> IDLE
  *
+ * A recording on its way takes no worker's place, however slowly it comes: up to FETCHES more runs
+ * than workers may be FETCHING. Those that have their recording wait for a place.
+ *
  * A store that is away keeps a run in STORING, or in GIVING_UP, until it takes the result or the
  * job back.
  *
@@ -30,6 +33,7 @@
 #define BACKOFF_MS 10000        /* after the first try; four times as long after the second */
 #define SEGMENTS_MAX (4u << 20) /* bytes of the texts of one beat */
 #define RESULTS 5
+#define FETCHES (STENO_FETCHES - 2) /* requests fetch too */
 
 enum phase { IDLE, FETCHING, WAITING, RUNNING, STORING, GIVING_UP };
 
@@ -82,19 +86,45 @@ struct steno_job_runner {
     const struct steno_job_metrics *metrics;
     pthread_t thread;
     int64_t next_sweep, next_claim;
+    int64_t put_off; /* jobs, since a fetch ended, for which there was no place to fetch */
     int64_t quiet; /* no warning about the store before */
 
     pthread_mutex_t lock; /* guards what follows, and the fields of runs named above */
     pthread_cond_t wake;
     bool woken, stop;
 
-    int n;
+    int workers, n; /* n: workers and FETCHES */
     struct run runs[];
 };
 
 static int64_t lease_ms(const steno_job_runner *r)
 {
     return (int64_t)(r->sv->srv->conf->jobs_lease * 1000);
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static int count_in(const struct steno_job_runner *r, enum phase phase)
+{
+    int n = 0;
+    for (int i = 0; i < r->n; i++)
+        n += r->runs[i].phase == phase;
+    return n;
+}
+
+/* Runs that take, or wait for, a worker's place. */
+static int count_busy(const struct steno_job_runner *r)
+{
+    return r->n - count_in(r, IDLE) - count_in(r, FETCHING);
+}
+
+/* A place is free: whoever waits looks now. */
+static void look_again(struct steno_job_runner *r)
+{
+    r->next_claim = 0;
+    for (int i = 0; i < r->n; i++)
+        if (r->runs[i].phase == WAITING)
+            r->runs[i].next = 0;
 }
 
 /* ---- what other threads do ------------------------------------------------------------------- */
@@ -215,7 +245,7 @@ static void clear_run(struct run *x)
         free((void *)(uintptr_t)x->bodies[i].text);
     if (x->up)
         steno_upload_free(x->up);
-    x->r->next_claim = 0;
+    look_again(x->r);
     if (x->r->q->ops->get_audio) /* the spool has a copy only */
         steno_spool_remove(x->r->spool, x->rec.id);
     pthread_mutex_lock(&x->r->lock);
@@ -585,6 +615,7 @@ static void try_start(struct run *x)
 static void end_fetch(struct run *x)
 {
     steno_err err = x->fetch_err;
+    x->r->put_off = 0;
     if (!err.code) {
         x->rec.bytes = (int64_t)steno_spool_size(x->file);
         (void)!steno_spool_commit(x->file, &err);
@@ -602,18 +633,32 @@ static void end_fetch(struct run *x)
         try_again(x, "fetch_failed", err.msg);
 }
 
+/* Slow servers hold all places to fetch. The job comes back later, and each next one later still,
+ * so that jobs behind a thousand of this kind have their turn before the first ones return. */
+static void put_off(struct run *x, const char *why)
+{
+    const int64_t delay = 2000 * ++x->r->put_off, most = 60000;
+    give_up(x, false, delay < most ? delay : most, "busy", why);
+}
+
 static void start_fetch(struct run *x)
 {
     static const struct steno_fetch_sink sink = {on_fetched_data, is_unwanted};
     steno_job_runner *r = x->r;
     steno_err err;
-    steno_status st =
-        steno_spool_begin(&x->file, r->spool, x->rec.id, r->sv->srv->conf->jobs_bytes, &err);
+    steno_status st;
+    if (count_in(r, FETCHING) >= FETCHES) {
+        put_off(x, "too many recordings are being fetched");
+        return;
+    }
+    st = steno_spool_begin(&x->file, r->spool, x->rec.id, r->sv->srv->conf->jobs_bytes, &err);
     x->phase = FETCHING;
     x->over = false;
     if (!st)
         st = steno_fetch_into(r->sv->fetcher, x->rec.url, &x->trace, &sink, on_fetched, x, &err);
-    if (st == STENO_ERR_BUSY || st == STENO_ERR_CANCELLED)
+    if (st == STENO_ERR_BUSY)
+        put_off(x, err.msg);
+    else if (st == STENO_ERR_CANCELLED)
         give_up(x, false, 1000, "busy", err.msg);
     else if (st == STENO_ERR_INVAL)
         fail(x, "fetch_failed", err.msg);
@@ -692,8 +737,10 @@ static void step(struct run *x)
         else if (stop)
             give_up(x, false, 0, "interrupted", "the server was stopped");
         else if (now >= x->next) {
+            x->next = now + SECOND;
             beat(x);
-            try_start(x);
+            if (count_in(r, RUNNING) < r->workers)
+                try_start(x);
         }
         break;
     case RUNNING:
@@ -759,6 +806,8 @@ static void claim(steno_job_runner *r, int64_t now_ns)
         steno_status st;
         if (x->phase != IDLE)
             continue;
+        if (count_busy(r) >= r->workers)
+            return;
         st = r->q->ops->claim(r->q, "stenod", now, now + lease_ms(r), &rec, &err);
         if (st && st != STENO_NEED_MORE)
             complain(r, err.msg);
@@ -808,7 +857,8 @@ static void *work(void *arg)
 steno_status steno_job_runner_open(steno_job_runner **out, steno_job_service *service, int workers,
                                    steno_err *err)
 {
-    steno_job_runner *r = calloc(1, sizeof *r + (size_t)workers * sizeof *r->runs);
+    const int n = workers + FETCHES;
+    steno_job_runner *r = calloc(1, sizeof *r + (size_t)n * sizeof *r->runs);
     steno_status st;
     if (!r)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -817,8 +867,9 @@ steno_status steno_job_runner_open(steno_job_runner **out, steno_job_service *se
     r->q = steno_job_service_queue(service);
     r->spool = steno_job_service_spool(service);
     r->metrics = steno_job_service_metrics(service);
-    r->n = workers;
-    for (int i = 0; i < workers; i++) {
+    r->workers = workers;
+    r->n = n;
+    for (int i = 0; i < n; i++) {
         r->runs[i] = (struct run){.r = r, .fd = -1, .cutting = -1};
         steno_buf_init(&r->runs[i].texts, SEGMENTS_MAX);
     }

@@ -2,6 +2,7 @@
 import http.server
 import tempfile
 import threading
+import time
 import wave
 
 from daemon import DIGITS, SLOW
@@ -28,7 +29,8 @@ def longer(times):
 
 
 class Web(http.server.BaseHTTPRequestHandler):
-    """Serves recordings (GET) and takes callbacks (POST, PUT); answers are the statuses in `plan`, then 200."""
+    """Serves recordings (GET), /drip for ever, a byte at a time, and takes callbacks (POST, PUT); answers are the statuses in
+    `plan`, then 200."""
     got, plan, fetched, asked = [], [], [], []
 
     def do_GET(self):  # pylint: disable=invalid-name
@@ -37,11 +39,17 @@ class Web(http.server.BaseHTTPRequestHandler):
         status = 404 if self.path == "/none.wav" else 302 if self.path == "/moved.wav" else 200
         body = WAV if status == 200 else b"x" * 1000
         self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", "1000000" if self.path.startswith("/drip") else str(len(body)))
         if status == 302:
             self.send_header("Location", "/a.wav")
         self.end_headers()
-        self.wfile.write(body)
+        try:
+            while self.path.startswith("/drip"):
+                self.wfile.write(b"x")
+                time.sleep(0.1)
+            self.wfile.write(body)
+        except OSError:
+            pass
 
     def do_POST(self):  # pylint: disable=invalid-name
         body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -315,6 +315,29 @@ def recordings_are_fetched_when_their_job_runs():
 
 
 @case
+def a_slow_url_holds_no_worker():
+    with Jobs("fetch.hosts=127.0.0.1", "fetch.private=yes", "fetch.timeout=1h", "jobs.workers=1") as d:
+        raw = json.dumps({"urls": [BASE + f"/drip{i}" for i in range(10)]})  # more than are fetched at once
+        slow = [j["id"] for j in d.json("POST", "/v1/jobs", raw, JSON)[2]["jobs"]]
+        assert eventually(lambda: sum(d.job(s)["state"] == "running" for s in slow) == 6), [d.job(s) for s in slow]
+        d.ends(d.submit())
+        states = [d.job(s)["state"] for s in slow]
+        assert states.count("running") == 6 and states.count("queued") == 4, states
+        assert all(d.job(s)["tries"] == 0 for s in slow if d.job(s)["state"] == "queued")
+        d.request("DELETE", "/v1/jobs/" + next(s for s in slow if d.job(s)["state"] == "running"))  # its place is taken
+        assert eventually(lambda: sum(d.job(s)["state"] == "running" for s in slow) == 6, 60 * SLOW), [d.job(s) for s in slow]
+
+
+@case
+def the_limit_of_a_fetch_holds_for_jobs_too():
+    with Jobs("fetch.hosts=127.0.0.1", "fetch.private=yes", "fetch.timeout=1") as d:
+        job = d.json("POST", "/v1/jobs", json.dumps({"url": BASE + "/drip"}), JSON)[2]["id"]
+        assert eventually(lambda: "last_error" in d.job(job)), d.job(job)
+        error = d.job(job)["last_error"]
+        assert error["code"] == "fetch_failed" and "longer than fetch.timeout" in error["message"], error
+
+
+@case
 def a_callback_is_signed_and_tried_again_until_it_is_taken():
     secret = os.urandom(24).hex()
     with tempfile.NamedTemporaryFile("w") as f:
