@@ -243,7 +243,8 @@ static bool addressable(const struct einsum *e, int t, size_t *row, size_t *col)
 static void multiply(const struct job *j, const int64_t *offset, size_t from, size_t m, void *work)
 {
     const steno_kernels *k = steno_op_kernels(j->e->ctx);
-    const float *a = j->e->factor[A] + offset[A] + from * j->a_row, *b = j->e->factor[B] + offset[B];
+    const float *a = j->e->factor[A] + offset[A] + from * j->a_row;
+    const float *b = j->e->factor[B] + offset[B];
     float *c = j->e->y + offset[Y] + from * j->c_row;
     if (j->a_col == 1 && j->b_row == 1 && (j->n <= FEW || j->m <= FEW))
         k->dots_f32(c, j->c_row, a, j->a_row, m, b, j->b_col, j->n, j->k);

@@ -404,16 +404,88 @@ static steno_status run_mvn(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 /* ---- InstanceNormalization, GroupNormalization ---- x [N, C, ...] */
+struct group_job {
+    const steno_kernels *k;
+    const float *x;
+    float *y;
+    const double *gamma, *beta;
+    size_t groups, channels, plane; /* groups of an image, channels of a group */
+    bool per_group;                 /* gamma and beta are */
+    double eps;
+};
+
+/* Sums are f32 within blocks of L1, f64 over blocks. */
+enum { BLOCK = 1024 };
+
+/* Mean and 1 / sqrt(var + eps). */
+static void moments_f32(const steno_kernels *k, const float *x, size_t n, double eps, float *mean,
+                        double *inv)
+{
+    float d[BLOCK];
+    double m = 0, v = 0;
+    for (size_t i = 0; i < n; i += BLOCK)
+        m += (double)k->sum_f32(x + i, n - i < BLOCK ? n - i : BLOCK);
+    m /= (double)n;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t len = n - i < BLOCK ? n - i : BLOCK;
+        k->affine_f32(d, x + i, len, 1, -(float)m);
+        v += (double)k->dot_f32(d, d, len);
+    }
+    *mean = (float)m;
+    *inv = 1 / sqrt(v / (double)n + eps);
+}
+
+/* y = (x - mean) * scale + shift. One product and sum would cancel where the mean is large. */
+static void normalize(const steno_kernels *k, const float *x, size_t n, float mean, float scale,
+                      float shift, float *y)
+{
+    float d[BLOCK];
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t len = n - i < BLOCK ? n - i : BLOCK;
+        k->affine_f32(d, x + i, len, 1, -mean);
+        k->affine_f32(y + i, d, len, scale, shift);
+    }
+}
+
+static void group_rows(void *arg, size_t begin, size_t end)
+{
+    const struct group_job *j = arg;
+    for (size_t r = begin; r < end; r++) {
+        size_t at = r * j->channels * j->plane, group = r % j->groups;
+        float mean;
+        double inv;
+        moments_f32(j->k, j->x + at, j->channels * j->plane, j->eps, &mean, &inv);
+        for (size_t c = 0; c < j->channels; c++, at += j->plane) {
+            size_t p = j->per_group ? group : group * j->channels + c;
+            normalize(j->k, j->x + at, j->plane, mean, (float)(inv * j->gamma[p]),
+                      (float)j->beta[p], j->y + at);
+        }
+    }
+}
+
+static void group_f64(const struct group_job *j, const double *x, double *y, size_t rows)
+{
+    const size_t n = j->channels * j->plane;
+    for (size_t r = 0; r < rows; r++) {
+        double mean, inv;
+        moments(x + r * n, n, j->eps, false, &mean, &inv);
+        for (size_t i = 0; i < n; i++) {
+            size_t group = r % j->groups;
+            size_t p = j->per_group ? group : group * j->channels + i / j->plane;
+            y[r * n + i] = (x[r * n + i] - mean) * inv * j->gamma[p] + j->beta[p];
+        }
+    }
+}
+
 static steno_status run_group(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    bool instance = !strcmp(node->op_type, "InstanceNormalization"), per_group;
-    double eps = (double)steno_node_float(node, "epsilon", 1e-5f);
+    bool instance = !strcmp(node->op_type, "InstanceNormalization");
+    struct group_job j = {.k = steno_op_kernels(ctx),
+                          .eps = (double)steno_node_float(node, "epsilon", 1e-5f)};
     const struct steno_tensor *x, *g, *b;
     struct steno_tensor *y;
-    const double *xd, *gd, *bd;
-    double *yd;
-    size_t c, groups, plane, n, total;
+    size_t c, rows;
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
         return st;
@@ -426,35 +498,34 @@ static steno_status run_group(struct steno_op_ctx *ctx, steno_err *err)
     if (x->shape.rank < 2)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input has rank %d", x->shape.rank);
     c = (size_t)x->shape.dim[1];
-    groups = instance ? c : (size_t)steno_node_int(node, "num_groups", 0);
-    per_group = !instance && node->opset < 21; /* opset 18: scale and bias by group */
-    if (c && (!groups || groups > c || c % groups))
+    j.groups = instance ? c : (size_t)steno_node_int(node, "num_groups", 0);
+    j.per_group = !instance && node->opset < 21; /* opset 18: scale and bias by group */
+    if (c && (!j.groups || j.groups > c || c % j.groups))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "%zu channels do not divide into %zu groups", c, groups);
-    if (steno_numel(g) != (per_group ? groups : c) || steno_numel(b) != steno_numel(g))
+                             "%zu channels do not divide into %zu groups", c, j.groups);
+    if (steno_numel(g) != (j.per_group ? j.groups : c) || steno_numel(b) != steno_numel(g))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scale and bias do not fit %zu channels",
                              c);
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
-    total = steno_numel(x);
-    if (st || !total)
+    if (st || !steno_numel(x))
         return st;
-    xd = steno_ops_as_f64(ctx, x);
-    gd = steno_ops_as_f64(ctx, g);
-    bd = steno_ops_as_f64(ctx, b);
-    yd = steno_ops_out_f64(ctx, y);
-    if (!xd || !gd || !bd || !yd)
+    j.gamma = steno_ops_as_f64(ctx, g);
+    j.beta = steno_ops_as_f64(ctx, b);
+    j.plane = steno_ops_prod(&x->shape, 2, x->shape.rank);
+    j.channels = c / j.groups;
+    rows = (size_t)x->shape.dim[0] * j.groups;
+    if (!j.gamma || !j.beta)
         return steno_ops_nomem(ctx, err);
-    plane = steno_ops_prod(&x->shape, 2, x->shape.rank);
-    n = c / groups * plane;
-    for (size_t r = 0; r < total / n; r++) {
-        double mean, inv;
-        moments(xd + r * n, n, eps, false, &mean, &inv);
-        for (size_t i = 0; i < n; i++) {
-            size_t p = per_group ? r % groups : r % groups * (c / groups) + i / plane;
-            yd[r * n + i] = (xd[r * n + i] - mean) * inv * gd[p] + bd[p];
-        }
+    if (x->dtype == STENO_F64) {
+        group_f64(&j, x->data, y->data, rows);
+        return STENO_OK;
     }
-    steno_ops_put_f64(y, yd);
+    j.x = steno_ops_as_f32(ctx, x);
+    j.y = steno_ops_out_f32(ctx, y);
+    if (!j.x || !j.y)
+        return steno_ops_nomem(ctx, err);
+    steno_ops_ranges(ctx, rows, GRAIN / (j.channels * j.plane) + 1, group_rows, &j);
+    steno_ops_put_f32(y, j.y);
     return STENO_OK;
 }
 

@@ -1,31 +1,21 @@
 /* Pooling: MaxPool (opset 1 and later, with Indices), AveragePool, LpPool, and the Global forms.
- * Windows of up to three axes are computed in f64; the global mean and maximum of f32 use the
- * kernels. */
-#include "nn/ops/window.h"
+ * Windows have up to three axes. Those of types other than f64 are reduced by rows (pool_rows.c);
+ * f64, Indices and other norms than the first two go one window at a time, in f64. */
+#include "nn/ops/pool.h"
 
 #include <math.h>
 
-enum pool { POOL_MAX, POOL_MEAN, POOL_LP };
-
-struct pooling {
-    enum pool kind;
-    struct steno_window win;
-    struct steno_shape out;
-    bool include_pad;  /* the mean counts padding as zeros */
-    bool column_major; /* MaxPool: order of Indices within an image */
-    double p;          /* LpPool */
-    int64_t in[3], n_out[3], kernel[3], stride[3], dilation[3], before[3], after[3];
-};
-
-static enum pool kind_of(const struct steno_node *n)
+static enum steno_pool_kind kind_of(const struct steno_node *n)
 {
-    return strstr(n->op_type, "Max") ? POOL_MAX : strstr(n->op_type, "Lp") ? POOL_LP : POOL_MEAN;
+    return strstr(n->op_type, "Max")  ? STENO_POOL_MAX
+           : strstr(n->op_type, "Lp") ? STENO_POOL_LP
+                                      : STENO_POOL_MEAN;
 }
 
 /* ---- windows ---- */
 
 static steno_status read_pool(const struct steno_node *n, const struct steno_shape *x,
-                              struct pooling *p, steno_err *err)
+                              struct steno_pooling *p, steno_err *err)
 {
     steno_status st;
     memset(p, 0, sizeof *p);
@@ -59,7 +49,7 @@ static steno_status infer_pool(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape x = steno_infer_shape(ic, 0);
     const struct steno_node *n = steno_infer_node(ic);
-    struct pooling p;
+    struct steno_pooling p;
     p.out.rank = STENO_RANK_ANY;
     if (x.rank >= 0) {
         steno_status st = read_pool(n, &x, &p, err);
@@ -80,27 +70,25 @@ struct tally { /* of one window */
     int64_t taps, at; /* taps inside the input; position of the largest */
 };
 
-static int64_t taps_with_padding(const struct pooling *p, const int64_t *o)
+static int64_t taps_with_padding(const struct steno_pooling *p, const int64_t *o)
 {
-    int64_t n = 1;
+    int64_t n = 1, first, taps;
     for (int i = 0; i < 3; i++) {
-        int64_t first = o[i] * p->stride[i] - p->before[i], k = 0;
-        while (k < p->kernel[i] && first + k * p->dilation[i] < p->in[i] + p->after[i])
-            k++; /* a last window from ceil_mode may reach past the padding */
-        n *= k;
+        steno_pool_taps(p, i, o[i], &first, &taps);
+        n *= taps;
     }
     return n;
 }
 
-static void visit(const struct pooling *p, const double *x, int64_t i, int64_t j, int64_t k,
+static void visit(const struct steno_pooling *p, const double *x, int64_t i, int64_t j, int64_t k,
                   struct tally *t)
 {
     int64_t at = (i * p->in[1] + j) * p->in[2] + k;
     double v = x[at];
     t->taps++;
-    if (p->kind == POOL_LP) {
+    if (p->kind == STENO_POOL_LP) {
         t->sum += p->p == 1 ? fabs(v) : p->p == 2 ? v * v : pow(fabs(v), p->p);
-    } else if (p->kind == POOL_MEAN) {
+    } else if (p->kind == STENO_POOL_MEAN) {
         t->sum += v;
     } else if (t->taps == 1 || v > t->value || isnan(v)) {
         t->value = v;
@@ -109,7 +97,8 @@ static void visit(const struct pooling *p, const double *x, int64_t i, int64_t j
     }
 }
 
-static double pool_window(const struct pooling *p, const double *x, const int64_t *o, int64_t *at)
+static double pool_window(const struct steno_pooling *p, const double *x, const int64_t *o,
+                          int64_t *at)
 {
     struct tally t = {.value = -(double)INFINITY};
     for (int64_t a = 0; a < p->kernel[0]; a++) {
@@ -128,25 +117,25 @@ static double pool_window(const struct pooling *p, const double *x, const int64_
         }
     }
     *at = t.at;
-    if (p->kind == POOL_MAX)
+    if (p->kind == STENO_POOL_MAX)
         return t.value;
-    if (p->kind == POOL_LP)
+    if (p->kind == STENO_POOL_LP)
         return p->p == 1 ? t.sum : p->p == 2 ? sqrt(t.sum) : pow(t.sum, 1 / p->p);
     if (p->include_pad)
         t.taps = taps_with_padding(p, o);
     return t.taps ? t.sum / (double)t.taps : 0;
 }
 
-static bool takes(enum pool kind, steno_dtype t)
+static bool takes(enum steno_pool_kind kind, steno_dtype t)
 {
-    return steno_ops_is_float(t) || (kind == POOL_MAX && (t == STENO_I8 || t == STENO_U8));
+    return steno_ops_is_float(t) || (kind == STENO_POOL_MAX && (t == STENO_I8 || t == STENO_U8));
 }
 
 static steno_status run_pool(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_tensor *x;
     struct steno_tensor *y, *idx = NULL;
-    struct pooling p;
+    struct steno_pooling p;
     const double *xd;
     double *yd;
     int64_t *where = NULL;
@@ -165,13 +154,15 @@ static steno_status run_pool(struct steno_op_ctx *ctx, steno_err *err)
         st = steno_op_out(ctx, 1, STENO_I64, &p.out, &idx, err);
     if (st)
         return st;
+    image = (size_t)(p.in[0] * p.in[1] * p.in[2]);
+    images = (size_t)x->shape.dim[0] * (size_t)x->shape.dim[1];
+    if (x->dtype != STENO_F64 && !idx && steno_pool_by_rows(&p))
+        return steno_pool_rows(ctx, &p, images, x, y, err);
     xd = steno_ops_as_f64(ctx, x);
     yd = steno_ops_out_f64(ctx, y);
     if (!xd || !yd)
         return steno_ops_nomem(ctx, err);
     where = idx ? idx->data : NULL;
-    image = (size_t)(p.in[0] * p.in[1] * p.in[2]);
-    images = (size_t)x->shape.dim[0] * (size_t)x->shape.dim[1];
     for (size_t m = 0, n = 0; m < images; m++) {
         int64_t o[3], at;
         for (o[0] = 0; o[0] < p.n_out[0]; o[0]++)
@@ -199,21 +190,21 @@ static steno_status infer_global(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static double whole(enum pool kind, double p, const double *x, size_t n)
+static double whole(enum steno_pool_kind kind, double p, const double *x, size_t n)
 {
-    double r = kind == POOL_MAX ? -(double)INFINITY : 0;
+    double r = kind == STENO_POOL_MAX ? -(double)INFINITY : 0;
     for (size_t i = 0; i < n; i++)
-        if (kind == POOL_MAX)
+        if (kind == STENO_POOL_MAX)
             r = x[i] > r || isnan(x[i]) ? x[i] : r;
         else
-            r += kind == POOL_MEAN ? x[i] : pow(fabs(x[i]), p);
-    return kind == POOL_MAX ? r : kind == POOL_MEAN ? r / (double)n : pow(r, 1 / p);
+            r += kind == STENO_POOL_MEAN ? x[i] : p == 1 ? fabs(x[i]) : pow(fabs(x[i]), p);
+    return kind == STENO_POOL_MAX ? r : kind == STENO_POOL_MEAN ? r / (double)n : pow(r, 1 / p);
 }
 
 static steno_status run_global(struct steno_op_ctx *ctx, steno_err *err)
 {
     const steno_kernels *k = steno_op_kernels(ctx);
-    enum pool kind = kind_of(steno_op_node(ctx));
+    enum steno_pool_kind kind = kind_of(steno_op_node(ctx));
     double p = (double)steno_node_int(steno_op_node(ctx), "p", 2);
     const struct steno_tensor *x;
     struct steno_tensor *y;
@@ -235,12 +226,13 @@ static steno_status run_global(struct steno_op_ctx *ctx, steno_err *err)
     st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
     if (st)
         return st;
-    if (x->dtype == STENO_F32 && kind != POOL_LP) {
+    if (x->dtype == STENO_F32 && (kind != STENO_POOL_LP || p == 2)) {
         const float *xf = x->data;
         float *yf = y->data;
-        for (size_t r = 0; r < rows; r++)
-            yf[r] = kind == POOL_MAX ? k->max_reduce_f32(xf + r * n, n)
-                                     : k->sum_f32(xf + r * n, n) / (float)n;
+        for (size_t r = 0; r < rows; r++, xf += n)
+            yf[r] = kind == STENO_POOL_MAX  ? k->max_reduce_f32(xf, n)
+                    : kind == STENO_POOL_LP ? sqrtf(k->dot_f32(xf, xf, n))
+                                            : k->sum_f32(xf, n) / (float)n;
         return STENO_OK;
     }
     xd = steno_ops_as_f64(ctx, x);

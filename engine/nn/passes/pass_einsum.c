@@ -21,8 +21,8 @@ static size_t add_ellipsis(size_t axes, size_t n, char *out)
     return n;
 }
 
-/* Read the term up to `end`; false for too many letters and repetitions. rank: of the value; -1: the
- * result. dots: gets the number of axes of the ellipsis; of the result, has it. */
+/* Read the term up to `end`; false for too many letters and repetitions. rank: of the value; -1:
+ * the result. dots: gets the number of axes of the ellipsis; of the result, has it. */
 static bool term(const char *p, const char *end, int rank, size_t *dots, char *out)
 {
     size_t n = 0, letters = 0;

@@ -1,0 +1,188 @@
+/* Pooling by rows of the last axis, with the elementwise kernels. The taps of the other axes reduce
+ * several rows to one. Then the windows of that row: where they overlap little, each is a reduction
+ * of its own; else the row is reduced with copies of itself that are shifted by one tap each, and
+ * every stride-th element of the result is taken. Rows go in blocks that stay in L1. */
+#include "nn/ops/pool.h"
+
+#include <math.h>
+
+enum {
+    SPAN = 2048,         /* elements of a row that a block of outputs reads */
+    REDUCTION_COSTS = 96 /* elements that a shifted copy reduces in the time of one call */
+};
+
+struct pool_job {
+    const struct steno_pooling *p;
+    const steno_kernels *k;
+    const float *x;
+    float *y;
+    const float *taps; /* mean: the taps of each output along the last axis */
+    bool by_window;
+};
+
+/* Number of the taps at from, from + step, ... that lie before `end`; at most n. */
+static int64_t taps_before(int64_t end, int64_t from, int64_t step, int64_t n)
+{
+    int64_t k = end <= from ? 0 : (end - from + step - 1) / step;
+    return k < n ? k : n;
+}
+
+int64_t steno_pool_taps(const struct steno_pooling *p, int axis, int64_t o, int64_t *first,
+                        int64_t *padded)
+{
+    const int64_t step = p->dilation[axis], n = p->kernel[axis], in = p->in[axis],
+                  from = o * p->stride[axis] - p->before[axis];
+    *first = taps_before(0, from, step, n);
+    /* a last window from ceil_mode may reach past the padding */
+    *padded = taps_before(in + p->after[axis], from, step, n);
+    return taps_before(in, from, step, n) - *first;
+}
+
+static int64_t reach(const struct steno_pooling *p)
+{
+    return (p->kernel[2] - 1) * p->dilation[2] + 1;
+}
+
+bool steno_pool_by_rows(const struct steno_pooling *p)
+{
+    return reach(p) <= SPAN && (p->kind != STENO_POOL_LP || p->p == 1 || p->p == 2);
+}
+
+/* to = to and x, reduced */
+static void reduce(const struct pool_job *j, float *to, const float *x, size_t n)
+{
+    if (j->p->kind == STENO_POOL_MAX)
+        j->k->max_f32(to, to, 1, x, 1, n);
+    else
+        j->k->add_f32(to, to, 1, x, 1, n);
+}
+
+/* The numbers that are reduced: x itself, or the terms of a norm. */
+static const float *terms(const struct pool_job *j, float *to, const float *x, size_t n)
+{
+    if (j->p->kind != STENO_POOL_LP)
+        return x;
+    if (j->p->p == 1)
+        j->k->abs_f32(to, x, n);
+    else
+        j->k->mul_f32(to, x, 1, x, 1, n);
+    return to;
+}
+
+/* to [n] = elements `from` and on of the reduced rows of the window (a, b); outside of the input
+ * what changes no result. */
+static void reduce_rows(const struct pool_job *j, const float *image, int64_t a, int64_t b,
+                        int64_t from, int64_t n, float *to)
+{
+    const struct steno_pooling *p = j->p;
+    const float outside = p->kind == STENO_POOL_MAX ? -INFINITY : 0;
+    int64_t first[2], padded, rows[2], lo = from < 0 ? -from : 0, hi = p->in[2] - from;
+    bool any = false;
+    float term[SPAN];
+    rows[0] = steno_pool_taps(p, 0, a, &first[0], &padded);
+    rows[1] = steno_pool_taps(p, 1, b, &first[1], &padded);
+    lo = lo < n ? lo : n;
+    hi = hi < lo ? lo : hi < n ? hi : n;
+    for (int64_t i = 0; i < lo; i++)
+        to[i] = outside;
+    for (int64_t i = hi; i < n; i++)
+        to[i] = outside;
+    for (int64_t r = 0; r < rows[0]; r++)
+        for (int64_t s = 0; s < rows[1]; s++) {
+            int64_t at[2] = {
+                a * p->stride[0] - p->before[0] + (first[0] + r) * p->dilation[0],
+                b * p->stride[1] - p->before[1] + (first[1] + s) * p->dilation[1]};
+            const float *x = image + (at[0] * p->in[1] + at[1]) * p->in[2] + from + lo;
+            x = terms(j, term, x, (size_t)(hi - lo));
+            if (any)
+                reduce(j, to + lo, x, (size_t)(hi - lo));
+            else
+                memcpy(to + lo, x, (size_t)(hi - lo) * sizeof *to);
+            any = true;
+        }
+    for (int64_t i = lo; i < hi && !any; i++)
+        to[i] = outside;
+}
+
+/* y [n] = the windows of x */
+static void reduce_windows(const struct pool_job *j, float *x, int64_t n, float *y)
+{
+    const struct steno_pooling *p = j->p;
+    const int64_t stride = p->stride[2], dilation = p->dilation[2];
+    float shifted[SPAN], *to = stride == 1 ? y : shifted;
+    const size_t wide = (size_t)((n - 1) * stride + 1);
+    if (j->by_window) {
+        for (int64_t o = 0; o < n; o++)
+            y[o] = p->kind == STENO_POOL_MAX
+                       ? j->k->max_reduce_f32(x + o * stride, (size_t)p->kernel[2])
+                       : j->k->sum_f32(x + o * stride, (size_t)p->kernel[2]);
+        return;
+    }
+    memcpy(to, x, wide * sizeof *to);
+    for (int64_t c = 1; c < p->kernel[2]; c++)
+        reduce(j, to, x + c * dilation, wide);
+    for (int64_t o = 0; stride != 1 && o < n; o++)
+        y[o] = to[o * stride];
+}
+
+static void finish(const struct pool_job *j, int64_t a, int64_t b, int64_t from, size_t n, float *y)
+{
+    const struct steno_pooling *p = j->p;
+    int64_t first, padded[2], rows;
+    if (p->kind == STENO_POOL_LP && p->p == 2)
+        j->k->sqrt_f32(y, y, n);
+    if (p->kind != STENO_POOL_MEAN)
+        return;
+    rows = steno_pool_taps(p, 0, a, &first, &padded[0]);
+    rows *= steno_pool_taps(p, 1, b, &first, &padded[1]);
+    if (p->include_pad)
+        rows = padded[0] * padded[1];
+    for (size_t i = 0; i < n; i++) {
+        float taps = (float)rows * j->taps[(size_t)from + i];
+        y[i] = taps != 0 ? y[i] / taps : 0;
+    }
+}
+
+/* Rows [begin, end) of the outputs of all images. */
+static void pool_some(void *arg, size_t begin, size_t end)
+{
+    const struct pool_job *j = arg;
+    const struct steno_pooling *p = j->p;
+    const int64_t fits = (SPAN - reach(p)) / p->stride[2] + 1;
+    const size_t image = (size_t)(p->in[0] * p->in[1] * p->in[2]);
+    for (size_t r = begin; r < end; r++) {
+        const int64_t b = (int64_t)(r % (size_t)p->n_out[1]);
+        const int64_t a = (int64_t)(r / (size_t)p->n_out[1] % (size_t)p->n_out[0]);
+        const float *x = j->x + r / (size_t)(p->n_out[0] * p->n_out[1]) * image;
+        float row[SPAN], *y = j->y + r * (size_t)p->n_out[2];
+        for (int64_t o = 0, n; o < p->n_out[2]; o += n) {
+            n = p->n_out[2] - o < fits ? p->n_out[2] - o : fits;
+            reduce_rows(j, x, a, b, o * p->stride[2] - p->before[2],
+                        (n - 1) * p->stride[2] + reach(p), row);
+            reduce_windows(j, row, n, y + o);
+            finish(j, a, b, o, (size_t)n, y + o);
+        }
+    }
+}
+
+steno_status steno_pool_rows(struct steno_op_ctx *ctx, const struct steno_pooling *p, size_t images,
+                             const struct steno_tensor *x, struct steno_tensor *y, steno_err *err)
+{
+    struct pool_job j = {.p = p, .k = steno_op_kernels(ctx)};
+    float *taps = steno_op_scratch(ctx, (size_t)p->n_out[2] * sizeof *taps + 1);
+    j.x = steno_ops_as_f32(ctx, x);
+    j.y = steno_ops_out_f32(ctx, y);
+    if (!j.x || !j.y || !taps)
+        return steno_ops_nomem(ctx, err);
+    for (int64_t o = 0; p->kind == STENO_POOL_MEAN && o < p->n_out[2]; o++) {
+        int64_t first, padded, n = steno_pool_taps(p, 2, o, &first, &padded);
+        taps[o] = (float)(p->include_pad ? padded : n);
+    }
+    j.taps = taps;
+    j.by_window = p->dilation[2] == 1 &&
+                  p->stride[2] * (p->kernel[2] - 1) > p->kernel[2] + REDUCTION_COSTS;
+    steno_ops_ranges(ctx, images * (size_t)(p->n_out[0] * p->n_out[1]),
+                     1 + 16384 / (1 + (size_t)p->in[2]), pool_some, &j);
+    steno_ops_put_f32(y, j.y);
+    return STENO_OK;
+}
