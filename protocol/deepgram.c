@@ -9,8 +9,16 @@
 
 #define OPUS_HEAD_AT 28 /* in an Ogg stream whose first page has one packet */
 
+/* A segment of a channel. */
+struct segment {
+    bool open;    /* sound was heard, and no final has come yet */
+    bool told;    /* SpeechStarted was sent, or is not wanted */
+    double start; /* s */
+};
+
 struct state {
     bool interim, vad_events;
+    struct segment segments[STENO_AUDIO_MAX_CHANNELS];
     bool named; /* an encoding was given */
     struct steno_deepgram_wants wants;
     double from[STENO_AUDIO_MAX_CHANNELS]; /* s: start of each channel's next Results */
@@ -177,6 +185,131 @@ static steno_status first_audio(struct steno_dialect_session *d, const char *p, 
     return steno_deepgram_first_audio(&d->start.audio, state_of(d)->named, p, n, err);
 }
 
+/* ---- Configure ------------------------------------------------------------------------------- */
+
+steno_status steno_deepgram_set_terms(struct steno_dialect_session *d, const json_t *terms,
+                                      steno_err *err)
+{
+    const json_t *v;
+    size_t i;
+    steno_status st;
+    if (!terms || json_is_null(terms))
+        return STENO_OK;
+    if (!json_is_array(terms))
+        return steno_fail(err, STENO_ERR_INVAL, "keyterms: must be a list of strings");
+    st = steno_hint_set(d->asked.hints, "hotwords", "", err);
+    json_array_foreach (terms, i, v)
+        if (!st)
+            st = json_is_string(v)
+                     ? steno_hint_add_hotword(d->asked.hints, json_string_value(v), err)
+                     : steno_fail(err, STENO_ERR_INVAL, "keyterms: must be a list of strings");
+    return st;
+}
+
+steno_status steno_deepgram_put_list(struct steno_buf *b, const char *name, const char *text)
+{
+    const char *p = text ? text : "";
+    bool any = false;
+    steno_status st = steno_buf_printf(b, ",\"%s\":[", name);
+    for (size_t n; !st && *p; p += n + (p[n] == ',')) {
+        size_t from = strspn(p, " ");
+        n = strcspn(p, ",");
+        if (from >= n)
+            continue;
+        st = any ? steno_buf_puts(b, ",") : STENO_OK;
+        if (!st)
+            st = steno_json_put_string(b, p + from, n - from);
+        any = true;
+    }
+    return st ? st : steno_buf_puts(b, "]");
+}
+
+/* Formatting that can be turned on and off; others can be off. */
+static steno_status set_features(struct steno_deepgram_wants *w, json_t *features, steno_err *err)
+{
+    const char *name;
+    json_t *v;
+    if (!features || json_is_null(features))
+        return STENO_OK;
+    if (!json_is_object(features))
+        return steno_fail(err, STENO_ERR_INVAL, "features: must be an object");
+    json_object_foreach (features, name, v) {
+        bool *flag = !strcmp(name, "numerals")       ? &w->numerals
+                     : !strcmp(name, "smart_format") ? &w->smart_format
+                     : !strcmp(name, "punctuate")    ? &w->punctuate
+                                                     : NULL;
+        if (!json_is_boolean(v))
+            return steno_fail(err, STENO_ERR_INVAL, "features.%.40s: must be true or false", name);
+        if (!flag && json_is_true(v))
+            return steno_fail(err, STENO_ERR_INVAL,
+                              "features.%.40s: is not one of numerals, smart_format, punctuate",
+                              name);
+        if (flag)
+            *flag = json_is_true(v);
+    }
+    return STENO_OK;
+}
+
+/* Read {"keyterms", "features"}: all of it, or nothing changes. *code: why not, for the client. */
+static steno_status configure(struct steno_dialect_session *d, const json_t *root,
+                              const char **code, steno_err *err)
+{
+    const json_t *terms = json_object_get(root, "keyterms");
+    struct steno_deepgram_wants wants = state_of(d)->wants;
+    char model[STENO_NATIVE_MODEL_BYTES];
+    steno_status st = set_features(&wants, json_object_get(root, "features"), err);
+    *code = "CONFIGURE_INVALID";
+    if (!st)
+        st = steno_dialect_ask(d, err);
+    if (!st) {
+        st = steno_deepgram_set_terms(d, terms, err);
+        if (st && json_is_array(terms) && strstr(err->msg, "longer"))
+            *code = "CONFIGURE_KEYTERM_LIMIT_EXCEEDED";
+    }
+    if (!st && json_array_size(terms) && d->check) {
+        d->asked.needs_hotwords = true;
+        *code = "CONFIGURE_KEYTERMS_NOT_SUPPORTED";
+        st = d->check(d, &d->asked, model, err);
+    }
+    if (st)
+        return st;
+    state_of(d)->wants = wants;
+    steno_dialect_take(d);
+    return STENO_OK;
+}
+
+/* Every Configure has exactly one answer. */
+static steno_status on_configure(struct steno_dialect_session *d, const json_t *root,
+                                 enum steno_dialect_act *act, steno_err *err)
+{
+    const json_t *terms = json_object_get(root, "keyterms");
+    const bool replaces = terms && !json_is_null(terms);
+    const char *code;
+    char id[37];
+    steno_err why = {0};
+    steno_status st = configure(d, root, &code, &why);
+    struct steno_buf *b;
+    const bool done = !st;
+    if (st && st != STENO_ERR_INVAL)
+        return steno_fail(err, st, "%s", why.msg);
+    steno_dialect_uuid(d->id, id);
+    b = d->begin(d);
+    st = steno_buf_printf(b, "{\"type\":\"Configure%s\",\"request_id\":\"%s\"",
+                          done ? "Success" : "Failure", id);
+    if (!st && !done)
+        st = steno_buf_printf(b, ",\"code\":\"%s\",", code);
+    if (!st && !done)
+        st = steno_json_put_member(b, "description", why.msg);
+    if (!st && done && replaces)
+        st = steno_deepgram_put_list(b, "keyterms", d->hints.hotwords);
+    d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
+    if (done && replaces)
+        *act = STENO_ACT_CHANGE;
+    return STENO_OK;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
 static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
                          enum steno_dialect_act *act, steno_err *err)
 {
@@ -189,10 +322,14 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     json_t *root;
     const char *type;
     steno_status st = steno_dialect_json(&root, p, n, err);
-    (void)d;
     if (st)
         return st;
     type = json_string_value(json_object_get(root, "type"));
+    if (type && !strcmp(type, "Configure")) {
+        st = on_configure(d, root, act, err);
+        json_decref(root);
+        return st;
+    }
     st = STENO_ERR_INVAL;
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
         if (!strcmp(type, types[i].name)) {
@@ -201,7 +338,8 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
         }
     if (st)
         (void)steno_fail(err, st,
-                         "message: type '%.40s' is not one of KeepAlive, Finalize, CloseStream",
+                         "message: type '%.40s' is not one of KeepAlive, Configure, Finalize, "
+                         "CloseStream",
                          type ? type : "");
     json_decref(root);
     return st;
@@ -281,8 +419,10 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
     struct steno_buf *b = d->begin(d);
     bool final = ev->kind == STENO_FINAL;
     const bool told = ev->language && *ev->language;
-    double until = final ? ev->end : ev->time;
+    /* a final without words is of all audio so far */
+    double until = d->offset + (final && *ev->text ? ev->end : ev->time);
     steno_status st = steno_buf_puts(b, "{\"type\":\"Results\",");
+    state_of(d)->wants.offset = d->offset;
     steno_deepgram_note_language(&state_of(d)->wants, told ? ev->language : d->model_language);
     if (until < *from)
         until = *from;
@@ -294,7 +434,8 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
                               "\"start\":%.3f,\"is_final\":%s,\"speech_final\":%s,"
                               "\"from_finalize\":%s,\"channel\":{\"alternatives\":[",
                               until - *from, *from, final ? "true" : "false",
-                              final && ev->reason == STENO_FINAL_ENDPOINT ? "true" : "false",
+                              final && *ev->text && ev->reason == STENO_FINAL_ENDPOINT ? "true"
+                                                                                       : "false",
                               final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false");
     if (!st)
         st = put_alternatives(d, b, ev);
@@ -320,15 +461,38 @@ static void send_moment(struct steno_dialect_session *d, const char *type, const
     d->commit(d, st ? st : steno_buf_printf(b, ",\"%s\":%.3f}", name, seconds), false);
 }
 
+/* Sound is speech once there is a word: clicks and music have none. */
+static void follow_segment(struct steno_dialect_session *d, const struct steno_event *ev)
+{
+    struct segment *g = &state_of(d)->segments[d->channel];
+    if (ev->kind == STENO_SPEECH_START)
+        *g = (struct segment){
+            .open = true, .told = !state_of(d)->vad_events, .start = d->offset + ev->start};
+    if (g->open && !g->told && *ev->text) {
+        send_moment(d, "SpeechStarted", "timestamp", g->start);
+        g->told = true;
+    }
+    if (ev->kind == STENO_FINAL)
+        g->open = false;
+}
+
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = state_of(d);
-    if (ev->kind == STENO_SPEECH_START && s->vad_events)
-        send_moment(d, "SpeechStarted", "timestamp", ev->start);
+    follow_segment(d, ev);
     if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && s->interim))
         send_results(d, ev);
     if (ev->kind == STENO_UTTERANCE_END)
-        send_moment(d, "UtteranceEnd", "last_word_end", ev->end);
+        send_moment(d, "UtteranceEnd", "last_word_end", d->offset + ev->end);
+}
+
+static bool is_busy(const struct steno_dialect_session *d)
+{
+    const struct state *s = d->state;
+    for (size_t i = 0; i < STENO_AUDIO_MAX_CHANNELS; i++)
+        if (s->segments[i].open)
+            return true;
+    return false;
 }
 
 static void end(struct steno_dialect_session *d, bool draining)
@@ -356,12 +520,15 @@ static void error(struct steno_dialect_session *d, const char *code, const char 
     struct steno_buf *b = d->begin(d);
     steno_status st = steno_buf_puts(b, "{\"type\":\"Error\",");
     steno_dialect_uuid(d->id, id);
-    if (!st)
-        st = steno_json_put_member(b, "category", code);
-    if (!st)
-        st = steno_buf_puts(b, ",");
-    if (!st)
-        st = steno_json_put_member(b, "message", message);
+    for (size_t i = 0; !st && i < 2; i++) { /* by its names in the documentation, and in SDKs */
+        st = steno_json_put_member(b, i ? "variant" : "category", code);
+        if (!st)
+            st = steno_buf_puts(b, ",");
+        if (!st)
+            st = steno_json_put_member(b, i ? "description" : "message", message);
+        if (!st && !i)
+            st = steno_buf_puts(b, ",");
+    }
     d->commit(d, st ? st : steno_buf_printf(b, ",\"details\":\"\",\"request_id\":\"%s\"}", id),
               false);
 }
@@ -391,6 +558,7 @@ const struct steno_dialect steno_dialect_deepgram = {
     .first_audio = first_audio,
     .binary_end = binary_end,
     .event = event,
+    .is_busy = is_busy,
     .error = error,
     .end = end,
     .close = close_as,

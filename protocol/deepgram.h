@@ -4,6 +4,7 @@
 #ifndef STENO_PROTOCOL_DEEPGRAM_H
 #define STENO_PROTOCOL_DEEPGRAM_H
 
+#include "base/arena.h"
 #include "protocol/openai_rest.h"
 #include "protocol/stream_native.h"
 
@@ -14,6 +15,7 @@ struct steno_deepgram_wants {
     bool numerals;        /* numbers as digits */
     bool smart_format;    /* both, and money, dates and times */
     bool paragraphs, utterances;
+    double offset;         /* s: added to the times of words */
     bool not_english;      /* numbers stayed words: the language is not, or not known as, English */
     char unsupported[256]; /* parameters that have no effect, with spaces between */
 };
@@ -49,12 +51,26 @@ STENO_MUST steno_status steno_deepgram_encoding(const char *value, enum steno_en
 STENO_MUST steno_status steno_deepgram_first_audio(struct steno_audio_format *f, bool named,
                                                    const char *p, size_t n, steno_err *err);
 
+/* Write numbers of a hypothesis as digits if that is wanted. *arena gets the memory of *a, and may
+ * be NULL. */
+STENO_MUST steno_status steno_deepgram_format(const struct steno_deepgram_wants *w,
+                                              struct steno_alternative *a, steno_arena **arena);
 /* Append "transcript","confidence","words":[{"word","start","end","confidence"}] of a hypothesis:
  * members, without braces. With punctuate, "word" is in lower case without punctuation around it,
  * and "punctuated_word" has the word as it is. With numerals, numbers of English are digits. */
 STENO_MUST steno_status steno_deepgram_put_text(struct steno_buf *b,
                                                 const struct steno_deepgram_wants *w,
                                                 const struct steno_alternative *a);
+/* Make the hotwords of d->asked those of a Configure message: a list of strings. NULL and null:
+ * those that were there stay. STENO_ERR_INVAL: no such list, or too long. */
+struct json_t;
+struct steno_dialect_session;
+STENO_MUST steno_status steno_deepgram_set_terms(struct steno_dialect_session *d,
+                                                 const struct json_t *terms, steno_err *err);
+/* Append ,"name":[...] of a text with commas between, as hotwords and languages are kept. NULL: the
+ * list is empty. */
+STENO_MUST steno_status steno_deepgram_put_list(struct steno_buf *b, const char *name,
+                                                const char *text);
 /* Append {"name","version","arch"} of a model. */
 STENO_MUST steno_status steno_deepgram_put_model(struct steno_buf *b, const char *name,
                                                  const char *version, const char *family);

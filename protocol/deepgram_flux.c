@@ -1,15 +1,19 @@
 /* Deepgram's /v2/listen ("Flux"): turns of a conversation instead of utterances. The server sends
- * TurnInfo events: StartOfTurn, Update, EagerEndOfTurn, TurnResumed, EndOfTurn. Source: the
- * AsyncAPI of deepgram-api-specs (2026-07).
+ * TurnInfo events: StartOfTurn, Update, EagerEndOfTurn, TurnResumed, EndOfTurn. Source: Deepgram's
+ * documentation and the types of deepgram-sdk 7.17 (October 2026).
  *
  * Deepgram's thresholds are confidences of a network that knows turns. Here silence is the
  * evidence: confidence_after tells how probable it is, after so much of it, that the turn is over.
  * EndOfTurn and EagerEndOfTurn come after the silence whose confidence is their threshold.
- * eot_timeout_ms bounds both. */
+ * eot_timeout_ms bounds both; with a threshold of 1 it is what ends a turn.
+ *
+ * A turn may be longer than the recognizer's segments. Words of a segment that ended because of its
+ * length stay in the turn. */
 #include "protocol/deepgram.h"
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "protocol/dialect.h"
@@ -22,16 +26,35 @@
 #define ENDS 0.1
 #define PAUSE 0.23 /* s */
 
+#define EOT_LEAST 0.5
+#define EOT_MOST 1.0
+#define EAGER_LEAST 0.3
+#define EAGER_MOST 0.9
+#define TIMEOUT_LEAST 500 /* ms */
+#define TIMEOUT_MOST 60000
+#define UPDATE 0.25 /* s of audio after which an Update is due, with or without new words */
+
 #define MAX_TURN (1u << 20) /* bytes of a turn's transcript and words, as JSON */
+
+struct said {
+    struct steno_buf text;  /* with a NUL that does not count, once it is not empty */
+    struct steno_buf words; /* JSON objects with commas between */
+};
 
 struct state {
     bool named;        /* an encoding was given */
     double eot, eager; /* confidences; eager 0: no EagerEndOfTurn */
     double timeout;    /* s */
     bool in_turn, told_eager;
+    bool by_timeout; /* of the turn: silence ends it by the timeout, not by its threshold */
     int64_t turn;
-    double window;          /* s: where the turn's audio begins */
-    struct steno_buf words; /* of the last Update: "transcript":...,"words":[...] */
+    double window;      /* s: where the turn's audio begins */
+    double now, told;   /* s: until where audio was recognized, in all and at the last event */
+    double word_end;    /* s: of the turn's last word */
+    struct said past;   /* the turn's earlier segments */
+    struct said said;   /* the turn, at its last event */
+    struct said before; /* and at the one before */
+    char language[STENO_LANGUAGE_BYTES]; /* that was heard last; "" = not known */
     struct steno_deepgram_wants wants;
 };
 
@@ -65,14 +88,33 @@ static void init(struct steno_dialect_session *d)
     struct state *s = state_of(d);
     s->eot = 0.7;
     s->timeout = 5;
-    steno_buf_init(&s->words, MAX_TURN);
+    for (size_t i = 0; i < 3; i++) {
+        struct said *all[] = {&s->past, &s->said, &s->before};
+        steno_buf_init(&all[i]->text, MAX_TURN);
+        steno_buf_init(&all[i]->words, MAX_TURN);
+    }
     d->start.alternatives = 1;
+    d->start.progress = true;
     apply(s, &d->start);
 }
 
 static void free_state(struct steno_dialect_session *d)
 {
-    steno_buf_free(&state_of(d)->words);
+    struct state *s = state_of(d);
+    for (size_t i = 0; i < 3; i++) {
+        struct said *all[] = {&s->past, &s->said, &s->before};
+        steno_buf_free(&all[i]->text);
+        steno_buf_free(&all[i]->words);
+    }
+}
+
+/* Several hints: one of these languages is detected. */
+static steno_status add_language(struct steno_hint_store *hints, const char *language,
+                                 steno_err *err)
+{
+    char all[2 * STENO_LANGUAGE_BYTES];
+    snprintf(all, sizeof all, "%s%s%s", hints->language, *hints->language ? "," : "", language);
+    return steno_hint_set(hints, "language", all, err);
 }
 
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
@@ -88,16 +130,17 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
         st = steno_query_int(name, value, STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE,
                              &d->start.audio.sample_rate, err);
     } else if (!strcmp(name, "eot_threshold")) {
-        st = steno_query_double(name, value, 0.5, 0.9, &s->eot, err);
+        st = steno_query_double(name, value, EOT_LEAST, EOT_MOST, &s->eot, err);
     } else if (!strcmp(name, "eager_eot_threshold")) {
-        st = steno_query_double(name, value, 0.3, 0.9, &s->eager, err);
+        st = steno_query_double(name, value, EAGER_LEAST, EAGER_MOST, &s->eager, err);
     } else if (!strcmp(name, "eot_timeout_ms")) {
-        st = steno_query_int(name, value, 500, 10000, &ms, err);
-        s->timeout = ms / 1000.0;
-    } else if (!strcmp(name, "keyterm")) {
+        st = steno_query_int(name, value, TIMEOUT_LEAST, TIMEOUT_MOST, &ms, err);
+        if (!st)
+            s->timeout = ms / 1000.0;
+    } else if (!strcmp(name, "keyterm") || !strcmp(name, "numerals")) {
         st = steno_deepgram_want(&s->wants, d->start.hints, name, value, err);
     } else if (!strcmp(name, "language_hint")) {
-        st = steno_hint_set(d->start.hints, "language", value, err);
+        st = add_language(d->start.hints, value, err);
     } else if (!strcmp(name, "model") || steno_native_is_option(name)) {
         st = steno_native_query(name, value, &d->start, err);
     } else {
@@ -141,42 +184,112 @@ static void opened(struct steno_dialect_session *d)
     close_message(d, b, st);
 }
 
-/* Keep the transcript and the words of an event. */
-static steno_status keep_words(struct state *s, const struct steno_event *ev)
+static void forget(struct said *a)
 {
-    steno_status st;
-    steno_buf_reset(&s->words);
-    st = steno_json_put_member(&s->words, "transcript", ev->text);
-    if (!st)
-        st = steno_buf_puts(&s->words, ",\"words\":[");
-    for (size_t i = 0; !st && i < ev->n_words; i++) {
-        const struct steno_word *w = &ev->words[i];
-        st = steno_buf_puts(&s->words, i ? ",{" : "{");
-        if (!st)
-            st = steno_json_put_member(&s->words, "word", w->text);
-        if (!st)
-            st = steno_buf_printf(&s->words, ",\"confidence\":%.4f,\"start\":%.3f,\"end\":%.3f}",
-                                  (double)w->confidence, w->start, w->end);
-    }
-    return st ? st : steno_buf_puts(&s->words, "]");
+    steno_buf_reset(&a->text);
+    steno_buf_reset(&a->words);
 }
 
-static void send_turn(struct steno_dialect_session *d, const char *event, double now,
-                      double confidence)
+static steno_status copy(struct said *out, const struct said *from)
 {
-    const struct state *s = state_of(d);
+    steno_status st;
+    forget(out);
+    st = steno_buf_add(&out->text, from->text.data, from->text.len);
+    return st ? st : steno_buf_add(&out->words, from->words.data, from->words.len);
+}
+
+static steno_status add_words(struct steno_buf *b, double offset, const struct steno_word *w,
+                              size_t n)
+{
+    steno_status st = STENO_OK;
+    for (size_t i = 0; !st && i < n; i++) {
+        st = steno_buf_puts(b, b->len ? ",{" : "{");
+        if (!st)
+            st = steno_json_put_member(b, "word", w[i].text);
+        if (!st)
+            st = steno_buf_printf(b, ",\"confidence\":%.4f,\"start\":%.3f,\"end\":%.3f}",
+                                  (double)w[i].confidence, offset + w[i].start, offset + w[i].end);
+    }
+    return st;
+}
+
+/* Append what an event says to what was said before it in the turn. */
+static steno_status add_event(struct said *out, const struct steno_deepgram_wants *wants,
+                              double offset, const struct steno_event *ev)
+{
+    struct steno_alternative a = {.text = ev->text, .n_words = ev->n_words, .words = ev->words};
+    steno_arena *arena;
+    steno_status st = steno_deepgram_format(wants, &a, &arena);
+    if (!st && out->text.len && *a.text)
+        st = steno_buf_puts(&out->text, " ");
+    if (!st)
+        st = steno_buf_puts(&out->text, a.text);
+    if (!st)
+        st = add_words(&out->words, offset, a.words, a.n_words);
+    steno_arena_free(arena);
+    return st;
+}
+
+/* Keep what the turn says with this event. */
+static steno_status keep(struct steno_dialect_session *d, const struct steno_event *ev)
+{
+    struct state *s = state_of(d);
+    const struct said last = s->said;
+    const char *heard = ev->language ? ev->language : "";
+    steno_status st;
+    s->said = s->before;
+    s->before = last;
+    steno_deepgram_note_language(&s->wants, *heard ? heard : d->model_language);
+    snprintf(s->language, sizeof s->language, "%s", heard);
+    s->word_end = d->offset + ev->end;
+    st = copy(&s->said, &s->past);
+    return st ? st : add_event(&s->said, &s->wants, d->offset, ev);
+}
+
+static bool has_changed(const struct state *s)
+{
+    const struct steno_buf *a = &s->said.text, *b = &s->before.text;
+    return a->len != b->len || (a->len && memcmp(a->data, b->data, a->len) != 0);
+}
+
+/* Append ,"languages":[heard],"languages_hinted":[given], as far as there are any. */
+static steno_status put_languages(struct steno_buf *b, const struct steno_dialect_session *d)
+{
+    const struct state *s = d->state;
+    steno_status st = STENO_OK;
+    if (*s->language)
+        st = steno_deepgram_put_list(b, "languages", s->language);
+    return st || !*d->hints.language
+               ? st
+               : steno_deepgram_put_list(b, "languages_hinted", d->hints.language);
+}
+
+/* trigger: what ended the turn; NULL: it goes on. */
+static void send_turn(struct steno_dialect_session *d, const char *event, double confidence,
+                      const char *trigger)
+{
+    struct state *s = state_of(d);
     steno_status st;
     struct steno_buf *b = open_message(d, "TurnInfo", &st);
     if (!st)
         st = steno_buf_printf(b,
                               ",\"event\":\"%s\",\"turn_index\":%lld,\"audio_window_start\":%.3f,"
-                              "\"audio_window_end\":%.3f,",
-                              event, (long long)s->turn, s->window, now);
+                              "\"audio_window_end\":%.3f,\"transcript\":",
+                              event, (long long)s->turn, s->window, s->now);
     if (!st)
-        st = steno_buf_add(b, s->words.data, s->words.len);
+        st = steno_json_put_string(b, s->said.text.data ? s->said.text.data : "", s->said.text.len);
     if (!st)
-        st = steno_buf_printf(b, ",\"end_of_turn_confidence\":%.2f", confidence);
+        st = steno_buf_puts(b, ",\"words\":[");
+    if (!st)
+        st = steno_buf_add(b, s->said.words.data, s->said.words.len);
+    if (!st)
+        st = steno_buf_printf(b, "],\"end_of_turn_confidence\":%.2f", confidence);
+    if (!st && trigger)
+        st = steno_buf_printf(b, ",\"trigger\":\"%s\"", trigger);
+    if (!st)
+        st = put_languages(b, d);
     close_message(d, b, st);
+    s->told = s->now;
 }
 
 /* The confidence with which a threshold is reached: its own, unless the timeout comes first. */
@@ -185,36 +298,77 @@ static double at_least(const struct state *s, double threshold)
     return confidence_after(fmin(silence_of(threshold), s->timeout));
 }
 
+static void start_turn(struct steno_dialect_session *d, double confidence)
+{
+    struct state *s = state_of(d);
+    s->in_turn = true;
+    s->by_timeout = s->timeout < silence_of(s->eot);
+    send_turn(d, "StartOfTurn", confidence, NULL);
+}
+
+static void end_turn(struct steno_dialect_session *d, enum steno_final_reason reason,
+                     double confidence)
+{
+    struct state *s = state_of(d);
+    const char *trigger = "manual";       /* ForceEndTurn or CloseStream */
+    if (reason == STENO_FINAL_ENDPOINT) { /* the end of sound may be before that of the word */
+        confidence = fmax(confidence, at_least(s, s->eot));
+        trigger = s->by_timeout ? "timeout" : "model";
+    }
+    if (s->told_eager && has_changed(s))
+        send_turn(d, "TurnResumed", confidence, NULL);
+    send_turn(d, "EndOfTurn", confidence, trigger);
+    s->turn++;
+    s->window = s->now;
+    s->in_turn = s->told_eager = false;
+    forget(&s->past);
+    forget(&s->said);
+}
+
+static void go_on(struct steno_dialect_session *d, double confidence)
+{
+    struct state *s = state_of(d);
+    send_turn(d, s->told_eager && has_changed(s) ? "TurnResumed" : "Update", confidence, NULL);
+    s->told_eager &= !has_changed(s);
+}
+
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = state_of(d);
-    const double now = d->offset + ev->time;
-    double confidence = confidence_after(ev->time - ev->end);
+    const double confidence = confidence_after(ev->time - ev->end);
+    s->now = fmax(s->now, d->offset + ev->time);
     if (ev->kind == STENO_UTTERANCE_END) {
         if (s->in_turn && !s->told_eager)
-            send_turn(d, "EagerEndOfTurn", now, fmax(confidence, at_least(s, s->eager)));
+            send_turn(d, "EagerEndOfTurn", fmax(confidence, at_least(s, s->eager)), NULL);
         s->told_eager = s->in_turn;
         return;
     }
-    if (ev->kind == STENO_SPEECH_START || !*ev->text)
+    /* sound without words is no turn; a turn ends all the same */
+    if (ev->kind == STENO_SPEECH_START ||
+        (!*ev->text && (!s->in_turn || ev->kind == STENO_PARTIAL)))
         return;
-    if (keep_words(s, ev)) {
+    if (keep(d, ev)) {
         d->commit(d, STENO_ERR_NOMEM, false);
         return;
     }
     if (!s->in_turn)
-        send_turn(d, "StartOfTurn", now, confidence);
+        start_turn(d, confidence);
     else if (ev->kind == STENO_PARTIAL)
-        send_turn(d, s->told_eager ? "TurnResumed" : "Update", now, confidence);
-    s->in_turn = ev->kind == STENO_PARTIAL;
-    s->told_eager = false;
-    if (s->in_turn)
+        go_on(d, confidence);
+    if (ev->kind != STENO_FINAL)
         return;
-    if (ev->reason == STENO_FINAL_ENDPOINT) /* the end of sound may be before that of the word */
-        confidence = fmax(confidence, at_least(s, s->eot));
-    send_turn(d, "EndOfTurn", now, confidence);
-    s->turn++;
-    s->window = now;
+    if (ev->reason != STENO_FINAL_LENGTH)
+        end_turn(d, ev->reason, confidence);
+    else if (copy(&s->past, &s->said))
+        d->commit(d, STENO_ERR_NOMEM, false);
+}
+
+static void progress(struct steno_dialect_session *d, double heard)
+{
+    struct state *s = state_of(d);
+    s->now = fmax(s->now, heard);
+    if (s->now - s->told >= UPDATE)
+        send_turn(d, "Update", confidence_after(s->in_turn ? s->now - s->word_end : 0), NULL);
 }
 
 static bool is_busy(const struct steno_dialect_session *d)
@@ -228,7 +382,7 @@ static steno_status set_threshold(const json_t *all, const char *name, double lo
                                   double *out, steno_err *err)
 {
     const json_t *v = json_object_get(all, name);
-    if (!v)
+    if (!v || json_is_null(v))
         return STENO_OK;
     if (!json_is_number(v) || !(json_number_value(v) >= low && json_number_value(v) <= high))
         return steno_fail(err, STENO_ERR_INVAL, "thresholds.%s must be %g to %g", name, low, high);
@@ -236,37 +390,45 @@ static steno_status set_threshold(const json_t *all, const char *name, double lo
     return STENO_OK;
 }
 
-static steno_status set_terms(struct steno_dialect_session *d, const json_t *terms, steno_err *err)
+static steno_status set_languages(struct steno_hint_store *hints, const json_t *all, steno_err *err)
 {
     const json_t *v;
     size_t i;
-    steno_status st = terms ? steno_hint_set(d->asked.hints, "hotwords", "", err) : STENO_OK;
-    json_array_foreach (terms, i, v)
-        if (!st && json_is_string(v))
-            st = steno_hint_add_hotword(d->asked.hints, json_string_value(v), err);
+    steno_status st;
+    if (!all || json_is_null(all))
+        return STENO_OK;
+    if (!json_is_array(all))
+        return steno_fail(err, STENO_ERR_INVAL, "language_hints must be a list of strings");
+    st = steno_hint_set(hints, "language", "", err);
+    json_array_foreach (all, i, v)
+        if (!st)
+            st = json_is_string(v)
+                     ? add_language(hints, json_string_value(v), err)
+                     : steno_fail(err, STENO_ERR_INVAL, "language_hints must be a list of strings");
     return st;
 }
 
-/* Read {"thresholds", "keyterms", "language_hints"}: all of it, or nothing changes. */
+/* Read {"thresholds", "keyterms", "language_hints", "numerals"}: all of it, or nothing changes. */
 static steno_status configure(struct steno_dialect_session *d, const json_t *root, steno_err *err)
 {
     struct state *s = state_of(d);
-    const json_t *limits = json_object_get(root, "thresholds");
-    const char *language =
-        json_string_value(json_array_get(json_object_get(root, "language_hints"), 0));
+    const json_t *limits = json_object_get(root, "thresholds"),
+                 *numerals = json_object_get(root, "numerals");
     double eot = s->eot, eager = s->eager, timeout = s->timeout * 1000;
     char model[STENO_NATIVE_MODEL_BYTES];
     steno_status st = steno_dialect_ask(d, err);
     if (!st)
-        st = set_threshold(limits, "eot_threshold", 0.5, 0.9, &eot, err);
+        st = set_threshold(limits, "eot_threshold", EOT_LEAST, EOT_MOST, &eot, err);
     if (!st)
-        st = set_threshold(limits, "eager_eot_threshold", 0.3, 0.9, &eager, err);
+        st = set_threshold(limits, "eager_eot_threshold", EAGER_LEAST, EAGER_MOST, &eager, err);
     if (!st)
-        st = set_threshold(limits, "eot_timeout_ms", 500, 10000, &timeout, err);
+        st = set_threshold(limits, "eot_timeout_ms", TIMEOUT_LEAST, TIMEOUT_MOST, &timeout, err);
     if (!st)
-        st = set_terms(d, json_object_get(root, "keyterms"), err);
-    if (!st && language)
-        st = steno_hint_set(d->asked.hints, "language", language, err);
+        st = steno_deepgram_set_terms(d, json_object_get(root, "keyterms"), err);
+    if (!st)
+        st = set_languages(d->asked.hints, json_object_get(root, "language_hints"), err);
+    if (!st && numerals && !json_is_null(numerals) && !json_is_boolean(numerals))
+        st = steno_fail(err, STENO_ERR_INVAL, "numerals must be true or false");
     if (!st && d->check)
         st = d->check(d, &d->asked, model, err);
     if (st)
@@ -274,6 +436,8 @@ static steno_status configure(struct steno_dialect_session *d, const json_t *roo
     s->eot = eot;
     s->eager = eager;
     s->timeout = timeout / 1000;
+    if (json_is_boolean(numerals))
+        s->wants.numerals = json_is_true(numerals);
     apply(s, &d->asked);
     steno_dialect_take(d);
     return STENO_OK;
@@ -289,7 +453,13 @@ static void send_configured(struct steno_dialect_session *d)
                               s->eot, s->timeout * 1000);
     if (!st && s->eager > 0)
         st = steno_buf_printf(b, ",\"eager_eot_threshold\":%g", s->eager);
-    close_message(d, b, st ? st : steno_buf_puts(b, "}"));
+    if (!st)
+        st = steno_buf_printf(b, "},\"numerals\":%s", s->wants.numerals ? "true" : "false");
+    if (!st)
+        st = steno_deepgram_put_list(b, "keyterms", d->hints.hotwords);
+    if (!st && *d->hints.language)
+        st = steno_deepgram_put_list(b, "language_hints", d->hints.language);
+    close_message(d, b, st);
 }
 
 /* Append ,"code","description". */
@@ -326,11 +496,14 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     type = json_string_value(json_object_get(root, "type"));
     if (type && !strcmp(type, "Configure"))
         st = on_configure(d, root, act, err);
+    else if (type && !strcmp(type, "ForceEndTurn"))
+        *act = STENO_ACT_FINALIZE; /* without words since the last turn nothing comes of it */
     else if (type && !strcmp(type, "CloseStream"))
         *act = STENO_ACT_END;
     else if (!type || strcmp(type, "KeepAlive") != 0)
         st = steno_fail(err, STENO_ERR_INVAL,
-                        "message: type '%.40s' is not one of CloseStream, Configure, KeepAlive",
+                        "message: type '%.40s' is not one of CloseStream, Configure, ForceEndTurn, "
+                        "KeepAlive",
                         type ? type : "");
     json_decref(root);
     return st;
@@ -359,6 +532,7 @@ const struct steno_dialect steno_dialect_flux = {
     .text = text,
     .first_audio = first_audio,
     .event = event,
+    .progress = progress,
     .is_busy = is_busy,
     .error = error,
     .end = end,

@@ -230,14 +230,14 @@ static steno_status put_words(struct steno_buf *b, const struct steno_deepgram_w
             st = put_word(b, wants, &w[i]);
         if (!st)
             st = steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f}",
-                                  w[i].start, w[i].end, (double)w[i].confidence);
+                                  wants->offset + w[i].start, wants->offset + w[i].end,
+                                  (double)w[i].confidence);
     }
     return st ? st : steno_buf_puts(b, "]");
 }
 
-/* Write numbers of a hypothesis as digits if that is wanted. *arena gets the memory of *a. */
-static steno_status format(const struct steno_deepgram_wants *w, struct steno_alternative *a,
-                           steno_arena **arena)
+steno_status steno_deepgram_format(const struct steno_deepgram_wants *w,
+                                   struct steno_alternative *a, steno_arena **arena)
 {
     const struct steno_alternative in = *a;
     *arena = NULL;
@@ -261,7 +261,7 @@ steno_status steno_deepgram_put_text(struct steno_buf *b, const struct steno_dee
 {
     struct steno_alternative shown = *a;
     steno_arena *arena;
-    steno_status st = format(w, &shown, &arena);
+    steno_status st = steno_deepgram_format(w, &shown, &arena);
     if (!st)
         st = put_formatted(b, w, &shown);
     steno_arena_free(arena);
@@ -374,7 +374,7 @@ static steno_status put_alternative(struct steno_buf *b, const struct steno_alte
 {
     struct steno_alternative shown = *a;
     steno_arena *arena;
-    steno_status st = format(w, &shown, &arena);
+    steno_status st = steno_deepgram_format(w, &shown, &arena);
     if (!st)
         st = steno_buf_puts(b, "{");
     if (!st)
@@ -397,7 +397,7 @@ static steno_status put_utterance(struct steno_buf *b, const steno_transcript *t
                                       .n_words = seg->n_words,
                                       .words = seg->words};
     steno_arena *arena;
-    steno_status st = format(&a->wants, &shown, &arena);
+    steno_status st = steno_deepgram_format(&a->wants, &shown, &arena);
     if (!st)
         st = steno_buf_printf(b, "%s{\"id\":\"%s-%zu\",\"channel\":%u,\"start\":%.3f,\"end\":%.3f,",
                               i ? "," : "", a->request_id, i, channel ? channel - 1 : 0, seg->start,

@@ -123,6 +123,8 @@ struct steno_dialect {
     /* The session continues on another connection. NULL: its sessions end with their connection. */
     void (*resumed)(struct steno_dialect_session *d, int64_t samples, bool ended);
     void (*event)(struct steno_dialect_session *d, const struct steno_event *ev);
+    /* With start.progress: so many seconds of the session's audio are recognized. May be NULL. */
+    void (*progress)(struct steno_dialect_session *d, double heard);
     /* Whether a segment is open, so that CHANGE must wait; NULL: never. */
     bool (*is_busy)(const struct steno_dialect_session *d);
     /* All results of a FINALIZE were delivered; may be NULL. */

@@ -39,6 +39,8 @@ struct steno_native_start {
     int beam;              /* 0 = the model's own; else 1..STENO_MAX_BEAM, at least alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
     double utterance_end; /* s, as in struct steno_stream_options; not a field of `start` */
+    bool needs_hotwords;  /* a model that takes none is an error in all dialects; not of `start` */
+    bool progress;        /* the dialect's `progress` is to be called; not a field of `start` */
     /* Options of the model's family; those not set are the server's. From `ready` on, those of
      * models have the values in force. */
     struct steno_options options;
@@ -73,7 +75,7 @@ bool steno_native_is_option(const char *name);
 
 /* Append every setting in force that is not the default of steno_native_start_init, hints included,
  * as "&NAME=VALUE", percent-encoded, so that steno_native_query of each makes the same settings.
- * resume_seconds and utterance_end are left out. */
+ * resume_seconds, utterance_end and the two after it are left out. */
 STENO_MUST steno_status steno_native_write_query(struct steno_buf *out,
                                                  const struct steno_native_start *s);
 

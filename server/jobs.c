@@ -136,6 +136,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
         wake(job);
         break;
     case STENO_POOL_FINALIZED:
+    case STENO_POOL_PROGRESS:
         break;
     case STENO_POOL_DONE:
         on_pool_done(job, note);

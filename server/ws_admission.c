@@ -137,6 +137,62 @@ static bool find_key(const struct steno_server *srv, handshake *g, struct steno_
     return refuse(no, 401, "invalid_api_key", err.msg, 0);
 }
 
+static steno_status on_setting(void *user, const char *name, const char *value, steno_err *err)
+{
+    struct steno_dialect_session *d = user;
+    if (steno_credentials_parameter(name))
+        return STENO_OK;
+    return d->dialect->query(d, name, value, err);
+}
+
+/* What a session of Deepgram's would find wrong with the URL. */
+static steno_status try_settings(const struct steno_server *srv, const handshake *g,
+                                 struct steno_dialect_session *d, steno_err *err)
+{
+    struct steno_served *served;
+    struct steno_hints hints;
+    steno_status st = steno_query_each(g->hs.target, on_setting, d, err);
+    if (!st && d->dialect->first_audio(d, "", 0, err) == STENO_ERR_INVAL)
+        return err->code;
+    if (st || steno_native_start_complete(&d->start, err))
+        return err->code;
+    st = steno_models_acquire(srv->models, d->start.model, &d->start.options, &served, err);
+    if (st == STENO_ERR_INVAL)
+        return steno_fail_in(err, st, "model");
+    if (st)
+        return STENO_OK; /* it has no place now: the admission says so */
+    hints = steno_hints_of(&d->hints);
+    hints = steno_hints_taken(&hints, &served->info);
+    st = steno_hints_check(&served->info, &hints, err);
+    steno_models_release(srv->models, served);
+    return st;
+}
+
+/* Deepgram answers wrong parameters before the upgrade. */
+static bool check_settings(const struct steno_server *srv, const handshake *g,
+                           struct steno_ws_refusal *no)
+{
+    struct steno_dialect_session d = {.dialect = g->dialect};
+    steno_err err = {0};
+    steno_status st = STENO_ERR_NOMEM;
+    d.state = calloc(1, d.dialect->state_bytes);
+    if (d.state) {
+        steno_native_start_init(&d.start);
+        d.start.hints = &d.hints;
+        d.dialect->init(&d);
+        st = try_settings(srv, g, &d, &err);
+        if (d.dialect->free_state)
+            d.dialect->free_state(&d);
+        steno_hint_store_free(&d.hints);
+        free(d.state);
+    }
+    if (!st)
+        return true;
+    if (st == STENO_ERR_NOMEM || st == STENO_ERR_INTERNAL)
+        return refuse(no, 503, steno_status_info(st)->name, "out of memory", 1);
+    return refuse(no, 400, "invalid_argument", err.msg, 0);
+}
+
 /* Check whether the pool of the model that the URL names would take a stream, and note its name for
  * the answer. Impossible requests pass: the session reports them in its dialect. *why: the reason
  * that a refusal counts as. */
@@ -205,6 +261,8 @@ static bool check_admission(const struct steno_server *srv, handshake *g,
         return false;
     read_query(g, &a);
     if (!find_key(srv, g, no))
+        return false;
+    if (g->api == STENO_SESSION_DEEPGRAM && !check_settings(srv, g, no))
         return false;
     g->resumes = a.resumes && g->dialect->resumed;
     return g->resumes || take_place(srv, g, &a, no);

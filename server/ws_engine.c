@@ -62,7 +62,10 @@ static struct steno_hints hints_of(const conn *c, const struct steno_native_star
                                    const struct steno_served *served)
 {
     const struct steno_hints h = steno_hints_of(s->hints);
-    return c->dialect == &steno_dialect_native ? h : steno_hints_taken(&h, &served->info);
+    struct steno_hints taken = steno_hints_taken(&h, &served->info);
+    if (s->needs_hotwords)
+        taken.hotwords = h.hotwords;
+    return c->dialect == &steno_dialect_native ? h : taken;
 }
 
 static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
@@ -108,6 +111,7 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
                    .endpoint = s->endpoint},
         .priority = STENO_POOL_LIVE,
         .owner = steno_key_owner(c->key),
+        .progress = s->progress,
     };
     struct steno_options options = s->options;
     struct steno_option_list list;

@@ -470,6 +470,14 @@ static bool note_event(steno_ws_session *s, const struct steno_event *ev)
     return s->d.seq != seq || s->over;
 }
 
+static bool note_progress(steno_ws_session *s, double heard)
+{
+    uint64_t seq = s->d.seq;
+    if (!s->mute && s->dialect->progress)
+        s->dialect->progress(&s->d, s->d.offset + heard);
+    return s->d.seq != seq || s->over;
+}
+
 static void note_done(steno_ws_session *s, const struct steno_pool_note *note)
 {
     int64_t ms = (int64_t)((s->d.offset + note->stats.audio_seconds) * 1000.0 + 0.5);
@@ -503,6 +511,8 @@ bool steno_ws_session_note_of(steno_ws_session *s, unsigned channel,
         wake = false;
     else if (note->kind == STENO_POOL_EVENT)
         wake = note_event(s, note->event);
+    else if (note->kind == STENO_POOL_PROGRESS)
+        wake = note_progress(s, note->heard);
     else if (note->kind == STENO_POOL_DONE)
         note_done(s, note);
     else if (note->kind == STENO_POOL_FINALIZED && s->dialect->finalized)

@@ -30,6 +30,7 @@ struct steno_pool_ops {
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     bool (*next)(steno_stream *s, struct steno_event *ev);
     double (*skipped)(const steno_stream *s); /* NULL: it never skips */
+    double (*heard)(const steno_stream *s);
     /* one per worker */
     steno_status (*batcher_open)(steno_batcher **out, const steno_model *m, int max,
                                  steno_err *err);
@@ -62,6 +63,7 @@ struct steno_pool_stream {
     enum steno_pool_class class;
     unsigned owner; /* slot in the pool's owners */
     bool counted;   /* against the capacity */
+    bool progress;  /* PROGRESS notes are wanted */
     steno_pool_fn fn;
     void *user;
 

@@ -45,6 +45,7 @@ static const struct steno_pool_ops recogniser = {
     .flush = steno_stream_flush,
     .next = steno_stream_next,
     .skipped = steno_stream_skipped,
+    .heard = steno_stream_heard,
     .batcher_open = steno_batcher_open,
     .batcher_close = steno_batcher_close,
     .batcher_max = steno_batcher_max,
@@ -412,6 +413,7 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
     ps->class = o.priority;
     ps->owner = owner_slot(o.owner);
     ps->counted = counted;
+    ps->progress = o.progress;
     ps->fn = fn;
     ps->user = user;
     pthread_mutex_init(&ps->lock, NULL);

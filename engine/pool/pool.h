@@ -68,6 +68,8 @@ enum steno_pool_note_kind {
     STENO_POOL_EVENT, /* event: a result */
     /* After a push that took less than all: at least half the buffer is free. */
     STENO_POOL_ROOM,
+    /* heard: asked for by the stream's options; after every round of work on the stream. */
+    STENO_POOL_PROGRESS,
     STENO_POOL_FINALIZED, /* every event of one steno_pool_stream_finalize has been delivered */
     /* The stream is over; the last note. status: OK after end, CANCELLED after cancel, else the
      * error, with its message in err. */
@@ -96,6 +98,7 @@ struct steno_pool_note {
     enum steno_pool_note_kind kind;
     const struct steno_event *event; /* valid during the call */
     double latency;                  /* EVENT: s since the push that brought its last sample */
+    double heard;                    /* PROGRESS: s of audio that were recognized */
     steno_status status;
     const steno_err *err;
     struct steno_pool_stream_stats stats; /* at the time of the note */
@@ -118,6 +121,7 @@ struct steno_pool_stream_options {
     struct steno_stream_options stream;
     enum steno_pool_class priority;
     uint64_t owner; /* hash of the API key; owners are served round robin; 0 = none */
+    bool progress;  /* send PROGRESS notes */
     bool always;    /* does not count against the capacity: a canary */
 };
 

@@ -311,7 +311,10 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
         deliver(w, ps);
     if (t->st)
         steno_pool_finish(ps, t->st, &t->err);
-    else if (room_note_due(ps))
+    else if (ps->progress && ps->rec && !is_cancelled(ps))
+        tell(ps, &(struct steno_pool_note){.kind = STENO_POOL_PROGRESS,
+                                           .heard = ps->pool->ops->heard(ps->rec)});
+    if (!t->st && room_note_due(ps))
         tell(ps, &(struct steno_pool_note){.kind = STENO_POOL_ROOM});
     if (t->steps && ps->rec)
         goes_on = ps->pool->ops->ready(ps->rec);

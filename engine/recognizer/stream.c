@@ -248,6 +248,11 @@ double steno_stream_slack(const steno_stream *s)
     return s->feeder->slack ? s->feeder->slack(s) : 0;
 }
 
+double steno_stream_heard(const steno_stream *s)
+{
+    return s->feeder->processed(s);
+}
+
 double steno_stream_share(const steno_stream *s)
 {
     return s->family->share ? s->family->share(s->state) : 0;

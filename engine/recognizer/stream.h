@@ -26,6 +26,8 @@ bool steno_stream_ready(const steno_stream *s);
 /* Input samples until a step is due, approximately: with fewer samples no step comes. 0 if one is
  * due, else at least 1. */
 size_t steno_stream_missing(const steno_stream *s);
+/* Seconds of audio that were recognized so far: the time of an event that came now. */
+double steno_stream_heard(const steno_stream *s);
 /* The part of a step that the stream's next one takes: streams share a step up to a sum of 1.
  * 0: any number of them share one. */
 double steno_stream_share(const steno_stream *s);

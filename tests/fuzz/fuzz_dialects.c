@@ -165,6 +165,10 @@ static void note(struct world *w, unsigned what)
         tell_done(w);
         return;
     }
+    if (what == 238) {
+        n.kind = STENO_POOL_PROGRESS;
+        n.heard = w->time;
+    }
     if (what >= 240)
         n.kind = what & 1 ? STENO_POOL_FINALIZED : STENO_POOL_ROOM;
     w->segment += ev.kind == STENO_FINAL;
@@ -218,6 +222,9 @@ static void known_text(struct world *w, unsigned which)
         "{\"type\":\"Configure\",\"thresholds\":{\"eot_threshold\":0.6,\"eager_eot_threshold\":0.4}"
         ","
         "\"keyterms\":[\"a\"],\"language_hints\":[\"en\"]}",
+        "{\"type\":\"ForceEndTurn\"}",
+        "{\"type\":\"Configure\",\"keyterms\":[\"a\",\"b\"],\"features\":{\"numerals\":true}}",
+        "{\"type\":\"Configure\",\"numerals\":true,\"language_hints\":[\"en\",\"de\"]}",
     };
     const char *t = texts[which % (sizeof texts / sizeof *texts)];
     if (steno_ws_session_readable(w->s))

@@ -400,6 +400,8 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
         if (c->cancel_in_event)
             steno_pool_stream_cancel(ps);
         break;
+    case STENO_POOL_PROGRESS:
+        break;
     case STENO_POOL_FINALIZED:
         c->finalized++;
         break;

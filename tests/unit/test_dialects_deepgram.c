@@ -170,9 +170,12 @@ static void deepgram_results_follow_each_other(void **state)
     query(&h, "utterance_end_ms", "1000", STENO_OK);
     assert_true(fabs(h.d.start.utterance_end - 1) < 1e-9);
     event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+    says_no_more(&h); /* it is speech once there is a word */
+    event(&h, STENO_PARTIAL, "four", STENO_FINAL_END);
     says(&h, "{\"type\":\"SpeechStarted\",\"channel\":[0,1],\"timestamp\":1.0}");
+    says_some(&h, "{\"type\":\"Results\",\"is_final\":false}");
     event(&h, STENO_PARTIAL, "four t\"wo", STENO_FINAL_END);
-    assert_true(h.replaceable[1]);
+    assert_true(h.replaceable[2]);
     says_some(&h, "{\"type\":\"Results\",\"is_final\":false,\"speech_final\":false,\"start\":0.0,"
                   "\"duration\":2.25}");
     event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
@@ -187,7 +190,8 @@ static void deepgram_results_follow_each_other(void **state)
     event(&h, STENO_UTTERANCE_END, "", STENO_FINAL_END);
     says(&h, "{\"type\":\"UtteranceEnd\",\"channel\":[0,1],\"last_word_end\":2.0}");
     event(&h, STENO_FINAL, "", STENO_FINAL_REQUEST); /* starts where the last result ended */
-    says_some(&h, "{\"start\":2.0,\"duration\":0.0,\"from_finalize\":true,\"speech_final\":false}");
+    says_some(&h,
+              "{\"start\":2.0,\"duration\":0.25,\"from_finalize\":true,\"speech_final\":false}");
     h.d.audio_ms = 2500;
     h.d.dialect->end(&h.d, false);
     says_some(&h, "{\"type\":\"Metadata\",\"duration\":2.5,\"channels\":1}");
@@ -220,6 +224,255 @@ static void deepgram_sends_hypotheses_and_accepts_search_options(void **state)
              "{\"transcript\":\"\",\"confidence\":0.0,\"words\":[]}]}}",
              four, four);
     says_some(&h, want);
+    stop(&h);
+}
+
+static void deepgram_has_no_speech_in_clicks_and_music(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    query(&h, "vad_events", "true", STENO_OK);
+    event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+    assert_true(h.d.dialect->is_busy(&h.d));
+    event(&h, STENO_FINAL, "", STENO_FINAL_ENDPOINT);
+    says_some(&h, "{\"type\":\"Results\",\"is_final\":true,\"speech_final\":false,\"start\":0.0,"
+                  "\"duration\":2.25}");
+    assert_false(h.d.dialect->is_busy(&h.d));
+    event(&h, STENO_SPEECH_START, "", STENO_FINAL_END); /* words in the final alone */
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    says_some(&h, "{\"type\":\"SpeechStarted\"}");
+    says_some(&h, "{\"type\":\"Results\",\"speech_final\":true}");
+    says_no_more(&h);
+    stop(&h);
+}
+
+/* A model that takes no hotwords. */
+static steno_status refuse_hotwords(struct steno_dialect_session *d,
+                                    const struct steno_native_start *s, char *model, steno_err *err)
+{
+    (void)d, (void)model;
+    return s->needs_hotwords && s->hints->hotwords
+               ? steno_fail(err, STENO_ERR_INVAL, "hotwords: the model takes none")
+               : STENO_OK;
+}
+
+static void deepgram_is_configured_while_it_runs(void **state)
+{
+#define ID "\"request_id\":\"00112233-4455-6677-8899-aabbccddeeff\""
+    static const char *const wrong[] = {"{\"type\":\"Configure\",\"keyterms\":\"four\"}",
+                                        "{\"type\":\"Configure\",\"keyterms\":[4]}",
+                                        "{\"type\":\"Configure\",\"features\":[]}",
+                                        "{\"type\":\"Configure\",\"features\":{\"numerals\":1}}",
+                                        "{\"type\":\"Configure\",\"features\":{\"redact\":true}}"};
+    char long_one[STENO_HINT_BYTES + 100];
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    query(&h, "keyterm", "Hamm", STENO_OK);
+    assert_int_equal(text(&h, "{\"type\":\"Configure\"}", STENO_OK), STENO_ACT_NOTHING);
+    says(&h, "{\"type\":\"ConfigureSuccess\"," ID "}");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(text(&h, wrong[i], STENO_OK), STENO_ACT_NOTHING);
+        says_some(&h, "{\"type\":\"ConfigureFailure\",\"code\":\"CONFIGURE_INVALID\"}");
+    }
+    assert_string_equal(h.d.hints.hotwords, "Hamm");
+    assert_int_equal(text(&h,
+                          "{\"type\":\"Configure\",\"keyterms\":[\"Clov\",\"the servant\"],"
+                          "\"features\":{\"numerals\":true,\"redact\":false}}",
+                          STENO_OK),
+                     STENO_ACT_CHANGE);
+    says(&h, "{\"type\":\"ConfigureSuccess\"," ID ",\"keyterms\":[\"Clov\",\"the servant\"]}");
+    assert_string_equal(h.d.hints.hotwords, "Clov, the servant");
+    snprintf(long_one, sizeof long_one, "{\"type\":\"Configure\",\"keyterms\":[\"%0*d\"]}",
+             STENO_HINT_BYTES + 1, 0);
+    text(&h, long_one, STENO_OK);
+    says_some(&h, "{\"code\":\"CONFIGURE_KEYTERM_LIMIT_EXCEEDED\"}");
+    h.d.check = refuse_hotwords;
+    text(&h, "{\"type\":\"Configure\",\"keyterms\":[\"Nell\"]}", STENO_OK);
+    says_some(&h, "{\"code\":\"CONFIGURE_KEYTERMS_NOT_SUPPORTED\"}");
+    assert_string_equal(h.d.hints.hotwords, "Clov, the servant");
+    text(&h, "{\"type\":\"Configure\",\"keyterms\":[]}", STENO_OK);
+    says(&h, "{\"type\":\"ConfigureSuccess\"," ID ",\"keyterms\":[]}");
+    h.d.offset = 10; /* the stream of the new settings began here */
+    h.d.model_language = "en";
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    says_some(&h, "{\"type\":\"Results\",\"start\":0.0,\"duration\":12.0}");
+    assert_non_null(strstr(h.said[h.n - 1], "\"start\":11.250,\"end\":11.500"));
+    stop(&h);
+}
+
+/* ---- Flux ------------------------------------------------------------------------------------ */
+
+static void heard(struct received *h, double from, double to)
+{
+    for (int i = 1; i <= (int)((to - from) * 50 + 0.5); i++)
+        h->d.dialect->progress(&h->d, from + 0.02 * i);
+}
+
+#define TURN(event, more) "{\"type\":\"TurnInfo\",\"event\":\"" event "\"" more "}"
+
+static void flux_has_news_every_quarter_of_a_second(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    assert_true(h.d.start.progress);
+    heard(&h, 0, 1);
+    for (int i = 1; i <= 3; i++)
+        says_some(&h, TURN("Update", ",\"turn_index\":0,\"transcript\":\"\",\"words\":[]"));
+    says_no_more(&h); /* at 0.26, 0.52, 0.78 s */
+    event(&h, STENO_PARTIAL, "four", 0);
+    says_some(&h, TURN("StartOfTurn", ",\"audio_window_end\":2.25"));
+    heard(&h, 2.0, 2.6);
+    says_some(&h, TURN("Update", ",\"audio_window_end\":2.5,\"transcript\":\"four\""));
+    says_no_more(&h);
+    stop(&h);
+}
+
+static void flux_tells_what_ended_a_turn(void **state)
+{
+    static const struct {
+        const char *threshold, *timeout;
+        enum steno_final_reason reason;
+        const char *trigger;
+    } rows[] = {{"0.7", "5000", STENO_FINAL_ENDPOINT, "model"},
+                {"0.9", "500", STENO_FINAL_ENDPOINT, "timeout"},
+                {"1", "60000", STENO_FINAL_ENDPOINT, "timeout"},
+                {"1.0", "60000", STENO_FINAL_REQUEST, "manual"},
+                {"0.7", "5000", STENO_FINAL_END, "manual"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char want[128];
+        struct received h;
+        start(&h, &steno_dialect_flux);
+        query(&h, "eot_threshold", rows[i].threshold, STENO_OK);
+        query(&h, "eot_timeout_ms", rows[i].timeout, STENO_OK);
+        query(&h, "eot_threshold", "1.01", STENO_ERR_INVAL);
+        query(&h, "eot_timeout_ms", "60001", STENO_ERR_INVAL);
+        event(&h, STENO_PARTIAL, "four", 0);
+        says_some(&h, TURN("StartOfTurn", ""));
+        assert_null(strstr(h.said[0], "trigger"));
+        event(&h, STENO_FINAL, "four t\"wo", rows[i].reason);
+        snprintf(want, sizeof want, "{\"event\":\"EndOfTurn\",\"trigger\":\"%s\"}",
+                 rows[i].trigger);
+        says_some(&h, want);
+        says_no_more(&h);
+        stop(&h);
+    }
+}
+
+static void a_forced_end_without_words_is_none(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    assert_int_equal(text(&h, "{\"type\":\"ForceEndTurn\"}", STENO_OK), STENO_ACT_FINALIZE);
+    event(&h, STENO_SPEECH_START, "", 0);
+    event(&h, STENO_FINAL, "", STENO_FINAL_REQUEST);
+    says_no_more(&h);
+    event(&h, STENO_PARTIAL, "four",
+          0); /* but a turn that has begun ends, whatever is left of it */
+    says_some(&h, TURN("StartOfTurn", ""));
+    event(&h, STENO_FINAL, "", STENO_FINAL_REQUEST);
+    says_some(&h,
+              TURN("EndOfTurn", ",\"turn_index\":0,\"trigger\":\"manual\",\"transcript\":\"\""));
+    assert_false(h.d.dialect->is_busy(&h.d));
+    says_no_more(&h);
+    stop(&h);
+}
+
+static void a_flux_turn_is_longer_than_a_segment(void **state)
+{
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    event(&h, STENO_PARTIAL, "four", 0);
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_LENGTH);
+    h.read = h.n;
+    assert_true(h.d.dialect->is_busy(&h.d));
+    event(&h, STENO_PARTIAL, "four t\"wo", 0);
+    says_some(&h, TURN("Update", ",\"turn_index\":0,\"transcript\":\"four t\\\"wo four t\\\"wo\""));
+    event(&h, STENO_FINAL, "", STENO_FINAL_ENDPOINT);
+    says_some(&h, TURN("EndOfTurn", ",\"transcript\":\"four t\\\"wo\",\"trigger\":\"model\""));
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    says_some(&h, TURN("StartOfTurn", ",\"turn_index\":1,\"transcript\":\"four t\\\"wo\""));
+    stop(&h);
+}
+
+static void a_flux_turn_is_resumed_before_its_text_changes(void **state)
+{
+    struct received h;
+    (void)state;
+    for (int changes = 0; changes < 2; changes++) {
+        start(&h, &steno_dialect_flux);
+        query(&h, "eager_eot_threshold", "0.4", STENO_OK);
+        event(&h, STENO_PARTIAL, "four t\"wo", 0);
+        event(&h, STENO_UTTERANCE_END, "", 0);
+        h.read = h.n;
+        event(&h, STENO_FINAL, changes ? "four" : "four t\"wo", STENO_FINAL_ENDPOINT);
+        if (changes)
+            says_some(&h, TURN("TurnResumed", ",\"transcript\":\"four\""));
+        says_some(&h, TURN("EndOfTurn", ""));
+        says_no_more(&h);
+        stop(&h);
+    }
+}
+
+static void flux_says_all_of_its_configuration(void **state)
+{
+#define HEAD(n) "\"request_id\":\"00112233-4455-6677-8899-aabbccddeeff\",\"sequence_id\":" #n
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    query(&h, "keyterm", "Hamm", STENO_OK);
+    query(&h, "language_hint", "en", STENO_OK);
+    query(&h, "language_hint", "de", STENO_OK);
+    query(&h, "numerals", "perhaps", STENO_ERR_INVAL);
+    assert_int_equal(text(&h, "{\"type\":\"Configure\"}", STENO_OK), STENO_ACT_CHANGE);
+    says(&h, "{\"type\":\"ConfigureSuccess\"," HEAD(
+                 0) ",\"thresholds\":{\"eot_threshold\":0.7,"
+                    "\"eot_timeout_ms\":5000},\"numerals\":false,\"keyterms\":[\"Hamm\"],"
+                    "\"language_hints\":[\"en\",\"de\"]}");
+    text(
+        &h,
+        "{\"type\":\"Configure\",\"thresholds\":{\"eot_threshold\":1.0,\"eager_eot_threshold\":0.5,"
+        "\"eot_timeout_ms\":60000},\"keyterms\":[],\"language_hints\":[\"fr\"],\"numerals\":true}",
+        STENO_OK);
+    says(&h, "{\"type\":\"ConfigureSuccess\"," HEAD(
+                 1) ",\"thresholds\":{\"eot_threshold\":1,"
+                    "\"eot_timeout_ms\":60000,\"eager_eot_threshold\":0.5},\"numerals\":true,"
+                    "\"keyterms\":[],\"language_hints\":[\"fr\"]}");
+    text(&h, "{\"type\":\"Configure\",\"numerals\":1}", STENO_OK);
+    says_some(&h, "{\"type\":\"ConfigureFailure\"}");
+    text(&h, "{\"type\":\"Configure\",\"language_hints\":\"fr\"}", STENO_OK);
+    says_some(&h, "{\"type\":\"ConfigureFailure\"}");
+    stop(&h);
+}
+
+static void flux_writes_numbers_as_digits(void **state)
+{
+    static const struct steno_word words[] = {
+        {.text = "twenty", .start = 1, .end = 1.25, .confidence = 1},
+        {.text = "three", .start = 1.25, .end = 1.5, .confidence = 1}};
+    const struct steno_event ev = {.kind = STENO_FINAL,
+                                   .time = 3,
+                                   .end = 1.5,
+                                   .text = "twenty three",
+                                   .language = "en",
+                                   .words = words,
+                                   .n_words = 2,
+                                   .reason = STENO_FINAL_ENDPOINT};
+    struct received h;
+    (void)state;
+    start(&h, &steno_dialect_flux);
+    query(&h, "numerals", "true", STENO_OK);
+    h.d.offset = 10;
+    h.d.dialect->event(&h.d, &ev);
+    says_some(&h, TURN("StartOfTurn", ""));
+    says_some(&h, TURN("EndOfTurn",
+                       ",\"transcript\":\"23\",\"languages\":[\"en\"],\"words\":[{\"word\":"
+                       "\"23\",\"confidence\":1.0,\"start\":11.0,\"end\":11.5}]"));
     stop(&h);
 }
 
@@ -288,6 +541,15 @@ int main(void)
         cmocka_unit_test(deepgram_messages),
         cmocka_unit_test(deepgram_results_follow_each_other),
         cmocka_unit_test(deepgram_sends_hypotheses_and_accepts_search_options),
+        cmocka_unit_test(deepgram_has_no_speech_in_clicks_and_music),
+        cmocka_unit_test(deepgram_is_configured_while_it_runs),
+        cmocka_unit_test(flux_has_news_every_quarter_of_a_second),
+        cmocka_unit_test(flux_tells_what_ended_a_turn),
+        cmocka_unit_test(a_forced_end_without_words_is_none),
+        cmocka_unit_test(a_flux_turn_is_longer_than_a_segment),
+        cmocka_unit_test(a_flux_turn_is_resumed_before_its_text_changes),
+        cmocka_unit_test(flux_says_all_of_its_configuration),
+        cmocka_unit_test(flux_writes_numbers_as_digits),
         cmocka_unit_test(deepgram_close_codes),
         cmocka_unit_test(deepgram_keywords_are_hotwords),
         cmocka_unit_test(deepgram_detects_one_of_the_languages_that_are_listed),

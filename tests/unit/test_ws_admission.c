@@ -218,8 +218,8 @@ static void correct_handshakes_are_admitted(void **state)
         {"/v1/stream", GOOD, STENO_SESSION_STREAM, ""},
         {"/v1/stream?model=digits-en", GOOD "Sec-WebSocket-Protocol: steno.v1\r\n",
          STENO_SESSION_STREAM, "steno.v1"},
-        {"/v1/listen?encoding=linear16", GOOD "Sec-WebSocket-Protocol: token, " SECRET "\r\n",
-         STENO_SESSION_DEEPGRAM, "token"},
+        {"/v1/listen?encoding=linear16&sample_rate=8000",
+         GOOD "Sec-WebSocket-Protocol: token, " SECRET "\r\n", STENO_SESSION_DEEPGRAM, "token"},
         {"/v1/listen", GOOD "Sec-WebSocket-Protocol: bearer," SECRET "\r\n", STENO_SESSION_DEEPGRAM,
          "bearer"},
         {"/v1/realtime",
@@ -421,6 +421,10 @@ static void deepgrams_clients_get_its_form(void **state)
     expect_refused(&h, "/v1/listen?api_key=" SECRET, GOOD ID, 503,
                    SAYS("\"err_code\":", "Retry-After: 3\r\n", "dg-request-id: mine-1\r\n"));
     h.models.full = false;
+    expect_refused(&h, "/v1/listen?channels=9&api_key=" SECRET, GOOD ID, 400,
+                   SAYS("dg-error: channels: "));
+    expect_refused(&h, "/v2/listen?eot_threshold=2&api_key=" SECRET, GOOD ID, 400,
+                   SAYS("dg-error: eot_threshold: "));
     expect_admitted(&h, "/v1/listen?api_key=" SECRET, GOOD);
     expect_refused(&h, "/v1/listen?api_key=" SECRET, GOOD, 429,
                    SAYS("\"err_code\":\"quota_exceeded\"", "dg-error: the key 'one'"));
