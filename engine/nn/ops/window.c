@@ -48,7 +48,7 @@ steno_status steno_window_read(const struct steno_node *node, int n, int most,
         return st;
     memcpy(w->before, pads, (size_t)n * sizeof *pads);
     memcpy(w->after, pads + n, (size_t)n * sizeof *pads);
-    w->ceil_mode = steno_node_int(node, "ceil_mode", 0) != 0;
+    w->ceil_mode = !kernel && steno_node_int(node, "ceil_mode", 0) != 0;
     for (int i = 0; i < 4; i++)
         if (!strcmp(pad, names[i])) {
             w->auto_pad = (enum steno_auto_pad)i;
@@ -79,16 +79,16 @@ steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t
     if (w->auto_pad == STENO_PAD_VALID)
         w->before[a] = w->after[a] = 0;
     room = in + w->before[a] + w->after[a] - span;
-    if (room < 0)
+    if (room < 0 && !(w->ceil_mode && -room / w->stride[a] <= 1))
         return steno_fail(err, STENO_ERR_INVAL,
                           "a window of %lld does not fit an axis of %lld with "
                           "padding %lld and %lld",
                           (long long)span, (long long)in, (long long)w->before[a],
                           (long long)w->after[a]);
-    *out = room / w->stride[a] + 1;
+    *out = room / w->stride[a] + 1; /* rounds up where room < 0: one window of what is there */
     /* with ceil_mode a last, partial window counts if it starts inside the input or in the padding
      * before it */
-    if (w->ceil_mode && room % w->stride[a] && *out * w->stride[a] < in + w->before[a])
+    if (w->ceil_mode && room > 0 && room % w->stride[a] && *out * w->stride[a] < in + w->before[a])
         ++*out;
     return STENO_OK;
 }
