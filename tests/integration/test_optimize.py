@@ -316,7 +316,33 @@ def heads_told(d):
     return "4 heads of 8"
 
 
+def resize_between_convolutions(d):
+    """onnxruntime does not shrink channels-last images by cubic interpolation; it does by the others."""
+    h, rng = onnx.helper, np.random.default_rng(1)
+    x = rng.standard_normal((1, 3, 8, 8)).astype("f4")
+    consts = {"w1": rng.standard_normal((4, 3, 3, 3)).astype("f4"), "w2": rng.standard_normal((4, 4, 3, 3)).astype("f4")}
+    path, out, moved = os.path.join(d, "in.onnx"), os.path.join(d, "out.onnx"), 0
+    for mode in ("nearest", "linear", "cubic"):
+        for by in [np.array(s, "f4") for s in ((1, 1, .5, .5), (1, 1, 2, .6), (1, 1, 2, 2))] + [np.array([1, 4, 5, 11])]:
+            n = [h.make_node("Conv", ["x", "w1"], ["a"], pads=[1] * 4),
+                 h.make_node("Resize", ["a", "", "s"] if by.dtype == "f4" else ["a", "", "", "s"], ["b"], mode=mode),
+                 h.make_node("Conv", ["b", "w2"], ["y"], pads=[1] * 4)]
+            g = h.make_graph(n, "g", [h.make_tensor_value_info("x", 1, x.shape)], [h.make_tensor_value_info("y", 1, None)],
+                             [onnx.numpy_helper.from_array(a, k) for k, a in (consts | {"s": by}).items()])
+            onnx.save(h.make_model(g, opset_imports=[h.make_opsetid("", 13)], ir_version=8), path)
+            want = session(path).run(None, {"x": x})[0]
+            for level in ("basic", "all"):
+                optimize(path, out, "--level", level)
+                for got in (written(out).run(None, {"x": x})[0], steno(out, {"x": x}, 1, "3", "native")[0]):
+                    difference(f"{mode} {by.tolist()} {level}", want, got, False)
+            moved += nodes(onnx.load(out).graph)["", "Transpose"] == 2
+    if moved != 8:
+        raise AssertionError(f"{moved} of 12 are channels last")
+    return "nearest and linear channels last, cubic not"
+
+
 def tests():
+    yield "Resize between convolutions", resize_between_convolutions, ()
     yield "model types", model_types, ()
     yield "heads", heads, ()
     yield "heads that only the caller knows", heads_told, ()

@@ -28,6 +28,7 @@ struct layout {
     uint32_t *read;       /* by value: reads by members */
     bool *member;         /* by node */
     int32_t n_values;     /* extent of the arrays by value */
+    bool to_write;
 };
 
 /* ---- finding members ---- */
@@ -107,7 +108,9 @@ static bool resize_fits(const struct layout *l, const struct steno_node *n)
     const struct steno_tensor *roi, *by;
     const int given = n->n_in > 3 && n->in[3] != STENO_NONE ? 3 : 2;
     if (!steno_pass_is(n, "Resize") || n->opset < 11 || n->n_in <= given || !l->last[n->in[0]] ||
-        n->in[given] == STENO_NONE || steno_node_attr(n, "axes"))
+        n->in[given] == STENO_NONE || steno_node_attr(n, "axes") ||
+        /* ONNX Runtime does not shrink images so */
+        (l->to_write && !strcmp(steno_node_str(n, "mode", "nearest"), "cubic")))
         return false;
     roi = n->in[1] == STENO_NONE ? NULL : l->g->values[n->in[1]].constant;
     by = l->g->values[n->in[given]].constant;
@@ -450,12 +453,12 @@ steno_status steno_pass_nhwc(struct steno_graph *g, const struct steno_pass_env 
                        .err = err,
                        .n_nodes = g->n_nodes,
                        .n_values = g->n_values,
+                       .to_write = env->to_write,
                        .twin = steno_graph_alloc(g, values, sizeof *l.twin, err),
                        .last = steno_graph_alloc(g, values, sizeof *l.last, err),
                        .read = steno_graph_alloc(g, values, sizeof *l.read, err),
                        .member = steno_graph_alloc(g, nodes, sizeof *l.member, err)};
     int found;
-    (void)env;
     if (!l.twin || !l.last || !l.read || !l.member)
         return STENO_ERR_NOMEM;
     memset(l.last, 0, values * sizeof *l.last);

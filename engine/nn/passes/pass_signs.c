@@ -164,7 +164,8 @@ static steno_status of_dequantized(struct job *j, const struct steno_node *n)
 {
     struct steno_graph *g = j->g;
     const struct steno_node *x = dequantized(g, input(n, 0)), *w = dequantized(g, input(n, 1));
-    if (!x || !w || g->values[x->in[0]].dtype != STENO_U8 || !may_become(g, w, &dequantize, STENO_U8))
+    if (!x || !w || g->values[x->in[0]].dtype != STENO_U8 ||
+        !may_become(g, w, &dequantize, STENO_U8))
         return STENO_OK;
     return become(j, (int32_t)(w - g->nodes), &dequantize, STENO_U8);
 }
@@ -174,7 +175,9 @@ static steno_dtype wanted(const struct steno_graph *g, const struct steno_node *
                           const struct product *p)
 {
     const steno_value_id x = input(n, p->x);
-    const steno_dtype t = p->x < 0 ? STENO_U8 : x == STENO_NONE ? STENO_DT_NONE : g->values[x].dtype;
+    steno_dtype t = p->x < 0 ? STENO_U8 : STENO_DT_NONE;
+    if (x != STENO_NONE)
+        t = g->values[x].dtype;
     return t == STENO_U8 || t == STENO_I8 ? t : STENO_DT_NONE;
 }
 
