@@ -661,22 +661,6 @@ static steno_status output_type(struct opset_change *c)
     return STENO_OK;
 }
 
-/* ---- OneHot: opset 11 counts negative indices from the end, before they hit nothing ---- */
-
-static steno_status one_hot_up(struct opset_change *c)
-{
-    int64_t v[MAX_LIST];
-    size_t n;
-    bool negative = false, known = steno_opset_ints(c, 0, v, MAX_LIST, &n);
-    for (size_t i = 0; known && i < n; i++)
-        negative |= v[i] < 0;
-    if (!known && c->in[0].dtype != STENO_U8 && c->in[0].dtype != STENO_U16 &&
-        c->in[0].dtype != STENO_U32 && c->in[0].dtype != STENO_U64)
-        return steno_opset_refuse(c, "negative indices count from the end from opset 11 on");
-    return negative ? steno_opset_refuse(c, "negative indices count from the end from opset 11 on")
-                    : STENO_OK;
-}
-
 /* ---- Shape: a part of the shape from opset 15 on ---- */
 
 static steno_status shape_down(struct opset_change *c)
@@ -759,7 +743,6 @@ static const struct opset_rule rules[] = {
     {"LessOrEqual", 12, NULL, compare_down},
     {"LogSoftmax", 13, softmax_up, softmax_down},
     {"MaxPool", 22, pool22, pool22},
-    {"OneHot", 11, one_hot_up, NULL},
     {"Pad", 11, pad_up, NULL},
     {"Pad", 18, NULL, pad_down},
     {"QuantizeLinear", 13, NULL, quantize_down},

@@ -248,7 +248,9 @@ static steno_status infer_nonzero(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- OneHot ---- */
+/* ---- OneHot ----
+ * Negative indices count from the end in every opset, as in ONNX Runtime. The text of opsets 9 and
+ * 10 lets them mark nothing. */
 static const char *onehot_shape(const struct steno_node *n, const struct steno_shape *x,
                                 int64_t depth, struct steno_shape *s, int *axis)
 {
