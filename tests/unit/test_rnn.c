@@ -22,7 +22,7 @@ enum {
     IN = 96,
     H = 128,
     GATES = 4
-}; /* large enough for compressed weights in W and R of an LSTM */
+};
 
 static const struct cell {
     const char *name;

@@ -90,9 +90,6 @@ const struct steno_tensor *steno_prepare_const(const struct steno_prepare *pc, i
 struct steno_shape steno_prepare_shape(const struct steno_prepare *pc, int in);
 steno_dtype steno_prepare_dtype(const struct steno_prepare *pc, int in);
 const steno_kernels *steno_prepare_kernels(const struct steno_prepare *pc);
-/* True if the model takes lists of integers, [batch, length]: tokens. Then its rows are mostly the
- * few newest ones of hypotheses. */
-bool steno_prepare_takes_tokens(const struct steno_prepare *pc);
 /* Say that the node has its own packed copy of constant input `in`. The loader drops the original
  * when no other node reads it, so that weights are held once. */
 void steno_prepare_consumed(struct steno_prepare *pc, int in);

@@ -49,19 +49,6 @@ struct steno_shape steno_prepare_shape(const struct steno_prepare *pc, int in)
     return v ? v->shape : none;
 }
 
-bool steno_prepare_takes_tokens(const struct steno_prepare *pc)
-{
-    const struct steno_graph *g = pc->g;
-    while (g->parent)
-        g = g->parent;
-    for (int i = 0; i < g->n_inputs; i++) {
-        const struct steno_value *v = &g->values[g->inputs[i]];
-        if ((v->dtype == STENO_I64 || v->dtype == STENO_I32) && v->shape.rank == 2)
-            return true;
-    }
-    return false;
-}
-
 steno_dtype steno_prepare_dtype(const struct steno_prepare *pc, int in)
 {
     const struct steno_value *v = value(pc, in);

@@ -99,11 +99,7 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
         return steno_fail(err, STENO_ERR_FORMAT, "group %zu with %zu channels is not supported",
                           s->group, s->c_in);
     c->s = *s;
-    const bool fixed =
-        precision == STENO_FP32 && s->group == 1 &&
-        steno_prepare_compressed(pc, precision, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
     c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
-             (!fixed || k->gemm_f32_w24.conv_winograd) &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
         const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s,
@@ -117,7 +113,7 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
         return steno_prepare_weights_made_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots, err);
     }
     /* with channels last, patches cost nothing, so that 16 bits apply wherever int8 does */
-    if (fixed || (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win)))
+    if (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win))
         return steno_ops_conv_lower(pc, in, &c->s, &c->lowered, err);
     return pack(pc, in, c, err);
 }
@@ -155,7 +151,7 @@ void steno_nhwc_part(const steno_kernels *k, const struct steno_nhwc_image *m, s
     else if (rounds(m->c))
         steno_ops_conv_rounded_part(k, &(struct steno_conv_rounded){m->s, m->x, w, m->ep, m->y},
                                     m->work, part, n_parts);
-    else if (steno_weights_are_floats(w))
+    else if (w->precision == STENO_FP32)
         k->conv_winograd_f32(m->s, m->x, w->data, m->y, m->ep, part, n_parts);
     else if (m->c->few)
         steno_weights_kernels(k, w)->conv_winograd(m->s, m->x, w->data, m->y, m->ep, part, n_parts);

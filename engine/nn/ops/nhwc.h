@@ -8,7 +8,7 @@
 struct steno_nhwc {
     struct steno_conv s;           /* all but the extents of images */
     void *packed;                  /* weights in the kernel's layout; the network's memory */
-    struct steno_weights *lowered; /* ... or compressed or in less than f32, for patches */
+    struct steno_weights *lowered; /* ... or in less than f32, for patches */
     bool few;                      /* lowered holds the Winograd slots, in any precision but int8 */
     struct steno_weights *slots;   /* the Winograd slots in int8, packed one by one */
 };

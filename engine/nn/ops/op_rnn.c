@@ -64,8 +64,8 @@ static void input_part(void *arg, int part)
                                (size_t)part, (size_t)s->parts);
         return;
     }
-    r->forms->w.part(r->seq * r->batch, wide, r->input, s->x, r->input, r->packed.w, r->gates, wide,
-                     s->ep, (size_t)part, (size_t)s->parts);
+    r->form->part(r->seq * r->batch, wide, r->input, s->x, r->input, r->packed.w, r->gates, wide,
+                  s->ep, (size_t)part, (size_t)s->parts);
 }
 
 /* Sum the biases of one direction into dst [G*H], except the recurrent bias of h in a GRU; NULL B
@@ -222,7 +222,7 @@ static steno_status scratch_of(struct steno_op_ctx *ctx, struct steno_rnn_run *r
     if (!r->gates || !r->rec || !r->h || !r->c || !r->tmp || !*bias)
         return steno_ops_nomem(ctx, err);
     if (!p->is_packed) {
-        steno_rnn_packed_sizes(p, r->input, r->forms, size);
+        steno_rnn_packed_sizes(p, r->input, r->form, size);
         r->packed.w = steno_op_scratch(ctx, size[0]);
         r->packed.r = steno_op_scratch(ctx, size[1]);
         r->packed.rh = steno_op_scratch(ctx, size[2] ? size[2] : 1);
@@ -274,7 +274,7 @@ static void one_direction(struct steno_op_ctx *ctx, struct steno_rnn_run *r, con
     if (p->is_packed)
         r->packed = p->packed[d];
     else
-        steno_rnn_pack_direction(p, r->input, r->forms, &r->packed, io->w + dd * wide * r->input,
+        steno_rnn_pack_direction(p, r->input, r->form, &r->packed, io->w + dd * wide * r->input,
                                  io->r + dd * wide * h);
     sum_bias(p, b, bias);
     load_state(r, r->h, io->h0, d);
@@ -292,9 +292,9 @@ static steno_status run_rnn(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_rnn *frozen = steno_op_priv(ctx);
     struct steno_rnn p = *frozen;
-    const struct steno_rnn_forms f32 = steno_rnn_forms_f32(steno_op_kernels(ctx));
+    const struct steno_gemm_weights f32 = steno_weights_as(steno_op_kernels(ctx), STENO_FP32);
     struct steno_rnn_run r = {
-        .p = &p, .k = steno_op_kernels(ctx), .forms = p.is_packed ? &p.forms : &f32};
+        .p = &p, .k = steno_op_kernels(ctx), .form = p.is_packed ? &p.form : &f32};
     struct io io = {0};
     const struct steno_tensor *x, *wt, *rt;
     int64_t *lens;

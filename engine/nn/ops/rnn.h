@@ -13,10 +13,6 @@ struct steno_rnn_packed { /* one direction; GRU has the recurrent rows of h sepa
     void *w, *r, *rh;
 };
 
-struct steno_rnn_forms { /* how each of them is packed and multiplied */
-    struct steno_gemm_weights w, r, rh;
-};
-
 struct steno_rnn { /* the node's frozen state */
     enum steno_rnn_cell cell;
     int dirs, gates;
@@ -26,7 +22,7 @@ struct steno_rnn { /* the node's frozen state */
     size_t hidden, input; /* input 0: not constant, read from X */
     float clip;           /* 0 = none */
     struct steno_rnn_activation act[2][3];
-    struct steno_rnn_forms forms;
+    struct steno_gemm_weights form; /* how they are packed and multiplied */
     struct steno_rnn_packed packed[2];
     bool is_packed;
     struct { /* quantized, by direction; W and R are constant where is_packed */
@@ -42,7 +38,7 @@ struct steno_rnn_run { /* one node, one direction at a time */
     const float *peep;   /* [3H] peepholes i o f, or NULL */
     const float *bias_h; /* GRU: recurrent bias of h */
     const int64_t *lens; /* [batch] */
-    const struct steno_rnn_forms *forms;
+    const struct steno_gemm_weights *form;
     struct steno_rnn_packed packed;
     const struct steno_rnn_int8 *w8, *r8; /* 8-bit weights of the direction, or NULL */
     struct steno_rnn_rounded x8, h8;      /* X, and the state of the last step */
@@ -62,14 +58,12 @@ static inline size_t steno_rnn_recurrent_columns(const struct steno_rnn *p)
 /* Read and check the attributes of node n. STENO_ERR_FORMAT, STENO_ERR_UNSUPPORTED. */
 STENO_MUST steno_status steno_rnn_attributes(const struct steno_node *n, struct steno_rnn *p,
                                              steno_err *err);
-/* The forms of weights that stay in f32: those that are no constants. */
-struct steno_rnn_forms steno_rnn_forms_f32(const steno_kernels *k);
 /* Bytes of W, of R and of its last part (GRU), for one direction. */
 void steno_rnn_packed_sizes(const struct steno_rnn *p, size_t input,
-                            const struct steno_rnn_forms *f, size_t size[3]);
+                            const struct steno_gemm_weights *f, size_t size[3]);
 /* Pack W and R of one direction. */
 void steno_rnn_pack_direction(const struct steno_rnn *p, size_t input,
-                              const struct steno_rnn_forms *f, const struct steno_rnn_packed *to,
+                              const struct steno_gemm_weights *f, const struct steno_rnn_packed *to,
                               const float *w, const float *r);
 /* True if W and R have shapes of this node. */
 bool steno_rnn_weights_fit(const struct steno_rnn *p, const struct steno_shape *w,

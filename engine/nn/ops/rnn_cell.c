@@ -45,13 +45,13 @@ static void gru_row(struct steno_rnn_run *r, float *g, size_t b)
     gate(r->p, k, &r->act[0], z, n);
     gate(r->p, k, &r->act[0], reset, n);
     if (r->p->linear_before_reset) {
-        r->forms->rh.part(1, n, n, h, n, r->packed.rh, t, n, NULL, 0, 1);
+        r->form->part(1, n, n, h, n, r->packed.rh, t, n, NULL, 0, 1);
         for (size_t j = 0; j < n; j++)
             hh[j] += reset[j] * (t[j] + (r->bias_h ? r->bias_h[j] : 0));
     } else {
         float *rh = r->rec + b * n * 3 + 2 * n; /* a part of rec that GRU does not use otherwise */
         k->mul_f32(rh, reset, 1, h, 1, n);
-        r->forms->rh.part(1, n, n, rh, n, r->packed.rh, t, n, NULL, 0, 1);
+        r->form->part(1, n, n, rh, n, r->packed.rh, t, n, NULL, 0, 1);
         for (size_t j = 0; j < n; j++)
             hh[j] += t[j] + (r->bias_h ? r->bias_h[j] : 0);
     }
@@ -97,8 +97,8 @@ static void recurrent_product(struct steno_rnn_run *r, size_t t)
     }
     if (r->p->quantized)
         ep.alpha = steno_contrib_dynamic(r->k, r->tmp, r->batch * n, r->tmp);
-    r->forms->r.part(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r, r->rec,
-                     wide, &ep, 0, 1);
+    r->form->part(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r, r->rec, wide,
+                  &ep, 0, 1);
 }
 
 void steno_rnn_direction(struct steno_rnn_run *r, bool reverse, float *y, size_t y_time,

@@ -36,13 +36,6 @@ steno_status steno_rnn_attributes(const struct steno_node *n, struct steno_rnn *
 
 /* ---- packing ---- */
 
-/* All weights in f32. */
-struct steno_rnn_forms steno_rnn_forms_f32(const steno_kernels *k)
-{
-    const struct steno_gemm_weights f32 = steno_weights_as(k, STENO_FP32, false);
-    return (struct steno_rnn_forms){f32, f32, f32};
-}
-
 /* Precision of f32 weights. int8 becomes bf16: the state passes through the product too often for 8
  * bits. */
 static enum steno_precision kept_in(const struct steno_prepare *pc)
@@ -51,48 +44,24 @@ static enum steno_precision kept_in(const struct steno_prepare *pc)
     return asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked;
 }
 
-/* Weights kept in this precision. Large weights are compressed if they are multiplied with few
- * rows: for R the rows of the batch, for W the rows of all steps at once. An unknown batch counts
- * as one; an unknown number of steps counts as few when a state is carried. */
-static struct steno_rnn_forms forms_of(const struct steno_prepare *pc, const struct steno_rnn *p,
-                                       enum steno_precision kept)
-{
-    const steno_kernels *k = steno_prepare_kernels(pc);
-    const struct steno_shape x = steno_prepare_shape(pc, 0);
-    const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1,
-                  batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
-    const int64_t most = k->compressed_max_rows ? (int64_t)k->compressed_max_rows : INT64_MAX,
-                  rows = batch > 1 ? batch : 1;
-    const struct steno_node *n = steno_prepare_node_of(pc);
-    const bool carried = n->n_in > 5 && n->in[5] != STENO_NONE && !steno_prepare_const(pc, 5);
-    const bool few = rows <= most,
-               few_in_all = few && (seq > 0 ? seq <= most / rows : carried || most == INT64_MAX);
-    const size_t h = p->hidden, cols = h * (size_t)p->gates;
-    return (struct steno_rnn_forms){
-        steno_weights_as(k, kept, few_in_all && steno_ops_compressed(k, kept, p->input, cols)),
-        steno_weights_as(k, kept,
-                         few && steno_ops_compressed(k, kept, h, steno_rnn_recurrent_columns(p))),
-        steno_weights_as(k, kept, few && steno_ops_compressed(k, kept, h, h))};
-}
-
 void steno_rnn_packed_sizes(const struct steno_rnn *p, size_t input,
-                            const struct steno_rnn_forms *f, size_t size[3])
+                            const struct steno_gemm_weights *f, size_t size[3])
 {
-    size[0] = f->w.packed_bytes(input, p->hidden * (size_t)p->gates);
-    size[1] = f->r.packed_bytes(p->hidden, steno_rnn_recurrent_columns(p));
-    size[2] = p->cell == STENO_CELL_GRU ? f->rh.packed_bytes(p->hidden, p->hidden) : 0;
+    size[0] = f->packed_bytes(input, p->hidden * (size_t)p->gates);
+    size[1] = f->packed_bytes(p->hidden, steno_rnn_recurrent_columns(p));
+    size[2] = p->cell == STENO_CELL_GRU ? f->packed_bytes(p->hidden, p->hidden) : 0;
 }
 
 void steno_rnn_pack_direction(const struct steno_rnn *p, size_t input,
-                              const struct steno_rnn_forms *f, const struct steno_rnn_packed *to,
+                              const struct steno_gemm_weights *f, const struct steno_rnn_packed *to,
                               const float *w, const float *r)
 {
     size_t h = p->hidden, rows = h * (size_t)p->gates;
     bool t = !p->quantized; /* the layout is [columns, rows] */
-    f->w.pack(to->w, w, t ? input : rows, t, input, rows);
-    f->r.pack(to->r, r, t ? h : rows, t, h, steno_rnn_recurrent_columns(p));
+    f->pack(to->w, w, t ? input : rows, t, input, rows);
+    f->pack(to->r, r, t ? h : rows, t, h, steno_rnn_recurrent_columns(p));
     if (p->cell == STENO_CELL_GRU)
-        f->rh.pack(to->rh, r + 2 * h * h, h, true, h, h);
+        f->pack(to->rh, r + 2 * h * h, h, true, h, h);
 }
 
 void steno_rnn_release(void *priv)
@@ -131,21 +100,21 @@ static void report(struct steno_prepare *pc, const struct steno_tensor *t,
     steno_prepare_rounded(pc, t->data, n, kept != STENO_FP32, steno_weights_lost(t->data, n, kept));
 }
 
-/* The precision of W and R: the network's, or f32 if it does not hold them. Sets the forms and the
+/* The precision of W and R: the network's, or f32 if it does not hold them. Sets the form and the
  * bytes of W, of R and of its last part, for one direction. The size of what an earlier load packed
  * says which it was, so both differ. */
-static enum steno_precision choose_forms(struct steno_prepare *pc, struct steno_rnn *p,
-                                         const struct steno_tensor *w, const struct steno_tensor *r,
-                                         size_t size[3])
+static enum steno_precision choose_form(struct steno_prepare *pc, struct steno_rnn *p,
+                                        const struct steno_tensor *w, const struct steno_tensor *r,
+                                        size_t size[3])
 {
     const enum steno_precision asked = kept_in(pc);
     const size_t filled = steno_prepare_filled(pc);
     const steno_kernels *k = steno_prepare_kernels(pc);
-    struct steno_rnn_forms f32 = forms_of(pc, p, STENO_FP32);
+    const struct steno_gemm_weights f32 = steno_weights_as(k, STENO_FP32);
     size_t size32[3];
     bool held;
-    p->forms = forms_of(pc, p, asked);
-    steno_rnn_packed_sizes(p, p->input, &p->forms, size);
+    p->form = steno_weights_as(k, asked);
+    steno_rnn_packed_sizes(p, p->input, &p->form, size);
     steno_rnn_packed_sizes(p, p->input, &f32, size32);
     for (int i = 0; i < 3; i++) {
         size[i] = steno_aligned(size[i]);
@@ -160,7 +129,7 @@ static enum steno_precision choose_forms(struct steno_prepare *pc, struct steno_
         return asked;
     if (!filled)
         steno_prepare_unheld(pc);
-    p->forms = f32;
+    p->form = f32;
     memcpy(size, size32, sizeof size32);
     return STENO_FP32;
 }
@@ -174,7 +143,7 @@ static steno_status pack_constant(struct steno_prepare *pc, struct steno_rnn *p,
     char *mw, *mr;
     bool filled, r_filled;
     p->input = (size_t)steno_rnn_width(p, &w->shape);
-    kept = choose_forms(pc, p, w, r, size);
+    kept = choose_form(pc, p, w, r, size);
     mw = steno_prepare_memory(pc, 1, size[0] * (size_t)p->dirs, NULL, &filled);
     mr = steno_prepare_memory(pc, 2, (size[1] + size[2]) * (size_t)p->dirs, NULL, &r_filled);
     if (!mw || !mr)
@@ -185,7 +154,7 @@ static steno_status pack_constant(struct steno_prepare *pc, struct steno_rnn *p,
         to->r = mr + d * (size[1] + size[2]);
         to->rh = mr + d * (size[1] + size[2]) + size[1];
         if (!filled)
-            steno_rnn_pack_direction(p, p->input, &p->forms, to,
+            steno_rnn_pack_direction(p, p->input, &p->form, to,
                                      (const float *)w->data + d * rows * p->input,
                                      (const float *)r->data + d * rows * h);
     }

@@ -192,24 +192,17 @@ static double lost_16(const struct steno_weights *p, const float *w, size_t ldw,
 }
 
 /* The kernels for weights that are packed neither as f32 nor as bytes. */
-static const struct steno_gemm_weights *kernels_of(const steno_kernels *k,
-                                                   const struct steno_weights *w)
+static const struct steno_gemm_weights *kernels_of(const steno_kernels *k, enum steno_precision p)
 {
-    if (w->precision == STENO_FP16_WEIGHTS)
-        return &k->gemm_f16;
-    return w->precision == STENO_FP32 ? &k->gemm_f32_w24
-           : w->compressed            ? &k->gemm_bf16_w12
-                                      : &k->gemm_bf16;
+    return p == STENO_FP16_WEIGHTS ? &k->gemm_f16 : &k->gemm_bf16;
 }
 
-struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p,
-                                           bool compressed)
+struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p)
 {
-    const struct steno_weights w = {.precision = p, .compressed = compressed};
-    if (p == STENO_FP32 && !compressed)
+    if (p == STENO_FP32)
         return (struct steno_gemm_weights){k->gemm_f32_packed_bytes, k->gemm_f32_pack,
                                            k->gemm_f32_packed_part, NULL, NULL};
-    return *kernels_of(k, &w);
+    return *kernels_of(k, p);
 }
 
 double steno_weights_lost(const float *w, size_t n, enum steno_precision p)
@@ -221,10 +214,9 @@ double steno_weights_lost(const float *w, size_t n, enum steno_precision p)
 
 static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)
 {
-    size_t n = steno_weights_are_floats(p)          ? k->gemm_f32_packed_bytes(p->k, p->n)
-               : p->precision == STENO_INT8_WEIGHTS ? k->gemm_i8_packed_bytes(p->k, p->n)
-                                                    : kernels_of(k, p)->packed_bytes(p->k, p->n);
-    return steno_aligned(n);
+    return steno_aligned(p->precision == STENO_INT8_WEIGHTS
+                             ? k->gemm_i8_packed_bytes(p->k, p->n)
+                             : steno_weights_as(k, p->precision).packed_bytes(p->k, p->n));
 }
 
 static struct steno_weights *describe(const struct steno_prepare *pc,
@@ -236,7 +228,6 @@ static struct steno_weights *describe(const struct steno_prepare *pc,
     p->k = rows;
     p->n = cols;
     p->precision = precision == STENO_INT8_WEIGHTS && rows < MIN_INT8_K ? STENO_FP32 : precision;
-    p->compressed = steno_prepare_compressed(pc, p->precision, rows, cols);
     p->bytes = data_bytes(p, steno_prepare_kernels(pc));
     if (p->precision == STENO_INT8_WEIGHTS)
         p->bytes += steno_aligned(cols * sizeof *p->scale);
@@ -259,12 +250,8 @@ static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w
 {
     int8_t *q;
     *lost = 0;
-    if (steno_weights_are_floats(p)) {
-        k->gemm_f32_pack(p->data, w, ldw, trans, p->k, p->n);
-        return true;
-    }
     if (p->precision != STENO_INT8_WEIGHTS) {
-        kernels_of(k, p)->pack(p->data, w, ldw, trans, p->k, p->n);
+        steno_weights_as(k, p->precision).pack(p->data, w, ldw, trans, p->k, p->n);
         *lost = p->precision == STENO_FP32 ? 0 : lost_16(p, w, ldw, trans);
         return true;
     }
@@ -283,7 +270,7 @@ static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w
 const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
                                                        const struct steno_weights *w)
 {
-    return kernels_of(k, w);
+    return kernels_of(k, w->precision);
 }
 
 /* ---- weights that a precision does not hold ---- */
@@ -349,7 +336,7 @@ struct source {
 /* Start the key of a block: who packs it, and the form that it gets. */
 static struct steno_packing packing_of(const char *who, const struct steno_weights *p)
 {
-    const size_t form[] = {p->k, p->n, (size_t)p->precision, p->compressed};
+    const size_t form[] = {p->k, p->n, (size_t)p->precision};
     struct steno_packing how = {.n = 0};
     steno_packing_put(&how, who, strlen(who));
     steno_packing_put(&how, form, sizeof form);
@@ -408,35 +395,6 @@ static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t c
     }
     *out = p;
     return STENO_OK;
-}
-
-bool steno_ops_compressed(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols)
-{
-    return (p == STENO_FP32           ? k->gemm_f32_w24.part
-            : p == STENO_BF16_WEIGHTS ? k->gemm_bf16_w12.part
-                                      : NULL) &&
-           rows >= 64 && cols >= 64 && rows * cols >= STENO_COMPRESSED_WEIGHTS;
-}
-
-/* True when one example of input 0 has more rows than compressed weights gain with, or when its
- * rows are those of utterances of any length. */
-static bool many_rows(const struct steno_prepare *pc)
-{
-    const struct steno_shape x = steno_prepare_shape(pc, 0);
-    const size_t most = steno_prepare_kernels(pc)->compressed_max_rows;
-    size_t rows = 1;
-    bool open = false;
-    for (int i = 0; most && i + 1 < x.rank; i++) {
-        open |= x.dim[i] < 0 && i > 0;
-        rows = x.dim[i] > 0 && rows <= most ? rows * (size_t)x.dim[i] : rows;
-    }
-    return most && (rows > most || (open && (x.dim[0] == 1 || !steno_prepare_takes_tokens(pc))));
-}
-
-bool steno_prepare_compressed(const struct steno_prepare *pc, enum steno_precision p, size_t rows,
-                              size_t cols)
-{
-    return steno_ops_compressed(steno_prepare_kernels(pc), p, rows, cols) && !many_rows(pc);
 }
 
 steno_status steno_prepare_weights(struct steno_prepare *pc, int in, bool trans,
@@ -681,8 +639,8 @@ static void run_part(void *arg, int part)
 {
     const struct job *j = arg;
     const struct steno_weights *w = j->w;
-    (steno_weights_are_floats(w) ? j->k->gemm_f32_packed_part : kernels_of(j->k, w)->part)(
-        j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep, (size_t)part, j->parts);
+    steno_weights_as(j->k, w->precision)
+        .part(j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep, (size_t)part, j->parts);
 }
 
 /* Rows of A quantized to u8, each over its own range, and their product. */

@@ -14,42 +14,20 @@
 struct steno_weights {
     size_t k, n;
     enum steno_precision precision;
-    bool compressed; /* 24 bits per weight for gemm_f32_w24, or 12 for gemm_bf16_w12 */
-    size_t bytes;    /* of data and scale, which are one block */
-    void *data;      /* in the kernel's layout */
-    float *scale;    /* [n] i8 only: weight = q * scale */
+    size_t bytes; /* of data and scale, which are one block */
+    void *data;   /* in the kernel's layout */
+    float *scale; /* [n] i8 only: weight = q * scale */
 };
-
-/* True for weights in the layout of gemm_f32_packed. */
-static inline bool steno_weights_are_floats(const struct steno_weights *w)
-{
-    return w->precision == STENO_FP32 && !w->compressed;
-}
 
 /* The kernels for weights that are packed neither as f32 nor as bytes. */
 const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
                                                        const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
-/* Weights from which on gemm_f32_w24 and gemm_bf16_w12 are worth it, where the kernels exist: 256
- * KiB of f32. Smaller weights stay in L1 and L2, where plain multiply-adds are as fast or faster
- * for a single row. */
-#define STENO_COMPRESSED_WEIGHTS ((size_t)1 << 16)
-
-/* Whether weights [rows, cols] in precision p are large enough for these two kernels. */
-bool steno_ops_compressed(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols);
-/* While preparing: whether a node packs its weights for these two kernels. This depends on their
- * size and, where these kernels are slower for many rows (kernels.h, compressed_max_rows), on the
- * shape that the graph states. The bits of an example's result therefore do not depend on its
- * batch. */
-bool steno_prepare_compressed(const struct steno_prepare *pc, enum steno_precision p, size_t rows,
-                              size_t cols);
-
 /* For an operator that packs f32 weights by itself, in any precision but int8: steno_weights_as
  * returns how they are packed and multiplied (conv, conv_winograd: NULL where f32 stays f32);
  * steno_weights_lost returns the sum of squared rounding errors of n of them. */
-struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p,
-                                           bool compressed);
+struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p);
 double steno_weights_lost(const float *w, size_t n, enum steno_precision p);
 /* True if n weights stay finite in precision p; such an operator keeps others in f32 and calls
  * steno_prepare_unheld. */
