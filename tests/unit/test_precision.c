@@ -10,10 +10,12 @@
 #include "nn/ops/weights.h"
 #include "tests/support/onnx_make.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { T = 9, K = 48, N = 40, C = 16, O = 24, H = 7, W = 6 };
 
@@ -231,6 +233,99 @@ static void a_weight_that_the_format_does_not_hold_keeps_f32(void **state)
         steno_network_close(plain);
         steno_network_close(n);
     }
+}
+
+enum { IMAGE = 16 * 6 * 5 };
+
+/* y = Relu(Conv 3x3) twice, channels last inside, and z = Conv 1x1 of the image; all of them have
+ * one weight that is an outlier. */
+static steno_network *convolutions(enum steno_precision p, float odd, const char *cache, float *out)
+{
+    struct steno_network_options opt = {
+        .opt_level = -1, .precision = p, .borrow_from = !cache, .cache_dir = cache};
+    static float w3[16 * 16 * 9], w1[16 * 16], x[IMAGE];
+    const int64_t pads[4] = {1, 1, 1, 1};
+    const struct steno_tensor in = {STENO_F32, {4, {1, 16, 6, 5}}, x};
+    struct steno_session_options so = {.threads = 1};
+    struct mk_graph *g = mk_new(17);
+    steno_network *n = NULL;
+    steno_session *s = NULL;
+    steno_err err = {0};
+    char *path;
+    for (int i = 0; i < 16 * 16 * 9; i++)
+        w3[i] = number(i) / 16;
+    for (int i = 0; i < 16 * 16; i++)
+        w1[i] = number(i + 2) / 4;
+    for (int i = 0; i < IMAGE; i++)
+        x[i] = number(i + 1) + 0.5f;
+    w3[16 * 9 * 3 + 5] = w1[16 * 3 + 5] = odd;
+    mk_input(g, "x", STENO_F32, "1,16,6,5");
+    mk_f32(g, "A", "16,16,3,3", w3, 16 * 16 * 9);
+    mk_f32(g, "B", "16,16,3,3", w3, 16 * 16 * 9);
+    mk_f32(g, "C", "16,16,1,1", w1, 16 * 16);
+    mk_node(g, "Conv", "x,A", "a");
+    mk_attr_ints(g, "pads", pads, 4);
+    mk_node(g, "Relu", "a", "ra");
+    mk_node(g, "Conv", "ra,B", "b");
+    mk_attr_ints(g, "pads", pads, 4);
+    mk_node(g, "Relu", "b", "y");
+    mk_node(g, "Conv", "x,C", "z");
+    mk_output(g, "y", STENO_F32, "1,16,6,5");
+    mk_output(g, "z", STENO_F32, "1,16,6,5");
+    path = mk_file(g);
+    if (steno_network_open(&n, path, &opt, &err) || steno_session_open(&s, n, &so, &err) ||
+        steno_session_set(s, 0, &in, &err) || steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    memcpy(out, steno_session_get(s, 0)->data, IMAGE * sizeof *out);
+    memcpy(out + IMAGE, steno_session_get(s, 1)->data, IMAGE * sizeof *out);
+    steno_session_close(s);
+    mk_unlink(path);
+    mk_free(g);
+    return n;
+}
+
+static void remove_all(const char *dir)
+{
+    DIR *d = opendir(dir);
+    char path[512];
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        unlink(path);
+    }
+    if (d)
+        closedir(d);
+    rmdir(dir);
+}
+
+/* Also when a cache has the weights: the second load of each. */
+static void convolutions_that_the_format_does_not_hold_keep_f32(void **state)
+{
+    static const struct {
+        enum steno_precision p;
+        float odd;
+        int unheld;
+    } cases[] = {{STENO_FP16_WEIGHTS, 70000, 3},    {STENO_FP16_WEIGHTS, 2000, 0},
+                 {STENO_BF16_WEIGHTS, 3.395e38f, 3}, {STENO_BF16_WEIGHTS, 70000, 0},
+                 {STENO_INT8_WEIGHTS, 2e30f, 3},    {STENO_INT8_WEIGHTS, 0.05f, 0}};
+    static float want[2 * IMAGE], have[2 * IMAGE];
+    char cache[] = "/tmp/steno-test-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(cache));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        steno_network_close(convolutions(STENO_FP32, cases[i].odd, NULL, want));
+        for (int load = 0; load < 2; load++) {
+            steno_network *n = convolutions(cases[i].p, cases[i].odd, cache, have);
+            const struct steno_precision_report *report = steno_network_precision(n);
+            assert_int_equal(steno_network_is_mapped(n), load);
+            assert_int_equal(report->unheld, cases[i].unheld);
+            for (int part = 0; part < 2; part++)
+                if (!(apart(have + part * IMAGE, want + part * IMAGE, IMAGE) < 0.03))
+                    fail_msg("case %zu, load %d: output %d is off by %g", i, load, part,
+                             apart(have + part * IMAGE, want + part * IMAGE, IMAGE));
+            steno_network_close(n);
+        }
+    }
+    remove_all(cache);
 }
 
 enum { CELL = 8, STEPS = 5 };
@@ -556,6 +651,7 @@ int main(void)
         cmocka_unit_test(a_pixel_depends_on_its_patch_alone),
         cmocka_unit_test(weights_are_held_once_and_small),
         cmocka_unit_test(a_weight_that_the_format_does_not_hold_keeps_f32),
+        cmocka_unit_test(convolutions_that_the_format_does_not_hold_keep_f32),
         cmocka_unit_test(recurrent_weights_that_the_format_does_not_hold_keep_f32),
         cmocka_unit_test(the_report_has_the_errors),
         cmocka_unit_test(a_quantized_graph_rounds_by_rows_unless_exact),

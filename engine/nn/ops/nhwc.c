@@ -68,7 +68,8 @@ static void make_few(float *to, const float *w, const void *arg)
     steno_winograd_weights(to, w, s->c_out, s->c_in);
 }
 
-static steno_status pack(struct steno_prepare *pc, int in, struct steno_nhwc *c, steno_err *err)
+static steno_status pack(struct steno_prepare *pc, int in, struct steno_nhwc *c, size_t bytes,
+                         steno_err *err)
 {
     const struct steno_tensor *w = steno_prepare_const(pc, in);
     const steno_kernels *k = steno_prepare_kernels(pc);
@@ -76,7 +77,7 @@ static steno_status pack(struct steno_prepare *pc, int in, struct steno_nhwc *c,
     bool filled;
     steno_packing_put(&how, "nhwc", 4);
     steno_packing_put(&how, &c->s, sizeof c->s);
-    c->packed = steno_prepare_memory(pc, in, k->conv_nhwc_f32_packed_bytes(&c->s), &how, &filled);
+    c->packed = steno_prepare_memory(pc, in, bytes, &how, &filled);
     if (!c->packed)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     if (!filled) {
@@ -93,6 +94,7 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
     const struct steno_tensor *w = steno_prepare_const(pc, in);
     const enum steno_precision precision = steno_prepare_precision(pc);
     const steno_kernels *k = steno_prepare_kernels(pc);
+    size_t bytes;
     if (!w || w->dtype != STENO_F32 || w->shape.rank < 3 || w->shape.rank > 4 || !steno_numel(w))
         return steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, f32, of rank 3 or 4");
     if (s->group != 1 && (s->group != s->c_in || s->c_out != s->c_in))
@@ -103,19 +105,23 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
         const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s,
-                                     sizeof c->s};
+                                     sizeof c->s, NULL};
         return steno_prepare_weights_made(pc, in, &m, &c->lowered, err);
     }
     /* AMX tiles multiply bytes faster than sums of pixels can be formed */
     if (precision == STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
         !(k->cpu & STENO_CPU_AMX && k->cpu & STENO_CPU_BF16)) {
-        const struct steno_made m = {s->c_in, s->c_out, make_few, &c->s, sizeof c->s};
+        const struct steno_made m = {s->c_in, s->c_out, make_few, &c->s, sizeof c->s, NULL};
         return steno_prepare_weights_made_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots, err);
     }
     /* with channels last, patches cost nothing, so that 16 bits apply wherever int8 does */
-    if (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win))
-        return steno_ops_conv_lower(pc, in, &c->s, &c->lowered, err);
-    return pack(pc, in, c, err);
+    bytes = k->conv_nhwc_f32_packed_bytes(s);
+    if (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win)) {
+        const steno_status st = steno_ops_conv_lower(pc, in, &c->s, &bytes, &c->lowered, err);
+        if (st || c->lowered)
+            return st;
+    }
+    return pack(pc, in, c, bytes, err);
 }
 
 void steno_nhwc_release(struct steno_nhwc *c)

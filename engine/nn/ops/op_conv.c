@@ -143,18 +143,42 @@ static void make_rows(float *to, const float *w, const void *arg)
 }
 
 steno_status steno_ops_conv_lower(struct steno_prepare *pc, int in, const struct steno_conv *s,
-                                  struct steno_weights **out, steno_err *err)
+                                  size_t *f32_bytes, struct steno_weights **out, steno_err *err)
 {
     const struct steno_made m = {s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s,
-                                 sizeof *s};
+                                 sizeof *s, f32_bytes};
     return steno_prepare_weights_made(pc, in, &m, out, err);
+}
+
+/* Pack constant f32 weights of rank 3 or 4, in the network's precision where it gains. */
+static steno_status pack_conv(struct steno_prepare *pc, struct conv *c, steno_err *err)
+{
+    const struct steno_tensor *w = steno_prepare_const(pc, 1);
+    const steno_kernels *k = steno_prepare_kernels(pc);
+    size_t bytes = k->conv_f32_packed_bytes(&c->s);
+    struct steno_packing how = {.n = 0};
+    bool filled;
+    if (steno_ops_conv_lowers(steno_prepare_precision(pc), &c->s, &c->win)) {
+        const steno_status st = steno_ops_conv_lower(pc, 1, &c->s, &bytes, &c->lowered, err);
+        if (st || c->lowered)
+            return st;
+    }
+    steno_packing_put(&how, "conv", 4);
+    steno_packing_put(&how, &c->s, sizeof c->s);
+    c->packed = steno_prepare_memory(pc, 1, bytes, &how, &filled);
+    if (!c->packed)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    if (!filled) {
+        k->conv_f32_pack(c->packed, w->data, &c->s);
+        steno_prepare_rounded(pc, w->data, steno_numel(w), false, 0);
+    }
+    return STENO_OK;
 }
 
 static steno_status prepare_conv(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     const struct steno_node *n = steno_prepare_node_of(pc);
     const struct steno_tensor *w = n->n_in > 1 ? steno_prepare_const(pc, 1) : NULL;
-    const steno_kernels *k = steno_prepare_kernels(pc);
     struct conv *c = calloc(1, sizeof *c);
     steno_status st;
     if (!c)
@@ -163,23 +187,8 @@ static steno_status prepare_conv(struct steno_prepare *pc, void **priv, steno_er
     if (!st && w)
         st = steno_ops_conv_geometry(n, &w->shape, &c->s, &c->win, err);
     c->known = w != NULL;
-    if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w) &&
-        steno_ops_conv_lowers(steno_prepare_precision(pc), &c->s, &c->win)) {
-        st = steno_ops_conv_lower(pc, 1, &c->s, &c->lowered, err);
-    } else if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w)) {
-        size_t bytes = k->conv_f32_packed_bytes(&c->s);
-        struct steno_packing how = {.n = 0};
-        bool filled;
-        steno_packing_put(&how, "conv", 4);
-        steno_packing_put(&how, &c->s, sizeof c->s);
-        c->packed = steno_prepare_memory(pc, 1, bytes, &how, &filled);
-        if (!c->packed) {
-            st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-        } else if (!filled) {
-            k->conv_f32_pack(c->packed, w->data, &c->s);
-            steno_prepare_rounded(pc, w->data, steno_numel(w), false, 0);
-        }
-    }
+    if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w))
+        st = pack_conv(pc, c, err);
     if (st) {
         release_conv(c);
         return st;

@@ -298,15 +298,29 @@ bool steno_weights_hold(const steno_kernels *k, enum steno_precision p, const fl
     return p == STENO_FP32 || holds(k, p, w, n, false);
 }
 
+/* True if the precision of p holds w [n]: p is one of `parts` blocks (0: one that is not aligned),
+ * and in f32 each would take f32_bytes. The size of what an earlier load packed says how it was,
+ * and then w may not be there: so both sizes differ, if need be by a larger *f32_bytes. */
+static bool is_held(struct steno_prepare *pc, const struct steno_weights *p, size_t *f32_bytes,
+                    size_t parts, const float *w, size_t n, bool transformed)
+{
+    const size_t filled = steno_prepare_filled(pc);
+    bool held;
+    if (steno_aligned(*f32_bytes) == steno_aligned(p->bytes))
+        *f32_bytes = steno_aligned(*f32_bytes) + 64;
+    held = filled ? filled != (parts ? steno_aligned(*f32_bytes) * parts : *f32_bytes)
+                  : !w || holds(steno_prepare_kernels(pc), p->precision, w, n, transformed);
+    if (!held && !filled)
+        steno_prepare_unheld(pc);
+    return held;
+}
+
 /* Weights [rows, cols] of `parts` blocks (0: one that is not aligned) in the network's precision,
- * or in f32 if it does not hold w [n]. The size of what an earlier load packed says which it was,
- * and then w may not be there: so both sizes differ. NULL: out of memory. */
+ * or in f32 if it does not hold w [n]. NULL: out of memory. */
 static struct steno_weights *describe_held(struct steno_prepare *pc, const float *w, size_t n,
                                            bool transformed, size_t rows, size_t cols, size_t parts)
 {
-    const enum steno_precision asked = steno_prepare_precision(pc);
-    const size_t filled = steno_prepare_filled(pc);
-    struct steno_weights *p = describe(pc, asked, rows, cols), *f32;
+    struct steno_weights *p = describe(pc, steno_prepare_precision(pc), rows, cols), *f32;
     bool held;
     if (!p || p->precision == STENO_FP32)
         return p;
@@ -315,12 +329,7 @@ static struct steno_weights *describe_held(struct steno_prepare *pc, const float
         steno_weights_free(p);
         return NULL;
     }
-    if (steno_aligned(f32->bytes) == steno_aligned(p->bytes))
-        f32->bytes = steno_aligned(f32->bytes) + 64;
-    held = filled ? filled != (parts ? steno_aligned(f32->bytes) * parts : f32->bytes)
-                  : !w || holds(steno_prepare_kernels(pc), asked, w, n, transformed);
-    if (!held && !filled)
-        steno_prepare_unheld(pc);
+    held = is_held(pc, p, &f32->bytes, parts, w, n, transformed);
     steno_weights_free(held ? f32 : p);
     return held ? p : f32;
 }
@@ -376,11 +385,19 @@ static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t c
                          struct source s, struct steno_weights **out, steno_err *err)
 {
     const struct steno_tensor *t = steno_prepare_const(pc, in);
+    const size_t numbers = t ? steno_numel(t) : 0;
+    size_t *f32_bytes = s.made ? s.made->f32_bytes : NULL;
     struct steno_weights *p =
-        describe_held(pc, s.w, t ? steno_numel(t) : 0, s.made != NULL, rows, cols, 0);
+        f32_bytes ? describe(pc, steno_prepare_precision(pc), rows, cols)
+                  : describe_held(pc, s.w, numbers, s.made != NULL, rows, cols, 0);
     struct steno_packing how = {.n = 0};
     bool filled;
     void *block;
+    *out = NULL;
+    if (p && f32_bytes && !is_held(pc, p, f32_bytes, 0, s.w, numbers, false)) {
+        steno_weights_free(p);
+        return STENO_OK;
+    }
     if (p) {
         how = packing_of("matrix", p);
         steno_packing_put(&how, &s.trans, sizeof s.trans);

@@ -45,9 +45,12 @@ struct steno_made {
     void (*make)(float *to, const float *w, const void *arg);
     const void *arg; /* [arg_bytes] */
     size_t arg_bytes;
+    /* Not NULL: make only orders the numbers, and the operator packs weights that the precision
+     * does not hold by itself, in f32 and this many bytes; more are stored here if need be. */
+    size_t *f32_bytes;
 };
 /* As steno_prepare_weights, for weights that m computes from constant input `in`, f32 of any rank.
- * STENO_ERR_NOMEM. */
+ * *out is NULL if the precision does not hold them and m->f32_bytes is given. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prepare_weights_made(struct steno_prepare *pc, int in,
                                                    const struct steno_made *m,
                                                    struct steno_weights **out, steno_err *err);
