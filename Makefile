@@ -65,7 +65,7 @@ dec_libs := $(shell pkg-config --libs $(dec_pkgs) 2>/dev/null)
 
 # ---- sources ---------------------------------------------------------------------------------
 # Folders of libsteno.a, each above those that it uses (tests/layers.sh). A family is found by its folder.
-isa := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),arm,x86)
+isa := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),arm,x86)
 nn_dirs := graph kernels kernels/scalar kernels/$(isa) onnx exec ops passes network
 families := $(patsubst engine/%/,%,$(wildcard engine/families/*/))
 lib_dirs := base formats store audio $(addprefix nn/,$(nn_dirs)) features search search/lm text $(families) families recognizer pool
