@@ -306,6 +306,8 @@ static void end(struct steno_dialect_session *d, bool draining)
 
 static void error(struct steno_dialect_session *d, const char *code, const char *message)
 {
+    if (state_of(d)->finals) /* clients that do not stream have seen none of it */
+        end(d, false);
     d->commit(d, steno_wyoming_write_error(d->begin(d), code, message), false);
 }
 

@@ -79,7 +79,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
     if (note->kind == STENO_POOL_DONE) {
         due = take_done(c, note);
         if (note->status && !due && !c->closing)
-            steno_channels_cancel(c); /* the others */
+            steno_channels_end(c); /* the others; what they have heard is told */
     }
     if (due)
         c->fn(c->user, s->channel, note->kind == STENO_POOL_DONE ? &c->last : note);

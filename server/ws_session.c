@@ -19,7 +19,8 @@ void steno_ws_session_set_ending(steno_ws_session *s, enum steno_ws_ending how, 
 
 void steno_ws_session_unreachable(steno_ws_session *s, steno_status st)
 {
-    steno_outbox_clear(&s->out);
+    if (st == STENO_ERR_LIMIT) /* else what was written before is sent */
+        steno_outbox_clear(&s->out);
     if (s->over)
         return;
     if (st == STENO_ERR_LIMIT)

@@ -28,6 +28,7 @@ struct steno_pool_ops {
     double (*slack)(const steno_stream *s); /* NULL: 0 */
     void (*set_early)(steno_stream *s, bool early);
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
+    void (*rescue)(steno_stream *s); /* NULL: it knows no more than it has told */
     bool (*next)(steno_stream *s, struct steno_event *ev);
     double (*skipped)(const steno_stream *s); /* NULL: it never skips */
     double (*heard)(const steno_stream *s);

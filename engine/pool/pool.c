@@ -43,6 +43,7 @@ static const struct steno_pool_ops recogniser = {
     .missing = steno_stream_missing,
     .share = steno_stream_share,
     .flush = steno_stream_flush,
+    .rescue = steno_stream_rescue,
     .next = steno_stream_next,
     .skipped = steno_stream_skipped,
     .heard = steno_stream_heard,
@@ -206,12 +207,12 @@ static void finish_streams(steno_pool *p)
         if (!ps)
             return;
         pthread_mutex_lock(&ps->lock);
-        ps->cancel = true;
         ps->worker = pthread_self();
         ps->with_worker = true;
         pthread_mutex_unlock(&ps->lock);
         steno_pool_finish(ps, STENO_ERR_CANCELLED, &err);
         pthread_mutex_lock(&ps->lock);
+        ps->cancel = true;
         ps->with_worker = ps->held = false;
         free_it = ps->free_after;
         pthread_cond_broadcast(&ps->idle);

@@ -61,15 +61,28 @@ static bool is_cancelled(steno_pool_stream *ps)
     return cancel;
 }
 
+/* w: the worker whose heart beats; NULL: none. */
 static void deliver(struct steno_pool_worker *w, steno_pool_stream *ps)
 {
     struct steno_event ev;
     while (!is_cancelled(ps) && ps->pool->ops->next(ps->rec, &ev)) {
         struct steno_pool_note note = {
             .kind = STENO_POOL_EVENT, .event = &ev, .latency = latency_of(ps, &ev)};
-        stamp(w);
+        if (w)
+            stamp(w);
         tell(ps, &note);
     }
+}
+
+/* What the stream knows comes before its error. */
+static void tell_what_is_known(steno_pool_stream *ps)
+{
+    const struct steno_pool_ops *ops = ps->pool->ops;
+    if (is_cancelled(ps))
+        return;
+    if (ops->rescue)
+        ops->rescue(ps->rec);
+    deliver(NULL, ps);
 }
 
 void steno_pool_finish(steno_pool_stream *ps, steno_status st, const steno_err *err)
@@ -82,6 +95,8 @@ void steno_pool_finish(steno_pool_stream *ps, steno_status st, const steno_err *
     pthread_mutex_unlock(&ps->lock);
     if (again)
         return;
+    if (st)
+        tell_what_is_known(ps);
     ps->pool->ops->close(ps->rec); /* memory is freed now, the place when the owner closes */
     ps->rec = NULL;
     tell(ps, &note);

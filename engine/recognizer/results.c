@@ -211,7 +211,11 @@ static steno_status build_best(steno_stream *s)
         *h = (struct steno_hypothesis){0};
     if (!st)
         st = steno_words_build(&r->words[0], s->model->info.tokens, h->spans, h->n, stable);
-    return st ? st : reserve_parts(r, r->words[0].n, h->n);
+    if (!st)
+        st = reserve_parts(r, r->words[0].n, h->n);
+    if (st)
+        r->shown = 0; /* its words are gone */
+    return st;
 }
 
 steno_status steno_results_partial(steno_stream *s)
@@ -341,11 +345,23 @@ static steno_status build_alternatives(steno_stream *s, size_t *n_alts)
     return st ? st : place_alternatives(s, *n_alts);
 }
 
+static steno_status end_segment(struct steno_results *r, const struct steno_event *final)
+{
+    const steno_status st = steno_events_add(&r->events, final);
+    if (st)
+        return st;
+    r->segment++;
+    r->pausing = final->n_words > 0;
+    r->word_end = final->end;
+    return STENO_OK;
+}
+
 steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason)
 {
     struct steno_results *r = &s->results;
     struct steno_event ev = {.kind = STENO_FINAL, .reason = reason};
     steno_status st = build_alternatives(s, &ev.n_alternatives);
+    r->shown = 0;
     if (st)
         return st;
     fill_event(s, &ev);
@@ -357,13 +373,33 @@ steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason
     ev.stable_bytes = strlen(ev.text);
     ev.alternatives = r->alts;
     st = add_details(s, ev.n_alternatives ? &r->hyps[0] : NULL, &ev);
-    if (!st)
-        st = steno_events_add(&r->events, &ev);
-    if (st)
-        return st;
-    r->segment++;
+    return st ? st : end_segment(r, &ev);
+}
+
+/* The words of the last partial are still there. */
+static steno_status rescue_partial(steno_stream *s)
+{
+    struct steno_results *r = &s->results;
+    struct steno_event ev = {.kind = STENO_FINAL, .reason = STENO_FINAL_END};
+    const struct steno_hypothesis known = {.language = r->hyps[0].language,
+                                           .language_probability = r->hyps[0].language_probability};
+    fill_event(s, &ev);
+    r->alts[0] = (struct steno_alternative){
+        .text = ev.text, .confidence = ev.confidence, .n_words = ev.n_words, .words = ev.words};
+    ev.alternatives = r->alts;
+    ev.n_alternatives = 1;
     r->shown = 0;
-    r->pausing = ev.n_words > 0;
-    r->word_end = ev.end;
-    return STENO_OK;
+    ev.stable_words = ev.n_words;
+    ev.stable_bytes = strlen(ev.text);
+    return add_details(s, &known, &ev) ? STENO_ERR_NOMEM : end_segment(r, &ev);
+}
+
+steno_status steno_results_rescue(steno_stream *s)
+{
+    const struct steno_results *r = &s->results;
+    steno_status st;
+    if (r->shown && r->words[0].n)
+        return rescue_partial(s);
+    st = build_best(s);
+    return st || !r->words[0].n ? st : steno_results_final(s, STENO_FINAL_END);
 }

@@ -33,6 +33,9 @@ void steno_results_close(struct steno_results *r);
 STENO_MUST steno_status steno_results_start(steno_stream *s);
 STENO_MUST steno_status steno_results_partial(steno_stream *s);
 STENO_MUST steno_status steno_results_final(steno_stream *s, enum steno_final_reason reason);
+/* The stream has failed: the last partial of its utterance becomes a final, without one what the
+ * family has. None without words. STENO_ERR_NOMEM, STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_results_rescue(steno_stream *s);
 /* Between utterances, the audio up to `now` s has no word: queue the UTTERANCE_END if it is due. */
 STENO_MUST steno_status steno_results_pause(steno_stream *s, double now);
 /* The same within an utterance whose last symbol ends at last_end s. *done: it was queued; a final

@@ -325,6 +325,12 @@ steno_status steno_stream_flush(steno_stream *s, bool end, bool *done, steno_err
     return st;
 }
 
+void steno_stream_rescue(steno_stream *s)
+{
+    s->failed = true;
+    (void)!steno_results_rescue(s); /* out of memory: without it */
+}
+
 static steno_status flush_alone(steno_stream *s, bool end, steno_err *err)
 {
     bool done = false;

@@ -34,6 +34,9 @@ double steno_stream_share(const steno_stream *s);
 /* Seconds until the result of the step that is due is needed: until the endpoint, if a final is
  * begun early (steno_stream_set_early); else 0. */
 double steno_stream_slack(const steno_stream *s);
+/* The stream goes on no more, as after a failure: what it knows of the open utterance becomes a
+ * final with reason END, if there are words. Only next and close may follow. */
+void steno_stream_rescue(steno_stream *s);
 /* Continue a steno_stream_finalize or, with `end`, a steno_stream_end. *done = false: a step is
  * due; run it, then call again with the same `end`. *done = true: it is complete. No feed in
  * between. It may be called between the steps of a final that is begun early, which is due then. */

@@ -457,6 +457,40 @@ static void wyoming_answers_silence_and_errors(void **state)
     stop(&h);
 }
 
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* Whatever fails, what was heard is told first. */
+static void every_dialect_tells_what_was_heard_before_an_error(void **state)
+{
+    static const struct steno_dialect *const all[] = {
+        &steno_dialect_native,  &steno_dialect_deepgram, &steno_dialect_flux,
+        &steno_dialect_vosk,    &steno_dialect_sherpa,   &steno_dialect_realtime,
+        &steno_dialect_wenet,   &steno_dialect_wyoming};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct received h;
+        int at[3] = {-1, -1, -1}; /* the last messages with both finals, the first with the error */
+        start(&h, all[i]);
+        event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+        event(&h, STENO_FINAL, "one", STENO_FINAL_ENDPOINT);
+        event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+        event(&h, STENO_FINAL, "two", STENO_FINAL_END);
+        all[i]->error(&h.d, "internal_error", "the encoder broke");
+        for (int k = 0; k < h.n; k++) {
+            /* Wyoming's clients read the last message alone, unless they stream */
+            const bool read =
+                all[i] != &steno_dialect_wyoming || strstr(h.said[k], "\"transcript\"");
+            at[0] = read && strstr(h.said[k], "one") ? k : at[0];
+            at[1] = read && strstr(h.said[k], "two") ? k : at[1];
+            at[2] = at[2] < 0 && strstr(h.said[k], "the encoder broke") ? k : at[2];
+        }
+        if (at[0] < 0 || at[1] < at[0] || at[2] <= at[1])
+            fail_msg("%s, dialect %zu: finals in messages %d and %d, the error in %d", all[i]->name,
+                     i, at[0], at[1], at[2]);
+        stop(&h);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +512,7 @@ int main(void)
         cmocka_unit_test(wyoming_takes_one_recording),
         cmocka_unit_test(wyoming_streams_text_that_stays),
         cmocka_unit_test(wyoming_answers_silence_and_errors),
+        cmocka_unit_test(every_dialect_tells_what_was_heard_before_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
