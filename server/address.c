@@ -189,6 +189,14 @@ bool steno_address_host(const struct sockaddr_storage *a, unsigned char key[16])
     return false;
 }
 
+bool steno_address_is_loopback(const struct sockaddr_storage *a)
+{
+    static const unsigned char one[16] = {[15] = 1}, mapped[13] = {[10] = 0xff, [11] = 0xff, 127};
+    unsigned char host[16];
+    return steno_address_host(a, host) &&
+           (!memcmp(host, one, sizeof one) || !memcmp(host, mapped, sizeof mapped));
+}
+
 bool steno_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
     unsigned char ka[16], kb[16];

@@ -32,6 +32,8 @@ void steno_address_set_port(struct sockaddr_storage *addr, uint16_t port);
 const char *steno_address_print(const struct sockaddr_storage *addr, char *out);
 /* Write the host as 16 bytes, IPv4 as IPv6 (RFC 4291, 2.5.5.2). False for a unix socket. */
 bool steno_address_host(const struct sockaddr_storage *a, unsigned char host[16]);
+/* Whether the host is of this machine alone: 127.0.0.0/8, ::1. */
+bool steno_address_is_loopback(const struct sockaddr_storage *a);
 /* Whether the hosts are the same; the port does not matter. IPv4 written as IPv6 (RFC 4291,
  * 2.5.5.2) equals IPv4. */
 bool steno_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);

@@ -24,6 +24,7 @@ struct steno_config {
     char *node;            /* in ids of sessions that can be resumed; "" = none */
     char *state;           /* directory of what outlives a restart; "" = systemd's or none */
     char *cors_origins;    /* "*", or origins, comma separated; "" = none */
+    char *hosts;           /* names of this server, comma separated; "*" = any */
     bool proxy_protocol;   /* connections of trusted proxies begin with a PROXY header */
     char *trusted_proxies; /* see steno_networks_parse */
     char *path_prefix;     /* "/stt"; "" = none */

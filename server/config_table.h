@@ -25,7 +25,13 @@ ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "3
     "result.")
 ROW(STRING, cors_origins, "server", "cors_origins", "STENO_CORS_ORIGINS", "", 0, 0,
     "Origins of web pages whose scripts may use the server, comma separated "
-    "(https://app.example.org), or * for all. Empty: only the server's own page.")
+    "(https://app.example.org), or * for all. Others get 403, for WebSockets and for what is not "
+    "only read. Empty: only the server's own page; with API keys others may use it with a key.")
+ROW(STRING, hosts, "server", "hosts", "STENO_HOSTS", "", 0, 0,
+    "Names under which the server is reached, comma separated (stt.example.org), or * for any. "
+    "Without API keys a request that names another host gets 403. Always known are addresses, "
+    "localhost and names without a dot. Empty: checked on loopback addresses alone, where pages "
+    "of others could reach the server by a name of their own. Trusted proxies are not checked.")
 ROW(BOOL, proxy_protocol, "server", "proxy_protocol", "STENO_PROXY_PROTOCOL", "no", 0, 0,
     "Connections from server.trusted_proxies begin with a header of the PROXY protocol, version 1 "
     "or 2, which names the client. Others must not.")

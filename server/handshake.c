@@ -33,9 +33,12 @@ static void take_header(struct steno_handshake *h, const char *name, const char 
                   {"X-Request-Id", &h->request_id, false},
                   {"OpenAI-Beta", &h->beta, false},
                   {"Origin", &h->origin, false},
+                  {"Host", &h->host, false},
+                  {"Sec-Fetch-Site", &h->fetch_site, false},
                   {"traceparent", &h->traceparent, false},
                   {"X-Forwarded-For", &h->forwarded_for, true},
-                  {"X-Forwarded-Prefix", &h->forwarded_prefix, true}};
+                  {"X-Forwarded-Prefix", &h->forwarded_prefix, true},
+                  {"X-Forwarded-Host", &h->forwarded_host, true}};
     for (size_t i = 0; i < 4 && !strcasecmp(name, "tracestate"); i++)
         if (!*h->tracestate[i]) {
             h->tracestate[i] = value;
@@ -59,7 +62,8 @@ steno_status steno_handshake_parse(struct steno_handshake *h, const char *head, 
     memcpy(h->memory, head, len);
     h->memory[len] = '\0';
     h->key = h->version = h->protocols = h->authorization = h->api_key = h->request_id = h->beta =
-        h->origin = h->traceparent = h->forwarded_for = h->forwarded_prefix = h->memory + len;
+        h->origin = h->host = h->fetch_site = h->traceparent = h->forwarded_for =
+            h->forwarded_prefix = h->forwarded_host = h->memory + len;
     for (size_t i = 0; i < 4; i++)
         h->tracestate[i] = h->memory + len;
     line = h->memory;

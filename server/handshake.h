@@ -15,11 +15,11 @@ struct steno_handshake {
     const char *authorization, *api_key; /* Authorization, X-API-Key */
     const char *request_id;              /* X-Request-Id */
     const char *beta;                    /* OpenAI-Beta */
-    const char *origin;                  /* Origin */
+    const char *origin, *host, *fetch_site; /* Origin, Host, Sec-Fetch-Site */
     const char *traceparent;
     const char *tracestate[4]; /* the values of so many headers, in order */
-    /* X-Forwarded-For and X-Forwarded-Prefix: the last of equal headers, the nearest proxy's */
-    const char *forwarded_for, *forwarded_prefix;
+    /* X-Forwarded-For, -Prefix and -Host: the last of equal headers, the nearest proxy's */
+    const char *forwarded_for, *forwarded_prefix, *forwarded_host;
 };
 
 /* Parse head [len], a request head that asks for an upgrade. The first of two equal headers counts.

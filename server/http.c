@@ -297,9 +297,23 @@ static void begin_trace(struct steno_request *rq)
     steno_buf_free(&state);
 }
 
+/* Whether the page that asks, if one does, may. OPTIONS only asks whether others may. */
+static const char *distrusts(struct steno_request *rq, enum method m)
+{
+    const struct steno_origin_headers headers = {
+        steno_request_header(rq, "Origin"), steno_request_header(rq, "Host"),
+        steno_request_header(rq, "Sec-Fetch-Site"), last_header(rq->conn, "X-Forwarded-Host")};
+    const bool acts = m != METHOD_GET && m != METHOD_HEAD && strcmp(rq->method, "OPTIONS") != 0;
+    const char *why = steno_server_distrusts(rq->sv->srv, &rq->peer->addr, &headers, acts);
+    if (why)
+        steno_metric_add(rq->sv->srv->stats->sessions_rejected[STENO_REJECT_ORIGIN], 1);
+    return why;
+}
+
 static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
 {
     enum method m = method_of(rq->method);
+    const char *why;
     bool within;
     size_t path;
     steno_query_make_origin_form(rq->target);
@@ -308,6 +322,8 @@ static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
     path = steno_query_path_len(rq->target);
     choose_id(rq);
     rq->route = steno_route_find(rq->target, path);
+    if ((why = distrusts(rq, m)))
+        return steno_respond_error(rq, 403, "forbidden", NULL, "%s", why);
     if (!within)
         return redirect_to_prefix(rq);
     if (!strcmp(rq->method, "OPTIONS"))
@@ -384,7 +400,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
             return ok;
         if (begin(cls, rq) != MHD_YES)
             return MHD_NO;
-        if (is_post(rq))
+        if (is_post(rq) && !rq->code)
             return rq->route->post(rq);
         return rq->upload && !rq->code ? steno_upload_continue(rq) : MHD_YES;
     }

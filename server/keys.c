@@ -378,6 +378,15 @@ char *steno_keys_session(steno_keys *k, const char *secret)
     return copy;
 }
 
+bool steno_keys_required(steno_keys *k)
+{
+    bool asked;
+    pthread_mutex_lock(&k->lock);
+    asked = k->asked;
+    pthread_mutex_unlock(&k->lock);
+    return asked;
+}
+
 steno_status steno_keys_find(steno_keys *k, const char *secret, steno_key **out, steno_err *err)
 {
     size_t n = secret ? strlen(secret) : 0;

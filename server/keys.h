@@ -38,6 +38,7 @@ STENO_MUST steno_status steno_keys_reload(steno_keys *k, const char *path, steno
 STENO_MUST steno_status steno_keys_read_text(steno_keys *k, const char *name, const char *text,
                                              size_t len, steno_err *err);
 
+bool steno_keys_required(steno_keys *k);
 /* Find the key of a request's secret (NULL: it had none). The time of the comparison does not
  * depend on how much of the secret is right. *out is NULL when no key is required. STENO_ERR_INVAL:
  * missing or unknown key, to be answered 401. */

@@ -36,6 +36,9 @@ enum MHD_Result steno_secret_post(struct steno_request *rq)
     if (steno_request_is_ephemeral(rq)) /* it would never end */
         return steno_respond_error(rq, 401, "invalid_api_key", NULL,
                                    "an ephemeral key cannot make another one");
+    if (steno_request_has_type(rq, "text/"))
+        return steno_respond_error(rq, 415, "unsupported", NULL,
+                                   "Content-Type: must be application/json");
     if (rq->body_too_long)
         return steno_respond_error(rq, 413, "limit_exceeded", NULL, "the body is longer than %d",
                                    STENO_POST_BYTES);

@@ -77,6 +77,26 @@ bool steno_server_client(const struct steno_server *srv, const struct sockaddr_s
            steno_forwarded_client(forwarded, &srv->trusted, client);
 }
 
+const char *steno_server_distrusts(const struct steno_server *srv,
+                                   const struct sockaddr_storage *peer,
+                                   const struct steno_origin_headers *headers, bool acts)
+{
+    const struct steno_config *conf = srv->conf;
+    const bool open = !steno_keys_required(srv->keys);
+    const bool proxied = steno_networks_hold(&srv->trusted, peer);
+    struct steno_origin_headers h = *headers;
+    if (open && !proxied && h.host && (*conf->hosts || steno_address_is_loopback(peer)) &&
+        !steno_origin_good_host(h.host, conf->hosts))
+        return "the request's Host is no name of this server (server.hosts lists its names)";
+    if (!proxied)
+        h.forwarded_host = NULL;
+    if (acts && (open || *conf->cors_origins) && steno_origin_is_foreign(&h, conf->hosts) &&
+        !steno_origin_allowed(conf->cors_origins, h.origin ? h.origin : ""))
+        return "pages of this origin may not use the server (server.cors_origins lists those that "
+               "may)";
+    return NULL;
+}
+
 size_t steno_server_skip_prefix(const struct steno_server *srv, const struct sockaddr_storage *peer,
                                 const char *path, size_t len, const char *forwarded, size_t n)
 {

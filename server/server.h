@@ -9,6 +9,7 @@
 #include "server/keys.h"
 #include "server/limits.h"
 #include "server/models.h"
+#include "server/origin.h"
 #include "server/proxy.h"
 #include "server/stats.h"
 #include "server/trace.h"
@@ -50,6 +51,15 @@ bool steno_server_client(const struct steno_server *srv, const struct sockaddr_s
  * [n], the value of X-Forwarded-Prefix. */
 size_t steno_server_skip_prefix(const struct steno_server *srv, const struct sockaddr_storage *peer,
                                 const char *path, size_t len, const char *forwarded, size_t n);
+
+/* Say why a request from peer with these headers is to be refused with 403; NULL: it is not.
+ * acts: it is no GET that only reads. Without keys every page that a browser shows could use the
+ * server: then the host must be the server's, on loopback addresses and wherever server.hosts is
+ * set, and pages of others may only read. With keys a page would need one; server.cors_origins
+ * restricts it further. A trusted proxy knows the names that it serves. */
+const char *steno_server_distrusts(const struct steno_server *srv,
+                                   const struct sockaddr_storage *peer,
+                                   const struct steno_origin_headers *headers, bool acts);
 
 #define STENO_ID_SIZE 40
 /* Make a new random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out:

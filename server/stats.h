@@ -51,6 +51,7 @@ enum steno_rejection {
     STENO_REJECT_CAPACITY,    /* the pool runs as many streams as the machine can carry */
     STENO_REJECT_LOADING,     /* the model is being loaded, or there is no memory for it now */
     STENO_REJECT_KEY,         /* no API key, or an unknown one */
+    STENO_REJECT_ORIGIN,      /* a page of others, or a host that is not the server's */
     STENO_REJECT_QUOTA,       /* a key has used up its quota */
     STENO_REJECT_MEMORY,      /* limits.upload_bytes */
     STENO_REJECT_CONNECTIONS, /* limits.connections */

@@ -443,6 +443,9 @@ steno_status steno_upload_open_body(struct steno_request *rq, struct steno_uploa
     if (encoding && strcasecmp(encoding, "identity"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Encoding '%.40s' is not supported",
                           encoding);
+    /* a page of others may send text without asking (Fetch, 2.2.2), and a recording is none */
+    if (steno_request_has_type(rq, "text/"))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Type: text is not a recording");
     if (up->stored)
         return steno_upload_open_stored(rq, up, err);
     st = steno_upload_read_target(up, rq->target, err);

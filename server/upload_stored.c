@@ -51,18 +51,6 @@ static steno_status note_callback(void *user, const char *name, const char *valu
     return STENO_OK;
 }
 
-static bool is_json(struct steno_request *rq)
-{
-    const char *type = steno_request_header(rq, "Content-Type");
-    return type && !strncasecmp(type, "application/json", strlen("application/json"));
-}
-
-static bool is_form(struct steno_request *rq)
-{
-    const char *type = steno_request_header(rq, "Content-Type");
-    return type && !strncasecmp(type, "multipart/form-data", strlen("multipart/form-data"));
-}
-
 /* Read the client's name of the request: 1 to 255 visible characters of ASCII. */
 static steno_status read_once(struct steno_request *rq, struct steno_stored *s, steno_err *err)
 {
@@ -86,7 +74,8 @@ steno_status steno_upload_want_store(struct steno_request *rq, struct steno_uplo
     steno_job_service *service = rq->sv->stored;
     bool wanted = up->api == STENO_SESSION_JOB;
     struct steno_stored *s;
-    up->json = (wanted || up->form == STENO_UPLOAD_DEEPGRAM) && is_json(rq);
+    up->json = (wanted || up->form == STENO_UPLOAD_DEEPGRAM) &&
+               steno_request_has_type(rq, "application/json");
     if (up->form == STENO_UPLOAD_DEEPGRAM && service &&
         steno_query_each(rq->target, note_callback, &wanted, err))
         return STENO_ERR_INVAL;
@@ -145,7 +134,8 @@ steno_status steno_upload_open_stored(struct steno_request *rq, struct steno_upl
     if (st)
         return steno_fail(err, st, "out of memory");
     st = steno_query_each(rq->target, steno_upload_store_pair, up, err);
-    if (!st && up->form != STENO_UPLOAD_DEEPGRAM && is_form(rq))
+    if (!st && up->form != STENO_UPLOAD_DEEPGRAM &&
+        steno_request_has_type(rq, "multipart/form-data"))
         st = steno_upload_open_parts(rq, up, err);
     return st;
 }

@@ -253,11 +253,24 @@ void steno_ws_request_id(char out[STENO_REQUEST_ID], const struct steno_handshak
     snprintf(out, STENO_REQUEST_ID, "%s", good ? given : own);
 }
 
-static bool check_admission(const struct steno_server *srv, handshake *g,
-                            struct steno_ws_refusal *no)
+/* Whether the page that asks, if one does, may use the server. */
+static bool check_sender(const struct steno_server *srv, const struct steno_peer *peer,
+                         const handshake *g, struct steno_ws_refusal *no)
+{
+    const struct steno_origin_headers headers = {
+        g->hs.origin, *g->hs.host ? g->hs.host : NULL, g->hs.fetch_site, g->hs.forwarded_host};
+    const char *why = steno_server_distrusts(srv, &peer->addr, &headers, true);
+    if (!why)
+        return true;
+    steno_metric_add(srv->stats->sessions_rejected[STENO_REJECT_ORIGIN], 1);
+    return refuse(no, 403, "forbidden", why, 0);
+}
+
+static bool check_admission(const struct steno_server *srv, const struct steno_peer *peer,
+                            handshake *g, struct steno_ws_refusal *no)
 {
     struct asked a;
-    if (!find_dialect(srv, g, no) || !check_handshake(g, no))
+    if (!find_dialect(srv, g, no) || !check_handshake(g, no) || !check_sender(srv, peer, g, no))
         return false;
     read_query(g, &a);
     if (!find_key(srv, g, no))
@@ -316,11 +329,12 @@ static void begin_trace(const struct steno_server *srv, handshake *g)
     steno_trace_begin(srv->tracer, g->hs.traceparent, n < sizeof state ? state : NULL, &g->trace);
 }
 
-static bool try_admission(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
+static bool try_admission(const struct steno_server *srv, const struct steno_peer *peer,
+                          handshake *g, struct steno_ws_refusal *no)
 {
     char id[STENO_ID_SIZE];
     begin_trace(srv, g);
-    if (check_admission(srv, g, no)) {
+    if (check_admission(srv, peer, g, no)) {
         if (g->dialect->resumed)
             steno_id_of_node(g->id, srv->conf->node);
         else
@@ -502,7 +516,7 @@ static bool decide(struct steno_ws_admission *d, struct steno_peer *peer, handsh
     g->hs.target +=
         steno_server_skip_prefix(d->srv, &peer->addr, g->hs.target,
                                  steno_query_path_len(g->hs.target), prefix, strlen(prefix));
-    if (try_admission(d->srv, g, no)) {
+    if (try_admission(d->srv, peer, g, no)) {
         if (!forwarded || d->owner->recount(d->user, peer, &client.addr))
             return true;
         refuse(no, 503, "busy", "too many connections from this address",

@@ -392,5 +392,33 @@ def without_a_microphone_the_page_says_why():
         b.until("document.getElementById('state').textContent.includes('https')")
 
 
+class OtherPage(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<div id=examples><details></details></div>")
+
+    def log_message(self, *_):
+        pass
+
+
+@case
+def pages_of_others_may_not_use_a_server_without_keys():
+    with tempfile.TemporaryDirectory() as jobs, Stenod(f"jobs.dir={jobs}") as d, \
+            http.server.ThreadingHTTPServer(("127.0.0.1", 0), OtherPage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        opens = f"""new Promise(ok => {{ const w = new WebSocket('ws://127.0.0.1:{d.port}/v1/stream');
+            w.onopen = () => {{ w.close(); ok('open'); }}; w.onerror = () => ok('refused'); }})"""
+        posts = f"fetch('{d.url}/v1/jobs', {{method: 'POST', mode: 'no-cors', body: new Blob(['x'.repeat(9999)])}}).then(r => r.type)"
+        before = d.get("/v1/jobs")[2]
+        with Browser(f"http://localhost:{server.server_address[1]}") as b:
+            assert b.eval(opens) == "refused" and b.eval(posts) == "opaque"
+        with Browser(d.url) as b:
+            assert b.eval(opens) == "open"
+        assert d.get("/v1/jobs")[2] == before
+        server.shutdown()
+
+
 if __name__ == "__main__":
     sys.exit(tap())

@@ -1,6 +1,7 @@
 /* Which hosts and addresses a URL of a client may reach. */
 /* link: server/fetch.c engine/cli/libcurl.c server/limits.c server/retry_spreader.c */
 /* link: server/stats.c server/metrics.c server/server.c server/proxy.c server/address.c */
+/* link: server/keys.c server/origin.c */
 /* link: server/log.c server/trace.c server/traceparent.c server/config.c */
 #include <stdarg.h>
 #include <stddef.h>

@@ -316,6 +316,34 @@ static void a_key_is_found_in_every_usual_place(void **state)
     close_fixture(&h);
 }
 
+static void pages_of_others_are_refused_where_they_need_no_key(void **state)
+{
+    struct fixture h;
+    (void)state;
+    open_fixture(&h, "", NULL);
+    expect_admitted(&h, "/v1/stream", GOOD "Origin: http://h\r\n");
+    expect_refused(&h, "/v1/stream", GOOD "Origin: https://evil.example\r\n", 403,
+                   SAYS("forbidden", "server.cors_origins"));
+    expect_refused(&h, "/v1/listen", GOOD "Sec-Fetch-Site: cross-site\r\n", 403,
+                   SAYS("err_code", "server.cors_origins"));
+    assert_true(refused(&h, STENO_REJECT_ORIGIN) == 2);
+    assert_int_equal(h.models.acquired, 1);
+    close_fixture(&h);
+    open_fixture(&h, "", "[one]\nkey = " SECRET "\n"); /* the key is the permission */
+    expect_admitted(&h, "/v1/stream?token=" SECRET, GOOD "Origin: https://app.example\r\n");
+    close_fixture(&h);
+    open_fixture(&h, "server.cors_origins=https://app.example", "[one]\nkey = " SECRET "\n");
+    expect_admitted(&h, "/v1/stream?token=" SECRET, GOOD "Origin: https://app.example\r\n");
+    expect_admitted(&h, "/v1/stream?token=" SECRET, GOOD "Origin: http://h\r\n");
+    expect_admitted(&h, "/v1/stream?token=" SECRET, GOOD);
+    expect_refused(&h, "/v1/stream?token=" SECRET, GOOD "Origin: https://evil.example\r\n", 403,
+                   SAYS("forbidden"));
+    close_fixture(&h);
+    open_fixture(&h, "server.cors_origins=*", NULL);
+    expect_admitted(&h, "/v1/stream", GOOD "Origin: https://evil.example\r\n");
+    close_fixture(&h);
+}
+
 static void without_a_place_the_answer_is_503_with_retry_after(void **state)
 {
     struct fixture h;
@@ -616,6 +644,7 @@ int main(void)
         cmocka_unit_test(correct_handshakes_are_admitted),
         cmocka_unit_test(wrong_handshakes_are_told_why),
         cmocka_unit_test(a_key_is_found_in_every_usual_place),
+        cmocka_unit_test(pages_of_others_are_refused_where_they_need_no_key),
         cmocka_unit_test(without_a_place_the_answer_is_503_with_retry_after),
         cmocka_unit_test(a_key_without_quota_gets_429_and_others_are_admitted),
         cmocka_unit_test(wrong_settings_are_left_to_the_session),
