@@ -38,7 +38,8 @@ static const char from_zero[] = "matroska,mov,avi";
 static const char codecs[] =
     "aac,aac_latm,ac3,eac3,alac,amrnb,amrwb,ape,cook,dca,flac,g722,g723_1,g726,g729,gsm,gsm_ms,"
     "ilbc,"
-    "mp1,mp1float,mp2,mp2float,mp3float,mp3,nellymoser,opus,qcelp,ra_144,ra_288,sipr,speex,tta,vorbis,"
+    "mp1,mp1float,mp2,mp2float,mp3float,mp3,nellymoser,opus,qcelp,ra_144,ra_288,sipr,speex,tta,"
+    "vorbis,"
     "wavpack,wmav1,wmav2,wmapro,wmavoice,wmalossless,mlp,truehd,adpcm_ima_wav,adpcm_ima_qt,"
     "adpcm_ms,adpcm_swf,adpcm_yamaha,pcm_alaw,pcm_mulaw,pcm_s8,pcm_u8,pcm_s16le,pcm_s16be,"
     "pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_f64be,pcm_bluray,"

@@ -100,6 +100,9 @@ static void fill_words(const steno_stream *s, const struct steno_words *w, struc
         out[i] = (struct steno_word){.text = w->words.data + w->w[i].text,
                                      .confidence = w->w[i].confidence};
         place_word(s, w, i, &out[i]);
+        if (i) /* words may share a frame */
+            out[i].start = fmax(out[i].start, out[i - 1].end);
+        out[i].end = fmax(out[i].end, out[i].start);
     }
 }
 

@@ -30,7 +30,7 @@ struct steno_tokens {
     bool whole_words, joining, byte_level;
 };
 
-static bool is_cjk(utf8proc_int32_t c)
+bool steno_tokens_is_cjk(int32_t c)
 {
     return (c >= 0x3040 && c <= 0x30FF) || (c >= 0x3400 && c <= 0x4DBF) ||
            (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) ||
@@ -49,6 +49,31 @@ static bool utf8_valid(const char *s, size_t n)
         n -= (size_t)k;
     }
     return true;
+}
+
+/* Nothing but marks that stand behind a word, without a space before them. */
+static bool is_mark(const char *s, size_t n)
+{
+    utf8proc_int32_t c = 0;
+    for (utf8proc_ssize_t k; n > 0; s += k, n -= (size_t)k) {
+        k = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
+        switch (k > 0 ? utf8proc_category(c) : UTF8PROC_CATEGORY_CN) {
+        case UTF8PROC_CATEGORY_PO:
+        case UTF8PROC_CATEGORY_PE:
+        case UTF8PROC_CATEGORY_PF:
+            break;
+        default:
+            return false;
+        }
+    }
+    return c && c != 0xBF && c != 0xA1; /* ¿ ¡ */
+}
+
+/* Bytes of UTF-8: the first of an ideograph (U+4000 to U+9FFF), or one that is no first. */
+static uint8_t byte_flags(unsigned byte)
+{
+    return STENO_TOKEN_BYTE | (byte >= 0xE4 && byte <= 0xE9 ? STENO_TOKEN_ALONE : 0u) |
+           ((byte & 0xC0) == 0x80 ? STENO_TOKEN_FOLLOWS : 0u);
 }
 
 /* "<0xE4>" */
@@ -72,7 +97,7 @@ static void classify(struct token *t, size_t n)
         t->byte = (char)byte;
         t->text = &t->byte;
         t->len = 1;
-        t->flags = STENO_TOKEN_BYTE;
+        t->flags = byte_flags((unsigned)byte);
     } else if (n >= MARK_LEN && memcmp(t->piece, MARK, MARK_LEN) == 0) {
         t->text += MARK_LEN;
         t->len = (uint16_t)(n - MARK_LEN);
@@ -82,10 +107,10 @@ static void classify(struct token *t, size_t n)
         t->len = (uint16_t)(n - 1);
         t->flags = STENO_TOKEN_WORD;
     } else if (n &&
-               utf8proc_iterate((const utf8proc_uint8_t *)t->piece, (utf8proc_ssize_t)n, &c) ==
-                   (utf8proc_ssize_t)n &&
-               is_cjk(c)) {
-        t->flags = STENO_TOKEN_ALONE;
+               utf8proc_iterate((const utf8proc_uint8_t *)t->piece, (utf8proc_ssize_t)n, &c) > 0) {
+        t->flags = steno_tokens_is_cjk(c)      ? STENO_TOKEN_ALONE
+                   : is_mark(t->piece, n) ? STENO_TOKEN_FOLLOWS
+                                          : 0;
     }
 }
 
@@ -165,6 +190,7 @@ static steno_status decode_bytes(steno_tokens *t)
         uint16_t n = 0;
         if (!out)
             return STENO_ERR_NOMEM;
+        k->flags &= (uint8_t)~STENO_TOKEN_FOLLOWS; /* the letters were no marks */
         for (utf8proc_int32_t c; *p; out[n++] = (char)byte_of_letter(c)) {
             p += utf8proc_iterate(p, -1, &c);
             if (c > 126)

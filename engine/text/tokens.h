@@ -4,8 +4,9 @@
  * id follows the last blank or tab, and the piece is the text before it. A line with only an id
  * names the piece " ". Ids are 0..n-1, each once, in any order.
  * U+2581 (▁, SentencePiece's mark) or a space at the beginning of a piece begins a word. A piece
- * that is one CJK ideograph or kana is a word by itself, without a space before it. <0x00>..<0xFF>
- * represent single bytes (SentencePiece byte fallback).
+ * that begins with a CJK ideograph or kana is a word by itself, without a space before it. Marks
+ * that follow a word ("?", "。") belong to it. <0x00>..<0xFF> represent single bytes (SentencePiece
+ * byte fallback).
  * Pieces may be of bytes (icefall's byte-level BPE, "bbpe"): each letter, of 256 between U+0020 and
  * U+01A6, then represents one byte of the text. The vocabulary is known by them. Frozen. */
 #ifndef STENO_TEXT_TOKENS_H
@@ -24,7 +25,8 @@ enum {
     STENO_TOKEN_ALONE = 1u << 1, /* a word by itself, without a space before it */
     STENO_TOKEN_DROP = 1u << 2,  /* recognized, but not written (<unk>, <blk>, ...) */
     STENO_TOKEN_BYTE = 1u << 3,  /* bytes of characters, perhaps not of whole ones */
-    STENO_TOKEN_JOINS = 1u << 4  /* the word goes on in the next token, unless that is ALONE */
+    STENO_TOKEN_JOINS = 1u << 4, /* the word goes on in the next token, unless that is ALONE */
+    STENO_TOKEN_FOLLOWS = 1u << 5 /* belongs to the word before it: a mark, rest of a character */
 };
 
 /* Read a file, or its bytes (name is used in messages). STENO_ERR_FORMAT with the number of the
@@ -67,6 +69,8 @@ bool steno_tokens_joining(const steno_tokens *t);
 /* The pieces are of bytes; steno_tokens_text gives these. Training put spaces around each
  * Chinese, Japanese or Korean character, so a space behind one is not written. */
 bool steno_tokens_byte_level(const steno_tokens *t);
+/* An ideograph or kana: their scripts have no spaces between words. */
+bool steno_tokens_is_cjk(int32_t c);
 /* A character that training put spaces around (icefall/utils.py, tokenize_by_CJK_char). */
 bool steno_tokens_apart(int32_t c);
 /* The letter that represents a byte in such pieces. Returns its length, 1 or 2. */

@@ -31,18 +31,26 @@ static void pieces_get_their_word_marks(void **state)
 {
     (void)state;
     steno_tokens *t =
-        parse("<blk> 0\n▁HE 1\nLLO 2\n world 3\n▁ 4\n 5\n<0xE4> 6\n中 7\nカ\t8\n9 9\n");
-    assert_int_equal(steno_tokens_count(t), 10);
+        parse("<blk> 0\n▁HE 1\nLLO 2\n world 3\n▁ 4\n 5\n<0xE4> 6\n中 7\nカ\t8\n9 9\n今天 10\n。 11\n?! 12\n"
+              "¿ 13\n( 14\n<0x9D> 15\n▁? 16\n");
+    assert_int_equal(steno_tokens_count(t), 17);
     check_text(t, 0, "<blk>", 0);
     check_text(t, 1, "HE", STENO_TOKEN_WORD);
     check_text(t, 2, "LLO", 0);
     check_text(t, 3, "world", STENO_TOKEN_WORD);
     check_text(t, 4, "", STENO_TOKEN_WORD);
     check_text(t, 5, "", STENO_TOKEN_WORD); /* a line with only an id is the space */
-    check_text(t, 6, "\xE4", STENO_TOKEN_BYTE);
+    check_text(t, 6, "\xE4", STENO_TOKEN_BYTE | STENO_TOKEN_ALONE);
     check_text(t, 7, "中", STENO_TOKEN_ALONE);
     check_text(t, 8, "カ", STENO_TOKEN_ALONE);
     check_text(t, 9, "9", 0);
+    check_text(t, 10, "今天", STENO_TOKEN_ALONE);
+    check_text(t, 11, "。", STENO_TOKEN_FOLLOWS);
+    check_text(t, 12, "?!", STENO_TOKEN_FOLLOWS);
+    check_text(t, 13, "¿", 0);
+    check_text(t, 14, "(", 0);
+    check_text(t, 15, "\x9D", STENO_TOKEN_BYTE | STENO_TOKEN_FOLLOWS);
+    check_text(t, 16, "?", STENO_TOKEN_WORD);
     assert_int_equal(steno_tokens_find(t, "LLO"), 2);
     assert_int_equal(steno_tokens_find(t, "llo"), -1);
     assert_false(steno_tokens_whole_words(t));

@@ -100,12 +100,16 @@ static void check_words(struct check *c, const struct steno_whisper_segment *s)
     }
 }
 
-/* Words follow each other, from one window to the next, too. */
+/* Words follow each other, from one window to the next, too, and each takes a column: of
+ * faster-whisper's, some take no time. Segments have the times of their words. */
 static void check_order(struct check *c, const struct steno_whisper_segment *s)
 {
+    if (s->n_words &&
+        (s->start < s->words[0].start || s->end > s->words[s->n_words - 1].end || s->end < s->start))
+        WRONG(c, "%.2f to %.2f is not that of its words", s->start, s->end);
     for (size_t i = 0; i < s->n_words; i++) {
         const struct steno_whisper_word *w = &s->words[i];
-        if (w->start < c->said || w->end < w->start)
+        if (w->start < c->said || w->end - w->start < 0.0199)
             WRONG(c, "'%s' %.2f to %.2f, the word before it to %.2f", w->text, w->start, w->end,
                   c->said);
         c->said = w->end;

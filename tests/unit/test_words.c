@@ -186,6 +186,42 @@ static void lone_word_marks_make_no_words(void **state)
     steno_tokens_close(t);
 }
 
+static void check_words(steno_tokens *t, const int *tok, size_t n, const char *line,
+                        const char *words)
+{
+    struct steno_words w;
+    char got[200] = "";
+    steno_words_init(&w);
+    build(&w, t, tok, n, n);
+    for (size_t i = 0; i < w.n; i++)
+        strcat(strcat(got, i ? "|" : ""), w.words.data + w.w[i].text);
+    assert_string_equal(w.line.data, line);
+    assert_string_equal(got, words);
+    steno_words_free(&w);
+}
+
+#define WORDS(t, line, words, ...)                                                                 \
+    check_words(t, (const int[]){__VA_ARGS__}, sizeof(const int[]){__VA_ARGS__} / sizeof(int),     \
+                line, words)
+
+/* Text of two scripts, as Whisper writes it: pieces of several ideographs, of bytes, of marks. */
+static void scripts_part_words_and_marks_do_not(void **state)
+{
+    (void)state;
+    steno_tokens *t = vocab("▁today 0\n? 1\n今天 2\n天 3\n。 4\nok 5\n▁( 6\n) 7\n<0xE6> 8\n"
+                            "<0xA8> 9\n<0xA3> 10\n' 11\ns 12\n¿ 13\nで 14\n",
+                            "");
+    WORDS(t, "today?今天", "today?|今天", 0, 1, 2);
+    WORDS(t, "今天天? today", "今天|天?|today", 2, 3, 1, 0);
+    WORDS(t, "天。天。", "天。|天。", 3, 4, 3, 4);
+    WORDS(t, "天okで", "天|ok|で", 3, 5, 14);
+    WORDS(t, "today (天)ok", "today|(|天)|ok", 0, 6, 3, 7, 5);
+    WORDS(t, "today's?", "today's?", 0, 11, 12, 1);
+    WORDS(t, "天樣樣? today樣", "天|樣|樣?|today|樣", 3, 8, 9, 10, 8, 9, 10, 1, 0, 8, 9, 10);
+    WORDS(t, "天¿ok", "天|¿ok", 3, 13, 5);
+    steno_tokens_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +233,7 @@ int main(void)
         cmocka_unit_test(bytes_join_into_characters_and_broken_ones_are_replaced),
         cmocka_unit_test(byte_level_pieces_make_characters_without_spaces_behind_them),
         cmocka_unit_test(lone_word_marks_make_no_words),
+        cmocka_unit_test(scripts_part_words_and_marks_do_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

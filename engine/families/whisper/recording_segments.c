@@ -103,10 +103,7 @@ static void adjust_ends(steno_whisper_recording *j, struct steno_whisper_cut *c,
         last->end = fmax(last->start + j->words.median, c->end);
     else
         c->end = last->end;
-    if (j->o.words_move) /* as faster-whisper does */
-        c->empty = c->start == c->end;
-    else /* words take no text away: the last one of a recording may be cut */
-        c->end = fmax(c->end, c->start + STEP);
+    c->empty = j->o.words_move && c->start == c->end; /* as faster-whisper does */
     j->at.last_speech = c->end;
 }
 
@@ -133,6 +130,20 @@ static void take_words(steno_whisper_recording *j, struct steno_whisper_cut *c, 
         return;
     shorten_first(j, w + c->first_word, c->n_words);
     adjust_ends(j, c, w + c->first_word, w + *to - 1);
+}
+
+/* Words of the window follow each other and those before it, and segments have their times. */
+static void order_words(steno_whisper_recording *j, size_t n, double before)
+{
+    struct steno_whisper_timed *w = j->words.word;
+    steno_whisper_words_order(w, n, before);
+    for (size_t i = 0; i < j->n_cuts; i++) {
+        struct steno_whisper_cut *c = &j->cut[i];
+        if (!c->n_words)
+            continue;
+        c->start = w[c->first_word].start;
+        c->end = w[c->first_word + c->n_words - 1].end;
+    }
 }
 
 void steno_whisper_segments_text(steno_whisper_recording *j)
@@ -162,6 +173,7 @@ steno_status steno_whisper_segments_ask(steno_whisper_recording *j, struct steno
 steno_status steno_whisper_segments_take(steno_whisper_recording *j, steno_whisper_runner *net,
                                          const struct steno_whisper_ask *ask, steno_err *err)
 {
+    const double before = j->at.last_speech;
     struct steno_whisper_alignment a;
     size_t at = 0, to = 0;
     steno_status st = steno_whisper_aligner_take(j->aligner, net, ask, &a, err);
@@ -172,6 +184,8 @@ steno_status steno_whisper_segments_take(steno_whisper_recording *j, steno_whisp
     steno_whisper_alignment_free(&a);
     for (size_t i = 0; i < j->n_cuts && !st; i++)
         take_words(j, &j->cut[i], &at, &to);
+    if (!st && !j->o.words_move)
+        order_words(j, to, before);
     return st;
 }
 

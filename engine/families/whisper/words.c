@@ -7,6 +7,7 @@
 
 #include "families/whisper/decode.h"
 #include "text/language.h"
+#include "text/tokens.h"
 
 #define SENTENCE_END ".。!！?？"
 #define JOINS_NEXT "\"'“¿([{-"
@@ -90,12 +91,27 @@ static steno_status is_whole(struct splitter *s, size_t from, size_t to, bool *w
     return STENO_OK;
 }
 
-/* A subword begins a word, or goes on with the last one. */
+/* The first character of text [n], or the last. */
+static bool is_cjk(const char *text, size_t n, bool last)
+{
+    utf8proc_int32_t c = 0;
+    size_t at = last && n ? n - 1 : 0;
+    while (at && ((unsigned char)text[at] & 0xC0) == 0x80)
+        at--;
+    return n &&
+           utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c) >
+               0 &&
+           steno_tokens_is_cjk(c);
+}
+
+/* A subword begins a word, or goes on with the last one. Within a language that writes blanks, too,
+ * words of one that does not are split (faster-whisper makes one word of "today?今天"). */
 static bool begins_word(const struct splitter *s, bool by_characters)
 {
     const char *text = s->part.data ? s->part.data : "", *p;
     size_t n;
-    if (by_characters || !s->w->n || (s->part.len && *text == ' '))
+    if (by_characters || !s->w->n || (s->part.len && *text == ' ') ||
+        is_cjk(text, s->part.len, false) || is_cjk(s->w->text.data, s->w->text.len, true))
         return true;
     p = steno_whisper_strip(text, s->part.len, &n);
     return within(p, n, PUNCTUATION);
@@ -235,6 +251,21 @@ static void join_to_last(struct steno_whisper_words *w)
             join(w, last, i, last);
         else
             last = i;
+    }
+}
+
+/* ---- order --------------------------------------------------------------------------------- */
+
+void steno_whisper_words_order(struct steno_whisper_timed *w, size_t n, double from)
+{
+    double end = from;
+    for (size_t i = 0; i < n; i++)
+        end = fmax(end, w[i].end);
+    for (size_t i = 0; i < n; from = w[i++].end) {
+        const double latest = end - COLUMN * (double)(n - i); /* leaves a column for each */
+        w[i].start = fmax(from, fmin(w[i].start, latest));
+        w[i].end = fmin(fmax(w[i].end, w[i].start + COLUMN), latest + COLUMN);
+        w[i].end = fmax(w[i].end, w[i].start);
     }
 }
 

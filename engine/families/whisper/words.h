@@ -60,6 +60,10 @@ STENO_MUST steno_status steno_whisper_words_make(const struct steno_whisper *m,
                                                  const int32_t *ids, bool by_characters,
                                                  struct steno_whisper_words *out, steno_err *err);
 void steno_whisper_words_free(struct steno_whisper_words *w);
+/* Words [n] follow each other, none begins before `from`, and each takes 0.02 s at least, which one
+ * without time has of those behind it or, at the end, of those before it. Where there is not enough
+ * for all, the first ones have none. (faster-whisper leaves words without time.) */
+void steno_whisper_words_order(struct steno_whisper_timed *w, size_t n, double from);
 /* Languages whose words are split at every character. */
 bool steno_whisper_by_characters(int language);
 
