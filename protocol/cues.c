@@ -15,6 +15,9 @@
 #define AFTER_WORD 1.0     /* ... elsewhere within a sentence */
 #define LINE 10.0          /* a line more outweighs all else */
 
+#define SHOWN 0.5    /* seconds that a cue is shown, if there is a pause beside it */
+#define SHORTEST 0.1 /* ... and without */
+
 enum mark { NO_MARK, CLAUSE, SENTENCE };
 
 /* What the layout knows of a word, or of the place before it. */
@@ -176,4 +179,15 @@ steno_status steno_cues_make(struct steno_cue_word *words, size_t n,
     }
     free(l.at);
     return STENO_OK;
+}
+
+struct steno_cue_times steno_cue_times(const struct steno_cue_word *words, size_t i, size_t end,
+                                       size_t n, double from)
+{
+    const double next = end < n ? words[end].start : HUGE_VAL;
+    struct steno_cue_times t = {.start = fmax(words[i].start, from)};
+    t.end = fmin(fmax(words[end - 1].end, t.start + SHOWN), fmax(next, t.start));
+    t.start = fmax(fmin(t.start, t.end - SHOWN), from);
+    t.end = fmax(t.end, t.start + SHORTEST); /* the next one comes late, and catches up */
+    return t;
 }

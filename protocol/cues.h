@@ -31,4 +31,13 @@ static inline size_t steno_cue_end(const struct steno_cue_word *words, size_t i)
     return i + 1;
 }
 
+/* When the cue of words [i, end) of n is shown, in seconds: while it is heard, and half a second at
+ * least if there is a pause behind or before it, else 0.1 s. Cues never overlap: `from` is the end
+ * of the last one (0 = none). */
+struct steno_cue_times {
+    double start, end;
+};
+struct steno_cue_times steno_cue_times(const struct steno_cue_word *words, size_t i, size_t end,
+                                       size_t n, double from);
+
 #endif

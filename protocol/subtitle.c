@@ -18,6 +18,7 @@ struct writer {
     struct steno_subtitle_options opt;
     size_t cues;
     unsigned channel; /* of the segment, from 1; 0 = the recording has one */
+    double *ends; /* [channels + 1] of their last cues: they may talk at once */
 };
 
 static steno_status write_time(struct writer *w, double seconds)
@@ -42,7 +43,7 @@ static steno_status write_word(struct writer *w, const char *s)
     return st;
 }
 
-static steno_status write_head(struct writer *w, double start, double end)
+static steno_status write_head(struct writer *w, struct steno_cue_times at)
 {
     steno_status st;
     w->cues++;
@@ -50,19 +51,20 @@ static steno_status write_head(struct writer *w, double start, double end)
     if (!st && w->format == STENO_SRT)
         st = steno_buf_printf(w->out, "%lld\n", (long long)w->cues + w->opt.before);
     if (!st)
-        st = write_time(w, start);
+        st = write_time(w, at.start);
     if (!st)
         st = steno_buf_puts(w->out, " --> ");
     if (!st)
-        st = write_time(w, end > start ? end : start + 0.001);
+        st = write_time(w, at.end);
     return st ? st : steno_buf_puts(w->out, "\n");
 }
 
 /* ---- cues ----------------------------------------------------------------------------------- */
 
-static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, size_t n)
+static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, size_t n,
+                              struct steno_cue_times at)
 {
-    steno_status st = write_head(w, x[0].start, x[n - 1].end);
+    steno_status st = write_head(w, at);
     if (!st && w->channel) /* WebVTT has a mark for the voice (W3C WebVTT, 4.2.2) */
         st = steno_buf_printf(
             w->out, w->format == STENO_VTT ? "<v Channel %u>" : "Channel %u: ", w->channel);
@@ -79,10 +81,14 @@ static steno_status write_cue(struct writer *w, const struct steno_cue_word *x, 
 
 static steno_status write_cues(struct writer *w, struct steno_cue_word *x, size_t n)
 {
+    double *from = &w->ends[w->channel];
     steno_status st = steno_cues_make(x, n, &w->opt);
     for (size_t i = 0, end = 0; i < n && !st; i = end) {
+        struct steno_cue_times at;
         end = steno_cue_end(x, i);
-        st = write_cue(w, x + i, end - i);
+        at = steno_cue_times(x, i, end, n, *from);
+        *from = at.end;
+        st = write_cue(w, x + i, end - i, at);
     }
     return st;
 }
@@ -134,11 +140,13 @@ static steno_status write_all(struct writer *w, const steno_transcript *t)
     for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
         n += steno_transcript_segment(t, i)->n_words;
     words = malloc((n + 1) * sizeof *words);
-    if (!words)
-        return STENO_ERR_NOMEM;
+    w->ends = calloc(steno_transcript_n_channels(t) + 1, sizeof *w->ends);
+    if (!words || !w->ends)
+        st = STENO_ERR_NOMEM;
     for (size_t i = 0; i < steno_transcript_n_segments(t) && !st;)
         st = write_channel(w, t, &i, words);
     free(words);
+    free(w->ends);
     return st;
 }
 

@@ -276,6 +276,75 @@ static void ideographs_keep_no_spaces(void **state)
     steno_transcript_free(t);
 }
 
+static void a_short_cue_takes_time_from_the_pauses_around_it(void **state)
+{
+    (void)state;
+    struct steno_word w[] = {{"Are", 3, 3.02, 1}, {"you?", 6, 6.02, 1}, {"No.", 6.1, 7.5, 1}};
+    steno_transcript *t = transcript("Are you? No.", w, 3);
+    check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 4, .lines = 1},
+                   "1\n00:00:03,000 --> 00:00:03,500\nAre\n\n"
+                   "2\n00:00:05,600 --> 00:00:06,100\nyou?\n\n"
+                   "3\n00:00:06,100 --> 00:00:07,500\nNo.\n");
+    steno_transcript_free(t);
+}
+
+/* Without pauses a cue of each word has the time of its word. */
+static void cues_of_single_words_are_not_late(void **state)
+{
+    (void)state;
+    struct steno_word w[] = {{"a", 1, 1.2, 1}, {"b", 1.2, 1.4, 1}, {"c", 1.4, 1.4, 1},
+                             {"d", 1.4, 1.7, 1}, {"e", 1.7, 2.2, 1}};
+    steno_transcript *t = transcript("a b c d e", w, 5);
+    check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 1, .lines = 1},
+                   "1\n00:00:00,700 --> 00:00:01,200\na\n\n2\n00:00:01,200 --> 00:00:01,400\nb\n\n"
+                   "3\n00:00:01,400 --> 00:00:01,500\nc\n\n4\n00:00:01,500 --> 00:00:01,700\nd\n\n"
+                   "5\n00:00:01,700 --> 00:00:02,200\ne\n");
+    steno_transcript_free(t);
+}
+
+static double seconds_of(const char *p)
+{
+    return atof(p) * 3600 + atof(p + 3) * 60 + atof(p + 6) + atof(p + 9) / 1000;
+}
+
+/* Whatever the words say: many at once, none of any length, one before the last. */
+static void cues_are_long_enough_and_never_overlap(void **state)
+{
+    (void)state;
+    uint32_t seed = 1;
+    for (int round = 0; round < 300; round++) {
+        struct steno_word w[200];
+        char text[2000] = "", *got, *rest = NULL;
+        double at = 0, end = 0;
+        size_t cues = 0;
+        for (size_t i = 0; i < 200; i++) {
+            const unsigned r = (seed = seed * 1664525 + 1013904223) >> 16;
+            at += r % 7 < 4 ? 0 : r % 7 == 6 ? (r % 300) * 0.01 : (r % 100) * 0.01;
+            w[i] = (struct steno_word){r & 512 ? "ho" : "Hey.", at, at + (r % 5) * 0.02, 1};
+            if (r % 97 == 0)
+                w[i].start -= 0.5;
+            strcat(strcat(text, i ? " " : ""), w[i].text);
+        }
+        steno_transcript *t = transcript(text, w, 200);
+        got = subtitle(
+            t, STENO_SRT,
+            &(struct steno_subtitle_options){.line_chars = round % 2 ? 0 : 6, .max_seconds = 2});
+        for (char *line = strtok_r(got, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+            const char *arrow = strstr(line, " --> ");
+            if (!arrow)
+                continue;
+            const double from = seconds_of(line), to = seconds_of(arrow + 5);
+            if (from < end - 1e-9 || to - from < 0.099)
+                fail_msg("round %d: '%s', the last cue ended at %.3f", round, line, end);
+            end = to;
+            cues++;
+        }
+        assert_true(cues > 5);
+        free(got);
+        steno_transcript_free(t);
+    }
+}
+
 static void long_recordings_have_hours(void **state)
 {
     (void)state;
@@ -450,6 +519,9 @@ int main(void)
         cmocka_unit_test(short_sentences_share_a_cue),
         cmocka_unit_test(markup_does_not_come_out_of_words),
         cmocka_unit_test(ideographs_keep_no_spaces),
+        cmocka_unit_test(a_short_cue_takes_time_from_the_pauses_around_it),
+        cmocka_unit_test(cues_of_single_words_are_not_late),
+        cmocka_unit_test(cues_are_long_enough_and_never_overlap),
         cmocka_unit_test(long_recordings_have_hours),
         cmocka_unit_test(nothing_said_gives_empty_files),
         cmocka_unit_test(json_holds_words_times_and_alternatives),
