@@ -1,9 +1,14 @@
 #include "server/sqlite.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define BUSY_MS 5000
 
@@ -172,6 +177,25 @@ static steno_status execute(struct steno_sqlite *c, const char *text, steno_err 
     return sqlite3_exec(c->db, text, NULL, NULL, NULL) == SQLITE_OK ? STENO_OK : failed(c, err);
 }
 
+/* Transcripts are read by nobody else, whatever the umask and whoever made the file. SQLite gives
+ * the files beside it the mode of the database; those of an earlier version are narrowed too. */
+static steno_status make_private(const char *path, steno_err *err)
+{
+    static const char *const beside[] = {"-wal", "-shm"};
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const bool good = fd >= 0 && !fchmod(fd, 0600);
+    const int why = errno;
+    char name[PATH_MAX];
+    if (fd >= 0)
+        close(fd);
+    if (!good)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(why));
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (snprintf(name, sizeof name, "%s%s", path, beside[i]) < (int)sizeof name)
+            (void)chmod(name, 0600);
+    return STENO_OK;
+}
+
 steno_status steno_sqlite_open(struct steno_sqlite *c, const char *path, const char *const *sql,
                                int n, const char *what, steno_err *err)
 {
@@ -183,6 +207,9 @@ steno_status steno_sqlite_open(struct steno_sqlite *c, const char *path, const c
     if (!c->st)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     c->n = n;
+    st = make_private(path, err);
+    if (st)
+        return st;
     if (sqlite3_open_v2(path, &c->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
                             SQLITE_OPEN_NOFOLLOW,

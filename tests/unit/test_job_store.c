@@ -112,6 +112,32 @@ static void add(struct place *p, const char *id)
     assert_int_equal(add_as(p, "", id, 0, "", NULL), STENO_OK);
 }
 
+static unsigned mode_of(const char *path, const char *more)
+{
+    char name[160];
+    struct stat sb;
+    snprintf(name, sizeof name, "%s%s", path, more);
+    assert_int_equal(stat(name, &sb), 0);
+    return sb.st_mode & 0777;
+}
+
+/* Also of a store that an earlier version has made. */
+static void the_files_are_readable_by_their_owner_alone(void **state)
+{
+    static const char *const more[] = {"", "-wal", "-shm"};
+    struct place *p = *state;
+    const mode_t before = umask(0);
+    add(p, "job_a");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mode_of(p->db, more[i]), 0600);
+    assert_int_equal(chmod(p->db, 0644), 0);
+    reopen(p, T);
+    add(p, "job_b");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mode_of(p->db, more[i]), 0600);
+    umask(before);
+}
+
 /* Claim at a time; the id is "" when none is due. */
 static int claim(struct place *p, int64_t now, char id[STENO_JOB_ID])
 {
@@ -815,6 +841,7 @@ static void a_start_removes_what_no_job_needs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(the_files_are_readable_by_their_owner_alone),
         TEST(a_job_is_queued_runs_and_is_done),
         TEST(a_result_is_stored_once_whoever_comes_late),
         TEST(a_heartbeat_extends_the_lease),
