@@ -2,9 +2,9 @@
 # systemd accepts the units without complaint, and their exposure score stays low. TAP.
 set -u
 cd "$(dirname "$0")/../.." || exit 70
-echo "1..4"
+echo "1..5"
 if ! command -v systemd-analyze >/dev/null; then
-    for i in 1 2 3 4; do echo "ok $i - units # SKIP systemd-analyze is not installed"; done
+    for i in 1 2 3 4 5; do echo "ok $i - units # SKIP systemd-analyze is not installed"; done
     exit 0
 fi
 dir=$(mktemp -d)
@@ -59,4 +59,17 @@ a rule for /etc/shadow"
 else
     echo "ok 4 - the AppArmor profile # SKIP apparmor_parser is absent (package apparmor)"
 fi
+
+# purge: DPKG_ROOT is dpkg's own way to name another root
+for d in lib/private/steno-jobs/audio lib/private/steno-state cache/private/steno lib/steno/models/base; do
+    mkdir -p "$dir/var/$d"
+    touch "$dir/var/$d/file"
+done
+for d in lib/steno-jobs lib/steno-state cache/steno; do ln -s "private/${d#*/}" "$dir/var/$d"; done
+out=$(DPKG_ROOT=$dir sh debian/stenod.postrm remove 2>&1)
+[ -e "$dir/var/lib/steno-jobs/audio/file" ] || out="$out removing took jobs"
+out=$out$(DPKG_ROOT=$dir sh debian/stenod.postrm purge 2>&1)
+left=$(cd "$dir/var" && find . -name '*steno-*' -o -path './cache/*' -name '*steno*' | sort)
+[ -e "$dir/var/lib/steno/models/base/file" ] || out="$out purging took models"
+result 5 "purging removes jobs, transcripts, the use of keys and the cache, and no models" "$out$left"
 exit $bad
