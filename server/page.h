@@ -3,6 +3,12 @@
 #ifndef STENO_SERVER_PAGE_H
 #define STENO_SERVER_PAGE_H
 
+#include "base/buf.h"
+
 extern const char steno_page[];
+
+/* Append the page's Content-Security-Policy: only its own script and style run, by their sums; it
+ * connects to its own server alone and is shown in no frame. */
+STENO_MUST steno_status steno_page_policy(struct steno_buf *out);
 
 #endif

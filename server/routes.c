@@ -18,7 +18,20 @@
 
 static enum MHD_Result get_page(struct steno_request *rq)
 {
-    return steno_respond_static(rq, 200, "text/html; charset=utf-8", steno_page);
+    struct steno_buf policy, body;
+    enum MHD_Result ok = MHD_NO;
+    steno_buf_init(&policy, 4096);
+    steno_buf_init(&body, strlen(steno_page));
+    if (!steno_page_policy(&policy) && !steno_buf_puts(&body, steno_page)) {
+        const struct steno_header headers[] = {{"Content-Security-Policy", policy.data},
+                                               {"X-Frame-Options", "DENY"},
+                                               {"Referrer-Policy", "no-referrer"},
+                                               {NULL, NULL}};
+        ok = steno_respond(rq, 200, "text/html; charset=utf-8", &body, headers);
+    }
+    steno_buf_free(&policy);
+    steno_buf_free(&body);
+    return ok;
 }
 
 static enum MHD_Result get_openapi(struct steno_request *rq)

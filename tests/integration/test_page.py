@@ -238,6 +238,24 @@ def the_examples_of_every_dialect_work():
 
 
 @case
+def only_the_pages_own_code_runs_and_no_frame_shows_it():
+    with server() as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+        head = d.request("GET", "/")[1]
+        policy = dict(p.split(" ", 1) for p in head["content-security-policy"].split("; "))
+        assert head["x-frame-options"] == "DENY" and head["referrer-policy"] == "no-referrer", head
+        assert policy["default-src"] == policy["frame-ancestors"] == "'none'" and policy["connect-src"] == "'self'", policy
+        assert "unsafe" not in head["content-security-policy"] and re.fullmatch(r"blob:( 'sha256-[\w+/]{43}=')+", policy["script-src"]), policy
+        b.eval("{ const s = document.createElement('script'); s.textContent = 'window.foreign = 1'; document.body.append(s); }")
+        assert b.eval("window.foreign === undefined")
+        assert b.eval("fetch('v1/models').then(r => r.status)") == 200
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as other:
+            threading.Thread(target=other.serve_forever, daemon=True).start()
+            asked = f"fetch('http://127.0.0.1:{other.server_port}/', {{mode: 'no-cors'}}).then(() => 'sent', () => 'refused')"
+            assert b.eval(asked) == "refused"
+            other.shutdown()
+
+
+@case
 def a_full_server_is_said_in_words():
     with server("limits.sessions=1", "limits.uploads=1") as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
         b.until("document.querySelectorAll('#model option').length > 0")
