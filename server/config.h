@@ -109,6 +109,8 @@ struct steno_config {
     char *log_level;  /* error, warning, notice, info, debug */
     char *log_format; /* text, json */
     bool log_requests, log_transcripts;
+    /* [metrics] */
+    bool metrics_keys; /* series with the names of keys */
     /* [tracing] */
     char *trace_endpoint; /* URL of an OTLP collector; "" = the environment's, else none */
     double trace_sample;  /* share of the traces that are recorded */

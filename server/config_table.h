@@ -245,6 +245,9 @@ ROW(BOOL, log_requests, "log", "requests", "STENO_LOG_REQUESTS", "yes", 0, 0,
 ROW(BOOL, log_transcripts, "log", "transcripts", "STENO_LOG_TRANSCRIPTS", "no", 0, 0,
     "Also a line for each final of a stream and each answer to an upload, with the text. For "
     "debugging: without it no line, metric, trace or file ever has text of a speaker.")
+ROW(BOOL, metrics_keys, "metrics", "keys", "STENO_METRICS_KEYS", "no", 0, 0,
+    "/metrics has what each API key uses too, under its name in auth.keys. Those names may be "
+    "customers', and whoever reads /metrics sees them.")
 ROW(STRING, trace_endpoint, "tracing", "endpoint", "STENO_TRACING_ENDPOINT", "", 0, 0,
     "URL of an OpenTelemetry collector (OTLP over HTTP), for instance http://127.0.0.1:4318; "
     "/v1/traces is added unless the URL ends with it. Empty: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT "

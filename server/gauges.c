@@ -230,11 +230,12 @@ static double key_audio(void *ctx)
     return use(ctx).audio_seconds;
 }
 
+/* Names of keys are those of customers, and whoever reads /metrics need not know them. */
 static void register_keys(const struct steno_server *srv)
 {
     steno_metrics *m = srv->stats->registry;
     steno_key *key;
-    while ((key = steno_keys_next_new(srv->keys))) {
+    while (srv->conf->metrics_keys && (key = steno_keys_next_new(srv->keys))) {
         char labels[STENO_KEY_NAME + 8]; /* a name has no character that needs an escape */
         snprintf(labels, sizeof labels, "key=\"%s\"", steno_key_name(key));
         steno_metrics_sample(m, "steno_key_sessions", "Sessions of a key that run now.", labels,

@@ -53,6 +53,7 @@ def without_a_key_or_with_a_wrong_one_it_is_401(d):
     assert refused(d, additional_headers={"Authorization": "Bearer nonsense-nonsense-1"})[0] == 401
     d.becomes('steno_sessions_rejected_total{reason="key"}', 6)
     assert d.status("/readyz") == 200 and d.status("/metrics") == 200
+    assert "steno_key_" not in d.get("/metrics")[2].decode()  # nobody has asked for customers' names
 
 
 @case

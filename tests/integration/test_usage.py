@@ -83,7 +83,7 @@ def running_sessions_and_refusals_count(d):
 
 @case
 def a_key_that_is_read_later_has_its_series(_):
-    with keys_file(f"[one]\nkey = {ONE}\n") as keys, Stenod(f"auth.keys={keys.name}") as d:
+    with keys_file(f"[one]\nkey = {ONE}\n") as keys, Stenod(f"auth.keys={keys.name}", "metrics.keys=yes") as d:
         assert d.metric('steno_key_requests_total{key="two"}') is None
         keys.seek(0)
         keys.write(BOTH)
@@ -95,7 +95,7 @@ def a_key_that_is_read_later_has_its_series(_):
 @case
 def counts_outlive_a_restart(_):
     with tempfile.TemporaryDirectory() as state:
-        setup = (f"auth.keys={FILE.name}", f"server.state={state}")
+        setup = (f"auth.keys={FILE.name}", "metrics.keys=yes", f"server.state={state}")
         with Stenod(*setup) as d:
             post(d, ONE)
             stream(d, TWO)
@@ -113,7 +113,7 @@ def counts_outlive_a_restart(_):
         os.rename(os.path.join(state, "usage"), os.path.join(named, "usage"))
         os.environ["STATE_DIRECTORY"] = f"{state}:{named}:/nowhere"
         try:
-            with Stenod(f"auth.keys={FILE.name}") as d:
+            with Stenod(f"auth.keys={FILE.name}", "metrics.keys=yes") as d:
                 assert usage(d, ONE)["requests"] == 2
         finally:
             del os.environ["STATE_DIRECTORY"]
@@ -136,5 +136,5 @@ def a_damaged_file_is_named_and_not_overwritten(_):
 
 
 if __name__ == "__main__":
-    with Stenod(f"auth.keys={FILE.name}") as server:
+    with Stenod(f"auth.keys={FILE.name}", "metrics.keys=yes") as server:
         sys.exit(tap(server))
