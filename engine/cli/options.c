@@ -155,5 +155,5 @@ double cli_network_peak(const struct steno_precision_report *p, const steno_kern
 {
     if (p->bytes || p->kept == STENO_INT8_WEIGHTS)
         return steno_peak_ops_i8(k);
-    return p->kept == STENO_BF16_WEIGHTS ? steno_peak_bf16(k) : steno_peak_many(k);
+    return p->kept == STENO_BF16_WEIGHTS ? steno_peak_bf16(k) : steno_peak_flops(k);
 }

@@ -126,14 +126,6 @@ static void call_packed(const struct run *r)
 {
     r->k->gemm_f32_packed(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n, NULL);
 }
-static void call_w24(const struct run *r)
-{
-    if (r->k->gemm_f32_w24.part)
-        r->k->gemm_f32_w24.part(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n,
-                                NULL, 0, 1);
-    else
-        call_packed(r);
-}
 static void call_packed_silu(const struct run *r)
 {
     struct steno_gemm_epilogue ep = {.alpha = 1, .bias = r->w, .act = STENO_ACT_SILU};
@@ -227,11 +219,6 @@ static const struct bench benches[] = {
     {"gemm_f32_packed", call_packed, 100, 2048, 256, 2, 4, PRODUCT},
     {"gemm_f32_packed", call_packed, 250, 512, 2048, 2, 4, PRODUCT},
     {"gemm_f32_packed", call_packed, 1000, 1024, 1024, 2, 4, PRODUCT},
-    {"gemm_f32_w24", call_w24, 1, 2048, 512, 2, 4, PRODUCT},
-    {"gemm_f32_w24", call_w24, 25, 2048, 512, 2, 4, PRODUCT},
-    {"gemm_f32_w24", call_w24, 100, 2048, 512, 2, 4, PRODUCT},
-    {"gemm_f32_w24", call_w24, 250, 512, 2048, 2, 4, PRODUCT},
-    {"gemm_f32_w24", call_w24, 1000, 1024, 1024, 2, 4, PRODUCT},
     {"gemm_f32_packed+silu", call_packed_silu, 100, 2048, 256, 2, 4, PRODUCT},
     {"gemm_f32 A*B'", call_pair, 6, 30, 32, 2, 4, PAIR},
     {"gemm_f32 A*B'", call_pair, 25, 25, 64, 2, 4, PAIR},
@@ -335,11 +322,8 @@ static double time_level(struct run *r)
     double ns;
     r->packed = r->work = NULL;
     if (b->kind == PRODUCT && b->call != call_dwconv) {
-        const bool w24 = b->call == call_w24 && r->k->gemm_f32_w24.part;
-        r->packed = steno_aligned_alloc(
-            (w24 ? r->k->gemm_f32_w24.packed_bytes : r->k->gemm_f32_packed_bytes)(b->k, b->n));
-        (w24 ? r->k->gemm_f32_w24.pack : r->k->gemm_f32_pack)(r->packed, r->w, b->n, false, b->k,
-                                                              b->n);
+        r->packed = steno_aligned_alloc(r->k->gemm_f32_packed_bytes(b->k, b->n));
+        r->k->gemm_f32_pack(r->packed, r->w, b->n, false, b->k, b->n);
     }
     if (b->kind == PAIR)
         r->work = steno_aligned_alloc(r->k->gemm_f32_work(b->m, b->n, b->k));
@@ -391,7 +375,7 @@ static int bench_f32(const char *only)
 {
     static const char *const names[LEVELS] = {"scalar", "avx2", "avx512", "amx"};
     steno_kernels levels[LEVELS];
-    double peak[LEVELS], many = 0, bandwidth = steno_peak_bandwidth();
+    double peak[LEVELS], bandwidth = steno_peak_bandwidth();
     int n = 0;
     struct run r = {.x = steno_aligned_alloc(MAX_FLOATS * sizeof(float)),
                     .w = steno_aligned_alloc(MAX_FLOATS * sizeof(float)),
@@ -413,8 +397,7 @@ static int bench_f32(const char *only)
         if (strcmp(levels[n].level, names[i]))
             continue;
         peak[n] = steno_peak_flops(&levels[n]);
-        many = steno_peak_many(&levels[n]);
-        printf("peak %s: %.1f GFLOP/s, of many rows %.1f\n", names[i], peak[n] * 1e-9, many * 1e-9);
+        printf("peak %s: %.1f GFLOP/s\n", names[i], peak[n] * 1e-9);
         n++;
     }
     printf("reads: %.1f GB/s\n\n", bandwidth * 1e-9);
@@ -425,7 +408,7 @@ static int bench_f32(const char *only)
         if (only && !strstr(benches[i].name, only))
             continue;
         r.b = &benches[i];
-        print_row(&r, levels, n, benches[i].call == call_w24 ? many : peak[n - 1], bandwidth);
+        print_row(&r, levels, n, peak[n - 1], bandwidth);
     }
     steno_aligned_free(r.x);
     steno_aligned_free(r.w);

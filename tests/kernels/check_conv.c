@@ -94,9 +94,8 @@ static void to_nhwc(float *to, const float *from, size_t channels, size_t pixels
             to[p * channels + c] = from[c * pixels + p];
 }
 
-/* terms: number of additional products of numbers of up to 1. */
 static void compare_conv(const struct steno_conv *s, const float *x, const float *w, const float *y,
-                         const struct steno_gemm_epilogue *ep, double terms, size_t number)
+                         const struct steno_gemm_epilogue *ep, size_t number)
 {
     size_t pixels = s->out[0] * s->out[1];
     size_t taps = s->c_in / s->group * s->kernel[0] * s->kernel[1];
@@ -104,7 +103,7 @@ static void compare_conv(const struct steno_conv *s, const float *x, const float
         size_t o = i / pixels, p = i % pixels;
         double sum, mag, bound;
         exact_at(s, x, w, o, p / s->out[1], p % s->out[1], &sum, &mag);
-        bound = (double)(taps + 2) * EPS * mag + terms * EPS + 1e-30;
+        bound = (double)(taps + 2) * EPS * mag + 1e-30;
         if (ep) {
             sum += (double)ep->bias[o];
             bound += 4 * EPS * (fabs(sum) + 1);
@@ -140,7 +139,7 @@ static void run_case(const steno_kernels *k, size_t number, size_t n_parts, bool
     k->conv_f32_pack(packed, w, &s);
     for (size_t p = n_parts; p-- > 0;)
         k->conv_f32(&s, x, packed, y, epilogue ? &ep : NULL, work, p, n_parts);
-    compare_conv(&s, x, w, y, epilogue ? &ep : NULL, 0, number);
+    compare_conv(&s, x, w, y, epilogue ? &ep : NULL, number);
     steno_aligned_free(work);
     work = steno_aligned_alloc(k->conv_f32_work(&s, 1));
     k->conv_f32(&s, x, packed, whole, epilogue ? &ep : NULL, work, 0, 1);
@@ -181,7 +180,7 @@ static void run_nhwc(const steno_kernels *k, size_t number, size_t n_parts, bool
     for (size_t p = n_parts; p-- > 0;)
         k->conv_nhwc_f32(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
     to_nhwc(y, yt, pixels, s.c_out);
-    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, 0, number);
+    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, number);
     k->conv_nhwc_f32(&s, xt, packed, whole, epilogue ? &ep : NULL, 0, 1);
     if (memcmp(whole, yt, ny * sizeof *yt))
         test_fail("case %zu: %zu parts give other bits than one", number, n_parts);
@@ -203,12 +202,10 @@ static void round_to_bf16(float *x, size_t n)
         x[i] = half_from_bf16(half_to_bf16(x[i]));
 }
 
-/* The same with bf16 weights, against the exact sums of the rounded numbers; or with weights in 24
- * or 12 bits. */
-static void run_weights(const steno_kernels *k, const struct steno_gemm_weights *g, size_t number,
-                        size_t n_parts, bool epilogue)
+/* The same with bf16 weights, against the exact sums of the rounded numbers. */
+static void run_bf16(const steno_kernels *k, size_t number, size_t n_parts, bool epilogue)
 {
-    const bool w24 = g == &k->gemm_f32_w24;
+    const struct steno_gemm_weights *g = &k->gemm_bf16;
     struct steno_conv s = shape_of(&cases[number]);
     size_t image = s.in[0] * s.in[1], pixels = s.out[0] * s.out[1];
     size_t nx = s.c_in * image, ny = s.c_out * pixels, taps = s.kernel[0] * s.kernel[1];
@@ -227,21 +224,16 @@ static void run_weights(const steno_kernels *k, const struct steno_gemm_weights 
     to_nhwc(xt, x, s.c_in, image);
     to_nhwc(rt, residual, s.c_out, pixels);
     expected.residual = residual;
-    for (size_t i = 0; i < nw && g == &k->gemm_bf16_w12;
-         i++) /* only numbers that 12 bits can represent */
-        w[i] = copysignf(fmaxf(fabsf(w[i]), 0x1p-11f), w[i]);
     for (size_t o = 0; o < s.c_out; o++)
         to_nhwc(rows + o * taps * s.c_in, w + o * taps * s.c_in, s.c_in, taps);
     g->pack(packed, rows, taps * s.c_in, true, taps * s.c_in, s.c_out);
     for (size_t p = n_parts; p-- > 0;)
         g->conv(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
     to_nhwc(y, yt, pixels, s.c_out);
-    if (!w24)
-        round_to_bf16(w, nw);
-    if (!w24 && k->cpu & STENO_CPU_BF16)
+    round_to_bf16(w, nw);
+    if (k->cpu & STENO_CPU_BF16)
         round_to_bf16(x, nx);
-    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, w24 ? 4.2 * (double)(taps * s.c_in) : 0,
-                 number);
+    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, number);
     steno_aligned_free(packed);
     guard_free(x);
     guard_free(xt);
@@ -306,19 +298,7 @@ void check_conv(const steno_kernels *k)
     if (test_begin(k, "conv_bf16")) {
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
-                run_weights(k, &k->gemm_bf16, i, n_parts, n_parts == 2);
-        test_end();
-    }
-    if (k->gemm_f32_w24.conv && test_begin(k, "conv_fixed")) {
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
-                run_weights(k, &k->gemm_f32_w24, i, n_parts, n_parts == 2);
-        test_end();
-    }
-    if (k->gemm_bf16_w12.conv && test_begin(k, "conv_tight")) {
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
-                run_weights(k, &k->gemm_bf16_w12, i, n_parts, n_parts == 2);
+                run_bf16(k, i, n_parts, n_parts == 2);
         test_end();
     }
     if (test_begin(k, "dwconv_f32")) {

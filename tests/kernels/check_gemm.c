@@ -24,6 +24,11 @@ static const struct shape shapes[] = {
     {35, 3, 9000}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
+/* Blocks of rows, several parts of K whose sums meet in C, and panels that are not full. */
+static const struct shape large[] = {
+    {1, 70, 2100},  {17, 64, 1100}, {33, 97, 130}, {300, 50, 600},  {65, 40, 64},    {257, 33, 900},
+    {40, 32, 9000}, {24, 96, 512},  {31, 64, 32},  {600, 20, 2200}, {250, 40, 9728}, {60, 70, 700}};
+
 struct setup {
     struct shape s;
     size_t lda, ldb, ldc;
@@ -33,8 +38,6 @@ struct setup {
     const struct steno_gemm_epilogue *use;
     double slack; /* added to the magnitude of the products, times that of A; usually 0 */
     bool approx;  /* SiLU and GELU are within 2^-13 */
-    bool w24; /* numbers are rounded to 24 bits relative to the largest of their row of A, or column
-                 of B */
 };
 
 static size_t span(size_t rows, size_t cols, size_t ld)
@@ -110,20 +113,10 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
         sum += v;
         mag += fabs(v);
     }
-    if (t->w24 || t->slack > 0)
+    if (t->slack > 0)
         of_a = sum_of_magnitudes(a, next_a, t->s.k);
     mag += t->slack * of_a;
     bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
-    if (t->w24) {
-        const double of_b = sum_of_magnitudes(b, next_b, t->s.k),
-                     most_a = largest_magnitude(a, next_a, t->s.k),
-                     most_b = largest_magnitude(b, next_b, t->s.k);
-        /* half a step of 2^-22 of the largest number, and the ninth product; sums of blocks of 512
-         */
-        bound = 2.05 * EPS * (most_a * of_b + most_b * of_a) +
-                EPS / 32 * (double)t->s.k * most_a * most_b +
-                ((double)t->s.k / 256 + 4) * EPS * mag + 1e-38;
-    }
     want = sum;
     if (t->use) {
         const struct steno_gemm_epilogue *ep = t->use;
@@ -168,23 +161,29 @@ static void *pack(const steno_kernels *k, const struct setup *t)
     return p;
 }
 
+static void packed_of(const steno_kernels *k, struct shape s, int variant)
+{
+    struct setup t;
+    void *b;
+    setup_new(&t, s, false, variant % 3 == 1, variant);
+    b = pack(k, &t);
+    if (variant % 2)
+        k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use);
+    for (size_t p = 0; p < 2 && variant % 2 == 0; p++)
+        k->gemm_f32_packed_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 2);
+    compare(&t);
+    steno_aligned_free(b);
+    setup_free(&t);
+}
+
 static void packed(const steno_kernels *k)
 {
     for (size_t i = 0; i < N_SHAPES; i++)
-        for (int variant = 0; variant < 16; variant++) {
-            struct setup t;
-            void *b;
-            setup_new(&t, shapes[i], false, variant % 3 == 1, variant);
-            b = pack(k, &t);
-            if (variant % 2)
-                k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use);
-            for (size_t p = 0; p < 2 && variant % 2 == 0; p++)
-                k->gemm_f32_packed_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p,
-                                        2);
-            compare(&t);
-            steno_aligned_free(b);
-            setup_free(&t);
-        }
+        for (int variant = 0; variant < 16; variant++)
+            packed_of(k, shapes[i], variant);
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        for (int variant = 0; variant < 16; variant += KCHECK_FEW ? 7 : 3)
+            packed_of(k, large[i], variant);
 }
 
 static void unpacked(const steno_kernels *k)
@@ -253,21 +252,7 @@ static void nan_stays_in_its_row(const steno_kernels *k)
     setup_free(&t);
 }
 
-/* ---- f32 in 24 bits ---- */
-
-/* Blocks of rows, several parts of K whose sums meet in C, and panels that are not full. */
-static const struct shape large[] = {
-    {1, 70, 2100},  {17, 64, 1100}, {33, 97, 130}, {300, 50, 600},  {65, 40, 64},    {257, 33, 900},
-    {40, 32, 9000}, {24, 96, 512},  {31, 64, 32},  {600, 20, 2200}, {250, 40, 9728}, {60, 70, 700}};
-
-static void *pack_w24(const steno_kernels *k, const struct setup *t)
-{
-    void *p = steno_aligned_alloc(k->gemm_f32_w24.packed_bytes(t->s.k, t->s.n));
-    if (!p)
-        exit(2);
-    k->gemm_f32_w24.pack(p, t->b, t->ldb, t->trans_b, t->s.k, t->s.n);
-    return p;
-}
+/* ---- weights of 16 bits ---- */
 
 /* Every row computed alone, against all together in three parts. */
 static void rows_alone(const struct steno_gemm_weights *g, struct setup *t, const void *b)
@@ -284,150 +269,6 @@ static void rows_alone(const struct steno_gemm_weights *g, struct setup *t, cons
     guard_free(t->c);
     t->c = whole;
 }
-
-static void w24_of(const steno_kernels *k, struct shape s, int variant)
-{
-    struct setup t;
-    void *b;
-    setup_new(&t, s, false, variant % 3 == 1, variant);
-    b = pack_w24(k, &t);
-    for (size_t p = 3; p-- > 0;)
-        k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
-    t.w24 = true;
-    compare(&t);
-    if (!(variant & 8)) /* no bias per row */
-        rows_alone(&k->gemm_f32_w24, &t, b);
-    steno_aligned_free(b);
-    setup_free(&t);
-}
-
-static void w24(const steno_kernels *k)
-{
-    for (size_t i = 0; i < N_SHAPES; i++)
-        for (int variant = 0; variant < 16; variant++)
-            w24_of(k, shapes[i], variant);
-    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-        for (int variant = 0; variant < 16; variant += KCHECK_FEW ? 7 : 3)
-            w24_of(k, large[i], variant);
-}
-
-/* Infinities and NaN in rows 0 and the last of A and in column 20 of B: such a row has the result
- * of its numbers, such a column is NaN, and the rest has the result without them. */
-static void nonfinite_numbers(const steno_kernels *k, size_t m, float nonfinite)
-{
-    struct setup t;
-    float *plain, *without;
-    void *b;
-    setup_new(&t, (struct shape){m, 90, 650}, false, false, 0);
-    plain = guard_new(c_span(&t));
-    without = guard_new(c_span(&t));
-    b = pack_w24(k, &t);
-    k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, without, t.ldc, NULL, 0, 1);
-    steno_aligned_free(b);
-    t.a[7] = nonfinite;
-    t.a[(m - 1) * t.lda + 649] = -nonfinite;
-    b = pack(k, &t);
-    k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, plain, t.ldc, NULL);
-    steno_aligned_free(b);
-    t.b[3 * t.ldb + 20] = nonfinite;
-    b = pack_w24(k, &t);
-    for (size_t p = 0; p < 2; p++)
-        k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, p, 2);
-    for (size_t i = 0; i < t.s.m; i++)
-        for (size_t j = 0; j < t.s.n; j++) {
-            const bool touched = i == 0 || i == m - 1;
-            const float got = t.c[i * t.ldc + j],
-                        want = j == 20 ? NAN : (touched ? plain : without)[i * t.ldc + j];
-            if (memcmp(&got, &want, sizeof got) && !(isnan(got) && isnan(want)))
-                test_fail("%a: c[%zu,%zu] = %a, not %a", (double)nonfinite, i, j, (double)got,
-                          (double)want);
-        }
-    guard_free(plain);
-    guard_free(without);
-    steno_aligned_free(b);
-    setup_free(&t);
-}
-
-/* Numbers far from 1: whole rows and columns, or one number of each. */
-static void scaled(const steno_kernels *k, float of_a, float of_b, bool one)
-{
-    struct setup t;
-    void *b;
-    setup_new(&t, (struct shape){20, 40, 600}, false, false, 0);
-    for (size_t i = 0; i < span(t.s.m, t.s.k, t.lda); i++)
-        t.a[i] *= one && i % t.lda != 13 ? 1 : of_a;
-    for (size_t i = 0; i < span(t.s.k, t.s.n, t.ldb); i++)
-        t.b[i] *= one && i / t.ldb != 590 ? 1 : of_b;
-    b = pack_w24(k, &t);
-    k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
-    t.w24 = true;
-    compare(&t);
-    steno_aligned_free(b);
-    setup_free(&t);
-}
-
-/* Root mean square of the errors. */
-static double off(const struct setup *t)
-{
-    double squares = 0;
-    for (size_t i = 0; i < t->s.m; i++)
-        for (size_t j = 0; j < t->s.n; j++) {
-            double sum = 0;
-            for (size_t l = 0; l < t->s.k; l++)
-                sum += (double)t->a[i * t->lda + l] * (double)t->b[l * t->ldb + j];
-            squares += (sum - (double)t->c[i * t->ldc + j]) * (sum - (double)t->c[i * t->ldc + j]);
-        }
-    return sqrt(squares / (double)(t->s.m * t->s.n));
-}
-
-/* Exact sums make up for rounded numbers (amx). Compared with rounded sums, rounded weights matter
- * little. */
-static void as_accurate_as_f32(const steno_kernels *k)
-{
-    for (size_t n = 512; n <= 2048; n *= 2) {
-        struct setup t;
-        double of_f32, of_w24;
-        void *b;
-        setup_new(&t, (struct shape){17, 96, n}, false, false, 0);
-        b = pack(k, &t);
-        k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL);
-        of_f32 = off(&t);
-        steno_aligned_free(b);
-        b = pack_w24(k, &t);
-        k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
-        of_w24 = off(&t);
-        if (!(of_w24 < (k->cpu & STENO_CPU_AMX ? 0.8 : 1.05) * of_f32))
-            test_fail("k %zu: off by %.3g, sums of f32 by %.3g", n, of_w24, of_f32);
-        steno_aligned_free(b);
-        setup_free(&t);
-    }
-}
-
-/* Numbers of few bits do not change, and their sums are exact. */
-static void whole_numbers(const steno_kernels *k)
-{
-    struct setup t;
-    void *b;
-    setup_new(&t, (struct shape){35, 50, 1000}, false, true, 0);
-    for (size_t i = 0; i < span(t.s.m, t.s.k, t.lda); i++)
-        t.a[i] = (float)((int)random_below(61) - 30) / 4;
-    for (size_t i = 0; i < span(t.s.n, t.s.k, t.ldb); i++)
-        t.b[i] = (float)((int)random_below(255) - 127) * 8;
-    b = pack_w24(k, &t);
-    k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
-    for (size_t i = 0; i < t.s.m; i++)
-        for (size_t j = 0; j < t.s.n; j++) {
-            double sum = 0;
-            for (size_t l = 0; l < t.s.k; l++)
-                sum += (double)t.a[i * t.lda + l] * (double)t.b[j * t.ldb + l];
-            if ((double)t.c[i * t.ldc + j] != sum)
-                test_fail("c[%zu,%zu] = %a, not %a", i, j, (double)t.c[i * t.ldc + j], sum);
-        }
-    steno_aligned_free(b);
-    setup_free(&t);
-}
-
-/* ---- weights of 16 bits ---- */
 
 typedef uint16_t round_fn(float x);
 typedef float widen_fn(uint16_t h);
@@ -494,91 +335,6 @@ static void sixteen_bits(const struct steno_gemm_weights *g, round_fn *round_to,
             steno_aligned_free(b);
             setup_free(&t);
         }
-}
-
-/* The value that 12 bits keep of x, in a column whose largest number has the upper exponent bits
- * `most`. */
-static float w12_of(float x, int most)
-{
-    const uint16_t h = half_to_bf16(x), sign = h & 0x8000;
-    const int base = most > 7 ? most - 7 : 0, upper = (h & 0x7fff) >> 8;
-    if (upper > base)
-        return half_from_bf16(h);
-    return half_from_bf16(upper == base && h & 0x80 && base ? (uint16_t)(sign | (base + 1) << 8)
-                                                            : 0);
-}
-
-/* Replace the columns of t->b by the values that 12 bits keep. */
-static void keep_12_bits(struct setup *t)
-{
-    const size_t down = t->trans_b ? 1 : t->ldb, along = t->trans_b ? t->ldb : 1;
-    for (size_t j = 0; j < t->s.n; j++) {
-        float *x = t->b + j * along;
-        int most = 0;
-        for (size_t l = 0; l < t->s.k; l++) {
-            const int upper = (half_to_bf16(x[l * down]) & 0x7fff) >> 8;
-            most = upper > most ? upper : most;
-        }
-        for (size_t l = 0; l < t->s.k; l++)
-            x[l * down] = w12_of(x[l * down], most);
-    }
-}
-
-/* The same bits as bf16 with the reduced weights. spread: the numbers go down to 2^-spread. */
-static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, int spread,
-                         float nonfinite)
-{
-    const struct steno_gemm_weights *g = &k->gemm_bf16_w12;
-    struct setup t;
-    float *want;
-    void *b, *plain;
-    setup_new(&t, s, false, variant % 3 == 1, variant);
-    for (size_t i = 0; i < span(t.trans_b ? t.s.n : t.s.k, t.trans_b ? t.s.k : t.s.n, t.ldb); i++)
-        t.b[i] = random_below(9) ? ldexpf(t.b[i], -(int)random_below((size_t)spread)) : 0;
-    if (nonfinite != 0 && t.s.k && t.s.n)
-        t.b[t.s.k / 2 * (t.trans_b ? 1 : t.ldb)] = nonfinite;
-    b = steno_aligned_alloc(g->packed_bytes(t.s.k, t.s.n));
-    plain = steno_aligned_alloc(k->gemm_bf16.packed_bytes(t.s.k, t.s.n));
-    if (!b || !plain)
-        exit(2);
-    g->pack(b, t.b, t.ldb, t.trans_b, t.s.k, t.s.n);
-    keep_12_bits(&t);
-    k->gemm_bf16.pack(plain, t.b, t.ldb, t.trans_b, t.s.k, t.s.n);
-    k->gemm_bf16.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, plain, t.c, t.ldc, t.use, 0, 1);
-    want = t.c;
-    t.c = guard_new(c_span(&t));
-    for (size_t p = 3; p-- > 0;)
-        g->part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
-    for (size_t i = 0; i < t.s.m; i++)
-        for (size_t j = 0; j < t.s.n; j++) {
-            const float got = t.c[i * t.ldc + j], exp = want[i * t.ldc + j];
-            if (memcmp(&got, &exp, sizeof got) &&
-                !(isnan(got) && (isnan(exp) || (isinf(nonfinite) && j == 0))))
-                test_fail("m %zu n %zu k %zu spread %d: c[%zu,%zu] = %a, not %a", t.s.m, t.s.n,
-                          t.s.k, spread, i, j, (double)got, (double)exp);
-        }
-    if (!(variant & 8)) /* no bias per row */
-        rows_alone(g, &t, b);
-    guard_free(want);
-    steno_aligned_free(b);
-    steno_aligned_free(plain);
-    setup_free(&t);
-}
-
-static void w12(const steno_kernels *k)
-{
-    for (size_t i = 0; i < N_SHAPES; i++)
-        for (int variant = 0; variant < 16; variant++)
-            w12_of_shape(k, shapes[i], variant, variant % 5 == 4 ? 100 : 16, 0);
-    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-        for (int variant = 0; variant < 16; variant += KCHECK_FEW ? 7 : 3)
-            w12_of_shape(k, large[i], variant, variant % 5 == 4 ? 100 : 16, 0);
-    for (int variant = 0; variant < 2; variant++) {
-        w12_of_shape(k, (struct shape){20, 70, 200}, variant, 16, INFINITY);
-        w12_of_shape(k, (struct shape){70, 70, 200}, variant, 16, NAN);
-        w12_of_shape(k, (struct shape){20, 70, 200}, variant, 16, -3.3e38f);
-        w12_of_shape(k, (struct shape){20, 70, 200}, variant, 250, 0);
-    }
 }
 
 /* Weights of few bits: the product by them, against the product with the rows of B that they
@@ -660,27 +416,6 @@ void check_gemm(const steno_kernels *k)
     /* at level blas OpenBLAS decides the bits; there `packed` goes through parts instead */
     if (strcmp(k->level, "blas") && test_begin(k, "gemm_f32_packed_part")) {
         parts(k);
-        test_end();
-    }
-    if (k->gemm_f32_w24.part && test_begin(k, "gemm_f32_w24")) {
-        w24(k);
-        for (size_t m = 2; m <= 70; m += 17) {
-            nonfinite_numbers(k, m, NAN);
-            nonfinite_numbers(k, m, INFINITY);
-        }
-        for (int one = 0; one < 2; one++) {
-            scaled(k, 1e30f, 1e-30f, one);
-            scaled(k, 1e-25f, 1e25f, one);
-            scaled(k, 1e-15f, 1e-15f, one);
-            scaled(k, 1e18f, 1e18f, one);
-            scaled(k, 3.4e38f, 1e-3f, one);
-        }
-        whole_numbers(k);
-        as_accurate_as_f32(k);
-        test_end();
-    }
-    if (k->gemm_bf16_w12.part && test_begin(k, "gemm_bf16_w12")) {
-        w12(k);
         test_end();
     }
     if (test_begin(k, "gemm_f32")) {

@@ -222,7 +222,7 @@ static void call(const steno_kernels *k, const struct steno_gemm_weights *g,
 static void run_case(const steno_kernels *k, size_t number, const struct steno_gemm_weights *g,
                      size_t n_parts, bool epilogue)
 {
-    const bool bf16 = g && g != &k->gemm_f32_w24;
+    const bool bf16 = g != NULL;
     const struct steno_conv s = shape_of(&cases[number]);
     const size_t depth = STENO_WINOGRAD_SLOTS * s.c_in, nw = s.c_out * s.c_in * 9;
     const size_t nx = s.in[0] * s.in[1] * s.c_in, ny = s.out[0] * s.out[1] * s.c_out;
@@ -266,9 +266,7 @@ void check_winograd(const steno_kernels *k)
         const char *name;
         const struct steno_gemm_weights *g;
     } kinds[] = {{"conv_winograd_f32", NULL},
-                 {"conv_winograd_bf16", &k->gemm_bf16},
-                 {"conv_winograd_fixed", &k->gemm_f32_w24},
-                 {"conv_winograd_tight", &k->gemm_bf16_w12}};
+                 {"conv_winograd_bf16", &k->gemm_bf16}};
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
         const struct steno_gemm_weights *g = kinds[kind].g;
         if ((g && !g->conv_winograd) || !test_begin(k, kinds[kind].name))

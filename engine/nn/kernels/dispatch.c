@@ -34,7 +34,6 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_gemm_nbits__avx2(k);
     steno_kernels_gemm_wbf16__avx2(k);
     steno_kernels_gemm_wf16__avx2(k);
-    steno_kernels_gemm_f32_w24__avx2(k);
     steno_kernels_fbank__avx2(k);
 }
 
@@ -60,7 +59,6 @@ static void set_avx512(steno_kernels *k)
     steno_kernels_gemm_nbits__avx512(k);
     steno_kernels_gemm_wbf16__avx512(k);
     steno_kernels_gemm_wf16__avx512(k);
-    steno_kernels_gemm_f32_w24__avx512(k);
 }
 
 static void set_vnni(steno_kernels *k)
@@ -75,7 +73,6 @@ static void set_bf16(steno_kernels *k)
 {
     k->level = "bf16";
     steno_kernels_gemm__bf16(k);
-    steno_kernels_gemm_bf16_w12__bf16(k);
     steno_kernels_attend__bf16(k);
 }
 
@@ -84,8 +81,7 @@ static void set_amx(steno_kernels *k)
     k->level = "amx";
     steno_kernels_gemm_i8__amx(k);
     steno_kernels_gemm__amx(k);
-    steno_kernels_gemm_f32_w24__amx(k);
-    steno_kernels_gemm_bf16_w12__amx(k);
+    steno_kernels_gemm_f32__amx(k);
     steno_kernels_attend__amx(k);
 }
 #endif

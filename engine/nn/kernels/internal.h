@@ -53,11 +53,7 @@ void steno_kernels_gemm_i8__vnni(steno_kernels *k);    /* after avx512 */
 void steno_kernels_gemm__bf16(steno_kernels *k);       /* after avx512 */
 void steno_kernels_gemm_i8__amx(steno_kernels *k);     /* after vnni */
 void steno_kernels_gemm__amx(steno_kernels *k);        /* after bf16: bf16 weights */
-void steno_kernels_gemm_f32_w24__avx2(steno_kernels *k);
-void steno_kernels_gemm_f32_w24__avx512(steno_kernels *k);
-void steno_kernels_gemm_f32_w24__amx(steno_kernels *k);
-void steno_kernels_gemm_bf16_w12__bf16(steno_kernels *k);
-void steno_kernels_gemm_bf16_w12__amx(steno_kernels *k);
+void steno_kernels_gemm_f32__amx(steno_kernels *k);    /* after avx512 */
 void steno_kernels_attend__avx2(steno_kernels *k);
 void steno_kernels_attend_i16__avx2(steno_kernels *k);
 void steno_kernels_attend_i16__avxvnni(steno_kernels *k); /* after avx2 */

@@ -385,23 +385,6 @@ struct steno_kernels {
                      const struct steno_gemm_epilogue *ep, void *work);
 
     struct steno_gemm_weights gemm_bf16, gemm_f16;
-    /* The f32 product with weights in 24 bits: integers times a power of two per column. The error
-     * that this adds is at most 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of the error
-     * of an f32 sum of that length. Level amx (x86/gemm_f32_w24_amx.c) converts each row of A to
-     * such numbers too, with new powers of two for each block of up to 512 of K; the sums of a
-     * block are exact. The other levels (x86/gemm_f32_w24_tmpl.h) sum in f32. The bits depend only
-     * on the row of A, the column of B, K and N. Numbers of A below 2^-90 lose precision or count
-     * as zero. A row of A with infinities or NaN is multiplied in plain f32. A column of B with one
-     * gives NaN. part is NULL where the level has none. */
-    struct steno_gemm_weights gemm_f32_w24;
-    /* gemm_bf16 with weights in 12 bits (x86/gemm_bf16_w12_amx.c, gemm_bf16_w12_bf16.c). A number
-     * below 2^-13 of the largest of its column becomes 0 or a certain power of two, whichever is
-     * nearer. Without such numbers the bits equal those of gemm_bf16. A column with infinities or
-     * NaN may become all NaN, and numbers of A from 2^79 on count as infinite. part is NULL where
-     * the level has none. */
-    struct steno_gemm_weights gemm_bf16_w12;
-    size_t compressed_max_rows; /* with more rows gemm_f32_w24 and gemm_bf16_w12 are slower than
-                                   uncompressed weights; 0: with no number of rows */
     struct steno_gemm_nbits gemm_nbits;
 
     /* ---- 8-bit product ---- Packed weights take one byte each (K rounded up to the level's group,

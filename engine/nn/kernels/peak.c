@@ -27,11 +27,6 @@ double steno_peak_flops(const steno_kernels *k)
     return fastest(k, k->peak_f32);
 }
 
-double steno_peak_many(const steno_kernels *k)
-{
-    return k->cpu & STENO_CPU_AMX ? fastest(k, k->peak_i8) / 8 : steno_peak_flops(k);
-}
-
 double steno_peak_bf16(const steno_kernels *k)
 {
     return fastest(k, k->peak_bf16);

@@ -8,8 +8,6 @@
  * multiply-add counts as two). Takes some 20 ms: the best of several short runs, so that another
  * process on the core does not lower the result. */
 double steno_peak_flops(const steno_kernels *k);
-/* The same for f32 products with many rows. Level amx computes each as eight 8-bit products. */
-double steno_peak_many(const steno_kernels *k);
 /* The same for the instruction of the product with bf16 weights. */
 double steno_peak_bf16(const steno_kernels *k);
 /* The same for the instruction of the 8-bit product, in integer operations. */

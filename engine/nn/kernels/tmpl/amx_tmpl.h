@@ -123,7 +123,7 @@ amx_steps(const struct amx_tile *t, struct amx_waiting *w, bool high, bool few)
             AMX_PASS(7, b + 64, 4 * NR);
         } else {
             for (const char *end = prefetch + prefetch_step; prefetch < end;)
-                AMX_PREFETCH_NEXT(prefetch, hw_prefetch, 0);
+                AMX_PREFETCH_NEXT(prefetch, hw_prefetch);
             AMX_PASS(4, a, a_row);
             AMX_LOAD(6, b, 4 * NR);
             AMX_DOT(0, 4, 6);

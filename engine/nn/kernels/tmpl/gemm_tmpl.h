@@ -42,18 +42,7 @@
  * of A (gemm_bf16.c):
  *   mac            sum + a * b, both products of each lane
  *   round_pairs    n floats of A as (n + 1) / 2 pairs, the last one padded with zero
- * K then counts pairs, in products and below. With GEMM_SCALED (scaled_tmpl.h), an element has 6
- * bytes and holds two consecutive pairs, or two numbers, along K. K counts elements:
- *   K_STEP         numbers per element
- *   round_pairs    n floats of A in the form that is multiplied, two words for K_STEP numbers, the
- *                  last one padded with zero */
-#ifdef GEMM_SCALED
-#define GEMM_W16
-#define GEMM_PAIRS
-typedef struct {
-    char byte[6];
-} b_t;
-#endif
+ * K then counts pairs, in products and below. */
 #ifndef GEMM_W16
 enum { FLOATS = 1 };
 typedef float b_t;
@@ -66,8 +55,6 @@ enum { FLOATS = 0 };
 #endif
 #ifdef AMX_DOT
 enum { K_STEP = 2, KC_STEP = AMX_LANES }; /* panels are padded to a multiple of this many pairs */
-#elif defined(GEMM_SCALED)
-enum { KC_STEP = 1 };
 #elif defined(GEMM_PAIRS)
 enum { K_STEP = 2, KC_STEP = 1 };
 #else
@@ -76,12 +63,6 @@ static inline vf mac(vf a, vf b, vf sum)
 {
     return v_fma(a, b, sum);
 }
-#endif
-
-#ifdef GEMM_SCALED
-enum { WORDS = 2 }; /* words of the copy of A per element of B */
-#else
-enum { WORDS = 1 };
 #endif
 
 #ifndef BEGIN /* before and after the work of a call with that many rows */
@@ -99,16 +80,13 @@ enum {
     A_LD = 0, /* these are single rows */
     A_ROOM = MC * 400, /* of the copy of A: 800 KiB of L2; with 1 MiB, weights and C displace it */
 #else
-    MR = VL == 16     ? 14
-         : VL == 4    ? 8
-         : WORDS == 2 ? 5
-                      : 6,
+    MR = VL == 16  ? 14
+         : VL == 4 ? 8
+                   : 6,
     MC = VL == 8 ? 6 * MR
                  : 126, /* rows of A copied at a time: a multiple of MR; 260 to 290 KiB, in L2 */
-    KC = VL == 16 || WORDS == 2 ? 512 / WORDS
-         : VL == 8              ? 2048
-                                : 512,
-    A_LD = KC * WORDS + 16, /* row stride of the copy */
+    KC = VL == 8 ? 2048 : 512,
+    A_LD = KC + 16, /* row stride of the copy */
     A_ROOM = MC * A_LD,
 #endif
     STEPS = VL == 16 ? 1 : 4, /* values of k per step of the inner loop */
@@ -146,7 +124,7 @@ enum { PACED_ROWS = 0, L2_BYTES = VL == 16 ? 256 << 10 : 0 };
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
                       const b_t *prefetch, float *tile);
 
-#if !defined(AMX_DOT) && !defined(GEMM_SCALED)
+#ifndef AMX_DOT
 /* acc += a column of A times a row of B, w vectors wide. A tile that alone reads B prefetches all
  * of it, L2_DISTANCE rows before its use. With three rows and more, computing takes as long as
  * reading memory, and without prefetching the CPU would do one after the other. One and two rows
@@ -338,8 +316,6 @@ struct product {
     const b_t *b;    /* element (k, panel j): b[k * b_row + j * b_next] */
     const b_t *then; /* panel 0 of what is read after the last row of all panels; NULL: the panels
                       * that follow in memory */
-    const float *shift; /* GEMM_SCALED: per column, in whole panels, the exponent of the power of
-                         * two that its sums are multiplied by */
     size_t b_row, b_next;
     float *c;
     size_t ldc;
@@ -356,23 +332,18 @@ static size_t depth_of(size_t k)
 static struct product product_of(size_t n, size_t k, const float *a, size_t lda, const void *packed,
                                  float *c, size_t ldc, const struct steno_gemm_epilogue *ep)
 {
-    struct product p = {.n = n,
-                        .k = depth_of(k),
-                        .depth = k,
-                        .a = a,
-                        .a_row = lda,
-                        .a_col = 1,
-                        .b = packed,
-                        .b_row = NR,
-                        .b_next = depth_of(k) * NR,
-                        .c = c,
-                        .ldc = ldc,
-                        .ep = ep};
-#ifdef GEMM_SCALED
-    p.shift = packed;
-    p.b = (const b_t *)(const void *)(p.shift + (n + NR - 1) / NR * NR);
-#endif
-    return p;
+    return (struct product){.n = n,
+                            .k = depth_of(k),
+                            .depth = k,
+                            .a = a,
+                            .a_row = lda,
+                            .a_col = 1,
+                            .b = packed,
+                            .b_row = NR,
+                            .b_next = depth_of(k) * NR,
+                            .c = c,
+                            .ldc = ldc,
+                            .ep = ep};
 }
 
 /* Store finished sums of row i, columns from j on, lanes m, through the epilogue to C. */
@@ -561,9 +532,9 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
     for (size_t i = i0; i < i0 + rows; i++, buf += copy_ld(kc)) {
         for (size_t at = 0, some; at < n; at += some) {
             some = n - at < K_STEP * KC ? n - at : K_STEP * KC;
-            round_pairs(buf + at * WORDS / K_STEP, row_of(p, row, i, from + at, some), some);
+            round_pairs(buf + at / K_STEP, row_of(p, row, i, from + at, some), some);
         }
-        for (size_t u = (n + 1) / 2 * 2 * WORDS / K_STEP; u < kc * WORDS; u++)
+        for (size_t u = (n + 1) / 2; u < kc; u++)
             buf[u] = 0;
     }
 }
@@ -632,8 +603,6 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
                                 .plain = !p->ep};
     amx_block(&x, j0, j1);
 }
-#elif defined(GEMM_SCALED)
-#include "nn/kernels/tmpl/scaled_tiles_tmpl.h"
 #else
 /* Rows [r0, r0 + h) of the part times `step` panels from j on, by a kernel of one panel from
  * `by_rows`; prefetches from `prefetch` on. */

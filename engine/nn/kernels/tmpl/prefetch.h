@@ -14,9 +14,7 @@ enum reads {
     SHARED,  /* B has been prefetched into L2; prefetches the next panel into L2 */
     SHARED1, /* the same, into L1, which passes it on to L2: where streams_weights */
     ALONE,   /* the only tile that reads B, probably from memory: prefetches it */
-    STREAM,  /* the same, with a long distance and into L1: where streams_weights */
-    FIRST,   /* as SHARED; also stores what it widens (scaled_tiles_tmpl.h) */
-    REST     /* reads what FIRST has stored */
+    STREAM   /* the same, with a long distance and into L1: where streams_weights */
 };
 
 /* True where products of few rows are faster when weights are prefetched 12 to 16 KiB before their

@@ -34,7 +34,7 @@ static inline void amx_begin(size_t rows)
  * loads of rows wait. hw_prefetch: initially the start of the run. */
 enum { AMX_HW_PREFETCH_DISTANCE = 4096 };
 
-#define AMX_PREFETCH_NEXT(line, hw_prefetch, pace)                                                 \
+#define AMX_PREFETCH_NEXT(line, hw_prefetch)                                                       \
     do {                                                                                           \
         __builtin_prefetch(line, 0, 2);                                                            \
         if ((hw_prefetch) <= (line)) {                                                             \
@@ -42,7 +42,6 @@ enum { AMX_HW_PREFETCH_DISTANCE = 4096 };
             (hw_prefetch) += 192;                                                                  \
         }                                                                                          \
         (line) += 64;                                                                              \
-        AMX_PACE(pace);                                                                            \
     } while (0)
 
 /* Prefetch n lines into L2 in the order of memory, as numbers `from` and on of a run, and every

@@ -48,7 +48,6 @@ static inline void amx_end(void)
                      : "memory")
 /* t += a b: for each 32-bit lane 4 products u8 x i8, or 2 of bf16. */
 #define AMX_DOT_U8(t, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
-#define AMX_DOT_I8(t, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 #define AMX_DOT_BF16(t, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 
 /* n no-operations between two prefetches from memory. One core of a CPU with AMX reads memory a

@@ -46,7 +46,6 @@ static inline void emulated_store(int t, void *to, size_t stride)
         memcpy((char *)to + i * stride, &(*row)[i], 64);
 }
 
-EMULATED_3(__m512i, emulated_dot_bytes, emulated_dpbssd, si)
 EMULATED __m512i emulated_dot_floats(__m512i sum, __m512i a, __m512i b)
 {
     return (__m512i)_mm512_dpbf16_ps((__m512)sum, a, b);
@@ -65,7 +64,6 @@ EMULATED __m512i emulated_dot_floats(__m512i sum, __m512i a, __m512i b)
                 (*x)[i].si = dot((*x)[i].si, _mm512_set1_epi32((*y)[i].i32[k]), (*z)[k].si);       \
     }
 EMULATED_DOT(emulated_tdpbusd, _mm512_dpbusd_epi32)
-EMULATED_DOT(emulated_tdpbssd, emulated_dot_bytes)
 EMULATED_DOT(emulated_tdpbf16ps, emulated_dot_floats)
 
 #define AMX_ZERO(t) memset(&EMULATED_TILE(t), 0, sizeof emulated_tiles.row[t])
@@ -73,7 +71,6 @@ EMULATED_DOT(emulated_tdpbf16ps, emulated_dot_floats)
 #define AMX_PASS(t, from, stride) emulated_load(t, from, stride)
 #define AMX_STORE(t, to, stride) emulated_store(t, to, stride)
 #define AMX_DOT_U8(t, a, b) emulated_tdpbusd(t, a, b)
-#define AMX_DOT_I8(t, a, b) emulated_tdpbssd(t, a, b)
 #define AMX_DOT_BF16(t, a, b) emulated_tdpbf16ps(t, a, b)
 #define AMX_PACE(n) ((void)(n))
 
