@@ -17,7 +17,7 @@ struct segment {
 };
 
 struct state {
-    bool interim, vad_events;
+    bool vad_events;
     struct segment segments[STENO_AUDIO_MAX_CHANNELS];
     bool named; /* an encoding was given */
     struct steno_deepgram_wants wants;
@@ -34,6 +34,7 @@ static struct state *state_of(struct steno_dialect_session *d)
 static void init(struct steno_dialect_session *d)
 {
     d->start.alternatives = 1;
+    d->start.interim = false;
 }
 
 steno_status steno_deepgram_encoding(const char *value, enum steno_encoding *out, steno_err *err)
@@ -112,7 +113,7 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     if (!strcmp(name, "multichannel"))
         return steno_query_bool(name, value, &d->start.multichannel, err);
     if (!strcmp(name, "interim_results"))
-        return steno_query_bool(name, value, &s->interim, err);
+        return steno_query_bool(name, value, &d->start.interim, err);
     if (!strcmp(name, "vad_events"))
         return steno_query_bool(name, value, &s->vad_events, err);
     if (!strcmp(name, "endpointing"))
@@ -478,9 +479,8 @@ static void follow_segment(struct steno_dialect_session *d, const struct steno_e
 
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
-    struct state *s = state_of(d);
     follow_segment(d, ev);
-    if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && s->interim))
+    if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && d->start.interim))
         send_results(d, ev);
     if (ev->kind == STENO_UTTERANCE_END)
         send_moment(d, "UtteranceEnd", "last_word_end", d->offset + ev->end);

@@ -29,6 +29,7 @@ struct steno_native_start {
     char model[STENO_NATIVE_MODEL_BYTES]; /* "" = the server's default */
     struct steno_audio_format audio;
     bool interim;     /* partials wanted */
+    bool no_tail;     /* only what needs no work of its own; not a field of `start` */
     bool words;       /* word lists in partials and finals */
     bool endpointing; /* false: finals only by finalize and end */
     enum steno_vad_choice vad;

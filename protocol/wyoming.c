@@ -311,10 +311,17 @@ static void error(struct steno_dialect_session *d, const char *code, const char 
     d->commit(d, steno_wyoming_write_error(d->begin(d), code, message), false);
 }
 
+/* Home Assistant reads the last message alone. */
+static void init(struct steno_dialect_session *d)
+{
+    d->start.no_tail = true;
+}
+
 const struct steno_dialect steno_dialect_wyoming = {
     .name = "wyoming",
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
+    .init = init,
     .free_state = free_state,
     .text = text,
     .event = event,

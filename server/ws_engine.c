@@ -102,6 +102,7 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
         .stream = {.sample_rate = rate,
                    .no_endpointing = !s->endpointing,
                    .no_partials = !s->interim,
+                   .no_tail = s->no_tail,
                    .beam = s->beam,
                    .n_best = s->alternatives,
                    .hints = hints_of(c, s, c->served),

@@ -288,13 +288,18 @@ static size_t acceptable(const steno_stream *s)
     return has_interval(s) ? g->n - g->n % s->model->info.hop : g->n;
 }
 
+/* Whether partials are worth steps of their own. */
+static bool wants_partials(const steno_stream *s)
+{
+    return !s->opt.no_partials && !s->opt.no_tail;
+}
+
 /* Whether an incremental family's next partial is due. */
 static bool partial_due(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
-    return has_interval(s) && !s->opt.no_partials && !s->opt.no_tail &&
-           acceptable(s) >= g->partial && (g->heard || g->whole) &&
-           (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
+    return has_interval(s) && wants_partials(s) && acceptable(s) >= g->partial &&
+           (g->heard || g->whole) && (double)s->waiting <= MOST_WAITING * s->opt.sample_rate;
 }
 
 /* Seconds between partials: they are rarer if they wait for workers. */
@@ -357,7 +362,7 @@ static steno_status take_hops(steno_stream *s)
         return st;
     if (is_incremental(s))
         return accept(s);
-    g->due = !s->opt.no_partials && !i->no_partials && g->n >= g->partial;
+    g->due = wants_partials(s) && !i->no_partials && g->n >= g->partial;
     return STENO_OK;
 }
 
@@ -439,7 +444,7 @@ static size_t missing_by_rules(const steno_stream *s)
         need = longest - g->n;
     if (early < need)
         need = early;
-    return !s->opt.no_partials && partial < need ? partial : need;
+    return wants_partials(s) && partial < need ? partial : need;
 }
 
 /* The same of an incremental family: with partials in between, endpoints are noticed as early. */
@@ -459,7 +464,7 @@ static size_t missing(const steno_stream *s)
     if (is_incremental(s))
         need = g->speaking ? missing_of_incremental(s) : need;
     else if (g->whole)
-        need = s->opt.no_partials ? to_samples(s, 10) : g->partial > g->n ? g->partial - g->n : 1;
+        need = !wants_partials(s) ? to_samples(s, 10) : g->partial > g->n ? g->partial - g->n : 1;
     else if (g->speaking)
         need = missing_by_rules(s);
     need = need * (size_t)s->opt.sample_rate / (size_t)s->model->info.sample_rate;
@@ -474,10 +479,10 @@ static void fill_item(const steno_stream *s, struct steno_step_item *item)
     item->pcm = g->pcm;
     item->dropped = g->dropped;
     item->n = g->final || g->early == STENO_EARLY_RUNS ? audible(s, g->n - g->keep) : g->n;
-    item->goal = g->final                               ? STENO_STEP_FINAL
-                 : g->early == STENO_EARLY_RUNS         ? STENO_STEP_EARLY
-                 : s->opt.no_partials || s->opt.no_tail ? STENO_STEP_ADVANCE
-                                                        : STENO_STEP_PARTIAL;
+    item->goal = g->final                       ? STENO_STEP_FINAL
+                 : g->early == STENO_EARLY_RUNS ? STENO_STEP_EARLY
+                 : wants_partials(s)            ? STENO_STEP_PARTIAL
+                                                : STENO_STEP_ADVANCE;
 }
 
 /* Drop samples that the family has accepted and, with endpointing, the energy rule has seen. */
@@ -571,7 +576,7 @@ static steno_status finish_step(steno_stream *s, const struct steno_step_item *i
         return finish_partial(s, st);
     if (!st)
         st = steno_results_final(s, s->in.g.reason);
-    if (s->opt.no_partials)
+    if (!wants_partials(s))
         note_wait(s); /* nothing else tells of it */
     s->in.g.queued = s->queued;
     dropped = drop_segment(s);

@@ -457,6 +457,32 @@ static void wyoming_answers_silence_and_errors(void **state)
     stop(&h);
 }
 
+/* ---- partials -------------------------------------------------------------------------------- */
+
+/* Recognizers do no work for what a client is not told. */
+static void partials_are_asked_for_by_those_who_read_them(void **state)
+{
+    static const struct {
+        const struct steno_dialect *dialect;
+        const char *name, *value;
+        bool interim, no_tail;
+    } all[] = {{&steno_dialect_native, NULL, NULL, true, false},
+               {&steno_dialect_native, "interim", "false", false, false},
+               {&steno_dialect_deepgram, NULL, NULL, false, false},
+               {&steno_dialect_deepgram, "interim_results", "true", true, false},
+               {&steno_dialect_wyoming, NULL, NULL, true, true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct received h;
+        start(&h, all[i].dialect);
+        if (all[i].name)
+            query(&h, all[i].name, all[i].value, STENO_OK);
+        assert_int_equal(h.d.start.interim, all[i].interim);
+        assert_int_equal(h.d.start.no_tail, all[i].no_tail);
+        stop(&h);
+    }
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /* Whatever fails, what was heard is told first. */
@@ -512,6 +538,7 @@ int main(void)
         cmocka_unit_test(wyoming_takes_one_recording),
         cmocka_unit_test(wyoming_streams_text_that_stays),
         cmocka_unit_test(wyoming_answers_silence_and_errors),
+        cmocka_unit_test(partials_are_asked_for_by_those_who_read_them),
         cmocka_unit_test(every_dialect_tells_what_was_heard_before_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

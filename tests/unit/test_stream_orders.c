@@ -349,7 +349,7 @@ struct order {
     size_t block;   /* samples of a push; 0: all there is; SIZE_MAX: what the stream needs */
     int steps;      /* of an early final that run between two pushes */
     double wait;    /* s that its work waits for a worker, each time */
-    bool no_partials;
+    bool no_partials, no_tail;
     char request;   /* F, E or 0 */
     int at;         /* hops behind the first sound at which it comes */
 };
@@ -463,7 +463,8 @@ static void request(steno_pool_stream *ps, char kind)
 static void run_pooled(steno_pool *p, const struct order *o, const float *pcm, size_t n, size_t at)
 {
     const struct steno_pool_stream_options so = {
-        .stream = {.sample_rate = o->rate, .no_partials = o->no_partials}};
+        .stream = {
+            .sample_rate = o->rate, .no_partials = o->no_partials, .no_tail = o->no_tail}};
     steno_pool_stream *ps;
     bool waits = false;
     memset(&got, 0, sizeof got);
@@ -520,6 +521,8 @@ static void check(steno_pool *p, const struct order *o)
     model.info.segments.partial_every = o->every;
     run_alone(o, pcm, n, at, &want);
     run_pooled(p, o, pcm, n, at);
+    if (o->no_partials || o->no_tail)
+        expect(!strchr(story.text, 'P'), "no work is done for partials that nobody wants");
     if (!fault[0] && got.done && !got.st && got.finalized == (o->request == 'F') &&
         !strcmp(got.finals, want.finals))
         return;
@@ -610,7 +613,8 @@ static void every_order_ends_well(void **state)
                                 .block = sizes[dice(COUNT(sizes))],
                                 .steps = steps[dice(COUNT(steps))],
                                 .wait = dice(8) ? 0 : 0.5,
-                                .no_partials = !dice(6),
+                                .no_partials = !dice(8),
+                                .no_tail = !dice(8),
                                 .request = "FE"[dice(3)],
                                 .at = (int)(dice(4) ? 25 + dice(20) : dice(70))};
         check(p, &o);
