@@ -82,26 +82,79 @@ const char *steno_request_head_value(const char *p, size_t n, const char *name, 
     return NULL;
 }
 
+/* Whether p [n] is a token (RFC 9110, 5.6.2), as names of headers are. */
+static bool is_token(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char c = p[i];
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!letter && !(c >= '0' && c <= '9') && (!c || !strchr("!#$%&'*+-.^_`|~", c)))
+            return false;
+    }
+    return n > 0;
+}
+
+struct framing {
+    bool old; /* HTTP/1.0 */
+    bool length, coded, host;
+};
+
+/* Look at the header `name` with its value [n]. */
+static const char *check_header(struct framing *f, const char *name, size_t n_name,
+                                const char *value, size_t n)
+{
+    if (same_word(name, n_name, "Host")) {
+        if (f->host)
+            return "Host is given twice";
+        f->host = true;
+    } else if (same_word(name, n_name, "Transfer-Encoding")) {
+        trim(&value, &n);
+        if (f->coded)
+            return "Transfer-Encoding is given twice";
+        if (f->old)
+            return "Transfer-Encoding is not of HTTP/1.0";
+        if (!same_word(value, n, "chunked"))
+            return "Transfer-Encoding must be chunked";
+        f->coded = true;
+    } else if (same_word(name, n_name, "Content-Length")) {
+        if (f->length)
+            return "Content-Length is given twice";
+        if (!good_length(value, n))
+            return "Content-Length is not a number of bytes";
+        f->length = true;
+    }
+    return NULL;
+}
+
 const char *steno_request_head_framing(const char *head, size_t len)
 {
-    const char *end = head + len, *line = memchr(head, '\n', len);
-    bool length = false, coded = false;
-    while (line && ++line < end) {
-        const char *eol = memchr(line, '\n', (size_t)(end - line));
-        const char *colon = eol ? memchr(line, ':', (size_t)(eol - line)) : NULL;
-        size_t name = colon ? (size_t)(colon - line) : 0;
-        if (same_word(line, name, "Transfer-Encoding"))
-            coded = true;
-        if (same_word(line, name, "Content-Length")) {
-            if (length)
-                return "Content-Length is given twice";
-            if (!good_length(colon + 1, (size_t)(eol - colon - 1)))
-                return "Content-Length is not a number of bytes";
-            length = true;
-        }
+    static const char old[] = "HTTP/1.0";
+    const size_t n_old = sizeof old - 1;
+    const char *end = head + len, *line = memchr(head, '\n', len), *wrong = NULL;
+    struct framing f = {0};
+    size_t n_first = line ? (size_t)(line - head) : 0;
+    if (n_first && head[n_first - 1] == '\r')
+        n_first--;
+    f.old = n_first > n_old && !memcmp(head + n_first - n_old, old, n_old);
+    while (line && ++line < end && !wrong) {
+        const char *eol = memchr(line, '\n', (size_t)(end - line)), *colon;
+        size_t n = eol ? (size_t)(eol - line) : 0;
+        if (n && line[n - 1] == '\r')
+            n--;
+        if (!n) /* the empty line */
+            break;
+        colon = memchr(line, ':', n);
+        if (!colon || !is_token(line, (size_t)(colon - line)))
+            return "a line of the head is no header: its name is followed by a blank, or is none";
+        if (memchr(line, '\r', n) || memchr(line, '\0', n))
+            return "a header has a control character";
+        wrong = check_header(&f, line, (size_t)(colon - line), colon + 1,
+                             n - (size_t)(colon - line) - 1);
         line = eol;
     }
-    return length && coded ? "Content-Length and Transfer-Encoding exclude each other" : NULL;
+    if (!wrong && f.length && f.coded)
+        wrong = "Content-Length and Transfer-Encoding exclude each other";
+    return wrong || f.host || f.old ? wrong : "Host is missing";
 }
 
 static bool parse_request_line(const char *head, const char *eol, struct steno_request_head *out,

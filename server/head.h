@@ -16,9 +16,11 @@ struct steno_request_head {
     size_t prefix_len;
     bool upgrade; /* GET with "Upgrade: websocket" and "Connection: ... upgrade" */
 };
-/* Say what is wrong with the body's length in the head; NULL when nothing is. Wrong are a
- * Content-Length that is not a number below 2^63, two of them, and one beside Transfer-Encoding
- * (RFC 9112, 6.3): two readers could differ about where the next request begins. */
+/* Say what is wrong with the headers of a head; NULL when nothing is. Wrong is what two readers
+ * could understand differently, so that a request hides in another one's body or goes to another
+ * host (RFC 9112, 3.2, 5.1 and 6): a Content-Length that is not a number below 2^63, two of them,
+ * one beside Transfer-Encoding, a Transfer-Encoding other than one "chunked" of HTTP/1.1, no Host
+ * in HTTP/1.1 or two of them, a name with a blank before its colon, folded lines. */
 const char *steno_request_head_framing(const char *head, size_t len);
 /* The value of the first header `name` in p [n], a head or the part of it that has come, without
  * blanks around; NULL: there is none. *len: its bytes. */

@@ -5,6 +5,7 @@
 #include "protocol/query.h"
 #include "server/address.h"
 #include "server/cors.h"
+#include "server/head.h"
 #include "server/log.h"
 #include "server/upgrade.h"
 #include "server/upload.h"
@@ -62,6 +63,7 @@ struct connection {
     struct connection *older, *newer;
     int fd; /* libmicrohttpd's; -1: unknown */
     bool linger;
+    bool later; /* it has had a request */
     atomic_bool moved; /* relaxed: it orders nothing */
     /* time of the end of the last request; 0 while there is one. Relaxed: it orders nothing */
     _Atomic int64_t waits_since;
@@ -371,6 +373,29 @@ static struct connection *connection_of(struct MHD_Connection *conn)
     return info ? info->socket_context : NULL;
 }
 
+/* What is wrong with the head of a later request of a connection; the acceptor has seen only the
+ * first one's. NULL: nothing. */
+static const char *check_framing(struct steno_request *rq)
+{
+    struct steno_buf head;
+    const char *wrong = "the head is too large";
+    steno_buf_init(&head, STENO_UPGRADE_HEAD);
+    if (!steno_upgrade_write_head(rq, &head))
+        wrong = steno_request_head_framing(head.data, head.len);
+    steno_buf_free(&head);
+    return wrong;
+}
+
+/* Nobody can say where the next request begins: the connection ends with this answer. */
+static enum MHD_Result refuse_framing(struct steno_request *rq, const char *wrong)
+{
+    const struct steno_header headers[] = {{"Connection", "close"}, {NULL, NULL}};
+    choose_id(rq);
+    rq->route = steno_route_find(rq->target, steno_query_path_len(rq->target));
+    *rq->linger = true;
+    return steno_respond_refusal(rq, 400, "invalid_argument", wrong, headers);
+}
+
 static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char *url,
                               const char *method, const char *version, const char *data,
                               size_t *size, void **con_cls)
@@ -381,6 +406,8 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         return MHD_NO; /* out of memory when the request line came */
     if (!rq->conn) {
         struct connection *c = connection_of(conn);
+        const char *wrong;
+        bool later;
         if (!c)
             return MHD_NO;
         rq->conn = conn;
@@ -390,6 +417,10 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         rq->moved = &c->moved;
         rq->peer = &c->peer;
         atomic_store_explicit(&c->waits_since, 0, memory_order_relaxed);
+        later = c->later;
+        c->later = true;
+        if (later && (wrong = check_framing(rq)))
+            return refuse_framing(rq, wrong);
         /* An answer in this first call closes the connection, because libmicrohttpd cannot know
          * whether a body follows. So a request without a body is answered in the second call. */
         return brings_body(rq) ? begin_with_body(cls, rq) : MHD_YES;

@@ -31,28 +31,32 @@ struct steno_resumption {
     atomic_bool answered; /* release/acquire: the two fields before are set */
 };
 
-#define HEAD_MAX 32768 /* more than libmicrohttpd's memory for a head */
-
 struct head_writer {
     struct steno_buf *out;
     steno_status st;
 };
 
-static enum MHD_Result add_line(void *cls, enum MHD_ValueKind kind, const char *name,
-                                const char *value)
+static enum MHD_Result add_line(void *cls, enum MHD_ValueKind kind, const char *name, size_t n_name,
+                                const char *value, size_t n)
 {
     struct head_writer *w = cls;
     (void)kind;
-    w->st = steno_buf_printf(w->out, "%s: %s\r\n", name, value ? value : "");
+    w->st = steno_buf_add(w->out, name, n_name);
+    if (!w->st)
+        w->st = steno_buf_puts(w->out, ": ");
+    if (!w->st && n)
+        w->st = steno_buf_add(w->out, value, n);
+    if (!w->st)
+        w->st = steno_buf_puts(w->out, "\r\n");
     return w->st ? MHD_NO : MHD_YES;
 }
 
-static steno_status write_head(struct steno_request *rq, struct steno_buf *out)
+steno_status steno_upgrade_write_head(struct steno_request *rq, struct steno_buf *out)
 {
     struct head_writer w = {out, STENO_OK};
-    w.st = steno_buf_printf(out, "GET %s HTTP/1.1\r\n", rq->target);
+    w.st = steno_buf_printf(out, "%s %s HTTP/1.%d\r\n", rq->method, rq->target, rq->http11);
     if (!w.st)
-        MHD_get_connection_values(rq->conn, MHD_HEADER_KIND, add_line, &w);
+        MHD_get_connection_values_n(rq->conn, MHD_HEADER_KIND, add_line, &w);
     return w.st ? w.st : steno_buf_puts(out, "\r\n");
 }
 
@@ -186,8 +190,9 @@ bool steno_upgrade_take(struct steno_request *rq, enum MHD_Result *result)
     }
     if (!rq->http11 || strcmp(rq->method, "GET") || !steno_request_header(rq, "Upgrade"))
         return false;
-    steno_buf_init(&head, HEAD_MAX);
-    asked = !write_head(rq, &head) && steno_ws_asked(rq->sv->srv, rq->peer, head.data, head.len);
+    steno_buf_init(&head, STENO_UPGRADE_HEAD);
+    asked = !steno_upgrade_write_head(rq, &head) &&
+            steno_ws_asked(rq->sv->srv, rq->peer, head.data, head.len);
     if (asked)
         *result = decide(rq, &head);
     steno_buf_free(&head);

@@ -467,7 +467,7 @@ static bool served(int portno)
     char got[16] = "";
     sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_int_equal(connect(p.fd, (struct sockaddr *)&sin, sizeof sin), 0);
-    (void)!send(p.fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
+    (void)!send(p.fd, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, MSG_NOSIGNAL);
     if (poll(&p, 1, 5000) == 1 && read(p.fd, got, 6) < 0)
         got[0] = '\0';
     close(p.fd);

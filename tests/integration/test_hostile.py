@@ -50,13 +50,29 @@ def works(d):
 
 @case
 def smuggling_shapes_are_answered_once_and_closed(d):
+    """What two readers of a connection could understand differently (RFC 9112), in its first request and in a later one."""
     inner = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+    before = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
     head = b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\n"
-    for shape in (b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcd",
-                  b"Content-Length: 4, 4\r\n\r\nabcd", b"Content-Length: +4\r\n\r\nabcd", b"Content-Length: 0x4\r\n\r\nabcd",
-                  b"Content-Length: -1\r\n\r\n", b"Content-Length: 99999999999999999999\r\n\r\n"):
-        got = answer(d, head + shape + inner)
+    shapes = [head + shape for shape in (
+        b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcd",
+        b"Content-Length: 4\r\nContent-Length: 4\r\n\r\nabcd",
+        b"Content-Length: 4, 4\r\n\r\nabcd", b"Content-Length: +4\r\n\r\nabcd", b"Content-Length: 0x4\r\n\r\nabcd",
+        b"Content-Length: -1\r\n\r\n", b"Content-Length: 99999999999999999999\r\n\r\n",
+        b"Content-Length : 4\r\n\r\nabcd", b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", b"Transfer-Encoding: gzip\r\n\r\nabcd",
+        b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", b"Host: y\r\n\r\n", b"no colon\r\n\r\n")]
+    shapes += [b"GET /v1/models HTTP/1.1\r\n\r\n", b"GET /v1/models HTTP/1.1\r\n Host: x\r\n\r\n", b"GET /v1/models HTTP/1.1\r\nHost : x\r\n\r\n",
+               b"POST /v1/transcribe HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+               b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nHost: y\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+               b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"]
+    for shape in shapes:
+        got = answer(d, shape + inner)
         assert got.count(b"HTTP/1.1 ") == 1 and got.startswith(b"HTTP/1.1 400 ") and b"smuggled" not in got, (shape, got)
+        got = answer(d, before + shape + inner)
+        codes = [part[:3] for part in got.split(b"HTTP/1.1 ")[1:]]
+        # libmicrohttpd (0.9.75) writes the head of its own answer to a wrong length twice
+        assert codes[0] == b"200" and len(codes) > 1 and set(codes[1:]) <= {b"400", b"413"} and b"smuggled" not in got, (shape, got)
     assert works(d)
 
 

@@ -72,8 +72,8 @@ static void upgrade_is_recognised(void **state)
     }
 }
 
-/* RFC 9112, 6.2 and 6.3; RFC 9110, 8.6: the length is 1*DIGIT. */
-static void unusable_lengths_of_bodies_are_known(void **state)
+/* RFC 9112, 3.2, 5.1, 5.2, 6.1 to 6.3; RFC 9110, 8.6: the length is 1*DIGIT. */
+static void heads_that_readers_may_differ_about_are_known(void **state)
 {
     static const struct {
         const char *headers;
@@ -96,17 +96,37 @@ static void unusable_lengths_of_bodies_are_known(void **state)
         {"Content-Length: 5\r\nContent-Length: 5\r\n", false},
         {"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", false},
         {"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", false},
+        {"Transfer-Encoding: Chunked \r\n", true},
+        {"Transfer-Encoding: gzip, chunked\r\n", false},
+        {"Transfer-Encoding: chunked, identity\r\n", false},
+        {"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", false},
+        {"Transfer-Encoding:\r\n chunked\r\n", false},
+        {"Content-Length : 5\r\n", false},
+        {"X : y\r\n", false},
+        {"X\ty: z\r\n", false},
+        {" X: y\r\n", false},
+        {": y\r\n", false},
+        {"no colon\r\n", false},
+        {"X: a\rb\r\n", false},
+        {"X: \r\nX:\ty: \xE9\r\n", true},
+        {"Host: h\r\n", false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char head[160], *exact;
-        int n = snprintf(head, sizeof head, "POST / HTTP/1.1\r\n%s\r\n", cases[i].headers);
+        char head[192], *exact;
+        int n = snprintf(head, sizeof head, "POST / HTTP/1.1\r\nHost: h\r\n%s\r\n",
+                         cases[i].headers);
         exact = malloc((size_t)n);
         memcpy(exact, head, (size_t)n);
         if (!steno_request_head_framing(exact, (size_t)n) != cases[i].good)
             fail_msg("framing: %s", cases[i].headers);
         free(exact);
     }
+    assert_non_null(steno_request_head_framing("GET / HTTP/1.1\r\n\r\n", 18));
+    assert_null(steno_request_head_framing("GET / HTTP/1.0\r\n\r\n", 18));
+    assert_non_null(steno_request_head_framing("GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n", 37));
+    assert_non_null(
+        steno_request_head_framing("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 46));
 }
 
 /* ---- sockets --------------------------------------------------------------------------------- */
@@ -454,7 +474,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(upgrade_is_recognised),
         cmocka_unit_test(heads_in_pieces_keep_every_byte),
-        cmocka_unit_test(unusable_lengths_of_bodies_are_known),
+        cmocka_unit_test(heads_that_readers_may_differ_about_are_known),
         cmocka_unit_test(slow_heads_are_answered_408_and_silent_ones_dropped),
         cmocka_unit_test(endless_heads_are_answered_431),
         cmocka_unit_test(connections_over_the_limit_get_503_at_once),
