@@ -124,10 +124,11 @@ struct steno_model_options {
     int threads; /* threads that one stream may use; 0 = 1 */
     bool plain;  /* run networks as they are in the file, without graph passes: slow, for comparison
                   * (`steno verify`) */
-    /* STENO_AUTO_WEIGHTS: int8 or bf16 where the model allows it and the CPU multiplies such
-     * numbers. In networks that are already quantized, all but STENO_FP32 round the activations of
-     * 8-bit products over the range of each row; AUTO and INT8 keep the other weights in bf16 where
-     * the CPU multiplies such numbers. */
+    /* STENO_AUTO_WEIGHTS: the fastest that the model allows: int8 on CPUs with AVX2 or AArch64's
+     * dot products, else bf16 on CPUs that multiply such numbers, else fp32. In networks that are
+     * already quantized, all but STENO_FP32 round the activations of 8-bit products over the range
+     * of each row; AUTO and INT8 keep the other weights in bf16 where the CPU multiplies such
+     * numbers. */
     enum steno_precision precision;
     const struct steno_option
         *options; /* [n_options] of the model's family; borrowed for the call */

@@ -15,8 +15,8 @@ enum steno_precision {
                          * product, with a range per row (products) or patch (convolutions). For a
                          * network that is already quantized: the same as STENO_AUTO_WEIGHTS */
     STENO_FP16_WEIGHTS, /* as bf16, in IEEE half precision */
-    STENO_AUTO_WEIGHTS  /* the fewest bits that the model allows and the CPU multiplies natively:
-                         * int8, then bf16, then f32 */
+    STENO_AUTO_WEIGHTS  /* the fastest that the model allows on this CPU: int8, then bf16, then
+                         * f32 */
 };
 
 /* "fp32", "bf16", "int8", "fp16", "auto". Static; never NULL. */
