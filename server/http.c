@@ -7,6 +7,7 @@
 #include "server/cors.h"
 #include "server/head.h"
 #include "server/log.h"
+#include "server/refusal.h"
 #include "server/upgrade.h"
 #include "server/upload.h"
 
@@ -27,6 +28,7 @@
 #define SECOND INT64_C(1000000000)
 #define MAX_ROUTES 32
 #define MAX_TARGET 4096
+#define TOO_LONG "the body of this request may have 65536 bytes" /* STENO_POST_BYTES */
 #define CONNECTION_MEMORY 24576 /* libmicrohttpd's pool per connection: bounds head and buffers */
 
 enum method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_DELETE, METHOD_OTHER, METHODS };
@@ -63,7 +65,8 @@ struct connection {
     struct connection *older, *newer;
     int fd; /* libmicrohttpd's; -1: unknown */
     bool linger;
-    bool later; /* it has had a request */
+    bool later;                 /* it has had a request */
+    struct steno_request *post; /* whose body is coming; under the lock */
     atomic_bool moved; /* relaxed: it orders nothing */
     /* time of the end of the last request; 0 while there is one. Relaxed: it orders nothing */
     _Atomic int64_t waits_since;
@@ -199,14 +202,6 @@ static bool is_post(const struct steno_request *rq)
     return rq->route->methods & STENO_ROUTE_POST && method_of(rq->method) == METHOD_POST;
 }
 
-static void take_body(struct steno_request *rq, const char *data, size_t n)
-{
-    if (!rq->body_too_long && steno_buf_add(&rq->body, data, n)) {
-        rq->body_too_long = true;
-        steno_buf_free(&rq->body);
-    }
-}
-
 struct wanted {
     const char *name, *value;
 };
@@ -299,6 +294,105 @@ static void begin_trace(struct steno_request *rq)
     steno_buf_free(&state);
 }
 
+static bool brings_body(struct steno_request *rq)
+{
+    const char *length = steno_request_header(rq, "Content-Length");
+    return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
+}
+
+static struct connection *connection_of(struct MHD_Connection *conn)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+/* ---- small bodies ---------------------------------------------------------------------------- */
+
+/* Answer in the middle of a body, and end the connection: libmicrohttpd takes no response then
+ * (upload_raw.c has more). Lock held. */
+static void cut_post(struct connection *c, int http, const char *code, const char *message)
+{
+    struct steno_request *rq = c->post;
+    const char *origin = rq->origin ? rq->origin : "";
+    char cors[STENO_ORIGIN_LINES];
+    struct steno_buf out;
+    c->post = NULL;
+    rq->expired = http;
+    *rq->linger = true; /* data on the way must not reset the connection */
+    steno_origin_lines(rq->sv->srv->conf->cors_origins, origin, strlen(origin), cors);
+    steno_buf_init(&out, STENO_REFUSAL_BYTES);
+    if (!steno_error_write_answer(&out, rq->route->errors, rq->id, cors, http, code, message))
+        (void)!send(c->fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    steno_buf_free(&out);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+/* The body is over, or never was. False: it was cut. */
+static bool forget_post(steno_http *http, struct steno_request *rq, struct connection *c)
+{
+    bool whole;
+    pthread_mutex_lock(&http->lock);
+    c->post = NULL;
+    whole = !rq->expired;
+    pthread_mutex_unlock(&http->lock);
+    return whole;
+}
+
+static bool end_post(steno_http *http, struct steno_request *rq, struct connection *c)
+{
+    const bool whole = forget_post(http, rq, c);
+    (void)MHD_set_connection_option(rq->conn, MHD_CONNECTION_OPTION_TIMEOUT,
+                                    (unsigned)http->sv.srv->conf->idle_timeout);
+    return whole;
+}
+
+/* Check everything that the head tells, and make room for the body. */
+static enum MHD_Result begin_post(steno_http *http, struct steno_request *rq)
+{
+    const char *length = steno_request_header(rq, "Content-Length");
+    size_t n = length ? strtoull(length, NULL, 10) : STENO_POST_BYTES;
+    steno_key *key;
+    steno_err err;
+    if (steno_request_key(rq, &key, &err))
+        return steno_respond_wrong_key(rq, &err);
+    if (rq->route->no_body)
+        return rq->route->post(rq);
+    if (!brings_body(rq))
+        return MHD_YES;
+    if (n > STENO_POST_BYTES)
+        return steno_respond_error(rq, 413, "limit_exceeded", NULL, TOO_LONG);
+    if (steno_limits_reserve(http->sv.srv->limits, n, &err))
+        return steno_respond_status(rq, &err, NULL);
+    rq->reserved = n;
+    rq->origin = steno_request_header(rq, "Origin");
+    pthread_mutex_lock(&http->lock);
+    connection_of(rq->conn)->post = rq;
+    pthread_mutex_unlock(&http->lock);
+    /* the sweeper's time, not the later of two */
+    (void)MHD_set_connection_option(rq->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    return MHD_YES;
+}
+
+static enum MHD_Result continue_post(steno_http *http, struct steno_request *rq, const char *data,
+                                     size_t n)
+{
+    struct connection *c = connection_of(rq->conn);
+    if (rq->code)
+        return MHD_YES;
+    if (!n)
+        return end_post(http, rq, c) ? rq->route->post(rq) : MHD_NO;
+    if (!steno_buf_add(&rq->body, data, n))
+        return MHD_YES;
+    pthread_mutex_lock(&http->lock);
+    if (c->post)
+        cut_post(c, 413, "limit_exceeded", TOO_LONG);
+    pthread_mutex_unlock(&http->lock);
+    return MHD_NO;
+}
+
+/* ---- routing -------------------------------------------------------------------------------- */
+
 /* Whether the page that asks, if one does, may. OPTIONS only asks whether others may. */
 static const char *distrusts(struct steno_request *rq, enum method m)
 {
@@ -339,7 +433,7 @@ static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
                                          "too many connections from this address");
     }
     if (is_post(rq))
-        return MHD_YES;
+        return begin_post(http, rq);
     if (!rq->route->path)
         return steno_respond_error(rq, 404, "not_found", NULL, "%.*s does not exist",
                                    path > 200 ? 200 : (int)path, rq->target);
@@ -350,12 +444,6 @@ static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
     return wrong_method(rq);
 }
 
-static bool brings_body(struct steno_request *rq)
-{
-    const char *length = steno_request_header(rq, "Content-Length");
-    return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
-}
-
 /* The request is answered before its body was read. The connection closes, but only after the
  * client had time to read the answer. */
 static enum MHD_Result begin_with_body(steno_http *http, struct steno_request *rq)
@@ -364,13 +452,6 @@ static enum MHD_Result begin_with_body(steno_http *http, struct steno_request *r
     if (rq->code)
         *rq->linger = true;
     return ok;
-}
-
-static struct connection *connection_of(struct MHD_Connection *conn)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info ? info->socket_context : NULL;
 }
 
 /* What is wrong with the head of a later request of a connection; the acceptor has seen only the
@@ -436,11 +517,9 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         return rq->upload && !rq->code ? steno_upload_continue(rq) : MHD_YES;
     }
     if (is_post(rq)) {
-        take_body(rq, data, *size);
-        if (!*size && !rq->code)
-            return rq->route->post(rq);
+        size_t n = *size;
         *size = 0;
-        return MHD_YES;
+        return continue_post(cls, rq, data, n);
     }
     if (*size) {
         enum MHD_Result ok = steno_upload_data(rq, data, *size);
@@ -577,8 +656,10 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     if (c)
         atomic_store_explicit(&c->waits_since, steno_now_ns(), memory_order_relaxed);
     if (rq->route) {
+        if (c && is_post(rq))
+            (void)forget_post(http, rq, c);
         if (!rq->code)
-            rq->code = steno_upload_own_answer(rq);
+            rq->code = rq->expired ? rq->expired : steno_upload_own_answer(rq);
         if (!rq->code)
             rq->code = late ? 408 : 499;
         else if (rq->code == 200 && late)
@@ -593,6 +674,8 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         if (steno_trace_recorded(&rq->trace))
             trace_request(rq, conn, c);
     }
+    if (rq->reserved)
+        steno_limits_release(rq->sv->srv->limits, rq->reserved);
     steno_upgrade_end(rq);
     free(rq->target);
     steno_buf_free(&rq->body);
@@ -710,6 +793,9 @@ static void *sweep(void *arg)
     while (!http->closing) {
         const int64_t now = steno_now_ns();
         for (struct connection *c = http->newest; c; c = c->older) {
+            if (c->post && now - c->post->started > (int64_t)(conf->idle_timeout * 1e9))
+                cut_post(c, 408, "body_timeout",
+                         "the request body did not come in limits.idle_timeout");
             int64_t since = atomic_load_explicit(&c->waits_since, memory_order_relaxed);
             if (!since || now - since <= most ||
                 atomic_load_explicit(&c->moved, memory_order_relaxed))

@@ -39,6 +39,12 @@ STENO_MUST steno_status steno_error_write(struct steno_buf *out, enum steno_erro
                                           const char *id, int http, const char *code,
                                           const char *param, const char *message);
 
+/* Append a whole answer with an error, for a socket that libmicrohttpd does not answer. cors: lines
+ * of steno_origin_lines. */
+STENO_MUST steno_status steno_error_write_answer(struct steno_buf *out, enum steno_error_form form,
+                                                 const char *id, const char *cors, int http,
+                                                 const char *code, const char *message);
+
 struct steno_route {
     const char *path;  /* the whole path, or a prefix that ends in '/' */
     const char *label; /* in metrics and logs */
@@ -47,9 +53,9 @@ struct steno_route {
     enum MHD_Result (*get)(struct steno_request *rq);
     enum steno_session_api api; /* of an upload */
     bool translate;             /* its text is to be in English */
-    /* Answers a POST whose body is in rq->body, or was longer than STENO_POST_BYTES
-     * (rq->body_too_long). */
+    /* Answers a POST whose body, at most STENO_POST_BYTES, is in rq->body. It has a valid key. */
     enum MHD_Result (*post)(struct steno_request *rq);
+    bool no_body; /* post does not read it */
     enum MHD_Result (*remove)(struct steno_request *rq); /* answers DELETE at once */
     enum steno_error_form errors;
 };
@@ -90,7 +96,9 @@ struct steno_request {
     struct sockaddr_storage client; /* of an upload through a trusted proxy, while it is counted */
     bool client_counted;
     struct steno_buf body; /* of a POST */
-    bool body_too_long;
+    size_t reserved;       /* memory for it */
+    const char *origin;    /* the header, for an answer in the middle of it */
+    int expired;           /* status that was written within it; under the lock of http.c */
     char note[160]; /* for the log line; the upload adds the rest when it is over */
     char job[40];   /* id of the (first) job that the request made, or was about; "": none */
     const steno_key *key;

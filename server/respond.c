@@ -5,6 +5,7 @@
 #include "protocol/whisper_asr.h"
 #include "protocol/whisper_cpp.h"
 #include "server/cors.h"
+#include "server/refusal.h"
 #include "server/request.h"
 
 #include <math.h>
@@ -124,6 +125,20 @@ steno_status steno_error_write(struct steno_buf *out, enum steno_error_form form
 }
 
 #define MORE_HEADERS 3 /* that an error may have beside those of its status */
+
+steno_status steno_error_write_answer(struct steno_buf *out, enum steno_error_form form,
+                                      const char *id, const char *cors, int http, const char *code,
+                                      const char *message)
+{
+    struct steno_buf body;
+    steno_status st;
+    steno_buf_init(&body, STENO_REFUSAL_BYTES / 2);
+    st = steno_error_write(&body, form, id, http, code, NULL, message);
+    if (!st)
+        st = steno_refusal_write_body(out, http, cors, &body);
+    steno_buf_free(&body);
+    return st;
+}
 
 /* more: further headers, at most MORE_HEADERS; may be NULL. */
 static enum MHD_Result respond_error(struct steno_request *rq, int http, const char *code,

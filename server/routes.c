@@ -260,6 +260,12 @@ static enum MHD_Result get_stream(struct steno_request *rq)
         .path = (route), .label = (route), .methods = STENO_ROUTE_POST, .post = (answer),          \
         .errors = STENO_ERRORS_##form                                                              \
     }
+/* POSTs that are answered the same whatever their body is. */
+#define REFUSES(route, answer, form)                                                               \
+    {                                                                                              \
+        .path = (route), .label = (route), .methods = STENO_ROUTE_POST, .post = (answer),          \
+        .no_body = true, .errors = STENO_ERRORS_##form                                             \
+    }
 #define TAKES_UPLOADS(route, session, form)                                                        \
     {                                                                                              \
         .path = (route), .label = (route), .methods = STENO_ROUTE_UPLOAD,                          \
@@ -297,7 +303,7 @@ const struct steno_route steno_routes[] = {
      .methods = STENO_ROUTE_UPLOAD,
      .api = STENO_SESSION_OPENAI,
      .translate = true},
-    POSTS("/v1/audio/speech", no_speech, OPENAI),
+    REFUSES("/v1/audio/speech", no_speech, OPENAI),
     POSTS("/v1/realtime/client_secrets", steno_secret_post, OPENAI),
     POSTS("/v1/realtime/transcription_sessions", steno_secret_post, OPENAI),
     TAKES_UPLOADS("/v1/transcribe", TRANSCRIBE, OPENAI),
@@ -313,7 +319,7 @@ const struct steno_route steno_routes[] = {
      .post = steno_jobs_post,
      .remove = steno_jobs_delete},
     TAKES_UPLOADS("/inference", WHISPER_CPP, WHISPER_CPP),
-    POSTS("/load", post_load, WHISPER_CPP),
+    REFUSES("/load", post_load, WHISPER_CPP),
     GETS("/health", get_readyz, WHISPER_CPP),
     TAKES_UPLOADS("/asr", WHISPER_ASR, WHISPER_ASR),
     TAKES_UPLOADS("/detect-language", DETECT, WHISPER_ASR),

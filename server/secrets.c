@@ -39,9 +39,6 @@ enum MHD_Result steno_secret_post(struct steno_request *rq)
     if (steno_request_has_type(rq, "text/"))
         return steno_respond_error(rq, 415, "unsupported", NULL,
                                    "Content-Type: must be application/json");
-    if (rq->body_too_long)
-        return steno_respond_error(rq, 413, "limit_exceeded", NULL, "the body is longer than %d",
-                                   STENO_POST_BYTES);
     st = steno_openai_secret_parse(&ask, rq->body.data ? rq->body.data : "", rq->body.len,
                                    strstr(rq->route->path, "transcription_sessions") != NULL, &err);
     if (st)

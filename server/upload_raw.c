@@ -19,18 +19,10 @@ void steno_upload_probe(struct steno_upload *up)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Append a whole answer with an error in the form of the route. */
 static steno_status write_refusal(const struct steno_upload *up, struct steno_buf *out, int http,
                                   const char *code, const char *message)
 {
-    struct steno_buf body;
-    steno_status st;
-    steno_buf_init(&body, STENO_REFUSAL_BYTES / 2);
-    st = steno_error_write(&body, up->errors, up->id, http, code, NULL, message);
-    if (!st)
-        st = steno_refusal_write_body(out, http, up->cors, &body);
-    steno_buf_free(&body);
-    return st;
+    return steno_error_write_answer(out, up->errors, up->id, up->cors, http, code, message);
 }
 
 /* ---- bodies that stop ------------------------------------------------------------------------ */

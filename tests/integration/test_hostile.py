@@ -6,6 +6,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 
@@ -74,6 +75,47 @@ def smuggling_shapes_are_answered_once_and_closed(d):
         # libmicrohttpd (0.9.75) writes the head of its own answer to a wrong length twice
         assert codes[0] == b"200" and len(codes) > 1 and set(codes[1:]) <= {b"400", b"413"} and b"smuggled" not in got, (shape, got)
     assert works(d)
+
+
+@case
+def small_bodies_need_a_key_a_length_and_an_end(_):
+    """POSTs that are no uploads: refused before their body, and within limits.idle_timeout in all."""
+    key, head = "a-secret-of-the-test-1", "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n"
+    auth = f"X-API-Key: {key}\r\n"
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write(f"[one]\nkey = {key}\n")
+        f.flush()
+        with Stenod(f"auth.keys={f.name}", "limits.idle_timeout=3") as d:
+            for path in ("/v1/realtime/client_secrets", "/v1/realtime/transcription_sessions", "/load", "/v1/audio/speech"):
+                for headers, want in (("Content-Length: 20\r\n", b"401"), ("Transfer-Encoding: chunked\r\n", b"401"),
+                                      (auth + "Content-Length: 65537\r\n", {"/load": b"400", "/v1/audio/speech": b"404"}.get(path, b"413"))):
+                    with dial(d) as s:  # nothing of the body is sent, and the answer comes
+                        s.sendall((head % (path, headers)).encode())
+                        assert s.recv(65536).split()[1] == want, (path, headers)
+            def trickle(headers, piece):
+                """The answer to a body that comes byte by byte."""
+                with dial(d) as s:
+                    s.sendall((head % ("/v1/realtime/client_secrets", auth + headers)).encode())
+                    while not select.select([s], [], [], 0.2)[0]:
+                        try:
+                            s.sendall(piece)
+                        except OSError:
+                            break
+                    return s.recv(65536)
+            for headers, piece in (("Content-Length: 60000\r\n", b" "), ("Content-Length: 60000\r\n", b""),
+                                   ("Transfer-Encoding: chunked\r\n", b"1\r\n \r\n"), ("Transfer-Encoding: chunked\r\n", b"0")):
+                got = trickle(headers, piece)
+                assert got.startswith(b"HTTP/1.1 408 ") and b"body_timeout" in got, (headers, piece, got)
+            got = trickle("Transfer-Encoding: chunked\r\n", b"4000\r\n" + b" " * 0x4000 + b"\r\n")
+            assert got.startswith(b"HTTP/1.1 413 ") and b"limit_exceeded" in got, got
+            with dial(d) as s:  # and the connection goes on after a good one
+                for _i in range(2):
+                    s.sendall((head % ("/v1/realtime/client_secrets", auth + "Content-Length: 2\r\n")).encode() + b"{}")
+                    assert s.recv(65536).startswith(b"HTTP/1.1 200 ")
+                time.sleep(1.5)
+                s.sendall((head % ("/v1/realtime/client_secrets", auth + "Content-Length: 2\r\n")).encode() + b"{}")
+                assert s.recv(65536).startswith(b"HTTP/1.1 200 ")
+            d.becomes('steno_http_requests_total{route="/v1/realtime/client_secrets",method="POST",code="408"}', 4)
 
 
 @case

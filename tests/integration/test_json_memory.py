@@ -140,6 +140,10 @@ def bodies_of_json_count_in_the_memory_of_uploads(_):
                 d.becomes(f'steno_sessions_active{{api="{api}"}}', 1)
                 assert post(d, "/v1/listen", TEXT[:60000]) == 503, path
             assert eventually(lambda: post(d, "/v1/listen", TEXT[:60000]) == 400), path
+        with socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW) as first:
+            first.sendall(b"POST /v1/realtime/client_secrets HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
+            assert eventually(lambda: post(d, "/v1/listen", TEXT[:60000]) == 503)
+        assert eventually(lambda: post(d, "/v1/listen", TEXT[:60000]) == 400)
 
 
 if __name__ == "__main__":
