@@ -28,7 +28,9 @@ struct steno_key {
     char name[STENO_KEY_NAME];
     char secret[STENO_KEY_MAX + 1];
     int max_sessions;
-    bool gone; /* no longer in the file */
+    bool gone;             /* no longer in the file */
+    unsigned version;      /* of the secret */
+    int ephemeral;         /* keys of it in the table */
     int sessions;
     struct bucket requests, audio;
     struct steno_retry_spreader spreader;
@@ -42,6 +44,7 @@ struct steno_key {
 struct ephemeral {
     char secret[48]; /* "": free */
     struct steno_key *key;
+    unsigned version; /* of its secret */
     int64_t until_ns;
     char *session;
 };
@@ -188,13 +191,16 @@ static steno_status check_list(struct reading *r)
 static void replace(steno_keys *ks, struct steno_key *fresh)
 {
     const int64_t now = (int64_t)time(NULL);
-    for (struct steno_key *k = ks->first; k; k = k->next)
+    for (struct steno_key *k = ks->first; k; k = k->next) {
+        k->version += k->gone;
         k->gone = true;
+    }
     while (fresh) {
         struct steno_key *next = fresh->next, *k = ks->first, **end = &ks->first;
         for (; k && strcmp(k->name, fresh->name); k = k->next)
             end = &k->next;
         if (k) {
+            k->version += strcmp(k->secret, fresh->secret) != 0;
             memcpy(k->secret, fresh->secret, sizeof k->secret);
             k->max_sessions = fresh->max_sessions;
             k->requests.per_minute = fresh->requests.per_minute;
@@ -288,6 +294,8 @@ steno_status steno_keys_open(steno_keys **out, const char *path, steno_err *err)
 
 static void free_ephemeral(struct ephemeral *l)
 {
+    if (l->key)
+        l->key->ephemeral--;
     free(l->session);
     explicit_bzero(l, sizeof *l);
 }
@@ -296,10 +304,10 @@ void steno_keys_close(steno_keys *k)
 {
     if (!k)
         return;
-    free_list(k->first);
     for (size_t i = 0; k->ephemeral && i < STENO_EPHEMERAL_KEYS; i++)
         free_ephemeral(&k->ephemeral[i]);
     free(k->ephemeral);
+    free_list(k->first);
     pthread_mutex_destroy(&k->lock);
     free(k);
 }
@@ -326,7 +334,14 @@ static bool same_secret(const char *secret, const char *given, size_t n)
     return !diff;
 }
 
-/* Lock held. The secret in the table that has not ended, nor its key. */
+/* Lock held. Whether it has not ended, nor its key's secret. */
+static bool lives(const struct ephemeral *l, int64_t now)
+{
+    return *l->secret && l->until_ns > now &&
+           !(l->key && (l->key->gone || l->key->version != l->version));
+}
+
+/* Lock held. The secret in the table that lives. */
 static struct ephemeral *find_ephemeral(steno_keys *k, const char *secret)
 {
     const size_t n = strlen(secret);
@@ -334,11 +349,31 @@ static struct ephemeral *find_ephemeral(steno_keys *k, const char *secret)
     struct ephemeral *found = NULL;
     for (size_t i = 0; k->ephemeral && n && i < STENO_EPHEMERAL_KEYS; i++) {
         struct ephemeral *l = &k->ephemeral[i];
-        if (*l->secret && same_secret(l->secret, secret, n) && l->until_ns > now &&
-            !(l->key && l->key->gone))
+        if (lives(l, now) && same_secret(l->secret, secret, n))
             found = l;
     }
     return found;
+}
+
+static int number_of(const struct ephemeral *l)
+{
+    return l->key ? l->key->ephemeral : 0;
+}
+
+/* Lock held. The place for a new one: a free one, or one of the keys that have most. */
+static struct ephemeral *make_place(steno_keys *k)
+{
+    const int64_t now = steno_now_ns();
+    struct ephemeral *to = k->ephemeral;
+    for (size_t i = 0; i < STENO_EPHEMERAL_KEYS; i++) {
+        struct ephemeral *l = &k->ephemeral[i];
+        const int more = number_of(l) - number_of(to);
+        if (!lives(l, now))
+            return l;
+        if (more > 0 || (!more && l->until_ns < to->until_ns))
+            to = l;
+    }
+    return to;
 }
 
 steno_status steno_keys_add_ephemeral(steno_keys *k, steno_key *key, const char *secret,
@@ -349,14 +384,14 @@ steno_status steno_keys_add_ephemeral(steno_keys *k, steno_key *key, const char 
     pthread_mutex_lock(&k->lock);
     if (!k->ephemeral)
         k->ephemeral = calloc(STENO_EPHEMERAL_KEYS, sizeof *k->ephemeral);
-    to = k->ephemeral;
-    for (size_t i = 1; to && i < STENO_EPHEMERAL_KEYS; i++) /* a free one ends at 0 */
-        if (k->ephemeral[i].until_ns < to->until_ns)
-            to = &k->ephemeral[i];
+    to = k->ephemeral ? make_place(k) : NULL;
     if (to && copy) {
         free_ephemeral(to);
         snprintf(to->secret, sizeof to->secret, "%s", secret);
         to->key = key;
+        to->version = key ? key->version : 0;
+        if (key)
+            key->ephemeral++;
         to->until_ns = until_ns;
         to->session = copy;
     }
@@ -440,24 +475,25 @@ uint64_t steno_key_owner(const steno_key *key)
 }
 
 /* Lock held. The quota that is used up; NULL when there is none. */
-static const char *over_quota(const steno_key *key, double *wait)
+static const char *over_quota(const steno_key *key, int places, double *wait)
 {
     *wait = 1;
-    if (key->max_sessions && key->sessions >= key->max_sessions)
+    if (places && key->max_sessions && key->sessions >= key->max_sessions)
         return "its limit of concurrent sessions is reached";
     if (key->requests.per_minute > 0 && key->requests.level < 1) {
         *wait = wait_for(&key->requests, 1);
         return "its requests per minute are used up";
     }
-    if (key->audio.per_minute > 0 && key->audio.level <= 0) {
+    if (places && key->audio.per_minute > 0 && key->audio.level <= 0) {
         *wait = wait_for(&key->audio, 1);
         return "its audio per minute is used up";
     }
     return NULL;
 }
 
-steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns, double *retry_after,
-                             steno_err *err)
+/* Count a request that takes so many places. */
+static steno_status take(steno_keys *k, steno_key *key, int places, int64_t now_ns,
+                         double *retry_after, steno_err *err)
 {
     const char *why;
     double wait;
@@ -466,17 +502,29 @@ steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns, doub
     pthread_mutex_lock(&k->lock);
     refill(&key->requests, now_ns);
     refill(&key->audio, now_ns);
-    why = over_quota(key, &wait);
+    why = over_quota(key, places, &wait);
     if (why) {
         *retry_after = steno_retry_spreader_next(&key->spreader, now_ns, wait);
         key->n_refused++;
     } else {
-        key->sessions++;
+        key->sessions += places;
         key->n_requests++;
         key->requests.level -= 1;
     }
     pthread_mutex_unlock(&k->lock);
     return why ? steno_fail(err, STENO_ERR_BUSY, "the key '%s': %s", key->name, why) : STENO_OK;
+}
+
+steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns, double *retry_after,
+                             steno_err *err)
+{
+    return take(k, key, 1, now_ns, retry_after, err);
+}
+
+steno_status steno_key_request(steno_keys *k, steno_key *key, int64_t now_ns, double *retry_after,
+                               steno_err *err)
+{
+    return take(k, key, 0, now_ns, retry_after, err);
 }
 
 void steno_key_leave(steno_keys *k, steno_key *key)

@@ -49,8 +49,9 @@ STENO_MUST steno_status steno_keys_find(steno_keys *k, const char *secret, steno
 STENO_MUST steno_status steno_keys_named(steno_keys *k, const char *name, steno_key **out,
                                          steno_err *err);
 /* Make `secret` an ephemeral key with the rights of key (NULL: of a server without keys), until
- * `until_ns` of steno_now_ns. session: text that steno_keys_session returns for it; copied. At most
- * STENO_EPHEMERAL_KEYS are kept, and the one that ends first gives its place to a new one.
+ * `until_ns` of steno_now_ns or until key has another secret. session: text that
+ * steno_keys_session returns for it; copied. At most STENO_EPHEMERAL_KEYS are kept; then the one
+ * that ends first, of the keys that have most of them, gives its place to a new one.
  * STENO_ERR_NOMEM. */
 #define STENO_EPHEMERAL_KEYS 1024
 STENO_MUST steno_status steno_keys_add_ephemeral(steno_keys *k, steno_key *key, const char *secret,
@@ -70,6 +71,9 @@ uint64_t steno_key_owner(const steno_key *key);
 STENO_MUST steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns,
                                         double *retry_after, steno_err *err);
 void steno_key_leave(steno_keys *k, steno_key *key);
+/* Count one more request that takes no place. Errors as above. */
+STENO_MUST steno_status steno_key_request(steno_keys *k, steno_key *key, int64_t now_ns,
+                                          double *retry_after, steno_err *err);
 /* Count seconds of received audio. STENO_ERR_BUSY when the key has used up its quota: the session
  * must end, with *retry_after (may be NULL) as above. */
 STENO_MUST steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t now_ns,

@@ -113,21 +113,30 @@ static bool secret_of(struct steno_request *rq, char secret[STENO_SECRET])
     return steno_credentials_secret(&given, secret);
 }
 
+static bool is_ephemeral(struct steno_request *rq, const char *secret)
+{
+    char *session = steno_keys_session(rq->sv->srv->keys, secret);
+    const bool is = session != NULL;
+    free(session);
+    return is;
+}
+
 bool steno_request_is_ephemeral(struct steno_request *rq)
 {
     char secret[STENO_SECRET];
-    char *session = secret_of(rq, secret) ? steno_keys_session(rq->sv->srv->keys, secret) : NULL;
-    const bool is = session != NULL;
+    const bool is = secret_of(rq, secret) && is_ephemeral(rq, secret);
     explicit_bzero(secret, sizeof secret);
-    free(session);
     return is;
 }
 
 steno_status steno_request_key(struct steno_request *rq, steno_key **key, steno_err *err)
 {
+    steno_keys *keys = rq->sv->srv->keys;
     char secret[STENO_SECRET];
     bool any = secret_of(rq, secret);
-    steno_status st = steno_keys_find(rq->sv->srv->keys, any ? secret : NULL, key, err);
+    steno_status st = steno_keys_find(keys, any ? secret : NULL, key, err);
+    if (!st && any && steno_keys_required(keys) && is_ephemeral(rq, secret))
+        st = steno_fail(err, STENO_ERR_INVAL, "an ephemeral key opens live sessions alone");
     explicit_bzero(secret, sizeof secret);
     if (st)
         steno_metric_add(rq->sv->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);

@@ -36,6 +36,8 @@ enum MHD_Result steno_secret_post(struct steno_request *rq)
     if (steno_request_is_ephemeral(rq)) /* it would never end */
         return steno_respond_error(rq, 401, "invalid_api_key", NULL,
                                    "an ephemeral key cannot make another one");
+    if (steno_key_request(rq->sv->srv->keys, key, steno_now_ns(), &rq->retry_after, &err))
+        return steno_respond_error(rq, 429, "quota_exceeded", NULL, "%s", err.msg);
     if (steno_request_has_type(rq, "text/"))
         return steno_respond_error(rq, 415, "unsupported", NULL,
                                    "Content-Type: must be application/json");

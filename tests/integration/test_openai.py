@@ -2,13 +2,15 @@
 import asyncio
 import base64
 import json
+import signal
 import sys
 import tempfile
 import time
 
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Skip, Stenod, case, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Skip, Stenod, case, eventually, pcm, tap
 
 PCM, RATE = pcm()
 KEY = "a-key-of-the-server-1"
@@ -101,6 +103,20 @@ def an_ephemeral_key_opens_a_session_with_its_settings(_):
                     status, _, got = d.request("POST", path, "{}", given)
                     assert status == 401 and b"ephemeral" in got, (path, status, got)
                 assert d.request("POST", f"{path}?api_key={secret['value']}", "{}")[0] == 401
+            for method, path in (("POST", "/v1/transcribe"), ("POST", "/v1/listen"), ("GET", "/v1/models"), ("GET", "/v1/usage")):
+                status, _, got = d.request(method, path, WAV if method == "POST" else None, {"Authorization": "Bearer " + secret["value"]})
+                assert status == 401 and b"opens live sessions alone" in got, (path, status, got)
+            f.seek(0)
+            f.write(f"[one]\nkey = {KEY[::-1]}\n")
+            f.flush()
+            d.proc.send_signal(signal.SIGHUP)
+            assert eventually(lambda: d.request("GET", "/v1/models", None, auth)[0] == 401)
+            try:
+                connect(f"ws://127.0.0.1:{d.port}/v1/realtime", **{**OPEN, "subprotocols": offer}).close()
+                raise AssertionError("an ephemeral key outlived the secret that made it")
+            except InvalidStatus as e:
+                assert e.response.status_code == 401
+            auth["Authorization"] = "Bearer " + KEY[::-1]
             for bad in (b"{", b'{"session":{"type":"realtime"}}', b'{"expires_after":{"seconds":1}}'):
                 assert d.request("POST", "/v1/realtime/client_secrets", bad, auth)[0] == 400, bad
             assert d.request("POST", "/v1/realtime/client_secrets", b" " * 70000, auth)[0] == 413

@@ -224,6 +224,57 @@ static void an_ephemeral_key_has_the_rights_of_its_key_until_it_ends(void **stat
     assert_ptr_equal(find(k, "ek_1"), one);
     assert_int_equal(read_text(k, "[two]\nkey = " B "\n", NULL), STENO_OK);
     assert_int_equal(steno_keys_find(k, "ek_1", &key, NULL), STENO_ERR_INVAL);
+    /* a key that comes back, even with its old secret, has none of its ephemeral ones */
+    assert_int_equal(read_text(k, "[one]\nkey = " A "\n", NULL), STENO_OK);
+    assert_int_equal(steno_keys_find(k, "ek_1", &key, NULL), STENO_ERR_INVAL);
+    steno_keys_close(k);
+}
+
+static void an_ephemeral_key_ends_with_the_secret_of_its_key(void **state)
+{
+    steno_keys *k = with("[one]\nkey = " A "\n");
+    steno_key *one = find(k, A), *key;
+    (void)state;
+    assert_int_equal(steno_keys_add_ephemeral(k, one, "ek_1", INT64_MAX, "{}"), STENO_OK);
+    assert_int_equal(read_text(k, "[one]\nkey = " A "\nsessions = 7\n", NULL), STENO_OK);
+    assert_ptr_equal(find(k, "ek_1"), one);
+    assert_int_equal(read_text(k, "[one]\nkey = " B "\n", NULL), STENO_OK);
+    assert_ptr_equal(find(k, B), one);
+    assert_int_equal(steno_keys_find(k, "ek_1", &key, NULL), STENO_ERR_INVAL);
+    assert_null(steno_keys_session(k, "ek_1"));
+    steno_keys_close(k);
+}
+
+static void one_key_does_not_take_the_places_of_anothers_ephemeral_ones(void **state)
+{
+    steno_keys *k = with("[one]\nkey = " A "\n[two]\nkey = " B "\n");
+    steno_key *one = find(k, A), *two = find(k, B), *key;
+    char name[16];
+    (void)state;
+    assert_int_equal(steno_keys_add_ephemeral(k, one, "ek_one", INT64_MAX - 9, "{}"), STENO_OK);
+    for (int i = 0; i < 3 * STENO_EPHEMERAL_KEYS; i++) {
+        snprintf(name, sizeof name, "ek_x%d", i);
+        assert_int_equal(steno_keys_add_ephemeral(k, two, name, INT64_MAX - 1, "{}"), STENO_OK);
+    }
+    assert_ptr_equal(find(k, "ek_one"), one); /* though it ends first */
+    assert_int_equal(steno_keys_add_ephemeral(k, one, "ek_more", INT64_MAX - 9, "{}"), STENO_OK);
+    assert_ptr_equal(find(k, "ek_one"), one);
+    assert_ptr_equal(find(k, "ek_more"), one);
+    assert_int_equal(steno_keys_find(k, "ek_x0", &key, NULL), STENO_ERR_INVAL);
+    steno_keys_close(k);
+}
+
+static void a_request_without_a_place_counts_in_the_quota(void **state)
+{
+    steno_keys *k = with("[one]\nkey = " A "\nsessions = 1\nrequests_per_minute = 2\n");
+    steno_key *one = find(k, A);
+    double after = 0;
+    (void)state;
+    assert_int_equal(steno_key_enter(k, one, 1, &after, NULL), STENO_OK);
+    assert_int_equal(steno_key_request(k, one, 1, &after, NULL), STENO_OK);
+    assert_int_equal(steno_key_request(k, one, 1, &after, NULL), STENO_ERR_BUSY);
+    assert_true(after >= 29);
+    steno_key_leave(k, one);
     steno_keys_close(k);
 }
 
@@ -330,6 +381,9 @@ int main(void)
         cmocka_unit_test(a_reload_keeps_sessions_and_used_quotas),
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(an_ephemeral_key_has_the_rights_of_its_key_until_it_ends),
+        cmocka_unit_test(an_ephemeral_key_ends_with_the_secret_of_its_key),
+        cmocka_unit_test(one_key_does_not_take_the_places_of_anothers_ephemeral_ones),
+        cmocka_unit_test(a_request_without_a_place_counts_in_the_quota),
     };
     return cmocka_run_group_tests_name("keys", tests, NULL, NULL);
 }
