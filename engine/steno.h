@@ -334,6 +334,7 @@ struct steno_section {
     /* These describe the piece of audio that it was decoded from: */
     double seek;             /* s: begin of the piece */
     float temperature;       /* of the sampling; 0 = no sampling */
+    char language[4];        /* code of what is spoken there; "" = the event's */
     double avg_log_prob;     /* mean over the tokens */
     float compression_ratio; /* of the text: a text that repeats itself has a large one; 0 = the
                               * model gives none of these four */

@@ -176,11 +176,15 @@ static steno_status put_section(struct steno_buf *out, const struct steno_sectio
     THEN(st, put_text(out, "text", s->text));
     THEN(st, put_ids(out, s->ids, s->n_ids));
     THEN(st, put_channel(out, channel));
-    return THEN(st, steno_buf_printf(out,
-                                     ",\"temperature\":%.6g,\"avg_logprob\":%.6g,"
-                                     "\"compression_ratio\":%.6g,\"no_speech_prob\":%.6g",
-                                     (double)s->temperature, s->avg_log_prob,
-                                     (double)s->compression_ratio, (double)s->no_speech));
+    THEN(st, steno_buf_printf(out,
+                              ",\"temperature\":%.6g,\"avg_logprob\":%.6g,"
+                              "\"compression_ratio\":%.6g,\"no_speech_prob\":%.6g",
+                              (double)s->temperature, s->avg_log_prob,
+                              (double)s->compression_ratio, (double)s->no_speech));
+    if (st || !*s->language)
+        return st;
+    st = steno_buf_puts(out, ",");
+    return THEN(st, put_text(out, "language", steno_openai_language(s->language)));
 }
 
 /* The schema wants some fields of a segment that only Whisper has; for other models they get

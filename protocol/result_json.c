@@ -105,7 +105,8 @@ static json_t *section_json(json_t *o, const struct steno_section *s)
     o = with(o, "temperature", number((double)s->temperature));
     o = with(o, "avg_logprob", number(s->avg_log_prob));
     o = with(o, "compression_ratio", number((double)s->compression_ratio));
-    return with(o, "no_speech_prob", number((double)s->no_speech));
+    o = with(o, "no_speech_prob", number((double)s->no_speech));
+    return *s->language ? with(o, "language", text(s->language)) : o;
 }
 
 static json_t *segment_json(const steno_transcript *t, size_t i, bool no_words)

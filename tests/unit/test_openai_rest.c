@@ -385,6 +385,7 @@ static void segments_of_whisper_are_written_as_they_are(void **state)
                                               .ids = ids,
                                               .seek = 3,
                                               .temperature = 0.2f,
+                                              .language = "es",
                                               .avg_log_prob = -0.25,
                                               .compression_ratio = 1.5f,
                                               .no_speech = 0.125f},
@@ -419,7 +420,7 @@ static void segments_of_whisper_are_written_as_they_are(void **state)
     want = json_loads(
         "{\"id\":0,\"seek\":300,\"start\":3,\"end\":4,\"text\":\" The\",\"tokens\":[50364,"
         "440,50414],\"temperature\":0.2,\"avg_logprob\":-0.25,"
-        "\"compression_ratio\":1.5,\"no_speech_prob\":0.125}",
+        "\"compression_ratio\":1.5,\"no_speech_prob\":0.125,\"language\":\"spanish\"}",
         0, NULL);
     assert_true(json_equal(json_array_get(json_object_get(j, "segments"), 0), want));
     assert_int_equal(json_array_size(json_object_get(j, "segments")), 2);

@@ -109,6 +109,7 @@ static steno_status finish_window(steno_whisper_recording *j, size_t next, steno
 {
     steno_status st = steno_whisper_segments_keep(j, err);
     steno_whisper_prompt_forget(j);
+    j->at.spoken = j->n_cuts ? j->at.language : j->at.spoken;
     leave_window(j, next);
     return st;
 }
@@ -178,7 +179,7 @@ static steno_status take_language(steno_whisper_recording *j, const struct steno
         j->phase = STENO_WHISPER_LISTENING;
         return STENO_OK;
     }
-    j->at.language = g.language;
+    steno_whisper_language_set(j, g);
     return start_decoding(j, err);
 }
 
@@ -222,7 +223,7 @@ steno_status steno_whisper_recording_open(steno_whisper_recording **out,
     j->m = m;
     j->o = *o;
     j->o.decode.search.rules.times = o->times;
-    j->at.heard = -1;
+    j->at.heard = j->at.spoken = -1;
     j->spoken = SIZE_MAX;
     steno_buf_init(&j->text, STENO_WHISPER_TEXT_BYTES);
     st = open_parts(j, err);
@@ -263,7 +264,7 @@ steno_status steno_whisper_recording_restart(steno_whisper_recording *r, int lan
     steno_whisper_end_times(r);
     steno_whisper_live_close(r->live);
     r->live = NULL;
-    r->at = (struct steno_whisper_place){.heard = -1, .context = r->at.context};
+    r->at = (struct steno_whisper_place){.heard = -1, .spoken = -1, .context = r->at.context};
     r->at.context.n = 0; /* its memory is kept */
     r->spoken = SIZE_MAX;
     r->n_cuts = r->n_read = 0;

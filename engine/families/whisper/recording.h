@@ -59,6 +59,7 @@ struct steno_whisper_word {
 
 struct steno_whisper_segment {
     size_t seek;       /* mel frame where its window begins */
+    int language;      /* of its window */
     double start, end; /* seconds */
     const char *text;
     const int32_t *ids;     /* timestamps among them */

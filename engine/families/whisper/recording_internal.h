@@ -43,6 +43,7 @@ struct steno_whisper_place {
     int language;                        /* of the window; -1: not known yet */
     int first_language;                  /* of the first window; -1: not known yet */
     float language_probability;          /* of first_language */
+    int spoken;                          /* language of the last window with text; -1: none */
     int heard;                           /* language of the last partial; -1: not known yet */
     struct steno_whisper_pieces context; /* text that was said before the window */
     double last_speech;                  /* end of the speech so far, s */
@@ -161,6 +162,9 @@ struct steno_whisper_guess {
 
 /* The language that the options name. STENO_ERR_INVAL, STENO_ERR_UNSUPPORTED. */
 STENO_MUST steno_status steno_whisper_language_choose(steno_whisper_recording *j, steno_err *err);
+/* The language of the window is found: that of the text before it, unless another one is likely
+ * (noise sounds like any language). */
+void steno_whisper_language_set(steno_whisper_recording *j, struct steno_whisper_guess g);
 /* What detection wants of the next step. */
 void steno_whisper_language_ask(const steno_whisper_recording *j, struct steno_whisper_ask *ask);
 /* The step has been run: the most probable language. */

@@ -5,6 +5,7 @@
 #include "text/language.h"
 
 #define MAX_LANGUAGES 128
+#define SURE 0.5f /* probability from which on a window has another language than the last one */
 
 steno_status steno_whisper_language_choose(steno_whisper_recording *j, steno_err *err)
 {
@@ -59,6 +60,11 @@ struct steno_whisper_guess steno_whisper_language_best(const steno_whisper_recor
             g.second = p[i];
     }
     return g;
+}
+
+void steno_whisper_language_set(steno_whisper_recording *j, struct steno_whisper_guess g)
+{
+    j->at.language = j->at.spoken < 0 || g.probability >= SURE ? g.language : j->at.spoken;
 }
 
 bool steno_whisper_language_has_padding(const steno_whisper_recording *j)

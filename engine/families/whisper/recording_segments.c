@@ -303,6 +303,7 @@ steno_status steno_whisper_recording_next(steno_whisper_recording *j,
                                                 .end = t[i].end,
                                                 .probability = t[i].probability};
     *out = (struct steno_whisper_segment){.seek = j->at.seek,
+                                          .language = j->at.spoken,
                                           .start = c->start,
                                           .end = c->end,
                                           .text = j->text.data,

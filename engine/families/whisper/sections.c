@@ -1,7 +1,10 @@
 #include "families/whisper/sections.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "text/language.h"
 
 #define FRAME 0.01 /* s of a mel frame */
 #define TEXT_MAX ((size_t)64 << 20)
@@ -57,6 +60,8 @@ bool steno_whisper_sections_add(struct steno_whisper_sections *s,
                                 .avg_log_prob = window->avg_log_prob,
                                 .compression_ratio = window->compression,
                                 .no_speech = window->no_speech};
+    if (steno_language_code_at(g->language))
+        snprintf(o->language, sizeof o->language, "%s", steno_language_code_at(g->language));
     for (size_t i = 0; i < g->n_ids; i++)
         o->score += (double)g->log_probs[i];
     return true;

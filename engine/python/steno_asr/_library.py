@@ -152,6 +152,7 @@ class Section(Structure):
         ("score", c_double),
         ("seek", c_double),
         ("temperature", c_float),
+        ("language", c_char * 4),
         ("avg_log_prob", c_double),
         ("compression_ratio", c_float),
         ("no_speech", c_float),

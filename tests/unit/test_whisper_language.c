@@ -1,0 +1,33 @@
+/* Which language a window has, with one detected in each. No model. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "families/whisper/recording_internal.h"
+
+/* Languages are numbers; `spoken` is that of the text before, -1: there is none. */
+static int language_of(int spoken, int guess, float probability)
+{
+    steno_whisper_recording r = {.at = {.spoken = spoken, .language = -1}};
+    steno_whisper_language_set(&r, (struct steno_whisper_guess){guess, probability, 0.1f});
+    return r.at.language;
+}
+
+static void an_unlikely_language_does_not_take_over(void **state)
+{
+    (void)state;
+    assert_int_equal(language_of(0, 7, 0.21f), 0); /* hum behind English */
+    assert_int_equal(language_of(0, 7, 0.49f), 0);
+    assert_int_equal(language_of(0, 7, 0.5f), 7);
+    assert_int_equal(language_of(0, 0, 0.3f), 0);
+    assert_int_equal(language_of(-1, 7, 0.21f), 7); /* nothing was said before */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_unlikely_language_does_not_take_over)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
