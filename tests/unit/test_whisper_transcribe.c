@@ -104,8 +104,8 @@ static void check_words(struct check *c, const struct steno_whisper_segment *s)
  * faster-whisper's, some take no time. Segments have the times of their words. */
 static void check_order(struct check *c, const struct steno_whisper_segment *s)
 {
-    if (s->n_words &&
-        (s->start < s->words[0].start || s->end > s->words[s->n_words - 1].end || s->end < s->start))
+    if (s->n_words && (s->start < s->words[0].start || s->end < s->start ||
+                       s->end > s->words[s->n_words - 1].end))
         WRONG(c, "%.2f to %.2f is not that of its words", s->start, s->end);
     for (size_t i = 0; i < s->n_words; i++) {
         const struct steno_whisper_word *w = &s->words[i];
