@@ -188,6 +188,15 @@ STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char
 STENO_API void steno_model_close(steno_model *m);
 /* Name of the family of a model directory; NULL: of no known family. Loads nothing. Static. */
 STENO_API const char *steno_model_family(const char *dir);
+/* The languages of a model directory, as steno_model_get_info tells them of an open model. */
+struct steno_model_languages {
+    char language[32];   /* code of its only one, "" if it has several */
+    char languages[400]; /* codes, "en de fr" */
+    bool translates;     /* to English */
+};
+/* Read them from the directory's headers and vocabularies. False: they are not named there, or not
+ * before the model is open. Loads no weights. */
+STENO_API bool steno_model_languages(const char *dir, struct steno_model_languages *out);
 /* Check that the family of the directory has these options, and that the directory has the files
  * that they need. Loads nothing. STENO_ERR_INVAL names the option; STENO_ERR_IO: this is no model
  * directory. */

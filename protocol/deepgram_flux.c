@@ -343,7 +343,7 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
         s->told_eager = s->in_turn;
         return;
     }
-    /* sound without words is no turn; a turn ends all the same */
+    /* sound without words begins no turn, but a turn may end without words */
     if (ev->kind == STENO_SPEECH_START ||
         (!*ev->text && (!s->in_turn || ev->kind == STENO_PARTIAL)))
         return;

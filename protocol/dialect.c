@@ -79,6 +79,19 @@ void steno_dialect_take(struct steno_dialect_session *d)
     d->start.hints = &d->hints;
 }
 
+void steno_dialect_set_model(struct steno_dialect_session *d, struct steno_native_start *s,
+                             const char *name)
+{
+    struct steno_native_start asked = *s;
+    char model[STENO_NATIVE_MODEL_BYTES];
+    steno_err err = {0};
+    if (steno_native_query("model", name, &asked, NULL) ||
+        (d->check && d->check(d, &asked, model, &err) == STENO_ERR_INVAL &&
+         !strncmp(err.msg, "model:", 6)))
+        return;
+    memcpy(s->model, asked.model, sizeof s->model);
+}
+
 const char *steno_dialect_bare_id(const char *id)
 {
     const char *prefix = strchr(id, '_');

@@ -83,6 +83,7 @@ struct steno_dialect {
     const char *subprotocol; /* the one a client may ask for; NULL = none */
     size_t state_bytes;
     size_t max_text;    /* bytes of one text message, beside what text_part takes out */
+    bool waits;         /* its clients wait for a model that is being loaded */
     bool sums;          /* it wants d->sha256; all its binary messages are audio */
     bool ends_by_close; /* no message ends a session: a client closes when no segment is open */
     /* Defaults beyond steno_native_start_init; may be NULL. */
@@ -167,6 +168,10 @@ STENO_MUST steno_status steno_dialect_json(struct json_t **out, const char *p, s
  * it into force; without it nothing has changed. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_dialect_ask(struct steno_dialect_session *d, steno_err *err);
 void steno_dialect_take(struct steno_dialect_session *d);
+/* Let s have the model of this name. One that the server does not have is the name of another
+ * server's model: then s keeps the one that it has, which is the default if none was set. */
+void steno_dialect_set_model(struct steno_dialect_session *d, struct steno_native_start *s,
+                             const char *name);
 /* A session's id without its prefix "sess_". */
 const char *steno_dialect_bare_id(const char *id);
 /* Write a session's id in the form of a UUID. out: 37 bytes. */

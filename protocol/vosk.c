@@ -108,17 +108,6 @@ static steno_status set_phrases(struct steno_dialect_session *d, const json_t *l
     return st;
 }
 
-/* A model is a name of this server. Clients of vosk-server send paths of theirs, which mean the
- * model that is served. */
-static void set_model(struct steno_dialect_session *d, const char *name)
-{
-    const struct steno_native_start before = d->asked;
-    char model[STENO_NATIVE_MODEL_BYTES];
-    if (steno_native_query("model", name, &d->asked, NULL) ||
-        (d->check && d->check(d, &d->asked, model, NULL) == STENO_ERR_INVAL))
-        d->asked = before;
-}
-
 /* Read {"sample_rate", "words", "max_alternatives", "model", "phrase_list"}. Other members are
  * ignored. */
 static steno_status config(struct steno_dialect_session *d, const json_t *c, steno_err *err)
@@ -140,7 +129,7 @@ static steno_status config(struct steno_dialect_session *d, const json_t *c, ste
     if (set_alternatives(d, json_object_get(c, "max_alternatives"), err))
         return STENO_ERR_INVAL;
     if (json_is_string(model))
-        set_model(d, json_string_value(model));
+        steno_dialect_set_model(d, &d->asked, json_string_value(model));
     return STENO_OK;
 }
 

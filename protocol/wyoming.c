@@ -158,8 +158,8 @@ static steno_status transcribe(struct steno_dialect_session *d, const json_t *da
     const char *language = json_string_value(json_object_get(data, "language"));
     steno_status st = STENO_OK;
     if (name)
-        st = steno_native_query("model", name, &d->start, err);
-    if (!st && language && d->start.hints)
+        steno_dialect_set_model(d, &d->start, name);
+    if (language && d->start.hints)
         st = steno_hint_set(d->start.hints, "language", language, err);
     return st || !d->start.hints ? st : set_words(d, data, err);
 }
@@ -322,6 +322,7 @@ const struct steno_dialect steno_dialect_wyoming = {
     .state_bytes = sizeof(struct state),
     .max_text = STENO_NATIVE_MAX_TEXT,
     .init = init,
+    .waits = true,
     .free_state = free_state,
     .text = text,
     .event = event,

@@ -28,6 +28,7 @@ struct steno_model_slot {
     char name[MAX_NAME], label[MAX_LABEL];
     char *dir;
     bool is_default, gone; /* gone: its directory no longer exists */
+    bool read;             /* its languages were looked for in the directory */
     bool told;             /* returned by steno_models_next_new */
     struct steno_served *now;
     bool wanted, reload;
@@ -181,6 +182,36 @@ static bool models_dir(const steno_models *m, size_t i, char out[STENO_PLACE_MAX
     return i == 0 && snprintf(out, STENO_PLACE_MAX, "%s", m->conf->models_dir) < STENO_PLACE_MAX;
 }
 
+/* A model of models.dir whose languages were not looked for yet; lock held. */
+static struct steno_model_slot *next_unread(steno_models *m)
+{
+    struct steno_model_slot *s = m->first->next;
+    while (s && (s->of || s->gone || s->read))
+        s = s->next;
+    return s;
+}
+
+/* Clients choose a model by its languages, also one that nobody has used yet. */
+static void read_languages(steno_models *m)
+{
+    struct steno_model_slot *s;
+    pthread_mutex_lock(&m->lock);
+    while ((s = next_unread(m))) {
+        struct steno_model_languages l;
+        bool known;
+        s->read = true;
+        pthread_mutex_unlock(&m->lock);
+        known = steno_model_languages(s->dir, &l);
+        pthread_mutex_lock(&m->lock);
+        if (!known || *s->last.family)
+            continue;
+        memcpy(s->last.language, l.language, sizeof l.language);
+        memcpy(s->last.languages, l.languages, sizeof l.languages);
+        s->last.translates = l.translates;
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
 /* Find the directories that exist now. */
 static void scan(steno_models *m)
 {
@@ -203,6 +234,7 @@ static void scan(steno_models *m)
         if (s->of)
             s->gone = s->of->gone;
     pthread_mutex_unlock(&m->lock);
+    read_languages(m);
 }
 
 /* ---- generations ----------------------------------------------------------------------------- */
@@ -761,8 +793,7 @@ void steno_model_slot_view(struct steno_model_slot *slot, struct steno_model_vie
     pthread_mutex_unlock(&slot->models->lock);
 }
 
-static bool stuck_in(steno_pool *pool, int workers, int64_t since_ns, int *worker,
-                     int64_t *at_ns)
+static bool stuck_in(steno_pool *pool, int workers, int64_t since_ns, int *worker, int64_t *at_ns)
 {
     for (int i = 0; i < workers; i++) {
         struct steno_pool_heartbeat b = steno_pool_worker_heartbeat(pool, i);

@@ -76,9 +76,10 @@ struct steno_model_view {
     const char *name; /* a variant's has its options after "+" */
     bool loaded, is_default, is_variant;
     int users, generation;
-    size_t bytes;                                            /* of packed weights */
-    char family[32], language[32], version[32], license[48]; /* "" before the first load */
-    char languages[400];                                     /* steno_model_info's, likewise */
+    size_t bytes;                              /* of packed weights */
+    char family[32], version[32], license[48]; /* "" before the first load */
+    /* steno_model_info's; before the first load as far as the directory tells them */
+    char language[32], languages[400];
     bool translates;
     struct steno_pool_stats pool;
 };

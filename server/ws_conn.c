@@ -681,6 +681,11 @@ bool steno_ws_conn_sweep(conn *c, int64_t now, size_t *queued)
     ask_to_write(c); /* what was held back may be due */
     steno_ws_session_get_state(c->session, &st);
     *queued += st.queued;
+    if (st.loading) {
+        steno_ws_session_resume(c->session);
+        read_on(c);
+        ask_to_write(c);
+    }
     if (reads_nothing(c, &st, now))
         return false;
     if (c->rx_off || c->discarding) {

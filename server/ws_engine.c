@@ -75,7 +75,7 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
     struct steno_hints hints;
     steno_status st =
         steno_models_acquire(c->ws->srv->models, s->model, &s->options, &c->served, err);
-    if (st == STENO_ERR_BUSY)
+    if (st == STENO_ERR_BUSY && !c->dialect->waits)
         steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_LOADING], 1);
     if (st)
         return steno_fail_in(err, st, "model");

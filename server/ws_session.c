@@ -189,7 +189,7 @@ void steno_ws_session_free(steno_ws_session *s)
 
 bool steno_ws_session_paused(const steno_ws_session *s)
 {
-    return s->n_held || s->finalize_wanted || s->swap == SWAP_RUNNING ||
+    return s->loading || s->n_held || s->finalize_wanted || s->swap == SWAP_RUNNING ||
            (s->swap == SWAP_WANTED && (s->clears || s->committed)) ||
            (s->held_bytes.len && s->feed && steno_feed_decodes(s->feed));
 }
@@ -406,6 +406,7 @@ void steno_ws_session_resume(steno_ws_session *s)
     steno_ws_session_check_end(s);
     if (s->state == OVER)
         return;
+    steno_ws_session_begin_loaded(s);
     if (s->swap == SWAP_RUNNING) {
         st = steno_ws_session_finish_swap(s, &err);
         if (st == STENO_NEED_MORE)
@@ -555,6 +556,7 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
     *st = (struct steno_ws_session_state){
         .started = s->state > OPEN,
         .room_wanted = s->room,
+        .loading = s->loading,
         .takes_no_more = s->state >= ENDING,
         .close = s->over && !s->out.count && (!s->stored || s->stored->held == STENO_WS_NOT_HELD),
         .close_code = code,

@@ -210,6 +210,7 @@ enum steno_ws_ending {
 struct steno_ws_session_state {
     bool started;       /* audio format agreed */
     bool room_wanted;   /* a ROOM note came: call resume */
+    bool loading;       /* its model is: call resume now and then */
     bool takes_no_more; /* it ends or has ended; what the client sends is discarded */
     bool close;         /* every message was taken: close with this code and reason */
     int close_code;

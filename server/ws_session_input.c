@@ -13,7 +13,10 @@ static void send_ready(steno_ws_session *s)
     pthread_mutex_unlock(&s->mx);
 }
 
-/* Fix the format, open the stream, send `ready`. False when that failed and the session ends. */
+#define LOAD_TRIES 300 /* once a second */
+
+/* Fix the format, open the stream, send `ready`. False when that failed and the session ends, or
+ * the model is being loaded. */
 static bool begin(steno_ws_session *s)
 {
     steno_err err;
@@ -25,6 +28,9 @@ static bool begin(steno_ws_session *s)
         st = steno_ws_session_check_resumable(s, NULL, &err);
     if (!st)
         st = s->engine->resolve(s->ctx, &s->d, &err);
+    s->loading = st == STENO_ERR_BUSY && s->dialect->waits && s->load_tries++ < LOAD_TRIES;
+    if (s->loading)
+        return false;
     if (!st && !later)
         st = steno_ws_session_open_raw(s, &err);
     if (st) {
@@ -42,8 +48,10 @@ static void end_by_client(steno_ws_session *s)
     steno_err err;
     bool truncated;
     steno_status st = STENO_OK;
-    if (s->state == OPEN && !begin(s)) /* a message before any audio: `ready` is due all the same */
+    if (s->state == OPEN && !begin(s)) { /* a message before any audio: `ready` is due, too */
+        s->ends_loaded = s->loading;
         return;
+    }
     if (s->feed && steno_feed_decodes(s->feed)) {
         s->last_byte = true;
         steno_ws_session_end_container(s);
@@ -55,6 +63,12 @@ static void end_by_client(steno_ws_session *s)
         steno_ws_session_fail(s, st, err.msg);
     else
         steno_ws_session_end_as(s, STENO_WS_ENDED, 1000, STENO_OK, "", "");
+}
+
+void steno_ws_session_begin_loaded(steno_ws_session *s)
+{
+    if (s->loading && begin(s) && s->ends_loaded)
+        end_by_client(s);
 }
 
 static void start_by_client(steno_ws_session *s, bool may_be_late)

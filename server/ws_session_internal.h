@@ -70,6 +70,9 @@ struct steno_ws_session {
     bool opened;              /* engine->open succeeded: exactly one DONE comes */
     bool end_wanted;          /* call engine->end once nothing is held back */
     unsigned finalize_wanted; /* pending finalizes: 0 or 1 */
+    bool loading;             /* its model is: nothing is read until then */
+    bool ends_loaded;         /* the client's end came before */
+    unsigned load_tries;
     enum swap swap;
     bool clears;     /* the swap discards the audio of the old stream */
     bool committed;  /* a finalize came after the swap was wanted: audio waits for the swap */
@@ -134,6 +137,8 @@ void steno_ws_session_end_as(steno_ws_session *s, enum steno_ws_ending how, int 
 void steno_ws_session_fail(steno_ws_session *s, steno_status st, const char *message);
 /* If a worker has concluded the session, it is over here too: its stream may be closed by now. */
 void steno_ws_session_check_end(steno_ws_session *s);
+/* Begin if the model is loaded by now (ws_session_input.c). */
+void steno_ws_session_begin_loaded(steno_ws_session *s);
 /* Whether messages of the client have to wait. */
 bool steno_ws_session_paused(const steno_ws_session *s);
 /* Maximum bytes of one text message. */

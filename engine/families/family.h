@@ -194,6 +194,9 @@ struct steno_family {
      * STENO_ERR_INVAL. */
     steno_status (*check)(const char *dir, const struct steno_option *options, size_t n,
                           steno_err *err);
+    /* As steno_model_languages, of a directory that probe found to be of the family. NULL: they are
+     * not known before open. */
+    bool (*languages)(const char *dir, struct steno_model_languages *out);
     steno_status (*open)(void **model, const struct steno_family_open *o, steno_err *err);
     void (*close)(void *model);
     void (*info)(const void *model, struct steno_family_info *out);

@@ -153,6 +153,17 @@ const char *steno_model_family(const char *dir)
     return f ? f->name : NULL;
 }
 
+bool steno_model_languages(const char *dir, struct steno_model_languages *out)
+{
+    const struct steno_family *f = steno_family_of(dir);
+    *out = (struct steno_model_languages){0};
+    if (!f || !f->languages || !f->languages(dir, out) || !*out->languages)
+        return false;
+    if (!strchr(out->languages, ' '))
+        snprintf(out->language, sizeof out->language, "%.31s", out->languages);
+    return true;
+}
+
 steno_status steno_model_check(const char *dir, const struct steno_option *options, size_t n,
                                steno_err *err)
 {

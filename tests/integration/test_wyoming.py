@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from daemon import BUILD, DIGITS_TEXT, SLOW, Skip, Stenod, case, client, eventually, pcm, tap
+from daemon import BUILD, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, client, eventually, pcm, tap
 
 PCM, RATE = pcm()
 FORMAT = {"rate": RATE, "width": 2, "channels": 1}
@@ -161,8 +161,38 @@ def mistakes_are_named(d):
     assert "rate must be" in error(event("audio-start", {**FORMAT, "rate": 1}))["text"]
     assert "format changed" in error(event("audio-start", FORMAT) + event("audio-chunk", {**FORMAT, "channels": 2}, bytes(4)))["text"]
     assert "klingon" in error(recording(language="klingon"))["text"]
-    assert "no-such-model" in error(recording(name="no-such-model"))["text"]
     assert error(b'{"type":"' + b"x" * 20000 + b'"}\n')["code"] == "limit_exceeded"
+
+
+@case
+def unknown_names_of_models_mean_the_default(d):
+    for name in ("no-such-model", "base-int8", "x" * 200):
+        assert ("transcript", DIGITS_TEXT) in [(k, v.get("text")) for k, v in ask(d, recording(name=name))], name
+    assert "klingon" in ask(d, recording(name="no-such-model", language="klingon"))[-1][1]["text"]
+
+
+@case
+def models_that_are_not_loaded_have_languages_and_are_waited_for(_):
+    """The first request of Home Assistant loads a model."""
+    with tempfile.TemporaryDirectory() as models:
+        for name in ("first", "second"):
+            os.symlink(os.path.join(ROOT, "conf/models/digits-en"), os.path.join(models, name))
+        with Stenod("wyoming.listen=127.0.0.1:0", "models.dir=" + models) as d:
+            def loaded():
+                return d.metric('steno_model_loaded{model="second"}')
+            assert not loaded()
+            listed = {m["id"]: m for m in json.loads(d.request("GET", "/v1/models")[2])["data"]}
+            assert listed["second"]["language"] == "en" and listed["second"]["languages"] == ["en"], listed
+            with connect(d) as s:
+                s.sendall(event("describe"))
+                s.shutdown(socket.SHUT_WR)
+                described = answers(s)[0][1]["asr"][0]["models"]
+            assert {m["name"]: m["languages"] for m in described} == {"digits-en": ["en"], "first": ["en"], "second": ["en"]}, described
+            assert not loaded()
+            assert ("transcript", DIGITS_TEXT) in [(k, v.get("text")) for k, v in ask(d, recording(name="second"))]
+            assert loaded()
+            assert ("transcript", {"text": ""}) in ask(d, event("transcribe", {"name": "first"}) + event("audio-stop"))
+            assert (d.metric('steno_sessions_rejected_total{reason="loading"}') or 0) == 0
 
 
 @case

@@ -17,6 +17,17 @@ static bool probe(const char *dir)
     return steno_path_readable(dir, "model.conf");
 }
 
+static bool languages(const char *dir, struct steno_model_languages *out)
+{
+    struct steno_model_conf conf = {0};
+    char *path = steno_path_join(dir, "model.conf");
+    const bool known = path && !steno_model_conf_open(&conf, path, NULL);
+    if (known)
+        snprintf(out->languages, sizeof out->languages, "%s", conf.language);
+    free(path);
+    return known;
+}
+
 static steno_status no_memory(const struct steno_ctc_model *m, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
@@ -227,6 +238,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 const struct steno_family steno_family_ctc = {.name = FAMILY,
                                               .layout = "model.conf",
                                               .probe = probe,
+                                              .languages = languages,
                                               .open = open_model,
                                               .close = close_model,
                                               .info = get_info,

@@ -85,13 +85,30 @@ static steno_status check_inputs(const struct model *m, steno_err *err)
                       m->m.net.name, steno_network_n_inputs(net));
 }
 
-static void list_languages(struct model *m)
+static void list_languages(const struct steno_sense_voice_meta *meta, char *out, size_t size)
 {
     size_t n = 0;
     for (size_t i = 0; i < STENO_FUNASR_LANGUAGES; i++)
-        if (m->meta.language[i] >= 0)
-            n += (size_t)snprintf(m->languages + n, sizeof m->languages - n, "%s%s", n ? " " : "",
+        if (meta->language[i] >= 0)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " " : "",
                                   steno_funasr_languages[i]);
+}
+
+static const char *get_meta(const void *head, const char *key)
+{
+    return steno_onnx_head_meta(head, key);
+}
+
+static bool languages(const char *dir, struct steno_model_languages *out)
+{
+    steno_onnx_head *h = steno_network_file_peek(dir, "model");
+    const struct steno_funasr_source source = {get_meta, h, dir};
+    struct steno_sense_voice_meta meta;
+    const bool known = h && !steno_sense_voice_meta_read(&source, &meta, NULL);
+    if (known)
+        list_languages(&meta, out->languages, sizeof out->languages);
+    steno_onnx_head_close(h);
+    return known;
 }
 
 static void read_options(struct options *s, const struct steno_option *o, size_t n)
@@ -167,7 +184,7 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
         close_model(m);
         return st;
     }
-    list_languages(m);
+    list_languages(&m->meta, m->languages, sizeof m->languages);
     m->defaults =
         (struct options){.hotwords_score = HOTWORDS_SCORE, .lm_weight = STENO_FUSION_WEIGHT};
     read_options(&m->defaults, o->options, o->n_options);
@@ -452,6 +469,7 @@ const struct steno_family steno_family_sense_voice = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .probe = probe,
+    .languages = languages,
     .open = open_model,
     .close = close_model,
     .info = get_info,

@@ -19,7 +19,7 @@ int32_t steno_canary_language(const steno_tokens *tokens, const char *code)
     return steno_tokens_find(tokens, mark);
 }
 
-static void list_languages(struct steno_canary *c, const steno_tokens *tokens)
+void steno_canary_languages(const steno_tokens *tokens, char *out, size_t size)
 {
     size_t n = 0;
     for (int32_t i = 0; i < steno_tokens_count(tokens); i++) {
@@ -28,9 +28,8 @@ static void list_languages(struct steno_canary *c, const steno_tokens *tokens)
         if (strlen(piece) != 6 || strncmp(piece, "<|", 2) != 0 || strcmp(piece + 4, "|>") != 0)
             continue;
         memcpy(code, piece + 2, 2);
-        if (steno_language_find(code) >= 0 && n + 4 < sizeof c->languages)
-            n += (size_t)snprintf(c->languages + n, sizeof c->languages - n, "%s%s", n ? " " : "",
-                                  code);
+        if (steno_language_find(code) >= 0 && n + 4 < size)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " " : "", code);
     }
 }
 
@@ -53,7 +52,7 @@ static steno_status find_marks(struct steno_canary *c, const steno_tokens *token
             return steno_fail(err, STENO_ERR_FORMAT, "%s: the vocabulary has no %s", c->name,
                               want[i].mark);
     }
-    list_languages(c, tokens);
+    steno_canary_languages(tokens, c->languages, sizeof c->languages);
     return *c->languages
                ? STENO_OK
                : steno_fail(err, STENO_ERR_FORMAT,

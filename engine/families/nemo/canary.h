@@ -41,6 +41,8 @@ struct steno_canary {
 STENO_MUST steno_status steno_canary_bind(struct steno_canary *c, steno_network *net,
                                           const char *name, const steno_tokens *tokens,
                                           int64_t memories, int64_t hidden, steno_err *err);
+/* The languages that the vocabulary names, "en de", into out; "" if it is of no Canary. */
+void steno_canary_languages(const steno_tokens *tokens, char *out, size_t size);
 /* The mark <|code|>; -1: the vocabulary has none. */
 int32_t steno_canary_language(const steno_tokens *tokens, const char *code);
 

@@ -33,17 +33,26 @@ static bool is_nemo(const steno_onnx_head *h)
            steno_onnx_head_has_input(h, "audio_signal");
 }
 
-bool steno_nemo_conf_probe(const char *dir, bool *streaming)
+steno_onnx_head *steno_nemo_conf_head(const char *dir)
 {
     steno_onnx_head *h = NULL;
     char *first = NULL;
-    bool nemo = (steno_path_readable(dir, "tokens.txt") || steno_path_readable(dir, "vocab.txt")) &&
-                !find_first(&first, dir, false, NULL) && first &&
-                !steno_network_file_head(&h, dir, first, NULL) && is_nemo(h);
+    if (!find_first(&first, dir, false, NULL) && first)
+        (void)!steno_network_file_head(&h, dir, first, NULL);
+    free(first);
+    return h;
+}
+
+bool steno_nemo_conf_probe(const char *dir, bool *streaming)
+{
+    steno_onnx_head *h = NULL;
+    bool nemo;
+    if (steno_path_readable(dir, "tokens.txt") || steno_path_readable(dir, "vocab.txt"))
+        h = steno_nemo_conf_head(dir);
+    nemo = h && is_nemo(h);
     if (nemo)
         *streaming = steno_onnx_head_has_input(h, "cache_last_channel");
     steno_onnx_head_close(h);
-    free(first);
     return nemo;
 }
 

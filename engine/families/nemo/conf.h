@@ -34,6 +34,9 @@ struct steno_nemo_conf {
     char language[16];                      /* code; "": not known */
 };
 
+/* The head of the network that has the metadata, to be closed by the caller; NULL: there is none.
+ */
+steno_onnx_head *steno_nemo_conf_head(const char *dir);
 /* Whether dir has a model of NeMo, and whether it streams. Reads names of files and heads of
  * networks. */
 bool steno_nemo_conf_probe(const char *dir, bool *streaming);

@@ -54,6 +54,7 @@ STENO_MUST steno_status steno_nemo_open(struct steno_nemo_model **out,
                                         steno_err *err);
 void steno_nemo_close(struct steno_nemo_model *m);
 /* Fill the fields of info that do not depend on the feeding. */
+bool steno_nemo_languages(const char *dir, struct steno_model_languages *out);
 void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info *out);
 void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_model_info *i,
                          FILE *out);

@@ -1,5 +1,6 @@
 /* Opens a directory with a model of NeMo: configuration, tokens, networks, features. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -343,7 +344,7 @@ void steno_nemo_close(struct steno_nemo_model *m)
 /* ---- information ----------------------------------------------------------------------------- */
 
 /* The languages of well-known models, by the metadata `url` (as their cards say); "": not known. */
-static const char *languages_of(const struct steno_nemo_model *m)
+static const char *languages_of(const char *url)
 {
     static const struct {
         const char *part, *languages;
@@ -352,11 +353,37 @@ static const char *languages_of(const struct steno_nemo_model *m)
                  {"parakeet-tdt-0.6b-v2", "en"},
                  {"-en-", "en"},
                  {"_en_", "en"}};
-    const char *url = steno_network_meta(m->encoder, "url");
     for (size_t i = 0; url && i < sizeof known / sizeof *known; i++)
         if (strstr(url, known[i].part))
             return known[i].languages;
     return "";
+}
+
+/* Those of a Canary, which its vocabulary names. */
+static bool canary_languages(const char *dir, struct steno_model_languages *out)
+{
+    steno_tokens *tokens = NULL;
+    for (int i = 0; i < 2 && !tokens; i++) {
+        char *path = steno_path_join(dir, i ? "vocab.txt" : "tokens.txt");
+        if (path && steno_path_readable(dir, i ? "vocab.txt" : "tokens.txt"))
+            (void)!steno_tokens_open(&tokens, path, NULL);
+        free(path);
+    }
+    if (!tokens)
+        return false;
+    steno_canary_languages(tokens, out->languages, sizeof out->languages);
+    out->translates = *out->languages && steno_canary_language(tokens, "en") >= 0;
+    steno_tokens_close(tokens);
+    return *out->languages;
+}
+
+bool steno_nemo_languages(const char *dir, struct steno_model_languages *out)
+{
+    steno_onnx_head *h = steno_nemo_conf_head(dir);
+    const char *url = h ? steno_onnx_head_meta(h, "url") : NULL;
+    snprintf(out->languages, sizeof out->languages, "%s", languages_of(url));
+    steno_onnx_head_close(h);
+    return *out->languages || canary_languages(dir, out);
 }
 
 void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info *out)
@@ -374,7 +401,7 @@ void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info 
                                       .feature_bins = (int)m->conf.bins,
                                       .frame_samples = steno_nemo_frame(m),
                                       .takes_hotwords = m->conf.kind != STENO_NEMO_CANARY};
-    out->language = out->languages = languages_of(m);
+    out->language = out->languages = languages_of(steno_network_meta(m->encoder, "url"));
     if (m->conf.kind == STENO_NEMO_CANARY) {
         out->language = out->languages = m->canary.languages;
         out->translates = steno_canary_language(m->tokens, "en") >= 0;

@@ -320,6 +320,7 @@ const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                          .n_options =
                                                              sizeof options / sizeof *options,
                                                          .probe = probe,
+                                                         .languages = steno_nemo_languages,
                                                          .open = open_model,
                                                          .close = close_model,
                                                          .info = get_info,

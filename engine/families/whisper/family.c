@@ -29,13 +29,13 @@ static void close_model(void *model)
     free(m);
 }
 
-static void list_languages(struct steno_whisper_model *m)
+static void list_languages(const struct steno_whisper_specials *s, char *out, size_t size)
 {
-    const int n = m->net->special.multilingual ? m->net->special.n_languages : 1;
+    const int n = s->multilingual ? s->n_languages : 1;
     size_t at = 0;
-    for (int i = 0; i < n && at < sizeof m->languages; i++)
-        at += (size_t)snprintf(m->languages + at, sizeof m->languages - at, "%s%s", i ? " " : "",
-                               steno_language_code_at(i));
+    for (int i = 0; i < n && at < size; i++)
+        at +=
+            (size_t)snprintf(out + at, size - at, "%s%s", i ? " " : "", steno_language_code_at(i));
 }
 
 static steno_status open_parts(struct steno_whisper_model *m, const struct steno_family_open *o,
@@ -60,7 +60,7 @@ static steno_status open_parts(struct steno_whisper_model *m, const struct steno
     m->defaults.decode.loops_are_silence = true;
     m->defaults.decode.silence_log_prob = UNSURE;
     m->defaults.words_move = false; /* texts do not depend on the times of words */
-    list_languages(m);
+    list_languages(&m->net->special, m->languages, sizeof m->languages);
     return steno_whisper_options_apply(m->net, o->options, o->n_options, &m->defaults,
                                        &m->suppressed, err);
 }
@@ -91,9 +91,28 @@ static size_t stream_bytes(const struct steno_whisper *w)
 
 /* turbo and the distilled models have fewer layers in the decoder than in the encoder, and were
  * not trained to translate: they write the language that is spoken. */
-static bool translates(const struct steno_whisper *w)
+static bool translates(const struct steno_whisper_specials *s, const struct steno_whisper_dims *d)
 {
-    return w->special.multilingual && w->dims.text_layers == w->dims.audio_layers;
+    return s->multilingual && d->text_layers == d->audio_layers;
+}
+
+/* The files are mapped, and only their names and sizes are read. */
+static bool languages(const char *dir, struct steno_model_languages *out)
+{
+    struct steno_whisper_specials special;
+    struct steno_whisper_dims dims;
+    steno_whisper_weights *w = NULL;
+    bool known = !steno_whisper_weights_open(&w, dir, NULL);
+    if (known) {
+        dims = steno_whisper_weights_dims(w);
+        known = !steno_whisper_specials(dims.vocab, dir, &special, NULL);
+    }
+    if (known) {
+        list_languages(&special, out->languages, sizeof out->languages);
+        out->translates = translates(&special, &dims);
+    }
+    steno_whisper_weights_close(w);
+    return known;
 }
 
 static void get_info(const void *model, struct steno_family_info *out)
@@ -118,7 +137,7 @@ static void get_info(const void *model, struct steno_family_info *out)
         .batches = true,
         .languages = m->languages,
         .detects_language = m->net->special.multilingual,
-        .translates = translates(m->net),
+        .translates = translates(&m->net->special, &m->net->dims),
         .takes_prompt = true,
         .takes_hotwords = true,
         .untimed = true,
@@ -135,7 +154,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
             m->net->special.multilingual ? "multilingual" : "English");
     if (m->net->special.multilingual)
         fprintf(out, "languages  %d, detected where none is named%s\n", m->net->special.n_languages,
-                translates(m->net) ? "; translates to English" : "");
+                translates(&m->net->special, d) ? "; translates to English" : "");
     fprintf(out, "weights    %s, %s\n", steno_whisper_weights_file(m->net->weights), m->format);
     fprintf(out, "features   log-mel, %d Hz, %d bins\n", i->sample_rate, i->feature_bins);
     fprintf(out, "encoder    %lld layers of %lld, %lld heads\n", (long long)d->audio_layers,
@@ -176,6 +195,7 @@ const struct steno_family steno_family_whisper = {.name = FAMILY,
                                                   .options = steno_whisper_options,
                                                   .n_options = STENO_WHISPER_N_OPTIONS,
                                                   .probe = steno_whisper_weights_probe,
+                                                  .languages = languages,
                                                   .open = open_model,
                                                   .close = close_model,
                                                   .info = get_info,
