@@ -248,6 +248,22 @@ def settings_reach_the_server():
 
 
 @case
+def languages_of_models_that_are_not_loaded_are_offered():
+    base = os.environ.get("STENO_WHISPER_BASE")
+    if not base:
+        raise Skip("STENO_WHISPER_BASE names no weights of base")
+    with tempfile.TemporaryDirectory() as dir_:
+        os.symlink(os.path.realpath(base), os.path.join(dir_, "base"))
+        with server(f"models.dir={dir_}") as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
+            b.until("document.querySelectorAll('#model option').length > 1")
+            b.eval("model_ = document.getElementById('model'), model_.value = 'base', model_.onchange(), 0")
+            offered = b.eval("[...lang.options].map(o => o.value)")
+            assert len(offered) == 100 and {"", "en", "de", "zh"} <= set(offered) and not b.eval("lang.disabled"), offered
+            assert not b.eval("document.getElementById('to').hidden")  # it translates
+            b.shot("languages")
+
+
+@case
 def texts_are_copied():
     with server() as d, Browser(f"http://127.0.0.1:{d.port}/") as b:
         b.until("document.querySelectorAll('#model option').length > 0")
