@@ -91,6 +91,10 @@ STENO_MUST steno_status steno_deepgram_write(struct steno_buf *out,
  * STENO_ERR_INVAL, STENO_ERR_FORMAT. */
 STENO_MUST steno_status steno_deepgram_url(const char *p, size_t n, char *out, size_t size,
                                            steno_err *err);
+/* Read {"ttl_seconds": 30}, the body of POST /v1/auth/grant: 1 to 3600, 30 unless given. An empty
+ * body gives nothing. STENO_ERR_INVAL, STENO_ERR_FORMAT, STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_deepgram_grant(const char *p, size_t n, double *seconds,
+                                             steno_err *err);
 /* Write an id of this server ("sess_..." or "req_...") as the UUID that Deepgram's clients expect;
  * an id that a client chose stays. out: STENO_DEEPGRAM_ID bytes. */
 #define STENO_DEEPGRAM_ID 72

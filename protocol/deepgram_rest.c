@@ -603,3 +603,21 @@ steno_status steno_deepgram_url(const char *p, size_t n, char *out, size_t size,
     json_decref(root);
     return st;
 }
+
+steno_status steno_deepgram_grant(const char *p, size_t n, double *seconds, steno_err *err)
+{
+    json_t *root = NULL;
+    const json_t *v;
+    steno_status st = n ? steno_dialect_json(&root, p, n, err) : STENO_OK;
+    *seconds = 30;
+    if (st)
+        return st;
+    v = json_object_get(root, "ttl_seconds");
+    if (v && !json_is_null(v) &&
+        (!json_is_number(v) || !(json_number_value(v) >= 1 && json_number_value(v) <= 3600)))
+        st = steno_fail(err, STENO_ERR_INVAL, "ttl_seconds: must be 1 to 3600");
+    else if (json_is_number(v))
+        *seconds = json_number_value(v);
+    json_decref(root);
+    return st;
+}

@@ -3,6 +3,7 @@
 
 #include "protocol/query.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -88,6 +89,25 @@ static steno_status add_keyword(struct steno_openai_request *r, const char *valu
     return steno_hint_add_hotword(&r->hints, value, err);
 }
 
+/* As in faster-whisper's servers. */
+static steno_status set_task(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    if (!strcmp(value, "transcribe"))
+        return STENO_OK; /* of /v1/audio/translations, too: the path decides */
+    if (!strcmp(value, "translate"))
+        return steno_hint_set(&r->hints, "translate", "true", err);
+    return steno_fail(err, STENO_ERR_INVAL, "task: '%.40s' is neither transcribe nor translate",
+                      value);
+}
+
+/* Several of them: one is detected. */
+static steno_status add_language(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    char all[STENO_LANGUAGE_BYTES + STENO_OPENAI_FIELD];
+    snprintf(all, sizeof all, "%s%s%s", r->hints.language, *r->hints.language ? "," : "", value);
+    return steno_hint_set(&r->hints, "language", all, err);
+}
+
 static steno_status set_vad_filter(struct steno_openai_request *r, const char *value,
                                    steno_err *err)
 {
@@ -122,6 +142,8 @@ static const struct field {
 } fields[] = {
     {"model", set_model},
     {"language", NULL},
+    {"languages", add_language},
+    {"task", set_task},
     {"prompt", NULL},
     {"hotwords", NULL},
     {"prefix", NULL},
@@ -175,4 +197,31 @@ steno_status steno_openai_check(const struct steno_openai_request *r, const char
                           "timestamp_granularities[]: needs response_format verbose_json");
     }
     return STENO_OK;
+}
+
+#define DEPLOYMENTS "/openai/deployments/"
+#define AUDIO "/audio/"
+
+void steno_openai_make_path(char *target)
+{
+    const size_t path = steno_query_path_len(target);
+    char *id = target + strlen(DEPLOYMENTS), *audio;
+    size_t n_id, n_route;
+    struct steno_buf made;
+    if (!strncmp(target, "/openai/v1/", strlen("/openai/v1/"))) {
+        memmove(target, target + strlen("/openai"), strlen(target + strlen("/openai")) + 1);
+        return;
+    }
+    if (strncmp(target, DEPLOYMENTS, strlen(DEPLOYMENTS)))
+        return;
+    n_id = strcspn(id, "/?");
+    audio = id + n_id;
+    if (!n_id || strncmp(audio, AUDIO, strlen(AUDIO)))
+        return;
+    n_route = (size_t)(target + path - audio);
+    steno_buf_init(&made, strlen(target) + 1); /* it gets shorter: "/v1" and "?model=" have 10 */
+    if (!steno_buf_printf(&made, "/v1%.*s?model=%.*s%s%s", (int)n_route, audio, (int)n_id, id,
+                          target[path] ? "&" : "", target[path] ? target + path + 1 : ""))
+        memcpy(target, made.data, made.len + 1);
+    steno_buf_free(&made);
 }

@@ -131,4 +131,8 @@ STENO_MUST steno_status steno_openai_write_done(struct steno_buf *out,
 STENO_MUST steno_status steno_openai_write_error_event(struct steno_buf *out, const char *message,
                                                        const char *type, const char *code);
 
+/* Write paths of Groq and Azure as OpenAI's, in place: "/openai/v1/..." as "/v1/...", and
+ * "/openai/deployments/ID/audio/..." as "/v1/audio/...?model=ID". target: with a clean path. */
+void steno_openai_make_path(char *target);
+
 #endif

@@ -30,6 +30,7 @@ static void take_header(struct steno_handshake *h, const char *name, const char 
                   {"Sec-WebSocket-Protocol", &h->protocols, false},
                   {"Authorization", &h->authorization, false},
                   {"X-API-Key", &h->api_key, false},
+                  {"api-key", &h->api_key, false}, /* Azure's */
                   {"X-Request-Id", &h->request_id, false},
                   {"OpenAI-Beta", &h->beta, false},
                   {"Origin", &h->origin, false},

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "protocol/openai_rest.h"
 #include "protocol/query.h"
 #include "server/address.h"
 #include "server/cors.h"
@@ -67,7 +68,7 @@ struct connection {
     bool linger;
     bool later;                 /* it has had a request */
     struct steno_request *post; /* whose body is coming; under the lock */
-    atomic_bool moved; /* relaxed: it orders nothing */
+    atomic_bool moved;          /* relaxed: it orders nothing */
     /* time of the end of the last request; 0 while there is one. Relaxed: it orders nothing */
     _Atomic int64_t waits_since;
 };
@@ -415,6 +416,7 @@ static enum MHD_Result begin(steno_http *http, struct steno_request *rq)
     steno_query_make_origin_form(rq->target);
     within = enter_prefix(rq);
     steno_query_clean_path(rq->target);
+    steno_openai_make_path(rq->target);
     path = steno_query_path_len(rq->target);
     choose_id(rq);
     rq->route = steno_route_find(rq->target, path);

@@ -18,6 +18,10 @@
 
 static enum MHD_Result get_page(struct steno_request *rq)
 {
+    const char *upgrade = steno_request_header(rq, "Upgrade");
+    if (upgrade && !strcasecmp(upgrade, "websocket")) /* websocket.root is none */
+        return steno_respond_error(rq, 404, "not_found", NULL,
+                                   "no WebSocket endpoint at /; /v1/stream is one");
     struct steno_buf policy, body;
     enum MHD_Result ok = MHD_NO;
     steno_buf_init(&policy, 4096);
@@ -106,10 +110,11 @@ static enum MHD_Result respond_json(struct steno_request *rq, steno_status st,
 /* The key that the request brings, in clear. */
 static bool secret_of(struct steno_request *rq, char secret[STENO_SECRET])
 {
-    const struct steno_credentials given = {.authorization =
-                                                steno_request_header(rq, "Authorization"),
-                                            .api_key = steno_request_header(rq, "X-API-Key"),
-                                            .target = rq->target};
+    const char *key = steno_request_header(rq, "X-API-Key");
+    const struct steno_credentials given = {
+        .authorization = steno_request_header(rq, "Authorization"),
+        .api_key = key ? key : steno_request_header(rq, "api-key"), /* Azure's */
+        .target = rq->target};
     return steno_credentials_secret(&given, secret);
 }
 
@@ -315,6 +320,7 @@ const struct steno_route steno_routes[] = {
     REFUSES("/v1/audio/speech", no_speech, OPENAI),
     POSTS("/v1/realtime/client_secrets", steno_secret_post, OPENAI),
     POSTS("/v1/realtime/transcription_sessions", steno_secret_post, OPENAI),
+    POSTS("/v1/auth/grant", steno_secret_grant, DEEPGRAM),
     TAKES_UPLOADS("/v1/transcribe", TRANSCRIBE, OPENAI),
     {.path = "/v1/jobs",
      .label = "/v1/jobs",

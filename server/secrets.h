@@ -8,5 +8,7 @@
 
 /* Answer a POST of either route. */
 enum MHD_Result steno_secret_post(struct steno_request *rq);
+/* Answer Deepgram's POST /v1/auth/grant. */
+enum MHD_Result steno_secret_grant(struct steno_request *rq);
 
 #endif

@@ -93,12 +93,14 @@ static bool is_extended_field(const char *name)
     return is_extension(name) && strcmp(name, "temperature") != 0;
 }
 
-/* OpenAI's form has no query. `channel` and this project's extensions may be in the query as well
- * as in a field. Other names belong to others (api-version, for example) and are ignored. */
+/* OpenAI's form has no query. `model`, `channel` and this project's extensions may be in the query
+ * as well as in a field. Other names belong to others (api-version, for example) and are ignored.
+ */
 static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
 {
-    return strcmp(name, "channel") && !is_extension(name) ? STENO_OK
-                                                          : on_query(user, name, value, err);
+    return strcmp(name, "model") && strcmp(name, "channel") && !is_extension(name)
+               ? STENO_OK
+               : on_query(user, name, value, err);
 }
 
 /* "NAME[]" is one item of a list: OpenAI's clients send arrays so. Whether it is; then its name
@@ -389,6 +391,7 @@ static steno_status on_part(void *user, const char *name, const char *filename, 
     if (up->in_file) /* its format is not trusted: the first bytes tell that */
         snprintf(up->file_name, sizeof up->file_name, "%s", filename ? filename : "");
     snprintf(up->field_name, sizeof up->field_name, "%s", name);
+    up->field_is_file = filename && *filename;
     steno_buf_reset(&up->field);
     return STENO_OK;
 }
@@ -404,6 +407,12 @@ static steno_status on_part_data(void *user, const char *data, size_t n, steno_e
     }
     if (!steno_buf_add(&up->field, data, n))
         return STENO_OK;
+    if (up->field_is_file && !up->ask.has_file) { /* the recording, by another server's name */
+        up->fail_param = steno_upload_file_field(up);
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "%s: is missing; the form has a file in the field '%s'", up->fail_param,
+                          up->field_name);
+    }
     up->fail_param = up->field_name;
     return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
                       STENO_OPENAI_FIELD);

@@ -60,6 +60,7 @@ struct steno_upload {
     struct steno_sha256 sum; /* of the body, in Deepgram's form */
     char sha256[STENO_SHA256_HEX];
     char field_name[64], file_name[256];
+    bool field_is_file;             /* it has a file name */
     bool in_file, started, refused; /* refused: told to come back */
     bool fetched;        /* the recording that the body names; under lock while it is suspended */
     steno_err fetch_err; /* likewise; code OK: it is the body now */

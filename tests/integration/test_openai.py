@@ -65,6 +65,89 @@ def mistakes_of_queries_name_their_parameter(d):
         assert status == 400 and json.loads(body)["error"]["param"] == param, (query, status, body)
 
 
+def posted(d, path, file, fields=(), headers=()):
+    """The same with any name of the file's field, and several fields of a name."""
+    parts = [b'--b\r\nContent-Disposition: form-data; name="%s"; filename="a.wav"\r\n\r\n' % file.encode() + WAV + b"\r\n"]
+    parts += [f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields]
+    status, _, body = d.request("POST", path, b"".join(parts) + b"--b--\r\n", {"Content-Type": "multipart/form-data; boundary=b", **dict(headers)})
+    return status, json.loads(body)
+
+
+@case
+def several_languages_and_a_task_are_honoured_or_refused(d):
+    path = "/v1/audio/transcriptions"
+    for fields, status, names in (([("languages[]", "en")], 200, None), ([("languages[]", "de"), ("languages[]", "en")], 400, "de,en"),
+                                  ([("languages", "klingon")], 400, "klingon"), ([("task", "transcribe")], 200, None),
+                                  ([("task", "translate")], 400, "translate"), ([("task", "sing")], 400, "sing")):
+        got, body = posted(d, path, "file", fields)
+        assert got == status and (status != 400 or names in body["error"]["message"]), (fields, got, body)
+
+
+@case
+def a_file_by_another_name_is_missed_by_its_own(d):
+    for file in ("audio_file", "audio"):
+        status, body = posted(d, "/v1/audio/transcriptions", file)
+        assert status == 400 and body["error"]["param"] == "file" and file in body["error"]["message"], body
+    assert d.request("POST", "/asr", b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--b--\r\n",
+                     {"Content-Type": "multipart/form-data; boundary=b"})[0] == 400
+
+
+@case
+def paths_and_keys_of_groq_and_azure_work(_):
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write(f"[one]\nkey = {KEY}\n")
+        f.flush()
+        with Stenod(f"auth.keys={f.name}") as d:
+            key = {"api-key": KEY}
+            for path in ("/openai/v1/audio/transcriptions", "/openai/deployments/digits-en/audio/transcriptions?api-version=2024-10-21",
+                         "/openai/deployments/whisper-1/audio/transcriptions"):
+                status, body = posted(d, path, "file", headers=key)
+                assert status == 200 and body["text"] == DIGITS_TEXT, (path, status, body)
+                assert posted(d, path, "file")[0] == 401, path
+            status, body = posted(d, "/openai/deployments/no-such-model/audio/transcriptions?api-version=1", "file", headers=key)
+            assert status == 404 and body["error"]["code"] == "model_not_found" and "no-such-model" in body["error"]["message"], body
+            status, body = posted(d, "/openai/deployments/digits-en/audio/translations", "file", headers=key)
+            assert status == 400 and "translate" in body["error"]["message"], body
+            assert d.request("GET", "/openai/v1/models", None, key)[0] == 200
+            for path in ("/openai/deployments//audio/transcriptions", "/openai/deployments/digits-en", "/openai/v2/models"):
+                assert d.request("GET", path, None, key)[0] == 404, path
+            with connect(f"ws://127.0.0.1:{d.port}/openai/v1/realtime?intent=transcription", **{**OPEN, "additional_headers": key}) as ws:
+                assert "created" in json.loads(ws.recv(timeout=20 * SLOW))["type"]
+
+
+@case
+def no_dialect_at_the_root_is_no_page(_):
+    with Stenod("websocket.root=none") as d:
+        ask = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        status, _, body = d.request("GET", "/", None, ask)
+        assert status == 404 and "/v1/stream" in json.loads(body)["error"]["message"], (status, body)
+        assert d.request("GET", "/")[0] == 200
+
+
+@case
+def deepgrams_tokens_open_live_sessions(_):
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write(f"[one]\nkey = {KEY}\n")
+        f.flush()
+        with Stenod(f"auth.keys={f.name}") as d:
+            auth = {"Authorization": "Token " + KEY}
+            assert d.request("POST", "/v1/auth/grant")[0] == 401
+            for body, seconds in ((b"", 30), (b"{}", 30), (b'{"ttl_seconds":null}', 30), (b'{"ttl_seconds":3600}', 3600)):
+                status, _, got = d.request("POST", "/v1/auth/grant", body, auth)
+                granted = json.loads(got)
+                assert status == 200 and granted["expires_in"] == seconds and len(granted["access_token"]) > 30, got
+            for bad in (b'{"ttl_seconds":0}', b'{"ttl_seconds":3601}', b'{"ttl_seconds":"x"}', b"{", b"[]"):
+                status, headers, got = d.request("POST", "/v1/auth/grant", bad, auth)
+                assert status == 400 and json.loads(got)["err_msg"] == headers["dg-error"], (bad, got)
+            token = granted["access_token"]
+            for path in ("/v1/listen", "/v2/listen"):
+                with connect(f"ws://127.0.0.1:{d.port}{path}?encoding=linear16&sample_rate={RATE}",
+                             **{**OPEN, "additional_headers": {"Authorization": "Bearer " + token}}) as ws:
+                    ws.send('{"type":"CloseStream"}')
+            assert d.request("POST", "/v1/auth/grant", b"", {"Authorization": "Bearer " + token})[0] == 401
+            assert token not in d.output()
+
+
 @case
 def there_is_no_speech(d):
     status, _, body = d.request("POST", "/v1/audio/speech", b'{"model":"tts-1","input":"hi","voice":"alloy"}', {"Content-Type": "application/json"})
