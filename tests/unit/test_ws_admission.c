@@ -596,9 +596,9 @@ static void send_slowly(int fd, const char *text)
 
 static void heads_in_pieces_are_answered_when_they_are_whole(void **state)
 {
-    static const char ours[] = "GET /v1/stream HTTP/1.1\r\nConnection: Upgrade\r\n"
+    static const char ours[] = "GET /v1/stream HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
                                "Upgrade: websocket\r\n" GOOD;
-    static const char other[] = "GET /v2/stream HTTP/1.1\r\nConnection: Upgrade\r\n"
+    static const char other[] = "GET /v2/stream HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
                                 "Upgrade: websocket\r\n" GOOD "\r\nbehind";
     struct listener e = {0};
     struct fixture *h = &e.fixture;
