@@ -424,6 +424,10 @@ static bool iterate(steno_job *job, bool *again)
     }
     if (!st && job->state == FEEDING)
         st = feed(job, again, &err);
+    if (st == STENO_ERR_CANCELLED && !cancelled && !done) {
+        *again = false; /* the stream ended by itself: its last note says why, and wakes the job */
+        return true;
+    }
     if (!st && job->state == FLUSHING && done && !is_last_channel(job)) {
         *again = true; /* on a feeder: this may be a worker */
         st = next_channel(job, &err);
