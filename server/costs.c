@@ -2,6 +2,7 @@
 
 #include "base/cpu.h"
 #include "base/atomic_file.h"
+#include "base/map.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,20 +28,11 @@
 
 static bool hash_file(XXH3_state_t *h, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat sb;
-    void *p = MAP_FAILED;
-    bool ok = fd >= 0 && !fstat(fd, &sb);
-    if (ok && sb.st_size > 0)
-        p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (fd >= 0)
-        close(fd);
-    if (!ok || sb.st_size == 0)
-        return ok;
-    if (p == MAP_FAILED)
+    struct steno_map map;
+    if (steno_map_open(&map, path, NULL))
         return false;
-    XXH3_128bits_update(h, p, (size_t)sb.st_size);
-    munmap(p, (size_t)sb.st_size);
+    XXH3_128bits_update(h, map.p, map.n);
+    steno_map_close(&map);
     return true;
 }
 

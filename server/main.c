@@ -2,6 +2,7 @@
  * order. The parts and their threads: docs/server.md. */
 #define _GNU_SOURCE /* sigtimedwait */
 #include "base/clock.h"
+#include "base/map.h"
 #include "server/acceptor.h"
 #include "server/admin.h"
 #include "server/agent.h"
@@ -368,6 +369,7 @@ static void block_signals(sigset_t *set)
     sigaddset(set, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    steno_map_guard();
 }
 
 static int act(struct daemon *d, enum steno_action action)

@@ -108,6 +108,7 @@ steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(vo
     s->arg = arg;
     snprintf(s->name, sizeof s->name, "%s", name);
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* base/map.h: taken where it is raised */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     rc = pthread_create(out, NULL, start_named, s);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

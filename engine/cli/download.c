@@ -3,7 +3,7 @@
 
 #include "base/atomic_file.h"
 #include "cli/progress.h"
-#include "formats/map.h"
+#include "base/map.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include "cli/download.h"
 #include "cli/origins.h"
 #include "cli/progress.h"
-#include "formats/map.h"
+#include "base/map.h"
 #include "formats/zip.h"
 #include "store/hub_listing.h"
 #include "store/package_index.h"

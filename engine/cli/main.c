@@ -1,6 +1,7 @@
 /* steno: dispatches to the subcommands. */
 #include "cli/cli.h"
 
+#include "base/map.h"
 #include "base/pages.h"
 #include "nn/passes/passes.h"
 #include "steno.h"
@@ -156,6 +157,7 @@ static int passes(void)
 int main(int argc, char **argv)
 {
     steno_pages_for_large();
+    steno_map_guard();
     if (argc < 2) {
         fputs("steno: no command given (see steno --help)\n", stderr);
         return EX_USAGE;

@@ -4,7 +4,7 @@
 #ifndef STENO_CONVERT_BUNDLE_H
 #define STENO_CONVERT_BUNDLE_H
 
-#include "formats/map.h"
+#include "base/map.h"
 #include "formats/tar.h"
 #include "formats/zip.h"
 

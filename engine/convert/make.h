@@ -4,7 +4,7 @@
 #ifndef STENO_CONVERT_MAKE_H
 #define STENO_CONVERT_MAKE_H
 
-#include "formats/map.h"
+#include "base/map.h"
 #include "formats/torch.h"
 #include "nn/graph/graph.h"
 

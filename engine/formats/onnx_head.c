@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/protobuf.h"
-#include "formats/map.h"
+#include "base/map.h"
 
 #define MAX_TEXT ((size_t)1 << 20) /* bytes of one name or value */
 

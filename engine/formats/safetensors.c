@@ -5,7 +5,7 @@
 
 #include "base/pages.h"
 #include "formats/json.h"
-#include "formats/map.h"
+#include "base/map.h"
 
 struct steno_safetensors {
     struct steno_map map; /* n 0: the bytes belong to the caller */
@@ -207,6 +207,11 @@ void steno_safetensors_rest(const steno_safetensors *s)
 {
     if (s->map.n)
         steno_pages_rest(s->map.p, s->map.n);
+}
+
+const struct steno_map *steno_safetensors_map(const steno_safetensors *s)
+{
+    return &s->map;
 }
 
 size_t steno_safetensors_count(const steno_safetensors *s)

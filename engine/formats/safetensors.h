@@ -7,7 +7,7 @@
 #ifndef STENO_FORMATS_SAFETENSORS_H
 #define STENO_FORMATS_SAFETENSORS_H
 
-#include "base/status.h"
+#include "base/map.h"
 
 typedef struct steno_safetensors steno_safetensors;
 
@@ -35,6 +35,8 @@ STENO_MUST steno_status steno_safetensors_parse(steno_safetensors **out, const v
 void steno_safetensors_close(steno_safetensors *s);
 /* Release the resident pages of a mapped file; they are read again when needed. */
 void steno_safetensors_rest(const steno_safetensors *s);
+/* The mapped file; n 0: the bytes are the caller's. */
+const struct steno_map *steno_safetensors_map(const steno_safetensors *s);
 
 size_t steno_safetensors_count(const steno_safetensors *s);
 const struct steno_safetensor *steno_safetensors_get(const steno_safetensors *s, size_t i);

@@ -2,7 +2,7 @@
 
 #include "base/arena.h"
 #include "base/pages.h"
-#include "formats/map.h"
+#include "base/map.h"
 #include "formats/pickle.h"
 #include "formats/zip.h"
 

@@ -12,7 +12,7 @@ import time
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, converse, eventually, pcm, tap, until_closed
+from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Skip, Stenod, case, converse, eventually, pcm, tap, until_closed
 
 PCM, RATE = pcm()
 MODEL = os.path.join(ROOT, "conf", "models", "digits-en")
@@ -348,6 +348,81 @@ def no_answer_names_a_path_of_the_server(_):
                 assert b"canary-" not in answer, answer
             assert any(b"the server's log says why" in answer for answer in told)
             assert "no-network/encoder.onnx" in d.output()
+
+
+# ---- files that change under a running server ----
+
+def rewrite(path, how):
+    """Files in `path` (or that file) shorter, or with other bytes of the same number; or other files in their names."""
+    for f in [path] if os.path.isfile(path) else [os.path.join(path, n) for n in os.listdir(path) if n.endswith((".onnx", ".stenopack"))]:
+        size = os.path.getsize(f)
+        with open(f + ".new" if how == "rename" else f, "wb" if how == "rename" else "r+b") as out:
+            if how == "truncate":
+                out.truncate(5000)
+            else:
+                out.write(os.urandom(size))
+        if how == "rename":
+            os.replace(f + ".new", f)
+
+
+def heals(d, path, how, text, model):
+    """The text, or an error that says why; after the files are right again and loaded, the text."""
+    want = [path] if os.path.isfile(path) else [os.path.join(path, n) for n in os.listdir(path)]
+    saved = {f: open(f, "rb").read() for f in want if os.path.isfile(f)}
+    rewrite(path, how)
+    errors = 0
+    for _ in range(3):
+        status, _, body = post(d, "")
+        if status != 200:
+            errors += 1
+            assert status == 500 and "overwritten while in use" in body["error"]["message"] and path not in body["error"]["message"], body
+        else:
+            assert body["text"] == text, (how, body)
+    assert d.proc.poll() is None and d.status("/healthz") == 200
+    generation = metric(d, "steno_model_generation", model)
+    for f, data in saved.items():
+        with open(f + ".new", "wb") as out:
+            out.write(data)
+        os.replace(f + ".new", f)
+    d.proc.send_signal(signal.SIGHUP)
+    assert eventually(lambda: metric(d, "steno_model_generation", model) == generation + 1, 60), d.output()[-2000:]
+    status, _, body = post(d, "")
+    assert status == 200 and body["text"] == text, body
+    return errors
+
+
+def under_a_running_server(model, text, name, changed):
+    """changed(directory of the model, of the cache): [(files that change, errors of three requests by how they do)]."""
+    with tempfile.TemporaryDirectory() as where:
+        mine, cache = os.path.join(where, name), os.path.join(where, "cache")
+        shutil.copytree(model, mine)
+        os.mkdir(cache, 0o700)
+        os.environ["CACHE_DIRECTORY"] = cache
+        try:
+            for _ in range(2):  # the second one maps the cache
+                with Stenod(f"model.dir={mine}") as d:
+                    assert post(d, "")[2]["text"] == text
+                    for path, errors in changed(mine, cache) if _ else ():
+                        for how, count in errors.items():
+                            assert heals(d, path, how, text, name) == count, (path, how, d.output()[-2000:])
+        finally:
+            del os.environ["CACHE_DIRECTORY"]
+
+
+@case
+def a_model_that_is_overwritten_in_use(_):
+    under_a_running_server(MODEL, DIGITS_TEXT, "digits-en", lambda mine, cache: [
+        (os.path.join(mine, "encoder.onnx"), {"truncate": 0, "overwrite": 0, "rename": 0}),  # not read again
+        (cache, {"truncate": 3, "overwrite": 3, "rename": 0})])
+
+
+@case
+def a_whisper_model_that_is_overwritten_in_use(_):
+    tiny = os.environ.get("STENO_WHISPER_TINY_EN") or os.path.join(ROOT, "build", "models", "tiny.en")
+    if not os.path.isdir(tiny):
+        raise Skip("set STENO_WHISPER_TINY_EN to a faster-whisper directory of tiny.en")
+    under_a_running_server(tiny, "Four, two, seven, one, nine, zero, three.", "tiny.en", lambda mine, cache: [
+        (os.path.join(mine, "model.bin"), {"truncate": 3, "overwrite": 3, "rename": 0})])
 
 
 if __name__ == "__main__":

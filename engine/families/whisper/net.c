@@ -632,8 +632,10 @@ steno_status steno_whisper_step(steno_whisper_runner *r, struct steno_whisper_as
         st = no_memory(err);
     if (!st) {
         fill(r, ask, n);
-        st = run(r, r->step, r->x, entries, err);
+        st = steno_whisper_weights_check(r->m->weights, err);
     }
+    if (!st)
+        st = run(r, r->step, r->x, entries, err);
     if (!st)
         st = score(r, ask, n, err);
     for (size_t i = 0; i < n; at += ask[i++].n)

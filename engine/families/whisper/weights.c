@@ -575,6 +575,17 @@ void steno_whisper_weights_rest(const steno_whisper_weights *w)
             steno_graph_rest_map(w->graph[i]);
 }
 
+steno_status steno_whisper_weights_check(const steno_whisper_weights *w, steno_err *err)
+{
+    steno_status st = steno_map_check(&w->map, w->file, err);
+    for (size_t i = 0; !st && i < w->n_shards; i++)
+        st = steno_map_check(steno_safetensors_map(w->shard[i]), w->file, err);
+    for (int i = 0; !st && i < 2; i++)
+        if (w->graph[i])
+            st = steno_map_check(&w->graph[i]->map, w->file, err);
+    return st;
+}
+
 const char *steno_whisper_weights_format(const steno_whisper_weights *w)
 {
     return w->format;

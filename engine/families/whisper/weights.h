@@ -68,6 +68,8 @@ STENO_MUST steno_status steno_whisper_weights_open(steno_whisper_weights **out, 
 bool steno_whisper_weights_probe(const char *path);
 void steno_whisper_weights_close(steno_whisper_weights *w);
 
+/* STENO_ERR_IO: a file of the weights was overwritten since it was opened (base/map.h). */
+STENO_MUST steno_status steno_whisper_weights_check(const steno_whisper_weights *w, steno_err *err);
 /* "ctranslate2", "huggingface", "ggml", "openai" or "onnx". */
 const char *steno_whisper_weights_format(const steno_whisper_weights *w);
 /* The file with the weights (the first of several). */

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "families/whisper/weights.h"
 #include "formats/json.h"
-#include "formats/map.h"
+#include "base/map.h"
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 #include "nn/graph/graph.h"

@@ -73,6 +73,8 @@ struct steno_network {
     struct steno_network_facts *facts;
     /* mapping that constants and packed weights point into, or NULL */
     struct steno_cache *cache;
+    /* the file with the packed weights, or NULL */
+    const struct steno_map *mapped;
 };
 
 struct pool_block {

@@ -135,7 +135,10 @@ steno_status steno_session_run(steno_session *s, steno_err *err)
     fp = steno_cpu_flush_denormals();
     st = steno_frame_run(s->main, s->in_ptr, err);
     steno_cpu_restore_denormals(fp);
-    return st;
+    return !st && s->net->mapped
+               ? steno_map_check(s->net->mapped, s->net->path ? s->net->path : "packed weights",
+                                 err)
+               : st;
 }
 
 const struct steno_tensor *steno_session_get(const steno_session *s, int i)

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static struct steno_graph *root_of(struct steno_graph *g)
 {
@@ -69,8 +68,7 @@ void steno_graph_free(struct steno_graph *g)
         return;
     for (int32_t i = 0; i < g->n_consts; i++)
         steno_constant_release(g->consts[i]);
-    if (g->map)
-        munmap(g->map, g->map_bytes);
+    steno_map_close(&g->map);
     steno_arena_free(g->arena);
 }
 

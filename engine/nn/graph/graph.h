@@ -10,6 +10,7 @@
 #define STENO_NN_GRAPH_GRAPH_H
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "nn/graph/tensor.h"
 
 typedef int32_t steno_value_id; /* value number; STENO_NONE: absent optional input or output */
@@ -161,8 +162,7 @@ struct steno_graph {
     struct steno_constant **consts; /* of g and its bodies; owned by the main graph */
     int32_t n_consts, cap_consts;
     /* The mapped model file, while constants are in it; owned by the main graph. */
-    void *map;
-    size_t map_bytes;
+    struct steno_map map;
     struct steno_region *regions;
     int32_t n_regions, cap_regions;
     /* metadata_props of the model (main graph only) */
@@ -213,7 +213,7 @@ STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_value
  * compare bytes (no alignment). */
 
 /* Give the mapping to the root graph g. */
-void steno_graph_take_map(struct steno_graph *g, void *map, size_t bytes);
+void steno_graph_take_map(struct steno_graph *g, const struct steno_map *map);
 /* Make an existing value constant with elements in that mapping. */
 STENO_MUST steno_status steno_graph_set_mapped(struct steno_graph *g, steno_value_id v,
                                                const struct steno_tensor *t, steno_err *err);

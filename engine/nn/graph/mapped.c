@@ -4,7 +4,6 @@
 #include "base/pages.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__) /* all from the heap, so that over-reads show */
 #define PAGED SIZE_MAX
@@ -48,8 +47,8 @@ void steno_constant_release(struct steno_constant *c)
  * the end of a load, when nearly all memory is taken, a table would be resident twice. */
 static void copy_in(struct steno_constant *c, const struct steno_graph *g)
 {
-    const char *from = c->file, *map = g ? g->map : NULL;
-    const bool mapped = map && from >= map && from < map + g->map_bytes;
+    const char *from = c->file, *map = g ? g->map.p : NULL;
+    const bool mapped = map && from >= map && from < map + g->map.n;
     for (size_t at = 0, n; at < c->bytes; at += n) {
         n = mapped && c->bytes - at > READ_BLOCK ? READ_BLOCK : c->bytes - at;
         memcpy((char *)c->owned + at, from + at, n);
@@ -118,10 +117,9 @@ void steno_graph_unfetch(struct steno_graph *g, steno_value_id v)
         steno_constant_release(steno_constant_of(t));
 }
 
-void steno_graph_take_map(struct steno_graph *g, void *map, size_t bytes)
+void steno_graph_take_map(struct steno_graph *g, const struct steno_map *map)
 {
-    g->map = map;
-    g->map_bytes = bytes;
+    g->map = *map;
 }
 
 steno_status steno_graph_set_mapped(struct steno_graph *g, steno_value_id v,
@@ -158,8 +156,8 @@ steno_status steno_graph_add_made(struct steno_graph *g, const char *name,
 void steno_graph_rest_map(struct steno_graph *g)
 {
     const struct steno_graph *r = root(g);
-    if (r->map)
-        steno_pages_rest(r->map, r->map_bytes);
+    if (r->map.n)
+        steno_pages_rest(r->map.p, r->map.n);
 }
 
 steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err)
@@ -172,8 +170,6 @@ steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err)
         g->consts[i]->join = NULL;
         g->consts[i]->maker = NULL;
     }
-    if (g->map)
-        munmap(g->map, g->map_bytes);
-    g->map = NULL;
+    steno_map_close(&g->map);
     return STENO_OK;
 }

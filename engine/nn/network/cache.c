@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,6 +45,7 @@ struct cache_facts {
 };
 
 struct steno_cache {
+    struct steno_map file;
     const char *map;
     size_t size;
     struct steno_packed_block *blocks;
@@ -69,8 +69,7 @@ void steno_cache_unmap(struct steno_cache *c)
 {
     if (!c)
         return;
-    if (c->map)
-        munmap((void *)(uintptr_t)c->map, c->size);
+    steno_map_close(&c->file);
     free(c->blocks);
     free(c);
 }
@@ -80,17 +79,16 @@ static struct steno_cache *map_file(const char *file)
     struct steno_cache *c = calloc(1, sizeof *c);
     int fd = c ? open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     struct stat sb;
-    void *p = MAP_FAILED;
-    if (fd >= 0 && !fstat(fd, &sb) && steno_cache_trusted(&sb) && sb.st_size > HEAD)
-        p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+    bool mapped = fd >= 0 && !fstat(fd, &sb) && steno_cache_trusted(&sb) && sb.st_size > HEAD &&
+                  !steno_map_fd(&c->file, fd, true, file, NULL);
     if (fd >= 0)
         close(fd);
-    if (p == MAP_FAILED) {
-        free(c);
+    if (!mapped || c->file.n <= HEAD) {
+        steno_cache_unmap(c);
         return NULL;
     }
-    c->map = p;
-    c->size = (size_t)sb.st_size;
+    c->map = c->file.p;
+    c->size = c->file.n;
     return c;
 }
 
@@ -162,6 +160,7 @@ bool steno_cache_load(steno_network *n, const char *path, const struct steno_net
     if (sound(c, id, &h) && read_table(c, &h) && take_facts(n, c, &h, path) &&
         build(n, c, &h, opt)) {
         n->cache = c;
+        n->mapped = &c->file;
         steno_cache_remember(id, opt->cache_dir);
         return true;
     }

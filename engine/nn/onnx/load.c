@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -165,8 +164,8 @@ static steno_status parse_file(struct steno_graph **out, int fd, const char *pat
     const char *slash = strrchr(path, '/');
     struct steno_onnx_large large = {.from = opt && opt->borrow_from ? opt->borrow_from : STAYS,
                                      .mapped = true};
+    struct steno_map map;
     char *dir;
-    void *map;
     steno_status st;
     if (fstat(fd, &sb) || !S_ISREG(sb.st_mode))
         return steno_fail(err, STENO_ERR_IO, "not a regular file");
@@ -175,17 +174,16 @@ static steno_status parse_file(struct steno_graph **out, int fd, const char *pat
     dir = slash ? strndup(path, (size_t)(slash - path) + (slash == path)) : strdup(".");
     if (!dir)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    /* The graph keeps the mapping; matrices are copied out when they are packed. A model file must
-     * be replaced by rename, not rewritten in place. */
-    map = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        st = steno_fail(err, STENO_ERR_IO, "%s", strerror(errno));
-    } else {
-        st = parse(out, map, (size_t)sb.st_size, dir, opt, info, &large, err);
+    /* the graph keeps the mapping; matrices are copied out when they are packed */
+    st = steno_map_fd(&map, fd, false, path, err);
+    if (!st) {
+        st = parse(out, map.p, map.n, dir, opt, info, &large, err);
+        if (st && steno_map_changed(&map))
+            st = steno_map_check(&map, path, err); /* the reason */
         if (st)
-            munmap(map, (size_t)sb.st_size);
+            steno_map_close(&map);
         else
-            steno_graph_take_map(*out, map, (size_t)sb.st_size);
+            steno_graph_take_map(*out, &map);
         if (!st)
             steno_graph_rest_map(*out);
     }
