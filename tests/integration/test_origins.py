@@ -67,7 +67,7 @@ def other_pages_create_and_delete_nothing(d):
     assert status(d, "DELETE", f"/v1/jobs/{job}", Origin=f"http://127.0.0.1:{d.port}") == 204
     # an old browser would send no Origin: text is not a recording
     for path in ("/v1/jobs", "/v1/transcribe", "/v1/listen", "/v1/realtime/client_secrets"):
-        assert status(d, "POST", path, WAV, Content_Type="text/plain") == 415, path
+        assert status(d, "POST", path, WAV[:9999], Content_Type="text/plain") == 415, path
     for kind in ("application/x-www-form-urlencoded", "audio/wav", "application/octet-stream"):
         code, _, body = d.request("POST", "/v1/transcribe?format=text", WAV, {"Content-Type": kind})
         assert code == 200 and body.decode().strip() == DIGITS_TEXT, kind
