@@ -6,7 +6,7 @@
  * After:  the same with W - 128 in i8, zero - 128
  * ONNX Runtime adds products of bytes of two signednesses in 16 bits on CPUs with AVX2 and without
  * VNNI, and these sums saturate (MatMulInteger and its relatives for u8 times i8, ConvInteger for
- * i8 times u8). Equal signednesses are exact and as fast on every CPU. */
+ * i8 times u8). Equal signednesses are exact on every CPU. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
