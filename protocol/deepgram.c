@@ -17,7 +17,7 @@ struct segment {
 };
 
 struct state {
-    bool vad_events;
+    bool interim, vad_events; /* what is sent */
     struct segment segments[STENO_AUDIO_MAX_CHANNELS];
     bool named; /* an encoding was given */
     struct steno_deepgram_wants wants;
@@ -112,10 +112,13 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
         return steno_native_query(name, value, &d->start, err);
     if (!strcmp(name, "multichannel"))
         return steno_query_bool(name, value, &d->start.multichannel, err);
-    if (!strcmp(name, "interim_results"))
-        return steno_query_bool(name, value, &d->start.interim, err);
-    if (!strcmp(name, "vad_events"))
-        return steno_query_bool(name, value, &s->vad_events, err);
+    if (!strcmp(name, "interim_results") || !strcmp(name, "vad_events")) {
+        steno_status st =
+            steno_query_bool(name, value, *name == 'i' ? &s->interim : &s->vad_events, err);
+        /* the first partial tells that sound is speech */
+        d->start.interim = s->interim || s->vad_events;
+        return st;
+    }
     if (!strcmp(name, "endpointing"))
         return set_endpointing(d, value, err);
     if (steno_deepgram_is_want(name) && d->start.hints)
@@ -480,7 +483,7 @@ static void follow_segment(struct steno_dialect_session *d, const struct steno_e
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     follow_segment(d, ev);
-    if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && d->start.interim))
+    if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && state_of(d)->interim))
         send_results(d, ev);
     if (ev->kind == STENO_UTTERANCE_END)
         send_moment(d, "UtteranceEnd", "last_word_end", d->offset + ev->end);

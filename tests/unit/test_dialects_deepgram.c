@@ -232,12 +232,20 @@ static void deepgram_has_no_speech_in_clicks_and_music(void **state)
     struct received h;
     (void)state;
     start(&h, &steno_dialect_deepgram);
+    assert_false(h.d.start.interim);
     query(&h, "vad_events", "true", STENO_OK);
+    assert_true(h.d.start.interim); /* speech is told with its first word, not with the final */
+    event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+    event(&h, STENO_PARTIAL, "four", STENO_FINAL_END);
+    says_some(&h, "{\"type\":\"SpeechStarted\",\"timestamp\":1.0}");
+    says_no_more(&h);
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    h.read = h.n;
     event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
     assert_true(h.d.dialect->is_busy(&h.d));
     event(&h, STENO_FINAL, "", STENO_FINAL_ENDPOINT);
-    says_some(&h, "{\"type\":\"Results\",\"is_final\":true,\"speech_final\":false,\"start\":0.0,"
-                  "\"duration\":2.25}");
+    says_some(&h, "{\"type\":\"Results\",\"is_final\":true,\"speech_final\":false,\"start\":2.0,"
+                  "\"duration\":0.25}");
     assert_false(h.d.dialect->is_busy(&h.d));
     event(&h, STENO_SPEECH_START, "", STENO_FINAL_END); /* words in the final alone */
     event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
