@@ -169,7 +169,9 @@ static steno_status round_x(struct steno_op_ctx *ctx, struct steno_rnn_run *r, c
         r->h8.q = steno_op_scratch(ctx, r->batch * r->p->hidden + 1);
         r->x8.scale = steno_op_scratch(ctx, (rows + 1) * sizeof(float));
         r->h8.scale = steno_op_scratch(ctx, (r->batch + 1) * sizeof(float));
-        if (!r->x8.q || !r->h8.q || !r->x8.scale || !r->h8.scale)
+        r->x8.zero = steno_op_scratch(ctx, (rows + 1) * sizeof(int32_t));
+        r->h8.zero = steno_op_scratch(ctx, (r->batch + 1) * sizeof(int32_t));
+        if (!r->x8.q || !r->h8.q || !r->x8.scale || !r->h8.scale || !r->x8.zero || !r->h8.zero)
             return steno_ops_nomem(ctx, err);
         steno_rnn_int8_round(r->k, *x, rows, r->input, &r->x8);
         return STENO_OK;

@@ -42,10 +42,13 @@ void steno_rnn_int8_round(const steno_kernels *k, const float *x, size_t rows, s
                           struct steno_rnn_rounded *out)
 {
     float scale;
-    steno_ops_range(k, x, rows * width, &scale, &out->zero);
-    k->quantize_f32(out->q, x, rows * width, scale, out->zero, false);
-    for (size_t i = 0; i < rows; i++)
+    int32_t zero;
+    steno_ops_range(k, x, rows * width, &scale, &zero);
+    k->quantize_f32(out->q, x, rows * width, scale, zero, false);
+    for (size_t i = 0; i < rows; i++) {
         out->scale[i] = scale;
+        out->zero[i] = zero;
+    }
 }
 
 void steno_rnn_int8_product(const steno_kernels *k, const struct steno_rnn_int8 *w,
@@ -58,7 +61,8 @@ void steno_rnn_int8_product(const steno_kernels *k, const struct steno_rnn_int8 
                                     .k = w->w->k,
                                     .a = x->q,
                                     .lda = w->w->k,
-                                    .a_zero = &x->zero,
+                                    .a_zero = x->zero,
+                                    .a_zero_step = 1,
                                     .packed = w->w->data,
                                     .scale = w->scale,
                                     .row_scale = x->scale,

@@ -20,11 +20,12 @@ void steno_rnn_int8_free(struct steno_rnn_int8 *w);
 /* Activations [rows, k] as u8. */
 struct steno_rnn_rounded {
     uint8_t *q;
-    float *scale; /* [rows], all the same */
-    int32_t zero;
+    /* [rows], all the same: the product finishes fastest with a scale and a zero point per row */
+    float *scale;
+    int32_t *zero;
 };
-/* Quantize x over the range of all its numbers and 0, as ONNX DynamicQuantizeLinear. q and scale
- * are memory of the caller. */
+/* Quantize x over the range of all its numbers and 0, as ONNX DynamicQuantizeLinear. The
+ * arrays are memory of the caller. */
 void steno_rnn_int8_round(const steno_kernels *k, const float *x, size_t rows, size_t width,
                           struct steno_rnn_rounded *out);
 /* Part `part` of n_parts of c [rows, n] = x w + bias; bias [n] or NULL. */
