@@ -202,6 +202,28 @@ static void other_convolutions_are_left_alone(void **state)
     steno_network_close(n);
 }
 
+/* Between convolutions: no Transpose but those of the graph's input and output. */
+static void limits_and_slopes_stay_channels_last(void **state)
+{
+    static const char *const types[] = {"Max", "Min", "PRelu"};
+    (void)state;
+    for (size_t i = 0; i < 2 * (sizeof types / sizeof types[0]); i++) {
+        struct mk_graph *m = start("b,4,6,5");
+        steno_network *n;
+        mk_f32(m, "w0", "6,4,3,3", w_data, 216);
+        mk_f32(m, "w1", "3,6,3,3", w_data + 5, 162);
+        mk_f32(m, "k", i % 2 ? "6,1,1" : "", w_data + 7, i % 2 ? 6 : 1);
+        conv(m, "x,w0", "a", 1, 1, 1);
+        mk_node(m, types[i / 2], "a,k", "b");
+        conv(m, "b,w1", "y", 1, 1, 1);
+        mk_output(m, "y", STENO_F32, NULL);
+        n = optimised(m);
+        assert_int_equal(pc_count(n, "ConvNhwc"), 2);
+        assert_int_equal(pc_count(n, "Transpose"), 2);
+        steno_network_close(n);
+    }
+}
+
 /* 8-bit weights that the graph dequantizes are constants before the convolution is packed. */
 static void widened_weights_fold(void **state)
 {
@@ -354,6 +376,7 @@ int main(void)
         cmocka_unit_test(subsampling_keeps_one_transpose),
         cmocka_unit_test(results_that_others_read_are_transposed_back),
         cmocka_unit_test(other_convolutions_are_left_alone),
+        cmocka_unit_test(limits_and_slopes_stay_channels_last),
         cmocka_unit_test(widened_weights_fold),
         cmocka_unit_test(activations_are_done_by_the_convolution),
     };

@@ -58,10 +58,11 @@ static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
 
 static bool one_input(const struct steno_node *n)
 {
-    static const char *const types[] = {"Relu", "Sigmoid",   "Tanh",        "Swish", "Erf",
-                                        "Sqrt", "LeakyRelu", "HardSigmoid", "Elu",   "HardSwish",
-                                        "Abs",  "Neg",       "Softplus",    "Clip",  "Identity",
-                                        "Gelu", "Mish",      "Softsign"};
+    static const char *const types[] = {
+        "Relu",      "Sigmoid",         "Tanh",  "Swish",    "Erf",  "Sqrt",     "LeakyRelu",
+        "Elu",       "HardSigmoid",     "Abs",   "Neg",      "Clip", "Softplus", "HardSwish",
+        "Gelu",      "Identity",        "Mish",  "Softsign", "Selu", "Celu",     "Exp",
+        "Log",       "ThresholdedRelu", "Round", "Floor",    "Ceil", "Reciprocal"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (steno_pass_is(n, types[i]))
             return true;
@@ -70,8 +71,11 @@ static bool one_input(const struct steno_node *n)
 
 static bool two_inputs(const struct steno_node *n)
 {
-    return steno_pass_is(n, "Add") || steno_pass_is(n, "Sub") || steno_pass_is(n, "Mul") ||
-           steno_pass_is(n, "Div");
+    static const char *const types[] = {"Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (steno_pass_is(n, types[i]))
+            return true;
+    return false;
 }
 
 static bool single(const struct steno_graph *g, steno_value_id v)
