@@ -253,6 +253,27 @@ static void rounding(const steno_kernels *k)
         }
 }
 
+static void bytes_as_floats(const steno_kernels *k)
+{
+    for (size_t n = 0; n < 140; n += n < 40 ? 1 : 33)
+        for (int is_signed = 0; is_signed < 2; is_signed++) {
+            float *y = guard_new(n), *mem, scale = n % 3 ? 0.37f : -1e-3f;
+            uint8_t *q = bytes_new(n, &mem);
+            int32_t zero = any_byte(is_signed);
+            for (size_t i = 0; i < n; i++)
+                q[i] = (uint8_t)random_bits();
+            k->dequantize_f32(y, q, n, scale, zero, is_signed);
+            for (size_t i = 0; i < n; i++) {
+                const float want = (float)(byte(q + i, is_signed) - zero) * scale;
+                if (y[i] != want)
+                    test_fail("n %zu: (%d - %d) * %a: %a, want %a", n, (int)byte(q + i, is_signed),
+                              zero, (double)scale, (double)y[i], (double)want);
+            }
+            guard_free(y);
+            guard_free(mem);
+        }
+}
+
 /* Every level against the definition, element by element. For infinities and ranges that overflow,
  * only the scale is checked. */
 static void rows_rounded(const steno_kernels *k)
@@ -376,6 +397,10 @@ void check_gemm_i8(const steno_kernels *k)
     }
     if (test_begin(k, "quantize_f32")) {
         rounding(k);
+        test_end();
+    }
+    if (test_begin(k, "dequantize_f32")) {
+        bytes_as_floats(k);
         test_end();
     }
     if (test_begin(k, "quantize_row_f32")) {

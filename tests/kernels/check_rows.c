@@ -257,6 +257,41 @@ static void transposes(const steno_kernels *k)
     }
 }
 
+static float window(const float *x, size_t ldx, size_t rows, size_t cols, bool max)
+{
+    float v = max ? -INFINITY : 0;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < cols; c++)
+            v = !max ? v + x[r * ldx + c] : isnan(v) || v > x[r * ldx + c] ? v : x[r * ldx + c];
+    return v;
+}
+
+/* Sums go in one order at every level. */
+static void windows(const steno_kernels *k)
+{
+    for (size_t n = 0; n < 150; n += n < 40 ? 1 : 13)
+        for (size_t stride = 1; stride < 4; stride++)
+            for (size_t size = 1; size < 4; size++) {
+                const size_t rows = size, cols = 1 + random_below(4);
+                const size_t wide = n ? (n - 1) * stride + cols : 0, ldx = wide + random_below(3);
+                const size_t total = n ? (rows - 1) * ldx + wide : 0;
+                const bool max = random_below(2);
+                float *x = guard_new(total), *y = guard_new(n);
+                fill_uniform(x, total);
+                if (total && random_below(2))
+                    x[random_below((unsigned)total)] = NAN;
+                k->pool_row_f32(y, n, x, ldx, rows, cols, stride, max);
+                for (size_t o = 0; o < n; o++) {
+                    const float want = window(x + o * stride, ldx, rows, cols, max);
+                    if (isnan(want) ? !isnan(y[o]) : y[o] != want)
+                        test_fail("n %zu stride %zu %zu x %zu: %a, want %a", n, stride, rows, cols,
+                                  (double)y[o], (double)want);
+                }
+                guard_free(x);
+                guard_free(y);
+            }
+}
+
 void check_rows(const steno_kernels *k)
 {
     if (test_begin(k, "sum_f32")) {
@@ -277,6 +312,10 @@ void check_rows(const steno_kernels *k)
     }
     if (test_begin(k, "min_reduce_f32")) {
         extremes(k, false);
+        test_end();
+    }
+    if (test_begin(k, "pool_row_f32")) {
+        windows(k);
         test_end();
     }
     if (test_begin(k, "log_sum_f32")) {

@@ -284,6 +284,10 @@ struct steno_kernels {
     float (*sum_f32)(const float *x, size_t n);
     float (*max_reduce_f32)(const float *x, size_t n);
     float (*min_reduce_f32)(const float *x, size_t n);
+    /* Windows of rows x cols: y[o] = the largest (max; NaN where one is) or the sum of
+     * x[r * ldx + o * stride + c] for r < rows and c < cols, both at least 1. */
+    void (*pool_row_f32)(float *y, size_t n, const float *x, size_t ldx, size_t rows, size_t cols,
+                         size_t stride, bool max);
     /* log of the sum of e^x; -inf where all are, NaN where one is. */
     float (*log_sum_f32)(const float *x, size_t n);
     float (*dot_f32)(const float *a, const float *b, size_t n);
@@ -400,6 +404,11 @@ struct steno_kernels {
      * ONNX QuantizeLinear, opset 10. */
     void (*quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
                          bool to_signed);
+
+    /* y = (q - zero) * scale for q of u8, or of i8 when is_signed; zero is within the range of q's
+     * type. ONNX DequantizeLinear, opset 10. All levels give the same bits. */
+    void (*dequantize_f32)(float *y, const void *q, size_t n, float scale, int32_t zero,
+                           bool is_signed);
 
     /* Quantize x to u8 over the range of x and 0: scale = (max - min) / 255 (1 where that is 0),
      * *zero = rint(-min / scale), q = saturate(round_half_even(x * (1 / scale)) + zero). NaN is

@@ -68,6 +68,7 @@ struct rows { /* scales and zero points, widened once */
     struct scaling q;
     const float *scale;
     const double *zero; /* NULL = 0 */
+    const float *zero_f32;
 };
 
 static steno_status read_rows(struct steno_op_ctx *ctx, struct rows *r, steno_err *err)
@@ -80,7 +81,8 @@ static steno_status read_rows(struct steno_op_ctx *ctx, struct rows *r, steno_er
         return st;
     r->scale = steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
     r->zero = z ? steno_ops_as_f64(ctx, z) : NULL;
-    return r->scale && (!z || r->zero) ? STENO_OK : steno_ops_nomem(ctx, err);
+    r->zero_f32 = z ? steno_ops_as_f32(ctx, z) : NULL;
+    return r->scale && (!z || (r->zero && r->zero_f32)) ? STENO_OK : steno_ops_nomem(ctx, err);
 }
 
 /* ---- QuantizeLinear ---- y = saturate(round_half_even(x / scale) + zero) */
@@ -193,6 +195,35 @@ static void dequantize_row(const struct rows *r, const void *x, steno_dtype from
     }
 }
 
+/* 8 bits to f32, one row of `inner` elements with one scale each, or a row of scales. False: other
+ * types or scales. */
+static bool dequantize_bytes(const struct steno_op_ctx *ctx, const struct rows *r,
+                             const struct steno_tensor *x, struct steno_tensor *y)
+{
+    const steno_kernels *k = steno_op_kernels(ctx);
+    const struct scaling *q = &r->q;
+    const bool by_column = q->inner == 1 && q->axis > 1, is_signed = x->dtype == STENO_I8;
+    const size_t rows = by_column ? q->outer : q->outer * q->axis,
+                 n = by_column ? q->axis : q->inner;
+    const uint8_t *from = x->data;
+    float *to = y->data;
+    if (!steno_ops_is_byte(x->dtype) || y->dtype != STENO_F32 || q->blocks)
+        return false;
+    for (size_t i = 0; i < rows; i++, from += n, to += n) {
+        const size_t at = q->n == 1 || by_column ? 0 : i % q->axis;
+        if (q->n == 1 || !by_column) {
+            k->dequantize_f32(to, from, n, r->scale[at], r->zero ? (int32_t)r->zero[at] : 0,
+                              is_signed);
+            continue;
+        }
+        k->dequantize_f32(to, from, n, 1, 0, is_signed);
+        if (r->zero_f32)
+            k->sub_f32(to, to, 1, r->zero_f32, 1, n);
+        k->mul_f32(to, to, 1, r->scale, 1, n);
+    }
+    return true;
+}
+
 static steno_status run_dequantize(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct rows r;
@@ -208,6 +239,8 @@ static steno_status run_dequantize(struct steno_op_ctx *ctx, steno_err *err)
     if (!steno_ops_is_int(x->dtype) || !steno_ops_is_float(t))
         return steno_ops_bad_type(ctx, err, steno_ops_is_float(t) ? x->dtype : t);
     st = steno_op_out(ctx, 0, t, &x->shape, &y, err);
+    if (!st && dequantize_bytes(ctx, &r, x, y))
+        return STENO_OK;
     for (size_t o = 0, i = 0; !st && o < r.q.outer; o++)
         for (size_t a = 0; a < r.q.axis; a++, i += r.q.inner) {
             size_t step, at = scale_at(&r.q, o, a, &step);

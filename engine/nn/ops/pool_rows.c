@@ -1,7 +1,9 @@
-/* Pooling by rows of the last axis, with the elementwise kernels. The taps of the other axes reduce
- * several rows to one. Then the windows of that row: where they overlap little, each is a reduction
- * of its own; else the row is reduced with copies of itself that are shifted by one tap each, and
- * every stride-th element of the result is taken. Rows go in blocks that stay in L1. */
+/* Pooling by rows of the last axis. Windows of neighbouring taps and a stride of 1 or 2 have a
+ * kernel, which reads rows with their padding. Others
+ * use the elementwise kernels: the taps of the other axes reduce several rows to one. Then the
+ * windows of that row: where they overlap little, each is a reduction of its own; else the row is
+ * reduced with copies of itself that are shifted by one tap each, and every stride-th element of
+ * the result is taken. Rows go in blocks that stay in L1. */
 #include "nn/ops/pool.h"
 
 #include <math.h>
@@ -16,14 +18,20 @@ struct pool_job {
     const steno_kernels *k;
     const float *x;
     float *y;
-    const float *taps; /* mean: the taps of each output along the last axis */
+    const float *taps;  /* mean: the taps of each output along the last axis */
+    const float *share; /* 1 / taps */
+    bool some_empty; /* an output has none */
     bool by_window;
+    /* with the kernel: elements of a row, of an image; scratch of each part, or NULL */
+    int64_t wide;
+    size_t images, parts, padded_size;
+    float *padded;
 };
 
 /* Number of the taps at from, from + step, ... that lie before `end`; at most n. */
 static int64_t taps_before(int64_t end, int64_t from, int64_t step, int64_t n)
 {
-    int64_t k = end <= from ? 0 : (end - from + step - 1) / step;
+    int64_t k = end <= from ? 0 : step == 1 ? end - from : (end - from + step - 1) / step;
     return k < n ? k : n;
 }
 
@@ -137,11 +145,115 @@ static void finish(const struct pool_job *j, int64_t a, int64_t b, int64_t from,
     rows *= steno_pool_taps(p, 1, b, &first, &padded[1]);
     if (p->include_pad)
         rows = padded[0] * padded[1];
+    if (rows && !j->some_empty) {
+        j->k->mul_f32(y, y, 1, j->share + from, 1, n);
+        j->k->affine_f32(y, y, n, 1 / (float)rows, 0);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         float taps = (float)rows * j->taps[(size_t)from + i];
         y[i] = taps != 0 ? y[i] / taps : 0;
     }
 }
+
+/* ---- with the kernel ---- */
+
+/* The rows of a window (a, b): taps of the first axis, and of the second one. */
+struct window_rows {
+    int64_t n[2], at[2]; /* numbers; where the first one is */
+};
+
+static struct window_rows rows_of(const struct steno_pooling *p, int64_t a, int64_t b)
+{
+    const int64_t o[2] = {a, b};
+    struct window_rows w;
+    for (int i = 0; i < 2; i++) {
+        int64_t first, padded;
+        w.n[i] = steno_pool_taps(p, i, o[i], &first, &padded);
+        w.at[i] = o[i] * p->stride[i] - p->before[i] + first * p->dilation[i];
+    }
+    return w;
+}
+
+/* A row of outputs of an image whose rows have `wide` elements, padding included. */
+static void pool_with_kernel(const struct pool_job *j, const float *image, int64_t a, int64_t b,
+                             float *y)
+{
+    const struct steno_pooling *p = j->p;
+    const struct window_rows w = rows_of(p, a, b);
+    float more[SPAN];
+    for (int64_t o = 0, n; o < p->n_out[2]; o += n) {
+        n = p->n_out[2] - o < SPAN ? p->n_out[2] - o : SPAN;
+        for (int64_t i = 0; i < n && (!w.n[0] || !w.n[1]); i++)
+            y[o + i] = p->kind == STENO_POOL_MAX ? -INFINITY : 0;
+        for (int64_t r = 0; r < w.n[0] && w.n[1]; r++) {
+            const int64_t row = (w.at[0] + r * p->dilation[0]) * p->in[1] + w.at[1];
+            j->k->pool_row_f32(r ? more : y + o, (size_t)n,
+                               image + row * j->wide + o * p->stride[2],
+                               (size_t)(p->dilation[1] * j->wide), (size_t)w.n[1],
+                               (size_t)p->kernel[2], (size_t)p->stride[2],
+                               p->kind == STENO_POOL_MAX);
+            if (r)
+                reduce(j, y + o, more, (size_t)n);
+        }
+    }
+    finish(j, a, b, 0, (size_t)p->n_out[2], y);
+}
+
+/* to: the rows of the image, padded. A whole image at once: rows that are read right after they
+ * are written, at other addresses, wait for the stores. */
+static void pad_image(const struct pool_job *j, const float *image, float *to)
+{
+    const struct steno_pooling *p = j->p;
+    const float outside = p->kind == STENO_POOL_MAX ? -INFINITY : 0;
+    const int64_t before = p->before[2] < j->wide ? p->before[2] : j->wide;
+    const int64_t in = p->in[2] < j->wide - before ? p->in[2] : j->wide - before;
+    for (int64_t r = 0; r < p->in[0] * p->in[1]; r++, to += j->wide, image += p->in[2]) {
+        for (int64_t i = 0; i < before; i++)
+            to[i] = outside;
+        memcpy(to + before, image, (size_t)in * sizeof *to);
+        for (int64_t i = before + in; i < j->wide; i++)
+            to[i] = outside;
+    }
+}
+
+static void pool_images(void *arg, int part)
+{
+    const struct pool_job *j = arg;
+    const struct steno_pooling *p = j->p;
+    const size_t image = (size_t)(p->in[0] * p->in[1] * p->in[2]),
+                 out = (size_t)(p->n_out[0] * p->n_out[1] * p->n_out[2]);
+    float *padded = j->padded ? j->padded + (size_t)part * j->padded_size : NULL;
+    for (size_t i = j->images * (size_t)part / j->parts;
+         i < j->images * ((size_t)part + 1) / j->parts; i++) {
+        float *y = j->y + i * out;
+        if (padded)
+            pad_image(j, j->x + i * image, padded);
+        for (int64_t a = 0; a < p->n_out[0]; a++)
+            for (int64_t b = 0; b < p->n_out[1]; b++, y += p->n_out[2])
+                pool_with_kernel(j, padded ? padded : j->x + i * image, a, b, y);
+    }
+}
+
+static steno_status run_with_kernel(struct steno_op_ctx *ctx, struct pool_job *j, steno_err *err)
+{
+    const struct steno_pooling *p = j->p;
+    j->parts = (size_t)steno_op_threads(ctx);
+    j->parts = j->parts < j->images ? j->parts : j->images;
+    j->wide = (p->n_out[2] - 1) * p->stride[2] + p->kernel[2];
+    if (!p->before[2] && j->wide <= p->in[2]) {
+        j->wide = p->in[2];
+    } else {
+        j->padded_size = (size_t)(p->in[0] * p->in[1] * j->wide);
+        j->padded = steno_op_scratch(ctx, (j->parts * j->padded_size + 1) * sizeof *j->padded);
+        if (!j->padded)
+            return steno_ops_nomem(ctx, err);
+    }
+    steno_op_parallel(ctx, (int)j->parts, pool_images, j);
+    return STENO_OK;
+}
+
+/* ---- without it ---- */
 
 /* Rows [begin, end) of the outputs of all images. */
 static void pool_some(void *arg, size_t begin, size_t end)
@@ -168,8 +280,8 @@ static void pool_some(void *arg, size_t begin, size_t end)
 steno_status steno_pool_rows(struct steno_op_ctx *ctx, const struct steno_pooling *p, size_t images,
                              const struct steno_tensor *x, struct steno_tensor *y, steno_err *err)
 {
-    struct pool_job j = {.p = p, .k = steno_op_kernels(ctx)};
-    float *taps = steno_op_scratch(ctx, (size_t)p->n_out[2] * sizeof *taps + 1);
+    struct pool_job j = {.p = p, .k = steno_op_kernels(ctx), .images = images};
+    float *taps = steno_op_scratch(ctx, 2 * (size_t)p->n_out[2] * sizeof *taps + 1);
     j.x = steno_ops_as_f32(ctx, x);
     j.y = steno_ops_out_f32(ctx, y);
     if (!j.x || !j.y || !taps)
@@ -177,12 +289,21 @@ steno_status steno_pool_rows(struct steno_op_ctx *ctx, const struct steno_poolin
     for (int64_t o = 0; p->kind == STENO_POOL_MEAN && o < p->n_out[2]; o++) {
         int64_t first, padded, n = steno_pool_taps(p, 2, o, &first, &padded);
         taps[o] = (float)(p->include_pad ? padded : n);
+        taps[p->n_out[2] + o] = 1 / taps[o];
+        j.some_empty = j.some_empty || taps[o] == 0;
     }
     j.taps = taps;
+    j.share = taps + p->n_out[2];
     j.by_window = p->dilation[2] == 1 &&
                   p->stride[2] * (p->kernel[2] - 1) > p->kernel[2] + REDUCTION_COSTS;
-    steno_ops_ranges(ctx, images * (size_t)(p->n_out[0] * p->n_out[1]),
-                     1 + 16384 / (1 + (size_t)p->in[2]), pool_some, &j);
+    if (!j.by_window && p->dilation[2] == 1 && p->stride[2] <= 2 && p->kind != STENO_POOL_LP) {
+        steno_status st = run_with_kernel(ctx, &j, err);
+        if (st)
+            return st;
+    } else {
+        steno_ops_ranges(ctx, images * (size_t)(p->n_out[0] * p->n_out[1]),
+                         1 + 16384 / (1 + (size_t)p->in[2]), pool_some, &j);
+    }
     steno_ops_put_f32(y, j.y);
     return STENO_OK;
 }

@@ -87,6 +87,14 @@ static void quantize_f32__scalar(void *q, const float *x, size_t n, float scale,
     }
 }
 
+static void dequantize_f32__scalar(float *y, const void *q, size_t n, float scale, int32_t zero,
+                                   bool is_signed)
+{
+    const uint8_t *from = q;
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)((is_signed ? (int8_t)from[i] : from[i]) - zero) * scale;
+}
+
 static void range_f32__scalar(const float *x, size_t n, float *range)
 {
     for (size_t i = 0; i < n; i++) {
@@ -159,6 +167,7 @@ void steno_kernels_gemm_i8__scalar(steno_kernels *k)
     k->gemm_i8_pack = gemm_i8_pack__scalar;
     k->gemm_i8_part = gemm_i8_part__scalar;
     k->quantize_f32 = quantize_f32__scalar;
+    k->dequantize_f32 = dequantize_f32__scalar;
     k->range_f32 = range_f32__scalar;
     k->quantize_in_f32 = quantize_in_f32__scalar;
     k->quantize_row_f32 = quantize_row_f32__scalar;

@@ -121,11 +121,28 @@ static void transpose_f32__scalar(float *dst, size_t ldd, const float *src, size
             dst[c * ldd + r] = src[r * lds + c];
 }
 
+static void pool_row_f32__scalar(float *y, size_t n, const float *x, size_t ldx, size_t rows,
+                                 size_t cols, size_t stride, bool max)
+{
+    for (size_t o = 0; o < n; o++) {
+        y[o] = max ? -INFINITY : 0;
+        for (size_t r = 0; r < rows; r++)
+            for (size_t c = 0; c < cols; c++) {
+                const float v = x[r * ldx + o * stride + c];
+                if (!max)
+                    y[o] += v;
+                else if (v > y[o] || v != v)
+                    y[o] = v;
+            }
+    }
+}
+
 void steno_kernels_rows__scalar(steno_kernels *k)
 {
     k->sum_f32 = sum_f32__scalar;
     k->max_reduce_f32 = max_reduce_f32__scalar;
     k->min_reduce_f32 = min_reduce_f32__scalar;
+    k->pool_row_f32 = pool_row_f32__scalar;
     k->log_sum_f32 = log_sum_f32__scalar;
     k->dot_f32 = dot_f32__scalar;
     k->dots_f32 = dots_f32__scalar;

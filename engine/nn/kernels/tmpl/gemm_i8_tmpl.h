@@ -969,6 +969,7 @@ void V_NAME(steno_kernels_gemm_i8)(steno_kernels *k)
     k->gemm_i8_rows = ROWS_OF_PART;
 #endif
     k->quantize_f32 = V_NAME(quantize_f32);
+    k->dequantize_f32 = V_NAME(dequantize_f32);
     k->range_f32 = V_NAME(range_f32);
     k->quantize_in_f32 = V_NAME(quantize_in_f32);
     k->quantize_row_f32 = V_NAME(quantize_row_f32);

@@ -14,6 +14,22 @@ static void V_NAME(quantize_f32)(void *q, const float *x, size_t n, float scale,
     }
 }
 
+/* i8 is u8 of the number plus 128, modulo 256. */
+static void V_NAME(dequantize_f32)(float *y, const void *q, size_t n, float scale, int32_t zero,
+                                   bool is_signed)
+{
+    const int32_t flip = is_signed ? 128 : 0;
+    const vf s = v_set1(scale);
+    const vi by = vi_set1(flip), byte = vi_set1(255), z = vi_set1(zero + flip);
+    const uint8_t *from = q;
+    size_t i = 0;
+    for (; i + VL <= n; i += VL)
+        v_store(y + i,
+                vi_to_float(vi_sub(vi_and(vi_add(vi_bytes(from + i), by), byte), z)) * s);
+    for (; i < n; i++)
+        y[i] = (float)((is_signed ? (int8_t)from[i] : from[i]) - zero) * scale;
+}
+
 static void V_NAME(range_f32)(const float *x, size_t n, float *range)
 {
     vf lo = v_set1(range[0]), hi = v_set1(range[1]), lo2 = lo, hi2 = hi;

@@ -302,11 +302,93 @@ static void V_NAME(transpose_f32)(float *dst, size_t ldd, const float *src, size
     transpose_blocks(dst, ldd, src, lds, rows, cols);
 }
 
+/* ---- windows ---- */
+
+/* Elements p, p + stride, ... of n <= VL outputs. Nothing behind the last one is read. */
+static inline __attribute__((always_inline)) vf pool_load(const float *p, size_t n, bool by_two)
+{
+    const size_t last = 2 * n - 1;
+    if (!by_two)
+        return n < VL ? v_load_m(p, v_tail(n)) : v_load(p);
+    if (last < VL)
+        return v_even(v_load_m(p, v_tail(last)), v_zero());
+    return v_even(v_load(p), v_load_m(p + VL, v_tail(last - VL)));
+}
+
+static inline __attribute__((always_inline)) vf pool_tap(vf acc, vf v, bool max)
+{
+    if (max)
+        return v_max_nan(v, acc);
+    return acc + v;
+}
+
+/* 2 VL outputs at a time: one sum of many taps waits for itself. Elements of another output follow,
+ * so that whole vectors can be read. */
+static inline __attribute__((always_inline)) void pool_pair(float *y, const float *x, size_t ldx,
+                                                            size_t rows, size_t cols, bool by_two,
+                                                            bool max)
+{
+    vf a = v_set1(max ? -INFINITY : 0), b = a;
+    for (size_t r = 0; r < rows; r++, x += ldx)
+        for (size_t c = 0; c < cols; c++) {
+            const float *p = x + c;
+            a = pool_tap(a, by_two ? v_even(v_load(p), v_load(p + VL)) : v_load(p), max);
+            p += by_two ? 2 * VL : VL;
+            b = pool_tap(b, by_two ? v_even(v_load(p), v_load(p + VL)) : v_load(p), max);
+        }
+    v_store(y, a);
+    v_store(y + VL, b);
+}
+
+/* n <= VL outputs */
+static inline __attribute__((always_inline)) void pool_rest(float *y, size_t n, const float *x,
+                                                            size_t ldx, size_t rows, size_t cols,
+                                                            bool by_two, bool max)
+{
+    vf acc = v_set1(max ? -INFINITY : 0);
+    for (size_t r = 0; r < rows; r++, x += ldx)
+        for (size_t c = 0; c < cols; c++)
+            acc = pool_tap(acc, pool_load(x + c, n, by_two), max);
+    if (n < VL)
+        v_store_m(y, v_tail(n), acc);
+    else
+        v_store(y, acc);
+}
+
+static inline __attribute__((always_inline)) void pool_vectors(float *y, size_t n, const float *x,
+                                                               size_t ldx, size_t rows, size_t cols,
+                                                               bool by_two, bool max)
+{
+    const size_t stride = by_two ? 2 : 1;
+    size_t o = 0;
+    for (; o + 2 * VL < n; o += 2 * VL)
+        pool_pair(y + o, x + o * stride, ldx, rows, cols, by_two, max);
+    for (; o < n; o += VL)
+        pool_rest(y + o, n - o < VL ? n - o : VL, x + o * stride, ldx, rows, cols, by_two, max);
+}
+
+static void V_NAME(pool_row_f32)(float *y, size_t n, const float *x, size_t ldx, size_t rows,
+                                 size_t cols, size_t stride, bool max)
+{
+    if (stride == 1 && max)
+        pool_vectors(y, n, x, ldx, rows, cols, false, true);
+    else if (stride == 1)
+        pool_vectors(y, n, x, ldx, rows, cols, false, false);
+    else if (stride == 2 && max)
+        pool_vectors(y, n, x, ldx, rows, cols, true, true);
+    else if (stride == 2)
+        pool_vectors(y, n, x, ldx, rows, cols, true, false);
+    else
+        for (size_t o = 0; o < n; o++)
+            pool_rest(y + o, 1, x + o * stride, ldx, rows, cols, false, max);
+}
+
 void V_NAME(steno_kernels_rows)(steno_kernels *k)
 {
     k->sum_f32 = V_NAME(sum_f32);
     k->max_reduce_f32 = V_NAME(max_reduce_f32);
     k->min_reduce_f32 = V_NAME(min_reduce_f32);
+    k->pool_row_f32 = V_NAME(pool_row_f32);
     k->log_sum_f32 = V_NAME(log_sum_f32);
     k->dot_f32 = V_NAME(dot_f32);
     k->dots_f32 = V_NAME(dots_f32);
