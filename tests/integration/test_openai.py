@@ -149,6 +149,27 @@ def deepgrams_tokens_open_live_sessions(_):
 
 
 @case
+def errors_of_the_http_library_are_json_too(d):
+    import socket
+    alive = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for data, status in ((b"POST /v1/transcribe HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+                         (alive + alive[:-2] + b"X: " + b"a" * 60000 + b"\r\n\r\n", 431), (alive + b"GET /" + b"a" * 60000 + b" HTTP/1.1\r\n\r\n", 414)):
+        with socket.create_connection(("127.0.0.1", d.port)) as s:
+            s.settimeout(60 * SLOW)
+            s.sendall(data)
+            got = b""
+            try:
+                while piece := s.recv(65536):
+                    got += piece
+            except ConnectionResetError:
+                pass
+        head, body = got[got.rindex(b"HTTP/1.1 "):].split(b"\r\n\r\n", 1)
+        assert head.startswith(b"HTTP/1.1 %d " % status) and b"Content-Type: application/json" in head, (status, got[-600:])
+        assert json.loads(body)["error"]["message"], body
+    assert d.request("GET", "/")[2].lower().startswith(b"<!doctype html")
+
+
+@case
 def there_is_no_speech(d):
     status, _, body = d.request("POST", "/v1/audio/speech", b'{"model":"tts-1","input":"hi","voice":"alloy"}', {"Content-Type": "application/json"})
     error = json.loads(body)["error"]
