@@ -42,6 +42,15 @@ static void merge(struct dims *m, int rank, const int64_t *dim, const int64_t *d
                 memcpy(d + r * dr, s + r * sr, (size_t)cols * sizeof(T));                          \
             return;                                                                                \
         }                                                                                          \
+        if (sc == 0 && dc == 1) { /* Expand */                                                     \
+            for (int64_t r = 0; r < rows; r++) {                                                   \
+                const T v = s[r * sr];                                                             \
+                T *const to = d + r * dr;                                                          \
+                for (int64_t c = 0; c < cols; c++)                                                 \
+                    to[c] = v;                                                                     \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t r0 = 0; r0 < rows; r0 += BLOCK)                                               \
             for (int64_t c0 = 0; c0 < cols; c0 += BLOCK) {                                         \
                 int64_t r1 = r0 + BLOCK < rows ? r0 + BLOCK : rows;                                \
