@@ -14,6 +14,8 @@
 
 #include <microhttpd.h>
 #include <stdatomic.h>
+#include <string.h>
+#include <strings.h>
 
 struct steno_request;
 struct steno_upload;
@@ -114,7 +116,11 @@ struct steno_request {
 /* The value of a request header; NULL when it is absent. */
 const char *steno_request_header(struct steno_request *rq, const char *name);
 /* Whether its Content-Type begins with type ("text/", "application/json"). */
-bool steno_request_has_type(struct steno_request *rq, const char *type);
+static inline bool steno_request_has_type(struct steno_request *rq, const char *type)
+{
+    const char *given = steno_request_header(rq, "Content-Type");
+    return given && !strncasecmp(given, type, strlen(type));
+}
 /* Find the request's API key. STENO_ERR_INVAL: a key is required and the request has none or a
  * wrong one; counted, and answered by steno_respond_wrong_key. */
 STENO_MUST steno_status steno_request_key(struct steno_request *rq, steno_key **key,

@@ -13,17 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 const char *steno_request_header(struct steno_request *rq, const char *name)
 {
     return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
-}
-
-bool steno_request_has_type(struct steno_request *rq, const char *type)
-{
-    const char *given = steno_request_header(rq, "Content-Type");
-    return given && !strncasecmp(given, type, strlen(type));
 }
 
 static enum steno_error_form errors_of(const struct steno_request *rq)
