@@ -20,7 +20,9 @@ static const char usage[] =
     "at\n"
     "several lengths, and on inputs at which wrong rewrites show: large and small numbers, zeros, "
     "an\n"
-    "outlier, equal rows, NaN, infinities. Compares every output. With recordings it compares the\n"
+    "outlier, equal rows, NaN, infinities. Compares every output. --onnxruntime shows whether a "
+    "file\n"
+    "that steno optimize wrote is right there. With recordings it compares the\n"
     "texts of two models, or of one model with and without passes. Exit status 0 when all agree, "
     "1\n"
     "when they differ.\n";
@@ -31,7 +33,7 @@ struct verify {
     struct cli_inputs_options in;
     long samples, batch, seed, length;
     double rtol, atol;
-    bool json, no_hard;
+    bool json, no_hard, onnxruntime;
     struct cli_network n;
 };
 
@@ -90,7 +92,7 @@ static steno_status compare_outputs(const struct verify *v, struct run *r, steno
 {
     for (int i = 0; i < r->p.n_out; i++) {
         const struct steno_tensor *a = steno_session_get(r->p.s[0], i);
-        const struct steno_tensor *b = steno_session_get(r->p.s[1], r->p.other[i]);
+        const struct steno_tensor *b = verify_output_b(&r->p, i);
         const char *name = steno_network_output(r->p.n[0], i)->name;
         char x[96], y[96];
         if (a->dtype != b->dtype || !steno_shape_equal(&a->shape, &b->shape))
@@ -123,9 +125,7 @@ static steno_status sample(const struct verify *v, struct run *r, int64_t length
                 (long long)length, why.msg);
         r->skipped++;
     } else {
-        st = verify_set_b(&r->p, &in, err);
-        if (!st)
-            st = steno_session_run(r->p.s[1], err);
+        st = verify_run_b(&r->p, &in, err);
         if (!st)
             st = compare_outputs(v, r, err);
         if (st)
@@ -205,6 +205,11 @@ static int64_t length_of(const struct verify *v, long i)
     return lengths[(size_t)i % (sizeof lengths / sizeof lengths[0])];
 }
 
+static const char *file_b(const struct verify *v)
+{
+    return v->path[1] ? v->path[1] : v->path[0];
+}
+
 static steno_status open_both(const struct verify *v, struct run *r, steno_err *err)
 {
     struct steno_network_options plain = v->n.net;
@@ -214,23 +219,25 @@ static steno_status open_both(const struct verify *v, struct run *r, steno_err *
     plain.precision = STENO_FP32;
     st = steno_network_open(&r->p.n[0], v->path[0], &plain, err);
     if (!st)
-        st = steno_network_open(&r->p.n[1], v->path[1] ? v->path[1] : v->path[0], &v->n.net, err);
+        st = steno_network_open(&r->p.n[1], file_b(v), &v->n.net, err);
     for (int k = 0; !st && k < 2; k++)
         st = steno_session_open(&r->p.s[k], r->p.n[k], &v->n.sess, err);
     if (st)
         return st;
     r->p.n_out = steno_network_n_outputs(r->p.n[0]);
     r->out = calloc((size_t)r->p.n_out + 1, sizeof *r->out);
+    r->p.name = calloc((size_t)r->p.n_out + 1, sizeof *r->p.name);
     r->p.other = calloc((size_t)r->p.n_out + 1, sizeof *r->p.other);
-    if (!r->out || !r->p.other)
+    if (!r->out || !r->p.name || !r->p.other)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     for (int i = 0; i < r->p.n_out; i++) {
-        const char *name = steno_network_output(r->p.n[0], i)->name;
-        r->p.other[i] = steno_network_find_output(r->p.n[1], name);
+        r->p.name[i] = steno_network_output(r->p.n[0], i)->name;
+        r->p.other[i] = steno_network_find_output(r->p.n[1], r->p.name[i]);
         if (r->p.other[i] < 0)
-            return steno_fail(err, STENO_ERR_INVAL, "B has no output '%s'", name);
+            return steno_fail(err, STENO_ERR_INVAL, "B has no output '%s'", r->p.name[i]);
     }
-    return STENO_OK;
+    return v->onnxruntime ? onnxruntime_open(&r->p.ort, file_b(v), r->p.name, r->p.n_out, err)
+                          : STENO_OK;
 }
 
 /* ---- reports ---- */
@@ -338,7 +345,9 @@ static int verify_networks(struct verify *v)
         steno_session_close(r.p.s[k]);
         steno_network_close(r.p.n[k]);
     }
+    onnxruntime_close(r.p.ort);
     free(r.out);
+    free(r.p.name);
     free(r.p.other);
     return st ? cli_fail(&err) : rc;
 }
@@ -376,6 +385,8 @@ int cli_verify(int argc, char **argv)
          "1e-2, "
          "in bf16 5e-2"},
         {"--atol", CLI_REAL, "X", &v.atol, 0, 0, "allowed absolute difference, likewise"},
+        {"--onnxruntime", CLI_FLAG, NULL, &v.onnxruntime, 0, 0,
+         "run B in ONNX Runtime, which python3 (or $STENO_PYTHON) has as a package"},
         {"--no-hard-inputs", CLI_FLAG, NULL, &v.no_hard, 0, 0, "random inputs only"},
         {"--model", CLI_MANY, "DIR", &v.models, 0, 0, "a model directory; one or two"},
         {"--audio", CLI_MANY, "FILE", &v.audio, 0, 0, "a recording, or a folder of recordings"},
@@ -389,6 +400,8 @@ int cli_verify(int argc, char **argv)
     v.in.batch = v.batch;
     if (rc == EX_OK && v.models.n && (v.models.n > 2 || !v.audio.n || n))
         rc = cli_usage("verify takes one or two --model with --audio, and no files then");
+    if (rc == EX_OK && v.models.n && v.onnxruntime)
+        rc = cli_usage("verify runs networks in ONNX Runtime, not models");
     if (rc == EX_OK && !v.models.n && (!n || v.audio.n))
         rc = cli_usage("verify needs a network, or --model and --audio");
     for (int i = 0; rc == EX_OK && i < n; i++)

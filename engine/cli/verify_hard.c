@@ -39,25 +39,45 @@ double verify_element(const struct steno_tensor *t, size_t i)
     }
 }
 
-steno_status verify_set_b(struct verify_pair *p, const struct cli_inputs *in, steno_err *err)
+static steno_status to_b(const struct verify_pair *p, int i, struct steno_tensor *t, int *k,
+                         steno_err *err)
 {
-    for (int i = 0; i < in->n; i++) {
-        const char *name = steno_network_input(p->n[0], i)->name;
-        int k = steno_network_find_input(p->n[1], name);
-        struct steno_tensor t = in->t[i];
-        steno_status st;
-        if (k < 0)
-            return steno_fail(err, STENO_ERR_INVAL, "B has no input '%s'", name);
-        if (t.dtype == STENO_I64 && steno_network_input(p->n[1], k)->dtype == STENO_I32) {
-            for (size_t e = 0; e < steno_numel(&t); e++)
-                ((int32_t *)t.data)[e] = (int32_t)((int64_t *)t.data)[e];
-            t.dtype = STENO_I32;
-        }
-        st = steno_session_set(p->s[1], k, &t, err);
-        if (st)
-            return st;
+    const char *name = steno_network_input(p->n[0], i)->name;
+    *k = steno_network_find_input(p->n[1], name);
+    if (*k < 0)
+        return steno_fail(err, STENO_ERR_INVAL, "B has no input '%s'", name);
+    if (t->dtype == STENO_I64 && steno_network_input(p->n[1], *k)->dtype == STENO_I32) {
+        for (size_t e = 0; e < steno_numel(t); e++)
+            ((int32_t *)t->data)[e] = (int32_t)((int64_t *)t->data)[e];
+        t->dtype = STENO_I32;
     }
     return STENO_OK;
+}
+
+steno_status verify_run_b(struct verify_pair *p, const struct cli_inputs *in, steno_err *err)
+{
+    struct steno_tensor *t = calloc((size_t)in->n + 1, sizeof *t);
+    const char **name = calloc((size_t)in->n + 1, sizeof *name);
+    steno_status st = t && name ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int i = 0; !st && i < in->n; i++) {
+        int k;
+        t[i] = in->t[i];
+        name[i] = steno_network_input(p->n[0], i)->name;
+        st = to_b(p, i, &t[i], &k, err);
+        if (!st && !p->ort)
+            st = steno_session_set(p->s[1], k, &t[i], err);
+    }
+    if (!st)
+        st =
+            p->ort ? onnxruntime_run(p->ort, t, name, in->n, err) : steno_session_run(p->s[1], err);
+    free(name);
+    free(t);
+    return st;
+}
+
+const struct steno_tensor *verify_output_b(const struct verify_pair *p, int i)
+{
+    return p->ort ? onnxruntime_get(p->ort, i) : steno_session_get(p->s[1], p->other[i]);
 }
 
 /* ---- the runs of A ---- */
@@ -163,7 +183,7 @@ static steno_status compare(const struct verify_pair *p, struct range **ranges, 
                             steno_err *err)
 {
     for (int i = 0; i < p->n_out; i++) {
-        const struct steno_tensor *t = steno_session_get(p->s[1], p->other[i]);
+        const struct steno_tensor *t = verify_output_b(p, i);
         const int rank = t->shape.rank;
         const size_t row = rank && count[i] ? (size_t)t->shape.dim[rank - 1] : 1;
         const double least = tolerance->coarse ? largest_spread(ranges[i], count[i]) : 0;
@@ -205,9 +225,7 @@ steno_status verify_hard_run(struct verify_pair *p, const struct cli_inputs_opti
     if (!st && out->ran)
         st = inputs(&in, p, o, kind, &changed, err);
     if (!st && out->ran)
-        st = verify_set_b(p, &in, err);
-    if (!st && out->ran)
-        st = steno_session_run(p->s[1], err);
+        st = verify_run_b(p, &in, err);
     if (!st && out->ran)
         st = compare(p, ranges, count, tolerance, out, err);
     if (st)

@@ -3,12 +3,15 @@
 #define STENO_CLI_VERIFY_HARD_H
 
 #include "cli/hard_inputs.h"
+#include "cli/onnxruntime.h"
 
 /* Two networks with the same outputs. */
 struct verify_pair {
     steno_network *n[2];
     steno_session *s[2];
-    int *other; /* index in B of each output of A */
+    onnxruntime *ort;  /* runs B in place of s[1]; NULL: none */
+    const char **name; /* of each output of A */
+    int *other;        /* index in B's session of each output of A */
     int n_out;
 };
 
@@ -25,10 +28,12 @@ struct verify_hard {
     double a, b;
 };
 
-/* Give A's inputs to B by name; 64-bit integers become 32-bit ones, in place, where B wants that.
+/* Run B on A's inputs, by name; 64-bit integers become 32-bit ones, in place, where B wants that.
  */
-STENO_MUST steno_status verify_set_b(struct verify_pair *p, const struct cli_inputs *in,
+STENO_MUST steno_status verify_run_b(struct verify_pair *p, const struct cli_inputs *in,
                                      steno_err *err);
+/* B's output of the name of A's output i, after that. */
+const struct steno_tensor *verify_output_b(const struct verify_pair *p, int i);
 double verify_element(const struct steno_tensor *t, size_t i);
 
 /* Run both on hard inputs of one kind. The allowed difference is the sum of rtol times the element

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -45,6 +46,24 @@ def equal_networks(d):
     assert r["samples"] == 5 and all(o["agrees"] and o["percent_within"] == 100 for o in r["outputs"]), r
     out, _ = steno("verify", a)
     assert "% within" in out and "5 samples" in out, out
+
+
+def in_onnxruntime(d):
+    """B runs in ONNX Runtime: the same numbers, a weight that differs, a file that it refuses, and no ONNX Runtime."""
+    a, b = model(f"{d}/a.onnx", 0.5), model(f"{d}/b.onnx", 0.5, wrong=0.25)
+    r = json.loads(steno("verify", a, "--onnxruntime", "--json")[0])
+    assert r["samples"] == 5 and all(o["agrees"] for o in r["outputs"]) and len(r["hard_inputs"]) > 3, r
+    assert not json.loads(steno("verify", a, b, "--onnxruntime", "--json", want=1)[0])["outputs"][0]["agrees"]
+    steno("optimize", a, "-o", f"{d}/c.onnx")
+    steno("verify", a, f"{d}/c.onnx", "--onnxruntime")
+    m = onnx.load(a)
+    m.graph.node[0].domain = "ai.steno"  # of no function
+    m.opset_import.append(helper.make_opsetid("ai.steno", 1))
+    m.graph.node[0].op_type = "Linear"
+    onnx.save(m, b)
+    assert "ONNX Runtime: " in steno("verify", a, b, "--onnxruntime", want=64)[1]
+    with mock.patch.dict(os.environ, STENO_PYTHON=f"{d}/nothing"):
+        assert f"ONNX Runtime: {d}/nothing: No such file" in steno("verify", a, "--onnxruntime", want=64)[1]
 
 
 def different_networks(d):
@@ -153,8 +172,8 @@ def options_of_every_command(_):
 
 
 def main():
-    tests = [equal_networks, different_networks, a_lost_clip_shows_at_hard_inputs, rows_stay_within_the_table, refusals, recordings, profile_adds_up,
-             graph_forms, options_of_every_command]
+    tests = [equal_networks, different_networks, in_onnxruntime, a_lost_clip_shows_at_hard_inputs, rows_stay_within_the_table,
+             refusals, recordings, profile_adds_up, graph_forms, options_of_every_command]
     failed = 0
     for n, t in enumerate(tests, 1):
         try:
