@@ -142,6 +142,9 @@ static steno_status open_input(struct decoder *d, const char *demuxer, steno_err
         return steno_fail(err, STENO_ERR_FORMAT,
                           "its index (moov) is missing or damaged: was the file cut off, or is it "
                           "still being written?");
+    if (rc == AVERROR(ENOMEM))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "its index is damaged: it asks for more memory than a file needs");
     return rc ? fail_av(err, rc, "the file cannot be opened") : STENO_OK;
 }
 

@@ -402,6 +402,17 @@ def damaged_and_cut_files_are_errors_of_their_upload_alone(d):
     with open(DIGITS, "rb") as f:
         code, _, text = d.request("POST", "/v1/transcribe?format=text", f.read())
     assert code == 200 and text.decode().strip() == DIGITS_TEXT
+
+
+@case
+def tables_of_mp4_that_claim_too_much_are_errors(d):
+    with open(os.path.join(ROOT, "tests/data/containers/chirp.m4a"), "rb") as f:
+        data = f.read()
+    for table in (b"stts", b"stsc", b"stco", b"stsz"):
+        at = data.index(table) + (12 if table == b"stsz" else 8)  # the number of its entries
+        for entries in (0x0fffffff, 0x1fffffff, 0xffffffff):
+            code, _, text = d.request("POST", "/v1/transcribe", data[:at] + entries.to_bytes(4, "big") + data[at + 4:])
+            assert code == 400 and "error" in json.loads(text), (table, entries, code, text)
     assert eventually_no_helper(d)
 
 
