@@ -1,6 +1,8 @@
 #include "server/check.h"
 
+#include "server/fetch.h"
 #include "server/job_hooks.h"
+#include "server/job_service.h"
 #include "server/listeners.h"
 #include "server/log.h"
 #include "server/server.h"
@@ -20,12 +22,15 @@ struct check {
     size_t errors;
 };
 
+/* key: the setting; it is put before the message unless that begins with it. */
 static void add(struct check *c, steno_status st, const steno_err *err, const char *key)
 {
-    char line[sizeof err->msg + 40];
+    char place[512], line[sizeof err->msg + sizeof place + 40];
+    const bool named = st && !strncmp(err->msg, key, strlen(key));
     if (!st)
         return;
-    snprintf(line, sizeof line, "%s%s%s", key, *key ? ": " : "", err->msg);
+    steno_config_place(c->srv.conf, key, place, sizeof place);
+    snprintf(line, sizeof line, "%s%s%s%s", place, named ? "" : key, named ? "" : ": ", err->msg);
     c->tell(line);
     c->errors++;
 }
@@ -35,7 +40,7 @@ static void check_model(struct check *c)
     /* a capacity is given, so that nothing is measured */
     const struct steno_pool_options opt = {.workers = 1, .max_streams = 1, .capacity = 1};
     steno_err err;
-    add(c, steno_models_open(&c->srv.models, c->srv.conf, &opt, &err), &err, "");
+    add(c, steno_models_open(&c->srv.models, c->srv.conf, &opt, &err), &err, "model.dir");
     steno_models_close(c->srv.models);
 }
 
@@ -53,6 +58,23 @@ static void check_addresses(struct check *c, const char *list, const char *key)
         else
             add(c, st, &err, key);
     }
+}
+
+static void check_tls(struct check *c)
+{
+    const struct steno_config *conf = c->srv.conf;
+    steno_err err;
+    steno_status st = steno_tls_check(conf->tls_certificate, conf->tls_key, &err);
+    const char *file = conf->tls_certificate;
+    const bool of_key = st && strncmp(err.msg, file, strlen(file));
+    add(c, st, &err, of_key ? "tls.key" : "tls.certificate");
+}
+
+static void check_file(struct check *c, const char *path, const char *key)
+{
+    steno_err err;
+    if (*path && access(path, R_OK))
+        add(c, steno_fail(&err, STENO_ERR_IO, "%s: %s", path, strerror(errno)), &err, key);
 }
 
 /* The directory of a key must be there, with these rights (access(2)). */
@@ -76,6 +98,33 @@ static void check_parent(struct check *c, const char *path, const char *key)
     check_directory(c, dir, W_OK, key);
 }
 
+/* A password without a queue is read by nobody, but its file should be there. */
+static void check_queue(struct check *c)
+{
+    const struct steno_config *conf = c->srv.conf;
+    steno_job_queue *queue = NULL;
+    steno_err err;
+    steno_status st;
+    if (!*conf->jobs_queue) {
+        check_file(c, conf->jobs_password, "jobs.queue_password");
+        return;
+    }
+    st = steno_job_service_open_shared(&queue, conf, &err);
+    if (st)
+        add(c, st, &err,
+            strncmp(err.msg, "jobs.queue_password", 19) ? "jobs.queue" : "jobs.queue_password");
+    else
+        queue->ops->close(queue);
+}
+
+static void check_fetcher(struct check *c)
+{
+    steno_fetcher *f = NULL;
+    steno_err err;
+    add(c, steno_fetcher_open(&f, c->srv.conf, NULL, &err), &err, "fetch.hosts");
+    steno_fetcher_close(f);
+}
+
 /* Jobs: a start makes the last directory of the path itself. */
 static void check_jobs(struct check *c)
 {
@@ -90,6 +139,8 @@ static void check_jobs(struct check *c)
         check_parent(c, conf->jobs_dir, "jobs.dir");
     else
         check_directory(c, conf->jobs_dir, W_OK, "jobs.dir");
+    check_file(c, conf->callback_ca, "jobs.callback_ca");
+    check_queue(c);
     if (!*conf->callback_secret)
         return;
     st = steno_job_hooks_read_secret(conf->callback_secret, &secret, &len, &err);
@@ -121,12 +172,12 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     add(&c, steno_keys_open(&c.srv.keys, conf->keys, &err), &err, "auth.keys");
     if (c.srv.keys && *conf->wyoming_listen)
         add(&c, steno_keys_named(c.srv.keys, conf->wyoming_key, &key, &err), &err, "wyoming.key");
-    add(&c, steno_server_open_vad(&c.srv, &err), &err, "");
+    add(&c, steno_server_open_vad(&c.srv, &err), &err, "vad.model");
     check_addresses(&c, conf->listen, "server.listen");
     if (*conf->wyoming_listen)
         check_addresses(&c, conf->wyoming_listen, "wyoming.listen");
     if (*conf->tls_certificate)
-        add(&c, steno_tls_check(conf->tls_certificate, conf->tls_key, &err), &err, "tls");
+        check_tls(&c);
     if (*conf->agent_listen)
         check_addresses(&c, conf->agent_listen, "server.agent_listen");
     if (*conf->admin)
@@ -135,6 +186,10 @@ size_t steno_check_start(const struct steno_config *conf, bool good,
     if (*conf->models_dir)
         check_directory(&c, conf->models_dir, R_OK, "models.dir");
     check_tracing(&c);
+    check_fetcher(&c);
+    if (*conf->state)
+        check_directory(&c, conf->state, W_OK, "server.state");
+    c.errors += steno_config_misspelt(tell);
     if (good)
         check_model(&c);
     steno_vad_close(c.srv.vad_rule);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* environ */
 #include "server/config.h"
 
 #include "protocol/dialect.h"
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum type { STRING, INT, BYTES, SECONDS, RATIO, BOOL };
 
@@ -437,8 +439,10 @@ static int on_key(void *user, const char *section, const char *key, const char *
         source_fail(s, err.code, s->line, err.msg);
         return 0;
     }
-    if (known)
+    if (known) {
         s->given[at] = true;
+        s->conf->line[at] = s->line;
+    }
     return 1;
 }
 
@@ -447,6 +451,7 @@ steno_status steno_config_read_text(struct steno_config *c, const char *name, co
 {
     struct source s = {.conf = c, .name = name, .text = text, .len = len, .err = err};
     int rc;
+    snprintf(c->file, sizeof c->file, "%s", name);
     rc = ini_parse_stream(next_line, &s, on_key, &s);
     /* inih goes on after a line that it cannot parse, and returns the first one. Lines that
      * end_line takes for sections are left, such as "[a ;]". */
@@ -505,6 +510,122 @@ steno_status steno_config_read_environment(struct steno_config *c, steno_err *er
     }
     options = read_option_variables(c, st ? NULL : err);
     return st ? st : options;
+}
+
+void steno_config_place(const struct steno_config *c, const char *text, char *out, size_t size)
+{
+    const struct steno_option_info *o;
+    const struct row *r;
+    char section[32], key[32], name[64];
+    int from, n = sscanf(text, "%31[a-z].%31[a-z_]", section, key);
+    size_t at, option;
+    bool first;
+    *out = '\0';
+    if (n != 2)
+        return;
+    r = find_row(section, key);
+    option = find_option(section, key);
+    if (!r && option == STENO_CONFIG_OPTIONS)
+        return;
+    at = r ? (size_t)(r - rows) : ROWS + option;
+    from = r ? c->from[at] : c->option_from[option];
+    if (from == STENO_CONFIG_FILE) {
+        snprintf(out, size, "%s:%d: ", c->file, c->line[at]);
+    } else if (from == STENO_CONFIG_ENVIRONMENT) {
+        o = r ? NULL : option_at(option, &first);
+        if (o)
+            option_variable(o, name, sizeof name);
+        snprintf(out, size, "environment variable %s: ", r ? r->env : name);
+    }
+}
+
+/* ---- misspelt variables ---------------------------------------------------------------------- */
+
+#define NAME_MAX_LETTERS 63
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Edits from one name to the other: a letter more, less or other, or two that changed places
+ * (optimal string alignment). */
+static int count_edits(const char *a, const char *b)
+{
+    unsigned char d[NAME_MAX_LETTERS + 1][NAME_MAX_LETTERS + 1];
+    const size_t n = strlen(a), m = strlen(b);
+    for (size_t i = 0; i <= n; i++)
+        for (size_t k = 0; k <= m; k++) {
+            int best = (int)(i ? k ? 255 : i : k);
+            if (i && k) {
+                best = least(d[i - 1][k], d[i][k - 1]) + 1;
+                best = least(best, d[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
+            }
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                best = least(best, d[i - 2][k - 2] + 1);
+            d[i][k] = (unsigned char)best;
+        }
+    return d[n][m];
+}
+
+/* Name i of those that our programs read; "" past the last one. */
+static const char *known_variable(size_t i, char *out, size_t size)
+{
+    static const char *const others[] = {"STENO_ADMIN", "STENO_CACHE",  "STENO_CATALOGUE",
+                                         "STENO_CPU",   "STENO_DATA",   "STENO_DECODE",
+                                         "STENO_KEY",   "STENO_SERVER", "STENO_MODEL"};
+    const size_t n = sizeof others / sizeof *others;
+    const struct steno_option_info *o;
+    bool first;
+    if (i < ROWS)
+        return rows[i].env;
+    if (i < ROWS + n)
+        return others[i - ROWS];
+    o = option_at(i - ROWS - n, &first);
+    if (!o)
+        return "";
+    option_variable(o, out, size);
+    return out;
+}
+
+/* Whether a name is misspelt. *meant: the name that it is nearest to. */
+static bool is_misspelt(const char *name, char *meant, size_t size)
+{
+    /* two edits of a short name make it another one */
+    int least_edits = strlen(name) < sizeof "STENO_" + 6 ? 2 : 3;
+    bool found = false;
+    char made[NAME_MAX_LETTERS + 1];
+    const char *known;
+    for (size_t i = 0; *(known = known_variable(i, made, sizeof made)); i++) {
+        const int n = strlen(known) <= NAME_MAX_LETTERS ? count_edits(name, known) : 255;
+        if (!n)
+            return false;
+        if (n < least_edits) {
+            least_edits = n;
+            snprintf(meant, size, "%s", known);
+            found = true;
+        }
+    }
+    return found;
+}
+
+size_t steno_config_misspelt(void (*tell)(const char *message))
+{
+    size_t found = 0;
+    for (char *const *e = environ; *e; e++) {
+        char name[NAME_MAX_LETTERS + 1], meant[NAME_MAX_LETTERS + 1], message[256];
+        const size_t n = strcspn(*e, "=");
+        if (n >= sizeof name || strncmp(*e, "STENO_", 6))
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)n, *e);
+        if (!is_misspelt(name, meant, sizeof meant))
+            continue;
+        snprintf(message, sizeof message, "environment variable %s: unknown; %s is known", name,
+                 meant);
+        tell(message);
+        found++;
+    }
+    return found;
 }
 
 steno_status steno_config_search(const struct steno_config *c, const char *family,
@@ -656,15 +777,36 @@ static steno_status check_pings(const struct steno_config *c, steno_err *err)
     return STENO_OK;
 }
 
+static void put_before(steno_err *err, const char *place)
+{
+    char msg[sizeof err->msg];
+    memcpy(msg, err->msg, sizeof msg);
+    (void)steno_fail(err, err->code, "%s%s", place, msg);
+}
+
+static steno_status check_jobs(const struct steno_config *c, steno_err *err)
+{
+    if (*c->jobs_queue && !*c->jobs_dir)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "jobs.queue: needs jobs.dir, for recordings on their way");
+    return STENO_OK;
+}
+
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
         check_listen, check_wyoming, check_proxies, check_tls,  check_search, check_precision,
-        check_node,   check_vad,     check_log,     check_root, check_bodies, check_pings};
+        check_node,   check_vad,     check_log,     check_root, check_bodies, check_pings,
+        check_jobs};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;
-        if (checks[i](c, &local) && !note_error(c, &local, &first, err))
+        char place[sizeof local.msg];
+        if (!checks[i](c, &local))
+            continue;
+        steno_config_place(c, local.msg, place, sizeof place);
+        put_before(&local, place);
+        if (!note_error(c, &local, &first, err))
             break;
     }
     return first;

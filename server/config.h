@@ -121,6 +121,8 @@ struct steno_config {
 
     unsigned char from[96];                          /* per table row: the source of its value */
     unsigned char option_from[STENO_CONFIG_OPTIONS]; /* per row of the families' table */
+    char file[256];                                  /* the one that was read last */
+    int line[96 + STENO_CONFIG_OPTIONS];             /* of it; rows of both tables */
 };
 
 enum steno_config_source {
@@ -154,6 +156,13 @@ STENO_MUST steno_status steno_config_read_environment(struct steno_config *c, st
 /* Check the relations between keys (a body must fit the memory of all uploads, ...).
  * STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_err *err);
+/* Where the value of a setting comes from: "FILE:LINE: ", "environment variable NAME: " or "".
+ * text: SECTION.KEY, and anything behind it. */
+void steno_config_place(const struct steno_config *c, const char *text, char *out, size_t size);
+/* Tell of each environment variable whose name begins with STENO_, is of no program of ours, and is
+ * by a letter or two that of one: what it should have set stays as it was. Other names may be
+ * anybody's, such as those that Kubernetes gives (STENO_SERVICE_HOST). Returns their number. */
+size_t steno_config_misspelt(void (*tell)(const char *message));
 /* Complete what a stream did not set from the options of [model] and from model.search: its beam,
  * in io, and the options that its model's family has. STENO_ERR_INVAL as of
  * steno_options_read_list. */

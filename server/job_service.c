@@ -174,10 +174,9 @@ static bool is_needed(void *user, const char *id)
     return needed;
 }
 
-/* Open the store that other machines share. */
-static steno_status open_shared(steno_job_service *s, steno_err *err)
+steno_status steno_job_service_open_shared(steno_job_queue **out, const struct steno_config *conf,
+                                           steno_err *err)
 {
-    const struct steno_config *conf = s->sv->srv->conf;
     char *password = NULL;
     size_t len = 0;
     steno_status st = STENO_OK;
@@ -187,8 +186,8 @@ static steno_status open_shared(steno_job_service *s, steno_err *err)
             return steno_fail_in(err, st, "jobs.queue_password");
         password[strcspn(password, "\r\n")] = '\0';
     }
-    st = steno_job_redis_open(&s->queue, conf->jobs_queue, password,
-                              (int64_t)(conf->jobs_lease * 1000), err);
+    st = steno_job_redis_open(out, conf->jobs_queue, password, (int64_t)(conf->jobs_lease * 1000),
+                              err);
     if (password)
         explicit_bzero(password, len);
     free(password);
@@ -209,7 +208,7 @@ static steno_status open_store(steno_job_service *s, steno_err *err)
     if (st)
         return st;
     if (*s->sv->srv->conf->jobs_queue) {
-        st = open_shared(s, err);
+        st = steno_job_service_open_shared(&s->queue, s->sv->srv->conf, err);
         if (!st)
             steno_spool_clean(s->spool, is_no_copy, NULL);
         return st;

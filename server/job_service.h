@@ -28,6 +28,11 @@ struct steno_job_metrics {
 STENO_MUST steno_status steno_job_service_open(steno_job_service **out,
                                                const struct steno_services *services,
                                                steno_err *err);
+/* Open jobs.queue, the store that other machines share. Errors begin with the setting. */
+struct steno_config;
+STENO_MUST steno_status steno_job_service_open_shared(steno_job_queue **out,
+                                                      const struct steno_config *conf,
+                                                      steno_err *err);
 /* Begin to run jobs. */
 STENO_MUST steno_status steno_job_service_start(steno_job_service *s, steno_err *err);
 /* End: jobs that run are queued again, tasks are done to the last, none is taken. Accepts NULL. */

@@ -324,6 +324,11 @@ static void drain(struct daemon *d)
     (void)steno_limits_wait_idle(d->srv.limits, steno_now_ns() + LAST_WORDS_NS);
 }
 
+static void warn(const char *message)
+{
+    steno_log(LOG_WARNING, "%s", message);
+}
+
 static int serve(struct daemon *d)
 {
     steno_err err;
@@ -339,6 +344,7 @@ static int serve(struct daemon *d)
         return st == STENO_ERR_INTERNAL ? EX_SOFTWARE : EX_UNAVAILABLE;
     }
     announce(d);
+    (void)steno_config_misspelt(warn);
     if (d->conf.log_transcripts)
         steno_log(LOG_WARNING, "log.transcripts: recognised text is written to this log");
     wait_for_end(d);

@@ -777,12 +777,35 @@ def check_config_lists_all_errors_of_a_start(d):
                   "server.listen: 192.0.2.1:80: Cannot assign", "server.admin: /nonexistent/: No such file"]
         errors = [line for line in err.splitlines() if line.startswith("error: ")]
         assert code == 78 and len(errors) == len(wanted) and all(w in line for w, line in zip(wanted, errors)), err
+        lines = ["[jobs]", f"dir = {dir_}", "queue = redis://:a%zz@127.0.0.1/", f"callback_secret = {dir_}/no-secret", f"callback_ca = {dir_}/no.pem",
+                 "[auth]", f"keys = {dir_}/no.keys", "[tls]", f"certificate = {dir_}/no-certificate", f"key = {dir_}/no-key", "[server]",
+                 "listen = 192.0.2.1:80", f"state = {dir_}/no-state", f"admin = {dir_}/none/socket", "[limits]", "body = 20M", "upload_memory = 10M",
+                 "[tracing]", "endpoint = ftp://x", "[vad]", "model = none"]
+        with open(conf, "w", encoding="ascii") as f:
+            f.write("\n".join(lines) + "\n")
+        code, _, err = run("--config", conf, "--check-config", env={"STENO_LISTNE": "x", "STENO_HTTP_THREAD": "2", "STENO_SERVICE_HOST": "10.0.0.1",
+                                                                 "STENO_PORT": "tcp://10.0.0.1:80", "STENO_MODELS": f"{dir_}/no-models"})
+        errors = [line for line in err.splitlines() if line.startswith("error: ")]
+        for number, key in ((3, "jobs.queue: "), (4, "jobs.callback_secret: "), (5, "jobs.callback_ca: "), (7, "auth.keys: "), (9, "tls.certificate: "),
+                            (12, "server.listen: "), (13, "server.state: "), (14, "server.admin: "), (16, "limits.body "), (19, "tracing.endpoint: ")):
+            assert sum(line.startswith(f"error: {conf}:{number}: {key}") for line in errors) == 1, (number, key, err)
+        for start in ("STENO_LISTNE: unknown; STENO_LISTEN is", "STENO_HTTP_THREAD: unknown; STENO_HTTP_THREADS is", "STENO_MODELS: models.dir: "):
+            assert sum(line.startswith(f"error: environment variable {start}") for line in errors) == 1, (start, err)
+        assert code == 78 and len(errors) == 13, err
+        with open(conf, "w", encoding="ascii") as f:
+            f.write(f"[jobs]\ndir = {dir_}\nqueue = redis://127.0.0.1:1/\nqueue_password = {dir_}/no-password\n")
+        assert f"{conf}:4: jobs.queue_password: {dir_}/no-password: No such" in run("--config", conf, "--check-config")[2]
+        code, _, err = run("--config", conf, "--check-config", "--set", "jobs.queue_password=")
+        assert code == 78 and f"error: {conf}:3: jobs.queue: " in err, err  # nobody is there
+        assert f"{conf}:3: jobs.queue: needs jobs.dir" in run("--config", conf, "--check-config", "--set", "jobs.dir=")[2]
+        started = run("--config", conf)[2], run("--config", conf, "--set", "jobs.queue_password=")[2]
+        assert "jobs.queue_password: " in started[0] and "jobs.queue: " in started[1], started  # a start says the same
     code, _, err = run("--check-config", "--model", "/nonexistent/no-model")
     assert code == 78 and "no-model: there is no such directory" in err, (code, err)
     for setting, says in (("jobs.dir=/nonexistent/a/b", "jobs.dir: /nonexistent/a/: No such"), ("models.dir=/nonexistent/m", "models.dir: /nonexistent/m: No such"),
                           ("jobs.callback_secret=/nonexistent/c", "jobs.callback_secret: /nonexistent/c: No such"),
                           ("server.agent_listen=192.0.2.1:99", "server.agent_listen: 192.0.2.1:99: Cannot assign"),
-                          ("tracing.endpoint=ftp://x", "tracing.endpoint: 'ftp://x' is not a URL"), ("tls.certificate=/nonexistent/c", "tls: /nonexistent/c")):
+                          ("tracing.endpoint=ftp://x", "tracing.endpoint: 'ftp://x' is not a URL"), ("tls.certificate=/nonexistent/c", "tls.certificate: /nonexistent/c")):
         code, out, err = run("--check-config", "--set", "jobs.dir=/tmp/steno-jobs-of-no-test", "--set", "tls.key=/nonexistent/k", "--set", setting)
         assert code == 78 and says in err and "is good" not in out, (setting, code, out, err)
     assert not os.path.exists("/tmp/steno-jobs-of-no-test")

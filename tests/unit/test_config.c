@@ -303,6 +303,77 @@ static void every_key_is_documented(void **state)
     free(sample);
 }
 
+static char told[512];
+
+static void tell(const char *message)
+{
+    snprintf(told, sizeof told, "%s", message);
+}
+
+/* Variables that are somebody else's are none of ours misspelt. */
+static void misspelt_variables_are_told_with_what_is_meant(void **state)
+{
+    static const struct {
+        const char *name, *meant; /* NULL: nothing is told */
+    } cases[] = {{"STENO_LISTNE", "STENO_LISTEN"},
+                 {"STENO_LISEN", "STENO_LISTEN"},
+                 {"STENO_MODLE", "STENO_MODEL"},
+                 {"STENO_JOBS_QUEU", "STENO_JOBS_QUEUE"},
+                 {"STENO_JOB_QUEUES", "STENO_JOBS_QUEUE"},
+                 {"STENO_MODEL_CTC_WIEGHT", "STENO_MODEL_CTC_WEIGHT"},
+                 {"STENO_LISTEN", NULL},
+                 {"STENO_DECODE", NULL},
+                 {"STENO_PORT", NULL}, /* of Kubernetes, for a service named steno */
+                 {"STENO_PORT_8080_TCP_ADDR", NULL},
+                 {"STENO_SERVICE_HOST", NULL},
+                 {"STENO_SERVICE_PORT_HTTP", NULL},
+                 {"STENO_BUILD", NULL},
+                 {"STENO_ROOT", NULL},
+                 {"STENO_", NULL},
+                 {"STENOL_ISTEN", NULL}};
+    char want[160];
+    size_t before = steno_config_misspelt(tell);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *old = getenv(cases[i].name);
+        *told = '\0';
+        if (!old)
+            setenv(cases[i].name, "x", 1);
+        assert_int_equal(steno_config_misspelt(tell) - before, cases[i].meant != NULL);
+        snprintf(want, sizeof want, "environment variable %s: unknown; %s is known", cases[i].name,
+                 cases[i].meant);
+        if (cases[i].meant)
+            assert_string_equal(told, want);
+        if (!old)
+            unsetenv(cases[i].name);
+    }
+}
+
+static void a_setting_knows_its_line(void **state)
+{
+    static const char text[] =
+        "[server]\nlisten = 127.0.0.1:1\n\n[model]\ndir = x\nctc_weight = 0.3\n";
+    static const char *const nowhere[] = {"model.dir", "log.level", "no.such", "x", ""};
+    struct steno_config c;
+    char place[80];
+    (void)state;
+    assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+    assert_int_equal(steno_config_read_text(&c, "a.conf", text, sizeof text - 1, NULL), STENO_OK);
+    steno_config_place(&c, "server.listen: wrong", place, sizeof place);
+    assert_string_equal(place, "a.conf:2: ");
+    steno_config_place(&c, "model.ctc_weight", place, sizeof place);
+    assert_string_equal(place, "a.conf:6: ");
+    assert_int_equal(steno_config_set(&c, "model", "dir", "y", STENO_CONFIG_ENVIRONMENT, NULL), 0);
+    steno_config_place(&c, "model.dir", place, sizeof place);
+    assert_string_equal(place, "environment variable STENO_MODEL: ");
+    assert_int_equal(steno_config_set(&c, "model", "dir", "y", STENO_CONFIG_FLAG, NULL), 0);
+    for (size_t i = 0; i < sizeof nowhere / sizeof *nowhere; i++) {
+        steno_config_place(&c, nowhere[i], place, sizeof place);
+        assert_string_equal(place, "");
+    }
+    steno_config_free(&c);
+}
+
 static void sample_with_its_comments_removed_is_the_defaults(void **state)
 {
     struct steno_config c;
@@ -413,6 +484,8 @@ int main(void)
         cmocka_unit_test(printed_settings_read_back_to_the_same),
         cmocka_unit_test(shipped_sample_is_the_table),
         cmocka_unit_test(every_key_is_documented),
+        cmocka_unit_test(misspelt_variables_are_told_with_what_is_meant),
+        cmocka_unit_test(a_setting_knows_its_line),
         cmocka_unit_test(sample_with_its_comments_removed_is_the_defaults),
         cmocka_unit_test(minimal_configuration_is_good),
         cmocka_unit_test(settings_that_contradict_each_other_are_refused),
