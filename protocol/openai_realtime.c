@@ -31,17 +31,17 @@ struct told {
 struct state {
     bool beta;
     struct told told;
-    bool any_audio;           /* since the session began */
-    bool has_audio;           /* since the last commit */
-    uint64_t events;          /* made so far, for ids */
-    uint64_t items;           /* begun so far; the running one has number `items` */
-    uint64_t committed;       /* number of the last item that was committed; 0: none */
-    bool item_open;           /* speech_started was sent for it */
-    size_t sent;              /* bytes of its text sent in deltas */
-    double item_from;         /* s */
+    bool any_audio;                /* since the session began */
+    bool has_audio;                /* since the last commit */
+    uint64_t events;               /* made so far, for ids */
+    uint64_t items;                /* begun so far; the running one has number `items` */
+    uint64_t committed;            /* number of the last item that was committed; 0: none */
+    bool item_open;                /* speech_started was sent for it */
+    size_t sent;                   /* bytes of its text sent in deltas */
+    double item_from;              /* s */
     struct steno_json_audio audio; /* of the message that arrives */
-    char event_id[ID_BYTES];  /* of the client's message, for errors */
-    char commit_id[ID_BYTES]; /* of its last commit */
+    char event_id[ID_BYTES];       /* of the client's message, for errors */
+    char commit_id[ID_BYTES];      /* of its last commit */
 };
 
 static struct state *state_of(struct steno_dialect_session *d)

@@ -179,8 +179,8 @@ static steno_status put_section(struct steno_buf *out, const struct steno_sectio
     THEN(st, steno_buf_printf(out,
                               ",\"temperature\":%.6g,\"avg_logprob\":%.6g,"
                               "\"compression_ratio\":%.6g,\"no_speech_prob\":%.6g",
-                              (double)s->temperature, s->avg_log_prob,
-                              (double)s->compression_ratio, (double)s->no_speech));
+                              (double)s->temperature, s->avg_log_prob, (double)s->compression_ratio,
+                              (double)s->no_speech));
     if (st || !*s->language)
         return st;
     st = steno_buf_puts(out, ",");

@@ -18,7 +18,7 @@ struct writer {
     struct steno_subtitle_options opt;
     size_t cues;
     unsigned channel; /* of the segment, from 1; 0 = the recording has one */
-    double *ends; /* [channels + 1] of their last cues: they may talk at once */
+    double *ends;     /* [channels + 1] of their last cues: they may talk at once */
 };
 
 static steno_status write_time(struct writer *w, double seconds)

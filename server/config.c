@@ -795,9 +795,9 @@ static steno_status check_jobs(const struct steno_config *c, steno_err *err)
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
-        check_listen, check_wyoming, check_proxies, check_tls,  check_search, check_precision,
-        check_node,   check_vad,     check_log,     check_root, check_bodies, check_pings,
-        check_jobs};
+        check_listen,    check_wyoming, check_proxies, check_tls, check_search,
+        check_precision, check_node,    check_vad,     check_log, check_root,
+        check_bodies,    check_pings,   check_jobs};
     steno_status first = STENO_OK;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         steno_err local;

@@ -37,7 +37,7 @@ struct fetch {
     struct steno_fetched got;
     const struct steno_fetch_sink *sink; /* NULL: got.body */
     CURL *handle;
-    int64_t deadline; /* of all hops */
+    int64_t deadline;           /* of all hops */
     struct curl_slist *headers; /* of the trace; NULL: none */
 };
 

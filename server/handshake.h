@@ -6,15 +6,15 @@
 #include "base/buf.h"
 
 struct steno_handshake {
-    char *memory;                        /* the other fields but model point into it */
-    char *model;                         /* that serves it, if its URL names one; else NULL */
-    bool answered;                       /* its 101 is sent already */
-    const char *target;                  /* path and query, undecoded */
-    const char *key, *version;           /* Sec-WebSocket-*; "" = absent, also below */
-    const char *protocols;               /* Sec-WebSocket-Protocol */
-    const char *authorization, *api_key; /* Authorization, X-API-Key */
-    const char *request_id;              /* X-Request-Id */
-    const char *beta;                    /* OpenAI-Beta */
+    char *memory;                           /* the other fields but model point into it */
+    char *model;                            /* that serves it, if its URL names one; else NULL */
+    bool answered;                          /* its 101 is sent already */
+    const char *target;                     /* path and query, undecoded */
+    const char *key, *version;              /* Sec-WebSocket-*; "" = absent, also below */
+    const char *protocols;                  /* Sec-WebSocket-Protocol */
+    const char *authorization, *api_key;    /* Authorization, X-API-Key */
+    const char *request_id;                 /* X-Request-Id */
+    const char *beta;                       /* OpenAI-Beta */
     const char *origin, *host, *fetch_site; /* Origin, Host, Sec-Fetch-Site */
     const char *traceparent;
     const char *tracestate[4]; /* the values of so many headers, in order */

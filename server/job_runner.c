@@ -87,7 +87,7 @@ struct steno_job_runner {
     pthread_t thread;
     int64_t next_sweep, next_claim;
     int64_t put_off; /* jobs, since a fetch ended, for which there was no place to fetch */
-    int64_t quiet; /* no warning about the store before */
+    int64_t quiet;   /* no warning about the store before */
 
     pthread_mutex_t lock; /* guards what follows, and the fields of runs named above */
     pthread_cond_t wake;

@@ -28,9 +28,9 @@ struct steno_key {
     char name[STENO_KEY_NAME];
     char secret[STENO_KEY_MAX + 1];
     int max_sessions;
-    bool gone;             /* no longer in the file */
-    unsigned version;      /* of the secret */
-    int ephemeral;         /* keys of it in the table */
+    bool gone;        /* no longer in the file */
+    unsigned version; /* of the secret */
+    int ephemeral;    /* keys of it in the table */
     int sessions;
     struct bucket requests, audio;
     struct steno_retry_spreader spreader;

@@ -57,7 +57,7 @@ struct steno_route {
     bool translate;             /* its text is to be in English */
     /* Answers a POST whose body, at most STENO_POST_BYTES, is in rq->body. It has a valid key. */
     enum MHD_Result (*post)(struct steno_request *rq);
-    bool no_body; /* post does not read it */
+    bool no_body;                                        /* post does not read it */
     enum MHD_Result (*remove)(struct steno_request *rq); /* answers DELETE at once */
     enum steno_error_form errors;
 };
@@ -101,8 +101,8 @@ struct steno_request {
     size_t reserved;       /* memory for it */
     const char *origin;    /* the header, for an answer in the middle of it */
     int expired;           /* status that was written within it; under the lock of http.c */
-    char note[160]; /* for the log line; the upload adds the rest when it is over */
-    char job[40];   /* id of the (first) job that the request made, or was about; "": none */
+    char note[160];        /* for the log line; the upload adds the rest when it is over */
+    char job[40];          /* id of the (first) job that the request made, or was about; "": none */
     const steno_key *key;
     const char *model; /* NULL: none was chosen */
     double audio_seconds, inference_seconds;

@@ -10,10 +10,9 @@ static const char *const api_names[] = {
     "stream", "deepgram",   "vosk",   "sherpa",      "realtime",    "wyoming"};
 static const char *const result_names[] = {"ok",      "bad",    "gone",    "timeout",
                                            "drained", "failed", "refused", "moved"};
-static const char *const rejection_names[] = {"sessions", "draining", "capacity",   "loading",
-                                              "key",      "origin",   "quota",      "memory",
-                                              "connections", "address", "slow",
-                                              "descriptors"};
+static const char *const rejection_names[] = {"sessions",    "draining", "capacity", "loading",
+                                              "key",         "origin",   "quota",    "memory",
+                                              "connections", "address",  "slow",     "descriptors"};
 static const char *const decode_names[] = {"empty", "format", "unsupported", "limit"};
 _Static_assert(COUNT(api_names) == STENO_SESSION_APIS, "a name per api");
 _Static_assert(COUNT(result_names) == STENO_SESSION_RESULTS, "a name per result");

@@ -28,7 +28,7 @@ struct steno_stored {
     steno_job_service *service;
     steno_spool_file *file; /* NULL before the first byte */
     char ids[STENO_JOB_URLS][STENO_JOB_ID];
-    size_t n;  /* jobs */
+    size_t n; /* jobs */
     struct steno_buf target, urls;
     char callback[STENO_FETCH_URL], method[8];
     double expires; /* s from now; 0 = never */

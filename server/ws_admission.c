@@ -257,8 +257,8 @@ void steno_ws_request_id(char out[STENO_REQUEST_ID], const struct steno_handshak
 static bool check_sender(const struct steno_server *srv, const struct steno_peer *peer,
                          const handshake *g, struct steno_ws_refusal *no)
 {
-    const struct steno_origin_headers headers = {
-        g->hs.origin, *g->hs.host ? g->hs.host : NULL, g->hs.fetch_site, g->hs.forwarded_host};
+    const struct steno_origin_headers headers = {g->hs.origin, *g->hs.host ? g->hs.host : NULL,
+                                                 g->hs.fetch_site, g->hs.forwarded_host};
     const char *why = steno_server_distrusts(srv, &peer->addr, &headers, true);
     if (!why)
         return true;

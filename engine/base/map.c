@@ -141,8 +141,8 @@ static void on_bus(int sig, siginfo_t *info, void *context)
     const uintptr_t from = (uintptr_t)info->si_addr & ~(page - 1);
     const uintptr_t to = info->si_code == BUS_ADRERR ? end_of(from) : 0;
     (void)context;
-    if (!to || mmap((void *)from, to - from, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-                    -1, 0) == MAP_FAILED)
+    if (!to || mmap((void *)from, to - from, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                    0) == MAP_FAILED)
         signal(sig, SIG_DFL); /* the read faults again, and the process ends */
     errno = saved;
 }

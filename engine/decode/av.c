@@ -251,8 +251,8 @@ static int64_t silence_before(struct decoder *d)
     if (d->timed && t != AV_NOPTS_VALUE && d->zero != AV_NOPTS_VALUE) {
         t = av_rescale_q(t, d->ic->streams[d->stream]->time_base, (AVRational){1, rate});
         if (is_time(t))
-            return steno_timeline_take(&d->timeline,
-                                       t - av_rescale(d->zero, rate, AV_TIME_BASE), n);
+            return steno_timeline_take(&d->timeline, t - av_rescale(d->zero, rate, AV_TIME_BASE),
+                                       n);
     }
     steno_timeline_go_on(&d->timeline, n);
     return 0;

@@ -210,10 +210,9 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
     if (bias != STENO_NONE && (bias = column(j, old.name, bias, rank)) == STENO_NONE)
         return STENO_ERR_NOMEM;
     wz = number(j, old.name, STENO_U8, &middle);
-    n = wz == STENO_NONE
-            ? NULL
-            : steno_quantize_node(j, "", conv ? "ConvInteger" : "MatMulInteger", 10, old.name, 4,
-                                  1, conv ? old.n_attr : 0, STENO_NONE);
+    n = wz == STENO_NONE ? NULL
+                         : steno_quantize_node(j, "", conv ? "ConvInteger" : "MatMulInteger", 10,
+                                               old.name, 4, 1, conv ? old.n_attr : 0, STENO_NONE);
     if (!n)
         return STENO_ERR_NOMEM;
     if (conv)

@@ -270,8 +270,7 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(steno_pool *p, int i)
     if (atomic_exchange_explicit(&w->seen, beats, memory_order_relaxed) != beats && busy)
         atomic_store_explicit(&w->since_ns, steno_now_ns(), memory_order_relaxed);
     return (struct steno_pool_heartbeat){
-        .busy = busy,
-        .since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed)};
+        .busy = busy, .since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed)};
 }
 
 /* ---- streams ------------------------------------------------------------------------------- */

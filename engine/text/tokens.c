@@ -108,7 +108,7 @@ static void classify(struct token *t, size_t n)
         t->flags = STENO_TOKEN_WORD;
     } else if (n &&
                utf8proc_iterate((const utf8proc_uint8_t *)t->piece, (utf8proc_ssize_t)n, &c) > 0) {
-        t->flags = steno_tokens_is_cjk(c)      ? STENO_TOKEN_ALONE
+        t->flags = steno_tokens_is_cjk(c) ? STENO_TOKEN_ALONE
                    : is_mark(t->piece, n) ? STENO_TOKEN_FOLLOWS
                                           : 0;
     }

@@ -21,11 +21,11 @@ typedef struct steno_tokens steno_tokens;
 #define STENO_TOKENS_MAX_FILE (64 << 20)
 
 enum {
-    STENO_TOKEN_WORD = 1u << 0,  /* begins a word, with a space before it */
-    STENO_TOKEN_ALONE = 1u << 1, /* a word by itself, without a space before it */
-    STENO_TOKEN_DROP = 1u << 2,  /* recognized, but not written (<unk>, <blk>, ...) */
-    STENO_TOKEN_BYTE = 1u << 3,  /* bytes of characters, perhaps not of whole ones */
-    STENO_TOKEN_JOINS = 1u << 4, /* the word goes on in the next token, unless that is ALONE */
+    STENO_TOKEN_WORD = 1u << 0,   /* begins a word, with a space before it */
+    STENO_TOKEN_ALONE = 1u << 1,  /* a word by itself, without a space before it */
+    STENO_TOKEN_DROP = 1u << 2,   /* recognized, but not written (<unk>, <blk>, ...) */
+    STENO_TOKEN_BYTE = 1u << 3,   /* bytes of characters, perhaps not of whole ones */
+    STENO_TOKEN_JOINS = 1u << 4,  /* the word goes on in the next token, unless that is ALONE */
     STENO_TOKEN_FOLLOWS = 1u << 5 /* belongs to the word before it: a mark, rest of a character */
 };
 

@@ -155,8 +155,8 @@ static steno_status add_token(struct steno_words *w, const steno_tokens *t, stru
     const char *text = steno_tokens_text(t, s->token, &len);
     /* joining tokens: a space between an ASCII word and a token that is a word by itself */
     const bool apart = steno_tokens_joining(t) && o->any && !o->alone;
-    const bool goes_on = o->any && ((o->joins && !(flags & STENO_TOKEN_ALONE)) ||
-                                    (flags & STENO_TOKEN_FOLLOWS));
+    const bool goes_on =
+        o->any && ((o->joins && !(flags & STENO_TOKEN_ALONE)) || (flags & STENO_TOKEN_FOLLOWS));
     if (!goes_on && (!o->any || o->alone || (flags & (STENO_TOKEN_WORD | STENO_TOKEN_ALONE)))) {
         steno_status st = close_word(w, o);
         if (st)

@@ -265,8 +265,7 @@ void check_winograd(const steno_kernels *k)
     const struct {
         const char *name;
         const struct steno_gemm_weights *g;
-    } kinds[] = {{"conv_winograd_f32", NULL},
-                 {"conv_winograd_bf16", &k->gemm_bf16}};
+    } kinds[] = {{"conv_winograd_f32", NULL}, {"conv_winograd_bf16", &k->gemm_bf16}};
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
         const struct steno_gemm_weights *g = kinds[kind].g;
         if ((g && !g->conv_winograd) || !test_begin(k, kinds[kind].name))

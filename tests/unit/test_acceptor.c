@@ -114,8 +114,8 @@ static void heads_that_readers_may_differ_about_are_known(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char head[192], *exact;
-        int n = snprintf(head, sizeof head, "POST / HTTP/1.1\r\nHost: h\r\n%s\r\n",
-                         cases[i].headers);
+        int n =
+            snprintf(head, sizeof head, "POST / HTTP/1.1\r\nHost: h\r\n%s\r\n", cases[i].headers);
         exact = malloc((size_t)n);
         memcpy(exact, head, (size_t)n);
         if (!steno_request_head_framing(exact, (size_t)n) != cases[i].good)

@@ -489,9 +489,9 @@ static void partials_are_asked_for_by_those_who_read_them(void **state)
 static void every_dialect_tells_what_was_heard_before_an_error(void **state)
 {
     static const struct steno_dialect *const all[] = {
-        &steno_dialect_native,  &steno_dialect_deepgram, &steno_dialect_flux,
-        &steno_dialect_vosk,    &steno_dialect_sherpa,   &steno_dialect_realtime,
-        &steno_dialect_wenet,   &steno_dialect_wyoming};
+        &steno_dialect_native, &steno_dialect_deepgram, &steno_dialect_flux,
+        &steno_dialect_vosk,   &steno_dialect_sherpa,   &steno_dialect_realtime,
+        &steno_dialect_wenet,  &steno_dialect_wyoming};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct received h;

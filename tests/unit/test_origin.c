@@ -10,14 +10,31 @@
 
 static void names_that_others_can_own_are_no_hosts_of_the_server(void **state)
 {
-    static const char *const good[] = {
-        "localhost", "localhost:8080", "LOCALHOST:8080", "a.localhost", "127.0.0.1:8080",
-        "[::1]:8080", "[::1]", "192.168.1.5", "stenod", "stenod:80", "x", "localhost.", "",
-        "stt.example.org", "STT.example.org:8443", "stt.example.org."};
-    static const char *const bad[] = {
-        "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example",
-        "stt.example.org.evil", "1.2.3", "[x.y]", "a.b.localhost.c",
-        "localhost@evil.example"};
+    static const char *const good[] = {"localhost",
+                                       "localhost:8080",
+                                       "LOCALHOST:8080",
+                                       "a.localhost",
+                                       "127.0.0.1:8080",
+                                       "[::1]:8080",
+                                       "[::1]",
+                                       "192.168.1.5",
+                                       "stenod",
+                                       "stenod:80",
+                                       "x",
+                                       "localhost.",
+                                       "",
+                                       "stt.example.org",
+                                       "STT.example.org:8443",
+                                       "stt.example.org."};
+    static const char *const bad[] = {"evil.example",
+                                      "evil.example:8080",
+                                      "localhost.evil.example",
+                                      "127.0.0.1.evil.example",
+                                      "stt.example.org.evil",
+                                      "1.2.3",
+                                      "[x.y]",
+                                      "a.b.localhost.c",
+                                      "localhost@evil.example"};
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!steno_origin_good_host(good[i], "other.example, stt.example.org"))

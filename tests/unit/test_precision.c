@@ -304,9 +304,9 @@ static void convolutions_that_the_format_does_not_hold_keep_f32(void **state)
         enum steno_precision p;
         float odd;
         int unheld;
-    } cases[] = {{STENO_FP16_WEIGHTS, 70000, 3},    {STENO_FP16_WEIGHTS, 2000, 0},
+    } cases[] = {{STENO_FP16_WEIGHTS, 70000, 3},     {STENO_FP16_WEIGHTS, 2000, 0},
                  {STENO_BF16_WEIGHTS, 3.395e38f, 3}, {STENO_BF16_WEIGHTS, 70000, 0},
-                 {STENO_INT8_WEIGHTS, 2e30f, 3},    {STENO_INT8_WEIGHTS, 0.05f, 0}};
+                 {STENO_INT8_WEIGHTS, 2e30f, 3},     {STENO_INT8_WEIGHTS, 0.05f, 0}};
     static float want[2 * IMAGE], have[2 * IMAGE];
     char cache[] = "/tmp/steno-test-XXXXXX";
     (void)state;

@@ -292,8 +292,11 @@ static void a_short_cue_takes_time_from_the_pauses_around_it(void **state)
 static void cues_of_single_words_are_not_late(void **state)
 {
     (void)state;
-    struct steno_word w[] = {{"a", 1, 1.2, 1}, {"b", 1.2, 1.4, 1}, {"c", 1.4, 1.4, 1},
-                             {"d", 1.4, 1.7, 1}, {"e", 1.7, 2.2, 1}};
+    struct steno_word w[] = {{"a", 1, 1.2, 1},
+                             {"b", 1.2, 1.4, 1},
+                             {"c", 1.4, 1.4, 1},
+                             {"d", 1.4, 1.7, 1},
+                             {"e", 1.7, 2.2, 1}};
     steno_transcript *t = transcript("a b c d e", w, 5);
     check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 1, .lines = 1},
                    "1\n00:00:00,700 --> 00:00:01,200\na\n\n2\n00:00:01,200 --> 00:00:01,400\nb\n\n"

@@ -16,13 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SEQ = 6,
-    BATCH = 3,
-    IN = 96,
-    H = 128,
-    GATES = 4
-};
+enum { SEQ = 6, BATCH = 3, IN = 96, H = 128, GATES = 4 };
 
 static const struct cell {
     const char *name;

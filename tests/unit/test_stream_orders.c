@@ -350,8 +350,8 @@ struct order {
     int steps;      /* of an early final that run between two pushes */
     double wait;    /* s that its work waits for a worker, each time */
     bool no_partials, no_tail;
-    char request;   /* F, E or 0 */
-    int at;         /* hops behind the first sound at which it comes */
+    char request; /* F, E or 0 */
+    int at;       /* hops behind the first sound at which it comes */
 };
 
 struct result {
@@ -393,8 +393,8 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
 /* A second of sound, a pause, a third of a second of sound, silence. */
 static size_t make_audio(const struct order *o, float *pcm, size_t *first_end)
 {
-    const size_t hop = (size_t)(o->rate / 100), parts[] = {10, 100, (size_t)o->pause, 33,
-                                                           (size_t)o->end};
+    const size_t hop = (size_t)(o->rate / 100),
+                 parts[] = {10, 100, (size_t)o->pause, 33, (size_t)o->end};
     uint32_t seed = 1;
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -463,8 +463,7 @@ static void request(steno_pool_stream *ps, char kind)
 static void run_pooled(steno_pool *p, const struct order *o, const float *pcm, size_t n, size_t at)
 {
     const struct steno_pool_stream_options so = {
-        .stream = {
-            .sample_rate = o->rate, .no_partials = o->no_partials, .no_tail = o->no_tail}};
+        .stream = {.sample_rate = o->rate, .no_partials = o->no_partials, .no_tail = o->no_tail}};
     steno_pool_stream *ps;
     bool waits = false;
     memset(&got, 0, sizeof got);
@@ -536,13 +535,12 @@ static steno_pool *open_pool(void)
 {
     static const struct steno_pool_costs costs = {.step = {0.01, 0.02, 0.04, 0.08, 0.16, 0.32}};
     steno_pool *p = NULL;
-    assert_int_equal(
-        steno_pool_open_with(
-            &p, &ops, &model,
-            &(struct steno_pool_options){
-                .workers = 1, .max_streams = 1, .buffer_seconds = 10, .costs = &costs},
-            NULL),
-        STENO_OK);
+    assert_int_equal(steno_pool_open_with(
+                         &p, &ops, &model,
+                         &(struct steno_pool_options){
+                             .workers = 1, .max_streams = 1, .buffer_seconds = 10, .costs = &costs},
+                         NULL),
+                     STENO_OK);
     return p;
 }
 
@@ -579,19 +577,18 @@ static size_t dice(size_t n)
 /* All that can follow each other, and how much of the block the stream took meanwhile. Only what
  * has begun can run or be dropped, a final drops what is left of an utterance, and a request comes
  * when all audio before it is taken. */
-static const char *const orders[] = {
-    "PP>=", "PB>=<", "PX>=", "PF=<",  "PE=<", "BR<",  "BS>=<", "BX>=", "BF<",  "BE<",
-    "RS>=<", "RX>=", "RF<",  "RE<",   "SP>=", "SB>=<", "SX>=", "SF<",  "SE<",  "XP>=",
-    "XB>=<", "XX>=", "XF=<", "XE=<",  "FP>=", "FB>=<", "FX>=", "FE<"};
+static const char *const orders[] = {"PP>=", "PB>=<", "PX>=", "PF=<",  "PE=<",  "BR<",  "BS>=<",
+                                     "BX>=", "BF<",   "BE<",  "RS>=<", "RX>=",  "RF<",  "RE<",
+                                     "SP>=", "SB>=<", "SX>=", "SF<",   "SE<",   "XP>=", "XB>=<",
+                                     "XX>=", "XF=<",  "XE=<", "FP>=",  "FB>=<", "FX>=", "FE<"};
 
 static void check_seen(void)
 {
     size_t n = 0;
     for (size_t i = 0; i < COUNT(orders); i++)
         for (const char *b = orders[i] + 2; *b; b++) {
-            const size_t k =
-                seen[strchr(kinds, orders[i][0]) - kinds][strchr(kinds, orders[i][1]) - kinds]
-                    [strchr(blocks, *b) - blocks];
+            const size_t k = seen[strchr(kinds, orders[i][0]) - kinds]
+                                 [strchr(kinds, orders[i][1]) - kinds][strchr(blocks, *b) - blocks];
             if (!k)
                 fail_msg("%.2s with block %c never came", orders[i], *b);
             n++;

@@ -30,9 +30,9 @@ static void check_text(const steno_tokens *t, int32_t id, const char *want, unsi
 static void pieces_get_their_word_marks(void **state)
 {
     (void)state;
-    steno_tokens *t =
-        parse("<blk> 0\n▁HE 1\nLLO 2\n world 3\n▁ 4\n 5\n<0xE4> 6\n中 7\nカ\t8\n9 9\n今天 10\n。 11\n?! 12\n"
-              "¿ 13\n( 14\n<0x9D> 15\n▁? 16\n");
+    steno_tokens *t = parse("<blk> 0\n▁HE 1\nLLO 2\n world 3\n▁ 4\n 5\n<0xE4> 6\n中 7\nカ\t8\n9 "
+                            "9\n今天 10\n。 11\n?! 12\n"
+                            "¿ 13\n( 14\n<0x9D> 15\n▁? 16\n");
     assert_int_equal(steno_tokens_count(t), 17);
     check_text(t, 0, "<blk>", 0);
     check_text(t, 1, "HE", STENO_TOKEN_WORD);

@@ -63,23 +63,26 @@ static void words_in_order_stay(void **state)
     }
 }
 
-#define P(text) {text, sizeof text - 1}
+#define P(text)                                                                                    \
+    {                                                                                              \
+        text, sizeof text - 1                                                                      \
+    }
 
 /* English that goes on in Chinese behind a pause: faster-whisper has one word "today?今天" there,
  * over the pause. */
 static void scripts_without_blanks_part_words(void **state)
 {
-    static const struct steno_bpe_piece pieces[] = {P(" How"), P(" today"), P("?"), P("今天"),
-                                                    P("天"),   P("\xE6\xA8"), P("\xA3"), P("ok"),
-                                                    P("<|endoftext|>")};
+    static const struct steno_bpe_piece pieces[] = {P(" How"), P(" today"), P("?"),
+                                                    P("今天"), P("天"),     P("\xE6\xA8"),
+                                                    P("\xA3"), P("ok"),     P("<|endoftext|>")};
     static const int32_t ids[] = {0, 1, 2, 3, 4, 2, 5, 6, 7, 2};
     int32_t jump[] = {0, 10, 30, 130, 140, 150, 155, 160, 180, 185, 190};
     float probability[10] = {0};
     static const struct {
         const char *text;
         double start, end;
-    } want[] = {{" How", 0, 0.2}, {" today?", 0.2, 0.6}, {"今天", 2.6, 2.8},
-                {"天?", 2.8, 3.0}, {"樣", 3.2, 3.6}, {"ok?", 3.6, 3.7}};
+    } want[] = {{" How", 0, 0.2},  {" today?", 0.2, 0.6}, {"今天", 2.6, 2.8},
+                {"天?", 2.8, 3.0}, {"樣", 3.2, 3.6},      {"ok?", 3.6, 3.7}};
     const struct steno_whisper_alignment a = {10, jump, probability};
     struct steno_whisper m = {0};
     struct steno_whisper_words w;

@@ -104,8 +104,8 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
     c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
-        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s,
-                                     sizeof c->s, NULL};
+        const struct steno_made m = {
+            STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s, sizeof c->s, NULL};
         return steno_prepare_weights_made(pc, in, &m, &c->lowered, err);
     }
     /* AMX tiles multiply bytes faster than sums of pixels can be formed */

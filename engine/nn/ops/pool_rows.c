@@ -20,7 +20,7 @@ struct pool_job {
     float *y;
     const float *taps;  /* mean: the taps of each output along the last axis */
     const float *share; /* 1 / taps */
-    bool some_empty; /* an output has none */
+    bool some_empty;    /* an output has none */
     bool by_window;
     /* with the kernel: elements of a row, of an image; scratch of each part, or NULL */
     int64_t wide;
@@ -97,9 +97,8 @@ static void reduce_rows(const struct pool_job *j, const float *image, int64_t a,
         to[i] = outside;
     for (int64_t r = 0; r < rows[0]; r++)
         for (int64_t s = 0; s < rows[1]; s++) {
-            int64_t at[2] = {
-                a * p->stride[0] - p->before[0] + (first[0] + r) * p->dilation[0],
-                b * p->stride[1] - p->before[1] + (first[1] + s) * p->dilation[1]};
+            int64_t at[2] = {a * p->stride[0] - p->before[0] + (first[0] + r) * p->dilation[0],
+                             b * p->stride[1] - p->before[1] + (first[1] + s) * p->dilation[1]};
             const float *x = image + (at[0] * p->in[1] + at[1]) * p->in[2] + from + lo;
             x = terms(j, term, x, (size_t)(hi - lo));
             if (any)
@@ -188,11 +187,10 @@ static void pool_with_kernel(const struct pool_job *j, const float *image, int64
             y[o + i] = p->kind == STENO_POOL_MAX ? -INFINITY : 0;
         for (int64_t r = 0; r < w.n[0] && w.n[1]; r++) {
             const int64_t row = (w.at[0] + r * p->dilation[0]) * p->in[1] + w.at[1];
-            j->k->pool_row_f32(r ? more : y + o, (size_t)n,
-                               image + row * j->wide + o * p->stride[2],
-                               (size_t)(p->dilation[1] * j->wide), (size_t)w.n[1],
-                               (size_t)p->kernel[2], (size_t)p->stride[2],
-                               p->kind == STENO_POOL_MAX);
+            j->k->pool_row_f32(
+                r ? more : y + o, (size_t)n, image + row * j->wide + o * p->stride[2],
+                (size_t)(p->dilation[1] * j->wide), (size_t)w.n[1], (size_t)p->kernel[2],
+                (size_t)p->stride[2], p->kind == STENO_POOL_MAX);
             if (r)
                 reduce(j, y + o, more, (size_t)n);
         }
@@ -294,8 +292,8 @@ steno_status steno_pool_rows(struct steno_op_ctx *ctx, const struct steno_poolin
     }
     j.taps = taps;
     j.share = taps + p->n_out[2];
-    j.by_window = p->dilation[2] == 1 &&
-                  p->stride[2] * (p->kernel[2] - 1) > p->kernel[2] + REDUCTION_COSTS;
+    j.by_window =
+        p->dilation[2] == 1 && p->stride[2] * (p->kernel[2] - 1) > p->kernel[2] + REDUCTION_COSTS;
     if (!j.by_window && p->dilation[2] == 1 && p->stride[2] <= 2 && p->kind != STENO_POOL_LP) {
         steno_status st = run_with_kernel(ctx, &j, err);
         if (st)

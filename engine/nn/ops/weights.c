@@ -387,9 +387,9 @@ static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t c
     const struct steno_tensor *t = steno_prepare_const(pc, in);
     const size_t numbers = t ? steno_numel(t) : 0;
     size_t *f32_bytes = s.made ? s.made->f32_bytes : NULL;
-    struct steno_weights *p =
-        f32_bytes ? describe(pc, steno_prepare_precision(pc), rows, cols)
-                  : describe_held(pc, s.w, numbers, s.made != NULL, rows, cols, 0);
+    struct steno_weights *p = f32_bytes
+                                  ? describe(pc, steno_prepare_precision(pc), rows, cols)
+                                  : describe_held(pc, s.w, numbers, s.made != NULL, rows, cols, 0);
     struct steno_packing how = {.n = 0};
     bool filled;
     void *block;

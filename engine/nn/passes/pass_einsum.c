@@ -68,8 +68,8 @@ static bool fits(const struct steno_graph *g, const struct steno_node *n, const 
 {
     for (const char *c = f->a; *c; c++) {
         int64_t x = extent(g, n->in[0], f->a, *c);
-        if (!strchr(f->y, *c) && (!strchr(f->b, *c) || x == STENO_DIM_ANY ||
-                                  x != extent(g, n->in[1], f->b, *c)))
+        if (!strchr(f->y, *c) &&
+            (!strchr(f->b, *c) || x == STENO_DIM_ANY || x != extent(g, n->in[1], f->b, *c)))
             return false;
     }
     for (const char *c = f->b; *c; c++)

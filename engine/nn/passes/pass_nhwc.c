@@ -59,10 +59,10 @@ static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
 static bool one_input(const struct steno_node *n)
 {
     static const char *const types[] = {
-        "Relu",      "Sigmoid",         "Tanh",  "Swish",    "Erf",  "Sqrt",     "LeakyRelu",
-        "Elu",       "HardSigmoid",     "Abs",   "Neg",      "Clip", "Softplus", "HardSwish",
-        "Gelu",      "Identity",        "Mish",  "Softsign", "Selu", "Celu",     "Exp",
-        "Log",       "ThresholdedRelu", "Round", "Floor",    "Ceil", "Reciprocal"};
+        "Relu", "Sigmoid",         "Tanh",  "Swish",    "Erf",  "Sqrt",      "LeakyRelu",
+        "Elu",  "HardSigmoid",     "Abs",   "Neg",      "Clip", "Softplus",  "HardSwish",
+        "Gelu", "Identity",        "Mish",  "Softsign", "Selu", "Celu",      "Exp",
+        "Log",  "ThresholdedRelu", "Round", "Floor",    "Ceil", "Reciprocal"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (steno_pass_is(n, types[i]))
             return true;

@@ -24,8 +24,7 @@ static void V_NAME(dequantize_f32)(float *y, const void *q, size_t n, float scal
     const uint8_t *from = q;
     size_t i = 0;
     for (; i + VL <= n; i += VL)
-        v_store(y + i,
-                vi_to_float(vi_sub(vi_and(vi_add(vi_bytes(from + i), by), byte), z)) * s);
+        v_store(y + i, vi_to_float(vi_sub(vi_and(vi_add(vi_bytes(from + i), by), byte), z)) * s);
     for (; i < n; i++)
         y[i] = (float)((is_signed ? (int8_t)from[i] : from[i]) - zero) * scale;
 }

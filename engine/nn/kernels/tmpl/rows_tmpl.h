@@ -324,9 +324,8 @@ static inline __attribute__((always_inline)) vf pool_tap(vf acc, vf v, bool max)
 
 /* 2 VL outputs at a time: one sum of many taps waits for itself. Elements of another output follow,
  * so that whole vectors can be read. */
-static inline __attribute__((always_inline)) void pool_pair(float *y, const float *x, size_t ldx,
-                                                            size_t rows, size_t cols, bool by_two,
-                                                            bool max)
+static inline __attribute__((always_inline)) void
+pool_pair(float *y, const float *x, size_t ldx, size_t rows, size_t cols, bool by_two, bool max)
 {
     vf a = v_set1(max ? -INFINITY : 0), b = a;
     for (size_t r = 0; r < rows; r++, x += ldx)
