@@ -64,8 +64,8 @@ ROW(STRING, precision, "model", "precision", "STENO_MODEL_PRECISION", "auto", 0,
     "Precision of the weights of products: fp32 (unchanged), bf16 or fp16 (half the memory), int8 "
     "(a quarter). auto: the fastest that the model allows, int8 on CPUs with AVX2 or AArch64's dot "
     "products, else bf16 on CPUs that multiply such numbers, else fp32. In networks that are in 8 "
-    "bits, auto and int8 keep all other weights in bf16 on CPUs that multiply such numbers. Applies "
-    "to every model.")
+    "bits, auto and int8 keep all other weights in bf16 on CPUs that multiply such numbers. "
+    "Applies to every model.")
 ROW(STRING, search, "model", "search", "STENO_MODEL_SEARCH", "", 0, 0,
     "Search of streams and uploads that do not set one, as NAME=VALUE, comma separated: beam, and "
     "the options that the model's family has for streams (steno model options). A name that is "

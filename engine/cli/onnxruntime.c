@@ -139,7 +139,7 @@ steno_status onnxruntime_open(onnxruntime **out, const char *path, const char *c
     o->n = n;
     o->array = calloc((size_t)n + 1, sizeof *o->array);
     o->t = calloc((size_t)n + 1, sizeof *o->t);
-    strcpy(o->dir, "/tmp/steno-verify-XXXXXX");
+    snprintf(o->dir, sizeof o->dir, "/tmp/steno-verify-XXXXXX");
     if (!o->array || !o->t)
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     else if (!mkdtemp(o->dir)) {
