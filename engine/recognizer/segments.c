@@ -43,6 +43,8 @@
 #define TRAIL 0.3            /* s of silence behind the last sound that a final hears */
 #define LATE_ENDPOINT 5.0    /* s: with more silence before it, finals are not begun early */
 #define PATIENCE 0.5         /* of the endpoint's silence, until a final is begun */
+#define LONG_PART 0.6        /* of the longest segment, from which on shorter pauses end it */
+#define LEAST_PAUSE 0.05     /* s: more than the closure of most stops within a word */
 
 static size_t to_samples(const steno_stream *s, double seconds)
 {
@@ -192,6 +194,18 @@ static steno_status begin_speech(steno_stream *s)
     return st ? st : steno_results_start(s);
 }
 
+/* Samples of silence that end the segment: the endpoint's, and the longer the segment the fewer, so
+ * that one that is too long ends between words, not in one. */
+static size_t ending_silence(const steno_stream *s)
+{
+    const struct steno_endpoint_rules *e = &s->opt.endpoint;
+    const double length = (double)s->in.g.seen / s->model->info.sample_rate;
+    const double left = (e->longest - length) / ((1 - LONG_PART) * e->longest);
+    return to_samples(s, left >= 1 ? e->silence_after
+                                   : fmin(e->silence_after,
+                                          fmax(left * e->silence_after, LEAST_PAUSE)));
+}
+
 static void close_segment(struct steno_segments *g, enum steno_final_reason reason, size_t keep)
 {
     g->due = g->final = true;
@@ -259,7 +273,7 @@ static steno_status take_hop(steno_stream *s)
     g->heard |= loud;
     if (silence(s) >= to_samples(s, e->silence_after))
         close_segment(g, STENO_FINAL_ENDPOINT, g->n - g->seen);
-    else if (g->seen >= to_samples(s, e->longest))
+    else if (silence(s) >= ending_silence(s) || g->seen >= to_samples(s, e->longest))
         close_segment(g, STENO_FINAL_LENGTH, g->n - g->seen);
     return st;
 }
@@ -405,7 +419,7 @@ static bool ready(const steno_stream *s)
 
 static double slack(const steno_stream *s)
 {
-    const size_t end = to_samples(s, s->opt.endpoint.silence_after), silent = silence(s);
+    const size_t end = ending_silence(s), silent = silence(s);
     return early_runs(s) && silent < end ? (double)(end - silent) / s->model->info.sample_rate : 0;
 }
 
@@ -436,7 +450,7 @@ static size_t missing_by_rules(const steno_stream *s)
 {
     const struct steno_segments *g = &s->in.g;
     size_t quiet = silence(s);
-    size_t rule = to_samples(s, s->opt.endpoint.silence_after);
+    size_t rule = ending_silence(s);
     size_t longest = to_samples(s, s->opt.endpoint.longest);
     size_t partial = g->partial > g->n ? g->partial - g->n : 1;
     size_t need = rule > quiet ? rule - quiet : 1, early = missing_to_early(s);

@@ -247,7 +247,7 @@ static steno_model model = {
              .hop = HOP,
              .frame_samples = HOP,
              .chunk_seconds = 1,
-             .endpoint = {.silence_alone = 1, .silence_after = 0.4, .longest = 3},
+             .endpoint = {.silence_alone = 1, .silence_after = 0.4, .longest = 6},
              .feeding = STENO_FEED_SEGMENTS,
              .segments = {.incremental = true, .early = true}}};
 
@@ -348,6 +348,7 @@ struct order {
     double every;   /* s between partials */
     size_t block;   /* samples of a push; 0: all there is; SIZE_MAX: what the stream needs */
     int steps;      /* of an early final that run between two pushes */
+    double longest; /* s of a segment; 0: more than there is */
     double wait;    /* s that its work waits for a worker, each time */
     bool no_partials, no_tail;
     char request; /* F, E or 0 */
@@ -463,7 +464,10 @@ static void request(steno_pool_stream *ps, char kind)
 static void run_pooled(steno_pool *p, const struct order *o, const float *pcm, size_t n, size_t at)
 {
     const struct steno_pool_stream_options so = {
-        .stream = {.sample_rate = o->rate, .no_partials = o->no_partials, .no_tail = o->no_tail}};
+        .stream = {.sample_rate = o->rate,
+                   .no_partials = o->no_partials,
+                   .no_tail = o->no_tail,
+                   .endpoint = {.longest = o->longest}}};
     steno_pool_stream *ps;
     bool waits = false;
     memset(&got, 0, sizeof got);
@@ -492,7 +496,8 @@ static void run_pooled(steno_pool *p, const struct order *o, const float *pcm, s
 static void run_alone(const struct order *o, const float *pcm, size_t n, size_t at,
                       struct result *r)
 {
-    const struct steno_stream_options so = {.sample_rate = o->rate};
+    const struct steno_stream_options so = {.sample_rate = o->rate,
+                                            .endpoint = {.longest = o->longest}};
     struct steno_event ev;
     steno_stream *s;
     memset(r, 0, sizeof *r);
@@ -565,6 +570,40 @@ static void a_partial_leaves_samples_that_begin_a_final(void **state)
     steno_pool_close(p);
 }
 
+/* Sounds of 0.33 s with 0.12 s between them, for 30 s. */
+static void a_segment_that_is_too_long_ends_between_sounds(void **state)
+{
+    enum { SOUND = 33 * HOP, PERIOD = 45 * HOP, ALL = 30 * RATE };
+    static float pcm[ALL];
+    const struct steno_stream_options so = {.no_partials = true};
+    struct steno_event ev;
+    steno_stream *s;
+    uint32_t seed = 1;
+    double last = 0;
+    int n = 0;
+    (void)state;
+    for (int i = 0; i < ALL; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        pcm[i] = (float)(int32_t)seed * 0x1p-31f * (i % PERIOD < SOUND ? 0.3f : 1e-5f);
+    }
+    model.info.endpoint.longest = 3;
+    assert_int_equal(steno_stream_open(&s, &model, &so, NULL), STENO_OK);
+    assert_int_equal(steno_stream_push(s, pcm, ALL, NULL), STENO_OK);
+    while (steno_stream_next(s, &ev)) {
+        if (ev.kind != STENO_FINAL)
+            continue;
+        assert_int_equal(ev.reason, STENO_FINAL_LENGTH);
+        assert_true(ev.time - last <= 3.001);
+        if ((int64_t)(ev.time * RATE + 0.5) % PERIOD < SOUND)
+            fail_msg("the final at %.3f s ends within a sound", ev.time);
+        last = ev.time;
+        n++;
+    }
+    assert_true(n >= 10 && last > 26);
+    model.info.endpoint.longest = 6;
+    steno_stream_close(s);
+}
+
 static steno_tokens *tokens;
 
 static size_t dice(size_t n)
@@ -609,6 +648,7 @@ static void every_order_ends_well(void **state)
                                 .every = every[dice(COUNT(every))],
                                 .block = sizes[dice(COUNT(sizes))],
                                 .steps = steps[dice(COUNT(steps))],
+                                .longest = dice(4) ? 0 : 1.5 + (double)dice(10) / 10,
                                 .wait = dice(8) ? 0 : 0.5,
                                 .no_partials = !dice(8),
                                 .no_tail = !dice(8),
@@ -639,6 +679,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_partial_leaves_samples_that_begin_a_final),
+        cmocka_unit_test(a_segment_that_is_too_long_ends_between_sounds),
         cmocka_unit_test(every_order_ends_well)};
     return cmocka_run_group_tests(tests, open_tokens, close_tokens);
 }

@@ -11,7 +11,7 @@
 #include "text/language.h"
 
 #define FAMILY "whisper"
-#define LONGEST 600.0 /* s of an utterance without a pause */
+#define LONGEST 20.0  /* s of an utterance without a pause */
 #define PAUSE 1.0     /* s of silence that end one */
 #define UNSURE -0.6f  /* log-probability of a text where there may be no speech */
 #define FRAME_SAMPLES 320
