@@ -4,20 +4,23 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
-from daemon import BUILD, ROOT, SLOW, Stenod, case, client, tap
+from daemon import BUILD, ROOT, SLOW, Skip, Stenod, case, client, tap
 
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as _f:
     COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", _f.read(), re.S) for line in block.splitlines()]
 
 
-def run(command, port=0):
+def run(command, port=0, model=None):
+    """What an example prints. model: a directory, which then hears the recording of the example; else digits are said."""
     command = command.replace("127.0.0.1:8080", f"127.0.0.1:{port}")
     command = command.replace("build/release/", BUILD + "/")
-    command = command.replace("tests/data/speech/jfk.wav", "tests/data/digits.wav")
+    if not model:
+        command = command.replace("tests/data/speech/jfk.wav", "tests/data/digits.wav")
     command = re.sub(r"\bbuild/(stenod?)\b", lambda m: os.path.join(BUILD, m.group(1)), command)
-    p = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=ROOT, timeout=60 * SLOW,
-                       capture_output=True, text=True, check=False)
+    p = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=ROOT, timeout=300 * SLOW, capture_output=True, text=True,
+                       check=False, env={**os.environ, "STENO_MODEL": model} if model else None)
     assert p.returncode == 0, (command, p.stdout, p.stderr)
     return p.stdout
 
@@ -59,6 +62,25 @@ def the_command_examples_give_the_transcript(d):
     for c in examples:
         out = run(c)
         assert all(word in out for word in expected()), (c, out)
+
+
+@case
+def with_whisper_every_example_gives_the_sentence(_):
+    """The examples as they stand, and the Python client of docs/protocol.md, which sends faster than people speak."""
+    tiny = os.environ.get("STENO_WHISPER_TINY_EN", "")
+    if not os.path.isdir(tiny):
+        raise Skip("needs tiny.en: STENO_WHISPER_TINY_EN")
+    with open(os.path.join(ROOT, "docs", "protocol.md"), encoding="utf-8") as f:
+        python = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+    with Stenod("model.dir=" + tiny) as d, tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/client.py", "w", encoding="utf-8") as f:
+            f.write(python.replace("127.0.0.1:8080", f"127.0.0.1:{d.port}"))
+        examples = [c.replace("curl ", "curl -fsS ", 1) for c in COMMANDS if re.match(r"curl |.*wsclient|.*steno transcribe", c)]
+        assert len(examples) >= 7
+        for c in [*examples, *[f"{sys.executable} {folder}/client.py tests/data/speech/jfk.wav"] * 3]:
+            text = run(c, d.port, tiny)
+            said = re.sub("[^a-z]+", " ", re.sub(r"-->|[0-9:.,]+", " ", text.lower()))
+            assert "ask what you can do for your country" in said, (c, text)
 
 
 @case
