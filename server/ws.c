@@ -245,12 +245,26 @@ static void drain_all(steno_ws *ws)
     }
 }
 
+/* While this thread did not run, nobody was read from or written to: that time does not count
+ * against clients. */
+static void count_stall(steno_ws *ws, int64_t now)
+{
+    const int64_t late = now - ws->swept_ns - INT64_C(2000) * SWEEP_US;
+    ws->swept_ns = now;
+    for (struct steno_ws_conn *c = ws->conns; late > 0 && c; c = c->next) {
+        c->last_tx_ns += late;
+        c->last_rx_ns += late;
+        c->last_message_ns += late;
+    }
+}
+
 /* Once a second: check for silent and slow clients, and update the send queue's gauge. */
 static void on_sweep(lws_sorted_usec_list_t *sul)
 {
     steno_ws *ws = lws_container_of(sul, steno_ws, sweep);
     int64_t now = steno_now_ns();
     size_t queued = 0;
+    count_stall(ws, now);
     for (struct steno_ws_conn *c = ws->conns, *next; c; c = next) {
         next = c->next;
         if (!steno_ws_conn_sweep(c, now, &queued))
@@ -400,6 +414,7 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
                                       srv->conf->ws_resume_bytes, srv->stats->registry, err);
     if (st)
         goto fail;
+    ws->swept_ns = steno_now_ns();
     lws_sul_schedule(ws->ctx, 0, &ws->sweep, on_sweep, SWEEP_US);
     if (pthread_create(&ws->thread, NULL, serve, ws)) {
         st = steno_fail(err, STENO_ERR_INTERNAL, "websocket: cannot make a thread");

@@ -76,6 +76,7 @@ struct steno_ws {
     struct lws_vhost *vhost;
     struct lws_protocols protocols[2];
     lws_sorted_usec_list_t sweep;
+    int64_t swept_ns; /* the last sweep, or the start */
     pthread_t thread;
     bool running;
     atomic_bool stop, drain; /* release/acquire with lws_cancel_service's wake-up */

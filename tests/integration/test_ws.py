@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -621,6 +622,26 @@ def a_client_that_does_not_read_is_paused_then_closed_with_a_reason(_):
         assert float(open_s) >= 2, "closed for its queue, not for its silence"
         assert SAN or d.rss() - rss < 8
         assert d.descriptors() < 60
+
+
+@case
+def time_in_which_the_server_did_not_run_is_not_held_against_a_client(_):
+    """Results wait for a client while the server is stopped for longer than it would wait for a reader."""
+    with Stenod("websocket.slow_timeout=8s", "websocket.send_queue=256K") as d, raw(d, receive_buffer=4096) as s:
+        n, sent = 8000, []
+
+        def send():
+            sent.append(finalizes(s, n) and s.sendall(frame(1, b'{"type":"end"}')) is None)
+        s.settimeout(None)
+        t = threading.Thread(target=send)
+        t.start()
+        assert eventually(lambda: d.metric("steno_ws_rx_paused_total") > 0)
+        d.proc.send_signal(signal.SIGSTOP)
+        time.sleep(11)
+        d.proc.send_signal(signal.SIGCONT)
+        got, code = read_messages(s)
+        t.join()
+        assert sent == [True] and code == 1000 and len(finals(got)) == n, (code, len(finals(got)))
 
 
 @case
