@@ -146,11 +146,13 @@ async def use(host, port, prefix, rounds=3):
             async with session.get(url + "/v1/models") as r:
                 assert r.status == 200 and (await r.json())["data"], r
             async with session.post(url + "/v1/transcribe?format=text", data=WAV) as r:
-                assert (await r.text()).strip() == DIGITS_TEXT
+                text = await r.text()
+                assert text.strip() == DIGITS_TEXT, (r.status, text)
             form = aiohttp.FormData({"model": "digits-en", "stream": "true"})
             form.add_field("file", WAV, filename="digits.wav")
             async with session.post(url + "/v1/audio/transcriptions", data=form) as r:
-                assert r.status == 200 and DIGITS_TEXT in (await r.text()).split("transcript.text.done")[-1]
+                text = await r.text()
+                assert r.status == 200 and DIGITS_TEXT in text.split("transcript.text.done")[-1], (r.status, text)
             async with session.ws_connect(url + "/v1/stream") as ws:
                 await ws.send_str(START)
                 await ws.send_bytes(PCM)
