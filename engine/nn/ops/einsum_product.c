@@ -15,7 +15,7 @@ enum {
     Y = STENO_EINSUM_Y,
     MAX_AXES = 2 * STENO_MAX_RANK,
     WORTH_A_CALL = 16, /* rows, or columns, of a product for which nothing is copied */
-    FEW = 2            /* rows, or columns, that are dot products */
+    DOT_ROWS = 2       /* rows, or columns, that are dot products */
 };
 
 typedef struct steno_einsum_axis axis;
@@ -246,7 +246,7 @@ static void multiply(const struct job *j, const int64_t *offset, size_t from, si
     const float *a = j->e->factor[A] + offset[A] + from * j->a_row;
     const float *b = j->e->factor[B] + offset[B];
     float *c = j->e->y + offset[Y] + from * j->c_row;
-    if (j->a_col == 1 && j->b_row == 1 && (j->n <= FEW || j->m <= FEW))
+    if (j->a_col == 1 && j->b_row == 1 && (j->n <= DOT_ROWS || j->m <= DOT_ROWS))
         k->dots_f32(c, j->c_row, a, j->a_row, m, b, j->b_col, j->n, j->k);
     else
         k->gemm_f32(m, j->n, j->k, a, j->a_col == 1 ? j->a_row : j->a_col, j->a_col != 1, b,
