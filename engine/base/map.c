@@ -1,6 +1,8 @@
 #define _GNU_SOURCE /* MAP_POPULATE, MAP_ANONYMOUS */
 #include "base/map.h"
 
+#include "base/descriptor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +24,7 @@ steno_status steno_map_fd(struct steno_map *out, int fd, bool now, const char *p
         *out = (struct steno_map){0};
         return STENO_OK;
     }
-    own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    own = steno_fd_copy(fd);
     if (own < 0)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
     p = mmap(NULL, (size_t)s.st_size, PROT_READ, now ? MAP_SHARED | MAP_POPULATE : MAP_PRIVATE, own,

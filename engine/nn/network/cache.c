@@ -1,7 +1,8 @@
 #include "nn/network/cache.h"
 
-#include "base/buf.h"
 #include "base/atomic_file.h"
+#include "base/buf.h"
+#include "base/descriptor.h"
 #include "nn/network/cache_key.h"
 #include "nn/onnx/private_copy.h"
 
@@ -383,7 +384,7 @@ void steno_cache_store(const steno_network *n, const char *path,
               (!mkdir(opt->cache_dir, 0700) || errno == EEXIST) &&
               !steno_atomic_file_open(&file, id->file, NULL);
     if (ok) {
-        int fd = fcntl(file.fd, F_DUPFD_CLOEXEC, 0);
+        int fd = steno_fd_copy(file.fd);
         o.f = fd >= 0 ? fdopen(fd, "wb") : NULL;
         if (fd >= 0 && !o.f)
             close(fd);
