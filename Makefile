@@ -100,7 +100,7 @@ public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 .DEFAULT_GOAL := all
 
 .PHONY: all abi wheel manylinux check check-asan check-ubsan check-tsan check-clients check-faults check-slow install uninstall dist \
-        deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs sizes coverage demo deps tests \
+        deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs options sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak soak-programs
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/steno-decode $(B)/loadtest/steno-load $(B)/loadtest/wsclient $(B)/$(soname) $(B)/include/steno/steno.h ## the command, the daemon, the libraries
@@ -331,6 +331,8 @@ sizes: ## function and file lengths: the tails
 	@tests/sizes.sh
 coverage: ## line coverage by gcovr
 	@tests/coverage.sh
+options: $(B)/steno $(B)/stenod ## write what pages, sample configuration and API descriptions say of options
+	@docs/options.py --build $(B)
 docs: $(patsubst docs/man/%.scd,build/man/%,$(wildcard docs/man/*.scd)) ## man pages
 build/man/%: docs/man/%.scd
 	@mkdir -p $(@D)

@@ -3,8 +3,8 @@
  * (server/ws_session.h) does the rest. Pure: no sockets, clocks, threads. Confined to the session,
  * which calls every function under its lock.
  *
- * The dialects: stream_native (the project's own), deepgram, vosk, sherpa, openai_realtime. The
- * path selects the dialect; docs/protocol.md describes each. */
+ * The dialects: native, deepgram, flux, vosk, sherpa, realtime, wenet, any, wyoming. The path
+ * selects the dialect, `any` at / by the first message; docs/protocol.md describes each. */
 #ifndef STENO_PROTOCOL_DIALECT_H
 #define STENO_PROTOCOL_DIALECT_H
 

@@ -130,8 +130,9 @@ programs() { # KIND FOLDER...: the programs that are built
 }
 
 if want scripts && [ -z "$san" ]; then
-    for s in tests/abi.sh tests/arm.sh tests/counts.sh tests/emulated.sh tests/installed.sh tests/isa.sh tests/layers.sh tests/style.sh; do
-        [ -f "$s" ] && queue+=("$(basename "$s" .sh) $limit bash $s")
+    for s in tests/abi.sh tests/arm.sh tests/counts.sh tests/docs.py tests/emulated.sh tests/installed.sh tests/isa.sh tests/layers.sh tests/style.sh; do
+        case $s in *.py) run="python3 $s" ;; *) run="bash $s" ;; esac
+        [ -f "$s" ] && queue+=("$(basename "${s%.*}") $limit $run")
     done
 fi
 if want integration; then

@@ -143,6 +143,7 @@ def whispers_forms_are_as_described(d):
     body, headers = form([("temperature", "hot")], WAV)
     check(d, "POST", "/inference", body=body, headers=headers, want=400)
     check(d, "POST", "/load", body=body, headers=headers, want=400)
+    check(d, "POST", "/v1/audio/speech", body=b"{}", headers={"Content-Type": "application/json"}, want=404)
     check(d, "GET", "/health")
     body = body.replace(b'name="file"', b'name="audio_file"')
     for output in ("txt", "json", "srt", "vtt", "tsv"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write docs/reports.md: the results of `steno optimize` for the project's models.
+"""Write docs/data/reports.md: the results of `steno optimize` for the project's models.
 
-    python3 tests/ops/make_reports.py --steno build/steno --tiny ../shared/zoo/tiny --full DIR > docs/reports.md
+    python3 tests/ops/make_reports.py --steno build/steno --tiny ../shared/zoo/tiny --full DIR > docs/data/reports.md
 
 --tiny: small recorded models, compared with onnxruntime at every level. --full: the full-size graphs with weights
 (the zoo's fill_weights.py writes them); without this option they are left out. Needs the packages of

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write docs/operators.md from the build's own information.
+"""Write docs/data/operators.md from the build's own information.
 
-    python3 tests/ops/make_table.py --steno build/steno [--json all.json] [--conversions conv.json] > docs/operators.md
+    python3 tests/ops/make_table.py --steno build/steno [--json all.json] [--conversions conv.json] > docs/data/operators.md
 
 Operators and opsets come from `steno model ops`. Types are tried out: for each operator the first line of
 cases.txt runs once per element type, in place of the type of its first input. --json: results of
@@ -26,8 +26,8 @@ TYPES = {"f32": 1, "f64": 11, "f16": 10, "bf16": 16, "i8": 3, "u8": 2, "i16": 5,
          "i64": 7, "u64": 13, "bool": 9}
 HERE = os.path.dirname(__file__)
 OTHERS = {
-    "ai.steno": "Graph passes make these ([passes.md](passes.md) says what each stands for): all versions from 1 on, f32 "
-                "(IntLinear: 8-bit products). In files they are functions with standard bodies ([optimize.md](optimize.md)).",
+    "ai.steno": "Graph passes make these ([passes.md](../passes.md) says what each stands for): all versions from 1 on, f32 "
+                "(IntLinear: 8-bit products). In files they are functions with standard bodies ([optimize.md](../optimize.md)).",
     "ai.steno.run": "Only inside the engine, never in files: decoders with cache, positions past an export's table, states of "
                     "streams, batches of networks that were exported for one stream, and convolutions by row tiles.",
     "ai.onnx.preview": "Operators that the standard tries out: version 1, types of floats; the bodies see whole tensors, so "
@@ -189,7 +189,7 @@ def main():
     if not a.conversions:
         return
     print("\n## Conversion between opsets\n\nWhat `steno optimize --opset` did with the node tests of the onnx package, from "
-          "version to version of each\noperator ([optimize.md](optimize.md)); checked by onnx.checker and by values. A "
+          "version to version of each\noperator ([optimize.md](../optimize.md)); checked by onnx.checker and by values. A "
           "version that only some models can\nhave is in both columns. Written by `tests/ops/conversions.py`.\n\n"
           "| operator | done | impossible, and why |\n|---|---|---|")
     for row in conversions(a.conversions):

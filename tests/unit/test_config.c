@@ -275,34 +275,6 @@ static void shipped_sample_is_the_table(void **state)
     free(shipped);
 }
 
-/* The manual page has every key of the sample. */
-static void every_key_is_documented(void **state)
-{
-    size_t n, m;
-    int keys = 0;
-    char *sample = print_to_text(NULL, &n), section[64] = "", *page, *text;
-    (void)state;
-    page = steno_test_slurp("docs/configuration.md", &m);
-    assert_non_null(page);
-    text = calloc(1, m + 1);
-    assert_non_null(text);
-    memcpy(text, page, m);
-    for (char *line = sample; line; line = strchr(line, '\n')) {
-        char key[64], want[160];
-        line += *line == '\n';
-        if (sscanf(line, "[%63[^]]", section) == 1 || sscanf(line, "#%63[a-z_] =", key) != 1)
-            continue;
-        keys++;
-        snprintf(want, sizeof want, "| `%s.%s` |", section, key);
-        if (!strstr(text, want))
-            fail_msg("docs/configuration.md does not have %s.%s", section, key);
-    }
-    assert_true(keys > 20);
-    free(text);
-    free(page);
-    free(sample);
-}
-
 static char told[512];
 
 static void tell(const char *message)
@@ -483,7 +455,6 @@ int main(void)
         cmocka_unit_test(options_of_families_are_settings),
         cmocka_unit_test(printed_settings_read_back_to_the_same),
         cmocka_unit_test(shipped_sample_is_the_table),
-        cmocka_unit_test(every_key_is_documented),
         cmocka_unit_test(misspelt_variables_are_told_with_what_is_meant),
         cmocka_unit_test(a_setting_knows_its_line),
         cmocka_unit_test(sample_with_its_comments_removed_is_the_defaults),
