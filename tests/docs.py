@@ -14,7 +14,7 @@ FILES = subprocess.check_output(["git", "ls-files"], text=True).split("\n")[:-1]
 FILES = [f for f in FILES if os.path.exists(f)]
 SOURCES = [f for f in FILES if re.match(r"(engine|server|protocol)/.*\.[ch]$", f)]
 NOT_OURS = {"steno/steno.h", "online-endpoint.h"}  # the installed header; Kaldi's
-COLUMNS = 600  # of a line of a page: a table with longer ones is better a list
+COLUMNS = 240  # of a line of a page: a table with longer ones is better a list
 CHECKS = []
 
 
@@ -85,6 +85,14 @@ def lines_can_be_read():
         for number, line in prose(path):
             if len(line) > COLUMNS:
                 yield f"{path}:{number}: {len(line)} columns"
+
+
+@check
+def readme_begins_with_the_two_commands_and_a_request():
+    head = "\n".join(read("README.md").split("\n")[:15])
+    for what in ("make demo", "make check", "\ncurl "):
+        if what not in head:
+            yield f"README.md: no {what.strip()} in its first 15 lines"
 
 
 # ---- READMEs of folders -----------------------------------------------------------------------
