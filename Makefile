@@ -73,7 +73,7 @@ lib_src := $(wildcard engine/*.c $(patsubst %,engine/%/*.c,$(lib_dirs)))
 opt_src := $(wildcard engine/optimize/*.c engine/convert/*.c)
 cli_src := $(wildcard engine/cli/*.c)
 proto_src := $(wildcard protocol/*.c)
-srv_src := $(wildcard server/*.c)
+srv_src := $(wildcard server/*.c server/*/*.c)
 dec_src := $(wildcard engine/decode/*.c)
 unit_src := $(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/faults/test_*.c)
 fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
@@ -168,12 +168,12 @@ $(B)/gen/api_text.inc: docs/openapi.yaml docs/asyncapi.yaml
 	@mkdir -p $(@D)
 	$(Q)for f in openapi asyncapi; do echo "const char steno_$$f[] ="; \
 	    sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' docs/$$f.yaml; echo ";"; done >$@.new && mv $@.new $@
-$(call obj,server/api_text.c): $(B)/gen/api_text.inc
-$(B)/gen/page.inc: server/page.html
+$(call obj,server/http/api_text.c): $(B)/gen/api_text.inc
+$(B)/gen/page.inc: server/http/page.html
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q){ echo "const char steno_page[] ="; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $<; echo ";"; } >$@.new && mv $@.new $@
-$(call obj,server/page.c): $(B)/gen/page.inc
+$(call obj,server/http/page.c): $(B)/gen/page.inc
 
 # Other flags of libraries (a package added, say) compile everything again.
 $(B)/ext_cflags: FORCE
@@ -244,7 +244,7 @@ $(testlib): $(archives)
 	$(Q)$(CC) -shared -pthread -Wl,-z,relro,--as-needed $(san_flags) $(LDFLAGS) -o $@.new -Wl,--whole-archive $^ -Wl,--no-whole-archive $(srv_libs) $(lib_libs) && mv $@.new $@
 shared := $(if $(FUZZ),,$(testlib))
 engine_of = $(if $(and $(shared),$(if $(call link_flags,$(1)),,1)),-Wl$(comma)-rpath$(comma)'$$ORIGIN/..' $(shared),$(archives))
-# A unit test may hold a line  `/* link: server/config.c */` naming daemon sources it needs.
+# A unit test may hold a line  `/* link: server/core/config.c */` naming daemon sources it needs.
 link_extra = $(call obj,$(shell sed -n 's|^/\* link: \(.*\) \*/|\1|p' $(1)))
 link_flags = $(shell sed -n 's|^/\* ldflags: \(.*\) \*/|\1|p' $(1))
 .SECONDEXPANSION:

@@ -1,7 +1,7 @@
 /* What the WebSocket dialects of live recognition have in common. A dialect turns a client's
  * messages into a few acts, and the recogniser's events into its own messages; the session
- * (server/ws_session.h) does the rest. Pure: no sockets, clocks, threads. Confined to the session,
- * which calls every function under its lock.
+ * (server/live/ws_session.h) does the rest. Pure: no sockets, clocks, threads. Confined to the
+ * session, which calls every function under its lock.
  *
  * The dialects: native, deepgram, flux, vosk, sherpa, realtime, wenet, any, wyoming. The path
  * selects the dialect, `any` at / by the first message; docs/protocol.md describes each. */

@@ -1,13 +1,13 @@
 #include "server/check.h"
 
-#include "server/fetch.h"
-#include "server/job_hooks.h"
-#include "server/job_service.h"
-#include "server/listeners.h"
-#include "server/log.h"
-#include "server/server.h"
-#include "server/tls.h"
-#include "server/trace.h"
+#include "server/core/server.h"
+#include "server/http/fetch.h"
+#include "server/jobs/job_hooks.h"
+#include "server/jobs/job_service.h"
+#include "server/port/listeners.h"
+#include "server/port/tls.h"
+#include "server/watch/log.h"
+#include "server/watch/trace.h"
 
 #include <errno.h>
 #include <limits.h>

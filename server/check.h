@@ -2,7 +2,7 @@
 #ifndef STENO_SERVER_CHECK_H
 #define STENO_SERVER_CHECK_H
 
-#include "server/config.h"
+#include "server/core/config.h"
 
 /* Open keys, speech detectors, the tracer, the shared store of jobs and the default model, read the
  * certificate and the secrets, bind the addresses without listening, look at the directories of the

@@ -3,16 +3,16 @@
 #define _GNU_SOURCE /* sigtimedwait */
 #include "base/clock.h"
 #include "base/map.h"
-#include "server/acceptor.h"
-#include "server/admin.h"
-#include "server/agent.h"
 #include "server/check.h"
-#include "server/gauges.h"
-#include "server/http.h"
-#include "server/log.h"
+#include "server/http/http.h"
+#include "server/live/ws_admission.h"
 #include "server/options.h"
-#include "server/ws_admission.h"
-#include "server/zeroconf.h"
+#include "server/port/acceptor.h"
+#include "server/watch/admin.h"
+#include "server/watch/agent.h"
+#include "server/watch/gauges.h"
+#include "server/watch/log.h"
+#include "server/watch/zeroconf.h"
 
 #include <malloc.h>
 #include <signal.h>

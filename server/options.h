@@ -2,7 +2,7 @@
 #ifndef STENO_SERVER_OPTIONS_H
 #define STENO_SERVER_OPTIONS_H
 
-#include "server/config.h"
+#include "server/core/config.h"
 
 enum steno_action {
     STENO_ACTION_SERVE,

@@ -89,7 +89,7 @@ bad=$(grep -nE '^ *# *include [<"](microhttpd|libwebsockets|sys/socket|netinet/|
 bad+=$(grep -nE '^ *# *include "' protocol/*.[ch] 2>/dev/null | grep -vE '"(base/|protocol/|steno)')
 check "protocol is pure: no sockets, threads or engine internals" "$bad"
 
-bad=$(grep -nE '^ *# *include "(nn|optimize)/' server/*.[ch] 2>/dev/null)
+bad=$(grep -nE '^ *# *include "(nn|optimize)/' server/*.[ch] server/*/*.[ch] 2>/dev/null)
 check "the server reaches the networks only through streams and the pool" "$bad"
 
 bad=""

@@ -1,5 +1,5 @@
 /* The text that `steno top` shows of a server, made from the answer of the administrator's socket
- * to `status` (server/admin.h). Pure. */
+ * to `status` (server/watch/admin.h). Pure. */
 #ifndef STENO_CLI_TOP_VIEW_H
 #define STENO_CLI_TOP_VIEW_H
 

@@ -1,10 +1,11 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=pthread_create */
 /* ldflags: -Wl,--wrap=epoll_create1,--wrap=epoll_ctl,--wrap=eventfd,--wrap=accept4 */
-/* link: server/acceptor.c server/tls.c server/refusal.c server/head.c server/hangup.c */
-/* link: server/origin.c */
-/* link: server/limits.c server/listeners.c server/proxy.c */
-/* link: server/retry_spreader.c server/metrics.c */
-/* link: server/stats.c server/config.c server/address.c server/log.c */
+/* link: server/port/acceptor.c server/port/tls.c server/port/refusal.c server/port/head.c */
+/* link: server/http/hangup.c */
+/* link: server/port/origin.c */
+/* link: server/core/limits.c server/port/listeners.c server/port/proxy.c */
+/* link: server/port/retry_spreader.c server/watch/metrics.c */
+/* link: server/watch/stats.c server/core/config.c server/port/address.c server/watch/log.c */
 /* The 1st, 2nd, ... nth call fails until the scenario passes: settings, forms, answers, metrics,
  * the port. Each time there is an error with a message and no leak (AddressSanitizer's build
  * checks), and at last success. */
@@ -18,9 +19,9 @@
 #include "protocol/result_json.h"
 #include "protocol/whisper_asr.h"
 #include "protocol/whisper_cpp.h"
-#include "server/acceptor.h"
-#include "server/hangup.h"
-#include "server/limits.h"
+#include "server/core/limits.h"
+#include "server/http/hangup.h"
+#include "server/port/acceptor.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  *
  * Whatever fails, what was acknowledged is there after the next start, an error is an error of I/O
  * that names the store, and the store works again as soon as the disk does. */
-/* link: server/job_sqlite.c server/sqlite.c server/job_queue.c */
+/* link: server/jobs/job_sqlite.c server/jobs/sqlite.c server/jobs/job_queue.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/job_sqlite.h"
+#include "server/jobs/job_sqlite.h"
 
 #define T INT64_C(1000000)
 

@@ -2,10 +2,10 @@
  * with one of our close codes, every sent answer is whole, and nothing leaks (AddressSanitizer's
  * build checks); at last the scenario passes. When jansson's allocations fail too, the session
  * still ends in order, but jansson 2.14 reports some of them as syntax errors. */
-/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
-/* link: server/ws_session_swap.c */
-/* link: server/ws_session_resume.c server/history.c server/outbox.c */
-/* link: server/ws_session_store.c */
+/* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
+/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
+/* link: server/live/ws_session_store.c */
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/ws_session.h"
+#include "server/live/ws_session.h"
 #include "tests/support/alloc_fail.h"
 
 static bool jansson_too;

@@ -1,6 +1,6 @@
-/* link: server/config.c server/proxy.c server/address.c server/log.c */
-/* covers: server/config.c server/address.c */
-#include "server/config.h"
+/* link: server/core/config.c server/port/proxy.c server/port/address.c server/watch/log.c */
+/* covers: server/core/config.c server/port/address.c */
+#include "server/core/config.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /* Files with measured costs of models. Any bytes give usable costs or none. Costs stored over
  * them can be read back. */
-/* link: server/costs.c */
-/* covers: server/costs.c */
+/* link: server/core/costs.c */
+/* covers: server/core/costs.c */
 #include <math.h>
 
-#include "server/costs.h"
+#include "server/core/costs.h"
 #include "tests/fuzz/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -2,10 +2,10 @@
  * the recognizer at any moment, drain. The first byte selects the dialect. Checks: every message
  * is JSON (or sherpa's "Done!", or Wyoming's two JSON texts), the session ends with a close code
  * that may be sent, exactly one place is taken and returned. Time comes from the notes alone. */
-/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
-/* link: server/ws_session_swap.c */
-/* link: server/ws_session_resume.c server/history.c server/outbox.c */
-/* link: server/ws_session_store.c */
+/* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
+/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
+/* link: server/live/ws_session_store.c */
 /* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */
 /* covers: protocol/wyoming.c */
 /* covers: protocol/dialect.c protocol/transcript.c */
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/ws_session.h"
+#include "server/live/ws_session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,12 +1,12 @@
 /* Files of API keys. Any bytes are read or refused with a message. Keys that were read are found
  * again, are counted, and the file can be read again over them. */
-/* link: server/keys.c server/retry_spreader.c */
-/* covers: server/keys.c */
+/* link: server/core/keys.c server/port/retry_spreader.c */
+/* covers: server/core/keys.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/keys.h"
+#include "server/core/keys.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

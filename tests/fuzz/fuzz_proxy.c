@@ -1,7 +1,7 @@
-/* link: server/proxy.c server/address.c */
-/* covers: server/proxy.c */
-#include "server/address.h"
-#include "server/proxy.h"
+/* link: server/port/proxy.c server/port/address.c */
+/* covers: server/port/proxy.c */
+#include "server/port/address.h"
+#include "server/port/proxy.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* URLs of a Redis server. */
-/* covers: server/redis_url.c */
-/* link: server/redis_url.c */
-#include "server/redis_url.h"
+/* covers: server/jobs/redis_url.c */
+/* link: server/jobs/redis_url.c */
+#include "server/jobs/redis_url.h"
 
 #include <stdlib.h>
 #include <string.h>

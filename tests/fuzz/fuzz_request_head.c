@@ -1,13 +1,14 @@
-/* link: server/head.c server/address.c server/handshake.c server/origin.c */
-/* link: server/credentials.c server/keys.c server/retry_spreader.c */
-/* covers: server/head.c server/address.c server/handshake.c server/credentials.c */
-/* covers: server/origin.c */
+/* link: server/port/head.c server/port/address.c server/live/handshake.c server/port/origin.c */
+/* link: server/core/credentials.c server/core/keys.c server/port/retry_spreader.c */
+/* covers: server/port/head.c server/port/address.c server/live/handshake.c */
+/* covers: server/core/credentials.c */
+/* covers: server/port/origin.c */
 #include "base/list.h"
-#include "server/address.h"
-#include "server/credentials.h"
-#include "server/handshake.h"
-#include "server/head.h"
-#include "server/origin.h"
+#include "server/core/credentials.h"
+#include "server/live/handshake.h"
+#include "server/port/address.h"
+#include "server/port/head.h"
+#include "server/port/origin.h"
 
 #include <stdlib.h>
 #include <string.h>

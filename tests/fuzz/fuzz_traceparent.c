@@ -1,8 +1,8 @@
 /* The traceparent header: what parses is written back as the same ids. The same bytes as a
  * tracestate: what is passed on parses again as itself. */
-/* covers: server/traceparent.c */
-/* link: server/traceparent.c */
-#include "server/traceparent.h"
+/* covers: server/watch/traceparent.c */
+/* link: server/watch/traceparent.c */
+#include "server/watch/traceparent.h"
 
 #include <stdlib.h>
 #include <string.h>

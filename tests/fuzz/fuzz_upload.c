@@ -1,11 +1,12 @@
 /* A request with a recording, from its form to the answer. The input is the request's target and
  * its Content-Type, one line each, and then the body. Covered: the server's parsing of query and
  * form, our readers of recordings, the tone network of tests/data/models, and the answer in the
- * requested form. There are no sockets and no pool; the order of the calls is that of jobs.c and
- * upload.c. */
-/* link: server/credentials.c server/keys.c server/retry_spreader.c */
-/* link: server/upload_form.c server/limits.c server/metrics.c */
-/* covers: server/upload_form.c protocol/openai_rest.c protocol/result_json.c protocol/subtitle.c */
+ * requested form. There are no sockets and no pool; the order of the calls is that of transcriber.c
+ * and upload.c. */
+/* link: server/core/credentials.c server/core/keys.c server/port/retry_spreader.c */
+/* link: server/http/upload_form.c server/core/limits.c server/watch/metrics.c */
+/* covers: server/http/upload_form.c protocol/openai_rest.c protocol/result_json.c */
+/* covers: protocol/subtitle.c */
 /* covers: protocol/transcript.c protocol/whisper_cpp.c protocol/whisper_asr.c */
 #define _GNU_SOURCE /* memmem */
 #include <jansson.h>
@@ -17,7 +18,7 @@
 #include "protocol/deepgram.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
-#include "server/upload_internal.h"
+#include "server/http/upload_internal.h"
 #include "tests/fuzz/ogg_repair.h"
 
 #define BODY_MAX ((size_t)1 << 20)

@@ -1,7 +1,7 @@
 /* The file of keys' usage. What was read is written so that it reads back to the same text. */
-/* covers: server/keys.c */
-/* link: server/keys.c server/retry_spreader.c */
-#include "server/keys.h"
+/* covers: server/core/keys.c */
+/* link: server/core/keys.c server/port/retry_spreader.c */
+#include "server/core/keys.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,13 +5,13 @@
  * replaced partials; nothing follows `end` or `error`; no sample is lost or invented between
  * decoder and recognizer, however much the recognizer takes at a time; there is exactly one open
  * and one end. A client that resumes gets every answer from the requested one on, exactly once. */
-/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
-/* link: server/ws_session_swap.c */
-/* link: server/ws_session_resume.c server/history.c server/outbox.c */
-/* link: server/ws_session_store.c */
-/* covers: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
-/* covers: server/ws_session_swap.c */
-/* covers: server/ws_session_resume.c server/history.c server/outbox.c */
+/* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
+/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
+/* link: server/live/ws_session_store.c */
+/* covers: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
+/* covers: server/live/ws_session_swap.c */
+/* covers: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "protocol/stream_native.h"
-#include "server/ws_session.h"
+#include "server/live/ws_session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -215,7 +215,7 @@ static void known_text(struct world *w, unsigned which)
         steno_ws_session_text(w->s, t, strlen(t), true);
 }
 
-/* The connection is lost. A resumable session waits, as server/ws_resume.c does it. */
+/* The connection is lost. A resumable session waits, as server/live/ws_resume.c does it. */
 static void lose(struct world *w)
 {
     if (w->lost || !steno_ws_session_resumable(w->s))

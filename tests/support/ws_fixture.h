@@ -1,5 +1,5 @@
 /* A resumable session of /v1/stream without sockets: a recognizer that keeps the samples, and the
- * steps of its client. A test that includes this also links server/ws_session.c and what that
+ * steps of its client. A test that includes this also links server/live/ws_session.c and what that
  * needs, which other tests do not; so it is a header alone. */
 #ifndef STENO_TESTS_SUPPORT_WS_FIXTURE_H
 #define STENO_TESTS_SUPPORT_WS_FIXTURE_H
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "server/ws_session.h"
+#include "server/live/ws_session.h"
 
 #define START "{\"type\":\"start\",\"resumable\":true}"
 

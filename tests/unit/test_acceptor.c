@@ -1,15 +1,17 @@
 /* The acceptor of the one port: request heads in any split reach the right side; bad heads get
  * an answer or lose the connection. */
-/* link: server/proxy.c server/tls.c server/listeners.c */
-/* link: server/acceptor.c server/retry_spreader.c server/refusal.c server/head.c server/origin.c */
-/* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
+/* link: server/port/proxy.c server/port/tls.c server/port/listeners.c */
+/* link: server/port/acceptor.c server/port/retry_spreader.c server/port/refusal.c */
+/* link: server/port/head.c server/port/origin.c */
+/* link: server/watch/metrics.c server/watch/stats.c server/core/config.c server/port/address.c */
+/* link: server/watch/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "server/acceptor.h"
-#include "server/head.h"
+#include "server/port/acceptor.h"
+#include "server/port/head.h"
 #include "tests/support/read_all.h"
 
 #include <arpa/inet.h>

@@ -1,8 +1,8 @@
 /* The channels of one session over a real pool (the tone network of tests/data/models/tones): every
  * channel gives the events of a stream alone, whatever the pieces, and finalize and the end are
  * told once for all. */
-/* link: server/channels.c */
-#include "server/channels.h"
+/* link: server/live/channels.c */
+#include "server/live/channels.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,12 +1,12 @@
-/* link: server/config.c server/proxy.c server/address.c server/log.c */
+/* link: server/core/config.c server/port/proxy.c server/port/address.c server/watch/log.c */
 /* Settings: types, ranges and sources; which values are refused and how the message names them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "server/address.h"
-#include "server/config.h"
+#include "server/core/config.h"
+#include "server/port/address.h"
 #include "tests/support/shared.h"
 
 #define GET(o, name) steno_options_get(o, name, (char[STENO_OPTION_TEXT]){0})

@@ -1,6 +1,6 @@
 /* Measured costs of models, kept in files: round trip, what the file's name depends on, damaged
  * files. */
-/* link: server/costs.c */
+/* link: server/core/costs.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/costs.h"
+#include "server/core/costs.h"
 
 static const struct steno_pool_costs costs = {
     {0.001, 0.0015, 0.0021, 0.004, (double)INFINITY, (double)INFINITY}, 0.0003};

@@ -1,8 +1,10 @@
 /* Which hosts and addresses a URL of a client may reach. */
-/* link: server/fetch.c engine/cli/libcurl.c server/limits.c server/retry_spreader.c */
-/* link: server/stats.c server/metrics.c server/server.c server/proxy.c server/address.c */
-/* link: server/keys.c server/origin.c */
-/* link: server/log.c server/trace.c server/traceparent.c server/config.c */
+/* link: server/http/fetch.c engine/cli/libcurl.c server/core/limits.c */
+/* link: server/port/retry_spreader.c */
+/* link: server/watch/stats.c server/watch/metrics.c server/core/server.c server/port/proxy.c */
+/* link: server/port/address.c */
+/* link: server/core/keys.c server/port/origin.c */
+/* link: server/watch/log.c server/watch/trace.c server/watch/traceparent.c server/core/config.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,7 +13,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "server/fetch.h"
+#include "server/http/fetch.h"
 
 static bool is_private(const char *text)
 {

@@ -1,12 +1,12 @@
 /* Connections are watched for a hangup while their requests wait. */
-/* link: server/hangup.c */
+/* link: server/http/hangup.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "server/hangup.h"
+#include "server/http/hangup.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,14 +1,15 @@
 /* Liveness, readiness and the messages to systemd's watchdog, over a fake pool. */
-/* link: server/health.c server/limits.c server/retry_spreader.c server/metrics.c server/stats.c */
-/* link: server/config.c server/proxy.c */
-/* link: server/address.c server/log.c */
+/* link: server/watch/health.c server/core/limits.c server/port/retry_spreader.c */
+/* link: server/watch/metrics.c server/watch/stats.c */
+/* link: server/core/config.c server/port/proxy.c */
+/* link: server/port/address.c server/watch/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "server/health.h"
+#include "server/watch/health.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

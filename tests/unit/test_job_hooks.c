@@ -1,8 +1,11 @@
 /* Callbacks of jobs: the signature, and the delays between tries. */
-/* link: server/job_hooks.c server/job_json.c server/job_queue.c server/fetch.c */
-/* link: engine/cli/libcurl.c server/trace.c server/traceparent.c server/config.c */
-/* link: server/address.c server/proxy.c */
-/* link: server/limits.c server/retry_spreader.c server/stats.c server/metrics.c server/log.c */
+/* link: server/jobs/job_hooks.c server/jobs/job_json.c server/jobs/job_queue.c */
+/* link: server/http/fetch.c */
+/* link: engine/cli/libcurl.c server/watch/trace.c server/watch/traceparent.c */
+/* link: server/core/config.c */
+/* link: server/port/address.c server/port/proxy.c */
+/* link: server/core/limits.c server/port/retry_spreader.c server/watch/stats.c */
+/* link: server/watch/metrics.c server/watch/log.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,7 +13,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "server/job_hooks.h"
+#include "server/jobs/job_hooks.h"
 
 /* Of the service, which is not needed here. */
 steno_job_queue *steno_job_service_queue(steno_job_service *s)

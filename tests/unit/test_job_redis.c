@@ -2,8 +2,9 @@
  * quotas, recordings and results in blocks, Idempotency-Key, callbacks, and many threads with two
  * stores. Without redis-server the tests are skipped. The clock is the test's own, but leases are
  * on Redis' clock. */
-/* link: server/job_redis.c server/job_scripts.c server/job_queue.c server/redis.c */
-/* link: server/redis_url.c server/redis_call.c server/log.c */
+/* link: server/jobs/job_redis.c server/jobs/job_scripts.c server/jobs/job_queue.c */
+/* link: server/jobs/redis.c */
+/* link: server/jobs/redis_url.c server/jobs/redis_call.c server/watch/log.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,8 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/job_redis.h"
-#include "server/redis.h"
+#include "server/jobs/job_redis.h"
+#include "server/jobs/redis.h"
 
 #define T INT64_C(1800000000000) /* the time of a test's beginning */
 #define KEEP 1000000

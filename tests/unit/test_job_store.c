@@ -1,6 +1,7 @@
 /* The store of jobs and their spool: every change of state, what is left of a process that was
  * killed, quotas, a disk that is full. The clock is the test's own. */
-/* link: server/job_sqlite.c server/sqlite.c server/job_queue.c server/job_spool.c */
+/* link: server/jobs/job_sqlite.c server/jobs/sqlite.c server/jobs/job_queue.c */
+/* link: server/jobs/job_spool.c */
 /* ldflags: -Wl,--wrap=write,--wrap=fsync */
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/job_spool.h"
-#include "server/job_sqlite.h"
+#include "server/jobs/job_spool.h"
+#include "server/jobs/job_sqlite.h"
 
 #define T INT64_C(1000000) /* the time of a test's beginning */
 #define LEASE 1000

@@ -1,5 +1,5 @@
 /* API keys: the key file, lookup, and the limits of each key. The clock is the test's own. */
-/* link: server/keys.c server/retry_spreader.c */
+/* link: server/core/keys.c server/port/retry_spreader.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/keys.h"
+#include "server/core/keys.h"
 
 #define SECOND INT64_C(1000000000)
 #define A "aaaaaaaaaaaaaaaa"

@@ -1,16 +1,17 @@
 /* The metrics registry, its text format, and the counters of admission. */
-/* link: server/metrics.c server/stats.c server/limits.c server/retry_spreader.c server/config.c */
-/* link: server/proxy.c */
-/* link: server/address.c */
-/* link: server/log.c */
+/* link: server/watch/metrics.c server/watch/stats.c server/core/limits.c */
+/* link: server/port/retry_spreader.c server/core/config.c */
+/* link: server/port/proxy.c */
+/* link: server/port/address.c */
+/* link: server/watch/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "server/limits.h"
-#include "server/stats.h"
+#include "server/core/limits.h"
+#include "server/watch/stats.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* Messages waiting for a slow client. */
-/* link: server/outbox.c */
+/* link: server/live/outbox.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/outbox.h"
+#include "server/live/outbox.h"
 
 static steno_status put(struct steno_outbox *o, const char *text, bool partial)
 {

@@ -1,12 +1,12 @@
-/* link: server/proxy.c server/address.c */
+/* link: server/port/proxy.c server/port/address.c */
 /* What proxies tell: PROXY headers, X-Forwarded-For, path prefixes; whom the server believes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "server/address.h"
-#include "server/proxy.h"
+#include "server/port/address.h"
+#include "server/port/proxy.h"
 
 #include <string.h>
 

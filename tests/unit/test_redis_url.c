@@ -1,5 +1,5 @@
 /* URLs of a Redis server: what they name, and what is refused. */
-/* link: server/redis_url.c */
+/* link: server/jobs/redis_url.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/redis_url.h"
+#include "server/jobs/redis_url.h"
 
 static void urls_name_a_server_its_database_and_a_login(void **state)
 {

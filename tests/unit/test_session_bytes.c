@@ -1,9 +1,9 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free */
 /* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
-/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
-/* link: server/ws_session_swap.c */
-/* link: server/ws_session_resume.c server/history.c server/outbox.c */
-/* link: server/ws_session_store.c */
+/* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
+/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
+/* link: server/live/ws_session_store.c */
 /* The memory that a live session holds, counted at the allocator: a session with its stream in
  * the pool and the shipped model. After speech was recognized and every answer was read, it
  * holds less than 64 KiB beyond the network's own part (states and window). That includes the
@@ -22,8 +22,8 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "server/ws_internal.h"
-#include "server/ws_session.h"
+#include "server/live/ws_internal.h"
+#include "server/live/ws_session.h"
 
 #define MOST 65536
 #define LWS_SOCKET                                                                                 \

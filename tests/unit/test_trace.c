@@ -1,13 +1,14 @@
 /* traceparent, and the JSON of spans. */
-/* link: server/trace.c server/traceparent.c server/metrics.c server/config.c server/address.c */
-/* link: server/proxy.c server/log.c engine/cli/libcurl.c */
+/* link: server/watch/trace.c server/watch/traceparent.c server/watch/metrics.c */
+/* link: server/core/config.c server/port/address.c */
+/* link: server/port/proxy.c server/watch/log.c engine/cli/libcurl.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "server/trace.h"
+#include "server/watch/trace.h"
 
 #include <netinet/in.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The waker: calls for what becomes readable or writable, none after a watch was ended. */
-/* link: server/waker.c */
-#include "server/waker.h"
+/* link: server/http/waker.c */
+#include "server/http/waker.h"
 
 #include <fcntl.h>
 #include <pthread.h>

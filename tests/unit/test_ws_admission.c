@@ -1,19 +1,22 @@
 /* Admission of WebSocket handshakes: who is admitted, who is refused, and with which answer. The
  * pool is a fake that can be full; the test holds the other end of each socket. */
-/* link: server/ws_admission.c server/handshake.c server/refusal.c server/keys.c */
-/* link: server/credentials.c server/listeners.c */
-/* link: server/retry_spreader.c server/limits.c server/server.c server/acceptor.c */
-/* link: server/origin.c */
-/* link: server/proxy.c server/tls.c server/head.c */
-/* link: server/trace.c server/traceparent.c engine/cli/libcurl.c */
-/* link: server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
+/* link: server/live/ws_admission.c server/live/handshake.c server/port/refusal.c */
+/* link: server/core/keys.c */
+/* link: server/core/credentials.c server/port/listeners.c */
+/* link: server/port/retry_spreader.c server/core/limits.c server/core/server.c */
+/* link: server/port/acceptor.c */
+/* link: server/port/origin.c */
+/* link: server/port/proxy.c server/port/tls.c server/port/head.c */
+/* link: server/watch/trace.c server/watch/traceparent.c engine/cli/libcurl.c */
+/* link: server/watch/metrics.c server/watch/stats.c server/core/config.c server/port/address.c */
+/* link: server/watch/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "server/acceptor.h"
-#include "server/ws_admission.h"
+#include "server/live/ws_admission.h"
+#include "server/port/acceptor.h"
 #include "tests/support/read_all.h"
 
 #include <arpa/inet.h>

@@ -1,9 +1,9 @@
 /* A session that outlives its connection, without sockets: which messages are sent again, which
  * audio is skipped, what is refused. */
-/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
-/* link: server/ws_session_swap.c */
-/* link: server/ws_session_resume.c server/history.c server/outbox.c */
-/* link: server/ws_session_store.c */
+/* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
+/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
+/* link: server/live/ws_session_store.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/history.h"
+#include "server/live/history.h"
 #include "tests/support/ws_fixture.h"
 
 static void make(struct fixture *f, size_t send_bytes, size_t resume_bytes)

@@ -1,9 +1,9 @@
 /* A session of /v1/stream without socket and recognizer: order of answers, close codes,
  * backpressure. */
-/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
-/* link: server/ws_session_swap.c */
-/* link: server/ws_session_resume.c server/history.c server/outbox.c */
-/* link: server/ws_session_store.c */
+/* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
+/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
+/* link: server/live/ws_session_store.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/ws_session.h"
+#include "server/live/ws_session.h"
 
 /* Stands in for the pool: counts calls, sums up samples, takes at most `room` samples at a time. */
 struct fake {

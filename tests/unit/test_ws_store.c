@@ -1,9 +1,9 @@
 /* A session whose results are stored outside of its process, without sockets and without Redis:
  * what is delivered when, and what goes on elsewhere. */
-/* link: server/ws_session.c server/ws_session_input.c server/ws_session_audio.c */
-/* link: server/ws_session_swap.c */
-/* link: server/ws_session_resume.c server/history.c server/outbox.c */
-/* link: server/ws_session_store.c */
+/* link: server/live/ws_session.c server/live/ws_session_input.c server/live/ws_session_audio.c */
+/* link: server/live/ws_session_swap.c */
+/* link: server/live/ws_session_resume.c server/live/history.c server/live/outbox.c */
+/* link: server/live/ws_session_store.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "protocol/session_head.h"
-#include "server/history.h"
+#include "server/live/history.h"
 #include "tests/support/ws_fixture.h"
 
 /* Stands in for the storage: keeps what was put, as Redis does. */

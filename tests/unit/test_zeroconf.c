@@ -1,7 +1,7 @@
 /* The announcement by DNS-SD, against a stand-in for Avahi on a bus of its own. The names, paths
  * and signatures are those of Avahi's introspection files. Skipped where there is no dbus-daemon.
  */
-/* link: server/zeroconf.c */
+/* link: server/watch/zeroconf.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include <systemd/sd-bus.h>
 #include <unistd.h>
 
-#include "server/zeroconf.h"
+#include "server/watch/zeroconf.h"
 
 struct avahi {
     sd_bus *bus;

@@ -1,3 +1,0 @@
-#include "server/api_text.h"
-
-#include "api_text.inc" /* made by the Makefile from docs/ */

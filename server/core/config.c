@@ -1,0 +1,932 @@
+#define _GNU_SOURCE /* environ */
+#include "server/core/config.h"
+
+#include "protocol/dialect.h"
+#include "protocol/vad.h"
+#include "server/port/address.h"
+#include "server/port/proxy.h"
+#include "server/watch/log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <ini.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum type { STRING, INT, BYTES, SECONDS, RATIO, BOOL };
+
+struct row {
+    enum type type;
+    size_t offset;
+    const char *section, *key, *env, *value; /* value: the default */
+    double min, max;
+    const char *doc;
+};
+
+#define ROW(type, field, section, key, env, value, min, max, doc)                                  \
+    {type, offsetof(struct steno_config, field), section, key, env, value, min, max, doc},
+static const struct row rows[] = {
+#include "server/core/config_table.h"
+};
+#undef ROW
+#define ROWS (sizeof rows / sizeof *rows)
+_Static_assert(ROWS <= sizeof((struct steno_config *)0)->from, "config.from has a place per row");
+
+#define MODEL "model"       /* the section of the families' options */
+#define MAX_VALUE 4096      /* bytes of one value */
+#define MAX_FILE (1u << 20) /* bytes of a configuration file */
+
+static void *field(struct steno_config *c, const struct row *r)
+{
+    return (char *)c + r->offset;
+}
+
+static const void *field_const(const struct steno_config *c, const struct row *r)
+{
+    return (const char *)c + r->offset;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+struct unit {
+    const char *suffix;
+    double factor;
+};
+static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
+static const struct unit byte_units[] = {
+    {"", 1},          {"K", 1024},         {"M", 1048576}, {"G", 1073741824}, {"KiB", 1024},
+    {"MiB", 1048576}, {"GiB", 1073741824}, {"B", 1},       {NULL, 0}};
+static const struct unit second_units[] = {{"", 1},     {"s", 1},    {"ms", 0.001},
+                                           {"min", 60}, {"h", 3600}, {NULL, 0}};
+
+/* Parse a number and a unit of the list; spaces between them are allowed. Decimal only: strtod
+ * alone would also take "0x1p4", "inf", "nan" and "1e9". */
+static bool parse_number(const char *text, const struct unit *units, double *out)
+{
+    char digits[32], *end;
+    size_t n = (text[0] == '-') + strspn(text + (text[0] == '-'), "0123456789.");
+    double v;
+    if (!n || n >= sizeof digits)
+        return false;
+    memcpy(digits, text, n);
+    digits[n] = '\0';
+    v = strtod(digits, &end);
+    if (end != digits + n || !isdigit((unsigned char)digits[n - 1]))
+        return false;
+    text += n + strspn(text + n, " ");
+    for (; units->suffix; units++)
+        if (!strcmp(text, units->suffix)) {
+            *out = v * units->factor;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_bool(const char *text, bool *out)
+{
+    static const char *const words[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(text, words[i])) {
+            *out = i & 1;
+            return true;
+        }
+    return false;
+}
+
+static const char *type_hint(enum type t)
+{
+    switch (t) {
+    case INT:
+        return "a whole number";
+    case BYTES:
+        return "a size such as 65536, 64K, 100M or 1G";
+    case SECONDS:
+        return "a time such as 30, 1.5s, 500ms, 10min or 4h";
+    case RATIO:
+        return "a number such as 0.25";
+    case BOOL:
+        return "yes or no";
+    case STRING:
+        break;
+    }
+    return "text";
+}
+
+static steno_status bad_value(const struct row *r, const char *value, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_INVAL, "%s.%s: '%.60s' is not %s", r->section, r->key, value,
+                      type_hint(r->type));
+}
+
+static steno_status set_number(struct steno_config *c, const struct row *r, const char *value,
+                               steno_err *err)
+{
+    const struct unit *units = r->type == BYTES     ? byte_units
+                               : r->type == SECONDS ? second_units
+                                                    : no_units;
+    double v;
+    if (!parse_number(value, units, &v) ||
+        (r->type != SECONDS && r->type != RATIO && floor(v) != v))
+        return bad_value(r, value, err);
+    if (v < r->min || v > r->max)
+        return steno_fail(err, STENO_ERR_INVAL, "%s.%s: %.60s is outside %.15g..%.15g", r->section,
+                          r->key, value, r->min, r->max);
+    if (r->type == INT)
+        *(int *)field(c, r) = (int)v;
+    else if (r->type == BYTES)
+        *(size_t *)field(c, r) = (size_t)v;
+    else
+        *(double *)field(c, r) = v;
+    return STENO_OK;
+}
+
+static steno_status set_string(struct steno_config *c, const struct row *r, const char *value,
+                               steno_err *err)
+{
+    char **at = field(c, r), *copy;
+    if (strlen(value) > MAX_VALUE)
+        return steno_fail(err, STENO_ERR_INVAL, "%s.%s: longer than %d bytes", r->section, r->key,
+                          MAX_VALUE);
+    copy = strdup(value);
+    if (!copy)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s.%s: out of memory", r->section, r->key);
+    free(*at);
+    *at = copy;
+    return STENO_OK;
+}
+
+static steno_status set_row(struct steno_config *c, const struct row *r, const char *value,
+                            enum steno_config_source from, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (r->type == STRING)
+        st = set_string(c, r, value, err);
+    else if (r->type == BOOL)
+        st = parse_bool(value, field(c, r)) ? STENO_OK : bad_value(r, value, err);
+    else
+        st = set_number(c, r, value, err);
+    if (!st)
+        c->from[r - rows] = (unsigned char)from;
+    return st;
+}
+
+/* ---- options of families --------------------------------------------------------------------- */
+
+/* Row i of the families' table; NULL past the last one. *first: no earlier row has this name, so
+ * the row is a setting. */
+static const struct steno_option_info *option_at(size_t i, bool *first)
+{
+    const struct steno_option_info *o = i < STENO_CONFIG_OPTIONS ? steno_option_at(i) : NULL;
+    *first = o && steno_option_find(o->name) == o;
+    return o;
+}
+
+/* Index of an option in option_from; STENO_CONFIG_OPTIONS when it is not one. */
+static size_t find_option(const char *section, const char *key)
+{
+    const struct steno_option_info *o;
+    bool first;
+    for (size_t i = 0; !strcmp(section, MODEL) && (o = option_at(i, &first)); i++)
+        if (first && !strcmp(o->name, key))
+            return i;
+    return STENO_CONFIG_OPTIONS;
+}
+
+/* An empty value unsets it: the model's own value applies. */
+static steno_status set_option(struct steno_config *c, size_t at, const char *value,
+                               enum steno_config_source from, steno_err *err)
+{
+    const struct steno_option_info *o = steno_option_at(at);
+    steno_err why;
+    steno_status st = STENO_OK;
+    if (*value)
+        st = steno_options_set(&c->options, o->name, value, &why);
+    else
+        steno_options_unset(&c->options, o->name);
+    if (st) /* the message begins with the option's name */
+        return steno_fail(err, st, MODEL ".%.1000s", why.msg);
+    c->option_from[at] = (unsigned char)from;
+    return STENO_OK;
+}
+
+static void option_variable(const struct steno_option_info *o, char *out, size_t size)
+{
+    int n = snprintf(out, size, "STENO_MODEL_%s", o->name);
+    for (int i = 0; i < n && out[i]; i++)
+        out[i] = (char)toupper((unsigned char)out[i]);
+}
+
+/* Keep the first error, and pass it on. Returns true if the caller shall go on. */
+static bool note_error(const struct steno_config *c, const steno_err *what, steno_status *first,
+                       steno_err *err)
+{
+    if (!*first && err)
+        *err = *what;
+    if (!*first)
+        *first = what->code;
+    if (c->on_error)
+        c->on_error(what->msg);
+    return c->on_error;
+}
+
+static steno_status read_option_variables(struct steno_config *c, steno_err *err)
+{
+    const struct steno_option_info *o;
+    steno_status st = STENO_OK;
+    bool first;
+    for (size_t i = 0; (o = option_at(i, &first)); i++) {
+        char name[64];
+        const char *value;
+        steno_err what;
+        option_variable(o, name, sizeof name);
+        value = first ? getenv(name) : NULL;
+        if (!value || !set_option(c, i, value, STENO_CONFIG_ENVIRONMENT, &what))
+            continue;
+        steno_fail_in(&what, what.code, "environment variable %s", name);
+        if (!note_error(c, &what, &st, err))
+            break;
+    }
+    return st;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static const struct row *find_row(const char *section, const char *key)
+{
+    for (const struct row *r = rows; r < rows + ROWS; r++)
+        if (!strcmp(r->section, section) && !strcmp(r->key, key))
+            return r;
+    return NULL;
+}
+
+struct candidate {
+    const char *section, *key; /* NULL: no candidate */
+    size_t same;               /* number of equal first letters */
+};
+
+static void consider(struct candidate *best, const char *section, const char *known,
+                     const char *key)
+{
+    size_t n = 0;
+    while (key[n] && key[n] == known[n])
+        n++;
+    if (n > best->same)
+        *best = (struct candidate){section, known, n};
+}
+
+/* The key that a misspelt one most likely means: most equal first letters, at least three. */
+static struct candidate similar_key(const char *key)
+{
+    struct candidate best = {.same = 2};
+    const struct steno_option_info *o;
+    bool first;
+    for (const struct row *r = rows; r < rows + ROWS; r++)
+        consider(&best, r->section, r->key, key);
+    for (size_t i = 0; (o = option_at(i, &first)); i++)
+        consider(&best, MODEL, o->name, key);
+    return best;
+}
+
+steno_status steno_config_set(struct steno_config *c, const char *section, const char *key,
+                              const char *value, enum steno_config_source from, steno_err *err)
+{
+    const struct row *r = find_row(section, key);
+    struct candidate like;
+    size_t option = find_option(section, key);
+    if (r)
+        return set_row(c, r, value, from, err);
+    if (option < STENO_CONFIG_OPTIONS)
+        return set_option(c, option, value, from, err);
+    if (!*section)
+        return steno_fail(err, STENO_ERR_INVAL, "key '%.60s' is before the first [section]", key);
+    like = similar_key(key);
+    if (like.key)
+        return steno_fail(err, STENO_ERR_INVAL, "unknown key %.60s.%.60s (%s.%s is known)", section,
+                          key, like.section, like.key);
+    return steno_fail(err, STENO_ERR_INVAL, "unknown key %.60s.%.60s", section, key);
+}
+
+steno_status steno_config_assign(struct steno_config *c, const char *assignment,
+                                 enum steno_config_source from, steno_err *err)
+{
+    const char *dot = strchr(assignment, '.'), *equals = strchr(assignment, '=');
+    char section[64], key[64];
+    if (!dot || !equals || dot > equals || dot - assignment >= (long)sizeof section ||
+        equals - dot - 1 >= (long)sizeof key)
+        return steno_fail(err, STENO_ERR_INVAL, "'%.80s' is not SECTION.KEY=VALUE", assignment);
+    memcpy(section, assignment, (size_t)(dot - assignment));
+    section[dot - assignment] = '\0';
+    memcpy(key, dot + 1, (size_t)(equals - dot - 1));
+    key[equals - dot - 1] = '\0';
+    return steno_config_set(c, section, key, equals + 1, from, err);
+}
+
+steno_status steno_config_init(struct steno_config *c, steno_err *err)
+{
+    memset(c, 0, sizeof *c);
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        steno_status st = set_row(c, r, r->value, STENO_CONFIG_DEFAULT, err);
+        if (st) {
+            steno_config_free(c);
+            return st;
+        }
+    }
+    return STENO_OK;
+}
+
+void steno_config_free(struct steno_config *c)
+{
+    for (const struct row *r = rows; r < rows + ROWS; r++)
+        if (r->type == STRING)
+            free(*(char **)field(c, r));
+    memset(c, 0, sizeof *c);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* inih reports line numbers only of lines that it cannot parse, so the reader counts lines. */
+struct source {
+    struct steno_config *conf;
+    const char *name, *text;
+    size_t len, at;
+    int line, error_line; /* the line that was read last; the first one with an error */
+    char kind;            /* first character of the line; 0: the line needs no key */
+    bool given[ROWS + STENO_CONFIG_OPTIONS];
+    steno_status status;
+    steno_err *err;
+};
+
+static void source_fail(struct source *s, steno_status st, int line, const char *what)
+{
+    steno_err err;
+    steno_fail(&err, st, "%s:%d: %s", s->name, line, what);
+    s->error_line = s->status ? s->error_line : line;
+    (void)note_error(s->conf, &err, &s->status, s->err);
+}
+
+/* Whether reading ends here. */
+static bool over(const struct source *s)
+{
+    return s->status && !s->conf->on_error;
+}
+
+/* inih tells only the first line that it cannot parse. It calls on_key for each line except empty
+ * ones, comments and sections. */
+static void end_line(struct source *s)
+{
+    if (s->kind && !strchr("\n\r#;", s->kind))
+        source_fail(s, STENO_ERR_INVAL, s->line, "neither [section], KEY = VALUE nor comment");
+    s->kind = 0;
+}
+
+/* What decides whether line [n] needs a key: 0 for a section. */
+static char kind_of(const char *line, size_t n)
+{
+    const char *bom = "\xEF\xBB\xBF";
+    size_t at = n >= 3 && !memcmp(line, bom, 3) ? 3 : 0;
+    while (at < n && strchr(" \t", line[at]))
+        at++;
+    if (at < n && line[at] == '[' && memchr(line + at, ']', n - at))
+        return 0;
+    return at < n ? line[at] : 0;
+}
+
+static char *next_line(char *out, int size, void *ctx)
+{
+    struct source *s = ctx;
+    const char *begin = s->text + s->at, *nl;
+    size_t n;
+    end_line(s);
+    if (s->at >= s->len || over(s))
+        return NULL;
+    s->line++;
+    nl = memchr(begin, '\n', s->len - s->at);
+    n = nl ? (size_t)(nl - begin) : s->len - s->at;
+    s->at += n + (nl != NULL);
+    if (n + 2 > (size_t)size) {
+        source_fail(s, STENO_ERR_INVAL, s->line, "the line is too long");
+        return NULL;
+    }
+    if (memchr(begin, '\0', n)) {
+        source_fail(s, STENO_ERR_INVAL, s->line, "the line holds a NUL byte");
+        return NULL;
+    }
+    memcpy(out, begin, n);
+    memcpy(out + n, "\n", 2);
+    s->kind = kind_of(begin, n);
+    return out;
+}
+
+static int on_key(void *user, const char *section, const char *key, const char *value)
+{
+    struct source *s = user;
+    const struct row *r = find_row(section, key);
+    size_t at = r ? (size_t)(r - rows) : ROWS + find_option(section, key);
+    bool known = at < ROWS + STENO_CONFIG_OPTIONS;
+    steno_err err;
+    s->kind = 0;
+    if (over(s))
+        return 0;
+    if (known && s->given[at]) {
+        steno_fail(&err, STENO_ERR_INVAL, "%s.%s is given twice", section, key);
+        source_fail(s, STENO_ERR_INVAL, s->line, err.msg);
+        return 0;
+    }
+    if (steno_config_set(s->conf, section, key, value, STENO_CONFIG_FILE, &err)) {
+        source_fail(s, err.code, s->line, err.msg);
+        return 0;
+    }
+    if (known) {
+        s->given[at] = true;
+        s->conf->line[at] = s->line;
+    }
+    return 1;
+}
+
+steno_status steno_config_read_text(struct steno_config *c, const char *name, const char *text,
+                                    size_t len, steno_err *err)
+{
+    struct source s = {.conf = c, .name = name, .text = text, .len = len, .err = err};
+    int rc;
+    snprintf(c->file, sizeof c->file, "%s", name);
+    rc = ini_parse_stream(next_line, &s, on_key, &s);
+    /* inih goes on after a line that it cannot parse, and returns the first one. Lines that
+     * end_line takes for sections are left, such as "[a ;]". */
+    if (rc > 0 && (!s.status || rc < s.error_line))
+        source_fail(&s, STENO_ERR_INVAL, rc, "neither [section], KEY = VALUE nor comment");
+    if (!s.status && rc < 0)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    return s.status;
+}
+
+/* Read the file's text. *out belongs to the caller, also on an error. */
+static steno_status load(const char *path, char **out, size_t *n, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    FILE *f = fopen(path, "re");
+    *out = NULL;
+    if (!f)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    *out = malloc(MAX_FILE + 1);
+    *n = *out ? fread(*out, 1, MAX_FILE + 1, f) : 0;
+    if (!*out)
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    else if (ferror(f))
+        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    else if (*n > MAX_FILE)
+        st = steno_fail(err, STENO_ERR_LIMIT, "%s: larger than %u bytes", path, MAX_FILE);
+    fclose(f);
+    return st;
+}
+
+steno_status steno_config_read_file(struct steno_config *c, const char *path, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    steno_err what;
+    char *text;
+    size_t n = 0;
+    if (load(path, &text, &n, &what))
+        (void)note_error(c, &what, &st, err);
+    else
+        st = steno_config_read_text(c, path, text, n, err);
+    free(text);
+    return st;
+}
+
+steno_status steno_config_read_environment(struct steno_config *c, steno_err *err)
+{
+    steno_status st = STENO_OK, options;
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        const char *value = getenv(r->env);
+        steno_err what;
+        if (!value || !set_row(c, r, value, STENO_CONFIG_ENVIRONMENT, &what))
+            continue;
+        steno_fail_in(&what, what.code, "environment variable %s", r->env);
+        if (!note_error(c, &what, &st, err))
+            return st;
+    }
+    options = read_option_variables(c, st ? NULL : err);
+    return st ? st : options;
+}
+
+void steno_config_place(const struct steno_config *c, const char *text, char *out, size_t size)
+{
+    const struct steno_option_info *o;
+    const struct row *r;
+    char section[32], key[32], name[64];
+    int from, n = sscanf(text, "%31[a-z].%31[a-z_]", section, key);
+    size_t at, option;
+    bool first;
+    *out = '\0';
+    if (n != 2)
+        return;
+    r = find_row(section, key);
+    option = find_option(section, key);
+    if (!r && option == STENO_CONFIG_OPTIONS)
+        return;
+    at = r ? (size_t)(r - rows) : ROWS + option;
+    from = r ? c->from[at] : c->option_from[option];
+    if (from == STENO_CONFIG_FILE) {
+        snprintf(out, size, "%s:%d: ", c->file, c->line[at]);
+    } else if (from == STENO_CONFIG_ENVIRONMENT) {
+        o = r ? NULL : option_at(option, &first);
+        if (o)
+            option_variable(o, name, sizeof name);
+        snprintf(out, size, "environment variable %s: ", r ? r->env : name);
+    }
+}
+
+/* ---- misspelt variables ---------------------------------------------------------------------- */
+
+#define NAME_MAX_LETTERS 63
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Edits from one name to the other: a letter more, less or other, or two that changed places
+ * (optimal string alignment). */
+static int count_edits(const char *a, const char *b)
+{
+    unsigned char d[NAME_MAX_LETTERS + 1][NAME_MAX_LETTERS + 1];
+    const size_t n = strlen(a), m = strlen(b);
+    for (size_t i = 0; i <= n; i++)
+        for (size_t k = 0; k <= m; k++) {
+            int best = (int)(i ? k ? 255 : i : k);
+            if (i && k) {
+                best = least(d[i - 1][k], d[i][k - 1]) + 1;
+                best = least(best, d[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
+            }
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                best = least(best, d[i - 2][k - 2] + 1);
+            d[i][k] = (unsigned char)best;
+        }
+    return d[n][m];
+}
+
+/* Name i of those that our programs read; "" past the last one. */
+static const char *known_variable(size_t i, char *out, size_t size)
+{
+    static const char *const others[] = {"STENO_ADMIN", "STENO_CACHE",  "STENO_CATALOGUE",
+                                         "STENO_CPU",   "STENO_DATA",   "STENO_DECODE",
+                                         "STENO_KEY",   "STENO_SERVER", "STENO_MODEL"};
+    const size_t n = sizeof others / sizeof *others;
+    const struct steno_option_info *o;
+    bool first;
+    if (i < ROWS)
+        return rows[i].env;
+    if (i < ROWS + n)
+        return others[i - ROWS];
+    o = option_at(i - ROWS - n, &first);
+    if (!o)
+        return "";
+    option_variable(o, out, size);
+    return out;
+}
+
+/* Whether a name is misspelt. *meant: the name that it is nearest to. */
+static bool is_misspelt(const char *name, char *meant, size_t size)
+{
+    /* two edits of a short name make it another one */
+    int least_edits = strlen(name) < sizeof "STENO_" + 6 ? 2 : 3;
+    bool found = false;
+    char made[NAME_MAX_LETTERS + 1];
+    const char *known;
+    for (size_t i = 0; *(known = known_variable(i, made, sizeof made)); i++) {
+        const int n = strlen(known) <= NAME_MAX_LETTERS ? count_edits(name, known) : 255;
+        if (!n)
+            return false;
+        if (n < least_edits) {
+            least_edits = n;
+            snprintf(meant, size, "%s", known);
+            found = true;
+        }
+    }
+    return found;
+}
+
+size_t steno_config_misspelt(void (*tell)(const char *message))
+{
+    size_t found = 0;
+    for (char *const *e = environ; *e; e++) {
+        char name[NAME_MAX_LETTERS + 1], meant[NAME_MAX_LETTERS + 1], message[256];
+        const size_t n = strcspn(*e, "=");
+        if (n >= sizeof name || strncmp(*e, "STENO_", 6))
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)n, *e);
+        if (!is_misspelt(name, meant, sizeof meant))
+            continue;
+        snprintf(message, sizeof message, "environment variable %s: unknown; %s is known", name,
+                 meant);
+        tell(message);
+        found++;
+    }
+    return found;
+}
+
+steno_status steno_config_search(const struct steno_config *c, const char *family,
+                                 struct steno_options *options, struct steno_stream_options *io,
+                                 steno_err *err)
+{
+    struct steno_options defaults = c->options, list = {0};
+    int beam = 0;
+    steno_status st = steno_options_read_list(&list, &beam, c->search, err);
+    if (st)
+        return steno_fail_in(err, st, "model.search");
+    steno_options_keep(&defaults, STENO_OPTION_OF_STREAM, family);
+    steno_options_keep(&list, STENO_OPTION_OF_STREAM, family);
+    steno_options_complete(options, &defaults);
+    steno_options_complete(options, &list);
+    if (!io->beam)
+        io->beam = beam > io->n_best || !beam ? beam : io->n_best;
+    return STENO_OK;
+}
+
+/* ---- checks of one key, or of how keys go together ------------------------------------------- */
+
+static steno_status check_list(const char *list, const char *key, steno_err *err)
+{
+    struct steno_address addresses[STENO_MAX_ADDRESSES];
+    size_t n;
+    steno_status st = steno_address_parse_list(list, addresses, &n, err);
+    return st ? steno_fail_in(err, st, "%s", key) : STENO_OK;
+}
+
+static steno_status check_listen(const struct steno_config *c, steno_err *err)
+{
+    return check_list(c->listen, "server.listen", err);
+}
+
+static steno_status check_wyoming(const struct steno_config *c, steno_err *err)
+{
+    if (*c->wyoming_advertise && !*c->wyoming_listen)
+        return steno_fail(err, STENO_ERR_INVAL, "wyoming.advertise: needs wyoming.listen");
+    if (*c->wyoming_listen && *c->keys && !*c->wyoming_key)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "wyoming.key: auth.keys is set, and clients of wyoming.listen send no "
+                          "key; name the key that they count as");
+    return *c->wyoming_listen ? check_list(c->wyoming_listen, "wyoming.listen", err) : STENO_OK;
+}
+
+static steno_status check_proxies(const struct steno_config *c, steno_err *err)
+{
+    struct steno_networks trusted;
+    steno_status st = steno_networks_parse(c->trusted_proxies, &trusted, err);
+    if (st)
+        return steno_fail_in(err, st, "server.trusted_proxies");
+    if (c->proxy_protocol && !*c->trusted_proxies)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.proxy_protocol: needs server.trusted_proxies");
+    if (*c->path_prefix &&
+        (*c->path_prefix != '/' || c->path_prefix[strlen(c->path_prefix) - 1] == '/'))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.path_prefix: '%.60s' must begin with / and not end with it",
+                          c->path_prefix);
+    return STENO_OK;
+}
+
+static steno_status check_tls(const struct steno_config *c, steno_err *err)
+{
+    if (!*c->tls_certificate != !*c->tls_key)
+        return steno_fail(err, STENO_ERR_INVAL, "tls.%s: needs tls.%s",
+                          *c->tls_key ? "key" : "certificate", *c->tls_key ? "certificate" : "key");
+    if (c->tls_required && !*c->tls_certificate)
+        return steno_fail(err, STENO_ERR_INVAL, "tls.required: needs tls.certificate");
+    return STENO_OK;
+}
+
+static steno_status check_search(const struct steno_config *c, steno_err *err)
+{
+    return steno_config_search(c, NULL, &(struct steno_options){0},
+                               &(struct steno_stream_options){0}, err);
+}
+
+static steno_status check_precision(const struct steno_config *c, steno_err *err)
+{
+    enum steno_precision precision;
+    if (steno_precision_find(c->precision, &precision))
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8",
+                      c->precision);
+}
+
+static steno_status check_vad(const struct steno_config *c, steno_err *err)
+{
+    enum steno_vad_choice vad;
+    steno_status st = steno_vad_choice_parse(c->vad_mode, &vad, err);
+    return st ? steno_fail_in(err, st, "vad.mode") : STENO_OK;
+}
+
+static steno_status check_node(const struct steno_config *c, steno_err *err)
+{
+    struct steno_address addresses[STENO_MAX_ADDRESSES];
+    size_t n = strlen(c->node);
+    if (n > 8 ||
+        strspn(c->node, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != n)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "server.node: '%.40s' is not 1 to 8 letters and digits", c->node);
+    if (*c->agent_listen && steno_address_parse_list(c->agent_listen, addresses, &n, err))
+        return steno_fail_in(err, STENO_ERR_INVAL, "server.agent_listen");
+    return STENO_OK;
+}
+
+static steno_status check_log(const struct steno_config *c, steno_err *err)
+{
+    int level;
+    steno_status st = steno_log_level(c->log_level, &level, err);
+    if (st)
+        return steno_fail_in(err, st, "log.level");
+    if (strcmp(c->log_format, "text") && strcmp(c->log_format, "json"))
+        return steno_fail(err, STENO_ERR_INVAL, "log.format: '%.40s' is neither text nor json",
+                          c->log_format);
+    return STENO_OK;
+}
+
+static steno_status check_root(const struct steno_config *c, steno_err *err)
+{
+    if (strcmp(c->ws_root, "none") && !steno_dialect_of_root(c->ws_root))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "websocket.root: '%.40s' is not auto, none, vosk, sherpa or wenet",
+                          c->ws_root);
+    return STENO_OK;
+}
+
+static steno_status check_bodies(const struct steno_config *c, steno_err *err)
+{
+    if (c->body_bytes > c->upload_bytes)
+        return steno_fail(
+            err, STENO_ERR_INVAL,
+            "limits.body (%zu) is larger than limits.upload_memory (%zu): the largest "
+            "body could never be taken",
+            c->body_bytes, c->upload_bytes);
+    return STENO_OK;
+}
+
+static steno_status check_pings(const struct steno_config *c, steno_err *err)
+{
+    if (c->ws_ping_interval > c->ws_idle_timeout)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "websocket.ping_interval (%g s) is longer than websocket.idle_timeout "
+                          "(%g s): a silent client would never be pinged",
+                          c->ws_ping_interval, c->ws_idle_timeout);
+    return STENO_OK;
+}
+
+static void put_before(steno_err *err, const char *place)
+{
+    char msg[sizeof err->msg];
+    memcpy(msg, err->msg, sizeof msg);
+    (void)steno_fail(err, err->code, "%s%s", place, msg);
+}
+
+static steno_status check_jobs(const struct steno_config *c, steno_err *err)
+{
+    if (*c->jobs_queue && !*c->jobs_dir)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "jobs.queue: needs jobs.dir, for recordings on their way");
+    return STENO_OK;
+}
+
+steno_status steno_config_check(const struct steno_config *c, steno_err *err)
+{
+    static steno_status (*const checks[])(const struct steno_config *, steno_err *) = {
+        check_listen,    check_wyoming, check_proxies, check_tls, check_search,
+        check_precision, check_node,    check_vad,     check_log, check_root,
+        check_bodies,    check_pings,   check_jobs};
+    steno_status first = STENO_OK;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        steno_err local;
+        char place[sizeof local.msg];
+        if (!checks[i](c, &local))
+            continue;
+        steno_config_place(c, local.msg, place, sizeof place);
+        put_before(&local, place);
+        if (!note_error(c, &local, &first, err))
+            break;
+    }
+    return first;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_value(const struct steno_config *c, const struct row *r, FILE *out)
+{
+    const void *at = field_const(c, r);
+    switch (r->type) {
+    case STRING:
+        fputs(*(char *const *)at, out);
+        break;
+    case INT:
+        fprintf(out, "%d", *(const int *)at);
+        break;
+    case BYTES:
+        fprintf(out, "%zu", *(const size_t *)at);
+        break;
+    case SECONDS:
+    case RATIO:
+        fprintf(out, "%g", *(const double *)at);
+        break;
+    case BOOL:
+        fputs(*(const bool *)at ? "yes" : "no", out);
+        break;
+    }
+}
+
+static const char *const source_names[] = {"default", "file", "environment", "option"};
+
+/* The families' options follow the rows of their section. */
+static bool ends_model_section(const struct row *r)
+{
+    return !strcmp(r->section, MODEL) && (r + 1 == rows + ROWS || strcmp(r[1].section, MODEL));
+}
+
+static void print_options(const struct steno_config *c, FILE *out)
+{
+    const struct steno_option_info *o;
+    bool first;
+    for (size_t i = 0; (o = option_at(i, &first)); i++) {
+        char text[STENO_OPTION_TEXT];
+        const char *value = steno_options_get(&c->options, o->name, text);
+        if (first)
+            fprintf(out, "%s = %s ; %s\n", o->name, value ? value : o->fallback,
+                    source_names[c->option_from[i]]);
+    }
+}
+
+void steno_config_print(const struct steno_config *c, FILE *out)
+{
+    const char *section = "";
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        if (strcmp(section, r->section)) {
+            fprintf(out, "%s[%s]\n", *section ? "\n" : "", r->section);
+            section = r->section;
+        }
+        fprintf(out, "%s = ", r->key);
+        print_value(c, r, out);
+        fprintf(out, " ; %s\n", source_names[c->from[r - rows]]);
+        if (ends_model_section(r))
+            print_options(c, out);
+    }
+}
+
+/* Comment lines of at most 100 columns. */
+static void print_comment(const char *doc, FILE *out)
+{
+    while (*doc) {
+        size_t n = strlen(doc), cut = n;
+        if (n > 96)
+            for (cut = 96; cut > 0 && doc[cut] != ' '; cut--)
+                ;
+        fprintf(out, "# %.*s\n", (int)cut, doc);
+        doc += cut;
+        while (*doc == ' ')
+            doc++;
+    }
+}
+
+static void print_sample_key(const char *doc, const char *env, const char *key, const char *value,
+                             FILE *out)
+{
+    print_comment(doc, out);
+    fprintf(out, "# Environment: %s\n#%s =%s%s\n", env, key, *value ? " " : "", value);
+}
+
+static void print_sample_options(FILE *out)
+{
+    const struct steno_option_info *o;
+    bool first;
+    for (size_t i = 0; (o = option_at(i, &first)); i++) {
+        char env[64], doc[512];
+        if (!first)
+            continue;
+        option_variable(o, env, sizeof env);
+        snprintf(doc, sizeof doc, "Family %s: %s. A request may override it (%s).%s", o->family,
+                 o->help, o->name, *o->fallback ? "" : " Empty: the model's own.");
+        fputc('\n', out);
+        print_sample_key(doc, env, o->name, o->fallback, out);
+    }
+}
+
+void steno_config_print_sample(FILE *out)
+{
+    const char *section = "";
+    fputs("# stenod configuration: every key with its default, commented out. See steno.conf(5).\n"
+          "# Environment variables and options of the command line override this file.\n",
+          out);
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        if (strcmp(section, r->section)) {
+            fprintf(out, "\n[%s]\n", r->section);
+            section = r->section;
+        } else {
+            fputc('\n', out);
+        }
+        print_sample_key(r->doc, r->env, r->key, r->value, out);
+        if (ends_model_section(r))
+            print_sample_options(out);
+    }
+}

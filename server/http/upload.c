@@ -1,0 +1,701 @@
+/* An upload has two sides: the libmicrohttpd thread that owns the connection, and the job (a feeder
+ * thread and pool workers). The connection's side ends with steno_upload_end, the job's with its
+ * done callback. The last of the two frees the upload. Fields that both use are under `lock`.
+ *
+ * Suspending: the connection is suspended before the job starts, and `suspended` is set. Whoever
+ * clears the flag (under the lock) resumes the connection, so that this happens once. A connection
+ * that is gone is never touched: while it is suspended, libmicrohttpd cannot end it. */
+#include "server/http/upload_internal.h"
+
+#include "base/clock.h"
+#include "protocol/deepgram.h"
+#include "server/http/fetch.h"
+#include "server/watch/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define ANSWER_MAX (256u << 20) /* bytes of one answer */
+#define EVENTS_MAX (16u << 20)  /* bytes of unread server-sent events */
+#define DISCARD_MAX (16u << 20) /* bytes discarded after a body of unknown length went wrong */
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+void steno_upload_free(struct steno_upload *up)
+{
+    steno_models_release(up->sv->srv->models, up->served);
+    steno_upload_free_stored(up);
+    steno_multipart_close(up->parts);
+    steno_hint_store_free(&up->ask.hints);
+    steno_buf_free(&up->body);
+    steno_buf_free(&up->field);
+    steno_buf_free(&up->answer);
+    steno_buf_free(&up->events);
+    pthread_mutex_destroy(&up->lock);
+    free(up);
+}
+
+/* One side has ended. */
+void steno_upload_leave(struct steno_upload *up)
+{
+    bool last;
+    pthread_mutex_lock(&up->lock);
+    last = --up->sides == 0;
+    pthread_mutex_unlock(&up->lock);
+    if (last)
+        steno_upload_free(up);
+}
+
+static enum steno_upload_form form_of(enum steno_session_api api)
+{
+    switch (api) {
+    case STENO_SESSION_OPENAI:
+        return STENO_UPLOAD_OPENAI;
+    case STENO_SESSION_LISTEN:
+        return STENO_UPLOAD_DEEPGRAM;
+    case STENO_SESSION_WHISPER_CPP:
+        return STENO_UPLOAD_WHISPER_CPP;
+    case STENO_SESSION_WHISPER_ASR:
+        return STENO_UPLOAD_WHISPER_ASR;
+    case STENO_SESSION_DETECT:
+        return STENO_UPLOAD_DETECT;
+    default:
+        return STENO_UPLOAD_NATIVE;
+    }
+}
+
+struct steno_upload *steno_upload_new(const struct steno_services *sv, enum steno_session_api api)
+{
+    struct steno_upload *up = calloc(1, sizeof *up);
+    if (!up)
+        return NULL;
+    pthread_mutex_init(&up->lock, NULL);
+    up->sides = 1;
+    up->sv = sv;
+    up->api = api;
+    up->form = form_of(api);
+    up->segment = -1;
+    steno_sha256_begin(&up->sum);
+    steno_buf_init(&up->body, sv->srv->conf->body_bytes);
+    steno_buf_init(&up->field, STENO_OPENAI_FIELD);
+    steno_buf_init(&up->answer, ANSWER_MAX);
+    steno_buf_init(&up->events, EVENTS_MAX);
+    return up;
+}
+
+static struct steno_upload *upload_of(struct steno_request *rq)
+{
+    struct steno_upload *up = steno_upload_new(rq->sv, rq->route->api);
+    const char *origin = steno_request_header(rq, "Origin");
+    if (!up)
+        return NULL;
+    steno_origin_lines(rq->sv->srv->conf->cors_origins, origin, origin ? strlen(origin) : 0,
+                       up->cors);
+    (void)steno_trace_id(&rq->trace, up->trace);
+    up->ask.hints.translate = rq->route->translate;
+    up->conn = rq->conn;
+    up->http11 = rq->http11;
+    up->id = rq->id;
+    up->errors = rq->route->errors;
+    return up;
+}
+
+/* Lock held. */
+void steno_upload_resume(struct steno_upload *up)
+{
+    if (!up->suspended)
+        return;
+    up->suspended = false;
+    MHD_resume_connection(up->conn);
+}
+
+void steno_upload_give_back(struct steno_upload *up)
+{
+    if (up->reserved)
+        steno_limits_release(up->sv->srv->limits, up->reserved);
+    up->reserved = 0;
+}
+
+/* Options that the clients of a form send to all models, such as OpenAI's temperature, are for the
+ * families that have them. */
+static steno_status take_options(struct steno_upload *up, steno_err *err)
+{
+    struct steno_options only = up->cpp.options;
+    char text[STENO_OPTION_TEXT];
+    steno_status st = STENO_OK;
+    snprintf(text, sizeof text, "%.6g", up->ask.temperature);
+    if (up->ask.temperature > 0)
+        st = steno_options_set(&only, "temperature", text, err);
+    steno_options_keep(&only, STENO_OPTION_OF_STREAM, up->served->family);
+    steno_options_complete(&up->options, &only);
+    return st;
+}
+
+/* What the model takes of the hints. Forms of others are lenient with texts, because their clients
+ * send them to all models. */
+static struct steno_hints hints_of(const struct steno_upload *up)
+{
+    const struct steno_hints h = steno_hints_of(&up->ask.hints);
+    return up->form == STENO_UPLOAD_NATIVE ? h : steno_hints_taken(&h, &up->served->info);
+}
+
+/* Whether the model can do what is asked for. */
+static bool check_hints(struct steno_upload *up, struct steno_upload_refused *why, steno_err *err)
+{
+    const struct steno_hints h = hints_of(up);
+    steno_status st = steno_hints_check(&up->served->info, &h, err);
+    if (!st)
+        st = take_options(up, err);
+    if (!st)
+        return true;
+    *why = (struct steno_upload_refused){steno_status_info(st)->http, steno_status_info(st)->name,
+                                         steno_hint_named_in(err->msg)};
+    if (why->param && !strcmp(why->param, "language"))
+        why->code = "unsupported_language";
+    return false;
+}
+
+/* Choose the model. False when the request must be refused with *why. */
+bool steno_upload_choose_model(struct steno_upload *up, struct steno_upload_refused *why,
+                               steno_err *err)
+{
+    steno_models *models = up->sv->srv->models;
+    const struct steno_status_map *map;
+    enum steno_rejection busy = STENO_REJECT_LOADING;
+    steno_status st;
+    if (up->served)
+        return true;
+    st = steno_models_acquire(models, up->ask.model, &up->options, &up->served, err);
+    if (!st) {
+        busy = STENO_REJECT_CAPACITY;
+        st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
+    }
+    up->refused = st == STENO_ERR_BUSY;
+    if (up->refused && !up->background)
+        steno_metric_add(up->sv->srv->stats->sessions_rejected[busy], 1);
+    map = steno_status_info(st);
+    *why = (struct steno_upload_refused){map->http, map->name, "model"};
+    if (st == STENO_ERR_INVAL && steno_models_check(models, up->ask.model, NULL))
+        *why = (struct steno_upload_refused){404, "model_not_found", "model"};
+    else if (st == STENO_ERR_INVAL)
+        why->param = steno_options_named_in(err->msg);
+    return !st && check_hints(up, why, err);
+}
+
+/* ---- receiving the body ---------------------------------------------------------------------- */
+
+void steno_upload_fail(struct steno_upload *up, int http, const char *code, const char *param,
+                       const steno_err *err)
+{
+    if (up->fail_http)
+        return;
+    up->fail_http = http;
+    up->fail_code = code;
+    up->fail_param = param;
+    up->fail = *err;
+    steno_buf_free(&up->body);
+    steno_upload_give_back(up);
+}
+
+void steno_upload_fail_status(struct steno_upload *up, const char *param, const steno_err *err)
+{
+    const struct steno_status_map *map = steno_status_info(err->code);
+    steno_upload_fail(up, map->http, map->name, param, err);
+}
+
+/* ---- the job's side -------------------------------------------------------------------------- */
+
+static void on_released(void *user, size_t bytes)
+{
+    struct steno_upload *up = user;
+    (void)bytes;
+    steno_upload_give_back(up);
+}
+
+static void observe(struct steno_upload *up, const struct steno_job_result *r)
+{
+    struct steno_stats *stats = up->sv->srv->stats;
+    const struct steno_pool_stream_stats *s = &r->stats;
+    if (r->status)
+        steno_stats_decode_error(stats, up->api, r->status);
+    steno_stats_audio(stats, up->api, r->received, r->dropped, s, up->trace);
+    if (s->audio_seconds >
+        0) /* the length was not known before: the excess reduces the next minute's quota */
+        (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL,
+                               NULL);
+}
+
+/* Lock held. */
+static void take_result(struct steno_upload *up, const struct steno_job_result *r)
+{
+    const struct steno_openai_result out = steno_upload_result(up, r);
+    steno_status st = r->status;
+    up->err = r->err;
+    up->audio_seconds = r->stats.audio_seconds;
+    up->inference_seconds = r->stats.inference_seconds;
+    up->pool = r->stats;
+    up->result_ns = steno_now_ns();
+    memcpy(up->audio_format, r->format, sizeof up->audio_format);
+    memcpy(up->warning, r->warning, sizeof up->warning);
+    if (!st && up->sse && up->multichannel)
+        steno_upload_enter_channel(up, r->channels);
+    if (!st && up->sse_failure)
+        st = up->sse_failure;
+    if (!st)
+        st = up->sse ? steno_openai_write_done(&up->events, &out) : steno_upload_write(up, &out);
+    if (st && !r->status)
+        (void)steno_fail(&up->err, st == STENO_ERR_LIMIT ? STENO_ERR_INTERNAL : st, "%s",
+                         st == STENO_ERR_NOMEM ? "out of memory for the answer"
+                                               : "the answer is too large");
+    up->code = st ? steno_status_info(up->err.code)->http : 200;
+    if (st == STENO_ERR_CANCELLED)
+        up->code = 503; /* by the server's shutdown, unless: */
+    if (up->gone)
+        up->code = 499;
+    else if (up->timed_out)
+        up->code = 504;
+    if (up->code != 200 && up->sse_begun) /* without memory: the stream ends without a done event */
+        (void)!steno_openai_write_error_event(&up->events, up->err.msg,
+                                              steno_openai_error_type(up->code),
+                                              steno_status_info(up->err.code)->name);
+}
+
+/* log.transcripts alone. Lock held. */
+static void log_transcript(const struct steno_upload *up, const struct steno_job_result *r)
+{
+    const char *text = steno_transcript_text(r->transcript);
+    const char *id = up->conn ? up->id : "";
+    const struct steno_log_field fields[] = {{"request_id", id, 0}, {"text", text, 0}};
+    steno_log_event(LOG_INFO, "upload_transcript", STENO_LOG_FIELDS(fields), "%s: %s", id, text);
+}
+
+static void on_done(void *user, steno_job *job)
+{
+    struct steno_upload *up = user;
+    const struct steno_job_result *r = steno_job_get_result(job);
+    observe(up, r);
+    pthread_mutex_lock(&up->lock);
+    if (up->sv->srv->conf->log_transcripts && !r->status)
+        log_transcript(up, r);
+    take_result(up, r);
+    up->job = NULL;
+    up->over = true;
+    steno_upload_answer_half_closed(up);
+    steno_upload_resume(up);
+    pthread_mutex_unlock(&up->lock);
+    steno_job_free(job);
+    steno_upload_leave(up);
+}
+
+/* ---- the connection's side ------------------------------------------------------------------- */
+
+static void on_hangup(void *user, enum steno_hangup_why why)
+{
+    struct steno_upload *up = user;
+    pthread_mutex_lock(&up->lock);
+    if (why == STENO_HANGUP_HALF) {
+        steno_upload_probe(up);
+    } else if (!up->over) {
+        up->timed_out = why == STENO_HANGUP_LATE;
+        up->gone = !up->timed_out;
+        if (up->job)
+            steno_job_cancel(up->job);
+    }
+    pthread_mutex_unlock(&up->lock);
+}
+
+static void watch_connection(struct steno_request *rq, struct steno_upload *up)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(rq->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    int64_t limit = (int64_t)(rq->sv->srv->conf->request_timeout * 1e9);
+    if (info)
+        up->watch = steno_hangup_watch(rq->sv->hangup, info->connect_fd, steno_now_ns() + limit,
+                                       on_hangup, up);
+}
+
+/* Whether the answer has the times of words. */
+static bool shows_words(const struct steno_upload *up)
+{
+    const enum steno_openai_format f = up->ask.format;
+    if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT)
+        return true;
+    switch (up->form) {
+    case STENO_UPLOAD_OPENAI:
+        return f == STENO_OPENAI_VERBOSE_JSON && up->ask.words && !up->ask.stream;
+    case STENO_UPLOAD_NATIVE:
+        return f == STENO_OPENAI_JSON && !up->no_words;
+    case STENO_UPLOAD_DEEPGRAM:
+        return true;
+    case STENO_UPLOAD_WHISPER_CPP:
+        return f == STENO_OPENAI_VERBOSE_JSON && !up->cpp.no_times && !up->cpp.no_word_times;
+    case STENO_UPLOAD_WHISPER_ASR:
+        return up->asr.words || up->asr.output == STENO_WHISPER_ASR_SRT ||
+               up->asr.output == STENO_WHISPER_ASR_VTT;
+    case STENO_UPLOAD_DETECT:
+        break;
+    }
+    return false;
+}
+
+/* What the request said of speech detection. */
+static enum steno_vad_choice vad_of(const struct steno_upload *up)
+{
+    if (up->vad != STENO_VAD_UNSET || !up->ask.vad_filter)
+        return up->vad;
+    return up->sv->srv->vad_net ? STENO_VAD_SILERO : STENO_VAD_ENERGY;
+}
+
+struct steno_job_request steno_upload_job(const struct steno_upload *up)
+{
+    return (struct steno_job_request){.api = up->api,
+                                      .owner = steno_key_owner(up->key),
+                                      .served = up->served,
+                                      .channel = (unsigned)up->ask.channel,
+                                      .multichannel = up->multichannel,
+                                      .seconds = up->seconds,
+                                      .raw = up->raw,
+                                      .beam = up->beam,
+                                      .n_best = up->n_best,
+                                      .vad = vad_of(up),
+                                      .hints = hints_of(up),
+                                      .no_word_times = !shows_words(up),
+                                      .options = up->options,
+                                      .no_endpointing = up->no_endpointing};
+}
+
+static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
+{
+    struct steno_job_request job = steno_upload_job(up);
+    steno_err err;
+    steno_status st;
+    uint8_t digest[STENO_SHA256_BYTES];
+    size_t len;
+    if (up->form == STENO_UPLOAD_DEEPGRAM) {
+        steno_sha256_end(&up->sum, digest);
+        steno_sha256_text(digest, up->sha256);
+    }
+    job.partials = up->sse;
+    job.event = up->sse ? steno_upload_on_event : NULL;
+    job.done = on_done;
+    job.released = on_released;
+    job.user = up;
+    job.len = up->body.len;
+    job.audio = steno_buf_take(&up->body, &len);
+    up->started = true;
+    up->received_ns = steno_now_ns();
+    watch_connection(rq, up);
+    pthread_mutex_lock(&up->lock);
+    up->sides++;
+    up->suspended = true;
+    MHD_suspend_connection(rq->conn);
+    st = steno_job_start(&up->job, rq->sv->jobs, &job, &err);
+    if (st) {
+        free(job.audio);
+        up->sides--;
+        up->over = true;
+        up->err = err;
+        up->code = st == STENO_ERR_CANCELLED ? 503 : steno_status_info(st)->http;
+        steno_upload_resume(up);
+    }
+    pthread_mutex_unlock(&up->lock);
+    if (st)
+        steno_upload_give_back(up);
+    return MHD_YES;
+}
+
+/* ---- a recording that the body names --------------------------------------------------------- */
+
+/* Runs on the fetch's thread. */
+static void on_fetched(void *user, struct steno_fetched *got)
+{
+    struct steno_upload *up = user;
+    steno_sha256_begin(&up->sum); /* until now it was of the body with the URL */
+    steno_sha256_add(&up->sum, got->body.data, got->body.len);
+    pthread_mutex_lock(&up->lock);
+    up->fetched = true;
+    up->fetch_err = got->err;
+    up->reserved = got->reserved;
+    up->body = got->body;
+    steno_upload_resume(up);
+    pthread_mutex_unlock(&up->lock);
+    steno_upload_leave(up);
+}
+
+/* Fetch the recording, with the connection suspended meanwhile. False: it cannot be fetched
+ * (up->fetch_err). The lock is held, so on_fetched comes after all of this. */
+static bool begin_fetch(struct steno_request *rq, struct steno_upload *up)
+{
+    char url[STENO_FETCH_URL];
+    steno_err err;
+    steno_status st =
+        steno_deepgram_url(up->body.data ? up->body.data : "", up->body.len, url, sizeof url, &err);
+    steno_buf_free(&up->body);
+    steno_upload_give_back(up);
+    pthread_mutex_lock(&up->lock);
+    if (!st)
+        st = steno_fetch(rq->sv->fetcher, url, &rq->trace, on_fetched, up, &err);
+    up->fetched = st != STENO_OK;
+    if (st) {
+        up->fetch_err = err;
+    } else {
+        up->sides++;
+        up->suspended = true;
+        MHD_suspend_connection(rq->conn);
+    }
+    pthread_mutex_unlock(&up->lock);
+    return !st;
+}
+
+/* The body is complete: check whether the request can be served. */
+static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_upload *up)
+{
+    const char *file = steno_upload_file_field(up);
+    struct steno_upload_refused why;
+    steno_err err;
+    if (!up->fail_http && up->parts) {
+        if (steno_multipart_end(up->parts, &err) ||
+            (!up->stored && steno_upload_check_form(up, &err)))
+            steno_upload_fail_status(up, up->fail_param, &err);
+    }
+    if (!up->fail_http && up->stored && steno_upload_store(rq, up))
+        return MHD_YES;
+    if (!up->fail_http && up->multichannel && up->ask.channel) {
+        (void)steno_fail(&err, STENO_ERR_INVAL, "multichannel: not possible together with channel");
+        steno_upload_fail_status(up, "multichannel", &err);
+    }
+    if (!up->fail_http && up->ask.format == STENO_OPENAI_DIARIZED_JSON && !up->multichannel) {
+        (void)steno_fail(&err, STENO_ERR_INVAL,
+                         "response_format: diarized_json needs multichannel=true (a speaker on "
+                         "each channel): no model of this server tells voices apart");
+        steno_upload_fail_status(up, "response_format", &err);
+    }
+    if (!up->fail_http && !steno_upload_choose_model(up, &why, &err))
+        steno_upload_fail(up, why.http, why.code, why.param, &err);
+    if (!up->fail_http && !up->fetched && up->json && !up->stored && begin_fetch(rq, up))
+        return MHD_YES;
+    if (!up->fail_http && up->fetched && up->fetch_err.code)
+        steno_upload_fail_status(up, "url", &up->fetch_err);
+    if (!up->fail_http && !up->body.len) {
+        steno_stats_decode_error(rq->sv->srv->stats, up->api, STENO_NEED_MORE);
+        (void)steno_fail(&err, STENO_ERR_FORMAT, "%s%s", up->parts ? file : "the request body",
+                         up->parts ? ": it is empty" : " is empty");
+        steno_upload_fail_status(up, up->parts ? file : NULL, &err);
+    }
+    if (up->fail_http)
+        return steno_respond_error(rq, up->fail_http, up->fail_code, up->fail_param, "%s",
+                                   up->fail.msg);
+    up->sse = up->ask.stream;
+    return start(rq, up);
+}
+
+enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, size_t n)
+{
+    struct steno_upload *up = rq->upload;
+    steno_err err;
+    steno_status st;
+    if (!up)
+        return MHD_NO;
+    if (!steno_upload_body_goes_on(rq, up))
+        return MHD_NO;
+    if (up->fail_http) {
+        up->discarded += n;
+        /* a length bounds the body; without one the server reads only so much */
+        return up->content_length || up->discarded <= DISCARD_MAX ? MHD_YES : MHD_NO;
+    }
+    st = steno_upload_take(up, data, n, &err);
+    if (st && up->stored)
+        steno_upload_fail_stored(up, &err);
+    else if (st)
+        steno_upload_fail_status(up, up->fail_param, &err);
+    return MHD_YES;
+}
+
+static enum MHD_Result refuse(struct steno_request *rq, int http, const char *code,
+                              const char *param, const steno_err *err)
+{
+    return steno_respond_error(rq, http, code, param, "%s", err->msg);
+}
+
+static bool names_model_in_body(const struct steno_upload *up)
+{
+    return up->form == STENO_UPLOAD_OPENAI || up->form == STENO_UPLOAD_WHISPER_CPP;
+}
+
+/* Check the head: everything that can be refused is refused before a byte of the body is read. */
+static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
+{
+    struct steno_upload_refused why;
+    steno_err err;
+    steno_status st;
+    if (!steno_upload_read_length(rq, up))
+        return steno_respond_error(rq, 400, "invalid_argument", NULL,
+                                   "Content-Length is not a number");
+    st = steno_upload_want_store(rq, up, &err);
+    if (st)
+        return steno_respond_status(rq, &err, up->fail_param);
+    if (up->content_length > steno_upload_max(up)) {
+        (void)steno_upload_too_large(up, &err);
+        return refuse(rq, 413, "limit_exceeded", NULL, &err);
+    }
+    up->body.max = steno_upload_max(up);
+    st = steno_upload_open_body(rq, up, &err);
+    if (st)
+        return steno_respond_status(rq, &err, up->fail_param);
+    if (up->stored && !up->json) /* its body goes to the disk */
+        return MHD_YES;
+    if (!up->stored && !names_model_in_body(up) && !steno_upload_choose_model(up, &why, &err))
+        return refuse(rq, why.http, why.code, why.param, &err);
+    if (up->content_length) {
+        st = steno_limits_reserve(rq->sv->srv->limits, up->content_length, &err);
+        if (st)
+            return steno_respond_status(rq, &err, NULL);
+        up->reserved = up->content_length;
+    }
+    return MHD_YES;
+}
+
+/* Take a place of the limits, of the pool and of the key. Answered when one of them has none. */
+static bool take_place(struct steno_request *rq, steno_key *key)
+{
+    const struct steno_server *srv = rq->sv->srv;
+    steno_err err;
+    if (steno_limits_enter(srv->limits, rq->route->api, &err)) {
+        (void)steno_respond_status(rq, &err, NULL);
+        return false;
+    }
+    if (steno_key_enter(srv->keys, key, steno_now_ns(), &rq->retry_after, &err)) {
+        steno_limits_refund(srv->limits, rq->route->api, STENO_REJECT_QUOTA);
+        (void)steno_respond_error(rq, 429, "quota_exceeded", NULL, "%s", err.msg);
+        return false;
+    }
+    steno_limits_started(srv->limits, rq->route->api);
+    return true;
+}
+
+enum MHD_Result steno_upload_begin(struct steno_request *rq)
+{
+    struct steno_upload *up;
+    steno_key *key;
+    enum MHD_Result good;
+    steno_err err;
+    if (steno_request_key(rq, &key, &err))
+        return steno_respond_wrong_key(rq, &err);
+    if (!take_place(rq, key))
+        return rq->code ? MHD_YES : MHD_NO;
+    up = upload_of(rq);
+    if (!up) {
+        steno_key_leave(rq->sv->srv->keys, key);
+        steno_limits_leave(rq->sv->srv->limits, rq->route->api, STENO_SESSION_FAILED);
+        return steno_respond_error(rq, 503, "out_of_memory", NULL, "out of memory");
+    }
+    up->key = key;
+    rq->upload = up;
+    rq->admitted = true;
+    good = admit(rq, up);
+    if (good == MHD_YES && !rq->code)
+        steno_upload_watch_body(rq, up);
+    return good;
+}
+
+static enum MHD_Result answer(struct steno_request *rq, struct steno_upload *up)
+{
+    struct steno_upload_headers headers;
+    const char *option = steno_options_named_in(up->err.msg);
+    if (!option)
+        option = steno_hint_named_in(up->err.msg);
+    if (up->audio_seconds > 0)
+        snprintf(rq->note, sizeof rq->note, "%.3f s of %s, real-time factor %.4f",
+                 up->audio_seconds, up->audio_format, up->inference_seconds / up->audio_seconds);
+    if (up->code == 504)
+        return steno_respond_error(rq, 504, "timeout", NULL,
+                                   "recognition took longer than limits.request_timeout (%g s)",
+                                   rq->sv->srv->conf->request_timeout);
+    if (up->code == 499)
+        return steno_respond_error(rq, 499, "cancelled", NULL, "the client went away");
+    if (up->code != 200 && up->err.code == STENO_ERR_CANCELLED)
+        return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
+    if (up->code != 200)
+        return steno_respond_status(rq, &up->err, option ? option : "file");
+    steno_upload_write_headers(up, &headers);
+    return steno_respond(rq, up->code, steno_upload_media_type(up), &up->answer, headers.v);
+}
+
+enum MHD_Result steno_upload_continue(struct steno_request *rq)
+{
+    struct steno_upload *up = rq->upload;
+    bool over, failed;
+    if (!up)
+        return MHD_NO;
+    if (rq->code)
+        return MHD_YES;
+    if (!up->started)
+        return steno_upload_end_body(rq, up) ? check_and_start(rq, up) : MHD_NO;
+    if (up->stored)
+        return steno_upload_answer_stored(rq, up);
+    pthread_mutex_lock(&up->lock);
+    over = up->over;
+    failed = over && up->code != 200;
+    if (up->sse && !failed)
+        up->sse_begun = true;
+    pthread_mutex_unlock(&up->lock);
+    if (up->sse && !failed)
+        return steno_upload_respond_events(rq, up);
+    return over ? answer(rq, up) : MHD_YES;
+}
+
+static enum steno_session_result result_of(const struct steno_request *rq,
+                                           const struct steno_upload *up)
+{
+    /* the status of an event stream is sent before its result is known */
+    int code = rq->code == 200 && up->sse_ended ? up->code : rq->code;
+    if (rq->unread)
+        return STENO_SESSION_TIMEOUT;
+    if (code == 202)
+        return STENO_SESSION_OK;
+    if (code == 200)
+        return up->sse && !up->sse_ended ? STENO_SESSION_GONE : STENO_SESSION_OK;
+    if (code == 499)
+        return STENO_SESSION_GONE;
+    if (code == 504 || code == 408)
+        return STENO_SESSION_TIMEOUT;
+    if (code == 503 && up->refused)
+        return STENO_SESSION_REFUSED;
+    if (code == 503)
+        return steno_limits_draining(up->sv->srv->limits) ? STENO_SESSION_DRAINED
+                                                          : STENO_SESSION_FAILED;
+    return code < 500 ? STENO_SESSION_BAD : STENO_SESSION_FAILED;
+}
+
+void steno_upload_end(struct steno_request *rq)
+{
+    struct steno_upload *up = rq->upload;
+    if (!up)
+        return;
+    rq->upload = NULL;
+    steno_hangup_forget(rq->sv->hangup, up->watch);
+    rq->key = up->key;
+    rq->model = up->served ? up->served->label : NULL;
+    pthread_mutex_lock(&up->lock);
+    rq->audio_seconds = up->audio_seconds;
+    rq->inference_seconds = up->inference_seconds;
+    if (steno_trace_recorded(&rq->trace)) {
+        rq->received_ns = up->received_ns;
+        rq->result_ns = up->result_ns;
+        rq->pool = up->pool;
+    }
+    up->conn = NULL;
+    if (up->answered)
+        rq->code = up->code;
+    if (up->job)
+        steno_job_cancel(up->job);
+    pthread_mutex_unlock(&up->lock);
+    if (!up->started)
+        steno_upload_give_back(up);
+    rq->result = result_of(rq, up);
+    steno_key_leave(rq->sv->srv->keys, up->key);
+    steno_limits_leave(rq->sv->srv->limits, up->api, rq->result);
+    steno_upload_leave(up);
+}

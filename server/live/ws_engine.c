@@ -1,0 +1,262 @@
+/* How the session of a connection reaches the model: the pool's streams, their notes, the key's
+ * quota and the decoder of containers (struct steno_ws_engine). */
+#include "server/live/ws_internal.h"
+
+#include "audio/ogg_opus.h"
+#include "base/clock.h"
+#include "server/watch/log.h"
+
+#include <stdio.h>
+
+typedef struct steno_ws_conn conn;
+
+static void observe(conn *c, const struct steno_pool_note *note)
+{
+    struct steno_stats *st = c->ws->srv->stats;
+    const struct steno_event *ev = note->event;
+    char trace[33] = "";
+    if (note->kind != STENO_POOL_EVENT)
+        return;
+    if (c->extra)
+        (void)steno_trace_id(&c->extra->trace, trace);
+    if (ev->kind == STENO_PARTIAL) {
+        int64_t first = atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed);
+        if (!c->had_partial && first)
+            steno_metric_observe_traced(st->first_partial, (double)(steno_now_ns() - first) * 1e-9,
+                                        trace);
+        c->had_partial = true;
+        steno_metric_observe_traced(st->partial_latency, note->latency, trace);
+    } else if (ev->kind == STENO_FINAL && ev->n_words) {
+        steno_metric_observe_traced(st->final_latency, note->latency + ev->time - ev->end, trace);
+    }
+}
+
+/* log.transcripts alone. */
+static void log_final(const conn *c, unsigned channel, const struct steno_event *ev)
+{
+    const struct steno_log_field fields[] = {
+        {"session_id", c->id, 0},
+        {"channel", NULL, channel + 1},
+        {"segment", NULL, (double)ev->segment},
+        {"start", NULL, ev->start},
+        {"end", NULL, ev->end},
+        {"text", ev->text, 0},
+    };
+    steno_log_event(LOG_INFO, "transcript", STENO_LOG_FIELDS(fields), "%s: %s", c->id, ev->text);
+}
+
+/* Runs on a worker of the pool. */
+static void on_note(void *user, unsigned channel, const struct steno_pool_note *note)
+{
+    conn *c = user;
+    observe(c, note);
+    if (c->ws->srv->conf->log_transcripts && note->kind == STENO_POOL_EVENT &&
+        note->event->kind == STENO_FINAL)
+        log_final(c, channel, note->event);
+    if (steno_ws_session_note_of(c->session, channel, note))
+        steno_ws_conn_wake(c);
+}
+
+/* What the model takes of the hints. Clients of other dialects send texts to all models. */
+static struct steno_hints hints_of(const conn *c, const struct steno_native_start *s,
+                                   const struct steno_served *served)
+{
+    const struct steno_hints h = steno_hints_of(s->hints);
+    struct steno_hints taken = steno_hints_taken(&h, &served->info);
+    if (s->needs_hotwords)
+        taken.hotwords = h.hotwords;
+    return c->dialect == &steno_dialect_native ? h : taken;
+}
+
+static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
+{
+    conn *c = ctx;
+    struct steno_native_start *s = &d->start;
+    struct steno_hints hints;
+    steno_status st =
+        steno_models_acquire(c->ws->srv->models, s->model, &s->options, &c->served, err);
+    if (st == STENO_ERR_BUSY && !c->dialect->waits)
+        steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_LOADING], 1);
+    if (st)
+        return steno_fail_in(err, st, "model");
+    hints = hints_of(c, s, c->served);
+    st = steno_hints_check(&c->served->info, &hints, err);
+    if (st)
+        return st;
+    snprintf(s->model, sizeof s->model, "%s", c->served->name);
+    steno_options_set_variant(&s->options, &c->served->options);
+    s->resume_seconds = c->ws->srv->conf->ws_resume;
+    d->model_version = c->served->info.version;
+    d->model_family = c->served->info.family;
+    d->model_language = c->served->info.language;
+    if (s->audio.encoding == STENO_ENCODING_OPUS && !s->audio.sample_rate)
+        s->audio.sample_rate = steno_opus_rate_for(c->served->info.sample_rate);
+    return STENO_OK;
+}
+
+static steno_status engine_open(void *ctx, const struct steno_native_start *s, int rate,
+                                steno_err *err)
+{
+    conn *c = ctx;
+    struct steno_pool_stream_options opt = {
+        .stream = {.sample_rate = rate,
+                   .no_endpointing = !s->endpointing,
+                   .no_partials = !s->interim,
+                   .no_tail = s->no_tail,
+                   .beam = s->beam,
+                   .n_best = s->alternatives,
+                   .hints = hints_of(c, s, c->served),
+                   .no_word_times = !s->words,
+                   .turn_vad = c->ws->srv->vad_net,
+                   .utterance_end = s->utterance_end,
+                   .endpoint = s->endpoint},
+        .priority = STENO_POOL_LIVE,
+        .owner = steno_key_owner(c->key),
+        .progress = s->progress,
+    };
+    struct steno_options options = s->options;
+    struct steno_option_list list;
+    steno_status st =
+        steno_config_search(c->ws->srv->conf, c->served->family, &options, &opt.stream, err);
+    steno_options_list(&options, STENO_OPTION_OF_STREAM, &list);
+    opt.stream.options = list.v;
+    opt.stream.n_options = list.n;
+    if (!st)
+        st = steno_server_vad(c->ws->srv, s->vad, &opt.stream.vad, err);
+    if (st)
+        return st;
+    c->rate = rate;
+    c->channels = s->multichannel ? (unsigned)s->audio.channels : 1;
+    st = steno_channels_open(&c->stream, c->served->pool, &opt, c->channels, on_note, c, err);
+    if (st == STENO_ERR_BUSY)
+        steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_CAPACITY], 1);
+    return st;
+}
+
+static steno_status engine_push(void *ctx, const float *pcm, size_t n, size_t *taken,
+                                steno_err *err)
+{
+    conn *c = ctx;
+    steno_status st;
+    if (!atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed))
+        atomic_store_explicit(&c->first_audio_ns, steno_now_ns(), memory_order_relaxed);
+    st = steno_channels_push(c->stream, pcm, n, taken, err);
+    if (st)
+        return st;
+    return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(),
+                           (double)*taken * c->channels / c->rate, &c->quota_wait, err);
+}
+
+static steno_status engine_finalize(void *ctx, steno_err *err)
+{
+    return steno_channels_finalize(((conn *)ctx)->stream, err);
+}
+
+static void engine_end(void *ctx)
+{
+    steno_channels_end(((conn *)ctx)->stream);
+}
+
+static double engine_come_back(void *ctx)
+{
+    const conn *c = ctx;
+    return c->quota_wait > 0 ? c->quota_wait
+                             : steno_limits_come_back(c->ws->srv->limits, steno_now_ns());
+}
+
+static steno_status
+engine_each_model(void *ctx, steno_status (*see)(void *user, const struct steno_dialect_model *m),
+                  void *user)
+{
+    struct steno_model_slot *slot;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; !st && (slot = steno_models_slot(((conn *)ctx)->ws->srv->models, i)); i++) {
+        struct steno_model_view v;
+        steno_model_slot_view(slot, &v);
+        if (!v.is_variant)
+            st = see(user, &(struct steno_dialect_model){v.name, v.family, v.version, v.license,
+                                                         *v.languages ? v.languages : v.language});
+    }
+    return st;
+}
+
+static steno_status engine_check(void *ctx, const struct steno_native_start *s, char *model,
+                                 steno_err *err)
+{
+    conn *c = ctx;
+    struct steno_served *served;
+    struct steno_hints hints;
+    steno_status st = steno_models_acquire(c->ws->srv->models, s->model, &s->options, &served, err);
+    if (st)
+        return steno_fail_in(err, st, "model");
+    snprintf(model, STENO_NATIVE_MODEL_BYTES, "%s", served->name);
+    hints = hints_of(c, s, served);
+    st = steno_hints_check(&served->info, &hints, err);
+    steno_models_release(c->ws->srv->models, served);
+    return st;
+}
+
+static void engine_cancel(void *ctx)
+{
+    steno_channels_cancel(((conn *)ctx)->stream);
+}
+
+static void engine_close(void *ctx)
+{
+    conn *c = ctx;
+    struct steno_pool_stream_stats s;
+    steno_channels_get_stats(c->stream, &s);
+    steno_pool_stream_stats_add(&c->past, &s);
+    steno_channels_close(c->stream);
+    c->stream = NULL;
+    steno_models_release(c->ws->srv->models, c->served);
+    c->served = NULL;
+}
+
+/* Runs on the waker's thread. */
+static void on_decoded(void *user)
+{
+    conn *c = user;
+    steno_ws_session_decoded(c->session);
+    steno_ws_conn_wake(c);
+}
+
+static steno_status engine_decode(void *ctx, const struct steno_container_options *o,
+                                  unsigned channel, steno_feed **out, steno_err *err)
+{
+    conn *c = ctx;
+    struct steno_container_options own = *o;
+    int readable, writable;
+    steno_feed *feed = NULL;
+    steno_status st;
+    own.decoders = c->ws->srv->decoders;
+    st = steno_feed_open_container(&feed, &own, channel, err);
+    if (st)
+        return st;
+    steno_feed_descriptors(feed, &readable, &writable);
+    c->decoding = steno_waker_watch(c->ws->srv->waker, readable, writable, on_decoded, c);
+    if (!c->decoding) {
+        steno_feed_close(feed);
+        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    }
+    *out = feed;
+    return STENO_OK;
+}
+
+static const struct steno_ws_storage *engine_store(void *ctx, void **place)
+{
+    return steno_ws_conn_store(ctx, place);
+}
+
+const struct steno_ws_engine steno_ws_engine = {.resolve = engine_resolve,
+                                                .open = engine_open,
+                                                .push = engine_push,
+                                                .finalize = engine_finalize,
+                                                .end = engine_end,
+                                                .come_back = engine_come_back,
+                                                .each_model = engine_each_model,
+                                                .check = engine_check,
+                                                .cancel = engine_cancel,
+                                                .close = engine_close,
+                                                .decode = engine_decode,
+                                                .store = engine_store};

@@ -1,0 +1,418 @@
+#include "server/live/ws_session_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void send_ready(steno_ws_session *s)
+{
+    pthread_mutex_lock(&s->mx);
+    steno_ws_session_keep_next(s);
+    if (s->dialect->ready)
+        s->dialect->ready(&s->d);
+    pthread_mutex_unlock(&s->mx);
+}
+
+#define LOAD_TRIES 300 /* once a second */
+
+/* Fix the format, open the stream, send `ready`. False when that failed and the session ends, or
+ * the model is being loaded. */
+static bool begin(steno_ws_session *s)
+{
+    steno_err err;
+    steno_status st = steno_native_start_complete(&s->d.start, &err);
+    /* the first bytes tell more */
+    bool later = s->d.start.audio.encoding == STENO_ENCODING_OPUS ||
+                 s->d.start.audio.encoding == STENO_ENCODING_CONTAINER;
+    if (!st)
+        st = steno_ws_session_check_resumable(s, NULL, &err);
+    if (!st)
+        st = s->engine->resolve(s->ctx, &s->d, &err);
+    s->loading = st == STENO_ERR_BUSY && s->dialect->waits && s->load_tries++ < LOAD_TRIES;
+    if (s->loading)
+        return false;
+    if (!st && !later)
+        st = steno_ws_session_open_raw(s, &err);
+    if (st) {
+        steno_ws_session_fail(s, st, err.msg);
+        return false;
+    }
+    s->state = RUNNING;
+    steno_ws_session_begin_storing(s);
+    send_ready(s);
+    return true;
+}
+
+static void end_by_client(steno_ws_session *s)
+{
+    steno_err err;
+    bool truncated;
+    steno_status st = STENO_OK;
+    if (s->state == OPEN && !begin(s)) { /* a message before any audio: `ready` is due, too */
+        s->ends_loaded = s->loading;
+        return;
+    }
+    if (s->feed && steno_feed_decodes(s->feed)) {
+        s->last_byte = true;
+        steno_ws_session_end_container(s);
+        return;
+    }
+    if (s->feed && !s->held_bytes.len)
+        st = steno_feed_end(s->feed, &truncated, &err);
+    if (st && !s->opened)
+        steno_ws_session_fail(s, st, err.msg);
+    else
+        steno_ws_session_end_as(s, STENO_WS_ENDED, 1000, STENO_OK, "", "");
+}
+
+void steno_ws_session_begin_loaded(steno_ws_session *s)
+{
+    if (s->loading && begin(s) && s->ends_loaded)
+        end_by_client(s);
+}
+
+static void start_by_client(steno_ws_session *s, bool may_be_late)
+{
+    if (s->state == OPEN) {
+        pthread_mutex_lock(&s->mx);
+        steno_dialect_take(&s->d);
+        pthread_mutex_unlock(&s->mx);
+        begin(s);
+    } else if (!may_be_late) {
+        steno_ws_session_fail(s, STENO_ERR_INVAL, "start: must come before audio");
+    }
+}
+
+static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last);
+
+static void act(steno_ws_session *s, enum steno_dialect_act what)
+{
+    switch (what) {
+    case STENO_ACT_NOTHING:
+        break;
+    case STENO_ACT_START:
+    case STENO_ACT_SETTINGS:
+        start_by_client(s, what == STENO_ACT_SETTINGS);
+        break;
+    case STENO_ACT_AUDIO: {
+        struct steno_buf audio = s->d.audio;
+        steno_buf_init(&s->d.audio, s->limits.message_bytes);
+        take_bytes(s, audio.data ? audio.data : "", audio.len, true);
+        steno_buf_free(&audio);
+        break;
+    }
+    case STENO_ACT_FINALIZE:
+        if (s->state == RUNNING || (s->state == OPEN && begin(s)))
+            steno_ws_session_finalize(s);
+        break;
+    case STENO_ACT_CHANGE:
+    case STENO_ACT_CLEAR:
+        steno_ws_session_want_swap(s, what == STENO_ACT_CLEAR);
+        break;
+    case STENO_ACT_END:
+        end_by_client(s);
+        break;
+    }
+}
+
+static void take_text(steno_ws_session *s, const char *p, size_t n)
+{
+    enum steno_dialect_act what = STENO_ACT_NOTHING;
+    steno_err err;
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = s->dialect->text(&s->d, p, n, &what, &err);
+    pthread_mutex_unlock(&s->mx);
+    if (st)
+        steno_ws_session_fail(s, st, err.msg);
+    else
+        act(s, what);
+}
+
+void steno_ws_session_opened(steno_ws_session *s)
+{
+    char model[STENO_NATIVE_MODEL_BYTES];
+    steno_status st = STENO_OK;
+    steno_err err;
+    pthread_mutex_lock(&s->mx);
+    if (s->dialect->opened && !s->over)
+        s->dialect->opened(&s->d);
+    /* a language or model of the URL that cannot be had is told now, not with the first audio */
+    if (s->state == OPEN && (*s->d.hints.language || *s->d.start.model))
+        st = s->d.check(&s->d, &s->d.start, model, &err);
+    pthread_mutex_unlock(&s->mx);
+    if (st == STENO_ERR_INVAL)
+        steno_ws_session_fail(s, st, err.msg);
+}
+
+void steno_ws_session_query(steno_ws_session *s, const char *name, const char *value)
+{
+    steno_err err;
+    steno_status st;
+    if (s->state != OPEN || !s->dialect->query)
+        return;
+    st = s->dialect->query(&s->d, name, value, &err);
+    if (st) {
+        steno_fail_in(&err, st, "query");
+        steno_ws_session_fail(s, st, err.msg);
+    }
+}
+
+/* Take the audio out of a part of a text message. */
+static steno_status take_text_part(steno_ws_session *s, const char *p, size_t n, steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = s->dialect->text_part(&s->d, p, n, &s->text, err);
+    pthread_mutex_unlock(&s->mx);
+    if (!st && s->d.audio.len)
+        act(s, STENO_ACT_AUDIO);
+    return st;
+}
+
+/* Take a part of a text message, and act on the whole one. A message that is not accepted ends the
+ * session. */
+static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    size_t max = steno_ws_session_max_text(s);
+    steno_err err;
+    steno_status st = STENO_OK;
+    if (steno_ws_session_paused(s))
+        st = steno_fail(&err, STENO_ERR_INTERNAL, "message: came while reading was paused");
+    else if (s->dialect->text_part)
+        st = take_text_part(s, p, n, &err);
+    else if (s->text.len + n > max)
+        st = steno_fail(&err, STENO_ERR_LIMIT, "message: more than %zu bytes of text", max);
+    else if (steno_buf_add(&s->text, p, n))
+        st = steno_fail(&err, STENO_ERR_NOMEM, "message: out of memory");
+    if (st) {
+        steno_ws_session_fail(s, st, err.msg);
+        s->skip = true;
+    } else if (last && s->state < ENDING) {
+        take_text(s, s->text.data ? s->text.data : "", s->text.len);
+    }
+}
+
+/* The first message of a client of "/" tells its dialect. */
+static void choose_dialect(steno_ws_session *s, const char *p, size_t n, bool is_text)
+{
+    struct steno_dialect_session *d = &s->d;
+    const struct steno_dialect *any = s->dialect, *next;
+    struct steno_dialect_session was = {.state = d->state};
+    void *state = NULL;
+    steno_err err;
+    steno_status st;
+    if (s->any_message || !any->choose || !n || s->state >= ENDING)
+        return;
+    s->any_message = true;
+    next = any->choose(p, n, is_text);
+    if (next->state_bytes && !(state = calloc(1, next->state_bytes))) {
+        steno_ws_session_fail(s, STENO_ERR_NOMEM, "session: out of memory");
+        return;
+    }
+    pthread_mutex_lock(&s->mx);
+    d->state = state;
+    s->dialect = d->dialect = next;
+    if (next->init)
+        next->init(d);
+    st = any->replay(d, was.state, &err);
+    pthread_mutex_unlock(&s->mx);
+    any->free_state(&was);
+    free(was.state);
+    if (st)
+        steno_ws_session_fail(s, st, err.msg);
+}
+
+void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    steno_ws_session_check_end(s);
+    choose_dialect(s, p, n, true);
+    if (s->state >= ENDING ||
+        s->last_byte) /* a late finalize, end or keepalive: ignoring it loses nothing */
+        return;
+    if (!s->skip)
+        add_text(s, p, n, last);
+    if (last) {
+        steno_buf_free(&s->text);
+        s->skip = false;
+    }
+}
+
+/* A bare Opus packet must be complete before it is decoded. */
+static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    steno_status st = steno_buf_add(&s->packet, p, n);
+    if (st) {
+        steno_ws_session_fail(s, st,
+                              st == STENO_ERR_LIMIT
+                                  ? "opus: a message of more than 65536 bytes is not a packet"
+                                  : "opus: out of memory");
+        return;
+    }
+    if (!last)
+        return;
+    if (s->packet.len) {
+        const int64_t before = s->samples;
+        const bool whole = !s->skip_samples;
+        steno_ws_session_take_audio(s, s->packet.data, s->packet.len);
+        if (whole)
+            steno_ws_session_note_packet(s, s->samples - before);
+    }
+    steno_buf_reset(&s->packet);
+}
+
+/* Let the dialect look at the first bytes, which may tell the format. */
+static bool inspect_first(steno_ws_session *s, const char *p, size_t n)
+{
+    steno_err err;
+    steno_status st = STENO_OK;
+    if (s->dialect->first_audio)
+        st = s->dialect->first_audio(&s->d, p, n, &err);
+    if (st)
+        steno_ws_session_fail(s, st, err.msg);
+    return !st;
+}
+
+/* Take bytes of audio, whole messages or parts of them. */
+static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    if (s->state >= ENDING)
+        return;
+    if (s->state == OPEN && (!inspect_first(s, p, n) || !begin(s)))
+        return;
+    if (!s->feed && n) {
+        steno_err err;
+        steno_status st = steno_ws_session_open_feed(s, p, n, &err);
+        if (st) {
+            steno_ws_session_fail(s, st, err.msg);
+            return;
+        }
+    }
+    if (s->whole_packets)
+        take_packet(s, p, n, last);
+    else
+        steno_ws_session_take_audio(s, p, n);
+}
+
+static void late_audio(steno_ws_session *s)
+{
+    pthread_mutex_lock(&s->mx);
+    if (!s->over && s->ending.how == STENO_WS_ENDED)
+        steno_ws_session_set_ending(s, STENO_WS_BAD, 1008, STENO_ERR_INVAL, "invalid_argument",
+                                    STENO_WS_LATE_AUDIO);
+    pthread_mutex_unlock(&s->mx);
+}
+
+/* Whether a message of so many bytes is allowed; if not, the session ends. */
+static bool fits(steno_ws_session *s, size_t bytes)
+{
+    char msg[80];
+    if (bytes <= s->limits.message_bytes)
+        return true;
+    snprintf(msg, sizeof msg, "message: more than %zu bytes of audio", s->limits.message_bytes);
+    steno_ws_session_fail(s, STENO_ERR_LIMIT, msg);
+    return false;
+}
+
+static bool is_text(const steno_ws_session *s, const char *p, size_t n)
+{
+    return n && n <= STENO_DIALECT_BYTES_TEXT && p[0] == '{' && s->dialect->binary_text &&
+           s->dialect->binary_text(p, n);
+}
+
+/* Bytes of a binary message that may be a command are collected in s->text until the message ends.
+ * Returns true if the piece was used up. */
+static bool collect_text(steno_ws_session *s, const char *p, size_t n, bool first, bool last)
+{
+    if (first)
+        s->maybe_text = s->dialect->binary_text && !steno_ws_session_paused(s);
+    if (!s->maybe_text || !n)
+        return false;
+    if (s->text.len + n <= STENO_DIALECT_BYTES_TEXT && (s->text.len || *p == '{') &&
+        !steno_buf_add(&s->text, p, n)) {
+        if (!last)
+            return true;
+        if (is_text(s, s->text.data, s->text.len)) {
+            take_text(s, s->text.data, s->text.len);
+            return true;
+        }
+        s->text.len -= n;
+    }
+    s->maybe_text = false;
+    if (s->text.len) /* it is audio: earlier parts come first */
+        take_bytes(s, s->text.data, s->text.len, false);
+    return false;
+}
+
+/* Take the audio in a piece of a binary message, and act between. */
+static void take_parts(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    while (n && s->state < ENDING) {
+        size_t skip, take;
+        enum steno_dialect_act what = STENO_ACT_NOTHING;
+        steno_err err;
+        steno_status st;
+        pthread_mutex_lock(&s->mx);
+        st = s->dialect->split(&s->d, p, n, &skip, &take, &what, &err);
+        pthread_mutex_unlock(&s->mx);
+        if (!st && s->finalize_wanted)
+            st = steno_fail(&err, STENO_ERR_LIMIT, "audio: came before the result");
+        if (st) {
+            steno_ws_session_fail(s, st, err.msg);
+            return;
+        }
+        if (take)
+            take_bytes(s, p + skip, take, last && skip + take == n);
+        if (what == STENO_ACT_FINALIZE && s->n_held && s->state == RUNNING)
+            s->finalize_wanted = 1; /* after what is held back */
+        else
+            act(s, what);
+        p += skip + take;
+        n -= skip + take;
+    }
+}
+
+static void binary_piece(steno_ws_session *s, const char *p, size_t n, bool first, bool last)
+{
+    s->message_bytes = (first ? 0 : s->message_bytes) + n;
+    if (collect_text(s, p, n, first, last))
+        return;
+    if (steno_ws_session_paused(s)) {
+        if (s->whole_packets || s->finalize_wanted || steno_buf_add(&s->held_bytes, p, n))
+            steno_ws_session_fail(s, STENO_ERR_INTERNAL, "audio: came while reading was paused");
+        return;
+    }
+    if (!fits(s, s->message_bytes))
+        return;
+    if (s->dialect->split)
+        take_parts(s, p, n, last);
+    else if (n || s->packet.len)
+        take_bytes(s, p, n, last);
+    if (last && s->dialect->binary_end && s->state < ENDING) {
+        enum steno_dialect_act what;
+        pthread_mutex_lock(&s->mx);
+        what = s->dialect->binary_end(&s->d, s->message_bytes);
+        pthread_mutex_unlock(&s->mx);
+        act(s, what);
+    }
+}
+
+void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
+{
+    steno_ws_session_check_end(s);
+    choose_dialect(s, p, n, false);
+    if (s->state >= ENDING) {
+        if (n && !s->maybe_text && !(first && last && is_text(s, p, n)))
+            late_audio(s);
+        return;
+    }
+    if (s->last_byte) {
+        s->late |= n && !(first && last && is_text(s, p, n));
+        return;
+    }
+    if (s->sum)
+        steno_sha256_add(&s->sum->of, p, n);
+    binary_piece(s, p, n, first, last);
+    if (!s->maybe_text || last)
+        steno_buf_free(&s->text);
+}

@@ -1,0 +1,103 @@
+/* A session whose client comes back. Audio is counted in the samples that the feed has made, so
+ * that both sides can name a position. Samples that come twice are skipped; samples that have not
+ * come are sent again. */
+#include "server/live/ws_session_internal.h"
+
+#include <string.h>
+
+bool steno_ws_session_resumable(steno_ws_session *s)
+{
+    bool can;
+    pthread_mutex_lock(&s->mx);
+    can = s->limits.resume_bytes && s->dialect->resumed && s->d.start.resumable &&
+          s->state > OPEN && !s->left && s->ending.how != STENO_WS_SLOW;
+    pthread_mutex_unlock(&s->mx);
+    return can;
+}
+
+/* Drop input that has not become a sample: the client sends it again. */
+static void forget_unfinished(steno_ws_session *s)
+{
+    steno_buf_reset(&s->text);
+    steno_buf_reset(&s->packet);
+    steno_buf_reset(&s->held_bytes);
+    s->message_bytes = 0;
+    s->skip = false;
+    if (s->feed)
+        (void)steno_feed_realign(s->feed); /* formats that cannot are not resumable */
+}
+
+void steno_ws_session_detach(steno_ws_session *s)
+{
+    forget_unfinished(s);
+    pthread_mutex_lock(&s->mx);
+    s->detached = true;
+    steno_outbox_clear(&s->out);
+    if (s->stored)
+        s->stored->storage->set_waiting(s->stored->place, true);
+    pthread_mutex_unlock(&s->mx);
+}
+
+/* mx held. */
+static steno_status replay(steno_ws_session *s, uint64_t next)
+{
+    const uint64_t held = s->stored ? s->stored->held : STENO_WS_NOT_HELD;
+    const char *text;
+    size_t at = 0, n;
+    uint64_t seq;
+    steno_status st = STENO_OK;
+    steno_outbox_clear(&s->out);
+    while (!st && steno_history_next(&s->history, next, &at, &seq, &text, &n) && seq < held)
+        st = steno_outbox_put(&s->out, text, n);
+    return st;
+}
+
+/* mx held. */
+static steno_status check_attach(const steno_ws_session *s, const struct steno_native_resume *ask,
+                                 steno_err *err)
+{
+    if (ask->sample > s->samples)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "sample: %lld is after the %lld that have come; continue from there",
+                          (long long)ask->sample, (long long)s->samples);
+    if (!steno_history_has(&s->history, ask->next))
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "seq: messages after it are no longer kept, those from %llu on are",
+                          (unsigned long long)s->history.lost);
+    if (ask->next > s->d.seq)
+        return steno_fail(err, STENO_ERR_INVAL, "seq: the session has sent %llu messages",
+                          (unsigned long long)s->d.seq);
+    return STENO_OK;
+}
+
+steno_status steno_ws_session_can_attach(steno_ws_session *s, const struct steno_native_resume *ask,
+                                         steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = check_attach(s, ask, err);
+    pthread_mutex_unlock(&s->mx);
+    return st;
+}
+
+steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_native_resume *ask,
+                                     steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = check_attach(s, ask, err);
+    if (!st && replay(s, ask->next))
+        st = steno_fail(err, STENO_ERR_NOMEM, "session: out of memory");
+    if (!st) {
+        s->detached = false;
+        if (s->stored)
+            s->stored->storage->set_waiting(s->stored->place, false);
+        s->dialect->resumed(&s->d, s->samples, s->state > RUNNING); /* not once it is over */
+    }
+    pthread_mutex_unlock(&s->mx);
+    if (st)
+        return st;
+    forget_unfinished(s);
+    s->skip_samples = ask->sample < 0 ? 0 : s->samples - ask->sample;
+    return STENO_OK;
+}
