@@ -5,7 +5,7 @@
 
 #include "families/ctc/conf.h"
 #include "families/common/cached_encoder.h"
-#include "families/common/ctc_search.h"
+#include "families/common/token_search.h"
 #include "families/family.h"
 
 /* Frozen after open. */
@@ -26,7 +26,7 @@ struct steno_ctc_model {
 struct steno_ctc_stream {
     const struct steno_ctc_model *model;
     struct steno_cached_encoder_state encoder;
-    struct steno_ctc_search search;
+    struct steno_token_search search;
 };
 
 /* step.c */

@@ -59,11 +59,11 @@ void steno_ctc_step(void *worker, struct steno_step_item *items, size_t n, int s
         if (st && items[i].err)
             *items[i].err = why;
         if (st)
-            steno_ctc_search_give(&s->search, NULL, 0);
+            steno_token_search_give(&s->search, NULL, 0);
         else
-            steno_ctc_search_give(&s->search,
-                                  scores + (int64_t)i * e->shape.frames * e->shape.width,
-                                  (size_t)e->shape.frames);
+            steno_token_search_give(&s->search,
+                                    scores + (int64_t)i * e->shape.frames * e->shape.width,
+                                    (size_t)e->shape.frames);
     }
 }
 

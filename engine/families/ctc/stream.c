@@ -29,16 +29,20 @@ static int64_t to_frames(const struct steno_ctc_model *m, double seconds)
 static steno_status open_search(struct steno_ctc_stream *s, const struct steno_family_stream *o,
                                 steno_err *err)
 {
+    static const struct steno_search_hints none = {.defaults = {0}};
     const struct steno_ctc_model *m = s->model;
-    bool many = o->n_best > 1;
-    const struct steno_ctc_options c = {.vocab = (int32_t)m->encoder.shape.width,
-                                        .blank = m->blank,
-                                        .blank_penalty = (float)m->conf.blank_penalty,
-                                        .beam = o->beam,
-                                        .top_k = STENO_CTC_TOP_K,
-                                        .margin = many ? STENO_CTC_MARGIN : NARROW_MARGIN,
-                                        .commit_delay = many ? 0 : to_frames(m, DECIDE_SECONDS)};
-    return steno_ctc_search_open(&s->search, &c, o->n_best, err);
+    struct steno_search_settings set;
+    struct steno_ctc_options c;
+    steno_status st = steno_token_search_begin(&s->search, &none, o, &set, err);
+    if (st)
+        return st;
+    set.blank_penalty = m->conf.blank_penalty;
+    c = steno_ctc_options_of(&s->search, &none, &set, o, (int32_t)m->encoder.shape.width, m->blank);
+    if (o->n_best == 1) {
+        c.margin = NARROW_MARGIN;
+        c.commit_delay = to_frames(m, DECIDE_SECONDS);
+    }
+    return steno_token_search_open(&s->search, &c, err);
 }
 
 steno_status steno_ctc_stream_new(void **state, void *model, struct steno_family_stream *o,
@@ -67,7 +71,7 @@ void steno_ctc_stream_free(void *state)
     if (!s)
         return;
     steno_cached_encoder_state_free(&s->encoder);
-    steno_ctc_search_close(&s->search);
+    steno_token_search_close(&s->search);
     free(s);
 }
 
@@ -76,44 +80,42 @@ steno_status steno_ctc_reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct steno_ctc_stream *s = state;
     (void)err;
-    if (what != STENO_RESET_RECORDING) {
-        steno_ctc_search_reset(&s->search);
-        return STENO_OK;
-    }
+    if (what != STENO_RESET_RECORDING)
+        return steno_token_search_reset(&s->search);
     s->encoder.fresh = true;
-    steno_ctc_search_restart(&s->search, 0);
-    return STENO_OK;
+    return steno_token_search_restart(&s->search, 0);
 }
 
 steno_status steno_ctc_consume(void *state, bool *left)
 {
-    return steno_ctc_search_consume(&((struct steno_ctc_stream *)state)->search, left);
+    return steno_token_search_consume(&((struct steno_ctc_stream *)state)->search, left);
 }
 
 steno_status steno_ctc_skip(void *state)
 {
     struct steno_ctc_stream *s = state;
-    steno_ctc_search_give(&s->search, s->model->quiet, (size_t)s->model->encoder.shape.frames);
+    steno_token_search_give(&s->search, s->model->quiet, (size_t)s->model->encoder.shape.frames);
     return STENO_OK;
 }
 
 int64_t steno_ctc_frames(const void *state)
 {
-    return steno_ctc_search_frames(&((const struct steno_ctc_stream *)state)->search);
+    return steno_token_search_frames(&((const struct steno_ctc_stream *)state)->search);
 }
 
 int64_t steno_ctc_last_sound(const void *state)
 {
-    return steno_ctc_search_last_sound(&((const struct steno_ctc_stream *)state)->search);
+    return steno_token_search_last_sound(&((const struct steno_ctc_stream *)state)->search);
 }
 
 size_t steno_ctc_n_tokens(const void *state)
 {
-    return steno_ctc_search_n_tokens(&((const struct steno_ctc_stream *)state)->search);
+    return steno_token_search_n_tokens(&((const struct steno_ctc_stream *)state)->search);
 }
 
 steno_status steno_ctc_hypotheses(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
                                   size_t *stable)
 {
-    return steno_ctc_search_list(&((struct steno_ctc_stream *)state)->search, out, max, n, stable);
+    return steno_token_search_list(&((struct steno_ctc_stream *)state)->search, out, max, n,
+                                   stable);
 }

@@ -6,11 +6,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "families/common/ctc_search.h"
-#include "families/common/fusion.h"
+#include "families/common/token_search.h"
 #include "families/common/network_file.h"
 #include "families/common/offline.h"
-#include "families/common/phrases.h"
 #include "families/common/piece_encoder.h"
 #include "families/common/scores.h"
 #include "families/common/search_options.h"
@@ -20,30 +18,25 @@
 
 #define FAMILY "sense_voice"
 #define BLANK 0
-#define TAGS 4             /* frames before the audio's */
-#define FULL 30.0          /* s: maximum length of a chunk */
-#define LONGEST 600.0      /* s: maximum length of an utterance */
-#define HOTWORDS_SCORE 1.5 /* of each token */
-#define TRIAL_FRAMES 4     /* of 60 ms */
-#define UTTERANCE_SLACK 4  /* frames: how far a piece may move from one chunk to the next */
+#define TAGS 4            /* frames before the audio's */
+#define FULL 30.0         /* s: maximum length of a chunk */
+#define LONGEST 600.0     /* s: maximum length of an utterance */
+#define TRIAL_FRAMES 4    /* of 60 ms */
+#define UTTERANCE_SLACK 4 /* frames: how far a piece may move from one chunk to the next */
 
 struct model {
     struct steno_funasr_model m;
     struct steno_sense_voice_meta meta;
     struct steno_offline_family offline;
     struct steno_piece_encoder encoder;
-    struct steno_phrases phrases;
-    struct steno_fusion lm;
+    struct steno_search_hints hints;
     char languages[64];
-    struct options {
-        bool itn;
-        double blank_penalty, hotwords_score, lm_weight;
-    } defaults; /* what options of streams say */
+    bool itn; /* the option of streams */
 };
 
 /* Of one stream. */
 struct settings {
-    struct steno_ctc_search search;
+    struct steno_token_search search;
     int32_t language, text_norm;
     const char *code; /* of the language, if it was given */
 };
@@ -111,21 +104,12 @@ static bool languages(const char *dir, struct steno_model_languages *out)
     return known;
 }
 
-static void read_options(struct options *s, const struct steno_option *o, size_t n)
-{
-    (void)steno_option_get_flag(o, n, "itn", &s->itn);
-    (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
-    (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
-    (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
-}
-
 static void close_model(void *model)
 {
     struct model *m = model;
     if (!m)
         return;
-    steno_fusion_close(&m->lm);
-    steno_phrases_close(&m->phrases);
+    steno_search_hints_close(&m->hints);
     steno_funasr_model_close(&m->m);
     free(m);
 }
@@ -135,7 +119,7 @@ static void settings_free(void *settings)
     struct settings *s = settings;
     if (!s)
         return;
-    steno_ctc_search_close(&s->search);
+    steno_token_search_close(&s->search);
     free(s);
 }
 
@@ -175,9 +159,8 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     if (!st)
         st = check_inputs(m, err);
     if (!st)
-        st = steno_phrases_open_in(&m->phrases, m->m.tokens, o->dir, err);
-    if (!st)
-        st = steno_fusion_open_in(&m->lm, o->dir, m->m.tokens, m->meta.vocab, err);
+        st = steno_search_hints_open(&m->hints, o->dir, m->m.tokens, m->meta.vocab, o->options,
+                                     o->n_options, err);
     if (!st)
         st = open_encoder(m, err);
     if (st) {
@@ -185,9 +168,7 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
         return st;
     }
     list_languages(&m->meta, m->languages, sizeof m->languages);
-    m->defaults =
-        (struct options){.hotwords_score = HOTWORDS_SCORE, .lm_weight = STENO_FUSION_WEIGHT};
-    read_options(&m->defaults, o->options, o->n_options);
+    (void)steno_option_get_flag(o->options, o->n_options, "itn", &m->itn);
     m->offline =
         (struct steno_offline_family){.frame_samples = STENO_FUNASR_HOP * m->m.front.lfr.shift,
                                       .slack = UTTERANCE_SLACK,
@@ -217,10 +198,10 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     steno_funasr_describe(&m->m, i, out);
     fprintf(out, "languages  %s, detected where none is named\n", i->languages);
     fprintf(out, "text       %s; emotion and sound of each chunk\n",
-            m->defaults.itn ? "with punctuation and numbers (itn)" : "as spoken (itn: no)");
+            m->itn ? "with punctuation and numbers (itn)" : "as spoken (itn: no)");
     fprintf(out, "decoder    %zu tokens, blank %d%s, hotwords by %s and characters\n",
-            i->vocab_size, BLANK, m->lm.ngram ? ", an n-gram model" : "",
-            steno_phrases_source(&m->phrases));
+            i->vocab_size, BLANK, m->hints.lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->hints.phrases));
     steno_offline_describe(&m->offline, i, out);
 }
 
@@ -242,32 +223,20 @@ static const char *static_code(const char *language)
     return NULL;
 }
 
-static steno_status open_search(struct steno_ctc_search *s, const struct model *m,
-                                const struct steno_family_stream *o, const struct options *set,
-                                steno_err *err)
+/* Without itn the model writes small letters alone. */
+static steno_status open_search(struct steno_token_search *s, const struct model *m,
+                                const struct steno_family_stream *o, bool itn, steno_err *err)
 {
-    const struct steno_ctc_options c = {.vocab = m->meta.vocab,
-                                        .blank = BLANK,
-                                        .beam = o->beam,
-                                        .top_k = STENO_CTC_TOP_K,
-                                        .blank_penalty = (float)set->blank_penalty,
-                                        .hotwords = s->hotwords,
-                                        .lm = steno_fusion_lm(&m->lm, set->lm_weight),
-                                        .margin = STENO_CTC_MARGIN};
-    return steno_ctc_search_open(s, &c, o->n_best, err);
-}
-
-/* The phrases of a request. Without itn the model writes small letters alone. */
-static steno_status build_hotwords(struct steno_ctc_search *s, const struct model *m,
-                                   const struct steno_family_stream *o, const struct options *set,
-                                   steno_err *err)
-{
-    struct steno_phrases spelling = m->phrases;
-    spelling.lower |= !set->itn && !spelling.upper;
-    return o->hints.hotwords && *o->hints.hotwords
-               ? steno_phrases_build(&s->hotwords, &spelling, o->hints.hotwords,
-                                     (float)set->hotwords_score, err)
-               : STENO_OK;
+    struct steno_search_hints h = m->hints;
+    struct steno_search_settings set;
+    struct steno_ctc_options c;
+    steno_status st;
+    h.phrases.lower |= !itn && !h.phrases.upper;
+    st = steno_token_search_begin(s, &h, o, &set, err);
+    if (st)
+        return st;
+    c = steno_ctc_options_of(s, &m->hints, &set, o, m->meta.vocab, BLANK);
+    return steno_token_search_open(s, &c, err);
 }
 
 static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
@@ -275,26 +244,24 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
 {
     const struct model *m = model;
     struct settings *s;
-    struct options set = m->defaults;
+    bool itn = m->itn;
     steno_status st = steno_beam_choose_hotwords(o, err);
     if (!st && o->hints.language && strchr(o->hints.language, ','))
         st = steno_fail(err, STENO_ERR_INVAL,
                         "language: SenseVoice takes one language, or detects which of all it is");
     if (st)
         return st;
-    read_options(&set, o->options, o->n_options);
+    (void)steno_option_get_flag(o->options, o->n_options, "itn", &itn);
     s = calloc(1, sizeof *s);
-    st = s ? build_hotwords(&s->search, m, o, &set, err)
+    st = s ? open_search(&s->search, m, o, itn, err)
            : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    if (!st)
-        st = open_search(&s->search, m, o, &set, err);
     if (st) {
         settings_free(s);
         return st;
     }
     s->language = number_of(m, o->hints.language);
     s->code = static_code(o->hints.language);
-    s->text_norm = set.itn ? m->meta.with_itn : m->meta.without_itn;
+    s->text_norm = itn ? m->meta.with_itn : m->meta.without_itn;
     return steno_offline_new(state, &m->offline, s, o, err);
 }
 
@@ -390,7 +357,7 @@ static void read_tags(const struct model *m, const struct settings *s, const flo
 }
 
 /* Search the scores y [rows, vocab] of the audio's frames. */
-static steno_status search(struct worker *w, struct steno_ctc_search *s, const float *y,
+static steno_status search(struct worker *w, struct steno_token_search *s, const float *y,
                            size_t rows, struct steno_hypothesis_list *out)
 {
     const size_t vocab = (size_t)w->model->meta.vocab;
@@ -401,10 +368,11 @@ static steno_status search(struct worker *w, struct steno_ctc_search *s, const f
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < rows; i++)
         steno_log_softmax(y + i * vocab, vocab, w->scores + i * vocab);
-    steno_ctc_search_restart(s, 0);
-    st = steno_ctc_search_push(s, w->scores, rows);
+    st = steno_token_search_restart(s, 0);
     if (!st)
-        st = steno_ctc_search_list(s, h, s->n_best, &n, &stable);
+        st = steno_token_search_push(s, w->scores, rows);
+    if (!st)
+        st = steno_token_search_list(s, h, s->n_best, &n, &stable);
     return st ? st : steno_hypothesis_list_add_all(out, h, n);
 }
 

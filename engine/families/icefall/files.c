@@ -19,7 +19,7 @@ struct network {
 struct listing {
     struct network networks[MAX_FILES]; /* [n], by name */
     size_t n;
-    char *tokens, *ngram;
+    char *tokens;
 };
 
 static const char *const roles[STENO_ICEFALL_ROLES] = {"",
@@ -70,7 +70,6 @@ static void free_listing(struct listing *l)
     for (size_t i = 0; i < l->n; i++)
         free(l->networks[i].path);
     free(l->tokens);
-    free(l->ngram);
 }
 
 /* Keep the file as *to, unless one with an earlier name is there. */
@@ -116,8 +115,6 @@ static bool list_files(struct listing *l, const char *dir)
         const char *name = e->d_name;
         if (ends_with(name, "tokens.txt"))
             keep_first(&l->tokens, dir, name);
-        else if (ends_with(name, ".arpa") || ends_with(name, ".klm"))
-            keep_first(&l->ngram, dir, name);
     }
     rewinddir(d);
     while (l->tokens && (e = readdir(d))) /* no tokens: the networks are not this family's */
@@ -221,8 +218,7 @@ steno_status steno_icefall_files_find(struct steno_icefall_files *out, const cha
     else
         st = steno_fail(err, STENO_ERR_IO, "there is no tokens.txt");
     f.tokens = l.tokens;
-    f.ngram = l.ngram;
-    l.tokens = l.ngram = NULL;
+    l.tokens = NULL;
     free_listing(&l);
     if (st) {
         steno_icefall_files_free(&f);
@@ -238,6 +234,5 @@ void steno_icefall_files_free(struct steno_icefall_files *f)
     free(f->decoder);
     free(f->joiner);
     free(f->tokens);
-    free(f->ngram);
     *f = (struct steno_icefall_files){0};
 }

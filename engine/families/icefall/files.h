@@ -26,7 +26,6 @@ struct steno_icefall_files {
     bool quantized; /* the encoder or the joiner is */
     bool decoder_quantized;
     char *tokens; /* never NULL */
-    char *ngram;  /* likewise */
 };
 
 /* Whether dir has a list of tokens, and networks of one of the models. Reads the heads of ONNX

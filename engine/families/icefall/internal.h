@@ -4,10 +4,8 @@
 #define STENO_FAMILIES_ICEFALL_INTERNAL_H
 
 #include "families/common/cached_encoder.h"
-#include "families/common/ctc_search.h"
-#include "families/common/fusion.h"
+#include "families/common/token_search.h"
 #include "families/common/offline.h"
-#include "families/common/phrases.h"
 #include "families/common/piece_encoder.h"
 #include "families/common/search_options.h"
 #include "families/family.h"
@@ -17,11 +15,6 @@
 #define STENO_ICEFALL_RATE 16000
 #define STENO_ICEFALL_SUBSAMPLING 4 /* feature frames of a frame of scores, in all recipes */
 
-/* What options of streams say. */
-struct steno_icefall_settings {
-    double blank_penalty, hotwords_score, lm_weight;
-};
-
 /* Frozen after open. */
 struct steno_icefall_model {
     char *dir;
@@ -30,15 +23,13 @@ struct steno_icefall_model {
     struct steno_icefall_files files;
     bool streaming, ctc;
     steno_tokens *tokens;
-    struct steno_phrases phrases;
-    struct steno_fusion lm;
+    struct steno_search_hints hints;
     int32_t blank, unknown, vocab;                         /* unknown: -1 where there is none */
     steno_network *encoder_net, *decoder_net, *joiner_net; /* the last two NULL: CTC */
     struct steno_icefall_nets nets;                        /* transducer */
     int64_t bins, width; /* of a feature frame; of a frame of the encoder's output */
     steno_fbank *front;
     size_t hop; /* samples per feature frame */
-    struct steno_icefall_settings defaults;
     /* streaming */
     struct steno_cached_encoder encoder;
     int64_t shift; /* feature frames that a window moves per step */
@@ -62,34 +53,15 @@ STENO_MUST steno_status steno_icefall_meta(const struct steno_icefall_model *m, 
                                            int64_t *out, steno_err *err);
 
 /* search.c */
-/* The search of one stream. Confined. */
-struct steno_icefall_search {
-    const struct steno_icefall_model *model;
-    steno_hotwords *hotwords; /* NULL: none */
-    struct steno_ctc_search ctc;
-    steno_stateless *tokens; /* transducer; NULL: CTC */
-    struct steno_hyp *hyps;  /* [n_best] of tokens */
-    int n_best;
-};
-
-/* Resolves o->beam and o->n_best. Close it also after a failure. */
-STENO_MUST steno_status steno_icefall_search_open(struct steno_icefall_search *s,
+/* Open the search of a stream, zero; resolves o->beam and o->n_best. Close it also after a failure.
+ */
+STENO_MUST steno_status steno_icefall_search_open(struct steno_token_search *s,
                                                   const struct steno_icefall_model *m,
                                                   struct steno_family_stream *o, steno_err *err);
-void steno_icefall_search_close(struct steno_icefall_search *s);
-/* Discard everything: the next frame has number `frame`. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_icefall_search_restart(struct steno_icefall_search *s, int64_t frame);
-STENO_MUST steno_status steno_icefall_search_list(struct steno_icefall_search *s,
-                                                  struct steno_hypothesis *out, size_t max,
-                                                  size_t *n, size_t *stable);
-int64_t steno_icefall_search_frames(const struct steno_icefall_search *s);
-int64_t steno_icefall_search_last_sound(const struct steno_icefall_search *s);
-size_t steno_icefall_search_n_tokens(const struct steno_icefall_search *s);
-
 /* One frame for n searches of transducers: the joiner runs once for all their hypotheses. frame[i]:
  * [width]. st[i]: searches whose status is not OK are passed over. */
-void steno_icefall_search_frame(steno_icefall_scorer *scorer, struct steno_icefall_search *const *s,
-                                const float *const *frame, size_t n, steno_status *st,
-                                steno_err *const *err);
+void steno_icefall_search_frame(const struct steno_icefall_model *m, steno_icefall_scorer *scorer,
+                                struct steno_token_search *const *s, const float *const *frame,
+                                size_t n, steno_status *st, steno_err *const *err);
 
 #endif

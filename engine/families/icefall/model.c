@@ -8,7 +8,6 @@
 #include "base/path.h"
 #include "families/common/precision.h"
 #include "families/icefall/internal.h"
-#include "families/option.h"
 
 #define HIGH_FREQ (-400.0) /* Hz below half the rate: the end of the mel bins */
 #define MAX_META 100000    /* a number of the metadata: 1,000 s of feature frames */
@@ -212,12 +211,6 @@ static steno_status open_features(struct steno_icefall_model *m, steno_err *err)
     return st;
 }
 
-static steno_status open_hints(struct steno_icefall_model *m, steno_err *err)
-{
-    steno_status st = steno_phrases_open_in(&m->phrases, m->tokens, m->dir, err);
-    return st ? st : steno_fusion_open(&m->lm, m->files.ngram, m->tokens, m->vocab, err);
-}
-
 void steno_icefall_close(void *model)
 {
     struct steno_icefall_model *m = model;
@@ -227,8 +220,7 @@ void steno_icefall_close(void *model)
     steno_network_close(m->encoder_net);
     steno_network_close(m->decoder_net);
     steno_network_close(m->joiner_net);
-    steno_fusion_close(&m->lm);
-    steno_phrases_close(&m->phrases);
+    steno_search_hints_close(&m->hints);
     steno_fbank_close(m->front);
     steno_tokens_close(m->tokens);
     steno_icefall_files_free(&m->files);
@@ -247,14 +239,16 @@ static steno_status open_parts(struct steno_icefall_model *m, const struct steno
         st = open_networks(m, o, err);
     if (!st)
         st = open_features(m, err);
-    return st ? st : open_hints(m, err);
+    if (!st)
+        st = steno_search_hints_open(&m->hints, m->dir, m->tokens, m->vocab, o->options,
+                                     o->n_options, err);
+    return st;
 }
 
 steno_status steno_icefall_open(struct steno_icefall_model **out, const struct steno_family_open *o,
                                 steno_err *err)
 {
     struct steno_icefall_model *m = calloc(1, sizeof *m);
-    struct steno_icefall_settings *s;
     steno_status st;
     if (m)
         m->dir = strdup(o->dir);
@@ -262,12 +256,7 @@ steno_status steno_icefall_open(struct steno_icefall_model **out, const struct s
         free(m);
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     }
-    s = &m->defaults;
-    *s = (struct steno_icefall_settings){.hotwords_score = 1.5, .lm_weight = STENO_FUSION_WEIGHT};
     m->threads = o->threads;
-    (void)steno_option_get_number(o->options, o->n_options, "blank_penalty", &s->blank_penalty);
-    (void)steno_option_get_number(o->options, o->n_options, "hotwords_score", &s->hotwords_score);
-    (void)steno_option_get_number(o->options, o->n_options, "lm_weight", &s->lm_weight);
     st = open_parts(m, o, err);
     if (st)
         steno_icefall_close(m);
@@ -322,9 +311,9 @@ void steno_icefall_describe(const void *model, const struct steno_model_info *i,
     fprintf(out, "decoder    %zu tokens", i->vocab_size);
     if (!m->ctc)
         fprintf(out, ", the prediction network sees %d", m->nets.context);
-    if (m->lm.ngram)
-        fprintf(out, ", n-gram model of order %d", steno_ngram_order(m->lm.ngram));
-    fprintf(out, ", hotwords by %s and characters", steno_phrases_source(&m->phrases));
+    if (m->hints.lm.ngram)
+        fprintf(out, ", n-gram model of order %d", steno_ngram_order(m->hints.lm.ngram));
+    fprintf(out, ", hotwords by %s and characters", steno_phrases_source(&m->hints.phrases));
     fprintf(out, "\nendpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

@@ -32,10 +32,10 @@ static void get_info(const void *model, struct steno_family_info *out)
 
 static void settings_free(void *settings)
 {
-    struct steno_icefall_search *s = settings;
+    struct steno_token_search *s = settings;
     if (!s)
         return;
-    steno_icefall_search_close(s);
+    steno_token_search_close(s);
     free(s);
 }
 
@@ -43,7 +43,7 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
                               steno_err *err)
 {
     struct steno_icefall_model *m = model;
-    struct steno_icefall_search *s = calloc(1, sizeof *s);
+    struct steno_token_search *s = calloc(1, sizeof *s);
     steno_status st = s ? steno_icefall_search_open(s, m, o, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     if (st) {
@@ -99,7 +99,7 @@ static steno_status worker_open(void **worker, void *model, int max, steno_err *
 static void search_tokens(struct worker *w, struct steno_piece *p, size_t n)
 {
     const size_t width = (size_t)w->model->width;
-    struct steno_icefall_search *s[STENO_BATCH_MAX];
+    struct steno_token_search *s[STENO_BATCH_MAX];
     const float *frame[STENO_BATCH_MAX];
     steno_status st[STENO_BATCH_MAX];
     steno_err *err[STENO_BATCH_MAX];
@@ -116,31 +116,30 @@ static void search_tokens(struct worker *w, struct steno_piece *p, size_t n)
             of[k++] = i;
         }
         if (k)
-            steno_icefall_search_frame(w->scorer, s, frame, k, st, err);
+            steno_icefall_search_frame(w->model, w->scorer, s, frame, k, st, err);
         for (size_t i = 0; i < k; i++)
             p[of[i]].of->st = st[i];
     }
     for (size_t i = 0; i < n; i++)
         if (!p[i].of->st)
-            steno_stateless_finish(((struct steno_icefall_search *)p[i].of->settings)->tokens);
+            steno_token_search_finish(p[i].of->settings);
 }
 
 static steno_status begin(struct worker *w, const struct steno_piece *p)
 {
-    struct steno_icefall_search *s = p->of->settings;
-    steno_status st = steno_icefall_search_restart(s, 0);
+    struct steno_token_search *s = p->of->settings;
+    steno_status st = steno_token_search_restart(s, 0);
     if (!st && !w->scorer)
-        st = steno_ctc_search_push(&s->ctc, p->rows, p->n);
+        st = steno_token_search_push(s, p->rows, p->n);
     return st ? steno_fail(p->of->err, st, "stream: out of memory") : STENO_OK;
 }
 
 static steno_status list(const struct steno_offline_piece *p)
 {
-    struct steno_icefall_search *s = p->settings;
+    struct steno_token_search *s = p->settings;
     struct steno_hypothesis h[STENO_MAX_BEAM];
     size_t n, stable;
-    steno_status st =
-        steno_icefall_search_list(s, h, p->partial ? 1 : (size_t)s->n_best, &n, &stable);
+    steno_status st = steno_token_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
     if (!st)
         st = steno_hypothesis_list_add_all(p->out, h, n);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
@@ -211,7 +210,7 @@ static steno_status try_piece(struct steno_icefall_model *m, steno_err *err)
 {
     void *w = NULL;
     float *silence = calloc(STENO_ICEFALL_RATE, sizeof *silence);
-    struct steno_icefall_search s = {0};
+    struct steno_token_search s = {0};
     struct steno_family_stream o = {0};
     struct steno_hypothesis_list out;
     steno_status st = silence ? worker_open(&w, m, 1, err)
@@ -226,7 +225,7 @@ static steno_status try_piece(struct steno_icefall_model *m, steno_err *err)
         st = p.st;
     }
     steno_hypothesis_list_free(&out);
-    steno_icefall_search_close(&s);
+    steno_token_search_close(&s);
     worker_close(w);
     free(silence);
     return st;

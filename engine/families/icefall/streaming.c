@@ -44,8 +44,7 @@ static void get_info(const void *model, struct steno_family_info *out)
 struct stream {
     struct steno_icefall_model *model;
     struct steno_cached_encoder_state encoder;
-    struct steno_icefall_search search;
-    bool stepped; /* the search has read a step that the recognizer has not consumed */
+    struct steno_token_search search;
 };
 
 static void state_free(void *state)
@@ -54,7 +53,7 @@ static void state_free(void *state)
     if (!s)
         return;
     steno_cached_encoder_state_free(&s->encoder);
-    steno_icefall_search_close(&s->search);
+    steno_token_search_close(&s->search);
     free(s);
 }
 
@@ -78,8 +77,7 @@ static steno_status state_new(void **state, void *model, struct steno_family_str
 static steno_status restart(struct stream *s, int64_t frame)
 {
     s->encoder.fresh = true;
-    s->stepped = false;
-    return steno_icefall_search_restart(&s->search, frame);
+    return steno_token_search_restart(&s->search, frame);
 }
 
 /* After an endpoint a transducer keeps the encoder's states, and a CTC network begins anew, as in
@@ -90,52 +88,49 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     steno_status st;
     if (what == STENO_RESET_RECORDING)
         st = restart(s, 0);
-    else if (s->search.tokens)
-        st = steno_stateless_reset(s->search.tokens);
+    else if (s->search.stateless)
+        st = steno_token_search_reset(&s->search);
     else
-        st = restart(s, steno_icefall_search_frames(&s->search));
+        st = restart(s, steno_token_search_frames(&s->search));
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
 /* All frames of a step at once: the search has read them in the step, with the other streams'. */
 static steno_status consume(void *state, bool *left)
 {
-    struct stream *s = state;
-    *left = s->stepped;
-    s->stepped = false;
-    return STENO_OK;
+    return steno_token_search_consume(&((struct stream *)state)->search, left);
 }
 
 static steno_status skip(void *state)
 {
     struct stream *s = state;
-    int64_t frames = s->model->encoder.shape.frames;
-    s->stepped = true;
-    if (!s->search.tokens)
-        return steno_ctc_search_push(&s->search.ctc, s->model->quiet, (size_t)frames);
-    steno_stateless_skip(s->search.tokens, frames);
+    const size_t frames = (size_t)s->model->encoder.shape.frames;
+    s->search.read = true;
+    if (!s->search.stateless)
+        return steno_token_search_push(&s->search, s->model->quiet, frames);
+    steno_token_search_skip(&s->search, frames);
     return STENO_OK;
 }
 
 static int64_t frames(const void *state)
 {
-    return steno_icefall_search_frames(&((const struct stream *)state)->search);
+    return steno_token_search_frames(&((const struct stream *)state)->search);
 }
 
 static int64_t last_sound(const void *state)
 {
-    return steno_icefall_search_last_sound(&((const struct stream *)state)->search);
+    return steno_token_search_last_sound(&((const struct stream *)state)->search);
 }
 
 static size_t n_tokens(const void *state)
 {
-    return steno_icefall_search_n_tokens(&((const struct stream *)state)->search);
+    return steno_token_search_n_tokens(&((const struct stream *)state)->search);
 }
 
 static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
                                size_t *stable)
 {
-    return steno_icefall_search_list(&((struct stream *)state)->search, out, max, n, stable);
+    return steno_token_search_list(&((struct stream *)state)->search, out, max, n, stable);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -178,7 +173,7 @@ static void search(struct worker *w, struct steno_step_item *items, size_t n, co
 {
     const struct steno_cached_encoder_shape *e = &w->model->encoder.shape;
     size_t stride = (size_t)(e->frames * e->width);
-    struct steno_icefall_search *s[STENO_BATCH_MAX];
+    struct steno_token_search *s[STENO_BATCH_MAX];
     const float *frame[STENO_BATCH_MAX];
     steno_status st[STENO_BATCH_MAX] = {STENO_OK};
     steno_err *err[STENO_BATCH_MAX];
@@ -186,15 +181,15 @@ static void search(struct worker *w, struct steno_step_item *items, size_t n, co
         s[i] = &((struct stream *)items[i].state)->search;
         err[i] = items[i].err;
         if (!w->scorer)
-            st[i] = steno_ctc_search_push(&s[i]->ctc, y + i * stride, (size_t)e->frames);
+            st[i] = steno_token_search_push(s[i], y + i * stride, (size_t)e->frames);
     }
     for (int64_t t = 0; t < e->frames && w->scorer; t++) {
         for (size_t i = 0; i < n; i++)
             frame[i] = y + i * stride + (size_t)(t * e->width);
-        steno_icefall_search_frame(w->scorer, s, frame, n, st, err);
+        steno_icefall_search_frame(w->model, w->scorer, s, frame, n, st, err);
     }
     for (size_t i = 0; i < n; i++) {
-        ((struct stream *)items[i].state)->stepped = !st[i];
+        s[i]->read = !st[i];
         items[i].st = st[i];
     }
 }

@@ -4,10 +4,8 @@
 #ifndef STENO_FAMILIES_NEMO_INTERNAL_H
 #define STENO_FAMILIES_NEMO_INTERNAL_H
 
-#include "families/common/ctc_search.h"
-#include "families/common/fusion.h"
+#include "families/common/token_search.h"
 #include "families/common/offline.h"
-#include "families/common/phrases.h"
 #include "families/common/piece_encoder.h"
 #include "families/common/search_options.h"
 #include "families/family.h"
@@ -21,14 +19,10 @@ struct steno_nemo_model {
     struct steno_nemo_conf conf;
     char name[128];
     int threads;
-    bool sherpa; /* features as sherpa-onnx computes them */
-    struct steno_nemo_settings {
-        double blank_penalty, hotwords_score, lm_weight;
-        bool modified; /* one hypothesis by the rules of the beam */
-    } defaults;        /* what options of streams say */
+    bool sherpa;   /* features as sherpa-onnx computes them */
+    bool modified; /* the option: one hypothesis by the rules of the beam */
     steno_tokens *tokens;
-    struct steno_phrases phrases;
-    struct steno_fusion lm;
+    struct steno_search_hints hints;
     int32_t blank, unknown; /* unknown -1: there is none */
     steno_network *encoder, *decoder, *joiner;
     int audio, length;                       /* inputs of the encoder */
@@ -80,34 +74,15 @@ static inline bool steno_nemo_is_transducer(const struct steno_nemo_model *m)
 
 /* The search of one stream. Confined. */
 struct steno_nemo_search {
-    int32_t source, target;   /* Canary, which has no search: marks of languages */
-    const char *language;     /* code of the text; static */
-    steno_tdt *tdt;           /* NULL: CTC */
-    steno_hotwords *hotwords; /* NULL: none */
-    struct steno_ctc_search ctc;
-    struct steno_hyp *hyps; /* [n_best] of tdt */
-    size_t n_best;
+    struct steno_token_search tokens;
+    int32_t source, target; /* Canary, which has no search: marks of languages */
+    const char *language;   /* code of the text; static */
 };
 
-/* Change s to what options say. */
-void steno_nemo_settings_read(struct steno_nemo_settings *s, const struct steno_option *o,
-                              size_t n);
-/* Open the search that o asks for; o->beam and o->n_best return the values in use. */
+/* Open the search that o asks for, zero; o->beam and o->n_best return the values in use. */
 STENO_MUST steno_status steno_nemo_search_open(struct steno_nemo_search *s,
                                                const struct steno_nemo_model *m,
                                                struct steno_family_stream *o, steno_err *err);
-void steno_nemo_search_close(struct steno_nemo_search *s);
-void steno_nemo_search_reset(struct steno_nemo_search *s);
-void steno_nemo_search_restart(struct steno_nemo_search *s);
-/* The recording ends: unfinished hot words give back what they added. */
-void steno_nemo_search_finish(struct steno_nemo_search *s);
-/* struct steno_family's hypotheses. */
-STENO_MUST steno_status steno_nemo_search_list(struct steno_nemo_search *s,
-                                               struct steno_hypothesis *out, size_t max, size_t *n,
-                                               size_t *stable);
-int64_t steno_nemo_search_frames(const struct steno_nemo_search *s);
-int64_t steno_nemo_search_last_sound(const struct steno_nemo_search *s);
-size_t steno_nemo_search_n_tokens(const struct steno_nemo_search *s);
 
 /* ---- encoder.c ------------------------------------------------------------------------------- */
 

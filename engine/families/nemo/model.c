@@ -253,14 +253,6 @@ static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s", m->conf.dir) : STENO_OK;
 }
 
-/* Hot words by bpe.vocab, and an n-gram model over the tokens, where the directory has them. */
-static steno_status open_hints(struct steno_nemo_model *m, steno_err *err)
-{
-    const int32_t vocab = steno_tokens_count(m->tokens);
-    steno_status st = steno_phrases_open_in(&m->phrases, m->tokens, m->conf.dir, err);
-    return st ? st : steno_fusion_open_in(&m->lm, m->conf.dir, m->tokens, vocab, err);
-}
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static void read_options(struct steno_nemo_model *m, const struct steno_family_open *o)
@@ -268,9 +260,7 @@ static void read_options(struct steno_nemo_model *m, const struct steno_family_o
     const char *front = steno_option_value(o->options, o->n_options, "frontend");
     const char *target = steno_option_value(o->options, o->n_options, "target_language");
     m->sherpa = front && strcmp(front, "sherpa") == 0;
-    m->defaults =
-        (struct steno_nemo_settings){.hotwords_score = 1.5, .lm_weight = STENO_FUSION_WEIGHT};
-    steno_nemo_settings_read(&m->defaults, o->options, o->n_options);
+    (void)steno_option_get_flag(o->options, o->n_options, "modified_beam", &m->modified);
     if (target && strcmp(target, "same") != 0)
         snprintf(m->target, sizeof m->target, "%s", target);
 }
@@ -299,7 +289,8 @@ static steno_status open_parts(struct steno_nemo_model *m, const struct steno_fa
     else if (!st)
         m->dim = (size_t)steno_tokens_count(m->tokens);
     if (!st && m->conf.kind != STENO_NEMO_CANARY)
-        st = open_hints(m, err);
+        st = steno_search_hints_open(&m->hints, m->conf.dir, m->tokens,
+                                     steno_tokens_count(m->tokens), o->options, o->n_options, err);
     if (!st)
         st = open_features(m, err);
     if (!st)
@@ -333,8 +324,7 @@ void steno_nemo_close(struct steno_nemo_model *m)
     steno_network_close(m->decoder);
     steno_network_close(m->joiner);
     steno_fbank_close(m->front);
-    steno_fusion_close(&m->lm);
-    steno_phrases_close(&m->phrases);
+    steno_search_hints_close(&m->hints);
     steno_tokens_close(m->tokens);
     free(m->quiet);
     steno_nemo_conf_free(&m->conf);
@@ -448,8 +438,8 @@ void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_mo
                 (long long)m->canary.hidden);
     else
         fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
-                i->vocab_size, BLANK, m->lm.ngram ? ", an n-gram model" : "",
-                steno_phrases_source(&m->phrases));
+                i->vocab_size, BLANK, m->hints.lm.ngram ? ", an n-gram model" : "",
+                steno_phrases_source(&m->hints.phrases));
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

@@ -46,7 +46,7 @@ static void settings_free(void *settings)
     struct steno_nemo_search *s = settings;
     if (!s)
         return;
-    steno_nemo_search_close(s);
+    steno_token_search_close(&s->tokens);
     free(s);
 }
 
@@ -145,16 +145,17 @@ static void search_tokens(struct worker *w, struct steno_piece *p, size_t n)
     steno_tdt *t[STENO_BATCH_MAX];
     struct steno_tdt_frames f[STENO_BATCH_MAX];
     steno_err why = {0};
-    steno_status st;
-    for (size_t i = 0; i < n; i++) {
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n && !st; i++) {
         struct steno_nemo_search *s = p[i].of->settings;
-        steno_nemo_search_restart(s);
-        t[i] = s->tdt;
+        st = steno_token_search_restart(&s->tokens, 0);
+        t[i] = s->tokens.tdt;
         f[i] = (struct steno_tdt_frames){p[i].rows, p[i].n, w->model->dim};
     }
-    st = steno_tdt_push(t, f, n, &nets, w->work, &why);
+    if (!st)
+        st = steno_tdt_push(t, f, n, &nets, w->work, &why);
     for (size_t i = 0; i < n; i++) {
-        steno_nemo_search_finish(p[i].of->settings);
+        steno_token_search_finish(&((struct steno_nemo_search *)p[i].of->settings)->tokens);
         p[i].of->st = st;
         if (st && p[i].of->err)
             *p[i].of->err = why;
@@ -168,8 +169,9 @@ static steno_status search_scores(const struct worker *w, const struct steno_pie
         steno_scores_check(p->rows, p->n * w->model->dim, w->model->conf.encoder, p->of->err);
     if (st)
         return st;
-    steno_nemo_search_restart(s);
-    st = p->n ? steno_ctc_search_push(&s->ctc, p->rows, p->n) : STENO_OK;
+    st = steno_token_search_restart(&s->tokens, 0);
+    if (!st)
+        st = steno_token_search_push(&s->tokens, p->rows, p->n);
     return st ? steno_fail(p->of->err, st, "stream: out of memory") : STENO_OK;
 }
 
@@ -178,7 +180,8 @@ static steno_status list(const struct steno_offline_piece *p)
     struct steno_nemo_search *s = p->settings;
     struct steno_hypothesis h[STENO_MAX_BEAM];
     size_t n, stable;
-    steno_status st = steno_nemo_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
+    steno_status st =
+        steno_token_search_list(&s->tokens, h, p->partial ? 1 : s->tokens.n_best, &n, &stable);
     if (!st)
         st = steno_hypothesis_list_add_all(p->out, h, n);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;

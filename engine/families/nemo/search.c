@@ -20,26 +20,30 @@ static int most_tokens(const struct steno_nemo_model *m, int32_t durations, bool
 }
 
 /* Hot words need the rules of the beam, with whatever number of hypotheses. */
-static steno_status open_transducer(struct steno_nemo_search *s, const struct steno_nemo_model *m,
-                                    int beam, const struct steno_nemo_settings *set, steno_err *err)
+static steno_status open_transducer(struct steno_token_search *s, const struct steno_nemo_model *m,
+                                    const struct steno_family_stream *o,
+                                    const struct steno_search_settings *set, steno_err *err)
 {
     const int32_t vocab = steno_tokens_count(m->tokens);
     const int32_t durations = (int32_t)m->transducer.outputs - vocab;
-    const bool modified = beam > 1 || set->modified || s->hotwords;
-    const struct steno_tdt_options t = {.vocab = vocab,
-                                        .blank = m->blank,
-                                        .silent = m->unknown,
-                                        .durations = durations,
-                                        .max_tokens = most_tokens(m, durations, modified),
-                                        .blank_penalty = (float)set->blank_penalty,
-                                        .beam = beam,
-                                        .modified = modified,
-                                        .hotwords = s->hotwords,
-                                        .boost = (float)set->hotwords_score,
-                                        .lm = modified ? steno_fusion_lm(&m->lm, set->lm_weight)
-                                                       : (struct steno_token_lm){0},
-                                        .state = steno_nemo_state_size(&m->transducer),
-                                        .width = steno_nemo_row_size(&m->transducer)};
+    bool modified = m->modified;
+    struct steno_tdt_options t;
+    (void)steno_option_get_flag(o->options, o->n_options, "modified_beam", &modified);
+    modified = modified || o->beam > 1 || s->hotwords;
+    t = (struct steno_tdt_options){.vocab = vocab,
+                                   .blank = m->blank,
+                                   .silent = m->unknown,
+                                   .durations = durations,
+                                   .max_tokens = most_tokens(m, durations, modified),
+                                   .blank_penalty = (float)set->blank_penalty,
+                                   .beam = o->beam,
+                                   .modified = modified,
+                                   .hotwords = s->hotwords,
+                                   .boost = (float)set->hotwords_score,
+                                   .lm = modified ? steno_fusion_lm(&m->hints.lm, set->lm_weight)
+                                                  : (struct steno_token_lm){0},
+                                   .state = steno_nemo_state_size(&m->transducer),
+                                   .width = steno_nemo_row_size(&m->transducer)};
     return steno_tdt_open(&s->tdt, &t, err);
 }
 
@@ -74,29 +78,6 @@ static steno_status choose_languages(struct steno_nemo_search *s, const struct s
     return STENO_OK;
 }
 
-static steno_status open_ctc(struct steno_nemo_search *s, const struct steno_nemo_model *m,
-                             const struct steno_family_stream *o,
-                             const struct steno_nemo_settings *set, steno_err *err)
-{
-    const struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
-                                        .blank = m->blank,
-                                        .blank_penalty = (float)set->blank_penalty,
-                                        .beam = o->beam,
-                                        .top_k = STENO_CTC_TOP_K,
-                                        .margin = STENO_CTC_MARGIN,
-                                        .hotwords = s->hotwords,
-                                        .lm = steno_fusion_lm(&m->lm, set->lm_weight)};
-    return steno_ctc_search_open(&s->ctc, &c, o->n_best, err);
-}
-
-void steno_nemo_settings_read(struct steno_nemo_settings *s, const struct steno_option *o, size_t n)
-{
-    (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
-    (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
-    (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
-    (void)steno_option_get_flag(o, n, "modified_beam", &s->modified);
-}
-
 static steno_status choose_beam(const struct steno_nemo_model *m, struct steno_family_stream *o,
                                 steno_err *err)
 {
@@ -108,81 +89,16 @@ static steno_status choose_beam(const struct steno_nemo_model *m, struct steno_f
 steno_status steno_nemo_search_open(struct steno_nemo_search *s, const struct steno_nemo_model *m,
                                     struct steno_family_stream *o, steno_err *err)
 {
-    struct steno_nemo_settings set = m->defaults;
+    struct steno_search_settings set;
+    struct steno_ctc_options c;
     steno_status st = choose_beam(m, o, err);
-    if (st)
-        return st;
-    steno_nemo_settings_read(&set, o->options, o->n_options);
-    s->n_best = (size_t)o->n_best;
-    if (m->conf.kind == STENO_NEMO_CANARY)
+    if (!st && m->conf.kind == STENO_NEMO_CANARY)
         return choose_languages(s, m, o, err);
-    if (o->hints.hotwords && *o->hints.hotwords)
-        st = steno_phrases_build(&s->hotwords, &m->phrases, o->hints.hotwords,
-                                 (float)set.hotwords_score, err);
-    if (st)
-        return st;
-    if (!steno_nemo_is_transducer(m))
-        return open_ctc(s, m, o, &set, err);
-    s->hyps = calloc(s->n_best, sizeof *s->hyps);
-    return s->hyps ? open_transducer(s, m, o->beam, &set, err)
-                   : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-}
-
-void steno_nemo_search_close(struct steno_nemo_search *s)
-{
-    steno_tdt_close(s->tdt);
-    steno_ctc_search_close(&s->ctc);
-    steno_hotwords_close(s->hotwords);
-    free(s->hyps);
-}
-
-void steno_nemo_search_reset(struct steno_nemo_search *s)
-{
-    if (s->tdt)
-        steno_tdt_reset(s->tdt);
-    else
-        steno_ctc_search_reset(&s->ctc);
-}
-
-void steno_nemo_search_restart(struct steno_nemo_search *s)
-{
-    if (s->tdt)
-        steno_tdt_restart(s->tdt, 0);
-    else
-        steno_ctc_search_restart(&s->ctc, 0);
-}
-
-void steno_nemo_search_finish(struct steno_nemo_search *s)
-{
-    if (s->tdt)
-        steno_tdt_finish(s->tdt);
-}
-
-steno_status steno_nemo_search_list(struct steno_nemo_search *s, struct steno_hypothesis *out,
-                                    size_t max, size_t *n, size_t *stable)
-{
-    steno_status st;
-    if (!s->tdt)
-        return steno_ctc_search_list(&s->ctc, out, max, n, stable);
-    st = steno_tdt_nbest(s->tdt, s->hyps, max < s->n_best ? max : s->n_best, n);
-    *stable = steno_tdt_stable(s->tdt);
-    for (size_t i = 0; !st && i < *n; i++)
-        out[i] = (struct steno_hypothesis){
-            .spans = s->hyps[i].spans, .n = s->hyps[i].n, .score = s->hyps[i].score};
-    return st;
-}
-
-int64_t steno_nemo_search_frames(const struct steno_nemo_search *s)
-{
-    return s->tdt ? steno_tdt_frames(s->tdt) : steno_ctc_search_frames(&s->ctc);
-}
-
-int64_t steno_nemo_search_last_sound(const struct steno_nemo_search *s)
-{
-    return s->tdt ? steno_tdt_last_sound(s->tdt) : steno_ctc_search_last_sound(&s->ctc);
-}
-
-size_t steno_nemo_search_n_tokens(const struct steno_nemo_search *s)
-{
-    return s->tdt ? steno_tdt_n_tokens(s->tdt) : steno_ctc_search_n_tokens(&s->ctc);
+    if (!st)
+        st = steno_token_search_begin(&s->tokens, &m->hints, o, &set, err);
+    if (st || steno_nemo_is_transducer(m))
+        return st ? st : open_transducer(&s->tokens, m, o, &set, err);
+    c = steno_ctc_options_of(&s->tokens, &m->hints, &set, o, steno_tokens_count(m->tokens),
+                             m->blank);
+    return steno_token_search_open(&s->tokens, &c, err);
 }

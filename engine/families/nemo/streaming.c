@@ -82,8 +82,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 struct stream {
     const struct steno_nemo_model *model;
     struct steno_nemo_caches caches;
-    struct steno_nemo_search search;
-    bool searched; /* transducer: frames of the last step, which the search has read */
+    struct steno_nemo_search search; /* a transducer reads the frames of a step in the step */
 };
 
 static void state_free(void *state)
@@ -92,7 +91,7 @@ static void state_free(void *state)
     if (!s)
         return;
     steno_aligned_free(s->caches.data);
-    steno_nemo_search_close(&s->search);
+    steno_token_search_close(&s->search.tokens);
     free(s);
 }
 
@@ -119,59 +118,45 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
     (void)err;
-    if (what == STENO_RESET_RECORDING) {
-        s->caches.fresh = true;
-        s->searched = false;
-        steno_nemo_search_restart(&s->search);
-        return STENO_OK;
-    }
-    s->caches.fresh = s->caches.fresh || s->model->sherpa;
-    steno_nemo_search_reset(&s->search);
-    return STENO_OK;
+    s->caches.fresh = s->caches.fresh || s->model->sherpa || what == STENO_RESET_RECORDING;
+    return what == STENO_RESET_RECORDING ? steno_token_search_restart(&s->search.tokens, 0)
+                                         : steno_token_search_reset(&s->search.tokens);
 }
 
-/* A transducer's frames of a step are searched in the step, together with those of other streams:
- * they come all at once. */
 static steno_status consume(void *state, bool *left)
 {
-    struct stream *s = state;
-    if (!s->search.tdt)
-        return steno_ctc_search_consume(&s->search.ctc, left);
-    *left = s->searched;
-    s->searched = false;
-    return STENO_OK;
+    return steno_token_search_consume(&((struct stream *)state)->search.tokens, left);
 }
 
 static steno_status skip(void *state)
 {
     struct stream *s = state;
-    s->searched = s->search.tdt;
-    if (s->search.tdt)
-        steno_tdt_skip(s->search.tdt, rows_of(s->model));
+    if (s->model->quiet)
+        steno_token_search_give(&s->search.tokens, s->model->quiet, rows_of(s->model));
     else
-        steno_ctc_search_give(&s->search.ctc, s->model->quiet, rows_of(s->model));
+        steno_token_search_skip(&s->search.tokens, rows_of(s->model));
     return STENO_OK;
 }
 
 static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
                                size_t *stable)
 {
-    return steno_nemo_search_list(&((struct stream *)state)->search, out, max, n, stable);
+    return steno_token_search_list(&((struct stream *)state)->search.tokens, out, max, n, stable);
 }
 
 static int64_t frames(const void *state)
 {
-    return steno_nemo_search_frames(&((const struct stream *)state)->search);
+    return steno_token_search_frames(&((const struct stream *)state)->search.tokens);
 }
 
 static int64_t last_sound(const void *state)
 {
-    return steno_nemo_search_last_sound(&((const struct stream *)state)->search);
+    return steno_token_search_last_sound(&((const struct stream *)state)->search.tokens);
 }
 
 static size_t n_tokens(const void *state)
 {
-    return steno_nemo_search_n_tokens(&((const struct stream *)state)->search);
+    return steno_token_search_n_tokens(&((const struct stream *)state)->search.tokens);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -225,9 +210,9 @@ static steno_status search_frames(struct worker *w, struct steno_step_item *item
     struct steno_tdt_frames f[STENO_BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
         struct stream *s = items[i].state;
-        t[i] = s->search.tdt;
+        t[i] = s->search.tokens.tdt;
         f[i] = (struct steno_tdt_frames){rows + i * each * dim, each, dim};
-        s->searched = true;
+        s->search.tokens.read = true;
     }
     return steno_tdt_push(t, f, n, &nets, w->work, err);
 }
@@ -258,7 +243,7 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
         if (st && items[i].err)
             *items[i].err = why;
         if (!st && !w->joint)
-            steno_ctc_search_give(&s->search.ctc, rows + i * each * m->dim, each);
+            steno_token_search_give(&s->search.tokens, rows + i * each * m->dim, each);
     }
 }
 

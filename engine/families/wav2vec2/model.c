@@ -8,14 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/ctc_search.h"
-#include "families/common/fusion.h"
+#include "families/common/token_search.h"
 #include "families/common/network_file.h"
 #include "families/common/noise.h"
 #include "families/common/offline.h"
 #include "families/common/part.h"
 #include "base/path.h"
-#include "families/common/phrases.h"
 #include "families/common/piece_features.h"
 #include "families/common/precision.h"
 #include "families/common/scores.h"
@@ -29,23 +27,17 @@
 #define FULL 30.0 /* s: of a chunk; an utterance is not longer unless a stream says so */
 #define SLACK 4   /* frames: how far the time of a token may differ between two chunks */
 
-struct settings {
-    double blank_penalty, hotwords_score, lm_weight;
-};
-
 /* Frozen after open. */
 struct model {
     char *dir;
     char name[128];
     int threads;
-    struct settings defaults;
     struct steno_part_file net;
     int x, mask; /* inputs; mask -1: there is none */
     struct steno_wav2vec2_conf conf;
     steno_tokens *tokens;
     int32_t blank;
-    struct steno_phrases phrases;
-    struct steno_fusion lm;
+    struct steno_search_hints hints;
     struct steno_offline_family offline;
 };
 
@@ -167,15 +159,15 @@ static steno_status add(struct worker *w, struct steno_hypothesis_list *list,
 
 static steno_status search(struct worker *w, struct steno_offline_piece *p, size_t frames)
 {
-    struct steno_ctc_search *s = p->settings;
+    struct steno_token_search *s = p->settings;
     struct steno_hypothesis h[STENO_MAX_BEAM];
     size_t n = 0, stable;
-    steno_status st = STENO_OK;
-    steno_ctc_search_restart(s, 0);
-    if (frames)
-        st = steno_ctc_search_push(s, w->scores, frames);
+    steno_status st;
+    st = steno_token_search_restart(s, 0);
     if (!st)
-        st = steno_ctc_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
+        st = steno_token_search_push(s, w->scores, frames);
+    if (!st)
+        st = steno_token_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
     for (size_t i = 0; i < n && !st; i++)
         st = add(w, p->out, &h[i]);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
@@ -322,13 +314,6 @@ static steno_status open_conf(struct model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
 }
 
-static void read_settings(struct settings *s, const struct steno_option *o, size_t n)
-{
-    (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
-    (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
-    (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
-}
-
 static steno_status open_network(struct model *m, const struct steno_family_open *o, steno_err *err)
 {
     struct steno_family_open inner = *o;
@@ -387,15 +372,12 @@ static steno_status open_parts(struct model *m, const struct steno_family_open *
     if (!m->dir)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
     steno_path_copy_name(m->name, sizeof m->name, m->dir);
-    m->defaults = (struct settings){.hotwords_score = 1.5, .lm_weight = STENO_FUSION_WEIGHT};
-    read_settings(&m->defaults, o->options, o->n_options);
     st = open_network(m, o, err);
     if (!st)
         st = open_conf(m, err);
     if (!st)
-        st = steno_phrases_open_in(&m->phrases, m->tokens, m->dir, err);
-    if (!st)
-        st = steno_fusion_open_in(&m->lm, m->dir, m->tokens, steno_tokens_count(m->tokens), err);
+        st = steno_search_hints_open(&m->hints, m->dir, m->tokens, steno_tokens_count(m->tokens),
+                                     o->options, o->n_options, err);
     return st ? st : try_network(m, err);
 }
 
@@ -405,8 +387,7 @@ static void close_model(void *model)
     if (!m)
         return;
     steno_part_file_close(&m->net);
-    steno_fusion_close(&m->lm);
-    steno_phrases_close(&m->phrases);
+    steno_search_hints_close(&m->hints);
     steno_tokens_close(m->tokens);
     free(m->dir);
     free(m);
@@ -414,10 +395,10 @@ static void close_model(void *model)
 
 static void settings_free(void *settings)
 {
-    struct steno_ctc_search *s = settings;
+    struct steno_token_search *s = settings;
     if (!s)
         return;
-    steno_ctc_search_close(s);
+    steno_token_search_close(s);
     free(s);
 }
 
@@ -473,43 +454,20 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "network    %s\n", i->network);
     fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
             i->vocab_size, steno_tokens_piece(m->tokens, m->blank),
-            m->lm.ngram ? ", an n-gram model" : "", steno_phrases_source(&m->phrases));
+            m->hints.lm.ngram ? ", an n-gram model" : "", steno_phrases_source(&m->hints.phrases));
     fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
             i->frame_seconds * 1e3);
     steno_offline_describe(&m->offline, i, out);
-}
-
-static steno_status open_search(struct steno_ctc_search *s, struct model *m,
-                                struct steno_family_stream *o, steno_err *err)
-{
-    struct settings set = m->defaults;
-    struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
-                                  .blank = m->blank,
-                                  .top_k = STENO_CTC_TOP_K,
-                                  .margin = STENO_CTC_MARGIN};
-    steno_status st = steno_beam_choose_hotwords(o, err);
-    if (st)
-        return st;
-    read_settings(&set, o->options, o->n_options);
-    if (o->hints.hotwords && *o->hints.hotwords)
-        st = steno_phrases_build(&s->hotwords, &m->phrases, o->hints.hotwords,
-                                 (float)set.hotwords_score, err);
-    if (st)
-        return st;
-    c.blank_penalty = (float)set.blank_penalty;
-    c.beam = o->beam;
-    c.hotwords = s->hotwords;
-    c.lm = steno_fusion_lm(&m->lm, set.lm_weight);
-    return steno_ctc_search_open(s, &c, o->n_best, err);
 }
 
 static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
                               steno_err *err)
 {
     struct model *m = model;
-    struct steno_ctc_search *s = calloc(1, sizeof *s);
-    steno_status st =
-        s ? open_search(s, m, o, err) : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    struct steno_token_search *s = calloc(1, sizeof *s);
+    steno_status st = s ? steno_token_search_open_ctc(s, &m->hints, o,
+                                                      steno_tokens_count(m->tokens), m->blank, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     if (st) {
         settings_free(s);
         return st;

@@ -190,21 +190,11 @@ static steno_status open_features(struct steno_wenet_model *m, steno_err *err)
     return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
 }
 
-static void read_settings(struct steno_wenet_settings *s, const struct steno_option *o, size_t n)
+static void read_weights(struct steno_wenet_weights *w, const struct steno_option *o, size_t n)
 {
-    (void)steno_option_get_number(o, n, "blank_penalty", &s->blank_penalty);
-    (void)steno_option_get_number(o, n, "hotwords_score", &s->hotwords_score);
-    (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
-    (void)steno_option_get_number(o, n, "ctc_weight", &s->weights.ctc);
-    (void)steno_option_get_number(o, n, "rescoring_weight", &s->weights.attention);
-    (void)steno_option_get_number(o, n, "reverse_weight", &s->weights.reverse);
-}
-
-/* Hot words by bpe.vocab, and an n-gram model over the tokens, where the directory has them. */
-static steno_status open_hints(struct steno_wenet_model *m, steno_err *err)
-{
-    steno_status st = steno_phrases_open_in(&m->phrases, m->tokens, m->dir, err);
-    return st ? st : steno_fusion_open_in(&m->lm, m->dir, m->tokens, (int32_t)m->meta.vocab, err);
+    (void)steno_option_get_number(o, n, "ctc_weight", &w->ctc);
+    (void)steno_option_get_number(o, n, "rescoring_weight", &w->attention);
+    (void)steno_option_get_number(o, n, "reverse_weight", &w->reverse);
 }
 
 static steno_status open_networks(struct steno_wenet_model *m, const struct steno_family_open *o,
@@ -250,16 +240,15 @@ static steno_status open_parts(struct steno_wenet_model *m, const struct steno_f
     m->runtime = probe_runtime(m->dir, &unused);
     if (!st)
         st = open_networks(m, o, streaming, int8, err);
-    m->defaults = (struct steno_wenet_settings){.hotwords_score = 1.5,
-                                                .lm_weight = STENO_FUSION_WEIGHT,
-                                                .weights = {1, 0.5, m->meta.reverse}};
-    read_settings(&m->defaults, o->options, o->n_options);
+    m->weights = (struct steno_wenet_weights){1, 0.5, m->meta.reverse};
+    read_weights(&m->weights, o->options, o->n_options);
     if (!st)
         st = open_tokens(m, err);
     if (!st)
         st = open_rescorer(m, o, int8, err);
     if (!st)
-        st = open_hints(m, err);
+        st = steno_search_hints_open(&m->hints, m->dir, m->tokens, (int32_t)m->meta.vocab,
+                                     o->options, o->n_options, err);
     return st ? st : open_features(m, err);
 }
 
@@ -280,8 +269,7 @@ void steno_wenet_close(struct steno_wenet_model *m)
     steno_part_file_close(&m->ctc);
     steno_part_file_close(&m->net);
     steno_fbank_close(m->front);
-    steno_fusion_close(&m->lm);
-    steno_phrases_close(&m->phrases);
+    steno_search_hints_close(&m->hints);
     steno_tokens_close(m->tokens);
     free(m->dir);
 }
@@ -325,14 +313,14 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
             m->sherpa ? "sherpa-onnx computes them" : "in training");
     fprintf(out, "network    %s\n", i->network);
     if (m->rescorer)
-        fprintf(
-            out, "rescoring  %s: %s, weights %g of attention, %g of CTC, %g from right to left\n",
-            steno_wenet_rescorer_file(m->rescorer),
-            m->meta.reverse > 0 ? "left to right and right to left" : "left to right",
-            m->defaults.weights.attention, m->defaults.weights.ctc, m->defaults.weights.reverse);
+        fprintf(out,
+                "rescoring  %s: %s, weights %g of attention, %g of CTC, %g from right to left\n",
+                steno_wenet_rescorer_file(m->rescorer),
+                m->meta.reverse > 0 ? "left to right and right to left" : "left to right",
+                m->weights.attention, m->weights.ctc, m->weights.reverse);
     fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
-            i->vocab_size, BLANK, m->lm.ngram ? ", an n-gram model" : "",
-            steno_phrases_source(&m->phrases));
+            i->vocab_size, BLANK, m->hints.lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->hints.phrases));
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
@@ -347,40 +335,36 @@ static void choose_beam(struct steno_family_stream *o)
         o->beam = o->n_best > BEAM ? o->n_best : BEAM;
 }
 
-steno_status steno_wenet_search(struct steno_ctc_search *s, struct steno_wenet_finals *f,
+steno_status steno_wenet_search(struct steno_token_search *s, struct steno_wenet_finals *f,
                                 const struct steno_wenet_model *m, struct steno_family_stream *o,
                                 steno_err *err)
 {
-    struct steno_wenet_settings set = m->defaults;
-    struct steno_ctc_options c = {.vocab = steno_tokens_count(m->tokens),
-                                  .blank = m->blank,
-                                  .top_k = STENO_CTC_TOP_K,
-                                  .margin = STENO_CTC_MARGIN};
+    struct steno_wenet_weights weights = m->weights;
+    struct steno_search_settings set;
+    struct steno_ctc_options c;
+    bool rescores;
     steno_status st;
-    read_settings(&set, o->options, o->n_options);
-    if (m->rescorer && set.weights.attention > 0)
+    read_weights(&weights, o->options, o->n_options);
+    rescores = m->rescorer && weights.attention > 0;
+    if (rescores)
         choose_beam(o);
     st = steno_beam_choose_hotwords(o, err);
+    rescores = rescores && o->beam > 1;
+    s->n_best = rescores ? (size_t)o->beam : 0;
+    if (!st)
+        st = steno_token_search_begin(s, &m->hints, o, &set, err);
     if (st)
         return st;
-    if (o->hints.hotwords && *o->hints.hotwords)
-        st = steno_phrases_build(&s->hotwords, &m->phrases, o->hints.hotwords,
-                                 (float)set.hotwords_score, err);
-    if (st)
-        return st;
-    if (m->rescorer && set.weights.attention > 0 && o->beam > 1) {
+    c = steno_ctc_options_of(s, &m->hints, &set, o, steno_tokens_count(m->tokens), m->blank);
+    if (rescores) {
         f->rescorer = m->rescorer;
-        f->weights = set.weights;
+        f->weights = weights;
         c.top_k = o->beam;
     }
-    c.blank_penalty = (float)set.blank_penalty;
-    c.beam = o->beam;
-    c.hotwords = s->hotwords;
-    c.lm = steno_fusion_lm(&m->lm, set.lm_weight);
-    return steno_ctc_search_open(s, &c, f->rescorer ? o->beam : o->n_best, err);
+    return steno_token_search_open(s, &c, err);
 }
 
-steno_status steno_wenet_rescore(struct steno_ctc_search *s, struct steno_wenet_finals *f,
+steno_status steno_wenet_rescore(struct steno_token_search *s, struct steno_wenet_finals *f,
                                  size_t ahead, steno_err *err)
 {
     struct steno_hypothesis h[STENO_MAX_BEAM];
@@ -389,7 +373,7 @@ steno_status steno_wenet_rescore(struct steno_ctc_search *s, struct steno_wenet_
     f->n = 0;
     if (!f->rescorer)
         return STENO_OK;
-    st = steno_ctc_search_list(s, h, s->n_best, &n, &stable);
+    st = steno_token_search_list(s, h, s->n_best, &n, &stable);
     return st ? steno_fail(err, st, "stream: out of memory")
               : steno_wenet_finals_rescore(f, h, n, ahead, err);
 }

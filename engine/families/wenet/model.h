@@ -7,10 +7,8 @@
 #ifndef STENO_FAMILIES_WENET_MODEL_H
 #define STENO_FAMILIES_WENET_MODEL_H
 
-#include "families/common/ctc_search.h"
-#include "families/common/fusion.h"
+#include "families/common/token_search.h"
 #include "families/common/part.h"
-#include "families/common/phrases.h"
 #include "families/wenet/rescoring.h"
 #include "formats/onnx_head.h"
 
@@ -37,20 +35,16 @@ struct steno_wenet_model {
     char *dir;
     char name[128];
     int threads;
-    bool sherpa; /* features as sherpa-onnx computes them */
-    struct steno_wenet_settings {
-        double blank_penalty, hotwords_score, lm_weight;
-        struct steno_wenet_weights weights;
-    } defaults;                     /* what options of streams say */
-    bool runtime;                   /* the layout of WeNet's own runtime */
-    struct steno_part_file net;     /* with CTC; runtime: the encoder */
-    struct steno_part_file ctc;     /* runtime */
-    steno_wenet_rescorer *rescorer; /* runtime; NULL: there is no decoder */
+    bool sherpa;                        /* features as sherpa-onnx computes them */
+    struct steno_wenet_weights weights; /* the options of streams */
+    bool runtime;                       /* the layout of WeNet's own runtime */
+    struct steno_part_file net;         /* with CTC; runtime: the encoder */
+    struct steno_part_file ctc;         /* runtime */
+    steno_wenet_rescorer *rescorer;     /* runtime; NULL: there is no decoder */
     struct steno_wenet_meta meta;
     steno_tokens *tokens;
     int32_t blank;
-    struct steno_phrases phrases;
-    struct steno_fusion lm;
+    struct steno_search_hints hints;
     steno_fbank *front;
 };
 
@@ -74,12 +68,13 @@ struct steno_family_info steno_wenet_info(const struct steno_wenet_model *m);
 void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
                           FILE *out);
 /* Open the search of a stream, and what its finals need; s and f are zero. */
-STENO_MUST steno_status steno_wenet_search(struct steno_ctc_search *s, struct steno_wenet_finals *f,
+STENO_MUST steno_status steno_wenet_search(struct steno_token_search *s,
+                                           struct steno_wenet_finals *f,
                                            const struct steno_wenet_model *m,
                                            struct steno_family_stream *o, steno_err *err);
 /* The utterance is complete: order the hypotheses of the search by the decoder (f->n > 0), if there
  * is one. ahead: rows of f that the search has not read. */
-STENO_MUST steno_status steno_wenet_rescore(struct steno_ctc_search *s,
+STENO_MUST steno_status steno_wenet_rescore(struct steno_token_search *s,
                                             struct steno_wenet_finals *f, size_t ahead,
                                             steno_err *err);
 

@@ -44,7 +44,7 @@ struct worker {
 
 /* Of a stream. */
 struct settings {
-    struct steno_ctc_search search;
+    struct steno_token_search search;
     struct steno_wenet_finals finals;
 };
 
@@ -101,7 +101,7 @@ static steno_status list(const struct steno_offline_piece *p, struct settings *s
         return st;
     if (!p->partial && s->finals.n)
         return steno_hypothesis_list_add_all(p->out, s->finals.h, s->finals.n);
-    st = steno_ctc_search_list(&s->search, h, p->partial ? 1 : s->search.n_best, &n, &stable);
+    st = steno_token_search_list(&s->search, h, p->partial ? 1 : s->search.n_best, &n, &stable);
     return st ? st : steno_hypothesis_list_add_all(p->out, h, n);
 }
 
@@ -123,9 +123,9 @@ static steno_status search(const struct steno_wenet_model *m, const struct steno
                                          m->runtime ? m->ctc.name : m->net.name, p->err);
     if (st)
         return st;
-    steno_ctc_search_restart(&s->search, 0);
-    if (n)
-        st = steno_ctc_search_push(&s->search, scores, n);
+    st = steno_token_search_restart(&s->search, 0);
+    if (!st)
+        st = steno_token_search_push(&s->search, scores, n);
     if (st)
         return steno_fail(p->err, st, "stream: out of memory");
     st = list(p, s);
@@ -289,7 +289,7 @@ static void settings_free(void *settings)
     struct settings *s = settings;
     if (!s)
         return;
-    steno_ctc_search_close(&s->search);
+    steno_token_search_close(&s->search);
     steno_wenet_finals_free(&s->finals);
     free(s);
 }

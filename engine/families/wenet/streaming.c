@@ -419,7 +419,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 struct stream {
     const struct model *model;
     struct caches caches;
-    struct steno_ctc_search search;
+    struct steno_token_search search;
     struct steno_wenet_finals finals;
     bool ran; /* the scores that the search reads are of the network, not of a skipped window */
 };
@@ -436,7 +436,7 @@ static void state_free(void *state)
     if (!s)
         return;
     free_caches(&s->caches);
-    steno_ctc_search_close(&s->search);
+    steno_token_search_close(&s->search);
     steno_wenet_finals_free(&s->finals);
     free(s);
 }
@@ -465,18 +465,15 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     (void)err;
     s->caches.chunks = 0;
     steno_wenet_finals_next(&s->finals, what == STENO_RESET_RECORDING ? 0 : ahead(s));
-    if (what == STENO_RESET_RECORDING)
-        steno_ctc_search_restart(&s->search, 0);
-    else
-        steno_ctc_search_reset(&s->search);
-    return STENO_OK;
+    return what == STENO_RESET_RECORDING ? steno_token_search_restart(&s->search, 0)
+                                         : steno_token_search_reset(&s->search);
 }
 
 /* Hand the scores to the search, and keep what the decoder will look at. */
 static steno_status give(struct worker *w, struct stream *s, const float *scores, steno_err *err)
 {
     const size_t rows = (size_t)s->model->m.meta.chunk;
-    steno_ctc_search_give(&s->search, scores, rows);
+    steno_token_search_give(&s->search, scores, rows);
     s->ran = true;
     if (s->model->m.runtime &&
         steno_wenet_finals_add(&s->finals, steno_session_get(w->session, 0)->data, rows))
@@ -505,7 +502,7 @@ static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t
 {
     const struct steno_wenet_finals *f = &((struct stream *)state)->finals;
     if (!f->n)
-        return steno_ctc_search_list(&((struct stream *)state)->search, out, max, n, stable);
+        return steno_token_search_list(&((struct stream *)state)->search, out, max, n, stable);
     *n = max < f->n ? max : f->n;
     memcpy(out, f->h, *n * sizeof *out);
     *stable = f->h[0].n;
@@ -520,30 +517,30 @@ static steno_status finish(void *state, steno_err *err)
 
 static steno_status consume(void *state, bool *left)
 {
-    return steno_ctc_search_consume(&((struct stream *)state)->search, left);
+    return steno_token_search_consume(&((struct stream *)state)->search, left);
 }
 
 static steno_status skip(void *state)
 {
     struct stream *s = state;
     s->ran = false;
-    steno_ctc_search_give(&s->search, s->model->quiet, (size_t)s->model->m.meta.chunk);
+    steno_token_search_give(&s->search, s->model->quiet, (size_t)s->model->m.meta.chunk);
     return STENO_OK;
 }
 
 static int64_t frames(const void *state)
 {
-    return steno_ctc_search_frames(&((const struct stream *)state)->search);
+    return steno_token_search_frames(&((const struct stream *)state)->search);
 }
 
 static int64_t last_sound(const void *state)
 {
-    return steno_ctc_search_last_sound(&((const struct stream *)state)->search);
+    return steno_token_search_last_sound(&((const struct stream *)state)->search);
 }
 
 static size_t n_tokens(const void *state)
 {
-    return steno_ctc_search_n_tokens(&((const struct stream *)state)->search);
+    return steno_token_search_n_tokens(&((const struct stream *)state)->search);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
