@@ -16,15 +16,15 @@ static void read_settings(struct steno_search_settings *s, const struct steno_op
     (void)steno_option_get_number(o, n, "lm_weight", &s->lm_weight);
 }
 
-steno_status steno_search_hints_open(struct steno_search_hints *h, const char *dir,
-                                     const steno_tokens *tokens, int32_t vocab,
-                                     const struct steno_option *o, size_t n, steno_err *err)
+steno_status steno_search_hints_open(struct steno_search_hints *h,
+                                     const struct steno_family_open *o, const steno_tokens *tokens,
+                                     int32_t vocab, steno_err *err)
 {
-    steno_status st = steno_phrases_open_in(&h->phrases, tokens, dir, err);
+    steno_status st = steno_phrases_open_in(&h->phrases, tokens, o->dir, err);
     h->defaults = (struct steno_search_settings){.hotwords_score = HOTWORDS_SCORE,
                                                  .lm_weight = STENO_FUSION_WEIGHT};
-    read_settings(&h->defaults, o, n);
-    return st ? st : steno_fusion_open_in(&h->lm, dir, tokens, vocab, err);
+    read_settings(&h->defaults, o->options, o->n_options);
+    return st ? st : steno_fusion_open_in(&h->lm, o->dir, tokens, vocab, err);
 }
 
 void steno_search_hints_close(struct steno_search_hints *h)

@@ -22,12 +22,12 @@ struct steno_search_hints {
     struct steno_search_settings defaults;
 };
 
-/* Read the files for hints in dir, and the settings among n options of a model. Of `tokens`,
+/* Read the files for hints in o->dir, and the settings among o's options. Of `tokens`,
  * borrowed, the first `vocab` are the network's. Close also after a failure. Errors of
  * steno_phrases_open_in and steno_fusion_open_in. */
-STENO_MUST steno_status steno_search_hints_open(struct steno_search_hints *h, const char *dir,
+STENO_MUST steno_status steno_search_hints_open(struct steno_search_hints *h,
+                                                const struct steno_family_open *o,
                                                 const steno_tokens *tokens, int32_t vocab,
-                                                const struct steno_option *o, size_t n,
                                                 steno_err *err);
 void steno_search_hints_close(struct steno_search_hints *h);
 

@@ -159,8 +159,7 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
     if (!st)
         st = check_inputs(m, err);
     if (!st)
-        st = steno_search_hints_open(&m->hints, o->dir, m->m.tokens, m->meta.vocab, o->options,
-                                     o->n_options, err);
+        st = steno_search_hints_open(&m->hints, o, m->m.tokens, m->meta.vocab, err);
     if (!st)
         st = open_encoder(m, err);
     if (st) {

@@ -240,8 +240,7 @@ static steno_status open_parts(struct steno_icefall_model *m, const struct steno
     if (!st)
         st = open_features(m, err);
     if (!st)
-        st = steno_search_hints_open(&m->hints, m->dir, m->tokens, m->vocab, o->options,
-                                     o->n_options, err);
+        st = steno_search_hints_open(&m->hints, o, m->tokens, m->vocab, err);
     return st;
 }
 

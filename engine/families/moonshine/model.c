@@ -21,7 +21,7 @@
 #define SLACK_SECONDS 2.0 /* times of tokens are estimates */
 
 struct worker {
-    const struct steno_moonshine *m;
+    struct steno_shell_worker base;
     steno_moonshine_runner *runner;
     float *row;               /* [vocab] */
     struct steno_span *spans; /* [cap] */
@@ -154,71 +154,39 @@ static steno_status open_v2(struct steno_moonshine *m, const struct steno_family
 
 static steno_status open_tokens(struct steno_moonshine *m, steno_err *err)
 {
-    char *path = steno_path_join(m->dir, "tokens.txt");
-    steno_status st = path ? steno_moonshine_tokens_open(&m->tokens, path, err)
-                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
-    if (!st && (m->vocab = steno_tokens_count(m->tokens)) <= STENO_MOONSHINE_END)
+    char *path = steno_path_join(m->base.dir, "tokens.txt");
+    steno_status st = path ? steno_moonshine_tokens_open(&m->base.tokens, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
+    if (!st && (m->vocab = steno_tokens_count(m->base.tokens)) <= STENO_MOONSHINE_END)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %d pieces, expected <unk>, <s>, </s> and more",
                         path, m->vocab);
     free(path);
     return st;
 }
 
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_moonshine *m = model;
+    bool quantized = false;
+    steno_status st;
+    (void)steno_option_get_flag(o->options, o->n_options, "quantized", &quantized);
+    m->merged = !is_v1(o->dir);
+    st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", o->dir);
+    st = open_tokens(m, err);
+    steno_shell_set_cuts(&m->base, STENO_MOONSHINE_RATE, FULL, STENO_MOONSHINE_FRAME,
+                         (int64_t)(SLACK_SECONDS * STENO_MOONSHINE_RATE / STENO_MOONSHINE_FRAME));
+    return st;
+}
+
 static void close_model(void *model)
 {
     struct steno_moonshine *m = model;
-    if (!m)
-        return;
     steno_part_file_close(&m->preprocess);
     steno_part_file_close(&m->encoder);
     steno_part_file_close(&m->first);
     steno_part_file_close(&m->next);
-    steno_tokens_close(m->tokens);
-    free(m->dir);
-    free(m);
-}
-
-static void recognize(void *worker, struct steno_offline_piece *p, size_t n);
-
-static void free_settings(void *settings)
-{
-    (void)settings;
-}
-
-static steno_status open_parts(struct steno_moonshine *m, const struct steno_family_open *o,
-                               steno_err *err)
-{
-    bool quantized = false;
-    steno_status st;
-    m->threads = o->threads;
-    m->dir = strdup(o->dir);
-    if (!m->dir)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    steno_path_copy_name(m->name, sizeof m->name, o->dir);
-    (void)steno_option_get_flag(o->options, o->n_options, "quantized", &quantized);
-    m->merged = !is_v1(o->dir);
-    st = m->merged ? open_v2(m, o, quantized, err) : open_v1(m, o, quantized, err);
-    return st ? steno_fail_in(err, st, "%s", m->dir) : open_tokens(m, err);
-}
-
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    struct steno_moonshine *m = calloc(1, sizeof *m);
-    steno_status st =
-        m ? open_parts(m, o, err) : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    if (st) {
-        close_model(m);
-        return st;
-    }
-    m->offline = (struct steno_offline_family){
-        .cuts = steno_offline_cuts(STENO_MOONSHINE_RATE, FULL, STENO_MOONSHINE_FRAME),
-        .frame_samples = STENO_MOONSHINE_FRAME,
-        .slack = (int64_t)(SLACK_SECONDS * STENO_MOONSHINE_RATE) / (int64_t)STENO_MOONSHINE_FRAME,
-        .tokens = m->tokens,
-        .recognize = recognize,
-        .settings_free = free_settings};
-    *model = m;
-    return STENO_OK;
 }
 
 static size_t bytes_of(const struct steno_part_file *p)
@@ -229,22 +197,12 @@ static size_t bytes_of(const struct steno_part_file *p)
 static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct steno_moonshine *m = model;
-    *out = (struct steno_family_info){.name = m->name,
-                                      .version = "",
-                                      .language = "",
-                                      .license = "",
-                                      .network = m->encoder.name,
-                                      .results_of = "",
-                                      .tokens = m->tokens,
-                                      .sample_rate = STENO_MOONSHINE_RATE,
-                                      .hop = STENO_MOONSHINE_RATE / 100,
-                                      .feature_bins = 1,
-                                      .chunk_seconds = FULL,
-                                      .weight_bytes = bytes_of(&m->preprocess) +
-                                                      bytes_of(&m->encoder) + bytes_of(&m->first) +
-                                                      bytes_of(&m->next)};
-    steno_offline_info(&m->offline, out);
+    out->network = m->encoder.name;
+    out->hop = STENO_MOONSHINE_RATE / 100;
+    out->chunk_seconds = FULL;
     out->endpoint.longest = LONGEST;
+    out->weight_bytes =
+        bytes_of(&m->preprocess) + bytes_of(&m->encoder) + bytes_of(&m->first) + bytes_of(&m->next);
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -260,47 +218,27 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
             m->merged ? "" : " and ", m->merged ? "" : m->next.name, m->n_states / 4, m->vocab);
     fprintf(out, "search     the likeliest token, no hot words\n");
     fprintf(out, "times      estimates: the networks give none\n");
-    steno_offline_describe(&m->offline, i, out);
+    steno_offline_describe(&m->base.offline, i, out);
 }
 
-/* ---- streams and workers --------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
-static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
-                              steno_err *err)
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct steno_moonshine *m = model;
-    o->beam = o->n_best = 1; /* the search is greedy */
-    return steno_offline_new(state, &m->offline, NULL, o, err);
+    struct worker *w = worker;
+    (void)max;
+    w->row = malloc((size_t)m->vocab * sizeof *w->row);
+    return w->row ? steno_moonshine_runner_open(&w->runner, m, err)
+                  : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
-static void worker_close(void *worker)
+static void close_worker(void *worker)
 {
     struct worker *w = worker;
-    if (!w)
-        return;
     steno_moonshine_runner_close(w->runner);
     free(w->row);
     free(w->spans);
-    free(w);
-}
-
-static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
-{
-    const struct steno_moonshine *m = model;
-    struct worker *w = calloc(1, sizeof *w);
-    steno_status st = STENO_OK;
-    (void)max;
-    if (!w || !(w->row = malloc((size_t)m->vocab * sizeof *w->row)))
-        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st)
-        st = steno_moonshine_runner_open(&w->runner, m, err);
-    if (st) {
-        worker_close(w);
-        return st;
-    }
-    w->m = m;
-    *worker = w;
-    return STENO_OK;
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
@@ -315,7 +253,7 @@ static size_t most_tokens(const struct steno_moonshine *m, size_t frames)
 static steno_status write_tokens(struct worker *w, size_t most, size_t *n, double *score,
                                  steno_err *err)
 {
-    const struct steno_moonshine *m = w->m;
+    const struct steno_moonshine *m = w->base.model;
     int32_t token = STENO_MOONSHINE_BEGIN;
     if (most > w->cap) {
         struct steno_span *p = realloc(w->spans, most * sizeof *p);
@@ -339,13 +277,15 @@ static steno_status write_tokens(struct worker *w, size_t most, size_t *n, doubl
     return STENO_OK;
 }
 
-static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p)
+/* The network takes one piece at a time: it has no mask. */
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
+    struct worker *w = worker;
     size_t frames, n = 0;
     double score = 0;
     steno_status st = steno_moonshine_encode(w->runner, p->pcm, p->n, &frames, p->err);
     if (!st && frames)
-        st = write_tokens(w, most_tokens(w->m, frames), &n, &score, p->err);
+        st = write_tokens(w, most_tokens(w->base.model, frames), &n, &score, p->err);
     if (st)
         return st;
     steno_offline_share_frames(w->spans, n, frames);
@@ -353,11 +293,19 @@ static steno_status recognize_one(struct worker *w, struct steno_offline_piece *
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
 }
 
-/* The network takes one piece at a time: it has no mask. */
-static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moonshine),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = close_model,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker,
+                                         .recognize = recognize};
+
+static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
 {
-    for (size_t i = 0; i < n; i++)
-        p[i].st = recognize_one(worker, &p[i]);
+    return steno_shell_open(model, &shell, o, err);
 }
 
 static const struct steno_option_info options[] = {
@@ -371,12 +319,5 @@ const struct steno_family steno_family_moonshine = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .probe = probe,
-    .open = open_model,
-    .close = close_model,
-    .info = get_info,
-    .describe = describe,
-    .state_new = state_new,
-    STENO_OFFLINE_FUNCTIONS,
-    STENO_OFFLINE_NO_TRIAL,
-    .worker_open = worker_open,
-    .worker_close = worker_close};
+    .open = open_shell,
+    STENO_OFFLINE_SHELL};

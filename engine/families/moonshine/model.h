@@ -2,8 +2,8 @@
 #ifndef STENO_FAMILIES_MOONSHINE_MODEL_H
 #define STENO_FAMILIES_MOONSHINE_MODEL_H
 
-#include "families/common/offline.h"
 #include "families/common/part.h"
+#include "families/common/shell.h"
 
 #define STENO_MOONSHINE_RATE 16000
 #define STENO_MOONSHINE_FRAME ((size_t)384) /* samples of a frame of the encoder, about */
@@ -12,9 +12,7 @@
 
 /* Frozen. */
 struct steno_moonshine {
-    char *dir;
-    char name[256];
-    int threads;
+    struct steno_shell_model base;
     bool merged;                       /* v2 */
     struct steno_part_file preprocess; /* v1 */
     struct steno_part_file encoder;
@@ -23,8 +21,6 @@ struct steno_moonshine {
     int n_states;                 /* keys and values of the decoder: four for each layer */
     int vocab;
     size_t heads, head_dim; /* v2: of the states of the first call, which are empty */
-    steno_tokens *tokens;
-    struct steno_offline_family offline;
 };
 
 /* Confined. */

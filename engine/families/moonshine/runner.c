@@ -22,7 +22,7 @@ struct steno_moonshine_runner {
 steno_status steno_moonshine_runner_open(steno_moonshine_runner **out,
                                          const struct steno_moonshine *m, steno_err *err)
 {
-    const struct steno_session_options o = {.threads = m->threads};
+    const struct steno_session_options o = {.threads = m->base.threads};
     steno_moonshine_runner *r = calloc(1, sizeof *r);
     steno_status st = STENO_OK;
     if (!r)

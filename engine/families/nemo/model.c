@@ -289,8 +289,7 @@ static steno_status open_parts(struct steno_nemo_model *m, const struct steno_fa
     else if (!st)
         m->dim = (size_t)steno_tokens_count(m->tokens);
     if (!st && m->conf.kind != STENO_NEMO_CANARY)
-        st = steno_search_hints_open(&m->hints, m->conf.dir, m->tokens,
-                                     steno_tokens_count(m->tokens), o->options, o->n_options, err);
+        st = steno_search_hints_open(&m->hints, o, m->tokens, steno_tokens_count(m->tokens), err);
     if (!st)
         st = open_features(m, err);
     if (!st)

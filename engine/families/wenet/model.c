@@ -247,8 +247,7 @@ static steno_status open_parts(struct steno_wenet_model *m, const struct steno_f
     if (!st)
         st = open_rescorer(m, o, int8, err);
     if (!st)
-        st = steno_search_hints_open(&m->hints, m->dir, m->tokens, (int32_t)m->meta.vocab,
-                                     o->options, o->n_options, err);
+        st = steno_search_hints_open(&m->hints, o, m->tokens, (int32_t)m->meta.vocab, err);
     return st ? st : open_features(m, err);
 }
 
