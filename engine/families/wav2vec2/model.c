@@ -8,13 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/token_search.h"
+#include "families/common/shell.h"
 #include "families/common/network_file.h"
-#include "families/common/noise.h"
-#include "families/common/offline.h"
 #include "families/common/part.h"
 #include "base/path.h"
-#include "families/common/piece_features.h"
 #include "families/common/precision.h"
 #include "families/common/scores.h"
 #include "families/common/search_options.h"
@@ -29,20 +26,15 @@
 
 /* Frozen after open. */
 struct model {
-    char *dir;
-    char name[128];
-    int threads;
+    struct steno_shell_model base;
     struct steno_part_file net;
     int x, mask; /* inputs; mask -1: there is none */
     struct steno_wav2vec2_conf conf;
-    steno_tokens *tokens;
     int32_t blank;
-    struct steno_search_hints hints;
-    struct steno_offline_family offline;
 };
 
 struct worker {
-    const struct model *m;
+    struct steno_shell_worker base;
     steno_session *session;
     float *x, *scores; /* samples and scores of a piece */
     size_t cap_x, cap_scores;
@@ -51,6 +43,11 @@ struct worker {
     struct steno_span *spans; /* [cap_spans] */
     size_t cap_spans;
 };
+
+static const struct model *model_of(const struct worker *w)
+{
+    return w->base.model;
+}
 
 /* ---- a piece --------------------------------------------------------------------------------- */
 
@@ -80,29 +77,28 @@ static steno_status set_mask(struct worker *w, size_t n, steno_err *err)
         w->ones = p;
         w->cap_ones = n;
     }
-    return steno_part_set(w->session, w->m->mask, STENO_I64, dim, 2, w->ones, err);
+    return steno_part_set(w->session, model_of(w)->mask, STENO_I64, dim, 2, w->ones, err);
 }
 
 static steno_status run(struct worker *w, const float *x, size_t n, steno_err *err)
 {
     const int64_t dim[] = {1, (int64_t)n};
-    steno_status st = steno_part_set(w->session, w->m->x, STENO_F32, dim, 2, x, err);
-    if (!st && w->m->mask >= 0)
+    steno_status st = steno_part_set(w->session, model_of(w)->x, STENO_F32, dim, 2, x, err);
+    if (!st && model_of(w)->mask >= 0)
         st = set_mask(w, n, err);
     if (!st)
         st = steno_session_run(w->session, err);
-    return st ? steno_fail_in(err, st, "%s", w->m->net.name) : STENO_OK;
+    return st ? steno_fail_in(err, st, "%s", model_of(w)->net.name) : STENO_OK;
 }
 
 /* The network's output as log-probabilities: w->scores [*frames, vocab]. */
 static steno_status get_scores(struct worker *w, size_t *frames, steno_err *err)
 {
-    const struct model *m = w->m;
+    const struct model *m = model_of(w);
     const struct steno_tensor *y = steno_session_get(w->session, 0);
-    const size_t vocab = (size_t)steno_tokens_count(m->tokens);
+    const size_t vocab = (size_t)steno_tokens_count(m->base.tokens);
     const float *rows;
     char shape[96];
-    steno_status st;
     if (!y || y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1 ||
         (size_t)y->shape.dim[2] != vocab)
         return steno_fail(err, STENO_ERR_FORMAT,
@@ -111,12 +107,11 @@ static steno_status get_scores(struct worker *w, size_t *frames, steno_err *err)
                           y ? steno_shape_str(&y->shape, shape, sizeof shape) : "", vocab);
     *frames = (size_t)y->shape.dim[1];
     rows = y->data;
-    st = steno_scores_check(rows, *frames * vocab, m->net.name, err);
-    if (!st && !steno_floats_reserve(&w->scores, &w->cap_scores, *frames * vocab))
-        st = steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    for (size_t i = 0; i < *frames && !st; i++)
+    if (!steno_floats_reserve(&w->scores, &w->cap_scores, *frames * vocab))
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    for (size_t i = 0; i < *frames; i++)
         steno_log_softmax(rows + i * vocab, vocab, w->scores + i * vocab);
-    return st;
+    return STENO_OK;
 }
 
 static steno_status score(struct worker *w, const float *pcm, size_t n, size_t *frames,
@@ -124,9 +119,9 @@ static steno_status score(struct worker *w, const float *pcm, size_t n, size_t *
 {
     steno_status st;
     *frames = 0;
-    if (n < w->m->conf.least)
+    if (n < model_of(w)->conf.least)
         return STENO_OK;
-    if (w->m->conf.normalize) {
+    if (model_of(w)->conf.normalize) {
         if (!steno_floats_reserve(&w->x, &w->cap_x, n))
             return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
         normalize(pcm, n, w->x);
@@ -140,7 +135,7 @@ static steno_status score(struct worker *w, const float *pcm, size_t n, size_t *
 static steno_status add(struct worker *w, struct steno_hypothesis_list *list,
                         const struct steno_hypothesis *h)
 {
-    const int32_t delimiter = steno_tokens_delimiter(w->m->tokens);
+    const int32_t delimiter = steno_tokens_delimiter(model_of(w)->base.tokens);
     const bool more = delimiter >= 0 && h->n && h->spans[0].token != delimiter;
     if (h->n + 1 > w->cap_spans) {
         struct steno_span *p = realloc(w->spans, 2 * (h->n + 1) * sizeof *p);
@@ -157,61 +152,39 @@ static steno_status add(struct worker *w, struct steno_hypothesis_list *list,
     return steno_hypothesis_list_add(list, w->spans, h->n + more, NULL, 0, h->score);
 }
 
-static steno_status search(struct worker *w, struct steno_offline_piece *p, size_t frames)
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
-    struct steno_token_search *s = p->settings;
+    struct worker *w = worker;
+    struct steno_token_search *s = &((struct steno_shell_stream *)p->settings)->search;
     struct steno_hypothesis h[STENO_MAX_BEAM];
-    size_t n = 0, stable;
-    steno_status st;
-    st = steno_token_search_restart(s, 0);
+    size_t frames, n = 0, stable;
+    steno_status st = score(w, p->pcm, p->n, &frames, p->err);
     if (!st)
-        st = steno_token_search_push(s, w->scores, frames);
-    if (!st)
-        st = steno_token_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
+        st = steno_shell_search_scores(p, w->scores, frames, model_of(w)->net.name);
+    if (st)
+        return st;
+    st = steno_token_search_list(s, h, p->partial ? 1 : s->n_best, &n, &stable);
     for (size_t i = 0; i < n && !st; i++)
         st = add(w, p->out, &h[i]);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
 }
 
-static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+static void close_worker(void *worker)
 {
     struct worker *w = worker;
-    for (size_t i = 0; i < n; i++) {
-        size_t frames;
-        p[i].st = score(w, p[i].pcm, p[i].n, &frames, p[i].err);
-        if (!p[i].st)
-            p[i].st = search(w, &p[i], frames);
-    }
-}
-
-static void worker_close(void *worker)
-{
-    struct worker *w = worker;
-    if (!w)
-        return;
     steno_session_close(w->session);
     steno_aligned_free(w->x);
     steno_aligned_free(w->scores);
     free(w->ones);
     free(w->spans);
-    free(w);
 }
 
-static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options o = {.threads = m->threads};
-    struct worker *w = calloc(1, sizeof *w);
-    steno_status st = w ? steno_session_open(&w->session, m->net.net, &o, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    const struct steno_session_options o = {.threads = m->base.threads};
     (void)max;
-    if (st) {
-        worker_close(w);
-        return st;
-    }
-    w->m = m;
-    *worker = w;
-    return STENO_OK;
+    return steno_session_open(&((struct worker *)worker)->session, m->net.net, &o, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -301,17 +274,17 @@ static steno_status open_conf(struct model *m, steno_err *err)
     steno_json *j[N] = {NULL};
     steno_status st = STENO_OK;
     for (int i = 0; i < N && !st; i++)
-        st = open_json(&j[i], m->dir, files[i], i == CONFIG || i == VOCAB, err);
+        st = open_json(&j[i], m->base.dir, files[i], i == CONFIG || i == VOCAB, err);
     if (!st)
         st = steno_wav2vec2_conf_read(&m->conf, root(j[CONFIG]), root(j[PREPROCESSOR]), err);
     if (!st && output_width(m))
         m->conf.vocab = output_width(m);
     if (!st)
-        st = steno_wav2vec2_tokens(&m->tokens, &m->blank, &m->conf, root(j[VOCAB]),
+        st = steno_wav2vec2_tokens(&m->base.tokens, &m->blank, &m->conf, root(j[VOCAB]),
                                    root(j[TOKENIZER]), root(j[ADDED]), err);
     for (int i = 0; i < N; i++)
         steno_json_close(j[i]);
-    return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
+    return st ? steno_fail_in(err, st, "%s", m->base.dir) : STENO_OK;
 }
 
 static steno_status open_network(struct model *m, const struct steno_family_open *o, steno_err *err)
@@ -340,86 +313,28 @@ static steno_status open_network(struct model *m, const struct steno_family_open
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s/%s: expected inputs input_values [N,samples] and, if at all, "
                           "attention_mask",
-                          m->dir, m->net.name);
+                          m->base.dir, m->net.name);
     return STENO_OK;
 }
 
-/* Score a second of noise, so that a network that fails does so at load. */
-static steno_status try_network(struct model *m, steno_err *err)
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
 {
-    struct worker *w = NULL;
-    const size_t n = (size_t)m->conf.rate;
-    float *noise = malloc(n * sizeof *noise);
-    size_t frames;
-    void *opened = NULL;
-    steno_status st = noise ? worker_open(&opened, m, 1, err)
-                            : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
-    w = opened;
-    if (!st) {
-        steno_noise_fill(noise, n, 1);
-        st = score(w, noise, n, &frames, err);
-    }
-    worker_close(w);
-    free(noise);
-    return st;
-}
-
-static steno_status open_parts(struct model *m, const struct steno_family_open *o, steno_err *err)
-{
-    steno_status st;
-    m->dir = strdup(o->dir);
-    m->threads = o->threads;
-    if (!m->dir)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    steno_path_copy_name(m->name, sizeof m->name, m->dir);
-    st = open_network(m, o, err);
+    struct model *m = model;
+    steno_status st = open_network(m, o, err);
     if (!st)
         st = open_conf(m, err);
     if (!st)
-        st = steno_search_hints_open(&m->hints, m->dir, m->tokens, steno_tokens_count(m->tokens),
-                                     o->options, o->n_options, err);
-    return st ? st : try_network(m, err);
+        st = steno_search_hints_open(&m->base.hints, o, m->base.tokens,
+                                     steno_tokens_count(m->base.tokens), err);
+    if (st)
+        return st;
+    steno_shell_set_cuts(&m->base, (int)m->conf.rate, FULL, m->conf.frame_samples, SLACK);
+    return steno_shell_try_piece(&m->base, err);
 }
 
 static void close_model(void *model)
 {
-    struct model *m = model;
-    if (!m)
-        return;
-    steno_part_file_close(&m->net);
-    steno_search_hints_close(&m->hints);
-    steno_tokens_close(m->tokens);
-    free(m->dir);
-    free(m);
-}
-
-static void settings_free(void *settings)
-{
-    struct steno_token_search *s = settings;
-    if (!s)
-        return;
-    steno_token_search_close(s);
-    free(s);
-}
-
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    struct model *m = calloc(1, sizeof *m);
-    steno_status st =
-        m ? open_parts(m, o, err) : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    if (st) {
-        close_model(m);
-        return st;
-    }
-    m->offline = (struct steno_offline_family){
-        .cuts = steno_offline_cuts((int)m->conf.rate, FULL, m->conf.frame_samples),
-        .frame_samples = m->conf.frame_samples,
-        .slack = SLACK,
-        .tokens = m->tokens,
-        .recognize = recognize,
-        .settings_free = settings_free};
-    *model = m;
-    return STENO_OK;
+    steno_part_file_close(&((struct model *)model)->net);
 }
 
 /* ---- information, streams -------------------------------------------------------------------- */
@@ -427,52 +342,53 @@ static steno_status open_model(void **model, const struct steno_family_open *o, 
 static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
-    *out = (struct steno_family_info){.name = m->name,
-                                      .version = "",
-                                      .language = "",
-                                      .license = "",
-                                      .network = m->net.name,
-                                      .results_of = "",
-                                      .tokens = m->tokens,
-                                      .sample_rate = (int)m->conf.rate,
-                                      .hop = m->conf.frame_samples,
-                                      .feature_bins = 1,
-                                      .weight_bytes = steno_network_weight_bytes(m->net.net),
-                                      .takes_hotwords = true};
-    steno_offline_info(&m->offline, out);
-    out->chunk_seconds = STENO_OFFLINE_FIRST_PARTIAL;
+    out->network = m->net.name;
+    out->hop = m->conf.frame_samples;
+    out->weight_bytes = steno_network_weight_bytes(m->net.net);
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
 {
     const struct model *m = model;
     fprintf(out, "model      %s, %s, CTC\n", i->name, i->family);
-    fprintf(out, "directory  %s\n", m->dir);
+    fprintf(out, "directory  %s\n", m->base.dir);
     fprintf(out, "languages  not named in the directory\n");
     fprintf(out, "features   samples at %d Hz, %s\n", i->sample_rate,
             m->conf.normalize ? "normalized to mean 0 and variance 1" : "as they are");
     fprintf(out, "network    %s\n", i->network);
     fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
-            i->vocab_size, steno_tokens_piece(m->tokens, m->blank),
-            m->hints.lm.ngram ? ", an n-gram model" : "", steno_phrases_source(&m->hints.phrases));
+            i->vocab_size, steno_tokens_piece(m->base.tokens, m->blank),
+            m->base.hints.lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->base.hints.phrases));
     fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n", FULL,
             i->frame_seconds * 1e3);
-    steno_offline_describe(&m->offline, i, out);
+    steno_offline_describe(&m->base.offline, i, out);
 }
 
-static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
-                              steno_err *err)
+static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
+                                steno_err *err)
 {
-    struct model *m = model;
-    struct steno_token_search *s = calloc(1, sizeof *s);
-    steno_status st = s ? steno_token_search_open_ctc(s, &m->hints, o,
-                                                      steno_tokens_count(m->tokens), m->blank, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    if (st) {
-        settings_free(s);
-        return st;
-    }
-    return steno_offline_new(state, &m->offline, s, o, err);
+    const struct model *m = model;
+    return steno_token_search_open_ctc(&((struct steno_shell_stream *)stream)->search,
+                                       &m->base.hints, o, steno_tokens_count(m->base.tokens),
+                                       m->blank, err);
+}
+
+static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
+                                         .stream_bytes = sizeof(struct steno_shell_stream),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = close_model,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .stream_open = open_stream,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker,
+                                         .recognize = recognize};
+
+static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    return steno_shell_open(model, &shell, o, err);
 }
 
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
@@ -482,12 +398,5 @@ const struct steno_family steno_family_wav2vec2 = {.name = FAMILY,
                                                    .options = options,
                                                    .n_options = sizeof options / sizeof *options,
                                                    .probe = probe,
-                                                   .open = open_model,
-                                                   .close = close_model,
-                                                   .info = get_info,
-                                                   .describe = describe,
-                                                   .state_new = state_new,
-                                                   STENO_OFFLINE_FUNCTIONS,
-                                                   STENO_OFFLINE_NO_TRIAL,
-                                                   .worker_open = worker_open,
-                                                   .worker_close = worker_close};
+                                                   .open = open_shell,
+                                                   STENO_OFFLINE_SHELL};
