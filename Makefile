@@ -36,7 +36,7 @@ endif
 lib_pkgs := libprotobuf-c openblas opus ogg vorbis libmpg123 sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
 srv_pkgs := libmicrohttpd libwebsockets openssl jansson libsystemd sqlite3 hiredis
 cli_pkgs := jansson
-hdr_pkgs := libcurl # loaded when needed, by the command and the daemon (engine/cli/libcurl.c)
+hdr_pkgs := libcurl # loaded when needed, by the command and the daemon (engine/curl/libcurl.c)
 dec_pkgs := libavformat libavcodec libswresample libavutil libseccomp # of steno-decode alone
 
 # -g1: lines and functions are what a report names; all of -g takes a third longer for the kernels
@@ -71,7 +71,7 @@ families := $(patsubst engine/%/,%,$(wildcard engine/families/*/))
 lib_dirs := base formats store audio $(addprefix nn/,$(nn_dirs)) features search search/lm text $(families) families recognizer pool
 lib_src := $(wildcard engine/*.c $(patsubst %,engine/%/*.c,$(lib_dirs)))
 opt_src := $(wildcard engine/optimize/*.c engine/convert/*.c)
-cli_src := $(wildcard engine/cli/*.c)
+cli_src := $(wildcard engine/cli/*.c engine/curl/*.c)
 proto_src := $(wildcard protocol/*.c)
 srv_src := $(wildcard server/*.c server/*/*.c)
 dec_src := $(wildcard engine/decode/*.c)
@@ -224,7 +224,7 @@ abi: $(B)/$(soname) ## compare the shared library's interface with that of the l
 $(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libopt) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(cli_libs) $(lib_libs) && mv $@.new $@
-$(B)/stenod: $(call obj,$(srv_src) engine/cli/libcurl.c) $(libproto) $(libsteno)
+$(B)/stenod: $(call obj,$(srv_src) engine/curl/libcurl.c) $(libproto) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(srv_libs) $(lib_libs) && mv $@.new $@
 

@@ -1,12 +1,12 @@
 #include "server/check.h"
 
+#include "server/base/log.h"
 #include "server/core/server.h"
 #include "server/http/fetch.h"
 #include "server/jobs/job_hooks.h"
 #include "server/jobs/job_service.h"
 #include "server/port/listeners.h"
 #include "server/port/tls.h"
-#include "server/watch/log.h"
 #include "server/watch/trace.h"
 
 #include <errno.h>

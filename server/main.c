@@ -3,15 +3,18 @@
 #define _GNU_SOURCE /* sigtimedwait */
 #include "base/clock.h"
 #include "base/map.h"
+#include "server/base/log.h"
 #include "server/check.h"
 #include "server/http/http.h"
+#include "server/http/waker.h"
 #include "server/live/ws_admission.h"
 #include "server/options.h"
 #include "server/port/acceptor.h"
 #include "server/watch/admin.h"
 #include "server/watch/agent.h"
 #include "server/watch/gauges.h"
-#include "server/watch/log.h"
+#include "server/watch/trace.h"
+#include "server/watch/usage.h"
 #include "server/watch/zeroconf.h"
 
 #include <malloc.h>
@@ -145,6 +148,7 @@ static steno_status open_all(struct daemon *d, steno_err *err)
 {
     steno_status st;
     struct steno_server *srv = &d->srv;
+    const struct steno_port_settings port = steno_config_port(&d->conf);
     srv->conf = &d->conf;
     srv->started = (int64_t)time(NULL);
     srv->stats = steno_stats_new();
@@ -161,7 +165,7 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     st = steno_networks_parse(d->conf.trusted_proxies, &srv->trusted, err);
     if (st)
         return steno_fail_in(err, st, "server.trusted_proxies");
-    st = steno_acceptor_open(&d->acceptor, &d->conf, srv->stats, on_head, d, err);
+    st = steno_acceptor_open(&d->acceptor, &port, srv->stats, on_head, d, err);
     if (st)
         return steno_fail_in(err, st, "listen");
     if (*d->conf.tls_certificate) {

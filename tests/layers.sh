@@ -15,7 +15,7 @@ check() { # NAME OUTPUT: passes when the output is empty
 
 # folder -> folders that it may include from and link to, besides itself and base
 declare -A may=(
-    [base]="" [formats]="" [store]="formats" [audio]="" [features]="nn/kernels" [search]="" [search/lm]="" [text]="formats"
+    [base]="" [curl]="" [formats]="" [store]="formats" [audio]="" [features]="nn/kernels" [search]="" [search/lm]="" [text]="formats"
     [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"
     [nn/ops]="nn/graph nn/kernels nn/exec"
@@ -88,6 +88,33 @@ check "the engine knows no sockets, HTTP or JSON" "$bad"
 bad=$(grep -nE '^ *# *include [<"](microhttpd|libwebsockets|sys/socket|netinet/|pthread|server/)' protocol/*.[ch] 2>/dev/null)
 bad+=$(grep -nE '^ *# *include "' protocol/*.[ch] 2>/dev/null | grep -vE '"(base/|protocol/|steno)')
 check "protocol is pure: no sockets, threads or engine internals" "$bad"
+
+# Rooms of the daemon, each above those that it uses: room -> rooms that it may include from, besides itself. main, check
+# and options, which lie beside them, may use all.
+declare -A room_may=(
+    [base]="" [port]="base"
+    [core]="base port"
+    [watch]="base port core"
+    [http]="base port core watch"
+    [jobs]="base port core watch http"
+    [live]="base port core watch http jobs" # jobs/redis*: sessions that another machine goes on with
+)
+# What is still the wrong way round: FILE->HEADER.
+room_wrong=" http/http.c->live/upgrade.h http/request.h->live/ws.h http/request.h->jobs/job_service.h
+    http/routes.c->jobs/job_routes.h "
+bad=""
+while IFS=: read -r f inc; do
+    f=${f#server/} inc=${inc#server/}
+    case $f in main.c | check.[ch] | options.[ch]) continue ;; esac
+    room=${f%%/*} from=${inc%%/*}
+    case " $room ${room_may[$room]-} " in *" $from "*) continue ;; esac
+    case " ${room_wrong//$'\n'/ } " in *" $f->$inc "*) continue ;; esac
+    bad+="server/$f includes server/$inc"$'\n'
+done < <(git ls-files 'server/*.[ch]' | xargs grep -oE '^ *# *include "server/[^"]*"' | sed -E 's/:.*"(.*)"/:\1/')
+check "rooms of the daemon include only the rooms below them" "${bad%$'\n'}"
+
+bad=$(git grep -nE '^ *# *include "cli/' -- server)
+check "the daemon has nothing of the command" "$bad"
 
 bad=$(grep -nE '^ *# *include "(nn|optimize)/' server/*.[ch] server/*/*.[ch] 2>/dev/null)
 check "the server reaches the networks only through streams and the pool" "$bad"

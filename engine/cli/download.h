@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/sha256.h"
-#include "cli/libcurl.h"
+#include "curl/libcurl.h"
 
 struct download {
     const struct libcurl *curl;

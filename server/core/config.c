@@ -1,11 +1,10 @@
-#define _GNU_SOURCE /* environ */
 #include "server/core/config.h"
 
 #include "protocol/dialect.h"
 #include "protocol/vad.h"
+#include "server/base/log.h"
 #include "server/port/address.h"
 #include "server/port/proxy.h"
-#include "server/watch/log.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -217,6 +216,19 @@ static void option_variable(const struct steno_option_info *o, char *out, size_t
     int n = snprintf(out, size, "STENO_MODEL_%s", o->name);
     for (int i = 0; i < n && out[i]; i++)
         out[i] = (char)toupper((unsigned char)out[i]);
+}
+
+const char *steno_config_variable(size_t i, char *out, size_t size)
+{
+    const struct steno_option_info *o;
+    bool first;
+    if (i < ROWS)
+        return rows[i].env;
+    o = option_at(i - ROWS, &first);
+    if (!o)
+        return "";
+    option_variable(o, out, size);
+    return out;
 }
 
 /* Keep the first error, and pass it on. Returns true if the caller shall go on. */
@@ -539,95 +551,6 @@ void steno_config_place(const struct steno_config *c, const char *text, char *ou
     }
 }
 
-/* ---- misspelt variables ---------------------------------------------------------------------- */
-
-#define NAME_MAX_LETTERS 63
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-/* Edits from one name to the other: a letter more, less or other, or two that changed places
- * (optimal string alignment). */
-static int count_edits(const char *a, const char *b)
-{
-    unsigned char d[NAME_MAX_LETTERS + 1][NAME_MAX_LETTERS + 1];
-    const size_t n = strlen(a), m = strlen(b);
-    for (size_t i = 0; i <= n; i++)
-        for (size_t k = 0; k <= m; k++) {
-            int best = (int)(i ? k ? 255 : i : k);
-            if (i && k) {
-                best = least(d[i - 1][k], d[i][k - 1]) + 1;
-                best = least(best, d[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
-            }
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-                best = least(best, d[i - 2][k - 2] + 1);
-            d[i][k] = (unsigned char)best;
-        }
-    return d[n][m];
-}
-
-/* Name i of those that our programs read; "" past the last one. */
-static const char *known_variable(size_t i, char *out, size_t size)
-{
-    static const char *const others[] = {"STENO_ADMIN", "STENO_CACHE",  "STENO_CATALOGUE",
-                                         "STENO_CPU",   "STENO_DATA",   "STENO_DECODE",
-                                         "STENO_KEY",   "STENO_SERVER", "STENO_MODEL"};
-    const size_t n = sizeof others / sizeof *others;
-    const struct steno_option_info *o;
-    bool first;
-    if (i < ROWS)
-        return rows[i].env;
-    if (i < ROWS + n)
-        return others[i - ROWS];
-    o = option_at(i - ROWS - n, &first);
-    if (!o)
-        return "";
-    option_variable(o, out, size);
-    return out;
-}
-
-/* Whether a name is misspelt. *meant: the name that it is nearest to. */
-static bool is_misspelt(const char *name, char *meant, size_t size)
-{
-    /* two edits of a short name make it another one */
-    int least_edits = strlen(name) < sizeof "STENO_" + 6 ? 2 : 3;
-    bool found = false;
-    char made[NAME_MAX_LETTERS + 1];
-    const char *known;
-    for (size_t i = 0; *(known = known_variable(i, made, sizeof made)); i++) {
-        const int n = strlen(known) <= NAME_MAX_LETTERS ? count_edits(name, known) : 255;
-        if (!n)
-            return false;
-        if (n < least_edits) {
-            least_edits = n;
-            snprintf(meant, size, "%s", known);
-            found = true;
-        }
-    }
-    return found;
-}
-
-size_t steno_config_misspelt(void (*tell)(const char *message))
-{
-    size_t found = 0;
-    for (char *const *e = environ; *e; e++) {
-        char name[NAME_MAX_LETTERS + 1], meant[NAME_MAX_LETTERS + 1], message[256];
-        const size_t n = strcspn(*e, "=");
-        if (n >= sizeof name || strncmp(*e, "STENO_", 6))
-            continue;
-        snprintf(name, sizeof name, "%.*s", (int)n, *e);
-        if (!is_misspelt(name, meant, sizeof meant))
-            continue;
-        snprintf(message, sizeof message, "environment variable %s: unknown; %s is known", name,
-                 meant);
-        tell(message);
-        found++;
-    }
-    return found;
-}
-
 steno_status steno_config_search(const struct steno_config *c, const char *family,
                                  struct steno_options *options, struct steno_stream_options *io,
                                  steno_err *err)
@@ -929,4 +852,18 @@ void steno_config_print_sample(FILE *out)
         if (ends_model_section(r))
             print_sample_options(out);
     }
+}
+
+struct steno_port_settings steno_config_port(const struct steno_config *c)
+{
+    return (struct steno_port_settings){.listen = c->listen,
+                                        .wyoming_listen = c->wyoming_listen,
+                                        .cors_origins = c->cors_origins,
+                                        .trusted_proxies = c->trusted_proxies,
+                                        .proxy_protocol = c->proxy_protocol,
+                                        .tls_required = c->tls_required,
+                                        .connections = c->connections,
+                                        .per_address = c->per_address,
+                                        .header_timeout = c->header_timeout,
+                                        .retry_after = c->retry_after};
 }

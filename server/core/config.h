@@ -10,6 +10,7 @@
 #define STENO_SERVER_CONFIG_H
 
 #include "protocol/options.h"
+#include "server/port/settings.h"
 
 #include <stdio.h>
 
@@ -156,12 +157,17 @@ STENO_MUST steno_status steno_config_read_environment(struct steno_config *c, st
 /* Check the relations between keys (a body must fit the memory of all uploads, ...).
  * STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_err *err);
+/* Name i of the environment variables of settings, some of them in out; "" past the last one. */
+const char *steno_config_variable(size_t i, char *out, size_t size);
+/* What the one port needs; the strings are c's. */
+struct steno_port_settings steno_config_port(const struct steno_config *c);
 /* Where the value of a setting comes from: "FILE:LINE: ", "environment variable NAME: " or "".
  * text: SECTION.KEY, and anything behind it. */
 void steno_config_place(const struct steno_config *c, const char *text, char *out, size_t size);
 /* Tell of each environment variable whose name begins with STENO_, is of no program of ours, and is
  * by a letter or two that of one: what it should have set stays as it was. Other names may be
- * anybody's, such as those that Kubernetes gives (STENO_SERVICE_HOST). Returns their number. */
+ * anybody's, such as those that Kubernetes gives (STENO_SERVICE_HOST). Returns their number.
+ * In misspelt.c. */
 size_t steno_config_misspelt(void (*tell)(const char *message));
 /* Complete what a stream did not set from the options of [model] and from model.search: its beam,
  * in io, and the options that its model's family has. STENO_ERR_INVAL as of

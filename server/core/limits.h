@@ -5,8 +5,8 @@
 #define STENO_SERVER_LIMITS_H
 
 #include "base/status.h"
+#include "server/base/stats.h"
 #include "server/core/config.h"
-#include "server/watch/stats.h"
 
 typedef struct steno_limits steno_limits;
 

@@ -1,4 +1,5 @@
 #include "server/core/server.h"
+#include "server/port/address.h"
 
 #include <stdio.h>
 #include <string.h>

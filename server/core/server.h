@@ -5,16 +5,13 @@
 
 #include "audio/container.h"
 #include "protocol/vad.h"
+#include "server/base/stats.h"
 #include "server/core/config.h"
 #include "server/core/keys.h"
 #include "server/core/limits.h"
 #include "server/core/models.h"
-#include "server/http/waker.h"
 #include "server/port/origin.h"
 #include "server/port/proxy.h"
-#include "server/watch/stats.h"
-#include "server/watch/trace.h"
-#include "server/watch/usage.h"
 #include "steno.h"
 
 #include <stdatomic.h>
@@ -26,13 +23,13 @@ struct steno_server {
     steno_limits *limits;
     steno_keys *keys;
     struct steno_stats *stats;
-    steno_vad *vad_rule, *vad_net; /* speech detectors; vad_net NULL: no silero-vad */
-    steno_decoders *decoders;      /* processes of steno-decode */
-    steno_waker *waker;            /* for their pipes */
-    steno_tracer *tracer;          /* NULL: no traces */
-    steno_usage_file *usage;       /* NULL: not kept */
-    int64_t started;               /* s since 1970 */
-    atomic_int leaving;            /* enum steno_leaving; relaxed: it orders nothing */
+    steno_vad *vad_rule, *vad_net;  /* speech detectors; vad_net NULL: no silero-vad */
+    steno_decoders *decoders;       /* processes of steno-decode */
+    struct steno_waker *waker;      /* for their pipes */
+    struct steno_tracer *tracer;    /* NULL: no traces */
+    struct steno_usage_file *usage; /* NULL: not kept */
+    int64_t started;                /* s since 1970 */
+    atomic_int leaving;             /* enum steno_leaving; relaxed: it orders nothing */
 };
 
 /* Open the detectors: the rule, and the network that vad.model names or that was fetched. Errors of

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/threads.h"
-#include "cli/libcurl.h"
+#include "curl/libcurl.h"
 #include "server/watch/trace.h"
 
 #define REDIRECTS 3

@@ -5,13 +5,13 @@
 #include "base/threads.h"
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
+#include "server/base/log.h"
+#include "server/http/cors.h"
 #include "server/http/upload.h"
 #include "server/live/upgrade.h"
 #include "server/port/address.h"
-#include "server/port/cors.h"
 #include "server/port/head.h"
 #include "server/port/refusal.h"
-#include "server/watch/log.h"
 
 #include <assert.h>
 #include <ctype.h>

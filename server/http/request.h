@@ -11,6 +11,7 @@
 #include "server/jobs/job_service.h"
 #include "server/live/ws.h"
 #include "server/watch/health.h"
+#include "server/watch/trace.h"
 
 #include <microhttpd.h>
 #include <stdatomic.h>

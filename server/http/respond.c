@@ -4,8 +4,8 @@
 #include "protocol/openai_rest.h"
 #include "protocol/whisper_asr.h"
 #include "protocol/whisper_cpp.h"
+#include "server/http/cors.h"
 #include "server/http/request.h"
-#include "server/port/cors.h"
 #include "server/port/refusal.h"
 
 #include <math.h>

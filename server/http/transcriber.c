@@ -8,6 +8,7 @@
 
 #include "base/threads.h"
 #include "protocol/dialect.h"
+#include "server/http/waker.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

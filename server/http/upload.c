@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "protocol/deepgram.h"
+#include "server/base/log.h"
 #include "server/http/fetch.h"
-#include "server/watch/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

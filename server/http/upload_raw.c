@@ -1,8 +1,8 @@
 #include "server/http/upload_internal.h"
 
 #include "base/clock.h"
+#include "server/base/log.h"
 #include "server/port/refusal.h"
-#include "server/watch/log.h"
 
 #include <stdio.h>
 #include <sys/socket.h>

@@ -3,11 +3,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/threads.h"
-#include "cli/libcurl.h"
+#include "curl/libcurl.h"
 #include "protocol/deepgram.h"
+#include "server/base/log.h"
 #include "server/http/request.h"
 #include "server/jobs/job_json.h"
-#include "server/watch/log.h"
+#include "server/watch/trace.h"
 
 #include <openssl/hmac.h>
 #include <stdatomic.h>

@@ -16,8 +16,9 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "server/base/log.h"
 #include "server/http/upload_internal.h"
-#include "server/watch/log.h"
+#include "server/watch/trace.h"
 
 #include <math.h>
 #include <stdio.h>

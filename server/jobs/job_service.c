@@ -3,12 +3,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/threads.h"
+#include "server/base/log.h"
 #include "server/http/request.h"
 #include "server/jobs/job_hooks.h"
 #include "server/jobs/job_redis.h"
 #include "server/jobs/job_runner.h"
 #include "server/jobs/job_sqlite.h"
-#include "server/watch/log.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 #ifndef STENO_SERVER_JOB_SERVICE_H
 #define STENO_SERVER_JOB_SERVICE_H
 
+#include "server/base/metrics.h"
 #include "server/jobs/job_queue.h"
 #include "server/jobs/job_spool.h"
-#include "server/watch/metrics.h"
 
 struct steno_services;
 typedef struct steno_job_service steno_job_service;

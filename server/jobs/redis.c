@@ -1,7 +1,7 @@
 #include "server/jobs/redis.h"
 
 #include "base/clock.h"
-#include "server/watch/log.h"
+#include "server/base/log.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "base/threads.h"
+#include "server/base/log.h"
 #include "server/live/history.h"
 #include "server/live/session_commands.h"
-#include "server/watch/log.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -11,9 +11,9 @@
 #ifndef STENO_SERVER_SESSION_STORE_H
 #define STENO_SERVER_SESSION_STORE_H
 
+#include "server/base/metrics.h"
 #include "server/jobs/redis.h"
 #include "server/live/ws_session.h"
-#include "server/watch/metrics.h"
 
 #define STENO_SESSION_STORE_BYTES (64u << 20)
 

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/watch/log.h"
+#include "server/base/log.h"
 
 #define SWEEP_US (1000 * 1000)
 #define LINGER_S 2 /* longest time of reading after the last message */

@@ -6,9 +6,10 @@
 #define STENO_SERVER_WS_ADMISSION_H
 
 #include "protocol/dialect.h"
+#include "server/base/log.h"
 #include "server/live/handshake.h"
 #include "server/live/ws.h"
-#include "server/watch/log.h"
+#include "server/watch/trace.h"
 
 #include <pthread.h>
 

@@ -17,10 +17,10 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "protocol/query.h"
+#include "server/base/log.h"
 #include "server/core/credentials.h"
 #include "server/port/address.h"
 #include "server/port/refusal.h"
-#include "server/watch/log.h"
 
 #define SOCKET_SEND_BYTES 65536 /* kernel's buffer of unread answers; Linux doubles it */
 #define WRITE_BYTES 16384       /* of messages written at a time */

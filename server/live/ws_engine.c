@@ -4,7 +4,7 @@
 
 #include "audio/ogg_opus.h"
 #include "base/clock.h"
-#include "server/watch/log.h"
+#include "server/base/log.h"
 
 #include <stdio.h>
 

@@ -11,6 +11,7 @@
 #include "server/live/ws.h"
 #include "server/live/ws_admission.h"
 #include "server/live/ws_session.h"
+#include "server/http/waker.h"
 
 #include <libwebsockets.h>
 #include <pthread.h>

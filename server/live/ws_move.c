@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 #include "protocol/session_head.h"
+#include "server/base/log.h"
 #include "server/live/session_store.h"
-#include "server/watch/log.h"
 
 #define TAKEN_OVER 4001
 

@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "protocol/query.h"
+#include "server/base/log.h"
 #include "server/core/credentials.h"
-#include "server/watch/log.h"
 
 #define TAKEN_OVER 4001 /* close code of the old connection (RFC 6455, 7.4.2: private use) */
 

@@ -14,13 +14,13 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
+#include "server/base/log.h"
 #include "server/port/address.h"
 #include "server/port/head.h"
 #include "server/port/listeners.h"
 #include "server/port/origin.h"
 #include "server/port/refusal.h"
 #include "server/port/retry_spreader.h"
-#include "server/watch/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +67,7 @@ struct host { /* connections of one address */
 };
 
 struct steno_acceptor {
-    const struct steno_config *conf;
+    struct steno_port_settings set;
     struct steno_stats *stats;
     steno_acceptor_fn fn;
     void *user;
@@ -137,7 +137,7 @@ static enum steno_rejection enter_host(steno_acceptor *a, const struct sockaddr_
     if (!steno_address_host(addr, host) || steno_networks_hold(&a->trusted, addr))
         return STENO_REJECTIONS;
     h = find_host(a, addr, &link);
-    if (a->conf->per_address && h && h->n >= a->conf->per_address)
+    if (a->set.per_address && h && h->n >= a->set.per_address)
         return STENO_REJECT_ADDRESS;
     if (!h) {
         h = calloc(1, sizeof *h);
@@ -164,7 +164,7 @@ static enum steno_rejection count_in(steno_acceptor *a, const struct steno_peer 
 {
     enum steno_rejection why = STENO_REJECT_CONNECTIONS;
     pthread_mutex_lock(&a->lock);
-    if (a->total < a->conf->connections)
+    if (a->total < a->set.connections)
         why = enter_host(a, &peer->addr);
     if (why == STENO_REJECTIONS)
         a->total++;
@@ -338,7 +338,7 @@ static void send_error(const steno_acceptor *a, int fd, const char *p, size_t n,
     char extra[STENO_ORIGIN_LINES + 64], cors[STENO_ORIGIN_LINES];
     size_t len = 0;
     const char *origin = steno_request_head_value(p, n, "Origin", &len);
-    steno_origin_lines(a->conf->cors_origins, origin, len, cors);
+    steno_origin_lines(a->set.cors_origins, origin, len, cors);
     snprintf(extra, sizeof extra, "%s%s", more, cors);
     steno_refusal_send(fd, status, code, message, extra);
 }
@@ -348,7 +348,7 @@ static void send_early_error(const steno_acceptor *a, int fd, int status, const 
                              const char *message, const char *more)
 {
     char head[4096];
-    ssize_t n = *a->conf->cors_origins ? recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT) : 0;
+    ssize_t n = *a->set.cors_origins ? recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT) : 0;
     send_error(a, fd, head, n > 0 ? (size_t)n : 0, status, code, message, more);
 }
 
@@ -359,7 +359,7 @@ static void send_busy(steno_acceptor *a, int fd, enum steno_rejection why, bool 
                                                       : "too many connections";
     char retry[48];
     snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n",
-             steno_retry_spreader_next(&a->spreader, steno_now_ns(), a->conf->retry_after));
+             steno_retry_spreader_next(&a->spreader, steno_now_ns(), a->set.retry_after));
     if (wyoming)
         steno_refusal_send_wyoming(fd, "busy", message);
     else
@@ -473,7 +473,7 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
         on_hello(a, c);
         return;
     }
-    if (!c->tls && a->conf->tls_required) {
+    if (!c->tls && a->set.tls_required) {
         send_error(a, c->fd, head, (size_t)n, 400, "tls_required",
                    "this server speaks TLS: https or wss", "");
         refuse_conn(a, c);
@@ -555,7 +555,7 @@ static void add_conn(steno_acceptor *a, int fd, const struct steno_peer *peer, b
         return;
     }
     c->peer = *peer;
-    c->proxied = a->conf->proxy_protocol && steno_networks_hold(&a->trusted, &peer->addr);
+    c->proxied = a->set.proxy_protocol && steno_networks_hold(&a->trusted, &peer->addr);
     on_waiting(a, c, false); /* under load the head is here already, and epoll is not needed */
 }
 
@@ -627,7 +627,7 @@ static void take_lingering(steno_acceptor *a)
 
 static void expire(steno_acceptor *a, int64_t now)
 {
-    const int64_t header = (int64_t)(a->conf->header_timeout * 1e9);
+    const int64_t header = (int64_t)(a->set.header_timeout * 1e9);
     struct conn *c;
     while ((c = a->waiting.first) && now - c->since >= header) {
         char byte;
@@ -717,13 +717,13 @@ static steno_status watch_listeners(steno_acceptor *a, steno_err *err)
 
 static bool make_table(steno_acceptor *a)
 {
-    a->n_conns = (uint32_t)a->conf->connections + LINGER_MAX;
+    a->n_conns = (uint32_t)a->set.connections + LINGER_MAX;
     a->conns = calloc(a->n_conns, sizeof *a->conns);
     a->linger = calloc(LINGER_QUEUE, sizeof *a->linger);
     return a->conns && a->linger;
 }
 
-steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config *conf,
+steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_port_settings *set,
                                  struct steno_stats *stats, steno_acceptor_fn fn, void *user,
                                  steno_err *err)
 {
@@ -732,7 +732,7 @@ steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config
     steno_acceptor *a = calloc(1, sizeof *a);
     if (!a)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    a->conf = conf;
+    a->set = *set;
     a->stats = stats;
     a->fn = fn;
     a->user = user;
@@ -745,8 +745,8 @@ steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     else if (a->epoll < 0 || a->wake < 0 || epoll_ctl(a->epoll, EPOLL_CTL_ADD, a->wake, &ev))
         st = steno_fail(err, STENO_ERR_INTERNAL, "epoll: %s", strerror(errno));
-    else if ((st = steno_networks_parse(conf->trusted_proxies, &a->trusted, err)) == STENO_OK)
-        st = steno_listeners_open(&a->listeners, conf, err);
+    else if ((st = steno_networks_parse(set->trusted_proxies, &a->trusted, err)) == STENO_OK)
+        st = steno_listeners_open(&a->listeners, set, err);
     if (!st)
         st = watch_listeners(a, err);
     if (st) {

@@ -10,11 +10,11 @@
 #define STENO_SERVER_ACCEPTOR_H
 
 #include "base/status.h"
-#include "server/core/config.h"
+#include "server/base/stats.h"
 #include "server/port/address.h"
 #include "server/port/proxy.h"
+#include "server/port/settings.h"
 #include "server/port/tls.h"
-#include "server/watch/stats.h"
 
 #include <sys/socket.h>
 
@@ -26,14 +26,15 @@ struct steno_peer {
 };
 
 /* head: [len] the request head up to and including its empty line, not NUL-terminated. NULL: the
- * connection came to an address of conf->wyoming_listen, whose clients send none. The callback
+ * connection came to an address of set->wyoming_listen, whose clients send none. The callback
  * takes ownership of fd, which is non-blocking and has every byte still unread. Runs on the
  * acceptor's thread. */
 typedef void (*steno_acceptor_fn)(void *user, int fd, const struct steno_peer *peer,
                                   const char *head, size_t len);
 
-/* Open the listening sockets (steno_listeners_open) and what serves them. */
-STENO_MUST steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config *conf,
+/* Open the listening sockets (steno_listeners_open) and what serves them. set is copied. */
+STENO_MUST steno_status steno_acceptor_open(steno_acceptor **out,
+                                            const struct steno_port_settings *set,
                                             struct steno_stats *stats, steno_acceptor_fn fn,
                                             void *user, steno_err *err);
 /* Connections that begin with a TLS hello go through tls, which outlives the acceptor's thread.

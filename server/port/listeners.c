@@ -15,14 +15,14 @@
 #define BACKLOG 1024
 
 /* Add a listening socket; l takes ownership of it. path: of a unix socket that close removes. */
-static steno_status keep(struct steno_listeners *l, int fd, const struct steno_config *conf,
+static steno_status keep(struct steno_listeners *l, int fd, const struct steno_port_settings *set,
                          bool wyoming, const char *path, steno_err *err)
 {
     struct steno_listener *it = &l->at[l->n++];
     struct sockaddr_storage bound;
     socklen_t len = sizeof bound;
     char text[STENO_ADDRESS_TEXT], url[STENO_ADDRESS_TEXT + 16];
-    const char *scheme = conf->tls_required ? "https://" : "http://";
+    const char *scheme = set->tls_required ? "https://" : "http://";
     *it = (struct steno_listener){fd, NULL, wyoming, path ? strdup(path) : NULL};
     memset(&bound, 0, sizeof bound);
     if (getsockname(fd, (struct sockaddr *)&bound, &len))
@@ -110,7 +110,7 @@ steno_status steno_listeners_try(const struct steno_address *addr, steno_err *er
     return STENO_OK;
 }
 
-static steno_status bind_one(struct steno_listeners *l, const struct steno_config *conf,
+static steno_status bind_one(struct steno_listeners *l, const struct steno_port_settings *set,
                              const struct steno_address *addr, bool wyoming, steno_err *err)
 {
     const char *path = addr->addr.ss_family == AF_UNIX ? path_of(addr) : NULL;
@@ -123,10 +123,10 @@ static steno_status bind_one(struct steno_listeners *l, const struct steno_confi
     }
     if (path) /* like a port: every local user may connect who may enter its directory */
         (void)chmod(path, 0666);
-    return keep(l, fd, conf, wyoming, path, err);
+    return keep(l, fd, set, wyoming, path, err);
 }
 
-static steno_status take_passed(struct steno_listeners *l, const struct steno_config *conf,
+static steno_status take_passed(struct steno_listeners *l, const struct steno_port_settings *set,
                                 int passed, steno_err *err)
 {
     steno_status st = STENO_OK;
@@ -139,31 +139,31 @@ static steno_status take_passed(struct steno_listeners *l, const struct steno_co
             return steno_fail(err, STENO_ERR_INVAL,
                               "descriptor %d from systemd is not a listening stream socket", fd);
         (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-        st = keep(l, fd, conf, false, NULL, err);
+        st = keep(l, fd, set, false, NULL, err);
     }
     return st;
 }
 
-static steno_status bind_list(struct steno_listeners *l, const struct steno_config *conf,
+static steno_status bind_list(struct steno_listeners *l, const struct steno_port_settings *set,
                               bool wyoming, steno_err *err)
 {
     struct steno_address addresses[STENO_MAX_ADDRESSES];
     size_t n = 0;
     steno_status st =
-        steno_address_parse_list(wyoming ? conf->wyoming_listen : conf->listen, addresses, &n, err);
+        steno_address_parse_list(wyoming ? set->wyoming_listen : set->listen, addresses, &n, err);
     for (size_t i = 0; i < n && !st; i++)
-        st = bind_one(l, conf, &addresses[i], wyoming, err);
+        st = bind_one(l, set, &addresses[i], wyoming, err);
     return st;
 }
 
-steno_status steno_listeners_open(struct steno_listeners *l, const struct steno_config *conf,
+steno_status steno_listeners_open(struct steno_listeners *l, const struct steno_port_settings *set,
                                   steno_err *err)
 {
     int passed = sd_listen_fds(1);
     steno_status st =
-        passed > 0 ? take_passed(l, conf, passed, err) : bind_list(l, conf, false, err);
-    if (!st && *conf->wyoming_listen)
-        st = bind_list(l, conf, true, err);
+        passed > 0 ? take_passed(l, set, passed, err) : bind_list(l, set, false, err);
+    if (!st && *set->wyoming_listen)
+        st = bind_list(l, set, true, err);
     return st;
 }
 

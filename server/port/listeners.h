@@ -4,8 +4,8 @@
 #define STENO_SERVER_LISTENERS_H
 
 #include "base/status.h"
-#include "server/core/config.h"
 #include "server/port/address.h"
+#include "server/port/settings.h"
 
 #include <sys/un.h>
 
@@ -23,14 +23,15 @@ struct steno_listeners {
     size_t n;
 };
 
-/* Bind every address of conf->listen, or take the sockets that systemd passed (sd_listen_fds(3));
- * then bind those of conf->wyoming_listen. l: zeroed; close it on failure too.
+/* Bind every address of set->listen, or take the sockets that systemd passed (sd_listen_fds(3));
+ * then bind those of set->wyoming_listen. l: zeroed; close it on failure too.
  * STENO_ERR_IO names the address ("127.0.0.1:8080: Address already in use"). */
 STENO_MUST steno_status steno_listeners_open(struct steno_listeners *l,
-                                             const struct steno_config *conf, steno_err *err);
+                                             const struct steno_port_settings *set,
+                                             steno_err *err);
 /* Close every socket and remove the files of unix sockets. A second call does nothing. */
 void steno_listeners_close(struct steno_listeners *l);
-/* The port of the first address of conf->wyoming_listen; 0: there is none. */
+/* The port of the first address of set->wyoming_listen; 0: there is none. */
 uint16_t steno_listeners_wyoming_port(const struct steno_listeners *l);
 /* Try to bind an address, and release it. STENO_ERR_BUSY: it is in use; STENO_ERR_IO: it cannot be
  * bound. */

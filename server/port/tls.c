@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
-#include "server/watch/log.h"
+#include "server/base/log.h"
 
 #include <errno.h>
 #include <openssl/err.h>

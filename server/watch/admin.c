@@ -1,8 +1,8 @@
 #define _GNU_SOURCE /* accept4, pthread_setname_np */
 #include "server/watch/admin.h"
 
+#include "server/base/log.h"
 #include "server/watch/agent.h"
-#include "server/watch/log.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "server/base/log.h"
 #include "server/port/listeners.h"
-#include "server/watch/log.h"
 
 #define CLIENTS 8
 #define LINE_BYTES 256

@@ -2,8 +2,8 @@
 #include "server/watch/agent.h"
 
 #include "base/threads.h"
+#include "server/base/log.h"
 #include "server/port/address.h"
-#include "server/watch/log.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
-#include "server/watch/log.h"
+#include "server/base/log.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
-#include "cli/libcurl.h"
+#include "curl/libcurl.h"
 #include "protocol/json_text.h"
-#include "server/watch/log.h"
+#include "server/base/log.h"
 #include "steno.h"
 
 #include <math.h>

@@ -13,9 +13,9 @@
 
 #include "base/buf.h"
 #include "pool/pool.h"
+#include "server/base/metrics.h"
 #include "server/core/config.h"
 #include "server/port/address.h"
-#include "server/watch/metrics.h"
 #include "server/watch/traceparent.h"
 
 typedef struct steno_tracer steno_tracer;

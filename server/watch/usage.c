@@ -3,7 +3,7 @@
 #include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/threads.h"
-#include "server/watch/log.h"
+#include "server/base/log.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -4,8 +4,8 @@
 /* link: server/http/hangup.c */
 /* link: server/port/origin.c */
 /* link: server/core/limits.c server/port/listeners.c server/port/proxy.c */
-/* link: server/port/retry_spreader.c server/watch/metrics.c */
-/* link: server/watch/stats.c server/core/config.c server/port/address.c server/watch/log.c */
+/* link: server/port/retry_spreader.c server/base/metrics.c */
+/* link: server/base/stats.c server/core/config.c server/port/address.c server/base/log.c */
 /* The 1st, 2nd, ... nth call fails until the scenario passes: settings, forms, answers, metrics,
  * the port. Each time there is an error with a message and no leak (AddressSanitizer's build
  * checks), and at last success. */
@@ -411,8 +411,9 @@ static steno_status open_port(steno_acceptor **a, struct steno_config *c,
     *stats = st ? NULL : steno_stats_new();
     if (!st && !*stats)
         st = steno_fail(err, STENO_ERR_NOMEM, "stats");
+    const struct steno_port_settings port = steno_config_port(c);
     if (!st)
-        st = steno_acceptor_open(a, c, *stats, on_head, NULL, err);
+        st = steno_acceptor_open(a, &port, *stats, on_head, NULL, err);
     if (!st) {
         st = steno_acceptor_start(*a, err);
         if (st)

@@ -4,7 +4,7 @@
  * requested form. There are no sockets and no pool; the order of the calls is that of transcriber.c
  * and upload.c. */
 /* link: server/core/credentials.c server/core/keys.c server/port/retry_spreader.c */
-/* link: server/http/upload_form.c server/core/limits.c server/watch/metrics.c */
+/* link: server/http/upload_form.c server/core/limits.c server/base/metrics.c */
 /* covers: server/http/upload_form.c protocol/openai_rest.c protocol/result_json.c */
 /* covers: protocol/subtitle.c */
 /* covers: protocol/transcript.c protocol/whisper_cpp.c protocol/whisper_asr.c */

@@ -3,13 +3,14 @@
 /* link: server/port/proxy.c server/port/tls.c server/port/listeners.c */
 /* link: server/port/acceptor.c server/port/retry_spreader.c server/port/refusal.c */
 /* link: server/port/head.c server/port/origin.c */
-/* link: server/watch/metrics.c server/watch/stats.c server/core/config.c server/port/address.c */
-/* link: server/watch/log.c */
+/* link: server/base/metrics.c server/base/stats.c server/core/config.c server/port/address.c */
+/* link: server/base/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "server/core/config.h"
 #include "server/port/acceptor.h"
 #include "server/port/head.h"
 #include "tests/support/read_all.h"
@@ -171,7 +172,8 @@ static void open_fixture(struct fixture *f, const char *setting)
     f->stats = steno_stats_new();
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->came, NULL);
-    if (steno_acceptor_open(&f->acceptor, &f->conf, f->stats, on_head, f, &err))
+    const struct steno_port_settings port = steno_config_port(&f->conf);
+    if (steno_acceptor_open(&f->acceptor, &port, f->stats, on_head, f, &err))
         fail_msg("%s", err.msg);
     assert_int_equal(sscanf(steno_acceptor_url(f->acceptor, 0), "http://127.0.0.1:%d", &f->port),
                      1);
@@ -422,7 +424,8 @@ static void port_in_use_is_named(void **state)
     snprintf(want, sizeof want, "127.0.0.1:%d: Address already in use", f.port);
     assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
     assert_int_equal(steno_config_assign(&c, setting, STENO_CONFIG_FLAG, NULL), STENO_OK);
-    assert_int_equal(steno_acceptor_open(&a, &c, f.stats, on_head, &f, &err), STENO_ERR_IO);
+    const struct steno_port_settings port = steno_config_port(&c);
+    assert_int_equal(steno_acceptor_open(&a, &port, f.stats, on_head, &f, &err), STENO_ERR_IO);
     assert_string_equal(err.msg, want);
     steno_config_free(&c);
     close_fixture(&f);
@@ -438,7 +441,8 @@ static steno_status open_at(const char *path, steno_acceptor **a, struct fixture
     assert_int_equal(steno_config_init(&f->conf, NULL), STENO_OK);
     assert_int_equal(steno_config_assign(&f->conf, setting, STENO_CONFIG_FLAG, NULL), STENO_OK);
     f->stats = steno_stats_new();
-    st = steno_acceptor_open(a, &f->conf, f->stats, on_head, f, err);
+    const struct steno_port_settings port = steno_config_port(&f->conf);
+    st = steno_acceptor_open(a, &port, f->stats, on_head, f, err);
     if (!st)
         steno_acceptor_close(*a);
     steno_stats_free(f->stats);

@@ -1,4 +1,5 @@
-/* link: server/core/config.c server/port/proxy.c server/port/address.c server/watch/log.c */
+/* link: server/core/config.c server/core/misspelt.c server/port/proxy.c server/port/address.c */
+/* link: server/base/log.c */
 /* Settings: types, ranges and sources; which values are refused and how the message names them. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* Which hosts and addresses a URL of a client may reach. */
-/* link: server/http/fetch.c engine/cli/libcurl.c server/core/limits.c */
+/* link: server/http/fetch.c engine/curl/libcurl.c server/core/limits.c */
 /* link: server/port/retry_spreader.c */
-/* link: server/watch/stats.c server/watch/metrics.c server/core/server.c server/port/proxy.c */
+/* link: server/base/stats.c server/base/metrics.c server/core/server.c server/port/proxy.c */
 /* link: server/port/address.c */
 /* link: server/core/keys.c server/port/origin.c */
-/* link: server/watch/log.c server/watch/trace.c server/watch/traceparent.c server/core/config.c */
+/* link: server/base/log.c server/watch/trace.c server/watch/traceparent.c server/core/config.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

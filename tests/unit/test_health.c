@@ -1,8 +1,8 @@
 /* Liveness, readiness and the messages to systemd's watchdog, over a fake pool. */
 /* link: server/watch/health.c server/core/limits.c server/port/retry_spreader.c */
-/* link: server/watch/metrics.c server/watch/stats.c */
+/* link: server/base/metrics.c server/base/stats.c */
 /* link: server/core/config.c server/port/proxy.c */
-/* link: server/port/address.c server/watch/log.c */
+/* link: server/port/address.c server/base/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

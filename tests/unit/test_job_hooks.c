@@ -1,11 +1,11 @@
 /* Callbacks of jobs: the signature, and the delays between tries. */
 /* link: server/jobs/job_hooks.c server/jobs/job_json.c server/jobs/job_queue.c */
 /* link: server/http/fetch.c */
-/* link: engine/cli/libcurl.c server/watch/trace.c server/watch/traceparent.c */
+/* link: engine/curl/libcurl.c server/watch/trace.c server/watch/traceparent.c */
 /* link: server/core/config.c */
 /* link: server/port/address.c server/port/proxy.c */
-/* link: server/core/limits.c server/port/retry_spreader.c server/watch/stats.c */
-/* link: server/watch/metrics.c server/watch/log.c */
+/* link: server/core/limits.c server/port/retry_spreader.c server/base/stats.c */
+/* link: server/base/metrics.c server/base/log.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
  * on Redis' clock. */
 /* link: server/jobs/job_redis.c server/jobs/job_scripts.c server/jobs/job_queue.c */
 /* link: server/jobs/redis.c */
-/* link: server/jobs/redis_url.c server/jobs/redis_call.c server/watch/log.c */
+/* link: server/jobs/redis_url.c server/jobs/redis_call.c server/base/log.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

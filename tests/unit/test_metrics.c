@@ -1,17 +1,17 @@
 /* The metrics registry, its text format, and the counters of admission. */
-/* link: server/watch/metrics.c server/watch/stats.c server/core/limits.c */
+/* link: server/base/metrics.c server/base/stats.c server/core/limits.c */
 /* link: server/port/retry_spreader.c server/core/config.c */
 /* link: server/port/proxy.c */
 /* link: server/port/address.c */
-/* link: server/watch/log.c */
+/* link: server/base/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "server/base/stats.h"
 #include "server/core/limits.h"
-#include "server/watch/stats.h"
 
 #include <math.h>
 #include <pthread.h>

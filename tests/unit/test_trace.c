@@ -1,7 +1,7 @@
 /* traceparent, and the JSON of spans. */
-/* link: server/watch/trace.c server/watch/traceparent.c server/watch/metrics.c */
+/* link: server/watch/trace.c server/watch/traceparent.c server/base/metrics.c */
 /* link: server/core/config.c server/port/address.c */
-/* link: server/port/proxy.c server/watch/log.c engine/cli/libcurl.c */
+/* link: server/port/proxy.c server/base/log.c engine/curl/libcurl.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -7,9 +7,9 @@
 /* link: server/port/acceptor.c */
 /* link: server/port/origin.c */
 /* link: server/port/proxy.c server/port/tls.c server/port/head.c */
-/* link: server/watch/trace.c server/watch/traceparent.c engine/cli/libcurl.c */
-/* link: server/watch/metrics.c server/watch/stats.c server/core/config.c server/port/address.c */
-/* link: server/watch/log.c */
+/* link: server/watch/trace.c server/watch/traceparent.c engine/curl/libcurl.c */
+/* link: server/base/metrics.c server/base/stats.c server/core/config.c server/port/address.c */
+/* link: server/base/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -611,7 +611,8 @@ static void heads_in_pieces_are_answered_when_they_are_whole(void **state)
     open_fixture(h, "server.listen=127.0.0.1:0", NULL);
     pthread_mutex_init(&e.lock, NULL);
     pthread_cond_init(&e.came, NULL);
-    assert_int_equal(steno_acceptor_open(&e.acceptor, &h->conf, h->srv.stats, on_head, &e, NULL),
+    const struct steno_port_settings port = steno_config_port(&h->conf);
+    assert_int_equal(steno_acceptor_open(&e.acceptor, &port, h->srv.stats, on_head, &e, NULL),
                      STENO_OK);
     h->models.full = true;
     assert_int_equal(steno_acceptor_start(e.acceptor, NULL), STENO_OK);

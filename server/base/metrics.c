@@ -2,7 +2,7 @@
  * Values are doubles in 64-bit atomics. A compare-and-swap loop adds, so counters of seconds and of
  * events work alike, and counts are exact up to 2^53. The order is relaxed everywhere: a metric
  * publishes no other memory. */
-#include "server/watch/metrics.h"
+#include "server/base/metrics.h"
 
 #include <math.h>
 #include <pthread.h>

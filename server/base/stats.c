@@ -1,4 +1,4 @@
-#include "server/watch/stats.h"
+#include "server/base/stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "server/port/cors.h"
+#include "server/http/cors.h"
 
 #include "server/port/origin.h"
 

@@ -1,4 +1,4 @@
-#include "cli/libcurl.h"
+#include "curl/libcurl.h"
 
 #include <dlfcn.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #define STENO_SERVER_STATS_H
 
 #include "pool/pool.h"
-#include "server/watch/metrics.h"
+#include "server/base/metrics.h"
 #include "steno.h"
 
 /* Label api. */

@@ -1,4 +1,4 @@
-#include "server/watch/log.h"
+#include "server/base/log.h"
 
 #include <stdarg.h>
 #include <stdio.h>
