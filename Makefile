@@ -99,7 +99,7 @@ public_headers := engine/base/error.h engine/base/precision.h engine/steno.h
 
 .DEFAULT_GOAL := all
 
-.PHONY: all abi wheel manylinux check check-asan check-ubsan check-tsan check-clients check-faults check-slow install uninstall dist \
+.PHONY: all abi wheel manylinux check check-asan check-ubsan check-tsan check-clients check-faults check-slow check-long install uninstall dist \
         deb container reproducible distcheck clean distclean help bench plots bench-espnet kbench fuzz fuzz-graphs coverage-fuzz lint format docs options sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak soak-programs
 
@@ -292,7 +292,7 @@ soak-programs: $(B)/stenod $(B)/loadtest/steno-load $(if $(MODEL),$(B)/steno)
 soak: soak-programs ## mixed clients and reloads for MINUTES (3): memory, descriptors, latency, metrics are judged; MODEL=DIR: with Whisper; SOAK="--reload 5": its options
 	@B=$(B) loadtest/soak.py --minutes $(or $(MINUTES),3) $(if $(MODEL),--model $(MODEL)) $(SOAK)
 
-check: ## install what tests need, build, run all tests; last line "N passed, M failed"
+check: ## install what tests need, build, run all tests but the slow ones; last line "N passed, M failed"
 	@tests/check.sh
 check-asan: ## unit, fuzz-replay and integration tests under AddressSanitizer
 	@tests/check.sh --san address
@@ -305,8 +305,10 @@ check-faults: ## fault injection only
 check-clients: all ## clients that need much to be installed: LiveKit, pipecat, Node.js, Java (1 GB; docs/clients.md)
 	@tests/clients/setup.sh
 	@STENO_BUILD=$(CURDIR)/$(B) STENO_CLIENTS_LARGE=1 build/venv/bin/python tests/integration/test_clients_large.py
-check-slow: ## long fuzzing and soak runs
+check-slow: ## the slow tests: emulated processors, pairs with other programs, Redis that fails
 	@tests/check.sh --slow
+check-long: ## all tests, some in forms that take hours
+	@tests/check.sh --long
 demo: ## build, fetch a model of English, start the server, transcribe by upload and live stream
 	@tests/demo.sh
 bench: all ## against ONNX Runtime: tables, JSON (long; goes on where it was cut short): BENCH="--only silero"

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# All tests. check.sh [--san address|undefined|thread] [--slow] [--only KIND] [--name REGEX] [--shared]
-#   KIND: unit fuzz kernels scripts integration faults; REGEX: only programs whose names it matches
-#   --shared: only programs that read recorded data in ../shared
+# Tests: all but the slow programs. check.sh [--slow] [--shared] [--long] [--only KIND] [--name REGEX] [--san LIST]
+#   --slow: only the slow programs (below, by name)
+#   --shared: only programs that read recorded data in ../shared, slow or not
+#   --long: all programs; those of HTTP, faults and killed servers in their long forms
+#   KIND: unit fuzz kernels scripts integration faults; REGEX: programs whose names it matches, slow or not
+#   --san: all programs, built with sanitizers: address, undefined, thread
 # Every test program speaks TAP; the last line is "N passed, M failed[, K skipped]".
 set -u
 cd "$(dirname "$0")/.." || exit 70
 
-san="" slow=0 only="" name_like="" shared=0
+san="" slow=0 long=0 only="" name_like="" shared=0
 while [ $# -gt 0 ]; do
     case "$1" in
     --san) san=$2; shift ;;
     --slow) slow=1 ;;
+    --long) long=1 ;;
     --only) only=$2; shift ;;
     --name) name_like=$2; shift ;;
     --shared) shared=1 ;;
@@ -18,7 +22,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-export STENO_TEST_SLOW=$slow
+export STENO_TEST_LONG=$long
 variant=${san:-release}
 variant=${variant//,/-}
 B=build/$variant
@@ -115,6 +119,9 @@ longest="integration/test_whisper_parity integration/test_jobs_redis integration
     integration/test_convert_icefall integration/test_jobs arm isa emulated integration/test_espnet_families integration/test_ws integration/test_optimize
     kernels/kcheck counts unit/test_whisper_transcribe integration/test_soak_speech integration/test_whisper_live
     integration/test_whisper_requests unit/test_whisper_stream unit/test_whisper_options unit/test_whisper_together integration/test_models unit/test_pass_large integration/test_espnet_optimize integration/test_faults integration/test_conformance"
+# What a contributor does not wait for: emulated processors, pairs with other programs on real weights, Redis that fails.
+slow_programs="arm emulated isa integration/test_faults integration/test_jobs_redis integration/test_scale integration/test_soak_speech
+    integration/test_whisper_parity integration/test_whisper_requests unit/test_whisper_early unit/test_whisper_transcribe"
 limit=3600 # s: only a hanging program takes this long, even on a busy machine (test_optimize with sanitizers: 70 s, and 640 s at a load of 12)
 queue=()
 want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
@@ -164,13 +171,24 @@ for kind in kernels faults unit fuzz; do
     mapfile -t -O "${#queue[@]}" queue < <(programs $kind $folders)
 done
 
-# By their sources: more than these would do no harm.
+keep() { # from the queue the programs for whose names a command is true: keep COMMAND...
+    mapfile -t queue < <(printf '%s\n' "${queue[@]}" | while read -r line; do
+        ! "$@" "${line%% *}" || echo "$line"
+    done)
+}
+is_slow() { grep -qw -- "$1" <<<"$slow_programs"; }
+is_quick() { ! is_slow "$1"; }
+reads_shared() { case $readers in *" $1 "*) ;; *) false ;; esac; }
 if [ "$shared" = 1 ]; then
+    # By their sources: more than these would do no harm.
     readers=" $(grep -lE 'SHARED|shared/|zoo|support/(shared|whisper_models)\.h' tests/*/test_* tests/arm_engine.sh |
         sed 's,^tests/,,; s,\.[a-z]*$,,; s,^arm_engine$,arm,' | tr '\n' ' ')"
-    mapfile -t queue < <(printf '%s\n' "${queue[@]}" | while read -r line; do
-        case $readers in *" ${line%% *} "*) echo "$line" ;; esac
-    done)
+    keep reads_shared
+elif [ "$slow" = 1 ]; then
+    keep is_slow
+elif [ "$long" = 0 ] && [ -z "$san$only$name_like" ]; then
+    keep is_quick
+    echo "Left to 'make check-slow': $(xargs <<<"$slow_programs")"
 fi
 
 ordered=() sleepers=() workers=()

@@ -23,7 +23,7 @@ from broken import DESCRIPTOR, DISK, HANG, HAS_MEMORY, HEADERS, MEMORY, RECEIVE,
 from daemon import DIGITS_TEXT, ROOT, SAN, SLOW, Skip, case, eventually, tap, until_closed
 from requests_of_all_kinds import ALL, COMMON, FORM_OF_EVENTS, FORM_TYPE, OPEN, PCM, RATE, WAV, administrate, asked, recognized_to_the_end, open_socket, posted, read, upload
 
-EVERY = os.environ.get("STENO_TEST_SLOW") == "1"
+EVERY = os.environ.get("STENO_TEST_LONG") == "1"
 RUNS = 16 if SAN else 120  # number of tried calls per kind, spread evenly over all calls; up to 500 of each if EVERY
 
 

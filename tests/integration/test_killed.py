@@ -25,7 +25,7 @@ OPEN = dict(additional_headers=HEADERS, max_size=None, max_queue=None, compressi
 TIMES = 3  # the digits, each time followed by a pause
 PAUSE = bytes(2 * RATE)
 LONG = (PCM + PAUSE) * TIMES
-PLACES = 60 if os.environ.get("STENO_TEST_SLOW") == "1" else 12  # number of tried calls per kind: the first, the last, some between
+PLACES = 60 if os.environ.get("STENO_TEST_LONG") == "1" else 12  # number of tried calls per kind: the first, the last, some between
 
 
 class Killed(Broken):
