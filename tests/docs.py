@@ -179,6 +179,16 @@ def api_descriptions_have_the_routes_of_the_server():
 
 
 @check
+def openapi_has_the_states_of_jobs():
+    words = re.search(r"names\[STENO_JOB_STATES\] = \{(.*?)\}", read(source("job_queue.c")), re.S)[1]
+    there = ", ".join(re.findall(r'"(\w+)"', words))
+    told = re.findall(r"state: \{enum: \[(queued.*?)\]|name: state.*?enum: \[(queued.*?)\]", read("docs/openapi.yaml"))
+    for one in told or [("nothing", "")]:
+        if "".join(one) != there:
+            yield f"docs/openapi.yaml: {''.join(one)}; job_queue.c: {there}"
+
+
+@check
 def pages_name_the_routes_of_the_server():
     text = "".join(read(f"docs/{p}.md") for p in ("protocol", "server", "jobs", "metrics"))
     for path, _ in routes():

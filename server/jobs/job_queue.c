@@ -6,15 +6,20 @@
 
 const char *steno_job_state_name(enum steno_job_state s)
 {
-    static const char *const names[STENO_JOB_STATES] = {"queued", "running", "done",
-                                                        "failed", "expired", "cancelled"};
+    static const char *const names[STENO_JOB_STATES] = {
+        [STENO_JOB_QUEUED] = "queued",   [STENO_JOB_RUNNING] = "running",
+        [STENO_JOB_DONE] = "done",       [STENO_JOB_FAILED] = "failed",
+        [STENO_JOB_EXPIRED] = "expired", [STENO_JOB_CANCELLED] = "cancelled"};
     return names[s];
 }
 
 const char *steno_callback_state_name(enum steno_callback_state s)
 {
-    static const char *const names[STENO_CALLBACK_STATES] = {"none", "pending", "delivered",
-                                                             "dead"};
+    static const char *const names[STENO_CALLBACK_STATES] = {[STENO_CALLBACK_NONE] = "none",
+                                                             [STENO_CALLBACK_PENDING] = "pending",
+                                                             [STENO_CALLBACK_DELIVERED] =
+                                                                 "delivered",
+                                                             [STENO_CALLBACK_DEAD] = "dead"};
     return names[s];
 }
 

@@ -15,18 +15,19 @@
 #define STENO_SERVER_JOB_QUEUE_H
 
 #include "base/buf.h"
+#include "server/jobs/job_states.h"
 
 #define STENO_JOB_ID 40    /* bytes of an id with its NUL */
 #define STENO_JOB_OWNER 48 /* likewise of an owner, the name of an API key */
 #define STENO_JOB_TRIES 3  /* then a job fails */
 
 enum steno_job_state {
-    STENO_JOB_QUEUED,
-    STENO_JOB_RUNNING,
-    STENO_JOB_DONE,
-    STENO_JOB_FAILED,
-    STENO_JOB_EXPIRED,
-    STENO_JOB_CANCELLED,
+    STENO_JOB_QUEUED = STENO_STORED_QUEUED,
+    STENO_JOB_RUNNING = STENO_STORED_RUNNING,
+    STENO_JOB_DONE = STENO_STORED_DONE,
+    STENO_JOB_FAILED = STENO_STORED_FAILED,
+    STENO_JOB_EXPIRED = STENO_STORED_EXPIRED,
+    STENO_JOB_CANCELLED = STENO_STORED_CANCELLED,
     STENO_JOB_STATES
 };
 
@@ -39,10 +40,10 @@ static inline bool steno_job_is_over(enum steno_job_state s)
 
 /* How the result is delivered to the callback of a job. */
 enum steno_callback_state {
-    STENO_CALLBACK_NONE, /* the job has no callback, or is not over yet */
-    STENO_CALLBACK_PENDING,
-    STENO_CALLBACK_DELIVERED,
-    STENO_CALLBACK_DEAD, /* given up */
+    STENO_CALLBACK_NONE = STENO_STORED_NONE, /* the job has no callback, or is not over yet */
+    STENO_CALLBACK_PENDING = STENO_STORED_PENDING,
+    STENO_CALLBACK_DELIVERED = STENO_STORED_DELIVERED,
+    STENO_CALLBACK_DEAD = STENO_STORED_DEAD, /* given up */
     STENO_CALLBACK_STATES
 };
 const char *steno_callback_state_name(enum steno_callback_state s); /* "none", ...: static */

@@ -7,14 +7,20 @@
 /* clang-format off */
 #include "server/jobs/job_scripts.h"
 
+#include "server/jobs/job_queue.h"
+
 #define FLAGS "#!lua flags=allow-oom\n"
 #define PLAIN "#!lua\n"
 
-/* Functions that the scripts begin with. */
+#define LOCAL(STATE) "local " #STATE " = " STENO_STORED(STATE) "\n"
+
+/* What the scripts begin with. */
 #define COMMON \
     "local P = 'steno:'\n" \
     "local A, c = ARGV, redis.call\n" \
-    "local TRIES = 3\n" \
+    "local TRIES = " STENO_NUMBER_TEXT(STENO_JOB_TRIES) "\n" \
+    LOCAL(QUEUED) LOCAL(RUNNING) LOCAL(DONE) LOCAL(FAILED) LOCAL(EXPIRED) LOCAL(CANCELLED) \
+    LOCAL(NONE) LOCAL(PENDING) LOCAL(DEAD) \
     "local function n(v) return tonumber(v or '0') or 0 end\n" \
     "local function key(id) return P .. 'job:' .. id end\n" \
     "local function add(hash, field, d)\n" \
@@ -35,12 +41,12 @@
     "end\n" \
     "local function move(id, k, to)\n" \
     "  local v = c('HMGET', k, 'state', 'owner', 'seq')\n" \
-    "  local from, owner = v[1], v[2]\n" \
+    "  local from, owner = v[1] and n(v[1]), v[2]\n" \
     "  if from then c('ZREM', P .. 'state:' .. from, id) end\n" \
-    "  if from == '0' then c('ZREM', P .. 'wait:' .. owner, id) c('ZREM', P .. " \
+    "  if from == QUEUED then c('ZREM', P .. 'wait:' .. owner, id) c('ZREM', P .. " \
     "'delayed', id) end\n" \
-    "  if from == '1' and to ~= 1 then add(P .. 'running', owner, -1) end\n" \
-    "  if from ~= '1' and to == 1 then add(P .. 'running', owner, 1) end\n" \
+    "  if from == RUNNING and to ~= RUNNING then add(P .. 'running', owner, -1) end\n" \
+    "  if from ~= RUNNING and to == RUNNING then add(P .. 'running', owner, 1) end\n" \
     "  c('ZADD', P .. 'state:' .. to, v[3], id)\n" \
     "  c('HSET', k, 'state', to)\n" \
     "  turn(owner)\n" \
@@ -48,8 +54,8 @@
     "local function callback(id, k, to, due)\n" \
     "  local v = c('HMGET', k, 'cb_state', 'seq')\n" \
     "  if v[1] then c('ZREM', P .. 'cb:' .. v[1], id) end\n" \
-    "  if to > 0 then c('ZADD', P .. 'cb:' .. to, v[2], id) end\n" \
-    "  if to == 1 then c('ZADD', P .. 'callbacks', due, id) else c('ZREM', P .. " \
+    "  if to ~= NONE then c('ZADD', P .. 'cb:' .. to, v[2], id) end\n" \
+    "  if to == PENDING then c('ZADD', P .. 'callbacks', due, id) else c('ZREM', P .. " \
     "'callbacks', id) end\n" \
     "  c('HSET', k, 'cb_state', to, 'cb_next', due)\n" \
     "end\n" \
@@ -69,13 +75,14 @@
     "  c('ZREM', P .. 'expires', id)\n" \
     "  c('UNLINK', P .. 'audio:' .. id)\n" \
     "  add(P .. 'open', c('HGET', k, 'owner'), -1)\n" \
-    "  if to ~= 5 and c('HGET', k, 'callback') ~= '' then callback(id, k, 1, now) end\n" \
+    "  if to ~= CANCELLED and c('HGET', k, 'callback') ~= '' then callback(id, k, PENDING, " \
+    "now) end\n" \
     "end\n" \
-    "local function expire(id, k, now) over(id, k, 4, now, 'expired', 'it was not done " \
+    "local function expire(id, k, now) over(id, k, EXPIRED, now, 'expired', 'it was not done " \
     "before it expired') end\n" \
     "local function mine(k, attempt)\n" \
     "  local v = c('HMGET', k, 'state', 'attempts')\n" \
-    "  return v[1] == '1' and v[2] == attempt\n" \
+    "  return n(v[1]) == RUNNING and v[2] == attempt\n" \
     "end\n" \
     "local function visible(k, owner, any)\n" \
     "  local o = c('HGET', k, 'owner')\n" \
@@ -112,7 +119,7 @@ const char steno_script_submit[] = PLAIN COMMON
     "  return drop(v)\n"
     "end\n"
     "local own = n(c('HGET', P .. 'open', A[1]))\n"
-    "local all = c('ZCARD', P .. 'state:0') + c('ZCARD', P .. 'state:1')\n"
+    "local all = c('ZCARD', P .. 'state:' .. QUEUED) + c('ZCARD', P .. 'state:' .. RUNNING)\n"
     "local why\n"
     "if n(A[2]) > 0 and all + m > n(A[2]) then why = {'all', all} end\n"
     "if n(A[3]) > 0 and own + m > n(A[3]) then why = {'own', own} end\n"
@@ -129,7 +136,7 @@ const char steno_script_submit[] = PLAIN COMMON
     "  c('HSET', k, 'id', id, 'owner', A[1], 'form', A[o + 2], 'target', A[o + 3], "
     "'url', A[o + 4],\n"
     "    'bytes', A[o + 5], 'created', A[o + 6], 'expires', A[o + 7], 'callback', A[o + 8],\n"
-    "    'method', A[o + 9], 'event', A[o + 10], 'attempts', 0, 'seq', seq, 'cb_state', 0,\n"
+    "    'method', A[o + 9], 'event', A[o + 10], 'attempts', 0, 'seq', seq, 'cb_state', NONE,\n"
     "    'once', once or '', 'traceparent', A[o + 11], 'tracestate', A[o + 12])\n"
     "  if once then c('RPUSH', once, id) end\n"
     "  c('ZADD', P .. 'all', seq, id)\n"
@@ -137,7 +144,7 @@ const char steno_script_submit[] = PLAIN COMMON
     "  if n(A[o + 7]) > 0 then c('ZADD', P .. 'expires', A[o + 7], id) end\n"
     "  c('PERSIST', P .. 'audio:' .. id)\n"
     "  add(P .. 'open', A[1], 1)\n"
-    "  move(id, k, 0)\n"
+    "  move(id, k, QUEUED)\n"
     "  queue(id, k, 0, 0)\n"
     "end\n"
     "return {'ok'}\n";
@@ -145,7 +152,7 @@ const char steno_script_submit[] = PLAIN COMMON
 /* now worker lease, 1: also of dead workers */
 const char steno_script_claim[] = FLAGS COMMON
     "local function begin(id, k, e)\n"
-    "  move(id, k, 1)\n"
+    "  move(id, k, RUNNING)\n"
     "  c('HINCRBY', k, 'attempts', 1)\n"
     "  c('HSET', k, 'worker', A[2], 'started', A[1], 'position', 0, 'entry', e)\n"
     "  c('DEL', P .. 'seg:' .. id)\n"
@@ -164,11 +171,11 @@ const char steno_script_claim[] = FLAGS COMMON
     "  local id = e[2][2]\n"
     "  local k = key(id)\n"
     "  local v = c('HMGET', k, 'state', 'entry', 'attempts')\n"
-    "  if v[1] ~= '1' or v[2] ~= e[1] then\n"
+    "  if n(v[1]) ~= RUNNING or v[2] ~= e[1] then\n"
     "    c('XACK', P .. 'runs', 'workers', e[1])\n"
     "    c('XDEL', P .. 'runs', e[1])\n"
     "  elseif n(v[3]) >= TRIES then\n"
-    "    over(id, k, 3, A[1], 'gave_up', 'given up after ' .. TRIES ..\n"
+    "    over(id, k, FAILED, A[1], 'gave_up', 'given up after ' .. TRIES ..\n"
     "         ' tries: each time the server ended or hung while it ran')\n"
     "  elseif is_late(k) then expire(id, k, A[1])\n"
     "  else\n"
@@ -237,7 +244,7 @@ const char steno_script_finish[] = FLAGS COMMON
     "end\n"
     "c('HSET', k, 'model', A[7], 'finished', A[2], 'formats', table.concat(formats, ' '))\n"
     "if n(A[8]) > 0 then c('HSET', k, 'duration', A[8]) end\n"
-    "if A[4] == '2' then c('HSET', k, 'position', A[8]) end\n"
+    "if n(A[4]) == DONE then c('HSET', k, 'position', A[8]) end\n"
     "over(A[1], k, n(A[4]), A[3], A[6], A[5])\n"
     "return {'ok'}\n";
 
@@ -246,11 +253,11 @@ const char steno_script_release[] = FLAGS COMMON
     "local k = key(A[1])\n"
     "if not mine(k, A[2]) then return {'lost'} end\n"
     "if A[5] == '1' and n(A[2]) >= TRIES then\n"
-    "  over(A[1], k, 3, A[3], A[6], 'given up after ' .. A[2] .. ' tries: ' .. A[7])\n"
+    "  over(A[1], k, FAILED, A[3], A[6], 'given up after ' .. A[2] .. ' tries: ' .. A[7])\n"
     "  return {'failed'}\n"
     "end\n"
     "end_run(k)\n"
-    "move(A[1], k, 0)\n"
+    "move(A[1], k, QUEUED)\n"
     "queue(A[1], k, A[4], A[3])\n"
     "c('HSET', k, 'code', A[6], 'reason', A[7])\n"
     "if A[5] ~= '1' then c('HINCRBY', k, 'attempts', -1) end\n"
@@ -265,7 +272,7 @@ const char steno_script_get[] = FLAGS COMMON
 const char steno_script_remove[] = FLAGS COMMON
     "local k = key(A[1])\n"
     "if not visible(k, A[2], A[3]) then return {'unknown'} end\n"
-    "if n(c('HGET', k, 'state')) < 2 then over(A[1], k, 5, A[4], 'cancelled', 'removed "
+    "if n(c('HGET', k, 'state')) < DONE then over(A[1], k, CANCELLED, A[4], 'cancelled', 'removed "
     "by its owner')\n"
     "else forget(A[1], k) end\n"
     "return {'ok'}\n";
@@ -274,7 +281,7 @@ const char steno_script_remove[] = FLAGS COMMON
 const char steno_script_list[] = FLAGS COMMON
     "local z = P .. 'own:' .. A[1]\n"
     "if A[2] == '1' then\n"
-    "  z = A[5] ~= '-1' and P .. 'state:' .. A[5] or n(A[6]) > 0 and P .. 'cb:' .. A[6] "
+    "  z = A[5] ~= '-1' and P .. 'state:' .. A[5] or n(A[6]) > NONE and P .. 'cb:' .. A[6] "
     "or P .. 'all'\n"
     "end\n"
     "local top = '+inf'\n"
@@ -308,7 +315,7 @@ const char steno_script_sweep[] = FLAGS COMMON
     "end\n"
     "for _, id in ipairs(c('ZRANGEBYSCORE', P .. 'ended', '-inf', n(A[1]) - n(A[2]), "
     "'LIMIT', 0, 100)) do\n"
-    "  if c('HGET', key(id), 'cb_state') ~= '1' then forget(id, key(id)) end\n"
+    "  if n(c('HGET', key(id), 'cb_state')) ~= PENDING then forget(id, key(id)) end\n"
     "end\n"
     "-- workers that are long gone; an error: nobody has claimed yet\n"
     "local workers, DAY = redis.pcall('XINFO', 'CONSUMERS', P .. 'runs', 'workers'), 86400000\n"
@@ -324,13 +331,13 @@ const char steno_script_callback[] = FLAGS COMMON
     "if not id then return {} end\n"
     "local k = key(id)\n"
     "c('HINCRBY', k, 'cb_tries', 1)\n"
-    "callback(id, k, 1, A[2])\n"
+    "callback(id, k, PENDING, A[2])\n"
     "return c('HGETALL', k)\n";
 
 /* id state next error */
 const char steno_script_callback_over[] = FLAGS COMMON
     "local k = key(A[1])\n"
-    "if c('HGET', k, 'cb_state') == '1' then\n"
+    "if n(c('HGET', k, 'cb_state')) == PENDING then\n"
     "  callback(A[1], k, n(A[2]), A[3])\n"
     "  c('HSET', k, 'cb_error', A[4])\n"
     "end\n"
@@ -340,17 +347,17 @@ const char steno_script_callback_over[] = FLAGS COMMON
 const char steno_script_callback_again[] = FLAGS COMMON
     "local k = key(A[1])\n"
     "if not visible(k, A[2], A[3]) then return {'unknown'} end\n"
-    "if n(c('HGET', k, 'cb_state')) < 2 then return {'failed'} end\n"
-    "callback(A[1], k, 1, A[4])\n"
+    "if n(c('HGET', k, 'cb_state')) <= PENDING then return {'failed'} end\n"
+    "callback(A[1], k, PENDING, A[4])\n"
     "return {'ok'}\n";
 
 /* nothing */
 const char steno_script_count[] = FLAGS COMMON
-    "local first = c('ZRANGE', P .. 'state:0', 0, 0)[1]\n"
+    "local first = c('ZRANGE', P .. 'state:' .. QUEUED, 0, 0)[1]\n"
     "local out = {first and c('HGET', key(first), 'created') or '0'}\n"
-    "for i = 0, 5 do out[#out + 1] = tostring(c('ZCARD', P .. 'state:' .. i)) end\n"
+    "for i = QUEUED, CANCELLED do out[#out + 1] = tostring(c('ZCARD', P .. 'state:' .. i)) end\n"
     "out[#out + 1] = '0'\n"
-    "for i = 1, 3 do out[#out + 1] = tostring(c('ZCARD', P .. 'cb:' .. i)) end\n"
+    "for i = PENDING, DEAD do out[#out + 1] = tostring(c('ZCARD', P .. 'cb:' .. i)) end\n"
     "return out\n";
 
 /* name of a list, block, s until it is removed */

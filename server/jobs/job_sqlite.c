@@ -17,7 +17,16 @@
     "started, ended, expires, reason, code, callback, method, cb_state, event, cb_tries, "         \
     "cb_next, cb_error, traceparent, tracestate"
 /* When a job ends, its callback is due. */
-#define CALLBACK_DUE "cb_state = CASE WHEN callback <> '' THEN 1 ELSE 0 END, cb_next = ?1"
+#define QUEUED STENO_STORED(QUEUED)
+#define RUNNING STENO_STORED(RUNNING)
+#define DONE STENO_STORED(DONE)
+#define FAILED STENO_STORED(FAILED)
+#define EXPIRED STENO_STORED(EXPIRED)
+#define CANCELLED STENO_STORED(CANCELLED)
+#define NONE STENO_STORED(NONE)
+#define PENDING STENO_STORED(PENDING)
+#define CALLBACK_DUE                                                                               \
+    "cb_state = CASE WHEN callback <> '' THEN " PENDING " ELSE " NONE " END, cb_next = ?1"
 
 /* Row i makes version i + 1 of version i. Rows are added and never changed. */
 static const char *const migrations[] = {
@@ -91,36 +100,41 @@ enum statement {
 };
 
 static const char *const sql[STATEMENTS] = {
-    [COUNT_OPEN] = "SELECT count(*) FROM jobs WHERE state < 2",
-    [COUNT_OWNER] = "SELECT count(*) FROM jobs WHERE state IN (0, 1) AND owner = ?1",
+    [COUNT_OPEN] = "SELECT count(*) FROM jobs WHERE state < " DONE,
+    [COUNT_OWNER] =
+        "SELECT count(*) FROM jobs WHERE state IN (" QUEUED ", " RUNNING ") AND owner = ?1",
     [ONCE] = "SELECT digest, id FROM jobs WHERE owner = ?1 AND once = ?2 AND once <> ''"
              " ORDER BY seq",
     [INSERT] = "INSERT INTO jobs (id, owner, form, target, url, bytes, created, expires, callback,"
                " method, once, digest, traceparent, tracestate, event) VALUES (?1, ?2, ?3, ?4, ?5,"
                " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 'evt_' || lower(hex(randomblob(16))))",
-    [CLAIM] = "UPDATE jobs SET state = 1, attempts = attempts + 1, worker = ?2, lease = ?3,"
-              " started = ?1, position = 0 WHERE seq = (SELECT q.s FROM"
-              " (SELECT owner, min(seq) AS s FROM jobs WHERE state = 0 AND not_before <= ?1"
-              " AND (expires = 0 OR expires > ?1) GROUP BY owner) q ORDER BY"
-              " (SELECT count(*) FROM jobs r WHERE r.state = 1 AND r.owner = q.owner), q.s LIMIT 1)"
-              " RETURNING " COLUMNS,
+    [CLAIM] =
+        "UPDATE jobs SET state = " RUNNING ", attempts = attempts + 1, worker = ?2, lease = ?3,"
+        " started = ?1, position = 0 WHERE seq = (SELECT q.s FROM"
+        " (SELECT owner, min(seq) AS s FROM jobs WHERE state = " QUEUED " AND not_before <= ?1"
+        " AND (expires = 0 OR expires > ?1) GROUP BY owner) q ORDER BY"
+        " (SELECT count(*) FROM jobs r WHERE r.state = " RUNNING
+        " AND r.owner = q.owner), q.s LIMIT 1)"
+        " RETURNING " COLUMNS,
     [CLEAR_SEGMENTS] = "DELETE FROM segments WHERE seq = (SELECT seq FROM jobs WHERE id = ?1)",
-    [HEARTBEAT] = "UPDATE jobs SET lease = ?3 WHERE id = ?1 AND state = 1 AND attempts = ?2",
+    [HEARTBEAT] =
+        "UPDATE jobs SET lease = ?3 WHERE id = ?1 AND state = " RUNNING " AND attempts = ?2",
     [PROGRESS] = "UPDATE jobs SET position = ?3, duration = max(duration, ?4),"
                  " bytes = CASE WHEN ?5 > 0 THEN ?5 ELSE bytes END"
-                 " WHERE id = ?1 AND state = 1 AND attempts = ?2 RETURNING seq",
+                 " WHERE id = ?1 AND state = " RUNNING " AND attempts = ?2 RETURNING seq",
     [N_SEGMENTS] = "SELECT ifnull(max(n) + 1, 0) FROM segments WHERE seq = ?1",
     [ADD_SEGMENT] =
         "INSERT INTO segments (seq, n, start, \"end\", text) VALUES (?1, ?2, ?3, ?4, ?5)",
     [FINISH] = "UPDATE jobs SET state = ?4, ended = ?1, reason = ?5, code = ?6, model = ?7,"
                " duration = CASE WHEN ?8 > 0 THEN ?8 ELSE duration END,"
-               " position = CASE WHEN ?4 = 2 THEN ?8 ELSE position END, " CALLBACK_DUE
-               " WHERE id = ?2 AND state = 1 AND attempts = ?3 RETURNING seq",
+               " position = CASE WHEN ?4 = " DONE " THEN ?8 ELSE position END, " CALLBACK_DUE
+               " WHERE id = ?2 AND state = " RUNNING " AND attempts = ?3 RETURNING seq",
     [ADD_RESULT] = "INSERT OR REPLACE INTO results (seq, format, body) VALUES (?1, ?2, ?3)",
-    [RELEASE] = "UPDATE jobs SET state = 0, attempts = attempts - ?4, not_before = ?3,"
-                " code = ?5, reason = ?6 WHERE id = ?1 AND state = 1 AND attempts = ?2",
-    [GIVE_UP] = "UPDATE jobs SET state = 3, ended = ?1, code = ?4, reason = ?5, " CALLBACK_DUE
-                " WHERE id = ?2 AND state = 1 AND attempts = ?3",
+    [RELEASE] = "UPDATE jobs SET state = " QUEUED ", attempts = attempts - ?4, not_before = ?3,"
+                " code = ?5, reason = ?6 WHERE id = ?1 AND state = " RUNNING " AND attempts = ?2",
+    [GIVE_UP] =
+        "UPDATE jobs SET state = " FAILED ", ended = ?1, code = ?4, reason = ?5, " CALLBACK_DUE
+        " WHERE id = ?2 AND state = " RUNNING " AND attempts = ?3",
     [GET] = "SELECT " COLUMNS " FROM jobs WHERE id = ?1 AND (?2 OR owner = ?3)",
     [SEGMENTS] = "SELECT start, \"end\", text FROM segments WHERE seq ="
                  " (SELECT seq FROM jobs WHERE id = ?1) AND n >= ?2 ORDER BY n LIMIT ?3",
@@ -130,31 +144,33 @@ static const char *const sql[STATEMENTS] = {
     [LIST] = "SELECT " COLUMNS " FROM jobs WHERE seq < ?1 AND (?2 OR owner = ?3)"
              " AND (?4 < 0 OR state = ?4) AND (?5 < 0 OR cb_state = ?5)"
              " ORDER BY seq DESC LIMIT ?6",
-    [CANCEL] = "UPDATE jobs SET state = 5, ended = ?2, reason = 'removed by its owner',"
-               " code = 'cancelled' WHERE seq = ?1 AND state < 2",
+    [CANCEL] = "UPDATE jobs SET state = " CANCELLED ", ended = ?2, reason = 'removed by its owner',"
+               " code = 'cancelled' WHERE seq = ?1 AND state < " DONE,
     [DELETE] = "DELETE FROM jobs WHERE seq = ?1",
     [DELETE_SEGMENTS] = "DELETE FROM segments WHERE seq = ?1",
     [DELETE_RESULTS] = "DELETE FROM results WHERE seq = ?1",
-    [EXPIRE] = "UPDATE jobs SET state = 4, ended = ?1, code = 'expired',"
-               " reason = 'it was not done before it expired', " CALLBACK_DUE
-               " WHERE state < 2 AND expires > 0 AND expires <= ?1 RETURNING id",
-    [LEASE_FAILED] = "UPDATE jobs SET state = 3, ended = ?1, code = 'gave_up',"
+    [EXPIRE] = "UPDATE jobs SET state = " EXPIRED ", ended = ?1, code = 'expired',"
+               " reason = 'it was not done before it expired', " CALLBACK_DUE " WHERE state < " DONE
+               " AND expires > 0 AND expires <= ?1 RETURNING id",
+    [LEASE_FAILED] = "UPDATE jobs SET state = " FAILED ", ended = ?1, code = 'gave_up',"
                      " reason = 'given up after ' || attempts || ' tries: each time the server '"
-                     " || 'ended or hung while it ran', " CALLBACK_DUE
-                     " WHERE state = 1 AND lease < ?2 AND attempts >= ?3 RETURNING id",
-    [LEASE_QUEUED] = "UPDATE jobs SET state = 0, not_before = 0, code = 'interrupted',"
+                     " || 'ended or hung while it ran', " CALLBACK_DUE " WHERE state = " RUNNING
+                     " AND lease < ?2 AND attempts >= ?3 RETURNING id",
+    [LEASE_QUEUED] = "UPDATE jobs SET state = " QUEUED ", not_before = 0, code = 'interrupted',"
                      " reason = 'the server ended or hung while it ran'"
-                     " WHERE state = 1 AND lease < ?1",
-    [OLD] = "SELECT seq FROM jobs WHERE state >= 2 AND ended <= ?1 AND cb_state <> 1 LIMIT 1000",
+                     " WHERE state = " RUNNING " AND lease < ?1",
+    [OLD] = "SELECT seq FROM jobs WHERE state >= " DONE " AND ended <= ?1 AND cb_state <> " PENDING
+            " LIMIT 1000",
     [DUE_CALLBACK] = "UPDATE jobs SET cb_tries = cb_tries + 1, cb_next = ?2 WHERE seq ="
-                     " (SELECT seq FROM jobs WHERE cb_state = 1 AND cb_next <= ?1"
+                     " (SELECT seq FROM jobs WHERE cb_state = " PENDING " AND cb_next <= ?1"
                      " ORDER BY cb_next LIMIT 1) RETURNING " COLUMNS,
     [CALLBACK_OVER] = "UPDATE jobs SET cb_state = ?2, cb_next = ?3, cb_error = ?4 WHERE id = ?1",
-    [CALLBACK_AGAIN] = "UPDATE jobs SET cb_state = 1, cb_next = ?2 WHERE seq = ?1 AND cb_state > 1",
-    [CALLBACKS_NOW] = "UPDATE jobs SET cb_next = ?1 WHERE cb_state = 1",
+    [CALLBACK_AGAIN] = "UPDATE jobs SET cb_state = " PENDING
+                       ", cb_next = ?2 WHERE seq = ?1 AND cb_state > " PENDING,
+    [CALLBACKS_NOW] = "UPDATE jobs SET cb_next = ?1 WHERE cb_state = " PENDING,
     [COUNT_STATES] = "SELECT state, count(*) FROM jobs GROUP BY state",
     [COUNT_CALLBACKS] = "SELECT cb_state, count(*) FROM jobs GROUP BY cb_state",
-    [OLDEST] = "SELECT ifnull(min(created), 0) FROM jobs WHERE state = 0",
+    [OLDEST] = "SELECT ifnull(min(created), 0) FROM jobs WHERE state = " QUEUED,
 };
 
 struct store {
