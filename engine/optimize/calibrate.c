@@ -117,7 +117,7 @@ double steno_value_error_mean(const struct steno_value_error *e)
 
 double steno_value_error_db(const struct steno_value_error *e)
 {
-    return e->lost > 0 ? 10 * log10(fmax(e->square, 1e-300) / e->lost) : HUGE_VAL;
+    return e->noise > 0 ? 10 * log10(fmax(e->signal, 1e-300) / e->noise) : HUGE_VAL;
 }
 
 static void add(struct steno_value_error *e, const struct steno_tensor *a,
@@ -137,8 +137,8 @@ static void add(struct steno_value_error *e, const struct steno_tensor *a,
         }
         e->max = fmax(e->max, d);
         e->sum += d;
-        e->lost += d * d;
-        e->square += (double)x[i] * (double)x[i];
+        e->noise += d * d;
+        e->signal += (double)x[i] * (double)x[i];
     }
     e->count += (double)n;
 }

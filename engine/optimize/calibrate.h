@@ -34,12 +34,12 @@ STENO_MUST steno_status steno_calibrate(steno_network *n, const int *place, int 
 /* Of one value in both networks. */
 struct steno_value_error {
     double max, sum, count; /* of |a - b| */
-    double square, lost;    /* sum a^2, sum (a - b)^2 */
+    double signal, noise;   /* sum a^2, sum (a - b)^2 */
     size_t broken;          /* a is finite, b is not */
     size_t skipped;         /* a is not finite */
 };
 double steno_value_error_mean(const struct steno_value_error *e);
-/* 10 log10 (sum a^2 / sum (a - b)^2); HUGE_VAL when nothing is lost. */
+/* 10 log10 (sum a^2 / sum (a - b)^2); HUGE_VAL without noise. */
 double steno_value_error_db(const struct steno_value_error *e);
 
 /* Outputs a_place[i] of a and b_place[i] of b, f32, over the samples that a does not refuse (their

@@ -61,9 +61,9 @@ struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char 
     return n;
 }
 
-static double relative(double lost, double square)
+static double relative(double noise, double square)
 {
-    return square > 0 ? sqrt(lost / square) : 0;
+    return square > 0 ? sqrt(noise / square) : 0;
 }
 
 /* ---- dynamic: 8-bit columns ---- */
@@ -79,7 +79,7 @@ static void round_channels(const struct steno_tensor *w, bool conv, float top, u
     size_t count = steno_numel(w), channels = (size_t)w->shape.dim[conv ? 0 : 1];
     size_t inner = conv ? count / channels : 1;
     const float *x = w->data;
-    double lost = 0, square = 0;
+    double noise = 0, square = 0;
     for (size_t i = 0; i < count; i++) {
         float *s = &scale[i / inner % channels];
         *s = fmaxf(*s, fabsf(x[i]));
@@ -92,10 +92,10 @@ static void round_channels(const struct steno_tensor *w, bool conv, float top, u
         double e = (double)x[i] - (double)r * (double)s;
         q[i] = (uint8_t)(r + (float)middle);
         p->counts.underflow += r == 0 && x[i] != 0;
-        lost += e * e;
+        noise += e * e;
         square += (double)x[i] * (double)x[i];
     }
-    p->error = relative(lost, square);
+    p->error = relative(noise, square);
 }
 
 /* Add w in 8 bits and its scales [channels]; of a convolution scales has rank `rank`: [channels, 1,
@@ -316,7 +316,7 @@ static double round_block(const struct steno_tensor *w, int bits, size_t c, size
     const float *x = (const float *)w->data + c;
     int half = 1 << (bits - 1);
     float most = 0, s;
-    double lost = 0;
+    double noise = 0;
     for (size_t r = from; r < to; r++)
         if (fabsf(x[r * cols]) > fabsf(most))
             most = x[r * cols];
@@ -331,10 +331,10 @@ static double round_block(const struct steno_tensor *w, int bits, size_t c, size
         else
             q[(r - from) / 2] |= (uint8_t)(u << ((r - from) % 2 * 4));
         *underflow += v == (float)half && x[r * cols] != 0;
-        lost += e * e;
+        noise += e * e;
     }
     *scale = s;
-    return lost;
+    return noise;
 }
 
 steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
@@ -348,7 +348,7 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
     const int64_t dims[3] = {(int64_t)cols, (int64_t)count, (int64_t)bytes};
     const int64_t n_scales = (int64_t)(cols * count);
     const int64_t values[] = {(int64_t)rows, (int64_t)cols, j->opt->bits, j->opt->block};
-    double lost = 0, square = 0;
+    double noise = 0, square = 0;
     void *q = NULL, *s = NULL;
     struct steno_node *n;
     steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0];
@@ -360,13 +360,13 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
     for (size_t c = 0; c < cols; c++)
         for (size_t k = 0; k < count; k++) {
             size_t to = (k + 1) * block < rows ? (k + 1) * block : rows;
-            lost += round_block(w, j->opt->bits, c, k * block, to,
-                                (uint8_t *)q + (c * count + k) * bytes, (float *)s + c * count + k,
-                                &p->counts.underflow);
+            noise += round_block(w, j->opt->bits, c, k * block, to,
+                                 (uint8_t *)q + (c * count + k) * bytes, (float *)s + c * count + k,
+                                 &p->counts.underflow);
         }
     for (size_t i = 0; i < rows * cols; i++)
         square += (double)((const float *)w->data)[i] * (double)((const float *)w->data)[i];
-    p->error = relative(lost, square);
+    p->error = relative(noise, square);
     n = steno_quantize_node(j, "com.microsoft", "MatMulNBits", 1, name, 3, 1, 4, y);
     if (!n)
         return STENO_ERR_NOMEM;
@@ -406,7 +406,7 @@ steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, in
     bool brain = j->opt->kind == STENO_QUANTIZE_BF16;
     const char *name = j->g->nodes[at].name;
     const float *x = w->data;
-    double lost = 0, square = 0;
+    double noise = 0, square = 0;
     void *h = NULL;
     struct steno_node *n;
     steno_value_id wh =
@@ -417,10 +417,10 @@ steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, in
         uint16_t r = brain ? half_to_bf16(x[i]) : half_to_f16(x[i]);
         double e = (double)x[i] - (double)(brain ? half_from_bf16(r) : half_from_f16(r));
         ((uint16_t *)h)[i] = r;
-        lost += e * e;
+        noise += e * e;
         square += (double)x[i] * (double)x[i];
     }
-    p->error = relative(lost, square);
+    p->error = relative(noise, square);
     n = steno_quantize_node(j, "", "Cast", 13, name, 1, 1, 1, STENO_NONE);
     if (!n)
         return STENO_ERR_NOMEM;

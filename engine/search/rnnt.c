@@ -134,12 +134,12 @@ static void choose(steno_transducer *t, const float *logp, size_t k)
 }
 
 struct hyp steno_transducer_hyp_extend(steno_transducer *t, const struct hyp *h, int32_t token,
-                                       double score, float logp, size_t frame, bool *lost)
+                                       double score, float logp, size_t frame, bool *no_memory)
 {
     struct hyp x = {.score = score, .final_at = -1};
     x.p = steno_transducer_tree_child(&t->tree, h->p, token);
     x.chain = steno_transducer_tree_link(&t->tree, h->chain, frame, logp);
-    *lost = *lost || x.p < 0 || x.chain < 0;
+    *no_memory = *no_memory || x.p < 0 || x.chain < 0;
     return x;
 }
 
@@ -156,20 +156,20 @@ static size_t best_of(const struct list *l)
 steno_status steno_transducer_hyp_extend_all(steno_transducer *t, const struct list *from,
                                              const float *logp, size_t frame, struct list *to)
 {
-    bool lost = false;
-    for (size_t i = 0; i < from->n && !lost; i++) {
+    bool no_memory = false;
+    for (size_t i = 0; i < from->n && !no_memory; i++) {
         const struct hyp *h = &from->h[i];
         choose(t, logp + i * (size_t)t->o.vocab, t->o.beam);
-        for (size_t k = 0; k < t->o.beam && !lost; k++) {
+        for (size_t k = 0; k < t->o.beam && !no_memory; k++) {
             double more = t->top[k].score;
             struct hyp x = steno_transducer_hyp_extend(
                 t, h, t->top[k].token,
                 h->score + more + steno_transducer_hyp_lm(t, h->p, t->top[k].token), (float)more,
-                frame, &lost);
-            lost = lost || steno_transducer_hyp_add(to, x);
+                frame, &no_memory);
+            no_memory = no_memory || steno_transducer_hyp_add(to, x);
         }
     }
-    return lost ? STENO_ERR_NOMEM : STENO_OK;
+    return no_memory ? STENO_ERR_NOMEM : STENO_OK;
 }
 
 void steno_transducer_hyp_tidy(steno_transducer *t)
@@ -202,7 +202,7 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
         struct hyp *h = &t->kept.h[0];
         const float *logp;
         int32_t best = 0;
-        bool lost = false;
+        bool no_memory = false;
         st = steno_transducer_hyp_join(t, &t->kept, enc + f * dim, false, err);
         if (st)
             break;
@@ -212,8 +212,8 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
                 best = v;
         if (best)
             *h = steno_transducer_hyp_extend(t, h, best, h->score + (double)logp[best], logp[best],
-                                             t->frames + f, &lost);
-        if (lost)
+                                             t->frames + f, &no_memory);
+        if (no_memory)
             st = steno_transducer_hyp_oom(err);
         steno_transducer_hyp_tidy(t);
     }
@@ -229,25 +229,25 @@ static steno_status expand_best(steno_transducer *t, const float *enc, size_t f,
     size_t at = best_of(&t->hyps);
     struct hyp h = t->hyps.h[at];
     struct list one = {.h = &h, .n = 1};
-    bool lost = false;
+    bool no_memory = false;
     steno_status st;
     memmove(t->hyps.h + at, t->hyps.h + at + 1, (t->hyps.n - at - 1) * sizeof h);
     t->hyps.n--;
     st = steno_transducer_hyp_join(t, &one, enc, true, err);
     if (st)
         return st;
-    lost =
+    no_memory =
         steno_transducer_hyp_add(
             &t->kept, steno_transducer_hyp_wait(&h, h.score + (double)t->tree.logp[0])) != STENO_OK;
     choose(t, t->tree.logp, t->o.beam);
-    for (size_t k = 0; k < t->o.beam && !lost; k++) {
+    for (size_t k = 0; k < t->o.beam && !no_memory; k++) {
         double logp = t->top[k].score;
         double score = h.score + logp + steno_transducer_hyp_lm(t, h.p, t->top[k].token);
         struct hyp x =
-            steno_transducer_hyp_extend(t, &h, t->top[k].token, score, (float)logp, f, &lost);
-        lost = lost || steno_transducer_hyp_add(&t->hyps, x);
+            steno_transducer_hyp_extend(t, &h, t->top[k].token, score, (float)logp, f, &no_memory);
+        no_memory = no_memory || steno_transducer_hyp_add(&t->hyps, x);
     }
-    return lost ? steno_transducer_hyp_oom(err) : STENO_OK;
+    return no_memory ? steno_transducer_hyp_oom(err) : STENO_OK;
 }
 
 /* Sort the hypotheses of `kept` that no open hypothesis can exceed, worst first. False: there are

@@ -47,21 +47,21 @@ static steno_status at_step(steno_transducer *t, size_t frames, steno_err *err)
 
 static steno_status extend(steno_transducer *t, size_t frames)
 {
-    bool lost = false;
+    bool no_memory = false;
     t->a.n = 0;
-    for (size_t k = 0; k < t->c.n && !lost; k++) {
+    for (size_t k = 0; k < t->c.n && !no_memory; k++) {
         const float *logp = t->tree.logp + k * (size_t)t->o.vocab;
         struct hyp h = t->c.h[k], x = steno_transducer_hyp_wait(&h, h.score + (double)logp[0]);
         struct list one = {.h = &h, .n = 1};
         size_t frame = t->step - (t->tree.p[h.p].length - 1);
         if (frame == frames - 1) {
             x.final_at = (int32_t)t->final.n;
-            lost = steno_transducer_hyp_add(&t->final, x) != STENO_OK;
+            no_memory = steno_transducer_hyp_add(&t->final, x) != STENO_OK;
         }
-        lost = lost || steno_transducer_hyp_add(&t->a, x);
-        lost = lost || steno_transducer_hyp_extend_all(t, &one, logp, frame, &t->a);
+        no_memory = no_memory || steno_transducer_hyp_add(&t->a, x);
+        no_memory = no_memory || steno_transducer_hyp_extend_all(t, &one, logp, frame, &t->a);
     }
-    return lost ? STENO_ERR_NOMEM : STENO_OK;
+    return no_memory ? STENO_ERR_NOMEM : STENO_OK;
 }
 
 /* Take the steps before `end`. frames: of the utterance, SIZE_MAX while it is not complete. */

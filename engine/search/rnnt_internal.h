@@ -66,9 +66,9 @@ STENO_MUST steno_status steno_transducer_hyp_join(steno_transducer *t, const str
 STENO_MUST steno_status steno_transducer_hyp_reserve(steno_transducer *t, size_t n);
 /* The LM's contribution to the score of token k after sequence p. */
 double steno_transducer_hyp_lm(const steno_transducer *t, int32_t p, int32_t k);
-/* h with one token more; *lost: out of memory. */
+/* h with one token more; *no_memory: out of memory. */
 struct hyp steno_transducer_hyp_extend(steno_transducer *t, const struct hyp *h, int32_t token,
-                                       double score, float logp, size_t frame, bool *lost);
+                                       double score, float logp, size_t frame, bool *no_memory);
 /* Extend every hypothesis of `from` by each of its best tokens by logp [from->n, vocab], into
  * `to`. */
 STENO_MUST steno_status steno_transducer_hyp_extend_all(steno_transducer *t,

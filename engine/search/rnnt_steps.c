@@ -154,27 +154,27 @@ static size_t choose_close(steno_transducer *t, size_t i)
 /* One step: blanks to a, the rest to b. c: the hypotheses at the beginning of the frame. */
 static steno_status maes_expand(steno_transducer *t, size_t f)
 {
-    bool lost = false;
-    for (size_t i = 0; i < t->hyps.n && !lost; i++) {
+    bool no_memory = false;
+    for (size_t i = 0; i < t->hyps.n && !no_memory; i++) {
         const struct hyp *h = &t->hyps.h[i];
         size_t n = choose_close(t, i);
-        for (size_t k = 0; k < n && !lost; k++) {
+        for (size_t k = 0; k < n && !no_memory; k++) {
             int32_t token = t->top[k].token;
             double score = t->top[k].score;
             struct hyp x;
             if (!token) {
-                lost = steno_transducer_hyp_add(&t->a, steno_transducer_hyp_wait(h, score)) !=
-                       STENO_OK;
+                no_memory = steno_transducer_hyp_add(&t->a, steno_transducer_hyp_wait(h, score)) !=
+                            STENO_OK;
                 continue;
             }
             x = steno_transducer_hyp_extend(t, h, token,
                                             score + steno_transducer_hyp_lm(t, h->p, token),
-                                            (float)(score - h->score), f, &lost);
+                                            (float)(score - h->score), f, &no_memory);
             if (t->o.rules == STENO_RULES_ESPNET_ONNX || !has(&t->c, t->c.n, x.p))
-                lost = lost || steno_transducer_hyp_add(&t->b, x);
+                no_memory = no_memory || steno_transducer_hyp_add(&t->b, x);
         }
     }
-    return lost ? STENO_ERR_NOMEM : STENO_OK;
+    return no_memory ? STENO_ERR_NOMEM : STENO_OK;
 }
 
 static steno_status maes_frame(steno_transducer *t, size_t f, const float *enc, steno_err *err)

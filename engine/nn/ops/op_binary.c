@@ -428,7 +428,7 @@ static steno_status run_many(struct steno_op_ctx *ctx, steno_err *err)
     {                                                                                              \
         "", TYPE, SINCE, 0, 0, steno_ops_infer_compare, NULL, NULL, run_binary                     \
     }
-#define MANY(TYPE)                                                                                 \
+#define VARIADIC(TYPE)                                                                             \
     {                                                                                              \
         "", TYPE, 6, 0, 0, steno_ops_infer_broadcast, NULL, NULL, run_many                         \
     }
@@ -451,10 +451,10 @@ const struct steno_op steno_ops_binary[] = {
     COMPARE("And", 7),
     COMPARE("Or", 7),
     COMPARE("Xor", 7),
-    MANY("Max"),
-    MANY("Min"),
-    MANY("Sum"),
-    MANY("Mean"),
+    VARIADIC("Max"),
+    VARIADIC("Min"),
+    VARIADIC("Sum"),
+    VARIADIC("Mean"),
     {"", "PRelu", 7, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_prelu},
     {"", "Pow", 7, 0, STENO_OP_INPLACE0, infer_pow, NULL, NULL, run_pow},
     {0},

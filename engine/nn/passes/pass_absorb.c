@@ -1,4 +1,4 @@
-/* Before: Attention(q, Linear(x, Wk, bk), Linear(x, Wv, bv), mask), q of at most FEW rows
+/* Before: Attention(q, Linear(x, Wk, bk), Linear(x, Wv, bv), mask), q of at most MOST_ROWS rows
  * After:  ai.steno:AbsorbedAttention(q, x, Wk, mask, Wv, bv) (nn/ops/op_absorbed_attention.c)
  * Weight absorption. A step of an exported decoder needs its last row only (Slice from -1 on), but
  * projects its whole prefix and all encoder frames again. That costs much more than the step
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { FEW = 4, BUDGET = 64 };
+enum { MOST_ROWS = 4, BUDGET = 64 };
 enum { Q, K, V, MASK, FIRST_OTHER };        /* inputs of Attention */
 enum { X, W, BIAS, RESIDUAL, SCALE, ZERO }; /* of Linear */
 
@@ -32,17 +32,17 @@ static bool constant_int(const struct steno_graph *g, const struct steno_node *n
     return true;
 }
 
-/* True for a Slice that takes at most the last FEW rows of [B, T, .]. */
+/* True for a Slice that takes at most the last MOST_ROWS rows of [B, T, .]. */
 static bool last_rows(const struct steno_graph *g, const struct steno_node *n)
 {
     int64_t from, axis, step = 1;
     return constant_int(g, n, 1, &from) && constant_int(g, n, 3, &axis) &&
            (!has(n, 4) || constant_int(g, n, 4, &step)) && (axis == 1 || axis == -2) && step == 1 &&
-           from < 0 && from >= -FEW;
+           from < 0 && from >= -MOST_ROWS;
 }
 
-/* True if v [B, T, .] has at most FEW rows: by its shape, or because all values that it is computed
- * from have. */
+/* True if v [B, T, .] has at most MOST_ROWS rows: by its shape, or because all values that it is
+ * computed from have. */
 static bool few_rows(struct steno_graph *g, steno_value_id v, int *left)
 {
     const struct steno_shape *s = &g->values[v].shape;
@@ -50,7 +50,7 @@ static bool few_rows(struct steno_graph *g, steno_value_id v, int *left)
     if (s->rank != 3 || --*left < 0)
         return false;
     if (s->dim[1] >= 0)
-        return s->dim[1] > 0 && s->dim[1] <= FEW;
+        return s->dim[1] > 0 && s->dim[1] <= MOST_ROWS;
     if (steno_pass_is(n, "Slice"))
         return last_rows(g, n) || few_rows(g, n->in[0], left);
     if (steno_pass_is(n, "Add") || steno_pass_is(n, "Mul"))

@@ -12,7 +12,7 @@
 
 #include "nn/passes/passes.h"
 
-#define FEW ((int64_t)1 << 17) /* weights that may become f32: 512 KiB */
+#define F32_WEIGHTS ((int64_t)1 << 17) /* weights that may become f32: 512 KiB */
 
 struct found {
     int32_t conv;
@@ -86,7 +86,7 @@ static bool match(struct steno_graph *g, int32_t at, struct found *f)
     f->y = f->mul->out[0];
     f->pointwise = is_pointwise(g, n);
     return g->values[f->x].dtype == STENO_F32 &&
-           (f->pointwise || w->shape.dim[1] == 1 || (int64_t)steno_numel(w) <= FEW);
+           (f->pointwise || w->shape.dim[1] == 1 || (int64_t)steno_numel(w) <= F32_WEIGHTS);
 }
 
 /* ---- f32 ------------------------------------------------------------------------------------- */

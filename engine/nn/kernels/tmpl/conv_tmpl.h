@@ -546,7 +546,7 @@ static void V_NAME(conv_f32)(const struct steno_conv *s, const float *x, const v
         conv_general(s, x, packed, y, ep, mine, part, n_parts);
 }
 
-enum { TIME = VL == 16 ? 12 : 6, FEW = TIME / 3, TAPS = 64 };
+enum { TIME = VL == 16 ? 12 : 6, REST = TIME / 3, TAPS = 64 };
 
 /* Outputs of a vector of channels (or its lanes m) at TIME times. The rows of x that a tap
  * multiplies stay in registers. The next tap needs the same rows without the first and with one
@@ -636,9 +636,9 @@ static inline __attribute__((always_inline)) void dw_columns(float *y, const flo
                           width == 2 ? v_load(w + l * c + (size_t)j * VL) : v_load_m(w + l * c, m));
         w = taps;
     }
-    /* The remaining times are computed FEW at a time and then one by one. Where that takes longer,
+    /* The remaining times are computed REST at a time and then one by one. Where that takes longer,
      * the last TIME times are computed together, some of them again. */
-    while (t >= TIME || (many && t / FEW + t % FEW >= TIME / FEW)) {
+    while (t >= TIME || (many && t / REST + t % REST >= TIME / REST)) {
         const size_t back = t < TIME ? (TIME - t) * c : 0;
         dw_many(y - back, x - back, w, ldw, bias, c, k, width == 2, m);
         if (width == 2)
@@ -650,8 +650,8 @@ static inline __attribute__((always_inline)) void dw_columns(float *y, const flo
         x += TIME * c;
         y += TIME * c;
     }
-    for (; t >= FEW; t -= FEW, x += FEW * c, y += FEW * c)
-        dw_rows(y, x, w, ldw, bias, c, k, FEW, width, m);
+    for (; t >= REST; t -= REST, x += REST * c, y += REST * c)
+        dw_rows(y, x, w, ldw, bias, c, k, REST, width, m);
     for (; t; t--, x += c, y += c)
         dw_rows(y, x, w, ldw, bias, c, k, 1, width, m);
 }

@@ -7,18 +7,17 @@
  *   4 bits:   (and 2, widened to 4) [block / 2][NR] bytes, the even k in the low half
  * The last block is as long as the others. Its values beyond K are never used as weights.
  *
- * Up to FEW rows: one pass over the panel. Per block, the products with the plain values are summed
- * (even and odd k apart, for the latency of the multiply-add), then
- *     sum a (q - z) s = s (sum a q - z sum a)
- * This costs three instructions for a vector of values, shared by the rows: about the speed of
- * memory at 4 bits. More rows: KB values of K at a time are widened into a panel of floats in L1,
- * and the tiles of the f32 product run over it.
+ * Up to SMALL_M rows: one pass over the panel. Per block, the products with the plain values are
+ * summed (even and odd k apart, for the latency of the multiply-add), then sum a (q - z) s = s (sum
+ * a q - z sum a) This costs three instructions for a vector of values, shared by the rows: about
+ * the speed of memory at 4 bits. More rows: KB values of K at a time are widened into a panel of
+ * floats in L1, and the tiles of the f32 product run over it.
  *
  * The two ways sum in different orders. M decides which one runs, so here the bits may depend on
  * M. */
 #include "nn/kernels/tmpl/gemm_tmpl.h"
 
-enum { FEW = VL == 16 ? 4 : 2, KB = 128 };
+enum { SMALL_M = VL == 16 ? 4 : 2, KB = 128 };
 
 static size_t block_bytes(const struct steno_nbits *b)
 {
@@ -87,14 +86,14 @@ static inline __attribute__((always_inline)) void sum_block(int rows, bool nibbl
     }
 }
 
-/* Panel j for few rows. a: rows copied with stride lda, zero beyond K. sums [blocks][FEW]: their
- * sums. */
+/* Panel j for few rows. a: rows copied with stride lda, zero beyond K. sums [blocks][SMALL_M]:
+ * their sums. */
 static inline __attribute__((always_inline)) void
 few_rows(const struct product *p, int rows, const struct steno_nbits *b, const uint8_t *panel,
          size_t i0, size_t j, const float *a, size_t lda, const float *sums)
 {
-    vf total[2 * FEW], even[2 * FEW], odd[2 * FEW];
-    alignas(64) float tile[FEW * NR];
+    vf total[2 * SMALL_M], even[2 * SMALL_M], odd[2 * SMALL_M];
+    alignas(64) float tile[SMALL_M * NR];
 #pragma GCC unroll 8
     for (int i = 0; i < 2 * rows; i++)
         total[i] = v_zero();
@@ -108,7 +107,7 @@ few_rows(const struct product *p, int rows, const struct steno_nbits *b, const u
 #pragma GCC unroll 8
         for (int i = 0; i < 2 * rows; i++) {
             vf zero = v_load(s + NR + (size_t)(i % 2) * VL);
-            vf v = v_fnma(zero, v_set1(sums[l * FEW + (size_t)(i / 2)]), even[i] + odd[i]);
+            vf v = v_fnma(zero, v_set1(sums[l * SMALL_M + (size_t)(i / 2)]), even[i] + odd[i]);
             total[i] = v_fma(v, v_load(s + (size_t)(i % 2) * VL), total[i]);
         }
     }
@@ -125,7 +124,7 @@ static void multiply_few(const struct product *p, const struct steno_nbits *b,
                          size_t j1)
 {
     const size_t lda = blocks_of(b) * b->block;
-    float *sums = work + FEW * lda;
+    float *sums = work + SMALL_M * lda;
     for (size_t r = 0; r < rows; r++) {
         const float *from = p->a + (i0 + r) * p->a_row;
         memcpy(work + r * lda, from, p->k * sizeof *work);
@@ -134,7 +133,7 @@ static void multiply_few(const struct product *p, const struct steno_nbits *b,
             float sum = 0;
             for (size_t i = 0; i < b->block; i++)
                 sum += work[r * lda + l * b->block + i];
-            sums[l * FEW + r] = sum;
+            sums[l * SMALL_M + r] = sum;
         }
     }
     for (size_t j = j0; j < j1; j++) {
@@ -197,20 +196,20 @@ static void nbits_part(const struct steno_nbits *b, size_t m, const float *a, si
 {
     struct product p = product_of(b->n, b->k, a, lda, NULL, c, ldc, ep);
     size_t np = panels(b->n), j0 = np * part / n_parts, j1 = np * (part + 1) / n_parts;
-    float *rows = (float *)work + part * (blocks_of(b) * (b->block + 1) * FEW);
+    float *rows = (float *)work + part * (blocks_of(b) * (b->block + 1) * SMALL_M);
     p.b_next = 0; /* one widened panel at a time */
     if (j0 >= j1)
         return;
-    if (m <= 2 * FEW)
-        for (size_t i = 0; i < m; i += FEW)
-            multiply_few(&p, b, packed, rows, i, m - i < FEW ? m - i : FEW, j0, j1);
+    if (m <= 2 * SMALL_M)
+        for (size_t i = 0; i < m; i += SMALL_M)
+            multiply_few(&p, b, packed, rows, i, m - i < SMALL_M ? m - i : SMALL_M, j0, j1);
     else
         multiply_many(&p, b, packed, 0, m, j0, j1);
 }
 
 static size_t nbits_work(const struct steno_nbits *b, size_t n_parts)
 {
-    return n_parts * blocks_of(b) * (b->block + 1) * FEW * sizeof(float);
+    return n_parts * blocks_of(b) * (b->block + 1) * SMALL_M * sizeof(float);
 }
 
 void V_NAME(steno_kernels_gemm_nbits)(steno_kernels *k)
