@@ -819,17 +819,48 @@ static void print_sample_key(const char *doc, const char *env, const char *key, 
     fprintf(out, "# Environment: %s\n#%s =%s%s\n", env, key, *value ? " " : "", value);
 }
 
+static bool same_option(const struct steno_option_info *a, const struct steno_option_info *b)
+{
+    return !strcmp(a->name, b->name) && !strcmp(a->help, b->help);
+}
+
+/* "Families a, b: help. Family c: help. " of all options of the name of row i, the first one. */
+static void describe_option(size_t i, char *doc, size_t size)
+{
+    const struct steno_option_info *first = steno_option_at(i), *o, *p;
+    size_t n = 0;
+    for (; (o = steno_option_at(i)) && n < size; i++) {
+        char families[256] = "";
+        bool told = strcmp(o->name, first->name) != 0, many = false;
+        for (size_t k = 0; !told && k < i; k++)
+            told = same_option(steno_option_at(k), o);
+        if (told)
+            continue;
+        for (size_t k = i + 1; (p = steno_option_at(k)); k++)
+            if (same_option(p, o)) {
+                size_t at = strlen(families);
+                snprintf(families + at, sizeof families - at, ", %s", p->family);
+                many = true;
+            }
+        n += (size_t)snprintf(doc + n, size - n, "%s %s%s: %s. ", many ? "Families" : "Family",
+                              o->family, families, o->help);
+    }
+}
+
 static void print_sample_options(FILE *out)
 {
     const struct steno_option_info *o;
     bool first;
     for (size_t i = 0; (o = option_at(i, &first)); i++) {
-        char env[64], doc[512];
+        char env[64], doc[1024];
+        size_t n;
         if (!first)
             continue;
         option_variable(o, env, sizeof env);
-        snprintf(doc, sizeof doc, "Family %s: %s. A request may override it (%s).%s", o->family,
-                 o->help, o->name, *o->fallback ? "" : " Empty: the model's own.");
+        describe_option(i, doc, sizeof doc);
+        n = strlen(doc);
+        snprintf(doc + n, sizeof doc - n, "A request may override it (%s).%s", o->name,
+                 *o->fallback ? "" : " Empty: the model's own.");
         fputc('\n', out);
         print_sample_key(doc, env, o->name, o->fallback, out);
     }
