@@ -91,10 +91,10 @@ static void print_text(const struct bench_options *o, const struct bench_result 
         printf("  %-8s %d of %d products, weights off by %.3f %% rms, worst %.3f %% (%s)\n",
                steno_precision_name(r->precision.kept), r->precision.lowered, r->precision.products,
                100 * r->precision.error, 100 * r->precision.worst, r->precision.worst_node);
-    if (r->precision.unheld)
-        printf("  f32      %d products whose weights %s does not hold, first %s\n",
-               r->precision.unheld, steno_precision_name(r->precision.kept),
-               r->precision.unheld_node);
+    if (r->precision.overflowed)
+        printf("  f32      %d products whose weights overflow in %s, first %s\n",
+               r->precision.overflowed, steno_precision_name(r->precision.kept),
+               r->precision.overflowed_node);
 }
 
 static void print_json(const struct bench_options *o, const struct bench_result *r)

@@ -34,14 +34,14 @@
  * went from 15 to 29 while the same 19 streams ran. */
 #define HOST_WEIGHT 5.0
 #define HOST_MOST 30.0
-#define LATELY 5.0 /* s: time constant of the rate of live audio */
+#define RATE_SECONDS 5.0 /* s: time constant of the rate of live audio */
 /* s per s of audio until it is measured: ten messages of 15 us on Zen 4. */
 #define OTHER 150e-6
 #define AT_ONCE 0.1 /* largest part of the way that one look goes */
 /* Streams opened and closed between two looks, relative to live ones; more is a rush. */
 #define TURNOVER 0.1
 /* Of few live streams so many may come or go in any look: the end of each is part of its cost. */
-#define FEW 2
+#define TURNOVER_FREE 2
 /* Demand of live steps, relative to the workers, above which batches are needed. */
 #define CROWDED 1.0
 #define WORTH 0.97       /* a larger batch must cost less than this per stream, relatively */
@@ -240,10 +240,10 @@ static void look(steno_pool *p, int64_t now, double cpu_free)
     double process = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID), workers = workers_cpu(p);
     double rate = l->live_audio / seconds, fit = fits(p);
     const struct steno_pool_turnover turned = turnover(p);
-    l->live_rate += (rate - l->live_rate) * -expm1(-seconds / LATELY);
+    l->live_rate += (rate - l->live_rate) * -expm1(-seconds / RATE_SECONDS);
     l->demand =
         (double)l->live_steps / seconds * (l->costs.step[0] * l->slower + l->costs.host * l->chunk);
-    if (!l->measuring && is_steady(p, turned.live - l->turnover.live - FEW))
+    if (!l->measuring && is_steady(p, turned.live - l->turnover.live - TURNOVER_FREE))
         correct_host(l, fit);
     if (l->audio >= ENOUGH) {
         double outside = process - l->process_cpu - (workers - l->worker_cpu);

@@ -11,7 +11,7 @@
 
 #include "tests/unit/pool_fake.h"
 
-enum { MANY = 16 };
+enum { STREAMS = 16 };
 
 static struct steno_pool_stream_options named(char name, enum steno_pool_class class,
                                               uint64_t owner)
@@ -52,7 +52,7 @@ static steno_pool *held_up(const struct steno_pool_options *o, struct client *c)
 static void waiting_streams_share_a_batch(void **state)
 {
     (void)state;
-    static struct client c[MANY];
+    static struct client c[STREAMS];
     struct steno_pool_stats st;
     steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1}, &c[0]);
     for (int i = 1; i < 12; i++)

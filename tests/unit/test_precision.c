@@ -209,7 +209,7 @@ static void a_weight_that_the_format_does_not_hold_keeps_f32(void **state)
     static const struct {
         enum steno_precision p;
         float outlier;
-        int unheld;
+        int overflowed;
     } cases[] = {{STENO_FP16_WEIGHTS, 70000, 2},    {STENO_BF16_WEIGHTS, 70000, 0},
                  {STENO_BF16_WEIGHTS, 3.4e38f, 2},  {STENO_INT8_WEIGHTS, 70000, 0},
                  {STENO_INT8_WEIGHTS, 2e30f, 2},    {STENO_FP16_WEIGHTS, INFINITY, 0},
@@ -221,8 +221,8 @@ static void a_weight_that_the_format_does_not_hold_keeps_f32(void **state)
         outlier = cases[i].outlier;
         plain = network(STENO_FP32);
         n = network(cases[i].p);
-        assert_int_equal(steno_network_precision(n)->unheld, cases[i].unheld);
-        assert_int_equal(steno_network_precision(n)->lowered, 3 - cases[i].unheld);
+        assert_int_equal(steno_network_precision(n)->overflowed, cases[i].overflowed);
+        assert_int_equal(steno_network_precision(n)->lowered, 3 - cases[i].overflowed);
         run(plain, 0, T, 1, want[0], want[1]);
         run(n, 0, T, 1, have[0], have[1]);
         for (int k = 0; k < T * N; k++)
@@ -303,7 +303,7 @@ static void convolutions_that_the_format_does_not_hold_keep_f32(void **state)
     static const struct {
         enum steno_precision p;
         float odd;
-        int unheld;
+        int overflowed;
     } cases[] = {{STENO_FP16_WEIGHTS, 70000, 3},     {STENO_FP16_WEIGHTS, 2000, 0},
                  {STENO_BF16_WEIGHTS, 3.395e38f, 3}, {STENO_BF16_WEIGHTS, 70000, 0},
                  {STENO_INT8_WEIGHTS, 2e30f, 3},     {STENO_INT8_WEIGHTS, 0.05f, 0}};
@@ -317,7 +317,7 @@ static void convolutions_that_the_format_does_not_hold_keep_f32(void **state)
             steno_network *n = convolutions(cases[i].p, cases[i].odd, cache, have);
             const struct steno_precision_report *report = steno_network_precision(n);
             assert_int_equal(steno_network_is_mapped(n), load);
-            assert_int_equal(report->unheld, cases[i].unheld);
+            assert_int_equal(report->overflowed, cases[i].overflowed);
             for (int part = 0; part < 2; part++)
                 if (!(apart(have + part * IMAGE, want + part * IMAGE, IMAGE) < 0.03))
                     fail_msg("case %zu, load %d: output %d is off by %g", i, load, part,
@@ -377,7 +377,7 @@ static void recurrent_weights_that_the_format_does_not_hold_keep_f32(void **stat
     static const struct {
         enum steno_precision p;
         float odd;
-        int unheld;
+        int overflowed;
     } cases[] = {{STENO_FP16_WEIGHTS, 70000, 2},     {STENO_BF16_WEIGHTS, 70000, 0},
                  {STENO_BF16_WEIGHTS, 3.395e38f, 2}, {STENO_INT8_WEIGHTS, 3.395e38f, 2},
                  {STENO_FP16_WEIGHTS, 0.5f, 0},      {STENO_FP32, 70000, 0}};
@@ -388,11 +388,12 @@ static void recurrent_weights_that_the_format_does_not_hold_keep_f32(void **stat
             steno_network *plain = recurrent(STENO_FP32, cases[i].odd, of_r, want);
             steno_network *n = recurrent(cases[i].p, cases[i].odd, of_r, have);
             const struct steno_precision_report *report = steno_network_precision(n);
-            assert_int_equal(report->unheld, cases[i].unheld);
+            assert_int_equal(report->overflowed, cases[i].overflowed);
             assert_int_equal(report->products, 4);
-            assert_int_equal(report->lowered, cases[i].unheld || cases[i].p == STENO_FP32 ? 0 : 4);
+            assert_int_equal(report->lowered,
+                             cases[i].overflowed || cases[i].p == STENO_FP32 ? 0 : 4);
             for (int k = 0; k < 2 * STEPS * CELL; k++)
-                assert_true(fabsf(have[k] - want[k]) <= (cases[i].unheld ? 0 : 0.03f));
+                assert_true(fabsf(have[k] - want[k]) <= (cases[i].overflowed ? 0 : 0.03f));
             steno_network_close(plain);
             steno_network_close(n);
         }

@@ -117,14 +117,14 @@ void steno_prepare_packed(struct steno_prepare *pc, size_t bytes);
 /* The precision that the network's weights are to have. */
 enum steno_precision steno_prepare_precision(const struct steno_prepare *pc);
 /* Report that weights stay in f32 because the precision does not hold them. */
-void steno_prepare_unheld(struct steno_prepare *pc);
+void steno_prepare_overflowed(struct steno_prepare *pc);
 /* Return the bytes of the next block of steno_prepare_memory if an earlier load has filled it, else
  * 0. */
 size_t steno_prepare_filled(const struct steno_prepare *pc);
 /* Report weights w [n] of a product, once for each block; lowered: they are held in less than f32,
- * with `lost` as the sum of squared rounding errors. */
+ * with `square_error` as the sum of squared rounding errors. */
 void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, bool lowered,
-                           double lost);
+                           double square_error);
 
 /* ---- run ---- */
 const struct steno_node *steno_op_node(const struct steno_op_ctx *ctx);

@@ -27,10 +27,10 @@ struct steno_precision_report {
     double worst; /* the same for the worst product */
     char worst_node[64];
     double square, square_error; /* the sums so far */
-    /* products whose weights the precision does not hold (infinite in 16 bits, infinite or NaN in
-     * 8); they stay in f32 */
-    int unheld;
-    char unheld_node[64]; /* the first one */
+    /* products whose weights overflow in the precision (infinite in 16 bits, infinite or NaN in 8);
+     * they stay in f32 */
+    int overflowed;
+    char overflowed_node[64]; /* the first one */
 };
 
 /* Sum of x^2. Inline, so that it vectorizes for a length that the caller knows. */

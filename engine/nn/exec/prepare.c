@@ -81,7 +81,7 @@ enum steno_precision steno_prepare_precision(const struct steno_prepare *pc)
 }
 
 void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, bool lowered,
-                           double lost)
+                           double square_error)
 {
     struct steno_precision_report *r = pc->report;
     double square, error;
@@ -91,21 +91,21 @@ void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, b
     if (!lowered)
         return;
     square = steno_square_sum(w, n);
-    error = square > 0 ? sqrt(lost / square) : 0;
+    error = square > 0 ? sqrt(square_error / square) : 0;
     if (!r->lowered++ || error > r->worst) {
         r->worst = error;
         snprintf(r->worst_node, sizeof r->worst_node, "%s", pc->node->name);
     }
     r->square += square;
-    r->square_error += lost;
+    r->square_error += square_error;
     r->error = r->square > 0 ? sqrt(r->square_error / r->square) : 0;
 }
 
-void steno_prepare_unheld(struct steno_prepare *pc)
+void steno_prepare_overflowed(struct steno_prepare *pc)
 {
     struct steno_precision_report *r = pc->report;
-    if (r && !r->unheld++)
-        snprintf(r->unheld_node, sizeof r->unheld_node, "%s", pc->node->name);
+    if (r && !r->overflowed++)
+        snprintf(r->overflowed_node, sizeof r->overflowed_node, "%s", pc->node->name);
 }
 
 /* ---- memory of packed weights ---- */

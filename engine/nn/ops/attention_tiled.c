@@ -26,7 +26,7 @@
 #define TILE 64
 #define BLOCK 512
 #define MASKED_BLOCK 128 /* keys per block where a mask by rows may hide whole blocks */
-#define FEW 4
+#define DIRECT_ROWS 4    /* so few rows multiply by themselves, not by tiles */
 
 /* Rows of the unshifted product that the shifted rows [i0, i0 + m) read. */
 static void shift_source(const struct steno_attention *a, size_t i0, size_t m, size_t *first,
@@ -247,7 +247,7 @@ static void key_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
     if (many_tiles(a))
         multiply(t, m, n, a->size, q, ld, at(d, t->at_k) + j0 / t->block * k_block(t), s,
                  t->score_ld);
-    else if (m <= FEW)
+    else if (m <= DIRECT_ROWS)
         for (size_t i = 0; i < m; i++)
             for (size_t j = 0; j < n; j++)
                 s[i * t->score_ld + j] =
@@ -342,7 +342,7 @@ static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, siz
     const struct steno_attention_tiles *t = d->t;
     float *s = at(d, t->at_s), *y = d->y + i0 * a->y_view.row, *o = y;
     size_t ld = a->y_view.row;
-    if (m <= FEW && !many_tiles(a)) {
+    if (m <= DIRECT_ROWS && !many_tiles(a)) {
         for (size_t i = 0; i < m; i++, y += ld) {
             if (j0)
                 t->k->affine_f32(y, y, a->v_size, keep[i], 0);

@@ -145,9 +145,9 @@ static void make_rows(float *to, const float *w, const void *arg)
 steno_status steno_ops_conv_lower(struct steno_prepare *pc, int in, const struct steno_conv *s,
                                   size_t *f32_bytes, struct steno_weights **out, steno_err *err)
 {
-    const struct steno_made m = {
+    const struct steno_weight_transform m = {
         s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s, sizeof *s, f32_bytes};
-    return steno_prepare_weights_made(pc, in, &m, out, err);
+    return steno_prepare_weights_transformed(pc, in, &m, out, err);
 }
 
 /* Pack constant f32 weights of rank 3 or 4, in the network's precision where it gains. */

@@ -97,7 +97,8 @@ static void report(struct steno_prepare *pc, const struct steno_tensor *t,
                    enum steno_precision kept)
 {
     const size_t n = steno_numel(t);
-    steno_prepare_rounded(pc, t->data, n, kept != STENO_FP32, steno_weights_lost(t->data, n, kept));
+    steno_prepare_rounded(pc, t->data, n, kept != STENO_FP32,
+                          steno_weights_error(t->data, n, kept));
 }
 
 /* The precision of W and R: the network's, or f32 if it does not hold them. Sets the form and the
@@ -121,14 +122,14 @@ static enum steno_precision choose_form(struct steno_prepare *pc, struct steno_r
         size32[i] = steno_aligned(size32[i]);
     }
     size32[0] += size32[0] == size[0] ? STENO_ALIGN : 0;
-    held =
-        asked == STENO_FP32 || (filled ? filled != size32[0] * (size_t)p->dirs
-                                       : steno_weights_hold(k, asked, w->data, steno_numel(w)) &&
-                                             steno_weights_hold(k, asked, r->data, steno_numel(r)));
+    held = asked == STENO_FP32 ||
+           (filled ? filled != size32[0] * (size_t)p->dirs
+                   : steno_weights_finite(k, asked, w->data, steno_numel(w)) &&
+                         steno_weights_finite(k, asked, r->data, steno_numel(r)));
     if (held)
         return asked;
     if (!filled)
-        steno_prepare_unheld(pc);
+        steno_prepare_overflowed(pc);
     p->form = f32;
     memcpy(size, size32, sizeof size32);
     return STENO_FP32;

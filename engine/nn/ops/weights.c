@@ -100,10 +100,10 @@ static inline __attribute__((always_inline)) double squares_of(const float *x, c
 
 static double squares(const float *x, const int8_t *q, size_t n, float step)
 {
-    double lost = 0;
+    double error = 0;
     for (; n >= SOME; n -= SOME, x += SOME, q += SOME)
-        lost += squares_of(x, q, SOME, step);
-    return lost + squares_of(x, q, n, step);
+        error += squares_of(x, q, SOME, step);
+    return error + squares_of(x, q, n, step);
 }
 
 /* Quantize one column to q over its own range, symmetric; *scale is the step. The rounding errors
@@ -143,7 +143,7 @@ static double round_column(const struct columns *b, const float *x, size_t n, in
 
 /* Quantize each column to i8; q [N, K]. False: out of memory. */
 static bool round_i8(struct steno_weights *p, const steno_kernels *k, const float *w, size_t ldw,
-                     bool trans, int8_t *q, double *lost)
+                     bool trans, int8_t *q, double *error)
 {
     struct columns b = {.k = k};
     b.x = malloc((COLUMNS + 1) * (p->k + 1) * sizeof *b.x);
@@ -158,14 +158,14 @@ static bool round_i8(struct steno_weights *p, const steno_kernels *k, const floa
         const size_t cols = p->n - n < COLUMNS ? p->n - n : COLUMNS;
         gather(k, b.x, w, ldw, trans, p->k, n, cols);
         for (size_t c = 0; c < cols; c++)
-            *lost += round_column(&b, b.x + c * p->k, p->k, q + (n + c) * p->k, &p->scale[n + c]);
+            *error += round_column(&b, b.x + c * p->k, p->k, q + (n + c) * p->k, &p->scale[n + c]);
     }
     free(b.x);
     free(b.at);
     return true;
 }
 
-static inline __attribute__((always_inline)) double lost_of(const float *x, size_t n, bool bf16)
+static inline __attribute__((always_inline)) double error_of(const float *x, size_t n, bool bf16)
 {
     float off[SOME];
     for (size_t i = 0; i < n; i++)
@@ -174,21 +174,21 @@ static inline __attribute__((always_inline)) double lost_of(const float *x, size
     return steno_square_sum(off, n);
 }
 
-static double lost_of_row(const float *x, size_t n, bool bf16)
+static double error_of_row(const float *x, size_t n, bool bf16)
 {
-    double lost = 0;
+    double error = 0;
     for (; n >= SOME; n -= SOME, x += SOME)
-        lost += bf16 ? lost_of(x, SOME, true) : lost_of(x, SOME, false);
-    return lost + lost_of(x, n, bf16);
+        error += bf16 ? error_of(x, SOME, true) : error_of(x, SOME, false);
+    return error + error_of(x, n, bf16);
 }
 
-static double lost_16(const struct steno_weights *p, const float *w, size_t ldw, bool trans)
+static double error_16(const struct steno_weights *p, const float *w, size_t ldw, bool trans)
 {
     const size_t rows = trans ? p->n : p->k, cols = trans ? p->k : p->n;
-    double lost = 0;
+    double error = 0;
     for (size_t r = 0; r < rows; r++)
-        lost += lost_of_row(w + r * ldw, cols, p->precision == STENO_BF16_WEIGHTS);
-    return lost;
+        error += error_of_row(w + r * ldw, cols, p->precision == STENO_BF16_WEIGHTS);
+    return error;
 }
 
 /* The kernels for weights that are packed neither as f32 nor as bytes. */
@@ -205,9 +205,9 @@ struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_pr
     return *kernels_of(k, p);
 }
 
-double steno_weights_lost(const float *w, size_t n, enum steno_precision p)
+double steno_weights_error(const float *w, size_t n, enum steno_precision p)
 {
-    return p == STENO_FP32 ? 0 : lost_of_row(w, n, p != STENO_FP16_WEIGHTS);
+    return p == STENO_FP32 ? 0 : error_of_row(w, n, p != STENO_FP16_WEIGHTS);
 }
 
 /* ---- packing: one block; for i8 first the scales, then the packed weights ---- */
@@ -246,17 +246,17 @@ static void place(struct steno_weights *p, void *block)
 }
 
 static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w, size_t ldw,
-                 bool trans, double *lost)
+                 bool trans, double *error)
 {
     int8_t *q;
-    *lost = 0;
+    *error = 0;
     if (p->precision != STENO_INT8_WEIGHTS) {
         steno_weights_as(k, p->precision).pack(p->data, w, ldw, trans, p->k, p->n);
-        *lost = p->precision == STENO_FP32 ? 0 : lost_16(p, w, ldw, trans);
+        *error = p->precision == STENO_FP32 ? 0 : error_16(p, w, ldw, trans);
         return true;
     }
     q = malloc(p->k * p->n + 1);
-    if (!q || !round_i8(p, k, w, ldw, trans, q, lost)) {
+    if (!q || !round_i8(p, k, w, ldw, trans, q, error)) {
         free(q);
         return false;
     }
@@ -276,8 +276,8 @@ const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
 /* ---- weights that a precision does not hold ---- */
 
 /* True if n weights stay finite in p, or in what a Winograd transform makes of them. */
-static bool holds(const steno_kernels *k, enum steno_precision p, const float *w, size_t n,
-                  bool transformed)
+static bool stays_finite(const steno_kernels *k, enum steno_precision p, const float *w, size_t n,
+                         bool transformed)
 {
     const float most = (p == STENO_FP16_WEIGHTS   ? 65504.0f
                         : p == STENO_BF16_WEIGHTS ? 3.38e38f
@@ -293,35 +293,38 @@ static bool holds(const steno_kernels *k, enum steno_precision p, const float *w
     return true;
 }
 
-bool steno_weights_hold(const steno_kernels *k, enum steno_precision p, const float *w, size_t n)
+bool steno_weights_finite(const steno_kernels *k, enum steno_precision p, const float *w, size_t n)
 {
-    return p == STENO_FP32 || holds(k, p, w, n, false);
+    return p == STENO_FP32 || stays_finite(k, p, w, n, false);
 }
 
 /* True if the precision of p holds w [n]: p is one of `parts` blocks (0: one that is not aligned),
  * and in f32 each would take f32_bytes. The size of what an earlier load packed says how it was,
  * and then w may not be there: so both sizes differ, if need be by a larger *f32_bytes. */
-static bool is_held(struct steno_prepare *pc, const struct steno_weights *p, size_t *f32_bytes,
-                    size_t parts, const float *w, size_t n, bool transformed)
+static bool stays_lowered(struct steno_prepare *pc, const struct steno_weights *p,
+                          size_t *f32_bytes, size_t parts, const float *w, size_t n,
+                          bool transformed)
 {
     const size_t filled = steno_prepare_filled(pc);
-    bool held;
+    bool lowered;
     if (steno_aligned(*f32_bytes) == steno_aligned(p->bytes))
         *f32_bytes = steno_aligned(*f32_bytes) + 64;
-    held = filled ? filled != (parts ? steno_aligned(*f32_bytes) * parts : *f32_bytes)
-                  : !w || holds(steno_prepare_kernels(pc), p->precision, w, n, transformed);
-    if (!held && !filled)
-        steno_prepare_unheld(pc);
-    return held;
+    lowered = filled
+                  ? filled != (parts ? steno_aligned(*f32_bytes) * parts : *f32_bytes)
+                  : !w || stays_finite(steno_prepare_kernels(pc), p->precision, w, n, transformed);
+    if (!lowered && !filled)
+        steno_prepare_overflowed(pc);
+    return lowered;
 }
 
 /* Weights [rows, cols] of `parts` blocks (0: one that is not aligned) in the network's precision,
  * or in f32 if it does not hold w [n]. NULL: out of memory. */
-static struct steno_weights *describe_held(struct steno_prepare *pc, const float *w, size_t n,
-                                           bool transformed, size_t rows, size_t cols, size_t parts)
+static struct steno_weights *describe_lowered(struct steno_prepare *pc, const float *w, size_t n,
+                                              bool transformed, size_t rows, size_t cols,
+                                              size_t parts)
 {
     struct steno_weights *p = describe(pc, steno_prepare_precision(pc), rows, cols), *f32;
-    bool held;
+    bool lowered;
     if (!p || p->precision == STENO_FP32)
         return p;
     f32 = describe(pc, STENO_FP32, rows, cols);
@@ -329,17 +332,17 @@ static struct steno_weights *describe_held(struct steno_prepare *pc, const float
         steno_weights_free(p);
         return NULL;
     }
-    held = is_held(pc, p, &f32->bytes, parts, w, n, transformed);
-    steno_weights_free(held ? f32 : p);
-    return held ? p : f32;
+    lowered = stays_lowered(pc, p, &f32->bytes, parts, w, n, transformed);
+    steno_weights_free(lowered ? f32 : p);
+    return lowered ? p : f32;
 }
 
-/* The source of packed weights: w itself, or what `made` computes from it. */
+/* The source of packed weights: w itself, or what `transform` computes from it. */
 struct source {
     const float *w;
     size_t ldw;
     bool trans;
-    const struct steno_made *made;
+    const struct steno_weight_transform *transform;
 };
 
 /* Start the key of a block: who packs it, and the form that it gets. */
@@ -352,7 +355,7 @@ static struct steno_packing packing_of(const char *who, const struct steno_weigh
     return how;
 }
 
-static void put_made(struct steno_packing *how, const struct steno_made *m)
+static void put_transform(struct steno_packing *how, const struct steno_weight_transform *m)
 {
     if (!m)
         return;
@@ -364,18 +367,18 @@ static bool fill_from(struct steno_prepare *pc, struct steno_weights *p, struct 
 {
     const steno_kernels *k = steno_prepare_kernels(pc);
     float *transposed = NULL;
-    double lost;
+    double error;
     bool ok;
-    if (s.made) {
+    if (s.transform) {
         transposed = malloc(p->k * p->n * sizeof *transposed + 1);
         if (!transposed)
             return false;
-        s.made->make(transposed, s.w, s.made->arg);
+        s.transform->make(transposed, s.w, s.transform->arg);
         s = (struct source){.w = transposed, .ldw = p->k, .trans = true};
     }
-    ok = fill(p, k, s.w, s.ldw, s.trans, &lost);
+    ok = fill(p, k, s.w, s.ldw, s.trans, &error);
     if (ok)
-        steno_prepare_rounded(pc, s.w, p->k * p->n, p->precision != STENO_FP32, lost);
+        steno_prepare_rounded(pc, s.w, p->k * p->n, p->precision != STENO_FP32, error);
     free(transposed);
     return ok;
 }
@@ -386,22 +389,22 @@ static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t c
 {
     const struct steno_tensor *t = steno_prepare_const(pc, in);
     const size_t numbers = t ? steno_numel(t) : 0;
-    size_t *f32_bytes = s.made ? s.made->f32_bytes : NULL;
-    struct steno_weights *p = f32_bytes
-                                  ? describe(pc, steno_prepare_precision(pc), rows, cols)
-                                  : describe_held(pc, s.w, numbers, s.made != NULL, rows, cols, 0);
+    size_t *f32_bytes = s.transform ? s.transform->f32_bytes : NULL;
+    struct steno_weights *p =
+        f32_bytes ? describe(pc, steno_prepare_precision(pc), rows, cols)
+                  : describe_lowered(pc, s.w, numbers, s.transform != NULL, rows, cols, 0);
     struct steno_packing how = {.n = 0};
     bool filled;
     void *block;
     *out = NULL;
-    if (p && f32_bytes && !is_held(pc, p, f32_bytes, 0, s.w, numbers, false)) {
+    if (p && f32_bytes && !stays_lowered(pc, p, f32_bytes, 0, s.w, numbers, false)) {
         steno_weights_free(p);
         return STENO_OK;
     }
     if (p) {
         how = packing_of("matrix", p);
         steno_packing_put(&how, &s.trans, sizeof s.trans);
-        put_made(&how, s.made);
+        put_transform(&how, s.transform);
     }
     block = p ? steno_prepare_memory(pc, in, p->bytes, &how, &filled) : NULL;
     if (block)
@@ -429,12 +432,12 @@ steno_status steno_prepare_weights(struct steno_prepare *pc, int in, bool trans,
                 (struct source){.w = w->data, .ldw = cols, .trans = trans}, out, err);
 }
 
-steno_status steno_prepare_weights_made(struct steno_prepare *pc, int in,
-                                        const struct steno_made *m, struct steno_weights **out,
-                                        steno_err *err)
+steno_status steno_prepare_weights_transformed(struct steno_prepare *pc, int in,
+                                               const struct steno_weight_transform *m,
+                                               struct steno_weights **out, steno_err *err)
 {
     return pack(pc, in, m->k, m->n,
-                (struct source){.w = steno_prepare_const(pc, in)->data, .made = m}, out, err);
+                (struct source){.w = steno_prepare_const(pc, in)->data, .transform = m}, out, err);
 }
 
 steno_status steno_infer_linear(struct steno_infer *ic, steno_err *err)
@@ -534,10 +537,10 @@ static void widen(const struct bytes *b, size_t from, size_t cols, float *to)
 /* ---- several blocks of columns ---- */
 
 struct parts {
-    const float *w; /* f32, or NULL: `bytes` has the weights, or `made` computes them */
+    const float *w; /* f32, or NULL: `bytes` has the weights, or `transform` computes them */
     struct bytes bytes;
     float *wide; /* for bytes: one part in f32 */
-    const struct steno_made *made;
+    const struct steno_weight_transform *transform;
     int scale_in; /* of bytes */
     size_t all;   /* columns */
     bool transposed;
@@ -549,20 +552,20 @@ static struct steno_packing packing_of_parts(const struct parts *s, const struct
     struct steno_packing how = packing_of("parts", one);
     steno_packing_put(&how, &parts, sizeof parts);
     steno_packing_put(&how, &s->transposed, sizeof s->transposed);
-    put_made(&how, s->made);
+    put_transform(&how, s->transform);
     if (s->wide)
         also_scales(&how, s->scale_in);
     return how;
 }
 
 static bool fill_part(const struct parts *s, struct steno_weights *p, const steno_kernels *k,
-                      size_t from, double *lost)
+                      size_t from, double *error)
 {
     const size_t cols = s->transposed ? p->k : p->n;
     if (!s->wide)
-        return fill(p, k, s->w + from, s->all, s->transposed, lost);
+        return fill(p, k, s->w + from, s->all, s->transposed, error);
     widen(&s->bytes, from, cols, s->wide);
-    return fill(p, k, s->wide, cols, s->transposed, lost);
+    return fill(p, k, s->wide, cols, s->transposed, error);
 }
 
 /* Pack parts that are each like `one`; frees `one`. */
@@ -573,27 +576,29 @@ static steno_status pack_parts(struct steno_prepare *pc, int in, struct parts s,
     const steno_kernels *k = steno_prepare_kernels(pc);
     const size_t each = one ? steno_aligned(one->bytes) : 0;
     struct steno_weights *p = calloc(parts, sizeof *p);
-    float *made = NULL;
+    float *transformed = NULL;
     bool filled = false, ok;
-    double lost = 0, part;
+    double error = 0, part;
     struct steno_packing how = {.n = 0};
     char *block;
     if (one)
         how = packing_of_parts(&s, one, parts);
     block = p && one ? steno_prepare_memory(pc, in, parts * each, &how, &filled) : NULL;
-    if (block && !filled && s.made && (made = malloc(parts * one->k * one->n * sizeof *made + 1)))
-        s.made->make(made, steno_prepare_const(pc, in)->data, s.made->arg);
-    s.w = made ? made : s.w;
+    if (block && !filled && s.transform &&
+        (transformed = malloc(parts * one->k * one->n * sizeof *transformed + 1)))
+        s.transform->make(transformed, steno_prepare_const(pc, in)->data, s.transform->arg);
+    s.w = transformed ? transformed : s.w;
     ok = block && (filled || s.w || s.wide);
     for (size_t i = 0; ok && i < parts; i++) {
         p[i] = *one;
         place(&p[i], block + i * each);
         ok = filled || fill_part(&s, &p[i], k, i * (s.transposed ? one->k : one->n), &part);
-        lost += filled || !ok ? 0 : part;
+        error += filled || !ok ? 0 : part;
     }
     if (ok && !filled && s.w)
-        steno_prepare_rounded(pc, s.w, parts * one->k * one->n, one->precision != STENO_FP32, lost);
-    free(made);
+        steno_prepare_rounded(pc, s.w, parts * one->k * one->n, one->precision != STENO_FP32,
+                              error);
+    free(transformed);
     free(one);
     if (!ok) {
         free(p);
@@ -621,8 +626,8 @@ steno_status steno_prepare_weights_parts(struct steno_prepare *pc, int in, int s
                         parts);
     else
         st = pack_parts(pc, in, s,
-                        f32 ? describe_held(pc, s.w, rows * all, false, transposed ? cols : rows,
-                                            transposed ? rows : cols, parts)
+                        f32 ? describe_lowered(pc, s.w, rows * all, false, transposed ? cols : rows,
+                                               transposed ? rows : cols, parts)
                             : describe(pc, STENO_INT8_WEIGHTS, transposed ? cols : rows,
                                        transposed ? rows : cols),
                         parts, out, err);
@@ -630,11 +635,12 @@ steno_status steno_prepare_weights_parts(struct steno_prepare *pc, int in, int s
     return st;
 }
 
-steno_status steno_prepare_weights_made_parts(struct steno_prepare *pc, int in,
-                                              const struct steno_made *m, size_t parts,
-                                              struct steno_weights **out, steno_err *err)
+steno_status steno_prepare_weights_transformed_parts(struct steno_prepare *pc, int in,
+                                                     const struct steno_weight_transform *m,
+                                                     size_t parts, struct steno_weights **out,
+                                                     steno_err *err)
 {
-    const struct parts s = {.made = m, .transposed = true, .all = parts * m->k};
+    const struct parts s = {.transform = m, .transposed = true, .all = parts * m->k};
     return pack_parts(pc, in, s, describe(pc, STENO_INT8_WEIGHTS, m->k, m->n), parts, out, err);
 }
 

@@ -26,12 +26,12 @@ void steno_weights_free(void *w); /* a release function; accepts NULL */
 
 /* For an operator that packs f32 weights by itself, in any precision but int8: steno_weights_as
  * returns how they are packed and multiplied (conv, conv_winograd: NULL where f32 stays f32);
- * steno_weights_lost returns the sum of squared rounding errors of n of them. */
+ * steno_weights_error returns the sum of squared rounding errors of n of them. */
 struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p);
-double steno_weights_lost(const float *w, size_t n, enum steno_precision p);
+double steno_weights_error(const float *w, size_t n, enum steno_precision p);
 /* True if n weights stay finite in precision p; such an operator keeps others in f32 and calls
- * steno_prepare_unheld. */
-bool steno_weights_hold(const steno_kernels *k, enum steno_precision p, const float *w, size_t n);
+ * steno_prepare_overflowed. */
+bool steno_weights_finite(const steno_kernels *k, enum steno_precision p, const float *w, size_t n);
 
 /* While preparing: pack constant input `in`, f32 of rank 2, in the network's precision, report it,
  * and release the original. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
@@ -40,7 +40,7 @@ STENO_MUST steno_status steno_prepare_weights(struct steno_prepare *pc, int in, 
 
 /* Weights [k, n] that are computed from a constant: make reads all of the constant and writes their
  * transpose [n, k]. */
-struct steno_made {
+struct steno_weight_transform {
     size_t k, n;
     void (*make)(float *to, const float *w, const void *arg);
     const void *arg; /* [arg_bytes] */
@@ -51,17 +51,17 @@ struct steno_made {
 };
 /* As steno_prepare_weights, for weights that m computes from constant input `in`, f32 of any rank.
  * *out is NULL if the precision does not hold them and m->f32_bytes is given. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_prepare_weights_made(struct steno_prepare *pc, int in,
-                                                   const struct steno_made *m,
-                                                   struct steno_weights **out, steno_err *err);
+STENO_MUST steno_status steno_prepare_weights_transformed(struct steno_prepare *pc, int in,
+                                                          const struct steno_weight_transform *m,
+                                                          struct steno_weights **out,
+                                                          steno_err *err);
 
 /* Weights computed from constant input `in`: `parts` matrices [k, n], each packed by itself in 8
  * bits. make writes [n, parts, k]. *out: an array, freed with free(); the packed elements are the
  * network's. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_prepare_weights_made_parts(struct steno_prepare *pc, int in,
-                                                         const struct steno_made *m, size_t parts,
-                                                         struct steno_weights **out,
-                                                         steno_err *err);
+STENO_MUST steno_status steno_prepare_weights_transformed_parts(
+    struct steno_prepare *pc, int in, const struct steno_weight_transform *m, size_t parts,
+    struct steno_weights **out, steno_err *err);
 
 /* Pack constant bytes W [K, N] that the graph has in 8 bits, without a change of their values.
  * Input scale_in has their scale, one or one for each column; scale_in + 1, if present, their zero

@@ -228,7 +228,7 @@ static void add_values(const struct steno_attend *a, const struct work *w, size_
 }
 
 #define EACH APPROX_EACH
-enum { MANY = VECTORS };
+enum { EACH_VECTORS = VECTORS };
 
 #define LARGE_SCORE ((float)(1 << 22)) /* in the unit of weights; half an ulp of it is 1/4 */
 static const float log2e = 1.44269504088896341f;
@@ -323,7 +323,7 @@ ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n,
     float *s = w->s + i * S_ROW;
     const vf by = v_set1(scale), base = v_set1(-w->base[i]), keep = v_set1(w->keep[i]);
     float *o = a->o + i * w->ldo;
-    vf x[MANY];
+    vf x[EACH_VECTORS];
     EACH(v, n) x[v] = v_fma(v_load(s + v * VL), by, base);
     approx_exp2_each(x, n);
     EACH(v, n / 2)
