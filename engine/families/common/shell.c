@@ -80,9 +80,9 @@ void steno_shell_describe(const void *model, const struct steno_model_info *i, F
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static void stream_free(void *stream)
+void steno_shell_state_free(void *state)
 {
-    struct steno_shell_stream *s = stream;
+    struct steno_shell_stream *s = state;
     const struct steno_shell_model *m = s ? s->model : NULL;
     if (!s)
         return;
@@ -92,9 +92,10 @@ static void stream_free(void *stream)
     free(s);
 }
 
-static steno_status stream_new(void **stream, const struct steno_shell_model *m,
-                               struct steno_family_stream *o, steno_err *err)
+steno_status steno_shell_state_new(void **state, void *model, struct steno_family_stream *o,
+                                   steno_err *err)
 {
+    const struct steno_shell_model *m = model;
     struct steno_shell_stream *s;
     steno_status st;
     if (!m->shell->stream_open) {
@@ -107,9 +108,9 @@ static steno_status stream_new(void **stream, const struct steno_shell_model *m,
     s->model = m;
     st = m->shell->stream_open(s, m, o, err);
     if (st)
-        stream_free(s);
+        steno_shell_state_free(s);
     else
-        *stream = s;
+        *state = s;
     return st;
 }
 
@@ -118,7 +119,7 @@ steno_status steno_shell_offline_new(void **state, void *model, struct steno_fam
 {
     const struct steno_shell_model *m = model;
     void *settings = NULL;
-    const steno_status st = stream_new(&settings, m, o, err);
+    const steno_status st = steno_shell_state_new(&settings, model, o, err);
     return st ? st : steno_offline_new(state, &m->offline, settings, o, err);
 }
 
@@ -215,7 +216,7 @@ void steno_shell_set_cuts(struct steno_shell_model *m, int rate, double full, si
                                       .slack = slack,
                                       .tokens = m->tokens,
                                       .recognize = recognize,
-                                      .settings_free = stream_free};
+                                      .settings_free = steno_shell_state_free};
 }
 
 steno_status steno_shell_try_piece(struct steno_shell_model *m, steno_err *err)
@@ -230,14 +231,14 @@ steno_status steno_shell_try_piece(struct steno_shell_model *m, steno_err *err)
                             : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
     steno_hypothesis_list_init(&out);
     if (!st)
-        st = stream_new(&p.settings, m, &o, err);
+        st = steno_shell_state_new(&p.settings, m, &o, err);
     if (!st) {
         steno_noise_fill(noise, n, 1);
         recognize(w, &p, 1);
         st = p.st;
     }
     steno_hypothesis_list_free(&out);
-    stream_free(p.settings);
+    steno_shell_state_free(p.settings);
     steno_shell_worker_close(w);
     free(noise);
     return st;
@@ -265,4 +266,33 @@ steno_status steno_shell_search_scores(const struct steno_offline_piece *p, cons
     if (!st)
         st = steno_token_search_push(s, scores, n);
     return st ? steno_fail(p->err, st, "stream: out of memory") : STENO_OK;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+steno_status steno_shell_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
+                                    size_t *n, size_t *stable)
+{
+    return steno_token_search_list(&((struct steno_shell_stream *)state)->search, out, max, n,
+                                   stable);
+}
+
+steno_status steno_shell_consume(void *state, bool *left)
+{
+    return steno_token_search_consume(&((struct steno_shell_stream *)state)->search, left);
+}
+
+int64_t steno_shell_frames(const void *state)
+{
+    return steno_token_search_frames(&((const struct steno_shell_stream *)state)->search);
+}
+
+int64_t steno_shell_last_sound(const void *state)
+{
+    return steno_token_search_last_sound(&((const struct steno_shell_stream *)state)->search);
+}
+
+size_t steno_shell_n_tokens(const void *state)
+{
+    return steno_token_search_n_tokens(&((const struct steno_shell_stream *)state)->search);
 }

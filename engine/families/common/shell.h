@@ -100,13 +100,33 @@ void steno_shell_worker_close(void *worker);
 STENO_MUST steno_status steno_shell_offline_new(void **state, void *model,
                                                 struct steno_family_stream *o, steno_err *err);
 STENO_MUST steno_status steno_shell_trial_open(void **trial, void *worker, steno_err *err);
+/* By windows: the state is the family's stream, and the others ask its search. */
+STENO_MUST steno_status steno_shell_state_new(void **state, void *model,
+                                              struct steno_family_stream *o, steno_err *err);
+void steno_shell_state_free(void *state);
+steno_status steno_shell_hypotheses(void *state, struct steno_hypothesis *out, size_t max,
+                                    size_t *n, size_t *stable);
+steno_status steno_shell_consume(void *state, bool *left);
+int64_t steno_shell_frames(const void *state);
+int64_t steno_shell_last_sound(const void *state);
+size_t steno_shell_n_tokens(const void *state);
 
 #define STENO_SHELL_FUNCTIONS                                                                      \
     .close = steno_shell_close, .info = steno_shell_info, .describe = steno_shell_describe,        \
     .worker_open = steno_shell_worker_open, .worker_close = steno_shell_worker_close
+/* Trials of an encoder of pieces; none without one. */
+#define STENO_SHELL_TRIALS                                                                         \
+    .trial_open = steno_shell_trial_open, .trial_run = steno_piece_trial_run,                      \
+    .trial_close = steno_piece_trial_close
 #define STENO_OFFLINE_SHELL                                                                        \
-    STENO_SHELL_FUNCTIONS, STENO_OFFLINE_FUNCTIONS,                                                \
-        .state_new = steno_shell_offline_new, .trial_open = steno_shell_trial_open,                \
-        .trial_run = steno_piece_trial_run, .trial_close = steno_piece_trial_close
+    STENO_SHELL_FUNCTIONS, STENO_SHELL_TRIALS, STENO_OFFLINE_FUNCTIONS,                            \
+        .state_new = steno_shell_offline_new
+/* By windows: a family adds reset, step, skip and trials. */
+#define STENO_WINDOWED_STATE                                                                       \
+    STENO_SHELL_FUNCTIONS, .state_new = steno_shell_state_new, .state_free = steno_shell_state_free
+#define STENO_WINDOWED_SHELL                                                                       \
+    STENO_WINDOWED_STATE, .hypotheses = steno_shell_hypotheses, .consume = steno_shell_consume,    \
+                          .frames = steno_shell_frames, .last_sound = steno_shell_last_sound,      \
+                          .n_tokens = steno_shell_n_tokens
 
 #endif

@@ -1,7 +1,6 @@
 #include "families/funasr/model.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/path.h"
 #include "families/option.h"
@@ -22,54 +21,41 @@ steno_status steno_funasr_model_open(struct steno_funasr_model *m,
 {
     struct steno_funasr_source source;
     steno_status st;
-    m->threads = o->threads;
-    m->dir = strdup(o->dir);
-    if (!m->dir)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    steno_path_copy_name(m->name, sizeof m->name, o->dir);
     (void)steno_option_get_flag(o->options, o->n_options, "quantized", &m->quantized);
     st = steno_part_file_open(&m->net, o, stem, m->quantized, err);
     if (st)
         return st;
     source = steno_funasr_source_of(m);
     st = steno_funasr_front_open(&m->front, &source, err);
-    return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
+    return st ? steno_fail_in(err, st, "%s", o->dir) : STENO_OK;
 }
 
-void steno_funasr_model_close(struct steno_funasr_model *m)
+void steno_funasr_model_close(void *model)
 {
+    struct steno_funasr_model *m = model;
     steno_part_file_close(&m->net);
     steno_funasr_front_close(&m->front);
-    steno_tokens_close(m->tokens);
-    free(m->dir);
 }
 
 steno_status steno_funasr_tokens_open(struct steno_funasr_model *m, int vocab, steno_err *err)
 {
-    char *path = steno_path_join(m->dir, "tokens.txt");
-    steno_status st = path ? steno_tokens_open(&m->tokens, path, err)
-                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
-    if (!st && steno_tokens_count(m->tokens) != vocab)
+    char *path = steno_path_join(m->base.dir, "tokens.txt");
+    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err)
+                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
+    if (!st && steno_tokens_count(m->base.tokens) != vocab)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: %d pieces, but vocab_size of %s is %d", path,
-                        (int)steno_tokens_count(m->tokens), m->net.name, vocab);
+                        (int)steno_tokens_count(m->base.tokens), m->net.name, vocab);
     free(path);
     return st;
 }
 
-struct steno_family_info steno_funasr_info(const struct steno_funasr_model *m)
+void steno_funasr_info(const struct steno_funasr_model *m, struct steno_family_info *out)
 {
-    return (struct steno_family_info){.name = m->name,
-                                      .version = "",
-                                      .language = "",
-                                      .license = "",
-                                      .network = m->net.name,
-                                      .results_of = "",
-                                      .tokens = m->tokens,
-                                      .sample_rate = STENO_FUNASR_RATE,
-                                      .hop = STENO_FUNASR_HOP,
-                                      .feature_bins = (int)STENO_FUNASR_BINS,
-                                      .frame_samples = STENO_FUNASR_HOP * m->front.lfr.shift,
-                                      .weight_bytes = steno_network_weight_bytes(m->net.net)};
+    out->network = m->net.name;
+    out->sample_rate = STENO_FUNASR_RATE;
+    out->hop = STENO_FUNASR_HOP;
+    out->feature_bins = (int)STENO_FUNASR_BINS;
+    out->weight_bytes = steno_network_weight_bytes(m->net.net);
 }
 
 void steno_funasr_describe(const struct steno_funasr_model *m, const struct steno_model_info *i,

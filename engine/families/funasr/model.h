@@ -4,33 +4,30 @@
 #define STENO_FAMILIES_FUNASR_MODEL_H
 
 #include "families/common/part.h"
-#include "families/family.h"
+#include "families/common/shell.h"
 #include "families/funasr/front.h"
 
 /* Frozen. */
 struct steno_funasr_model {
-    char *dir;
-    char name[256];
-    int threads;
+    struct steno_shell_model base;
     bool quantized;             /* the option */
     struct steno_part_file net; /* the (first) network */
     struct steno_funasr_front front;
-    steno_tokens *tokens;
 };
 
-/* Open the network of `stem` and the front end that its metadata describes. Unbind with
- * steno_funasr_model_close, also after a failure. */
+/* Open the network of `stem` and the front end that its metadata describes. Close also after a
+ * failure. */
 STENO_MUST steno_status steno_funasr_model_open(struct steno_funasr_model *m,
                                                 const struct steno_family_open *o, const char *stem,
                                                 steno_err *err);
-void steno_funasr_model_close(struct steno_funasr_model *m);
+void steno_funasr_model_close(void *model);
 /* Open tokens.txt, which must have `vocab` pieces. */
 STENO_MUST steno_status steno_funasr_tokens_open(struct steno_funasr_model *m, int vocab,
                                                  steno_err *err);
 /* The metadata of the network. */
 struct steno_funasr_source steno_funasr_source_of(const struct steno_funasr_model *m);
-/* Names, sizes and features, with info's other fields at 0. */
-struct steno_family_info steno_funasr_info(const struct steno_funasr_model *m);
+/* Names, sizes and features. */
+void steno_funasr_info(const struct steno_funasr_model *m, struct steno_family_info *out);
 /* The lines "model", "directory", "network" and "features" of a description. */
 void steno_funasr_describe(const struct steno_funasr_model *m, const struct steno_model_info *i,
                            FILE *out);

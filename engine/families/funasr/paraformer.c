@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "families/common/network_file.h"
-#include "families/common/offline.h"
 #include "families/common/scores.h"
 #include "families/funasr/family.h"
 #include "families/funasr/model.h"
@@ -24,14 +23,13 @@ enum { LOGITS, TOKEN_NUM, ALPHAS, PEAKS };
 
 struct model {
     struct steno_funasr_model m;
-    struct steno_offline_family offline;
     int vocab;
     int32_t end; /* "</s>" */
     bool timed;  /* the network gives peaks */
 };
 
 struct worker {
-    const struct model *model;
+    struct steno_shell_worker base;
     steno_session *session;
     struct steno_funasr_frames frames;
     float *row;               /* [vocab] log-probabilities of one token */
@@ -52,24 +50,15 @@ static bool probe(const char *dir)
     return is;
 }
 
-static void close_model(void *model)
-{
-    struct model *m = model;
-    if (!m)
-        return;
-    steno_funasr_model_close(&m->m);
-    free(m);
-}
-
 static steno_status check_network(struct model *m, steno_err *err)
 {
     const int in = steno_network_n_inputs(m->m.net.net),
               out = steno_network_n_outputs(m->m.net.net);
     m->timed = out > PEAKS;
-    m->end = steno_tokens_find(m->m.tokens, "</s>");
+    m->end = steno_tokens_find(m->m.base.tokens, "</s>");
     if (m->end < 0)
         return steno_fail(err, STENO_ERR_FORMAT, "%s/tokens.txt: '</s>' is not in the vocabulary",
-                          m->m.dir);
+                          m->m.base.dir);
     if (in == 2 && out > TOKEN_NUM)
         return STENO_OK;
     return steno_fail(
@@ -79,50 +68,33 @@ static steno_status check_network(struct model *m, steno_err *err)
         m->m.net.name, in, out);
 }
 
-static void recognize(void *worker, struct steno_offline_piece *p, size_t n);
-
-static void free_settings(void *settings)
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
 {
-    (void)settings;
-}
-
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    struct model *m = calloc(1, sizeof *m);
+    struct model *m = model;
     struct steno_funasr_source source;
     size_t frame;
-    steno_status st = m ? steno_funasr_model_open(&m->m, o, "model", err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    if (!st) {
-        source = steno_funasr_source_of(&m->m);
-        st = steno_funasr_number(&source, "vocab_size", 3, STENO_FUNASR_MAX_VOCAB, &m->vocab, err);
-    }
+    steno_status st = steno_funasr_model_open(&m->m, o, "model", err);
+    if (st)
+        return st;
+    source = steno_funasr_source_of(&m->m);
+    st = steno_funasr_number(&source, "vocab_size", 3, STENO_FUNASR_MAX_VOCAB, &m->vocab, err);
     if (!st)
         st = steno_funasr_tokens_open(&m->m, m->vocab, err);
     if (!st)
         st = check_network(m, err);
-    if (st) {
-        close_model(m);
+    if (st)
         return st;
-    }
-    steno_tokens_set_joining(m->m.tokens);
+    steno_tokens_set_joining(m->m.base.tokens);
     frame = STENO_FUNASR_HOP * m->m.front.lfr.shift / (m->timed ? UPSAMPLED : 1);
-    m->offline = (struct steno_offline_family){
-        .cuts = steno_offline_cuts(STENO_FUNASR_RATE, FULL, frame),
-        .frame_samples = frame,
-        .slack = (int64_t)(SLACK_SECONDS * STENO_FUNASR_RATE) / (int64_t)frame,
-        .tokens = m->m.tokens,
-        .recognize = recognize,
-        .settings_free = free_settings};
-    *model = m;
+    steno_shell_set_cuts(&m->m.base, STENO_FUNASR_RATE, FULL, frame,
+                         (int64_t)(SLACK_SECONDS * STENO_FUNASR_RATE) / (int64_t)frame);
     return STENO_OK;
 }
 
 static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
-    *out = steno_funasr_info(&m->m);
-    steno_offline_info(&m->offline, out);
+    steno_funasr_info(&m->m, out);
     out->chunk_seconds = FULL;
     out->endpoint.longest = LONGEST;
 }
@@ -135,57 +107,39 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "search     the likeliest token, no hot words\n");
     fprintf(out, "times      %s\n",
             m->timed ? "of each token, by the network" : "estimates: the network gives none");
-    steno_offline_describe(&m->offline, i, out);
+    steno_offline_describe(&m->m.base.offline, i, out);
 }
 
-/* ---- streams and workers --------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
-static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
-                              steno_err *err)
-{
-    const struct model *m = model;
-    o->beam = o->n_best = 1; /* there is one hypothesis */
-    return steno_offline_new(state, &m->offline, NULL, o, err);
-}
-
-static void worker_close(void *worker)
+static void close_worker(void *worker)
 {
     struct worker *w = worker;
-    if (!w)
-        return;
     steno_session_close(w->session);
     steno_funasr_frames_close(&w->frames);
     free(w->row);
     free(w->spans);
-    free(w);
 }
 
-static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options so = {.threads = m->m.threads};
-    struct worker *w = calloc(1, sizeof *w);
-    steno_status st = w ? steno_session_open(&w->session, m->m.net.net, &so, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    const struct steno_session_options so = {.threads = m->m.base.threads};
+    struct worker *w = worker;
+    steno_status st = steno_session_open(&w->session, m->m.net.net, &so, err);
     (void)max;
     if (!st)
         st = steno_funasr_frames_open(&w->frames, &m->m.front, err);
     if (!st && !(w->row = malloc((size_t)m->vocab * sizeof *w->row)))
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (st) {
-        worker_close(w);
-        return st;
-    }
-    w->model = m;
-    *worker = w;
-    return STENO_OK;
+    return st;
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
 
 static steno_status run(struct worker *w, size_t rows, steno_err *err)
 {
-    const struct model *m = w->model;
+    const struct model *m = w->base.model;
     const int32_t n = (int32_t)rows;
     const int64_t one = 1, x[] = {1, n, (int64_t)(STENO_FUNASR_BINS * m->m.front.lfr.window)};
     steno_status st = steno_part_set(w->session, 0, STENO_F32, x, 3, w->frames.rows, err);
@@ -203,7 +157,7 @@ static steno_status read_count(const struct worker *w, size_t max, size_t *n, st
     int64_t count;
     if (!t || steno_numel(t) != 1 || (t->dtype != STENO_I32 && t->dtype != STENO_I64))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: token_num is not one whole number",
-                          w->model->m.net.name);
+                          ((const struct model *)w->base.model)->m.net.name);
     count = t->dtype == STENO_I32 ? *(const int32_t *)t->data : *(const int64_t *)t->data;
     *n = count < 0 ? 0 : (size_t)count < max ? (size_t)count : max;
     return STENO_OK;
@@ -213,7 +167,7 @@ static steno_status read_count(const struct worker *w, size_t max, size_t *n, st
  * yet. *n: tokens. */
 static steno_status read_tokens(struct worker *w, size_t *n, double *score, steno_err *err)
 {
-    const struct model *m = w->model;
+    const struct model *m = w->base.model;
     const struct steno_tensor *y = steno_session_get(w->session, LOGITS);
     const float *scores;
     size_t count = 0;
@@ -268,9 +222,12 @@ static bool place_by_peaks(struct worker *w, size_t n)
     return true;
 }
 
-static steno_status recognize_one(struct worker *w, struct steno_offline_piece *p)
+/* One piece at a time: zeros behind a shorter piece reach its tokens through the convolutions of
+ * the predictor and the memory of the decoder. */
+static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
-    const struct model *m = w->model;
+    struct worker *w = worker;
+    const struct model *m = w->base.model;
     size_t rows, n = 0;
     double score = 0;
     steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
@@ -287,12 +244,19 @@ static steno_status recognize_one(struct worker *w, struct steno_offline_piece *
     return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
 }
 
-/* One piece at a time: zeros behind a shorter piece reach its tokens through the convolutions of
- * the predictor and the memory of the decoder. */
-static void recognize(void *worker, struct steno_offline_piece *p, size_t n)
+static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = steno_funasr_model_close,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker,
+                                         .recognize = recognize};
+
+static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
 {
-    for (size_t i = 0; i < n; i++)
-        p[i].st = recognize_one(worker, &p[i]);
+    return steno_shell_open(model, &shell, o, err);
 }
 
 static const struct steno_option_info options[] = {
@@ -306,12 +270,5 @@ const struct steno_family steno_family_paraformer = {.name = FAMILY,
                                                      .options = options,
                                                      .n_options = sizeof options / sizeof *options,
                                                      .probe = probe,
-                                                     .open = open_model,
-                                                     .close = close_model,
-                                                     .info = get_info,
-                                                     .describe = describe,
-                                                     .state_new = state_new,
-                                                     STENO_OFFLINE_FUNCTIONS,
-                                                     STENO_OFFLINE_NO_TRIAL,
-                                                     .worker_open = worker_open,
-                                                     .worker_close = worker_close};
+                                                     .open = open_shell,
+                                                     STENO_OFFLINE_SHELL};

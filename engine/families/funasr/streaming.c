@@ -42,9 +42,9 @@ struct fired {
 };
 
 struct stream {
-    const struct model *m;
-    float *context; /* [CONTEXT, width] last input frames, without positions */
-    int64_t row;    /* position of the next input frame */
+    struct steno_shell_stream base; /* without a search */
+    float *context;                 /* [CONTEXT, width] last input frames, without positions */
+    int64_t row;                    /* position of the next input frame */
     struct steno_cif cif;
     float *caches;      /* [blocks, dim, kernel - 1] of the decoder */
     int64_t rows;       /* frames of scores of the run that were consumed */
@@ -59,7 +59,7 @@ struct stream {
 };
 
 struct worker {
-    const struct model *m;
+    struct steno_shell_worker base;
     steno_session *encoder, *decoder;
     float *x;      /* [ALL, width] */
     float *embeds; /* [MOST, dim] */
@@ -91,12 +91,8 @@ static bool probe(const char *dir)
 
 static void close_model(void *model)
 {
-    struct model *m = model;
-    if (!m)
-        return;
-    steno_part_file_close(&m->decoder);
-    steno_funasr_model_close(&m->m);
-    free(m);
+    steno_part_file_close(&((struct model *)model)->decoder);
+    steno_funasr_model_close(model);
 }
 
 static steno_status read_meta(struct model *m, steno_err *err)
@@ -130,27 +126,23 @@ static steno_status check_networks(const struct model *m, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
 {
-    struct model *m = calloc(1, sizeof *m);
-    steno_status st = m ? steno_funasr_model_open(&m->m, o, "encoder", err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    struct model *m = model;
+    steno_status st = steno_funasr_model_open(&m->m, o, "encoder", err);
     if (!st)
         st = steno_part_file_open(&m->decoder, o, "decoder", m->m.quantized, err);
     if (!st && (st = read_meta(m, err)))
-        st = steno_fail_in(err, st, "%s", m->m.dir);
+        st = steno_fail_in(err, st, "%s", m->m.base.dir);
     if (!st && (st = check_networks(m, err)))
-        st = steno_fail_in(err, st, "%s", m->m.dir);
+        st = steno_fail_in(err, st, "%s", m->m.base.dir);
     if (!st)
         st = steno_funasr_tokens_open(&m->m, m->vocab, err);
-    if (st) {
-        close_model(m);
+    if (st)
         return st;
-    }
     m->m.front.lfr.centred = false;
     m->scale = sqrtf((float)m->dim);
-    steno_tokens_set_joining(m->m.tokens);
-    *model = m;
+    steno_tokens_set_joining(m->m.base.tokens);
     return STENO_OK;
 }
 
@@ -165,7 +157,8 @@ static void get_info(const void *model, struct steno_family_info *out)
     const struct model *m = model;
     const size_t shift = m->m.front.lfr.shift;
     const double row = (double)(shift * STENO_FUNASR_HOP) / STENO_FUNASR_RATE;
-    *out = steno_funasr_info(&m->m);
+    steno_funasr_info(&m->m, out);
+    out->frame_samples = shift * STENO_FUNASR_HOP;
     out->weight_bytes += steno_network_weight_bytes(m->decoder.net);
     out->chunk_seconds = ROWS * row;
     out->lookahead_seconds = RIGHT * row;
@@ -200,8 +193,9 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 
 static void restart_networks(struct stream *s)
 {
-    memset(s->context, 0, CONTEXT * width_of(s->m) * sizeof *s->context);
-    memset(s->caches, 0, (size_t)s->m->blocks * cache_size(s->m) * sizeof *s->caches);
+    const struct model *m = s->base.model;
+    memset(s->context, 0, CONTEXT * width_of(m) * sizeof *s->context);
+    memset(s->caches, 0, (size_t)m->blocks * cache_size(m) * sizeof *s->caches);
     steno_cif_reset(&s->cif);
     s->row = 0;
 }
@@ -224,75 +218,56 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     return STENO_OK;
 }
 
-static void state_free(void *state)
+static void close_stream(void *stream)
 {
-    struct stream *s = state;
-    if (!s)
-        return;
+    struct stream *s = stream;
     steno_cif_close(&s->cif);
     free(s->context);
     free(s->caches);
     free(s->spans);
-    free(s);
 }
 
-static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
-                              steno_err *err)
+static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
+                                steno_err *err)
 {
     const struct model *m = model;
-    struct stream *s = calloc(1, sizeof *s);
-    if (s) {
-        s->m = m;
-        s->context = malloc(CONTEXT * width_of(m) * sizeof *s->context);
-        s->caches = malloc((size_t)m->blocks * cache_size(m) * sizeof *s->caches);
-    }
-    if (!s || !s->context || !s->caches || !steno_cif_open(&s->cif, (size_t)m->dim)) {
-        state_free(s);
+    struct stream *s = stream;
+    s->context = malloc(CONTEXT * width_of(m) * sizeof *s->context);
+    s->caches = malloc((size_t)m->blocks * cache_size(m) * sizeof *s->caches);
+    if (!s->context || !s->caches || !steno_cif_open(&s->cif, (size_t)m->dim))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    }
     o->beam = o->n_best = 1; /* there is one hypothesis */
-    *state = s;
     return reset(s, STENO_RESET_RECORDING, err);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void worker_close(void *worker)
+static void close_worker(void *worker)
 {
     struct worker *w = worker;
-    if (!w)
-        return;
     steno_session_close(w->encoder);
     steno_session_close(w->decoder);
     steno_aligned_free(w->x);
     steno_aligned_free(w->embeds);
     free(w->row);
-    free(w);
 }
 
-static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options so = {.threads = m->m.threads};
-    struct worker *w = calloc(1, sizeof *w);
-    steno_status st = w ? steno_session_open(&w->encoder, m->m.net.net, &so, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    const struct steno_session_options so = {.threads = m->m.base.threads};
+    struct worker *w = worker;
+    steno_status st = steno_session_open(&w->encoder, m->m.net.net, &so, err);
     (void)max;
     if (!st)
         st = steno_session_open(&w->decoder, m->decoder.net, &so, err);
-    if (!st) {
-        w->m = m;
-        w->x = steno_aligned_alloc(ALL * width_of(m) * sizeof *w->x);
-        w->embeds = steno_aligned_alloc(MOST * (size_t)m->dim * sizeof *w->embeds);
-        w->row = malloc((size_t)m->vocab * sizeof *w->row);
-        if (!w->x || !w->embeds || !w->row)
-            st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    }
     if (st)
-        worker_close(w);
-    else
-        *worker = w;
-    return st;
+        return st;
+    w->x = steno_aligned_alloc(ALL * width_of(m) * sizeof *w->x);
+    w->embeds = steno_aligned_alloc(MOST * (size_t)m->dim * sizeof *w->embeds);
+    w->row = malloc((size_t)m->vocab * sizeof *w->row);
+    return w->x && w->embeds && w->row ? STENO_OK
+                                       : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -313,7 +288,7 @@ static void add_position(float *x, size_t width, int64_t at)
  * kept. Frames before the recording stay zeros, without a position. */
 static void fill_input(struct worker *w, struct stream *s, const float *window)
 {
-    const struct model *m = w->m;
+    const struct model *m = w->base.model;
     const size_t width = width_of(m);
     const size_t frames = (ROWS - 1) * m->m.front.lfr.shift + m->m.front.lfr.window;
     float *fresh = w->x + CONTEXT * width;
@@ -341,7 +316,7 @@ static steno_status wrong_output(const struct steno_part_file *p, const char *wh
 static steno_status encode(struct worker *w, const struct steno_tensor **enc, const float **alphas,
                            steno_err *err)
 {
-    const struct model *m = w->m;
+    const struct model *m = w->base.model;
     const int32_t n = ALL;
     const int64_t one = 1, x[] = {1, ALL, (int64_t)width_of(m)};
     const struct steno_tensor *a;
@@ -370,7 +345,7 @@ static steno_status encode(struct worker *w, const struct steno_tensor **enc, co
 static size_t integrate(struct worker *w, struct stream *s, const float *enc, const float *alphas,
                         bool last)
 {
-    const size_t dim = (size_t)w->m->dim;
+    const size_t dim = (size_t)((const struct model *)w->base.model)->dim;
     const int end = last ? ALL : ALL - RIGHT;
     size_t n = 0;
     for (int i = LEFT; i < end; i++)
@@ -385,7 +360,7 @@ static steno_status set_decoder(struct worker *w, const struct stream *s,
                                 const struct steno_tensor *enc, const int32_t *lengths, size_t n,
                                 steno_err *err)
 {
-    const struct model *m = w->m;
+    const struct model *m = w->base.model;
     const int64_t one = 1, e[] = {1, (int64_t)n, m->dim}, c[] = {1, m->dim, m->kernel - 1};
     steno_status st = steno_session_set(w->decoder, 0, enc, err);
     if (!st)
@@ -402,11 +377,12 @@ static steno_status set_decoder(struct worker *w, const struct stream *s,
 
 static steno_status take_caches(struct worker *w, struct stream *s, steno_err *err)
 {
-    const size_t n = cache_size(w->m);
-    for (int i = 0; i < w->m->blocks; i++) {
+    const struct model *m = w->base.model;
+    const size_t n = cache_size(m);
+    for (int i = 0; i < m->blocks; i++) {
         const struct steno_tensor *t = steno_session_get(w->decoder, 2 + i);
         if (!t || t->dtype != STENO_F32 || steno_numel(t) != n)
-            return wrong_output(&w->m->decoder, "a state", t, err);
+            return wrong_output(&m->decoder, "a state", t, err);
         memcpy(s->caches + (size_t)i * n, t->data, n * sizeof *s->caches);
     }
     return STENO_OK;
@@ -416,7 +392,7 @@ static steno_status take_caches(struct worker *w, struct stream *s, steno_err *e
 static steno_status decode(struct worker *w, struct stream *s, const struct steno_tensor *enc,
                            size_t n, steno_err *err)
 {
-    const struct model *m = w->m;
+    const struct model *m = w->base.model;
     const int32_t lengths[] = {ALL, (int32_t)n};
     const struct steno_tensor *y;
     steno_status st = set_decoder(w, s, enc, lengths, n, err);
@@ -550,25 +526,21 @@ static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t
     return STENO_OK;
 }
 
-/* The pool measures whole streams: how often the decoder runs depends on what is said. */
-static steno_status trial_open(void **trial, void *worker, steno_err *err)
-{
-    (void)worker;
-    (void)err;
-    *trial = NULL;
-    return STENO_OK;
-}
+static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
+                                         .stream_bytes = sizeof(struct stream),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = close_model,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .stream_open = open_stream,
+                                         .stream_close = close_stream,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker};
 
-static steno_status trial_run(void *trial, int size, steno_err *err)
+static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
 {
-    (void)trial;
-    (void)size;
-    return steno_fail(err, STENO_ERR_INTERNAL, "there is no trial");
-}
-
-static void trial_close(void *trial)
-{
-    (void)trial;
+    return steno_shell_open(model, &shell, o, err);
 }
 
 static const struct steno_option_info options[] = {
@@ -582,20 +554,12 @@ const struct steno_family steno_family_paraformer_streaming = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .probe = probe,
-    .open = open_model,
-    .close = close_model,
-    .info = get_info,
-    .describe = describe,
-    .state_new = state_new,
-    .state_free = state_free,
+    .open = open_shell,
+    STENO_WINDOWED_STATE,
+    STENO_SHELL_TRIALS, /* none: how often the decoder runs depends on what is said */
     .reset = reset,
-    .worker_open = worker_open,
-    .worker_close = worker_close,
     .step = step,
     .hypotheses = hypotheses,
-    .trial_open = trial_open,
-    .trial_run = trial_run,
-    .trial_close = trial_close,
     .consume = consume,
     .skip = skip,
     .frames = frames,
