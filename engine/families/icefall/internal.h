@@ -3,10 +3,7 @@
 #ifndef STENO_FAMILIES_ICEFALL_INTERNAL_H
 #define STENO_FAMILIES_ICEFALL_INTERNAL_H
 
-#include "families/common/cached_encoder.h"
-#include "families/common/token_search.h"
-#include "families/common/offline.h"
-#include "families/common/piece_encoder.h"
+#include "families/common/cached_stream.h"
 #include "families/common/search_options.h"
 #include "families/family.h"
 #include "families/icefall/files.h"
@@ -17,35 +14,30 @@
 
 /* Frozen after open. */
 struct steno_icefall_model {
-    char *dir;
-    char name[64], network[128], type[32]; /* directory, encoder's file, metadata model_type */
-    int threads;
+    struct steno_shell_model base;
+    char network[128], type[32]; /* encoder's file, metadata model_type */
     struct steno_icefall_files files;
     bool streaming, ctc;
-    steno_tokens *tokens;
-    struct steno_search_hints hints;
     int32_t blank, unknown, vocab;                         /* unknown: -1 where there is none */
     steno_network *encoder_net, *decoder_net, *joiner_net; /* the last two NULL: CTC */
     struct steno_icefall_nets nets;                        /* transducer */
     int64_t bins, width; /* of a feature frame; of a frame of the encoder's output */
-    steno_fbank *front;
-    size_t hop; /* samples per feature frame */
+    size_t hop;          /* samples per feature frame */
     /* streaming */
     struct steno_cached_encoder encoder;
     int64_t shift; /* feature frames that a window moves per step */
     float *quiet;  /* CTC: [frames, vocab] scores of a window without speech */
     /* offline */
-    struct steno_offline_family offline;
-    struct steno_piece_encoder pieces;
     int x, x_lens, out, out_lens; /* inputs and outputs of the encoder */
 };
 
 /* model.c */
-STENO_MUST steno_status steno_icefall_open(struct steno_icefall_model **out,
+/* Open what both families have. Close also after a failure. */
+STENO_MUST steno_status steno_icefall_open(struct steno_icefall_model *m,
                                            const struct steno_family_open *o, steno_err *err);
 void steno_icefall_close(void *model);
 /* The part of the information that both families share. */
-void steno_icefall_info(const struct steno_icefall_model *m, struct steno_family_info *out);
+void steno_icefall_info(const void *model, struct steno_family_info *out);
 void steno_icefall_describe(const void *model, const struct steno_model_info *i, FILE *out);
 
 /* Read a positive number of the encoder's metadata. STENO_ERR_FORMAT. */

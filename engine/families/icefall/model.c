@@ -30,12 +30,11 @@ static steno_status find_files(struct steno_icefall_model *m, const struct steno
     bool quantized = false;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &quantized, err);
     if (!st)
-        st = steno_icefall_files_find(&m->files, m->dir, quantized, err);
+        st = steno_icefall_files_find(&m->files, m->base.dir, quantized, err);
     if (st)
         return st;
     m->ctc = has_ctc(m->files.kind);
     m->streaming = streams(m->files.kind);
-    steno_path_copy_name(m->name, sizeof m->name, m->dir);
     steno_path_copy_name(m->network, sizeof m->network, m->files.encoder);
     return STENO_OK;
 }
@@ -67,24 +66,24 @@ static steno_status drop_marks(steno_tokens *t, steno_err *err)
 static steno_status open_tokens(struct steno_icefall_model *m, steno_err *err)
 {
     static const char *const blanks[] = {"<blk>", "<eps>", "<blank>"};
-    steno_status st = steno_tokens_open(&m->tokens, m->files.tokens, err);
+    steno_status st = steno_tokens_open(&m->base.tokens, m->files.tokens, err);
     if (st)
         return st;
-    m->unknown = steno_tokens_find(m->tokens, "<unk>");
-    m->blank = m->ctc ? find_token(m->tokens, blanks, sizeof blanks / sizeof *blanks) : 0;
+    m->unknown = steno_tokens_find(m->base.tokens, "<unk>");
+    m->blank = m->ctc ? find_token(m->base.tokens, blanks, sizeof blanks / sizeof *blanks) : 0;
     if (m->blank < 0)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: there is no blank: <blk>, <eps> or <blank>",
                           m->files.tokens);
-    return drop_marks(m->tokens, err);
+    return drop_marks(m->base.tokens, err);
 }
 
 /* The list may have more tokens than the network, such as #0 of graphs. */
 static steno_status check_vocab(const struct steno_icefall_model *m, steno_err *err)
 {
-    if (steno_tokens_count(m->tokens) >= m->vocab && m->blank < m->vocab)
+    if (steno_tokens_count(m->base.tokens) >= m->vocab && m->blank < m->vocab)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %d tokens, expected the %d of the network",
-                      m->files.tokens, (int)steno_tokens_count(m->tokens), (int)m->vocab);
+                      m->files.tokens, (int)steno_tokens_count(m->base.tokens), (int)m->vocab);
 }
 
 /* ---- networks -------------------------------------------------------------------------------- */
@@ -170,7 +169,7 @@ static steno_status find_vocab(struct steno_icefall_model *m, steno_err *err)
     int out = steno_network_find_output(m->encoder_net, "log_probs");
     const struct steno_shape *s =
         out < 0 ? NULL : &steno_network_output(m->encoder_net, out)->shape;
-    int64_t n = s && s->rank == 3 && s->dim[2] > 0 ? s->dim[2] : steno_tokens_count(m->tokens);
+    int64_t n = s && s->rank == 3 && s->dim[2] > 0 ? s->dim[2] : steno_tokens_count(m->base.tokens);
     if (n > STENO_TOKENS_MAX)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: log_probs of %lld tokens, at most %d",
                           m->files.encoder, (long long)n, STENO_TOKENS_MAX);
@@ -205,32 +204,25 @@ static steno_status open_features(struct steno_icefall_model *m, steno_err *err)
     steno_status st;
     o.high = HIGH_FREQ;
     o.edges = STENO_EDGES_REFLECT;
-    st = steno_fbank_open(&m->front, &o, err);
+    st = steno_fbank_open(&m->base.front, &o, err);
     if (!st)
-        m->hop = steno_fbank_shift(m->front);
+        m->hop = steno_fbank_shift(m->base.front);
     return st;
 }
 
 void steno_icefall_close(void *model)
 {
     struct steno_icefall_model *m = model;
-    if (!m)
-        return;
     steno_cached_encoder_unbind(&m->encoder);
     steno_network_close(m->encoder_net);
     steno_network_close(m->decoder_net);
     steno_network_close(m->joiner_net);
-    steno_search_hints_close(&m->hints);
-    steno_fbank_close(m->front);
-    steno_tokens_close(m->tokens);
     steno_icefall_files_free(&m->files);
     free(m->quiet);
-    free(m->dir);
-    free(m);
 }
 
-static steno_status open_parts(struct steno_icefall_model *m, const struct steno_family_open *o,
-                               steno_err *err)
+steno_status steno_icefall_open(struct steno_icefall_model *m, const struct steno_family_open *o,
+                                steno_err *err)
 {
     steno_status st = find_files(m, o, err);
     if (!st)
@@ -239,29 +231,7 @@ static steno_status open_parts(struct steno_icefall_model *m, const struct steno
         st = open_networks(m, o, err);
     if (!st)
         st = open_features(m, err);
-    if (!st)
-        st = steno_search_hints_open(&m->hints, o, m->tokens, m->vocab, err);
-    return st;
-}
-
-steno_status steno_icefall_open(struct steno_icefall_model **out, const struct steno_family_open *o,
-                                steno_err *err)
-{
-    struct steno_icefall_model *m = calloc(1, sizeof *m);
-    steno_status st;
-    if (m)
-        m->dir = strdup(o->dir);
-    if (!m || !m->dir) {
-        free(m);
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    }
-    m->threads = o->threads;
-    st = open_parts(m, o, err);
-    if (st)
-        steno_icefall_close(m);
-    else
-        *out = m;
-    return st;
+    return st ? st : steno_search_hints_open(&m->base.hints, o, m->base.tokens, m->vocab, err);
 }
 
 /* ---- description ----------------------------------------------------------------------------- */
@@ -274,21 +244,12 @@ static size_t weight_bytes(const struct steno_icefall_model *m)
                          steno_network_weight_bytes(m->joiner_net));
 }
 
-void steno_icefall_info(const struct steno_icefall_model *m, struct steno_family_info *out)
+void steno_icefall_info(const void *model, struct steno_family_info *out)
 {
-    *out = (struct steno_family_info){.name = m->name,
-                                      .version = "",
-                                      .language = "",
-                                      .license = "",
-                                      .network = m->network,
-                                      .results_of = "sherpa-onnx",
-                                      .tokens = m->tokens,
-                                      .sample_rate = STENO_ICEFALL_RATE,
-                                      .hop = m->hop,
-                                      .feature_bins = (int)m->bins,
-                                      .frame_samples = m->hop * STENO_ICEFALL_SUBSAMPLING,
-                                      .weight_bytes = weight_bytes(m),
-                                      .takes_hotwords = true};
+    const struct steno_icefall_model *m = model;
+    out->network = m->network;
+    out->results_of = "sherpa-onnx";
+    out->weight_bytes = weight_bytes(m);
 }
 
 void steno_icefall_describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -306,13 +267,13 @@ void steno_icefall_describe(const void *model, const struct steno_model_info *i,
                 i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
     else
         fprintf(out, "steps      whole segments of at most %g s, scores every %.0f ms\n",
-                m->offline.cuts.full, i->frame_seconds * 1e3);
+                m->base.offline.cuts.full, i->frame_seconds * 1e3);
     fprintf(out, "decoder    %zu tokens", i->vocab_size);
     if (!m->ctc)
         fprintf(out, ", the prediction network sees %d", m->nets.context);
-    if (m->hints.lm.ngram)
-        fprintf(out, ", n-gram model of order %d", steno_ngram_order(m->hints.lm.ngram));
-    fprintf(out, ", hotwords by %s and characters", steno_phrases_source(&m->hints.phrases));
+    if (m->base.hints.lm.ngram)
+        fprintf(out, ", n-gram model of order %d", steno_ngram_order(m->base.hints.lm.ngram));
+    fprintf(out, ", hotwords by %s and characters", steno_phrases_source(&m->base.hints.phrases));
     fprintf(out, "\nendpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

@@ -12,14 +12,15 @@ static steno_status open_transducer(struct steno_token_search *s,
                                     const struct steno_family_stream *o,
                                     const struct steno_search_settings *set, steno_err *err)
 {
-    const struct steno_stateless_options t = {.vocab = m->vocab,
-                                              .blank = m->blank,
-                                              .unknown = m->unknown < m->vocab ? m->unknown : -1,
-                                              .context = m->nets.context,
-                                              .beam = o->beam,
-                                              .blank_penalty = (float)set->blank_penalty,
-                                              .hotwords = s->hotwords,
-                                              .lm = steno_fusion_lm(&m->hints.lm, set->lm_weight)};
+    const struct steno_stateless_options t = {
+        .vocab = m->vocab,
+        .blank = m->blank,
+        .unknown = m->unknown < m->vocab ? m->unknown : -1,
+        .context = m->nets.context,
+        .beam = o->beam,
+        .blank_penalty = (float)set->blank_penalty,
+        .hotwords = s->hotwords,
+        .lm = steno_fusion_lm(&m->base.hints.lm, set->lm_weight)};
     s->vocab = (size_t)m->vocab;
     return steno_stateless_open(&s->stateless, &t, err);
 }
@@ -32,12 +33,12 @@ steno_status steno_icefall_search_open(struct steno_token_search *s,
     struct steno_ctc_options c;
     steno_status st = steno_beam_choose_hotwords(o, err);
     if (!st)
-        st = steno_token_search_begin(s, &m->hints, o, &set, err);
+        st = steno_token_search_begin(s, &m->base.hints, o, &set, err);
     if (st)
         return st;
     if (!m->ctc)
         return open_transducer(s, m, o, &set, err);
-    c = steno_ctc_options_of(s, &m->hints, &set, o, m->vocab, m->blank);
+    c = steno_ctc_options_of(s, &m->base.hints, &set, o, m->vocab, m->blank);
     if (o->n_best == 1 && !c.hotwords && !c.lm.one)
         c.margin = NARROW_MARGIN;
     return steno_token_search_open(s, &c, err);
