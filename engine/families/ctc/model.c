@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/common/cached_encoder_trial.h"
 #include "families/common/metadata.h"
 #include "base/path.h"
 #include "families/common/precision.h"
@@ -30,38 +29,39 @@ static bool languages(const char *dir, struct steno_model_languages *out)
 
 static steno_status no_memory(const struct steno_ctc_model *m, steno_err *err)
 {
-    return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+    return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->base.dir);
 }
 
 static steno_status open_conf(struct steno_ctc_model *m, steno_err *err)
 {
-    char *path = steno_path_join(m->dir, "model.conf");
+    char *path = steno_path_join(m->base.dir, "model.conf");
     steno_status st = path ? steno_model_conf_open(&m->conf, path, err) : no_memory(m, err);
     free(path);
     if (st)
         return st;
     if (strcmp(m->conf.family, FAMILY) != 0)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: family '%s' is unknown; there is: " FAMILY, m->dir, m->conf.family);
+                          "%s: family '%s' is unknown; there is: " FAMILY, m->base.dir,
+                          m->conf.family);
     if (strcmp(m->conf.feature_type, "kaldi-fbank") != 0)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: feature type '%s' is unknown; there is: kaldi-fbank", m->dir,
+                          "%s: feature type '%s' is unknown; there is: kaldi-fbank", m->base.dir,
                           m->conf.feature_type);
     return STENO_OK;
 }
 
 static steno_status open_tokens(struct steno_ctc_model *m, steno_err *err)
 {
-    char *path = steno_path_join(m->dir, m->conf.tokens);
-    steno_status st = path ? steno_tokens_open(&m->tokens, path, err) : no_memory(m, err);
-    if (!st && (st = steno_tokens_drop(m->tokens, m->conf.drop, err)))
+    char *path = steno_path_join(m->base.dir, m->conf.tokens);
+    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err) : no_memory(m, err);
+    if (!st && (st = steno_tokens_drop(m->base.tokens, m->conf.drop, err)))
         st = steno_fail_in(err, st, "%s: drop", path);
-    if (!st && (m->blank = steno_tokens_find(m->tokens, m->conf.blank)) < 0)
+    if (!st && (m->blank = steno_tokens_find(m->base.tokens, m->conf.blank)) < 0)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: blank '%s' is not in the vocabulary", path,
                         m->conf.blank);
     /* the blank has no text, and it must not count as a piece that can continue a word */
     if (!st)
-        st = steno_tokens_drop(m->tokens, m->conf.blank, err);
+        st = steno_tokens_drop(m->base.tokens, m->conf.blank, err);
     free(path);
     return st;
 }
@@ -74,11 +74,8 @@ static steno_status open_features(struct steno_ctc_model *m, steno_err *err)
     o.high = m->conf.high_freq;
     o.edges = m->conf.snip_edges ? STENO_EDGES_SNIP : STENO_EDGES_REFLECT;
     o.scale = (float)m->conf.sample_scale;
-    st = steno_fbank_open(&m->front, &o, err);
-    if (st)
-        return steno_fail_in(err, st, "%s: [features]", m->dir);
-    m->hop = steno_fbank_shift(m->front);
-    return STENO_OK;
+    st = steno_fbank_open(&m->base.front, &o, err);
+    return st ? steno_fail_in(err, st, "%s: [features]", m->base.dir) : STENO_OK;
 }
 
 static steno_status load_network(struct steno_ctc_model *m, const struct steno_family_open *o,
@@ -88,7 +85,7 @@ static steno_status load_network(struct steno_ctc_model *m, const struct steno_f
                                         .cache_dir = steno_cache_dir(),
                                         .observer = o->observer,
                                         .opt_level = o->plain ? 0 : -1};
-    char *path = steno_path_join(m->dir, m->conf.network);
+    char *path = steno_path_join(m->base.dir, m->conf.network);
     steno_status st = path ? steno_choose_precision(o->precision, o->cpu, m->conf.int8,
                                                     m->conf.bf16, &opt.precision, err)
                            : no_memory(m, err);
@@ -107,7 +104,7 @@ static steno_status check_metadata(const struct steno_ctc_model *m, steno_err *e
         {"subsampling", c->subsampling},
         {"sample_rate", c->sample_rate},
         {"mel_bins", c->mel_bins},
-        {"vocab_size", steno_tokens_count(m->tokens)},
+        {"vocab_size", steno_tokens_count(m->base.tokens)},
         {"blank_id", m->blank},
     };
     return steno_metadata_check(m->network, c->network, want, sizeof want / sizeof *want, err);
@@ -121,7 +118,7 @@ static steno_status open_network(struct steno_ctc_model *m, const struct steno_f
     const struct steno_cached_encoder_shape shape = {.window = c->window_frames,
                                                      .bins = c->mel_bins,
                                                      .frames = c->shift_frames / c->subsampling,
-                                                     .width = steno_tokens_count(m->tokens)};
+                                                     .width = steno_tokens_count(m->base.tokens)};
     steno_status st = load_network(m, o, err);
     if (!st)
         st = check_metadata(m, err);
@@ -132,20 +129,27 @@ static steno_status open_network(struct steno_ctc_model *m, const struct steno_f
 static void close_model(void *model)
 {
     struct steno_ctc_model *m = model;
-    if (!m)
-        return;
     steno_cached_encoder_unbind(&m->encoder);
     steno_network_close(m->network);
-    steno_fbank_close(m->front);
-    steno_tokens_close(m->tokens);
     free(m->quiet);
-    free(m->dir);
-    free(m);
 }
 
-static steno_status open_parts(struct steno_ctc_model *m, const struct steno_family_open *o,
-                               steno_err *err)
+/* steno_cached_encoder_try on all scores of a step. */
+static steno_status try_steps(struct steno_ctc_model *m, steno_err *err)
 {
+    const struct steno_cached_encoder_reader all = {.read = NULL};
+    void *w = NULL;
+    steno_status st = steno_shell_worker_open(&w, m, 2, err);
+    if (!st)
+        st = steno_cached_encoder_try(&m->encoder, ((struct steno_cached_worker *)w)->batch, &all,
+                                      err);
+    steno_shell_worker_close(w);
+    return st ? steno_fail_in(err, st, "%s/%s", m->base.dir, m->conf.network) : STENO_OK;
+}
+
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
+{
+    struct steno_ctc_model *m = model;
     steno_status st = open_conf(m, err);
     if (!st)
         st = open_tokens(m, err);
@@ -154,65 +158,43 @@ static steno_status open_parts(struct steno_ctc_model *m, const struct steno_fam
     if (!st)
         st = open_network(m, o, err);
     if (!st)
-        st = steno_ctc_try(m, err);
+        st = try_steps(m, err);
     if (st)
         return st;
-    m->quiet = steno_ctc_quiet(m->encoder.shape.frames, steno_tokens_count(m->tokens), m->blank);
+    m->quiet =
+        steno_ctc_quiet(m->encoder.shape.frames, steno_tokens_count(m->base.tokens), m->blank);
     return m->quiet ? STENO_OK : no_memory(m, err);
-}
-
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    struct steno_ctc_model *m = calloc(1, sizeof *m);
-    steno_status st;
-    if (m)
-        m->dir = strdup(o->dir);
-    if (!m || !m->dir) {
-        free(m);
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    }
-    m->threads = o->threads;
-    st = open_parts(m, o, err);
-    if (st)
-        close_model(m);
-    else
-        *model = m;
-    return st;
 }
 
 static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct steno_ctc_model *m = model;
     const struct steno_model_conf *c = &m->conf;
-    double frame = (double)m->hop / c->sample_rate;
-    *out = (struct steno_family_info){
-        .name = c->name,
-        .version = c->version,
-        .language = c->language,
-        .license = c->license,
-        .network = c->network,
-        .results_of = "",
-        .tokens = m->tokens,
-        .sample_rate = c->sample_rate,
-        .hop = m->hop,
-        .feature_bins = c->mel_bins,
-        .frame_samples = m->hop * (size_t)c->subsampling,
-        .chunk_seconds = frame * c->shift_frames,
-        .lookahead_seconds = frame * (c->window_frames - c->shift_frames),
-        .weight_bytes = steno_network_weight_bytes(m->network),
-        .stream_bytes = m->encoder.state_bytes +
-                        (size_t)(m->encoder.shape.window * m->encoder.shape.bins) * sizeof(float),
-        .endpoint = {c->rule1_silence, c->rule2_silence, c->rule3_length},
-        .word_before = c->word_before,
-        .word_after = c->word_after,
-        .batches = m->encoder.batches,
-        .feeding = STENO_FEED_WINDOWS,
-        .windows = {.front = m->front,
-                    .frames = (size_t)m->encoder.shape.window,
-                    .shift = (size_t)c->shift_frames,
-                    .left_padding = (size_t)c->lead_frames,
-                    .right_padding = (size_t)c->tail_frames,
-                    .rows = (size_t)m->encoder.shape.frames}};
+    const double frame = (double)out->hop / c->sample_rate;
+    out->name = c->name;
+    out->version = c->version;
+    out->language = c->language;
+    out->license = c->license;
+    out->network = c->network;
+    out->sample_rate = c->sample_rate;
+    out->frame_samples = out->hop * (size_t)c->subsampling;
+    out->chunk_seconds = frame * c->shift_frames;
+    out->lookahead_seconds = frame * (c->window_frames - c->shift_frames);
+    out->weight_bytes = steno_network_weight_bytes(m->network);
+    out->stream_bytes =
+        m->encoder.state_bytes + steno_cached_encoder_window(&m->encoder) * sizeof(float);
+    out->endpoint =
+        (struct steno_endpoint_rules){c->rule1_silence, c->rule2_silence, c->rule3_length};
+    out->word_before = c->word_before;
+    out->word_after = c->word_after;
+    out->batches = m->encoder.batches;
+    out->feeding = STENO_FEED_WINDOWS;
+    out->windows = (struct steno_windows_info){.front = m->base.front,
+                                               .frames = (size_t)m->encoder.shape.window,
+                                               .shift = (size_t)c->shift_frames,
+                                               .left_padding = (size_t)c->lead_frames,
+                                               .right_padding = (size_t)c->tail_frames,
+                                               .rows = (size_t)m->encoder.shape.frames};
 }
 
 static void describe(const void *model, const struct steno_model_info *i, FILE *out)
@@ -235,26 +217,30 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
             (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
 }
 
+static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_ctc_model),
+                                         .stream_bytes = sizeof(struct steno_cached_stream),
+                                         .worker_bytes = sizeof(struct steno_cached_worker),
+                                         .open = open_model,
+                                         .close = close_model,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .stream_open = steno_ctc_stream_open,
+                                         .stream_close = steno_cached_stream_close,
+                                         .worker_open = steno_ctc_worker_open,
+                                         .worker_close = steno_cached_worker_close};
+
+static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    return steno_shell_open(model, &shell, o, err);
+}
+
 const struct steno_family steno_family_ctc = {.name = FAMILY,
                                               .layout = "model.conf",
                                               .probe = probe,
                                               .languages = languages,
-                                              .open = open_model,
-                                              .close = close_model,
-                                              .info = get_info,
-                                              .describe = describe,
-                                              .state_new = steno_ctc_stream_new,
-                                              .state_free = steno_ctc_stream_free,
+                                              .open = open_shell,
+                                              STENO_WINDOWED_SHELL,
+                                              STENO_CACHED_TRIALS,
                                               .reset = steno_ctc_reset,
-                                              .worker_open = steno_ctc_worker_open,
-                                              .worker_close = steno_ctc_worker_close,
                                               .step = steno_ctc_step,
-                                              .hypotheses = steno_ctc_hypotheses,
-                                              .trial_open = steno_ctc_trial_open,
-                                              .trial_run = steno_cached_encoder_trial_run,
-                                              .trial_close = steno_cached_encoder_trial_close,
-                                              .consume = steno_ctc_consume,
-                                              .skip = steno_ctc_skip,
-                                              .frames = steno_ctc_frames,
-                                              .last_sound = steno_ctc_last_sound,
-                                              .n_tokens = steno_ctc_n_tokens};
+                                              .skip = steno_ctc_skip};
