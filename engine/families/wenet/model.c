@@ -157,19 +157,20 @@ steno_status steno_wenet_runtime_meta_read(struct steno_wenet_meta *out, const s
 static steno_status open_tokens(struct steno_wenet_model *m, steno_err *err)
 {
     static const char *const marks[] = {BLANK, "<unk>", "<sos/eos>"};
-    const char *file = tokens_file(m->dir);
-    char *path = file ? steno_path_join(m->dir, file) : NULL;
-    steno_status st = path ? steno_tokens_open(&m->tokens, path, err)
-                           : steno_fail(err, STENO_ERR_IO, "%s: there is no tokens.txt", m->dir);
-    if (!st && steno_tokens_count(m->tokens) != m->meta.vocab)
-        st = steno_fail(err, STENO_ERR_FORMAT,
-                        "%s: %d tokens, expected %lld: metadata vocab_size of %s", path,
-                        (int)steno_tokens_count(m->tokens), (long long)m->meta.vocab, m->net.name);
-    if (!st && (m->blank = steno_tokens_find(m->tokens, BLANK)) < 0)
+    const char *file = tokens_file(m->base.dir);
+    char *path = file ? steno_path_join(m->base.dir, file) : NULL;
+    steno_status st =
+        path ? steno_tokens_open(&m->base.tokens, path, err)
+             : steno_fail(err, STENO_ERR_IO, "%s: there is no tokens.txt", m->base.dir);
+    if (!st && steno_tokens_count(m->base.tokens) != m->meta.vocab)
+        st = steno_fail(
+            err, STENO_ERR_FORMAT, "%s: %d tokens, expected %lld: metadata vocab_size of %s", path,
+            (int)steno_tokens_count(m->base.tokens), (long long)m->meta.vocab, m->net.name);
+    if (!st && (m->blank = steno_tokens_find(m->base.tokens, BLANK)) < 0)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: there is no " BLANK, path);
     for (size_t i = 0; i < sizeof marks / sizeof *marks && !st; i++)
-        if (steno_tokens_find(m->tokens, marks[i]) >= 0)
-            st = steno_tokens_drop(m->tokens, marks[i], err);
+        if (steno_tokens_find(m->base.tokens, marks[i]) >= 0)
+            st = steno_tokens_drop(m->base.tokens, marks[i], err);
     free(path);
     return st;
 }
@@ -186,8 +187,8 @@ static steno_status open_features(struct steno_wenet_model *m, steno_err *err)
         o.edges = STENO_EDGES_REFLECT;
         o.high = -400;
     }
-    st = steno_fbank_open(&m->front, &o, err);
-    return st ? steno_fail_in(err, st, "%s", m->dir) : STENO_OK;
+    st = steno_fbank_open(&m->base.front, &o, err);
+    return st ? steno_fail_in(err, st, "%s", m->base.dir) : STENO_OK;
 }
 
 static void read_weights(struct steno_wenet_weights *w, const struct steno_option *o, size_t n)
@@ -203,7 +204,7 @@ static steno_status open_networks(struct steno_wenet_model *m, const struct sten
     steno_onnx_head *h = NULL;
     steno_status st = steno_part_file_open(&m->net, o, m->runtime ? ENCODER : STEM, int8, err);
     if (!st)
-        st = steno_network_file_head(&h, m->dir, m->net.name, err);
+        st = steno_network_file_head(&h, m->base.dir, m->net.name, err);
     if (!st)
         st = m->runtime ? steno_wenet_runtime_meta_read(&m->meta, h, m->net.name, err)
                         : steno_wenet_meta_read(&m->meta, h, streaming, m->net.name, err);
@@ -223,21 +224,21 @@ static steno_status open_rescorer(struct steno_wenet_model *m, const struct sten
     char *file = NULL;
     steno_status st = STENO_OK;
     if (m->runtime)
-        st = steno_network_file_find(&file, m->dir, DECODER, int8, err);
+        st = steno_network_file_find(&file, m->base.dir, DECODER, int8, err);
     if (!st && file)
         st = steno_wenet_rescorer_open(&m->rescorer, o, int8, &d, err);
     free(file);
     return st;
 }
 
-static steno_status open_parts(struct steno_wenet_model *m, const struct steno_family_open *o,
-                               bool streaming, steno_err *err)
+steno_status steno_wenet_open(struct steno_wenet_model *m, const struct steno_family_open *o,
+                              bool streaming, steno_err *err)
 {
     const char *front = steno_option_value(o->options, o->n_options, "frontend");
     bool int8 = false, unused;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
     m->sherpa = front && strcmp(front, "sherpa") == 0;
-    m->runtime = probe_runtime(m->dir, &unused);
+    m->runtime = probe_runtime(m->base.dir, &unused);
     if (!st)
         st = open_networks(m, o, streaming, int8, err);
     m->weights = (struct steno_wenet_weights){1, 0.5, m->meta.reverse};
@@ -247,30 +248,17 @@ static steno_status open_parts(struct steno_wenet_model *m, const struct steno_f
     if (!st)
         st = open_rescorer(m, o, int8, err);
     if (!st)
-        st = steno_search_hints_open(&m->hints, o, m->tokens, (int32_t)m->meta.vocab, err);
+        st =
+            steno_search_hints_open(&m->base.hints, o, m->base.tokens, (int32_t)m->meta.vocab, err);
     return st ? st : open_features(m, err);
 }
 
-steno_status steno_wenet_open(struct steno_wenet_model *m, const struct steno_family_open *o,
-                              bool streaming, steno_err *err)
+void steno_wenet_close(void *model)
 {
-    m->dir = strdup(o->dir);
-    m->threads = o->threads;
-    if (!m->dir)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    steno_path_copy_name(m->name, sizeof m->name, m->dir);
-    return open_parts(m, o, streaming, err);
-}
-
-void steno_wenet_close(struct steno_wenet_model *m)
-{
+    struct steno_wenet_model *m = model;
     steno_wenet_rescorer_close(m->rescorer);
     steno_part_file_close(&m->ctc);
     steno_part_file_close(&m->net);
-    steno_fbank_close(m->front);
-    steno_search_hints_close(&m->hints);
-    steno_tokens_close(m->tokens);
-    free(m->dir);
 }
 
 static size_t weight_bytes(const struct steno_wenet_model *m)
@@ -283,22 +271,13 @@ static size_t weight_bytes(const struct steno_wenet_model *m)
 
 /* ---- information ----------------------------------------------------------------------------- */
 
-struct steno_family_info steno_wenet_info(const struct steno_wenet_model *m)
+void steno_wenet_info(const struct steno_wenet_model *m, struct steno_family_info *out)
 {
-    return (struct steno_family_info){.name = m->name,
-                                      .version = "",
-                                      .language = "",
-                                      .license = "",
-                                      .network = m->net.name,
-                                      .results_of = m->sherpa ? "sherpa-onnx" : "",
-                                      .tokens = m->tokens,
-                                      .sample_rate = STENO_WENET_RATE,
-                                      .hop = STENO_WENET_HOP,
-                                      .feature_bins = STENO_WENET_BINS,
-                                      .frame_samples =
-                                          STENO_WENET_HOP * (size_t)m->meta.subsampling,
-                                      .weight_bytes = weight_bytes(m),
-                                      .takes_hotwords = true};
+    out->network = m->net.name;
+    out->results_of = m->sherpa ? "sherpa-onnx" : "";
+    out->sample_rate = STENO_WENET_RATE;
+    out->frame_samples = STENO_WENET_HOP * (size_t)m->meta.subsampling;
+    out->weight_bytes = weight_bytes(m);
 }
 
 void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
@@ -306,7 +285,7 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
 {
     fprintf(out, "model      %s, %s, CTC%s\n", i->name, i->family,
             m->rescorer ? " and attention rescoring" : "");
-    fprintf(out, "directory  %s\n", m->dir);
+    fprintf(out, "directory  %s\n", m->base.dir);
     fprintf(out, "languages  not named in the directory\n");
     fprintf(out, "features   %d mel bins, %d Hz, as %s\n", i->feature_bins, i->sample_rate,
             m->sherpa ? "sherpa-onnx computes them" : "in training");
@@ -318,8 +297,8 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
                 m->meta.reverse > 0 ? "left to right and right to left" : "left to right",
                 m->weights.attention, m->weights.ctc, m->weights.reverse);
     fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
-            i->vocab_size, BLANK, m->hints.lm.ngram ? ", an n-gram model" : "",
-            steno_phrases_source(&m->hints.phrases));
+            i->vocab_size, BLANK, m->base.hints.lm.ngram ? ", an n-gram model" : "",
+            steno_phrases_source(&m->base.hints.phrases));
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
@@ -334,10 +313,12 @@ static void choose_beam(struct steno_family_stream *o)
         o->beam = o->n_best > BEAM ? o->n_best : BEAM;
 }
 
-steno_status steno_wenet_search(struct steno_token_search *s, struct steno_wenet_finals *f,
-                                const struct steno_wenet_model *m, struct steno_family_stream *o,
-                                steno_err *err)
+steno_status steno_wenet_stream_open(void *stream, const void *model, struct steno_family_stream *o,
+                                     steno_err *err)
 {
+    const struct steno_wenet_model *m = model;
+    struct steno_token_search *s = &((struct steno_wenet_stream *)stream)->base.search;
+    struct steno_wenet_finals *f = &((struct steno_wenet_stream *)stream)->finals;
     struct steno_wenet_weights weights = m->weights;
     struct steno_search_settings set;
     struct steno_ctc_options c;
@@ -351,10 +332,11 @@ steno_status steno_wenet_search(struct steno_token_search *s, struct steno_wenet
     rescores = rescores && o->beam > 1;
     s->n_best = rescores ? (size_t)o->beam : 0;
     if (!st)
-        st = steno_token_search_begin(s, &m->hints, o, &set, err);
+        st = steno_token_search_begin(s, &m->base.hints, o, &set, err);
     if (st)
         return st;
-    c = steno_ctc_options_of(s, &m->hints, &set, o, steno_tokens_count(m->tokens), m->blank);
+    c = steno_ctc_options_of(s, &m->base.hints, &set, o, steno_tokens_count(m->base.tokens),
+                             m->blank);
     if (rescores) {
         f->rescorer = m->rescorer;
         f->weights = weights;
@@ -363,16 +345,20 @@ steno_status steno_wenet_search(struct steno_token_search *s, struct steno_wenet
     return steno_token_search_open(s, &c, err);
 }
 
-steno_status steno_wenet_rescore(struct steno_token_search *s, struct steno_wenet_finals *f,
-                                 size_t ahead, steno_err *err)
+void steno_wenet_stream_close(void *stream)
+{
+    steno_wenet_finals_free(&((struct steno_wenet_stream *)stream)->finals);
+}
+
+steno_status steno_wenet_rescore(struct steno_wenet_stream *s, size_t ahead, steno_err *err)
 {
     struct steno_hypothesis h[STENO_MAX_BEAM];
     size_t n = 0, stable;
     steno_status st;
-    f->n = 0;
-    if (!f->rescorer)
+    s->finals.n = 0;
+    if (!s->finals.rescorer)
         return STENO_OK;
-    st = steno_token_search_list(s, h, s->n_best, &n, &stable);
+    st = steno_token_search_list(&s->base.search, h, s->base.search.n_best, &n, &stable);
     return st ? steno_fail(err, st, "stream: out of memory")
-              : steno_wenet_finals_rescore(f, h, n, ahead, err);
+              : steno_wenet_finals_rescore(&s->finals, h, n, ahead, err);
 }

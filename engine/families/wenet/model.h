@@ -7,7 +7,7 @@
 #ifndef STENO_FAMILIES_WENET_MODEL_H
 #define STENO_FAMILIES_WENET_MODEL_H
 
-#include "families/common/token_search.h"
+#include "families/common/shell.h"
 #include "families/common/part.h"
 #include "families/wenet/rescoring.h"
 #include "formats/onnx_head.h"
@@ -32,9 +32,7 @@ struct steno_wenet_meta {
 
 /* Frozen after open. */
 struct steno_wenet_model {
-    char *dir;
-    char name[128];
-    int threads;
+    struct steno_shell_model base;
     bool sherpa;                        /* features as sherpa-onnx computes them */
     struct steno_wenet_weights weights; /* the options of streams */
     bool runtime;                       /* the layout of WeNet's own runtime */
@@ -42,10 +40,7 @@ struct steno_wenet_model {
     struct steno_part_file ctc;         /* runtime */
     steno_wenet_rescorer *rescorer;     /* runtime; NULL: there is no decoder */
     struct steno_wenet_meta meta;
-    steno_tokens *tokens;
     int32_t blank;
-    struct steno_search_hints hints;
-    steno_fbank *front;
 };
 
 /* Whether dir has such a network, and whether it streams. Reads heads of files. */
@@ -62,20 +57,24 @@ STENO_MUST steno_status steno_wenet_runtime_meta_read(struct steno_wenet_meta *o
 STENO_MUST steno_status steno_wenet_open(struct steno_wenet_model *m,
                                          const struct steno_family_open *o, bool streaming,
                                          steno_err *err);
-void steno_wenet_close(struct steno_wenet_model *m);
+void steno_wenet_close(void *model);
 /* The fields of info that do not depend on the feeding. */
-struct steno_family_info steno_wenet_info(const struct steno_wenet_model *m);
+void steno_wenet_info(const struct steno_wenet_model *m, struct steno_family_info *out);
 void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_model_info *i,
                           FILE *out);
-/* Open the search of a stream, and what its finals need; s and f are zero. */
-STENO_MUST steno_status steno_wenet_search(struct steno_token_search *s,
-                                           struct steno_wenet_finals *f,
-                                           const struct steno_wenet_model *m,
-                                           struct steno_family_stream *o, steno_err *err);
-/* The utterance is complete: order the hypotheses of the search by the decoder (f->n > 0), if there
- * is one. ahead: rows of f that the search has not read. */
-STENO_MUST steno_status steno_wenet_rescore(struct steno_token_search *s,
-                                            struct steno_wenet_finals *f, size_t ahead,
+/* Begins the streams of both families. */
+struct steno_wenet_stream {
+    struct steno_shell_stream base;
+    struct steno_wenet_finals finals;
+};
+
+/* Of struct steno_shell. */
+STENO_MUST steno_status steno_wenet_stream_open(void *stream, const void *model,
+                                                struct steno_family_stream *o, steno_err *err);
+void steno_wenet_stream_close(void *stream);
+/* The utterance is complete: order the hypotheses of the search by the decoder (finals.n > 0), if
+ * there is one. ahead: rows of finals that the search has not read. */
+STENO_MUST steno_status steno_wenet_rescore(struct steno_wenet_stream *s, size_t ahead,
                                             steno_err *err);
 
 /* Options of both families. */

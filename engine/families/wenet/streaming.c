@@ -78,56 +78,44 @@ static void free_caches(struct caches *c)
 }
 
 struct worker {
-    const struct model *model;
+    struct steno_shell_worker base;
     steno_session *session, *ctc; /* ctc: of WeNet's runtime */
     uint8_t *mask;                /* [cache + chunk] */
 };
 
-static void worker_close(void *worker)
+static void close_worker(void *worker)
 {
     struct worker *w = worker;
-    if (!w)
-        return;
     steno_session_close(w->session);
     steno_session_close(w->ctc);
     steno_aligned_free(w->mask);
-    free(w);
 }
 
-static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options so = {.threads = m->m.threads};
-    struct worker *w = calloc(1, sizeof *w);
-    steno_status st;
+    const struct steno_session_options so = {.threads = m->m.base.threads};
+    struct worker *w = worker;
+    steno_status st = steno_session_open(&w->session, m->m.net.net, &so, err);
     (void)max;
-    if (w)
-        w->mask = steno_aligned_zeroed((size_t)(cache_of(m) + m->m.meta.chunk));
-    st = w && w->mask ? steno_session_open(&w->session, m->m.net.net, &so, err)
-                      : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st && m->m.runtime)
-        st = steno_session_open(&w->ctc, m->m.ctc.net, &so, err);
-    if (st) {
-        worker_close(w);
-        return st;
-    }
-    w->model = m;
-    *worker = w;
-    return STENO_OK;
+    w->mask = steno_aligned_zeroed((size_t)(cache_of(m) + m->m.meta.chunk));
+    if (!st && !w->mask)
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    return st || !m->m.runtime ? st : steno_session_open(&w->ctc, m->m.ctc.net, &so, err);
 }
 
 /* An input that the network may lack. */
 static steno_status set(struct worker *w, enum input i, steno_dtype type, const int64_t *dim,
                         int rank, const void *data, steno_err *err)
 {
-    const int at = w->model->in[i];
+    const int at = ((const struct model *)w->base.model)->in[i];
     return at < 0 ? STENO_OK : steno_part_set(w->session, at, type, dim, rank, data, err);
 }
 
 static steno_status set_inputs(struct worker *w, const struct caches *c, const float *window,
                                int64_t *offset, int64_t *required, steno_err *err)
 {
-    const struct model *m = w->model;
+    const struct model *m = w->base.model;
     const struct steno_wenet_meta *t = &m->m.meta;
     const int rank = m->m.runtime ? 0 : 1;
     const int64_t one[] = {1}, x[] = {1, (int64_t)window_of(m), STENO_WENET_BINS},
@@ -154,12 +142,13 @@ static steno_status set_inputs(struct worker *w, const struct caches *c, const f
 
 static steno_status check_output(const struct worker *w, int i, size_t want, steno_err *err)
 {
+    const struct model *m = w->base.model;
     const struct steno_tensor *y = steno_session_get(w->session, i);
     char shape[96];
     if (y->dtype == STENO_F32 && steno_numel(y) == want)
         return STENO_OK;
     return steno_fail(err, STENO_ERR_FORMAT, "%s: output %s is %s, expected %zu numbers",
-                      w->model->m.net.name, steno_network_output(w->model->m.net.net, i)->name,
+                      m->m.net.name, steno_network_output(m->m.net.net, i)->name,
                       steno_shape_str(&y->shape, shape, sizeof shape), want);
 }
 
@@ -199,7 +188,7 @@ static void begin(const struct model *m, struct caches *c)
 /* The scores of WeNet's runtime: CTC of the encoder's output. */
 static steno_status run_ctc(struct worker *w, const float **scores, steno_err *err)
 {
-    const struct model *m = w->model;
+    const struct model *m = w->base.model;
     const size_t want = (size_t)(m->m.meta.chunk * m->m.meta.vocab);
     const struct steno_tensor *y;
     steno_status st = steno_session_set(w->ctc, 0, steno_session_get(w->session, 0), err);
@@ -217,7 +206,7 @@ static steno_status run_ctc(struct worker *w, const float **scores, steno_err *e
 
 static void keep_caches(struct worker *w, struct caches *c)
 {
-    const struct model *m = w->model;
+    const struct model *m = w->base.model;
     c->rows = next_rows(m, c->rows);
     memcpy(c->attention, steno_session_get(w->session, 1)->data,
            (size_t)c->rows * m->attention * sizeof *c->attention);
@@ -230,7 +219,7 @@ static void keep_caches(struct worker *w, struct caches *c)
 static steno_status run(struct worker *w, struct caches *c, const float *window,
                         const float **scores, steno_err *err)
 {
-    const struct model *m = w->model;
+    const struct model *m = w->base.model;
     const size_t rows = (size_t)(m->m.meta.chunk * m->m.meta.vocab);
     const size_t columns = m->m.runtime ? (size_t)m->m.meta.width : (size_t)m->m.meta.vocab;
     int64_t offset, required;
@@ -269,12 +258,8 @@ static bool probe(const char *dir)
 
 static void close_model(void *model)
 {
-    struct model *m = model;
-    if (!m)
-        return;
-    steno_wenet_close(&m->m);
-    free(m->quiet);
-    free(m);
+    free(((struct model *)model)->quiet);
+    steno_wenet_close(model);
 }
 
 /* Whether a network of WeNet's runtime may lack the input. */
@@ -334,33 +319,28 @@ static steno_status try(struct model *m, steno_err *err)
     float *window = steno_aligned_zeroed(window_of(m) * STENO_WENET_BINS * sizeof *window);
     const float *scores;
     void *w = NULL;
-    steno_status st = window ? worker_open(&w, m, 1, err)
-                             : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->m.dir);
+    steno_status st = window ? steno_shell_worker_open(&w, m, 1, err)
+                             : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->m.base.dir);
     for (int i = 0; i < 2 && !st; i++)
         st = run(w, &c, window, &scores, err);
-    worker_close(w);
+    steno_shell_worker_close(w);
     steno_aligned_free(window);
     free_caches(&c);
-    return st ? steno_fail_in(err, st, "%s", m->m.dir) : STENO_OK;
+    return st ? steno_fail_in(err, st, "%s", m->m.base.dir) : STENO_OK;
 }
 
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
 {
-    struct model *m = calloc(1, sizeof *m);
-    steno_status st = m ? steno_wenet_open(&m->m, o, true, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    struct model *m = model;
+    steno_status st = steno_wenet_open(&m->m, o, true, err);
     if (!st)
         st = bind(m, err);
-    if (!st)
-        find_positions(m);
-    if (!st)
-        st = try(m, err);
+    if (st)
+        return st;
+    find_positions(m);
+    st = try(m, err);
     if (!st && !(m->quiet = steno_ctc_quiet(m->m.meta.chunk, (int32_t)m->m.meta.vocab, m->m.blank)))
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    if (st)
-        close_model(m);
-    else
-        *model = m;
     return st;
 }
 
@@ -386,7 +366,7 @@ static void get_info(const void *model, struct steno_family_info *out)
 {
     const struct model *m = model;
     const double frame = (double)STENO_WENET_HOP / STENO_WENET_RATE;
-    *out = steno_wenet_info(&m->m);
+    steno_wenet_info(&m->m, out);
     out->chunk_seconds = frame * (double)shift_of(m);
     out->lookahead_seconds = frame * (double)(window_of(m) - shift_of(m));
     out->stream_bytes = ((size_t)cached(m) * m->attention + m->convolution +
@@ -395,7 +375,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->untimed = m->m.rescorer != NULL;
     out->endpoint = (struct steno_endpoint_rules){2.4, 1.2, LONGEST};
     out->feeding = STENO_FEED_WINDOWS;
-    out->windows = (struct steno_windows_info){.front = m->m.front,
+    out->windows = (struct steno_windows_info){.front = m->m.base.front,
                                                .frames = window_of(m),
                                                .shift = shift_of(m),
                                                .right_padding = window_of(m),
@@ -417,44 +397,21 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
 /* ---- a stream -------------------------------------------------------------------------------- */
 
 struct stream {
-    const struct model *model;
+    struct steno_wenet_stream base;
     struct caches caches;
-    struct steno_token_search search;
-    struct steno_wenet_finals finals;
     bool ran; /* the scores that the search reads are of the network, not of a skipped window */
 };
 
 /* Rows of the encoder whose scores the search has not read. */
 static size_t ahead(const struct stream *s)
 {
-    return s->ran ? s->search.left : 0;
+    return s->ran ? s->base.base.search.left : 0;
 }
 
-static void state_free(void *state)
+static void close_stream(void *stream)
 {
-    struct stream *s = state;
-    if (!s)
-        return;
-    free_caches(&s->caches);
-    steno_token_search_close(&s->search);
-    steno_wenet_finals_free(&s->finals);
-    free(s);
-}
-
-static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
-                              steno_err *err)
-{
-    struct stream *s = calloc(1, sizeof *s);
-    steno_status st;
-    if (!s)
-        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    s->model = model;
-    st = steno_wenet_search(&s->search, &s->finals, &s->model->m, o, err);
-    if (st)
-        state_free(s);
-    else
-        *state = s;
-    return st;
+    free_caches(&((struct stream *)stream)->caches);
+    steno_wenet_stream_close(stream);
 }
 
 /* Each utterance begins with empty caches, as in WeNet's runtime: positions count from there, and
@@ -464,19 +421,20 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
     struct stream *s = state;
     (void)err;
     s->caches.chunks = 0;
-    steno_wenet_finals_next(&s->finals, what == STENO_RESET_RECORDING ? 0 : ahead(s));
-    return what == STENO_RESET_RECORDING ? steno_token_search_restart(&s->search, 0)
-                                         : steno_token_search_reset(&s->search);
+    steno_wenet_finals_next(&s->base.finals, what == STENO_RESET_RECORDING ? 0 : ahead(s));
+    return what == STENO_RESET_RECORDING ? steno_token_search_restart(&s->base.base.search, 0)
+                                         : steno_token_search_reset(&s->base.base.search);
 }
 
 /* Hand the scores to the search, and keep what the decoder will look at. */
 static steno_status give(struct worker *w, struct stream *s, const float *scores, steno_err *err)
 {
-    const size_t rows = (size_t)s->model->m.meta.chunk;
-    steno_token_search_give(&s->search, scores, rows);
+    const struct steno_wenet_model *m = w->base.model;
+    const size_t rows = (size_t)m->meta.chunk;
+    steno_token_search_give(&s->base.base.search, scores, rows);
     s->ran = true;
-    if (s->model->m.runtime &&
-        steno_wenet_finals_add(&s->finals, steno_session_get(w->session, 0)->data, rows))
+    if (m->runtime &&
+        steno_wenet_finals_add(&s->base.finals, steno_session_get(w->session, 0)->data, rows))
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     return STENO_OK;
 }
@@ -500,9 +458,9 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
 static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
                                size_t *stable)
 {
-    const struct steno_wenet_finals *f = &((struct stream *)state)->finals;
+    const struct steno_wenet_finals *f = &((struct steno_wenet_stream *)state)->finals;
     if (!f->n)
-        return steno_token_search_list(&((struct stream *)state)->search, out, max, n, stable);
+        return steno_shell_hypotheses(state, out, max, n, stable);
     *n = max < f->n ? max : f->n;
     memcpy(out, f->h, *n * sizeof *out);
     *stable = f->h[0].n;
@@ -511,36 +469,16 @@ static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t
 
 static steno_status finish(void *state, steno_err *err)
 {
-    struct stream *s = state;
-    return steno_wenet_rescore(&s->search, &s->finals, ahead(s), err);
-}
-
-static steno_status consume(void *state, bool *left)
-{
-    return steno_token_search_consume(&((struct stream *)state)->search, left);
+    return steno_wenet_rescore(state, ahead(state), err);
 }
 
 static steno_status skip(void *state)
 {
     struct stream *s = state;
+    const struct model *m = s->base.base.model;
     s->ran = false;
-    steno_token_search_give(&s->search, s->model->quiet, (size_t)s->model->m.meta.chunk);
+    steno_token_search_give(&s->base.base.search, m->quiet, (size_t)m->m.meta.chunk);
     return STENO_OK;
-}
-
-static int64_t frames(const void *state)
-{
-    return steno_token_search_frames(&((const struct stream *)state)->search);
-}
-
-static int64_t last_sound(const void *state)
-{
-    return steno_token_search_last_sound(&((const struct stream *)state)->search);
-}
-
-static size_t n_tokens(const void *state)
-{
-    return steno_token_search_n_tokens(&((const struct stream *)state)->search);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -566,7 +504,8 @@ static steno_status trial_open(void **trial, void *worker, steno_err *err)
     struct worker *w = worker;
     struct trial *t = calloc(1, sizeof *t);
     if (t)
-        t->window = steno_aligned_zeroed(window_of(w->model) * STENO_WENET_BINS * sizeof(float));
+        t->window =
+            steno_aligned_zeroed(window_of(w->base.model) * STENO_WENET_BINS * sizeof(float));
     if (!t || !t->window) {
         trial_close(t);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -584,29 +523,40 @@ static steno_status trial_run(void *trial, int size, steno_err *err)
     return run(t->worker, &t->caches, t->window, &scores, err);
 }
 
+static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
+                                         .stream_bytes = sizeof(struct stream),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = close_model,
+                                         .info = get_info,
+                                         .describe = describe,
+                                         .stream_open = steno_wenet_stream_open,
+                                         .stream_close = close_stream,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker};
+
+static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    return steno_shell_open(model, &shell, o, err);
+}
+
 const struct steno_family steno_family_wenet_streaming = {
     .name = FAMILY,
     .layout = "model-streaming.onnx",
     .options = steno_wenet_streaming_options,
     .n_options = sizeof steno_wenet_streaming_options / sizeof *steno_wenet_streaming_options,
     .probe = probe,
-    .open = open_model,
-    .close = close_model,
-    .info = get_info,
-    .describe = describe,
-    .state_new = state_new,
-    .state_free = state_free,
-    .reset = reset,
-    .worker_open = worker_open,
-    .worker_close = worker_close,
-    .step = step,
+    .open = open_shell,
+    STENO_WINDOWED_STATE,
     .hypotheses = hypotheses,
+    .consume = steno_shell_consume,
+    .frames = steno_shell_frames,
+    .last_sound = steno_shell_last_sound,
+    .n_tokens = steno_shell_n_tokens,
+    .reset = reset,
+    .step = step,
     .trial_open = trial_open,
     .trial_run = trial_run,
     .trial_close = trial_close,
-    .consume = consume,
     .skip = skip,
-    .finish = finish,
-    .frames = frames,
-    .last_sound = last_sound,
-    .n_tokens = n_tokens};
+    .finish = finish};
