@@ -92,7 +92,7 @@ static steno_status allocate(steno_nemo_encoder *e, steno_err *err)
 steno_status steno_nemo_encoder_open(steno_nemo_encoder **out, const struct steno_nemo_model *m,
                                      int max, steno_err *err)
 {
-    const struct steno_session_options so = {.threads = m->threads};
+    const struct steno_session_options so = {.threads = m->base.threads};
     steno_nemo_encoder *e = calloc(1, sizeof *e);
     steno_status st;
     if (!e)

@@ -4,10 +4,8 @@
 #ifndef STENO_FAMILIES_NEMO_INTERNAL_H
 #define STENO_FAMILIES_NEMO_INTERNAL_H
 
-#include "families/common/token_search.h"
-#include "families/common/offline.h"
-#include "families/common/piece_encoder.h"
 #include "families/common/search_options.h"
+#include "families/common/shell.h"
 #include "families/family.h"
 #include "families/nemo/canary.h"
 #include "families/nemo/conf.h"
@@ -16,13 +14,10 @@
 
 /* Frozen after open. */
 struct steno_nemo_model {
+    struct steno_shell_model base;
     struct steno_nemo_conf conf;
-    char name[128];
-    int threads;
-    bool sherpa;   /* features as sherpa-onnx computes them */
-    bool modified; /* the option: one hypothesis by the rules of the beam */
-    steno_tokens *tokens;
-    struct steno_search_hints hints;
+    bool sherpa;            /* features as sherpa-onnx computes them */
+    bool modified;          /* the option: one hypothesis by the rules of the beam */
     int32_t blank, unknown; /* unknown -1: there is none */
     steno_network *encoder, *decoder, *joiner;
     int audio, length;                       /* inputs of the encoder */
@@ -32,26 +27,22 @@ struct steno_nemo_model {
     struct steno_nemo_transducer transducer; /* if it is one */
     size_t dim;                              /* of an encoder frame */
     bool alone; /* streams of a batch would change each other's scores */
-    steno_fbank *front;
     struct steno_utterance_norm norm;
-    double limit;                        /* s of a segment that the encoder's positions allow */
-    struct steno_offline_family offline; /* whole segments */
-    struct steno_piece_encoder pieces;   /* likewise */
-    size_t cache_bytes;                  /* streaming: of one stream */
-    float *quiet; /* streaming CTC: [frames, dim] scores of a window without speech */
+    double limit;       /* s of a segment that the encoder's positions allow */
+    size_t cache_bytes; /* streaming: of one stream */
+    float *quiet;       /* streaming CTC: [frames, dim] scores of a window without speech */
 };
 
-/* Open the directory of o. streaming: the family that opens it. Errors of
- * steno_nemo_conf_open and steno_network_open; STENO_ERR_FORMAT: files contradict each other. */
-STENO_MUST steno_status steno_nemo_open(struct steno_nemo_model **out,
+/* Open the directory of o. streaming: the family that opens it. Close also after a failure. Errors
+ * of steno_nemo_conf_open and steno_network_open; STENO_ERR_FORMAT: files contradict each other. */
+STENO_MUST steno_status steno_nemo_open(struct steno_nemo_model *m,
                                         const struct steno_family_open *o, bool streaming,
                                         steno_err *err);
-void steno_nemo_close(struct steno_nemo_model *m);
+void steno_nemo_close(void *model);
 /* Fill the fields of info that do not depend on the feeding. */
 bool steno_nemo_languages(const char *dir, struct steno_model_languages *out);
-void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info *out);
-void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_model_info *i,
-                         FILE *out);
+void steno_nemo_info(const void *model, struct steno_family_info *out);
+void steno_nemo_describe(const void *model, const struct steno_model_info *i, FILE *out);
 /* Samples that one frame of scores covers. */
 static inline size_t steno_nemo_frame(const struct steno_nemo_model *m)
 {
@@ -72,17 +63,31 @@ static inline bool steno_nemo_is_transducer(const struct steno_nemo_model *m)
 
 /* ---- search.c -------------------------------------------------------------------------------- */
 
-/* The search of one stream. Confined. */
-struct steno_nemo_search {
-    struct steno_token_search tokens;
+/* Begins the streams of both families. Confined. */
+struct steno_nemo_stream {
+    struct steno_shell_stream base;
     int32_t source, target; /* Canary, which has no search: marks of languages */
     const char *language;   /* code of the text; static */
 };
 
-/* Open the search that o asks for, zero; o->beam and o->n_best return the values in use. */
-STENO_MUST steno_status steno_nemo_search_open(struct steno_nemo_search *s,
-                                               const struct steno_nemo_model *m,
+/* `stream_open` of the shell. */
+STENO_MUST steno_status steno_nemo_stream_open(void *stream, const void *model,
                                                struct steno_family_stream *o, steno_err *err);
+
+/* ---- workers of both families: model.c --------------------------------------------------------
+ */
+
+/* Begins their workers. Confined. */
+struct steno_nemo_worker {
+    struct steno_shell_worker base;
+    steno_nemo_joint *joint; /* of a transducer, with the next */
+    steno_tdt_work *work;
+};
+
+/* Of the shell. */
+STENO_MUST steno_status steno_nemo_worker_open(void *worker, const void *model, int max,
+                                               steno_err *err);
+void steno_nemo_worker_close(void *worker);
 
 /* ---- encoder.c ------------------------------------------------------------------------------- */
 

@@ -24,14 +24,14 @@ static steno_status no_memory(const struct steno_nemo_model *m, steno_err *err)
 static steno_status check_vocabulary(struct steno_nemo_model *m, steno_err *err)
 {
     const struct steno_nemo_conf *c = &m->conf;
-    const int32_t n = steno_tokens_count(m->tokens);
+    const int32_t n = steno_tokens_count(m->base.tokens);
     const int32_t blanks = c->kind != STENO_NEMO_CANARY;
-    m->unknown = steno_tokens_find(m->tokens, UNKNOWN);
-    m->blank = steno_tokens_find(m->tokens, BLANK);
+    m->unknown = steno_tokens_find(m->base.tokens, UNKNOWN);
+    m->blank = steno_tokens_find(m->base.tokens, BLANK);
     if (blanks && m->blank != n - 1)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s/%s: the last of %d tokens is '%.40s', expected " BLANK, c->dir,
-                          c->tokens, (int)n, steno_tokens_piece(m->tokens, n - 1));
+                          c->tokens, (int)n, steno_tokens_piece(m->base.tokens, n - 1));
     if (c->vocab && c->vocab + blanks != n)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s/%s: %d tokens, expected %lld: metadata vocab_size of %s%s", c->dir,
@@ -44,13 +44,13 @@ static steno_status check_vocabulary(struct steno_nemo_model *m, steno_err *err)
 static steno_status drop_marks(struct steno_nemo_model *m, steno_err *err)
 {
     steno_status st = STENO_OK;
-    for (int32_t i = 0; i < steno_tokens_count(m->tokens) && !st; i++) {
-        const char *piece = steno_tokens_piece(m->tokens, i);
+    for (int32_t i = 0; i < steno_tokens_count(m->base.tokens) && !st; i++) {
+        const char *piece = steno_tokens_piece(m->base.tokens, i);
         const size_t n = strlen(piece);
         if ((n > 4 && strncmp(piece, "<|", 2) == 0 && strcmp(piece + n - 2, "|>") == 0 &&
              !strpbrk(piece, " \t")) ||
             strcmp(piece, "<pad>") == 0)
-            st = steno_tokens_drop(m->tokens, piece, err);
+            st = steno_tokens_drop(m->base.tokens, piece, err);
     }
     return st;
 }
@@ -58,16 +58,16 @@ static steno_status drop_marks(struct steno_nemo_model *m, steno_err *err)
 static steno_status open_tokens(struct steno_nemo_model *m, steno_err *err)
 {
     char *path = steno_path_join(m->conf.dir, m->conf.tokens);
-    steno_status st = path ? steno_tokens_open(&m->tokens, path, err) : no_memory(m, err);
+    steno_status st = path ? steno_tokens_open(&m->base.tokens, path, err) : no_memory(m, err);
     free(path);
     if (!st)
         st = check_vocabulary(m, err);
     if (!st && m->conf.kind == STENO_NEMO_CANARY)
         st = drop_marks(m, err);
     else if (!st)
-        st = steno_tokens_drop(m->tokens, BLANK, err);
+        st = steno_tokens_drop(m->base.tokens, BLANK, err);
     if (!st && m->unknown >= 0)
-        st = steno_tokens_drop(m->tokens, UNKNOWN, err);
+        st = steno_tokens_drop(m->base.tokens, UNKNOWN, err);
     return st;
 }
 
@@ -164,7 +164,7 @@ static steno_status find_width(struct steno_nemo_model *m, steno_err *err)
 static steno_status bind_transducer(struct steno_nemo_model *m, steno_err *err)
 {
     struct steno_nemo_transducer *t = &m->transducer;
-    const size_t vocab = (size_t)steno_tokens_count(m->tokens);
+    const size_t vocab = (size_t)steno_tokens_count(m->base.tokens);
     steno_status st = find_width(m, err);
     if (st)
         return st;
@@ -191,7 +191,7 @@ static steno_status bind_canary(struct steno_nemo_model *m, steno_err *err)
     const struct steno_nemo_conf *c = &m->conf;
     const struct steno_shape *y = &steno_network_output(m->encoder, m->scores)->shape;
     int64_t width;
-    steno_status st = steno_canary_bind(&m->canary, m->decoder, c->decoder, m->tokens,
+    steno_status st = steno_canary_bind(&m->canary, m->decoder, c->decoder, m->base.tokens,
                                         c->decoder_layers, c->decoder_hidden, err);
     if (st)
         return steno_fail_in(err, st, "%s", c->dir);
@@ -200,7 +200,7 @@ static steno_status bind_canary(struct steno_nemo_model *m, steno_err *err)
         return steno_fail(err, STENO_ERR_FORMAT, "%s/%s: the width of the output is not known",
                           c->dir, c->encoder);
     m->dim = (size_t)width;
-    if (*m->target && steno_canary_language(m->tokens, m->target) < 0)
+    if (*m->target && steno_canary_language(m->base.tokens, m->target) < 0)
         return steno_fail(err, STENO_ERR_INVAL, "target_language: %s writes %s, not %s", c->dir,
                           m->canary.languages, m->target);
     return STENO_OK;
@@ -249,7 +249,7 @@ static steno_status open_features(struct steno_nemo_model *m, steno_err *err)
     m->norm = STENO_NORM_NEMO;
     if (m->sherpa)
         m->norm.ddof = 0;
-    st = steno_fbank_open(&m->front, &o, err);
+    st = steno_fbank_open(&m->base.front, &o, err);
     return st ? steno_fail_in(err, st, "%s", m->conf.dir) : STENO_OK;
 }
 
@@ -265,8 +265,8 @@ static void read_options(struct steno_nemo_model *m, const struct steno_family_o
         snprintf(m->target, sizeof m->target, "%s", target);
 }
 
-static steno_status open_parts(struct steno_nemo_model *m, const struct steno_family_open *o,
-                               bool streaming, steno_err *err)
+steno_status steno_nemo_open(struct steno_nemo_model *m, const struct steno_family_open *o,
+                             bool streaming, steno_err *err)
 {
     bool int8 = false;
     steno_status st = steno_prefers_int8_files(o->precision, o->cpu, &int8, err);
@@ -287,9 +287,10 @@ static steno_status open_parts(struct steno_nemo_model *m, const struct steno_fa
     else if (!st && m->conf.kind == STENO_NEMO_CANARY)
         st = bind_canary(m, err);
     else if (!st)
-        m->dim = (size_t)steno_tokens_count(m->tokens);
+        m->dim = (size_t)steno_tokens_count(m->base.tokens);
     if (!st && m->conf.kind != STENO_NEMO_CANARY)
-        st = steno_search_hints_open(&m->hints, o, m->tokens, steno_tokens_count(m->tokens), err);
+        st = steno_search_hints_open(&m->base.hints, o, m->base.tokens,
+                                     steno_tokens_count(m->base.tokens), err);
     if (!st)
         st = open_features(m, err);
     if (!st)
@@ -297,37 +298,33 @@ static steno_status open_parts(struct steno_nemo_model *m, const struct steno_fa
     return st || !streaming ? st : steno_nemo_encoder_try(m, err);
 }
 
-steno_status steno_nemo_open(struct steno_nemo_model **out, const struct steno_family_open *o,
-                             bool streaming, steno_err *err)
+void steno_nemo_close(void *model)
 {
-    struct steno_nemo_model *m = calloc(1, sizeof *m);
-    steno_status st;
-    if (!m)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    m->threads = o->threads;
-    st = open_parts(m, o, streaming, err);
-    if (st) {
-        steno_nemo_close(m);
-        return st;
-    }
-    steno_path_copy_name(m->name, sizeof m->name, o->dir);
-    *out = m;
-    return STENO_OK;
-}
-
-void steno_nemo_close(struct steno_nemo_model *m)
-{
-    if (!m)
-        return;
+    struct steno_nemo_model *m = model;
     steno_network_close(m->encoder);
     steno_network_close(m->decoder);
     steno_network_close(m->joiner);
-    steno_fbank_close(m->front);
-    steno_search_hints_close(&m->hints);
-    steno_tokens_close(m->tokens);
     free(m->quiet);
     steno_nemo_conf_free(&m->conf);
-    free(m);
+}
+
+steno_status steno_nemo_worker_open(void *worker, const void *model, int max, steno_err *err)
+{
+    const struct steno_nemo_model *m = model;
+    struct steno_nemo_worker *w = worker;
+    steno_status st;
+    (void)max;
+    if (!steno_nemo_is_transducer(m))
+        return STENO_OK;
+    st = steno_nemo_joint_open(&w->joint, &m->transducer, m->base.threads, err);
+    return st ? st : steno_tdt_work_open(&w->work, m->transducer.outputs, err);
+}
+
+void steno_nemo_worker_close(void *worker)
+{
+    struct steno_nemo_worker *w = worker;
+    steno_nemo_joint_close(w->joint);
+    steno_tdt_work_close(w->work);
 }
 
 /* ---- information ----------------------------------------------------------------------------- */
@@ -375,25 +372,18 @@ bool steno_nemo_languages(const char *dir, struct steno_model_languages *out)
     return *out->languages || canary_languages(dir, out);
 }
 
-void steno_nemo_info(const struct steno_nemo_model *m, struct steno_family_info *out)
+void steno_nemo_info(const void *model, struct steno_family_info *out)
 {
+    const struct steno_nemo_model *m = model;
     const struct steno_network *const nets[] = {m->encoder, m->decoder, m->joiner};
-    *out = (struct steno_family_info){.name = m->name,
-                                      .version = "",
-                                      .language = "",
-                                      .license = "",
-                                      .network = m->conf.encoder,
-                                      .results_of = m->sherpa ? "sherpa-onnx" : "",
-                                      .tokens = m->tokens,
-                                      .sample_rate = STENO_NEMO_RATE,
-                                      .hop = STENO_NEMO_HOP,
-                                      .feature_bins = (int)m->conf.bins,
-                                      .frame_samples = steno_nemo_frame(m),
-                                      .takes_hotwords = m->conf.kind != STENO_NEMO_CANARY};
+    out->network = m->conf.encoder;
+    out->results_of = m->sherpa ? "sherpa-onnx" : "";
+    out->sample_rate = STENO_NEMO_RATE;
+    out->frame_samples = steno_nemo_frame(m);
     out->language = out->languages = languages_of(steno_network_meta(m->encoder, "url"));
     if (m->conf.kind == STENO_NEMO_CANARY) {
         out->language = out->languages = m->canary.languages;
-        out->translates = steno_canary_language(m->tokens, "en") >= 0;
+        out->translates = steno_canary_language(m->base.tokens, "en") >= 0;
     }
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         if (nets[i])
@@ -406,14 +396,14 @@ static const char *kind_of(const struct steno_nemo_model *m)
         return "CTC";
     if (m->conf.kind == STENO_NEMO_CANARY)
         return "attention decoder (Canary)";
-    return m->transducer.outputs > (size_t)steno_tokens_count(m->tokens)
+    return m->transducer.outputs > (size_t)steno_tokens_count(m->base.tokens)
                ? "transducer with durations (TDT)"
                : "transducer";
 }
 
-void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_model_info *i,
-                         FILE *out)
+void steno_nemo_describe(const void *model, const struct steno_model_info *i, FILE *out)
 {
+    const struct steno_nemo_model *m = model;
     const struct steno_nemo_conf *c = &m->conf;
     fprintf(out, "model      %s, %s, %s\n", i->name, i->family, kind_of(m));
     fprintf(out, "directory  %s, layout of %s\n", c->dir, c->onnx_asr ? "onnx-asr" : "sherpa-onnx");
@@ -430,15 +420,15 @@ void steno_nemo_describe(const struct steno_nemo_model *m, const struct steno_mo
                 i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
     else
         fprintf(out, "steps      whole segments of at most %.0f s, scores every %.0f ms\n",
-                m->offline.cuts.full, i->frame_seconds * 1e3);
+                m->base.offline.cuts.full, i->frame_seconds * 1e3);
     if (c->kind == STENO_NEMO_CANARY)
         fprintf(out, "decoder    %zu tokens, %d memories of %lld, no hot words\n", i->vocab_size,
                 m->canary.stacked ? (int)m->canary.layers : m->canary.n_memories,
                 (long long)m->canary.hidden);
     else
         fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
-                i->vocab_size, BLANK, m->hints.lm.ngram ? ", an n-gram model" : "",
-                steno_phrases_source(&m->hints.phrases));
+                i->vocab_size, BLANK, m->base.hints.lm.ngram ? ", an n-gram model" : "",
+                steno_phrases_source(&m->base.hints.phrases));
     fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",

@@ -3,11 +3,9 @@
  * need. In front of the first step NeMo has zeros there; sherpa-onnx begins with the first frames
  * of the recording, and so passes over the scores of one step. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "families/common/noise.h"
-#include "families/common/scores.h"
 #include "families/nemo/family.h"
 #include "families/nemo/internal.h"
 
@@ -26,24 +24,14 @@ static size_t rows_of(const struct steno_nemo_model *m)
     return (size_t)(m->conf.shift / m->conf.subsampling);
 }
 
-static steno_status open_model(void **model, const struct steno_family_open *o, steno_err *err)
+static steno_status open_model(void *model, const struct steno_family_open *o, steno_err *err)
 {
-    struct steno_nemo_model *m = NULL;
-    steno_status st = steno_nemo_open(&m, o, true, err);
-    if (st)
-        return st;
-    if (!steno_nemo_is_transducer(m) &&
-        !(m->quiet = steno_ctc_quiet((int64_t)rows_of(m), (int32_t)m->dim, m->blank))) {
-        steno_nemo_close(m);
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
-    }
-    *model = m;
-    return STENO_OK;
-}
-
-static void close_model(void *model)
-{
-    steno_nemo_close(model);
+    struct steno_nemo_model *m = model;
+    steno_status st = steno_nemo_open(m, o, true, err);
+    if (!st && !steno_nemo_is_transducer(m) &&
+        !(m->quiet = steno_ctc_quiet((int64_t)rows_of(m), (int32_t)m->dim, m->blank)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", o->dir);
+    return st;
 }
 
 static void get_info(const void *model, struct steno_family_info *out)
@@ -64,7 +52,7 @@ static void get_info(const void *model, struct steno_family_info *out)
     out->untimed = steno_nemo_is_transducer(m);
     out->feeding = STENO_FEED_WINDOWS;
     out->windows =
-        (struct steno_windows_info){.front = m->front,
+        (struct steno_windows_info){.front = m->base.front,
                                     .frames = (size_t)c->window,
                                     .shift = (size_t)c->shift,
                                     .zeros = m->sherpa ? 0 : (size_t)(c->window - c->shift),
@@ -72,44 +60,33 @@ static void get_info(const void *model, struct steno_family_info *out)
                                     .rows = rows_of(m)};
 }
 
-static void describe(const void *model, const struct steno_model_info *i, FILE *out)
-{
-    steno_nemo_describe(model, i, out);
-}
-
 /* ---- a stream -------------------------------------------------------------------------------- */
 
 struct stream {
-    const struct steno_nemo_model *model;
+    struct steno_nemo_stream base; /* a transducer reads the frames of a step in the step */
     struct steno_nemo_caches caches;
-    struct steno_nemo_search search; /* a transducer reads the frames of a step in the step */
 };
 
-static void state_free(void *state)
+static struct steno_token_search *search_of(void *state)
 {
-    struct stream *s = state;
-    if (!s)
-        return;
-    steno_aligned_free(s->caches.data);
-    steno_token_search_close(&s->search.tokens);
-    free(s);
+    return &((struct steno_shell_stream *)state)->search;
 }
 
-static steno_status state_new(void **state, void *model, struct steno_family_stream *o,
-                              steno_err *err)
+static const struct steno_nemo_model *model_of(const struct stream *s)
 {
-    struct stream *s = calloc(1, sizeof *s);
-    steno_status st = s ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
-    if (st)
-        return st;
-    s->model = model;
-    s->caches.fresh = true;
-    st = steno_nemo_search_open(&s->search, s->model, o, err);
-    if (st)
-        state_free(s);
-    else
-        *state = s;
-    return st;
+    return s->base.base.model;
+}
+
+static void close_stream(void *stream)
+{
+    steno_aligned_free(((struct stream *)stream)->caches.data);
+}
+
+static steno_status open_stream(void *stream, const void *model, struct steno_family_stream *o,
+                                steno_err *err)
+{
+    ((struct stream *)stream)->caches.fresh = true;
+    return steno_nemo_stream_open(stream, model, o, err);
 }
 
 /* After an endpoint the encoder keeps its caches: the speech comes from the same room. sherpa-onnx
@@ -118,110 +95,66 @@ static steno_status reset(void *state, enum steno_reset what, steno_err *err)
 {
     struct stream *s = state;
     (void)err;
-    s->caches.fresh = s->caches.fresh || s->model->sherpa || what == STENO_RESET_RECORDING;
-    return what == STENO_RESET_RECORDING ? steno_token_search_restart(&s->search.tokens, 0)
-                                         : steno_token_search_reset(&s->search.tokens);
-}
-
-static steno_status consume(void *state, bool *left)
-{
-    return steno_token_search_consume(&((struct stream *)state)->search.tokens, left);
+    s->caches.fresh = s->caches.fresh || model_of(s)->sherpa || what == STENO_RESET_RECORDING;
+    return what == STENO_RESET_RECORDING ? steno_token_search_restart(search_of(s), 0)
+                                         : steno_token_search_reset(search_of(s));
 }
 
 static steno_status skip(void *state)
 {
     struct stream *s = state;
-    if (s->model->quiet)
-        steno_token_search_give(&s->search.tokens, s->model->quiet, rows_of(s->model));
+    if (model_of(s)->quiet)
+        steno_token_search_give(search_of(s), model_of(s)->quiet, rows_of(model_of(s)));
     else
-        steno_token_search_skip(&s->search.tokens, rows_of(s->model));
+        steno_token_search_skip(search_of(s), rows_of(model_of(s)));
     return STENO_OK;
-}
-
-static steno_status hypotheses(void *state, struct steno_hypothesis *out, size_t max, size_t *n,
-                               size_t *stable)
-{
-    return steno_token_search_list(&((struct stream *)state)->search.tokens, out, max, n, stable);
-}
-
-static int64_t frames(const void *state)
-{
-    return steno_token_search_frames(&((const struct stream *)state)->search.tokens);
-}
-
-static int64_t last_sound(const void *state)
-{
-    return steno_token_search_last_sound(&((const struct stream *)state)->search.tokens);
-}
-
-static size_t n_tokens(const void *state)
-{
-    return steno_token_search_n_tokens(&((const struct stream *)state)->search.tokens);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 struct worker {
-    const struct steno_nemo_model *model;
+    struct steno_nemo_worker base;
     steno_nemo_encoder *encoder;
-    steno_nemo_joint *joint;
-    steno_tdt_work *work;
     int max;
 };
 
-static void worker_close(void *worker)
+static void close_worker(void *worker)
 {
-    struct worker *w = worker;
-    if (!w)
-        return;
-    steno_nemo_encoder_close(w->encoder);
-    steno_nemo_joint_close(w->joint);
-    steno_tdt_work_close(w->work);
-    free(w);
+    steno_nemo_encoder_close(((struct worker *)worker)->encoder);
+    steno_nemo_worker_close(worker);
 }
 
-static steno_status worker_open(void **worker, void *model, int max, steno_err *err)
+static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct steno_nemo_model *m = model;
-    struct worker *w = calloc(1, sizeof *w);
-    steno_status st = w ? steno_nemo_encoder_open(&w->encoder, m, max, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!w)
-        return st;
-    w->model = m;
+    struct worker *w = worker;
+    steno_status st = steno_nemo_encoder_open(&w->encoder, m, max, err);
     w->max = m->alone ? 1 : max;
-    if (!st && steno_nemo_is_transducer(m))
-        st = steno_nemo_joint_open(&w->joint, &m->transducer, m->threads, err);
-    if (!st && steno_nemo_is_transducer(m))
-        st = steno_tdt_work_open(&w->work, m->transducer.outputs, err);
-    if (st)
-        worker_close(w);
-    else
-        *worker = w;
-    return st;
+    return st ? st : steno_nemo_worker_open(worker, model, max, err);
 }
 
 static steno_status search_frames(struct worker *w, struct steno_step_item *items, size_t n,
                                   const float *rows, steno_err *err)
 {
-    const struct steno_transducer_nets nets = steno_nemo_joint_nets(w->joint);
-    const size_t each = rows_of(w->model), dim = w->model->dim;
+    const struct steno_transducer_nets nets = steno_nemo_joint_nets(w->base.joint);
+    const struct steno_nemo_model *m = w->base.base.model;
+    const size_t each = rows_of(m), dim = m->dim;
     steno_tdt *t[STENO_BATCH_MAX];
     struct steno_tdt_frames f[STENO_BATCH_MAX];
     for (size_t i = 0; i < n; i++) {
-        struct stream *s = items[i].state;
-        t[i] = s->search.tokens.tdt;
+        struct steno_token_search *s = search_of(items[i].state);
+        t[i] = s->tdt;
         f[i] = (struct steno_tdt_frames){rows + i * each * dim, each, dim};
-        s->search.tokens.read = true;
+        s->read = true;
     }
-    return steno_tdt_push(t, f, n, &nets, w->work, err);
+    return steno_tdt_push(t, f, n, &nets, w->base.work, err);
 }
 
 static void step(void *worker, struct steno_step_item *items, size_t n, int size,
                  struct steno_network_time *spent)
 {
     struct worker *w = worker;
-    const struct steno_nemo_model *m = w->model;
+    const struct steno_nemo_model *m = w->base.base.model;
     const size_t each = rows_of(m);
     struct steno_nemo_caches *c[STENO_BATCH_MAX];
     const float *rows = NULL;
@@ -235,15 +168,14 @@ static void step(void *worker, struct steno_step_item *items, size_t n, int size
     steno_network_time_begin(spent);
     st = steno_nemo_encoder_step(w->encoder, c, (int)n, size, &rows, &why);
     steno_network_time_end(spent);
-    if (!st && w->joint)
+    if (!st && w->base.joint)
         st = search_frames(w, items, n, rows, &why);
     for (size_t i = 0; i < n; i++) {
-        struct stream *s = items[i].state;
         items[i].st = st;
         if (st && items[i].err)
             *items[i].err = why;
-        if (!st && !w->joint)
-            steno_token_search_give(&s->search.tokens, rows + i * each * m->dim, each);
+        if (!st && !w->base.joint)
+            steno_token_search_give(search_of(items[i].state), rows + i * each * m->dim, each);
     }
 }
 
@@ -257,7 +189,8 @@ struct trial {
 static steno_status trial_open(void **trial, void *worker, steno_err *err)
 {
     struct worker *w = worker;
-    const size_t window = (size_t)(w->model->conf.window * w->model->conf.bins);
+    const struct steno_nemo_model *m = w->base.base.model;
+    const size_t window = (size_t)(m->conf.window * m->conf.bins);
     struct trial *t = calloc(1, sizeof *t);
     float *noise = malloc(window * sizeof *noise);
     if (!t || !noise) {
@@ -299,6 +232,23 @@ static void trial_close(void *trial)
 
 static const struct steno_option_info options[] = {STENO_NEMO_OPTIONS(FAMILY)};
 
+static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_nemo_model),
+                                         .stream_bytes = sizeof(struct stream),
+                                         .worker_bytes = sizeof(struct worker),
+                                         .open = open_model,
+                                         .close = steno_nemo_close,
+                                         .info = get_info,
+                                         .describe = steno_nemo_describe,
+                                         .stream_open = open_stream,
+                                         .stream_close = close_stream,
+                                         .worker_open = open_worker,
+                                         .worker_close = close_worker};
+
+static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
+{
+    return steno_shell_open(model, &shell, o, err);
+}
+
 const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                          .layout = "encoder.onnx",
                                                          .options = options,
@@ -306,22 +256,11 @@ const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                              sizeof options / sizeof *options,
                                                          .probe = probe,
                                                          .languages = steno_nemo_languages,
-                                                         .open = open_model,
-                                                         .close = close_model,
-                                                         .info = get_info,
-                                                         .describe = describe,
-                                                         .state_new = state_new,
-                                                         .state_free = state_free,
+                                                         .open = open_shell,
+                                                         STENO_WINDOWED_SHELL,
                                                          .reset = reset,
-                                                         .worker_open = worker_open,
-                                                         .worker_close = worker_close,
                                                          .step = step,
-                                                         .hypotheses = hypotheses,
+                                                         .skip = skip,
                                                          .trial_open = trial_open,
                                                          .trial_run = trial_run,
-                                                         .trial_close = trial_close,
-                                                         .consume = consume,
-                                                         .skip = skip,
-                                                         .frames = frames,
-                                                         .last_sound = last_sound,
-                                                         .n_tokens = n_tokens};
+                                                         .trial_close = trial_close};
