@@ -47,15 +47,6 @@ struct steno_cutter_options steno_offline_cuts(int rate, double full, size_t fra
                                          .grain = frame_samples};
 }
 
-void steno_offline_share_frames(struct steno_span *spans, size_t n, size_t frames)
-{
-    for (size_t i = 0; i < n; i++) {
-        const int64_t first = (int64_t)(i * frames / n), next = (int64_t)((i + 1) * frames / n);
-        spans[i].first = first;
-        spans[i].last = next > first ? next - 1 : first;
-    }
-}
-
 void steno_offline_info(const struct steno_offline_family *family, struct steno_family_info *out)
 {
     out->frame_samples = family->frame_samples;
@@ -394,26 +385,6 @@ void steno_offline_step(void *worker, struct steno_step_item *items, size_t n, i
     for (size_t i = 0; i < n; i++)
         if (!items[i].deferred)
             plan_partial(items[i].state);
-}
-
-steno_status steno_offline_trial_open(void **trial, void *worker, steno_err *err)
-{
-    (void)worker;
-    (void)err;
-    *trial = NULL;
-    return STENO_OK;
-}
-
-steno_status steno_offline_trial_run(void *trial, int size, steno_err *err)
-{
-    (void)trial;
-    (void)size;
-    return steno_fail(err, STENO_ERR_INTERNAL, "there is no trial");
-}
-
-void steno_offline_trial_close(void *trial)
-{
-    (void)trial;
 }
 
 /* ---- hypotheses ------------------------------------------------------------------------------ */

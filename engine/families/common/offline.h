@@ -8,8 +8,7 @@
  * STENO_OFFLINE_TOGETHER seconds, and defers the others: long pieces gain little, and short ones
  * would wait for them.
  *
- * A family calls steno_offline_info in its info, makes the stream in its state_new, and puts
- * STENO_OFFLINE_FUNCTIONS into its struct steno_family. */
+ * Families have all of it by their shell (shell.h). */
 #ifndef STENO_FAMILIES_COMMON_OFFLINE_H
 #define STENO_FAMILIES_COMMON_OFFLINE_H
 
@@ -49,8 +48,6 @@ struct steno_offline_family {
 /* A chunk of at most `full` seconds, cut where nobody speaks if it can be. */
 struct steno_cutter_options steno_offline_cuts(int rate, double full, size_t frame_samples);
 
-/* Give n tokens of a model without times equal shares of [0, frames). */
-void steno_offline_share_frames(struct steno_span *spans, size_t n, size_t frames);
 /* Fill the fields of info that all such models share: frame_samples, stream_bytes, endpoint (with
  * utterances of at most a chunk), untimed, feeding and segments. */
 void steno_offline_info(const struct steno_offline_family *family, struct steno_family_info *out);
@@ -75,19 +72,12 @@ steno_status steno_offline_accept(void *state, const float *pcm, size_t dropped,
                                   bool *due);
 size_t steno_offline_accepted(const void *state);
 size_t steno_offline_missing(const void *state);
-/* No trial, for families that recognize pieces one by one. Families with batches have the trials of
- * piece_encoder.h. These find the sizes of batches; the time of a step, which depends on its
- * pieces, is not in *spent but counts as a stream's own. */
-steno_status steno_offline_trial_open(void **trial, void *worker, steno_err *err);
-steno_status steno_offline_trial_run(void *trial, int size, steno_err *err);
-void steno_offline_trial_close(void *trial);
-/* The functions before the trials, and the trials, in a family's table. */
+/* These functions in a family's table. Trials are those of the shell (shell.h). They find the sizes
+ * of batches; the time of a step, which depends on its pieces, is not in *spent but counts as a
+ * stream's own. */
 #define STENO_OFFLINE_FUNCTIONS                                                                    \
     .state_free = steno_offline_free, .reset = steno_offline_reset, .step = steno_offline_step,    \
     .hypotheses = steno_offline_hypotheses, .accept = steno_offline_accept,                        \
     .accepted = steno_offline_accepted, .missing = steno_offline_missing
-#define STENO_OFFLINE_NO_TRIAL                                                                     \
-    .trial_open = steno_offline_trial_open, .trial_run = steno_offline_trial_run,                  \
-    .trial_close = steno_offline_trial_close
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/greedy_text.h"
 #include "families/common/network_file.h"
 #include "families/common/scores.h"
 #include "families/funasr/family.h"
@@ -32,9 +33,7 @@ struct worker {
     struct steno_shell_worker base;
     steno_session *session;
     struct steno_funasr_frames frames;
-    float *row;               /* [vocab] log-probabilities of one token */
-    struct steno_span *spans; /* [cap] */
-    size_t cap;
+    struct steno_greedy_text text;
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -117,8 +116,7 @@ static void close_worker(void *worker)
     struct worker *w = worker;
     steno_session_close(w->session);
     steno_funasr_frames_close(&w->frames);
-    free(w->row);
-    free(w->spans);
+    steno_greedy_text_close(&w->text);
 }
 
 static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
@@ -130,9 +128,7 @@ static steno_status open_worker(void *worker, const void *model, int max, steno_
     (void)max;
     if (!st)
         st = steno_funasr_frames_open(&w->frames, &m->m.front, err);
-    if (!st && !(w->row = malloc((size_t)m->vocab * sizeof *w->row)))
-        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    return st;
+    return st ? st : steno_greedy_text_open(&w->text, m->vocab, err);
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
@@ -163,9 +159,8 @@ static steno_status read_count(const struct worker *w, size_t max, size_t *n, st
     return STENO_OK;
 }
 
-/* The likeliest token of each frame of scores up to the end of the text; its frames are not known
- * yet. *n: tokens. */
-static steno_status read_tokens(struct worker *w, size_t *n, double *score, steno_err *err)
+/* The likeliest token of each frame of scores up to the end of the text. */
+static steno_status read_tokens(struct worker *w, steno_err *err)
 {
     const struct model *m = w->base.model;
     const struct steno_tensor *y = steno_session_get(w->session, LOGITS);
@@ -176,31 +171,21 @@ static steno_status read_tokens(struct worker *w, size_t *n, double *score, sten
         st = steno_scores_check(y->data, steno_numel(y), m->m.net.name, err);
     if (!st)
         st = read_count(w, (size_t)y->shape.dim[1], &count, err);
+    if (!st)
+        st = steno_greedy_text_begin(&w->text, count, err);
     if (st)
         return st;
-    if (count > w->cap) {
-        struct steno_span *p = realloc(w->spans, count * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu tokens", count);
-        w->spans = p;
-        w->cap = count;
-    }
     scores = y->data;
-    for (*n = 0; *n < count; ++*n, scores += m->vocab) {
-        const int32_t id = steno_scores_likeliest(scores, m->vocab);
-        if (id == m->end)
-            break;
-        steno_log_softmax(scores, (size_t)m->vocab, w->row);
-        w->spans[*n] = (struct steno_span){.token = id, .peak = w->row[id]};
-        *score += (double)w->row[id];
-    }
+    for (size_t i = 0; i < count && steno_greedy_text_add(&w->text, scores, m->end) != m->end; i++)
+        scores += m->vocab;
     return STENO_OK;
 }
 
-/* Frames of n tokens by the network's peaks. The last peak is the end of the text. False: there are
- * not as many as tokens. */
-static bool place_by_peaks(struct worker *w, size_t n)
+/* Frames of the tokens by the network's peaks. The last peak is the end of the text. False: there
+ * are not as many as tokens. */
+static bool place_by_peaks(struct worker *w)
 {
+    const size_t n = w->text.n;
     const struct steno_tensor *t = steno_session_get(w->session, PEAKS);
     const float *peak;
     size_t k = 0, all = 0;
@@ -213,11 +198,11 @@ static bool place_by_peaks(struct worker *w, size_t n)
         return false;
     for (size_t i = 0; i < steno_numel(t) && k < n; i++)
         if (peak[i] > FIRED)
-            w->spans[k++].first = (int64_t)i;
+            w->text.spans[k++].first = (int64_t)i;
     for (k = 0; k < n; k++) {
-        const int64_t longest = w->spans[k].first + TOKEN_FRAMES - 1;
-        const int64_t next = k + 1 < n ? w->spans[k + 1].first - 1 : longest;
-        w->spans[k].last = next < longest ? next : longest;
+        const int64_t longest = w->text.spans[k].first + TOKEN_FRAMES - 1;
+        const int64_t next = k + 1 < n ? w->text.spans[k + 1].first - 1 : longest;
+        w->text.spans[k].last = next < longest ? next : longest;
     }
     return true;
 }
@@ -228,20 +213,18 @@ static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
     const struct model *m = w->base.model;
-    size_t rows, n = 0;
-    double score = 0;
+    size_t rows;
     steno_status st = steno_funasr_frames_of(&w->frames, p->pcm, p->n, &rows, p->err);
     if (st || !rows)
         return st;
     st = run(w, rows, p->err);
     if (!st)
-        st = read_tokens(w, &n, &score, p->err);
+        st = read_tokens(w, p->err);
     if (st)
         return st;
-    if (!(m->timed && place_by_peaks(w, n)))
-        steno_offline_share_frames(w->spans, n, rows * (m->timed ? UPSAMPLED : 1));
-    st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
-    return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+    if (!(m->timed && place_by_peaks(w)))
+        steno_greedy_text_share(&w->text, rows * (m->timed ? UPSAMPLED : 1));
+    return steno_greedy_text_list(&w->text, p);
 }
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct model),

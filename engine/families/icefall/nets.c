@@ -279,11 +279,3 @@ steno_status steno_icefall_score(steno_icefall_scorer *s, const float *const *en
     *logits = s->logits;
     return st;
 }
-
-size_t steno_icefall_scorer_bytes(const steno_icefall_scorer *s)
-{
-    const struct steno_icefall_nets *n = s->nets;
-    return steno_session_arena_bytes(s->decoder) + steno_session_arena_bytes(s->joiner) +
-           CACHED * ((size_t)n->width * sizeof(float) + (size_t)n->context * sizeof(int32_t)) +
-           STENO_ICEFALL_ROWS * (2 * (size_t)n->width + (size_t)n->vocab) * sizeof(float);
-}

@@ -40,6 +40,5 @@ void steno_icefall_scorer_close(steno_icefall_scorer *s);
 STENO_MUST steno_status steno_icefall_score(steno_icefall_scorer *s, const float *const *enc,
                                             const int32_t *const *context, size_t n, float **logits,
                                             steno_err *err);
-size_t steno_icefall_scorer_bytes(const steno_icefall_scorer *s);
 
 #endif

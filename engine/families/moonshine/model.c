@@ -6,7 +6,6 @@
 
 #include "families/common/network_file.h"
 #include "base/path.h"
-#include "families/common/scores.h"
 #include "families/moonshine/family.h"
 #include "families/moonshine/model.h"
 #include "families/moonshine/vocabulary.h"
@@ -23,9 +22,7 @@
 struct worker {
     struct steno_shell_worker base;
     steno_moonshine_runner *runner;
-    float *row;               /* [vocab] */
-    struct steno_span *spans; /* [cap] */
-    size_t cap;
+    struct steno_greedy_text text;
 };
 
 /* ---- recognize a directory ------------------------------------------------------------------- */
@@ -227,18 +224,17 @@ static steno_status open_worker(void *worker, const void *model, int max, steno_
 {
     const struct steno_moonshine *m = model;
     struct worker *w = worker;
+    steno_status st;
     (void)max;
-    w->row = malloc((size_t)m->vocab * sizeof *w->row);
-    return w->row ? steno_moonshine_runner_open(&w->runner, m, err)
-                  : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = steno_greedy_text_open(&w->text, m->vocab, err);
+    return st ? st : steno_moonshine_runner_open(&w->runner, m, err);
 }
 
 static void close_worker(void *worker)
 {
     struct worker *w = worker;
     steno_moonshine_runner_close(w->runner);
-    free(w->row);
-    free(w->spans);
+    steno_greedy_text_close(&w->text);
 }
 
 /* ---- a chunk --------------------------------------------------------------------------------- */
@@ -249,48 +245,32 @@ static size_t most_tokens(const struct steno_moonshine *m, size_t frames)
     return (size_t)(seconds * (m->merged ? TOKENS_V2 : TOKENS_V1));
 }
 
-/* Write tokens until the end of the text. Their frames are not known yet. */
-static steno_status write_tokens(struct worker *w, size_t most, size_t *n, double *score,
-                                 steno_err *err)
+/* Write tokens until the end of the text. */
+static steno_status write_tokens(struct worker *w, size_t most, steno_err *err)
 {
-    const struct steno_moonshine *m = w->base.model;
     int32_t token = STENO_MOONSHINE_BEGIN;
-    if (most > w->cap) {
-        struct steno_span *p = realloc(w->spans, most * sizeof *p);
-        if (!p)
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for %zu tokens", most);
-        w->spans = p;
-        w->cap = most;
-    }
-    for (*n = 0; *n < most; ++*n) {
+    steno_status st = steno_greedy_text_begin(&w->text, most, err);
+    for (size_t i = 0; !st && i < most && token != STENO_MOONSHINE_END; i++) {
         const float *scores;
-        const steno_status st = steno_moonshine_decode(w->runner, *n, token, &scores, err);
-        if (st)
-            return st;
-        token = steno_scores_likeliest(scores, m->vocab);
-        if (token == STENO_MOONSHINE_END)
-            break;
-        steno_log_softmax(scores, (size_t)m->vocab, w->row);
-        w->spans[*n] = (struct steno_span){.token = token, .peak = w->row[token]};
-        *score += (double)w->row[token];
+        st = steno_moonshine_decode(w->runner, i, token, &scores, err);
+        if (!st)
+            token = steno_greedy_text_add(&w->text, scores, STENO_MOONSHINE_END);
     }
-    return STENO_OK;
+    return st;
 }
 
 /* The network takes one piece at a time: it has no mask. */
 static steno_status recognize(void *worker, struct steno_offline_piece *p)
 {
     struct worker *w = worker;
-    size_t frames, n = 0;
-    double score = 0;
+    size_t frames;
     steno_status st = steno_moonshine_encode(w->runner, p->pcm, p->n, &frames, p->err);
-    if (!st && frames)
-        st = write_tokens(w, most_tokens(w->base.model, frames), &n, &score, p->err);
+    if (!st)
+        st = write_tokens(w, most_tokens(w->base.model, frames), p->err);
     if (st)
         return st;
-    steno_offline_share_frames(w->spans, n, frames);
-    st = steno_hypothesis_list_add(p->out, w->spans, n, NULL, 0, score);
-    return st ? steno_fail(p->err, st, "%s", steno_status_info(st)->name) : STENO_OK;
+    steno_greedy_text_share(&w->text, frames);
+    return steno_greedy_text_list(&w->text, p);
 }
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moonshine),

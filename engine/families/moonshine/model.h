@@ -2,6 +2,7 @@
 #ifndef STENO_FAMILIES_MOONSHINE_MODEL_H
 #define STENO_FAMILIES_MOONSHINE_MODEL_H
 
+#include "families/common/greedy_text.h"
 #include "families/common/part.h"
 #include "families/common/shell.h"
 

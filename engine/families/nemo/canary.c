@@ -140,11 +140,9 @@ steno_status steno_canary_bind(struct steno_canary *c, steno_network *net, const
 struct steno_canary_decoder {
     const struct steno_canary *c;
     steno_session *session;
-    float *logs;   /* [vocab] */
+    struct steno_greedy_text text;
     int64_t *ones; /* [cap_ones] the mask, of i64 or (as bytes) of bool */
     size_t cap_ones;
-    struct steno_span *spans;
-    size_t cap;
 };
 
 steno_status steno_canary_decoder_open(steno_canary_decoder **out, const struct steno_canary *c,
@@ -153,10 +151,10 @@ steno_status steno_canary_decoder_open(steno_canary_decoder **out, const struct 
     const struct steno_session_options so = {.threads = threads};
     steno_canary_decoder *d = calloc(1, sizeof *d);
     steno_status st;
-    if (d)
-        d->logs = steno_aligned_alloc((size_t)c->vocab * sizeof *d->logs);
-    st = d && d->logs ? steno_session_open(&d->session, c->net, &so, err)
-                      : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->name);
+    st = d ? steno_greedy_text_open(&d->text, c->vocab, err)
+           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->name);
+    if (!st)
+        st = steno_session_open(&d->session, c->net, &so, err);
     if (st) {
         steno_canary_decoder_close(d);
         return st;
@@ -171,9 +169,8 @@ void steno_canary_decoder_close(steno_canary_decoder *d)
     if (!d)
         return;
     steno_session_close(d->session);
-    steno_aligned_free(d->logs);
+    steno_greedy_text_close(&d->text);
     free(d->ones);
-    free(d->spans);
     free(d);
 }
 
@@ -182,7 +179,7 @@ static steno_status set_memories(steno_canary_decoder *d, int32_t position, sten
 {
     const struct steno_canary *c = d->c;
     struct steno_tensor empty = {
-        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 0, c->hidden}}, .data = d->logs};
+        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 0, c->hidden}}, .data = d->text.row};
     steno_status st = STENO_OK;
     if (c->stacked)
         empty.shape = (struct steno_shape){.rank = 4, .dim = {c->layers, 1, 0, c->hidden}};
@@ -192,9 +189,9 @@ static steno_status set_memories(steno_canary_decoder *d, int32_t position, sten
     return st;
 }
 
-/* Read a token; its successor's log-probabilities are in d->logs. */
+/* Read a token: the scores [vocab] of its successor. */
 static steno_status read_token(steno_canary_decoder *d, int32_t token, int32_t position,
-                               steno_err *err)
+                               const float **scores, steno_err *err)
 {
     const struct steno_canary *c = d->c;
     int32_t pair[2] = {token, position};
@@ -217,41 +214,8 @@ static steno_status read_token(steno_canary_decoder *d, int32_t token, int32_t p
     if (y->dtype != STENO_F32 || steno_numel(y) != (size_t)c->vocab)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu scores, expected those of %d tokens",
                           c->name, steno_numel(y), (int)c->vocab);
-    st = steno_scores_check(y->data, (size_t)c->vocab, c->name, err);
-    if (!st)
-        steno_log_softmax(y->data, (size_t)c->vocab, d->logs);
-    return st;
-}
-
-static int32_t best_of(const steno_canary_decoder *d)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < d->c->vocab; i++)
-        if (d->logs[i] > d->logs[best])
-            best = i;
-    return best;
-}
-
-static steno_status reserve(steno_canary_decoder *d, size_t most, steno_err *err)
-{
-    struct steno_span *p;
-    if (most <= d->cap)
-        return STENO_OK;
-    p = realloc(d->spans, most * sizeof *p);
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", d->c->name);
-    d->spans = p;
-    d->cap = most;
-    return STENO_OK;
-}
-
-static void share_frames(struct steno_span *s, size_t n, size_t frames)
-{
-    for (size_t i = 0; i < n; i++) {
-        const int64_t end = (int64_t)((i + 1) * frames / n);
-        s[i].first = (int64_t)(i * frames / n);
-        s[i].last = end > s[i].first ? end - 1 : s[i].first;
-    }
+    *scores = y->data;
+    return steno_scores_check(*scores, (size_t)c->vocab, c->name, err);
 }
 
 /* Set the encoder's frames; the mask says that all of them count. */
@@ -284,31 +248,27 @@ static steno_status set_frames(steno_canary_decoder *d, const float *states, siz
 
 steno_status steno_canary_decode(steno_canary_decoder *d, const float *states, size_t frames,
                                  size_t width, int32_t source, int32_t target, size_t most,
-                                 const struct steno_span **spans, size_t *n, double *score,
-                                 steno_err *err)
+                                 const struct steno_offline_piece *p)
 {
     const struct steno_canary *c = d->c;
     const int32_t prompt[PROMPT] = {c->begin[0], c->begin[1], c->begin[2], source,     target,
                                     c->after[0], c->after[1], c->after[2], c->after[3]};
-    int32_t position = 0, token;
-    size_t made = 0;
-    steno_status st = reserve(d, most, err);
+    const float *scores = NULL;
+    int32_t position = 0, token = 0;
+    steno_status st = steno_greedy_text_begin(&d->text, most, p->err);
     if (!st)
-        st = set_frames(d, states, frames, width, err);
+        st = set_frames(d, states, frames, width, p->err);
     for (; position < PROMPT && !st; position++)
-        st = read_token(d, prompt[position], position, err);
-    *score = 0;
-    while (!st && made < most) {
-        token = best_of(d);
-        *score += (double)d->logs[token];
+        st = read_token(d, prompt[position], position, &scores, p->err);
+    while (!st && d->text.n < most && token != c->end) {
+        token = steno_greedy_text_add(&d->text, scores, c->end);
         if (token == c->end)
-            break;
-        d->spans[made++] = (struct steno_span){.token = token, .peak = d->logs[token]};
-        if (made < most)
-            st = read_token(d, token, position++, err);
+            d->text.score += (double)d->text.row[c->end];
+        else if (d->text.n < most)
+            st = read_token(d, token, position++, &scores, p->err);
     }
-    share_frames(d->spans, made, frames);
-    *spans = d->spans;
-    *n = made;
-    return st;
+    if (st)
+        return st;
+    steno_greedy_text_share(&d->text, frames);
+    return steno_greedy_text_list(&d->text, p);
 }

@@ -15,7 +15,7 @@
 #ifndef STENO_FAMILIES_NEMO_CANARY_H
 #define STENO_FAMILIES_NEMO_CANARY_H
 
-#include "base/span.h"
+#include "families/common/greedy_text.h"
 #include "nn/network/network.h"
 #include "text/tokens.h"
 
@@ -52,13 +52,12 @@ STENO_MUST steno_status steno_canary_decoder_open(steno_canary_decoder **out,
                                                   const struct steno_canary *c, int threads,
                                                   steno_err *err);
 void steno_canary_decoder_close(steno_canary_decoder *d);
-/* Decode encoder frames [frames, width], languages as marks. At most `most` tokens. spans: [*n]
- * until the next run; the model gives no times, so the tokens share the frames evenly. *score: sum
- * of their log-probabilities and that of the end. */
+/* Decode encoder frames [frames, width] of p, languages as marks, into p's hypothesis of at most
+ * `most` tokens. The model gives no times, so the tokens share the frames evenly. The score is the
+ * sum of their log-probabilities and that of the end. */
 STENO_MUST steno_status steno_canary_decode(steno_canary_decoder *d, const float *states,
                                             size_t frames, size_t width, int32_t source,
                                             int32_t target, size_t most,
-                                            const struct steno_span **spans, size_t *n,
-                                            double *score, steno_err *err);
+                                            const struct steno_offline_piece *p);
 
 #endif

@@ -87,20 +87,12 @@ static steno_status decode(struct worker *w, const struct steno_piece *p)
 {
     const struct steno_nemo_stream *s = p->of->settings;
     const double seconds = (double)(p->n * steno_nemo_frame(model_of(w))) / STENO_NEMO_RATE;
-    const struct steno_span *spans = NULL;
-    size_t n = 0;
-    double score = 0;
-    steno_status st;
     if (!p->n)
         return STENO_OK;
-    st = steno_canary_decode(w->canary, p->rows, p->n, model_of(w)->dim, s->source, s->target,
-                             (size_t)(seconds * TOKENS_PER_SECOND) + 1, &spans, &n, &score,
-                             p->of->err);
     p->of->language = s->language;
     p->of->language_probability = 1;
-    if (!st && steno_hypothesis_list_add(p->of->out, spans, n, NULL, 0, score))
-        st = steno_fail(p->of->err, STENO_ERR_NOMEM, "stream: out of memory");
-    return st;
+    return steno_canary_decode(w->canary, p->rows, p->n, model_of(w)->dim, s->source, s->target,
+                               (size_t)(seconds * TOKENS_PER_SECOND) + 1, p->of);
 }
 
 static steno_status search(void *worker, const struct steno_piece *p)
