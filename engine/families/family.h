@@ -16,7 +16,9 @@
 #include "steno.h"
 #include "text/tokens.h"
 
+struct steno_family;
 struct steno_observer;
+struct steno_shell;
 
 #define STENO_BATCH_MAX 32 /* maximum of streams in one step */
 
@@ -69,6 +71,7 @@ struct steno_family_info {
 
 /* Arguments of open. */
 struct steno_family_open {
+    const struct steno_family *family; /* whose open is called */
     const char *dir;
     const char *cpu; /* dispatch level; NULL: all that the CPU has */
     int threads;     /* >= 1 */
@@ -187,6 +190,7 @@ struct steno_family {
     const char *layout; /* the file that marks its directories, for messages: "model.conf" */
     const struct steno_option_info *options; /* [n_options] */
     size_t n_options;
+    const struct steno_shell *shell; /* families/common/shell.h; NULL: all functions are its own */
 
     /* Whether dir is of this family. Looks at names of files and loads nothing. */
     bool (*probe)(const char *dir);

@@ -88,7 +88,8 @@ static steno_status unknown_family(const char *dir, steno_err *err)
 static steno_status open_impl(steno_model *m, const struct steno_model_options *opt,
                               const struct steno_observer *observer, steno_err *err)
 {
-    struct steno_family_open o = {.dir = m->dir,
+    struct steno_family_open o = {.family = m->family,
+                                  .dir = m->dir,
                                   .cpu = opt->cpu,
                                   .threads = m->threads,
                                   .plain = opt->plain,

@@ -14,9 +14,11 @@ void direct_open(struct direct *d, const struct steno_family_open *o,
                  struct steno_family_stream *so)
 {
     steno_err err = {0};
+    struct steno_family_open of = *o;
     *d = (struct direct){.family = steno_family_of(o->dir)};
     assert_non_null(d->family);
-    if (d->family->open(&d->model, o, &err) ||
+    of.family = d->family;
+    if (d->family->open(&d->model, &of, &err) ||
         d->family->worker_open(&d->worker, d->model, 1, &err) ||
         d->family->state_new(&d->state, d->model, so, &err))
         fail_msg("%s", err.msg);

@@ -27,13 +27,19 @@ static bool is_quantized(const char *dir, const char *name)
     return is;
 }
 
+struct steno_network_options steno_part_options(const struct steno_family_open *o)
+{
+    return (struct steno_network_options){.cpu = o->cpu,
+                                          .cache_dir = steno_cache_dir(),
+                                          .observer = o->observer,
+                                          .opt_level = o->plain ? 0 : -1,
+                                          .precision = o->precision};
+}
+
 steno_status steno_part_file_open(struct steno_part_file *out, const struct steno_family_open *o,
                                   const char *stem, bool quantized, steno_err *err)
 {
-    struct steno_network_options opt = {.cpu = o->cpu,
-                                        .cache_dir = steno_cache_dir(),
-                                        .observer = o->observer,
-                                        .opt_level = o->plain ? 0 : -1};
+    struct steno_network_options opt = steno_part_options(o);
     struct steno_part_file p = {0};
     char *path = NULL;
     steno_status st = steno_network_file_find(&p.name, o->dir, stem, quantized, err);

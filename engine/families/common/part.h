@@ -12,6 +12,9 @@ struct steno_part_file {
     bool quantized; /* the file has operators in 8 bits */
 };
 
+/* The options of o, with its precision as it is, for networks that are opened otherwise. */
+struct steno_network_options steno_part_options(const struct steno_family_open *o);
+
 /* Find the file of `stem` (network_file.h), else stem.ort, in o->dir and open it with o's settings.
  * quantized: the int8 file if there is one. STENO_ERR_IO: there is no such file; errors of
  * steno_network_open. */

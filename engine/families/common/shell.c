@@ -9,9 +9,9 @@
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-steno_status steno_shell_open(void **model, const struct steno_shell *shell,
-                              const struct steno_family_open *o, steno_err *err)
+steno_status steno_shell_open(void **model, const struct steno_family_open *o, steno_err *err)
 {
+    const struct steno_shell *shell = o->family->shell;
     struct steno_shell_model *m = calloc(1, shell->model_bytes);
     steno_status st;
     if (m) {
@@ -76,6 +76,14 @@ void steno_shell_info(const void *model, struct steno_family_info *out)
 void steno_shell_describe(const void *model, const struct steno_model_info *i, FILE *out)
 {
     ((const struct steno_shell_model *)model)->shell->describe(model, i, out);
+}
+
+void steno_shell_describe_limits(const struct steno_model_info *i, FILE *out)
+{
+    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
+            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -157,6 +165,13 @@ void steno_shell_worker_close(void *worker)
     steno_piece_runs_close(w->runs);
     steno_piece_features_close(&w->features);
     free(w);
+}
+
+steno_status steno_shell_session_open(steno_session **out, const struct steno_shell_model *m,
+                                      steno_network *net, steno_err *err)
+{
+    const struct steno_session_options o = {.threads = m->threads};
+    return steno_session_open(out, net, &o, err);
 }
 
 steno_status steno_shell_trial_open(void **trial, void *worker, steno_err *err)

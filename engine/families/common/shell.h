@@ -1,7 +1,7 @@
 /* The shell of a family: the functions of struct steno_family that are the same for all models of a
  * feeding, and the memory of models, streams and workers. A family fills struct steno_shell with
- * what is its own, puts STENO_OFFLINE_SHELL or STENO_WINDOWED_SHELL into its struct steno_family,
- * and calls steno_shell_open in its open. Its structs begin with the shell's:
+ * what is its own, and puts it into its struct steno_family, with STENO_OFFLINE_SHELL or
+ * STENO_WINDOWED_SHELL. Its structs begin with the shell's:
  *
  *     struct model  { struct steno_shell_model base; ... };
  *     struct stream { struct steno_shell_stream base; ... };
@@ -70,9 +70,6 @@ struct steno_shell_worker {
     struct steno_piece_features features; /* offline, with a filter bank */
 };
 
-/* Open a model: struct steno_family's open with a shell, which is static. */
-STENO_MUST steno_status steno_shell_open(void **model, const struct steno_shell *shell,
-                                         const struct steno_family_open *o, steno_err *err);
 /* In `open` of an offline family, which has set base.tokens: chunks have at most `full` seconds at
  * `rate` Hz, times of tokens differ by at most `slack` frames between chunks. */
 void steno_shell_set_cuts(struct steno_shell_model *m, int rate, double full, size_t frame_samples,
@@ -80,6 +77,13 @@ void steno_shell_set_cuts(struct steno_shell_model *m, int rate, double full, si
 /* In `open` of an offline family, last: recognize a second of noise, so that a network that fails
  * does so at load. */
 STENO_MUST steno_status steno_shell_try_piece(struct steno_shell_model *m, steno_err *err);
+
+/* Open a session of a network, with the model's threads. */
+STENO_MUST steno_status steno_shell_session_open(steno_session **out,
+                                                 const struct steno_shell_model *m,
+                                                 steno_network *net, steno_err *err);
+/* The lines of a description that tell endpoints and memory of a model fed by windows. */
+void steno_shell_describe_limits(const struct steno_model_info *i, FILE *out);
 
 /* List what the search of p's stream has found. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_shell_list(const struct steno_offline_piece *p);
@@ -89,6 +93,8 @@ STENO_MUST steno_status steno_shell_search_scores(const struct steno_offline_pie
                                                   const float *scores, size_t n, const char *file);
 
 /* As of struct steno_family. */
+STENO_MUST steno_status steno_shell_open(void **model, const struct steno_family_open *o,
+                                         steno_err *err);
 void steno_shell_close(void *model);
 /* Names, tokens, hop and bins of the filter bank, and of offline models sample_rate, batches, what
  * steno_offline_info fills, and the first partial as chunk_seconds. */
@@ -112,8 +118,9 @@ int64_t steno_shell_last_sound(const void *state);
 size_t steno_shell_n_tokens(const void *state);
 
 #define STENO_SHELL_FUNCTIONS                                                                      \
-    .close = steno_shell_close, .info = steno_shell_info, .describe = steno_shell_describe,        \
-    .worker_open = steno_shell_worker_open, .worker_close = steno_shell_worker_close
+    .open = steno_shell_open, .close = steno_shell_close, .info = steno_shell_info,                \
+    .describe = steno_shell_describe, .worker_open = steno_shell_worker_open,                      \
+    .worker_close = steno_shell_worker_close
 /* Trials of an encoder of pieces; none without one. */
 #define STENO_SHELL_TRIALS                                                                         \
     .trial_open = steno_shell_trial_open, .trial_run = steno_piece_trial_run,                      \

@@ -5,6 +5,7 @@
 
 #include "families/common/metadata.h"
 #include "base/path.h"
+#include "families/common/part.h"
 #include "families/common/precision.h"
 #include "families/ctc/family.h"
 #include "families/ctc/internal.h"
@@ -81,10 +82,7 @@ static steno_status open_features(struct steno_ctc_model *m, steno_err *err)
 static steno_status load_network(struct steno_ctc_model *m, const struct steno_family_open *o,
                                  steno_err *err)
 {
-    struct steno_network_options opt = {.cpu = o->cpu,
-                                        .cache_dir = steno_cache_dir(),
-                                        .observer = o->observer,
-                                        .opt_level = o->plain ? 0 : -1};
+    struct steno_network_options opt = steno_part_options(o);
     char *path = steno_path_join(m->base.dir, m->conf.network);
     steno_status st = path ? steno_choose_precision(o->precision, o->cpu, m->conf.int8,
                                                     m->conf.bf16, &opt.precision, err)
@@ -211,10 +209,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "steps      %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
             i->chunk_seconds * 1e3, i->lookahead_seconds * 1e3, i->frame_seconds * 1e3);
     fprintf(out, "decoder    %zu tokens, blank %s, beam %d\n", i->vocab_size, c->blank, c->beam);
-    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
-            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
-            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+    steno_shell_describe_limits(i, out);
 }
 
 static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_ctc_model),
@@ -229,16 +224,11 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_ctc_
                                          .worker_open = steno_ctc_worker_open,
                                          .worker_close = steno_cached_worker_close};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 const struct steno_family steno_family_ctc = {.name = FAMILY,
                                               .layout = "model.conf",
                                               .probe = probe,
                                               .languages = languages,
-                                              .open = open_shell,
+                                              .shell = &shell,
                                               STENO_WINDOWED_SHELL,
                                               STENO_CACHED_TRIALS,
                                               .reset = steno_ctc_reset,

@@ -122,9 +122,8 @@ static void close_worker(void *worker)
 static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options so = {.threads = m->m.base.threads};
     struct worker *w = worker;
-    steno_status st = steno_session_open(&w->session, m->m.net.net, &so, err);
+    steno_status st = steno_shell_session_open(&w->session, &m->m.base, m->m.net.net, err);
     (void)max;
     if (!st)
         st = steno_funasr_frames_open(&w->frames, &m->m.front, err);
@@ -237,11 +236,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .worker_close = close_worker,
                                          .recognize = recognize};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
      "use model.int8.onnx where model.onnx is there too"},
@@ -253,5 +247,5 @@ const struct steno_family steno_family_paraformer = {.name = FAMILY,
                                                      .options = options,
                                                      .n_options = sizeof options / sizeof *options,
                                                      .probe = probe,
-                                                     .open = open_shell,
+                                                     .shell = &shell,
                                                      STENO_OFFLINE_SHELL};

@@ -340,11 +340,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .features = features,
                                          .search = search};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
      "use model.int8.onnx where model.onnx is there too"},
@@ -360,5 +355,5 @@ const struct steno_family steno_family_sense_voice = {
     .n_options = sizeof options / sizeof *options,
     .probe = probe,
     .languages = languages,
-    .open = open_shell,
+    .shell = &shell,
     STENO_OFFLINE_SHELL};

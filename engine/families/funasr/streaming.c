@@ -183,10 +183,7 @@ static void describe(const void *model, const struct steno_model_info *i, FILE *
     fprintf(out, "decoder    %s, %d blocks\n", m->decoder.name, m->blocks);
     fprintf(out, "streaming  yes: %.0f ms and %.0f ms of lookahead\n", i->chunk_seconds * 1e3,
             i->lookahead_seconds * 1e3);
-    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
-            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
-            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+    steno_shell_describe_limits(i, out);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -255,12 +252,11 @@ static void close_worker(void *worker)
 static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options so = {.threads = m->m.base.threads};
     struct worker *w = worker;
-    steno_status st = steno_session_open(&w->encoder, m->m.net.net, &so, err);
+    steno_status st = steno_shell_session_open(&w->encoder, &m->m.base, m->m.net.net, err);
     (void)max;
     if (!st)
-        st = steno_session_open(&w->decoder, m->decoder.net, &so, err);
+        st = steno_shell_session_open(&w->decoder, &m->m.base, m->decoder.net, err);
     if (st)
         return st;
     w->x = steno_aligned_alloc(ALL * width_of(m) * sizeof *w->x);
@@ -538,11 +534,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .worker_open = open_worker,
                                          .worker_close = close_worker};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
      "use the int8 files where the others are there too"},
@@ -554,7 +545,7 @@ const struct steno_family steno_family_paraformer_streaming = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .probe = probe,
-    .open = open_shell,
+    .shell = &shell,
     STENO_WINDOWED_STATE,
     STENO_SHELL_TRIALS, /* none: how often the decoder runs depends on what is said */
     .reset = reset,

@@ -6,6 +6,7 @@
 
 #include "families/common/metadata.h"
 #include "base/path.h"
+#include "families/common/part.h"
 #include "families/common/precision.h"
 #include "families/icefall/internal.h"
 
@@ -91,11 +92,7 @@ static steno_status check_vocab(const struct steno_icefall_model *m, steno_err *
 static steno_status load_network(const char *path, const struct steno_family_open *o,
                                  steno_network **out, steno_err *err)
 {
-    const struct steno_network_options opt = {.cpu = o->cpu,
-                                              .cache_dir = steno_cache_dir(),
-                                              .observer = o->observer,
-                                              .precision = o->precision,
-                                              .opt_level = o->plain ? 0 : -1};
+    const struct steno_network_options opt = steno_part_options(o);
     return steno_network_open(out, path, &opt, err);
 }
 
@@ -274,8 +271,6 @@ void steno_icefall_describe(const void *model, const struct steno_model_info *i,
     if (m->base.hints.lm.ngram)
         fprintf(out, ", n-gram model of order %d", steno_ngram_order(m->base.hints.lm.ngram));
     fprintf(out, ", hotwords by %s and characters", steno_phrases_source(&m->base.hints.phrases));
-    fprintf(out, "\nendpoint   %g s of silence, %g s after speech, %g s at most\n",
-            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
-            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+    fprintf(out, "\n");
+    steno_shell_describe_limits(i, out);
 }

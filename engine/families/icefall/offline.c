@@ -146,11 +146,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icef
                                          .search_together = search_together,
                                          .search = search};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
 const struct steno_family steno_family_icefall_offline = {
@@ -159,5 +154,5 @@ const struct steno_family steno_family_icefall_offline = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .probe = probe,
-    .open = open_shell,
+    .shell = &shell,
     STENO_OFFLINE_SHELL};

@@ -226,11 +226,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_icef
                                          .worker_open = open_worker,
                                          .worker_close = close_worker};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
 const struct steno_family steno_family_icefall = {
@@ -239,7 +234,7 @@ const struct steno_family steno_family_icefall = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .probe = probe,
-    .open = open_shell,
+    .shell = &shell,
     STENO_WINDOWED_SHELL,
     STENO_CACHED_TRIALS,
     .reset = reset,

@@ -283,11 +283,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_moon
                                          .worker_close = close_worker,
                                          .recognize = recognize};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 static const struct steno_option_info options[] = {
     {FAMILY, "quantized", STENO_OPTION_FLAG, STENO_OPTION_OF_MODEL, 0, 0, NULL, "no",
      "use the int8 files where the others are there too"},
@@ -299,5 +294,5 @@ const struct steno_family steno_family_moonshine = {
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .probe = probe,
-    .open = open_shell,
+    .shell = &shell,
     STENO_OFFLINE_SHELL};

@@ -22,20 +22,20 @@ struct steno_moonshine_runner {
 steno_status steno_moonshine_runner_open(steno_moonshine_runner **out,
                                          const struct steno_moonshine *m, steno_err *err)
 {
-    const struct steno_session_options o = {.threads = m->base.threads};
     steno_moonshine_runner *r = calloc(1, sizeof *r);
     steno_status st = STENO_OK;
     if (!r)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     r->m = m;
     if (!m->merged)
-        st = steno_session_open(&r->preprocess, m->preprocess.net, &o, err);
+        st = steno_shell_session_open(&r->preprocess, &m->base, m->preprocess.net, err);
     if (!st)
-        st = steno_session_open(&r->encoder, m->encoder.net, &o, err);
+        st = steno_shell_session_open(&r->encoder, &m->base, m->encoder.net, err);
     if (!st)
-        st = steno_session_open(&r->first, m->first.net, &o, err);
+        st = steno_shell_session_open(&r->first, &m->base, m->first.net, err);
     if (!st)
-        st = steno_session_open(&r->next, m->merged ? m->first.net : m->next.net, &o, err);
+        st = steno_shell_session_open(&r->next, &m->base, m->merged ? m->first.net : m->next.net,
+                                      err);
     if (st)
         steno_moonshine_runner_close(r);
     else

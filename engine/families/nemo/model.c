@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/path.h"
+#include "families/common/part.h"
 #include "families/common/precision.h"
 #include "families/nemo/internal.h"
 #include "families/option.h"
@@ -77,11 +78,7 @@ static steno_status open_network(steno_network **out, const struct steno_nemo_mo
                                  const char *file, const struct steno_family_open *o,
                                  steno_err *err)
 {
-    const struct steno_network_options opt = {.cpu = o->cpu,
-                                              .cache_dir = steno_cache_dir(),
-                                              .observer = o->observer,
-                                              .opt_level = o->plain ? 0 : -1,
-                                              .precision = o->precision};
+    const struct steno_network_options opt = steno_part_options(o);
     char *path = steno_path_join(m->conf.dir, file);
     steno_status st = path ? steno_network_open(out, path, &opt, err) : no_memory(m, err);
     free(path);
@@ -429,8 +426,5 @@ void steno_nemo_describe(const void *model, const struct steno_model_info *i, FI
         fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
                 i->vocab_size, BLANK, m->base.hints.lm.ngram ? ", an n-gram model" : "",
                 steno_phrases_source(&m->base.hints.phrases));
-    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
-            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
-            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+    steno_shell_describe_limits(i, out);
 }

@@ -152,11 +152,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_nemo
                                          .search_together = search_together,
                                          .search = search};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 static const struct steno_option_info options[] = {
     STENO_NEMO_OPTIONS(FAMILY),
     {FAMILY, "target_language", STENO_OPTION_CHOICE, STENO_OPTION_OF_STREAM, 0, 0,
@@ -168,5 +163,5 @@ const struct steno_family steno_family_nemo = {.name = FAMILY,
                                                .n_options = sizeof options / sizeof *options,
                                                .probe = probe,
                                                .languages = steno_nemo_languages,
-                                               .open = open_shell,
+                                               .shell = &shell,
                                                STENO_OFFLINE_SHELL};

@@ -244,11 +244,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct steno_nemo
                                          .worker_open = open_worker,
                                          .worker_close = close_worker};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                          .layout = "encoder.onnx",
                                                          .options = options,
@@ -256,7 +251,7 @@ const struct steno_family steno_family_nemo_streaming = {.name = FAMILY,
                                                              sizeof options / sizeof *options,
                                                          .probe = probe,
                                                          .languages = steno_nemo_languages,
-                                                         .open = open_shell,
+                                                         .shell = &shell,
                                                          STENO_WINDOWED_SHELL,
                                                          .reset = reset,
                                                          .step = step,

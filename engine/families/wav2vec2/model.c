@@ -182,9 +182,8 @@ static void close_worker(void *worker)
 static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options o = {.threads = m->base.threads};
     (void)max;
-    return steno_session_open(&((struct worker *)worker)->session, m->net.net, &o, err);
+    return steno_shell_session_open(&((struct worker *)worker)->session, &m->base, m->net.net, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -386,11 +385,6 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .worker_close = close_worker,
                                          .recognize = recognize};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 static const struct steno_option_info options[] = {STENO_SEARCH_OPTIONS(FAMILY)};
 
 const struct steno_family steno_family_wav2vec2 = {.name = FAMILY,
@@ -398,5 +392,5 @@ const struct steno_family steno_family_wav2vec2 = {.name = FAMILY,
                                                    .options = options,
                                                    .n_options = sizeof options / sizeof *options,
                                                    .probe = probe,
-                                                   .open = open_shell,
+                                                   .shell = &shell,
                                                    STENO_OFFLINE_SHELL};

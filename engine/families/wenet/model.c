@@ -299,10 +299,7 @@ void steno_wenet_describe(const struct steno_wenet_model *m, const struct steno_
     fprintf(out, "decoder    %zu tokens, blank %s%s, hotwords by %s and characters\n",
             i->vocab_size, BLANK, m->base.hints.lm.ngram ? ", an n-gram model" : "",
             steno_phrases_source(&m->base.hints.phrases));
-    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
-            i->endpoint.silence_alone, i->endpoint.silence_after, i->endpoint.longest);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
-            (double)i->weight_bytes / 1048576, (double)i->stream_bytes / 1048576);
+    steno_shell_describe_limits(i, out);
 }
 
 /* A search for finals that are rescored keeps as many hypotheses as its beam, and extends them by

@@ -46,14 +46,13 @@ static void close_worker(void *worker)
 static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct steno_wenet_model *m = model;
-    const struct steno_session_options so = {.threads = m->base.threads};
     struct worker *w = worker;
     steno_status st;
     (void)max;
     if (!m->runtime)
         return STENO_OK;
-    st = steno_session_open(&w->session, m->net.net, &so, err);
-    return st ? st : steno_session_open(&w->ctc, m->ctc.net, &so, err);
+    st = steno_shell_session_open(&w->session, &m->base, m->net.net, err);
+    return st ? st : steno_shell_session_open(&w->ctc, &m->base, m->ctc.net, err);
 }
 
 /* Scores [n, vocab] of a piece -> hypotheses. */
@@ -240,16 +239,11 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .recognize = recognize,
                                          .search = search};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 const struct steno_family steno_family_wenet = {.name = FAMILY,
                                                 .layout = "model.onnx",
                                                 .options = steno_wenet_options,
                                                 .n_options = sizeof steno_wenet_options /
                                                              sizeof *steno_wenet_options,
                                                 .probe = probe,
-                                                .open = open_shell,
+                                                .shell = &shell,
                                                 STENO_OFFLINE_SHELL};

@@ -94,14 +94,14 @@ static void close_worker(void *worker)
 static steno_status open_worker(void *worker, const void *model, int max, steno_err *err)
 {
     const struct model *m = model;
-    const struct steno_session_options so = {.threads = m->m.base.threads};
     struct worker *w = worker;
-    steno_status st = steno_session_open(&w->session, m->m.net.net, &so, err);
+    steno_status st = steno_shell_session_open(&w->session, &m->m.base, m->m.net.net, err);
     (void)max;
     w->mask = steno_aligned_zeroed((size_t)(cache_of(m) + m->m.meta.chunk));
     if (!st && !w->mask)
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    return st || !m->m.runtime ? st : steno_session_open(&w->ctc, m->m.ctc.net, &so, err);
+    return st || !m->m.runtime ? st
+                               : steno_shell_session_open(&w->ctc, &m->m.base, m->m.ctc.net, err);
 }
 
 /* An input that the network may lack. */
@@ -535,18 +535,13 @@ static const struct steno_shell shell = {.model_bytes = sizeof(struct model),
                                          .worker_open = open_worker,
                                          .worker_close = close_worker};
 
-static steno_status open_shell(void **model, const struct steno_family_open *o, steno_err *err)
-{
-    return steno_shell_open(model, &shell, o, err);
-}
-
 const struct steno_family steno_family_wenet_streaming = {
     .name = FAMILY,
     .layout = "model-streaming.onnx",
     .options = steno_wenet_streaming_options,
     .n_options = sizeof steno_wenet_streaming_options / sizeof *steno_wenet_streaming_options,
     .probe = probe,
-    .open = open_shell,
+    .shell = &shell,
     STENO_WINDOWED_STATE,
     .hypotheses = hypotheses,
     .consume = steno_shell_consume,
