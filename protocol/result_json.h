@@ -37,10 +37,10 @@ STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, steno_tra
  *      "text", "stable" (partial: the stable prefix of text), "confidence", "words",
  *      "reason" (final)} */
 STENO_MUST steno_status steno_event_json_write(struct steno_buf *out, const struct steno_event *ev);
-/* Append the alternatives of one final as an n-best list, for models that give the results of
- * another program (struct steno_model_info, results_of):
+/* Append the alternatives of one final as an n-best list:
  *     {"nbest": [{"token_ids": [sos, ..., eos], "score", "text"}, ...]}
- * on one line with its newline. ev NULL: an empty list. */
+ * on one line with its newline. token_ids is empty where the search has no marks of its own. ev
+ * NULL: an empty list. */
 STENO_MUST steno_status steno_nbest_json_write(struct steno_buf *out, const struct steno_event *ev);
 /* The name of a reason: "endpoint", "length", "request", "end". */
 const char *steno_final_reason_name(enum steno_final_reason r);

@@ -19,7 +19,7 @@
 #define BAR_FROM_SECONDS 10.0 /* shorter recordings are done before anyone reads a bar */
 #define MAX_OUTPUT ((size_t)512 << 20)
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_SRT, FORMAT_VTT };
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_NBEST, FORMAT_SRT, FORMAT_VTT };
 
 struct job {
     const char *model_dir;
@@ -94,11 +94,6 @@ static steno_status print_json(const struct steno_event *ev)
     return st;
 }
 
-static bool wants_nbest(const struct job *j)
-{
-    return *j->info.results_of && j->format == FORMAT_JSON && !j->stream;
-}
-
 static steno_status print_nbest(struct recording *r, const struct steno_event *ev)
 {
     struct steno_buf b;
@@ -118,7 +113,7 @@ static steno_status take_events(struct recording *r, steno_err *err)
     steno_status st = STENO_OK;
     while (!st && steno_stream_next(r->stream, &ev)) {
         st = steno_transcript_add(r->transcript, &ev, err);
-        if (!st && wants_nbest(r->job) && ev.kind == STENO_FINAL)
+        if (!st && r->job->format == FORMAT_NBEST && ev.kind == STENO_FINAL)
             st = print_nbest(r, &ev);
         if (st || !r->job->stream)
             continue;
@@ -137,7 +132,7 @@ static steno_status print_result(struct recording *r, steno_err *err)
     steno_status st = STENO_OK;
     if (j->stream)
         return STENO_OK; /* was printed as it came */
-    if (wants_nbest(j))
+    if (j->format == FORMAT_NBEST)
         return r->listed ? STENO_OK : print_nbest(r, NULL);
     steno_buf_init(&b, MAX_OUTPUT);
     if (j->format == FORMAT_JSON) {
@@ -340,8 +335,8 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
         {"--model", CLI_TEXT, "NAME|DIR", &j->model_dir, 0, 0,
          "a fetched model or a model directory (default: $STENO_MODEL, else the first fetched "
          "model, else the one that ships)"},
-        {"--format", CLI_CHOICE, "text|json|srt|vtt", &j->format, 0, 0,
-         "text: one line per file, the default"},
+        {"--format", CLI_CHOICE, "text|json|nbest|srt|vtt", &j->format, 0, 0,
+         "text: one line per file, the default; nbest: a list of hypotheses per segment"},
         {"--words", CLI_FLAG, NULL, &j->words, 0, 0,
          "text: a line per word, \"start end confidence word\""},
         {"--word-times", CLI_FLAG, NULL, &j->words, 0, 0, "the same"},
@@ -366,7 +361,7 @@ static int parse(struct job *j, int argc, char **argv, const char **files, int *
         {"--beam", CLI_NUMBER, "N", &beam, 1, STENO_MAX_BEAM,
          "hypotheses of the search; 1 = greedy (default: the model's)"},
         {"--nbest", CLI_NUMBER, "N", &n_best, 1, STENO_MAX_BEAM,
-         "json: alternatives of each segment, at most the beam"},
+         "json, nbest: alternatives of each segment, at most the beam"},
         {"--precision", CLI_CHOICE, CLI_PRECISIONS, &precision, 0, 0,
          "weights: auto (fast and as accurate; the default), fp32 (unchanged)"},
         {"--times", CLI_FLAG, NULL, &j->times, 0, 0,

@@ -96,7 +96,8 @@ def by_espnet_onnx(out, o, x):
 
 def by_steno(out, o, wav, compat):
     conf = yaml.safe_load((out / "config.yaml").read_text())
-    args = ["--beam", o.beam, "--nbest", min(5, o.beam), "--format", "json"] + (["--compat", "espnet-onnx"] if compat else ["--no-endpoint"])
+    args = ["--beam", o.beam, "--nbest", min(5, o.beam)]
+    args += ["--format", "nbest", "--compat", "espnet-onnx"] if compat else ["--format", "json", "--no-endpoint"]
     if not conf["transducer"]["use_transducer_decoder"]:
         args += ["--ctc-weight", o.ctc, "--penalty", 0, "--maxlenratio", 0]
     if conf["lm"]["use_lm"]:

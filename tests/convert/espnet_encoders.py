@@ -279,7 +279,7 @@ def compare(out, name, steno):
     os.chdir(folder)  # the paths in config.yaml are relative
     theirs = theirs_of(conf, speech)
     best = best or theirs
-    said = subprocess.run([steno, "transcribe", "--model", ".", "--format", "json", "--nbest", "5", "--beam", "5",
+    said = subprocess.run([steno, "transcribe", "--model", ".", "--format", "nbest", "--nbest", "5", "--beam", "5",
                            "--compat", "espnet-onnx", "--ctc-weight", "0.3", wav], check=True, capture_output=True)  # fmt: skip
     ours = [h["token_ids"] for h in json.loads(said.stdout)["nbest"]][: len(best)]
     print(f"{name}: encoder {worst:.2g}; {len(best)} hypotheses of {len(best[0])} tokens, espnet_onnx "

@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def run(steno, model, wav, options, count, compat, more=()):
-    cmd = [steno, "transcribe", "--model", str(model), "--format", "json", "--nbest", str(count)]
+    cmd = [steno, "transcribe", "--model", str(model), "--format", "nbest" if compat else "json", "--nbest", str(count)]
     cmd += ["--compat", "espnet-onnx"] if compat else ["--no-endpoint"]
     names = dict(beam_size="--beam", ctc_weight="--ctc-weight", lm_weight="--lm-weight",
                  maxlenratio="--maxlenratio")

@@ -44,7 +44,8 @@ def run(model, options, *more, **env):
     """The JSON that the command prints."""
     names = {"n_best": "nbest", "pre_beam": "pre-beam"}
     flags = [x for k, v in options.items() for x in ("--" + names.get(k, k).replace("_", "-"), str(v))]
-    p = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--model", model, "--format", "json", *flags, *more, AUDIO],
+    form = "nbest" if "--compat" in more else "json"
+    p = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--model", model, "--format", form, *flags, *more, AUDIO],
                        capture_output=True, text=True, timeout=300 * SLOW, check=True, env={**os.environ, **env})
     return p.stdout
 
@@ -187,7 +188,7 @@ def quantized_and_compat_are_settings_of_the_daemon():
         status, got = upload(d, {**OPTIONS, "n_best": 3})
         assert status == 200, got
         want = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--model", OFFLINE, "--quantized", "--compat", "espnet-onnx",
-                               "--format", "json", "--beam", "4", "--ctc-weight", "0.5", "--lm-weight", "0.3", "--penalty", "0.2",
+                               "--format", "nbest", "--beam", "4", "--ctc-weight", "0.5", "--lm-weight", "0.3", "--penalty", "0.2",
                                "--maxlenratio", "-20", "--minlenratio", "0", "--pre-beam", "1.5", "--nbest", "3", AUDIO],
                               capture_output=True, text=True, timeout=300 * SLOW, check=True)
         want = [(h["text"], round(h["score"], 2)) for h in json.loads(want.stdout)["nbest"]]

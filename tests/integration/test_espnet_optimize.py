@@ -29,7 +29,8 @@ def check(name, folder, options):
 
 def transcribed(folder, *options):
     """The output of `steno transcribe`: lines of JSON, or the error."""
-    p = subprocess.run([STENO, "transcribe", "--model", folder, "--format", "json", "--nbest", "3", *options, AUDIO], capture_output=True,
+    form = "nbest" if "--compat" in options else "json"
+    p = subprocess.run([STENO, "transcribe", "--model", folder, "--format", form, "--nbest", "3", *options, AUDIO], capture_output=True,
                        text=True)
     return [json.loads(line) for line in p.stdout.splitlines()] or p.stderr
 

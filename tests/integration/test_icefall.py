@@ -113,6 +113,15 @@ def byte_level_vocabularies_become_text_and_take_hotwords(_):
 
 
 @case
+def json_has_the_shape_of_other_families_and_lists_have_a_format(_):
+    """Of a model that gives the results of another program."""
+    said = json.loads(transcribe(MODEL, "--format", "json", "--beam", "4", "--nbest", "3"))
+    listed = [json.loads(line) for line in transcribe(MODEL, "--format", "nbest", "--beam", "4", "--nbest", "3").splitlines()]
+    assert said["text"] == transcribe(MODEL, "--beam", "4") and said["segments"][0]["words"], said
+    assert [[a["text"] for a in s["alternatives"]] for s in said["segments"]] == [[a["text"] for a in o["nbest"]] for o in listed], (said, listed)
+
+
+@case
 def info_says_what_a_model_is(_):
     for model, words in ((MODEL, ("streaming zipformer2 transducer", "320 ms and 130 ms of lookahead", "sees 2")),
                          ("zipformer1-transducer-streaming", ("streaming zipformer transducer", "320 ms and 70 ms")),

@@ -92,6 +92,8 @@ def nbest_gives_alternatives_best_first():
     scores = [a["score"] for a in alternatives]
     assert len(o["segments"]) == 1 and 2 <= len(alternatives) <= 3
     assert scores == sorted(scores, reverse=True) and alternatives[0]["text"] == o["text"]
+    lines = text("--format", "nbest", "--beam", "8", "--nbest", "3", LONG).splitlines()
+    assert len(lines) == 2 and all(json.loads(line)["nbest"][0]["text"] for line in lines), lines
 
 
 @case
