@@ -5,8 +5,8 @@
  *
  * The recognizer owns the stream: it resamples, cuts the audio into windows or segments, runs
  * steps, applies endpoint rules, and makes words, times and events of hypotheses. The family owns
- * the rest: features of segments, networks, search. docs/add-a-family.md walks through the smallest
- * family. */
+ * the rest: features of segments, networks, search. docs/add-a-family.md walks through one.
+ */
 #ifndef STENO_FAMILIES_FAMILY_H
 #define STENO_FAMILIES_FAMILY_H
 

@@ -8,7 +8,7 @@
  *     struct worker { struct steno_shell_worker base; ... };
  *
  * All are zero when their `open` function is called; `close` frees what the family put there, also
- * after a failure. docs/add-a-family.md walks through a family. */
+ * after a failure. docs/add-a-family.md walks through one. */
 #ifndef STENO_FAMILIES_COMMON_SHELL_H
 #define STENO_FAMILIES_COMMON_SHELL_H
 
