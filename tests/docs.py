@@ -3,6 +3,7 @@
     python3 tests/docs.py [NAME...]   # all checks, or these
 """
 import fnmatch
+import json
 import os
 import re
 import subprocess
@@ -93,6 +94,14 @@ def readme_begins_with_the_two_commands_and_a_request():
     for what in ("make demo", "make check", "\ncurl "):
         if what not in head:
             yield f"README.md: no {what.strip()} in its first 15 lines"
+
+
+@check
+def readme_counts_the_models_of_the_catalogue():
+    names = [m["name"] for m in json.loads(read("conf/catalogue.json"))["models"]]
+    told = re.search(r"# (\d+) models and silero-vad", read("README.md"))
+    if not told or int(told[1]) != len([n for n in names if n != "silero-vad"]):
+        yield f"README.md: {told and told[0]}; conf/catalogue.json has {len(names)} with silero-vad"
 
 
 # ---- READMEs of folders -----------------------------------------------------------------------
