@@ -5,9 +5,11 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 
 from daemon import BUILD, ROOT, Skip, Stenod, case, serves, tap
@@ -15,7 +17,7 @@ from daemon import BUILD, ROOT, Skip, Stenod, case, serves, tap
 sys.path.insert(0, os.path.join(ROOT, "loadtest"))
 import soak  # noqa: E402
 import soak_speech  # noqa: E402
-from soak_speech import JFK, LIVE, UPLOADS, Heard, Recording, Speech, Tally  # noqa: E402
+from soak_speech import JFK, LIVE, OUR_LIVE, UPLOADS, Heard, Recording, Speech, Tally  # noqa: E402
 
 TINY = os.environ.get("STENO_WHISPER_TINY_EN") or os.path.join(ROOT, "build", "models", "tiny.en")
 DEEPGRAM, VOSK, REALTIME = LIVE
@@ -32,11 +34,7 @@ def heard_from(kind, talk, wait=soak_speech.LONG):
     """The results that a stream gets from a server whose connections talk() serves. wait: s for what comes after the audio."""
     with serves(talk) as port:
         where = types.SimpleNamespace(host="127.0.0.1", port=port)
-        usual, soak_speech.LONG = soak_speech.LONG, wait
-        try:
-            return soak_speech.stream(where, kind, TONE)[0]
-        finally:
-            soak_speech.LONG = usual
+        return soak_speech.stream(where, kind, TONE, wait=wait)[0]
 
 
 def says(*messages, code=1000):
@@ -206,6 +204,95 @@ class Whisper:
             for t in threads:
                 t.join()
         return [s.tallies[k].summary() for k in self.kinds], out.getvalue()
+
+
+# ---- live streams with pauses ----
+# How fast the machine is does not matter here: clients wait as long as the server has something to do.
+
+DAYS = 1e6  # s
+LOOKS, LOOK = 1200, 0.05  # s; a client that speaks gives the server something to do in less than this minute
+MISHEARD = 5  # words; a lost utterance has more
+
+
+@contextlib.contextmanager
+def two_cores(busy):
+    """Two cores for this thread and all that it starts, whatever the machine has. busy: each runs something else, too."""
+    usual = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(usual)[:2])
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * busy)]
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usual)
+        for p in spinning:
+            p.kill()
+            p.wait()
+
+
+def works(pid):
+    """Whether a thread of the process runs, or would if it had a processor or its disk."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/task/{task}/stat", encoding="ascii") as f:
+            if f.read().rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
+
+
+def join_while_it_works(threads, proc):
+    """Kill a server that stands still, which ends the clients that wait for it. Returns its faults."""
+    still = 0
+    while any(t.is_alive() for t in threads):
+        time.sleep(LOOK)
+        if proc.poll() is not None:
+            still = LOOKS
+        elif (still := 0 if works(proc.pid) else still + 1) == LOOKS:
+            proc.kill()
+        if still >= LOOKS:
+            for t in threads:
+                t.join()
+            return ["the server ended, or slept while clients waited for it"]
+    return []
+
+
+def say_at_once(port, said):
+    """Every dialect says it twice, at the pace of real time and as fast as it is taken. ({(dialect, paced): Heard}, faults,
+    threads)"""
+    heard, faults = {}, []
+
+    def say(kind, paced):
+        try:
+            heard[kind.api, paced] = soak_speech.stream(types.SimpleNamespace(host="127.0.0.1", port=port), kind, said, paced=paced, wait=DAYS)[0]
+        except (OSError, ValueError, KeyError) as why:
+            faults.append(f"{kind.api}, paced {paced}: {why!r}")
+    threads = [threading.Thread(target=say, args=(kind, paced)) for kind in (OUR_LIVE, *LIVE) for paced in (True, False)]
+    for t in threads:
+        t.start()
+    return heard, faults, threads
+
+
+@case
+def live_streams_with_pauses_end_well_on_idle_and_busy_cores(_):
+    """Each says two utterances with a pause of 3 s between them. How many partials come is a matter of the machine."""
+    if not os.path.exists(TINY):
+        raise Skip("set STENO_WHISPER_TINY_EN to a faster-whisper directory of tiny.en")
+    jfk = soak_speech.read_recording(JFK)
+    with open(JFK[:-3] + "txt", encoding="utf-8") as f:
+        want = soak_speech.plain(f.read())
+    said = jfk._replace(pcm=jfk.pcm + bytes(2 * jfk.rate * 3) + jfk.pcm[2 * jfk.rate * 8:])  # stream() adds a pause at the end
+    want += " ask what you can do for your country"
+    bad = []
+    for busy in (False, True):
+        # the server's clocks have tests of their own
+        patient = [f"websocket.{name}=1h" for name in ("idle_timeout", "ping_interval", "slow_timeout")]
+        with two_cores(busy), Stenod("model.dir=" + TINY, *patient) as d:
+            heard, faults, threads = say_at_once(d.port, said)
+            faults = join_while_it_works(threads, d.proc) + faults
+        for who, got in heard.items():
+            faults += [f"{who}: {fault}" for fault in got.faults if "no partial" not in fault]
+            if soak_speech.word_errors(want, soak_speech.plain(got.text)) > MISHEARD:
+                faults.append(f"{who}: heard '{got.text}'")
+        bad += [f"busy {busy}, {fault}" for fault in faults]
+    assert not bad, bad
 
 
 @case
