@@ -26,7 +26,7 @@ struct steno_channels {
     void *user;
     unsigned n;
     /* Serialises the notes. Held while fn runs, which takes the session's and the loop's locks, and
-     * while streams are cancelled. */
+     * while streams are ended. */
     pthread_mutex_t lock;
     uint64_t finalized; /* by all */
     unsigned done;

@@ -188,9 +188,46 @@ static void failed_allocations_of_jansson_end_it_as_orderly(void **state)
     fail_each_in_turn(20);
 }
 
+/* The client hears what was said before memory ran out. */
+static void finals_before_a_failed_allocation_are_sent(void **state)
+{
+    struct steno_ws_session_limits limits = {1 << 20, 1 << 20, 0, 0, 0};
+    int most = 0;
+    (void)state;
+    for (int n = 0; n < 6; n++) { /* the later, the more messages wait */
+        struct steno_ws_session_state st;
+        struct fake f = {.room = 100000};
+        char pcm[8000] = {0}, last[16] = "", said[256] = "";
+        int finals = -1;
+        steno_ws_session *s =
+            steno_ws_session_new(&steno_dialect_native, &engine, &f, "sess_fault", &limits);
+        assert_non_null(s);
+        text(s, "{\"type\":\"start\",\"encoding\":\"s16le\",\"sample_rate\":8000}");
+        steno_ws_session_binary(s, pcm, sizeof pcm, true, true);
+        take_all(s, last, said);
+        alloc_left = n;
+        do {
+            note(s, STENO_POOL_EVENT, STENO_FINAL);
+            finals++;
+            steno_ws_session_get_state(s, &st);
+        } while (st.ending == STENO_WS_RUNNING);
+        assert_int_equal(alloc_left, -1);
+        assert_int_equal(st.ending, STENO_WS_FAILED);
+        assert_int_equal(st.close_code, 1013);
+        assert_false(st.close && finals);
+        assert_int_equal(take_all(s, last, said), finals);
+        steno_ws_session_get_state(s, &st);
+        assert_true(st.close);
+        most = finals > most ? finals : most;
+        steno_ws_session_free(s);
+    }
+    assert_true(most > 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finals_before_a_failed_allocation_are_sent),
         cmocka_unit_test(every_failed_allocation_ends_the_session_and_says_so),
         cmocka_unit_test(failed_allocations_of_jansson_end_it_as_orderly),
     };

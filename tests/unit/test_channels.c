@@ -1,7 +1,8 @@
 /* The channels of one session over a real pool (the tone network of tests/data/models/tones): every
- * channel gives the events of a stream alone, whatever the pieces, and finalize and the end are
- * told once for all. */
+ * channel gives the events of a stream alone, whatever the pieces, finalize and the end are told
+ * once for all, and one that fails takes no text from the others. */
 /* link: server/live/channels.c */
+/* ldflags: -Wl,--wrap=steno_streams_step */
 #include "server/live/channels.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "recognizer/batcher.h"
 
 #define TONES "tests/data/models/tones"
 enum { RATE = 8000, SECONDS = 6, N = RATE * SECONDS, MOST = 8 };
@@ -24,9 +26,49 @@ struct client {
     pthread_cond_t changed;
     int rooms, finalized, done;
     steno_status status;
+    char message[sizeof((steno_err *)0)->msg];
     double audio_seconds;
     struct steno_buf events[MOST];
 };
+
+/* Steps wait until they may begin. One stream, the first that has a step, fails at a step. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool wait;
+    int fails_at; /* its step; 0: it never fails */
+    const steno_stream *stream;
+} steps = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+void __real_steno_streams_step(steno_batcher *b, steno_stream *const *s, size_t n, steno_status *st,
+                               steno_err *err);
+void __wrap_steno_streams_step(steno_batcher *b, steno_stream *const *s, size_t n, steno_status *st,
+                               steno_err *err);
+
+static bool step_fails(const steno_stream *s)
+{
+    bool fails = false;
+    pthread_mutex_lock(&steps.lock);
+    while (steps.wait)
+        pthread_cond_wait(&steps.changed, &steps.lock);
+    if (steps.fails_at && !steps.stream)
+        steps.stream = s;
+    if (steps.fails_at && steps.stream == s)
+        fails = !--steps.fails_at;
+    pthread_mutex_unlock(&steps.lock);
+    return fails;
+}
+
+void __wrap_steno_streams_step(steno_batcher *b, steno_stream *const *s, size_t n, steno_status *st,
+                               steno_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (step_fails(s[i]))
+            st[i] = steno_fail(&err[i], STENO_ERR_INTERNAL, "the network broke");
+        else
+            __real_steno_streams_step(b, &s[i], 1, &st[i], &err[i]);
+    }
+}
 
 static steno_model *model;
 static steno_pool *pool;
@@ -65,6 +107,7 @@ static void on_note(void *user, unsigned channel, const struct steno_pool_note *
     if (note->kind == STENO_POOL_DONE) {
         c->done++;
         c->status = note->status;
+        snprintf(c->message, sizeof c->message, "%s", note->err ? note->err->msg : "");
         c->audio_seconds = note->stats.audio_seconds;
     }
     pthread_cond_broadcast(&c->changed);
@@ -127,14 +170,35 @@ static void push(steno_channels *s, struct client *c, unsigned n, unsigned first
     free(x);
 }
 
-static steno_channels *open_channels(struct client *c, unsigned n)
+static steno_channels *open_in(steno_pool *p, struct client *c, unsigned n)
 {
     steno_channels *s = NULL;
     steno_err err = {0};
     client_init(c);
-    if (steno_channels_open(&s, pool, &options, n, on_note, c, &err))
+    if (steno_channels_open(&s, p, &options, n, on_note, c, &err))
         fail_msg("%s", err.msg);
     return s;
+}
+
+static steno_channels *open_channels(struct client *c, unsigned n)
+{
+    return open_in(pool, c, n);
+}
+
+/* The events of a stream alone, to be freed. */
+static char *events_of(unsigned channel)
+{
+    struct client c;
+    steno_channels *s = open_channels(&c, 1);
+    char *events;
+    push(s, &c, 1, channel, 0, N, 1000);
+    steno_channels_end(s);
+    wait_until(&c, &c.done, 1);
+    events = strdup(c.events[0].data ? c.events[0].data : "");
+    assert_true(events && strlen(events) > 20);
+    steno_channels_close(s);
+    client_free(&c);
+    return events;
 }
 
 static void every_channel_gives_the_events_of_a_stream_alone(void **state)
@@ -144,16 +208,8 @@ static void every_channel_gives_the_events_of_a_stream_alone(void **state)
     struct client c;
     steno_channels *s;
     (void)state;
-    for (unsigned ch = 0; ch < MOST; ch++) {
-        s = open_channels(&c, 1);
-        push(s, &c, 1, ch, 0, N, 1000);
-        steno_channels_end(s);
-        wait_until(&c, &c.done, 1);
-        want[ch] = strdup(c.events[0].data ? c.events[0].data : "");
-        assert_true(strlen(want[ch]) > 20);
-        steno_channels_close(s);
-        client_free(&c);
-    }
+    for (unsigned ch = 0; ch < MOST; ch++)
+        want[ch] = events_of(ch);
     for (size_t p = 0; p < 3; p++) {
         struct steno_pool_stream_stats st;
         s = open_channels(&c, MOST);
@@ -190,6 +246,60 @@ static void a_finalize_is_told_once_for_all(void **state)
     assert_int_equal(c.finalized, 4);
     steno_channels_close(s);
     client_free(&c);
+}
+
+static void steps_begin(void)
+{
+    pthread_mutex_lock(&steps.lock);
+    steps.wait = false;
+    pthread_cond_broadcast(&steps.changed);
+    pthread_mutex_unlock(&steps.lock);
+}
+
+static void a_channel_that_fails_takes_no_text_from_the_others(void **state)
+{
+    enum { CHANNELS = 3 };
+    const struct steno_pool_options o = {.workers = 2, .buffer_seconds = 2 * SECONDS};
+    char *want[CHANNELS];
+    int least = 1000;
+    (void)state;
+    for (unsigned ch = 0; ch < CHANNELS; ch++)
+        want[ch] = events_of(ch);
+    for (int at = 1; at < 40; at += 6) {
+        struct client c;
+        steno_pool *p;
+        steno_channels *s;
+        float x[CHANNELS] = {0};
+        size_t taken;
+        int failed = 0;
+        assert_int_equal(steno_pool_open(&p, model, &o, NULL), STENO_OK);
+        s = open_in(p, &c, CHANNELS);
+        steps.wait = true;
+        steps.fails_at = at;
+        steps.stream = NULL;
+        push(s, &c, CHANNELS, 0, 0, N, 1000); /* all of it, before the first step */
+        steps_begin();
+        wait_until(&c, &c.done, 1); /* nobody ended the others */
+        for (unsigned ch = 0; ch < CHANNELS; ch++) {
+            const char *said = c.events[ch].data ? c.events[ch].data : "";
+            if (strcmp(said, want[ch])) {
+                failed++;
+                least = (int)strlen(said) < least ? (int)strlen(said) : least;
+            }
+        }
+        assert_int_equal(failed, 1);
+        assert_int_equal(c.status, STENO_ERR_INTERNAL);
+        assert_string_equal(c.message, "the network broke");
+        assert_int_equal(steno_channels_push(s, x, 1, &taken, NULL), STENO_ERR_CANCELLED);
+        steno_channels_close(s);
+        assert_int_equal(c.done, 1);
+        client_free(&c);
+        steno_pool_close(p);
+    }
+    assert_int_equal(least, 0); /* at its first step */
+    steps.fails_at = 0;
+    for (unsigned ch = 0; ch < CHANNELS; ch++)
+        free(want[ch]);
 }
 
 static void channels_that_find_no_place_open_none(void **state)
@@ -235,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_channel_gives_the_events_of_a_stream_alone),
         cmocka_unit_test(a_finalize_is_told_once_for_all),
+        cmocka_unit_test(a_channel_that_fails_takes_no_text_from_the_others),
         cmocka_unit_test(channels_that_find_no_place_open_none),
         cmocka_unit_test(closing_in_the_middle_leaves_nothing),
     };
