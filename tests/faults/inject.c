@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum kind { NONE, MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, HANG, KINDS };
+enum kind { NONE, MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, HANG, SHRINK, KINDS };
 
 struct page {
     _Atomic int64_t kind;   /* the kind that fails */
@@ -276,6 +276,28 @@ int fflush(FILE *f)
     return real(f);
 }
 
+/* A file in the page's folder is truncated once it is mapped. */
+static bool may_shrink(int fd, char *link, size_t size)
+{
+    const char *name = getenv("STENO_INJECT"), *slash = name ? strrchr(name, '/') : NULL;
+    char where[4096];
+    ssize_t n;
+    snprintf(link, size, "/proc/self/fd/%d", fd);
+    n = slash && fd >= 0 ? readlink(link, where, sizeof where) : -1;
+    return n > slash - name && !memcmp(where, name, (size_t)(slash - name) + 1);
+}
+
+void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
+{
+    REAL(mmap);
+    void *p = real(at, n, prot, flags, fd, offset);
+    char link[32];
+    if (p != MAP_FAILED && prot == PROT_READ && may_shrink(fd, link, sizeof link) &&
+        fails(SHRINK, CALLER, false) && truncate(link, (off_t)n / 2))
+        abort(); /* the test would show nothing */
+    return p;
+}
+
 int fsync(int fd)
 {
     REAL(fsync);
@@ -336,6 +358,7 @@ int open(const char *path, int flags, ...)
 /* Where a library's flags ask for 64-bit offsets, the calls have other names. */
 int open64(const char *path, int flags, ...) __attribute__((alias("open")));
 int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));
+void *mmap64(void *, size_t, int, int, int, off64_t) __attribute__((alias("mmap")));
 
 /* ---- threads, clock -------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@ import tempfile
 
 from daemon import BUILD, SAN, Stenod
 
-MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, HANG = range(1, 8)
+MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, HANG, SHRINK = range(1, 9)
 LIBRARY = os.path.join(BUILD, "tests", "faults", "inject.so")
 HAS_MEMORY = not {"address", "thread"} & set(SAN.split(","))  # otherwise the sanitizer's allocator is called, not the preloaded one
 SECRET = "a-secret-of-the-test-0123456789"

@@ -19,7 +19,7 @@ import time
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
-from broken import DESCRIPTOR, DISK, HANG, HAS_MEMORY, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
+from broken import DESCRIPTOR, DISK, HANG, HAS_MEMORY, HEADERS, MEMORY, RECEIVE, SEND, SHRINK, THREAD, Broken
 from daemon import DIGITS_TEXT, ROOT, SAN, SLOW, Skip, case, eventually, tap, until_closed
 from requests_of_all_kinds import ALL, COMMON, FORM_OF_EVENTS, FORM_TYPE, OPEN, PCM, RATE, WAV, administrate, asked, recognized_to_the_end, open_socket, posted, read, upload
 
@@ -234,6 +234,80 @@ def a_failed_load_costs_one_request(_):
                 assert eventually(lambda: d.descriptors() <= before + 2, 20), (before, d.descriptors())
         finally:
             b.close()
+
+
+OLD_SERVES = "overwritten while in use; replace files by rename, and load the model again; the old one serves on"
+
+
+def reloaded(b):
+    """Wait until SIGHUP has loaded the model again, or kept it."""
+    seen = b.d.output().count("loaded again, ")
+    b.d.proc.send_signal(signal.SIGHUP)
+    assert eventually(lambda: b.d.output().count("loaded again, ") > seen, 60 * SLOW), b.d.output()[-3000:]
+
+
+def whole(model, names, mine):
+    """Put these files of the model there by rename, as docs/operations.md says."""
+    for name in names:
+        shutil.copyfile(os.path.join(model, name), os.path.join(mine, name + ".new"))
+        os.replace(os.path.join(mine, name + ".new"), os.path.join(mine, name))
+
+
+def shrunk_while_loaded(model, names, cached):
+    """These files of the model, and those of the cache, are truncated one by one in the middle of a load, right after they are
+    mapped. Then the old model serves on, or the new one does; if it has the truncated file, requests say so, and the next load mends
+    it. Returns ([(what changed, status of a request then)], log)."""
+    b, shrunk = Broken(), []
+    mine, cache = os.path.join(b.folder, os.path.basename(model)), os.path.join(b.folder, "cache")
+    os.mkdir(mine)
+    os.mkdir(cache)
+    for name in os.listdir(model):
+        os.symlink(os.path.join(model, name), os.path.join(mine, name))
+    whole(model, names, mine)
+    b.d.cmd += ["--set", "model.dir=" + mine]
+    b.d.env["STENO_CACHE"] = cache if cached else ""
+
+    def files():
+        return {(e.name, e.stat().st_size, e.inode()) for folder in (b.folder, mine, cache) for e in os.scandir(folder)}
+
+    def heard():
+        status, _, body = b.d.request("POST", "/v1/transcribe", WAV, HEADERS)
+        return status, json.loads(body)
+    try:
+        with b.d as d:
+            status, said = heard()
+            assert status == 200, said
+            for n in range(1, 1000):
+                before = files()
+                b.fail(SHRINK, n)
+                reloaded(b)
+                if b.mend() > 0:
+                    break
+                assert d.proc.poll() is None, f"{shrunk}: the server ended\n" + d.output()[-3000:]
+                status, got = heard()
+                shrunk.append((" ".join(name for name, *_ in before - files()), status))
+                assert got["text"] == said["text"] if status == 200 else "overwritten while in use" in got["error"]["message"], (shrunk, got)
+                whole(model, names, mine)
+                reloaded(b)
+                status, got = heard()
+                assert (status, got.get("text")) == (200, said["text"]), (shrunk, got)
+            return shrunk, d.output()
+    finally:
+        b.close()
+
+
+@case
+def a_file_that_is_truncated_while_it_is_loaded_stops_nothing(_):
+    model = os.path.join(ROOT, "conf", "models", "digits-en")
+    names = [e.name for e in os.scandir(model) if e.is_file()]
+    for cached in (False, True):
+        shrunk, log = shrunk_while_loaded(model, names, cached)
+        assert {("encoder.onnx", 200), ("tokens.txt", 200)} < set(shrunk) and any("stenopack" in name for name, _ in shrunk) == cached, shrunk
+        assert cached or OLD_SERVES in log, log
+    tiny = os.environ.get("STENO_WHISPER_TINY_EN", "")
+    if os.path.isdir(tiny):
+        shrunk, log = shrunk_while_loaded(tiny, ["model.bin"], False)
+        assert ("model.bin", 500) in shrunk and OLD_SERVES in log, (shrunk, log)  # the old one reads the same file
 
 
 def drained(b, kind, n):

@@ -335,7 +335,11 @@ steno_status steno_whisper_weights_open(steno_whisper_weights **out, const char 
                                         steno_err *err)
 {
     steno_whisper_weights *w = steno_whisper_weights_new(path, err);
+    steno_status st;
     if (!w)
         return STENO_ERR_NOMEM;
-    return steno_whisper_weights_hand(out, w, open_all(w, path, err));
+    st = open_all(w, path, err);
+    if (st && steno_whisper_weights_check(w, err)) /* the reason */
+        st = STENO_ERR_IO;
+    return steno_whisper_weights_hand(out, w, st);
 }

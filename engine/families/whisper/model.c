@@ -125,7 +125,7 @@ static steno_status open_all(struct steno_whisper *m, const char *path, steno_er
         st = read_positions(m, "decoder.positional_embedding", &m->text_positions, err);
     if (!st)
         st = open_networks(m, err);
-    return st ? st : steno_whisper_weights_check(m->weights, err);
+    return steno_whisper_weights_check(m->weights, err) ? STENO_ERR_IO : st;
 }
 
 steno_status steno_whisper_open(struct steno_whisper **out, const char *path,

@@ -333,8 +333,8 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         st = steno_prepare_graph(n->g, &n->k, n->precision.kept, &n->precision, &n->store,
                                  &n->packed_bytes, err);
     steno_packed_store_shrink(&n->store);
-    if (!st)
-        st = steno_map_check(&n->g->map, path, err);
+    if (steno_map_changed(&n->g->map))
+        st = steno_map_check(&n->g->map, path, err); /* the reason, if it failed */
     if (!st && caching) {
         steno_cache_store(n, path, opt, &id);
         steno_prepare_drop(n->g);
